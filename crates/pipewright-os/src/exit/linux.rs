@@ -1,0 +1,262 @@
+//! Pidfds: a handle on one process that no later process of the same number can be mistaken for.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use super::waitid::{Target, waitid};
+use super::{Ended, Usage};
+use crate::signal::Signal;
+use crate::status::ExitStatus;
+use crate::wake::Wake;
+
+/// Linux 6.9 (pidfd_send_signal(2)).
+const PIDFD_SIGNAL_PROCESS_GROUP: u32 = 1 << 2;
+
+#[derive(Debug)]
+pub(crate) struct Exit {
+    pid: i32,
+    pidfd: Option<OwnedFd>,
+    /// The peak memory of this process when the child was started: see [`Usage::peak_rss_bytes`].
+    parent_peak_rss_bytes: Option<u64>,
+    ended: Mutex<Option<Ended>>,
+    /// Without a pidfd: raised by a thread that waits for this one child.
+    bell: OnceLock<Arc<Wake>>,
+}
+
+impl Exit {
+    /// Takes charge of a child that nobody has reaped yet.
+    pub(crate) fn new(
+        pid: i32,
+        pidfd: Option<OwnedFd>,
+        parent_peak_rss_bytes: Option<u64>,
+    ) -> Exit {
+        Exit {
+            pid,
+            pidfd,
+            parent_peak_rss_bytes,
+            ended: Mutex::new(None),
+            bell: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.pid as u32
+    }
+
+    pub(super) fn wait(&self) -> io::Result<Ended> {
+        if let Some(ended) = *self.lock() {
+            return Ok(ended);
+        }
+        // WNOWAIT leaves the child for the reap below, which holds the lock: so a signal that is
+        // sent by number never meets a number that has just become free.
+        match waitid(self.target(), libc::WEXITED | libc::WNOWAIT) {
+            Ok(_) => {}
+            // Somebody else's reap, ours on another thread or not: try_wait tells which.
+            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {}
+            Err(error) => return Err(error),
+        }
+        match self.try_wait()? {
+            Some(ended) => Ok(ended),
+            // Cannot happen after WEXITED has answered; not worth a panic if it does.
+            None => Err(io::Error::from_raw_os_error(libc::ECHILD)),
+        }
+    }
+
+    pub(super) fn try_wait(&self) -> io::Result<Option<Ended>> {
+        let mut state = self.lock();
+        if state.is_some() {
+            return Ok(*state);
+        }
+        let ended = match waitid(self.target(), libc::WEXITED | libc::WNOHANG) {
+            Ok(None) => return Ok(None),
+            Ok(Some((status, usage))) => Ended {
+                status,
+                usage: Some(self.without_our_own_memory(usage)),
+            },
+            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => Ended {
+                status: self.status_after_foreign_reap().ok_or(error)?,
+                usage: None,
+            },
+            Err(error) => return Err(error),
+        };
+        *state = Some(ended);
+        Ok(*state)
+    }
+
+    pub(super) fn signal(&self, signal: Signal) -> io::Result<bool> {
+        if let Some(pidfd) = &self.pidfd {
+            match send(pidfd.as_fd(), signal, 0) {
+                Err(error) if is_refused(&error) => {}
+                done => return done,
+            }
+        }
+        self.signal_by_number(self.pid, signal)
+    }
+
+    pub(super) fn signal_group(&self, signal: Signal) -> io::Result<bool> {
+        if let Some(pidfd) = &self.pidfd {
+            match send(pidfd.as_fd(), signal, PIDFD_SIGNAL_PROCESS_GROUP) {
+                // EINVAL: a kernel before 6.9 does not know the flag.
+                Err(error) if is_refused(&error) || error.raw_os_error() == Some(libc::EINVAL) => {}
+                done => return done,
+            }
+        }
+        self.signal_by_number(-self.pid, signal)
+    }
+
+    /// `kill(2)`, under the lock that the reap takes: an unreaped child keeps its number.
+    fn signal_by_number(&self, pid: i32, signal: Signal) -> io::Result<bool> {
+        let ended = self.lock();
+        if ended.is_some() {
+            return Ok(false);
+        }
+        // SAFETY: kill takes two numbers.
+        match unsafe { libc::kill(pid, signal.number()) } {
+            0 => Ok(true),
+            _ => gone_is_false(io::Error::last_os_error()),
+        }
+    }
+
+    /// Something that polls readable once the child has ended.
+    pub(crate) fn pollable(&self) -> io::Result<BorrowedFd<'_>> {
+        if let Some(pidfd) = &self.pidfd {
+            return Ok(pidfd.as_fd());
+        }
+        if self.bell.get().is_none() {
+            let bell = Arc::new(Wake::new()?);
+            if self.bell.set(Arc::clone(&bell)).is_ok() {
+                ring_at_exit(self.pid, bell)?;
+            }
+        }
+        match self.bell.get() {
+            Some(bell) => Ok(bell.0.as_fd()),
+            None => Err(io::Error::from_raw_os_error(libc::ECHILD)),
+        }
+    }
+
+    fn target(&self) -> Target<'_> {
+        match &self.pidfd {
+            Some(pidfd) if !pidfd_wait_is_refused() => Target::Pidfd(pidfd.as_fd()),
+            _ => Target::Pid(self.pid),
+        }
+    }
+
+    fn without_our_own_memory(&self, usage: Usage) -> Usage {
+        let peak = usage
+            .peak_rss_bytes
+            .filter(|peak| Some(*peak) > self.parent_peak_rss_bytes);
+        Usage {
+            peak_rss_bytes: peak,
+            ..usage
+        }
+    }
+
+    /// Linux 6.15 keeps the exit status for whoever holds a pidfd.
+    fn status_after_foreign_reap(&self) -> Option<ExitStatus> {
+        let pidfd = self.pidfd.as_ref()?;
+        // SAFETY: pidfd_info is plain integers.
+        let mut info: libc::pidfd_info = unsafe { std::mem::zeroed() };
+        info.mask = u64::from(libc::PIDFD_INFO_EXIT);
+        // SAFETY: the request names the size of the struct that is passed.
+        let done = unsafe { libc::ioctl(pidfd.as_raw_fd(), libc::PIDFD_GET_INFO, &raw mut info) };
+        let known = done == 0 && info.mask & u64::from(libc::PIDFD_INFO_EXIT) != 0;
+        known.then(|| ExitStatus::from_raw(info.exit_code))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Ended>> {
+        // The state is one assignment: a panic elsewhere cannot have left it half-made.
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Sends a signal through a pidfd. `false`: the process has ended and been reaped.
+pub(crate) fn send(pidfd: BorrowedFd<'_>, signal: Signal, flags: u32) -> io::Result<bool> {
+    // SAFETY: an open descriptor, numbers, and no siginfo.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            pidfd.as_raw_fd(),
+            signal.number(),
+            std::ptr::null::<libc::siginfo_t>(),
+            flags,
+        )
+    };
+    if result == 0 {
+        Ok(true)
+    } else {
+        gone_is_false(io::Error::last_os_error())
+    }
+}
+
+fn gone_is_false(error: io::Error) -> io::Result<bool> {
+    if error.raw_os_error() == Some(libc::ESRCH) {
+        Ok(false)
+    } else {
+        Err(error)
+    }
+}
+
+/// A seccomp filter that does not know the call: ENOSYS, or EPERM as Docker's did for years.
+/// EPERM is also what the kernel says of a process of another user; `kill` then says so too.
+fn is_refused(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM))
+}
+
+/// `P_PIDFD` came with Linux 5.4, the pidfd itself with 5.3: asked once.
+fn pidfd_wait_is_refused() -> bool {
+    static REFUSED: OnceLock<bool> = OnceLock::new();
+    *REFUSED.get_or_init(|| {
+        // A descriptor that is none: EBADF where P_PIDFD is known, EINVAL where it is not.
+        // SAFETY: -1 is never an open descriptor, and the call only looks it up.
+        let closed = unsafe { BorrowedFd::borrow_raw(i32::MAX) };
+        matches!(
+            waitid(Target::Pidfd(closed), libc::WEXITED | libc::WNOHANG),
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL)
+        )
+    })
+}
+
+/// Without pidfds, a thread a child is the way to poll an exit that neither takes over SIGCHLD
+/// nor reaps what is not ours. It leaves the child as it is (WNOWAIT) and ends with it.
+fn ring_at_exit(pid: i32, bell: Arc<Wake>) -> io::Result<()> {
+    static STACK_BYTES: usize = 64 << 10;
+    std::thread::Builder::new()
+        .name("pipewright-exit".to_owned())
+        .stack_size(STACK_BYTES)
+        .spawn(move || {
+            // Ignored: ECHILD means that it is reaped already, which is an end too.
+            let _ = waitid(Target::Pid(pid), libc::WEXITED | libc::WNOWAIT);
+            bell.raise();
+        })
+        .map(drop)
+}
+
+/// Whether opening pidfds has been refused once; then nobody tries again.
+static OPEN_REFUSED: AtomicBool = AtomicBool::new(crate::fallback::NO_PIDFD);
+
+/// A pidfd for a process that cannot go away meanwhile (our own unreaped child).
+///
+/// `None` where the machine refuses pidfds.
+pub(crate) fn open_pidfd(pid: i32) -> Option<OwnedFd> {
+    if OPEN_REFUSED.load(Ordering::Relaxed) {
+        return None;
+    }
+    let pid = rustix::process::Pid::from_raw(pid)?;
+    match rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
+        Ok(pidfd) => Some(pidfd),
+        Err(error) => {
+            let error = io::Error::from(error);
+            if is_refused(&error) {
+                OPEN_REFUSED.store(true, Ordering::Relaxed);
+            }
+            None
+        }
+    }
+}
+
+/// Whether this build or this machine does without pidfds.
+pub(crate) fn pidfds_are_refused() -> bool {
+    OPEN_REFUSED.load(Ordering::Relaxed)
+}

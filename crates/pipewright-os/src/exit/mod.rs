@@ -1,0 +1,105 @@
+//! The end of a child: wait for it, be woken by it, signal the child safely until then.
+
+#[cfg(target_os = "linux")]
+pub(crate) mod linux;
+#[cfg(target_os = "linux")]
+use linux as imp;
+#[cfg(target_os = "linux")]
+pub(crate) mod waitid;
+
+use std::io;
+use std::time::Duration;
+
+use crate::signal::Signal;
+use crate::status::ExitStatus;
+
+/// A child of this process and the handle on its end.
+///
+/// Every method takes `&self`: one thread can wait while another kills. A signal never reaches
+/// another process that was given the same number later, because it goes through a handle on the
+/// process (a pidfd), or, where there is none, is sent while the child is known to be unreaped.
+///
+/// # Drop
+/// Gives up the handle and nothing else: a child that has not been reaped becomes a zombie when it
+/// ends. The crate above hands such children to its reaper.
+#[derive(Debug)]
+pub struct Exit(pub(crate) imp::Exit);
+
+/// How a child ended and what it used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Ended {
+    /// The status.
+    pub status: ExitStatus,
+    /// What it used; `None` where somebody else reaped the child and only the status is known.
+    pub usage: Option<Usage>,
+}
+
+/// What a process used, its own reaped children included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Usage {
+    /// CPU time in user mode.
+    pub user: Duration,
+    /// CPU time in the kernel.
+    pub system: Duration,
+    /// The largest amount of memory in use at one time, in bytes.
+    ///
+    /// `None` where it cannot be told: Linux counts the memory of the *parent* at the time of the
+    /// start as the child's own (`exec_mmap` folds it in, getrusage(2)), so a child that stayed
+    /// below that is known to have used at most as much, and no more.
+    pub peak_rss_bytes: Option<u64>,
+}
+
+impl Exit {
+    /// The process id, for people to read and for logs. It says nothing once the child is reaped.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.0.pid()
+    }
+
+    /// Blocks until the child has ended, reaps it, and tells how it ended; again and again if asked.
+    ///
+    /// # Platform
+    /// Linux: `waitid(P_PIDFD)`.
+    ///
+    /// # Errors
+    /// `ECHILD` where another part of the program reaped the child (or SIGCHLD is ignored) and the
+    /// kernel does not keep the status; Linux 6.15 and later keep it (`PIDFD_GET_INFO`).
+    pub fn wait(&self) -> io::Result<Ended> {
+        self.0.wait()
+    }
+
+    /// As [`wait`](Self::wait), but `None` at once where the child is still running.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn try_wait(&self) -> io::Result<Option<Ended>> {
+        self.0.try_wait()
+    }
+
+    /// Sends a signal. `false`: the child has ended already, and nobody was signalled.
+    ///
+    /// # Platform
+    /// Linux: `pidfd_send_signal`.
+    ///
+    /// # Errors
+    /// `EPERM`: the child has changed its user.
+    pub fn signal(&self, signal: Signal) -> io::Result<bool> {
+        self.0.signal(signal)
+    }
+
+    /// Sends a signal to the process group that the child leads (a child started with
+    /// [`Group::Own`](crate::spawn::Group::Own)). `false`: nobody is left in it.
+    ///
+    /// # Platform
+    /// Linux 6.9 and later: `pidfd_send_signal(PIDFD_SIGNAL_PROCESS_GROUP)`, also after the child
+    /// itself is reaped. Before: `kill(-pid)`, only while the child is unreaped and its number
+    /// therefore still taken; `false` afterwards.
+    ///
+    /// # Errors
+    /// `EPERM`: no member may be signalled.
+    pub fn signal_group(&self, signal: Signal) -> io::Result<bool> {
+        self.0.signal_group(signal)
+    }
+}

@@ -1,0 +1,85 @@
+//! `waitid(2)` as the kernel has it: with the resource usage that the C library's leaves out.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+use crate::exit::Usage;
+use crate::status::{ExitStatus, pack};
+
+/// Whom to wait for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Target<'a> {
+    Pid(i32),
+    Pidfd(BorrowedFd<'a>),
+}
+
+/// Waits with the given `WEXITED | ...` options; `None` where `WNOHANG` found it running.
+///
+/// The peak memory is the kernel's figure as it stands; see [`Usage::peak_rss_bytes`].
+pub(crate) fn waitid(target: Target<'_>, options: i32) -> io::Result<Option<(ExitStatus, Usage)>> {
+    let (kind, id) = match target {
+        Target::Pid(pid) => (libc::P_PID, pid),
+        Target::Pidfd(fd) => (libc::P_PIDFD, fd.as_raw_fd()),
+    };
+    // SAFETY: siginfo_t and rusage are plain integers, for which all zeroes is a value.
+    let mut info: libc::siginfo_t = unsafe { MaybeUninit::zeroed().assume_init() };
+    // SAFETY: as above.
+    let mut usage: libc::rusage = unsafe { MaybeUninit::zeroed().assume_init() };
+    loop {
+        // SAFETY: both pointers are to live values of the types that the call writes.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_waitid,
+                kind,
+                id,
+                &raw mut info,
+                options,
+                &raw mut usage,
+            )
+        };
+        if result == 0 {
+            break;
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+    // SAFETY: the call succeeded, so this is a SIGCHLD record or still all zeroes.
+    let pid = unsafe { info.si_pid() };
+    if pid == 0 {
+        return Ok(None);
+    }
+    // SAFETY: as above.
+    let status = unsafe { info.si_status() };
+    Ok(Some((pack(info.si_code, status), from_rusage(&usage))))
+}
+
+fn from_rusage(usage: &libc::rusage) -> Usage {
+    Usage {
+        user: from_timeval(usage.ru_utime),
+        system: from_timeval(usage.ru_stime),
+        // Linux counts in KiB (getrusage(2)).
+        peak_rss_bytes: u64::try_from(usage.ru_maxrss).ok().map(|kib| kib * 1024),
+    }
+}
+
+fn from_timeval(time: libc::timeval) -> Duration {
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let micros = u64::try_from(time.tv_usec).unwrap_or(0);
+    Duration::from_secs(seconds) + Duration::from_micros(micros)
+}
+
+/// This process's own peak memory, in bytes.
+pub(crate) fn own_peak_rss_bytes() -> Option<u64> {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the pointer is to a live rusage.
+    if unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) } != 0 {
+        return None;
+    }
+    // SAFETY: the call succeeded and filled it in; and all zeroes was a value before.
+    let usage = unsafe { usage.assume_init() };
+    from_rusage(&usage).peak_rss_bytes
+}

@@ -1,0 +1,100 @@
+//! Owned handles, and what kind of thing each refers to.
+
+#[cfg(unix)]
+mod unix;
+#[cfg(unix)]
+use unix as imp;
+#[cfg(unix)]
+pub(crate) use unix::kind_of;
+
+use std::fmt;
+use std::io;
+
+/// An owned file descriptor (Unix) or HANDLE (Windows); closed when dropped.
+///
+/// It converts from and to the types of the standard library that own one: `File`, `OwnedFd`,
+/// sockets, the ends of a child's pipes.
+///
+/// ```
+/// use pipewright_os::handle::{Handle, HandleKind};
+///
+/// let file = Handle::from(std::fs::File::open("/dev/null")?);
+/// assert_eq!(file.kind()?, HandleKind::CharDevice);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct Handle(imp::Owned);
+
+/// What a handle refers to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum HandleKind {
+    /// A regular file.
+    File,
+    /// A pipe or FIFO.
+    Pipe,
+    /// A socket.
+    Socket,
+    /// A character device: a terminal, `/dev/null`.
+    CharDevice,
+    /// A directory.
+    Directory,
+    /// A symbolic link, opened as itself (`O_PATH | O_NOFOLLOW`).
+    Symlink,
+    /// A block device.
+    BlockDevice,
+    /// Something else: an eventfd, a pidfd, an epoll instance.
+    Unknown,
+}
+
+impl Handle {
+    /// What the handle refers to.
+    ///
+    /// # Platform
+    /// Unix: `fstat`.
+    ///
+    /// # Errors
+    /// Whatever `fstat` reports; a handle that is open has none in practice.
+    pub fn kind(&self) -> io::Result<HandleKind> {
+        imp::kind(&self.0)
+    }
+
+    /// A second handle to the same open file: it shares the file offset and the blocking mode.
+    ///
+    /// The copy is not inherited by children unless it is listed.
+    ///
+    /// # Platform
+    /// Unix: `fcntl(F_DUPFD_CLOEXEC)`.
+    ///
+    /// # Errors
+    /// The process has no room for another handle (`EMFILE`).
+    pub fn try_clone(&self) -> io::Result<Handle> {
+        imp::duplicate(&self.0).map(Handle)
+    }
+
+    /// The number under which the operating system knows the handle.
+    #[must_use]
+    pub fn number(&self) -> i64 {
+        imp::number(&self.0)
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Handle").field(&self.number()).finish()
+    }
+}
+
+impl fmt::Display for HandleKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            HandleKind::File => "file",
+            HandleKind::Pipe => "pipe",
+            HandleKind::Socket => "socket",
+            HandleKind::CharDevice => "char device",
+            HandleKind::Directory => "directory",
+            HandleKind::Symlink => "symlink",
+            HandleKind::BlockDevice => "block device",
+            HandleKind::Unknown => "unknown",
+        })
+    }
+}

@@ -1,0 +1,104 @@
+//! Handles are file descriptors.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+
+use rustix::fs::FileType;
+
+use super::{Handle, HandleKind};
+
+pub(super) type Owned = OwnedFd;
+
+pub(super) fn kind(fd: &Owned) -> io::Result<HandleKind> {
+    kind_of(fd.as_fd())
+}
+
+pub(crate) fn kind_of(fd: BorrowedFd<'_>) -> io::Result<HandleKind> {
+    let stat = rustix::fs::fstat(fd)?;
+    Ok(match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => HandleKind::File,
+        FileType::Fifo => HandleKind::Pipe,
+        FileType::Socket => HandleKind::Socket,
+        FileType::CharacterDevice => HandleKind::CharDevice,
+        FileType::Directory => HandleKind::Directory,
+        FileType::Symlink => HandleKind::Symlink,
+        FileType::BlockDevice => HandleKind::BlockDevice,
+        _ => HandleKind::Unknown,
+    })
+}
+
+pub(super) fn duplicate(fd: &Owned) -> io::Result<Owned> {
+    fd.try_clone()
+}
+
+pub(super) fn number(fd: &Owned) -> i64 {
+    i64::from(fd.as_raw_fd())
+}
+
+impl AsFd for Handle {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsRawFd for Handle {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+impl IntoRawFd for Handle {
+    fn into_raw_fd(self) -> RawFd {
+        self.0.into_raw_fd()
+    }
+}
+
+impl FromRawFd for Handle {
+    unsafe fn from_raw_fd(fd: RawFd) -> Self {
+        // SAFETY: the caller hands over an open descriptor that nobody else owns.
+        Handle(unsafe { OwnedFd::from_raw_fd(fd) })
+    }
+}
+
+impl From<OwnedFd> for Handle {
+    fn from(fd: OwnedFd) -> Self {
+        Handle(fd)
+    }
+}
+
+impl From<Handle> for OwnedFd {
+    fn from(handle: Handle) -> Self {
+        handle.0
+    }
+}
+
+impl From<Handle> for File {
+    fn from(handle: Handle) -> Self {
+        File::from(handle.0)
+    }
+}
+
+/// Every type of the standard library that owns one descriptor and gives it up.
+macro_rules! from_owner {
+    ($($owner:ty),* $(,)?) => {$(
+        impl From<$owner> for Handle {
+            fn from(owner: $owner) -> Self {
+                Handle(OwnedFd::from(owner))
+            }
+        }
+    )*};
+}
+
+from_owner!(
+    File,
+    std::process::ChildStdin,
+    std::process::ChildStdout,
+    std::process::ChildStderr,
+    std::net::TcpStream,
+    std::net::TcpListener,
+    std::net::UdpSocket,
+    std::os::unix::net::UnixStream,
+    std::os::unix::net::UnixListener,
+    std::os::unix::net::UnixDatagram,
+);

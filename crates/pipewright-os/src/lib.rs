@@ -1,0 +1,43 @@
+//! The platform layer of pipewright.
+//!
+//! This is the only crate of the family with `unsafe`, with calls into the operating system and
+//! with platform `cfg`s. It promises nothing to the outside: depend on `pipewright` instead.
+//!
+//! A folder is a concept, and its `mod.rs` is the contract: documentation and one-line calls into
+//! the file of the platform at hand. Decisions (retry, cap, order, policy) live in the crates
+//! above; here live calls and the layout of their arguments.
+//!
+//! | concept | what it does |
+//! |---|---|
+//! | [`handle`] | an owned file descriptor or HANDLE, and what kind of thing it refers to |
+//! | [`pipe`] | pipes, with a mode for each end |
+//! | [`stdio`] | the null device and the console |
+//! | [`spawn`] | starts a child from a [`spawn::Plan`] |
+//! | [`exit`] | the end of a child: wait for it, be woken by it, signal it safely |
+//! | [`status`] | what the child said when it ended |
+//! | [`tree`] | the descendants of a child |
+//! | [`signal`] | signal names and numbers |
+//! | [`mux`] | bytes, exits and wake-ups from several sources on one thread |
+//! | [`wake`] | a flag that another thread can raise and a multiplexer can wait for |
+//! | [`memory`] | hints about large buffers |
+//! | [`probe`] | what this machine offers, and which handles this process has |
+//!
+//! Built with `--cfg pipewright_force_fallback` every facility newer than the oldest supported
+//! kernel is left unused, so that the suites prove the second-best ways too; a value
+//! (`="pidfd"`, `="close_range"`, `="clone3"`) leaves out only that one.
+
+pub mod exit;
+pub mod handle;
+pub mod memory;
+pub mod mux;
+pub mod pipe;
+pub mod probe;
+pub mod signal;
+pub mod spawn;
+pub mod status;
+pub mod stdio;
+pub mod tree;
+pub mod wake;
+
+#[cfg(unix)]
+mod fallback;

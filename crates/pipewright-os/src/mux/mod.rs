@@ -1,0 +1,70 @@
+//! Bytes, exits and wake-ups from several sources, on one thread.
+//!
+//! The shape is completion: a caller hands over a buffer and gets it back with bytes in it, never
+//! word that a read might now succeed. `poll(2)` imitates that in a few lines; overlapped I/O
+//! could imitate readiness only with hidden buffers. So the loop above is one loop for every OS.
+
+#[cfg(unix)]
+mod unix;
+#[cfg(unix)]
+use unix as imp;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::exit::Exit;
+use crate::pipe::{PipeReader, PipeWriter};
+use crate::tree::Member;
+use crate::wake::Wake;
+
+/// One thing to wait for, or what has come of it.
+///
+/// A caller keeps an array of slots, fills in what it wants, calls [`wait`], and takes out
+/// (`std::mem::take`) what is done. A slot that is not done is still waited for by the next call.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub enum Slot<'a> {
+    /// Nothing.
+    #[default]
+    Off,
+    /// Read into the spare capacity of the buffer.
+    Read(&'a PipeReader, Vec<u8>),
+    /// Done: the buffer, with that many more bytes; 0 is the end of the stream.
+    ReadDone(Vec<u8>, io::Result<usize>),
+    /// Write what stands in the bytes from that place on, as much as fits at once.
+    Write(&'a PipeWriter, Arc<Vec<u8>>, usize),
+    /// Done: that many bytes were taken.
+    WriteDone(Arc<Vec<u8>>, io::Result<usize>),
+    /// Wait until the reader of the pipe is gone.
+    Abandoned(&'a PipeWriter),
+    /// Done: nobody reads any more.
+    AbandonedDone,
+    /// Wait for the end of the child, without reaping it.
+    Exit(&'a Exit),
+    /// Done: [`Exit::try_wait`] has the answer.
+    ExitDone,
+    /// Wait for the end of a process that is not our child.
+    Gone(&'a Member),
+    /// Done: it has ended.
+    GoneDone,
+    /// Wait for the flag.
+    Wake(&'a Wake),
+    /// Done: it is up.
+    WakeDone,
+}
+
+/// Waits until at least one slot is done or the deadline has passed.
+///
+/// Returns how many are done: 0 is the deadline, or no slot that could ever be done.
+///
+/// # Platform
+/// Linux: `ppoll`, then one `read` or `write` for each slot that is ready.
+///
+/// # Errors
+/// What the wait itself reports (`ENOMEM`); an error of one source is in its slot.
+#[doc(alias = "poll")]
+#[doc(alias = "WaitForMultipleObjects")]
+pub fn wait(slots: &mut [Slot<'_>], deadline: Option<Instant>) -> io::Result<usize> {
+    imp::wait(slots, deadline)
+}

@@ -1,0 +1,167 @@
+//! `poll(2)`, and the one call that each ready descriptor was waiting for.
+
+use std::io;
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::Slot;
+
+/// One child has at most five sources, so the usual wait allocates nothing.
+const INLINE_SLOTS: usize = 8;
+
+/// poll(2) leaves out entries with this descriptor.
+const OFF: libc::pollfd = libc::pollfd {
+    fd: -1,
+    events: 0,
+    revents: 0,
+};
+
+pub(super) fn wait(slots: &mut [Slot<'_>], deadline: Option<Instant>) -> io::Result<usize> {
+    if slots.len() <= INLINE_SLOTS {
+        let mut polled = [OFF; INLINE_SLOTS];
+        wait_in(slots, &mut polled[..slots.len()], deadline)
+    } else {
+        wait_in(slots, &mut vec![OFF; slots.len()], deadline)
+    }
+}
+
+fn wait_in(
+    slots: &mut [Slot<'_>],
+    polled: &mut [libc::pollfd],
+    deadline: Option<Instant>,
+) -> io::Result<usize> {
+    let mut waiting = false;
+    for (slot, entry) in slots.iter().zip(polled.iter_mut()) {
+        *entry = match source(slot)? {
+            Some((fd, events)) => {
+                waiting = true;
+                libc::pollfd {
+                    fd: fd.as_raw_fd(),
+                    events,
+                    revents: 0,
+                }
+            }
+            None => OFF,
+        };
+    }
+    if !waiting && deadline.is_none() {
+        // Nothing could ever end this wait.
+        return Ok(0);
+    }
+    loop {
+        if !poll(polled, deadline)? {
+            return Ok(0);
+        }
+        let ready = slots
+            .iter_mut()
+            .zip(polled.iter())
+            .filter(|(_, entry)| entry.revents != 0);
+        let done = ready
+            .map(|(slot, _)| complete(slot))
+            .filter(|done| *done)
+            .count();
+        // Ready and yet nothing done is a spurious wake-up, of which poll(2) warns.
+        if done > 0 {
+            return Ok(done);
+        }
+    }
+}
+
+/// What to poll for a slot that is not done.
+fn source<'a>(slot: &Slot<'a>) -> io::Result<Option<(BorrowedFd<'a>, libc::c_short)>> {
+    Ok(Some(match slot {
+        Slot::Read(pipe, _) => ((*pipe).as_fd(), libc::POLLIN),
+        Slot::Write(pipe, ..) => ((*pipe).as_fd(), libc::POLLOUT),
+        // No event is asked for: POLLERR, "the read end is closed", is always told.
+        Slot::Abandoned(pipe) => ((*pipe).as_fd(), 0),
+        Slot::Exit(exit) => (exit.0.pollable()?, libc::POLLIN),
+        Slot::Gone(member) => ((*member).as_fd(), libc::POLLIN),
+        Slot::Wake(wake) => (wake.0.as_fd(), libc::POLLIN),
+        Slot::Off
+        | Slot::ReadDone(..)
+        | Slot::WriteDone(..)
+        | Slot::AbandonedDone
+        | Slot::ExitDone
+        | Slot::GoneDone
+        | Slot::WakeDone => return Ok(None),
+    }))
+}
+
+/// Makes the call that a ready slot waits for. `false`: it was not ready after all.
+fn complete(slot: &mut Slot<'_>) -> bool {
+    let (next, done) = match mem::take(slot) {
+        Slot::Read(pipe, mut buffer) => match pipe.try_read_spare(&mut buffer) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                (Slot::Read(pipe, buffer), false)
+            }
+            result => (Slot::ReadDone(buffer, result), true),
+        },
+        Slot::Write(pipe, bytes, from) => match pipe.try_write(bytes.get(from..).unwrap_or(&[])) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                (Slot::Write(pipe, Arc::clone(&bytes), from), false)
+            }
+            result => (Slot::WriteDone(bytes, result), true),
+        },
+        Slot::Abandoned(_) => (Slot::AbandonedDone, true),
+        Slot::Exit(_) => (Slot::ExitDone, true),
+        Slot::Gone(_) => (Slot::GoneDone, true),
+        Slot::Wake(_) => (Slot::WakeDone, true),
+        done => (done, false),
+    };
+    *slot = next;
+    done
+}
+
+/// `false`: the deadline has passed.
+fn poll(polled: &mut [libc::pollfd], deadline: Option<Instant>) -> io::Result<bool> {
+    loop {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        match poll_once(polled, left) {
+            Ok(0) if left.is_none_or(|left| left > LONGEST_WAIT) => {}
+            Ok(count) => return Ok(count > 0),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// A deadline further away is waited for in pieces: no conversion to a C type can then overflow.
+const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
+
+#[cfg(target_os = "linux")]
+fn poll_once(polled: &mut [libc::pollfd], left: Option<Duration>) -> io::Result<usize> {
+    let timeout = left.map(|left| {
+        let left = left.min(LONGEST_WAIT);
+        libc::timespec {
+            tv_sec: left.as_secs() as libc::time_t,
+            tv_nsec: libc::c_long::from(left.subsec_nanos()),
+        }
+    });
+    let timeout = timeout
+        .as_ref()
+        .map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: the entries are a live slice of that length, the timeout is null or a live timespec,
+    // and no signal mask is given.
+    let count = unsafe {
+        libc::ppoll(
+            polled.as_mut_ptr(),
+            polled.len() as libc::nfds_t,
+            timeout,
+            std::ptr::null(),
+        )
+    };
+    usize::try_from(count).map_err(|_| io::Error::last_os_error())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn poll_once(polled: &mut [libc::pollfd], left: Option<Duration>) -> io::Result<usize> {
+    // Rounded up: poll(2) counts milliseconds, and an early return would make this loop spin.
+    let timeout = left.map_or(-1, |left| {
+        left.min(LONGEST_WAIT).as_nanos().div_ceil(1_000_000) as libc::c_int
+    });
+    // SAFETY: the entries are a live slice of that length.
+    let count = unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout) };
+    usize::try_from(count).map_err(|_| io::Error::last_os_error())
+}

@@ -1,0 +1,171 @@
+//! Pipes, with a mode for each end.
+
+#[cfg(unix)]
+mod unix;
+#[cfg(unix)]
+use unix as imp;
+
+use std::fmt;
+use std::io;
+
+/// How calls on one end of a pipe behave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub enum Mode {
+    /// Calls block: what a child expects of its standard handles.
+    #[default]
+    Sync,
+    /// Calls can be waited for together with others, by a [`crate::mux`] or a runtime.
+    /// Unix: `O_NONBLOCK`. Windows: overlapped.
+    Async,
+}
+
+/// What [`pair`] makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub struct PipeOptions {
+    /// The mode of the end that is read.
+    pub read: Mode,
+    /// The mode of the end that is written.
+    pub write: Mode,
+    /// How many bytes the pipe holds at least; `None` is the system's default (64 KiB on Linux).
+    pub capacity: Option<usize>,
+}
+
+/// Makes a pipe. Neither end is inherited by a child unless it is given to one.
+///
+/// # Platform
+/// Linux: `pipe2(O_CLOEXEC)`, then `O_NONBLOCK` on an end that is [`Mode::Async`] (the two ends
+/// are two open files, so one does not affect the other) and `F_SETPIPE_SZ` for a capacity.
+///
+/// # Errors
+/// No room for two more handles (`EMFILE`, `ENFILE`), or a capacity beyond what the system allows
+/// (`/proc/sys/fs/pipe-max-size`, `EPERM`).
+///
+/// ```
+/// use std::io::{Read, Write};
+/// let (mut reader, mut writer) = pipewright_os::pipe::pair(Default::default())?;
+/// writer.write_all(b"hello")?;
+/// drop(writer);
+/// let mut text = String::new();
+/// reader.read_to_string(&mut text)?;
+/// assert_eq!(text, "hello");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[doc(alias = "pipe2")]
+#[doc(alias = "CreatePipe")]
+pub fn pair(options: PipeOptions) -> io::Result<(PipeReader, PipeWriter)> {
+    imp::pair(options)
+}
+
+/// The end of a pipe that is read; the parent's end of a child's stdout or stderr.
+///
+/// `read` blocks until there are bytes or the last writer is gone, whatever the [`Mode`]. When
+/// reads keep coming back full the pipe is enlarged (Linux), so that reader and writer take turns
+/// less often.
+///
+/// # Drop
+/// Closes the end: a writer that goes on writing then gets a broken pipe.
+pub struct PipeReader(imp::Reader);
+
+/// The end of a pipe that is written; the parent's end of a child's stdin.
+///
+/// `write` blocks until there is room, whatever the [`Mode`].
+///
+/// # Drop
+/// Closes the end: the reader sees the end of its input.
+pub struct PipeWriter(imp::Writer);
+
+impl PipeReader {
+    /// Reads what is there, or waits for some, straight into the spare capacity of `buffer`.
+    ///
+    /// Returns the number of bytes appended; 0 is the end, or a buffer without spare capacity.
+    ///
+    /// # Errors
+    /// Whatever `read` reports. `WouldBlock` does not happen: the call waits.
+    pub fn read_spare(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        imp::read_spare(&self.0, buffer)
+    }
+
+    /// As [`read_spare`](Self::read_spare), but `WouldBlock` where nothing is there.
+    ///
+    /// # Errors
+    /// `WouldBlock`, and whatever `read` reports. On an end that is [`Mode::Sync`] it may block.
+    pub fn try_read_spare(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        imp::try_read_spare(&self.0, buffer)
+    }
+
+    /// Another handle to the same end.
+    ///
+    /// # Errors
+    /// No room for another handle.
+    pub fn try_clone(&self) -> io::Result<PipeReader> {
+        imp::clone_reader(&self.0).map(PipeReader)
+    }
+}
+
+impl PipeWriter {
+    /// Writes what fits now; `WouldBlock` where nothing does.
+    ///
+    /// # Errors
+    /// `WouldBlock`, `BrokenPipe` where nobody reads any more, and whatever `write` reports. On an
+    /// end that is [`Mode::Sync`] it may block.
+    pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        imp::try_write(&self.0, bytes)
+    }
+
+    /// Another handle to the same end.
+    ///
+    /// # Errors
+    /// No room for another handle.
+    pub fn try_clone(&self) -> io::Result<PipeWriter> {
+        imp::clone_writer(&self.0).map(PipeWriter)
+    }
+}
+
+impl io::Read for PipeReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        imp::read(&self.0, buffer)
+    }
+}
+
+impl io::Read for &PipeReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        imp::read(&self.0, buffer)
+    }
+}
+
+impl io::Write for PipeWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        imp::write(&self.0, bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        // Nothing is buffered on this side of the system call.
+        Ok(())
+    }
+}
+
+impl io::Write for &PipeWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        imp::write(&self.0, bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl fmt::Debug for PipeReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PipeReader")
+            .field(&imp::reader_number(&self.0))
+            .finish()
+    }
+}
+
+impl fmt::Debug for PipeWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PipeWriter")
+            .field(&imp::writer_number(&self.0))
+            .finish()
+    }
+}

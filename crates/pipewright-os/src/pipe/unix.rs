@@ -1,0 +1,214 @@
+//! Pipes are a pair of file descriptors; [`Mode::Async`] is `O_NONBLOCK`.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::pipe::PipeFlags;
+
+use super::{Mode, PipeOptions, PipeReader, PipeWriter, imp};
+use crate::handle::Handle;
+
+#[path = "grow.rs"]
+mod grow;
+
+pub(super) struct Reader {
+    fd: OwnedFd,
+    growth: grow::Growth,
+}
+
+pub(super) struct Writer {
+    fd: OwnedFd,
+}
+
+pub(super) fn pair(options: PipeOptions) -> io::Result<(PipeReader, PipeWriter)> {
+    let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    if let Some(bytes) = options.capacity {
+        rustix::pipe::fcntl_setpipe_size(&read, bytes)?;
+    }
+    if options.read == Mode::Async {
+        rustix::fs::fcntl_setfl(&read, OFlags::NONBLOCK)?;
+    }
+    if options.write == Mode::Async {
+        // O_WRONLY is part of the flags but fcntl ignores the access mode (fcntl(2), F_SETFL).
+        rustix::fs::fcntl_setfl(&write, OFlags::NONBLOCK)?;
+    }
+    Ok((
+        PipeReader(Reader::new(read)),
+        PipeWriter(Writer { fd: write }),
+    ))
+}
+
+impl Reader {
+    fn new(fd: OwnedFd) -> Self {
+        Reader {
+            fd,
+            growth: grow::Growth::default(),
+        }
+    }
+}
+
+pub(super) fn read(reader: &Reader, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match rustix::io::read(&reader.fd, &mut *buffer) {
+            Ok(count) => {
+                reader.growth.note(&reader.fd, count, buffer.len());
+                return Ok(count);
+            }
+            Err(error) => wait_and_retry(error, reader.fd.as_fd(), PollFlags::IN)?,
+        }
+    }
+}
+
+pub(super) fn read_spare(reader: &Reader, buffer: &mut Vec<u8>) -> io::Result<usize> {
+    loop {
+        match try_read_spare(reader, buffer) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                wait_for(reader.fd.as_fd(), PollFlags::IN)?;
+            }
+            done => return done,
+        }
+    }
+}
+
+pub(super) fn try_read_spare(reader: &Reader, buffer: &mut Vec<u8>) -> io::Result<usize> {
+    let room = buffer.capacity() - buffer.len();
+    loop {
+        match rustix::io::read(&reader.fd, rustix::buffer::spare_capacity(buffer)) {
+            Ok(count) => {
+                reader.growth.note(&reader.fd, count, room);
+                return Ok(count);
+            }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+pub(super) fn write(writer: &Writer, bytes: &[u8]) -> io::Result<usize> {
+    loop {
+        match rustix::io::write(&writer.fd, bytes) {
+            Ok(count) => return Ok(count),
+            Err(error) => wait_and_retry(error, writer.fd.as_fd(), PollFlags::OUT)?,
+        }
+    }
+}
+
+pub(super) fn try_write(writer: &Writer, bytes: &[u8]) -> io::Result<usize> {
+    loop {
+        match rustix::io::write(&writer.fd, bytes) {
+            Ok(count) => return Ok(count),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Returns `Ok` when the call is worth another try.
+fn wait_and_retry(error: Errno, fd: BorrowedFd<'_>, flags: PollFlags) -> io::Result<()> {
+    match error {
+        Errno::INTR => Ok(()),
+        Errno::AGAIN => wait_for(fd, flags),
+        error => Err(error.into()),
+    }
+}
+
+fn wait_for(fd: BorrowedFd<'_>, flags: PollFlags) -> io::Result<()> {
+    let mut polled = [PollFd::from_borrowed_fd(fd, flags)];
+    match rustix::event::poll(&mut polled, None) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+pub(super) fn clone_reader(reader: &Reader) -> io::Result<Reader> {
+    reader.fd.try_clone().map(Reader::new)
+}
+
+pub(super) fn clone_writer(writer: &Writer) -> io::Result<Writer> {
+    Ok(Writer {
+        fd: writer.fd.try_clone()?,
+    })
+}
+
+pub(super) fn reader_number(reader: &Reader) -> RawFd {
+    reader.fd.as_raw_fd()
+}
+
+pub(super) fn writer_number(writer: &Writer) -> RawFd {
+    writer.fd.as_raw_fd()
+}
+
+/// Gives a descriptor away in the mode in which std's are: a child whose stdin is `O_NONBLOCK`
+/// reads `EAGAIN` and stops (moonbitlang/async#553, nodejs/node#42826).
+fn give_away(fd: OwnedFd) -> OwnedFd {
+    if let Ok(flags) = rustix::fs::fcntl_getfl(&fd) {
+        if flags.contains(OFlags::NONBLOCK) {
+            // Ignored: F_SETFL on an open pipe has no error left to report.
+            let _ = rustix::fs::fcntl_setfl(&fd, flags - OFlags::NONBLOCK);
+        }
+    }
+    fd
+}
+
+impl AsFd for PipeReader {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.fd.as_fd()
+    }
+}
+
+impl AsFd for PipeWriter {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.fd.as_fd()
+    }
+}
+
+impl AsRawFd for PipeReader {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.fd.as_raw_fd()
+    }
+}
+
+impl AsRawFd for PipeWriter {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.fd.as_raw_fd()
+    }
+}
+
+impl From<OwnedFd> for PipeReader {
+    fn from(fd: OwnedFd) -> Self {
+        PipeReader(imp::Reader::new(fd))
+    }
+}
+
+impl From<OwnedFd> for PipeWriter {
+    fn from(fd: OwnedFd) -> Self {
+        PipeWriter(Writer { fd })
+    }
+}
+
+impl From<PipeReader> for OwnedFd {
+    fn from(reader: PipeReader) -> Self {
+        give_away(reader.0.fd)
+    }
+}
+
+impl From<PipeWriter> for OwnedFd {
+    fn from(writer: PipeWriter) -> Self {
+        give_away(writer.0.fd)
+    }
+}
+
+impl From<PipeReader> for Handle {
+    fn from(reader: PipeReader) -> Self {
+        Handle::from(OwnedFd::from(reader))
+    }
+}
+
+impl From<PipeWriter> for Handle {
+    fn from(writer: PipeWriter) -> Self {
+        Handle::from(OwnedFd::from(writer))
+    }
+}

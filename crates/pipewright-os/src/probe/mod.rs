@@ -1,0 +1,68 @@
+//! What this machine offers, and which handles this process has.
+
+#[cfg(unix)]
+mod unix;
+#[cfg(unix)]
+use unix as imp;
+
+use std::io;
+
+use crate::handle::HandleKind;
+
+/// One facility of the machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Facility {
+    /// Its name, as the manual has it.
+    pub name: &'static str,
+    /// What was found.
+    pub state: State,
+    /// What it is used for, and so what is lost without it.
+    pub used_for: &'static str,
+}
+
+/// What was found of a facility.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum State {
+    /// It works; with a detail worth knowing.
+    Available(String),
+    /// It does not, and why.
+    Missing(String),
+    /// It is a figure, not a yes or no.
+    Value(String),
+}
+
+/// A handle that this process has open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OpenHandle {
+    /// Its number.
+    pub number: i64,
+    /// What it refers to.
+    pub kind: HandleKind,
+    /// The name of what it refers to, where there is one.
+    pub target: Option<String>,
+    /// Whether a program that this process becomes or starts carelessly would get it.
+    pub inheritable: bool,
+}
+
+/// Tries every facility that this family of crates can use.
+///
+/// # Platform
+/// Linux: makes the calls themselves, each in a way that changes nothing.
+#[must_use]
+pub fn facilities() -> Vec<Facility> {
+    imp::facilities()
+}
+
+/// The handles that this process has open, in the order of their numbers.
+///
+/// # Platform
+/// Linux: `/proc/self/fd`.
+///
+/// # Errors
+/// The list cannot be read.
+pub fn open_handles() -> io::Result<Vec<OpenHandle>> {
+    imp::open_handles()
+}

@@ -1,0 +1,146 @@
+//! Signal names and numbers.
+
+use std::fmt;
+use std::str::FromStr;
+
+#[cfg(unix)]
+mod unix;
+#[cfg(unix)]
+use unix as imp;
+
+/// A signal, under the number the platform at hand gives it.
+///
+/// Plain data on every platform; where one cannot be sent, sending it is the error.
+///
+/// ```
+/// use pipewright_os::signal::Signal;
+/// let term: Signal = "term".parse()?;
+/// assert_eq!(term, Signal::TERM);
+/// assert_eq!(term.to_string(), "SIGTERM");
+/// # Ok::<(), pipewright_os::signal::UnknownSignal>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Signal(i32);
+
+/// A name that is not a signal's on this platform.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownSignal(String);
+
+impl Signal {
+    /// Hang-up: the terminal is gone.
+    pub const HUP: Signal = Signal(imp::HUP);
+    /// Interrupt: Ctrl-C.
+    pub const INT: Signal = Signal(imp::INT);
+    /// Quit: Ctrl-\, with a core dump.
+    pub const QUIT: Signal = Signal(imp::QUIT);
+    /// Abort.
+    pub const ABRT: Signal = Signal(imp::ABRT);
+    /// Kill: cannot be caught or ignored.
+    pub const KILL: Signal = Signal(imp::KILL);
+    /// User-defined, the first.
+    pub const USR1: Signal = Signal(imp::USR1);
+    /// User-defined, the second.
+    pub const USR2: Signal = Signal(imp::USR2);
+    /// Write to a pipe that nobody reads.
+    pub const PIPE: Signal = Signal(imp::PIPE);
+    /// Terminate: the polite request to end.
+    pub const TERM: Signal = Signal(imp::TERM);
+    /// Continue a stopped process.
+    pub const CONT: Signal = Signal(imp::CONT);
+    /// Stop: cannot be caught or ignored.
+    pub const STOP: Signal = Signal(imp::STOP);
+
+    /// The signal of that number, if it is one: 1 to 64 on Linux.
+    #[must_use]
+    pub const fn from_number(number: i32) -> Option<Signal> {
+        if number >= 1 && number <= imp::LAST {
+            Some(Signal(number))
+        } else {
+            None
+        }
+    }
+
+    /// The platform's number.
+    #[must_use]
+    pub const fn number(self) -> i32 {
+        self.0
+    }
+
+    /// The name, with its `SIG`; `None` for a number without one (real-time signals).
+    #[must_use]
+    pub fn name(self) -> Option<&'static str> {
+        imp::NAMES
+            .iter()
+            .find(|(_, number)| *number == self.0)
+            .map(|(name, _)| *name)
+    }
+}
+
+impl FromStr for Signal {
+    type Err = UnknownSignal;
+
+    /// Takes a name with or without `SIG`, in any case, or a number.
+    fn from_str(text: &str) -> Result<Signal, UnknownSignal> {
+        let unknown = || UnknownSignal(text.to_owned());
+        if let Ok(number) = text.parse() {
+            return Signal::from_number(number).ok_or_else(unknown);
+        }
+        let upper = text.to_ascii_uppercase();
+        let bare = upper.strip_prefix("SIG").unwrap_or(&upper);
+        imp::NAMES
+            .iter()
+            .find(|(name, _)| name.strip_prefix("SIG") == Some(bare))
+            .map(|(_, number)| Signal(*number))
+            .ok_or_else(unknown)
+    }
+}
+
+impl fmt::Display for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.pad(name),
+            None => write!(f, "signal {}", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for UnknownSignal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\" is not a signal", self.0.escape_debug())
+    }
+}
+
+impl std::error::Error for UnknownSignal {}
+
+#[cfg(test)]
+mod tests {
+    use super::Signal;
+
+    #[test]
+    fn every_name_parses_back_with_and_without_sig() {
+        for number in 1..=31 {
+            let signal = Signal::from_number(number).unwrap();
+            let Some(name) = signal.name() else { continue };
+            assert_eq!(name.parse(), Ok(signal));
+            assert_eq!(name[3..].to_lowercase().parse(), Ok(signal));
+            assert_eq!(number.to_string().parse(), Ok(signal));
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused_by_name() {
+        for text in ["", "SIG", "TERMINATE", "0", "-9", "65", "9999999999"] {
+            let error = text.parse::<Signal>().unwrap_err();
+            assert!(
+                error.to_string().contains(&format!("\"{text}\"")),
+                "{error}"
+            );
+        }
+    }
+}

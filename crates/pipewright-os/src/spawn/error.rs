@@ -1,0 +1,139 @@
+//! Why a child was not started.
+
+use std::fmt;
+use std::io;
+
+/// The step at which a start failed, and the system's word on it.
+#[derive(Debug)]
+pub struct SpawnError {
+    /// What was being done.
+    pub step: Step,
+    /// The system's error.
+    pub source: io::Error,
+}
+
+/// What is done between asking for a child and having it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Step {
+    /// Checking the plan.
+    Check(BadInput),
+    /// Making room for the child: its stack, its handle, the child itself.
+    Create,
+    /// Joining or making its process group or session.
+    Group,
+    /// Setting the resource limit of that number in the plan.
+    Limit(usize),
+    /// Setting the file mode mask.
+    Umask,
+    /// Setting the scheduling priority.
+    Nice,
+    /// Changing the root directory.
+    Chroot,
+    /// Changing user or groups.
+    Identity,
+    /// Changing the working directory.
+    CurrentDir,
+    /// Placing its stdin (0), stdout (1) or stderr (2).
+    Stdio(u8),
+    /// Placing the inherited handle of that number in the plan.
+    Inherit(usize),
+    /// Closing what is not inherited.
+    CloseOthers,
+    /// Tying its life to this process.
+    ParentDeath,
+    /// Loading the program.
+    Exec,
+}
+
+/// What a plan cannot contain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BadInput {
+    /// The program has no name.
+    EmptyProgram,
+    /// A NUL byte in the program's name.
+    NulInProgram,
+    /// A NUL byte in that argument, counted from 0.
+    NulInArg(usize),
+    /// A NUL byte in an environment variable's name or value, or `=` in its name.
+    BadVariable(usize),
+    /// A NUL byte in the working directory or the root directory.
+    NulInDirectory,
+    /// The inherited handle of that number is one of the standard three, or has their number.
+    InheritIsStdio(usize),
+    /// Two inherited handles would have the same number; this is the second.
+    InheritTwice(usize),
+}
+
+impl SpawnError {
+    pub(super) fn new(step: Step, source: io::Error) -> SpawnError {
+        SpawnError { step, source }
+    }
+
+    pub(super) fn bad(input: BadInput) -> SpawnError {
+        SpawnError {
+            step: Step::Check(input),
+            source: io::Error::new(io::ErrorKind::InvalidInput, input.to_string()),
+        }
+    }
+}
+
+impl fmt::Display for BadInput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BadInput::EmptyProgram => f.write_str("the program has no name"),
+            BadInput::NulInProgram => f.write_str("NUL byte in the program's name"),
+            BadInput::NulInArg(index) => write!(f, "NUL byte in argument {}", index + 1),
+            BadInput::BadVariable(_) => {
+                f.write_str("NUL byte in an environment variable, or = in its name")
+            }
+            BadInput::NulInDirectory => f.write_str("NUL byte in a directory's name"),
+            BadInput::InheritIsStdio(index) => {
+                write!(f, "inherit[{index}] takes the place of a standard handle")
+            }
+            BadInput::InheritTwice(index) => {
+                write!(f, "inherit[{index}] takes a number that is taken already")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::Check(input) => input.fmt(f),
+            Step::Create => f.write_str("create the process"),
+            Step::Group => f.write_str("set its process group or session"),
+            Step::Limit(index) => write!(f, "set resource limit {index}"),
+            Step::Umask => f.write_str("set its umask"),
+            Step::Nice => f.write_str("set its priority"),
+            Step::Chroot => f.write_str("change its root directory"),
+            Step::Identity => f.write_str("change its user or groups"),
+            Step::CurrentDir => f.write_str("change to its working directory"),
+            Step::Stdio(0) => f.write_str("place its stdin"),
+            Step::Stdio(1) => f.write_str("place its stdout"),
+            Step::Stdio(_) => f.write_str("place its stderr"),
+            Step::Inherit(index) => write!(f, "hand it inherit[{index}]"),
+            Step::CloseOthers => f.write_str("close what it does not inherit"),
+            Step::ParentDeath => f.write_str("tie it to its parent"),
+            Step::Exec => f.write_str("load the program"),
+        }
+    }
+}
+
+impl fmt::Display for SpawnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.step {
+            // The source says the same words.
+            Step::Check(_) => self.source.fmt(f),
+            step => write!(f, "cannot {step}: {}", self.source),
+        }
+    }
+}
+
+impl std::error::Error for SpawnError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}

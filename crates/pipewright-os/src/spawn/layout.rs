@@ -1,0 +1,336 @@
+//! Lays the strings of a plan out as `execve(2)` wants them, in two allocations.
+//!
+//! The child may not allocate (it shares the memory of a process whose other threads may be inside
+//! the allocator), so everything it will touch is in place before it exists.
+
+use std::ffi::{OsStr, OsString, c_char};
+use std::os::unix::ffi::OsStrExt as _;
+
+use super::{BadInput, Env, Plan, Search, SpawnError};
+
+/// Where the system searches without `PATH` (confstr(3), `_CS_PATH`).
+pub(super) const DEFAULT_PATH: &str = "/bin:/usr/bin";
+
+/// NUL-terminated strings, and the arrays of pointers to them.
+#[derive(Debug)]
+pub(super) struct Layout {
+    /// Owns every byte that the pointers refer to; never changed once they are made.
+    bytes: Vec<u8>,
+    /// argv, NULL, [envp, NULL,] candidates, NULL.
+    pointers: Vec<*const c_char>,
+    envp: Option<usize>,
+    candidates: usize,
+    current_dir: Option<usize>,
+    chroot: Option<usize>,
+}
+
+// SAFETY: the pointers refer to `bytes`, which goes where they go and is never changed.
+unsafe impl Send for Layout {}
+// SAFETY: as above; nothing can be changed through a shared reference.
+unsafe impl Sync for Layout {}
+
+impl Layout {
+    pub(super) fn new(plan: &Plan<'_>) -> Result<Layout, SpawnError> {
+        check(plan)?;
+        let mut strings = Strings::with_room_for(plan);
+        let program = plan.program.as_bytes();
+
+        strings.add(&[plan.arg0.unwrap_or(plan.program).as_bytes()]);
+        for arg in plan.args {
+            strings.add(&[arg.as_bytes()]);
+        }
+        strings.end_array();
+
+        let envp = match plan.env {
+            Env::Inherit => None,
+            Env::Exactly(variables) => {
+                let at = strings.offsets.len();
+                for (name, value) in variables {
+                    strings.add(&[name.as_bytes(), b"=", value.as_bytes()]);
+                }
+                strings.end_array();
+                Some(at)
+            }
+        };
+
+        let candidates = strings.offsets.len();
+        if program.contains(&b'/') {
+            strings.add(&[program]);
+        } else {
+            for directory in search_dirs(plan.search) {
+                match directory {
+                    // An empty entry is the working directory (execvp(3)).
+                    b"" => strings.add(&[b"./", program]),
+                    directory => strings.add(&[directory, b"/", program]),
+                }
+            }
+        }
+        strings.end_array();
+
+        let current_dir = plan
+            .current_dir
+            .map(|dir| strings.add_bare(dir.as_os_str()));
+        let chroot = plan
+            .unix
+            .chroot
+            .as_ref()
+            .map(|dir| strings.add_bare(dir.as_os_str()));
+        let (bytes, pointers) = strings.into_parts();
+        Ok(Layout {
+            bytes,
+            pointers,
+            envp,
+            candidates,
+            current_dir,
+            chroot,
+        })
+    }
+
+    /// The argument vector, ended by NULL.
+    pub(super) fn argv(&self) -> *const *const c_char {
+        self.pointers.as_ptr()
+    }
+
+    /// The environment, ended by NULL; `None` where it is inherited.
+    pub(super) fn envp(&self) -> Option<*const *const c_char> {
+        self.envp.map(|at| self.pointers[at..].as_ptr())
+    }
+
+    /// The paths to try, ended by NULL.
+    pub(super) fn candidates(&self) -> *const *const c_char {
+        self.pointers[self.candidates..].as_ptr()
+    }
+
+    pub(super) fn current_dir(&self) -> *const c_char {
+        self.bare(self.current_dir)
+    }
+
+    pub(super) fn chroot(&self) -> *const c_char {
+        self.bare(self.chroot)
+    }
+
+    fn bare(&self, at: Option<usize>) -> *const c_char {
+        at.map_or(std::ptr::null(), |at| self.bytes[at..].as_ptr().cast())
+    }
+}
+
+/// The directories of a search path, in order.
+pub(super) fn search_dirs(search: Search<'_>) -> impl Iterator<Item = &[u8]> {
+    let path = match search {
+        Search::Path(path) => path.as_bytes(),
+        Search::Default => DEFAULT_PATH.as_bytes(),
+    };
+    path.split(|byte| *byte == b':')
+}
+
+/// Strings put end to end; pointers are made when none can move any more.
+struct Strings {
+    bytes: Vec<u8>,
+    /// Where each string starts; [`END`] ends an array. Turned into pointers in place.
+    offsets: Vec<usize>,
+}
+
+const END: usize = usize::MAX;
+
+impl Strings {
+    fn with_room_for(plan: &Plan<'_>) -> Strings {
+        let program = plan.program.len();
+        let mut bytes = plan.arg0.map_or(program, OsStr::len) + 1;
+        let mut pointers = 1 + plan.args.len() + 1;
+        bytes += plan.args.iter().map(|arg| arg.len() + 1).sum::<usize>();
+        if let Env::Exactly(variables) = plan.env {
+            bytes += variables
+                .iter()
+                .map(|(name, value)| name.len() + value.len() + 2)
+                .sum::<usize>();
+            pointers += variables.len() + 1;
+        }
+        if plan.program.as_bytes().contains(&b'/') {
+            bytes += program + 1;
+            pointers += 2;
+        } else {
+            for directory in search_dirs(plan.search) {
+                bytes += directory.len().max(1) + program + 2;
+                pointers += 1;
+            }
+            pointers += 1;
+        }
+        let dirs = [plan.current_dir, plan.unix.chroot.as_deref()];
+        bytes += dirs
+            .iter()
+            .flatten()
+            .map(|dir| dir.as_os_str().len() + 1)
+            .sum::<usize>();
+        Strings {
+            bytes: Vec::with_capacity(bytes),
+            offsets: Vec::with_capacity(pointers),
+        }
+    }
+
+    fn add(&mut self, parts: &[&[u8]]) {
+        self.offsets.push(self.bytes.len());
+        for part in parts {
+            self.bytes.extend_from_slice(part);
+        }
+        self.bytes.push(0);
+    }
+
+    fn add_bare(&mut self, text: &OsStr) -> usize {
+        let at = self.bytes.len();
+        self.bytes.extend_from_slice(text.as_bytes());
+        self.bytes.push(0);
+        at
+    }
+
+    fn end_array(&mut self) {
+        self.offsets.push(END);
+    }
+
+    fn into_parts(self) -> (Vec<u8>, Vec<*const c_char>) {
+        let base = self.bytes.as_ptr();
+        // Of one size, so that collecting in place keeps this at two allocations.
+        let pointers = self.offsets.into_iter().map(|at| match at {
+            END => std::ptr::null(),
+            at => base.wrapping_add(at).cast::<c_char>(),
+        });
+        (self.bytes, pointers.collect())
+    }
+}
+
+fn check(plan: &Plan<'_>) -> Result<(), SpawnError> {
+    let has_nul = |text: &OsStr| text.as_bytes().contains(&0);
+    let bad = |input| Err(SpawnError::bad(input));
+    if plan.program.is_empty() {
+        return bad(BadInput::EmptyProgram);
+    }
+    if has_nul(plan.program) || plan.arg0.is_some_and(has_nul) {
+        return bad(BadInput::NulInProgram);
+    }
+    if let Some(index) = plan.args.iter().position(|arg| has_nul(arg)) {
+        return bad(BadInput::NulInArg(index));
+    }
+    if let Env::Exactly(variables) = plan.env {
+        let is_bad = |(name, value): &(OsString, OsString)| is_bad_name(name) || has_nul(value);
+        if let Some(index) = variables.iter().position(is_bad) {
+            return bad(BadInput::BadVariable(index));
+        }
+    }
+    let dirs = [plan.current_dir, plan.unix.chroot.as_deref()];
+    if dirs.iter().flatten().any(|dir| has_nul(dir.as_os_str())) {
+        return bad(BadInput::NulInDirectory);
+    }
+    Ok(())
+}
+
+/// A name may start with `=`, as std allows, but not contain it elsewhere.
+fn is_bad_name(name: &OsString) -> bool {
+    let name = name.as_bytes();
+    name.is_empty() || name.contains(&0) || name[1..].contains(&b'=')
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CStr;
+    use std::path::Path;
+
+    use super::super::{ChildStdio, Inherit, UnixOptions};
+    use super::*;
+
+    /// The strings of an array that ends with NULL.
+    fn texts(array: *const *const c_char) -> Vec<String> {
+        let at = |index| {
+            // SAFETY: asked for one after the other, up to the NULL and not past it.
+            unsafe { *array.add(index) }
+        };
+        (0..)
+            .map(at)
+            .take_while(|text| !text.is_null())
+            .map(text)
+            .collect()
+    }
+
+    fn text(text: *const c_char) -> String {
+        // SAFETY: the layout ends every string with NUL.
+        unsafe { CStr::from_ptr(text) }.to_str().unwrap().to_owned()
+    }
+
+    fn plan<'a>(program: &'a str, args: &'a [OsString], unix: &'a UnixOptions) -> Plan<'a> {
+        Plan {
+            program: OsStr::new(program),
+            search: Search::Path(OsStr::new("/a::/b c")),
+            arg0: None,
+            args,
+            env: Env::Inherit,
+            current_dir: None,
+            stdio: [ChildStdio::Inherit; 3],
+            inherit: Inherit::List(&[]),
+            unix,
+        }
+    }
+
+    #[test]
+    fn strings_stand_where_execve_looks_for_them() {
+        let args = ["x".into(), "".into(), "long argument".into()];
+        let unix = UnixOptions {
+            chroot: Some("/root dir".into()),
+            ..UnixOptions::default()
+        };
+        let env = [("A".into(), "1".into()), ("=C:".into(), "".into())];
+        let plan = Plan {
+            env: Env::Exactly(&env),
+            current_dir: Some(Path::new("/cwd")),
+            ..plan("cc", &args, &unix)
+        };
+        let layout = Layout::new(&plan).unwrap();
+        assert_eq!(texts(layout.argv()), ["cc", "x", "", "long argument"]);
+        assert_eq!(texts(layout.envp().unwrap()), ["A=1", "=C:="]);
+        assert_eq!(texts(layout.candidates()), ["/a/cc", "./cc", "/b c/cc"]);
+        assert_eq!(text(layout.current_dir()), "/cwd");
+        assert_eq!(text(layout.chroot()), "/root dir");
+    }
+
+    #[test]
+    fn a_path_is_not_searched_for() {
+        let unix = UnixOptions::default();
+        let layout = Layout::new(&plan("./cc", &[], &unix)).unwrap();
+        assert_eq!(texts(layout.candidates()), ["./cc"]);
+        assert!(layout.envp().is_none() && layout.current_dir().is_null());
+    }
+
+    #[test]
+    fn the_room_is_measured_exactly() {
+        let args = ["one".into(), "two".into()];
+        let unix = UnixOptions::default();
+        let layout = Layout::new(&plan("cc", &args, &unix)).unwrap();
+        assert!(layout.bytes.capacity() >= layout.bytes.len());
+        assert!(
+            layout.bytes.capacity() <= layout.bytes.len() + 8,
+            "too much was set aside"
+        );
+        assert_eq!(layout.pointers.capacity(), layout.pointers.len());
+    }
+
+    #[test]
+    fn what_c_strings_cannot_hold_is_refused_by_name() {
+        let unix = UnixOptions::default();
+        let check = |plan: Plan<'_>| Layout::new(&plan).unwrap_err().to_string();
+        assert_eq!(check(plan("", &[], &unix)), "the program has no name");
+        assert_eq!(
+            check(plan("a\0b", &[], &unix)),
+            "NUL byte in the program's name"
+        );
+        let args = ["fine".into(), "\0".into()];
+        assert_eq!(check(plan("cc", &args, &unix)), "NUL byte in argument 2");
+        for (name, value) in [("", "x"), ("A=B", "x"), ("A", "\0"), ("\0", "")] {
+            let env = [(name.into(), value.into())];
+            let plan = Plan {
+                env: Env::Exactly(&env),
+                ..plan("cc", &[], &unix)
+            };
+            assert!(
+                check(plan).contains("environment variable"),
+                "{name:?}={value:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! The parent's half of a start.
+
+use std::convert::Infallible;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicI32, AtomicU32};
+
+use super::layout::Layout;
+use super::{BadInput, ChildStdio, Env, Inherit, Plan, SpawnError, Step};
+use crate::exit::waitid::{Target, own_peak_rss_bytes, waitid};
+use crate::exit::{Exit, linux as exit};
+
+#[path = "linux_child.rs"]
+mod child;
+#[path = "linux_clone.rs"]
+mod clone;
+#[path = "linux_immortal.rs"]
+mod immortal;
+#[path = "linux_stack.rs"]
+mod stack;
+
+use child::{Job, Move};
+
+pub(super) fn spawn(plan: &Plan<'_>) -> Result<Exit, SpawnError> {
+    let layout = Layout::new(plan)?;
+    let moves = moves(plan)?;
+    if plan.unix.kill_on_parent_exit {
+        // The kernel means the *thread* when it says parent (prctl(2), PR_SET_PDEATHSIG).
+        immortal::run(|| start(plan, &layout, &moves))
+            .map_err(|error| SpawnError::new(Step::ParentDeath, error))?
+    } else {
+        start(plan, &layout, &moves)
+    }
+}
+
+pub(super) fn exec(plan: &Plan<'_>) -> Result<Infallible, SpawnError> {
+    let layout = Layout::new(plan)?;
+    let moves = moves(plan)?;
+    let job = job(plan, &layout, &moves);
+    // SAFETY: the job borrows live data, and this thread is the one that becomes the program.
+    unsafe { child::become_program(&job) };
+    Err(failure(&job)
+        .unwrap_or_else(|| SpawnError::new(Step::Exec, io::Error::from_raw_os_error(libc::ENOENT))))
+}
+
+fn start(plan: &Plan<'_>, layout: &Layout, moves: &Moves) -> Result<Exit, SpawnError> {
+    let job = job(plan, layout, moves);
+    let peak = own_peak_rss_bytes();
+    let stack = stack::take().map_err(|error| SpawnError::new(Step::Create, error))?;
+    let created = clone::create(&job, &stack);
+    stack::give_back(stack);
+    let (pid, pidfd) = created.map_err(|error| SpawnError::new(Step::Create, error))?;
+    if let Some(error) = failure(&job) {
+        // The child has exited already; leave no zombie. Ignored: ECHILD, somebody else's reap.
+        let _ = waitid(Target::Pid(pid), libc::WEXITED);
+        return Err(error);
+    }
+    let pidfd = pidfd.or_else(|| exit::open_pidfd(pid));
+    Ok(Exit(exit::Exit::new(pid, pidfd, peak)))
+}
+
+fn failure(job: &Job<'_>) -> Option<SpawnError> {
+    use std::sync::atomic::Ordering::Relaxed;
+    match job.errno.load(Relaxed) {
+        0 => None,
+        errno => Some(SpawnError::new(
+            child::step_of(job.failed_step.load(Relaxed)),
+            io::Error::from_raw_os_error(errno),
+        )),
+    }
+}
+
+fn job<'a>(plan: &'a Plan<'a>, layout: &'a Layout, moves: &'a Moves) -> Job<'a> {
+    Job {
+        stdio: plan.stdio.map(|stdio| match stdio {
+            ChildStdio::Inherit => None,
+            ChildStdio::Handle(handle) => Some(handle.as_raw_fd()),
+        }),
+        moves: match moves {
+            Moves::None => &[],
+            Moves::Some(moves) => moves,
+        },
+        close_others: matches!(plan.inherit, Inherit::List(_)),
+        options: plan.unix,
+        drops_groups: plan.unix.identity.user.is_some()
+            && plan.unix.identity.groups.is_none()
+            && rustix::process::geteuid().is_root(),
+        current_dir: layout.current_dir(),
+        chroot: layout.chroot(),
+        argv: layout.argv(),
+        envp: match plan.env {
+            Env::Inherit => environment(),
+            Env::Exactly(_) => layout.envp().unwrap_or_else(environment),
+        },
+        candidates: layout.candidates(),
+        parent_pid: std::process::id() as i32,
+        failed_step: AtomicU32::new(0),
+        errno: AtomicI32::new(0),
+    }
+}
+
+/// This process's own environment, as it stands.
+fn environment() -> *const *const libc::c_char {
+    unsafe extern "C" {
+        static environ: *const *const libc::c_char;
+    }
+    // SAFETY: reading the pointer is reading a word. Whoever changes the environment while other
+    // threads run has promised that nobody reads it meanwhile, here or in C (std::env::set_var).
+    unsafe { environ }
+}
+
+/// The inherited handles, ordered for the child.
+enum Moves {
+    /// The usual case, without an allocation.
+    None,
+    Some(Vec<Move>),
+}
+
+fn moves(plan: &Plan<'_>) -> Result<Moves, SpawnError> {
+    let list = plan.inherit.list();
+    if list.is_empty() {
+        return Ok(Moves::None);
+    }
+    let mut moves: Vec<Move> = Vec::with_capacity(list.len());
+    for (index, (handle, number)) in list.iter().enumerate() {
+        let from = handle.as_raw_fd();
+        let to = number.unwrap_or(from);
+        if to <= libc::STDERR_FILENO {
+            return Err(SpawnError::bad(BadInput::InheritIsStdio(index)));
+        }
+        if moves.iter().any(|earlier| earlier.to == to) {
+            return Err(SpawnError::bad(BadInput::InheritTwice(index)));
+        }
+        moves.push(Move::new(from, to));
+    }
+    Ok(Moves::Some(moves))
+}
+
+/// Owns what `CLONE_PIDFD` wrote.
+fn own_pidfd(raw: RawFd) -> Option<OwnedFd> {
+    // SAFETY: the kernel made the descriptor for this call, and nobody else knows it.
+    (raw >= 0).then(|| unsafe { OwnedFd::from_raw_fd(raw) })
+}

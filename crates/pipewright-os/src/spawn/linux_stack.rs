@@ -1,0 +1,77 @@
+//! Stacks for children: taken for the microseconds between clone and exec, then used again.
+
+use std::io;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// Enough for a chain of system calls; the child's deepest frame holds 1 KiB of directory entries.
+const STACK_BYTES: usize = 32 << 10;
+/// Below the stack, never accessible: a child that ran over would fault, not write into our heap.
+const GUARD_BYTES: usize = 4 << 10;
+
+/// How many stacks are kept: one for each thread that starts children at the same moment.
+static KEPT: [AtomicPtr<u8>; 8] = [const { AtomicPtr::new(ptr::null_mut()) }; 8];
+
+/// A mapping that belongs to one start at a time.
+pub(super) struct Stack {
+    base: NonNull<u8>,
+}
+
+impl Stack {
+    /// The lowest byte that may be used.
+    pub(super) fn low(&self) -> *mut u8 {
+        self.base.as_ptr().wrapping_add(GUARD_BYTES)
+    }
+
+    /// How many bytes may be used above [`low`](Self::low).
+    pub(super) const BYTES: usize = STACK_BYTES;
+
+    /// One past the highest byte; aligned as a page is.
+    pub(super) fn top(&self) -> *mut u8 {
+        self.low().wrapping_add(STACK_BYTES)
+    }
+}
+
+pub(super) fn take() -> io::Result<Stack> {
+    for place in &KEPT {
+        if let Some(base) = NonNull::new(place.swap(ptr::null_mut(), Ordering::Acquire)) {
+            return Ok(Stack { base });
+        }
+    }
+    map()
+}
+
+pub(super) fn give_back(stack: Stack) {
+    let base = stack.base.as_ptr();
+    for place in &KEPT {
+        let put =
+            place.compare_exchange(ptr::null_mut(), base, Ordering::Release, Ordering::Relaxed);
+        if put.is_ok() {
+            return;
+        }
+    }
+    // SAFETY: the mapping is whole, ours alone, and the child that ran on it has left it.
+    let _ = unsafe { libc::munmap(base.cast(), GUARD_BYTES + STACK_BYTES) };
+}
+
+fn map() -> io::Result<Stack> {
+    // SAFETY: a fresh private mapping, wherever the kernel likes.
+    let base = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            GUARD_BYTES + STACK_BYTES,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    if base == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the first page of the mapping just made. Ignored: without a guard it works as well.
+    let _ = unsafe { libc::mprotect(base, GUARD_BYTES, libc::PROT_NONE) };
+    NonNull::new(base.cast())
+        .map(|base| Stack { base })
+        .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))
+}

@@ -1,0 +1,53 @@
+//! Starts a child from a plan.
+
+mod error;
+mod plan;
+
+#[cfg(unix)]
+mod layout;
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "linux")]
+use linux as imp;
+
+use std::convert::Infallible;
+
+pub use error::{BadInput, SpawnError, Step};
+pub use plan::{
+    ChildStdio, Env, Group, Identity, Inherit, Plan, Resource, ResourceLimit, Search, UnixOptions,
+};
+
+use crate::exit::Exit;
+
+/// Starts a child.
+///
+/// When this returns `Ok` the new program has been loaded: a program that cannot be executed is an
+/// error here, not an exit code later. After an error there is no child, no zombie and no handle.
+///
+/// The child has the stdio and the handles that the plan lists and no other, an empty signal mask,
+/// SIGPIPE at its default, and no handler of this program; what this program ignores it ignores
+/// (so that `nohup` works).
+///
+/// # Platform
+/// Linux: one path for every option: `clone3(CLONE_VM | CLONE_VFORK | CLONE_PIDFD |
+/// CLONE_CLEAR_SIGHAND)` on a stack of our own; the child runs async-signal-safe code only and
+/// reports its error through shared memory. The size of this process does not matter, because
+/// nothing of it is copied. Where `clone3` is refused: `clone`; where the pidfd is: none.
+///
+/// # Errors
+/// [`SpawnError`] names the step that failed and keeps the system's error.
+pub fn spawn(plan: &Plan<'_>) -> Result<Exit, SpawnError> {
+    imp::spawn(plan)
+}
+
+/// Replaces this process by the program of the plan. Returns only if that fails, and then what the
+/// plan changed about this process up to the failing step stays changed.
+///
+/// # Platform
+/// Unix: `execve`.
+///
+/// # Errors
+/// As [`spawn`].
+pub fn exec(plan: &Plan<'_>) -> Result<Infallible, SpawnError> {
+    imp::exec(plan)
+}

@@ -1,0 +1,156 @@
+//! What a child is to be: plain data, the same on every platform.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use crate::handle::Handle;
+
+/// What a child is to be. Everything in it is borrowed: a plan is made, used and gone.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan<'a> {
+    /// The program: a path where it has a separator, else a name to search for.
+    pub program: &'a OsStr,
+    /// Where a name is searched for.
+    pub search: Search<'a>,
+    /// The name that the program is told it has; its own where `None`.
+    pub arg0: Option<&'a OsStr>,
+    /// The arguments after the name.
+    pub args: &'a [OsString],
+    /// The environment.
+    pub env: Env<'a>,
+    /// The working directory; this process's own where `None`. A relative program path is taken
+    /// from there.
+    pub current_dir: Option<&'a Path>,
+    /// stdin, stdout, stderr.
+    pub stdio: [ChildStdio<'a>; 3],
+    /// Which other handles the child gets.
+    pub inherit: Inherit<'a>,
+    /// What only Unix has.
+    pub unix: &'a UnixOptions,
+}
+
+/// Where a program without a separator in its name is searched for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Search<'a> {
+    /// In these directories, written as in `PATH`; an empty entry is the working directory.
+    Path(&'a OsStr),
+    /// Where the system searches when there is no `PATH` (`/bin:/usr/bin`).
+    Default,
+}
+
+/// The child's environment.
+#[derive(Debug, Clone, Copy)]
+pub enum Env<'a> {
+    /// A copy of this process's own.
+    Inherit,
+    /// These variables and no other.
+    Exactly(&'a [(OsString, OsString)]),
+}
+
+/// One of the child's standard handles.
+#[derive(Debug, Clone, Copy)]
+pub enum ChildStdio<'a> {
+    /// This process's own, as it is.
+    Inherit,
+    /// A copy of this handle.
+    Handle(&'a Handle),
+}
+
+/// Which handles beside stdio the child gets.
+#[derive(Debug, Clone, Copy)]
+pub enum Inherit<'a> {
+    /// These and no other, each under the number that stands beside it (Unix), or under its own.
+    List(&'a [(Handle, Option<i32>)]),
+    /// Whatever is not marked otherwise: the rule of std and of `fork`. The list comes on top.
+    AllAnd(&'a [(Handle, Option<i32>)]),
+}
+
+/// The process group of the child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Group {
+    /// That of this process.
+    #[default]
+    Same,
+    /// One of its own, of which it is the leader.
+    Own,
+    /// The existing group of that number.
+    Join(u32),
+    /// A session of its own, without a terminal, and so also a group of its own.
+    Session,
+}
+
+/// Options that only Unix has. Elsewhere anything but the default is refused at the start.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UnixOptions {
+    /// The process group.
+    pub group: Group,
+    /// User and groups.
+    pub identity: Identity,
+    /// The root directory.
+    pub chroot: Option<PathBuf>,
+    /// The file mode mask.
+    pub umask: Option<u32>,
+    /// What is added to the niceness: higher is less urgent.
+    pub nice: Option<i32>,
+    /// Resource limits.
+    pub limits: Vec<ResourceLimit>,
+    /// The child is killed when this process ends, however it ends.
+    pub kill_on_parent_exit: bool,
+}
+
+/// User and groups.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// The user id.
+    pub user: Option<u32>,
+    /// The group id.
+    pub group: Option<u32>,
+    /// The supplementary groups. `None`: none where root changes the user, else as they are (the
+    /// rule of std).
+    pub groups: Option<Vec<u32>>,
+}
+
+/// A limit on one resource: what the child has now (`soft`) and how far it may raise it (`hard`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResourceLimit {
+    /// The resource.
+    pub resource: Resource,
+    /// The limit in force; `None` is no limit. Bytes, seconds or a number, as the resource has it.
+    pub soft: Option<u64>,
+    /// The ceiling; `None` is no limit.
+    pub hard: Option<u64>,
+}
+
+/// What can be limited (getrlimit(2)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Resource {
+    /// Address space, in bytes.
+    AddressSpace,
+    /// Size of a core dump, in bytes.
+    CoreDump,
+    /// CPU time, in seconds.
+    CpuTime,
+    /// Data segment, in bytes.
+    Data,
+    /// Size of a file that is written, in bytes.
+    FileSize,
+    /// Locked memory, in bytes.
+    LockedMemory,
+    /// Open handles.
+    OpenFiles,
+    /// Processes of the user.
+    Processes,
+    /// Stack, in bytes.
+    Stack,
+}
+
+impl<'a> Inherit<'a> {
+    /// The listed handles.
+    #[must_use]
+    pub fn list(&self) -> &'a [(Handle, Option<i32>)] {
+        match self {
+            Inherit::List(list) | Inherit::AllAnd(list) => list,
+        }
+    }
+}

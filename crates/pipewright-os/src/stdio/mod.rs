@@ -1,0 +1,51 @@
+//! The null device and the console, as handles.
+
+#[cfg(unix)]
+mod unix;
+#[cfg(unix)]
+use unix as imp;
+
+use std::io;
+
+use crate::handle::Handle;
+
+/// Opens the null device for reading and writing.
+///
+/// # Platform
+/// Unix: `/dev/null`.
+///
+/// # Errors
+/// The device is missing or there is no room for another handle.
+///
+/// ```
+/// let null = pipewright_os::stdio::null()?;
+/// # let _ = null;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn null() -> io::Result<Handle> {
+    imp::null()
+}
+
+/// A copy of this process's own stdin.
+///
+/// # Errors
+/// stdin is closed, or there is no room for another handle.
+pub fn console_in() -> io::Result<Handle> {
+    imp::console(0)
+}
+
+/// A copy of this process's own stdout.
+///
+/// # Errors
+/// stdout is closed, or there is no room for another handle.
+pub fn console_out() -> io::Result<Handle> {
+    imp::console(1)
+}
+
+/// A copy of this process's own stderr.
+///
+/// # Errors
+/// stderr is closed, or there is no room for another handle.
+pub fn console_err() -> io::Result<Handle> {
+    imp::console(2)
+}

@@ -1,0 +1,97 @@
+//! The descendants of a child: find them, signal them, know when they are gone.
+
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "linux")]
+use linux as imp;
+
+use std::io;
+
+use crate::signal::Signal;
+
+/// A process that is not our child, held so that its number cannot pass to another.
+#[derive(Debug)]
+pub struct Member(pub(crate) imp::Member);
+
+/// The processes found below one process, each found once.
+#[derive(Debug, Default)]
+pub struct Descendants {
+    members: Vec<Member>,
+}
+
+impl Member {
+    /// The process id, for people to read.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.0.pid()
+    }
+
+    /// Sends a signal. `false`: the process is gone, and nobody was signalled.
+    ///
+    /// # Errors
+    /// `EPERM`: it belongs to another user.
+    pub fn signal(&self, signal: Signal) -> io::Result<bool> {
+        self.0.signal(signal)
+    }
+
+    /// Whether it has not ended yet.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        self.0.is_alive()
+    }
+}
+
+impl Descendants {
+    /// Adds every descendant of `root` and of the members that is not a member yet. Returns how
+    /// many were added.
+    ///
+    /// A descendant whose parent has ended belongs to init or to a subreaper and is not found.
+    ///
+    /// # Platform
+    /// Linux: `/proc/PID/task/TID/children`, each opened as a pidfd and its parent checked again
+    /// afterwards, so that a number which passed to another process meanwhile is left alone.
+    /// Without pidfds or without that file nothing is found.
+    pub fn collect(&mut self, root: u32) -> usize {
+        let before = self.members.len();
+        imp::collect(root, &mut self.members);
+        self.members.len() - before
+    }
+
+    /// The members.
+    #[must_use]
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// Signals every member; those that are gone or not ours to signal are passed over.
+    pub fn signal(&self, signal: Signal) {
+        for member in &self.members {
+            // Ignored: gone, or another user's; the caller asks afterwards who is alive.
+            let _ = member.signal(signal);
+        }
+    }
+
+    /// Stops, searches and stops again until a search finds nobody new: then nobody is left who
+    /// could start another. At most `rounds` times.
+    pub fn stop_and_collect(&mut self, root: u32, rounds: usize) {
+        for _ in 0..rounds {
+            let from = self.members.len();
+            if self.collect(root) == 0 {
+                return;
+            }
+            for member in &self.members[from..] {
+                // Ignored: as in `signal`.
+                let _ = member.signal(Signal::STOP);
+            }
+        }
+    }
+
+    /// How many members have not ended.
+    #[must_use]
+    pub fn alive(&self) -> usize {
+        self.members
+            .iter()
+            .filter(|member| member.is_alive())
+            .count()
+    }
+}
