@@ -1,19 +1,13 @@
 //! Which kernel facilities this build pretends not to have.
 
 /// Pretend that `pidfd_open`, `CLONE_PIDFD` and `pidfd_send_signal` are refused.
-pub(crate) const NO_PIDFD: bool = cfg!(any(
-    pipewright_force_fallback,
-    pipewright_force_fallback = "pidfd"
-));
+pub(crate) const NO_PIDFD: bool =
+    cfg!(any(pipewright_force_fallback, pipewright_force_fallback = "pidfd"));
 
 /// Pretend that `close_range` is refused.
-pub(crate) const NO_CLOSE_RANGE: bool = cfg!(any(
-    pipewright_force_fallback,
-    pipewright_force_fallback = "close_range"
-));
+pub(crate) const NO_CLOSE_RANGE: bool =
+    cfg!(any(pipewright_force_fallback, pipewright_force_fallback = "close_range"));
 
 /// Pretend that `clone3` is refused.
-pub(crate) const NO_CLONE3: bool = cfg!(any(
-    pipewright_force_fallback,
-    pipewright_force_fallback = "clone3"
-));
+pub(crate) const NO_CLONE3: bool =
+    cfg!(any(pipewright_force_fallback, pipewright_force_fallback = "clone3"));

@@ -1,1 +1,76 @@
-//! x
+//! Run processes without deadlocks, leaks, orphans or blocked threads.
+//!
+//! [`Command`] has the names and rules of [`std::process::Command`], so that a program changes
+//! one `use` line and keeps working; then it has everything std lacks.
+//!
+//! ```
+//! use pipewright::Command;
+//! use std::time::Duration;
+//!
+//! // What a program says, trimmed; anything but success is an error that tells why.
+//! assert_eq!(Command::new("echo").arg("hi").read()?, "hi");
+//!
+//! // Both streams as text, and everything else there is to know. A timeout is data.
+//! let capture = Command::new("sh")
+//!     .args(["-c", "echo started; sleep 60"])
+//!     .timeout(Duration::from_millis(100))
+//!     .capture()?;
+//! assert_eq!(capture.stdout, "started\n");
+//! assert_eq!(capture.outcome, pipewright::Outcome::TimedOut);
+//! # Ok::<(), pipewright::Error>(())
+//! ```
+//!
+//! | verb | gives |
+//! |---|---|
+//! | [`Command::status`] | the exit status; std's rule |
+//! | [`Command::output`] | both streams as bytes; std's rule |
+//! | [`Command::capture`] | both streams as text |
+//! | [`Command::run`] | nothing, or an error that tells why it failed |
+//! | [`Command::read`] | stdout, trimmed, or an error that tells why it failed |
+//! | [`Command::spawn`] | a [`Child`], std's shape |
+//!
+//! What all of them promise: both streams are read while input is fed, on the calling thread, so
+//! nothing deadlocks; the child gets its stdio and no other handle of this program; a child whose
+//! descendants keep its pipes open does not keep us; a start costs the same however large this
+//! program is; and after an error no child, no handle and no zombie is left.
+
+#![forbid(unsafe_code)]
+
+mod cancel;
+mod child;
+mod command;
+mod drive;
+mod error;
+mod output;
+mod text;
+
+pub use cancel::CancelToken;
+pub use child::Child;
+pub use command::{Command, CommandArgs, CommandEnvs, Limit, Linger, Stdio};
+pub use error::{Error, ErrorKind, NotExecutable};
+pub use output::{Capture, Captured, Outcome, Output, Source};
+
+pub use pipewright_os::exit::Usage;
+pub use pipewright_os::handle::{Handle, HandleKind};
+pub use pipewright_os::pipe::{Mode, PipeOptions, PipeReader, PipeWriter, pair as pipe};
+pub use pipewright_os::signal::{Signal, UnknownSignal};
+pub use pipewright_os::spawn::{Resource, ResourceLimit};
+pub use pipewright_os::status::{ExitStatus, ExitStatusError};
+pub use pipewright_os::stdio::{console_err, console_in, console_out, null};
+
+/// The parent's end of a child's stdin.
+pub type ChildStdin = PipeWriter;
+/// The parent's end of a child's stdout.
+pub type ChildStdout = PipeReader;
+/// The parent's end of a child's stderr.
+pub type ChildStderr = PipeReader;
+
+// What is left of `std::process`, so that `use pipewright as process;` is enough.
+pub use std::process::{ExitCode, Termination, abort, exit, id};
+
+/// The result of this crate's calls.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// The platform layer, for the other crates of the family. Not covered by any promise.
+#[doc(hidden)]
+pub use pipewright_os as os;

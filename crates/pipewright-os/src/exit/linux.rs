@@ -32,13 +32,13 @@ impl Exit {
         pidfd: Option<OwnedFd>,
         parent_peak_rss_bytes: Option<u64>,
     ) -> Exit {
-        Exit {
-            pid,
-            pidfd,
-            parent_peak_rss_bytes,
-            ended: Mutex::new(None),
-            bell: OnceLock::new(),
-        }
+        Exit { pid, pidfd, parent_peak_rss_bytes, ended: Mutex::new(None), bell: OnceLock::new() }
+    }
+
+    pub(super) fn of_nobody() -> Exit {
+        let exit = Exit::new(0, None, None);
+        *exit.lock() = Some(Ended::default());
+        exit
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -71,14 +71,12 @@ impl Exit {
         }
         let ended = match waitid(self.target(), libc::WEXITED | libc::WNOHANG) {
             Ok(None) => return Ok(None),
-            Ok(Some((status, usage))) => Ended {
-                status,
-                usage: Some(self.without_our_own_memory(usage)),
-            },
-            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => Ended {
-                status: self.status_after_foreign_reap().ok_or(error)?,
-                usage: None,
-            },
+            Ok(Some((status, usage))) => {
+                Ended { status, usage: Some(self.without_our_own_memory(usage)) }
+            }
+            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {
+                Ended { status: self.status_after_foreign_reap().ok_or(error)?, usage: None }
+            }
             Err(error) => return Err(error),
         };
         *state = Some(ended);
@@ -87,7 +85,7 @@ impl Exit {
 
     pub(super) fn signal(&self, signal: Signal) -> io::Result<bool> {
         if let Some(pidfd) = &self.pidfd {
-            match send(pidfd.as_fd(), signal, 0) {
+            match send(pidfd.as_fd(), signal.number(), 0) {
                 Err(error) if is_refused(&error) => {}
                 done => return done,
             }
@@ -97,13 +95,30 @@ impl Exit {
 
     pub(super) fn signal_group(&self, signal: Signal) -> io::Result<bool> {
         if let Some(pidfd) = &self.pidfd {
-            match send(pidfd.as_fd(), signal, PIDFD_SIGNAL_PROCESS_GROUP) {
+            match send(pidfd.as_fd(), signal.number(), PIDFD_SIGNAL_PROCESS_GROUP) {
                 // EINVAL: a kernel before 6.9 does not know the flag.
                 Err(error) if is_refused(&error) || error.raw_os_error() == Some(libc::EINVAL) => {}
                 done => return done,
             }
         }
         self.signal_by_number(-self.pid, signal)
+    }
+
+    pub(super) fn group_survives_reap(&self) -> bool {
+        // Signal 0 reaches nobody. ESRCH means that the flag was understood.
+        match &self.pidfd {
+            Some(pidfd) => send(pidfd.as_fd(), 0, PIDFD_SIGNAL_PROCESS_GROUP).is_ok(),
+            None => false,
+        }
+    }
+
+    pub(super) fn group_is_left(&self) -> bool {
+        match &self.pidfd {
+            Some(pidfd) => {
+                matches!(send(pidfd.as_fd(), 0, PIDFD_SIGNAL_PROCESS_GROUP), Ok(true))
+            }
+            None => false,
+        }
     }
 
     /// `kill(2)`, under the lock that the reap takes: an unreaped child keeps its number.
@@ -144,13 +159,8 @@ impl Exit {
     }
 
     fn without_our_own_memory(&self, usage: Usage) -> Usage {
-        let peak = usage
-            .peak_rss_bytes
-            .filter(|peak| Some(*peak) > self.parent_peak_rss_bytes);
-        Usage {
-            peak_rss_bytes: peak,
-            ..usage
-        }
+        let peak = usage.peak_rss_bytes.filter(|peak| Some(*peak) > self.parent_peak_rss_bytes);
+        Usage { peak_rss_bytes: peak, ..usage }
     }
 
     /// Linux 6.15 keeps the exit status for whoever holds a pidfd.
@@ -172,30 +182,22 @@ impl Exit {
 }
 
 /// Sends a signal through a pidfd. `false`: the process has ended and been reaped.
-pub(crate) fn send(pidfd: BorrowedFd<'_>, signal: Signal, flags: u32) -> io::Result<bool> {
+pub(crate) fn send(pidfd: BorrowedFd<'_>, signal: i32, flags: u32) -> io::Result<bool> {
     // SAFETY: an open descriptor, numbers, and no siginfo.
     let result = unsafe {
         libc::syscall(
             libc::SYS_pidfd_send_signal,
             pidfd.as_raw_fd(),
-            signal.number(),
+            signal,
             std::ptr::null::<libc::siginfo_t>(),
             flags,
         )
     };
-    if result == 0 {
-        Ok(true)
-    } else {
-        gone_is_false(io::Error::last_os_error())
-    }
+    if result == 0 { Ok(true) } else { gone_is_false(io::Error::last_os_error()) }
 }
 
 fn gone_is_false(error: io::Error) -> io::Result<bool> {
-    if error.raw_os_error() == Some(libc::ESRCH) {
-        Ok(false)
-    } else {
-        Err(error)
-    }
+    if error.raw_os_error() == Some(libc::ESRCH) { Ok(false) } else { Err(error) }
 }
 
 /// A seccomp filter that does not know the call: ENOSYS, or EPERM as Docker's did for years.

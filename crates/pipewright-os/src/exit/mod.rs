@@ -25,8 +25,15 @@ use crate::status::ExitStatus;
 #[derive(Debug)]
 pub struct Exit(pub(crate) imp::Exit);
 
+impl Default for Exit {
+    /// The end of no child: one that has ended and is reaped.
+    fn default() -> Exit {
+        Exit(imp::Exit::of_nobody())
+    }
+}
+
 /// How a child ended and what it used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Ended {
     /// The status.
@@ -101,5 +108,21 @@ impl Exit {
     /// `EPERM`: no member may be signalled.
     pub fn signal_group(&self, signal: Signal) -> io::Result<bool> {
         self.0.signal_group(signal)
+    }
+
+    /// Whether the process group that the child leads can be signalled after the child is reaped.
+    ///
+    /// # Platform
+    /// Linux: from 6.9 on.
+    #[must_use]
+    pub fn group_survives_reap(&self) -> bool {
+        self.0.group_survives_reap()
+    }
+
+    /// Whether the process group that the child led has a member, the unreaped child included.
+    /// `false` where that cannot be told.
+    #[must_use]
+    pub fn group_is_left(&self) -> bool {
+        self.0.group_is_left()
     }
 }

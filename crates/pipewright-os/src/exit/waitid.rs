@@ -30,14 +30,7 @@ pub(crate) fn waitid(target: Target<'_>, options: i32) -> io::Result<Option<(Exi
     loop {
         // SAFETY: both pointers are to live values of the types that the call writes.
         let result = unsafe {
-            libc::syscall(
-                libc::SYS_waitid,
-                kind,
-                id,
-                &raw mut info,
-                options,
-                &raw mut usage,
-            )
+            libc::syscall(libc::SYS_waitid, kind, id, &raw mut info, options, &raw mut usage)
         };
         if result == 0 {
             break;

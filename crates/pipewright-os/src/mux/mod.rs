@@ -21,7 +21,9 @@ use crate::wake::Wake;
 /// One thing to wait for, or what has come of it.
 ///
 /// A caller keeps an array of slots, fills in what it wants, calls [`wait`], and takes out
-/// (`std::mem::take`) what is done. A slot that is not done is still waited for by the next call.
+/// (`std::mem::take`) what is done. A slot that is not done is still waited for by the next call;
+/// taking it out or dropping it gives the wait up. Pipes and buffers are owned by their slot
+/// meanwhile, so that nothing the kernel may still write to can go away under it.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub enum Slot<'a> {
@@ -29,23 +31,19 @@ pub enum Slot<'a> {
     #[default]
     Off,
     /// Read into the spare capacity of the buffer.
-    Read(&'a PipeReader, Vec<u8>),
-    /// Done: the buffer, with that many more bytes; 0 is the end of the stream.
-    ReadDone(Vec<u8>, io::Result<usize>),
+    Read(PipeReader, Vec<u8>),
+    /// Done: the pipe and the buffer, with that many more bytes; 0 is the end of the stream.
+    ReadDone(PipeReader, Vec<u8>, io::Result<usize>),
     /// Write what stands in the bytes from that place on, as much as fits at once.
-    Write(&'a PipeWriter, Arc<Vec<u8>>, usize),
+    Write(PipeWriter, Arc<Vec<u8>>, usize),
     /// Done: that many bytes were taken.
-    WriteDone(Arc<Vec<u8>>, io::Result<usize>),
-    /// Wait until the reader of the pipe is gone.
-    Abandoned(&'a PipeWriter),
-    /// Done: nobody reads any more.
-    AbandonedDone,
+    WriteDone(PipeWriter, Arc<Vec<u8>>, io::Result<usize>),
     /// Wait for the end of the child, without reaping it.
     Exit(&'a Exit),
     /// Done: [`Exit::try_wait`] has the answer.
     ExitDone,
     /// Wait for the end of a process that is not our child.
-    Gone(&'a Member),
+    Gone(Member),
     /// Done: it has ended.
     GoneDone,
     /// Wait for the flag.

@@ -3,7 +3,6 @@
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Slot;
@@ -12,11 +11,7 @@ use super::Slot;
 const INLINE_SLOTS: usize = 8;
 
 /// poll(2) leaves out entries with this descriptor.
-const OFF: libc::pollfd = libc::pollfd {
-    fd: -1,
-    events: 0,
-    revents: 0,
-};
+const OFF: libc::pollfd = libc::pollfd { fd: -1, events: 0, revents: 0 };
 
 pub(super) fn wait(slots: &mut [Slot<'_>], deadline: Option<Instant>) -> io::Result<usize> {
     if slots.len() <= INLINE_SLOTS {
@@ -37,11 +32,7 @@ fn wait_in(
         *entry = match source(slot)? {
             Some((fd, events)) => {
                 waiting = true;
-                libc::pollfd {
-                    fd: fd.as_raw_fd(),
-                    events,
-                    revents: 0,
-                }
+                libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 }
             }
             None => OFF,
         };
@@ -54,14 +45,8 @@ fn wait_in(
         if !poll(polled, deadline)? {
             return Ok(0);
         }
-        let ready = slots
-            .iter_mut()
-            .zip(polled.iter())
-            .filter(|(_, entry)| entry.revents != 0);
-        let done = ready
-            .map(|(slot, _)| complete(slot))
-            .filter(|done| *done)
-            .count();
+        let ready = slots.iter_mut().zip(polled.iter()).filter(|(_, entry)| entry.revents != 0);
+        let done = ready.map(|(slot, _)| complete(slot)).filter(|done| *done).count();
         // Ready and yet nothing done is a spurious wake-up, of which poll(2) warns.
         if done > 0 {
             return Ok(done);
@@ -70,19 +55,16 @@ fn wait_in(
 }
 
 /// What to poll for a slot that is not done.
-fn source<'a>(slot: &Slot<'a>) -> io::Result<Option<(BorrowedFd<'a>, libc::c_short)>> {
+fn source<'a>(slot: &'a Slot<'_>) -> io::Result<Option<(BorrowedFd<'a>, libc::c_short)>> {
     Ok(Some(match slot {
-        Slot::Read(pipe, _) => ((*pipe).as_fd(), libc::POLLIN),
-        Slot::Write(pipe, ..) => ((*pipe).as_fd(), libc::POLLOUT),
-        // No event is asked for: POLLERR, "the read end is closed", is always told.
-        Slot::Abandoned(pipe) => ((*pipe).as_fd(), 0),
+        Slot::Read(pipe, _) => (pipe.as_fd(), libc::POLLIN),
+        Slot::Write(pipe, ..) => (pipe.as_fd(), libc::POLLOUT),
         Slot::Exit(exit) => (exit.0.pollable()?, libc::POLLIN),
-        Slot::Gone(member) => ((*member).as_fd(), libc::POLLIN),
+        Slot::Gone(member) => (member.as_fd(), libc::POLLIN),
         Slot::Wake(wake) => (wake.0.as_fd(), libc::POLLIN),
         Slot::Off
         | Slot::ReadDone(..)
         | Slot::WriteDone(..)
-        | Slot::AbandonedDone
         | Slot::ExitDone
         | Slot::GoneDone
         | Slot::WakeDone => return Ok(None),
@@ -96,15 +78,14 @@ fn complete(slot: &mut Slot<'_>) -> bool {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 (Slot::Read(pipe, buffer), false)
             }
-            result => (Slot::ReadDone(buffer, result), true),
+            result => (Slot::ReadDone(pipe, buffer, result), true),
         },
         Slot::Write(pipe, bytes, from) => match pipe.try_write(bytes.get(from..).unwrap_or(&[])) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                (Slot::Write(pipe, Arc::clone(&bytes), from), false)
+                (Slot::Write(pipe, bytes, from), false)
             }
-            result => (Slot::WriteDone(bytes, result), true),
+            result => (Slot::WriteDone(pipe, bytes, result), true),
         },
-        Slot::Abandoned(_) => (Slot::AbandonedDone, true),
         Slot::Exit(_) => (Slot::ExitDone, true),
         Slot::Gone(_) => (Slot::GoneDone, true),
         Slot::Wake(_) => (Slot::WakeDone, true),
@@ -139,18 +120,11 @@ fn poll_once(polled: &mut [libc::pollfd], left: Option<Duration>) -> io::Result<
             tv_nsec: libc::c_long::from(left.subsec_nanos()),
         }
     });
-    let timeout = timeout
-        .as_ref()
-        .map_or(std::ptr::null(), std::ptr::from_ref);
+    let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: the entries are a live slice of that length, the timeout is null or a live timespec,
     // and no signal mask is given.
     let count = unsafe {
-        libc::ppoll(
-            polled.as_mut_ptr(),
-            polled.len() as libc::nfds_t,
-            timeout,
-            std::ptr::null(),
-        )
+        libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout, std::ptr::null())
     };
     usize::try_from(count).map_err(|_| io::Error::last_os_error())
 }
@@ -158,9 +132,8 @@ fn poll_once(polled: &mut [libc::pollfd], left: Option<Duration>) -> io::Result<
 #[cfg(not(target_os = "linux"))]
 fn poll_once(polled: &mut [libc::pollfd], left: Option<Duration>) -> io::Result<usize> {
     // Rounded up: poll(2) counts milliseconds, and an early return would make this loop spin.
-    let timeout = left.map_or(-1, |left| {
-        left.min(LONGEST_WAIT).as_nanos().div_ceil(1_000_000) as libc::c_int
-    });
+    let timeout = left
+        .map_or(-1, |left| left.min(LONGEST_WAIT).as_nanos().div_ceil(1_000_000) as libc::c_int);
     // SAFETY: the entries are a live slice of that length.
     let count = unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout) };
     usize::try_from(count).map_err(|_| io::Error::last_os_error())

@@ -93,6 +93,17 @@ impl PipeReader {
         imp::try_read_spare(&self.0, buffer)
     }
 
+    /// How many bytes are in the pipe.
+    ///
+    /// # Platform
+    /// Unix: `ioctl(FIONREAD)`.
+    ///
+    /// # Errors
+    /// What the handle refers to cannot tell.
+    pub fn available(&self) -> io::Result<usize> {
+        imp::available(&self.0)
+    }
+
     /// Another handle to the same end.
     ///
     /// # Errors
@@ -110,6 +121,29 @@ impl PipeWriter {
     /// end that is [`Mode::Sync`] it may block.
     pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         imp::try_write(&self.0, bytes)
+    }
+
+    /// Closes the end while others may hold references to it: the reader sees the end of its
+    /// input, and whoever writes here next gets `BrokenPipe`.
+    ///
+    /// # Platform
+    /// Unix: `dup3` of a pipe whose reader is gone onto the number, which so stays taken.
+    ///
+    /// # Errors
+    /// No room for two more handles.
+    pub fn hang_up(&self) -> io::Result<()> {
+        imp::hang_up(&self.0)
+    }
+
+    /// How many of the bytes written have not been read.
+    ///
+    /// # Platform
+    /// Linux: `ioctl(FIONREAD)`, which answers at both ends.
+    ///
+    /// # Errors
+    /// What the handle refers to cannot tell.
+    pub fn unread(&self) -> io::Result<usize> {
+        imp::unread(&self.0)
     }
 
     /// Another handle to the same end.
@@ -156,16 +190,12 @@ impl io::Write for &PipeWriter {
 
 impl fmt::Debug for PipeReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("PipeReader")
-            .field(&imp::reader_number(&self.0))
-            .finish()
+        f.debug_tuple("PipeReader").field(&imp::reader_number(&self.0)).finish()
     }
 }
 
 impl fmt::Debug for PipeWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("PipeWriter")
-            .field(&imp::writer_number(&self.0))
-            .finish()
+        f.debug_tuple("PipeWriter").field(&imp::writer_number(&self.0)).finish()
     }
 }

@@ -35,18 +35,12 @@ pub(super) fn pair(options: PipeOptions) -> io::Result<(PipeReader, PipeWriter)>
         // O_WRONLY is part of the flags but fcntl ignores the access mode (fcntl(2), F_SETFL).
         rustix::fs::fcntl_setfl(&write, OFlags::NONBLOCK)?;
     }
-    Ok((
-        PipeReader(Reader::new(read)),
-        PipeWriter(Writer { fd: write }),
-    ))
+    Ok((PipeReader(Reader::new(read)), PipeWriter(Writer { fd: write })))
 }
 
 impl Reader {
     fn new(fd: OwnedFd) -> Self {
-        Reader {
-            fd,
-            growth: grow::Growth::default(),
-        }
+        Reader { fd, growth: grow::Growth::default() }
     }
 }
 
@@ -123,14 +117,51 @@ fn wait_for(fd: BorrowedFd<'_>, flags: PollFlags) -> io::Result<()> {
     }
 }
 
+pub(super) fn hang_up(writer: &Writer) -> io::Result<()> {
+    let (read, broken) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    drop(read);
+    replace(&writer.fd, &broken)
+}
+
+/// Makes a descriptor refer to what another one does, without it ever being closed in between.
+#[cfg(target_os = "linux")]
+fn replace(old: &OwnedFd, new: &OwnedFd) -> io::Result<()> {
+    // SAFETY: two open descriptors. The number of `old` stays open and its owner's throughout.
+    match unsafe { libc::dup3(new.as_raw_fd(), old.as_raw_fd(), libc::O_CLOEXEC) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn replace(old: &OwnedFd, new: &OwnedFd) -> io::Result<()> {
+    // SAFETY: as on Linux.
+    if unsafe { libc::dup2(new.as_raw_fd(), old.as_raw_fd()) } == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    rustix::io::fcntl_setfd(old, rustix::io::FdFlags::CLOEXEC)?;
+    Ok(())
+}
+
+pub(super) fn available(reader: &Reader) -> io::Result<usize> {
+    bytes_inside(reader.fd.as_fd())
+}
+
+pub(super) fn unread(writer: &Writer) -> io::Result<usize> {
+    bytes_inside(writer.fd.as_fd())
+}
+
+fn bytes_inside(fd: BorrowedFd<'_>) -> io::Result<usize> {
+    let bytes = rustix::io::ioctl_fionread(fd)?;
+    Ok(usize::try_from(bytes).unwrap_or(usize::MAX))
+}
+
 pub(super) fn clone_reader(reader: &Reader) -> io::Result<Reader> {
     reader.fd.try_clone().map(Reader::new)
 }
 
 pub(super) fn clone_writer(writer: &Writer) -> io::Result<Writer> {
-    Ok(Writer {
-        fd: writer.fd.try_clone()?,
-    })
+    Ok(Writer { fd: writer.fd.try_clone()? })
 }
 
 pub(super) fn reader_number(reader: &Reader) -> RawFd {

@@ -17,11 +17,7 @@ pub(super) fn open_handles() -> io::Result<Vec<OpenHandle>> {
     let mut numbers = Vec::new();
     while let Some(entry) = reader.read() {
         let entry = entry?;
-        let number = entry
-            .file_name()
-            .to_str()
-            .ok()
-            .and_then(|name| name.parse::<i32>().ok());
+        let number = entry.file_name().to_str().ok().and_then(|name| name.parse::<i32>().ok());
         numbers.extend(number.filter(|number| *number != own));
     }
     drop(reader);
@@ -46,11 +42,7 @@ fn describe(number: i32) -> Option<OpenHandle> {
 
 pub(super) fn facilities() -> Vec<Facility> {
     vec![
-        facility(
-            "clone3",
-            clone3(),
-            "starting children: without it handlers are reset one by one",
-        ),
+        facility("clone3", clone3(), "starting children: without it handlers are reset one by one"),
         facility(
             "pidfd",
             pidfd(),
@@ -88,11 +80,7 @@ pub(super) fn facilities() -> Vec<Facility> {
             limit_text(libc::RLIMIT_NOFILE),
             "how many handles this process may have open",
         ),
-        value(
-            "processes",
-            limit_text(libc::RLIMIT_NPROC),
-            "how many processes this user may have",
-        ),
+        value("processes", limit_text(libc::RLIMIT_NPROC), "how many processes this user may have"),
         value(
             "pipe size",
             file_text("/proc/sys/fs/pipe-max-size"),
@@ -111,27 +99,15 @@ fn facility(name: &'static str, found: io::Result<String>, used_for: &'static st
         Ok(detail) => State::Available(detail),
         Err(error) => State::Missing(error.to_string()),
     };
-    Facility {
-        name,
-        state,
-        used_for,
-    }
+    Facility { name, state, used_for }
 }
 
 fn value(name: &'static str, text: String, used_for: &'static str) -> Facility {
-    Facility {
-        name,
-        state: State::Value(text),
-        used_for,
-    }
+    Facility { name, state: State::Value(text), used_for }
 }
 
 fn forced_off(off: bool) -> io::Result<()> {
-    if off {
-        Err(io::Error::other("left out of this build"))
-    } else {
-        Ok(())
-    }
+    if off { Err(io::Error::other("left out of this build")) } else { Ok(()) }
 }
 
 /// The result of a call that is made wrong on purpose: known calls complain of that.
@@ -140,30 +116,20 @@ fn is_known(result: libc::c_long, complaint: i32) -> io::Result<String> {
         return Ok(String::new());
     }
     let error = io::Error::last_os_error();
-    if error.raw_os_error() == Some(complaint) {
-        Ok(String::new())
-    } else {
-        Err(error)
-    }
+    if error.raw_os_error() == Some(complaint) { Ok(String::new()) } else { Err(error) }
 }
 
 fn clone3() -> io::Result<String> {
     forced_off(crate::fallback::NO_CLONE3)?;
     // A struct of no size: EINVAL where the call is known (clone(2)).
     // SAFETY: the kernel reads nothing from a struct of size 0.
-    is_known(
-        unsafe { libc::syscall(libc::SYS_clone3, std::ptr::null::<u8>(), 0) },
-        libc::EINVAL,
-    )
+    is_known(unsafe { libc::syscall(libc::SYS_clone3, std::ptr::null::<u8>(), 0) }, libc::EINVAL)
 }
 
 fn own_pidfd() -> io::Result<std::os::fd::OwnedFd> {
     forced_off(crate::fallback::NO_PIDFD)?;
     let flags = rustix::process::PidfdFlags::empty();
-    Ok(rustix::process::pidfd_open(
-        rustix::process::getpid(),
-        flags,
-    )?)
+    Ok(rustix::process::pidfd_open(rustix::process::getpid(), flags)?)
 }
 
 fn pidfd() -> io::Result<String> {
@@ -176,17 +142,9 @@ fn pidfd_info() -> io::Result<String> {
     let mut info: libc::pidfd_info = unsafe { std::mem::zeroed() };
     // SAFETY: the request names the size of the struct that is passed.
     let result = unsafe {
-        libc::ioctl(
-            std::os::fd::AsRawFd::as_raw_fd(&pidfd),
-            libc::PIDFD_GET_INFO,
-            &raw mut info,
-        )
+        libc::ioctl(std::os::fd::AsRawFd::as_raw_fd(&pidfd), libc::PIDFD_GET_INFO, &raw mut info)
     };
-    if result == 0 {
-        Ok(String::new())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if result == 0 { Ok(String::new()) } else { Err(io::Error::last_os_error()) }
 }
 
 fn pidfd_group() -> io::Result<String> {
@@ -224,18 +182,11 @@ fn cgroup() -> io::Result<String> {
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
     let mount = mounts
         .lines()
-        .find(|line| {
-            line.split(" - ")
-                .nth(1)
-                .is_some_and(|fs| fs.starts_with("cgroup2 "))
-        })
+        .find(|line| line.split(" - ").nth(1).is_some_and(|fs| fs.starts_with("cgroup2 ")))
         .and_then(|line| line.split(' ').nth(4))
         .ok_or_else(|| io::Error::other("not mounted"))?;
     let groups = fs::read_to_string("/proc/self/cgroup")?;
-    let own = groups
-        .lines()
-        .find_map(|line| line.strip_prefix("0::"))
-        .unwrap_or("/");
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
     let path = format!("{mount}{}", own.trim_end_matches('/'));
     rustix::fs::access(&path, rustix::fs::Access::WRITE_OK)?;
     Ok(path)
@@ -253,10 +204,7 @@ fn io_uring() -> io::Result<String> {
     // SAFETY: a null pointer is the caller's mistake, which the kernel reports.
     let result = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, std::ptr::null::<u8>()) };
     is_known(result, libc::EFAULT).map_err(|error| {
-        io::Error::new(
-            error.kind(),
-            format!("{error}; kernel.io_uring_disabled is {disabled}"),
-        )
+        io::Error::new(error.kind(), format!("{error}; kernel.io_uring_disabled is {disabled}"))
     })
 }
 
@@ -265,10 +213,7 @@ fn file_text(path: &str) -> String {
 }
 
 fn limit_text(resource: libc::__rlimit_resource_t) -> String {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: a live struct.
     if unsafe { libc::getrlimit(resource, &raw mut limit) } != 0 {
         return io::Error::last_os_error().to_string();

@@ -53,11 +53,7 @@ impl Signal {
     /// The signal of that number, if it is one: 1 to 64 on Linux.
     #[must_use]
     pub const fn from_number(number: i32) -> Option<Signal> {
-        if number >= 1 && number <= imp::LAST {
-            Some(Signal(number))
-        } else {
-            None
-        }
+        if number >= 1 && number <= imp::LAST { Some(Signal(number)) } else { None }
     }
 
     /// The platform's number.
@@ -69,10 +65,7 @@ impl Signal {
     /// The name, with its `SIG`; `None` for a number without one (real-time signals).
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
-        imp::NAMES
-            .iter()
-            .find(|(_, number)| *number == self.0)
-            .map(|(name, _)| *name)
+        imp::NAMES.iter().find(|(_, number)| *number == self.0).map(|(name, _)| *name)
     }
 }
 
@@ -137,10 +130,7 @@ mod tests {
     fn nonsense_is_refused_by_name() {
         for text in ["", "SIG", "TERMINATE", "0", "-9", "65", "9999999999"] {
             let error = text.parse::<Signal>().unwrap_err();
-            assert!(
-                error.to_string().contains(&format!("\"{text}\"")),
-                "{error}"
-            );
+            assert!(error.to_string().contains(&format!("\"{text}\"")), "{error}");
         }
     }
 }

@@ -54,7 +54,7 @@ impl Layout {
         };
 
         let candidates = strings.offsets.len();
-        if program.contains(&b'/') {
+        if is_path(plan.program) {
             strings.add(&[program]);
         } else {
             for directory in search_dirs(plan.search) {
@@ -67,23 +67,10 @@ impl Layout {
         }
         strings.end_array();
 
-        let current_dir = plan
-            .current_dir
-            .map(|dir| strings.add_bare(dir.as_os_str()));
-        let chroot = plan
-            .unix
-            .chroot
-            .as_ref()
-            .map(|dir| strings.add_bare(dir.as_os_str()));
+        let current_dir = plan.current_dir.map(|dir| strings.add_bare(dir.as_os_str()));
+        let chroot = plan.unix.chroot.as_ref().map(|dir| strings.add_bare(dir.as_os_str()));
         let (bytes, pointers) = strings.into_parts();
-        Ok(Layout {
-            bytes,
-            pointers,
-            envp,
-            candidates,
-            current_dir,
-            chroot,
-        })
+        Ok(Layout { bytes, pointers, envp, candidates, current_dir, chroot })
     }
 
     /// The argument vector, ended by NULL.
@@ -114,6 +101,10 @@ impl Layout {
     }
 }
 
+pub(super) fn is_path(program: &OsStr) -> bool {
+    program.as_bytes().contains(&b'/')
+}
+
 /// The directories of a search path, in order.
 pub(super) fn search_dirs(search: Search<'_>) -> impl Iterator<Item = &[u8]> {
     let path = match search {
@@ -139,13 +130,11 @@ impl Strings {
         let mut pointers = 1 + plan.args.len() + 1;
         bytes += plan.args.iter().map(|arg| arg.len() + 1).sum::<usize>();
         if let Env::Exactly(variables) = plan.env {
-            bytes += variables
-                .iter()
-                .map(|(name, value)| name.len() + value.len() + 2)
-                .sum::<usize>();
+            bytes +=
+                variables.iter().map(|(name, value)| name.len() + value.len() + 2).sum::<usize>();
             pointers += variables.len() + 1;
         }
-        if plan.program.as_bytes().contains(&b'/') {
+        if is_path(plan.program) {
             bytes += program + 1;
             pointers += 2;
         } else {
@@ -156,15 +145,8 @@ impl Strings {
             pointers += 1;
         }
         let dirs = [plan.current_dir, plan.unix.chroot.as_deref()];
-        bytes += dirs
-            .iter()
-            .flatten()
-            .map(|dir| dir.as_os_str().len() + 1)
-            .sum::<usize>();
-        Strings {
-            bytes: Vec::with_capacity(bytes),
-            offsets: Vec::with_capacity(pointers),
-        }
+        bytes += dirs.iter().flatten().map(|dir| dir.as_os_str().len() + 1).sum::<usize>();
+        Strings { bytes: Vec::with_capacity(bytes), offsets: Vec::with_capacity(pointers) }
     }
 
     fn add(&mut self, parts: &[&[u8]]) {
@@ -242,11 +224,7 @@ mod tests {
             // SAFETY: asked for one after the other, up to the NULL and not past it.
             unsafe { *array.add(index) }
         };
-        (0..)
-            .map(at)
-            .take_while(|text| !text.is_null())
-            .map(text)
-            .collect()
+        (0..).map(at).take_while(|text| !text.is_null()).map(text).collect()
     }
 
     fn text(text: *const c_char) -> String {
@@ -271,10 +249,7 @@ mod tests {
     #[test]
     fn strings_stand_where_execve_looks_for_them() {
         let args = ["x".into(), "".into(), "long argument".into()];
-        let unix = UnixOptions {
-            chroot: Some("/root dir".into()),
-            ..UnixOptions::default()
-        };
+        let unix = UnixOptions { chroot: Some("/root dir".into()), ..UnixOptions::default() };
         let env = [("A".into(), "1".into()), ("=C:".into(), "".into())];
         let plan = Plan {
             env: Env::Exactly(&env),
@@ -303,10 +278,7 @@ mod tests {
         let unix = UnixOptions::default();
         let layout = Layout::new(&plan("cc", &args, &unix)).unwrap();
         assert!(layout.bytes.capacity() >= layout.bytes.len());
-        assert!(
-            layout.bytes.capacity() <= layout.bytes.len() + 8,
-            "too much was set aside"
-        );
+        assert!(layout.bytes.capacity() <= layout.bytes.len() + 8, "too much was set aside");
         assert_eq!(layout.pointers.capacity(), layout.pointers.len());
     }
 
@@ -315,22 +287,13 @@ mod tests {
         let unix = UnixOptions::default();
         let check = |plan: Plan<'_>| Layout::new(&plan).unwrap_err().to_string();
         assert_eq!(check(plan("", &[], &unix)), "the program has no name");
-        assert_eq!(
-            check(plan("a\0b", &[], &unix)),
-            "NUL byte in the program's name"
-        );
+        assert_eq!(check(plan("a\0b", &[], &unix)), "NUL byte in the program's name");
         let args = ["fine".into(), "\0".into()];
         assert_eq!(check(plan("cc", &args, &unix)), "NUL byte in argument 2");
         for (name, value) in [("", "x"), ("A=B", "x"), ("A", "\0"), ("\0", "")] {
             let env = [(name.into(), value.into())];
-            let plan = Plan {
-                env: Env::Exactly(&env),
-                ..plan("cc", &[], &unix)
-            };
-            assert!(
-                check(plan).contains("environment variable"),
-                "{name:?}={value:?}"
-            );
+            let plan = Plan { env: Env::Exactly(&env), ..plan("cc", &[], &unix) };
+            assert!(check(plan).contains("environment variable"), "{name:?}={value:?}");
         }
     }
 }

@@ -1,12 +1,15 @@
 //! The parent's half of a start.
 
 use std::convert::Infallible;
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicI32, AtomicU32};
 
-use super::layout::Layout;
-use super::{BadInput, ChildStdio, Env, Inherit, Plan, SpawnError, Step};
+use super::layout::{self, Layout};
+use super::{BadInput, ChildStdio, Env, Inherit, Plan, Search, SpawnError, Step};
 use crate::exit::waitid::{Target, own_peak_rss_bytes, waitid};
 use crate::exit::{Exit, linux as exit};
 
@@ -31,6 +34,12 @@ pub(super) fn spawn(plan: &Plan<'_>) -> Result<Exit, SpawnError> {
     } else {
         start(plan, &layout, &moves)
     }
+}
+
+pub(super) use layout::is_path;
+
+pub(super) fn search_dirs(search: Search<'_>) -> impl Iterator<Item = PathBuf> {
+    layout::search_dirs(search).map(|dir| PathBuf::from(OsStr::from_bytes(dir)))
 }
 
 pub(super) fn exec(plan: &Plan<'_>) -> Result<Infallible, SpawnError> {

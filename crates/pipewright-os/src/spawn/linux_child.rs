@@ -38,10 +38,7 @@ pub(super) struct Move {
 
 impl Move {
     pub(super) fn new(from: RawFd, to: RawFd) -> Move {
-        Move {
-            from: Cell::new(from),
-            to,
-        }
+        Move { from: Cell::new(from), to }
     }
 }
 
@@ -157,14 +154,9 @@ fn lift(moves: &[Move]) -> Result<(), Failed> {
     };
     for (index, place) in moves.iter().enumerate() {
         let from = place.from.get();
-        let is_target = moves
-            .iter()
-            .enumerate()
-            .any(|(other, it)| other != index && it.to == from);
+        let is_target = moves.iter().enumerate().any(|(other, it)| other != index && it.to == from);
         if from <= libc::STDERR_FILENO || is_target {
-            place
-                .from
-                .set(duplicate_from(from, highest + 1, Step::Inherit(index))?);
+            place.from.set(duplicate_from(from, highest + 1, Step::Inherit(index))?);
         }
     }
     Ok(())
@@ -220,12 +212,7 @@ fn close_others() -> Result<(), Failed> {
     if !crate::fallback::NO_CLOSE_RANGE {
         // SAFETY: numbers. Linux 5.11 for the flag.
         let result = unsafe {
-            libc::syscall(
-                libc::SYS_close_range,
-                3,
-                libc::c_uint::MAX,
-                libc::CLOSE_RANGE_CLOEXEC,
-            )
+            libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC)
         };
         if result == 0 {
             return Ok(());
@@ -239,22 +226,14 @@ fn close_others() -> Result<(), Failed> {
 fn close_others_one_by_one() -> Result<(), Failed> {
     // SAFETY: a C string and flags.
     let dir = unsafe {
-        libc::open(
-            c"/proc/self/fd".as_ptr(),
-            libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC,
-        )
+        libc::open(c"/proc/self/fd".as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC)
     };
     check(dir, Step::CloseOthers)?;
     let mut buffer = DirBuffer([0; 1024]);
     loop {
         // SAFETY: the kernel writes at most the length given.
         let length = unsafe {
-            libc::syscall(
-                libc::SYS_getdents64,
-                dir,
-                buffer.0.as_mut_ptr(),
-                buffer.0.len(),
-            )
+            libc::syscall(libc::SYS_getdents64, dir, buffer.0.as_mut_ptr(), buffer.0.len())
         };
         match usize::try_from(length) {
             Err(_) => return Err(Failed(Step::CloseOthers)),
@@ -298,9 +277,7 @@ fn number(name: &[u8]) -> Option<RawFd> {
         if !byte.is_ascii_digit() {
             return None;
         }
-        number = number
-            .checked_mul(10)?
-            .checked_add(RawFd::from(byte - b'0'))?;
+        number = number.checked_mul(10)?.checked_add(RawFd::from(byte - b'0'))?;
         digits += 1;
     }
     (digits > 0).then_some(number)
@@ -468,11 +445,7 @@ unsafe fn exec_first(
 }
 
 fn check(result: libc::c_int, step: Step) -> Result<(), Failed> {
-    if result < 0 {
-        Err(Failed(step))
-    } else {
-        Ok(())
-    }
+    if result < 0 { Err(Failed(step)) } else { Ok(()) }
 }
 
 fn errno() -> i32 {

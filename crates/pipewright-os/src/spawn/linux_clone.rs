@@ -39,10 +39,7 @@ pub(super) fn create(job: &Job<'_>, stack: &Stack) -> io::Result<(i32, Option<Ow
 /// ENOSYS from an old kernel or a filter made before the call; EPERM from a filter that knows no
 /// better; EINVAL where a flag is not known.
 fn is_refused(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(libc::ENOSYS | libc::EPERM | libc::EINVAL)
-    )
+    matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM | libc::EINVAL))
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -122,11 +119,7 @@ fn clone(job: &Job<'_>, stack: &Stack, pidfd_too: bool) -> io::Result<(i32, Opti
             &raw mut pidfd,
         )
     };
-    if pid < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok((pid, super::own_pidfd(pidfd)))
-    }
+    if pid < 0 { Err(io::Error::last_os_error()) } else { Ok((pid, super::own_pidfd(pidfd))) }
 }
 
 extern "C" fn run_after_clone(job: *mut libc::c_void) -> libc::c_int {
@@ -159,11 +152,7 @@ impl Drop for AllSignalsBlocked {
     fn drop(&mut self) {
         // SAFETY: the mask came from the same call.
         unsafe {
-            libc::pthread_sigmask(
-                libc::SIG_SETMASK,
-                &raw const self.before,
-                std::ptr::null_mut(),
-            )
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut())
         };
     }
 }

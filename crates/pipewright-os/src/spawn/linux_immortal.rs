@@ -33,17 +33,16 @@ fn sender() -> io::Result<SyncSender<Work>> {
         return Ok(sender.clone());
     }
     let (sender, requests) = sync_channel::<Work>(0);
-    std::thread::Builder::new()
-        .name("pipewright-spawn".to_owned())
-        .stack_size(256 << 10)
-        .spawn(move || {
+    std::thread::Builder::new().name("pipewright-spawn".to_owned()).stack_size(256 << 10).spawn(
+        move || {
             // The static keeps a sender for ever, so this loop has no end.
             while let Ok(work) = requests.recv() {
                 // A panic would end the thread, and with it every child that it ever started.
                 // Ignored: the caller sees that no answer comes.
                 let _ = catch_unwind(AssertUnwindSafe(work));
             }
-        })?;
+        },
+    )?;
     *spawner = Some(sender.clone());
     Ok(sender)
 }

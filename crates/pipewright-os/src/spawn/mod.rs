@@ -11,6 +11,8 @@ mod linux;
 use linux as imp;
 
 use std::convert::Infallible;
+use std::ffi::OsStr;
+use std::path::PathBuf;
 
 pub use error::{BadInput, SpawnError, Step};
 pub use plan::{
@@ -38,6 +40,17 @@ use crate::exit::Exit;
 /// [`SpawnError`] names the step that failed and keeps the system's error.
 pub fn spawn(plan: &Plan<'_>) -> Result<Exit, SpawnError> {
     imp::spawn(plan)
+}
+
+/// Whether a program is named by a path, and so not searched for: it has a separator.
+#[must_use]
+pub fn is_path(program: &OsStr) -> bool {
+    imp::is_path(program)
+}
+
+/// The directories in which a program without a separator in its name is searched for, in order.
+pub fn search_dirs(search: Search<'_>) -> impl Iterator<Item = PathBuf> {
+    imp::search_dirs(search)
 }
 
 /// Replaces this process by the program of the plan. Returns only if that fails, and then what the

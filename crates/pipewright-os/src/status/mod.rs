@@ -62,11 +62,7 @@ impl ExitStatus {
     /// # Errors
     /// The status is not success.
     pub fn exit_ok(&self) -> Result<(), ExitStatusError> {
-        if self.success() {
-            Ok(())
-        } else {
-            Err(ExitStatusError(*self))
-        }
+        if self.success() { Ok(()) } else { Err(ExitStatusError(*self)) }
     }
 
     /// The platform's own value: the wait status of `wait(2)` on Unix, the exit code on Windows.

@@ -39,11 +39,7 @@ pub(super) fn show(status: &ExitStatus, f: &mut fmt::Formatter<'_>) -> fmt::Resu
         if let Some(name) = Signal::from_number(number).and_then(Signal::name) {
             write!(f, " ({name})")?;
         }
-        return f.write_str(if status.core_dumped() {
-            " (core dumped)"
-        } else {
-            ""
-        });
+        return f.write_str(if status.core_dumped() { " (core dumped)" } else { "" });
     }
     write!(f, "wait status: {:#x}", status.raw())
 }

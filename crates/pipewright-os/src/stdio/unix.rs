@@ -7,11 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use crate::handle::Handle;
 
 pub(super) fn null() -> io::Result<Handle> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open("/dev/null")
-        .map(Handle::from)
+    OpenOptions::new().read(true).write(true).open("/dev/null").map(Handle::from)
 }
 
 pub(super) fn console(number: i32) -> io::Result<Handle> {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use super::Member as Public;
 use crate::exit::linux::{open_pidfd, send};
@@ -20,18 +21,19 @@ impl Member {
     }
 
     pub(super) fn signal(&self, signal: Signal) -> io::Result<bool> {
-        send(self.pidfd.as_fd(), signal, 0)
+        send(self.pidfd.as_fd(), signal.number(), 0)
+    }
+
+    pub(super) fn group(&self) -> Option<u32> {
+        let pid = rustix::process::Pid::from_raw(i32::try_from(self.pid).ok()?)?;
+        let group = rustix::process::getpgid(Some(pid)).ok()?;
+        // Asked while it is still there, or the answer may be another's.
+        self.is_alive().then(|| group.as_raw_nonzero().get() as u32)
     }
 
     pub(super) fn is_alive(&self) -> bool {
-        let mut polled = [rustix::event::PollFd::new(
-            &self.pidfd,
-            rustix::event::PollFlags::IN,
-        )];
-        let now = rustix::event::Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
+        let mut polled = [rustix::event::PollFd::new(&self.pidfd, rustix::event::PollFlags::IN)];
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
         matches!(rustix::event::poll(&mut polled, Some(&now)), Ok(0))
     }
 }
@@ -48,14 +50,11 @@ pub(super) fn collect(root: u32, members: &mut Vec<Public>) {
     let mut parent = root;
     loop {
         for pid in children_of(parent) {
-            if members
-                .iter()
-                .any(|member| member.0.pid == pid && member.0.is_alive())
-            {
+            if members.iter().any(|member| member.0.pid == pid && member.0.is_alive()) {
                 continue;
             }
             if let Some(member) = hold(pid, parent) {
-                members.push(Public(member));
+                members.push(Public(Arc::new(member)));
             }
         }
         let Some(member) = members.get(next) else {
@@ -81,10 +80,8 @@ fn children_of(pid: u32) -> Vec<u32> {
     let mut children = Vec::new();
     for task in tasks.flatten() {
         if let Ok(list) = fs::read_to_string(task.path().join("children")) {
-            children.extend(
-                list.split_ascii_whitespace()
-                    .filter_map(|pid| pid.parse::<u32>().ok()),
-            );
+            children
+                .extend(list.split_ascii_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
         }
     }
     children

@@ -6,12 +6,13 @@ mod linux;
 use linux as imp;
 
 use std::io;
+use std::sync::Arc;
 
 use crate::signal::Signal;
 
 /// A process that is not our child, held so that its number cannot pass to another.
-#[derive(Debug)]
-pub struct Member(pub(crate) imp::Member);
+#[derive(Debug, Clone)]
+pub struct Member(pub(crate) Arc<imp::Member>);
 
 /// The processes found below one process, each found once.
 #[derive(Debug, Default)]
@@ -32,6 +33,12 @@ impl Member {
     /// `EPERM`: it belongs to another user.
     pub fn signal(&self, signal: Signal) -> io::Result<bool> {
         self.0.signal(signal)
+    }
+
+    /// The process group it is in; `None` where it is gone.
+    #[must_use]
+    pub fn group(&self) -> Option<u32> {
+        self.0.group()
     }
 
     /// Whether it has not ended yet.
@@ -63,14 +70,6 @@ impl Descendants {
         &self.members
     }
 
-    /// Signals every member; those that are gone or not ours to signal are passed over.
-    pub fn signal(&self, signal: Signal) {
-        for member in &self.members {
-            // Ignored: gone, or another user's; the caller asks afterwards who is alive.
-            let _ = member.signal(signal);
-        }
-    }
-
     /// Stops, searches and stops again until a search finds nobody new: then nobody is left who
     /// could start another. At most `rounds` times.
     pub fn stop_and_collect(&mut self, root: u32, rounds: usize) {
@@ -86,12 +85,9 @@ impl Descendants {
         }
     }
 
-    /// How many members have not ended.
+    /// A member that has not ended.
     #[must_use]
-    pub fn alive(&self) -> usize {
-        self.members
-            .iter()
-            .filter(|member| member.is_alive())
-            .count()
+    pub fn any_alive(&self) -> Option<&Member> {
+        self.members.iter().find(|member| member.is_alive())
     }
 }

@@ -17,10 +17,7 @@ impl Wake {
     pub(super) fn new() -> io::Result<Wake> {
         use rustix::event::EventfdFlags;
         let read = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Wake {
-            raised: AtomicBool::new(false),
-            read,
-        })
+        Ok(Wake { raised: AtomicBool::new(false), read })
     }
 
     #[cfg(not(target_os = "linux"))]
@@ -30,11 +27,7 @@ impl Wake {
             rustix::io::fcntl_setfd(end, rustix::io::FdFlags::CLOEXEC)?;
             rustix::fs::fcntl_setfl(end, rustix::fs::OFlags::NONBLOCK)?;
         }
-        Ok(Wake {
-            raised: AtomicBool::new(false),
-            read,
-            write,
-        })
+        Ok(Wake { raised: AtomicBool::new(false), read, write })
     }
 
     pub(super) fn raise(&self) {

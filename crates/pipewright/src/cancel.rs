@@ -1,0 +1,69 @@
+//! A way to stop runs from elsewhere.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use pipewright_os::wake::Wake;
+
+/// Stops the runs that were given it, from any thread.
+///
+/// Clones are the same token. A run that is given a token that is cancelled already still starts
+/// its child, and stops it at once.
+///
+/// ```
+/// use pipewright::{CancelToken, Command, Outcome};
+///
+/// let token = CancelToken::new();
+/// let remote = token.clone();
+/// let canceller = std::thread::spawn(move || remote.cancel());
+/// let capture = Command::new("sleep").arg("60").cancel(&token).capture()?;
+/// assert_eq!(capture.outcome, Outcome::Cancelled);
+/// # canceller.join().unwrap();
+/// # Ok::<(), pipewright::Error>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct CancelToken(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    cancelled: AtomicBool,
+    /// Made by the first run that waits for it.
+    wake: OnceLock<Wake>,
+}
+
+impl CancelToken {
+    /// A token that is not cancelled.
+    #[must_use]
+    pub fn new() -> CancelToken {
+        CancelToken::default()
+    }
+
+    /// Stops every run that has this token, now and later.
+    pub fn cancel(&self) {
+        self.0.cancelled.store(true, Ordering::SeqCst);
+        if let Some(wake) = self.0.wake.get() {
+            wake.raise();
+        }
+    }
+
+    /// Whether [`cancel`](Self::cancel) has been called.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.0.cancelled.load(Ordering::SeqCst)
+    }
+
+    /// What a run waits for.
+    pub(crate) fn wake(&self) -> io::Result<&Wake> {
+        if self.0.wake.get().is_none() {
+            // Ignored: another run was faster, and its flag serves as well.
+            let _ = self.0.wake.set(Wake::new()?);
+        }
+        let wake = self.0.wake.get().ok_or(io::ErrorKind::NotFound)?;
+        // Looked at after the flag is in place: whoever cancels from now on raises it.
+        if self.is_cancelled() {
+            wake.raise();
+        }
+        Ok(wake)
+    }
+}

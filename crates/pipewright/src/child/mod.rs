@@ -1,0 +1,154 @@
+//! A started child, in std's shape.
+
+mod process;
+pub(crate) mod reaper;
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use pipewright_os::signal::Signal;
+use pipewright_os::status::ExitStatus;
+
+pub(crate) use process::Process;
+
+use crate::command::{Limit, Rules, Started};
+use crate::drive::{self, Feed, Job, Reach, Sink};
+use crate::error::Error;
+use crate::output::Output;
+use crate::{ChildStderr, ChildStdin, ChildStdout};
+
+/// A child that runs, or has run.
+///
+/// `wait`, `try_wait`, `kill` and `signal` take `&self`: one thread can wait while another kills.
+///
+/// # Drop
+/// As in std, the child goes on running. Unlike in std it does not become a zombie: a background
+/// thread, started for the first such child, reaps it when it ends.
+#[derive(Debug)]
+pub struct Child {
+    /// Our end of its stdin, where that is piped. Dropping it ends the child's input.
+    pub stdin: Option<ChildStdin>,
+    /// Our end of its stdout, where that is piped.
+    pub stdout: Option<ChildStdout>,
+    /// Our end of its stderr, where that is piped.
+    pub stderr: Option<ChildStderr>,
+    process: Process,
+    program: OsString,
+    started: Instant,
+    /// Input that came with the command; taken by the first verb that waits.
+    feed: Mutex<Option<Feed>>,
+    rules: Rules,
+    limit: Option<Limit>,
+}
+
+impl Child {
+    pub(crate) fn new(
+        started: Started,
+        program: &OsStr,
+        rules: &Rules,
+        limit: Option<Limit>,
+    ) -> Child {
+        let Started { process, ends, at } = started;
+        Child {
+            stdin: ends.stdin,
+            stdout: ends.stdout.map(|end| end.pipe),
+            stderr: ends.stderr.map(|end| end.pipe),
+            process,
+            program: program.to_owned(),
+            started: at,
+            feed: Mutex::new(ends.feed),
+            rules: rules.clone(),
+            limit,
+        }
+    }
+
+    /// The process id.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Waits until the child has ended. Its piped stdin, if it has not been taken, is closed first,
+    /// so that a child which reads to the end of its input finds one.
+    ///
+    /// The command's timeouts and its cancel token hold. Streams that are piped are not read: use
+    /// [`wait_with_output`](Self::wait_with_output) for a child that may fill them.
+    ///
+    /// # Errors
+    /// Its status is lost: see [`ErrorKind::StatusLost`](crate::ErrorKind::StatusLost).
+    pub fn wait(&self) -> Result<ExitStatus, Error> {
+        if let Some(stdin) = &self.stdin {
+            stdin.hang_up().map_err(|error| self.cannot("close the input of", error))?;
+        }
+        let feed = self.feed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if feed.is_none() && !self.rules.can_stop() {
+            let ended = self.process.wait().map_err(|error| self.cannot("wait for", error))?;
+            return Ok(ended.status);
+        }
+        self.drive(feed, [None, None]).map(|output| output.status)
+    }
+
+    /// How the child ended, or `None` while it runs. Never blocks.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn try_wait(&self) -> Result<Option<ExitStatus>, Error> {
+        let ended = self.process.try_wait().map_err(|error| self.cannot("wait for", error))?;
+        Ok(ended.map(|ended| ended.status))
+    }
+
+    /// Waits until the child has ended, and reads its piped streams meanwhile. Its piped stdin is
+    /// closed first.
+    ///
+    /// The command's timeouts, limits and its cancel token hold.
+    ///
+    /// # Errors
+    /// The child could not be read from or waited for; it is then no longer running.
+    pub fn wait_with_output(mut self) -> Result<Output, Error> {
+        drop(self.stdin.take());
+        let feed = self.feed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let streams = [self.stdout.take(), self.stderr.take()];
+        self.drive(feed, streams.map(|pipe| pipe.map(|pipe| (pipe, Sink::new(self.limit)))))
+    }
+
+    /// Kills the child, the group it leads and the descendants that can be found. A child that has
+    /// ended is no error. The child still has to be waited for, or dropped.
+    ///
+    /// # Errors
+    /// None at present; the type is std's.
+    pub fn kill(&self) -> Result<(), Error> {
+        Reach::new(&self.process, self.rules.own_group).kill();
+        Ok(())
+    }
+
+    /// Sends the child a signal, and only the child. `false`: it has ended already.
+    ///
+    /// Never reaches another process that was given the same number since.
+    ///
+    /// # Errors
+    /// The child has become another user's.
+    pub fn signal(&self, signal: Signal) -> Result<bool, Error> {
+        self.process.signal(signal).map_err(|error| self.cannot("signal", error))
+    }
+
+    fn drive(
+        &self,
+        feed: Option<Feed>,
+        streams: [Option<(ChildStdout, Sink)>; 2],
+    ) -> Result<Output, Error> {
+        drive::drive(Job {
+            program: &self.program,
+            exit: &self.process,
+            started: self.started,
+            rules: &self.rules,
+            feed,
+            streams,
+        })
+    }
+
+    fn cannot(&self, doing: &'static str, error: io::Error) -> Error {
+        Error::talk(&self.program, doing, error)
+    }
+}

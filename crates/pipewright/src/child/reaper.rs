@@ -1,0 +1,126 @@
+//! Reaps children that nobody waits for, and drains streams that nobody reads, on one thread.
+//!
+//! The thread starts with the first of them and ends when there have been none for a while. It
+//! waits for exactly the processes it was given: a `waitpid(-1)` would take the children of others.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pipewright_os::exit::Exit;
+use pipewright_os::mux::{self, Slot};
+use pipewright_os::pipe::PipeReader;
+use pipewright_os::wake::Wake;
+
+/// How long the thread stays when it has nothing to do.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// What a drained stream is read into, over and over.
+const SCRATCH_BYTES: usize = 64 << 10;
+
+static INBOX: Mutex<Inbox> =
+    Mutex::new(Inbox { exits: Vec::new(), pipes: Vec::new(), thread: None });
+
+struct Inbox {
+    exits: Vec<Exit>,
+    pipes: Vec<PipeReader>,
+    /// How to wake the thread, while there is one.
+    thread: Option<Arc<Wake>>,
+}
+
+/// Sees to it that the child is reaped when it ends.
+pub(crate) fn adopt(exit: Exit) {
+    let mut inbox = inbox();
+    inbox.exits.push(exit);
+    wake_or_start(&mut inbox);
+}
+
+/// Reads a stream to its end and throws away what comes.
+pub(crate) fn drain(pipe: PipeReader) {
+    let mut inbox = inbox();
+    inbox.pipes.push(pipe);
+    wake_or_start(&mut inbox);
+}
+
+fn inbox() -> MutexGuard<'static, Inbox> {
+    // Vectors are whole between calls, so a panic elsewhere cannot have broken them.
+    INBOX.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn wake_or_start(inbox: &mut Inbox) {
+    if let Some(wake) = &inbox.thread {
+        wake.raise();
+        return;
+    }
+    // A machine with no room for a thread or a handle has none for long: whoever comes next tries
+    // again, and what is in the inbox waits for it.
+    if let Ok(wake) = start() {
+        inbox.thread = Some(wake);
+    }
+}
+
+fn start() -> io::Result<Arc<Wake>> {
+    let wake = Arc::new(Wake::new()?);
+    let for_thread = Arc::clone(&wake);
+    thread::Builder::new()
+        .name("pipewright-reaper".to_owned())
+        .stack_size(64 << 10)
+        .spawn(move || tend(&for_thread))?;
+    Ok(wake)
+}
+
+fn tend(wake: &Wake) {
+    let mut exits: Vec<Exit> = Vec::new();
+    let mut reads: Vec<Reading> = Vec::new();
+    let mut idle_since = None;
+    loop {
+        {
+            let mut inbox = inbox();
+            wake.lower();
+            exits.append(&mut inbox.exits);
+            reads.extend(inbox.pipes.drain(..).map(Reading::new));
+            if !exits.is_empty() || !reads.is_empty() {
+                idle_since = None;
+            } else if idle_since.get_or_insert_with(Instant::now).elapsed() >= IDLE {
+                // Under the lock: whoever comes next starts a new thread.
+                inbox.thread = None;
+                return;
+            }
+        }
+        exits.retain(still_runs);
+        let mut slots: Vec<Slot<'_>> = exits.iter().map(Slot::Exit).collect();
+        slots.extend(reads.drain(..).map(|Reading(pipe, buffer)| Slot::Read(pipe, buffer)));
+        slots.push(Slot::Wake(wake));
+        let until = idle_since.map(|since| since + IDLE);
+        // Ignored: without memory for the wait there is nothing better than to try again.
+        let _ = mux::wait(&mut slots, until);
+        reads = slots.into_iter().filter_map(Reading::go_on).collect();
+    }
+}
+
+fn still_runs(exit: &Exit) -> bool {
+    // An error means that somebody else has reaped it: it is no concern of ours any more.
+    matches!(exit.try_wait(), Ok(None))
+}
+
+/// A stream that is read to its end, and a buffer that is overwritten.
+struct Reading(PipeReader, Vec<u8>);
+
+impl Reading {
+    fn new(pipe: PipeReader) -> Reading {
+        Reading(pipe, Vec::with_capacity(SCRATCH_BYTES))
+    }
+
+    /// What is left of it after a wait.
+    fn go_on(slot: Slot<'_>) -> Option<Reading> {
+        match slot {
+            Slot::Read(pipe, buffer) => Some(Reading(pipe, buffer)),
+            Slot::ReadDone(pipe, mut buffer, Ok(count)) if count > 0 => {
+                buffer.clear();
+                Some(Reading(pipe, buffer))
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! From a command to a started child and our ends of its pipes.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use pipewright_os::exit::Exit;
+use pipewright_os::handle::Handle;
+use pipewright_os::mux;
+use pipewright_os::pipe::{self, Mode, PipeOptions, PipeReader, PipeWriter};
+use pipewright_os::spawn::{self, ChildStdio, Env, Inherit, Plan, Search};
+use pipewright_os::stdio;
+
+use super::stdio::Choice;
+use super::{Command, Stdio};
+use crate::child::Process;
+use crate::drive::{Feed, Sink};
+use crate::error::{Doing, Error, ErrorKind, could_not_open, could_not_start};
+use crate::output::Source;
+
+/// What a stream is where the command does not say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Usual {
+    Inherit,
+    Null,
+    Piped,
+    Tee,
+}
+
+/// The defaults of a verb.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StdioDefaults {
+    pub(crate) stdin: Usual,
+    pub(crate) stdout: Usual,
+    pub(crate) stderr: Usual,
+}
+
+/// A child that runs.
+#[derive(Debug)]
+pub(crate) struct Started {
+    pub(crate) process: Process,
+    pub(crate) ends: Ends,
+    pub(crate) at: Instant,
+}
+
+/// Our ends.
+#[derive(Debug, Default)]
+pub(crate) struct Ends {
+    /// For the caller to write to.
+    pub(crate) stdin: Option<PipeWriter>,
+    /// For us to write to.
+    pub(crate) feed: Option<Feed>,
+    pub(crate) stdout: Option<OutputEnd>,
+    pub(crate) stderr: Option<OutputEnd>,
+}
+
+/// Our end of one of the child's output streams.
+#[derive(Debug)]
+pub(crate) struct OutputEnd {
+    pub(crate) pipe: PipeReader,
+    /// What comes is passed through to our own stream as well.
+    teed: bool,
+}
+
+impl OutputEnd {
+    /// The end and its sink, as a drive takes them.
+    pub(crate) fn into_stream(self, source: Source, sink: Sink) -> (PipeReader, Sink) {
+        (self.pipe, if self.teed { sink.echoing(source) } else { sink })
+    }
+}
+
+/// One of the child's standard handles, on its way.
+enum Theirs<'a> {
+    Inherit,
+    Borrowed(&'a Handle),
+    Owned(Handle),
+}
+
+impl Theirs<'_> {
+    fn as_plan(&self) -> ChildStdio<'_> {
+        match self {
+            Theirs::Inherit => ChildStdio::Inherit,
+            Theirs::Borrowed(handle) => ChildStdio::Handle(handle),
+            Theirs::Owned(handle) => ChildStdio::Handle(handle),
+        }
+    }
+}
+
+const STREAM_NAMES: [&str; 3] = ["stdin", "stdout", "stderr"];
+
+impl Command {
+    /// Starts the child.
+    pub(crate) fn launch(&self, defaults: StdioDefaults) -> Result<Started, Error> {
+        let at = Instant::now();
+        let env = self.env.whole();
+        let path = self.search_path(env.as_deref());
+        // Everything that can be opened is opened before anything is started.
+        let (stdin, mut ends) = self.open_stdin(defaults.stdin)?;
+        let (stdout, out) = self.open_output(1, self.stdout.as_ref(), defaults.stdout)?;
+        let (stderr, err) = if self.merge_stderr {
+            (None, None)
+        } else {
+            let (theirs, ours) = self.open_output(2, self.stderr.as_ref(), defaults.stderr)?;
+            (Some(theirs), ours)
+        };
+        ends.stdout = out;
+        ends.stderr = err;
+        let own_stdout;
+        let stderr = match (&stderr, &stdout) {
+            (Some(theirs), _) => theirs.as_plan(),
+            (None, Theirs::Inherit) => {
+                own_stdout = stdio::console_out().map_err(|e| self.cannot_open("stdout", e))?;
+                ChildStdio::Handle(&own_stdout)
+            }
+            (None, merged) => merged.as_plan(),
+        };
+        let stdio = [stdin.as_plan(), stdout.as_plan(), stderr];
+        let exit = start(&self.plan(env.as_deref(), path.as_deref(), stdio))?;
+        Ok(Started { process: Process::new(exit), ends, at })
+    }
+
+    /// Replaces this process. Returns only with the reason why that failed.
+    pub(crate) fn become_program(&self) -> Error {
+        let env = self.env.whole();
+        let path = self.search_path(env.as_deref());
+        let opened = self.open_stdin(Usual::Inherit).and_then(|(stdin, _)| {
+            let (stdout, _) = self.open_output(1, self.stdout.as_ref(), Usual::Inherit)?;
+            let (stderr, _) = self.open_output(2, self.stderr.as_ref(), Usual::Inherit)?;
+            Ok((stdin, stdout, stderr))
+        });
+        let (stdin, stdout, stderr) = match opened {
+            Ok(opened) => opened,
+            Err(error) => return error,
+        };
+        let stdio = [stdin.as_plan(), stdout.as_plan(), stderr.as_plan()];
+        let plan = self.plan(env.as_deref(), path.as_deref(), stdio);
+        match spawn::exec(&plan) {
+            Ok(never) => match never {},
+            Err(failed) => could_not_start(&plan, failed),
+        }
+    }
+
+    fn plan<'a>(
+        &'a self,
+        env: Option<&'a [(OsString, OsString)]>,
+        path: Option<&'a OsStr>,
+        stdio: [ChildStdio<'a>; 3],
+    ) -> Plan<'a> {
+        Plan {
+            program: &self.program,
+            search: path.map_or(Search::Default, Search::Path),
+            arg0: self.arg0.as_deref(),
+            args: &self.args,
+            env: env.map_or(Env::Inherit, Env::Exactly),
+            current_dir: self.current_dir.as_deref(),
+            stdio,
+            inherit: match self.inherit_all {
+                true => Inherit::AllAnd(&self.inherit),
+                false => Inherit::List(&self.inherit),
+            },
+            unix: &self.unix,
+        }
+    }
+
+    /// Where a bare name is searched for: the child's `PATH` where the command changes the
+    /// environment, as std has it; `None` where there is none.
+    fn search_path(&self, env: Option<&[(OsString, OsString)]>) -> Option<OsString> {
+        if spawn::is_path(&self.program) {
+            return None;
+        }
+        match env {
+            Some(env) => env.iter().find(|(key, _)| key == "PATH").map(|(_, value)| value.clone()),
+            None => std::env::var_os("PATH"),
+        }
+    }
+
+    fn open_stdin(&self, default: Usual) -> Result<(Theirs<'_>, Ends), Error> {
+        let no_ends = Ends::default;
+        let theirs = match self.stdin.as_ref().map(|stdin| &stdin.0) {
+            None if default == Usual::Piped => return self.pipe_stdin(),
+            None if default == Usual::Null => self.null()?,
+            None | Some(Choice::Inherit) => Theirs::Inherit,
+            Some(Choice::Null) => self.null()?,
+            Some(Choice::Handle(handle)) => Theirs::Borrowed(handle),
+            Some(Choice::Open(path)) => self.open_file(0, path, OpenOptions::new().read(true))?,
+            Some(Choice::Piped) => return self.pipe_stdin(),
+            Some(Choice::Bytes(bytes)) => {
+                let (theirs, writer) = self.feed_pipe()?;
+                let feed = Some(Feed::bytes(writer, Arc::clone(bytes)));
+                return Ok((theirs, Ends { feed, ..no_ends() }));
+            }
+            Some(Choice::Reader(reader)) => {
+                let taken = reader.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let reader = taken.ok_or_else(|| {
+                    self.misuse("its stdin is a reader, which an earlier run has used up")
+                })?;
+                let (theirs, writer) = self.feed_pipe()?;
+                let feed = Some(Feed::reader(writer, reader));
+                return Ok((theirs, Ends { feed, ..no_ends() }));
+            }
+            Some(Choice::Create(_) | Choice::Append(_) | Choice::Tee) => {
+                return Err(self.misuse("its stdin cannot be something to write to"));
+            }
+        };
+        Ok((theirs, no_ends()))
+    }
+
+    fn pipe_stdin(&self) -> Result<(Theirs<'static>, Ends), Error> {
+        // Synchronous on both sides: whoever takes our end expects a write to block.
+        let (reader, writer) = self.pipe(PipeOptions::default())?;
+        let ends = Ends { stdin: Some(writer), ..Ends::default() };
+        Ok((Theirs::Owned(reader.into()), ends))
+    }
+
+    fn feed_pipe(&self) -> Result<(Theirs<'static>, PipeWriter), Error> {
+        // Ours must not block: poll promises some room, not room for all, and a write that waits
+        // for the child to read while the child waits for us to read would wait for ever.
+        let options = PipeOptions { write: Mode::Async, ..PipeOptions::default() };
+        let (reader, writer) = self.pipe(options)?;
+        Ok((Theirs::Owned(reader.into()), writer))
+    }
+
+    fn open_output<'a>(
+        &'a self,
+        stream: usize,
+        choice: Option<&'a Stdio>,
+        default: Usual,
+    ) -> Result<(Theirs<'a>, Option<OutputEnd>), Error> {
+        let captured = |teed| -> Result<_, Error> {
+            let options = PipeOptions { read: Mode::Async, ..PipeOptions::default() };
+            let (pipe, writer) = self.pipe(options)?;
+            Ok((Theirs::Owned(writer.into()), Some(OutputEnd { pipe, teed })))
+        };
+        let mut write = OpenOptions::new();
+        let theirs = match choice.map(|choice| &choice.0) {
+            None => match default {
+                Usual::Inherit => Theirs::Inherit,
+                Usual::Null => self.null()?,
+                Usual::Piped => return captured(false),
+                Usual::Tee => return captured(true),
+            },
+            Some(Choice::Inherit) => Theirs::Inherit,
+            Some(Choice::Null) => self.null()?,
+            Some(Choice::Piped) => return captured(false),
+            Some(Choice::Tee) => return captured(true),
+            Some(Choice::Handle(handle)) => Theirs::Borrowed(handle),
+            Some(Choice::Create(path)) => {
+                self.open_file(stream, path, write.write(true).create(true).truncate(true))?
+            }
+            Some(Choice::Append(path)) => {
+                self.open_file(stream, path, write.append(true).create(true))?
+            }
+            Some(Choice::Open(_) | Choice::Bytes(_) | Choice::Reader(_)) => {
+                let name = STREAM_NAMES[stream];
+                return Err(self.misuse(&format!("its {name} cannot be something to read from")));
+            }
+        };
+        Ok((theirs, None))
+    }
+
+    fn open_file(
+        &self,
+        stream: usize,
+        path: &Path,
+        options: &OpenOptions,
+    ) -> Result<Theirs<'static>, Error> {
+        let file: File = options
+            .open(path)
+            .map_err(|error| could_not_open(&self.program, path, STREAM_NAMES[stream], error))?;
+        Ok(Theirs::Owned(file.into()))
+    }
+
+    fn null(&self) -> Result<Theirs<'static>, Error> {
+        stdio::null().map(Theirs::Owned).map_err(|error| self.cannot_open("the null device", error))
+    }
+
+    fn pipe(&self, options: PipeOptions) -> Result<(PipeReader, PipeWriter), Error> {
+        pipe::pair(options).map_err(|error| self.cannot_open("a pipe", error))
+    }
+
+    fn cannot_open(&self, what: &str, error: io::Error) -> Error {
+        could_not_open(&self.program, Path::new(what), "streams", error)
+    }
+
+    fn misuse(&self, words: &str) -> Error {
+        let source = io::Error::new(io::ErrorKind::InvalidInput, words.to_owned());
+        Error::new(&self.program, Doing::Start, ErrorKind::InvalidInput, Some(source))
+    }
+}
+
+/// Starts the child; a program file that is being written is tried again for a while.
+///
+/// Another thread that starts a child between our writing a file and our closing it leaves that
+/// child with a handle that writes until it execs; no order of calls closes that window
+/// (golang/go#22315).
+fn start(plan: &Plan<'_>) -> Result<Exit, Error> {
+    const FIRST_PAUSE: Duration = Duration::from_millis(1);
+    const RETRIES: u32 = 7;
+    let mut tries = 0;
+    loop {
+        let failed = match spawn::spawn(plan) {
+            Ok(exit) => return Ok(exit),
+            Err(failed) => failed,
+        };
+        let busy = failed.source.kind() == io::ErrorKind::ExecutableFileBusy;
+        if !busy || tries == RETRIES {
+            return Err(could_not_start(plan, failed));
+        }
+        // 1, 2, 4 ... 64 ms: 127 ms in all. Ignored: a wait for nothing has no error of its own.
+        let _ = mux::wait(&mut [], Some(Instant::now() + FIRST_PAUSE * (1 << tries)));
+        tries += 1;
+    }
+}

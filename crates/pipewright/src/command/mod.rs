@@ -1,0 +1,273 @@
+//! A command to run: its fields and setters. The verbs stand in `verbs.rs`.
+
+mod env;
+mod launch;
+mod limit;
+mod options;
+mod show;
+mod stdio;
+mod verbs;
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use pipewright_os::handle::Handle;
+use pipewright_os::spawn::UnixOptions;
+
+pub use env::CommandEnvs;
+pub(crate) use launch::{Started, StdioDefaults, Usual};
+pub(crate) use limit::Past;
+pub use limit::{Limit, Linger};
+pub(crate) use options::Rules;
+pub use stdio::Stdio;
+
+use crate::text::Decoding;
+use env::EnvChanges;
+
+/// A command to run, with the names and rules of [`std::process::Command`], and what std lacks.
+///
+/// It can be run many times. Nothing is looked up, opened or copied before a verb is called, and a
+/// mistake in a setter (a NUL byte, a missing file) is an error of that verb.
+///
+/// # Differences from std
+/// * The child inherits its stdio and what [`inherit`](Self::inherit) lists, and no other handle,
+///   however it was opened; [`inherit_all`](Self::inherit_all) restores std's rule.
+/// * Errors are [`Error`](crate::Error), which converts to [`std::io::Error`].
+/// * [`Child::kill`](crate::Child::kill) reaches the descendants that can be found, not only the child.
+/// * [`status`](Self::status) of a command with piped streams drains them: it cannot deadlock.
+/// * A child that is dropped without being waited for does not become a zombie.
+///
+/// ```
+/// use pipewright::{Command, Stdio};
+///
+/// let output = Command::new("tr")
+///     .args(["a-z", "A-Z"])
+///     .stdin(Stdio::bytes("hello"))
+///     .output()?;
+/// assert_eq!(output.stdout, b"HELLO");
+/// # Ok::<(), pipewright::Error>(())
+/// ```
+#[must_use = "a command does nothing until a verb such as `status` or `capture` is called"]
+pub struct Command {
+    program: OsString,
+    arg0: Option<OsString>,
+    args: Vec<OsString>,
+    /// Indices into `args` of what is never printed.
+    secret_args: Vec<usize>,
+    env: EnvChanges,
+    current_dir: Option<PathBuf>,
+    stdin: Option<Stdio>,
+    stdout: Option<Stdio>,
+    stderr: Option<Stdio>,
+    merge_stderr: bool,
+    inherit: Vec<(Handle, Option<i32>)>,
+    inherit_all: bool,
+    unix: UnixOptions,
+    rules: Rules,
+    limit: Option<Limit>,
+    decoding: Decoding,
+}
+
+/// The arguments of a [`Command`], from [`Command::get_args`].
+#[derive(Debug, Clone)]
+pub struct CommandArgs<'a>(std::slice::Iter<'a, OsString>);
+
+impl Command {
+    /// A command for that program.
+    ///
+    /// A name without a separator is searched for in `PATH`: the child's, where the command sets
+    /// one, else this process's. A relative path is taken from the child's working directory.
+    pub fn new(program: impl AsRef<OsStr>) -> Command {
+        Command {
+            program: program.as_ref().to_owned(),
+            arg0: None,
+            args: Vec::new(),
+            secret_args: Vec::new(),
+            env: EnvChanges::default(),
+            current_dir: None,
+            stdin: None,
+            stdout: None,
+            stderr: None,
+            merge_stderr: false,
+            inherit: Vec::new(),
+            inherit_all: false,
+            unix: UnixOptions::default(),
+            rules: Rules::default(),
+            limit: None,
+            decoding: Decoding::default(),
+        }
+    }
+
+    /// Adds an argument. It reaches the program as it is: no shell looks at it.
+    pub fn arg(&mut self, arg: impl AsRef<OsStr>) -> &mut Command {
+        self.args.push(arg.as_ref().to_owned());
+        self
+    }
+
+    /// Adds arguments.
+    pub fn args<I>(&mut self, args: I) -> &mut Command
+    where
+        I: IntoIterator,
+        I::Item: AsRef<OsStr>,
+    {
+        self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+        self
+    }
+
+    /// Adds an argument that is never printed: not by `Debug`, not in an error, not in a report.
+    ///
+    /// Other programs of the same user can still read it while the child runs (`ps`).
+    pub fn secret_arg(&mut self, arg: impl AsRef<OsStr>) -> &mut Command {
+        self.secret_args.push(self.args.len());
+        self.arg(arg)
+    }
+
+    /// Sets the name that the program is told it has (`argv[0]`). Unix only.
+    pub fn arg0(&mut self, name: impl AsRef<OsStr>) -> &mut Command {
+        self.arg0 = Some(name.as_ref().to_owned());
+        self
+    }
+
+    /// Sets an environment variable of the child.
+    pub fn env(&mut self, key: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> &mut Command {
+        self.env.set(key.as_ref(), value.as_ref());
+        self
+    }
+
+    /// Sets environment variables of the child.
+    pub fn envs<I, K, V>(&mut self, variables: I) -> &mut Command
+    where
+        I: IntoIterator<Item = (K, V)>,
+        K: AsRef<OsStr>,
+        V: AsRef<OsStr>,
+    {
+        for (key, value) in variables {
+            self.env.set(key.as_ref(), value.as_ref());
+        }
+        self
+    }
+
+    /// Leaves out an environment variable that the child would inherit.
+    pub fn env_remove(&mut self, key: impl AsRef<OsStr>) -> &mut Command {
+        self.env.remove(key.as_ref());
+        self
+    }
+
+    /// Lets the child inherit no environment variable, and forgets those set so far.
+    pub fn env_clear(&mut self) -> &mut Command {
+        self.env.clear();
+        self
+    }
+
+    /// Sets the child's working directory.
+    pub fn current_dir(&mut self, dir: impl AsRef<Path>) -> &mut Command {
+        self.current_dir = Some(dir.as_ref().to_owned());
+        self
+    }
+
+    /// Sets the child's stdin. Where it is not set, `status`, `run` and `spawn` let the child use
+    /// ours, and the verbs that capture give it nothing to read.
+    pub fn stdin(&mut self, stdin: impl Into<Stdio>) -> &mut Command {
+        self.stdin = Some(stdin.into());
+        self
+    }
+
+    /// Sets the child's stdout. Where it is not set, `status`, `run` and `spawn` let the child use
+    /// ours, and the verbs that capture capture it.
+    pub fn stdout(&mut self, stdout: impl Into<Stdio>) -> &mut Command {
+        self.stdout = Some(stdout.into());
+        self
+    }
+
+    /// Sets the child's stderr. Where it is not set, `status` and `spawn` let the child use ours,
+    /// `run` passes it through and remembers its end, and the verbs that capture capture it.
+    pub fn stderr(&mut self, stderr: impl Into<Stdio>) -> &mut Command {
+        self.stderr = Some(stderr.into());
+        self
+    }
+
+    /// Sends the child's stderr where its stdout goes, by one handle: so what it writes to both
+    /// keeps its exact order. Overrides [`stderr`](Self::stderr).
+    pub fn merge_stderr(&mut self) -> &mut Command {
+        self.merge_stderr = true;
+        self
+    }
+
+    /// The program, as it was given.
+    #[must_use]
+    pub fn get_program(&self) -> &OsStr {
+        &self.program
+    }
+
+    /// The arguments, secret ones included.
+    pub fn get_args(&self) -> CommandArgs<'_> {
+        CommandArgs(self.args.iter())
+    }
+
+    /// The environment variables that were set (`Some`) or removed (`None`).
+    pub fn get_envs(&self) -> CommandEnvs<'_> {
+        self.env.changes()
+    }
+
+    /// The working directory, if one was set.
+    #[must_use]
+    pub fn get_current_dir(&self) -> Option<&Path> {
+        self.current_dir.as_deref()
+    }
+}
+
+impl<'a> Iterator for CommandArgs<'a> {
+    type Item = &'a OsStr;
+
+    fn next(&mut self) -> Option<&'a OsStr> {
+        self.0.next().map(OsString::as_os_str)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+}
+
+impl ExactSizeIterator for CommandArgs<'_> {}
+
+impl From<std::process::Command> for Command {
+    /// Takes over what std lets others see: program, arguments, changes of the environment and the
+    /// working directory. Stdio, `env_clear` and what the extension traits set cannot be seen and
+    /// have to be set again.
+    fn from(command: std::process::Command) -> Command {
+        let mut ours = Command::new(command.get_program());
+        ours.args(command.get_args());
+        for (key, value) in command.get_envs() {
+            match value {
+                Some(value) => ours.env(key, value),
+                None => ours.env_remove(key),
+            };
+        }
+        if let Some(dir) = command.get_current_dir() {
+            ours.current_dir(dir);
+        }
+        ours
+    }
+}
+
+impl From<Command> for std::process::Command {
+    /// Hands over what std has setters for on every platform: program, arguments, environment and
+    /// working directory.
+    fn from(command: Command) -> std::process::Command {
+        let mut theirs = std::process::Command::new(&command.program);
+        theirs.args(&command.args);
+        if command.env.is_clear() {
+            theirs.env_clear();
+        }
+        for (key, value) in command.get_envs() {
+            match value {
+                Some(value) => theirs.env(key, value),
+                None => theirs.env_remove(key),
+            };
+        }
+        if let Some(dir) = &command.current_dir {
+            theirs.current_dir(dir);
+        }
+        theirs
+    }
+}

@@ -1,0 +1,239 @@
+//! Setters for what std's `Command` does not have, and for its Unix extensions.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use pipewright_os::handle::Handle;
+use pipewright_os::signal::Signal;
+use pipewright_os::spawn::{Group, Resource, ResourceLimit};
+
+use super::{Command, Limit, Linger};
+use crate::cancel::CancelToken;
+
+/// When and how a run is stopped.
+#[derive(Debug, Clone)]
+pub(crate) struct Rules {
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) idle_timeout: Option<Duration>,
+    pub(crate) cancel: Option<CancelToken>,
+    pub(crate) kill_grace: Duration,
+    pub(crate) stop_signal: Signal,
+    pub(crate) linger: Linger,
+    pub(crate) linger_drain: bool,
+    pub(crate) own_group: bool,
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        Rules {
+            timeout: None,
+            deadline: None,
+            idle_timeout: None,
+            cancel: None,
+            kill_grace: Duration::from_secs(5),
+            stop_signal: Signal::TERM,
+            linger: Linger::default(),
+            linger_drain: false,
+            own_group: false,
+        }
+    }
+}
+
+impl Rules {
+    /// Whether anything but the child itself can end the run.
+    pub(crate) fn can_stop(&self) -> bool {
+        self.timeout.is_some()
+            || self.deadline.is_some()
+            || self.idle_timeout.is_some()
+            || self.cancel.is_some()
+    }
+}
+
+/// When a run is stopped: at the first of these, the child and the descendants that can be found
+/// are sent the stop signal, and what is left of them after the grace is killed. What the child
+/// wrote until then is in the result.
+impl Command {
+    /// Stops the child when it has run for that long. Zero stops it at once.
+    pub fn timeout(&mut self, timeout: Duration) -> &mut Command {
+        self.rules.timeout = Some(timeout);
+        self
+    }
+
+    /// Stops the child at that time. With [`timeout`](Self::timeout) too, the earlier one counts.
+    pub fn deadline(&mut self, deadline: Instant) -> &mut Command {
+        self.rules.deadline = Some(deadline);
+        self
+    }
+
+    /// Stops the child when neither stream has brought anything for that long. Only streams that
+    /// pass through us count; where none does, this is a timeout from the start.
+    pub fn idle_timeout(&mut self, timeout: Duration) -> &mut Command {
+        self.rules.idle_timeout = Some(timeout);
+        self
+    }
+
+    /// Stops the child when the token is cancelled.
+    pub fn cancel(&mut self, token: &CancelToken) -> &mut Command {
+        self.rules.cancel = Some(token.clone());
+        self
+    }
+
+    /// How long the child and its descendants have between the stop signal and the kill; 5 s where
+    /// it is not set. Zero kills at once, without a stop signal.
+    pub fn kill_grace(&mut self, grace: Duration) -> &mut Command {
+        self.rules.kill_grace = grace;
+        self
+    }
+
+    /// The stop signal; `TERM` where it is not set.
+    pub fn stop_signal(&mut self, signal: Signal) -> &mut Command {
+        self.rules.stop_signal = signal;
+        self
+    }
+
+    /// How much of each stream is kept; everything where it is not set.
+    pub fn limit(&mut self, limit: Limit) -> &mut Command {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// What happens when the child has ended and something else holds its streams open.
+    pub fn linger(&mut self, linger: Linger) -> &mut Command {
+        self.rules.linger = linger;
+        self
+    }
+
+    /// Reads on in the background, and throws away, what still comes through a stream that was
+    /// given up. Without it the stream is closed, and who writes to it next gets SIGPIPE.
+    pub fn linger_drain(&mut self) -> &mut Command {
+        self.rules.linger_drain = true;
+        self
+    }
+
+    /// Makes text that is not UTF-8 an error that tells where, instead of a replacement character.
+    pub fn strict_utf8(&mut self) -> &mut Command {
+        self.decoding.make_strict();
+        self
+    }
+
+    /// Decodes text from that encoding instead of UTF-8.
+    #[cfg(feature = "encoding")]
+    pub fn encoding(&mut self, encoding: &'static encoding_rs::Encoding) -> &mut Command {
+        self.decoding.use_encoding(encoding);
+        self
+    }
+}
+
+/// Which handles the child gets beside stdio.
+impl Command {
+    /// Lets the child have this handle, under the same number. The command keeps it open.
+    ///
+    /// No other handle is ever inherited, whether or not it is marked close-on-exec; and the
+    /// handle is not marked inheritable in this process, so that no other child gets it.
+    pub fn inherit(&mut self, handle: impl Into<Handle>) -> &mut Command {
+        self.inherit.push((handle.into(), None));
+        self
+    }
+
+    /// Lets the child have this handle under that number, 3 or more. Unix only.
+    pub fn inherit_fd_as(&mut self, handle: impl Into<Handle>, number: i32) -> &mut Command {
+        self.inherit.push((handle.into(), Some(number)));
+        self
+    }
+
+    /// Restores std's rule: the child has every handle that is not marked close-on-exec.
+    pub fn inherit_all(&mut self) -> &mut Command {
+        self.inherit_all = true;
+        self
+    }
+}
+
+/// What only Unix has; elsewhere the run is refused as unsupported.
+impl Command {
+    /// Makes the child the leader of a process group of its own. A stop then reaches the whole
+    /// group; Ctrl-C at the terminal no longer does.
+    pub fn own_group(&mut self) -> &mut Command {
+        self.unix.group = Group::Own;
+        self.rules.own_group = true;
+        self
+    }
+
+    /// Puts the child in the process group of that number; 0 is one of its own. The name is std's.
+    pub fn process_group(&mut self, group: i32) -> &mut Command {
+        match u32::try_from(group) {
+            Ok(0) | Err(_) => self.own_group(),
+            Ok(group) => {
+                self.unix.group = Group::Join(group);
+                self.rules.own_group = false;
+                self
+            }
+        }
+    }
+
+    /// Starts a session of its own for the child, without a terminal.
+    pub fn own_session(&mut self) -> &mut Command {
+        self.unix.group = Group::Session;
+        self.rules.own_group = true;
+        self
+    }
+
+    /// The child's user id. Where root sets it and [`groups`](Self::groups) is not set, the child
+    /// has no supplementary groups.
+    pub fn uid(&mut self, user: u32) -> &mut Command {
+        self.unix.identity.user = Some(user);
+        self
+    }
+
+    /// The child's group id.
+    pub fn gid(&mut self, group: u32) -> &mut Command {
+        self.unix.identity.group = Some(group);
+        self
+    }
+
+    /// The child's supplementary groups.
+    pub fn groups(&mut self, groups: &[u32]) -> &mut Command {
+        self.unix.identity.groups = Some(groups.to_owned());
+        self
+    }
+
+    /// The child's file mode mask.
+    pub fn umask(&mut self, mask: u32) -> &mut Command {
+        self.unix.umask = Some(mask);
+        self
+    }
+
+    /// Adds to the child's niceness: higher is less urgent, and lower needs a right.
+    pub fn nice(&mut self, add: i32) -> &mut Command {
+        self.unix.nice = Some(add);
+        self
+    }
+
+    /// Limits one resource of the child; `None` is no limit.
+    pub fn rlimit(
+        &mut self,
+        resource: Resource,
+        soft: Option<u64>,
+        hard: Option<u64>,
+    ) -> &mut Command {
+        self.unix.limits.push(ResourceLimit { resource, soft, hard });
+        self
+    }
+
+    /// The child's root directory. Its working directory is `/` in there where none is set.
+    pub fn chroot(&mut self, root: impl AsRef<Path>) -> &mut Command {
+        self.unix.chroot = Some(root.as_ref().to_owned());
+        self
+    }
+
+    /// Kills the child when this process ends, however it ends.
+    ///
+    /// # Platform
+    /// Linux: `PR_SET_PDEATHSIG`, set after the change of user and checked against a parent that
+    /// has ended meanwhile. Such children are started from one thread that never ends, because
+    /// the kernel means the thread when it says parent. Only the child itself is killed.
+    pub fn kill_on_parent_exit(&mut self) -> &mut Command {
+        self.unix.kill_on_parent_exit = true;
+        self
+    }
+}

@@ -1,0 +1,126 @@
+//! What a child's standard handle can be.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use pipewright_os::handle::Handle;
+
+/// What a child's stdin, stdout or stderr is to be.
+///
+/// Beside std's constructors there are files by their paths, input from memory, and
+/// [`tee`](Stdio::tee). Anything that owns a handle converts: `File`, `OwnedFd`, a
+/// [`PipeReader`](crate::PipeReader), another child's stream.
+///
+/// ```
+/// use pipewright::{Command, Stdio};
+/// let log = std::env::temp_dir().join(format!("stdio-doc-{}", pipewright::id()));
+/// Command::new("echo").arg("one").stdout(Stdio::create(&log)).run()?;
+/// Command::new("echo").arg("two").stdout(Stdio::append(&log)).run()?;
+/// assert_eq!(Command::new("cat").stdin(Stdio::open(&log)).read()?, "one\ntwo");
+/// # std::fs::remove_file(log).unwrap();
+/// # Ok::<(), pipewright::Error>(())
+/// ```
+pub struct Stdio(pub(super) Choice);
+
+/// The choices.
+pub(super) enum Choice {
+    Inherit,
+    Null,
+    Piped,
+    Tee,
+    Handle(Handle),
+    Open(PathBuf),
+    Create(PathBuf),
+    Append(PathBuf),
+    Bytes(Arc<Vec<u8>>),
+    /// Taken by the first run.
+    Reader(Mutex<Option<Box<dyn io::Read + Send>>>),
+}
+
+impl Stdio {
+    /// Ours.
+    #[must_use]
+    pub fn inherit() -> Stdio {
+        Stdio(Choice::Inherit)
+    }
+
+    /// Nothing to read; whatever is written vanishes.
+    #[must_use]
+    pub fn null() -> Stdio {
+        Stdio(Choice::Null)
+    }
+
+    /// A pipe to us: captured by the verbs that capture, a field of [`Child`](crate::Child) after
+    /// `spawn`.
+    #[must_use]
+    pub fn piped() -> Stdio {
+        Stdio(Choice::Piped)
+    }
+
+    /// For stdout and stderr: captured, and passed through to ours as it comes.
+    #[must_use]
+    pub fn tee() -> Stdio {
+        Stdio(Choice::Tee)
+    }
+
+    /// The file at that path, which must exist, to read from. It is opened when the command runs.
+    #[must_use]
+    pub fn open(path: impl Into<PathBuf>) -> Stdio {
+        Stdio(Choice::Open(path.into()))
+    }
+
+    /// The file at that path, made or emptied, to write to. It is opened when the command runs.
+    #[must_use]
+    pub fn create(path: impl Into<PathBuf>) -> Stdio {
+        Stdio(Choice::Create(path.into()))
+    }
+
+    /// The file at that path, made where it is missing, to append to. It is opened when the
+    /// command runs.
+    #[must_use]
+    pub fn append(path: impl Into<PathBuf>) -> Stdio {
+        Stdio(Choice::Append(path.into()))
+    }
+
+    /// For stdin: these bytes, then the end. They are fed while the output is read, so any amount
+    /// is safe; a child that does not take them all is no error (see
+    /// [`stdin_unread`](crate::Captured::stdin_unread)).
+    #[must_use]
+    pub fn bytes(bytes: impl Into<Vec<u8>>) -> Stdio {
+        Stdio(Choice::Bytes(Arc::new(bytes.into())))
+    }
+
+    /// For stdin: what the reader gives, read when the child takes it, on the thread that runs the
+    /// command: a reader that blocks holds up the timeout as well. A command runs with it once.
+    #[must_use]
+    pub fn reader(reader: impl io::Read + Send + 'static) -> Stdio {
+        Stdio(Choice::Reader(Mutex::new(Some(Box::new(reader)))))
+    }
+}
+
+impl<T: Into<Handle>> From<T> for Stdio {
+    /// A copy of the handle for the child; the command keeps it open until it is dropped.
+    fn from(owner: T) -> Stdio {
+        Stdio(Choice::Handle(owner.into()))
+    }
+}
+
+impl fmt::Debug for Stdio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match &self.0 {
+            Choice::Inherit => "Inherit",
+            Choice::Null => "Null",
+            Choice::Piped => "Piped",
+            Choice::Tee => "Tee",
+            Choice::Handle(handle) => return f.debug_tuple("Stdio").field(handle).finish(),
+            Choice::Open(path) => return f.debug_tuple("Stdio::open").field(path).finish(),
+            Choice::Create(path) => return f.debug_tuple("Stdio::create").field(path).finish(),
+            Choice::Append(path) => return f.debug_tuple("Stdio::append").field(path).finish(),
+            Choice::Bytes(bytes) => return write!(f, "Stdio::bytes({} bytes)", bytes.len()),
+            Choice::Reader(_) => "Reader",
+        };
+        write!(f, "Stdio({name})")
+    }
+}

@@ -1,0 +1,221 @@
+//! The verbs: each ends the chain and runs the command.
+
+use std::ffi::OsStr;
+
+use pipewright_os::status::ExitStatus;
+
+use super::{Command, Started, StdioDefaults, Usual};
+use crate::child::Child;
+use crate::drive::{self, Job, Sink};
+use crate::error::{Doing, Error, ErrorKind};
+use crate::output::{Capture, Output, Source};
+use crate::text::Decoding;
+
+const OURS: StdioDefaults =
+    StdioDefaults { stdin: Usual::Inherit, stdout: Usual::Inherit, stderr: Usual::Inherit };
+const CAPTURED: StdioDefaults =
+    StdioDefaults { stdin: Usual::Null, stdout: Usual::Piped, stderr: Usual::Piped };
+const REMEMBERED: StdioDefaults =
+    StdioDefaults { stdin: Usual::Inherit, stdout: Usual::Inherit, stderr: Usual::Tee };
+
+/// How much of stderr an error carries.
+const TAIL_BYTES: usize = 64 << 10;
+
+/// What is kept of the streams that pass through us.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keep {
+    Both,
+    /// Nothing but the end of stderr, for an error.
+    Tail,
+    Nothing,
+}
+
+impl Command {
+    /// Runs the command and tells how it ended; a non-zero exit is `Ok`, as in std.
+    ///
+    /// The child uses our stdio where nothing else is set. Piped streams are drained and thrown
+    /// away. A run that we stopped tells the status that the stop led to; [`capture`](Self::capture)
+    /// tells the outcome too.
+    ///
+    /// # Errors
+    /// The child could not be started or waited for.
+    ///
+    /// ```
+    /// let status = pipewright::Command::new("false").status()?;
+    /// assert_eq!(status.code(), Some(1));
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn status(&mut self) -> Result<ExitStatus, Error> {
+        let started = self.launch(OURS)?;
+        let ends = &started.ends;
+        let nothing_to_do = ends.stdout.is_none() && ends.stderr.is_none() && ends.feed.is_none();
+        if nothing_to_do && !self.rules.can_stop() {
+            // Closed before the wait: a child that reads its stdin to the end must find one.
+            let Started { process, ends, .. } = started;
+            drop(ends);
+            return process
+                .wait()
+                .map(|ended| ended.status)
+                .map_err(|error| Error::talk(&self.program, "wait for", error));
+        }
+        self.conduct(started, Keep::Nothing).map(|output| output.status)
+    }
+
+    /// Runs the command and gives what it wrote as bytes; a non-zero exit is `Ok`, as in std.
+    ///
+    /// Both streams are captured and stdin is empty where nothing else is set.
+    ///
+    /// # Errors
+    /// The child could not be started, read from or waited for; it is then no longer running. A
+    /// timeout is no error: see [`Outcome`](crate::Outcome).
+    ///
+    /// ```
+    /// let output = pipewright::Command::new("echo").arg("hi").output()?;
+    /// assert_eq!(output.stdout, b"hi\n");
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn output(&mut self) -> Result<Output, Error> {
+        let started = self.launch(CAPTURED)?;
+        self.conduct(started, Keep::Both)
+    }
+
+    /// Runs the command and gives what it wrote as text; a non-zero exit is `Ok`.
+    ///
+    /// As [`output`](Self::output), decoded: bytes that are not UTF-8 become U+FFFD, unless
+    /// [`strict_utf8`](Self::strict_utf8) is set.
+    ///
+    /// # Errors
+    /// As [`output`](Self::output); and text that is not UTF-8 where strict text was asked for.
+    ///
+    /// ```
+    /// let capture = pipewright::Command::new("sh").args(["-c", "echo out; echo err >&2; exit 3"]).capture()?;
+    /// assert_eq!((capture.stdout.as_str(), capture.stderr.as_str()), ("out\n", "err\n"));
+    /// assert_eq!(capture.status.code(), Some(3));
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn capture(&mut self) -> Result<Capture, Error> {
+        let output = self.output()?;
+        into_text(&self.program, self.decoding, output)
+    }
+
+    /// Runs the command; anything but success is an error that tells why.
+    ///
+    /// The child uses our stdin and stdout where nothing else is set. Its stderr passes through us
+    /// to ours, so that the error can carry its end: set `stderr(Stdio::inherit())` for a child
+    /// that should find a terminal there.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status); and [`ErrorKind::Failed`] where the child did not exit with
+    /// code 0, or was stopped.
+    ///
+    /// ```
+    /// use pipewright::Command;
+    /// let error = Command::new("sh").args(["-c", "echo no disk >&2; exit 3"]).run().unwrap_err();
+    /// assert_eq!(error.to_string(), r#""sh" failed: exit status: 3: no disk"#);
+    /// ```
+    pub fn run(&mut self) -> Result<(), Error> {
+        let started = self.launch(REMEMBERED)?;
+        let output = self.conduct(started, Keep::Tail)?;
+        self.judge(&output)
+    }
+
+    /// Runs the command and gives its stdout as text without the line end at its end; anything but
+    /// success is an error that tells why.
+    ///
+    /// Both streams are captured and stdin is empty where nothing else is set.
+    ///
+    /// # Errors
+    /// As [`capture`](Self::capture); and [`ErrorKind::Failed`] where the child did not exit with
+    /// code 0, or was stopped.
+    ///
+    /// ```
+    /// assert_eq!(pipewright::Command::new("echo").arg("hi").read()?, "hi");
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn read(&mut self) -> Result<String, Error> {
+        let output = self.output()?;
+        self.judge(&output)?;
+        let mut text = into_text(&self.program, self.decoding, output)?.stdout;
+        text.truncate(text.trim_end_matches(['\n', '\r']).len());
+        Ok(text)
+    }
+
+    /// Starts the command and gives the child, in std's shape.
+    ///
+    /// The child uses our stdio where nothing else is set. Timeouts and limits of the command hold
+    /// for the child's verbs that wait.
+    ///
+    /// # Errors
+    /// The child could not be started; there is then none.
+    ///
+    /// ```
+    /// use pipewright::{Command, Stdio};
+    /// let child = Command::new("echo").arg("hi").stdout(Stdio::piped()).spawn()?;
+    /// assert_eq!(child.wait_with_output()?.stdout, b"hi\n");
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn spawn(&mut self) -> Result<Child, Error> {
+        let started = self.launch(OURS)?;
+        Ok(Child::new(started, &self.program, &self.rules, self.limit))
+    }
+
+    /// Replaces this process by the command. Returns only with the reason why that failed; what
+    /// the command's options had changed about this process by then stays changed. Unix only.
+    ///
+    /// Nothing of this program runs any more: no destructor, no buffered output is written.
+    #[must_use = "it only returns if it failed"]
+    pub fn exec(&mut self) -> Error {
+        self.become_program()
+    }
+
+    /// Sees a started child through to its end.
+    fn conduct(&self, started: Started, keep: Keep) -> Result<Output, Error> {
+        let Started { process, ends, at } = started;
+        // Nobody will write to it, so the child is to find the end of its input.
+        drop(ends.stdin);
+        let sink = |source: Source| match keep {
+            Keep::Both => Sink::new(self.limit),
+            Keep::Tail if source == Source::Stderr => {
+                Sink::new(Some(super::Limit::keep_tail(TAIL_BYTES)))
+            }
+            Keep::Tail | Keep::Nothing => Sink::discarding(),
+        };
+        drive::drive(Job {
+            program: &self.program,
+            exit: &process,
+            started: at,
+            rules: &self.rules,
+            feed: ends.feed,
+            streams: [
+                ends.stdout.map(|end| end.into_stream(Source::Stdout, sink(Source::Stdout))),
+                ends.stderr.map(|end| end.into_stream(Source::Stderr, sink(Source::Stderr))),
+            ],
+        })
+    }
+
+    /// Anything but success is an error.
+    fn judge(&self, output: &Output) -> Result<(), Error> {
+        if output.success() {
+            return Ok(());
+        }
+        let from = output.stderr.len().saturating_sub(TAIL_BYTES);
+        let kind = ErrorKind::Failed {
+            status: output.status,
+            outcome: output.outcome,
+            stderr_tail: String::from_utf8_lossy(&output.stderr[from..]).into_owned(),
+        };
+        Err(Error::new(&self.program, Doing::Judge, kind, None))
+    }
+}
+
+/// A captured output as text.
+pub(crate) fn into_text(
+    program: &OsStr,
+    decoding: Decoding,
+    output: Output,
+) -> Result<Capture, Error> {
+    output.try_map(|source, bytes| decoding.decode(source, bytes)).map_err(|bad| {
+        let kind = ErrorKind::InvalidUtf8 { source: bad.source, offset: bad.offset };
+        Error::new(program, Doing::Talk("decode the output of"), kind, None)
+    })
+}

@@ -1,0 +1,289 @@
+//! When to stop a child, when to kill it, when to give up reading: times and phases, no system call.
+
+use std::time::{Duration, Instant};
+
+use crate::command::{Linger, Rules};
+use crate::output::Outcome;
+
+/// After a kill nothing new is coming: what was in flight arrives within this, or something that
+/// is out of reach holds the stream.
+const AFTER_KILL: Linger =
+    Linger::Settle { quiet: Duration::from_millis(10), cap: Duration::from_millis(40) };
+
+/// How long killed descendants are waited for. A kill takes microseconds; one that takes longer is
+/// stuck in the kernel (a dead network disk), and we do not hang with it.
+const KILLED_WAIT: Duration = Duration::from_secs(1);
+
+/// Where a run stands.
+#[derive(Debug)]
+pub(super) struct Conduct {
+    deadline: Option<Instant>,
+    idle_timeout: Option<Duration>,
+    last_output: Instant,
+    grace: Duration,
+    linger: Linger,
+    phase: Phase,
+    ended_at: Option<Instant>,
+    /// Since when nobody whom a stop reaches is left.
+    all_gone_at: Option<Instant>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Running,
+    /// Sent the stop signal.
+    Asked {
+        why: Outcome,
+        kill_at: Instant,
+    },
+    Killed {
+        why: Outcome,
+        at: Instant,
+    },
+}
+
+/// What is to be done now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Due {
+    Nothing,
+    /// Send the stop signal.
+    Ask,
+    Kill,
+    /// The streams that are still open are given up.
+    StopReading,
+}
+
+impl Conduct {
+    pub(super) fn new(rules: &Rules, started: Instant) -> Conduct {
+        // A timeout so long that the clock cannot hold its end is no timeout.
+        let by_timeout = rules.timeout.and_then(|timeout| started.checked_add(timeout));
+        let deadline = match (by_timeout, rules.deadline) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        Conduct {
+            deadline,
+            idle_timeout: rules.idle_timeout,
+            last_output: started,
+            grace: rules.kill_grace,
+            linger: rules.linger,
+            phase: Phase::Running,
+            ended_at: None,
+            all_gone_at: None,
+        }
+    }
+
+    pub(super) fn note_output(&mut self, now: Instant) {
+        self.last_output = now;
+    }
+
+    pub(super) fn note_end(&mut self, now: Instant) {
+        self.ended_at = Some(now);
+    }
+
+    /// Nobody whom the stop could reach is left.
+    pub(super) fn note_all_gone(&mut self, now: Instant) {
+        self.all_gone_at.get_or_insert(now);
+    }
+
+    /// Starts stopping, unless it has been started. Says what to do.
+    pub(super) fn stop(&mut self, why: Outcome, now: Instant) -> Due {
+        if self.phase != Phase::Running || self.ended_at.is_some() {
+            return Due::Nothing;
+        }
+        if self.grace.is_zero() {
+            self.phase = Phase::Killed { why, at: now };
+            return Due::Kill;
+        }
+        let kill_at = now.checked_add(self.grace).unwrap_or(now);
+        self.phase = Phase::Asked { why, kill_at };
+        Due::Ask
+    }
+
+    /// What the passing of time has made necessary. Asked again until it says nothing.
+    pub(super) fn due(&mut self, now: Instant) -> Due {
+        match self.phase {
+            Phase::Asked { why, kill_at } if now >= kill_at && self.all_gone_at.is_none() => {
+                self.phase = Phase::Killed { why, at: now };
+                return Due::Kill;
+            }
+            Phase::Running if self.ended_at.is_none() => {
+                if self.deadline.is_some_and(|deadline| now >= deadline) {
+                    return self.stop(Outcome::TimedOut, now);
+                }
+                if self.idle_end().is_some_and(|end| now >= end) {
+                    return self.stop(Outcome::IdleTimedOut, now);
+                }
+            }
+            _ => {}
+        }
+        match self.reading_ends() {
+            Some(end) if now >= end => Due::StopReading,
+            _ => Due::Nothing,
+        }
+    }
+
+    /// When [`due`](Self::due) is to be asked next.
+    pub(super) fn next(&self) -> Option<Instant> {
+        let phase = match self.phase {
+            Phase::Running if self.ended_at.is_none() => earlier(self.deadline, self.idle_end()),
+            Phase::Asked { kill_at, .. } if self.all_gone_at.is_none() => Some(kill_at),
+            _ => None,
+        };
+        earlier(phase, self.reading_ends())
+    }
+
+    /// When killed descendants are waited for no longer.
+    pub(super) fn killed_wait_ends(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::Killed { at, .. } => at.checked_add(KILLED_WAIT),
+            _ => None,
+        }
+    }
+
+    /// Why we stopped it, if we did.
+    pub(super) fn stopped(&self) -> Option<Outcome> {
+        match self.phase {
+            Phase::Running => None,
+            Phase::Asked { why, .. } | Phase::Killed { why, .. } => Some(why),
+        }
+    }
+
+    fn idle_end(&self) -> Option<Instant> {
+        self.idle_timeout.and_then(|timeout| self.last_output.checked_add(timeout))
+    }
+
+    /// When streams that are still open are given up; `None`: not as things stand.
+    fn reading_ends(&self) -> Option<Instant> {
+        let ended_at = self.ended_at?;
+        let linger = match self.phase {
+            Phase::Killed { .. } => AFTER_KILL,
+            Phase::Asked { .. } if self.all_gone_at.is_some() => AFTER_KILL,
+            // Descendants that were asked to stop may have last words.
+            Phase::Asked { .. } => return None,
+            Phase::Running => self.linger,
+        };
+        match linger {
+            Linger::UntilEof => self.deadline.map(|deadline| deadline.max(ended_at)),
+            Linger::StopAtExit => Some(ended_at),
+            Linger::Settle { quiet, cap } => {
+                let from = self.lingers_from(ended_at);
+                let quiet_since = self.last_output.max(from);
+                earlier(quiet_since.checked_add(quiet), from.checked_add(cap))
+            }
+        }
+    }
+}
+
+impl Conduct {
+    /// From when a stream that is still open counts as held.
+    fn lingers_from(&self, ended_at: Instant) -> Instant {
+        match self.phase {
+            Phase::Running => ended_at,
+            Phase::Asked { .. } => self.all_gone_at.map_or(ended_at, |at| at.max(ended_at)),
+            Phase::Killed { at, .. } => at.max(ended_at),
+        }
+    }
+}
+
+pub(super) fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn conduct(change: impl FnOnce(&mut Rules)) -> (Conduct, Instant) {
+        let mut rules = Rules::default();
+        change(&mut rules);
+        let start = Instant::now();
+        (Conduct::new(&rules, start), start)
+    }
+
+    #[test]
+    fn a_timeout_asks_then_kills() {
+        let (mut conduct, start) = conduct(|rules| {
+            rules.timeout = Some(100 * MS);
+            rules.kill_grace = 50 * MS;
+        });
+        assert_eq!(conduct.next(), Some(start + 100 * MS));
+        assert_eq!(conduct.due(start + 99 * MS), Due::Nothing);
+        assert_eq!(conduct.due(start + 100 * MS), Due::Ask);
+        assert_eq!(conduct.due(start + 101 * MS), Due::Nothing);
+        assert_eq!(conduct.next(), Some(start + 150 * MS));
+        assert_eq!(conduct.due(start + 150 * MS), Due::Kill);
+        assert_eq!(conduct.due(start + 151 * MS), Due::Nothing);
+        assert_eq!(conduct.stopped(), Some(Outcome::TimedOut));
+    }
+
+    #[test]
+    fn without_a_grace_the_kill_comes_at_once() {
+        let (mut conduct, start) = conduct(|rules| {
+            rules.timeout = Some(Duration::ZERO);
+            rules.kill_grace = Duration::ZERO;
+        });
+        assert_eq!(conduct.due(start), Due::Kill);
+    }
+
+    #[test]
+    fn the_earlier_of_timeout_and_deadline_counts() {
+        let (conduct, start) = conduct(|rules| {
+            rules.timeout = Some(100 * MS);
+            rules.deadline = Some(Instant::now());
+        });
+        assert!(conduct.next().unwrap() < start + 100 * MS);
+    }
+
+    #[test]
+    fn absurd_times_are_no_times() {
+        let (mut conduct, start) = conduct(|rules| {
+            rules.timeout = Some(Duration::MAX);
+            rules.idle_timeout = Some(Duration::MAX);
+            rules.linger = Linger::Settle { quiet: Duration::MAX, cap: Duration::MAX };
+        });
+        assert_eq!(conduct.next(), None);
+        conduct.note_end(start);
+        assert_eq!(conduct.next(), None);
+    }
+
+    #[test]
+    fn output_puts_the_idle_timeout_off() {
+        let (mut conduct, start) = conduct(|rules| rules.idle_timeout = Some(10 * MS));
+        conduct.note_output(start + 9 * MS);
+        assert_eq!(conduct.due(start + 18 * MS), Due::Nothing);
+        assert_eq!(conduct.due(start + 19 * MS), Due::Ask);
+        assert_eq!(conduct.stopped(), Some(Outcome::IdleTimedOut));
+    }
+
+    #[test]
+    fn a_held_stream_settles_and_every_chunk_starts_the_quiet_anew() {
+        let settle = Linger::Settle { quiet: 10 * MS, cap: 25 * MS };
+        let (mut conduct, start) = conduct(|rules| rules.linger = settle);
+        conduct.note_end(start);
+        conduct.note_output(start + 9 * MS);
+        assert_eq!(conduct.due(start + 18 * MS), Due::Nothing);
+        conduct.note_output(start + 18 * MS);
+        assert_eq!(conduct.next(), Some(start + 25 * MS), "the cap");
+        assert_eq!(conduct.due(start + 25 * MS), Due::StopReading);
+        assert_eq!(conduct.stopped(), None);
+    }
+
+    #[test]
+    fn an_end_before_the_deadline_is_not_a_timeout() {
+        let (mut conduct, start) = conduct(|rules| {
+            rules.timeout = Some(10 * MS);
+            rules.linger = Linger::UntilEof;
+        });
+        conduct.note_end(start + 5 * MS);
+        assert_eq!(conduct.due(start + 9 * MS), Due::Nothing);
+        assert_eq!(conduct.due(start + 10 * MS), Due::StopReading);
+        assert_eq!(conduct.stopped(), None);
+        assert_eq!(conduct.stop(Outcome::Cancelled, start + 11 * MS), Due::Nothing);
+    }
+}

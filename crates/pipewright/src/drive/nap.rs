@@ -1,0 +1,50 @@
+//! When it pays not to look at once.
+//!
+//! A child that writes its lines one by one wakes its reader for each: with two processors the
+//! wake-ups cost more than the child itself. So after a small chunk the stream is left alone for a
+//! moment, and then read in one go. The wait goes on for the child's end and everything else, so
+//! the nap delays no result; and a stream that somebody watches is never left alone.
+
+use std::time::{Duration, Instant};
+
+/// The first nap; the next ones double.
+const FIRST: Duration = Duration::from_micros(100);
+/// The longest. In this time a fast child writes less than a pipe holds, or the chunk it leaves
+/// behind is not small any more.
+const LONGEST: Duration = Duration::from_millis(1);
+/// A chunk that is not small: a quarter of a pipe.
+const SMALL_BYTES: usize = 16 << 10;
+
+/// The naps of one stream.
+#[derive(Debug, Default)]
+pub(super) struct Nap {
+    length: Duration,
+    until: Option<Instant>,
+}
+
+impl Nap {
+    /// Notes that a chunk of that length came.
+    pub(super) fn note(&mut self, bytes: usize, now: Instant) {
+        if bytes < SMALL_BYTES {
+            self.length = (self.length * 2).clamp(FIRST, LONGEST);
+            self.until = Some(now + self.length);
+        } else {
+            *self = Nap::default();
+        }
+    }
+
+    /// When the stream is to be looked at again, if not at once.
+    pub(super) fn until(&self) -> Option<Instant> {
+        self.until
+    }
+
+    /// Ends the nap if its time is over.
+    pub(super) fn wake(&mut self, now: Instant) {
+        self.until = self.until.filter(|until| now < *until);
+    }
+
+    /// Ends the nap, and there are no more.
+    pub(super) fn end(&mut self) {
+        self.until = None;
+    }
+}

@@ -1,0 +1,76 @@
+//! Whom a stop reaches: the child, the group it leads, and the descendants that can be found.
+
+use pipewright_os::exit::Exit;
+use pipewright_os::signal::Signal;
+use pipewright_os::tree::{Descendants, Member};
+
+/// Searches at most so often for new descendants while it stops them: a storm of forks that is
+/// faster than we are is no reason to go on for ever.
+const MOST_ROUNDS: usize = 64;
+
+/// A child and those below it.
+#[derive(Debug)]
+pub(crate) struct Reach<'a> {
+    exit: &'a Exit,
+    own_group: bool,
+    /// Kept from the first signal on: a descendant whose parent ends in between could not be found
+    /// a second time.
+    descendants: Descendants,
+}
+
+impl<'a> Reach<'a> {
+    pub(crate) fn new(exit: &'a Exit, own_group: bool) -> Reach<'a> {
+        Reach { exit, own_group, descendants: Descendants::default() }
+    }
+
+    /// Sends everyone a signal that asks, and wakes those that are stopped so that they hear it.
+    pub(crate) fn ask(&mut self, signal: Signal) {
+        self.descendants.collect(self.exit.pid());
+        self.send(signal);
+        if signal != Signal::CONT {
+            self.send(Signal::CONT);
+        }
+    }
+
+    /// Kills everyone.
+    pub(crate) fn kill(&mut self) {
+        // Stopped first: nobody starts another while the list is made.
+        // Ignored here and below: who has ended meanwhile needs no signal, and who belongs to
+        // another user is out of our reach, which waiting for it would show.
+        let _ = self.exit.signal(Signal::STOP);
+        self.descendants.stop_and_collect(self.exit.pid(), MOST_ROUNDS);
+        self.send(Signal::KILL);
+    }
+
+    /// The child has ended and is about to be reaped: the last moment at which its group can be
+    /// signalled, where that goes by the number that the reap frees.
+    pub(crate) fn before_reap(&self) {
+        if self.own_group && !self.exit.group_survives_reap() {
+            let _ = self.exit.signal_group(Signal::KILL);
+        }
+    }
+
+    /// Whether the group that the child led has members. There is nothing to wait on for that.
+    pub(crate) fn group_is_left(&self) -> bool {
+        self.own_group && self.exit.group_is_left()
+    }
+
+    /// Somebody other than the child who has not ended yet.
+    pub(crate) fn someone_left(&self) -> Option<Member> {
+        self.descendants.any_alive().cloned()
+    }
+
+    /// Sends everyone the signal, each once: a second SIGINT is more than twice a first.
+    fn send(&self, signal: Signal) {
+        let group = self.own_group.then(|| self.exit.pid());
+        for member in self.descendants.members() {
+            if group.is_none() || member.group() != group {
+                let _ = member.signal(signal);
+            }
+        }
+        let _ = match group {
+            Some(_) => self.exit.signal_group(signal),
+            None => self.exit.signal(signal),
+        };
+    }
+}

@@ -1,0 +1,262 @@
+//! The kinds of failure and their words.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use pipewright_os::status::ExitStatus;
+
+use crate::output::{Outcome, Source};
+
+/// The kinds of failure, each with the facts that belong to it.
+///
+/// A kind can be compared with an [`io::ErrorKind`], so that code written for std's `Command`
+/// keeps its `error.kind() == io::ErrorKind::NotFound`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// There is no such program.
+    NotFound {
+        /// The directories that were searched, in order; empty where the program was a path.
+        searched: Vec<PathBuf>,
+    },
+    /// The working directory of the child is missing, or is not a directory.
+    CurrentDirMissing {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// The program, its directory or an option needs a right that we do not have.
+    PermissionDenied,
+    /// There is such a file, and it cannot be executed.
+    NotExecutable {
+        /// Why not.
+        reason: NotExecutable,
+    },
+    /// Something still writes to the program's file (`ETXTBSY`), and went on doing so.
+    Busy,
+    /// An argument that `cmd.exe` could take for something else.
+    BatArgs,
+    /// Something that no child can be given: a NUL byte, a handle twice, a stream that is used
+    /// already.
+    InvalidInput,
+    /// A limit of this process, its user or the machine was reached.
+    Limit {
+        /// What there is not enough of.
+        what: &'static str,
+    },
+    /// An option that this platform does not have.
+    Unsupported,
+    /// The child ran, and it was no success. Only from `run` and `read`.
+    Failed {
+        /// How it ended.
+        status: ExitStatus,
+        /// Why it ended.
+        outcome: Outcome,
+        /// The end of what it wrote to stderr, where that passed through us.
+        stderr_tail: String,
+    },
+    /// A stream is not UTF-8, and strict text was asked for.
+    InvalidUtf8 {
+        /// The stream.
+        source: Source,
+        /// Where the first byte stands that is not.
+        offset: usize,
+    },
+    /// Other code of this program reaped the child, and the kernel did not keep its status.
+    StatusLost,
+    /// The system reported something else.
+    Io,
+}
+
+/// Why a file cannot be executed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotExecutable {
+    /// It is neither a program for this machine nor a script that names its interpreter.
+    BadFormat,
+    /// It is a directory.
+    IsDirectory,
+    /// It names an interpreter (a script's first line, a program's dynamic loader) that is not
+    /// there.
+    MissingInterpreter(PathBuf),
+}
+
+impl ErrorKind {
+    // The numbers are the same on every Unix that is supported; elsewhere none of them occurs.
+    pub(super) const E2BIG: i32 = 7;
+    pub(super) const ENOEXEC: i32 = 8;
+    pub(super) const ECHILD: i32 = 10;
+    const EAGAIN: i32 = 11;
+    const ENOMEM: i32 = 12;
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+
+    /// The limit that an error of the system speaks of, if it does.
+    pub(super) fn limit_of(error: &io::Error) -> Option<ErrorKind> {
+        let what = match error.raw_os_error()? {
+            Self::E2BIG => "arguments and environment are too long",
+            Self::EAGAIN => "too many processes",
+            Self::ENOMEM => "out of memory",
+            Self::ENFILE => "too many open files in the system",
+            Self::EMFILE => "too many open files",
+            _ => return None,
+        };
+        Some(ErrorKind::Limit { what })
+    }
+
+    pub(super) fn show(
+        &self,
+        source: Option<&io::Error>,
+        f: &mut fmt::Formatter<'_>,
+    ) -> fmt::Result {
+        match self {
+            ErrorKind::NotFound { searched } => match searched.len() {
+                0 => f.write_str("no such file"),
+                1 => f.write_str("not found in PATH (searched 1 directory)"),
+                count => write!(f, "not found in PATH (searched {count} directories)"),
+            },
+            ErrorKind::CurrentDirMissing { dir } => {
+                let dir = Quoted(dir.as_os_str());
+                let is_there = source.is_some_and(|e| e.kind() == io::ErrorKind::NotADirectory);
+                let is_not = if is_there { "is not a directory" } else { "does not exist" };
+                write!(f, "working directory {dir} {is_not}")
+            }
+            ErrorKind::PermissionDenied => numbered("permission denied", source, f),
+            ErrorKind::NotExecutable { reason } => write!(f, "{reason}"),
+            ErrorKind::Busy => f.write_str("text file busy: something still writes to it"),
+            ErrorKind::BatArgs => f.write_str("an argument is not safe for cmd.exe"),
+            ErrorKind::Limit { what } => numbered(what, source, f),
+            ErrorKind::Failed { status, outcome, stderr_tail } => {
+                match outcome {
+                    Outcome::Exited | Outcome::Signaled => write!(f, "{status}")?,
+                    stopped => write!(f, "{stopped}")?,
+                }
+                match last_line(stderr_tail) {
+                    "" => Ok(()),
+                    line => write!(f, ": {}", OneLine(line)),
+                }
+            }
+            ErrorKind::InvalidUtf8 { source, offset } => {
+                write!(f, "{source} is not UTF-8 at byte {offset}")
+            }
+            ErrorKind::StatusLost => {
+                f.write_str("other code of this program has waited for it, and its status is lost")
+            }
+            ErrorKind::InvalidInput | ErrorKind::Unsupported | ErrorKind::Io => match source {
+                Some(source) => write!(f, "{}", OneLine(&source.to_string())),
+                None => f.write_str("not possible here"),
+            },
+        }
+    }
+}
+
+/// Words of our own, and the system's number.
+fn numbered(words: &str, source: Option<&io::Error>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    f.write_str(words)?;
+    match source.and_then(io::Error::raw_os_error) {
+        Some(number) => write!(f, " (os error {number})"),
+        None => Ok(()),
+    }
+}
+
+impl PartialEq<io::ErrorKind> for ErrorKind {
+    fn eq(&self, other: &io::ErrorKind) -> bool {
+        use io::ErrorKind as Io;
+        match self {
+            ErrorKind::NotFound { .. } => *other == Io::NotFound,
+            ErrorKind::CurrentDirMissing { .. } => {
+                matches!(other, Io::NotFound | Io::NotADirectory)
+            }
+            ErrorKind::PermissionDenied => *other == Io::PermissionDenied,
+            ErrorKind::NotExecutable { reason } => match reason {
+                NotExecutable::MissingInterpreter(_) => *other == Io::NotFound,
+                NotExecutable::IsDirectory => *other == Io::PermissionDenied,
+                NotExecutable::BadFormat => false,
+            },
+            ErrorKind::Busy => *other == Io::ExecutableFileBusy,
+            ErrorKind::BatArgs | ErrorKind::InvalidInput => *other == Io::InvalidInput,
+            ErrorKind::Unsupported => *other == Io::Unsupported,
+            ErrorKind::InvalidUtf8 { .. } => *other == Io::InvalidData,
+            ErrorKind::Limit { .. }
+            | ErrorKind::Failed { .. }
+            | ErrorKind::StatusLost
+            | ErrorKind::Io => false,
+        }
+    }
+}
+
+impl PartialEq<io::ErrorKind> for &ErrorKind {
+    fn eq(&self, other: &io::ErrorKind) -> bool {
+        **self == *other
+    }
+}
+
+impl fmt::Display for NotExecutable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotExecutable::BadFormat => f.write_str("not in a format that can be executed"),
+            NotExecutable::IsDirectory => f.write_str("is a directory"),
+            NotExecutable::MissingInterpreter(path) => {
+                write!(f, "its interpreter {} does not exist", Quoted(path.as_os_str()))
+            }
+        }
+    }
+}
+
+/// A name in quotes, on one line whatever is in it.
+pub(crate) struct Quoted<'a>(pub(crate) &'a OsStr);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", OneLine(&self.0.to_string_lossy()))
+    }
+}
+
+/// Text with its control characters escaped: an error is one line, and does not command terminals.
+struct OneLine<'a>(&'a str);
+
+impl fmt::Display for OneLine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for character in self.0.chars() {
+            if character.is_control() {
+                write!(f, "{}", character.escape_default())?;
+            } else {
+                fmt::Write::write_char(f, character)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The last line that says something, cut to a length that still fits a message.
+fn last_line(text: &str) -> &str {
+    const MOST_CHARS: usize = 200;
+    let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or("");
+    line.char_indices().nth(MOST_CHARS).map_or(line, |(end, _)| &line[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_control_characters_stays_on_one_line() {
+        let name = OsStr::new("a\nb\x1b[31m\u{e9}\"");
+        assert_eq!(Quoted(name).to_string(), "\"a\\nb\\u{1b}[31m\u{e9}\"\"");
+    }
+
+    #[test]
+    fn the_last_line_that_says_something_is_told() {
+        assert_eq!(last_line("one\ntwo \n\n  \r\n"), "two");
+        assert_eq!(last_line(""), "");
+        assert_eq!(last_line(&"\u{e9}".repeat(500)).chars().count(), 200);
+    }
+
+    #[test]
+    fn kinds_compare_with_those_of_io() {
+        let kind = ErrorKind::NotFound { searched: Vec::new() };
+        assert!(kind == io::ErrorKind::NotFound);
+        assert!(kind != io::ErrorKind::PermissionDenied);
+    }
+}

@@ -1,0 +1,127 @@
+//! What went wrong, in one line and with its facts.
+
+mod kind;
+mod start;
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::io;
+
+pub use kind::{ErrorKind, NotExecutable};
+pub(crate) use start::{could_not_open, could_not_start};
+
+/// Why a run could not be made, or (from [`run`](crate::Command::run) and
+/// [`read`](crate::Command::read)) why it failed.
+///
+/// Prints as one line, without the arguments: they may be long, or secret. The system's error, if
+/// there was one, is the [`source`](std::error::Error::source) and survives the conversion to
+/// [`io::Error`], which keeps its kind.
+///
+/// ```
+/// use pipewright::{Command, ErrorKind};
+/// let error = Command::new("no-such-program").status().unwrap_err();
+/// assert!(matches!(error.kind(), ErrorKind::NotFound { .. }));
+/// assert!(error.to_string().starts_with(r#"cannot start "no-such-program": not found in PATH"#));
+/// assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::NotFound);
+/// ```
+pub struct Error(Box<Facts>);
+
+struct Facts {
+    program: OsString,
+    doing: Doing,
+    kind: ErrorKind,
+    source: Option<io::Error>,
+}
+
+/// What was being done.
+#[derive(Debug, Clone)]
+pub(crate) enum Doing {
+    /// Starting the program.
+    Start,
+    /// Waiting for it, feeding it, reading from it, stopping it.
+    Talk(&'static str),
+    /// Judging how it ended.
+    Judge,
+}
+
+impl Error {
+    pub(crate) fn new(
+        program: &OsStr,
+        doing: Doing,
+        kind: ErrorKind,
+        source: Option<io::Error>,
+    ) -> Error {
+        Error(Box::new(Facts { program: program.to_owned(), doing, kind, source }))
+    }
+
+    /// A system call failed while the child was running.
+    pub(crate) fn talk(program: &OsStr, doing: &'static str, source: io::Error) -> Error {
+        let kind = match ErrorKind::limit_of(&source) {
+            Some(limit) => limit,
+            None if source.raw_os_error() == Some(ErrorKind::ECHILD) => ErrorKind::StatusLost,
+            None => ErrorKind::Io,
+        };
+        Error::new(program, Doing::Talk(doing), kind, Some(source))
+    }
+
+    /// What kind of failure it is, with its facts.
+    #[must_use]
+    pub fn kind(&self) -> &ErrorKind {
+        &self.0.kind
+    }
+
+    /// The program that was to run, as it was given.
+    #[must_use]
+    pub fn program(&self) -> &OsStr {
+        &self.0.program
+    }
+
+    /// The system's error number, if the system reported one.
+    #[must_use]
+    pub fn raw_os_error(&self) -> Option<i32> {
+        self.0.source.as_ref().and_then(io::Error::raw_os_error)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let facts = &*self.0;
+        let program = kind::Quoted(&facts.program);
+        match &facts.doing {
+            Doing::Start => write!(f, "cannot start {program}: ")?,
+            Doing::Talk(doing) => write!(f, "cannot {doing} {program}: ")?,
+            Doing::Judge => write!(f, "{program} failed: ")?,
+        }
+        facts.kind.show(facts.source.as_ref(), f)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error")
+            .field("message", &format_args!("{self}"))
+            .field("kind", &self.0.kind)
+            .field("source", &self.0.source)
+            .finish()
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_ref().map(|source| source as _)
+    }
+}
+
+impl From<Error> for io::Error {
+    /// Keeps the kind of the system's error; the whole error is inside.
+    fn from(error: Error) -> io::Error {
+        let kind = match (&error.0.source, error.kind()) {
+            (Some(source), _) => source.kind(),
+            (None, ErrorKind::InvalidInput) => io::ErrorKind::InvalidInput,
+            (None, ErrorKind::InvalidUtf8 { .. }) => io::ErrorKind::InvalidData,
+            (None, ErrorKind::Unsupported) => io::ErrorKind::Unsupported,
+            (None, _) => io::ErrorKind::Other,
+        };
+        io::Error::new(kind, error)
+    }
+}

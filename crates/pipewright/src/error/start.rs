@@ -1,0 +1,175 @@
+//! Finds out why a start failed: the system has one number for several reasons.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use pipewright_os::spawn::{Plan, SpawnError, Step, is_path, search_dirs};
+
+use super::kind::Quoted;
+use super::{Doing, Error, ErrorKind, NotExecutable};
+
+/// What a failed start means.
+pub(crate) fn could_not_start(plan: &Plan<'_>, failed: SpawnError) -> Error {
+    let kind = kind(plan, &failed);
+    let source = match failed.step {
+        // The words of a general error alone would not say what could not be done.
+        step if kind == ErrorKind::Io && step != Step::Exec => {
+            io::Error::new(failed.source.kind(), format!("cannot {step}: {}", failed.source))
+        }
+        _ => failed.source,
+    };
+    Error::new(plan.program, Doing::Start, kind, Some(source))
+}
+
+/// A file that the child was to have as a standard handle cannot be opened.
+pub(crate) fn could_not_open(
+    program: &OsStr,
+    path: &Path,
+    stream: &str,
+    source: io::Error,
+) -> Error {
+    let kind = match ErrorKind::limit_of(&source) {
+        Some(limit) => limit,
+        None => ErrorKind::Io,
+    };
+    let words = format!("cannot open {} for its {stream}: {source}", Quoted(path.as_os_str()));
+    Error::new(program, Doing::Start, kind, Some(io::Error::new(source.kind(), words)))
+}
+
+fn kind(plan: &Plan<'_>, failed: &SpawnError) -> ErrorKind {
+    let limit = || ErrorKind::limit_of(&failed.source);
+    let denied = failed.source.kind() == io::ErrorKind::PermissionDenied;
+    match failed.step {
+        Step::Check(_) => ErrorKind::InvalidInput,
+        Step::CurrentDir if !denied => ErrorKind::CurrentDirMissing {
+            dir: plan.current_dir.map(Path::to_owned).unwrap_or_default(),
+        },
+        Step::Exec => exec_kind(plan, &failed.source),
+        _ if denied => ErrorKind::PermissionDenied,
+        _ if failed.source.kind() == io::ErrorKind::Unsupported => ErrorKind::Unsupported,
+        _ => limit().unwrap_or(ErrorKind::Io),
+    }
+}
+
+fn exec_kind(plan: &Plan<'_>, source: &io::Error) -> ErrorKind {
+    let found = || existing_file(plan);
+    match source.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => match found() {
+            // The file is there, so what is missing is what it needs.
+            Some(file) => match interpreter(&file) {
+                Some(path) => {
+                    ErrorKind::NotExecutable { reason: NotExecutable::MissingInterpreter(path) }
+                }
+                None => ErrorKind::NotExecutable { reason: NotExecutable::BadFormat },
+            },
+            None => ErrorKind::NotFound { searched: searched(plan) },
+        },
+        io::ErrorKind::PermissionDenied => match found() {
+            Some(file) if file.is_dir() => {
+                ErrorKind::NotExecutable { reason: NotExecutable::IsDirectory }
+            }
+            _ => ErrorKind::PermissionDenied,
+        },
+        io::ErrorKind::ExecutableFileBusy => ErrorKind::Busy,
+        _ if source.raw_os_error() == Some(ErrorKind::ENOEXEC) => {
+            ErrorKind::NotExecutable { reason: NotExecutable::BadFormat }
+        }
+        _ => ErrorKind::limit_of(source).unwrap_or(ErrorKind::Io),
+    }
+}
+
+fn searched(plan: &Plan<'_>) -> Vec<PathBuf> {
+    if is_path(plan.program) { Vec::new() } else { search_dirs(plan.search).collect() }
+}
+
+/// The file that was tried, if there is one: from the child's working directory, as it was tried.
+fn existing_file(plan: &Plan<'_>) -> Option<PathBuf> {
+    let base = plan.current_dir.unwrap_or(Path::new(""));
+    let tried = |dir: PathBuf| base.join(dir).join(plan.program);
+    if is_path(plan.program) {
+        Some(base.join(plan.program)).filter(|path| path.symlink_metadata().is_ok())
+    } else {
+        search_dirs(plan.search).map(tried).find(|path| path.exists())
+    }
+}
+
+/// The interpreter that a script's first line or a program's header names, if it is missing.
+fn interpreter(file: &Path) -> Option<PathBuf> {
+    /// The kernel looks at this much of a file (linux/binfmts.h, BINPRM_BUF_SIZE), and a program's
+    /// headers stand at its start too.
+    const HEAD_BYTES: u64 = 4096;
+    let mut head = Vec::new();
+    File::open(file).ok()?.take(HEAD_BYTES).read_to_end(&mut head).ok()?;
+    let path = match head.strip_prefix(b"#!") {
+        Some(line) => script_interpreter(line)?,
+        None => elf_interpreter(&head)?,
+    };
+    fs::metadata(&path).is_err().then_some(path)
+}
+
+fn script_interpreter(line: &[u8]) -> Option<PathBuf> {
+    let line = line.split(|byte| *byte == b'\n').next()?;
+    let words = String::from_utf8_lossy(line);
+    // A carriage return is part of the name, as it is for the kernel: that is the usual reason.
+    words.trim_start_matches([' ', '\t']).split([' ', '\t']).next().map(PathBuf::from)
+}
+
+/// The PT_INTERP segment of a 64-bit little-endian ELF file (elf(5)).
+fn elf_interpreter(head: &[u8]) -> Option<PathBuf> {
+    const PT_INTERP: u64 = 3;
+    let field = |at: usize, bytes: usize| -> Option<u64> {
+        let field = head.get(at..at.checked_add(bytes)?)?;
+        Some(field.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))
+    };
+    if head.get(..6)? != b"\x7fELF\x02\x01" {
+        return None;
+    }
+    let table = usize::try_from(field(32, 8)?).ok()?;
+    let entry_bytes = usize::try_from(field(54, 2)?).ok()?;
+    let entries = usize::try_from(field(56, 2)?).ok()?;
+    for index in 0..entries {
+        let entry = table.checked_add(index.checked_mul(entry_bytes)?)?;
+        if field(entry, 4)? == PT_INTERP {
+            let start = usize::try_from(field(entry.checked_add(8)?, 8)?).ok()?;
+            let length = usize::try_from(field(entry.checked_add(32)?, 8)?).ok()?;
+            let name = head.get(start..start.checked_add(length)?)?;
+            let name = name.split(|byte| *byte == 0).next()?;
+            return Some(PathBuf::from(String::from_utf8_lossy(name).into_owned()));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interpreter_of_a_script_is_read_as_the_kernel_reads_it() {
+        let of = |line: &str| script_interpreter(line.as_bytes()).unwrap();
+        assert_eq!(of(" /bin/no such\nmore"), Path::new("/bin/no"));
+        assert_eq!(of("/bin/sh\r\n"), Path::new("/bin/sh\r"));
+        assert_eq!(of(""), Path::new(""));
+    }
+
+    #[test]
+    fn the_interpreter_of_a_program_is_its_loader() {
+        let this = std::env::current_exe().unwrap();
+        let mut head = Vec::new();
+        File::open(this).unwrap().take(4096).read_to_end(&mut head).unwrap();
+        let loader = elf_interpreter(&head).unwrap();
+        assert!(loader.to_string_lossy().contains("ld"), "{loader:?}");
+    }
+
+    #[test]
+    fn rubbish_names_no_interpreter() {
+        let mut rubbish = b"\x7fELF\x02\x01".to_vec();
+        rubbish.extend([0xff; 200]);
+        assert_eq!(elf_interpreter(&rubbish), None);
+        for length in 0..rubbish.len() {
+            assert_eq!(elf_interpreter(&rubbish[..length]), None);
+        }
+    }
+}

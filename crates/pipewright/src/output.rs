@@ -1,0 +1,133 @@
+//! What a run gives.
+
+use std::fmt;
+use std::time::Duration;
+
+use pipewright_os::exit::Usage;
+use pipewright_os::status::ExitStatus;
+
+/// One of a child's two streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// Why a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The child exited by itself, with any code.
+    Exited,
+    /// A signal that we did not send ended it.
+    Signaled,
+    /// Its time was up, and we stopped it.
+    TimedOut,
+    /// It said nothing for too long, and we stopped it.
+    IdleTimedOut,
+    /// The run was cancelled, and we stopped it.
+    Cancelled,
+    /// It said more than [`Limit::fail`](crate::Limit::fail) allows, and we stopped it.
+    LimitExceeded,
+}
+
+/// What a child wrote, as bytes ([`Output`]) or as text ([`Capture`]), and everything else there
+/// is to know about its run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Captured<T> {
+    /// How the child ended.
+    pub status: ExitStatus,
+    /// What it wrote to stdout, where that was captured.
+    pub stdout: T,
+    /// What it wrote to stderr, where that was captured.
+    pub stderr: T,
+    /// Why the run ended.
+    pub outcome: Outcome,
+    /// The process id that it had.
+    pub pid: u32,
+    /// The time from the start to the end of the child and of its output.
+    pub elapsed: Duration,
+    /// CPU time and memory; `None` where other code of this program reaped the child.
+    pub usage: Option<Usage>,
+    /// The child had ended and something else still held one of its streams open: there may be
+    /// output that came too late. See [`Linger`](crate::Linger).
+    pub held_open: bool,
+    /// A [`Limit`](crate::Limit) left part of a stream out.
+    pub truncated: bool,
+    /// How many bytes of the input the child did not take.
+    pub stdin_unread: u64,
+    /// How many bytes stdout carried, kept or not; `None` where it did not pass through us.
+    pub stdout_bytes: Option<u64>,
+    /// How many bytes stderr carried, kept or not; `None` where it did not pass through us.
+    pub stderr_bytes: Option<u64>,
+}
+
+/// Both streams as bytes. It has the fields of [`std::process::Output`], and more.
+pub type Output = Captured<Vec<u8>>;
+
+/// Both streams as text.
+pub type Capture = Captured<String>;
+
+impl<T> Captured<T> {
+    /// Whether the child exited by itself with code 0, and was not stopped by us.
+    #[must_use]
+    pub fn success(&self) -> bool {
+        self.outcome == Outcome::Exited && self.status.success()
+    }
+
+    /// The same with its streams turned into something else.
+    pub(crate) fn try_map<U, E>(
+        self,
+        mut turn: impl FnMut(Source, T) -> Result<U, E>,
+    ) -> Result<Captured<U>, E> {
+        Ok(Captured {
+            stdout: turn(Source::Stdout, self.stdout)?,
+            stderr: turn(Source::Stderr, self.stderr)?,
+            status: self.status,
+            outcome: self.outcome,
+            pid: self.pid,
+            elapsed: self.elapsed,
+            usage: self.usage,
+            held_open: self.held_open,
+            truncated: self.truncated,
+            stdin_unread: self.stdin_unread,
+            stdout_bytes: self.stdout_bytes,
+            stderr_bytes: self.stderr_bytes,
+        })
+    }
+}
+
+impl From<Output> for std::process::Output {
+    fn from(output: Output) -> Self {
+        std::process::Output {
+            status: output.status.into(),
+            stdout: output.stdout,
+            stderr: output.stderr,
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Source::Stdout => "stdout",
+            Source::Stderr => "stderr",
+        })
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Outcome::Exited => "exited",
+            Outcome::Signaled => "killed by a signal",
+            Outcome::TimedOut => "timed out",
+            Outcome::IdleTimedOut => "timed out without output",
+            Outcome::Cancelled => "cancelled",
+            Outcome::LimitExceeded => "stopped at its output limit",
+        })
+    }
+}

@@ -1,0 +1,100 @@
+//! Bytes into text.
+
+use crate::output::Source;
+
+/// How a stream becomes text.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Decoding {
+    strict: bool,
+    #[cfg(feature = "encoding")]
+    encoding: Option<&'static encoding_rs::Encoding>,
+}
+
+/// A stream that is not UTF-8: which, and where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NotUtf8 {
+    pub(crate) source: Source,
+    pub(crate) offset: usize,
+}
+
+impl Decoding {
+    pub(crate) fn make_strict(&mut self) {
+        self.strict = true;
+    }
+
+    #[cfg(feature = "encoding")]
+    pub(crate) fn use_encoding(&mut self, encoding: &'static encoding_rs::Encoding) {
+        self.encoding = Some(encoding);
+    }
+
+    /// Decodes a whole stream. UTF-8 keeps its allocation.
+    pub(crate) fn decode(self, source: Source, bytes: Vec<u8>) -> Result<String, NotUtf8> {
+        #[cfg(feature = "encoding")]
+        if let Some(encoding) = self.encoding {
+            return self.decode_from(encoding, source, &bytes);
+        }
+        match String::from_utf8(bytes) {
+            Ok(text) => Ok(text),
+            Err(error) if self.strict => {
+                Err(NotUtf8 { source, offset: error.utf8_error().valid_up_to() })
+            }
+            Err(error) => Ok(String::from_utf8_lossy(error.as_bytes()).into_owned()),
+        }
+    }
+
+    #[cfg(feature = "encoding")]
+    fn decode_from(
+        self,
+        encoding: &'static encoding_rs::Encoding,
+        source: Source,
+        bytes: &[u8],
+    ) -> Result<String, NotUtf8> {
+        let (text, had_errors) = encoding.decode_without_bom_handling(bytes);
+        if self.strict && had_errors {
+            return Err(NotUtf8 { source, offset: valid_up_to(encoding, bytes) });
+        }
+        Ok(text.into_owned())
+    }
+}
+
+/// Where the first byte stands that the encoding does not have.
+#[cfg(feature = "encoding")]
+fn valid_up_to(encoding: &'static encoding_rs::Encoding, bytes: &[u8]) -> usize {
+    let mut decoder = encoding.new_decoder_without_bom_handling();
+    let mut text = String::with_capacity(bytes.len() * 3 + 16);
+    let (result, read) = decoder.decode_to_string_without_replacement(bytes, &mut text, true);
+    match result {
+        encoding_rs::DecoderResult::Malformed(length, after) => {
+            read - usize::from(length) - usize::from(after)
+        }
+        _ => read,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_lossy_by_default_and_strict_on_request() {
+        let bytes = b"caf\xc3\xa9 \xff!".to_vec();
+        let lossy = Decoding::default().decode(Source::Stdout, bytes.clone());
+        assert_eq!(lossy.as_deref(), Ok("caf\u{e9} \u{fffd}!"));
+        let mut strict = Decoding::default();
+        strict.make_strict();
+        let refused = NotUtf8 { source: Source::Stderr, offset: 6 };
+        assert_eq!(strict.decode(Source::Stderr, bytes), Err(refused));
+    }
+
+    #[cfg(feature = "encoding")]
+    #[test]
+    fn another_encoding_is_decoded_and_its_errors_are_found() {
+        let mut decoding = Decoding::default();
+        decoding.use_encoding(encoding_rs::SHIFT_JIS);
+        let decode =
+            |decoding: Decoding, bytes: &[u8]| decoding.decode(Source::Stdout, bytes.into());
+        assert_eq!(decode(decoding, b"\x83e\x83X\x83g").as_deref(), Ok("\u{30c6}\u{30b9}\u{30c8}"));
+        decoding.make_strict();
+        assert_eq!(decode(decoding, b"ab\xff").unwrap_err().offset, 2);
+    }
+}
