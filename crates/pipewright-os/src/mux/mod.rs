@@ -52,6 +52,25 @@ pub enum Slot<'a> {
     WakeDone,
 }
 
+impl Slot<'_> {
+    /// The slot on its own, where it holds all that it needs: reads, writes and members. What only
+    /// borrows becomes [`Slot::Off`], to be filled in again for the next wait.
+    #[must_use]
+    pub fn detach(self) -> Slot<'static> {
+        match self {
+            Slot::Read(pipe, buffer) => Slot::Read(pipe, buffer),
+            Slot::ReadDone(pipe, buffer, result) => Slot::ReadDone(pipe, buffer, result),
+            Slot::Write(pipe, bytes, from) => Slot::Write(pipe, bytes, from),
+            Slot::WriteDone(pipe, bytes, result) => Slot::WriteDone(pipe, bytes, result),
+            Slot::Gone(member) => Slot::Gone(member),
+            Slot::GoneDone => Slot::GoneDone,
+            Slot::ExitDone => Slot::ExitDone,
+            Slot::WakeDone => Slot::WakeDone,
+            Slot::Off | Slot::Exit(_) | Slot::Wake(_) => Slot::Off,
+        }
+    }
+}
+
 /// Waits until at least one slot is done or the deadline has passed.
 ///
 /// Returns how many are done: 0 is the deadline, or no slot that could ever be done.

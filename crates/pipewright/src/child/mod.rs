@@ -119,7 +119,7 @@ impl Child {
     /// # Errors
     /// None at present; the type is std's.
     pub fn kill(&self) -> Result<(), Error> {
-        Reach::new(&self.process, self.rules.own_group).kill();
+        Reach::new(self.rules.own_group).kill(&self.process);
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Sees a started child through to its end: feeds it, reads from it, stops it when told to.
 //!
 //! The rules know no system call and are shared by every way to run a child; the loop knows no
-//! rule. `blocking.rs` is the loop on the calling thread.
+//! rule.
 //!
 //! | file | what |
 //! |---|---|
@@ -10,13 +10,15 @@
 //! | `feed.rs` | what is fed to stdin, and how far it came |
 //! | `nap.rs` | when it pays not to look at once |
 //! | `reach.rs` | whom a stop reaches |
-//! | `blocking.rs` | the loop |
+//! | `run.rs` | one step of the loop: wait once for everything, do what that brought |
+//! | `blocking.rs` | the loop on the calling thread |
 
 mod blocking;
 mod conduct;
 mod feed;
 mod nap;
 mod reach;
+mod run;
 mod sink;
 
 pub(crate) use blocking::{Job, drive};

@@ -8,51 +8,50 @@ use pipewright_os::tree::{Descendants, Member};
 /// faster than we are is no reason to go on for ever.
 const MOST_ROUNDS: usize = 64;
 
-/// A child and those below it.
-#[derive(Debug)]
-pub(crate) struct Reach<'a> {
-    exit: &'a Exit,
+/// Those below a child.
+#[derive(Debug, Default)]
+pub(crate) struct Reach {
     own_group: bool,
     /// Kept from the first signal on: a descendant whose parent ends in between could not be found
     /// a second time.
     descendants: Descendants,
 }
 
-impl<'a> Reach<'a> {
-    pub(crate) fn new(exit: &'a Exit, own_group: bool) -> Reach<'a> {
-        Reach { exit, own_group, descendants: Descendants::default() }
+impl Reach {
+    pub(crate) fn new(own_group: bool) -> Reach {
+        Reach { own_group, ..Reach::default() }
     }
 
     /// Sends everyone a signal that asks, and wakes those that are stopped so that they hear it.
-    pub(crate) fn ask(&mut self, signal: Signal) {
-        self.descendants.collect(self.exit.pid());
-        self.send(signal);
+    pub(crate) fn ask(&mut self, child: &Exit, signal: Signal) {
+        self.descendants.collect(child.pid());
+        self.send(child, signal);
         if signal != Signal::CONT {
-            self.send(Signal::CONT);
+            self.send(child, Signal::CONT);
         }
     }
 
     /// Kills everyone.
-    pub(crate) fn kill(&mut self) {
+    pub(crate) fn kill(&mut self, child: &Exit) {
         // Stopped first: nobody starts another while the list is made.
         // Ignored here and below: who has ended meanwhile needs no signal, and who belongs to
         // another user is out of our reach, which waiting for it would show.
-        let _ = self.exit.signal(Signal::STOP);
-        self.descendants.stop_and_collect(self.exit.pid(), MOST_ROUNDS);
-        self.send(Signal::KILL);
+        let _ = child.signal(Signal::STOP);
+        self.descendants.stop_and_collect(child.pid(), MOST_ROUNDS);
+        self.send(child, Signal::KILL);
     }
 
     /// The child has ended and is about to be reaped: the last moment at which its group can be
     /// signalled, where that goes by the number that the reap frees.
-    pub(crate) fn before_reap(&self) {
-        if self.own_group && !self.exit.group_survives_reap() {
-            let _ = self.exit.signal_group(Signal::KILL);
+    pub(crate) fn before_reap(&self, child: &Exit) {
+        if self.own_group && !child.group_survives_reap() {
+            let _ = child.signal_group(Signal::KILL);
         }
     }
 
     /// Whether the group that the child led has members. There is nothing to wait on for that.
-    pub(crate) fn group_is_left(&self) -> bool {
-        self.own_group && self.exit.group_is_left()
+    pub(crate) fn group_is_left(&self, child: &Exit) -> bool {
+        self.own_group && child.group_is_left()
     }
 
     /// Somebody other than the child who has not ended yet.
@@ -61,16 +60,16 @@ impl<'a> Reach<'a> {
     }
 
     /// Sends everyone the signal, each once: a second SIGINT is more than twice a first.
-    fn send(&self, signal: Signal) {
-        let group = self.own_group.then(|| self.exit.pid());
+    fn send(&self, child: &Exit, signal: Signal) {
+        let group = self.own_group.then(|| child.pid());
         for member in self.descendants.members() {
             if group.is_none() || member.group() != group {
                 let _ = member.signal(signal);
             }
         }
         let _ = match group {
-            Some(_) => self.exit.signal_group(signal),
-            None => self.exit.signal(signal),
+            Some(_) => child.signal_group(signal),
+            None => child.signal(signal),
         };
     }
 }

@@ -1,0 +1,379 @@
+//! One run, step by step: a step waits once, for everything, and does what that brought.
+
+use std::io;
+use std::mem;
+use std::time::{Duration, Instant};
+
+use pipewright_os::exit::{Ended, Exit};
+use pipewright_os::mux::{self, Slot};
+use pipewright_os::pipe::PipeReader;
+
+use super::conduct::{Conduct, Due, earlier};
+use super::nap::Nap;
+use super::sink::{Finished, Verdict};
+use super::{Feed, Reach, Sink};
+use crate::child::reaper;
+use crate::command::Rules;
+use crate::output::{Outcome, Output};
+
+/// What was being done, and what the system said.
+pub(crate) type Failed = (&'static str, io::Error);
+
+const STDOUT: usize = 0;
+const STDERR: usize = 1;
+const STDIN: usize = 2;
+/// One descendant that was told to stop, after the other: they all have to go anyway.
+const MEMBER: usize = 3;
+/// The slots that outlive a step.
+const KEPT_SLOTS: usize = 4;
+const EXIT: usize = 4;
+const CANCEL: usize = 5;
+const SLOTS: usize = 6;
+
+/// How often a group that was told to stop is looked at: it has no handle to wait on.
+const GROUP_LOOK: Duration = Duration::from_millis(5);
+
+/// Where a run stands.
+#[derive(Debug)]
+pub(crate) struct Run {
+    started: Instant,
+    conduct: Conduct,
+    reach: Reach,
+    feed: Option<Feed>,
+    stdin_unread: u64,
+    streams: [Stream; 2],
+    slots: [Slot<'static>; KEPT_SLOTS],
+    ended: Option<Ended>,
+    held_open: bool,
+    too_much: bool,
+}
+
+/// One of the child's streams.
+#[derive(Debug, Default)]
+struct Stream {
+    /// Here while it is not being read from; then it is in its slot.
+    pipe: Option<PipeReader>,
+    sink: Option<Sink>,
+    nap: Nap,
+}
+
+impl Run {
+    pub(crate) fn new(
+        rules: &Rules,
+        started: Instant,
+        feed: Option<Feed>,
+        streams: [Option<(PipeReader, Sink)>; 2],
+    ) -> Run {
+        Run {
+            started,
+            conduct: Conduct::new(rules, started),
+            reach: Reach::new(rules.own_group),
+            feed,
+            stdin_unread: 0,
+            streams: streams.map(|stream| match stream {
+                Some((pipe, sink)) => {
+                    Stream { pipe: Some(pipe), sink: Some(sink), nap: Nap::default() }
+                }
+                None => Stream::default(),
+            }),
+            slots: Default::default(),
+            ended: None,
+            held_open: false,
+            too_much: false,
+        }
+    }
+
+    /// Waits once and does what that brought. `false`: there is nothing left to wait for.
+    pub(crate) fn step(&mut self, exit: &Exit, rules: &Rules) -> Result<bool, Failed> {
+        self.submit()?;
+        let Some(until) = self.what_to_wait_for(exit) else { return Ok(false) };
+        let mut slots = self.lend_slots(exit, rules)?;
+        let waited = mux::wait(&mut slots, until);
+        let now = Instant::now();
+        let [out, err, input, member, end, cancel] = slots;
+        self.slots = [out, err, input, member].map(Slot::detach);
+        waited.map_err(|e| ("wait for", e))?;
+        for stream in &mut self.streams {
+            stream.nap.wake(now);
+        }
+        self.take_completions(now)?;
+        // The end after the streams: what it left in them came before it.
+        if matches!(end, Slot::ExitDone) {
+            self.note_end(exit, now)?;
+        }
+        if matches!(cancel, Slot::WakeDone) {
+            self.stop(Outcome::Cancelled, exit, rules, now);
+        } else if self.too_much {
+            self.stop(Outcome::LimitExceeded, exit, rules, now);
+        }
+        self.act(exit, rules, now)?;
+        Ok(true)
+    }
+
+    /// Whatever went wrong, or nobody is interested any more: kills and waits.
+    pub(crate) fn abandon(&mut self, exit: &Exit) {
+        self.reach.kill(exit);
+        // Ignored: its status is of no use now.
+        let _ = exit.wait();
+    }
+
+    /// Fills the slots with what is to be done next.
+    fn submit(&mut self) -> Result<(), Failed> {
+        for (index, stream) in self.streams.iter_mut().enumerate() {
+            if stream.nap.until().is_some() {
+                continue;
+            }
+            if let (Some(pipe), Some(sink)) = (stream.pipe.take(), &mut stream.sink) {
+                let buffer = sink.lend().map_err(|e| ("keep the output of", e))?;
+                self.slots[index] = Slot::Read(pipe, buffer);
+            }
+        }
+        if let (Some(feed), Slot::Off) = (&mut self.feed, &self.slots[STDIN]) {
+            match feed.next().map_err(|e| ("read the input for", e))? {
+                Some(write) => self.slots[STDIN] = write,
+                None => self.stop_feeding(),
+            }
+        }
+        Ok(())
+    }
+
+    /// Until when to wait; `None`: there is nothing left to wait for.
+    fn what_to_wait_for(&mut self, exit: &Exit) -> Option<Option<Instant>> {
+        let mut waiting = self.ended.is_none() || (0..2).any(|index| self.is_open(index));
+        let mut until = None;
+        if self.ended.is_some() && self.conduct.stopped().is_some() {
+            if let Some(others) = self.wait_for_the_others(exit) {
+                until = others;
+                waiting = true;
+            }
+        }
+        until = earlier(until, self.conduct.next());
+        for stream in &self.streams {
+            until = earlier(until, stream.nap.until());
+        }
+        waiting.then_some(until)
+    }
+
+    /// After a stop: waits for whom it reached, one after the other, as they all have to go.
+    /// Until when to wait; `None`: for nobody.
+    fn wait_for_the_others(&mut self, exit: &Exit) -> Option<Option<Instant>> {
+        let now = Instant::now();
+        if self.conduct.killed_wait_ends().is_none_or(|end| now < end) {
+            if let Some(member) = self.reach.someone_left() {
+                self.slots[MEMBER] = Slot::Gone(member);
+                return Some(self.conduct.killed_wait_ends());
+            }
+            if self.reach.group_is_left(exit) {
+                return Some(Some(now + GROUP_LOOK));
+            }
+        }
+        self.conduct.note_all_gone(now);
+        None
+    }
+
+    fn lend_slots<'a>(
+        &mut self,
+        exit: &'a Exit,
+        rules: &'a Rules,
+    ) -> Result<[Slot<'a>; SLOTS], Failed> {
+        let running = self.ended.is_none();
+        let cancel = match &rules.cancel {
+            Some(token) if running && self.conduct.stopped().is_none() => {
+                Slot::Wake(token.wake().map_err(|e| ("prepare to cancel", e))?)
+            }
+            _ => Slot::Off,
+        };
+        let [out, err, input, member] = mem::take(&mut self.slots);
+        let end = if running { Slot::Exit(exit) } else { Slot::Off };
+        let mut slots = [out, err, input, member, Slot::Off, Slot::Off];
+        slots[EXIT] = end;
+        slots[CANCEL] = cancel;
+        Ok(slots)
+    }
+
+    fn is_open(&self, index: usize) -> bool {
+        self.streams[index].pipe.is_some() || matches!(self.slots[index], Slot::Read(..))
+    }
+
+    fn take_completions(&mut self, now: Instant) -> Result<(), Failed> {
+        for index in 0..KEPT_SLOTS {
+            match mem::take(&mut self.slots[index]) {
+                Slot::ReadDone(pipe, buffer, result) => {
+                    let count = result.map_err(|e| ("read the output of", e))?;
+                    self.note_chunk(index, pipe, buffer, count, now);
+                }
+                Slot::WriteDone(pipe, _, result) => {
+                    if let Some(feed) = &mut self.feed {
+                        feed.note(pipe, result).map_err(|e| ("write the input of", e))?;
+                    }
+                }
+                Slot::GoneDone => {}
+                waiting => self.slots[index] = waiting,
+            }
+        }
+        Ok(())
+    }
+
+    fn note_chunk(
+        &mut self,
+        index: usize,
+        pipe: PipeReader,
+        buffer: Vec<u8>,
+        count: usize,
+        now: Instant,
+    ) {
+        let Stream { pipe: place, sink: Some(sink), nap } = &mut self.streams[index] else {
+            return;
+        };
+        if count == 0 {
+            // The end of the stream: the pipe is closed here.
+            sink.give_back(buffer);
+            return;
+        }
+        self.conduct.note_output(now);
+        *place = Some(pipe);
+        if !sink.is_watched() && self.ended.is_none() {
+            nap.note(count, now);
+        }
+        self.too_much |= sink.accept(buffer, count) == Verdict::TooMuch;
+    }
+
+    fn note_end(&mut self, exit: &Exit, now: Instant) -> Result<(), Failed> {
+        if self.conduct.stopped().is_some() {
+            self.reach.before_reap(exit);
+        }
+        self.ended = exit.try_wait().map_err(|e| ("wait for", e))?;
+        if self.ended.is_some() {
+            self.conduct.note_end(now);
+            self.stop_feeding();
+            for stream in &mut self.streams {
+                stream.nap.end();
+            }
+        }
+        Ok(())
+    }
+
+    fn stop_feeding(&mut self) {
+        if let Some(feed) = self.feed.take() {
+            let pipe = match mem::take(&mut self.slots[STDIN]) {
+                Slot::Write(pipe, ..) => Some(pipe),
+                _ => None,
+            };
+            self.stdin_unread = feed.unread(pipe);
+        }
+    }
+
+    /// Does what time has made necessary.
+    fn act(&mut self, exit: &Exit, rules: &Rules, now: Instant) -> Result<(), Failed> {
+        loop {
+            match self.conduct.due(now) {
+                Due::Nothing => return Ok(()),
+                Due::StopReading => return self.stop_reading(rules),
+                due => self.carry_out(due, exit, rules),
+            }
+        }
+    }
+
+    fn stop(&mut self, why: Outcome, exit: &Exit, rules: &Rules, now: Instant) {
+        let due = self.conduct.stop(why, now);
+        self.carry_out(due, exit, rules);
+    }
+
+    fn carry_out(&mut self, due: Due, exit: &Exit, rules: &Rules) {
+        match due {
+            Due::Ask => self.reach.ask(exit, rules.stop_signal),
+            Due::Kill => self.reach.kill(exit),
+            Due::Nothing | Due::StopReading => {}
+        }
+    }
+
+    /// Takes what is in the pipes at this moment, and gives them up.
+    fn stop_reading(&mut self, rules: &Rules) -> Result<(), Failed> {
+        for index in [STDOUT, STDERR] {
+            let Stream { pipe, sink: Some(sink), .. } = &mut self.streams[index] else { continue };
+            let pipe = match mem::take(&mut self.slots[index]) {
+                Slot::Read(pipe, buffer) => {
+                    sink.give_back(buffer);
+                    Some(pipe)
+                }
+                _ => pipe.take(),
+            };
+            let Some(pipe) = pipe else { continue };
+            let rest = take_rest(&pipe, sink).map_err(|e| ("read the output of", e))?;
+            self.too_much |= rest.too_much;
+            if !rest.at_end {
+                self.held_open = true;
+                if rules.linger_drain {
+                    reaper::drain(pipe);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What came of it.
+    pub(crate) fn finish(mut self, exit: &Exit) -> Result<Output, Failed> {
+        let elapsed = self.started.elapsed();
+        self.stop_feeding();
+        let ended = match self.ended {
+            Some(ended) => ended,
+            None => exit.wait().map_err(|e| ("wait for", e))?,
+        };
+        let by_itself = match ended.status.signal() {
+            _ if self.too_much => Outcome::LimitExceeded,
+            Some(_) => Outcome::Signaled,
+            None => Outcome::Exited,
+        };
+        let [out, err] = self.streams.map(|stream| stream.sink.map(Sink::finish));
+        let passed = |finished: &Option<Finished>| finished.as_ref().map(|it| it.total_bytes);
+        let (stdout_bytes, stderr_bytes) = (passed(&out), passed(&err));
+        let (out, err) = (out.unwrap_or_default(), err.unwrap_or_default());
+        Ok(Output {
+            status: ended.status,
+            stdout: out.kept,
+            stderr: err.kept,
+            outcome: self.conduct.stopped().unwrap_or(by_itself),
+            pid: exit.pid(),
+            elapsed,
+            usage: ended.usage,
+            held_open: self.held_open,
+            truncated: out.truncated || err.truncated,
+            stdin_unread: self.stdin_unread,
+            stdout_bytes,
+            stderr_bytes,
+        })
+    }
+}
+
+/// What [`take_rest`] found.
+struct Rest {
+    at_end: bool,
+    too_much: bool,
+}
+
+/// Reads what is in the pipe now, and not what a fast writer adds meanwhile.
+fn take_rest(pipe: &PipeReader, sink: &mut Sink) -> io::Result<Rest> {
+    let mut left = pipe.available()?;
+    let mut too_much = false;
+    loop {
+        let mut buffer = sink.lend()?;
+        match pipe.try_read_spare(&mut buffer) {
+            Ok(0) => {
+                sink.give_back(buffer);
+                return Ok(Rest { at_end: true, too_much });
+            }
+            Ok(count) => {
+                too_much |= sink.accept(buffer, count) == Verdict::TooMuch;
+                left = left.saturating_sub(count);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                sink.give_back(buffer);
+                return Ok(Rest { at_end: false, too_much });
+            }
+            Err(error) => return Err(error),
+        }
+        if left == 0 && pipe.available()? > 0 {
+            return Ok(Rest { at_end: false, too_much });
+        }
+    }
+}
