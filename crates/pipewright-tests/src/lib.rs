@@ -1,1 +1,15 @@
-//! x
+//! What the suites share: a watchdog, facts about processes, and isolation.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`watchdog`] | ends a test that hangs, and waits for facts |
+//! | [`isolate`] | runs one test in a process of its own |
+//! | [`count`] | handles, zombies, threads and memory of this process |
+//! | [`alive`] | whether a process is there |
+//! | [`skip`] | says aloud what was not tested |
+
+pub mod alive;
+pub mod count;
+pub mod isolate;
+pub mod skip;
+pub mod watchdog;

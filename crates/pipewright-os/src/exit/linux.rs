@@ -159,7 +159,20 @@ impl Exit {
     }
 
     fn without_our_own_memory(&self, usage: Usage) -> Usage {
-        let peak = usage.peak_rss_bytes.filter(|peak| Some(*peak) > self.parent_peak_rss_bytes);
+        let counted = usage.counted_peak_rss_bytes;
+        let peak = counted.filter(|_| counted > self.parent_peak_rss_bytes);
+        Usage { peak_rss_bytes: peak, ..usage }
+    }
+
+    pub(super) fn look_closer(&self, usage: Usage) -> Usage {
+        let counted = usage.counted_peak_rss_bytes;
+        let inherited = inherited_peak_rss_bytes();
+        if usage.peak_rss_bytes.is_some() || self.parent_peak_rss_bytes > inherited {
+            return usage;
+        }
+        // Our own peak by now is at least what it was at the start, which is what the child's
+        // figure would have been raised to.
+        let peak = counted.filter(|_| own_peak_rss_bytes().is_some_and(|own| counted > Some(own)));
         Usage { peak_rss_bytes: peak, ..usage }
     }
 
@@ -179,6 +192,24 @@ impl Exit {
         // The state is one assignment: a panic elsewhere cannot have left it half-made.
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What `getrusage` says of this process where that is more than it ever had itself: the figure
+/// of the program that started it, which stays until it is outgrown. Looked up once.
+fn inherited_peak_rss_bytes() -> Option<u64> {
+    static INHERITED: OnceLock<Option<u64>> = OnceLock::new();
+    *INHERITED.get_or_init(|| {
+        let said = super::waitid::own_peak_rss_bytes();
+        said.filter(|_| said > own_peak_rss_bytes())
+    })
+}
+
+/// `VmHWM` of `/proc/self/status` (proc(5)), which no other program's memory has gone into.
+fn own_peak_rss_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
 }
 
 /// Sends a signal through a pidfd. `false`: the process has ended and been reaped.

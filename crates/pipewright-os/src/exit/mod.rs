@@ -56,6 +56,8 @@ pub struct Usage {
     /// start as the child's own (`exec_mmap` folds it in, getrusage(2)), so a child that stayed
     /// below that is known to have used at most as much, and no more.
     pub peak_rss_bytes: Option<u64>,
+    /// The kernel's figure, whosever it is.
+    pub(crate) counted_peak_rss_bytes: Option<u64>,
 }
 
 impl Exit {
@@ -83,6 +85,16 @@ impl Exit {
     /// As [`wait`](Self::wait).
     pub fn try_wait(&self) -> io::Result<Option<Ended>> {
         self.0.try_wait()
+    }
+
+    /// The same usage, with the peak memory where a closer look can tell that it is the child's.
+    ///
+    /// # Platform
+    /// Linux: reads `VmHWM` of this process, if what `getrusage` says of it may have been
+    /// inherited in turn.
+    #[must_use]
+    pub fn look_closer(&self, usage: Usage) -> Usage {
+        self.0.look_closer(usage)
     }
 
     /// Sends a signal. `false`: the child has ended already, and nobody was signalled.

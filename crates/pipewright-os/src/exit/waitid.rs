@@ -17,7 +17,7 @@ pub(crate) enum Target<'a> {
 
 /// Waits with the given `WEXITED | ...` options; `None` where `WNOHANG` found it running.
 ///
-/// The peak memory is the kernel's figure as it stands; see [`Usage::peak_rss_bytes`].
+/// Of the peak memory only the kernel's figure is filled in; see [`Usage::peak_rss_bytes`].
 pub(crate) fn waitid(target: Target<'_>, options: i32) -> io::Result<Option<(ExitStatus, Usage)>> {
     let (kind, id) = match target {
         Target::Pid(pid) => (libc::P_PID, pid),
@@ -55,7 +55,8 @@ fn from_rusage(usage: &libc::rusage) -> Usage {
         user: from_timeval(usage.ru_utime),
         system: from_timeval(usage.ru_stime),
         // Linux counts in KiB (getrusage(2)).
-        peak_rss_bytes: u64::try_from(usage.ru_maxrss).ok().map(|kib| kib * 1024),
+        counted_peak_rss_bytes: u64::try_from(usage.ru_maxrss).ok().map(|kib| kib * 1024),
+        peak_rss_bytes: None,
     }
 }
 
@@ -65,7 +66,7 @@ fn from_timeval(time: libc::timeval) -> Duration {
     Duration::from_secs(seconds) + Duration::from_micros(micros)
 }
 
-/// This process's own peak memory, in bytes.
+/// The peak memory of this process in bytes, or of what it was started from: whichever is more.
 pub(crate) fn own_peak_rss_bytes() -> Option<u64> {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the pointer is to a live rusage.
@@ -74,5 +75,5 @@ pub(crate) fn own_peak_rss_bytes() -> Option<u64> {
     }
     // SAFETY: the call succeeded and filled it in; and all zeroes was a value before.
     let usage = unsafe { usage.assume_init() };
-    from_rusage(&usage).peak_rss_bytes
+    from_rusage(&usage).counted_peak_rss_bytes
 }

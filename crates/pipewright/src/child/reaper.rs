@@ -73,28 +73,28 @@ fn start() -> io::Result<Arc<Wake>> {
 fn tend(wake: &Wake) {
     let mut exits: Vec<Exit> = Vec::new();
     let mut reads: Vec<Reading> = Vec::new();
-    let mut idle_since = None;
+    let mut rested = false;
     loop {
         {
             let mut inbox = inbox();
             wake.lower();
             exits.append(&mut inbox.exits);
             reads.extend(inbox.pipes.drain(..).map(Reading::new));
-            if !exits.is_empty() || !reads.is_empty() {
-                idle_since = None;
-            } else if idle_since.get_or_insert_with(Instant::now).elapsed() >= IDLE {
+            if rested && exits.is_empty() && reads.is_empty() {
                 // Under the lock: whoever comes next starts a new thread.
                 inbox.thread = None;
                 return;
             }
         }
         exits.retain(still_runs);
+        let idle = exits.is_empty() && reads.is_empty();
         let mut slots: Vec<Slot<'_>> = exits.iter().map(Slot::Exit).collect();
         slots.extend(reads.drain(..).map(|Reading(pipe, buffer)| Slot::Read(pipe, buffer)));
         slots.push(Slot::Wake(wake));
-        let until = idle_since.map(|since| since + IDLE);
-        // Ignored: without memory for the wait there is nothing better than to try again.
-        let _ = mux::wait(&mut slots, until);
+        let until = idle.then(|| Instant::now() + IDLE);
+        // An error is a lack of memory for the wait: there is nothing better than to try again.
+        let waited = mux::wait(&mut slots, until);
+        rested = idle && matches!(waited, Ok(0));
         reads = slots.into_iter().filter_map(Reading::go_on).collect();
     }
 }

@@ -188,8 +188,8 @@ impl Command {
             Some(Choice::Open(path)) => self.open_file(0, path, OpenOptions::new().read(true))?,
             Some(Choice::Piped) => return self.pipe_stdin(),
             Some(Choice::Bytes(bytes)) => {
-                let (theirs, writer) = self.feed_pipe()?;
-                let feed = Some(Feed::bytes(writer, Arc::clone(bytes)));
+                let (theirs, copy, writer) = self.feed_pipe()?;
+                let feed = Some(Feed::bytes(writer, copy, Arc::clone(bytes)));
                 return Ok((theirs, Ends { feed, ..no_ends() }));
             }
             Some(Choice::Reader(reader)) => {
@@ -197,8 +197,8 @@ impl Command {
                 let reader = taken.ok_or_else(|| {
                     self.misuse("its stdin is a reader, which an earlier run has used up")
                 })?;
-                let (theirs, writer) = self.feed_pipe()?;
-                let feed = Some(Feed::reader(writer, reader));
+                let (theirs, copy, writer) = self.feed_pipe()?;
+                let feed = Some(Feed::reader(writer, copy, reader));
                 return Ok((theirs, Ends { feed, ..no_ends() }));
             }
             Some(Choice::Create(_) | Choice::Append(_) | Choice::Tee) => {
@@ -215,12 +215,14 @@ impl Command {
         Ok((Theirs::Owned(reader.into()), ends))
     }
 
-    fn feed_pipe(&self) -> Result<(Theirs<'static>, PipeWriter), Error> {
+    /// The child's end, our second handle on it, and our end.
+    fn feed_pipe(&self) -> Result<(Theirs<'static>, PipeReader, PipeWriter), Error> {
         // Ours must not block: poll promises some room, not room for all, and a write that waits
         // for the child to read while the child waits for us to read would wait for ever.
         let options = PipeOptions { write: Mode::Async, ..PipeOptions::default() };
         let (reader, writer) = self.pipe(options)?;
-        Ok((Theirs::Owned(reader.into()), writer))
+        let copy = reader.try_clone().map_err(|error| self.cannot_open("a pipe", error))?;
+        Ok((Theirs::Owned(reader.into()), copy, writer))
     }
 
     fn open_output<'a>(

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::sync::Arc;
 
 use pipewright_os::mux::Slot;
-use pipewright_os::pipe::PipeWriter;
+use pipewright_os::pipe::{PipeReader, PipeWriter};
 
 /// How much is read from a reader at a time: what a pipe holds.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -13,6 +13,10 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// Input on its way to a child.
 pub(crate) struct Feed {
     pipe: Option<PipeWriter>,
+    /// A second handle on the child's end: what it has left there when it ends can only be asked
+    /// for while somebody holds the pipe. It keeps nobody waiting: the end of the child ends the
+    /// feed.
+    theirs: PipeReader,
     /// The bytes being written, and how many of them are.
     bytes: Arc<Vec<u8>>,
     written: usize,
@@ -21,17 +25,21 @@ pub(crate) struct Feed {
 }
 
 impl Feed {
-    pub(crate) fn bytes(pipe: PipeWriter, bytes: Arc<Vec<u8>>) -> Feed {
-        Feed { pipe: Some(pipe), bytes, written: 0, reader: None }
+    pub(crate) fn bytes(pipe: PipeWriter, theirs: PipeReader, bytes: Arc<Vec<u8>>) -> Feed {
+        Feed { pipe: Some(pipe), theirs, bytes, written: 0, reader: None }
     }
 
-    pub(crate) fn reader(pipe: PipeWriter, reader: Box<dyn Read + Send>) -> Feed {
-        Feed { pipe: Some(pipe), bytes: Arc::default(), written: 0, reader: Some(reader) }
+    pub(crate) fn reader(
+        pipe: PipeWriter,
+        theirs: PipeReader,
+        reader: Box<dyn Read + Send>,
+    ) -> Feed {
+        Feed { pipe: Some(pipe), theirs, bytes: Arc::default(), written: 0, reader: Some(reader) }
     }
 
-    /// What to write next. `None`: everything is written, or nobody takes it; the pipe is then
-    /// closed, so that the child sees the end of its input.
-    pub(super) fn next(&mut self) -> io::Result<Option<Slot<'static>>> {
+    /// What to write next; [`Slot::Off`]: everything is written. The pipe is then closed, so that
+    /// the child sees the end of its input.
+    pub(super) fn next(&mut self) -> io::Result<Slot<'static>> {
         if self.written == self.bytes.len() && self.pipe.is_some() {
             self.refill()?;
         }
@@ -39,7 +47,7 @@ impl Feed {
             self.pipe = None;
         }
         let write = |pipe| Slot::Write(pipe, Arc::clone(&self.bytes), self.written);
-        Ok(self.pipe.take().map(write))
+        Ok(self.pipe.take().map_or(Slot::Off, write))
     }
 
     /// Takes the pipe back, with the result of writing.
@@ -57,10 +65,9 @@ impl Feed {
         Ok(())
     }
 
-    /// Gives up, and says how many bytes the child did not take.
-    pub(super) fn unread(self, pipe: Option<PipeWriter>) -> u64 {
-        // What lies in the pipe when the child has ended was not taken either.
-        let inside = pipe.or(self.pipe).and_then(|pipe| pipe.unread().ok()).unwrap_or(0);
+    /// The child has ended: says how many bytes it did not take.
+    pub(super) fn unread(self) -> u64 {
+        let inside = self.theirs.available().unwrap_or(0);
         (self.bytes.len() - self.written + inside) as u64
     }
 

@@ -129,10 +129,7 @@ impl Run {
             }
         }
         if let (Some(feed), Slot::Off) = (&mut self.feed, &self.slots[STDIN]) {
-            match feed.next().map_err(|e| ("read the input for", e))? {
-                Some(write) => self.slots[STDIN] = write,
-                None => self.stop_feeding(),
-            }
+            self.slots[STDIN] = feed.next().map_err(|e| ("read the input for", e))?;
         }
         Ok(())
     }
@@ -255,11 +252,8 @@ impl Run {
 
     fn stop_feeding(&mut self) {
         if let Some(feed) = self.feed.take() {
-            let pipe = match mem::take(&mut self.slots[STDIN]) {
-                Slot::Write(pipe, ..) => Some(pipe),
-                _ => None,
-            };
-            self.stdin_unread = feed.unread(pipe);
+            self.slots[STDIN] = Slot::Off;
+            self.stdin_unread = feed.unread();
         }
     }
 
@@ -335,7 +329,7 @@ impl Run {
             outcome: self.conduct.stopped().unwrap_or(by_itself),
             pid: exit.pid(),
             elapsed,
-            usage: ended.usage,
+            usage: ended.usage.map(|usage| exit.look_closer(usage)),
             held_open: self.held_open,
             truncated: out.truncated || err.truncated,
             stdin_unread: self.stdin_unread,

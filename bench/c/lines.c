@@ -1,0 +1,56 @@
+// A child that writes: `each N` N lines by one write(2) each, `block N` the same bytes by a single
+// write(2), `flood BYTES` that many bytes in writes of 64 KiB.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LINE_BYTES = 9, FLOOD_WRITE_BYTES = 64 << 10 };
+
+// A write to a pipe may be taken in part.
+static void write_all(const char *bytes, size_t length) {
+    while (length > 0) {
+        ssize_t written = write(STDOUT_FILENO, bytes, length);
+        if (written <= 0) {
+            exit(1);
+        }
+        bytes += written;
+        length -= (size_t)written;
+    }
+}
+
+int main(int count, char **arguments) {
+    if (count != 3) {
+        return 2;
+    }
+    const char *how = arguments[1];
+    size_t amount = strtoull(arguments[2], NULL, 10);
+    if (strcmp(how, "flood") == 0) {
+        static char block[FLOOD_WRITE_BYTES];
+        memset(block, 'f', sizeof block);
+        while (amount > 0) {
+            size_t length = amount < sizeof block ? amount : sizeof block;
+            write_all(block, length);
+            amount -= length;
+        }
+        return 0;
+    }
+    // All lines are made before the first write, so that both ways do the same work besides.
+    char *lines = malloc(amount * LINE_BYTES + 1);
+    if (lines == NULL) {
+        return 1;
+    }
+    for (size_t index = 0; index < amount; index++) {
+        snprintf(lines + index * LINE_BYTES, LINE_BYTES + 1, "line %03zu\n", index % 1000);
+    }
+    if (strcmp(how, "each") == 0) {
+        for (size_t index = 0; index < amount; index++) {
+            write_all(lines + index * LINE_BYTES, LINE_BYTES);
+        }
+    } else if (strcmp(how, "block") == 0) {
+        write_all(lines, amount * LINE_BYTES);
+    } else {
+        return 2;
+    }
+    return 0;
+}

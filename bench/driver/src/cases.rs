@@ -1,0 +1,266 @@
+//! The cases: which peers do what with which child, and how often.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::Result;
+use crate::prepare::{Tools, find};
+
+/// What can be asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Case {
+    Spawn,
+    SpawnOptions,
+    CaptureLines,
+    CaptureBlock,
+    Allocations,
+    Stream,
+    Collect,
+    Size,
+    Cli,
+}
+
+/// Peers that do the same with the same child.
+pub(crate) struct Table {
+    pub(crate) case: &'static str,
+    pub(crate) title: String,
+    pub(crate) operation: &'static str,
+    /// Operations in a cell.
+    pub(crate) count: usize,
+    pub(crate) warm_up: usize,
+    /// What the child writes.
+    pub(crate) expected_bytes: u64,
+    /// How much larger the peer is made.
+    pub(crate) heap_mib: usize,
+    pub(crate) rows: Vec<Row>,
+    /// Labels of the rows that the others are compared to.
+    pub(crate) baselines: &'static [&'static str],
+    pub(crate) show: Show,
+    /// What the peers say besides their times, by name.
+    pub(crate) extras: &'static [&'static str],
+}
+
+/// A peer with its child.
+pub(crate) struct Row {
+    pub(crate) label: &'static str,
+    pub(crate) runner: Runner,
+    pub(crate) peer: &'static str,
+    pub(crate) child: Vec<OsString>,
+}
+
+/// What runs a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Runner {
+    Rust,
+    RustCounting,
+    C,
+    Python,
+}
+
+/// What is shown of the samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Show {
+    Time,
+    Speed,
+    ExtrasOnly,
+}
+
+const GIB: u64 = 1 << 30;
+const LINES: u64 = 1000;
+const LINE_BYTES: u64 = 9;
+const LARGE_HEAP_MIB: usize = 2 << 10;
+
+const OPTION_PEERS: &[&str] = &[
+    "std",
+    "std_pre_exec",
+    "subprocess",
+    "pipewright",
+    "pipewright_options_same_thread",
+    "pipewright_options",
+];
+const CAPTURE_PEERS: &[&str] =
+    &["std", "tokio_ct", "duct", "subprocess", "processkit", "python", "pipewright"];
+
+impl Case {
+    pub(crate) const ALL: [Case; 9] = [
+        Case::Spawn,
+        Case::SpawnOptions,
+        Case::CaptureLines,
+        Case::CaptureBlock,
+        Case::Allocations,
+        Case::Stream,
+        Case::Collect,
+        Case::Size,
+        Case::Cli,
+    ];
+
+    pub(crate) fn named(name: &str) -> Option<Case> {
+        Case::ALL.into_iter().find(|case| case.name() == name)
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Case::Spawn => "spawn",
+            Case::SpawnOptions => "spawn-options",
+            Case::CaptureLines => "capture-lines",
+            Case::CaptureBlock => "capture-block",
+            Case::Allocations => "allocations",
+            Case::Stream => "stream",
+            Case::Collect => "collect",
+            Case::Size => "size",
+            Case::Cli => "cli",
+        }
+    }
+
+    pub(crate) fn explanation(self) -> &'static str {
+        match self {
+            Case::Spawn => "Start a static child with our stdio and wait for it.",
+            Case::SpawnOptions => "The same with options, from a small and a large parent.",
+            Case::CaptureLines => "Capture 1000 lines that the child writes one by one.",
+            Case::CaptureBlock => "Capture the same lines from a single write.",
+            Case::Allocations => {
+                "What a capture allocates, the command with two arguments included."
+            }
+            Case::Stream => "Read 1 GiB from the child by 64 KiB and forget it.",
+            Case::Collect => "Take 1 GiB from the child into memory.",
+            Case::Size => "Two programs that start a process, and differ in one `use` line.",
+            Case::Cli => "The tool's `run` against coreutils' timeout and nothing at all.",
+        }
+    }
+}
+
+/// The tables of a case.
+pub(crate) fn tables(case: Case, tools: &Tools, cli: Option<&Path>) -> Result<Vec<Table>> {
+    let lines = |how: &str, amount: u64| {
+        vec![tools.program("lines").into(), how.into(), amount.to_string().into()]
+    };
+    let usual = |title: &str, operation, peers: &[&'static str], child: Vec<OsString>| Table {
+        case: case.name(),
+        title: title.to_owned(),
+        operation,
+        count: 1000,
+        warm_up: 20,
+        expected_bytes: 0,
+        heap_mib: 0,
+        rows: peers.iter().map(|peer| row(peer, child.clone())).collect(),
+        baselines: &["std"],
+        show: Show::Time,
+        extras: &[],
+    };
+    let flood = |operation, peers| Table {
+        count: 2,
+        warm_up: 0,
+        expected_bytes: GIB,
+        show: Show::Speed,
+        ..usual("1 GiB", operation, peers, lines("flood", GIB))
+    };
+    let capture = |title, how| Table {
+        count: 300,
+        expected_bytes: LINES * LINE_BYTES,
+        ..usual(title, "capture", CAPTURE_PEERS, lines(how, LINES))
+    };
+    Ok(match case {
+        // Both cells take long enough to tell how busy the machine is with others.
+        Case::Spawn => [("exit0", 1000), ("exit0-nolibc", 2000)]
+            .map(|(child, count)| Table {
+                count,
+                baselines: &["std", "c_vfork"],
+                ..usual(child, "status", SPAWN_PEERS, vec![tools.program(child).into()])
+            })
+            .into(),
+        Case::SpawnOptions => {
+            let child = || vec![tools.program("exit0").into()];
+            let small = usual("small parent", "status", OPTION_PEERS, child());
+            let large = usual("parent with 2 GiB of heap", "status", OPTION_PEERS, child());
+            // A fork of the large parent takes tens of milliseconds.
+            vec![small, Table { heap_mib: LARGE_HEAP_MIB, count: 40, warm_up: 3, ..large }]
+        }
+        Case::CaptureLines => vec![capture("a write for each line", "each")],
+        Case::CaptureBlock => vec![Table { count: 500, ..capture("one write", "block") }],
+        Case::Allocations => {
+            let mut table = capture("one write", "block");
+            table.rows.retain(|row| row.runner == Runner::Rust);
+            for row in &mut table.rows {
+                row.runner = Runner::RustCounting;
+            }
+            table.show = Show::ExtrasOnly;
+            table.extras = &["allocations", "allocated_bytes"];
+            vec![table]
+        }
+        Case::Stream => vec![Table { warm_up: 1, ..flood("stream", STREAM_PEERS) }],
+        Case::Collect => {
+            vec![Table { extras: &["peak_rss_bytes"], ..flood("collect", COLLECT_PEERS) }]
+        }
+        Case::Cli => {
+            let mut table = usual("run of a program that does nothing", "status", &[], Vec::new());
+            table.count = 300;
+            table.rows = cli_rows(tools, cli)?;
+            table.baselines = &["timeout"];
+            table.extras = &["child_peak_rss_bytes"];
+            vec![table]
+        }
+        // Nothing is run for it.
+        Case::Size => Vec::new(),
+    })
+}
+
+const SPAWN_PEERS: &[&str] = &[
+    "std",
+    "c_vfork",
+    "c_posix_spawn",
+    "tokio_ct",
+    "duct",
+    "subprocess",
+    "processkit",
+    "python",
+    "pipewright",
+];
+const STREAM_PEERS: &[&str] =
+    &["std", "c_posix_spawn", "tokio_ct", "duct", "subprocess", "pipewright"];
+const COLLECT_PEERS: &[&str] = &[
+    "std",
+    "c_posix_spawn",
+    "tokio_ct",
+    "duct",
+    "subprocess",
+    "processkit",
+    "python",
+    "pipewright",
+];
+
+fn row(peer: &'static str, child: Vec<OsString>) -> Row {
+    let runner = match peer {
+        "c_vfork" | "c_posix_spawn" => Runner::C,
+        "python" => Runner::Python,
+        _ => Runner::Rust,
+    };
+    Row { label: peer, runner, peer, child }
+}
+
+/// The programs that are compared are the children of one peer, the one that adds least.
+fn cli_rows(tools: &Tools, cli: Option<&Path>) -> Result<Vec<Row>> {
+    let nothing = find("true")?;
+    let tool: PathBuf = match cli {
+        Some(given) => std::path::absolute(given)?,
+        None => tools.workspace.join("../target/release/pipewright"),
+    };
+    if !tool.is_file() {
+        return Err("the tool is missing: build it with `cargo build --release` in the directory \
+                    above, or name it with --cli"
+            .into());
+    }
+    let once = Command::new(&tool).args(["run", "--"]).arg(&nothing).output()?;
+    if !once.status.success() {
+        let why = String::from_utf8_lossy(&once.stderr).trim().to_owned();
+        return Err(format!("`pipewright run -- true` fails: {}: {why}", once.status).into());
+    }
+    let timeout = find("timeout")?;
+    let row = |label, child| Row { label, runner: Runner::C, peer: "c_vfork", child };
+    let nothing = nothing.into_os_string();
+    Ok(vec![
+        row("true", vec![nothing.clone()]),
+        row("timeout", vec![timeout.into(), "10".into(), nothing.clone()]),
+        row("pipewright", vec![tool.into(), "run".into(), "--".into(), nothing]),
+    ])
+}

@@ -1,0 +1,76 @@
+//! Runs the benchmark cases in interleaved rounds and prints a report in Markdown.
+
+mod arguments;
+mod cases;
+mod cell;
+mod load;
+mod machine;
+mod prepare;
+mod report;
+mod rounds;
+mod size;
+mod statistics;
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use arguments::Arguments;
+use cases::Case;
+use prepare::Tools;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Whether every table could be measured.
+fn run() -> Result<bool> {
+    let arguments = Arguments::parse(std::env::args().skip(1))?;
+    if cfg!(debug_assertions) {
+        return Err("what is measured must be a release build: cargo run --release".into());
+    }
+    let tools = Tools::prepare()?;
+    let mut sections = Vec::new();
+    let mut complete = true;
+    for &case in &arguments.cases {
+        // What the other cases found is not lost with one of them.
+        match section(case, &tools, &arguments) {
+            Ok(section) => sections.push(section),
+            Err(error) => {
+                complete = false;
+                eprintln!("{}: {error}", case.name());
+                sections.push(format!("## {}\n\nNot measured: {error}\n", case.name()));
+            }
+        }
+    }
+    println!("# Benchmarks\n\n{}", machine::description(&tools));
+    for section in sections {
+        println!("\n{section}");
+    }
+    Ok(complete)
+}
+
+/// The case's part of the report.
+fn section(case: Case, tools: &Tools, arguments: &Arguments) -> Result<String> {
+    let mut section = format!("## {}\n\n{}\n", case.name(), case.explanation());
+    if case == Case::Size {
+        section += &size::table(tools)?;
+        return Ok(section);
+    }
+    for mut table in cases::tables(case, tools, arguments.cli.as_deref())? {
+        if let Some(count) = arguments.count {
+            table.count = count;
+        }
+        let measured = rounds::measure(&table, tools, arguments.rounds)?;
+        section += &report::table(&table, &measured);
+    }
+    Ok(section)
+}

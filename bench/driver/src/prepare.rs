@@ -1,0 +1,99 @@
+//! What has to be there before anything is measured: the C programs, the peers, and their paths.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::Result;
+
+/// The programs that are run; what was compiled for them is removed with this.
+pub(crate) struct Tools {
+    /// The directory of this workspace.
+    pub(crate) workspace: PathBuf,
+    /// Where cargo has put the release builds.
+    pub(crate) binaries: PathBuf,
+    /// The children and the C peer: outside of any home directory, so that any user can run them.
+    pub(crate) programs: PathBuf,
+}
+
+const STATIC: &[&str] = &["-static"];
+const WITHOUT_LIBC: &[&str] = &["-static", "-nostdlib"];
+
+impl Tools {
+    pub(crate) fn prepare() -> Result<Tools> {
+        let workspace = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .parent()
+            .ok_or("this package has no workspace")?
+            .to_owned();
+        build_peers(&workspace)?;
+        let own = std::env::current_exe()?;
+        let binaries = own.parent().ok_or("this program has no directory")?.to_owned();
+        let programs =
+            std::env::temp_dir().join(format!("pipewright-bench-{}", std::process::id()));
+        // Fails where it exists: nobody else's files are run.
+        fs::create_dir(&programs)?;
+        let tools = Tools { workspace, binaries, programs };
+        fs::set_permissions(&tools.programs, fs::Permissions::from_mode(0o755))?;
+        tools.compile("exit0", STATIC)?;
+        tools.compile("exit0-nolibc", WITHOUT_LIBC)?;
+        tools.compile("lines", STATIC)?;
+        tools.compile("peer", STATIC)?;
+        Ok(tools)
+    }
+
+    /// One of the compiled C programs.
+    pub(crate) fn program(&self, name: &str) -> PathBuf {
+        self.programs.join(name)
+    }
+
+    fn compile(&self, name: &str, options: &[&str]) -> Result<()> {
+        let mut compiler = Command::new("cc");
+        compiler.args(["-O2", "-Wall", "-Wextra"]).args(options).arg("-o").arg(self.program(name));
+        compiler.arg(self.workspace.join("c").join(format!("{name}.c")));
+        let output = compiler.output().map_err(|error| format!("cc: {error}"))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(format!("cc failed on {name}.c: {}", String::from_utf8_lossy(&output.stderr)).into())
+    }
+}
+
+impl Drop for Tools {
+    fn drop(&mut self) {
+        // Ignored: what is left over in the directory for temporary files does no harm.
+        let _ = fs::remove_dir_all(&self.programs);
+    }
+}
+
+/// `cargo run` has built this program only.
+fn build_peers(workspace: &Path) -> Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args(["build", "--release", "--quiet"])
+        .args(["-p", "peers", "-p", "size-std", "-p", "size-pipewright"])
+        .current_dir(workspace)
+        .status()?;
+    if status.success() { Ok(()) } else { Err("the peers could not be built".into()) }
+}
+
+/// Where `PATH` finds a program: all peers are given the same whole path.
+pub(crate) fn find(program: &str) -> Result<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .map(|dir| dir.join(program))
+        .find(|candidate| candidate.is_file())
+        .ok_or_else(|| format!("{program} is not in PATH").into())
+}
+
+/// The first line that a program prints, or why there is none.
+pub(crate) fn first_line(program: &str, arguments: &[&str], dir: &Path) -> String {
+    let output = Command::new(OsStr::new(program)).args(arguments).current_dir(dir).output();
+    match output {
+        Ok(output) if output.status.success() => {
+            String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned()
+        }
+        _ => format!("{program}: unknown"),
+    }
+}

@@ -1,0 +1,119 @@
+//! A measured table in Markdown.
+
+use crate::cases::{Show, Table};
+use crate::rounds::{Round, is_quiet};
+use crate::statistics::{Spread, median};
+
+/// The table and what is to be said about its rounds.
+pub(crate) fn table(table: &Table, rounds: &[Round]) -> String {
+    let mut heads = vec!["peer".to_owned()];
+    match table.show {
+        Show::Time => heads.extend(["median µs (min..max)".to_owned(), "p10 µs".to_owned()]),
+        Show::Speed => heads.push("MB/s (min..max)".to_owned()),
+        Show::ExtrasOnly => {}
+    }
+    if table.show != Show::ExtrasOnly {
+        heads.extend(table.baselines.iter().map(|name| format!("time ÷ {name} (min..max)")));
+    }
+    heads.extend(table.extras.iter().map(|extra| extra_head(extra)));
+
+    let mut text = format!("\n**{}**\n\n| {} |\n|---|", table.title, heads.join(" | "));
+    text += &"--:|".repeat(heads.len() - 1);
+    text.push('\n');
+    for (index, row) in table.rows.iter().enumerate() {
+        text += &format!("| {} | {} |\n", row.label, figures(table, rounds, index).join(" | "));
+    }
+    text.push('\n');
+    text += &about_rounds(table, rounds);
+    text
+}
+
+/// One row: all rounds of one peer.
+fn figures(table: &Table, rounds: &[Round], index: usize) -> Vec<String> {
+    let over_rounds = |figure: &dyn Fn(&Round) -> f64| -> Vec<f64> {
+        rounds.iter().map(figure).collect::<Vec<f64>>()
+    };
+    let mut figures = Vec::new();
+    match table.show {
+        Show::Time => {
+            let time = Spread::of(&over_rounds(&|round| round[index].median / 1000.0));
+            figures.push(format!("{:.1} ({:.1}..{:.1})", time.median, time.least, time.most));
+            figures
+                .push(format!("{:.1}", median(&over_rounds(&|round| round[index].tenth)) / 1000.0));
+        }
+        Show::Speed => {
+            // Bytes in a nanosecond are thousands of megabytes in a second.
+            let speed = |round: &Round| table.expected_bytes as f64 / round[index].median * 1000.0;
+            let speed = Spread::of(&over_rounds(&speed));
+            figures.push(format!("{:.0} ({:.0}..{:.0})", speed.median, speed.least, speed.most));
+        }
+        Show::ExtrasOnly => {}
+    }
+    if table.show != Show::ExtrasOnly {
+        for baseline in table.baselines {
+            let Some(other) = table.rows.iter().position(|row| row.label == *baseline) else {
+                continue;
+            };
+            // Of the same round, so that a machine that is slow for a while is slow for both.
+            let ratio = |round: &Round| round[index].median / round[other].median;
+            let ratio = Spread::of(&over_rounds(&ratio));
+            figures.push(if other == index {
+                "1".to_owned()
+            } else {
+                format!("{:.3} ({:.3}..{:.3})", ratio.median, ratio.least, ratio.most)
+            });
+        }
+    }
+    for extra in table.extras {
+        let said: Vec<f64> =
+            rounds.iter().filter_map(|round| round[index].extras.get(*extra).copied()).collect();
+        figures.push(if said.is_empty() {
+            String::new()
+        } else {
+            extra_figure(extra, median(&said))
+        });
+    }
+    figures
+}
+
+fn extra_head(extra: &str) -> String {
+    match extra {
+        "peak_rss_bytes" => "peak RSS of the peer, MB",
+        "child_peak_rss_bytes" => "peak RSS of the program, kB",
+        "allocations" => "allocations",
+        "allocated_bytes" => "bytes allocated",
+        other => other,
+    }
+    .to_owned()
+}
+
+fn extra_figure(extra: &str, value: f64) -> String {
+    match extra {
+        "peak_rss_bytes" => format!("{:.1}", value / 1e6),
+        "child_peak_rss_bytes" => format!("{:.0}", value / 1e3),
+        "allocations" => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
+fn about_rounds(table: &Table, rounds: &[Round]) -> String {
+    let quiet = rounds.iter().filter(|round| is_quiet(round)).count();
+    let loads: Vec<f64> = rounds.iter().flatten().map(|cell| cell.foreign_cores).collect();
+    let load = Spread::of(&loads);
+    let mut text = format!(
+        "{} operations a cell after {} to warm up; {quiet} of {} rounds quiet, foreign load {:.2} \
+         (at most {:.2}) processors.\n",
+        table.count,
+        table.warm_up,
+        rounds.len(),
+        load.median,
+        load.most,
+    );
+    let mut notes: Vec<&String> = rounds.iter().flatten().flat_map(|cell| &cell.notes).collect();
+    notes.sort();
+    notes.dedup();
+    for note in notes {
+        text += &format!("\n**Note:** {note}.\n");
+    }
+    text
+}

@@ -1,0 +1,33 @@
+//! duct.
+
+use duct::Expression;
+
+use super::{READ_BYTES, count};
+use crate::Work;
+use crate::request::{ChildCommand, Operation};
+use crate::seen::Seen;
+
+fn expression(child: &ChildCommand) -> Expression {
+    duct::cmd(&child.program, &child.arguments)
+}
+
+pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Work {
+    match operation {
+        Operation::Status => {
+            Box::new(move || Ok(Seen::ended(expression(&child).run()?.status.success())))
+        }
+        Operation::Capture | Operation::Collect => Box::new(move || {
+            let output = expression(&child).stdin_null().stdout_capture().stderr_capture().run()?;
+            Ok(Seen::kept(output.status.success(), output.stdout))
+        }),
+        Operation::Stream => {
+            let mut buffer = vec![0; READ_BYTES];
+            Box::new(move || {
+                let reader = expression(&child).reader()?;
+                let bytes = count(&reader, &mut buffer)?;
+                let success = reader.try_wait()?.is_some_and(|output| output.status.success());
+                Ok(Seen::counted(success, bytes))
+            })
+        }
+    }
+}

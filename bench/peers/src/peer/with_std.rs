@@ -1,0 +1,47 @@
+//! The standard library: what everybody is compared to.
+
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+
+use super::{READ_BYTES, count};
+use crate::Work;
+use crate::request::{ChildCommand, Operation};
+use crate::seen::Seen;
+
+fn command(child: &ChildCommand) -> Command {
+    let mut command = Command::new(&child.program);
+    command.args(&child.arguments);
+    command
+}
+
+pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Work {
+    match operation {
+        Operation::Status => Box::new(move || Ok(Seen::ended(command(&child).status()?.success()))),
+        Operation::Capture | Operation::Collect => Box::new(move || {
+            let output = command(&child).output()?;
+            Ok(Seen::kept(output.status.success(), output.stdout))
+        }),
+        Operation::Stream => {
+            let mut buffer = vec![0; READ_BYTES];
+            Box::new(move || {
+                let mut running = command(&child).stdout(Stdio::piped()).spawn()?;
+                let stdout = running.stdout.take().ok_or("stdout is not piped")?;
+                let bytes = count(stdout, &mut buffer)?;
+                Ok(Seen::counted(running.wait()?.success(), bytes))
+            })
+        }
+    }
+}
+
+/// With a hook that does nothing: whoever needs one has std fork instead of calling `posix_spawn`.
+pub(super) fn prepare_with_pre_exec(operation: Operation, child: ChildCommand) -> Option<Work> {
+    if operation != Operation::Status {
+        return None;
+    }
+    Some(Box::new(move || {
+        let mut command = command(&child);
+        // SAFETY: the hook does nothing.
+        unsafe { command.pre_exec(|| Ok(())) };
+        Ok(Seen::ended(command.status()?.success()))
+    }))
+}

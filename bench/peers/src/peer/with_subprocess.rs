@@ -1,0 +1,35 @@
+//! subprocess.
+
+use subprocess::{Exec, Redirection};
+
+use super::{READ_BYTES, count};
+use crate::Work;
+use crate::request::{ChildCommand, Operation};
+use crate::seen::Seen;
+
+fn exec(child: &ChildCommand) -> Exec {
+    Exec::cmd(&child.program).args(&child.arguments)
+}
+
+pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Work {
+    match operation {
+        Operation::Status => Box::new(move || Ok(Seen::ended(exec(&child).join()?.success()))),
+        Operation::Capture | Operation::Collect => Box::new(move || {
+            let capture = exec(&child)
+                .stdin(Redirection::Null)
+                .stdout(Redirection::Pipe)
+                .stderr(Redirection::Pipe)
+                .capture()?;
+            Ok(Seen::kept(capture.success(), capture.stdout))
+        }),
+        Operation::Stream => {
+            let mut buffer = vec![0; READ_BYTES];
+            Box::new(move || {
+                let mut job = exec(&child).stdout(Redirection::Pipe).start()?;
+                let stdout = job.stdout.take().ok_or("stdout is not piped")?;
+                let bytes = count(stdout, &mut buffer)?;
+                Ok(Seen::counted(job.wait()?.success(), bytes))
+            })
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The command line: `PEER OPERATION COUNT WARM_UP EXPECTED_BYTES PROGRAM [ARGUMENT...]`.
+//!
+//! `BENCH_HEAP_MIB` in the environment makes this process that much larger before it begins.
+
+use std::ffi::OsString;
+
+use crate::Result;
+
+const USAGE: &str =
+    "usage: peers PEER OPERATION COUNT WARM_UP EXPECTED_BYTES PROGRAM [ARGUMENT...]";
+
+/// What is to be measured.
+pub(crate) struct Request {
+    pub(crate) peer: String,
+    pub(crate) operation: Operation,
+    pub(crate) count: usize,
+    pub(crate) warm_up: usize,
+    pub(crate) expected_bytes: u64,
+    pub(crate) heap_bytes: usize,
+    pub(crate) child: ChildCommand,
+}
+
+/// What is done with the child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// Start it with our stdio and wait.
+    Status,
+    /// Keep its output, which is lines.
+    Capture,
+    /// Keep its output, which is large.
+    Collect,
+    /// Read its output by 64 KiB and forget it.
+    Stream,
+}
+
+/// The child's command line.
+pub(crate) struct ChildCommand {
+    pub(crate) program: OsString,
+    pub(crate) arguments: Vec<OsString>,
+}
+
+impl Request {
+    pub(crate) fn from_arguments() -> Result<Request> {
+        let mut arguments = std::env::args_os().skip(1);
+        let mut text = || arguments.next()?.into_string().ok();
+        let (Some(peer), Some(operation), Some(count), Some(warm_up), Some(expected_bytes)) =
+            (text(), text(), text(), text(), text())
+        else {
+            return Err(USAGE.into());
+        };
+        let heap_mib: usize = match std::env::var("BENCH_HEAP_MIB") {
+            Ok(mib) => mib.parse()?,
+            Err(_) => 0,
+        };
+        Ok(Request {
+            peer,
+            operation: Operation::named(&operation)?,
+            count: count.parse()?,
+            warm_up: warm_up.parse()?,
+            expected_bytes: expected_bytes.parse()?,
+            heap_bytes: heap_mib << 20,
+            child: ChildCommand {
+                program: arguments.next().ok_or(USAGE)?,
+                arguments: arguments.collect(),
+            },
+        })
+    }
+}
+
+impl Operation {
+    fn named(name: &str) -> Result<Operation> {
+        Ok(match name {
+            "status" => Operation::Status,
+            "capture" => Operation::Capture,
+            "collect" => Operation::Collect,
+            "stream" => Operation::Stream,
+            _ => return Err(format!("no such operation: {name}").into()),
+        })
+    }
+}

@@ -1,0 +1,65 @@
+//! What an operation brought, and whether it is what the child does.
+
+use crate::Result;
+use crate::request::Operation;
+
+/// The length of a line of the child `lines`.
+const LINE_BYTES: u64 = 9;
+
+/// What an operation brought.
+pub(crate) struct Seen {
+    success: bool,
+    output: Output,
+}
+
+enum Output {
+    Nothing,
+    Counted(u64),
+    Kept(Vec<u8>),
+}
+
+impl Seen {
+    pub(crate) fn ended(success: bool) -> Seen {
+        Seen { success, output: Output::Nothing }
+    }
+
+    pub(crate) fn counted(success: bool, bytes: u64) -> Seen {
+        Seen { success, output: Output::Counted(bytes) }
+    }
+
+    pub(crate) fn kept(success: bool, bytes: Vec<u8>) -> Seen {
+        Seen { success, output: Output::Kept(bytes) }
+    }
+
+    /// An error unless the child succeeded and all that it writes has come.
+    pub(crate) fn verify(&self, operation: Operation, expected_bytes: u64) -> Result<()> {
+        if !self.success {
+            return Err("the child did not succeed".into());
+        }
+        let bytes = match &self.output {
+            Output::Nothing => 0,
+            Output::Counted(bytes) => *bytes,
+            Output::Kept(bytes) => bytes.len() as u64,
+        };
+        if bytes != expected_bytes {
+            return Err(format!("{bytes} bytes came instead of {expected_bytes}").into());
+        }
+        let Output::Kept(bytes) = &self.output else {
+            return Ok(());
+        };
+        let (first, last) = match operation {
+            Operation::Capture => {
+                (line(0), line((expected_bytes / LINE_BYTES).saturating_sub(1) % 1000))
+            }
+            _ => ("f".to_owned(), "f".to_owned()),
+        };
+        if bytes.starts_with(first.as_bytes()) && bytes.ends_with(last.as_bytes()) {
+            return Ok(());
+        }
+        Err("the bytes that came are not the child's".into())
+    }
+}
+
+fn line(number: u64) -> String {
+    format!("line {number:03}\n")
+}

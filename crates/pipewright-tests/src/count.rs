@@ -1,0 +1,41 @@
+//! Handles, zombies, threads and memory of this process.
+
+use std::fs;
+
+use crate::alive;
+
+/// How many handles this process has open.
+pub fn handles() -> usize {
+    pipewright_os::probe::open_handles().expect("the handles can be listed").len()
+}
+
+/// The children of this process that nobody has reaped.
+pub fn zombies() -> Vec<u32> {
+    children().into_iter().filter(|pid| alive::is_zombie(*pid)).collect()
+}
+
+/// The children of this process, of whichever thread.
+pub fn children() -> Vec<u32> {
+    let mut children = Vec::new();
+    for task in fs::read_dir("/proc/self/task").expect("/proc is there").flatten() {
+        let list = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        children.extend(list.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+    }
+    children
+}
+
+/// How many threads this process has.
+pub fn threads() -> usize {
+    fs::read_dir("/proc/self/task").expect("/proc is there").count()
+}
+
+/// The memory of this process that is in use now, in bytes.
+pub fn rss_bytes() -> usize {
+    status_kib("VmRSS:") * 1024
+}
+
+fn status_kib(field: &str) -> usize {
+    let status = fs::read_to_string("/proc/self/status").expect("/proc is there");
+    let line = status.lines().find(|line| line.starts_with(field)).expect("the field is there");
+    line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("a number of KiB")
+}

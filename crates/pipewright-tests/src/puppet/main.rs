@@ -1,0 +1,20 @@
+//! The one program that test children are: it does what its arguments say, one after the other.
+//!
+//! ```text
+//! puppet out=hello err-bytes=100000 wait=0.5 exit=3
+//! ```
+//!
+//! Where an act has several parts they are separated by commas; `spawn=` takes the acts of a
+//! grandchild, separated by semicolons, and does not wait for it.
+
+mod acts;
+
+fn main() {
+    for act in std::env::args().skip(1) {
+        let (name, value) = act.split_once('=').unwrap_or((&act, ""));
+        if let Err(error) = acts::perform(name, value) {
+            eprintln!("puppet: {act}: {error}");
+            std::process::exit(99);
+        }
+    }
+}

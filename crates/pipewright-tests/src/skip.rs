@@ -1,0 +1,25 @@
+//! Says aloud what was not tested.
+
+/// Prints that the calling test, or part of it, was not run, and why.
+pub fn skipped(why: &str) {
+    let name = std::thread::current().name().unwrap_or("a test").to_owned();
+    // Straight to the terminal: the harness keeps the output of tests that pass to itself.
+    let line = format!("SKIPPED {name}: {why}\n");
+    let _ = std::io::Write::write_all(&mut std::io::stderr().lock(), line.as_bytes());
+}
+
+/// Whether this build leaves out that facility (`--cfg pipewright_force_fallback`).
+pub fn is_forced_off(facility: &str) -> bool {
+    let one = match facility {
+        "pidfd" => cfg!(pipewright_force_fallback = "pidfd"),
+        "close_range" => cfg!(pipewright_force_fallback = "close_range"),
+        "clone3" => cfg!(pipewright_force_fallback = "clone3"),
+        other => panic!("no facility is called {other}"),
+    };
+    one || cfg!(pipewright_force_fallback)
+}
+
+/// Whether this process is root's.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}

@@ -1,0 +1,42 @@
+//! Ends a test that hangs, and waits for facts.
+
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Ends the whole test program, loudly, if it is not dropped in time.
+#[must_use = "the watch ends when this is dropped"]
+#[derive(Debug)]
+pub struct Watchdog {
+    _alive: Sender<()>,
+}
+
+/// Watches the test that calls it: 120 s, or `PIPEWRIGHT_TEST_SECONDS`.
+pub fn watch() -> Watchdog {
+    let seconds = std::env::var("PIPEWRIGHT_TEST_SECONDS").ok().and_then(|text| text.parse().ok());
+    watch_for(Duration::from_secs(seconds.unwrap_or(120)))
+}
+
+/// Watches the test that calls it for that long.
+pub fn watch_for(limit: Duration) -> Watchdog {
+    let name = thread::current().name().unwrap_or("a test").to_owned();
+    let (alive, watched) = channel::<()>();
+    thread::spawn(move || {
+        if watched.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+            eprintln!("watchdog: {name} has not ended within {limit:?}");
+            std::process::abort();
+        }
+    });
+    Watchdog { _alive: alive }
+}
+
+/// Waits for a fact. Panics if it does not come about within 30 s.
+#[track_caller]
+pub fn until(what: &str, mut fact: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !fact() {
+        assert!(start.elapsed() < Duration::from_secs(30), "waited in vain until {what}");
+        // Facts of other processes cannot be waited for, only looked at again.
+        thread::park_timeout(Duration::from_millis(2));
+    }
+}

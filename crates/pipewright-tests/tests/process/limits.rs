@@ -1,0 +1,56 @@
+//! How much of a stream is kept.
+
+use pipewright::{Limit, Outcome};
+use pipewright_tests::{alive, count, isolate, watchdog};
+
+use super::{flood, puppet};
+
+#[test]
+fn head_and_tail_are_kept_and_the_child_runs_to_its_end() {
+    let _watch = watchdog::watch();
+    let all = flood(2_000_000);
+    for limit in [0, 1, 1000, 100_000] {
+        let mut command = puppet(["out-bytes=2000000", "err=fits"]);
+        let head = command.limit(Limit::keep_head(limit)).output().unwrap();
+        assert!(head.stdout == all[..limit]);
+        let tail = command.limit(Limit::keep_tail(limit)).output().unwrap();
+        assert!(tail.stdout == all[all.len() - limit..]);
+        for output in [head, tail] {
+            assert!(output.truncated && output.status.success());
+            assert_eq!((output.outcome, output.stdout_bytes), (Outcome::Exited, Some(2_000_000)));
+        }
+    }
+    let fits = puppet(["out=abc"]).limit(Limit::keep_tail(3)).output().unwrap();
+    assert_eq!((fits.stdout.as_slice(), fits.truncated), (&b"abc"[..], false));
+}
+
+#[test]
+fn fail_stops_the_child_and_keeps_what_fits() {
+    let _watch = watchdog::watch();
+    let mut command = puppet(["out=12345", "wait=600"]);
+    let capture = command.limit(Limit::fail(3)).capture().unwrap();
+    assert_eq!((capture.outcome, capture.stdout.as_str()), (Outcome::LimitExceeded, "123"));
+    assert!(!capture.success() && capture.truncated);
+    assert!(!alive::is_running(capture.pid));
+    // Also when the child has ended before anybody could look.
+    let capture = puppet(["out=12345"]).limit(Limit::fail(4)).capture().unwrap();
+    assert_eq!(capture.outcome, Outcome::LimitExceeded);
+    let capture = puppet(["out=12345"]).limit(Limit::fail(5)).capture().unwrap();
+    assert_eq!((capture.outcome, capture.truncated), (Outcome::Exited, false));
+    let error = puppet(["out=12345"]).limit(Limit::fail(4)).read().unwrap_err();
+    assert!(error.to_string().ends_with("failed: stopped at its output limit"), "{error}");
+}
+
+#[test]
+fn memory_stays_bounded_whatever_the_child_writes() {
+    isolate::isolated("limits::memory_stays_bounded_whatever_the_child_writes", || {
+        let _watch = watchdog::watch();
+        let before = count::rss_bytes();
+        for limit in [Limit::keep_head(10_000), Limit::keep_tail(10_000)] {
+            let output = puppet(["out-bytes=300000000"]).limit(limit).output().unwrap();
+            assert_eq!(output.stdout_bytes, Some(300_000_000));
+        }
+        let grown = count::rss_bytes().saturating_sub(before);
+        assert!(grown < 4 << 20, "{grown} bytes");
+    });
+}

@@ -1,0 +1,48 @@
+//! What `pipewright` promises about processes, a file a promise.
+
+mod p01_never_deadlocks;
+mod p02_held_pipes;
+mod p03_timeouts;
+mod p04_nothing_leaks;
+mod p06_parent_size;
+mod p08_reused_pids;
+mod p09_modes;
+mod p10_child_state;
+
+mod p12_dropped;
+mod p15_errors;
+
+mod feeding;
+mod limits;
+mod options;
+mod std_rules;
+mod stdio;
+mod waiting;
+
+use pipewright::Command;
+
+/// A command that runs the puppet with these acts.
+fn puppet<I: IntoIterator<Item = S>, S: AsRef<str>>(acts: I) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_puppet"));
+    for act in acts {
+        command.arg(act.as_ref());
+    }
+    command
+}
+
+/// What the puppet's floods consist of.
+fn flood(count: usize) -> Vec<u8> {
+    (0..count).map(|at| (at % 251) as u8).collect()
+}
+
+/// What a flood in pieces of 1, 2, 4 ... bytes consists of: every piece starts anew.
+fn alternating(count: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(count);
+    let mut piece = 1;
+    while bytes.len() < count {
+        let now = piece.min(count - bytes.len());
+        bytes.extend((0..now).map(|at| ((at % (251 * 256)) % 251) as u8));
+        piece = if piece > 200_000 { 1 } else { piece * 2 };
+    }
+    bytes
+}

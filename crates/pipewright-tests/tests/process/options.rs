@@ -1,0 +1,176 @@
+//! What a child can be told to be.
+
+use std::os::fd::AsRawFd;
+
+use pipewright::{Command, Handle, Resource, Signal, Stdio};
+use pipewright_tests::skip::{is_root, skipped};
+use pipewright_tests::{count, isolate, watchdog};
+
+use super::puppet;
+
+/// The numbers of the handles that a child of this command has.
+fn child_handles(change: impl FnOnce(&mut Command)) -> Vec<i32> {
+    let mut command = puppet(["handles"]);
+    change(&mut command);
+    let text = command.read().unwrap();
+    text.lines().map(|line| line.split(' ').next().unwrap().parse().unwrap()).collect()
+}
+
+#[test]
+fn a_child_has_its_stdio_and_the_list_and_nothing_else() {
+    let _watch = watchdog::watch();
+    // Not close-on-exec, as careless code leaves it.
+    let open = std::fs::File::open("/dev/null").unwrap();
+    // SAFETY: numbers; what comes of it is closed below.
+    let careless = unsafe { libc::dup(open.as_raw_fd()) };
+    assert_eq!(child_handles(|_| {}), [0, 1, 2]);
+
+    let listed = Handle::from(open.try_clone().unwrap());
+    let number = listed.number() as i32;
+    assert_eq!(
+        child_handles(|command| {
+            command.inherit(listed);
+        }),
+        [0, 1, 2, number]
+    );
+    let listed = open.try_clone().unwrap();
+    assert_eq!(
+        child_handles(|command| {
+            command.inherit_fd_as(listed, 77);
+        }),
+        [0, 1, 2, 77]
+    );
+
+    let all = child_handles(|command| {
+        command.inherit_all();
+    });
+    assert!(all.contains(&careless), "{careless} is not in {all:?}");
+    // SAFETY: ours.
+    unsafe { libc::close(careless) };
+}
+
+#[test]
+fn our_own_handles_stay_uninheritable() {
+    let _watch = watchdog::watch();
+    let file = std::fs::File::open("/dev/null").unwrap();
+    let copy = file.try_clone().unwrap();
+    let flags = || rustix::io::fcntl_getfd(&copy).unwrap();
+    let before = flags();
+    let mut command = puppet(["exit=0"]);
+    command.inherit(file);
+    assert!(command.status().unwrap().success());
+    assert_eq!(flags(), before);
+}
+
+#[test]
+fn group_session_umask_nice_and_limits_are_what_was_asked_for() {
+    let _watch = watchdog::watch();
+    let sh = |script: &str, change: fn(&mut Command) -> &mut Command| {
+        let mut command = Command::new("sh");
+        change(command.args(["-c", script])).read().unwrap()
+    };
+    // Fields 1, 5 and 6 of proc(5)'s stat: pid, group, session.
+    let ids = "cut -d' ' -f1,5,6 /proc/$$/stat";
+    let of = |text: String| -> Vec<u32> { text.split(' ').map(|id| id.parse().unwrap()).collect() };
+    let [pid, group, session] = of(sh(ids, |command| command))[..] else { panic!() };
+    assert!(pid != group && pid != session);
+    let [pid, group, session] = of(sh(ids, |command| command.own_group()))[..] else { panic!() };
+    assert!(pid == group && pid != session);
+    let [pid, group, session] = of(sh(ids, |command| command.own_session()))[..] else { panic!() };
+    assert!(pid == group && pid == session);
+    let [pid, group, _] = of(sh(ids, |command| command.process_group(0)))[..] else { panic!() };
+    assert!(pid == group);
+
+    assert_eq!(sh("umask", |command| command.umask(0o27)), "0027");
+    let nice: i32 = sh("nice", |command| command).parse().unwrap();
+    let nicer: i32 = sh("nice", |command| command.nice(3)).parse().unwrap();
+    assert_eq!(nicer, (nice + 3).min(19));
+    let limit = |command| sh(command, |c| c.rlimit(Resource::OpenFiles, Some(100), Some(200)));
+    assert_eq!((limit("ulimit -Sn").as_str(), limit("ulimit -Hn").as_str()), ("100", "200"));
+}
+
+#[test]
+fn an_existing_group_can_be_joined() {
+    let _watch = watchdog::watch();
+    let leader = puppet(["wait=600"]).own_group().spawn().unwrap();
+    let member = puppet(["wait=600"]).process_group(leader.id() as i32).spawn().unwrap();
+    leader.kill().unwrap();
+    assert_eq!(leader.wait().unwrap().signal(), Some(9));
+    assert_eq!(member.wait().unwrap().signal(), Some(9), "the kill reached the group");
+}
+
+#[test]
+fn user_and_groups_are_what_was_asked_for() {
+    let _watch = watchdog::watch();
+    if !is_root() {
+        return skipped("changing the user needs root");
+    }
+    let id = |change: fn(&mut Command) -> &mut Command| {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo $(id -u) $(id -g) $(id -G)"]).env("PATH", "/usr/bin:/bin");
+        change(&mut command).read().unwrap()
+    };
+    assert_eq!(id(|command| command.uid(65534).gid(65533)), "65534 65533 65533");
+    assert_eq!(id(|command| command.gid(7).groups(&[7, 8, 9])), "0 7 7 8 9");
+    // Root's groups are not left to somebody who is not root.
+    assert_eq!(id(|command| command.uid(65534)), "65534 0 0");
+}
+
+#[test]
+fn the_root_directory_is_what_was_asked_for() {
+    let _watch = watchdog::watch();
+    if !is_root() {
+        return skipped("changing the root directory needs root");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("bin")).unwrap();
+    // Something that runs without any library of this system.
+    let puppet_path = env!("CARGO_BIN_EXE_puppet");
+    std::fs::copy(puppet_path, dir.path().join("bin/puppet")).unwrap();
+    let error = Command::new("/bin/no-such").chroot(dir.path()).status().unwrap_err();
+    assert!(error.to_string().contains("/bin/no-such"), "{error}");
+    // Its loader is not in there: which shows that the search was.
+    let error = Command::new("/bin/puppet").chroot(dir.path()).status().unwrap_err();
+    assert!(error.raw_os_error() == Some(libc::ENOENT), "{error}");
+}
+
+#[test]
+fn arg0_environment_and_directory_are_what_was_asked_for() {
+    let _watch = watchdog::watch();
+    let text = puppet(["args"]).arg0("another name").read().unwrap();
+    assert_eq!(text, "another name\nargs");
+    let mut command = puppet(["env-all"]);
+    command.env_clear().env("A", "1").env("B", "").env("C", "3").env_remove("C");
+    assert_eq!(command.read().unwrap(), "A=1\nB=");
+    assert_eq!(puppet(["cwd"]).current_dir("/").read().unwrap(), "/");
+    assert_eq!(puppet(["env=PW"]).env("PW", "x").read().unwrap(), "x");
+}
+
+#[test]
+fn a_relative_program_is_taken_from_the_childs_directory() {
+    let _watch = watchdog::watch();
+    let puppet = std::path::Path::new(env!("CARGO_BIN_EXE_puppet"));
+    let mut command = Command::new("./puppet");
+    command.arg("out=here").current_dir(puppet.parent().unwrap());
+    assert_eq!(command.read().unwrap(), "here");
+}
+
+#[test]
+fn a_child_is_killed_when_its_parent_ends_and_not_when_a_thread_does() {
+    isolate::isolated(
+        "options::a_child_is_killed_when_its_parent_ends_and_not_when_a_thread_does",
+        || {
+            let _watch = watchdog::watch();
+            let child = std::thread::spawn(|| {
+                puppet(["wait=600"]).kill_on_parent_exit().stdout(Stdio::null()).spawn().unwrap()
+            });
+            let child = child.join().unwrap();
+            // The thread that asked has ended; a signal because of that would have come first.
+            assert!(child.signal(Signal::CONT).unwrap());
+            assert_eq!(child.try_wait().unwrap(), None);
+            assert_eq!(count::zombies(), Vec::<u32>::new());
+            child.kill().unwrap();
+            child.wait().unwrap();
+        },
+    );
+}

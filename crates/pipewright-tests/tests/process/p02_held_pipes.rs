@@ -1,0 +1,113 @@
+//! Promise 2: returns though a grandchild holds the pipe, with all that was written before; and
+//! says `held_open`.
+
+use std::time::{Duration, Instant};
+
+use pipewright::{Capture, Linger, Outcome};
+use pipewright_tests::alive::{self, KillOnDrop};
+use pipewright_tests::watchdog;
+
+use super::puppet;
+
+/// The grandchild that `spawn=` told us of on the first line of stderr.
+fn grandchild(capture: &Capture) -> KillOnDrop {
+    KillOnDrop(capture.stderr.lines().next().unwrap().parse().unwrap())
+}
+
+#[test]
+fn returns_though_a_grandchild_holds_the_pipe() {
+    let _watch = watchdog::watch();
+    let acts = ["out-bytes=200000", "spawn=wait=600", "out=last words"];
+    let capture = puppet(acts).capture().unwrap();
+    let holder = grandchild(&capture);
+    assert!(capture.held_open);
+    assert_eq!(capture.outcome, Outcome::Exited);
+    assert_eq!(capture.stdout_bytes, Some(200_010));
+    assert!(capture.stdout.ends_with("last words"));
+    assert!(alive::is_running(holder.0), "it was none of our business");
+}
+
+#[test]
+fn a_grandchild_that_goes_on_writing_is_heard_until_it_is_quiet() {
+    let _watch = watchdog::watch();
+    let acts = ["out=early ", "spawn=wait=0.1;out=late ;wait=0.1;out=later;wait=600"];
+    let capture = puppet(acts).capture().unwrap();
+    let _holder = grandchild(&capture);
+    assert_eq!(capture.stdout, "early late later");
+    assert!(capture.held_open);
+}
+
+#[test]
+fn a_grandchild_that_lets_go_in_time_is_no_holder() {
+    let _watch = watchdog::watch();
+    let capture = puppet(["out=a", "spawn=wait=0.05;out=b"]).capture().unwrap();
+    assert_eq!(capture.stdout, "ab");
+    assert!(!capture.held_open);
+}
+
+#[test]
+fn a_flood_that_never_ends_is_cut_at_the_cap() {
+    let _watch = watchdog::watch();
+    let settle =
+        Linger::Settle { quiet: Duration::from_millis(200), cap: Duration::from_millis(400) };
+    let acts = ["out=start", "spawn=out-bytes=1000000000000"];
+    let mut command = puppet(acts);
+    let start = Instant::now();
+    let capture = command.linger(settle).limit(pipewright::Limit::keep_head(5)).capture().unwrap();
+    let _holder = grandchild(&capture);
+    assert!(start.elapsed() >= Duration::from_millis(400));
+    assert_eq!((capture.stdout.as_str(), capture.held_open), ("start", true));
+}
+
+#[test]
+fn stop_at_exit_takes_what_is_there_and_no_more() {
+    let _watch = watchdog::watch();
+    let acts = ["out-bytes=60000", "spawn=wait=600"];
+    let capture = puppet(acts).linger(Linger::StopAtExit).capture().unwrap();
+    let _holder = grandchild(&capture);
+    assert_eq!((capture.stdout_bytes, capture.held_open), (Some(60_000), true));
+}
+
+#[test]
+fn stop_at_exit_without_a_holder_takes_everything() {
+    let _watch = watchdog::watch();
+    for _ in 0..50 {
+        let capture = puppet(["out-bytes=300000"]).linger(Linger::StopAtExit).capture().unwrap();
+        assert_eq!((capture.stdout_bytes, capture.held_open), (Some(300_000), false));
+    }
+}
+
+#[test]
+fn until_eof_waits_for_the_last_holder() {
+    let _watch = watchdog::watch();
+    // Longer than the default would settle.
+    let acts = ["out=a", "spawn=wait=0.6;out=b"];
+    let capture = puppet(acts).linger(Linger::UntilEof).capture().unwrap();
+    assert_eq!((capture.stdout.as_str(), capture.held_open), ("ab", false));
+}
+
+#[test]
+fn until_eof_ends_with_the_timeout_and_the_child_did_not_time_out() {
+    let _watch = watchdog::watch();
+    let mut command = puppet(["out=a", "spawn=wait=600"]);
+    let capture =
+        command.linger(Linger::UntilEof).timeout(Duration::from_millis(300)).capture().unwrap();
+    let _holder = grandchild(&capture);
+    assert_eq!((capture.outcome, capture.held_open), (Outcome::Exited, true));
+}
+
+#[test]
+fn with_linger_drain_the_holder_is_never_struck_by_sigpipe() {
+    let _watch = watchdog::watch();
+    let dir = tempfile::tempdir().unwrap();
+    let [go, done] = ["go", "done"].map(|name| dir.path().join(name).display().to_string());
+    // SIGPIPE at its default, so that a write without a reader would end it before it is done.
+    let acts =
+        format!("spawn=raise=CONT;wait-for-file={go};out-bytes=1000000;touch={done};wait=600");
+    let mut command = puppet([acts.as_str()]);
+    let capture = command.linger(Linger::StopAtExit).linger_drain().capture().unwrap();
+    let _holder = grandchild(&capture);
+    assert!(capture.held_open);
+    std::fs::write(&go, b"").unwrap();
+    watchdog::until("the holder has written all", || std::path::Path::new(&done).exists());
+}

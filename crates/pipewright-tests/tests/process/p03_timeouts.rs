@@ -1,0 +1,193 @@
+//! Promise 3: a timeout kills the tree, reports on time, keeps partial output.
+
+use std::time::{Duration, Instant};
+
+use pipewright::{CancelToken, Capture, Outcome, Signal};
+use pipewright_tests::skip::{is_forced_off, skipped};
+use pipewright_tests::{alive, watchdog};
+
+use super::puppet;
+
+const SHORT: Duration = Duration::from_millis(150);
+
+/// Every pid that the puppet printed, a line each.
+fn pids(text: &str) -> Vec<u32> {
+    text.lines().filter_map(|line| line.parse().ok()).collect()
+}
+
+#[track_caller]
+fn none_is_left(capture: &Capture, at_least: usize) {
+    let mut all = pids(&capture.stderr);
+    all.push(capture.pid);
+    assert!(all.len() > at_least, "the puppet told us of too few: {all:?}");
+    for pid in all {
+        assert!(!alive::is_running(pid), "{pid} is left");
+    }
+}
+
+#[test]
+fn a_timeout_keeps_the_partial_output_and_is_data() {
+    let _watch = watchdog::watch();
+    let start = Instant::now();
+    let capture = puppet(["out=partial", "wait=600"]).timeout(SHORT).capture().unwrap();
+    assert!(start.elapsed() >= SHORT);
+    assert!(capture.elapsed >= SHORT);
+    assert_eq!(capture.outcome, Outcome::TimedOut);
+    assert_eq!(capture.stdout, "partial");
+    assert_eq!(capture.status.terminating_signal(), Some(Signal::TERM));
+    none_is_left(&capture, 0);
+}
+
+#[test]
+fn a_timeout_kills_the_children_of_the_child() {
+    let _watch = watchdog::watch();
+    if is_forced_off("pidfd") {
+        return skipped("descendants are only held by pidfds");
+    }
+    let acts = ["spawn=spawn=wait=600;wait=600", "out=here", "wait=600"];
+    let capture = puppet(acts).timeout(SHORT * 2).capture().unwrap();
+    assert_eq!((capture.outcome, capture.held_open), (Outcome::TimedOut, false));
+    none_is_left(&capture, 1);
+}
+
+#[test]
+fn a_timeout_kills_the_whole_group() {
+    let _watch = watchdog::watch();
+    let acts = ["spawn=spawn=wait=600;wait=600", "out=here", "wait=600"];
+    let capture = puppet(acts).own_group().timeout(SHORT * 2).capture().unwrap();
+    assert_eq!((capture.outcome, capture.stdout.as_str()), (Outcome::TimedOut, "here"));
+    watchdog::until("the group is gone", || {
+        pids(&capture.stderr).iter().all(|p| !alive::is_running(*p))
+    });
+    none_is_left(&capture, 1);
+}
+
+#[test]
+fn a_group_member_whose_parent_is_gone_is_killed_too() {
+    let _watch = watchdog::watch();
+    // The middle one ends at once: its child belongs to init, and only the group still knows it.
+    let acts = ["spawn=spawn=ignore=TERM;wait=600", "out=here", "wait=600"];
+    let mut command = puppet(acts);
+    let capture = command.own_group().timeout(SHORT * 2).kill_grace(SHORT).capture().unwrap();
+    assert_eq!(capture.outcome, Outcome::TimedOut);
+    watchdog::until("the group is gone", || {
+        pids(&capture.stderr).iter().all(|p| !alive::is_running(*p))
+    });
+    none_is_left(&capture, 2);
+}
+
+#[test]
+fn who_ignores_the_request_is_killed_after_the_grace() {
+    let _watch = watchdog::watch();
+    let start = Instant::now();
+    let mut command = puppet(["ignore=TERM", "out=deaf", "wait=600"]);
+    let capture = command.timeout(SHORT).kill_grace(SHORT).capture().unwrap();
+    assert!(start.elapsed() >= SHORT * 2);
+    assert_eq!(capture.outcome, Outcome::TimedOut);
+    assert_eq!(capture.status.terminating_signal(), Some(Signal::KILL));
+    assert_eq!(capture.stdout, "deaf");
+    none_is_left(&capture, 0);
+}
+
+#[test]
+fn a_descendant_that_ignores_the_request_outlives_its_parent_only_for_the_grace() {
+    let _watch = watchdog::watch();
+    if is_forced_off("pidfd") {
+        return skipped("descendants are only held by pidfds");
+    }
+    let acts = ["spawn=ignore=TERM;wait=600", "wait=600"];
+    let mut command = puppet(acts);
+    let capture = command.timeout(SHORT * 2).kill_grace(SHORT).capture().unwrap();
+    assert!(capture.elapsed >= SHORT * 3);
+    assert_eq!(capture.status.terminating_signal(), Some(Signal::TERM), "the child heard it");
+    none_is_left(&capture, 1);
+}
+
+#[test]
+fn a_stopped_child_hears_the_request() {
+    let _watch = watchdog::watch();
+    let capture = puppet(["raise=STOP", "wait=600"]).timeout(SHORT).capture().unwrap();
+    assert_eq!(capture.status.terminating_signal(), Some(Signal::TERM));
+}
+
+#[test]
+fn without_a_grace_nobody_is_asked() {
+    let _watch = watchdog::watch();
+    let mut command = puppet(["ignore=TERM", "wait=600"]);
+    let capture = command.timeout(SHORT).kill_grace(Duration::ZERO).capture().unwrap();
+    assert_eq!(capture.status.terminating_signal(), Some(Signal::KILL));
+}
+
+#[test]
+fn the_stop_signal_can_be_chosen() {
+    let _watch = watchdog::watch();
+    let mut command = puppet(["ignore=TERM", "out=x", "wait=600"]);
+    let capture = command.timeout(SHORT).stop_signal(Signal::INT).capture().unwrap();
+    assert_eq!(capture.status.terminating_signal(), Some(Signal::INT));
+}
+
+#[test]
+fn a_timeout_of_zero_and_a_deadline_in_the_past_stop_at_once() {
+    let _watch = watchdog::watch();
+    let capture = puppet(["wait=600"]).timeout(Duration::ZERO).capture().unwrap();
+    assert_eq!(capture.outcome, Outcome::TimedOut);
+    let capture = puppet(["wait=600"]).deadline(Instant::now()).capture().unwrap();
+    assert_eq!(capture.outcome, Outcome::TimedOut);
+}
+
+#[test]
+fn an_absurdly_long_timeout_is_none() {
+    let _watch = watchdog::watch();
+    let mut command = puppet(["exit=3"]);
+    let capture = command.timeout(Duration::MAX).idle_timeout(Duration::MAX).capture().unwrap();
+    assert_eq!((capture.outcome, capture.status.code()), (Outcome::Exited, Some(3)));
+}
+
+#[test]
+fn silence_stops_a_child_and_output_puts_that_off() {
+    let _watch = watchdog::watch();
+    let acts = ["out=1", "wait=0.1", "err=2", "wait=0.1", "out=3", "wait=600"];
+    let start = Instant::now();
+    let capture = puppet(acts).idle_timeout(Duration::from_millis(400)).capture().unwrap();
+    assert!(start.elapsed() >= Duration::from_millis(600));
+    assert_eq!(capture.outcome, Outcome::IdleTimedOut);
+    assert_eq!((capture.stdout.as_str(), capture.stderr.as_str()), ("13", "2"));
+}
+
+#[test]
+fn a_cancel_stops_a_child_from_another_thread() {
+    let _watch = watchdog::watch();
+    let token = CancelToken::new();
+    let (remote, start) = (token.clone(), Instant::now());
+    let canceller = std::thread::spawn(move || {
+        std::thread::park_timeout(SHORT);
+        remote.cancel();
+    });
+    let capture = puppet(["out=so far", "wait=600"]).cancel(&token).capture().unwrap();
+    canceller.join().unwrap();
+    assert!(start.elapsed() < Duration::from_secs(600));
+    assert_eq!((capture.outcome, capture.stdout.as_str()), (Outcome::Cancelled, "so far"));
+    // Cancelled stays cancelled.
+    let capture = puppet(["wait=600"]).cancel(&token).capture().unwrap();
+    assert_eq!(capture.outcome, Outcome::Cancelled);
+}
+
+#[test]
+fn status_and_run_stop_too() {
+    let _watch = watchdog::watch();
+    let status = puppet(["wait=600"]).timeout(SHORT).status().unwrap();
+    assert_eq!(status.terminating_signal(), Some(Signal::TERM));
+    let error = puppet(["wait=600"]).timeout(SHORT).run().unwrap_err();
+    assert!(error.to_string().ends_with("failed: timed out"), "{error}");
+}
+
+#[test]
+fn a_spawned_child_is_stopped_by_the_wait() {
+    let _watch = watchdog::watch();
+    let child = puppet(["wait=600"]).timeout(SHORT).spawn().unwrap();
+    assert_eq!(child.wait().unwrap().terminating_signal(), Some(Signal::TERM));
+    let mut command = puppet(["out=x", "wait=600"]);
+    command.timeout(SHORT).stdout(pipewright::Stdio::piped());
+    let output = command.spawn().unwrap().wait_with_output().unwrap();
+    assert_eq!((output.outcome, output.stdout.as_slice()), (Outcome::TimedOut, &b"x"[..]));
+}

@@ -1,0 +1,56 @@
+//! Promise 8: a reused pid is never signalled.
+
+use std::fs;
+
+use pipewright::{Child, Command, Signal};
+use pipewright_tests::skip::skipped;
+use pipewright_tests::{alive, isolate, watchdog};
+
+use super::puppet;
+
+/// Starts a child that has exactly that pid, or gives up.
+fn child_with_pid(pid: u32) -> Option<Child> {
+    for _ in 0..200 {
+        // proc_sys_kernel(5): the next process gets the number after this one.
+        fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).ok()?;
+        let child = puppet(["wait=600"]).spawn().unwrap();
+        if child.id() == pid {
+            return Some(child);
+        }
+        // Somebody else on this machine was faster.
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    None
+}
+
+#[test]
+fn a_reused_pid_is_never_signalled() {
+    isolate::isolated("p08_reused_pids::a_reused_pid_is_never_signalled", || {
+        let _watch = watchdog::watch();
+        let ended = Command::new("true").own_group().spawn().unwrap();
+        ended.wait().unwrap();
+        let Some(stranger) = child_with_pid(ended.id()) else {
+            return skipped("the next pid can only be chosen by root, on a quiet machine");
+        };
+        assert_eq!(stranger.id(), ended.id());
+        assert!(!ended.signal(Signal::KILL).unwrap(), "it is gone, and that is what we are told");
+        ended.kill().unwrap();
+        drop(ended);
+        // A signal would have been delivered by the time that another one is.
+        assert!(stranger.signal(Signal::CONT).unwrap());
+        assert_eq!(stranger.try_wait().unwrap(), None);
+        assert!(alive::is_running(stranger.id()));
+        stranger.kill().unwrap();
+        assert_eq!(stranger.wait().unwrap().signal(), Some(9));
+    });
+}
+
+#[test]
+fn signals_to_a_child_that_has_ended_reach_nobody_and_say_so() {
+    let _watch = watchdog::watch();
+    let child = Command::new("true").spawn().unwrap();
+    child.wait().unwrap();
+    assert!(!child.signal(Signal::TERM).unwrap());
+    child.kill().unwrap();
+}

@@ -1,0 +1,122 @@
+//! Waiting for a child, from one thread and from several.
+
+use std::time::{Duration, Instant};
+
+use pipewright::{Command, Outcome, Signal, Stdio};
+use pipewright_tests::{isolate, watchdog};
+
+use super::puppet;
+
+#[test]
+fn one_thread_waits_while_another_kills() {
+    let _watch = watchdog::watch();
+    let child = puppet(["wait=600"]).spawn().unwrap();
+    std::thread::scope(|scope| {
+        let waiters: Vec<_> = (0..4).map(|_| scope.spawn(|| child.wait().unwrap())).collect();
+        assert_eq!(child.try_wait().unwrap(), None);
+        assert!(child.signal(Signal::KILL).unwrap());
+        for waiter in waiters {
+            assert_eq!(waiter.join().unwrap().signal(), Some(9));
+        }
+    });
+    assert_eq!(child.wait().unwrap().signal(), Some(9), "again and again");
+    assert_eq!(child.try_wait().unwrap().unwrap().signal(), Some(9));
+}
+
+#[test]
+fn every_way_to_end_is_told() {
+    let _watch = watchdog::watch();
+    for code in [0, 1, 42, 255] {
+        let capture = puppet([format!("exit={code}")]).capture().unwrap();
+        assert_eq!((capture.outcome, capture.status.code()), (Outcome::Exited, Some(code)));
+        assert_eq!(capture.success(), code == 0);
+    }
+    for name in ["KILL", "TERM", "SEGV", "ABRT"] {
+        let mut command = puppet([format!("raise={name}")]);
+        let capture =
+            command.rlimit(pipewright::Resource::CoreDump, Some(0), Some(0)).capture().unwrap();
+        let signal: Signal = name.parse().unwrap();
+        assert_eq!(capture.outcome, Outcome::Signaled);
+        assert_eq!(capture.status.terminating_signal(), Some(signal));
+        assert_eq!(capture.status.code(), None);
+        assert!(capture.status.to_string().contains(&signal.to_string()), "{}", capture.status);
+    }
+}
+
+#[test]
+fn usage_is_told() {
+    let _watch = watchdog::watch();
+    let capture = Command::new("sh")
+        .args(["-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"])
+        .capture()
+        .unwrap();
+    let usage = capture.usage.unwrap();
+    assert!(usage.user + usage.system > Duration::ZERO);
+    assert!(capture.elapsed >= usage.user);
+}
+
+#[test]
+fn peak_memory_is_told_where_it_is_more_than_our_own() {
+    isolate::isolated("waiting::peak_memory_is_told_where_it_is_more_than_our_own", || {
+        let _watch = watchdog::watch();
+        let script = "x=$(head -c 100000000 /dev/zero | tr '\\0' x); echo ${#x}";
+        let capture = Command::new("sh").args(["-c", script]).capture().unwrap();
+        let peak = capture.usage.unwrap().peak_rss_bytes;
+        assert!(peak.is_some_and(|bytes| bytes > 90_000_000), "{peak:?}");
+    });
+}
+
+#[test]
+fn the_memory_of_the_parent_is_not_reported_as_the_childs() {
+    let _watch = watchdog::watch();
+    let memory = vec![1_u8; 100 << 20];
+    let capture = Command::new("true").capture().unwrap();
+    let peak = capture.usage.unwrap().peak_rss_bytes;
+    assert_eq!(peak, None, "true(1) uses less than we do, and that is all that can be known");
+    assert_eq!(memory[memory.len() / 2], 1);
+}
+
+#[test]
+fn elapsed_is_at_least_what_the_child_took() {
+    let _watch = watchdog::watch();
+    let start = Instant::now();
+    let capture = puppet(["wait=0.2"]).capture().unwrap();
+    assert!(capture.elapsed >= Duration::from_millis(200));
+    assert!(capture.elapsed <= start.elapsed());
+}
+
+#[test]
+fn a_signal_reaches_only_the_child() {
+    let _watch = watchdog::watch();
+    let mut command = puppet(["spawn=wait=0.3;out=grandchild", "out=child ", "wait=600"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let mut said = Vec::with_capacity(6);
+    while said.len() < 6 {
+        child.stdout.as_ref().unwrap().read_spare(&mut said).unwrap();
+    }
+    assert!(child.signal(Signal::TERM).unwrap());
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut child.stdout.take().unwrap(), &mut rest).unwrap();
+    assert_eq!(rest, "grandchild");
+    assert_eq!(child.wait().unwrap().terminating_signal(), Some(Signal::TERM));
+}
+
+#[test]
+fn exec_replaces_the_process() {
+    let _watch = watchdog::watch();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["waiting::becomes_another_program", "--exact", "--nocapture", "--ignored"]);
+    let text = command.env("PIPEWRIGHT_EXEC", "1").read().unwrap();
+    assert!(text.ends_with("another program"), "{text}");
+    let error = Command::new("/no/such/program").exec();
+    assert!(error.to_string().contains("no such file"), "{error}");
+}
+
+/// The other half of the test above.
+#[test]
+#[ignore = "replaces the test program: only for exec_replaces_the_process"]
+fn becomes_another_program() {
+    assert!(std::env::var_os("PIPEWRIGHT_EXEC").is_some());
+    panic!("{}", Command::new("printf").arg("another program").exec());
+}
