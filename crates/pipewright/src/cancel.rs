@@ -3,7 +3,9 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
+use pipewright_os::mux::{self, Slot};
 use pipewright_os::wake::Wake;
 
 /// Stops the runs that were given it, from any thread.
@@ -51,6 +53,16 @@ impl CancelToken {
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.cancelled.load(Ordering::SeqCst)
+    }
+
+    /// Waits until the token is cancelled, but not longer than that. Says whether it is.
+    pub fn wait_for(&self, limit: Duration) -> bool {
+        let until = Instant::now().checked_add(limit);
+        if let Ok(wake) = self.wake() {
+            // Ignored: what counts is whether it is cancelled now.
+            let _ = mux::wait(&mut [Slot::Wake(wake)], until);
+        }
+        self.is_cancelled()
     }
 
     /// What a run waits for.

@@ -53,7 +53,8 @@ pub use output::{Capture, Captured, Outcome, Output, Source};
 pub use pipewright_os::exit::Usage;
 pub use pipewright_os::handle::{Handle, HandleKind};
 pub use pipewright_os::pipe::{Mode, PipeOptions, PipeReader, PipeWriter, pair as pipe};
-pub use pipewright_os::signal::{Signal, UnknownSignal};
+pub use pipewright_os::probe::{OpenHandle, open_handles};
+pub use pipewright_os::signal::{Caught as CaughtSignals, Signal, UnknownSignal};
 pub use pipewright_os::spawn::{Resource, ResourceLimit};
 pub use pipewright_os::status::{ExitStatus, ExitStatusError};
 pub use pipewright_os::stdio::{console_err, console_in, console_out, null};
@@ -64,6 +65,11 @@ pub type ChildStdin = PipeWriter;
 pub type ChildStdout = PipeReader;
 /// The parent's end of a child's stderr.
 pub type ChildStderr = PipeReader;
+
+/// What this machine offers.
+pub mod machine {
+    pub use pipewright_os::probe::{Facility, State, facilities};
+}
 
 // What is left of `std::process`, so that `use pipewright as process;` is enough.
 pub use std::process::{ExitCode, Termination, abort, exit, id};

@@ -71,6 +71,18 @@ impl Handle {
         imp::duplicate(&self.0).map(Handle)
     }
 
+    /// A copy of the handle that has that number in this process, whoever opened it: what a parent
+    /// passed on, say.
+    ///
+    /// # Platform
+    /// Unix: `fcntl(F_DUPFD_CLOEXEC)`.
+    ///
+    /// # Errors
+    /// Nothing is open under that number (`EBADF`), or there is no room for another handle.
+    pub fn copy_of_number(number: i32) -> io::Result<Handle> {
+        imp::copy_of_number(number).map(Handle)
+    }
+
     /// The number under which the operating system knows the handle.
     #[must_use]
     pub fn number(&self) -> i64 {

@@ -32,6 +32,16 @@ pub(super) fn duplicate(fd: &Owned) -> io::Result<Owned> {
     fd.try_clone()
 }
 
+pub(super) fn copy_of_number(number: RawFd) -> io::Result<Owned> {
+    // SAFETY: numbers. A number that is not open is an error of the call.
+    let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
+    if copy < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: made by the call above, for nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+}
+
 pub(super) fn number(fd: &Owned) -> i64 {
     i64::from(fd.as_raw_fd())
 }

@@ -1,6 +1,7 @@
 //! Signal names and numbers.
 
 use std::fmt;
+use std::io;
 use std::str::FromStr;
 
 #[cfg(unix)]
@@ -21,6 +22,33 @@ use unix as imp;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Signal(i32);
+
+/// Signals that this process takes one by one instead of being ended by them.
+///
+/// # Platform
+/// Unix: blocks them in the calling thread, and so in every thread and not in any child that is
+/// started later; `sigwait` takes them.
+#[derive(Debug)]
+pub struct Caught(imp::Caught);
+
+impl Caught {
+    /// Catches these, apart from those that are ignored at the moment (`nohup`, a job in the
+    /// background): they stay ignored. Call it before other threads are started.
+    ///
+    /// # Errors
+    /// None of them can be caught (`KILL`, `STOP`).
+    pub fn new(signals: &[Signal]) -> io::Result<Caught> {
+        imp::Caught::new(signals).map(Caught)
+    }
+
+    /// Waits for the next one.
+    ///
+    /// # Errors
+    /// Nothing was caught: all of them are ignored.
+    pub fn wait(&self) -> io::Result<Signal> {
+        self.0.wait()
+    }
+}
 
 /// A name that is not a signal's on this platform.
 #[derive(Debug, Clone, PartialEq, Eq)]

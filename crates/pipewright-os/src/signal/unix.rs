@@ -1,5 +1,11 @@
 //! The numbers are libc's: they differ between Linux and macOS.
 
+use std::fmt;
+use std::io;
+use std::mem::MaybeUninit;
+
+use super::Signal;
+
 pub(super) use libc::{
     SIGABRT as ABRT, SIGCONT as CONT, SIGHUP as HUP, SIGINT as INT, SIGKILL as KILL,
     SIGPIPE as PIPE, SIGQUIT as QUIT, SIGSTOP as STOP, SIGTERM as TERM, SIGUSR1 as USR1,
@@ -21,3 +27,63 @@ pub(super) const NAMES: &[(&str, i32)] = names!(
     SIGPIPE SIGALRM SIGTERM SIGCHLD SIGCONT SIGSTOP SIGTSTP SIGTTIN SIGTTOU SIGURG SIGXCPU
     SIGXFSZ SIGVTALRM SIGPROF SIGWINCH SIGIO SIGSYS
 );
+
+pub(super) struct Caught {
+    set: libc::sigset_t,
+    is_empty: bool,
+}
+
+impl Caught {
+    pub(super) fn new(signals: &[Signal]) -> io::Result<Caught> {
+        let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: sigemptyset fills what it is given.
+        unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+        // SAFETY: filled by the call above.
+        let mut caught = Caught { set: unsafe { set.assume_init() }, is_empty: true };
+        for signal in signals {
+            if is_ignored(*signal)? {
+                continue;
+            }
+            // SAFETY: a live set.
+            if unsafe { libc::sigaddset(&raw mut caught.set, signal.number()) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            caught.is_empty = false;
+        }
+        // SAFETY: a live set, and no place for the old one.
+        let error = unsafe {
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const caught.set, std::ptr::null_mut())
+        };
+        if error == 0 { Ok(caught) } else { Err(io::Error::from_raw_os_error(error)) }
+    }
+
+    pub(super) fn wait(&self) -> io::Result<Signal> {
+        if self.is_empty {
+            // sigwait on nothing would wait for ever.
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let mut number = 0;
+        // SAFETY: a live set and a live number.
+        let error = unsafe { libc::sigwait(&raw const self.set, &raw mut number) };
+        if error != 0 {
+            return Err(io::Error::from_raw_os_error(error));
+        }
+        Signal::from_number(number).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+}
+
+fn is_ignored(signal: Signal) -> io::Result<bool> {
+    let mut now = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: asks only, into a live struct.
+    if unsafe { libc::sigaction(signal.number(), std::ptr::null(), now.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: filled in by the call.
+    Ok(unsafe { now.assume_init() }.sa_sigaction == libc::SIG_IGN)
+}
+
+impl fmt::Debug for Caught {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Caught").field("is_empty", &self.is_empty).finish_non_exhaustive()
+    }
+}

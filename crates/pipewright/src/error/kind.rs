@@ -83,6 +83,26 @@ pub enum NotExecutable {
 }
 
 impl ErrorKind {
+    /// A name for machines, which stays as it is: `not_found`, `permission_denied`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            ErrorKind::NotFound { .. } => "not_found",
+            ErrorKind::CurrentDirMissing { .. } => "current_dir_missing",
+            ErrorKind::PermissionDenied => "permission_denied",
+            ErrorKind::NotExecutable { .. } => "not_executable",
+            ErrorKind::Busy => "busy",
+            ErrorKind::BatArgs => "bat_args",
+            ErrorKind::InvalidInput => "invalid_input",
+            ErrorKind::Limit { .. } => "limit",
+            ErrorKind::Unsupported => "unsupported",
+            ErrorKind::Failed { .. } => "failed",
+            ErrorKind::InvalidUtf8 { .. } => "invalid_utf8",
+            ErrorKind::StatusLost => "status_lost",
+            ErrorKind::Io => "io",
+        }
+    }
+
     // The numbers are the same on every Unix that is supported; elsewhere none of them occurs.
     pub(super) const E2BIG: i32 = 7;
     pub(super) const ENOEXEC: i32 = 8;

@@ -1,0 +1,143 @@
+//! Options of `run`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use pipewright::Signal;
+
+use super::duration::Span;
+use super::size;
+
+/// Options of `run`.
+#[derive(Debug, Args)]
+#[command(after_help = concat!(
+    "Exit codes:\n",
+    "  the command's own, or\n",
+    "  124    stopped by us: --timeout, --idle-timeout or --limit\n",
+    "  125    pipewright itself failed\n",
+    "  126    the command was found and could not be executed\n",
+    "  127    the command was not found\n",
+    "  128+N  ended by signal N\n",
+    "\n",
+    "Durations are written 200ms, 1.5s, 2m; sizes 64k, 1MiB.\n",
+    "\n",
+    "Examples:\n",
+    "  pipewright run --timeout 2s --report - -- sh -c 'sleep 60 & echo hi; sleep 60'\n",
+    "  pipewright run --capture --retries 2 --retry-delay 1s -- cargo test",
+))]
+pub(crate) struct RunOptions {
+    /// Stop the command when it has run for that long
+    #[arg(long, value_name = "DUR")]
+    pub(crate) timeout: Option<Span>,
+
+    /// Stop the command when it has said nothing for that long (its output then passes through us)
+    #[arg(long, value_name = "DUR")]
+    pub(crate) idle_timeout: Option<Span>,
+
+    /// How long the command has between the stop signal and the kill
+    #[arg(long, value_name = "DUR", default_value = "5s")]
+    pub(crate) kill_grace: Span,
+
+    /// The stop signal
+    #[arg(long, value_name = "NAME", default_value = "TERM")]
+    pub(crate) signal: Signal,
+
+    /// What to do when the command has ended and something still holds its output
+    #[arg(long, value_name = "WHEN", default_value = "settle")]
+    pub(crate) linger: LingerKind,
+
+    /// What the command reads: "inherit", "null" or a file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stdin: Option<OsString>,
+
+    /// Write its stdout to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stdout: Option<PathBuf>,
+
+    /// Write its stderr to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stderr: Option<PathBuf>,
+
+    /// Append to the files instead of emptying them
+    #[arg(long)]
+    pub(crate) append: bool,
+
+    /// Send its stderr where its stdout goes, in exact order
+    #[arg(long, conflicts_with = "stderr")]
+    pub(crate) merge: bool,
+
+    /// Show nothing, unless the command fails
+    #[arg(long, conflicts_with = "tee")]
+    pub(crate) capture: bool,
+
+    /// Let its output pass through us, so that it is counted
+    #[arg(long)]
+    pub(crate) tee: bool,
+
+    /// Stop the command when one of its streams has carried more than that (it then passes
+    /// through us)
+    #[arg(long, value_name = "BYTES", value_parser = size::parse)]
+    pub(crate) limit: Option<usize>,
+
+    /// Run it again up to so many times when it fails
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) retries: u32,
+
+    /// How long to wait before it is run again
+    #[arg(long, value_name = "DUR", default_value = "0")]
+    pub(crate) retry_delay: Span,
+
+    /// Set a variable of its environment
+    #[arg(long, value_name = "K=V")]
+    pub(crate) env: Vec<OsString>,
+
+    /// Let it inherit no variable
+    #[arg(long)]
+    pub(crate) clear_env: bool,
+
+    /// Its working directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+
+    /// Let it inherit this handle of ours
+    #[arg(long, value_name = "FD")]
+    pub(crate) inherit: Vec<i32>,
+
+    /// Whom a stop reaches: the command and the descendants that can be found, or also the whole
+    /// process group, which is then one of its own
+    #[arg(long, value_name = "HOW", default_value = "none")]
+    pub(crate) contain: Contain,
+
+    /// Write a report as JSON to this file; - is stdout
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+
+    /// Say nothing of our own but errors
+    #[arg(long)]
+    pub(crate) quiet: bool,
+
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// `--linger`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LingerKind {
+    /// Read to the end, however long that takes
+    Eof,
+    /// Read until it has been quiet for 250 ms, at most 5 s
+    Settle,
+    /// Read what is there when the command ends
+    Exit,
+}
+
+/// `--contain`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Contain {
+    /// Change nothing about the command
+    None,
+    /// A process group of its own
+    Group,
+}

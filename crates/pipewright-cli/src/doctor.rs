@@ -1,0 +1,55 @@
+//! `pipewright doctor`: what this machine offers.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use pipewright::machine::{self, State};
+use serde::Serialize;
+
+use crate::Failure;
+use crate::args::DoctorOptions;
+
+#[derive(Debug, Serialize)]
+struct Findings {
+    schema: &'static str,
+    facilities: Vec<Finding>,
+}
+
+#[derive(Debug, Serialize)]
+struct Finding {
+    name: &'static str,
+    /// `available`, `missing` or `value`.
+    state: &'static str,
+    detail: String,
+    used_for: &'static str,
+}
+
+/// Tries everything and prints a line for each.
+pub(crate) fn run(options: &DoctorOptions) -> Result<ExitCode, Failure> {
+    let facilities = machine::facilities().into_iter().map(|facility| {
+        let (state, detail) = match facility.state {
+            State::Available(detail) => ("available", detail),
+            State::Missing(why) => ("missing", why),
+            State::Value(value) => ("value", value),
+            // A later version of the library may find out more.
+            _ => ("unknown", String::new()),
+        };
+        Finding { name: facility.name, state, detail, used_for: facility.used_for }
+    });
+    let findings = Findings { schema: "pipewright.doctor/1", facilities: facilities.collect() };
+    let mut out = std::io::stdout().lock();
+    if options.json {
+        writeln!(out, "{}", serde_json::to_string(&findings)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for finding in &findings.facilities {
+        let said = match (finding.state, finding.detail.as_str()) {
+            ("available", "") => "yes".to_owned(),
+            ("available", detail) => format!("yes ({detail})"),
+            ("missing", why) => format!("no: {why}"),
+            (_, detail) => detail.to_owned(),
+        };
+        writeln!(out, "{:<20} {:<28} {}", finding.name, said, finding.used_for)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

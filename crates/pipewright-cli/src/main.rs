@@ -1,0 +1,67 @@
+//! The command line of pipewright.
+//!
+//! Whatever goes wrong with pipewright itself is one line on stderr and exit code 125; see
+//! [`exit_code`] for the others.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod doctor;
+mod exit_code;
+mod handles;
+mod pages;
+mod run;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use clap::error::ErrorKind;
+
+use args::{Args, Command};
+use exit_code::OWN_FAILURE;
+
+fn main() -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return refuse(&error),
+    };
+    let result = match args.command {
+        Command::Run(options) => run::run(*options),
+        Command::Handles(options) => handles::run(&options),
+        Command::Doctor(options) => doctor::run(&options),
+        Command::Completions { shell } => pages::completions(shell),
+        Command::Man { command } => pages::man(command.as_deref()),
+    };
+    match result {
+        Ok(code) => code,
+        Err(Failure(message)) => {
+            complain(&message);
+            ExitCode::from(OWN_FAILURE)
+        }
+    }
+}
+
+/// Something that pipewright itself could not do, in the words to print.
+struct Failure(String);
+
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Failure {
+        Failure(error.to_string())
+    }
+}
+
+/// Prints one line on stderr. A stderr that is gone is no reason to fail.
+fn complain(message: &str) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr().lock(), "pipewright: {message}");
+}
+
+/// Help and version are what was asked for; anything else is a misuse.
+fn refuse(error: &clap::Error) -> ExitCode {
+    // Ignored: nobody is left to read it.
+    let _ = error.print();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
+        _ => ExitCode::from(OWN_FAILURE),
+    }
+}

@@ -1,0 +1,30 @@
+//! Completion scripts and manual pages, made from what can be typed.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::CommandFactory as _;
+
+use crate::Failure;
+use crate::args::Args;
+
+/// Prints a completion script.
+pub(crate) fn completions(shell: clap_complete::Shell) -> Result<ExitCode, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Args::command(), "pipewright", &mut script);
+    std::io::stdout().write_all(&script)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints a manual page.
+pub(crate) fn man(name: Option<&str>) -> Result<ExitCode, Failure> {
+    let mut command = Args::command();
+    command.build();
+    if let Some(name) = name {
+        let found = command.find_subcommand(name);
+        let found = found.ok_or_else(|| Failure(format!("no command is called \"{name}\"")))?;
+        command = found.clone();
+    }
+    clap_mangen::Man::new(command).render(&mut std::io::stdout())?;
+    Ok(ExitCode::SUCCESS)
+}

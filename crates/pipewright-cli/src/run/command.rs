@@ -1,0 +1,98 @@
+//! From options to a command.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use pipewright::{CancelToken, Command, Handle, Limit, Linger, Stdio};
+
+use crate::Failure;
+use crate::args::{Contain, LingerKind, RunOptions};
+
+/// The command that the options describe.
+pub(super) fn build(options: &RunOptions, cancel: &CancelToken) -> Result<Command, Failure> {
+    let (program, args) =
+        options.command.split_first().ok_or_else(|| Failure("no command was given".to_owned()))?;
+    let mut command = Command::new(program);
+    command.args(args).cancel(cancel);
+    set_times(&mut command, options);
+    set_streams(&mut command, options);
+    if options.clear_env {
+        command.env_clear();
+    }
+    for variable in &options.env {
+        let (key, value) = split_variable(variable)?;
+        command.env(key, value);
+    }
+    if let Some(dir) = &options.cwd {
+        command.current_dir(dir);
+    }
+    for number in &options.inherit {
+        command.inherit_fd_as(copy_of(*number)?, *number);
+    }
+    if options.contain == Contain::Group {
+        command.own_group();
+    }
+    Ok(command)
+}
+
+fn set_times(command: &mut Command, options: &RunOptions) {
+    if let Some(timeout) = &options.timeout {
+        command.timeout(timeout.duration);
+    }
+    if let Some(timeout) = &options.idle_timeout {
+        command.idle_timeout(timeout.duration);
+    }
+    command.kill_grace(options.kill_grace.duration).stop_signal(options.signal);
+    command.linger(match options.linger {
+        LingerKind::Eof => Linger::UntilEof,
+        LingerKind::Settle => Linger::default(),
+        LingerKind::Exit => Linger::StopAtExit,
+    });
+}
+
+fn set_streams(command: &mut Command, options: &RunOptions) {
+    command.stdin(match options.stdin.as_deref().map(OsStr::as_encoded_bytes) {
+        None | Some(b"inherit") => Stdio::inherit(),
+        Some(b"null") => Stdio::null(),
+        Some(_) => Stdio::open(options.stdin.clone().unwrap_or_default()),
+    });
+    let passes_through = options.tee || options.idle_timeout.is_some() || options.limit.is_some();
+    let output = |file: Option<&Path>| match file {
+        Some(path) if options.append => Stdio::append(path),
+        Some(path) => Stdio::create(path),
+        None if options.capture => Stdio::piped(),
+        None if passes_through => Stdio::tee(),
+        None => Stdio::inherit(),
+    };
+    command.stdout(output(options.stdout.as_deref()));
+    if options.merge {
+        command.merge_stderr();
+    } else {
+        command.stderr(output(options.stderr.as_deref()));
+    }
+    match options.limit {
+        Some(bytes) => {
+            command.limit(Limit::fail(bytes));
+        }
+        // What passes through is counted and not kept.
+        None if !options.capture => {
+            command.limit(Limit::keep_head(0));
+        }
+        None => {}
+    }
+}
+
+fn split_variable(variable: &OsStr) -> Result<(OsString, OsString), Failure> {
+    let refuse = || Failure(format!("--env takes K=V, not {variable:?}"));
+    // Split as text: a variable that is not Unicode can be inherited, but not typed here.
+    let text = variable.to_str().ok_or_else(refuse)?;
+    let (key, value) =
+        text.split_once('=').filter(|(key, _)| !key.is_empty()).ok_or_else(refuse)?;
+    Ok((key.into(), value.into()))
+}
+
+/// A copy of a handle of ours.
+fn copy_of(number: i32) -> Result<Handle, Failure> {
+    Handle::copy_of_number(number)
+        .map_err(|error| Failure(format!("cannot inherit handle {number}: {error}")))
+}

@@ -1,0 +1,118 @@
+//! `pipewright run`: one command, seen through to its end.
+
+mod command;
+mod interrupt;
+mod report;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use pipewright::{CancelToken, Capture, Error, Outcome};
+
+use crate::args::RunOptions;
+use crate::{Failure, complain, exit_code};
+use interrupt::Interrupt;
+use report::Report;
+
+/// Runs the command, again if it was asked for, and reports.
+pub(crate) fn run(options: RunOptions) -> Result<ExitCode, Failure> {
+    let cancel = CancelToken::new();
+    let interrupt = Interrupt::catch(&cancel)?;
+    let mut command = command::build(&options, &cancel)?;
+    let mut attempts = 0;
+    let result = loop {
+        attempts += 1;
+        let result = command.capture();
+        let again = attempts <= options.retries && is_worth_another_try(&result);
+        if !again || cancel.wait_for(options.retry_delay.duration) {
+            break result;
+        }
+        say(&options, || {
+            format!("attempt {attempts} of {}: {}", options.retries + 1, words(&options, &result))
+        });
+    };
+    show(&options, &result);
+    let code = match &result {
+        Ok(capture) => code_of(capture, &interrupt),
+        Err(error) => exit_code::of_error(error.kind()),
+    };
+    if let Some(path) = &options.report {
+        if let Err(error) = Report::new(&options, &result, attempts).write(path) {
+            // Said, and no more: whoever runs a command wants to know how *it* ended.
+            complain(&format!("cannot write the report to \"{}\": {error}", path.display()));
+        }
+    }
+    Ok(ExitCode::from(code))
+}
+
+fn is_worth_another_try(result: &Result<Capture, Error>) -> bool {
+    match result {
+        Ok(capture) => !capture.success() && capture.outcome != Outcome::Cancelled,
+        // What cannot be started now cannot be started in a second either.
+        Err(_) => false,
+    }
+}
+
+fn code_of(capture: &Capture, interrupt: &Interrupt) -> u8 {
+    match capture.outcome {
+        Outcome::TimedOut | Outcome::IdleTimedOut | Outcome::LimitExceeded => exit_code::STOPPED,
+        Outcome::Cancelled => interrupt
+            .signal()
+            .map_or(exit_code::OWN_FAILURE, |signal| exit_code::of_signal(signal.number())),
+        _ => exit_code::of_status(capture.status),
+    }
+}
+
+/// Prints what was captured, if it is wanted, and says in a line what we did.
+fn show(options: &RunOptions, result: &Result<Capture, Error>) {
+    match result {
+        Err(error) => complain(&error.to_string()),
+        Ok(capture) => {
+            if options.capture && !capture.success() {
+                // Ignored: whoever does not want to read it need not.
+                let _ = std::io::stdout().write_all(capture.stdout.as_bytes());
+                let _ = std::io::stderr().write_all(capture.stderr.as_bytes());
+            }
+            let by_us = !matches!(capture.outcome, Outcome::Exited | Outcome::Signaled);
+            if by_us {
+                say(options, || words(options, result));
+            } else if capture.held_open {
+                say(options, || {
+                    format!("{} ended while something still held its output", name(options))
+                });
+            }
+        }
+    }
+}
+
+fn say(options: &RunOptions, words: impl FnOnce() -> String) {
+    if !options.quiet {
+        complain(&words());
+    }
+}
+
+fn name(options: &RunOptions) -> String {
+    let program = options.command.first().map(|name| name.to_string_lossy()).unwrap_or_default();
+    format!("\"{}\"", program.escape_debug())
+}
+
+/// What became of the command, in a line.
+fn words(options: &RunOptions, result: &Result<Capture, Error>) -> String {
+    let capture = match result {
+        Ok(capture) => capture,
+        Err(error) => return error.to_string(),
+    };
+    let name = name(options);
+    let after = |span: &Option<crate::args::Span>| {
+        span.as_ref().map(ToString::to_string).unwrap_or_default()
+    };
+    match capture.outcome {
+        Outcome::TimedOut => format!("{name} timed out after {}", after(&options.timeout)),
+        Outcome::IdleTimedOut => {
+            format!("{name} said nothing for {}", after(&options.idle_timeout))
+        }
+        Outcome::LimitExceeded => format!("{name} said more than --limit allows"),
+        Outcome::Cancelled => format!("{name} was interrupted"),
+        _ => format!("{name} ended with {}", capture.status),
+    }
+}

@@ -1,0 +1,118 @@
+//! The report of a run: one JSON object, described in `docs/json.md`.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use pipewright::{Capture, Error, Outcome};
+use serde::Serialize;
+
+use crate::args::{Contain, RunOptions};
+
+/// The object. Fields are only ever added.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    schema: &'static str,
+    command: Vec<String>,
+    pid: Option<u32>,
+    outcome: &'static str,
+    exit_code: Option<i32>,
+    signal: Option<String>,
+    elapsed_seconds: f64,
+    user_seconds: Option<f64>,
+    system_seconds: Option<f64>,
+    peak_rss_bytes: Option<u64>,
+    stdout_bytes: Option<u64>,
+    stderr_bytes: Option<u64>,
+    held_open: bool,
+    truncated: bool,
+    containment: &'static str,
+    leftovers_killed: u32,
+    attempts: u32,
+    error: Option<Problem>,
+}
+
+/// Why a command was not started, or lost on its way.
+#[derive(Debug, Serialize)]
+struct Problem {
+    kind: &'static str,
+    message: String,
+}
+
+impl Report {
+    pub(super) fn new(
+        options: &RunOptions,
+        result: &Result<Capture, Error>,
+        attempts: u32,
+    ) -> Report {
+        let command = options.command.iter().map(|word| word.to_string_lossy().into_owned());
+        let empty = Report {
+            schema: "pipewright.run/1",
+            command: command.collect(),
+            pid: None,
+            outcome: "not_started",
+            exit_code: None,
+            signal: None,
+            elapsed_seconds: 0.0,
+            user_seconds: None,
+            system_seconds: None,
+            peak_rss_bytes: None,
+            stdout_bytes: None,
+            stderr_bytes: None,
+            held_open: false,
+            truncated: false,
+            containment: match options.contain {
+                Contain::None => "none",
+                Contain::Group => "group",
+            },
+            leftovers_killed: 0,
+            attempts,
+            error: None,
+        };
+        match result {
+            Err(error) => {
+                let kind = error.kind().name();
+                Report { error: Some(Problem { kind, message: error.to_string() }), ..empty }
+            }
+            Ok(capture) => empty.of(capture),
+        }
+    }
+
+    fn of(self, capture: &Capture) -> Report {
+        let usage = capture.usage;
+        Report {
+            pid: Some(capture.pid),
+            outcome: match capture.outcome {
+                Outcome::Signaled => "signaled",
+                Outcome::TimedOut => "timed_out",
+                Outcome::IdleTimedOut => "idle_timed_out",
+                Outcome::Cancelled => "cancelled",
+                Outcome::LimitExceeded => "limit_exceeded",
+                _ => "exited",
+            },
+            exit_code: capture.status.code(),
+            signal: capture.status.terminating_signal().map(|signal| signal.to_string()),
+            elapsed_seconds: capture.elapsed.as_secs_f64(),
+            user_seconds: usage.map(|usage| usage.user.as_secs_f64()),
+            system_seconds: usage.map(|usage| usage.system.as_secs_f64()),
+            peak_rss_bytes: usage.and_then(|usage| usage.peak_rss_bytes),
+            stdout_bytes: capture.stdout_bytes,
+            stderr_bytes: capture.stderr_bytes,
+            held_open: capture.held_open,
+            // What merely passes through is meant not to be kept.
+            truncated: capture.outcome == Outcome::LimitExceeded,
+            ..self
+        }
+    }
+
+    /// Writes the object and a line end; `-` is stdout.
+    pub(super) fn write(&self, path: &Path) -> io::Result<()> {
+        let mut text = serde_json::to_string(self)?;
+        text.push('\n');
+        if path.as_os_str() == "-" {
+            io::stdout().write_all(text.as_bytes())
+        } else {
+            fs::write(path, text)
+        }
+    }
+}
