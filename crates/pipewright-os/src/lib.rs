@@ -20,6 +20,7 @@
 //! | [`mux`] | bytes, exits and wake-ups from several sources on one thread |
 //! | [`wake`] | a flag that another thread can raise and a multiplexer can wait for |
 //! | [`memory`] | hints about large buffers |
+//! | [`helper`] | threads of our own in somebody else's program |
 //! | [`probe`] | what this machine offers, and which handles this process has |
 //!
 //! Built with `--cfg pipewright_force_fallback` every facility newer than the oldest supported
@@ -28,6 +29,7 @@
 
 pub mod exit;
 pub mod handle;
+pub mod helper;
 pub mod memory;
 pub mod mux;
 pub mod pipe;
@@ -41,3 +43,7 @@ pub mod wake;
 
 #[cfg(unix)]
 mod fallback;
+
+// The bare system calls for credentials take 16-bit numbers on 32-bit x86 and ARM (setuid(2)).
+#[cfg(all(target_os = "linux", not(target_pointer_width = "64")))]
+compile_error!("pipewright supports 64-bit Linux");

@@ -1,7 +1,7 @@
 //! A way to stop runs from elsewhere.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -44,6 +44,8 @@ impl CancelToken {
     /// Stops every run that has this token, now and later.
     pub fn cancel(&self) {
         self.0.cancelled.store(true, Ordering::SeqCst);
+        // With its twin in `wake`: either we see the flag in place, or its maker sees this.
+        fence(Ordering::SeqCst);
         if let Some(wake) = self.0.wake.get() {
             wake.raise();
         }
@@ -73,6 +75,7 @@ impl CancelToken {
         }
         let wake = self.0.wake.get().ok_or(io::ErrorKind::NotFound)?;
         // Looked at after the flag is in place: whoever cancels from now on raises it.
+        fence(Ordering::SeqCst);
         if self.is_cancelled() {
             wake.raise();
         }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::waitid::{Target, waitid};
 use super::{Ended, Usage};
+use crate::helper;
 use crate::signal::Signal;
 use crate::status::ExitStatus;
 use crate::wake::Wake;
@@ -113,11 +114,26 @@ impl Exit {
     }
 
     pub(super) fn group_is_left(&self) -> bool {
+        let Some(pidfd) = &self.pidfd else { return false };
+        let answers = matches!(send(pidfd.as_fd(), 0, PIDFD_SIGNAL_PROCESS_GROUP), Ok(true));
+        // Zombies answer too, and under an init that does not reap they answer for ever.
+        answers && crate::tree::linux::group_lives(self.pid()).unwrap_or(true)
+    }
+
+    pub(super) fn leads_its_group(&self) -> bool {
+        let Some(pid) = rustix::process::Pid::from_raw(self.pid) else { return false };
+        let leads = rustix::process::getpgid(Some(pid)) == Ok(pid);
+        leads && self.keeps_its_number()
+    }
+
+    pub(super) fn keeps_its_number(&self) -> bool {
+        if self.lock().is_some() {
+            return false;
+        }
         match &self.pidfd {
-            Some(pidfd) => {
-                matches!(send(pidfd.as_fd(), 0, PIDFD_SIGNAL_PROCESS_GROUP), Ok(true))
-            }
-            None => false,
+            // ESRCH: somebody else has reaped it.
+            Some(pidfd) => !matches!(send(pidfd.as_fd(), 0, 0), Ok(false)),
+            None => true,
         }
     }
 
@@ -141,9 +157,14 @@ impl Exit {
         }
         if self.bell.get().is_none() {
             let bell = Arc::new(Wake::new()?);
-            if self.bell.set(Arc::clone(&bell)).is_ok() {
-                ring_at_exit(self.pid, bell)?;
+            if self.lock().is_some() {
+                // Reaped: its number may be another's by now.
+                bell.raise();
+            } else {
+                ring_at_exit(self.pid, Arc::clone(&bell))?;
             }
+            // Ignored: another thread was faster, and its bell rings as well.
+            let _ = self.bell.set(bell);
         }
         match self.bell.get() {
             Some(bell) => Ok(bell.0.as_fd()),
@@ -242,7 +263,8 @@ fn pidfd_wait_is_refused() -> bool {
     static REFUSED: OnceLock<bool> = OnceLock::new();
     *REFUSED.get_or_init(|| {
         // A descriptor that is none: EBADF where P_PIDFD is known, EINVAL where it is not.
-        // SAFETY: -1 is never an open descriptor, and the call only looks it up.
+        // SAFETY: a number beyond every limit is never an open descriptor, and the call only looks
+        // it up.
         let closed = unsafe { BorrowedFd::borrow_raw(i32::MAX) };
         matches!(
             waitid(Target::Pidfd(closed), libc::WEXITED | libc::WNOHANG),
@@ -254,16 +276,11 @@ fn pidfd_wait_is_refused() -> bool {
 /// Without pidfds, a thread a child is the way to poll an exit that neither takes over SIGCHLD
 /// nor reaps what is not ours. It leaves the child as it is (WNOWAIT) and ends with it.
 fn ring_at_exit(pid: i32, bell: Arc<Wake>) -> io::Result<()> {
-    static STACK_BYTES: usize = 64 << 10;
-    std::thread::Builder::new()
-        .name("pipewright-exit".to_owned())
-        .stack_size(STACK_BYTES)
-        .spawn(move || {
-            // Ignored: ECHILD means that it is reaped already, which is an end too.
-            let _ = waitid(Target::Pid(pid), libc::WEXITED | libc::WNOWAIT);
-            bell.raise();
-        })
-        .map(drop)
+    helper::start("pipewright-exit", move || {
+        // Ignored: ECHILD means that it is reaped already, which is an end too.
+        let _ = waitid(Target::Pid(pid), libc::WEXITED | libc::WNOWAIT);
+        bell.raise();
+    })
 }
 
 /// Whether opening pidfds has been refused once; then nobody tries again.

@@ -97,7 +97,8 @@ impl Exit {
         self.0.look_closer(usage)
     }
 
-    /// Sends a signal. `false`: the child has ended already, and nobody was signalled.
+    /// Sends a signal. `false`: the child has ended and been reaped, and nobody was signalled. (A
+    /// child that has ended and not been reaped takes it, and nothing comes of it.)
     ///
     /// # Platform
     /// Linux: `pidfd_send_signal`.
@@ -122,6 +123,17 @@ impl Exit {
         self.0.signal_group(signal)
     }
 
+    /// Whether the child is in the process group that bears its number. `false` once it is reaped.
+    #[must_use]
+    pub fn leads_its_group(&self) -> bool {
+        self.0.leads_its_group()
+    }
+
+    /// Whether the child is unreaped, so that its number is nobody else's.
+    pub(crate) fn keeps_its_number(&self) -> bool {
+        self.0.keeps_its_number()
+    }
+
     /// Whether the process group that the child leads can be signalled after the child is reaped.
     ///
     /// # Platform
@@ -131,8 +143,12 @@ impl Exit {
         self.0.group_survives_reap()
     }
 
-    /// Whether the process group that the child led has a member, the unreaped child included.
-    /// `false` where that cannot be told.
+    /// Whether the process group that the child led has a member that has not ended. `false` where
+    /// that cannot be told.
+    ///
+    /// # Platform
+    /// Linux: signal 0 through the pidfd; where that finds somebody, `/proc` tells whether it is
+    /// more than zombies.
     #[must_use]
     pub fn group_is_left(&self) -> bool {
         self.0.group_is_left()

@@ -47,6 +47,13 @@ impl Growth {
         }
     }
 
+    /// For a pipe whose size somebody chose.
+    pub(super) fn never() -> Growth {
+        let growth = Growth::default();
+        growth.settled.store(true, Ordering::Relaxed);
+        growth
+    }
+
     fn enlarge(&self, fd: &OwnedFd) {
         let lent = LENT_BYTES.fetch_add(LARGE_BYTES, Ordering::Relaxed);
         // Ignored: a socket, a pipe-max-size below ours or a user past the soft limit only means
@@ -69,6 +76,10 @@ impl Drop for Growth {
 
 #[cfg(target_os = "linux")]
 fn set_size(fd: &OwnedFd) -> rustix::io::Result<()> {
+    if rustix::pipe::fcntl_getpipe_size(fd)? >= LARGE_BYTES {
+        // Somebody else has enlarged it; setting the size would shrink it.
+        return Err(rustix::io::Errno::BUSY);
+    }
     rustix::pipe::fcntl_setpipe_size(fd, LARGE_BYTES).map(drop)
 }
 

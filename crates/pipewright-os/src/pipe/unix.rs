@@ -35,7 +35,11 @@ pub(super) fn pair(options: PipeOptions) -> io::Result<(PipeReader, PipeWriter)>
         // O_WRONLY is part of the flags but fcntl ignores the access mode (fcntl(2), F_SETFL).
         rustix::fs::fcntl_setfl(&write, OFlags::NONBLOCK)?;
     }
-    Ok((PipeReader(Reader::new(read)), PipeWriter(Writer { fd: write })))
+    let growth = match options.capacity {
+        Some(_) => grow::Growth::never(),
+        None => grow::Growth::default(),
+    };
+    Ok((PipeReader(Reader { fd: read, growth }), PipeWriter(Writer { fd: write })))
 }
 
 impl Reader {

@@ -8,6 +8,8 @@ use std::str::FromStr;
 mod unix;
 #[cfg(unix)]
 use unix as imp;
+#[cfg(unix)]
+pub(crate) use unix::AllBlocked;
 
 /// A signal, under the number the platform at hand gives it.
 ///

@@ -87,3 +87,31 @@ impl fmt::Debug for Caught {
         f.debug_struct("Caught").field("is_empty", &self.is_empty).finish_non_exhaustive()
     }
 }
+
+/// Blocks every signal in this thread, and puts its mask back when dropped.
+pub(crate) struct AllBlocked {
+    before: libc::sigset_t,
+}
+
+impl AllBlocked {
+    pub(crate) fn new() -> AllBlocked {
+        let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+        let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: sigfillset fills what it is given.
+        unsafe { libc::sigfillset(all.as_mut_ptr()) };
+        // SAFETY: both are live; SIG_SETMASK with a full set has no error.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
+        // SAFETY: the call has written it.
+        let before = unsafe { before.assume_init() };
+        AllBlocked { before }
+    }
+}
+
+impl Drop for AllBlocked {
+    fn drop(&mut self) {
+        // SAFETY: the mask came from the same call.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut())
+        };
+    }
+}

@@ -10,13 +10,15 @@ use std::sync::atomic::{AtomicI32, AtomicU32};
 
 use super::layout::{self, Layout};
 use super::{BadInput, ChildStdio, Env, Inherit, Plan, Search, SpawnError, Step};
-use crate::exit::waitid::{Target, own_peak_rss_bytes, waitid};
+use crate::exit::waitid::own_peak_rss_bytes;
 use crate::exit::{Exit, linux as exit};
 
 #[path = "linux_child.rs"]
 mod child;
 #[path = "linux_clone.rs"]
 mod clone;
+#[path = "linux_dumpable.rs"]
+mod dumpable;
 #[path = "linux_immortal.rs"]
 mod immortal;
 #[path = "linux_stack.rs"]
@@ -52,20 +54,40 @@ pub(super) fn exec(plan: &Plan<'_>) -> Result<Infallible, SpawnError> {
         .unwrap_or_else(|| SpawnError::new(Step::Exec, io::Error::from_raw_os_error(libc::ENOENT))))
 }
 
+/// How often a start is tried again because a stop signal came in between. Each time this process
+/// is stopped and continued first, so it takes a person, or a storm of signals, to use them up.
+const MOST_STOPS: usize = 100;
+
 fn start(plan: &Plan<'_>, layout: &Layout, moves: &Moves) -> Result<Exit, SpawnError> {
-    let job = job(plan, layout, moves);
-    let peak = own_peak_rss_bytes();
-    let stack = stack::take().map_err(|error| SpawnError::new(Step::Create, error))?;
-    let created = clone::create(&job, &stack);
-    stack::give_back(stack);
-    let (pid, pidfd) = created.map_err(|error| SpawnError::new(Step::Create, error))?;
-    if let Some(error) = failure(&job) {
-        // The child has exited already; leave no zombie. Ignored: ECHILD, somebody else's reap.
-        let _ = waitid(Target::Pid(pid), libc::WEXITED);
-        return Err(error);
+    let mut stops = 0;
+    loop {
+        let mut job = job(plan, layout, moves);
+        job.may_try_again = stops < MOST_STOPS;
+        match start_once(&job) {
+            Err(error) if error.source.raw_os_error() == Some(child::STOP_PENDING) => stops += 1,
+            done => return done,
+        }
     }
+}
+
+fn start_once(job: &Job<'_>) -> Result<Exit, SpawnError> {
+    let create_error = |error| SpawnError::new(Step::Create, error);
+    let peak = own_peak_rss_bytes();
+    let _dumpable = job.changes_identity().then(dumpable::Kept::new);
+    let stack = stack::take().map_err(create_error)?;
+    let created = clone::create(job, &stack);
+    stack::give_back(stack);
+    let (pid, pidfd) = created.map_err(create_error)?;
     let pidfd = pidfd.or_else(|| exit::open_pidfd(pid));
-    Ok(Exit(exit::Exit::new(pid, pidfd, peak)))
+    let exit = Exit(exit::Exit::new(pid, pidfd, peak));
+    match failure(job) {
+        None => Ok(exit),
+        Some(error) => {
+            // It has exited; leave no zombie. Ignored: somebody else has reaped it.
+            let _ = exit.wait();
+            Err(error)
+        }
+    }
 }
 
 fn failure(job: &Job<'_>) -> Option<SpawnError> {
@@ -102,7 +124,9 @@ fn job<'a>(plan: &'a Plan<'a>, layout: &'a Layout, moves: &'a Moves) -> Job<'a> 
             Env::Exactly(_) => layout.envp().unwrap_or_else(environment),
         },
         candidates: layout.candidates(),
+        searches: !is_path(plan.program),
         parent_pid: std::process::id() as i32,
+        may_try_again: false,
         failed_step: AtomicU32::new(0),
         errno: AtomicI32::new(0),
     }
@@ -113,8 +137,9 @@ fn environment() -> *const *const libc::c_char {
     unsafe extern "C" {
         static environ: *const *const libc::c_char;
     }
-    // SAFETY: reading the pointer is reading a word. Whoever changes the environment while other
-    // threads run has promised that nobody reads it meanwhile, here or in C (std::env::set_var).
+    // SAFETY: reading the pointer is reading a word. execve reads what it leads to, as every C
+    // program's does: whoever changes the environment while other threads run has to know that
+    // nobody reads it, through std or not (std::env::set_var, "Safety").
     unsafe { environ }
 }
 

@@ -24,21 +24,37 @@ pub(super) struct Job<'a> {
     pub(super) argv: *const *const c_char,
     pub(super) envp: *const *const c_char,
     pub(super) candidates: *const *const c_char,
+    /// Whether the candidates are places to search, not the one path that was given.
+    pub(super) searches: bool,
     pub(super) parent_pid: i32,
+    /// The parent will start another child if this one says [`STOP_PENDING`].
+    pub(super) may_try_again: bool,
     /// Where it failed, and why: written by the child, read by the parent. 0 is "it did not".
     pub(super) failed_step: AtomicU32,
     pub(super) errno: AtomicI32,
 }
 
+impl Job<'_> {
+    pub(super) fn changes_identity(&self) -> bool {
+        self.options.identity != Identity::default()
+    }
+}
+
+/// In place of an errno: a stop signal waits to be delivered, and the parent, which is to be
+/// stopped as well, has to come out of its sleep first.
+pub(super) const STOP_PENDING: i32 = i32::MAX;
+
 /// A handle for the child, and the number that it is to have there.
 pub(super) struct Move {
-    from: Cell<RawFd>,
+    from: RawFd,
     pub(super) to: RawFd,
+    /// Where the child has put it out of the way; `from` stays as it is, for another try.
+    lifted: Cell<RawFd>,
 }
 
 impl Move {
     pub(super) fn new(from: RawFd, to: RawFd) -> Move {
-        Move { from: Cell::new(from), to }
+        Move { from, to, lifted: Cell::new(from) }
     }
 }
 
@@ -98,10 +114,9 @@ unsafe fn attempt(job: &Job<'_>, dies_with_parent: bool) {
 /// # Safety
 /// As [`become_program`].
 unsafe fn prepare_and_exec(job: &Job<'_>, dies_with_parent: bool) -> Result<(), Failed> {
-    // SAFETY: SIG_DFL is no function of ours. Rust programs ignore SIGPIPE from the start, and a
-    // child that inherits that does not stop when its reader is gone (rust-lang/rust#62569).
-    let sigpipe = unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
-    debug_assert_ne!(sigpipe, libc::SIG_ERR);
+    // Rust programs ignore SIGPIPE from the start, and a child that inherits that does not stop
+    // when its reader is gone (rust-lang/rust#62569).
+    set_default(libc::SIGPIPE);
     join_group(job.options.group)?;
     lift(job.moves)?;
     place_stdio(job.stdio)?;
@@ -118,7 +133,7 @@ unsafe fn prepare_and_exec(job: &Job<'_>, dies_with_parent: bool) -> Result<(), 
         be_nicer(add)?;
     }
     // SAFETY: null or a string that the layout owns.
-    unsafe { change_root(job.chroot, !job.current_dir.is_null())? };
+    unsafe { change_root(job.chroot)? };
     change_identity(&job.options.identity, job.drops_groups)?;
     if !job.current_dir.is_null() {
         // After the change of user, as std has it: the directory must be that user's to enter.
@@ -128,9 +143,8 @@ unsafe fn prepare_and_exec(job: &Job<'_>, dies_with_parent: bool) -> Result<(), 
     if dies_with_parent {
         tie_to_parent(job.parent_pid)?;
     }
-    unblock_signals();
     // SAFETY: arrays that the layout owns, each ended by NULL.
-    unsafe { exec_first(job.candidates, job.argv, job.envp) };
+    unsafe { exec_first(job) };
     Err(Failed(Step::Exec))
 }
 
@@ -149,15 +163,23 @@ fn join_group(group: Group) -> Result<(), Failed> {
 
 /// Moves sources out of the way of what will be placed: 0 to 2, and each other's targets.
 fn lift(moves: &[Move]) -> Result<(), Failed> {
-    let Some(highest) = moves.iter().map(|place| place.to).max() else {
-        return Ok(());
-    };
     for (index, place) in moves.iter().enumerate() {
-        let from = place.from.get();
-        let is_target = moves.iter().enumerate().any(|(other, it)| other != index && it.to == from);
-        if from <= libc::STDERR_FILENO || is_target {
-            place.from.set(duplicate_from(from, highest + 1, Step::Inherit(index))?);
+        let from = place.from;
+        place.lifted.set(from);
+        let is_target = |fd: RawFd| moves.iter().any(|other| other.to == fd);
+        if from > libc::STDERR_FILENO && (from == place.to || !is_target(from)) {
+            continue;
         }
+        // The lowest free number, unless somebody is to have it. The copies in between stay open
+        // until exec, so that none is offered twice.
+        let mut copy = from;
+        loop {
+            copy = duplicate_from(copy, 3, Step::Inherit(index))?;
+            if !is_target(copy) {
+                break;
+            }
+        }
+        place.lifted.set(copy);
     }
     Ok(())
 }
@@ -184,7 +206,7 @@ fn place_stdio(stdio: [Option<RawFd>; 3]) -> Result<(), Failed> {
 
 fn place(moves: &[Move]) -> Result<(), Failed> {
     for (index, place) in moves.iter().enumerate() {
-        put(place.from.get(), place.to, Step::Inherit(index))?;
+        put(place.lifted.get(), place.to, Step::Inherit(index))?;
     }
     Ok(())
 }
@@ -224,11 +246,17 @@ fn close_others() -> Result<(), Failed> {
 /// Without close_range: what `/proc/self/fd` lists. Not every number up to the limit, of which
 /// there can be a billion.
 fn close_others_one_by_one() -> Result<(), Failed> {
+    // Bare calls: the C library's open and close are cancellation points.
     // SAFETY: a C string and flags.
     let dir = unsafe {
-        libc::open(c"/proc/self/fd".as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC)
+        libc::syscall(
+            libc::SYS_openat,
+            libc::AT_FDCWD,
+            c"/proc/self/fd".as_ptr(),
+            libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC,
+        )
     };
-    check(dir, Step::CloseOthers)?;
+    check(dir as i32, Step::CloseOthers)?;
     let mut buffer = DirBuffer([0; 1024]);
     loop {
         // SAFETY: the kernel writes at most the length given.
@@ -242,7 +270,7 @@ fn close_others_one_by_one() -> Result<(), Failed> {
         }
     }
     // SAFETY: opened above.
-    unsafe { libc::close(dir) };
+    unsafe { libc::syscall(libc::SYS_close, dir) };
     Ok(())
 }
 
@@ -331,16 +359,14 @@ fn be_nicer(add: i32) -> Result<(), Failed> {
 
 /// # Safety
 /// `root` is null or a C string.
-unsafe fn change_root(root: *const c_char, dir_follows: bool) -> Result<(), Failed> {
+unsafe fn change_root(root: *const c_char) -> Result<(), Failed> {
     if root.is_null() {
         return Ok(());
     }
     // SAFETY: as this function's.
     check(unsafe { libc::chroot(root) }, Step::Chroot)?;
-    if dir_follows {
-        return Ok(());
-    }
-    // A working directory outside the new root is the way out of it (chroot(2)).
+    // A working directory outside the new root is the way out of it (chroot(2)); and a relative
+    // one that comes next is meant to be inside.
     // SAFETY: a C string.
     check(unsafe { libc::chdir(c"/".as_ptr()) }, Step::Chroot)
 }
@@ -376,72 +402,130 @@ fn tie_to_parent(parent: i32) -> Result<(), Failed> {
     let result = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     check(result, Step::ParentDeath)?;
     // It may have ended before it could be watched; then nobody would ever send the signal.
-    // SAFETY: no argument.
-    if unsafe { libc::getppid() } != parent {
+    // SAFETY: no argument. 0: the parent is in another pid namespace, where it cannot be seen.
+    let now = unsafe { libc::getppid() };
+    if now != parent && now != 0 {
         set_errno(libc::ESRCH);
         return Err(Failed(Step::ParentDeath));
     }
     Ok(())
 }
 
-fn unblock_signals() {
-    let mut none = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: sigemptyset fills what it is given.
-    unsafe { libc::sigemptyset(none.as_mut_ptr()) };
+/// Whether a signal that stops is waiting to be delivered.
+fn a_stop_is_pending() -> bool {
+    let mut pending = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: a live set.
+    if unsafe { libc::sigpending(pending.as_mut_ptr()) } != 0 {
+        return false;
+    }
+    [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU].into_iter().any(|signal| {
+        // SAFETY: filled in by the call above.
+        unsafe { libc::sigismember(pending.as_ptr(), signal) == 1 }
+    })
+}
+
+fn set_blocked(all: bool) {
+    let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    let fill = if all { libc::sigfillset } else { libc::sigemptyset };
+    // SAFETY: both fill what they are given.
+    unsafe { fill(set.as_mut_ptr()) };
     // SAFETY: the set is filled; SIG_SETMASK with it has no error.
-    unsafe { libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), ptr::null_mut()) };
+    unsafe { libc::sigprocmask(libc::SIG_SETMASK, set.as_ptr(), ptr::null_mut()) };
+}
+
+/// The kernel's struct sigaction begins with the handler, and SIG_DFL with no flags is all zeroes.
+type KernelAction = [usize; 8];
+
+/// The kernel's signal sets have 64 bits.
+const SIGSET_BYTES: usize = 8;
+
+/// The handler of a signal; `None` for what has none.
+fn handler_of(signal: libc::c_int) -> Option<libc::sighandler_t> {
+    let mut now: KernelAction = [0; 8];
+    // Bare calls: the C library's may lock.
+    // SAFETY: asks only, into an array that is larger than the kernel's struct.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigaction,
+            signal,
+            ptr::null::<KernelAction>(),
+            now.as_mut_ptr(),
+            SIGSET_BYTES,
+        )
+    };
+    (result == 0).then_some(now[0])
+}
+
+fn set_default(signal: libc::c_int) {
+    let default: KernelAction = [0; 8];
+    // SAFETY: SIG_DFL is no function.
+    unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigaction,
+            signal,
+            default.as_ptr(),
+            ptr::null_mut::<KernelAction>(),
+            SIGSET_BYTES,
+        )
+    };
 }
 
 /// A handler of the parent would run in a second process that shares its memory.
 fn reset_handlers() {
     for signal in 1..=64 {
-        let mut now = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
-        // SAFETY: asks only, into a live struct.
-        if unsafe { libc::sigaction(signal, ptr::null(), now.as_mut_ptr()) } != 0 {
-            // SIGKILL, SIGSTOP and the two that the C library keeps for itself.
-            continue;
-        }
-        // SAFETY: filled in by the call, and all zeroes before.
-        let handler = unsafe { now.assume_init() }.sa_sigaction;
-        if handler != libc::SIG_DFL && handler != libc::SIG_IGN {
-            // SAFETY: SIG_DFL is no function.
-            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        let handler = handler_of(signal);
+        if handler.is_some_and(|it| it != libc::SIG_DFL && it != libc::SIG_IGN) {
+            set_default(signal);
         }
     }
 }
 
 /// Loads the first candidate that can be loaded, as execvp(3) goes through PATH. Returns when none
-/// can, with the telling reason in errno.
+/// can, with the telling reason in errno; [`STOP_PENDING`] where it is not the moment to try.
+///
+/// Signals are let in at the last moment only: a stop that arrived before exec would stop this
+/// process with its parent still asleep, and the two of them would hold the terminal for ever
+/// (nextest-rs/nextest#470).
 ///
 /// # Safety
-/// Arrays of C strings, each ended by NULL.
-unsafe fn exec_first(
-    candidates: *const *const c_char,
-    argv: *const *const c_char,
-    envp: *const *const c_char,
-) {
+/// `job`'s pointers must be good.
+unsafe fn exec_first(job: &Job<'_>) {
     let mut forbidden = false;
-    let mut next = candidates;
+    let mut next = job.candidates;
     loop {
         // SAFETY: not past the NULL at the end.
         let path = unsafe { *next };
         if path.is_null() {
             break;
         }
+        // SAFETY: the NULL at the end is still ahead, or is next.
+        next = unsafe { next.add(1) };
+        // SAFETY: a C string.
+        if job.searches && unsafe { libc::access(path, libc::X_OK) } != 0 {
+            forbidden |= errno() == libc::EACCES;
+            continue;
+        }
+        if job.may_try_again && a_stop_is_pending() {
+            set_errno(STOP_PENDING);
+            return;
+        }
+        set_blocked(false);
         // SAFETY: as this function's.
-        unsafe { libc::execve(path, argv, envp) };
-        match errno() {
+        unsafe { libc::execve(path, job.argv, job.envp) };
+        let error = errno();
+        set_blocked(true);
+        set_errno(error);
+        match error {
             libc::ENOENT | libc::ENOTDIR | libc::ESTALE | libc::ENODEV | libc::ETIMEDOUT => {}
             // One further on may be ours to run; if none is, this is what to say.
             libc::EACCES => forbidden = true,
             _ => return,
         }
-        // SAFETY: the NULL at the end is still ahead, or is next.
-        next = unsafe { next.add(1) };
+        if !job.searches {
+            return;
+        }
     }
-    if forbidden {
-        set_errno(libc::EACCES);
-    }
+    set_errno(if forbidden { libc::EACCES } else { libc::ENOENT });
 }
 
 fn check(result: libc::c_int, step: Step) -> Result<(), Failed> {

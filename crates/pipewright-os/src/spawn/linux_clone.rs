@@ -1,13 +1,14 @@
 //! Makes the child: shares our memory, runs on its own stack, and we sleep until it has exec'd.
 
 use std::io;
-use std::mem::{self, MaybeUninit};
+use std::mem;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::child::{self, Handlers, Job};
 use super::stack::Stack;
 use crate::exit::linux::pidfds_are_refused;
+use crate::signal::AllBlocked;
 
 /// clone(2): Linux 5.5, and only through clone3 (the low 32 bits are full).
 const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
@@ -20,7 +21,7 @@ static CLONE3_REFUSED: AtomicBool =
 pub(super) fn create(job: &Job<'_>, stack: &Stack) -> io::Result<(i32, Option<OwnedFd>)> {
     // A signal that arrived in the child before exec would run a handler of this program in a
     // second process that shares its memory.
-    let _blocked = AllSignalsBlocked::new();
+    let _blocked = AllBlocked::new();
     if !CLONE3_REFUSED.load(Ordering::Relaxed) {
         match clone3(job, stack) {
             Err(error) if is_refused(&error) => CLONE3_REFUSED.store(true, Ordering::Relaxed),
@@ -127,32 +128,4 @@ extern "C" fn run_after_clone(job: *mut libc::c_void) -> libc::c_int {
     let job = unsafe { &*job.cast_const().cast::<Job<'_>>() };
     // SAFETY: this is the child, on a stack of its own.
     unsafe { child::run(job, Handlers::AreInherited) }
-}
-
-/// Blocks every signal in this thread, and puts its mask back when dropped.
-struct AllSignalsBlocked {
-    before: libc::sigset_t,
-}
-
-impl AllSignalsBlocked {
-    fn new() -> AllSignalsBlocked {
-        let mut all = MaybeUninit::<libc::sigset_t>::uninit();
-        let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: sigfillset fills what it is given.
-        unsafe { libc::sigfillset(all.as_mut_ptr()) };
-        // SAFETY: both are live; SIG_SETMASK with a full set has no error.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
-        // SAFETY: the call has written it.
-        let before = unsafe { before.assume_init() };
-        AllSignalsBlocked { before }
-    }
-}
-
-impl Drop for AllSignalsBlocked {
-    fn drop(&mut self) {
-        // SAFETY: the mask came from the same call.
-        unsafe {
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut())
-        };
-    }
 }

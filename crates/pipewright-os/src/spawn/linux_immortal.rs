@@ -2,16 +2,25 @@
 //!
 //! The kernel sends the parent-death signal when the *thread* that made the child ends
 //! (prctl(2)): a child started from a worker thread would die with it, in the middle of a healthy
-//! program (It4innovations/hyperqueue#823, nekename/OpenDeck#329).
+//! program (It4innovations/hyperqueue#823, nekename/OpenDeck#329). What a child inherits of the
+//! thread that starts it (affinity, scheduling, per-thread namespaces) it has from this one.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 
+use crate::helper;
+
 type Work = Box<dyn FnOnce() + Send + 'static>;
 
-static SPAWNER: Mutex<Option<SyncSender<Work>>> = Mutex::new(None);
+static SPAWNER: Mutex<Option<Spawner>> = Mutex::new(None);
+
+struct Spawner {
+    /// Whose thread it is: after a fork the child has this value and not the thread.
+    process: u32,
+    requests: SyncSender<Work>,
+}
 
 /// Runs `work` on the immortal thread and waits for its answer.
 pub(super) fn run<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
@@ -29,21 +38,20 @@ pub(super) fn run<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
 
 fn sender() -> io::Result<SyncSender<Work>> {
     let mut spawner = SPAWNER.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(sender) = &*spawner {
-        return Ok(sender.clone());
+    let process = std::process::id();
+    if let Some(spawner) = spawner.as_ref().filter(|spawner| spawner.process == process) {
+        return Ok(spawner.requests.clone());
     }
     let (sender, requests) = sync_channel::<Work>(0);
-    std::thread::Builder::new().name("pipewright-spawn".to_owned()).stack_size(256 << 10).spawn(
-        move || {
-            // The static keeps a sender for ever, so this loop has no end.
-            while let Ok(work) = requests.recv() {
-                // A panic would end the thread, and with it every child that it ever started.
-                // Ignored: the caller sees that no answer comes.
-                let _ = catch_unwind(AssertUnwindSafe(work));
-            }
-        },
-    )?;
-    *spawner = Some(sender.clone());
+    helper::start("pipewright-spawn", move || {
+        // The static keeps a sender for ever, so this loop has no end.
+        while let Ok(work) = requests.recv() {
+            // A panic would end the thread, and with it every child that it ever started.
+            // Ignored: the caller sees that no answer comes.
+            let _ = catch_unwind(AssertUnwindSafe(work));
+        }
+    })?;
+    *spawner = Some(Spawner { process, requests: sender.clone() });
     Ok(sender)
 }
 

@@ -4,10 +4,9 @@ use std::io;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Enough for a chain of system calls; the child's deepest frame holds 1 KiB of directory entries.
-const STACK_BYTES: usize = 32 << 10;
-/// Below the stack, never accessible: a child that ran over would fault, not write into our heap.
-const GUARD_BYTES: usize = 4 << 10;
+/// Enough for a chain of system calls, and a whole number of pages of any size that Linux has; the
+/// child's deepest frame holds 1 KiB of directory entries.
+const STACK_BYTES: usize = 64 << 10;
 
 /// How many stacks are kept: one for each thread that starts children at the same moment.
 static KEPT: [AtomicPtr<u8>; 8] = [const { AtomicPtr::new(ptr::null_mut()) }; 8];
@@ -20,7 +19,7 @@ pub(super) struct Stack {
 impl Stack {
     /// The lowest byte that may be used.
     pub(super) fn low(&self) -> *mut u8 {
-        self.base.as_ptr().wrapping_add(GUARD_BYTES)
+        self.base.as_ptr().wrapping_add(guard_bytes())
     }
 
     /// How many bytes may be used above [`low`](Self::low).
@@ -51,7 +50,13 @@ pub(super) fn give_back(stack: Stack) {
         }
     }
     // SAFETY: the mapping is whole, ours alone, and the child that ran on it has left it.
-    let _ = unsafe { libc::munmap(base.cast(), GUARD_BYTES + STACK_BYTES) };
+    let _ = unsafe { libc::munmap(base.cast(), guard_bytes() + STACK_BYTES) };
+}
+
+/// A page below the stack that is never accessible: a child that ran over would fault, not write
+/// into our heap.
+fn guard_bytes() -> usize {
+    rustix::param::page_size()
 }
 
 fn map() -> io::Result<Stack> {
@@ -59,7 +64,7 @@ fn map() -> io::Result<Stack> {
     let base = unsafe {
         libc::mmap(
             ptr::null_mut(),
-            GUARD_BYTES + STACK_BYTES,
+            guard_bytes() + STACK_BYTES,
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK | libc::MAP_NORESERVE,
             -1,
@@ -70,7 +75,7 @@ fn map() -> io::Result<Stack> {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the first page of the mapping just made. Ignored: without a guard it works as well.
-    let _ = unsafe { libc::mprotect(base, GUARD_BYTES, libc::PROT_NONE) };
+    let _ = unsafe { libc::mprotect(base, guard_bytes(), libc::PROT_NONE) };
     NonNull::new(base.cast())
         .map(|base| Stack { base })
         .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))

@@ -23,8 +23,8 @@ use crate::exit::Exit;
 
 /// Starts a child.
 ///
-/// When this returns `Ok` the new program has been loaded: a program that cannot be executed is an
-/// error here, not an exit code later. After an error there is no child, no zombie and no handle.
+/// When this returns `Ok` the new program has been loaded, or a signal has ended the child before:
+/// a program that cannot be executed is an error here, not an exit code later. After an error there is no child, no zombie and no handle.
 ///
 /// The child has the stdio and the handles that the plan lists and no other, an empty signal mask,
 /// SIGPIPE at its default, and no handler of this program; what this program ignores it ignores

@@ -74,7 +74,7 @@ pub enum Group {
     /// One of its own, of which it is the leader.
     Own,
     /// The existing group of that number.
-    Join(u32),
+    Join(i32),
     /// A session of its own, without a terminal, and so also a group of its own.
     Session,
 }

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use super::Member as Public;
+use crate::exit::Exit;
 use crate::exit::linux::{open_pidfd, send};
 use crate::signal::Signal;
 
@@ -25,16 +26,24 @@ impl Member {
     }
 
     pub(super) fn group(&self) -> Option<u32> {
-        let pid = rustix::process::Pid::from_raw(i32::try_from(self.pid).ok()?)?;
-        let group = rustix::process::getpgid(Some(pid)).ok()?;
-        // Asked while it is still there, or the answer may be another's.
-        self.is_alive().then(|| group.as_raw_nonzero().get() as u32)
+        let stat = Stat::of(self.pid)?;
+        // Asked while it keeps its number, or the answer may be another's.
+        self.keeps_its_number().then_some(stat.group)
     }
 
     pub(super) fn is_alive(&self) -> bool {
         let mut polled = [rustix::event::PollFd::new(&self.pidfd, rustix::event::PollFlags::IN)];
         let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
         matches!(rustix::event::poll(&mut polled, Some(&now)), Ok(0))
+    }
+
+    pub(super) fn rests(&self) -> bool {
+        !self.keeps_its_number() || Stat::of(self.pid).is_none_or(|stat| stat.rests())
+    }
+
+    /// Until it is reaped nobody else can have its number.
+    fn keeps_its_number(&self) -> bool {
+        !matches!(send(self.pidfd.as_fd(), 0, 0), Ok(false))
     }
 }
 
@@ -44,39 +53,44 @@ impl AsFd for Public {
     }
 }
 
-pub(super) fn collect(root: u32, members: &mut Vec<Public>) {
+pub(super) fn collect(root: &Exit, members: &mut Vec<Public>) {
+    if !proc_is_ours() {
+        return;
+    }
+    add_children(root.pid(), || root.keeps_its_number(), members);
     // The list grows while it is walked: a member's children come after it.
     let mut next = 0;
-    let mut parent = root;
-    loop {
-        for pid in children_of(parent) {
-            if members.iter().any(|member| member.0.pid == pid && member.0.is_alive()) {
-                continue;
-            }
-            if let Some(member) = hold(pid, parent) {
-                members.push(Public(Arc::new(member)));
-            }
-        }
-        let Some(member) = members.get(next) else {
-            return;
-        };
-        parent = member.0.pid;
+    while let Some(member) = members.get(next).cloned() {
+        add_children(member.0.pid, || member.0.keeps_its_number(), members);
         next += 1;
     }
 }
 
-/// Takes hold of a process, provided that it still is the child of that parent.
-fn hold(pid: u32, parent: u32) -> Option<Member> {
-    let pidfd = open_pidfd(i32::try_from(pid).ok()?)?;
-    // Asked after the pidfd is open: had the number passed to another process before, that one
-    // would have another parent, or be a sibling that we are after as well.
-    (parent_of(pid)? == parent).then_some(Member { pid, pidfd })
+/// Whether the root has stopped, or has ended.
+pub(super) fn rests(root: &Exit) -> bool {
+    !root.keeps_its_number() || Stat::of(root.pid()).is_none_or(|stat| stat.rests())
+}
+
+/// Takes hold of the children of one process. Numbers are all that `/proc` has, so every answer is
+/// believed only if the parent turns out to have kept its number throughout.
+fn add_children(parent: u32, keeps_its_number: impl Fn() -> bool, members: &mut Vec<Public>) {
+    for pid in children_of(parent) {
+        let known = |member: &Public| member.0.pid == pid && member.0.keeps_its_number();
+        if members.iter().any(known) {
+            continue;
+        }
+        let Some(pidfd) = i32::try_from(pid).ok().and_then(open_pidfd) else { continue };
+        // Asked after the pidfd is open: had the number passed to another process before, that one
+        // would have another parent.
+        let Some(stat) = Stat::of(pid) else { continue };
+        if stat.parent == parent && !stat.has_ended() && keeps_its_number() {
+            members.push(Public(Arc::new(Member { pid, pidfd })));
+        }
+    }
 }
 
 fn children_of(pid: u32) -> Vec<u32> {
-    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {
-        return Vec::new();
-    };
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let mut children = Vec::new();
     for task in tasks.flatten() {
         if let Ok(list) = fs::read_to_string(task.path().join("children")) {
@@ -87,9 +101,48 @@ fn children_of(pid: u32) -> Vec<u32> {
     children
 }
 
-/// Field 4 of `/proc/PID/stat`, after the name, which may hold anything but ends at the last `)`.
-fn parent_of(pid: u32) -> Option<u32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let after_name = stat.rsplit_once(')')?.1;
-    after_name.split_ascii_whitespace().nth(1)?.parse().ok()
+/// Whether `/proc` shows the processes that we mean by their numbers: not that of another pid
+/// namespace.
+fn proc_is_ours() -> bool {
+    let own = fs::read_link("/proc/self").ok();
+    own.and_then(|path| path.to_str()?.parse::<u32>().ok()) == Some(std::process::id())
+}
+
+/// Whether a process of the group lives; `None` where `/proc` cannot be read.
+pub(crate) fn group_lives(group: u32) -> Option<bool> {
+    if !proc_is_ours() {
+        return None;
+    }
+    let pids = fs::read_dir("/proc").ok()?.flatten();
+    let mut pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    Some(pids.any(|pid| Stat::of(pid).is_some_and(|stat| stat.group == group && !stat.has_ended())))
+}
+
+/// What is needed of `/proc/PID/stat` (proc(5)).
+struct Stat {
+    state: char,
+    parent: u32,
+    group: u32,
+}
+
+impl Stat {
+    fn of(pid: u32) -> Option<Stat> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name in front may hold anything, but ends at the last parenthesis.
+        let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+        Some(Stat {
+            state: fields.next()?.chars().next()?,
+            parent: fields.next()?.parse().ok()?,
+            group: fields.next()?.parse().ok()?,
+        })
+    }
+
+    fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X')
+    }
+
+    /// Whether it starts nobody any more, for now.
+    fn rests(&self) -> bool {
+        matches!(self.state, 'T' | 't') || self.has_ended()
+    }
 }

@@ -1,13 +1,15 @@
 //! The descendants of a child: find them, signal them, know when they are gone.
 
 #[cfg(target_os = "linux")]
-mod linux;
+pub(crate) mod linux;
 #[cfg(target_os = "linux")]
 use linux as imp;
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
+use crate::exit::Exit;
 use crate::signal::Signal;
 
 /// A process that is not our child, held so that its number cannot pass to another.
@@ -52,13 +54,13 @@ impl Descendants {
     /// Adds every descendant of `root` and of the members that is not a member yet. Returns how
     /// many were added.
     ///
-    /// A descendant whose parent has ended belongs to init or to a subreaper and is not found.
+    /// A descendant whose parent has ended belongs to init or to a subreaper and is not found;
+    /// nor is anybody below a root that is reaped, because its number may be another's.
     ///
     /// # Platform
-    /// Linux: `/proc/PID/task/TID/children`, each opened as a pidfd and its parent checked again
-    /// afterwards, so that a number which passed to another process meanwhile is left alone.
-    /// Without pidfds or without that file nothing is found.
-    pub fn collect(&mut self, root: u32) -> usize {
+    /// Linux: `/proc/PID/task/TID/children`, each opened as a pidfd, and its parent checked again
+    /// afterwards. Without pidfds or without that file nothing is found.
+    pub fn collect(&mut self, root: &Exit) -> usize {
         let before = self.members.len();
         imp::collect(root, &mut self.members);
         self.members.len() - before
@@ -70,17 +72,22 @@ impl Descendants {
         &self.members
     }
 
-    /// Stops, searches and stops again until a search finds nobody new: then nobody is left who
-    /// could start another. At most `rounds` times.
-    pub fn stop_and_collect(&mut self, root: u32, rounds: usize) {
+    /// Stops the root and everyone below it, and searches until a search finds nobody new: then
+    /// nobody is left who could start another. At most `rounds` times.
+    pub fn stop_and_collect(&mut self, root: &Exit, rounds: usize) {
+        // Ignored here and below: gone, or another user's; the caller asks afterwards who is left.
+        let _ = root.signal(Signal::STOP);
+        wait_briefly(|| imp::rests(root));
         for _ in 0..rounds {
             let from = self.members.len();
             if self.collect(root) == 0 {
                 return;
             }
             for member in &self.members[from..] {
-                // Ignored: as in `signal`.
                 let _ = member.signal(Signal::STOP);
+            }
+            for member in &self.members[from..] {
+                wait_briefly(|| member.0.rests());
             }
         }
     }
@@ -89,5 +96,19 @@ impl Descendants {
     #[must_use]
     pub fn any_alive(&self) -> Option<&Member> {
         self.members.iter().find(|member| member.is_alive())
+    }
+}
+
+/// A stop is delivered when its receiver next leaves the kernel, and a fork that is under way by
+/// then has made a child that no search saw. It takes microseconds; a process that is stuck in the
+/// kernel is not waited for.
+fn wait_briefly(fact: impl Fn() -> bool) {
+    const PAUSE: Duration = Duration::from_micros(50);
+    const PAUSES: u32 = 100;
+    for _ in 0..PAUSES {
+        if fact() {
+            return;
+        }
+        std::thread::park_timeout(PAUSE);
     }
 }

@@ -38,11 +38,11 @@ impl Wake {
     }
 
     pub(super) fn lower(&self) {
-        if self.raised.swap(false, Ordering::SeqCst) {
-            let mut taken = [0_u8; 8];
-            // Ignored: EAGAIN means that there was nothing to take.
-            let _ = rustix::io::read(&self.read, &mut taken);
-        }
+        self.raised.store(false, Ordering::SeqCst);
+        let mut taken = [0_u8; 8];
+        // Always, because a raise may stand between its two halves. Ignored: EAGAIN means that
+        // there was nothing to take.
+        let _ = rustix::io::read(&self.read, &mut taken);
     }
 
     pub(super) fn is_raised(&self) -> bool {

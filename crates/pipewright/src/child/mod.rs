@@ -117,10 +117,10 @@ impl Child {
     /// ended is no error. The child still has to be waited for, or dropped.
     ///
     /// # Errors
-    /// None at present; the type is std's.
+    /// The child may not be signalled by us: it has become another user's.
     pub fn kill(&self) -> Result<(), Error> {
-        Reach::new(self.rules.own_group).kill(&self.process);
-        Ok(())
+        let killed = Reach::new(self.rules.own_group).kill(&self.process);
+        killed.map_err(|error| self.cannot("kill", error))
     }
 
     /// Sends the child a signal, and only the child. `false`: it has ended already.

@@ -9,12 +9,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pipewright_os::exit::Exit;
+use pipewright_os::helper;
 use pipewright_os::mux::{self, Slot};
 use pipewright_os::pipe::PipeReader;
 use pipewright_os::wake::Wake;
 
 /// How long the thread stays when it has nothing to do.
 const IDLE: Duration = Duration::from_secs(1);
+
+/// How long the thread pauses when it cannot wait.
+const AFTER_ERROR: Duration = Duration::from_millis(20);
 
 /// What a drained stream is read into, over and over.
 const SCRATCH_BYTES: usize = 64 << 10;
@@ -25,8 +29,9 @@ static INBOX: Mutex<Inbox> =
 struct Inbox {
     exits: Vec<Exit>,
     pipes: Vec<PipeReader>,
-    /// How to wake the thread, while there is one.
-    thread: Option<Arc<Wake>>,
+    /// How to wake the thread, while there is one, and whose thread it is: after a fork the child
+    /// has this value and not the thread.
+    thread: Option<(Arc<Wake>, u32)>,
 }
 
 /// Sees to it that the child is reaped when it ends.
@@ -49,24 +54,22 @@ fn inbox() -> MutexGuard<'static, Inbox> {
 }
 
 fn wake_or_start(inbox: &mut Inbox) {
-    if let Some(wake) = &inbox.thread {
-        wake.raise();
-        return;
+    if let Some((wake, process)) = &inbox.thread {
+        if *process == std::process::id() {
+            return wake.raise();
+        }
     }
     // A machine with no room for a thread or a handle has none for long: whoever comes next tries
     // again, and what is in the inbox waits for it.
     if let Ok(wake) = start() {
-        inbox.thread = Some(wake);
+        inbox.thread = Some((wake, std::process::id()));
     }
 }
 
 fn start() -> io::Result<Arc<Wake>> {
     let wake = Arc::new(Wake::new()?);
     let for_thread = Arc::clone(&wake);
-    thread::Builder::new()
-        .name("pipewright-reaper".to_owned())
-        .stack_size(64 << 10)
-        .spawn(move || tend(&for_thread))?;
+    helper::start("pipewright-reaper", move || tend(&for_thread))?;
     Ok(wake)
 }
 
@@ -92,8 +95,11 @@ fn tend(wake: &Wake) {
         slots.extend(reads.drain(..).map(|Reading(pipe, buffer)| Slot::Read(pipe, buffer)));
         slots.push(Slot::Wake(wake));
         let until = idle.then(|| Instant::now() + IDLE);
-        // An error is a lack of memory for the wait: there is nothing better than to try again.
         let waited = mux::wait(&mut slots, until);
+        if waited.is_err() {
+            // No memory, or no handle, for the wait: there is nothing better than to try again.
+            thread::park_timeout(AFTER_ERROR);
+        }
         rested = idle && matches!(waited, Ok(0));
         reads = slots.into_iter().filter_map(Reading::go_on).collect();
     }

@@ -1,6 +1,6 @@
 //! From a command to a started child and our ends of its pipes.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
@@ -77,12 +77,13 @@ enum Theirs<'a> {
     Inherit,
     Borrowed(&'a Handle),
     Owned(Handle),
+    SameAsStdout,
 }
 
 impl Theirs<'_> {
     fn as_plan(&self) -> ChildStdio<'_> {
         match self {
-            Theirs::Inherit => ChildStdio::Inherit,
+            Theirs::Inherit | Theirs::SameAsStdout => ChildStdio::Inherit,
             Theirs::Borrowed(handle) => ChildStdio::Handle(handle),
             Theirs::Owned(handle) => ChildStdio::Handle(handle),
         }
@@ -91,72 +92,70 @@ impl Theirs<'_> {
 
 const STREAM_NAMES: [&str; 3] = ["stdin", "stdout", "stderr"];
 
+/// Everything that is opened, and looked up, before anything is started.
+struct Prepared<'a> {
+    env: Option<Vec<(OsString, OsString)>>,
+    path: Option<OsString>,
+    stdio: [Theirs<'a>; 3],
+    ends: Ends,
+}
+
 impl Command {
     /// Starts the child.
     pub(crate) fn launch(&self, defaults: StdioDefaults) -> Result<Started, Error> {
         let at = Instant::now();
-        let env = self.env.whole();
-        let path = self.search_path(env.as_deref());
-        // Everything that can be opened is opened before anything is started.
-        let (stdin, mut ends) = self.open_stdin(defaults.stdin)?;
-        let (stdout, out) = self.open_output(1, self.stdout.as_ref(), defaults.stdout)?;
-        let (stderr, err) = if self.merge_stderr {
-            (None, None)
-        } else {
-            let (theirs, ours) = self.open_output(2, self.stderr.as_ref(), defaults.stderr)?;
-            (Some(theirs), ours)
-        };
-        ends.stdout = out;
-        ends.stderr = err;
-        let own_stdout;
-        let stderr = match (&stderr, &stdout) {
-            (Some(theirs), _) => theirs.as_plan(),
-            (None, Theirs::Inherit) => {
-                own_stdout = stdio::console_out().map_err(|e| self.cannot_open("stdout", e))?;
-                ChildStdio::Handle(&own_stdout)
-            }
-            (None, merged) => merged.as_plan(),
-        };
-        let stdio = [stdin.as_plan(), stdout.as_plan(), stderr];
-        let exit = start(&self.plan(env.as_deref(), path.as_deref(), stdio))?;
-        Ok(Started { process: Process::new(exit), ends, at })
+        let prepared = self.prepare(defaults)?;
+        let exit = start(&self.plan(&prepared))?;
+        Ok(Started { process: Process::new(exit), ends: prepared.ends, at })
     }
 
     /// Replaces this process. Returns only with the reason why that failed.
     pub(crate) fn become_program(&self) -> Error {
-        let env = self.env.whole();
-        let path = self.search_path(env.as_deref());
-        let opened = self.open_stdin(Usual::Inherit).and_then(|(stdin, _)| {
-            let (stdout, _) = self.open_output(1, self.stdout.as_ref(), Usual::Inherit)?;
-            let (stderr, _) = self.open_output(2, self.stderr.as_ref(), Usual::Inherit)?;
-            Ok((stdin, stdout, stderr))
-        });
-        let (stdin, stdout, stderr) = match opened {
-            Ok(opened) => opened,
+        let ours =
+            StdioDefaults { stdin: Usual::Inherit, stdout: Usual::Inherit, stderr: Usual::Inherit };
+        let prepared = match self.prepare(ours) {
+            Ok(prepared) => prepared,
             Err(error) => return error,
         };
-        let stdio = [stdin.as_plan(), stdout.as_plan(), stderr.as_plan()];
-        let plan = self.plan(env.as_deref(), path.as_deref(), stdio);
+        let plan = self.plan(&prepared);
         match spawn::exec(&plan) {
             Ok(never) => match never {},
             Err(failed) => could_not_start(&plan, failed),
         }
     }
 
-    fn plan<'a>(
-        &'a self,
-        env: Option<&'a [(OsString, OsString)]>,
-        path: Option<&'a OsStr>,
-        stdio: [ChildStdio<'a>; 3],
-    ) -> Plan<'a> {
+    fn prepare(&self, defaults: StdioDefaults) -> Result<Prepared<'_>, Error> {
+        let env = self.env.whole();
+        let path = self.search_path(env.as_deref());
+        let (stdin, mut ends) = self.open_stdin(defaults.stdin)?;
+        let (stdout, out) = self.open_output(1, self.stdout.as_ref(), defaults.stdout)?;
+        ends.stdout = out;
+        let stderr = if !self.merge_stderr {
+            let (stderr, err) = self.open_output(2, self.stderr.as_ref(), defaults.stderr)?;
+            ends.stderr = err;
+            stderr
+        } else if let Theirs::Inherit = stdout {
+            Theirs::Owned(stdio::console_out().map_err(|e| self.cannot_open("stdout", e))?)
+        } else {
+            Theirs::SameAsStdout
+        };
+        Ok(Prepared { env, path, stdio: [stdin, stdout, stderr], ends })
+    }
+
+    fn plan<'a>(&'a self, prepared: &'a Prepared<'a>) -> Plan<'a> {
+        let [stdin, stdout, stderr] = &prepared.stdio;
+        let stderr = match stderr {
+            Theirs::SameAsStdout => stdout,
+            stderr => stderr,
+        };
         Plan {
             program: &self.program,
-            search: path.map_or(Search::Default, Search::Path),
+            search: prepared.path.as_deref().map_or(Search::Default, Search::Path),
             arg0: self.arg0.as_deref(),
             args: &self.args,
-            env: env.map_or(Env::Inherit, Env::Exactly),
+            env: prepared.env.as_deref().map_or(Env::Inherit, Env::Exactly),
             current_dir: self.current_dir.as_deref(),
-            stdio,
+            stdio: [stdin.as_plan(), stdout.as_plan(), stderr.as_plan()],
             inherit: match self.inherit_all {
                 true => Inherit::AllAnd(&self.inherit),
                 false => Inherit::List(&self.inherit),

@@ -73,7 +73,8 @@ impl Command {
         self
     }
 
-    /// Stops the child when the token is cancelled.
+    /// Stops the child when the token is cancelled. Where the child has ended and something else
+    /// holds its streams, they are given up.
     pub fn cancel(&mut self, token: &CancelToken) -> &mut Command {
         self.rules.cancel = Some(token.clone());
         self
@@ -161,9 +162,9 @@ impl Command {
 
     /// Puts the child in the process group of that number; 0 is one of its own. The name is std's.
     pub fn process_group(&mut self, group: i32) -> &mut Command {
-        match u32::try_from(group) {
-            Ok(0) | Err(_) => self.own_group(),
-            Ok(group) => {
+        match group {
+            0 => self.own_group(),
+            group => {
                 self.unix.group = Group::Join(group);
                 self.rules.own_group = false;
                 self

@@ -14,6 +14,9 @@ const AFTER_KILL: Linger =
 /// stuck in the kernel (a dead network disk), and we do not hang with it.
 const KILLED_WAIT: Duration = Duration::from_secs(1);
 
+/// How long the killed child itself is waited for: to give back a very large memory takes its time.
+pub(super) const KILLED_CHILD_WAIT: Duration = Duration::from_secs(30);
+
 /// Where a run stands.
 #[derive(Debug)]
 pub(super) struct Conduct {
@@ -24,6 +27,8 @@ pub(super) struct Conduct {
     linger: Linger,
     phase: Phase,
     ended_at: Option<Instant>,
+    /// Streams that are open after the end are not waited for any longer than this.
+    give_up_at: Option<Instant>,
     /// Since when nobody whom a stop reaches is left.
     all_gone_at: Option<Instant>,
 }
@@ -34,7 +39,7 @@ enum Phase {
     /// Sent the stop signal.
     Asked {
         why: Outcome,
-        kill_at: Instant,
+        kill_at: Option<Instant>,
     },
     Killed {
         why: Outcome,
@@ -69,6 +74,7 @@ impl Conduct {
             linger: rules.linger,
             phase: Phase::Running,
             ended_at: None,
+            give_up_at: deadline,
             all_gone_at: None,
         }
     }
@@ -88,22 +94,32 @@ impl Conduct {
 
     /// Starts stopping, unless it has been started. Says what to do.
     pub(super) fn stop(&mut self, why: Outcome, now: Instant) -> Due {
-        if self.phase != Phase::Running || self.ended_at.is_some() {
+        if self.phase != Phase::Running {
+            return Due::Nothing;
+        }
+        if self.ended_at.is_some() {
+            // There is nobody to stop, and nothing more that is worth waiting for.
+            self.give_up_at = Some(now);
             return Due::Nothing;
         }
         if self.grace.is_zero() {
             self.phase = Phase::Killed { why, at: now };
             return Due::Kill;
         }
-        let kill_at = now.checked_add(self.grace).unwrap_or(now);
+        // A grace so long that the clock cannot hold its end has none.
+        let kill_at = now.checked_add(self.grace);
         self.phase = Phase::Asked { why, kill_at };
         Due::Ask
     }
 
     /// What the passing of time has made necessary. Asked again until it says nothing.
-    pub(super) fn due(&mut self, now: Instant) -> Due {
+    ///
+    /// `reading`: whether a stream is still open.
+    pub(super) fn due(&mut self, now: Instant, reading: bool) -> Due {
         match self.phase {
-            Phase::Asked { why, kill_at } if now >= kill_at && self.all_gone_at.is_none() => {
+            Phase::Asked { why, kill_at: Some(kill_at) }
+                if now >= kill_at && self.all_gone_at.is_none() =>
+            {
                 self.phase = Phase::Killed { why, at: now };
                 return Due::Kill;
             }
@@ -118,25 +134,35 @@ impl Conduct {
             _ => {}
         }
         match self.reading_ends() {
-            Some(end) if now >= end => Due::StopReading,
+            Some(end) if reading && now >= end => Due::StopReading,
             _ => Due::Nothing,
         }
     }
 
     /// When [`due`](Self::due) is to be asked next.
-    pub(super) fn next(&self) -> Option<Instant> {
+    pub(super) fn next(&self, reading: bool) -> Option<Instant> {
         let phase = match self.phase {
             Phase::Running if self.ended_at.is_none() => earlier(self.deadline, self.idle_end()),
-            Phase::Asked { kill_at, .. } if self.all_gone_at.is_none() => Some(kill_at),
+            Phase::Asked { kill_at, .. } if self.all_gone_at.is_none() => kill_at,
             _ => None,
         };
-        earlier(phase, self.reading_ends())
+        earlier(phase, self.reading_ends().filter(|_| reading))
     }
 
     /// When killed descendants are waited for no longer.
     pub(super) fn killed_wait_ends(&self) -> Option<Instant> {
         match self.phase {
             Phase::Killed { at, .. } => at.checked_add(KILLED_WAIT),
+            _ => None,
+        }
+    }
+
+    /// When the killed child itself is waited for no longer.
+    pub(super) fn killed_child_wait_ends(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::Killed { at, .. } if self.ended_at.is_none() => {
+                at.checked_add(KILLED_CHILD_WAIT)
+            }
             _ => None,
         }
     }
@@ -163,14 +189,19 @@ impl Conduct {
             Phase::Asked { .. } => return None,
             Phase::Running => self.linger,
         };
-        match linger {
-            Linger::UntilEof => self.deadline.map(|deadline| deadline.max(ended_at)),
+        let lingers_until = match linger {
+            Linger::UntilEof => None,
             Linger::StopAtExit => Some(ended_at),
             Linger::Settle { quiet, cap } => {
                 let from = self.lingers_from(ended_at);
                 let quiet_since = self.last_output.max(from);
                 earlier(quiet_since.checked_add(quiet), from.checked_add(cap))
             }
+        };
+        match self.phase {
+            // The timeout is the time of the child, and its last words come after the stop.
+            Phase::Asked { .. } | Phase::Killed { .. } => lingers_until,
+            Phase::Running => earlier(lingers_until, self.give_up_at.map(|at| at.max(ended_at))),
         }
     }
 }
@@ -212,13 +243,13 @@ mod tests {
             rules.timeout = Some(100 * MS);
             rules.kill_grace = 50 * MS;
         });
-        assert_eq!(conduct.next(), Some(start + 100 * MS));
-        assert_eq!(conduct.due(start + 99 * MS), Due::Nothing);
-        assert_eq!(conduct.due(start + 100 * MS), Due::Ask);
-        assert_eq!(conduct.due(start + 101 * MS), Due::Nothing);
-        assert_eq!(conduct.next(), Some(start + 150 * MS));
-        assert_eq!(conduct.due(start + 150 * MS), Due::Kill);
-        assert_eq!(conduct.due(start + 151 * MS), Due::Nothing);
+        assert_eq!(conduct.next(true), Some(start + 100 * MS));
+        assert_eq!(conduct.due(start + 99 * MS, true), Due::Nothing);
+        assert_eq!(conduct.due(start + 100 * MS, true), Due::Ask);
+        assert_eq!(conduct.due(start + 101 * MS, true), Due::Nothing);
+        assert_eq!(conduct.next(true), Some(start + 150 * MS));
+        assert_eq!(conduct.due(start + 150 * MS, true), Due::Kill);
+        assert_eq!(conduct.due(start + 151 * MS, true), Due::Nothing);
         assert_eq!(conduct.stopped(), Some(Outcome::TimedOut));
     }
 
@@ -228,7 +259,7 @@ mod tests {
             rules.timeout = Some(Duration::ZERO);
             rules.kill_grace = Duration::ZERO;
         });
-        assert_eq!(conduct.due(start), Due::Kill);
+        assert_eq!(conduct.due(start, true), Due::Kill);
     }
 
     #[test]
@@ -237,7 +268,7 @@ mod tests {
             rules.timeout = Some(100 * MS);
             rules.deadline = Some(Instant::now());
         });
-        assert!(conduct.next().unwrap() < start + 100 * MS);
+        assert!(conduct.next(true).unwrap() < start + 100 * MS);
     }
 
     #[test]
@@ -247,17 +278,17 @@ mod tests {
             rules.idle_timeout = Some(Duration::MAX);
             rules.linger = Linger::Settle { quiet: Duration::MAX, cap: Duration::MAX };
         });
-        assert_eq!(conduct.next(), None);
+        assert_eq!(conduct.next(true), None);
         conduct.note_end(start);
-        assert_eq!(conduct.next(), None);
+        assert_eq!(conduct.next(true), None);
     }
 
     #[test]
     fn output_puts_the_idle_timeout_off() {
         let (mut conduct, start) = conduct(|rules| rules.idle_timeout = Some(10 * MS));
         conduct.note_output(start + 9 * MS);
-        assert_eq!(conduct.due(start + 18 * MS), Due::Nothing);
-        assert_eq!(conduct.due(start + 19 * MS), Due::Ask);
+        assert_eq!(conduct.due(start + 18 * MS, true), Due::Nothing);
+        assert_eq!(conduct.due(start + 19 * MS, true), Due::Ask);
         assert_eq!(conduct.stopped(), Some(Outcome::IdleTimedOut));
     }
 
@@ -267,10 +298,10 @@ mod tests {
         let (mut conduct, start) = conduct(|rules| rules.linger = settle);
         conduct.note_end(start);
         conduct.note_output(start + 9 * MS);
-        assert_eq!(conduct.due(start + 18 * MS), Due::Nothing);
+        assert_eq!(conduct.due(start + 18 * MS, true), Due::Nothing);
         conduct.note_output(start + 18 * MS);
-        assert_eq!(conduct.next(), Some(start + 25 * MS), "the cap");
-        assert_eq!(conduct.due(start + 25 * MS), Due::StopReading);
+        assert_eq!(conduct.next(true), Some(start + 25 * MS), "the cap");
+        assert_eq!(conduct.due(start + 25 * MS, true), Due::StopReading);
         assert_eq!(conduct.stopped(), None);
     }
 
@@ -281,9 +312,30 @@ mod tests {
             rules.linger = Linger::UntilEof;
         });
         conduct.note_end(start + 5 * MS);
-        assert_eq!(conduct.due(start + 9 * MS), Due::Nothing);
-        assert_eq!(conduct.due(start + 10 * MS), Due::StopReading);
+        assert_eq!(conduct.due(start + 9 * MS, true), Due::Nothing);
+        assert_eq!(conduct.due(start + 10 * MS, true), Due::StopReading);
         assert_eq!(conduct.stopped(), None);
-        assert_eq!(conduct.stop(Outcome::Cancelled, start + 11 * MS), Due::Nothing);
+        assert_eq!(conduct.due(start + 10 * MS, false), Due::Nothing, "nothing is open");
+    }
+
+    #[test]
+    fn a_cancel_after_the_end_gives_the_streams_up_and_is_no_outcome() {
+        let (mut conduct, start) = conduct(|rules| rules.linger = Linger::UntilEof);
+        conduct.note_end(start);
+        assert_eq!(conduct.due(start + 9 * MS, true), Due::Nothing);
+        assert_eq!(conduct.stop(Outcome::Cancelled, start + 10 * MS), Due::Nothing);
+        assert_eq!(conduct.due(start + 10 * MS, true), Due::StopReading);
+        assert_eq!(conduct.stopped(), None);
+    }
+
+    #[test]
+    fn a_grace_without_end_never_kills() {
+        let (mut conduct, start) = conduct(|rules| {
+            rules.timeout = Some(MS);
+            rules.kill_grace = Duration::MAX;
+        });
+        assert_eq!(conduct.due(start + MS, true), Due::Ask);
+        assert_eq!(conduct.due(start + 1_000_000 * MS, true), Due::Nothing);
+        assert_eq!(conduct.next(true), None);
     }
 }

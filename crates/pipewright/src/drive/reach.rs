@@ -1,5 +1,7 @@
 //! Whom a stop reaches: the child, the group it leads, and the descendants that can be found.
 
+use std::io;
+
 use pipewright_os::exit::Exit;
 use pipewright_os::signal::Signal;
 use pipewright_os::tree::{Descendants, Member};
@@ -24,21 +26,27 @@ impl Reach {
 
     /// Sends everyone a signal that asks, and wakes those that are stopped so that they hear it.
     pub(crate) fn ask(&mut self, child: &Exit, signal: Signal) {
-        self.descendants.collect(child.pid());
-        self.send(child, signal);
+        self.descendants.collect(child);
+        // Ignored here and below: who has ended meanwhile needs no signal; whom we may not signal
+        // is found out by the kill that follows.
+        let _ = self.send(child, signal);
         if signal != Signal::CONT {
-            self.send(child, Signal::CONT);
+            let _ = self.send(child, Signal::CONT);
         }
     }
 
     /// Kills everyone.
-    pub(crate) fn kill(&mut self, child: &Exit) {
-        // Stopped first: nobody starts another while the list is made.
-        // Ignored here and below: who has ended meanwhile needs no signal, and who belongs to
-        // another user is out of our reach, which waiting for it would show.
-        let _ = child.signal(Signal::STOP);
-        self.descendants.stop_and_collect(child.pid(), MOST_ROUNDS);
-        self.send(child, Signal::KILL);
+    ///
+    /// # Errors
+    /// The child may not be signalled by us: it has become another user's.
+    pub(crate) fn kill(&mut self, child: &Exit) -> io::Result<()> {
+        self.descendants.stop_and_collect(child, MOST_ROUNDS);
+        let sent = self.send(child, Signal::KILL);
+        if self.own_group {
+            // It may have left the group that it was started in.
+            return child.signal(Signal::KILL).map(drop);
+        }
+        sent
     }
 
     /// The child has ended and is about to be reaped: the last moment at which its group can be
@@ -60,16 +68,20 @@ impl Reach {
     }
 
     /// Sends everyone the signal, each once: a second SIGINT is more than twice a first.
-    fn send(&self, child: &Exit, signal: Signal) {
+    fn send(&self, child: &Exit, signal: Signal) -> io::Result<()> {
         let group = self.own_group.then(|| child.pid());
         for member in self.descendants.members() {
             if group.is_none() || member.group() != group {
+                // Ignored: gone, or another user's.
                 let _ = member.signal(signal);
             }
         }
-        let _ = match group {
-            Some(_) => child.signal_group(signal),
-            None => child.signal(signal),
-        };
+        if group.is_some() {
+            let _ = child.signal_group(signal);
+        }
+        if group.is_none() || !child.leads_its_group() {
+            child.signal(signal)?;
+        }
+        Ok(())
     }
 }

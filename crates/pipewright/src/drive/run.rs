@@ -8,7 +8,7 @@ use pipewright_os::exit::{Ended, Exit};
 use pipewright_os::mux::{self, Slot};
 use pipewright_os::pipe::PipeReader;
 
-use super::conduct::{Conduct, Due, earlier};
+use super::conduct::{Conduct, Due, KILLED_CHILD_WAIT, earlier};
 use super::nap::Nap;
 use super::sink::{Finished, Verdict};
 use super::{Feed, Reach, Sink};
@@ -30,8 +30,9 @@ const EXIT: usize = 4;
 const CANCEL: usize = 5;
 const SLOTS: usize = 6;
 
-/// How often a group that was told to stop is looked at: it has no handle to wait on.
-const GROUP_LOOK: Duration = Duration::from_millis(5);
+/// A group that was told to stop has no handle to wait on: it is looked at after growing pauses.
+const FIRST_GROUP_PAUSE: Duration = Duration::from_millis(2);
+const LAST_GROUP_PAUSE: Duration = Duration::from_millis(100);
 
 /// Where a run stands.
 #[derive(Debug)]
@@ -46,6 +47,9 @@ pub(crate) struct Run {
     ended: Option<Ended>,
     held_open: bool,
     too_much: bool,
+    /// A cancel came after the end, and has been heeded.
+    given_up: bool,
+    group_pause: Duration,
 }
 
 /// One of the child's streams.
@@ -80,6 +84,8 @@ impl Run {
             ended: None,
             held_open: false,
             too_much: false,
+            given_up: false,
+            group_pause: Duration::ZERO,
         }
     }
 
@@ -102,19 +108,23 @@ impl Run {
             self.note_end(exit, now)?;
         }
         if matches!(cancel, Slot::WakeDone) {
-            self.stop(Outcome::Cancelled, exit, rules, now);
+            self.stop(Outcome::Cancelled, exit, rules, now)?;
         } else if self.too_much {
-            self.stop(Outcome::LimitExceeded, exit, rules, now);
+            self.stop(Outcome::LimitExceeded, exit, rules, now)?;
         }
         self.act(exit, rules, now)?;
         Ok(true)
     }
 
-    /// Whatever went wrong, or nobody is interested any more: kills and waits.
+    /// Whatever went wrong: kills, and waits as long as that can be expected to help. Who is left
+    /// then is left to the reaper.
     pub(crate) fn abandon(&mut self, exit: &Exit) {
-        self.reach.kill(exit);
-        // Ignored: its status is of no use now.
-        let _ = exit.wait();
+        if self.reach.kill(exit).is_ok() {
+            let until = Instant::now().checked_add(KILLED_CHILD_WAIT);
+            // Ignored: its status is of no use now.
+            let _ = mux::wait(&mut [Slot::Exit(exit)], until);
+            let _ = exit.try_wait();
+        }
     }
 
     /// Fills the slots with what is to be done next.
@@ -136,7 +146,8 @@ impl Run {
 
     /// Until when to wait; `None`: there is nothing left to wait for.
     fn what_to_wait_for(&mut self, exit: &Exit) -> Option<Option<Instant>> {
-        let mut waiting = self.ended.is_none() || (0..2).any(|index| self.is_open(index));
+        let reading = self.is_reading();
+        let mut waiting = self.ended.is_none() || reading;
         let mut until = None;
         if self.ended.is_some() && self.conduct.stopped().is_some() {
             if let Some(others) = self.wait_for_the_others(exit) {
@@ -144,7 +155,8 @@ impl Run {
                 waiting = true;
             }
         }
-        until = earlier(until, self.conduct.next());
+        until = earlier(until, self.conduct.next(reading));
+        until = earlier(until, self.conduct.killed_child_wait_ends());
         for stream in &self.streams {
             until = earlier(until, stream.nap.until());
         }
@@ -161,7 +173,9 @@ impl Run {
                 return Some(self.conduct.killed_wait_ends());
             }
             if self.reach.group_is_left(exit) {
-                return Some(Some(now + GROUP_LOOK));
+                self.group_pause =
+                    (self.group_pause * 2).clamp(FIRST_GROUP_PAUSE, LAST_GROUP_PAUSE);
+                return Some(Some(now + self.group_pause));
             }
         }
         self.conduct.note_all_gone(now);
@@ -175,7 +189,7 @@ impl Run {
     ) -> Result<[Slot<'a>; SLOTS], Failed> {
         let running = self.ended.is_none();
         let cancel = match &rules.cancel {
-            Some(token) if running && self.conduct.stopped().is_none() => {
+            Some(token) if self.conduct.stopped().is_none() && !self.given_up => {
                 Slot::Wake(token.wake().map_err(|e| ("prepare to cancel", e))?)
             }
             _ => Slot::Off,
@@ -188,8 +202,10 @@ impl Run {
         Ok(slots)
     }
 
-    fn is_open(&self, index: usize) -> bool {
-        self.streams[index].pipe.is_some() || matches!(self.slots[index], Slot::Read(..))
+    /// Whether a stream is open.
+    fn is_reading(&self) -> bool {
+        let mut streams = self.streams.iter().zip(&self.slots);
+        streams.any(|(stream, slot)| stream.pipe.is_some() || matches!(slot, Slot::Read(..)))
     }
 
     fn take_completions(&mut self, now: Instant) -> Result<(), Failed> {
@@ -259,26 +275,38 @@ impl Run {
 
     /// Does what time has made necessary.
     fn act(&mut self, exit: &Exit, rules: &Rules, now: Instant) -> Result<(), Failed> {
+        if self.conduct.killed_child_wait_ends().is_some_and(|end| now >= end) {
+            let words = "it was killed and does not end";
+            return Err(("stop", io::Error::new(io::ErrorKind::TimedOut, words)));
+        }
         loop {
-            match self.conduct.due(now) {
+            match self.conduct.due(now, self.is_reading()) {
                 Due::Nothing => return Ok(()),
-                Due::StopReading => return self.stop_reading(rules),
-                due => self.carry_out(due, exit, rules),
+                Due::StopReading => self.stop_reading(rules)?,
+                due => self.carry_out(due, exit, rules)?,
             }
         }
     }
 
-    fn stop(&mut self, why: Outcome, exit: &Exit, rules: &Rules, now: Instant) {
+    fn stop(
+        &mut self,
+        why: Outcome,
+        exit: &Exit,
+        rules: &Rules,
+        now: Instant,
+    ) -> Result<(), Failed> {
+        self.given_up |= self.ended.is_some();
         let due = self.conduct.stop(why, now);
-        self.carry_out(due, exit, rules);
+        self.carry_out(due, exit, rules)
     }
 
-    fn carry_out(&mut self, due: Due, exit: &Exit, rules: &Rules) {
+    fn carry_out(&mut self, due: Due, exit: &Exit, rules: &Rules) -> Result<(), Failed> {
         match due {
             Due::Ask => self.reach.ask(exit, rules.stop_signal),
-            Due::Kill => self.reach.kill(exit),
+            Due::Kill => self.reach.kill(exit).map_err(|e| ("stop", e))?,
             Due::Nothing | Due::StopReading => {}
         }
+        Ok(())
     }
 
     /// Takes what is in the pipes at this moment, and gives them up.

@@ -59,6 +59,7 @@ impl Error {
         let kind = match ErrorKind::limit_of(&source) {
             Some(limit) => limit,
             None if source.raw_os_error() == Some(ErrorKind::ECHILD) => ErrorKind::StatusLost,
+            None if source.kind() == io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
             None => ErrorKind::Io,
         };
         Error::new(program, Doing::Talk(doing), kind, Some(source))
