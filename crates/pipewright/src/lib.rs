@@ -27,6 +27,7 @@
 //! | [`Command::capture`] | both streams as text |
 //! | [`Command::run`] | nothing, or an error that tells why it failed |
 //! | [`Command::read`] | stdout, trimmed, or an error that tells why it failed |
+//! | [`Command::lines`] | both streams line by line, as they arrive |
 //! | [`Command::spawn`] | a [`Child`], std's shape |
 //!
 //! What all of them promise: both streams are read while input is fed, on the calling thread, so
@@ -41,6 +42,7 @@ mod child;
 mod command;
 mod drive;
 mod error;
+mod lines;
 mod output;
 mod text;
 
@@ -48,7 +50,8 @@ pub use cancel::CancelToken;
 pub use child::Child;
 pub use command::{Command, CommandArgs, CommandEnvs, Limit, Linger, Stdio};
 pub use error::{Error, ErrorKind, NotExecutable};
-pub use output::{Capture, Captured, Outcome, Output, Source};
+pub use lines::{Line, Lines};
+pub use output::{Capture, Captured, Ending, Outcome, Output, Source};
 
 pub use pipewright_os::exit::Usage;
 pub use pipewright_os::handle::{Handle, HandleKind};

@@ -71,11 +71,22 @@ pub type Output = Captured<Vec<u8>>;
 /// Both streams as text.
 pub type Capture = Captured<String>;
 
+/// How a child ended whose streams went elsewhere.
+pub type Ending = Captured<()>;
+
 impl<T> Captured<T> {
     /// Whether the child exited by itself with code 0, and was not stopped by us.
     #[must_use]
     pub fn success(&self) -> bool {
         self.outcome == Outcome::Exited && self.status.success()
+    }
+
+    /// The same without what was captured.
+    pub(crate) fn without_streams(self) -> Ending {
+        match self.try_map(|_, _| Ok::<(), std::convert::Infallible>(())) {
+            Ok(ending) => ending,
+            Err(never) => match never {},
+        }
     }
 
     /// The same with its streams turned into something else.

@@ -1,5 +1,12 @@
 //! Bytes into text.
 
+use std::ffi::OsStr;
+#[cfg(feature = "encoding")]
+use std::io;
+
+use crate::error::Error;
+#[cfg(feature = "encoding")]
+use crate::error::{Doing, ErrorKind};
 use crate::output::Source;
 
 /// How a stream becomes text.
@@ -25,6 +32,19 @@ impl Decoding {
     #[cfg(feature = "encoding")]
     pub(crate) fn use_encoding(&mut self, encoding: &'static encoding_rs::Encoding) {
         self.encoding = Some(encoding);
+    }
+
+    /// In an encoding where a byte 10 can be half of something else, lines cannot be found before
+    /// they are decoded.
+    pub(crate) fn check_splits_at_line_feeds(self, program: &OsStr) -> Result<(), Error> {
+        #[cfg(feature = "encoding")]
+        if self.encoding.is_some_and(|encoding| !encoding.is_ascii_compatible()) {
+            let words = "lines need an encoding that contains ASCII";
+            let source = io::Error::new(io::ErrorKind::InvalidInput, words);
+            return Err(Error::new(program, Doing::Start, ErrorKind::InvalidInput, Some(source)));
+        }
+        let _ = program;
+        Ok(())
     }
 
     /// Decodes a whole stream. UTF-8 keeps its allocation.

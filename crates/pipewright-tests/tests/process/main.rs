@@ -8,6 +8,7 @@ mod p06_parent_size;
 mod p08_reused_pids;
 mod p09_modes;
 mod p10_child_state;
+mod p11_text;
 
 mod p12_dropped;
 mod p15_errors;

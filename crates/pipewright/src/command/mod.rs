@@ -65,6 +65,7 @@ pub struct Command {
     unix: UnixOptions,
     rules: Rules,
     limit: Option<Limit>,
+    max_line_bytes: Option<usize>,
     decoding: Decoding,
 }
 
@@ -94,6 +95,7 @@ impl Command {
             unix: UnixOptions::default(),
             rules: Rules::default(),
             limit: None,
+            max_line_bytes: None,
             decoding: Decoding::default(),
         }
     }

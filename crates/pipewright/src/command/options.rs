@@ -99,6 +99,13 @@ impl Command {
         self
     }
 
+    /// How long a line of [`lines`](Self::lines) may be, in bytes: of a longer one the start is
+    /// given and the rest skipped. Without it a line may take all the memory there is.
+    pub fn max_line(&mut self, bytes: usize) -> &mut Command {
+        self.max_line_bytes = Some(bytes);
+        self
+    }
+
     /// What happens when the child has ended and something else holds its streams open.
     pub fn linger(&mut self, linger: Linger) -> &mut Command {
         self.rules.linger = linger;

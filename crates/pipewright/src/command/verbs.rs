@@ -6,8 +6,9 @@ use pipewright_os::status::ExitStatus;
 
 use super::{Command, Started, StdioDefaults, Usual};
 use crate::child::Child;
-use crate::drive::{self, Job, Sink};
+use crate::drive::{self, Job, Run, Sink};
 use crate::error::{Doing, Error, ErrorKind};
+use crate::lines::Lines;
 use crate::output::{Capture, Output, Source};
 use crate::text::Decoding;
 
@@ -138,6 +139,38 @@ impl Command {
         let mut text = into_text(&self.program, self.decoding, output)?.stdout;
         text.truncate(text.trim_end_matches(['\n', '\r']).len());
         Ok(text)
+    }
+
+    /// Starts the command and gives its lines, of both streams, as they arrive.
+    ///
+    /// Both streams are captured and stdin is empty where nothing else is set. Lines end with LF or
+    /// CR LF, which is left out; bytes that are not UTF-8 become U+FFFD, unless
+    /// [`strict_utf8`](Self::strict_utf8) is set. The order of two lines of different streams is
+    /// that of their arrival; exact order needs [`merge_stderr`](Self::merge_stderr).
+    ///
+    /// # Errors
+    /// The child could not be started; there is then none. What goes wrong later is an item.
+    ///
+    /// ```
+    /// use pipewright::{Command, Source};
+    /// let mut lines = Command::new("sh").args(["-c", "echo one; echo two; exit 3"]).lines()?;
+    /// let first = lines.next().unwrap()?;
+    /// assert_eq!((first.source, first.text.as_str()), (Source::Stdout, "one"));
+    /// assert_eq!(lines.finish()?.status.code(), Some(3));
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn lines(&mut self) -> Result<Lines, Error> {
+        self.decoding.check_splits_at_line_feeds(&self.program)?;
+        let Started { process, ends, at } = self.launch(CAPTURED)?;
+        drop(ends.stdin);
+        let sink = || Sink::splitting(self.max_line_bytes);
+        let streams = [
+            ends.stdout.map(|end| end.into_stream(Source::Stdout, sink())),
+            ends.stderr.map(|end| end.into_stream(Source::Stderr, sink())),
+        ];
+        let run = Run::new(&self.rules, at, ends.feed, streams);
+        let program = self.program.clone();
+        Ok(Lines::new(process, program, self.rules.clone(), run, self.decoding))
     }
 
     /// Starts the command and gives the child, in std's shape.

@@ -24,4 +24,5 @@ mod sink;
 pub(crate) use blocking::{Job, drive};
 pub(crate) use feed::Feed;
 pub(crate) use reach::Reach;
+pub(crate) use run::Run;
 pub(crate) use sink::Sink;

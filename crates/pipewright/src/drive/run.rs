@@ -14,7 +14,8 @@ use super::sink::{Finished, Verdict};
 use super::{Feed, Reach, Sink};
 use crate::child::reaper;
 use crate::command::Rules;
-use crate::output::{Outcome, Output};
+use crate::lines::RawLine;
+use crate::output::{Outcome, Output, Source};
 
 /// What was being done, and what the system said.
 pub(crate) type Failed = (&'static str, io::Error);
@@ -116,6 +117,25 @@ impl Run {
         Ok(true)
     }
 
+    /// From here on nothing of the streams is kept.
+    pub(crate) fn keep_nothing(&mut self) {
+        for sink in self.streams.iter_mut().filter_map(|stream| stream.sink.as_mut()) {
+            sink.keep_nothing();
+        }
+    }
+
+    /// A line that has arrived, of whichever stream.
+    pub(crate) fn take_line(&mut self) -> Option<(Source, RawLine)> {
+        for (index, source) in [(STDOUT, Source::Stdout), (STDERR, Source::Stderr)] {
+            let open = self.is_open(index);
+            let sink = self.streams[index].sink.as_mut();
+            if let Some(line) = sink.and_then(|sink| sink.take_line(!open)) {
+                return Some((source, line));
+            }
+        }
+        None
+    }
+
     /// Whatever went wrong: kills, and waits as long as that can be expected to help. Who is left
     /// then is left to the reaper.
     pub(crate) fn abandon(&mut self, exit: &Exit) {
@@ -204,8 +224,11 @@ impl Run {
 
     /// Whether a stream is open.
     fn is_reading(&self) -> bool {
-        let mut streams = self.streams.iter().zip(&self.slots);
-        streams.any(|(stream, slot)| stream.pipe.is_some() || matches!(slot, Slot::Read(..)))
+        self.is_open(STDOUT) || self.is_open(STDERR)
+    }
+
+    fn is_open(&self, index: usize) -> bool {
+        self.streams[index].pipe.is_some() || matches!(self.slots[index], Slot::Read(..))
     }
 
     fn take_completions(&mut self, now: Instant) -> Result<(), Failed> {

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use pipewright_os::memory;
 
 use crate::command::{Limit, Past};
+use crate::lines::{RawLine, Splitter};
 use crate::output::Source;
 
 /// The first buffer: an ordinary program's output fits, and it is not allocated before there is any.
@@ -27,11 +28,13 @@ pub(crate) struct Sink {
     truncated: bool,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 enum Keep {
     All,
     Nothing,
     Limited(Limit),
+    /// Until the caller takes it, line by line.
+    Lines(Splitter),
 }
 
 /// What became of a chunk.
@@ -53,6 +56,26 @@ impl Sink {
         Sink { keep: Keep::Nothing, ..Sink::new(None) }
     }
 
+    /// A sink whose lines are taken one by one, each of at most that many bytes.
+    pub(crate) fn splitting(max_line_bytes: Option<usize>) -> Sink {
+        Sink { keep: Keep::Lines(Splitter::new(max_line_bytes)), ..Sink::new(None) }
+    }
+
+    /// From here on nothing is kept.
+    pub(super) fn keep_nothing(&mut self) {
+        self.keep = Keep::Nothing;
+        self.kept.clear();
+    }
+
+    /// The next line; at the end of the stream also a last one without its end.
+    pub(super) fn take_line(&mut self, at_end: bool) -> Option<RawLine> {
+        match &mut self.keep {
+            Keep::Lines(splitter) if at_end => splitter.last(&mut self.kept),
+            Keep::Lines(splitter) => splitter.next(&mut self.kept),
+            _ => None,
+        }
+    }
+
     /// Passes everything on to our own stream as it comes.
     pub(crate) fn echoing(self, to: Source) -> Sink {
         Sink { echo: Some(to), ..self }
@@ -60,19 +83,23 @@ impl Sink {
 
     /// Whether somebody watches the stream while it comes.
     pub(super) fn is_watched(&self) -> bool {
-        self.echo.is_some()
+        self.echo.is_some() || matches!(self.keep, Keep::Lines(_))
     }
 
     /// A buffer with room to read into; what is kept is in it.
     pub(super) fn lend(&mut self) -> io::Result<Vec<u8>> {
         let mut buffer = std::mem::take(&mut self.kept);
+        if let Keep::Lines(splitter) = &mut self.keep {
+            splitter.compact(&mut buffer);
+        }
         let room = buffer.capacity() - buffer.len();
         if room >= LEAST_ROOM_BYTES {
             return Ok(buffer);
         }
-        let more = match self.keep {
+        let more = match &self.keep {
             Keep::Nothing => SCRATCH_BYTES,
             Keep::All => buffer.capacity().max(FIRST_BYTES),
+            Keep::Lines(_) => SCRATCH_BYTES,
             // Twice the limit and a chunk is the most that is ever needed.
             Keep::Limited(limit) => {
                 let most = limit.bytes.saturating_mul(2).saturating_add(SCRATCH_BYTES);
@@ -95,15 +122,15 @@ impl Sink {
             self.echo(to, &buffer[buffer.len() - new..]);
         }
         let mut verdict = Verdict::Fine;
-        match self.keep {
-            Keep::All => {}
+        match &self.keep {
+            Keep::All | Keep::Lines(_) => {}
             Keep::Nothing => buffer.clear(),
-            Keep::Limited(Limit { bytes, past: Past::KeepTail }) => {
+            &Keep::Limited(Limit { bytes, past: Past::KeepTail }) => {
                 if buffer.len() > bytes.saturating_mul(2) {
                     self.keep_tail(&mut buffer, bytes);
                 }
             }
-            Keep::Limited(Limit { bytes, past }) => {
+            &Keep::Limited(Limit { bytes, past }) => {
                 if buffer.len() > bytes {
                     buffer.truncate(bytes);
                     self.truncated = true;

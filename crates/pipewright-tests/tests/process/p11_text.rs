@@ -1,0 +1,128 @@
+//! Promise 11: a multibyte character or CRLF split anywhere decodes right; a 1 GiB line with
+//! `max_line` keeps memory bounded.
+
+use std::time::{Duration, Instant};
+
+use pipewright::{Command, Line, Outcome, Source, Stdio};
+use pipewright_tests::{alive, count, isolate, watchdog};
+
+use super::puppet;
+
+const TEXT: &str = "caf\u{e9}\r\n\u{1f600} \u{4f60}\u{597d}\n\r\nlast";
+
+/// Writes the text one byte at a time, with a pause after each so that each arrives by itself.
+fn byte_by_byte(text: &str) -> Vec<String> {
+    text.bytes().flat_map(|byte| [format!("out-hex={byte:02x}"), "wait=0.002".to_owned()]).collect()
+}
+
+fn texts(lines: impl Iterator<Item = Result<Line, pipewright::Error>>) -> Vec<String> {
+    lines.map(|line| line.unwrap().text).collect()
+}
+
+#[test]
+fn a_multibyte_character_split_anywhere_decodes_right() {
+    let _watch = watchdog::watch();
+    assert_eq!(puppet(byte_by_byte(TEXT)).strict_utf8().capture().unwrap().stdout, TEXT);
+}
+
+#[test]
+fn lines_split_anywhere_decode_right() {
+    let _watch = watchdog::watch();
+    let lines = puppet(byte_by_byte(TEXT)).strict_utf8().lines().unwrap();
+    assert_eq!(texts(lines), ["caf\u{e9}", "\u{1f600} \u{4f60}\u{597d}", "", "last"]);
+}
+
+#[test]
+fn a_cut_character_at_the_edge_of_a_limit_is_replaced_and_not_lost_track_of() {
+    let _watch = watchdog::watch();
+    let mut command = puppet(["out=ab\u{e9}"]);
+    let capture = command.limit(pipewright::Limit::keep_head(3)).capture().unwrap();
+    assert_eq!((capture.stdout.as_str(), capture.truncated), ("ab\u{fffd}", true));
+}
+
+#[test]
+fn a_gigabyte_in_one_line_keeps_memory_bounded() {
+    isolate::isolated("p11_text::a_gigabyte_in_one_line_keeps_memory_bounded", || {
+        let _watch = watchdog::watch();
+        let before = count::rss_bytes();
+        let mut command = Command::new("head");
+        command.args(["-c", "1073741824", "/dev/zero"]);
+        let lines: Vec<Line> =
+            command.max_line(1000).lines().unwrap().map(Result::unwrap).collect();
+        assert_eq!(lines.len(), 1);
+        assert!(lines[0].truncated && lines[0].text.len() == 1000);
+        let grown = count::rss_bytes().saturating_sub(before);
+        assert!(grown < 4 << 20, "{grown} bytes");
+    });
+}
+
+#[test]
+fn lines_of_both_streams_arrive_as_they_are_written() {
+    let _watch = watchdog::watch();
+    let acts = ["out=1\n", "wait=0.05", "err=2\n", "wait=0.05", "out=3\n", "wait=600"];
+    let mut lines = puppet(acts).lines().unwrap();
+    let pid = lines.pid();
+    for (source, text) in [(Source::Stdout, "1"), (Source::Stderr, "2"), (Source::Stdout, "3")] {
+        let line = lines.next().unwrap().unwrap();
+        assert_eq!((line.source, line.text.as_str(), line.truncated), (source, text, false));
+    }
+    assert!(alive::is_running(pid), "the child has not ended, and its lines are here");
+    // Dropping them closes the streams; this child never writes again.
+    drop(lines);
+    assert!(alive::is_running(pid));
+    drop(alive::KillOnDrop(pid));
+}
+
+#[test]
+fn lines_wait_for_whoever_takes_them() {
+    let _watch = watchdog::watch();
+    let mut lines = Command::new("yes").lines().unwrap();
+    let pid = lines.pid();
+    for _ in 0..10_000 {
+        assert_eq!(lines.next().unwrap().unwrap().text, "y");
+    }
+    drop(lines);
+    watchdog::until("SIGPIPE has ended it and it is reaped", || alive::state(pid).is_none());
+}
+
+#[test]
+fn the_end_of_the_lines_is_the_end_of_the_child() {
+    let _watch = watchdog::watch();
+    let mut lines = puppet(["out=a\nb", "exit=3"]).lines().unwrap();
+    assert_eq!(texts(lines.by_ref()), ["a", "b"]);
+    assert!(lines.next().is_none(), "and it stays the end");
+    let ending = lines.finish().unwrap();
+    assert_eq!((ending.status.code(), ending.outcome), (Some(3), Outcome::Exited));
+    assert_eq!(ending.stdout_bytes, Some(3));
+}
+
+#[test]
+fn finish_reads_the_rest() {
+    let _watch = watchdog::watch();
+    let mut lines = puppet(["lines=20000", "exit=4"]).lines().unwrap();
+    assert_eq!(lines.next().unwrap().unwrap().text, "line 0");
+    let ending = lines.finish().unwrap();
+    assert_eq!((ending.status.code(), ending.stdout_bytes), (Some(4), Some(208_890)));
+}
+
+#[test]
+fn a_timeout_ends_the_lines() {
+    let _watch = watchdog::watch();
+    let start = Instant::now();
+    let mut command = puppet(["out=only\n", "wait=600"]);
+    let mut lines = command.timeout(Duration::from_millis(150)).lines().unwrap();
+    assert_eq!(texts(lines.by_ref()), ["only"]);
+    assert!(start.elapsed() >= Duration::from_millis(150));
+    assert_eq!(lines.finish().unwrap().outcome, Outcome::TimedOut);
+}
+
+#[test]
+fn a_line_that_is_not_utf8_is_an_error_and_the_next_one_comes() {
+    let _watch = watchdog::watch();
+    let mut command = puppet(["out-hex=ff0a", "out=fine\n"]);
+    let mut lines = command.strict_utf8().lines().unwrap();
+    assert!(lines.next().unwrap().is_err());
+    assert_eq!(lines.next().unwrap().unwrap().text, "fine");
+    let mut lossy = puppet(["out-hex=ff0a"]).stdin(Stdio::bytes("x")).lines().unwrap();
+    assert_eq!(lossy.next().unwrap().unwrap().text, "\u{fffd}");
+}
