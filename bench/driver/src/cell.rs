@@ -47,7 +47,7 @@ pub(crate) fn run(table: &Table, row: &Row, tools: &Tools) -> Result<Cell> {
             None => samples.push(line.parse()?),
         }
     }
-    if samples.len() != table.count {
+    if samples.len() != table.count_of(row) {
         return Err(format!("{} gave {} samples", row.label, samples.len()).into());
     }
     Ok(Cell {
@@ -71,7 +71,7 @@ fn command(table: &Table, row: &Row, tools: &Tools) -> Command {
         }
     };
     command.args([row.peer, table.operation]);
-    command.args([table.count.to_string(), table.warm_up.to_string()]);
+    command.args([table.count_of(row).to_string(), table.warm_up.to_string()]);
     command.arg(table.expected_bytes.to_string());
     command.args(&row.child);
     // The same for the others, so that all children get an environment of the same size.

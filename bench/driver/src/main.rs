@@ -68,6 +68,7 @@ fn section(case: Case, tools: &Tools, arguments: &Arguments) -> Result<String> {
     for mut table in cases::tables(case, tools, arguments.cli.as_deref())? {
         if let Some(count) = arguments.count {
             table.count = count;
+            table.rows.iter_mut().for_each(|row| row.count = None);
         }
         let measured = rounds::measure(&table, tools, arguments.rounds)?;
         section += &report::table(&table, &measured);

@@ -100,9 +100,14 @@ fn about_rounds(table: &Table, rounds: &[Round]) -> String {
     let quiet = rounds.iter().filter(|round| is_quiet(round)).count();
     let loads: Vec<f64> = rounds.iter().flatten().map(|cell| cell.foreign_cores).collect();
     let load = Spread::of(&loads);
+    let fewer: String = table
+        .rows
+        .iter()
+        .filter_map(|row| row.count.map(|count| format!("{}: {count}, ", row.label)))
+        .collect();
     let mut text = format!(
-        "{} operations a cell after {} to warm up; {quiet} of {} rounds quiet, foreign load {:.2} \
-         (at most {:.2}) processors.\n",
+        "{} operations a cell, {fewer}after {} to warm up; {quiet} of {} rounds quiet, foreign load \
+         {:.2} (at most {:.2}) processors.\n",
         table.count,
         table.warm_up,
         rounds.len(),

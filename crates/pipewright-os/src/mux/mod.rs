@@ -18,6 +18,10 @@ use crate::pipe::{PipeReader, PipeWriter};
 use crate::tree::Member;
 use crate::wake::Wake;
 
+/// How much room an empty buffer is given: an ordinary program's output fits, and a stream that
+/// says nothing takes no memory.
+pub const FIRST_READ_BYTES: usize = 16 << 10;
+
 /// One thing to wait for, or what has come of it.
 ///
 /// A caller keeps an array of slots, fills in what it wants, calls [`wait`], and takes out
@@ -30,7 +34,8 @@ pub enum Slot<'a> {
     /// Nothing.
     #[default]
     Off,
-    /// Read into the spare capacity of the buffer.
+    /// Read into the spare capacity of the buffer. A buffer without any is given
+    /// [`FIRST_READ_BYTES`] when there is something to read.
     Read(PipeReader, Vec<u8>),
     /// Done: the pipe and the buffer, with that many more bytes; 0 is the end of the stream.
     ReadDone(PipeReader, Vec<u8>, io::Result<usize>),

@@ -5,7 +5,8 @@ use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use super::Slot;
+use super::{FIRST_READ_BYTES, Slot};
+use crate::pipe::PipeReader;
 
 /// One child has at most five sources, so the usual wait allocates nothing.
 const INLINE_SLOTS: usize = 8;
@@ -46,7 +47,8 @@ fn wait_in(
             return Ok(0);
         }
         let ready = slots.iter_mut().zip(polled.iter()).filter(|(_, entry)| entry.revents != 0);
-        let done = ready.map(|(slot, _)| complete(slot)).filter(|done| *done).count();
+        let done = ready.map(|(slot, entry)| complete(slot, entry.revents));
+        let done = done.filter(|done| *done).count();
         // Ready and yet nothing done is a spurious wake-up, of which poll(2) warns.
         if done > 0 {
             return Ok(done);
@@ -72,9 +74,13 @@ fn source<'a>(slot: &'a Slot<'_>) -> io::Result<Option<(BorrowedFd<'a>, libc::c_
 }
 
 /// Makes the call that a ready slot waits for. `false`: it was not ready after all.
-fn complete(slot: &mut Slot<'_>) -> bool {
+fn complete(slot: &mut Slot<'_>, events: libc::c_short) -> bool {
     let (next, done) = match mem::take(slot) {
-        Slot::Read(pipe, mut buffer) => match pipe.try_read_spare(&mut buffer) {
+        Slot::Read(pipe, buffer) if events & (libc::POLLIN | libc::POLLERR) == 0 => {
+            // POLLHUP alone: the last writer has gone, and nothing is left.
+            (Slot::ReadDone(pipe, buffer, Ok(0)), true)
+        }
+        Slot::Read(pipe, mut buffer) => match read(&pipe, &mut buffer) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 (Slot::Read(pipe, buffer), false)
             }
@@ -93,6 +99,13 @@ fn complete(slot: &mut Slot<'_>) -> bool {
     };
     *slot = next;
     done
+}
+
+fn read(pipe: &PipeReader, buffer: &mut Vec<u8>) -> io::Result<usize> {
+    if buffer.len() == buffer.capacity() {
+        buffer.try_reserve_exact(FIRST_READ_BYTES).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    }
+    pipe.try_read_spare(buffer)
 }
 
 /// `false`: the deadline has passed.

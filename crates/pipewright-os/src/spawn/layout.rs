@@ -222,7 +222,9 @@ mod tests {
     fn texts(array: *const *const c_char) -> Vec<String> {
         let at = |index| {
             // SAFETY: asked for one after the other, up to the NULL and not past it.
-            unsafe { *array.add(index) }
+            let place: *const *const c_char = unsafe { array.add(index) };
+            // SAFETY: as above.
+            unsafe { *place }
         };
         (0..).map(at).take_while(|text| !text.is_null()).map(text).collect()
     }

@@ -14,6 +14,7 @@ mod p12_dropped;
 mod p15_errors;
 
 mod feeding;
+mod hostile;
 mod limits;
 mod options;
 mod std_rules;

@@ -1,28 +1,10 @@
 //! Promise 8: a reused pid is never signalled.
 
-use std::fs;
-
-use pipewright::{Child, Command, Signal};
+use pipewright::{Command, Signal};
 use pipewright_tests::skip::skipped;
 use pipewright_tests::{alive, isolate, watchdog};
 
-use super::puppet;
-
-/// Starts a child that has exactly that pid, or gives up.
-fn child_with_pid(pid: u32) -> Option<Child> {
-    for _ in 0..200 {
-        // proc_sys_kernel(5): the next process gets the number after this one.
-        fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).ok()?;
-        let child = puppet(["wait=600"]).spawn().unwrap();
-        if child.id() == pid {
-            return Some(child);
-        }
-        // Somebody else on this machine was faster.
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-    None
-}
+use super::hostile::child_with_pid;
 
 #[test]
 fn a_reused_pid_is_never_signalled() {
@@ -30,7 +12,7 @@ fn a_reused_pid_is_never_signalled() {
         let _watch = watchdog::watch();
         let ended = Command::new("true").own_group().spawn().unwrap();
         ended.wait().unwrap();
-        let Some(stranger) = child_with_pid(ended.id()) else {
+        let Some(stranger) = child_with_pid(ended.id(), &["wait=600"]) else {
             return skipped("the next pid can only be chosen by root, on a quiet machine");
         };
         assert_eq!(stranger.id(), ended.id());

@@ -65,7 +65,11 @@ macro_rules! program {
 
                 let error = Command::new("no-such-program").spawn().unwrap_err();
                 said.push(format!("{}", error.kind() == io::ErrorKind::NotFound));
-                let missing: io::Result<Child> = (|| Ok(Command::new("/no/such").spawn()?))();
+                let start = || -> io::Result<Child> {
+                    let child = Command::new("/no/such").spawn()?;
+                    Ok(child)
+                };
+                let missing = start();
                 said.push(format!("{:?}", missing.unwrap_err().kind()));
                 let group = Command::new("sh").args(["-c", "ps -o pgid= -p $$ | tr -d ' ' | grep -x $$ >/dev/null"]).process_group(0).status()?;
                 said.push(format!("{group}"));

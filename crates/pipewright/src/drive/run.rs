@@ -401,7 +401,7 @@ fn take_rest(pipe: &PipeReader, sink: &mut Sink) -> io::Result<Rest> {
     let mut left = pipe.available()?;
     let mut too_much = false;
     loop {
-        let mut buffer = sink.lend()?;
+        let mut buffer = sink.lend_with_room()?;
         match pipe.try_read_spare(&mut buffer) {
             Ok(0) => {
                 sink.give_back(buffer);

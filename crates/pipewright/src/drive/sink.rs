@@ -3,13 +3,12 @@
 use std::io::{self, Write};
 
 use pipewright_os::memory;
+use pipewright_os::mux::FIRST_READ_BYTES;
 
 use crate::command::{Limit, Past};
 use crate::lines::{RawLine, Splitter};
 use crate::output::Source;
 
-/// The first buffer: an ordinary program's output fits, and it is not allocated before there is any.
-const FIRST_BYTES: usize = 16 << 10;
 /// A read into less room than this is not worth its system call.
 const LEAST_ROOM_BYTES: usize = 8 << 10;
 /// From here on pages are asked for by the 2 MiB: page faults are what a large capture waits for.
@@ -86,8 +85,17 @@ impl Sink {
         self.echo.is_some() || matches!(self.keep, Keep::Lines(_))
     }
 
-    /// A buffer with room to read into; what is kept is in it.
+    /// A buffer with room to read into; what is kept is in it. At first it is empty and has none:
+    /// a read gives it some when there is something to put in it.
     pub(super) fn lend(&mut self) -> io::Result<Vec<u8>> {
+        if self.kept.capacity() == 0 {
+            return Ok(Vec::new());
+        }
+        self.lend_with_room()
+    }
+
+    /// A buffer that has room; what is kept is in it.
+    pub(super) fn lend_with_room(&mut self) -> io::Result<Vec<u8>> {
         let mut buffer = std::mem::take(&mut self.kept);
         if let Keep::Lines(splitter) = &mut self.keep {
             splitter.compact(&mut buffer);
@@ -98,12 +106,12 @@ impl Sink {
         }
         let more = match &self.keep {
             Keep::Nothing => SCRATCH_BYTES,
-            Keep::All => buffer.capacity().max(FIRST_BYTES),
+            Keep::All => buffer.capacity().max(FIRST_READ_BYTES),
             Keep::Lines(_) => SCRATCH_BYTES,
             // Twice the limit and a chunk is the most that is ever needed.
             Keep::Limited(limit) => {
                 let most = limit.bytes.saturating_mul(2).saturating_add(SCRATCH_BYTES);
-                let wanted = buffer.capacity().saturating_mul(2).max(FIRST_BYTES).min(most);
+                let wanted = buffer.capacity().saturating_mul(2).max(FIRST_READ_BYTES).min(most);
                 wanted.saturating_sub(buffer.len()).max(LEAST_ROOM_BYTES)
             }
         };
@@ -199,7 +207,8 @@ mod tests {
         let mut most_room = 0;
         for chunk in bytes.chunks(chunk) {
             let mut buffer = sink.lend().unwrap();
-            assert!(buffer.capacity() - buffer.len() >= LEAST_ROOM_BYTES.min(chunk.len()));
+            let room = buffer.capacity() - buffer.len();
+            assert!(room >= LEAST_ROOM_BYTES.min(chunk.len()) || buffer.capacity() == 0);
             most_room = most_room.max(buffer.capacity());
             buffer.extend_from_slice(chunk);
             if sink.accept(buffer, chunk.len()) == Verdict::TooMuch {

@@ -1,0 +1,32 @@
+//! `pipewright` as somebody at a shell meets it: what it prints, how it exits, what it leaves.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests end where they cannot go on")]
+
+mod pages;
+mod report;
+mod run;
+
+use std::process::{Command, Output, Stdio};
+
+/// The tool with these arguments.
+fn pipewright(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pipewright"));
+    command.args(args).stdin(Stdio::null());
+    command
+}
+
+/// `pipewright run` with these options, and a shell script as its command.
+fn run_sh(options: &[&str], script: &str) -> Output {
+    let mut args = vec!["run"];
+    args.extend(options);
+    args.extend(["--", "sh", "-c", script]);
+    pipewright(&args).output().expect("the tool starts")
+}
+
+fn out(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).expect("the tool prints text")
+}
+
+fn err(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).expect("the tool prints text")
+}

@@ -1,0 +1,73 @@
+//! Help, manual pages, completions, `handles` and `doctor`.
+
+use serde_json::Value;
+
+use super::{err, out, pipewright};
+
+#[test]
+fn the_help_of_every_command_ends_with_two_examples() {
+    for command in
+        [None, Some("run"), Some("handles"), Some("doctor"), Some("completions"), Some("man")]
+    {
+        let mut args: Vec<&str> = command.into_iter().collect();
+        args.push("--help");
+        let output = pipewright(&args).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{args:?}");
+        let (_, examples) = out(&output).rsplit_once("Examples:\n").unwrap();
+        let lines = examples.lines().filter(|line| line.starts_with("  "));
+        assert!(lines.count() >= 2, "{args:?}: {examples}");
+    }
+}
+
+#[test]
+fn man_pages_and_completions_are_made() {
+    for command in ["run", "handles", "doctor"] {
+        let output = pipewright(&["man", command]).output().unwrap();
+        assert!(out(&output).contains(&format!("pipewright\\-{command}")), "{command}");
+    }
+    assert!(out(&pipewright(&["man"]).output().unwrap()).contains(".TH pipewright"));
+    let output = pipewright(&["man", "nope"]).output().unwrap();
+    let words = "pipewright: no command is called \"nope\"\n";
+    assert_eq!((output.status.code(), err(&output)), (Some(125), words));
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let output = pipewright(&["completions", shell]).output().unwrap();
+        assert!(out(&output).contains("pipewright"), "{shell}");
+    }
+}
+
+#[test]
+fn doctor_says_a_line_for_each_facility_and_json_on_request() {
+    let output = pipewright(&["doctor"]).output().unwrap();
+    assert!(out(&output).lines().count() >= 10, "{}", out(&output));
+    let output = pipewright(&["doctor", "--json"]).output().unwrap();
+    let findings: Value = serde_json::from_str(out(&output)).unwrap();
+    assert_eq!(findings["schema"], "pipewright.doctor/1");
+    let facilities = findings["facilities"].as_array().unwrap();
+    assert!(facilities.iter().any(|facility| facility["name"] == "pidfd"));
+    for facility in facilities {
+        let state = facility["state"].as_str().unwrap();
+        assert!(["available", "missing", "value"].contains(&state), "{facility}");
+    }
+}
+
+#[test]
+fn handles_lists_what_was_inherited() {
+    let output = pipewright(&["handles", "--json"]).output().unwrap();
+    let list: Value = serde_json::from_str(out(&output)).unwrap();
+    let numbers: Vec<i64> = list["handles"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["number"].as_i64().unwrap())
+        .collect();
+    assert_eq!(&numbers[..3], [0, 1, 2]);
+    assert_eq!(list["handles"][0]["kind"], "char device");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_panic() {
+    let own = env!("CARGO_BIN_EXE_pipewright");
+    let script = format!("{own} man run | true; {own} doctor | true; {own} --help | true");
+    let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert!(!err(&output).contains("panicked"), "{}", err(&output));
+}

@@ -1,0 +1,103 @@
+//! The report: every field, true.
+
+use std::fs;
+
+use serde_json::Value;
+
+use super::{err, out, pipewright, run_sh};
+
+fn report_of(options: &[&str], script: &str) -> Value {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("report.json").display().to_string();
+    let mut all = vec!["--report", &path, "--quiet"];
+    all.extend(options);
+    run_sh(&all, script);
+    serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap()
+}
+
+#[test]
+fn every_documented_field_is_there() {
+    let report = report_of(&["--tee"], "printf 12345; printf 123 >&2; exit 3");
+    let object = report.as_object().unwrap();
+    let names: Vec<&str> = object.keys().map(String::as_str).collect();
+    let mut documented = vec![
+        "schema",
+        "command",
+        "pid",
+        "outcome",
+        "exit_code",
+        "signal",
+        "elapsed_seconds",
+        "user_seconds",
+        "system_seconds",
+        "peak_rss_bytes",
+        "stdout_bytes",
+        "stderr_bytes",
+        "held_open",
+        "truncated",
+        "containment",
+        "leftovers_killed",
+        "attempts",
+        "error",
+    ];
+    documented.sort_unstable();
+    assert_eq!(names, documented);
+    assert_eq!(report["schema"], "pipewright.run/1");
+    assert_eq!(report["command"][0], "sh");
+    assert_eq!((&report["outcome"], &report["exit_code"]), (&"exited".into(), &3.into()));
+    assert_eq!((&report["stdout_bytes"], &report["stderr_bytes"]), (&5.into(), &3.into()));
+    assert_eq!((&report["signal"], &report["error"]), (&Value::Null, &Value::Null));
+    assert!(report["elapsed_seconds"].as_f64().unwrap() > 0.0);
+    assert!(report["user_seconds"].as_f64().is_some());
+}
+
+#[test]
+fn streams_that_do_not_pass_through_us_are_not_counted() {
+    let report = report_of(&[], "echo hi >/dev/null");
+    assert_eq!((&report["stdout_bytes"], &report["stderr_bytes"]), (&Value::Null, &Value::Null));
+}
+
+#[test]
+fn every_outcome_has_its_word() {
+    let of = |options: &[&str], script: &str| {
+        let report = report_of(options, script);
+        (report["outcome"].as_str().unwrap().to_owned(), report["signal"].clone())
+    };
+    assert_eq!(of(&[], "kill -9 $$"), ("signaled".into(), "SIGKILL".into()));
+    assert_eq!(of(&["--timeout", "50ms"], "sleep 60"), ("timed_out".into(), "SIGTERM".into()));
+    assert_eq!(of(&["--idle-timeout", "50ms"], "sleep 60").0, "idle_timed_out");
+    assert_eq!(of(&["--limit", "1"], "echo much; sleep 60").0, "limit_exceeded");
+    let deaf = "trap '' TERM; while :; do sleep 1; done";
+    let killed = of(&["--timeout", "200ms", "--kill-grace", "50ms"], deaf);
+    assert_eq!(killed, ("timed_out".into(), "SIGKILL".into()));
+}
+
+#[test]
+fn what_could_not_be_started_is_reported_too() {
+    let output = pipewright(&["run", "--report", "-", "--", "no-such-program"]).output().unwrap();
+    let report: Value = serde_json::from_str(out(&output)).unwrap();
+    assert_eq!((&report["outcome"], &report["pid"]), (&"not_started".into(), &Value::Null));
+    assert_eq!(report["error"]["kind"], "not_found");
+    let message = report["error"]["message"].as_str().unwrap();
+    assert_eq!(err(&output), format!("pipewright: {message}\n"));
+}
+
+#[test]
+fn held_open_and_attempts_are_told() {
+    let report = report_of(&["--tee", "--retries", "1"], "sleep 2 & exit 1");
+    assert_eq!((&report["held_open"], &report["attempts"]), (&true.into(), &2.into()));
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_said_and_the_code_comes_through() {
+    let output = run_sh(&["--report", "/no/such/dir/report"], "exit 7");
+    assert_eq!(output.status.code(), Some(7));
+    assert!(
+        err(&output)
+            .starts_with("pipewright: cannot write the report to \"/no/such/dir/report\": ")
+    );
+    assert_eq!(err(&output).lines().count(), 1);
+    let output = run_sh(&["--report", "/dev/full"], "exit 8");
+    assert_eq!(output.status.code(), Some(8));
+    assert!(err(&output).contains("No space left"), "{}", err(&output));
+}

@@ -1,0 +1,171 @@
+//! `pipewright run`.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+use std::time::Instant;
+
+use super::{err, out, pipewright, run_sh};
+
+/// Whether a process of that number runs.
+fn is_running(pid: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+#[test]
+fn exit_codes_are_those_of_timeout() {
+    for (script, code) in
+        [("exit 0", 0), ("exit 3", 3), ("exit 255", 255), ("kill -9 $$", 137), ("kill $$", 143)]
+    {
+        let output = run_sh(&[], script);
+        assert_eq!((output.status.code(), err(&output)), (Some(code), ""), "{script}");
+    }
+    assert_eq!(run_sh(&["--timeout", "100ms"], "sleep 60").status.code(), Some(124));
+    let deaf = "trap '' TERM; while :; do sleep 1; done";
+    let output = run_sh(&["--timeout", "100ms", "--kill-grace", "100ms"], deaf);
+    assert_eq!(output.status.code(), Some(124), "also when it had to be killed");
+    for (command, code) in
+        [("no-such-program", 127), ("/no/such", 127), ("/etc/passwd", 126), ("/etc", 126)]
+    {
+        let output = pipewright(&["run", "--", command]).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{command}");
+    }
+}
+
+#[test]
+fn errors_are_one_line_and_are_said_once() {
+    let not_found = pipewright(&["run", "--", "no-such"]).env("PATH", "/a:/b").output().unwrap();
+    let words =
+        "pipewright: cannot start \"no-such\": not found in PATH (searched 2 directories)\n";
+    assert_eq!((err(&not_found), out(&not_found)), (words, ""));
+    let output = pipewright(&["run", "--cwd", "/no/such", "--", "true"]).output().unwrap();
+    let words =
+        "pipewright: cannot start \"true\": working directory \"/no/such\" does not exist\n";
+    assert_eq!((err(&output), output.status.code()), (words, Some(125)));
+    let output = pipewright(&["run", "--stdin", "/no/such", "--", "cat"]).output().unwrap();
+    assert!(err(&output).starts_with("pipewright: cannot start \"cat\": cannot open \"/no/such\""));
+    assert_eq!((err(&output).lines().count(), output.status.code()), (1, Some(125)));
+}
+
+#[test]
+fn misuse_is_125_and_says_what_to_write() {
+    for (args, words) in [
+        (&["run", "--timeout", "soon", "--", "true"][..], "write 200ms, 1.5s, 2m"),
+        (&["run", "--timeout", "99999999999999999999d", "--", "true"], "too long a time"),
+        (&["run", "--limit", "1X", "--", "true"], "write 4096, 64k"),
+        (&["run", "--signal", "NOPE", "--", "true"], "\"NOPE\" is not a signal"),
+        (&["run", "--env", "NOVALUE", "--", "true"], "--env takes K=V"),
+        (&["run", "--inherit", "999", "--", "true"], "cannot inherit handle 999"),
+        (&["run"], "CMD"),
+        (&["frobnicate"], "frobnicate"),
+    ] {
+        let output = pipewright(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(125), "{args:?}");
+        assert!(err(&output).contains(words), "{args:?}: {}", err(&output));
+    }
+}
+
+#[test]
+fn a_timeout_ends_the_tree_says_so_and_leaves_nobody() {
+    let start = Instant::now();
+    let script = "sleep 60 & echo $!; echo $$; sleep 60";
+    let output = run_sh(&["--timeout", "300ms"], script);
+    assert!(start.elapsed().as_millis() >= 300);
+    assert_eq!(output.status.code(), Some(124));
+    assert_eq!(err(&output), "pipewright: \"sh\" timed out after 300ms\n");
+    for pid in out(&output).lines() {
+        assert!(!is_running(pid), "{pid} is left");
+    }
+    let quiet = run_sh(&["--timeout", "50ms", "--quiet"], "sleep 60");
+    assert_eq!((err(&quiet), quiet.status.code()), ("", Some(124)));
+}
+
+#[test]
+fn silence_and_excess_stop_it_too() {
+    let output = run_sh(&["--idle-timeout", "200ms"], "echo hi; sleep 60");
+    assert_eq!((out(&output), output.status.code()), ("hi\n", Some(124)));
+    assert_eq!(err(&output), "pipewright: \"sh\" said nothing for 200ms\n");
+    let output = run_sh(&["--limit", "10"], "while :; do echo lots of words; done");
+    assert_eq!(output.status.code(), Some(124));
+    assert!(err(&output).ends_with("said more than --limit allows\n"), "{}", err(&output));
+}
+
+#[test]
+fn streams_go_where_they_are_sent() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    fs::write(path("in"), "input\n").unwrap();
+    let (input, both) = (path("in"), path("both"));
+    let options = ["--stdin", &input, "--stdout", &both, "--merge"];
+    assert!(run_sh(&options, "cat; echo err >&2").status.success());
+    assert_eq!(fs::read_to_string(&both).unwrap(), "input\nerr\n");
+    assert!(run_sh(&["--append", "--stdout", &both], "echo more").status.success());
+    assert_eq!(fs::read_to_string(&both).unwrap(), "input\nerr\nmore\n");
+    let output = run_sh(&["--tee"], "echo out; echo err >&2");
+    assert_eq!((out(&output), err(&output)), ("out\n", "err\n"));
+    let null = run_sh(&["--stdin", "null"], "cat; echo end");
+    assert_eq!(out(&null), "end\n");
+}
+
+#[test]
+fn capture_shows_nothing_unless_it_fails() {
+    let output = run_sh(&["--capture"], "echo out; echo err >&2");
+    assert_eq!((out(&output), err(&output)), ("", ""));
+    let output = run_sh(&["--capture"], "echo out; echo err >&2; exit 1");
+    assert_eq!((out(&output), err(&output)), ("out\n", "err\n"));
+}
+
+#[test]
+fn environment_and_directory_are_what_was_asked_for() {
+    let options = ["--clear-env", "--env", "A=1", "--env", "B=x=y", "--cwd", "/"];
+    assert_eq!(out(&run_sh(&options, "echo $A $B $HOME; pwd")), "1 x=y\n/\n");
+}
+
+#[test]
+fn it_is_run_again_as_often_as_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let count = dir.path().join("count").display().to_string();
+    let script = format!("echo x >> {count}; [ $(wc -l < {count}) = 3 ]");
+    let output = run_sh(&["--retries", "5", "--retry-delay", "10ms"], &script);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(err(&output).lines().count(), 2, "{}", err(&output));
+    let output = run_sh(&["--retries", "1"], "exit 9");
+    assert_eq!(output.status.code(), Some(9));
+}
+
+#[test]
+fn a_signal_to_us_stops_the_command_first() {
+    for (signal, code) in [("TERM", 143), ("INT", 130), ("HUP", 129)] {
+        let mut command = pipewright(&["run", "--", "sh", "-c", "echo $$; sleep 60"]);
+        let mut tool = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut pid = String::new();
+        BufReader::new(tool.stdout.take().unwrap()).read_line(&mut pid).unwrap();
+        let kill = pipewright::Command::new("kill")
+            .args(["-s", signal, &tool.id().to_string()])
+            .status()
+            .unwrap();
+        assert!(kill.success());
+        assert_eq!(tool.wait().unwrap().code(), Some(code), "{signal}");
+        assert!(!is_running(&pid), "{signal}: the command is left");
+    }
+}
+
+#[test]
+fn handles_are_inherited_when_they_are_listed() {
+    let own = env!("CARGO_BIN_EXE_pipewright");
+    // The shell opens 7 and 8 for the tool; the tool hands on one of them.
+    let script = format!("{own} run --inherit 7 -- {own} handles 7</dev/null 8</dev/null");
+    let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+    let numbers: Vec<&str> =
+        out(&output).lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(numbers, ["0", "1", "2", "7"]);
+}
+
+#[test]
+fn a_command_without_stdio_is_run_all_the_same() {
+    let own = env!("CARGO_BIN_EXE_pipewright");
+    let script = format!("{own} run -- sh -c 'exit 6' <&- >&- 2>&-; echo $?");
+    let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert_eq!(out(&output), "6\n");
+}
