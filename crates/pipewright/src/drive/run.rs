@@ -127,6 +127,10 @@ impl Run {
     /// A line that has arrived, of whichever stream.
     pub(crate) fn take_line(&mut self) -> Option<(Source, RawLine)> {
         for (index, source) in [(STDOUT, Source::Stdout), (STDERR, Source::Stderr)] {
+            if matches!(self.slots[index], Slot::Read(..)) {
+                // Its buffer is out with the read, and had no whole line when it went.
+                continue;
+            }
             let open = self.is_open(index);
             let sink = self.streams[index].sink.as_mut();
             if let Some(line) = sink.and_then(|sink| sink.take_line(!open)) {
