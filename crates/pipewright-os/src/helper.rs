@@ -1,5 +1,6 @@
 //! Threads of our own in somebody else's program.
 
+use std::ffi::CStr;
 use std::io;
 use std::thread;
 
@@ -14,9 +15,22 @@ const STACK_BYTES: usize = 256 << 10;
 ///
 /// # Errors
 /// No room for another thread.
-pub fn start(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+pub fn start(name: &'static CStr, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    start_boxed(name, Box::new(work))
+}
+
+/// One copy of what it takes to start a thread, for all of them.
+fn start_boxed(name: &'static CStr, work: Box<dyn FnOnce() + Send>) -> io::Result<()> {
     // A new thread has the signal mask of the one that starts it (pthread_create(3)).
     #[cfg(unix)]
     let _blocked = AllBlocked::new();
-    thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES).spawn(work).map(drop)
+    let named = move || {
+        // The name that debuggers show. Ignored: the thread works without one.
+        #[cfg(target_os = "linux")]
+        let _ = rustix::thread::set_name(name);
+        #[cfg(not(target_os = "linux"))]
+        let _ = name;
+        work();
+    };
+    thread::Builder::new().stack_size(STACK_BYTES).spawn(named).map(drop)
 }

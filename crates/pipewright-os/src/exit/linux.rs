@@ -276,7 +276,7 @@ fn pidfd_wait_is_refused() -> bool {
 /// Without pidfds, a thread a child is the way to poll an exit that neither takes over SIGCHLD
 /// nor reaps what is not ours. It leaves the child as it is (WNOWAIT) and ends with it.
 fn ring_at_exit(pid: i32, bell: Arc<Wake>) -> io::Result<()> {
-    helper::start("pipewright-exit", move || {
+    helper::start(c"pipewright-exit", move || {
         // Ignored: ECHILD means that it is reaped already, which is an end too.
         let _ = waitid(Target::Pid(pid), libc::WEXITED | libc::WNOWAIT);
         bell.raise();

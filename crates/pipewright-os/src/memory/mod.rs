@@ -15,3 +15,21 @@ use unix as imp;
 pub fn expect_filling(buffer: &mut Vec<u8>) {
     imp::expect_filling(buffer);
 }
+
+/// The size of a page of memory, in bytes.
+#[must_use]
+pub fn page_bytes() -> usize {
+    imp::page_bytes()
+}
+
+/// Makes the memory that the next read will fill real beforehand, where it is not.
+///
+/// A page that is first touched inside a read is cleared while the kernel holds the pipe's lock,
+/// and the writer waits.
+///
+/// # Platform
+/// Linux 5.14 and later: `madvise(MADV_POPULATE_WRITE)`, 2 MiB at a time, never more than that
+/// ahead; elsewhere nothing.
+pub fn prepare_next(buffer: &mut Vec<u8>) {
+    imp::prepare_next(buffer);
+}

@@ -1,8 +1,15 @@
 //! `madvise`.
 
+pub(super) fn page_bytes() -> usize {
+    // SAFETY: a number that sysconf knows.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    // It has no error; 64 KiB is the largest that there is.
+    usize::try_from(bytes).unwrap_or(64 << 10)
+}
+
 #[cfg(target_os = "linux")]
 pub(super) fn expect_filling(buffer: &mut Vec<u8>) {
-    let page = rustix::param::page_size();
+    let page = page_bytes();
     let start = buffer.as_mut_ptr() as usize;
     let first = start & !(page - 1);
     let end = (start + buffer.capacity()).next_multiple_of(page);
@@ -11,6 +18,28 @@ pub(super) fn expect_filling(buffer: &mut Vec<u8>) {
     // SAFETY: the pages of an allocation that is borrowed mutably here, and of its neighbours;
     // MADV_HUGEPAGE changes how pages are backed, never what they contain.
     let _ = unsafe { libc::madvise(first as *mut libc::c_void, end - first, libc::MADV_HUGEPAGE) };
+}
+
+#[cfg(target_os = "linux")]
+pub(super) fn prepare_next(buffer: &mut Vec<u8>) {
+    const BLOCK_BYTES: usize = 2 << 20;
+    /// As far as one read can come.
+    const AHEAD_BYTES: usize = 128 << 10;
+    let start = buffer.as_mut_ptr() as usize;
+    let next = (start + buffer.len()).next_multiple_of(BLOCK_BYTES);
+    let is_near = next < start + buffer.len() + AHEAD_BYTES;
+    if !is_near || next + BLOCK_BYTES > start + buffer.capacity() {
+        return;
+    }
+    // SAFETY: whole pages inside an allocation that is borrowed mutably here; the call makes them
+    // real as a write would, and changes nothing that is in them.
+    let _ =
+        unsafe { libc::madvise(next as *mut libc::c_void, BLOCK_BYTES, libc::MADV_POPULATE_WRITE) };
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn prepare_next(_: &mut Vec<u8>) {
+    // Only Linux has the call.
 }
 
 #[cfg(not(target_os = "linux"))]

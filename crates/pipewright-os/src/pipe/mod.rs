@@ -75,7 +75,8 @@ pub struct PipeReader(imp::Reader);
 pub struct PipeWriter(imp::Writer);
 
 impl PipeReader {
-    /// Reads what is there, or waits for some, straight into the spare capacity of `buffer`.
+    /// Reads what is there, or waits for some, straight into the spare capacity of `buffer`; at most
+    /// 128 KiB at a time.
     ///
     /// Returns the number of bytes appended; 0 is the end, or a buffer without spare capacity.
     ///

@@ -14,6 +14,11 @@ use crate::handle::Handle;
 #[path = "grow.rs"]
 mod grow;
 
+/// The most that one read takes out of a pipe, where the room is ours to choose. The kernel holds the
+/// pipe's lock for the whole of a read, so a reader that takes a megabyte at once keeps its writer
+/// waiting all that time.
+const MOST_READ_BYTES: usize = 128 << 10;
+
 pub(super) struct Reader {
     fd: OwnedFd,
     growth: grow::Growth,
@@ -72,10 +77,14 @@ pub(super) fn read_spare(reader: &Reader, buffer: &mut Vec<u8>) -> io::Result<us
 }
 
 pub(super) fn try_read_spare(reader: &Reader, buffer: &mut Vec<u8>) -> io::Result<usize> {
-    let room = buffer.capacity() - buffer.len();
+    let length = buffer.len();
+    let room = (buffer.capacity() - length).min(MOST_READ_BYTES);
     loop {
-        match rustix::io::read(&reader.fd, rustix::buffer::spare_capacity(buffer)) {
-            Ok(count) => {
+        match rustix::io::read(&reader.fd, &mut buffer.spare_capacity_mut()[..room]) {
+            Ok((filled, _)) => {
+                let count = filled.len();
+                // SAFETY: the call has filled that many bytes behind the length.
+                unsafe { buffer.set_len(length + count) };
                 reader.growth.note(&reader.fd, count, room);
                 return Ok(count);
             }

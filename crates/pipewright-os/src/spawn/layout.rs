@@ -102,7 +102,7 @@ impl Layout {
 }
 
 pub(super) fn is_path(program: &OsStr) -> bool {
-    program.as_bytes().contains(&b'/')
+    contains(program.as_bytes(), b'/')
 }
 
 /// The directories of a search path, in order.
@@ -149,6 +149,7 @@ impl Strings {
         Strings { bytes: Vec::with_capacity(bytes), offsets: Vec::with_capacity(pointers) }
     }
 
+    #[inline(never)]
     fn add(&mut self, parts: &[&[u8]]) {
         self.offsets.push(self.bytes.len());
         for part in parts {
@@ -180,7 +181,7 @@ impl Strings {
 }
 
 fn check(plan: &Plan<'_>) -> Result<(), SpawnError> {
-    let has_nul = |text: &OsStr| text.as_bytes().contains(&0);
+    let has_nul = |text: &OsStr| contains(text.as_bytes(), 0);
     let bad = |input| Err(SpawnError::bad(input));
     if plan.program.is_empty() {
         return bad(BadInput::EmptyProgram);
@@ -204,10 +205,16 @@ fn check(plan: &Plan<'_>) -> Result<(), SpawnError> {
     Ok(())
 }
 
+/// Not inlined: it is asked in many places, and none of them is in a hurry.
+#[inline(never)]
+fn contains(text: &[u8], byte: u8) -> bool {
+    text.contains(&byte)
+}
+
 /// A name may start with `=`, as std allows, but not contain it elsewhere.
 fn is_bad_name(name: &OsString) -> bool {
     let name = name.as_bytes();
-    name.is_empty() || name.contains(&0) || name[1..].contains(&b'=')
+    name.is_empty() || contains(name, 0) || contains(&name[1..], b'=')
 }
 
 #[cfg(test)]

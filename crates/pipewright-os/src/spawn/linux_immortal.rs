@@ -4,57 +4,99 @@
 //! (prctl(2)): a child started from a worker thread would die with it, in the middle of a healthy
 //! program (It4innovations/hyperqueue#823, nekename/OpenDeck#329). What a child inherits of the
 //! thread that starts it (affinity, scheduling, per-thread namespaces) it has from this one.
+//!
+//! The main thread needs no stand-in: it ends with the process (unless a C program ends it alone,
+//! by `pthread_exit`), and two hand-overs between threads cost as much as a start.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Thread};
 
 use crate::helper;
 
 type Work = Box<dyn FnOnce() + Send + 'static>;
 
-static SPAWNER: Mutex<Option<Spawner>> = Mutex::new(None);
+static DESK: Mutex<Desk> = Mutex::new(Desk { waiting: Vec::new(), staffed_in: None });
+static CALLED: Condvar = Condvar::new();
 
-struct Spawner {
-    /// Whose thread it is: after a fork the child has this value and not the thread.
-    process: u32,
-    requests: SyncSender<Work>,
+struct Desk {
+    waiting: Vec<Work>,
+    /// The process whose thread serves here: after a fork the child has this value and not the
+    /// thread.
+    staffed_in: Option<u32>,
 }
 
-/// Runs `work` on the immortal thread and waits for its answer.
+/// Runs `work` on a thread that lasts as long as this process, and waits for its answer.
 pub(super) fn run<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
-    let (answer, answered) = sync_channel(1);
-    let boxed: Box<dyn FnOnce() + Send + '_> = Box::new(move || {
-        // Ignored: the receiver waits below until this has been sent or dropped.
-        let _ = answer.send(work());
-    });
-    // SAFETY: only the lifetime changes. This function does not return before the closure has run
-    // or been dropped: `recv` ends when the closure's sender has sent or is gone.
-    let boxed: Work = unsafe { std::mem::transmute::<Box<dyn FnOnce() + Send + '_>, Work>(boxed) };
-    sender()?.send(boxed).map_err(|_| gone())?;
-    answered.recv().map_err(|_| gone())
-}
-
-fn sender() -> io::Result<SyncSender<Work>> {
-    let mut spawner = SPAWNER.lock().unwrap_or_else(PoisonError::into_inner);
-    let process = std::process::id();
-    if let Some(spawner) = spawner.as_ref().filter(|spawner| spawner.process == process) {
-        return Ok(spawner.requests.clone());
+    if rustix::thread::gettid() == rustix::process::getpid() {
+        return Ok(work());
     }
-    let (sender, requests) = sync_channel::<Work>(0);
-    helper::start("pipewright-spawn", move || {
-        // The static keeps a sender for ever, so this loop has no end.
-        while let Ok(work) = requests.recv() {
-            // A panic would end the thread, and with it every child that it ever started.
-            // Ignored: the caller sees that no answer comes.
-            let _ = catch_unwind(AssertUnwindSafe(work));
-        }
-    })?;
-    *spawner = Some(Spawner { process, requests: sender.clone() });
-    Ok(sender)
+    let mut answer = None;
+    let done = AtomicBool::new(false);
+    let ticket = Ticket { done: &done, caller: thread::current() };
+    let place = &mut answer;
+    let boxed: Box<dyn FnOnce() + Send + '_> = Box::new(move || {
+        *place = Some(work());
+        drop(ticket);
+    });
+    // SAFETY: only the lifetime changes. This function does not return before the closure is gone:
+    // its ticket is dropped when it has run, has panicked or is thrown away, and that is waited for.
+    let boxed: Work = unsafe { std::mem::transmute::<Box<dyn FnOnce() + Send + '_>, Work>(boxed) };
+    let called = call(boxed);
+    while !done.load(Ordering::Acquire) {
+        thread::park();
+    }
+    called?;
+    answer.ok_or_else(|| io::Error::other("the thread that starts children has failed"))
 }
 
-fn gone() -> io::Error {
-    io::Error::other("the thread that starts children is gone")
+/// Tells the caller, when it is dropped, that nothing of the caller's is in use any more.
+struct Ticket<'a> {
+    done: &'a AtomicBool,
+    caller: Thread,
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        // A copy: once the flag is up, the caller and what it lent may be gone.
+        let caller = self.caller.clone();
+        self.done.store(true, Ordering::Release);
+        caller.unpark();
+    }
+}
+
+fn desk() -> MutexGuard<'static, Desk> {
+    DESK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn call(work: Work) -> io::Result<()> {
+    let mut desk = desk();
+    let process = std::process::id();
+    if desk.staffed_in != Some(process) {
+        // What a fork brought along belongs to callers that are not in this process: it must
+        // neither be run nor be dropped.
+        std::mem::forget(std::mem::take(&mut desk.waiting));
+        helper::start(c"pipewright-spwn", serve)?;
+        desk.staffed_in = Some(process);
+    }
+    desk.waiting.push(work);
+    CALLED.notify_one();
+    Ok(())
+}
+
+fn serve() {
+    let mut desk = desk();
+    loop {
+        while desk.waiting.is_empty() {
+            desk = CALLED.wait(desk).unwrap_or_else(PoisonError::into_inner);
+        }
+        let work = desk.waiting.remove(0);
+        drop(desk);
+        // A panic would end the thread, and with it every child that it ever started. Ignored: the
+        // caller sees that there is no answer.
+        let _ = catch_unwind(AssertUnwindSafe(work));
+        desk = self::desk();
+    }
 }

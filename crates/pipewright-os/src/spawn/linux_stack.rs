@@ -56,7 +56,7 @@ pub(super) fn give_back(stack: Stack) {
 /// A page below the stack that is never accessible: a child that ran over would fault, not write
 /// into our heap.
 fn guard_bytes() -> usize {
-    rustix::param::page_size()
+    crate::memory::page_bytes()
 }
 
 fn map() -> io::Result<Stack> {

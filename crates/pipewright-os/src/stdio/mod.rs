@@ -26,6 +26,15 @@ pub fn null() -> io::Result<Handle> {
     imp::null()
 }
 
+/// Writes to this process's own stdout or stderr, past any buffer, and waits where it is
+/// non-blocking and full.
+///
+/// # Errors
+/// Nobody reads it any more, or it is closed.
+pub fn write_console(to_stderr: bool, bytes: &[u8]) -> io::Result<()> {
+    imp::write_console(to_stderr, bytes)
+}
+
 /// A copy of this process's own stdin.
 ///
 /// # Errors

@@ -4,6 +4,9 @@ use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+
 use crate::handle::Handle;
 
 pub(super) fn null() -> io::Result<Handle> {
@@ -21,4 +24,22 @@ pub(super) fn console(number: i32) -> io::Result<Handle> {
         }
     };
     Ok(Handle::from(owned))
+}
+
+pub(super) fn write_console(to_stderr: bool, mut bytes: &[u8]) -> io::Result<()> {
+    let (stdout, stderr) = (io::stdout(), io::stderr());
+    let console = if to_stderr { stderr.as_fd() } else { stdout.as_fd() };
+    while !bytes.is_empty() {
+        match rustix::io::write(console, bytes) {
+            Ok(count) => bytes = bytes.get(count..).unwrap_or(&[]),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => {
+                let mut polled = [PollFd::from_borrowed_fd(console, PollFlags::OUT)];
+                // Ignored: whatever it is, the next write says so.
+                let _ = rustix::event::poll(&mut polled, None);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }

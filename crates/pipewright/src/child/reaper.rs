@@ -69,7 +69,7 @@ fn wake_or_start(inbox: &mut Inbox) {
 fn start() -> io::Result<Arc<Wake>> {
     let wake = Arc::new(Wake::new()?);
     let for_thread = Arc::clone(&wake);
-    helper::start("pipewright-reaper", move || tend(&for_thread))?;
+    helper::start(c"pipewright-reap", move || tend(&for_thread))?;
     Ok(wake)
 }
 

@@ -1,31 +1,31 @@
 //! Changes of the environment, with std's rules.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map;
 use std::ffi::{OsStr, OsString};
+use std::slice;
 
 /// What a command changes about the environment that its child inherits.
 #[derive(Debug, Clone, Default)]
 pub(super) struct EnvChanges {
     clear: bool,
-    variables: BTreeMap<OsString, Option<OsString>>,
+    /// In the order of their names, each once: few enough for a vector to be the quicker map.
+    variables: Vec<(OsString, Option<OsString>)>,
 }
 
 /// The environment variables that a command sets or removes, from
 /// [`Command::get_envs`](crate::Command::get_envs).
 #[derive(Debug, Clone)]
-pub struct CommandEnvs<'a>(btree_map::Iter<'a, OsString, Option<OsString>>);
+pub struct CommandEnvs<'a>(slice::Iter<'a, (OsString, Option<OsString>)>);
 
 impl EnvChanges {
     pub(super) fn set(&mut self, key: &OsStr, value: &OsStr) {
-        self.variables.insert(key.to_owned(), Some(value.to_owned()));
+        put(&mut self.variables, key, Some(value.to_owned()));
     }
 
     pub(super) fn remove(&mut self, key: &OsStr) {
-        if self.clear {
-            self.variables.remove(key);
-        } else {
-            self.variables.insert(key.to_owned(), None);
+        if !self.clear {
+            put(&mut self.variables, key, None);
+        } else if let Ok(at) = find(&self.variables, key) {
+            self.variables.remove(at);
         }
     }
 
@@ -42,22 +42,35 @@ impl EnvChanges {
         CommandEnvs(self.variables.iter())
     }
 
-    /// The child's whole environment; `None` where it is ours unchanged.
+    /// The child's whole environment, in the order of the names; `None` where it is ours unchanged.
     pub(super) fn whole(&self) -> Option<Vec<(OsString, OsString)>> {
         if !self.clear && self.variables.is_empty() {
             return None;
         }
-        let mut whole = BTreeMap::new();
+        let mut whole = Vec::new();
         if !self.clear {
-            whole.extend(std::env::vars_os());
+            for (key, value) in std::env::vars_os() {
+                put(&mut whole, &key, value);
+            }
         }
         for (key, value) in &self.variables {
             match value {
-                Some(value) => whole.insert(key.clone(), value.clone()),
-                None => whole.remove(key),
-            };
+                Some(value) => put(&mut whole, key, value.clone()),
+                None => drop(find(&whole, key).map(|at| whole.remove(at))),
+            }
         }
-        Some(whole.into_iter().collect())
+        Some(whole)
+    }
+}
+
+fn find<T>(variables: &[(OsString, T)], key: &OsStr) -> Result<usize, usize> {
+    variables.binary_search_by(|(name, _)| name.as_os_str().cmp(key))
+}
+
+fn put<T>(variables: &mut Vec<(OsString, T)>, key: &OsStr, value: T) {
+    match find(variables, key) {
+        Ok(at) => variables[at].1 = value,
+        Err(at) => variables.insert(at, (key.to_owned(), value)),
     }
 }
 

@@ -4,13 +4,14 @@ use std::io::{self, Write};
 
 use pipewright_os::memory;
 use pipewright_os::mux::FIRST_READ_BYTES;
+use pipewright_os::stdio;
 
 use crate::command::{Limit, Past};
 use crate::lines::{RawLine, Splitter};
 use crate::output::Source;
 
 /// A read into less room than this is not worth its system call.
-const LEAST_ROOM_BYTES: usize = 8 << 10;
+const LEAST_ROOM_BYTES: usize = 4 << 10;
 /// From here on pages are asked for by the 2 MiB: page faults are what a large capture waits for.
 const HUGE_FROM_BYTES: usize = 4 << 20;
 /// Where nothing is kept, what is read goes here and is overwritten.
@@ -100,6 +101,9 @@ impl Sink {
         if let Keep::Lines(splitter) = &mut self.keep {
             splitter.compact(&mut buffer);
         }
+        if buffer.capacity() >= HUGE_FROM_BYTES {
+            memory::prepare_next(&mut buffer);
+        }
         let room = buffer.capacity() - buffer.len();
         if room >= LEAST_ROOM_BYTES {
             return Ok(buffer);
@@ -175,14 +179,11 @@ impl Sink {
     }
 
     fn echo(&mut self, to: Source, bytes: &[u8]) {
-        let written = match to {
-            Source::Stdout => {
-                let mut out = io::stdout().lock();
-                out.write_all(bytes).and_then(|()| out.flush())
-            }
-            Source::Stderr => io::stderr().lock().write_all(bytes),
-        };
-        if written.is_err() {
+        if to == Source::Stdout {
+            // What the program itself has printed comes first. Ignored: the write below says so.
+            let _ = io::stdout().flush();
+        }
+        if stdio::write_console(to == Source::Stderr, bytes).is_err() {
             // Whoever watched has gone; the child has not, and what it writes is still kept.
             self.echo = None;
         }
