@@ -21,12 +21,17 @@ pub fn watch() -> Watchdog {
 pub fn watch_for(limit: Duration) -> Watchdog {
     let name = thread::current().name().unwrap_or("a test").to_owned();
     let (alive, watched) = channel::<()>();
+    let (ready, is_ready) = channel::<()>();
     thread::spawn(move || {
+        // From here on it needs no memory: a test may be about to take that away.
+        drop(ready);
         if watched.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
             eprintln!("watchdog: {name} has not ended within {limit:?}");
             std::process::abort();
         }
     });
+    // Ends when the other end is dropped.
+    let _ = is_ready.recv();
     Watchdog { _alive: alive }
 }
 

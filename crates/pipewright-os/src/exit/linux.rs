@@ -65,12 +65,24 @@ impl Exit {
         }
     }
 
+    pub(super) fn wait_alone(&mut self) -> io::Result<Ended> {
+        match self.reap(libc::WEXITED)? {
+            Some(ended) => Ok(ended),
+            // Cannot happen without WNOHANG; not worth a panic if it does.
+            None => Err(io::Error::from_raw_os_error(libc::ECHILD)),
+        }
+    }
+
     pub(super) fn try_wait(&self) -> io::Result<Option<Ended>> {
+        self.reap(libc::WEXITED | libc::WNOHANG)
+    }
+
+    fn reap(&self, options: i32) -> io::Result<Option<Ended>> {
         let mut state = self.lock();
         if state.is_some() {
             return Ok(*state);
         }
-        let ended = match waitid(self.target(), libc::WEXITED | libc::WNOHANG) {
+        let ended = match waitid(self.target(), options) {
             Ok(None) => return Ok(None),
             Ok(Some((status, usage))) => {
                 Ended { status, usage: Some(self.without_our_own_memory(usage)) }

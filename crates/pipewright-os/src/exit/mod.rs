@@ -79,6 +79,14 @@ impl Exit {
         self.0.wait()
     }
 
+    /// As [`wait`](Self::wait), where nobody else can be waiting or signalling: a system call less.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn wait_alone(&mut self) -> io::Result<Ended> {
+        self.0.wait_alone()
+    }
+
     /// As [`wait`](Self::wait), but `None` at once where the child is still running.
     ///
     /// # Errors

@@ -125,7 +125,10 @@ fn job<'a>(plan: &'a Plan<'a>, layout: &'a Layout, moves: &'a Moves) -> Job<'a> 
         },
         candidates: layout.candidates(),
         searches: !is_path(plan.program),
-        parent_pid: std::process::id() as i32,
+        parent_pid: match plan.unix.kill_on_parent_exit {
+            true => std::process::id() as i32,
+            false => 0,
+        },
         may_try_again: false,
         failed_step: AtomicU32::new(0),
         errno: AtomicI32::new(0),

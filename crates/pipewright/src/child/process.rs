@@ -1,9 +1,10 @@
 //! A child that is never left to become a zombie.
 
+use std::io;
 use std::mem;
 use std::ops::Deref;
 
-use pipewright_os::exit::Exit;
+use pipewright_os::exit::{Ended, Exit};
 
 use super::reaper;
 
@@ -14,6 +15,13 @@ pub(crate) struct Process(Exit);
 impl Process {
     pub(crate) fn new(exit: Exit) -> Process {
         Process(exit)
+    }
+}
+
+impl Process {
+    /// Waits for the end, where nobody else has this process.
+    pub(crate) fn wait_alone(&mut self) -> io::Result<Ended> {
+        self.0.wait_alone()
     }
 }
 

@@ -52,10 +52,10 @@ impl Command {
         let nothing_to_do = ends.stdout.is_none() && ends.stderr.is_none() && ends.feed.is_none();
         if nothing_to_do && !self.rules.can_stop() {
             // Closed before the wait: a child that reads its stdin to the end must find one.
-            let Started { process, ends, .. } = started;
+            let Started { mut process, ends, .. } = started;
             drop(ends);
             return process
-                .wait()
+                .wait_alone()
                 .map(|ended| ended.status)
                 .map_err(|error| Error::talk(&self.program, "wait for", error));
         }

@@ -1,9 +1,9 @@
 //! When it pays not to look at once.
 //!
 //! A child that writes its lines one by one wakes its reader for each: with two processors the
-//! wake-ups cost more than the child itself. So after a small chunk the stream is left alone for a
-//! moment, and then read in one go. The wait goes on for the child's end and everything else, so
-//! the nap delays no result; and a stream that somebody watches is never left alone.
+//! wake-ups cost more than the child itself. So after a small chunk the streams are left alone for
+//! a moment, and then read in one go. The wait for the child's end and everything else goes on
+//! meanwhile, so the nap delays no result; and where somebody watches a stream there are no naps.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,8 @@ const LONGEST: Duration = Duration::from_millis(1);
 /// A chunk that is not small: a quarter of a pipe.
 const SMALL_BYTES: usize = 16 << 10;
 
-/// The naps of one stream.
+/// The naps of one run: of both streams together, because the end of either wakes as much as a
+/// line of the other.
 #[derive(Debug, Default)]
 pub(super) struct Nap {
     length: Duration,
@@ -33,7 +34,7 @@ impl Nap {
         }
     }
 
-    /// When the stream is to be looked at again, if not at once.
+    /// Until when the streams are left alone, if they are.
     pub(super) fn until(&self) -> Option<Instant> {
         self.until
     }
@@ -43,7 +44,7 @@ impl Nap {
         self.until = self.until.filter(|until| now < *until);
     }
 
-    /// Ends the nap, and there are no more.
+    /// Ends the nap.
     pub(super) fn end(&mut self) {
         self.until = None;
     }

@@ -44,6 +44,7 @@ pub(crate) struct Run {
     feed: Option<Feed>,
     stdin_unread: u64,
     streams: [Stream; 2],
+    nap: Nap,
     slots: [Slot<'static>; KEPT_SLOTS],
     ended: Option<Ended>,
     held_open: bool,
@@ -59,7 +60,6 @@ struct Stream {
     /// Here while it is not being read from; then it is in its slot.
     pipe: Option<PipeReader>,
     sink: Option<Sink>,
-    nap: Nap,
 }
 
 impl Run {
@@ -76,11 +76,10 @@ impl Run {
             feed,
             stdin_unread: 0,
             streams: streams.map(|stream| match stream {
-                Some((pipe, sink)) => {
-                    Stream { pipe: Some(pipe), sink: Some(sink), nap: Nap::default() }
-                }
+                Some((pipe, sink)) => Stream { pipe: Some(pipe), sink: Some(sink) },
                 None => Stream::default(),
             }),
+            nap: Nap::default(),
             slots: Default::default(),
             ended: None,
             held_open: false,
@@ -100,9 +99,7 @@ impl Run {
         let [out, err, input, member, end, cancel] = slots;
         self.slots = [out, err, input, member].map(Slot::detach);
         waited.map_err(|e| ("wait for", e))?;
-        for stream in &mut self.streams {
-            stream.nap.wake(now);
-        }
+        self.nap.wake(now);
         self.take_completions(now)?;
         // The end after the streams: what it left in them came before it.
         if matches!(end, Slot::ExitDone) {
@@ -154,8 +151,8 @@ impl Run {
     /// Fills the slots with what is to be done next.
     fn submit(&mut self) -> Result<(), Failed> {
         for (index, stream) in self.streams.iter_mut().enumerate() {
-            if stream.nap.until().is_some() {
-                continue;
+            if self.nap.until().is_some() {
+                break;
             }
             if let (Some(pipe), Some(sink)) = (stream.pipe.take(), &mut stream.sink) {
                 let buffer = sink.lend().map_err(|e| ("keep the output of", e))?;
@@ -181,9 +178,7 @@ impl Run {
         }
         until = earlier(until, self.conduct.next(reading));
         until = earlier(until, self.conduct.killed_child_wait_ends());
-        for stream in &self.streams {
-            until = earlier(until, stream.nap.until());
-        }
+        until = earlier(until, self.nap.until());
         waiting.then_some(until)
     }
 
@@ -262,7 +257,7 @@ impl Run {
         count: usize,
         now: Instant,
     ) {
-        let Stream { pipe: place, sink: Some(sink), nap } = &mut self.streams[index] else {
+        let Stream { pipe: place, sink: Some(sink) } = &mut self.streams[index] else {
             return;
         };
         if count == 0 {
@@ -273,7 +268,7 @@ impl Run {
         self.conduct.note_output(now);
         *place = Some(pipe);
         if !sink.is_watched() && self.ended.is_none() {
-            nap.note(count, now);
+            self.nap.note(count, now);
         }
         self.too_much |= sink.accept(buffer, count) == Verdict::TooMuch;
     }
@@ -286,9 +281,7 @@ impl Run {
         if self.ended.is_some() {
             self.conduct.note_end(now);
             self.stop_feeding();
-            for stream in &mut self.streams {
-                stream.nap.end();
-            }
+            self.nap.end();
         }
         Ok(())
     }
