@@ -17,6 +17,7 @@ mod feeding;
 mod hostile;
 mod limits;
 mod options;
+mod refused;
 mod std_rules;
 mod stdio;
 mod waiting;

@@ -10,6 +10,7 @@
 //! | `feed.rs` | what is fed to stdin, and how far it came |
 //! | `nap.rs` | when it pays not to look at once |
 //! | `reach.rs` | whom a stop reaches |
+//! | `rest.rs` | what is left in a pipe that is given up |
 //! | `run.rs` | one step of the loop: wait once for everything, do what that brought |
 //! | `blocking.rs` | the loop on the calling thread |
 
@@ -18,6 +19,7 @@ mod conduct;
 mod feed;
 mod nap;
 mod reach;
+mod rest;
 mod run;
 mod sink;
 

@@ -10,6 +10,7 @@ use pipewright_os::pipe::PipeReader;
 
 use super::conduct::{Conduct, Due, KILLED_CHILD_WAIT, earlier};
 use super::nap::Nap;
+use super::rest::take_rest;
 use super::sink::{Finished, Verdict};
 use super::{Feed, Reach, Sink};
 use crate::child::reaper;
@@ -384,38 +385,5 @@ impl Run {
             stdout_bytes,
             stderr_bytes,
         })
-    }
-}
-
-/// What [`take_rest`] found.
-struct Rest {
-    at_end: bool,
-    too_much: bool,
-}
-
-/// Reads what is in the pipe now, and not what a fast writer adds meanwhile.
-fn take_rest(pipe: &PipeReader, sink: &mut Sink) -> io::Result<Rest> {
-    let mut left = pipe.available()?;
-    let mut too_much = false;
-    loop {
-        let mut buffer = sink.lend_with_room()?;
-        match pipe.try_read_spare(&mut buffer) {
-            Ok(0) => {
-                sink.give_back(buffer);
-                return Ok(Rest { at_end: true, too_much });
-            }
-            Ok(count) => {
-                too_much |= sink.accept(buffer, count) == Verdict::TooMuch;
-                left = left.saturating_sub(count);
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                sink.give_back(buffer);
-                return Ok(Rest { at_end: false, too_much });
-            }
-            Err(error) => return Err(error),
-        }
-        if left == 0 && pipe.available()? > 0 {
-            return Ok(Rest { at_end: false, too_much });
-        }
     }
 }

@@ -12,16 +12,12 @@ use super::layout::{self, Layout};
 use super::{BadInput, ChildStdio, Env, Inherit, Plan, Search, SpawnError, Step};
 use crate::exit::waitid::own_peak_rss_bytes;
 use crate::exit::{Exit, linux as exit};
+use crate::signal::AllBlocked;
 
-#[path = "linux_child.rs"]
 mod child;
-#[path = "linux_clone.rs"]
 mod clone;
-#[path = "linux_dumpable.rs"]
 mod dumpable;
-#[path = "linux_immortal.rs"]
 mod immortal;
-#[path = "linux_stack.rs"]
 mod stack;
 
 use child::{Job, Move};
@@ -48,6 +44,8 @@ pub(super) fn exec(plan: &Plan<'_>) -> Result<Infallible, SpawnError> {
     let layout = Layout::new(plan)?;
     let moves = moves(plan)?;
     let job = job(plan, &layout, &moves);
+    // If it fails this process lives on, with the signal mask that it had.
+    let _mask = AllBlocked::new();
     // SAFETY: the job borrows live data, and this thread is the one that becomes the program.
     unsafe { child::become_program(&job) };
     Err(failure(&job)

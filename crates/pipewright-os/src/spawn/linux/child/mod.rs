@@ -1,0 +1,231 @@
+//! The child's half of a start: what runs between clone and exec.
+//!
+//! It shares the memory of the parent, whose calling thread sleeps meanwhile and whose other
+//! threads do not: so nothing here allocates, locks, panics or unwinds, and credentials are
+//! changed by bare system calls (the C library's would tell every thread of the parent).
+
+//!
+//! | file | what |
+//! |---|---|
+//! | `mod.rs` | the order of things, and the search for the program |
+//! | `handles.rs` | stdio, the inherited list, and nothing else |
+//! | `rights.rs` | group, limits, root directory, user, death with the parent |
+//! | `signals.rs` | mask and handlers |
+//! | `steps.rs` | how it tells the parent where it failed |
+
+mod handles;
+mod rights;
+mod signals;
+mod steps;
+
+use std::cell::Cell;
+use std::ffi::c_char;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+
+use crate::spawn::{Identity, Step, UnixOptions};
+
+pub(super) use steps::step_of;
+
+/// Everything the child needs, made before it exists.
+pub(super) struct Job<'a> {
+    pub(super) stdio: [Option<RawFd>; 3],
+    pub(super) moves: &'a [Move],
+    pub(super) close_others: bool,
+    pub(super) options: &'a UnixOptions,
+    pub(super) drops_groups: bool,
+    pub(super) current_dir: *const c_char,
+    pub(super) chroot: *const c_char,
+    pub(super) argv: *const *const c_char,
+    pub(super) envp: *const *const c_char,
+    pub(super) candidates: *const *const c_char,
+    /// Whether the candidates are places to search, not the one path that was given.
+    pub(super) searches: bool,
+    pub(super) parent_pid: i32,
+    /// The parent will start another child if this one says [`STOP_PENDING`].
+    pub(super) may_try_again: bool,
+    /// Where it failed, and why: written by the child, read by the parent. 0 is "it did not".
+    pub(super) failed_step: AtomicU32,
+    pub(super) errno: AtomicI32,
+}
+
+impl Job<'_> {
+    pub(super) fn changes_identity(&self) -> bool {
+        self.options.identity != Identity::default()
+    }
+}
+
+/// In place of an errno: a stop signal waits to be delivered, and the parent, which is to be
+/// stopped as well, has to come out of its sleep first.
+pub(super) const STOP_PENDING: i32 = i32::MAX;
+
+/// A handle for the child, and the number that it is to have there.
+pub(super) struct Move {
+    from: RawFd,
+    pub(super) to: RawFd,
+    /// Where the child has put it out of the way; `from` stays as it is, for another try.
+    lifted: Cell<RawFd>,
+}
+
+impl Move {
+    pub(super) fn new(from: RawFd, to: RawFd) -> Move {
+        Move { from, to, lifted: Cell::new(from) }
+    }
+}
+
+// SAFETY: a spawn is handed to the immortal thread while its caller waits: one thread at a time
+// touches the cells.
+unsafe impl Sync for Move {}
+
+/// What the child finds installed for each signal.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Handlers {
+    /// The defaults, and what was ignored: `CLONE_CLEAR_SIGHAND` saw to it.
+    AreReset,
+    /// Functions of the parent.
+    AreInherited,
+}
+
+/// A step that failed; the reason is in errno.
+struct Failed(Step);
+
+/// Runs in the child and never comes back.
+///
+/// # Safety
+/// Only in a process of its own, on a stack of its own, with `job` alive until exec or exit.
+pub(super) unsafe fn run(job: &Job<'_>, handlers: Handlers) -> ! {
+    if handlers == Handlers::AreInherited {
+        signals::reset_handlers();
+    }
+    // SAFETY: as this function's.
+    unsafe { become_program_in_child(job) };
+    // SAFETY: ends this process without touching what belongs to the parent (no atexit, no flush).
+    unsafe { libc::_exit(127) }
+}
+
+/// Does what the plan says to this process and loads the program. Returns if something failed.
+///
+/// # Safety
+/// Changes this process; `job`'s pointers must be good.
+pub(super) unsafe fn become_program(job: &Job<'_>) {
+    // SAFETY: as this function's.
+    unsafe { attempt(job, false) };
+}
+
+unsafe fn become_program_in_child(job: &Job<'_>) {
+    // SAFETY: as this function's.
+    unsafe { attempt(job, job.options.kill_on_parent_exit) };
+}
+
+unsafe fn attempt(job: &Job<'_>, dies_with_parent: bool) {
+    // SAFETY: as this function's.
+    if let Err(Failed(step)) = unsafe { prepare_and_exec(job, dies_with_parent) } {
+        let errno = errno();
+        job.failed_step.store(steps::number_of(step), Ordering::Relaxed);
+        job.errno.store(errno, Ordering::Relaxed);
+    }
+}
+
+/// # Safety
+/// As [`become_program`].
+unsafe fn prepare_and_exec(job: &Job<'_>, dies_with_parent: bool) -> Result<(), Failed> {
+    // Rust programs ignore SIGPIPE from the start, and a child that inherits that does not stop
+    // when its reader is gone (rust-lang/rust#62569).
+    signals::set_default(libc::SIGPIPE);
+    rights::join_group(job.options.group)?;
+    handles::lift(job.moves)?;
+    handles::place_stdio(job.stdio)?;
+    if job.close_others {
+        handles::close_others()?;
+    }
+    handles::place(job.moves)?;
+    rights::limit(&job.options.limits)?;
+    if let Some(mask) = job.options.umask {
+        // SAFETY: a number; umask has no error.
+        unsafe { libc::umask(mask as libc::mode_t) };
+    }
+    if let Some(add) = job.options.nice {
+        rights::be_nicer(add)?;
+    }
+    // SAFETY: null or a string that the layout owns.
+    unsafe { rights::change_root(job.chroot)? };
+    rights::change_identity(&job.options.identity, job.drops_groups)?;
+    if !job.current_dir.is_null() {
+        // After the change of user, as std has it: the directory must be that user's to enter.
+        // SAFETY: a string that the layout owns.
+        check(unsafe { libc::chdir(job.current_dir) }, Step::CurrentDir)?;
+    }
+    if dies_with_parent {
+        rights::tie_to_parent(job.parent_pid)?;
+    }
+    // SAFETY: arrays that the layout owns, each ended by NULL.
+    unsafe { exec_first(job) };
+    Err(Failed(Step::Exec))
+}
+
+/// Loads the first candidate that can be loaded, as execvp(3) goes through PATH. Returns when none
+/// can, with the telling reason in errno; [`STOP_PENDING`] where it is not the moment to try.
+///
+/// Signals are let in at the last moment only: a stop that arrived before exec would stop this
+/// process with its parent still asleep, and the two of them would hold the terminal for ever
+/// (nextest-rs/nextest#470).
+///
+/// # Safety
+/// `job`'s pointers must be good.
+unsafe fn exec_first(job: &Job<'_>) {
+    let mut forbidden = false;
+    let mut next = job.candidates;
+    loop {
+        // SAFETY: not past the NULL at the end.
+        let path = unsafe { *next };
+        if path.is_null() {
+            break;
+        }
+        // SAFETY: the NULL at the end is still ahead, or is next.
+        next = unsafe { next.add(1) };
+        // SAFETY: a C string.
+        if job.searches && unsafe { libc::access(path, libc::X_OK) } != 0 {
+            forbidden |= errno() == libc::EACCES;
+            continue;
+        }
+        if job.may_try_again && signals::a_stop_is_pending() {
+            set_errno(STOP_PENDING);
+            return;
+        }
+        signals::set_blocked(false);
+        // SAFETY: as this function's.
+        unsafe { libc::execve(path, job.argv, job.envp) };
+        let error = errno();
+        signals::set_blocked(true);
+        set_errno(error);
+        match error {
+            libc::ENOENT | libc::ENOTDIR | libc::ESTALE | libc::ENODEV | libc::ETIMEDOUT => {}
+            // One further on may be ours to run; if none is, this is what to say.
+            libc::EACCES => forbidden = true,
+            _ => return,
+        }
+        if !job.searches {
+            return;
+        }
+    }
+    set_errno(if forbidden { libc::EACCES } else { libc::ENOENT });
+}
+
+fn check(result: libc::c_int, step: Step) -> Result<(), Failed> {
+    if result < 0 { Err(Failed(step)) } else { Ok(()) }
+}
+
+fn errno() -> i32 {
+    // SAFETY: takes nothing; the location is this thread's, or that of the sleeping thread whose
+    // storage the child shares.
+    let location = unsafe { libc::__errno_location() };
+    // SAFETY: a live int that no other running thread touches.
+    unsafe { *location }
+}
+
+fn set_errno(errno: i32) {
+    // SAFETY: as above.
+    let location = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    unsafe { *location = errno };
+}

@@ -1,0 +1,72 @@
+//! The child's signals: its mask and its handlers.
+
+use std::ptr;
+
+/// Whether a signal that stops is waiting to be delivered.
+pub(super) fn a_stop_is_pending() -> bool {
+    let mut pending = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: a live set.
+    if unsafe { libc::sigpending(pending.as_mut_ptr()) } != 0 {
+        return false;
+    }
+    [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU].into_iter().any(|signal| {
+        // SAFETY: filled in by the call above.
+        unsafe { libc::sigismember(pending.as_ptr(), signal) == 1 }
+    })
+}
+
+pub(super) fn set_blocked(all: bool) {
+    let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    let fill = if all { libc::sigfillset } else { libc::sigemptyset };
+    // SAFETY: both fill what they are given.
+    unsafe { fill(set.as_mut_ptr()) };
+    // SAFETY: the set is filled; SIG_SETMASK with it has no error.
+    unsafe { libc::sigprocmask(libc::SIG_SETMASK, set.as_ptr(), ptr::null_mut()) };
+}
+
+/// The kernel's struct sigaction begins with the handler, and SIG_DFL with no flags is all zeroes.
+type KernelAction = [usize; 8];
+
+/// The kernel's signal sets have 64 bits.
+const SIGSET_BYTES: usize = 8;
+
+/// The handler of a signal; `None` for what has none.
+fn handler_of(signal: libc::c_int) -> Option<libc::sighandler_t> {
+    let mut now: KernelAction = [0; 8];
+    // Bare calls: the C library's may lock.
+    // SAFETY: asks only, into an array that is larger than the kernel's struct.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigaction,
+            signal,
+            ptr::null::<KernelAction>(),
+            now.as_mut_ptr(),
+            SIGSET_BYTES,
+        )
+    };
+    (result == 0).then_some(now[0])
+}
+
+pub(super) fn set_default(signal: libc::c_int) {
+    let default: KernelAction = [0; 8];
+    // SAFETY: SIG_DFL is no function.
+    unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigaction,
+            signal,
+            default.as_ptr(),
+            ptr::null_mut::<KernelAction>(),
+            SIGSET_BYTES,
+        )
+    };
+}
+
+/// A handler of the parent would run in a second process that shares its memory.
+pub(super) fn reset_handlers() {
+    for signal in 1..=64 {
+        let handler = handler_of(signal);
+        if handler.is_some_and(|it| it != libc::SIG_DFL && it != libc::SIG_IGN) {
+            set_default(signal);
+        }
+    }
+}

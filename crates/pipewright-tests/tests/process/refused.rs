@@ -1,0 +1,132 @@
+//! A container that refuses the newer system calls, by a real seccomp filter: everything works all
+//! the same.
+
+use std::time::Duration;
+
+use pipewright::{Command, Outcome, Signal, Stdio};
+use pipewright_tests::{alive, count, isolate, watchdog};
+
+use super::puppet;
+
+/// From here on this process and its children are refused these calls with that error.
+fn refuse(calls: &[libc::c_long], errno: i32) {
+    const LOAD_NUMBER: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    const SKIP_UNLESS_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+    let step = |code, k, jf| libc::sock_filter { code, jt: 0, jf, k };
+    // The number of the call is the first word of seccomp_data (seccomp(2)).
+    let mut program = vec![step(LOAD_NUMBER, 0, 0)];
+    for call in calls {
+        program.push(step(SKIP_UNLESS_EQUAL, *call as u32, 1));
+        program.push(step(RETURN, libc::SECCOMP_RET_ERRNO | errno as u32, 0));
+    }
+    program.push(step(RETURN, libc::SECCOMP_RET_ALLOW, 0));
+    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: numbers; this process runs nothing but its one test.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
+    // SAFETY: a live program of that length, for every thread.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            libc::SECCOMP_FILTER_FLAG_TSYNC,
+            &raw const filter,
+        )
+    };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// A little of everything.
+fn everything_works() {
+    let capture = puppet(["out=a", "err=b", "exit=3"]).capture().unwrap();
+    assert_eq!((capture.stdout.as_str(), capture.stderr.as_str()), ("a", "b"));
+    assert_eq!(capture.status.code(), Some(3));
+
+    let output = puppet(["cat-both"]).stdin(Stdio::bytes(vec![7; 300_000])).output().unwrap();
+    assert_eq!((output.stdout.len(), output.stderr.len()), (300_000, 300_000));
+
+    let mut command = puppet(["out=so far", "wait=600"]);
+    let capture = command.own_group().timeout(Duration::from_millis(150)).capture().unwrap();
+    assert_eq!((capture.outcome, capture.stdout.as_str()), (Outcome::TimedOut, "so far"));
+    assert!(!alive::is_running(capture.pid));
+
+    let child = puppet(["wait=600"]).spawn().unwrap();
+    assert_eq!(child.try_wait().unwrap(), None);
+    assert!(child.signal(Signal::TERM).unwrap());
+    assert_eq!(child.wait().unwrap().terminating_signal(), Some(Signal::TERM));
+    assert!(!child.signal(Signal::TERM).unwrap());
+
+    let handles = puppet(["handles"]).read().unwrap();
+    assert_eq!(handles.lines().count(), 3, "{handles}");
+    assert!(Command::new("no-such-program").status().is_err());
+
+    let before = count::handles();
+    drop(puppet(["wait=0.05"]).spawn().unwrap());
+    watchdog::until("a dropped child is reaped", || count::children().is_empty());
+    watchdog::until("its handles are closed", || count::handles() <= before);
+}
+
+const NEWER: [libc::c_long; 5] = [
+    libc::SYS_clone3,
+    libc::SYS_pidfd_open,
+    libc::SYS_pidfd_send_signal,
+    libc::SYS_close_range,
+    libc::SYS_faccessat2,
+];
+
+#[test]
+fn everything_works_where_newer_calls_are_not_known() {
+    isolate::isolated("refused::everything_works_where_newer_calls_are_not_known", || {
+        let _watch = watchdog::watch();
+        refuse(&NEWER, libc::ENOSYS);
+        everything_works();
+    });
+}
+
+#[test]
+fn everything_works_where_newer_calls_are_forbidden() {
+    isolate::isolated("refused::everything_works_where_newer_calls_are_forbidden", || {
+        let _watch = watchdog::watch();
+        refuse(&NEWER, libc::EPERM);
+        everything_works();
+    });
+}
+
+#[test]
+fn everything_works_where_only_clone3_is_forbidden() {
+    isolate::isolated("refused::everything_works_where_only_clone3_is_forbidden", || {
+        let _watch = watchdog::watch();
+        refuse(&[libc::SYS_clone3], libc::EPERM);
+        everything_works();
+    });
+}
+
+#[test]
+fn everything_works_where_only_pidfd_open_is_forbidden() {
+    isolate::isolated("refused::everything_works_where_only_pidfd_open_is_forbidden", || {
+        let _watch = watchdog::watch();
+        refuse(&[libc::SYS_pidfd_open], libc::EPERM);
+        everything_works();
+    });
+}
+
+#[test]
+fn everything_works_where_only_pidfd_send_signal_is_forbidden() {
+    isolate::isolated(
+        "refused::everything_works_where_only_pidfd_send_signal_is_forbidden",
+        || {
+            let _watch = watchdog::watch();
+            refuse(&[libc::SYS_pidfd_send_signal], libc::EPERM);
+            everything_works();
+        },
+    );
+}
+
+#[test]
+fn everything_works_where_only_close_range_is_forbidden() {
+    isolate::isolated("refused::everything_works_where_only_close_range_is_forbidden", || {
+        let _watch = watchdog::watch();
+        refuse(&[libc::SYS_close_range], libc::EPERM);
+        everything_works();
+    });
+}

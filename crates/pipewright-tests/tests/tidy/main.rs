@@ -1,0 +1,115 @@
+//! House rules that a machine can check.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Every Rust file below that folder, with its text.
+fn sources(below: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![root().join(below)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap().flatten() {
+            let path = entry.path();
+            if path.is_dir() && !path.ends_with("target") {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let name = path.strip_prefix(root()).unwrap().display().to_string();
+                found.push((name, fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    assert!(!found.is_empty(), "nothing below {below}");
+    found
+}
+
+#[track_caller]
+fn none(what: &str, offenders: Vec<String>) {
+    assert!(offenders.is_empty(), "{what}:\n{}", offenders.join("\n"));
+}
+
+#[test]
+fn a_file_has_one_idea_and_fits_400_lines() {
+    let long = |(name, text): (String, String)| {
+        let lines = text.lines().count();
+        (lines > 400).then(|| format!("{name}: {lines} lines"))
+    };
+    none("too long", sources("crates").into_iter().filter_map(long).collect());
+}
+
+#[test]
+fn a_file_says_in_its_first_line_what_it_is() {
+    let silent = |(name, text): (String, String)| (!text.starts_with("//! ")).then_some(name);
+    none("without a first line", sources("crates").into_iter().filter_map(silent).collect());
+}
+
+#[test]
+fn platform_code_stays_below_the_border() {
+    let mut above = sources("crates/pipewright/src");
+    above.extend(sources("crates/pipewright-cli/src"));
+    let words = [
+        "unsafe {",
+        "unsafe fn",
+        "libc::",
+        "cfg(unix",
+        "cfg(windows",
+        "cfg(target_os",
+        "std::os::unix",
+    ];
+    let mut offenders = Vec::new();
+    for (name, text) in above {
+        for (number, line) in text.lines().enumerate() {
+            if words.iter().any(|word| line.contains(word)) {
+                offenders.push(format!("{name}:{}: {line}", number + 1));
+            }
+        }
+    }
+    none("platform code above the border", offenders);
+}
+
+#[test]
+fn crates_above_the_border_forbid_unsafe() {
+    for file in ["crates/pipewright/src/lib.rs", "crates/pipewright-cli/src/main.rs"] {
+        let text = fs::read_to_string(root().join(file)).unwrap();
+        assert!(text.contains("#![forbid(unsafe_code)]"), "{file}");
+    }
+}
+
+#[test]
+fn arrows_between_crates_point_one_way() {
+    let allowed: [(&str, &[&str]); 3] = [
+        ("pipewright-os", &[]),
+        ("pipewright", &["pipewright-os"]),
+        ("pipewright-cli", &["pipewright"]),
+    ];
+    for (name, allowed) in allowed {
+        let manifest = root().join("crates").join(name).join("Cargo.toml");
+        let text = fs::read_to_string(manifest).unwrap();
+        let ours = text.lines().filter_map(|line| line.split([' ', '.']).next());
+        for other in ours.filter(|word| word.starts_with("pipewright")) {
+            assert!(allowed.contains(&other), "{name} depends on {other}");
+        }
+    }
+}
+
+#[test]
+fn every_promise_of_the_platform_table_names_a_suite_that_is_there() {
+    let table = fs::read_to_string(root().join("docs/platforms.md")).unwrap();
+    let gotchas = fs::read_to_string(root().join("docs/gotchas.md")).unwrap();
+    let suites = root().join("crates/pipewright-tests/tests/process");
+    let mut named = 0;
+    for text in [table, gotchas] {
+        for word in text.split('`').skip(1).step_by(2) {
+            let is_suite = word.starts_with('p')
+                && word.get(1..3).is_some_and(|number| number.parse::<u8>().is_ok());
+            if is_suite || ["hostile", "options", "waiting"].contains(&word) {
+                named += 1;
+                assert!(suites.join(format!("{word}.rs")).exists(), "no suite is called {word}");
+            }
+        }
+    }
+    assert!(named > 10, "{named}");
+}
