@@ -7,7 +7,9 @@
 
 use std::time::{Duration, Instant};
 
-/// The first nap; the next ones double.
+/// How long a child is left alone at first.
+const AT_START: Duration = Duration::from_micros(300);
+/// The first nap after a chunk that was not small; the next ones double.
 const FIRST: Duration = Duration::from_micros(100);
 /// The longest. In this time a fast child writes less than a pipe holds, or the chunk it leaves
 /// behind is not small any more.
@@ -24,6 +26,11 @@ pub(super) struct Nap {
 }
 
 impl Nap {
+    /// Begins with a nap: a program takes longer than this to be loaded and to say anything.
+    pub(super) fn at_start(now: Instant) -> Nap {
+        Nap { length: AT_START, until: Some(now + AT_START) }
+    }
+
     /// Notes that a chunk of that length came.
     pub(super) fn note(&mut self, bytes: usize, now: Instant) {
         if bytes < SMALL_BYTES {

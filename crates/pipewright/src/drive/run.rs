@@ -70,6 +70,7 @@ impl Run {
         feed: Option<Feed>,
         streams: [Option<(PipeReader, Sink)>; 2],
     ) -> Run {
+        let watched = streams.iter().flatten().any(|(_, sink)| sink.is_watched());
         Run {
             started,
             conduct: Conduct::new(rules, started),
@@ -80,7 +81,7 @@ impl Run {
                 Some((pipe, sink)) => Stream { pipe: Some(pipe), sink: Some(sink) },
                 None => Stream::default(),
             }),
-            nap: Nap::default(),
+            nap: if watched { Nap::default() } else { Nap::at_start(Instant::now()) },
             slots: Default::default(),
             ended: None,
             held_open: false,
