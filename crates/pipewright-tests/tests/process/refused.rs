@@ -62,7 +62,12 @@ fn everything_works() {
 
     let before = count::handles();
     drop(puppet(["wait=0.05"]).spawn().unwrap());
-    watchdog::until("a dropped child is reaped", || count::children().is_empty());
+    watchdog::until("a dropped child is reaped", || {
+        // glibc starts no thread where clone3 is forbidden (and not unknown): the next start of a
+        // child reaps then.
+        Command::new("true").status().unwrap();
+        count::children().is_empty()
+    });
     watchdog::until("its handles are closed", || count::handles() <= before);
 }
 

@@ -4,6 +4,7 @@
 //! waits for exactly the processes it was given: a `waitpid(-1)` would take the children of others.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,6 +26,9 @@ const SCRATCH_BYTES: usize = 64 << 10;
 
 static INBOX: Mutex<Inbox> =
     Mutex::new(Inbox { exits: Vec::new(), pipes: Vec::new(), thread: None });
+
+/// Something is in the inbox and no thread could be started for it.
+static SWEEP: AtomicBool = AtomicBool::new(false);
 
 struct Inbox {
     exits: Vec<Exit>,
@@ -59,10 +63,21 @@ fn wake_or_start(inbox: &mut Inbox) {
             return wake.raise();
         }
     }
-    // A machine with no room for a thread or a handle has none for long: whoever comes next tries
-    // again, and what is in the inbox waits for it.
-    if let Ok(wake) = start() {
-        inbox.thread = Some((wake, std::process::id()));
+    match start() {
+        Ok(wake) => inbox.thread = Some((wake, std::process::id())),
+        // No room for a thread or a handle, or a sandbox without threads: `sweep` sees to it.
+        Err(_) => SWEEP.store(true, Ordering::Relaxed),
+    }
+}
+
+/// Without a thread: reaps, on the caller's, what has ended by now. Called by every start, so that
+/// there are never more zombies than were dropped since the last one.
+pub(crate) fn sweep() {
+    if SWEEP.load(Ordering::Relaxed) {
+        let mut inbox = inbox();
+        inbox.exits.retain(still_runs);
+        let left = !inbox.exits.is_empty();
+        SWEEP.store(left, Ordering::Relaxed);
     }
 }
 

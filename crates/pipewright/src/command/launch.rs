@@ -16,7 +16,7 @@ use pipewright_os::stdio;
 
 use super::stdio::Choice;
 use super::{Command, Stdio};
-use crate::child::Process;
+use crate::child::{Process, reaper};
 use crate::drive::{Feed, Sink};
 use crate::error::{Doing, Error, ErrorKind, could_not_open, could_not_start};
 use crate::output::Source;
@@ -103,6 +103,7 @@ struct Prepared<'a> {
 impl Command {
     /// Starts the child.
     pub(crate) fn launch(&self, defaults: StdioDefaults) -> Result<Started, Error> {
+        reaper::sweep();
         let at = Instant::now();
         let prepared = self.prepare(defaults)?;
         let exit = start(&self.plan(&prepared))?;
