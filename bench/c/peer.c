@@ -130,11 +130,29 @@ static uint64_t collect(char **command, char **kept) {
     return total;
 }
 
+// Waits for the end of the child and reads then: right only for what fits in a pipe, and the least
+// that a capture can cost, because nobody is woken for a line.
+static uint64_t capture_after_the_end(char **command) {
+    static char buffer[STREAM_READ_BYTES];
+    int output;
+    pid_t pid = start_piped(command, &output);
+    wait_for(pid);
+    uint64_t total = 0;
+    for (size_t got; (got = read_some(output, buffer, sizeof buffer)) > 0;) {
+        total += got;
+    }
+    close(output);
+    return total;
+}
+
 // One operation; tells how many bytes came.
 static uint64_t operate(int by_vfork, const char *operation, char **command, char **kept) {
     if (strcmp(operation, "status") == 0) {
         wait_for(by_vfork ? start_vfork(command) : start_posix_spawn(command, NULL));
         return 0;
+    }
+    if (!by_vfork && strcmp(operation, "capture") == 0) {
+        return capture_after_the_end(command);
     }
     if (!by_vfork && strcmp(operation, "stream") == 0) {
         return stream(command);

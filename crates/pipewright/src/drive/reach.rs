@@ -26,7 +26,9 @@ impl Reach {
 
     /// Sends everyone a signal that asks, and wakes those that are stopped so that they hear it.
     pub(crate) fn ask(&mut self, child: &Exit, signal: Signal) {
-        self.descendants.collect(child);
+        // Stopped while the list is made: a child that is asked while it forks would end and leave
+        // behind one whom nobody could find any more.
+        self.descendants.stop_and_collect(child, MOST_ROUNDS);
         // Ignored here and below: who has ended meanwhile needs no signal; whom we may not signal
         // is found out by the kill that follows.
         let _ = self.send(child, signal);
