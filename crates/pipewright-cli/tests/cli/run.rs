@@ -137,7 +137,10 @@ fn it_is_run_again_as_often_as_asked() {
 #[test]
 fn a_signal_to_us_stops_the_command_first() {
     for (signal, code) in [("TERM", 143), ("INT", 130), ("HUP", 129)] {
-        let mut command = pipewright(&["run", "--", "sh", "-c", "echo $$; sleep 60"]);
+        // What is ignored stays ignored, and under nohup that would be HUP.
+        let mut command = std::process::Command::new("env");
+        command.arg("--default-signal=TERM,INT,HUP").arg(env!("CARGO_BIN_EXE_pipewright"));
+        command.args(["run", "--", "sh", "-c", "echo $$; sleep 60"]);
         let mut tool = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut pid = String::new();
         BufReader::new(tool.stdout.take().unwrap()).read_line(&mut pid).unwrap();
@@ -168,4 +171,13 @@ fn a_command_without_stdio_is_run_all_the_same() {
     let script = format!("{own} run -- sh -c 'exit 6' <&- >&- 2>&-; echo $?");
     let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
     assert_eq!(out(&output), "6\n");
+}
+
+#[test]
+fn a_signal_that_is_ignored_stays_ignored() {
+    let own = env!("CARGO_BIN_EXE_pipewright");
+    // The shell ignores HUP, as nohup does, and the command sends it to the tool.
+    let script = format!("trap '' HUP; {own} run -- sh -c 'kill -HUP $PPID; echo still here'");
+    let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert_eq!((out(&output), output.status.code()), ("still here\n", Some(0)));
 }
