@@ -162,7 +162,17 @@ impl Exit {
         }
     }
 
-    /// Something that polls readable once the child has ended.
+    /// Whether the child has ended; it is left unreaped. An end that nobody can tell us of counts.
+    pub(crate) fn has_ended(&self) -> bool {
+        if self.lock().is_some() {
+            return true;
+        }
+        let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        !matches!(waitid(self.target(), options), Ok(None))
+    }
+
+    /// Something that polls readable once the child has ended. Without pidfds and without threads
+    /// there is none, and [`has_ended`](Self::has_ended) has to be asked now and then.
     pub(crate) fn pollable(&self) -> io::Result<BorrowedFd<'_>> {
         if let Some(pidfd) = &self.pidfd {
             return Ok(pidfd.as_fd());

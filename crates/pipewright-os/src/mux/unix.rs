@@ -29,39 +29,60 @@ fn wait_in(
     deadline: Option<Instant>,
 ) -> io::Result<usize> {
     let mut waiting = false;
+    let mut looking = false;
     for (slot, entry) in slots.iter().zip(polled.iter_mut()) {
-        *entry = match source(slot)? {
-            Some((fd, events)) => {
-                waiting = true;
-                libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 }
+        *entry = match source(slot) {
+            Some(Ok((fd, events))) => libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 },
+            Some(Err(_)) => {
+                looking = true;
+                OFF
             }
-            None => OFF,
+            None => continue,
         };
+        waiting = true;
     }
     if !waiting && deadline.is_none() {
         // Nothing could ever end this wait.
         return Ok(0);
     }
     loop {
-        if !poll(polled, deadline)? {
-            return Ok(0);
+        let look_at = looking.then(|| Instant::now() + LOOK_PAUSE);
+        let until = [deadline, look_at].into_iter().flatten().min();
+        let in_time = poll(polled, until)?;
+        let mut done = 0;
+        for (slot, entry) in slots.iter_mut().zip(polled.iter()) {
+            if entry.revents != 0 {
+                done += usize::from(complete(slot, entry.revents));
+            } else if looking {
+                done += usize::from(look(slot));
+            }
         }
-        let ready = slots.iter_mut().zip(polled.iter()).filter(|(_, entry)| entry.revents != 0);
-        let done = ready.map(|(slot, entry)| complete(slot, entry.revents));
-        let done = done.filter(|done| *done).count();
         // Ready and yet nothing done is a spurious wake-up, of which poll(2) warns.
-        if done > 0 {
+        let over = !in_time && (!looking || deadline.is_some_and(|end| Instant::now() >= end));
+        if done > 0 || over {
             return Ok(done);
         }
     }
 }
 
-/// What to poll for a slot that is not done.
-fn source<'a>(slot: &'a Slot<'_>) -> io::Result<Option<(BorrowedFd<'a>, libc::c_short)>> {
-    Ok(Some(match slot {
+/// How often an exit is looked at that cannot be polled: no pidfds, and no thread to be had.
+const LOOK_PAUSE: Duration = Duration::from_millis(5);
+
+/// Completes an exit that could not be polled, if it has come.
+fn look(slot: &mut Slot<'_>) -> bool {
+    let ended = matches!(slot, Slot::Exit(exit) if exit.0.has_ended());
+    if ended {
+        *slot = Slot::ExitDone;
+    }
+    ended
+}
+
+/// What to poll for a slot that is not done; an error is an exit that cannot be polled.
+fn source<'a>(slot: &'a Slot<'_>) -> Option<io::Result<(BorrowedFd<'a>, libc::c_short)>> {
+    Some(Ok(match slot {
         Slot::Read(pipe, _) => (pipe.as_fd(), libc::POLLIN),
         Slot::Write(pipe, ..) => (pipe.as_fd(), libc::POLLOUT),
-        Slot::Exit(exit) => (exit.0.pollable()?, libc::POLLIN),
+        Slot::Exit(exit) => return Some(exit.0.pollable().map(|fd| (fd, libc::POLLIN))),
         Slot::Gone(member) => (member.as_fd(), libc::POLLIN),
         Slot::Wake(wake) => (wake.0.as_fd(), libc::POLLIN),
         Slot::Off
@@ -69,7 +90,7 @@ fn source<'a>(slot: &'a Slot<'_>) -> io::Result<Option<(BorrowedFd<'a>, libc::c_
         | Slot::WriteDone(..)
         | Slot::ExitDone
         | Slot::GoneDone
-        | Slot::WakeDone => return Ok(None),
+        | Slot::WakeDone => return None,
     }))
 }
 

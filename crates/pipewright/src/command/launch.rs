@@ -18,7 +18,7 @@ use super::stdio::Choice;
 use super::{Command, Stdio};
 use crate::child::{Process, reaper};
 use crate::drive::{Feed, Sink};
-use crate::error::{Doing, Error, ErrorKind, could_not_open, could_not_start};
+use crate::error::{Doing, Error, ErrorKind, could_not_open, could_not_prepare, could_not_start};
 use crate::output::Source;
 
 /// What a stream is where the command does not say.
@@ -284,7 +284,7 @@ impl Command {
     }
 
     fn cannot_open(&self, what: &str, error: io::Error) -> Error {
-        could_not_open(&self.program, Path::new(what), "streams", error)
+        could_not_prepare(&self.program, format!("cannot open {what}"), error)
     }
 
     fn misuse(&self, words: &str) -> Error {

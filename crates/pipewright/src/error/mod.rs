@@ -8,7 +8,7 @@ use std::fmt;
 use std::io;
 
 pub use kind::{ErrorKind, NotExecutable};
-pub(crate) use start::{could_not_open, could_not_start};
+pub(crate) use start::{could_not_open, could_not_prepare, could_not_start};
 
 /// Why a run could not be made, or (from [`run`](crate::Command::run) and
 /// [`read`](crate::Command::read)) why it failed.
@@ -38,6 +38,8 @@ struct Facts {
 pub(crate) enum Doing {
     /// Starting the program.
     Start,
+    /// Something that the start needs, in the words "cannot ...".
+    Prepare(String),
     /// Waiting for it, feeding it, reading from it, stopping it.
     Talk(&'static str),
     /// Judging how it ended.
@@ -90,6 +92,7 @@ impl fmt::Display for Error {
         let program = kind::Quoted(&facts.program);
         match &facts.doing {
             Doing::Start => write!(f, "cannot start {program}: ")?,
+            Doing::Prepare(words) => write!(f, "cannot start {program}: {words}: ")?,
             Doing::Talk(doing) => write!(f, "cannot {doing} {program}: ")?,
             Doing::Judge => write!(f, "{program} failed: ")?,
         }

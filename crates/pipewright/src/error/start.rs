@@ -13,14 +13,14 @@ use super::{Doing, Error, ErrorKind, NotExecutable};
 /// What a failed start means.
 pub(crate) fn could_not_start(plan: &Plan<'_>, failed: SpawnError) -> Error {
     let kind = kind(plan, &failed);
-    let source = match failed.step {
+    let doing = match failed.step {
         // The words of a general error alone would not say what could not be done.
         step if kind == ErrorKind::Io && step != Step::Exec => {
-            io::Error::new(failed.source.kind(), format!("cannot {step}: {}", failed.source))
+            Doing::Prepare(format!("cannot {step}"))
         }
-        _ => failed.source,
+        _ => Doing::Start,
     };
-    Error::new(plan.program, Doing::Start, kind, Some(source))
+    Error::new(plan.program, doing, kind, Some(failed.source))
 }
 
 /// A file that the child was to have as a standard handle cannot be opened.
@@ -30,12 +30,14 @@ pub(crate) fn could_not_open(
     stream: &str,
     source: io::Error,
 ) -> Error {
-    let kind = match ErrorKind::limit_of(&source) {
-        Some(limit) => limit,
-        None => ErrorKind::Io,
-    };
-    let words = format!("cannot open {} for its {stream}: {source}", Quoted(path.as_os_str()));
-    Error::new(program, Doing::Start, kind, Some(io::Error::new(source.kind(), words)))
+    let words = format!("cannot open {} for its {stream}", Quoted(path.as_os_str()));
+    could_not_prepare(program, words, source)
+}
+
+/// Something that the start needs cannot be had, in the words "cannot ...".
+pub(crate) fn could_not_prepare(program: &OsStr, words: String, source: io::Error) -> Error {
+    let kind = ErrorKind::limit_of(&source).unwrap_or(ErrorKind::Io);
+    Error::new(program, Doing::Prepare(words), kind, Some(source))
 }
 
 fn kind(plan: &Plan<'_>, failed: &SpawnError) -> ErrorKind {
