@@ -299,3 +299,19 @@ fn becomes_a_merged_program() {
     let mut command = Command::new("sh");
     panic!("{}", command.args(["-c", "printf 'out '; printf err >&2"]).merge_stderr().exec());
 }
+
+#[test]
+fn a_group_of_zombies_that_nobody_reaps_is_not_waited_for() {
+    isolate::isolated("hostile::a_group_of_zombies_that_nobody_reaps_is_not_waited_for", || {
+        let _watch = watchdog::watch_for(Duration::from_secs(60));
+        // Orphans come to this process, which does not reap them: an init as careless ones are.
+        // SAFETY: numbers; this process runs nothing but this test.
+        assert_eq!(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) }, 0);
+        let mut command = puppet(["spawn=wait=600", "wait=600"]);
+        command.own_group().timeout(SHORT).kill_grace(Duration::from_secs(600));
+        let capture = command.capture().unwrap();
+        assert_eq!(capture.status.terminating_signal(), Some(Signal::TERM));
+        let orphan = capture.stderr.trim().parse().unwrap();
+        assert!(alive::is_zombie(orphan), "it is still in the group");
+    });
+}
