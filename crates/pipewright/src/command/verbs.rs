@@ -196,6 +196,7 @@ impl Command {
     /// the command's options had changed about this process by then stays changed. Unix only.
     ///
     /// Nothing of this program runs any more: no destructor, no buffered output is written.
+    /// [`kill_on_parent_exit`](Self::kill_on_parent_exit) means a child, and does nothing here.
     #[must_use = "it only returns if it failed"]
     pub fn exec(&mut self) -> Error {
         self.become_program()
