@@ -56,12 +56,25 @@ fn complain(message: &str) {
     let _ = writeln!(std::io::stderr().lock(), "pipewright: {message}");
 }
 
-/// Help and version are what was asked for; anything else is a misuse.
+/// Help and version are what was asked for; anything else is a misuse, said in one line.
 fn refuse(error: &clap::Error) -> ExitCode {
-    // Ignored: nobody is left to read it.
-    let _ = error.print();
     match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
-        _ => ExitCode::from(OWN_FAILURE),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // Ignored: nobody is left to read it.
+            let _ = error.print();
+            return ExitCode::SUCCESS;
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+        }
+        // What clap says up to its first empty line is the error; the rest is advice.
+        _ => {
+            let said = error.to_string();
+            let words: Vec<&str> =
+                said.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+            let words = words.join(" ");
+            complain(words.strip_prefix("error: ").unwrap_or(&words));
+        }
     }
+    ExitCode::from(OWN_FAILURE)
 }

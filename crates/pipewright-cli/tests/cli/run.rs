@@ -63,6 +63,8 @@ fn misuse_is_125_and_says_what_to_write() {
         let output = pipewright(args).output().unwrap();
         assert_eq!(output.status.code(), Some(125), "{args:?}");
         assert!(err(&output).contains(words), "{args:?}: {}", err(&output));
+        assert!(err(&output).starts_with("pipewright: "), "{args:?}: {}", err(&output));
+        assert_eq!(err(&output).lines().count(), 1, "{args:?}: {}", err(&output));
     }
 }
 
