@@ -11,3 +11,11 @@ pub(crate) const NO_CLOSE_RANGE: bool =
 /// Pretend that `clone3` is refused.
 pub(crate) const NO_CLONE3: bool =
     cfg!(any(pipewright_force_fallback, pipewright_force_fallback = "clone3"));
+
+/// Pretend that no cgroup can be made.
+pub(crate) const NO_CGROUP: bool =
+    cfg!(any(pipewright_force_fallback, pipewright_force_fallback = "cgroup"));
+
+/// Pretend that memory cannot be executed, and so no supervisor.
+pub(crate) const NO_SUPERVISOR: bool =
+    cfg!(any(pipewright_force_fallback, pipewright_force_fallback = "supervisor"));

@@ -16,6 +16,7 @@
 //! | [`exit`] | the end of a child: wait for it, be woken by it, signal it safely |
 //! | [`status`] | what the child said when it ended |
 //! | [`tree`] | the descendants of a child |
+//! | [`contain`] | a hold of everything that a child ever starts |
 //! | [`signal`] | signal names and numbers |
 //! | [`mux`] | bytes, exits and wake-ups from several sources on one thread |
 //! | [`wake`] | a flag that another thread can raise and a multiplexer can wait for |
@@ -25,8 +26,9 @@
 //!
 //! Built with `--cfg pipewright_force_fallback` every facility newer than the oldest supported
 //! kernel is left unused, so that the suites prove the second-best ways too; a value
-//! (`="pidfd"`, `="close_range"`, `="clone3"`) leaves out only that one.
+//! (`="pidfd"`, `="close_range"`, `="clone3"`, `="cgroup"`, `="supervisor"`) leaves out only that one.
 
+pub mod contain;
 pub mod exit;
 pub mod handle;
 pub mod helper;

@@ -18,6 +18,56 @@ pub fn state(pid: u32) -> Option<char> {
     stat.rsplit_once(')')?.1.trim_start().chars().next()
 }
 
+/// The processes that were started with that variable in their environment, and run.
+///
+/// The way to find whoever a test has ever started, whatever became of its parents.
+pub fn marked(variable: &str, value: &str) -> Vec<u32> {
+    let mark = format!("{variable}={value}");
+    let pids = fs::read_dir("/proc").expect("/proc is there").flatten();
+    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let has_mark = |pid: &u32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+    };
+    pids.filter(|pid| has_mark(pid) && is_running(*pid)).collect()
+}
+
+/// The supervisors and guards below that process.
+pub fn supervisors(host: u32) -> Vec<u32> {
+    let mut found = Vec::new();
+    let mut parents = vec![host];
+    while let Some(parent) = parents.pop() {
+        for child in children_of(parent) {
+            let name = fs::read_to_string(format!("/proc/{child}/comm")).unwrap_or_default();
+            if name.trim_end() == "pw-supervisor" {
+                found.push(child);
+                parents.push(child);
+            }
+        }
+    }
+    found
+}
+
+/// Whether the one is a child of the other.
+pub fn is_child_of(pid: u32, parent: u32) -> bool {
+    children_of(parent).contains(&pid)
+}
+
+fn children_of(pid: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    lists
+        .flat_map(|list| {
+            list.split_whitespace().filter_map(|it| it.parse().ok()).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// Kills a process of a test, by its recorded number.
+pub fn kill(pid: u32) {
+    drop(KillOnDrop(pid));
+}
+
 /// Kills a process of a test, by its recorded number, when dropped.
 #[derive(Debug)]
 pub struct KillOnDrop(pub u32);

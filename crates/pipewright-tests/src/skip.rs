@@ -14,6 +14,8 @@ pub fn is_forced_off(facility: &str) -> bool {
         "pidfd" => cfg!(pipewright_force_fallback = "pidfd"),
         "close_range" => cfg!(pipewright_force_fallback = "close_range"),
         "clone3" => cfg!(pipewright_force_fallback = "clone3"),
+        "cgroup" => cfg!(pipewright_force_fallback = "cgroup"),
+        "supervisor" => cfg!(pipewright_force_fallback = "supervisor"),
         other => panic!("no facility is called {other}"),
     };
     one || cfg!(pipewright_force_fallback)

@@ -48,11 +48,12 @@ mod text;
 
 pub use cancel::CancelToken;
 pub use child::Child;
-pub use command::{Command, CommandArgs, CommandEnvs, Limit, Linger, Stdio};
+pub use command::{Command, CommandArgs, CommandEnvs, Contain, Limit, Linger, Scope, Stdio};
 pub use error::{Error, ErrorKind, NotExecutable};
 pub use lines::{Line, Lines};
 pub use output::{Capture, Captured, Ending, Outcome, Output, Source};
 
+pub use pipewright_os::contain::Containment;
 pub use pipewright_os::exit::Usage;
 pub use pipewright_os::handle::{Handle, HandleKind};
 pub use pipewright_os::pipe::{Mode, PipeOptions, PipeReader, PipeWriter, pair as pipe};

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use pipewright_os::contain::Containment;
 use pipewright_os::exit::Usage;
 use pipewright_os::status::ExitStatus;
 
@@ -59,6 +60,11 @@ pub struct Captured<T> {
     pub truncated: bool,
     /// How many bytes of the input the child did not take.
     pub stdin_unread: u64,
+    /// How the child was held.
+    pub containment: Containment,
+    /// How many processes the child had started and left running were killed; none where its tree
+    /// is not held ([`Contain::Tree`](crate::Contain::Tree)).
+    pub leftovers_killed: u32,
     /// How many bytes stdout carried, kept or not; `None` where it did not pass through us.
     pub stdout_bytes: Option<u64>,
     /// How many bytes stderr carried, kept or not; `None` where it did not pass through us.
@@ -105,6 +111,8 @@ impl<T> Captured<T> {
             held_open: self.held_open,
             truncated: self.truncated,
             stdin_unread: self.stdin_unread,
+            containment: self.containment,
+            leftovers_killed: self.leftovers_killed,
             stdout_bytes: self.stdout_bytes,
             stderr_bytes: self.stderr_bytes,
         })

@@ -70,7 +70,7 @@ pub(super) fn prepare_with_options(
             command.uid(NOBODY);
         }
         if kill_on_parent_exit {
-            command.kill_on_parent_exit();
+            command.kill_on_parent_exit(pipewright::Scope::Child);
         }
         Ok(Seen::ended(command.status()?.success()))
     })))

@@ -2,11 +2,17 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use rustix::event::{PollFd, PollFlags};
+
+use super::pidfd::{gone_is_false, is_refused, pidfd_wait_is_refused};
+pub(crate) use super::pidfd::{open_pidfd, pidfds_are_refused, send};
 use super::waitid::{Target, waitid};
 use super::{Ended, Usage};
+use crate::contain::linux as imp;
+use crate::contain::linux::report::{Report, Reports};
+use crate::contain::{Containment, Tree};
 use crate::helper;
 use crate::signal::Signal;
 use crate::status::ExitStatus;
@@ -24,6 +30,10 @@ pub(crate) struct Exit {
     ended: Mutex<Option<Ended>>,
     /// Without a pidfd: raised by a thread that waits for this one child.
     bell: OnceLock<Arc<Wake>>,
+    /// Who tells how it ended, where it is a supervisor's child and not ours.
+    reports: Option<Arc<Reports>>,
+    pub(crate) containment: Containment,
+    pub(crate) tree: Option<Box<Tree>>,
 }
 
 impl Exit {
@@ -33,7 +43,27 @@ impl Exit {
         pidfd: Option<OwnedFd>,
         parent_peak_rss_bytes: Option<u64>,
     ) -> Exit {
-        Exit { pid, pidfd, parent_peak_rss_bytes, ended: Mutex::new(None), bell: OnceLock::new() }
+        Exit {
+            pid,
+            pidfd,
+            parent_peak_rss_bytes,
+            ended: Mutex::new(None),
+            bell: OnceLock::new(),
+            reports: None,
+            containment: Containment::None,
+            tree: None,
+        }
+    }
+
+    /// The same, of a child that a supervisor has.
+    pub(crate) fn told_by(self, reports: Arc<Reports>) -> Exit {
+        Exit { reports: Some(reports), ..self }
+    }
+
+    /// The same, with its tree.
+    pub(crate) fn held_by(self, tree: imp::Tree) -> Exit {
+        let tree = Tree(tree);
+        Exit { containment: tree.containment(), tree: Some(Box::new(tree)), ..self }
     }
 
     pub(super) fn of_nobody() -> Exit {
@@ -49,6 +79,9 @@ impl Exit {
     pub(super) fn wait(&self) -> io::Result<Ended> {
         if let Some(ended) = *self.lock() {
             return Ok(ended);
+        }
+        if let Some(reports) = &self.reports {
+            return self.wait_for_report(reports);
         }
         // WNOWAIT leaves the child for the reap below, which holds the lock: so a signal that is
         // sent by number never meets a number that has just become free.
@@ -66,6 +99,9 @@ impl Exit {
     }
 
     pub(super) fn wait_alone(&mut self) -> io::Result<Ended> {
+        if self.reports.is_some() {
+            return self.wait();
+        }
         match self.reap(libc::WEXITED)? {
             Some(ended) => Ok(ended),
             // Cannot happen without WNOHANG; not worth a panic if it does.
@@ -77,9 +113,37 @@ impl Exit {
         self.reap(libc::WEXITED | libc::WNOHANG)
     }
 
+    fn wait_for_report(&self, reports: &Reports) -> io::Result<Ended> {
+        loop {
+            let mut polled = [PollFd::new(reports, PollFlags::IN)];
+            rustix::io::retry_on_intr(|| rustix::event::poll(&mut polled, None))?;
+            if let Some(ended) = self.try_wait()? {
+                return Ok(ended);
+            }
+        }
+    }
+
     fn reap(&self, options: i32) -> io::Result<Option<Ended>> {
         let mut state = self.lock();
         if state.is_some() {
+            return Ok(*state);
+        }
+        if let Some(reports) = &self.reports {
+            let ended = loop {
+                match reports.peek()? {
+                    None => return Ok(None),
+                    Some(Report::Ended(pid, ended)) if pid == self.pid => break ended,
+                    // Somebody else of the tree, whose supervisor was killed.
+                    Some(Report::Ended(..)) => reports.take().map(drop)?,
+                    // Both who could have told have been killed, and it with them.
+                    Some(Report::TreeEnded(_) | Report::Nothing) => {
+                        return Err(io::Error::from_raw_os_error(libc::ECHILD));
+                    }
+                }
+            };
+            let usage = ended.usage.map(|usage| self.without_our_own_memory(usage));
+            let ended = Ended { usage, ..ended };
+            *state = Some(ended);
             return Ok(*state);
         }
         let ended = match waitid(self.target(), options) {
@@ -99,7 +163,7 @@ impl Exit {
     pub(super) fn signal(&self, signal: Signal) -> io::Result<bool> {
         if let Some(pidfd) = &self.pidfd {
             match send(pidfd.as_fd(), signal.number(), 0) {
-                Err(error) if is_refused(&error) => {}
+                Err(error) if is_refused(&error) && self.reports.is_none() => {}
                 done => return done,
             }
         }
@@ -167,6 +231,9 @@ impl Exit {
         if self.lock().is_some() {
             return true;
         }
+        if let Some(reports) = &self.reports {
+            return !matches!(reports.peek(), Ok(None));
+        }
         let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
         !matches!(waitid(self.target(), options), Ok(None))
     }
@@ -174,6 +241,9 @@ impl Exit {
     /// Something that polls readable once the child has ended. Without pidfds and without threads
     /// there is none, and [`has_ended`](Self::has_ended) has to be asked now and then.
     pub(crate) fn pollable(&self) -> io::Result<BorrowedFd<'_>> {
+        if let Some(reports) = &self.reports {
+            return Ok(reports.as_fd());
+        }
         if let Some(pidfd) = &self.pidfd {
             return Ok(pidfd.as_fd());
         }
@@ -255,46 +325,6 @@ fn own_peak_rss_bytes() -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Sends a signal through a pidfd. `false`: the process has ended and been reaped.
-pub(crate) fn send(pidfd: BorrowedFd<'_>, signal: i32, flags: u32) -> io::Result<bool> {
-    // SAFETY: an open descriptor, numbers, and no siginfo.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_pidfd_send_signal,
-            pidfd.as_raw_fd(),
-            signal,
-            std::ptr::null::<libc::siginfo_t>(),
-            flags,
-        )
-    };
-    if result == 0 { Ok(true) } else { gone_is_false(io::Error::last_os_error()) }
-}
-
-fn gone_is_false(error: io::Error) -> io::Result<bool> {
-    if error.raw_os_error() == Some(libc::ESRCH) { Ok(false) } else { Err(error) }
-}
-
-/// A seccomp filter that does not know the call: ENOSYS, or EPERM as Docker's did for years.
-/// EPERM is also what the kernel says of a process of another user; `kill` then says so too.
-fn is_refused(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM))
-}
-
-/// `P_PIDFD` came with Linux 5.4, the pidfd itself with 5.3: asked once.
-fn pidfd_wait_is_refused() -> bool {
-    static REFUSED: OnceLock<bool> = OnceLock::new();
-    *REFUSED.get_or_init(|| {
-        // A descriptor that is none: EBADF where P_PIDFD is known, EINVAL where it is not.
-        // SAFETY: a number beyond every limit is never an open descriptor, and the call only looks
-        // it up.
-        let closed = unsafe { BorrowedFd::borrow_raw(i32::MAX) };
-        matches!(
-            waitid(Target::Pidfd(closed), libc::WEXITED | libc::WNOHANG),
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL)
-        )
-    })
-}
-
 /// Without pidfds, a thread a child is the way to poll an exit that neither takes over SIGCHLD
 /// nor reaps what is not ours. It leaves the child as it is (WNOWAIT) and ends with it.
 fn ring_at_exit(pid: i32, bell: Arc<Wake>) -> io::Result<()> {
@@ -303,32 +333,4 @@ fn ring_at_exit(pid: i32, bell: Arc<Wake>) -> io::Result<()> {
         let _ = waitid(Target::Pid(pid), libc::WEXITED | libc::WNOWAIT);
         bell.raise();
     })
-}
-
-/// Whether opening pidfds has been refused once; then nobody tries again.
-static OPEN_REFUSED: AtomicBool = AtomicBool::new(crate::fallback::NO_PIDFD);
-
-/// A pidfd for a process that cannot go away meanwhile (our own unreaped child).
-///
-/// `None` where the machine refuses pidfds.
-pub(crate) fn open_pidfd(pid: i32) -> Option<OwnedFd> {
-    if OPEN_REFUSED.load(Ordering::Relaxed) {
-        return None;
-    }
-    let pid = rustix::process::Pid::from_raw(pid)?;
-    match rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
-        Ok(pidfd) => Some(pidfd),
-        Err(error) => {
-            let error = io::Error::from(error);
-            if is_refused(&error) {
-                OPEN_REFUSED.store(true, Ordering::Relaxed);
-            }
-            None
-        }
-    }
-}
-
-/// Whether this build or this machine does without pidfds.
-pub(crate) fn pidfds_are_refused() -> bool {
-    OPEN_REFUSED.load(Ordering::Relaxed)
 }

@@ -5,11 +5,14 @@ pub(crate) mod linux;
 #[cfg(target_os = "linux")]
 use linux as imp;
 #[cfg(target_os = "linux")]
+mod pidfd;
+#[cfg(target_os = "linux")]
 pub(crate) mod waitid;
 
 use std::io;
 use std::time::Duration;
 
+use crate::contain::{Containment, Tree};
 use crate::signal::Signal;
 use crate::status::ExitStatus;
 
@@ -129,6 +132,25 @@ impl Exit {
     /// `EPERM`: no member may be signalled.
     pub fn signal_group(&self, signal: Signal) -> io::Result<bool> {
         self.0.signal_group(signal)
+    }
+
+    /// How the child is held.
+    #[must_use]
+    pub fn containment(&self) -> Containment {
+        self.0.containment
+    }
+
+    /// The tree that it began, where that is held.
+    #[must_use]
+    pub fn tree(&self) -> Option<&Tree> {
+        self.0.tree.as_deref()
+    }
+
+    /// Gives up the tree; what is left of it goes as [`Tree`] says. Gives back a process of our
+    /// own that is to be reaped, where there is one.
+    #[must_use]
+    pub fn leave_tree(&mut self) -> Option<Exit> {
+        self.0.tree.take().and_then(|tree| tree.0.guard())
     }
 
     /// Whether the child is in the process group that bears its number. `false` once it is reaped.

@@ -20,6 +20,8 @@ pub enum Step {
     Check(BadInput),
     /// Making room for the child: its stack, its handle, the child itself.
     Create,
+    /// Making what holds its tree together: its cgroup, its supervisor.
+    Contain,
     /// Joining or making its process group or session.
     Group,
     /// Setting the resource limit of that number in the plan.
@@ -117,6 +119,7 @@ impl fmt::Display for Step {
             Step::Inherit(index) => write!(f, "hand it inherit[{index}]"),
             Step::CloseOthers => f.write_str("close what it does not inherit"),
             Step::ParentDeath => f.write_str("tie it to its parent"),
+            Step::Contain => f.write_str("hold its tree together"),
             Step::Exec => f.write_str("load the program"),
         }
     }

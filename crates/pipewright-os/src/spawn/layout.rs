@@ -224,6 +224,7 @@ mod tests {
 
     use super::super::{ChildStdio, Inherit, UnixOptions};
     use super::*;
+    use crate::contain::Contain;
 
     /// The strings of an array that ends with NULL.
     fn texts(array: *const *const c_char) -> Vec<String> {
@@ -251,6 +252,7 @@ mod tests {
             current_dir: None,
             stdio: [ChildStdio::Inherit; 3],
             inherit: Inherit::List(&[]),
+            contain: Contain::None,
             unix,
         }
     }

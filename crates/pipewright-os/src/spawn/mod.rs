@@ -9,6 +9,8 @@ mod layout;
 mod linux;
 #[cfg(target_os = "linux")]
 use linux as imp;
+#[cfg(target_os = "linux")]
+pub(crate) use linux::try_image;
 
 use std::convert::Infallible;
 use std::ffi::OsStr;

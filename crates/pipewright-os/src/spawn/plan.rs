@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use crate::contain::Contain;
 use crate::handle::Handle;
 
 /// What a child is to be. Everything in it is borrowed: a plan is made, used and gone.
@@ -25,6 +26,8 @@ pub struct Plan<'a> {
     pub stdio: [ChildStdio<'a>; 3],
     /// Which other handles the child gets.
     pub inherit: Inherit<'a>,
+    /// Whom it is held together with.
+    pub contain: Contain,
     /// What only Unix has.
     pub unix: &'a UnixOptions,
 }

@@ -42,8 +42,31 @@ impl Member {
     }
 
     /// Until it is reaped nobody else can have its number.
-    fn keeps_its_number(&self) -> bool {
+    pub(crate) fn keeps_its_number(&self) -> bool {
         !matches!(send(self.pidfd.as_fd(), 0, 0), Ok(false))
+    }
+}
+
+impl Public {
+    /// Takes hold of a process that `belongs` while it is held; `None` where it is gone, has ended
+    /// or is a member already.
+    pub(crate) fn open(
+        pid: u32,
+        members: &[Public],
+        belongs: impl FnOnce() -> bool,
+    ) -> Option<Public> {
+        let known = |member: &Public| member.0.pid == pid && member.0.keeps_its_number();
+        if members.iter().any(known) {
+            return None;
+        }
+        let pidfd = i32::try_from(pid).ok().and_then(open_pidfd)?;
+        // Asked after the pidfd is open: had the number passed to another process before, that one
+        // would not belong.
+        belongs().then(|| Public::new(pid, pidfd))
+    }
+
+    pub(crate) fn new(pid: u32, pidfd: OwnedFd) -> Public {
+        Public(Arc::new(Member { pid, pidfd }))
     }
 }
 
@@ -58,6 +81,9 @@ pub(super) fn collect(root: &Exit, members: &mut Vec<Public>) {
         return;
     }
     add_children(root.pid(), || root.keeps_its_number(), members);
+    if let Some(tree) = root.tree() {
+        tree.0.collect(members);
+    }
     // The list grows while it is walked: a member's children come after it.
     let mut next = 0;
     while let Some(member) = members.get(next).cloned() {
@@ -73,20 +99,26 @@ pub(super) fn rests(root: &Exit) -> bool {
 
 /// Takes hold of the children of one process. Numbers are all that `/proc` has, so every answer is
 /// believed only if the parent turns out to have kept its number throughout.
-fn add_children(parent: u32, keeps_its_number: impl Fn() -> bool, members: &mut Vec<Public>) {
+pub(crate) fn add_children(
+    parent: u32,
+    keeps_its_number: impl Fn() -> bool,
+    members: &mut Vec<Public>,
+) {
     for pid in children_of(parent) {
-        let known = |member: &Public| member.0.pid == pid && member.0.keeps_its_number();
-        if members.iter().any(known) {
-            continue;
-        }
-        let Some(pidfd) = i32::try_from(pid).ok().and_then(open_pidfd) else { continue };
-        // Asked after the pidfd is open: had the number passed to another process before, that one
-        // would have another parent.
-        let Some(stat) = Stat::of(pid) else { continue };
-        if stat.parent == parent && !stat.has_ended() && keeps_its_number() {
-            members.push(Public(Arc::new(Member { pid, pidfd })));
+        let is_child = || {
+            let stat = Stat::of(pid);
+            stat.is_some_and(|stat| stat.parent == parent && !stat.has_ended())
+                && keeps_its_number()
+        };
+        if let Some(member) = Public::open(pid, members, is_child) {
+            members.push(member);
         }
     }
+}
+
+/// Whether the process of that number is a child of that one.
+pub(crate) fn is_child_of(pid: u32, parent: &Public) -> bool {
+    Stat::of(pid).is_some_and(|stat| stat.parent == parent.pid()) && parent.0.keeps_its_number()
 }
 
 fn children_of(pid: u32) -> Vec<u32> {

@@ -32,6 +32,9 @@ pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
         "ignore" => ignore(value),
         // Others.
         "spawn" => spawn(value),
+        "daemon" => spawn(&format!("session;wait={value}")),
+        "session" => rustix::process::setsid().map(drop).map_err(io::Error::from),
+        "host" => host(value),
         "wait-for-file" => wait_for_file(value),
         "touch" => fs::write(value, b""),
         // What it finds itself to be.
@@ -171,6 +174,16 @@ fn spawn(acts: &str) -> io::Result<()> {
     command.stdin(Stdio::null());
     let child = command.spawn()?;
     say(io::stderr(), format!("{}\n", child.id()).as_bytes())
+}
+
+/// A child whose tree is to end when this process does; its pid goes to our stderr first.
+fn host(acts: &str) -> io::Result<()> {
+    let mut command = pipewright::Command::new(std::env::current_exe()?);
+    command.args(acts.split(';')).kill_on_parent_exit(pipewright::Scope::Tree);
+    let child = command.spawn()?;
+    say(io::stderr(), format!("{}\n{}\n", child.id(), child.containment()).as_bytes())?;
+    child.wait()?;
+    Ok(())
 }
 
 /// Number, kind and inheritability of every handle, a line each.

@@ -262,7 +262,12 @@ fn a_change_of_user_does_not_make_us_undumpable() {
 fn a_forked_process_has_helpers_of_its_own() {
     isolate::isolated("hostile::a_forked_process_has_helpers_of_its_own", || {
         let _watch = watchdog::watch();
-        let run = || Command::new("true").kill_on_parent_exit().status().map(|it| it.success());
+        let run = || {
+            Command::new("true")
+                .kill_on_parent_exit(pipewright::Scope::Child)
+                .status()
+                .map(|it| it.success())
+        };
         assert!(run().unwrap());
         drop(puppet(["wait=0.05"]).spawn().unwrap());
         // SAFETY: the child below calls nothing that another thread could have locked: the

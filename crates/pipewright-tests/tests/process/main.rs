@@ -5,6 +5,7 @@ mod p02_held_pipes;
 mod p03_timeouts;
 mod p04_nothing_leaks;
 mod p06_parent_size;
+mod p07_parent_exit;
 mod p08_reused_pids;
 mod p09_modes;
 mod p10_child_state;
@@ -20,6 +21,7 @@ mod options;
 mod refused;
 mod std_rules;
 mod stdio;
+mod trees;
 mod waiting;
 
 use pipewright::Command;
@@ -31,6 +33,18 @@ fn puppet<I: IntoIterator<Item = S>, S: AsRef<str>>(acts: I) -> Command {
         command.arg(act.as_ref());
     }
     command
+}
+
+/// Whether this build or machine cannot let a tree end with this process. Says so.
+fn cannot_supervise() -> bool {
+    match Command::new("true").kill_on_parent_exit(pipewright::Scope::Tree).status() {
+        Ok(_) => false,
+        Err(error) => {
+            assert!(matches!(error.kind(), pipewright::ErrorKind::Unsupported), "{error}");
+            pipewright_tests::skip::skipped(&error.to_string());
+            true
+        }
+    }
 }
 
 /// What the puppet's floods consist of.

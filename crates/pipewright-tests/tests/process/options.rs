@@ -162,7 +162,11 @@ fn a_child_is_killed_when_its_parent_ends_and_not_when_a_thread_does() {
         || {
             let _watch = watchdog::watch();
             let child = std::thread::spawn(|| {
-                puppet(["wait=600"]).kill_on_parent_exit().stdout(Stdio::null()).spawn().unwrap()
+                puppet(["wait=600"])
+                    .kill_on_parent_exit(pipewright::Scope::Child)
+                    .stdout(Stdio::null())
+                    .spawn()
+                    .unwrap()
             });
             let child = child.join().unwrap();
             // The thread that asked has ended; a signal because of that would have come first.

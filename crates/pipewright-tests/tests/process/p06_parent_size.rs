@@ -52,7 +52,9 @@ fn a_start_copies_nothing_of_a_large_parent_whatever_the_options() {
                 ("own_session", |command| command.own_session()),
                 ("env and bare name", |command| command.env("PATH", "/bin:/usr/bin")),
                 ("current_dir", |command| command.current_dir("/")),
-                ("kill_on_parent_exit", |command| command.kill_on_parent_exit()),
+                ("kill_on_parent_exit", |command| {
+                    command.kill_on_parent_exit(pipewright::Scope::Child)
+                }),
                 ("rlimit", |command| command.rlimit(Resource::CoreDump, Some(0), Some(0))),
                 ("umask and nice", |command| command.umask(0o77).nice(1)),
                 ("inherit_all", |command| command.inherit_all()),

@@ -8,6 +8,7 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use pipewright_os::contain::Containment;
 use pipewright_os::signal::Signal;
 use pipewright_os::status::ExitStatus;
 
@@ -26,6 +27,9 @@ use crate::{ChildStderr, ChildStdin, ChildStdout};
 /// # Drop
 /// As in std, the child goes on running. Unlike in std it does not become a zombie: a background
 /// thread, started for the first such child, reaps it when it ends.
+///
+/// A child whose tree is held ([`Contain::Tree`](crate::Contain::Tree)) is killed, with its tree,
+/// and waited for as long as that can be expected to take.
 #[derive(Debug)]
 pub struct Child {
     /// Our end of its stdin, where that is piped. Dropping it ends the child's input.
@@ -119,8 +123,14 @@ impl Child {
     /// # Errors
     /// The child may not be signalled by us: it has become another user's.
     pub fn kill(&self) -> Result<(), Error> {
-        let killed = Reach::new(self.rules.own_group).kill(&self.process);
+        let killed = Reach::default().kill(&self.process);
         killed.map_err(|error| self.cannot("kill", error))
+    }
+
+    /// How the child is held: what [`kill`](Self::kill), a timeout and a cancel reach.
+    #[must_use]
+    pub fn containment(&self) -> Containment {
+        self.process.containment()
     }
 
     /// Sends the child a signal, and only the child. `false`: it has ended already.

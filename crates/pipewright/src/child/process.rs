@@ -1,4 +1,4 @@
-//! A child that is never left to become a zombie.
+//! A child that is never left to become a zombie, and its tree, which is never left at all.
 
 use std::io;
 use std::mem;
@@ -8,7 +8,8 @@ use pipewright_os::exit::{Ended, Exit};
 
 use super::reaper;
 
-/// Owns the handle on a child's end; on drop, a child that still runs goes to the reaper.
+/// Owns the handle on a child's end; on drop, a tree that is held ends, and a child that still runs
+/// goes to the reaper.
 #[derive(Debug)]
 pub(crate) struct Process(Exit);
 
@@ -35,8 +36,19 @@ impl Deref for Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if let Ok(None) = self.0.try_wait() {
-            reaper::adopt(mem::take(&mut self.0));
+        if let Some(tree) = self.0.tree() {
+            // What holds the tree goes with this, and nobody in it is to outlive that.
+            tree.end();
         }
+        if let Some(guard) = self.0.leave_tree() {
+            reap_in_time(guard);
+        }
+        reap_in_time(mem::take(&mut self.0));
+    }
+}
+
+fn reap_in_time(exit: Exit) {
+    if let Ok(None) = exit.try_wait() {
+        reaper::adopt(exit);
     }
 }

@@ -1,5 +1,6 @@
 //! A command to run: its fields and setters. The verbs stand in `verbs.rs`.
 
+mod contain;
 mod env;
 mod launch;
 mod limit;
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 use pipewright_os::handle::Handle;
 use pipewright_os::spawn::UnixOptions;
 
+pub use contain::{Contain, Scope};
 pub use env::CommandEnvs;
 pub(crate) use launch::{Started, StdioDefaults, Usual};
 pub(crate) use limit::Past;

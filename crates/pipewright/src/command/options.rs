@@ -7,7 +7,7 @@ use pipewright_os::handle::Handle;
 use pipewright_os::signal::Signal;
 use pipewright_os::spawn::{Group, Resource, ResourceLimit};
 
-use super::{Command, Limit, Linger};
+use super::{Command, Contain, Limit, Linger};
 use crate::cancel::CancelToken;
 
 /// When and how a run is stopped.
@@ -21,7 +21,9 @@ pub(crate) struct Rules {
     pub(crate) stop_signal: Signal,
     pub(crate) linger: Linger,
     pub(crate) linger_drain: bool,
-    pub(crate) own_group: bool,
+    pub(crate) contain: Contain,
+    /// The tree is killed when this process ends.
+    pub(crate) ends_with_us: bool,
 }
 
 impl Default for Rules {
@@ -35,12 +37,18 @@ impl Default for Rules {
             stop_signal: Signal::TERM,
             linger: Linger::default(),
             linger_drain: false,
-            own_group: false,
+            contain: Contain::None,
+            ends_with_us: false,
         }
     }
 }
 
 impl Rules {
+    /// Whether the tree of the child is held.
+    pub(crate) fn holds_tree(&self) -> bool {
+        self.contain == Contain::Tree || self.ends_with_us
+    }
+
     /// Whether anything but the child itself can end the run.
     pub(crate) fn can_stop(&self) -> bool {
         self.timeout.is_some()
@@ -163,7 +171,6 @@ impl Command {
     /// group; Ctrl-C at the terminal no longer does.
     pub fn own_group(&mut self) -> &mut Command {
         self.unix.group = Group::Own;
-        self.rules.own_group = true;
         self
     }
 
@@ -173,7 +180,6 @@ impl Command {
             0 => self.own_group(),
             group => {
                 self.unix.group = Group::Join(group);
-                self.rules.own_group = false;
                 self
             }
         }
@@ -182,7 +188,6 @@ impl Command {
     /// Starts a session of its own for the child, without a terminal.
     pub fn own_session(&mut self) -> &mut Command {
         self.unix.group = Group::Session;
-        self.rules.own_group = true;
         self
     }
 
@@ -231,17 +236,6 @@ impl Command {
     /// The child's root directory. Its working directory is `/` in there where none is set.
     pub fn chroot(&mut self, root: impl AsRef<Path>) -> &mut Command {
         self.unix.chroot = Some(root.as_ref().to_owned());
-        self
-    }
-
-    /// Kills the child when this process ends, however it ends.
-    ///
-    /// # Platform
-    /// Linux: `PR_SET_PDEATHSIG`, set after the change of user and checked against a parent that
-    /// has ended meanwhile. Such children are started from one thread that never ends, because
-    /// the kernel means the thread when it says parent. Only the child itself is killed.
-    pub fn kill_on_parent_exit(&mut self) -> &mut Command {
-        self.unix.kill_on_parent_exit = true;
         self
     }
 }

@@ -1,7 +1,9 @@
-//! Whom a stop reaches: the child, the group it leads, and the descendants that can be found.
+//! Whom a stop reaches: the tree that is held, or the child, the group it leads, and the descendants
+//! that can be found.
 
 use std::io;
 
+use pipewright_os::contain::{Containment, Tree};
 use pipewright_os::exit::Exit;
 use pipewright_os::signal::Signal;
 use pipewright_os::tree::{Descendants, Member};
@@ -13,17 +15,12 @@ const MOST_ROUNDS: usize = 64;
 /// Those below a child.
 #[derive(Debug, Default)]
 pub(crate) struct Reach {
-    own_group: bool,
     /// Kept from the first signal on: a descendant whose parent ends in between could not be found
     /// a second time.
     descendants: Descendants,
 }
 
 impl Reach {
-    pub(crate) fn new(own_group: bool) -> Reach {
-        Reach { own_group, ..Reach::default() }
-    }
-
     /// Sends everyone a signal that asks, and wakes those that are stopped so that they hear it.
     pub(crate) fn ask(&mut self, child: &Exit, signal: Signal) {
         // Stopped while the list is made: a child that is asked while it forks would end and leave
@@ -42,9 +39,13 @@ impl Reach {
     /// # Errors
     /// The child may not be signalled by us: it has become another user's.
     pub(crate) fn kill(&mut self, child: &Exit) -> io::Result<()> {
+        if let Some(tree) = child.tree() {
+            tree.kill();
+            return child.signal(Signal::KILL).map(drop);
+        }
         self.descendants.stop_and_collect(child, MOST_ROUNDS);
         let sent = self.send(child, Signal::KILL);
-        if self.own_group {
+        if has_own_group(child) {
             // It may have left the group that it was started in.
             return child.signal(Signal::KILL).map(drop);
         }
@@ -54,24 +55,28 @@ impl Reach {
     /// The child has ended and is about to be reaped: the last moment at which its group can be
     /// signalled, where that goes by the number that the reap frees.
     pub(crate) fn before_reap(&self, child: &Exit) {
-        if self.own_group && !child.group_survives_reap() {
+        if has_own_group(child) && !child.group_survives_reap() {
             let _ = child.signal_group(Signal::KILL);
         }
     }
 
-    /// Whether the group that the child led has members. There is nothing to wait on for that.
-    pub(crate) fn group_is_left(&self, child: &Exit) -> bool {
-        self.own_group && child.group_is_left()
+    /// Whether someone is left for whose end there is nothing to wait on.
+    pub(crate) fn others_are_left(&self, child: &Exit) -> bool {
+        match child.tree() {
+            Some(tree) => tree.is_left(),
+            None => has_own_group(child) && child.group_is_left(),
+        }
     }
 
     /// Somebody other than the child who has not ended yet.
-    pub(crate) fn someone_left(&self) -> Option<Member> {
-        self.descendants.any_alive().cloned()
+    pub(crate) fn someone_left(&self, child: &Exit) -> Option<Member> {
+        let last = child.tree().and_then(Tree::last).filter(|last| last.is_alive());
+        last.or_else(|| self.descendants.any_alive()).cloned()
     }
 
     /// Sends everyone the signal, each once: a second SIGINT is more than twice a first.
     fn send(&self, child: &Exit, signal: Signal) -> io::Result<()> {
-        let group = self.own_group.then(|| child.pid());
+        let group = has_own_group(child).then(|| child.pid());
         for member in self.descendants.members() {
             if group.is_none() || member.group() != group {
                 // Ignored: gone, or another user's.
@@ -86,4 +91,8 @@ impl Reach {
         }
         Ok(())
     }
+}
+
+fn has_own_group(child: &Exit) -> bool {
+    child.containment() == Containment::Group
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::mem;
 use std::time::{Duration, Instant};
 
+use pipewright_os::contain::Tree;
 use pipewright_os::exit::{Ended, Exit};
 use pipewright_os::mux::{self, Slot};
 use pipewright_os::pipe::PipeReader;
@@ -74,7 +75,7 @@ impl Run {
         Run {
             started,
             conduct: Conduct::new(rules, started),
-            reach: Reach::new(rules.own_group),
+            reach: Reach::default(),
             feed,
             stdin_unread: 0,
             streams: streams.map(|stream| match stream {
@@ -189,11 +190,11 @@ impl Run {
     fn wait_for_the_others(&mut self, exit: &Exit) -> Option<Option<Instant>> {
         let now = Instant::now();
         if self.conduct.killed_wait_ends().is_none_or(|end| now < end) {
-            if let Some(member) = self.reach.someone_left() {
+            if let Some(member) = self.reach.someone_left(exit) {
                 self.slots[MEMBER] = Slot::Gone(member);
                 return Some(self.conduct.killed_wait_ends());
             }
-            if self.reach.group_is_left(exit) {
+            if self.reach.others_are_left(exit) {
                 self.group_pause =
                     (self.group_pause * 2).clamp(FIRST_GROUP_PAUSE, LAST_GROUP_PAUSE);
                 return Some(Some(now + self.group_pause));
@@ -383,6 +384,9 @@ impl Run {
             held_open: self.held_open,
             truncated: out.truncated || err.truncated,
             stdin_unread: self.stdin_unread,
+            containment: exit.containment(),
+            // Whoever of the tree has not ended by now is not waited for.
+            leftovers_killed: exit.tree().map_or(0, Tree::end),
             stdout_bytes,
             stderr_bytes,
         })

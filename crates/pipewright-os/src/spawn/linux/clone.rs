@@ -2,7 +2,7 @@
 
 use std::io;
 use std::mem;
-use std::os::fd::OwnedFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::child::{self, Handlers, Job};
@@ -12,26 +12,95 @@ use crate::signal::AllBlocked;
 
 /// clone(2): Linux 5.5, and only through clone3 (the low 32 bits are full).
 const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
+/// clone(2): Linux 5.7.
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
 /// Set once `clone3` has been refused; then nobody tries again.
 static CLONE3_REFUSED: AtomicBool =
     AtomicBool::new(crate::fallback::NO_CLONE3 || !cfg!(target_arch = "x86_64"));
+
+/// Where a new process begins.
+pub(super) type Entry = extern "C" fn(*mut libc::c_void) -> libc::c_int;
+
+/// A process that shares our memory until it execs.
+pub(super) struct Twin<'a> {
+    pub(super) stack: &'a Stack,
+    /// The cgroup to be born in; only `clone3` can do that.
+    pub(super) cgroup: Option<RawFd>,
+    /// Where it begins with its handlers reset.
+    pub(super) after_clone3: Entry,
+    /// Where it begins with ours.
+    pub(super) after_clone: Entry,
+    pub(super) argument: *mut libc::c_void,
+    /// Where a handle on it is to be put, if it is wanted and can be had.
+    pub(super) pidfd: Option<*mut libc::c_int>,
+}
 
 /// Creates the child and returns when it has loaded its program, or ended without.
 pub(super) fn create(job: &Job<'_>, stack: &Stack) -> io::Result<(i32, Option<OwnedFd>)> {
     // A signal that arrived in the child before exec would run a handler of this program in a
     // second process that shares its memory.
     let _blocked = AllBlocked::new();
+    let mut pidfd = -1;
+    let twin = Twin {
+        stack,
+        cgroup: job.cgroup,
+        after_clone3: run_with_defaults,
+        after_clone: run_with_our_handlers,
+        argument: std::ptr::from_ref(job).cast_mut().cast(),
+        pidfd: Some(&raw mut pidfd),
+    };
+    // SAFETY: the stack is in use by nobody else, neither entry returns, and the job stays where it
+    // is until the child has exec'd or ended.
+    let pid = unsafe { vfork(&twin) }?;
+    Ok((pid, super::own_pidfd(pidfd)))
+}
+
+/// Creates a process and sleeps until it has exec'd or ended.
+///
+/// # Safety
+/// The stack must be nobody else's; the entries must not return, nor do what a second process in
+/// the memory of a running one must not do; what the argument leads to must stay until the new
+/// process has exec'd or ended. Signals must be blocked.
+pub(super) unsafe fn vfork(twin: &Twin<'_>) -> io::Result<i32> {
+    // SAFETY: as this function's.
+    unsafe { begin(twin, libc::CLONE_VFORK) }
+}
+
+/// Creates a process that runs beside us. Its stack is not used again before it is off it.
+///
+/// # Safety
+/// As [`vfork`], and the caller sees to it that the argument stays long enough. What runs there
+/// must not use `errno` while a thread whose storage it shares does.
+pub(super) unsafe fn without_waiting(twin: &Twin<'_>) -> io::Result<i32> {
+    twin.stack.mark_used();
+    // SAFETY: as this function's.
+    let born = unsafe { begin(twin, libc::CLONE_CHILD_CLEARTID) };
+    if born.is_err() {
+        twin.stack.mark_unused();
+    }
+    born
+}
+
+unsafe fn begin(twin: &Twin<'_>, flags: libc::c_int) -> io::Result<i32> {
+    let flags = flags | libc::CLONE_VM | libc::SIGCHLD;
+    let wants_pidfd = twin.pidfd.is_some() && !pidfds_are_refused();
+    let with_pidfd = if wants_pidfd { flags | libc::CLONE_PIDFD } else { flags };
     if !CLONE3_REFUSED.load(Ordering::Relaxed) {
-        match clone3(job, stack) {
-            Err(error) if is_refused(&error) => CLONE3_REFUSED.store(true, Ordering::Relaxed),
+        // SAFETY: as this function's.
+        match unsafe { clone3(twin, with_pidfd) } {
+            // Of a cgroup the caller has to hear: it may be what is refused.
+            Err(error) if is_refused(&error) && twin.cgroup.is_none() => {
+                CLONE3_REFUSED.store(true, Ordering::Relaxed);
+            }
             done => return done,
         }
     }
-    let pidfd_too = !pidfds_are_refused();
-    match clone(job, stack, pidfd_too) {
-        Err(error) if pidfd_too && error.raw_os_error() == Some(libc::EINVAL) => {
-            clone(job, stack, false)
+    // SAFETY: as this function's.
+    match unsafe { clone(twin, with_pidfd) } {
+        Err(error) if wants_pidfd && error.raw_os_error() == Some(libc::EINVAL) => {
+            // SAFETY: as this function's.
+            unsafe { clone(twin, flags) }
         }
         done => done,
     }
@@ -44,24 +113,24 @@ fn is_refused(error: &io::Error) -> bool {
 }
 
 #[cfg(target_arch = "x86_64")]
-fn clone3(job: &Job<'_>, stack: &Stack) -> io::Result<(i32, Option<OwnedFd>)> {
+unsafe fn clone3(twin: &Twin<'_>, flags: libc::c_int) -> io::Result<i32> {
     // SAFETY: all zeroes is a clone_args, and the kernel takes it so.
     let mut args: libc::clone_args = unsafe { mem::zeroed() };
-    let mut pidfd: libc::c_int = -1;
-    args.flags = libc::CLONE_VM as u64 | libc::CLONE_VFORK as u64 | CLONE_CLEAR_SIGHAND;
-    if !pidfds_are_refused() {
-        args.flags |= libc::CLONE_PIDFD as u64;
-        args.pidfd = &raw mut pidfd as u64;
-    }
     args.exit_signal = libc::SIGCHLD as u64;
-    args.stack = stack.low() as u64;
+    args.flags = (flags & !libc::SIGCHLD) as u64 | CLONE_CLEAR_SIGHAND;
+    args.pidfd = twin.pidfd.unwrap_or(std::ptr::null_mut()) as u64;
+    args.child_tid = twin.stack.mark() as u64;
+    if let Some(cgroup) = twin.cgroup {
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = cgroup as u64;
+    }
+    args.stack = twin.stack.low() as u64;
     args.stack_size = Stack::BYTES as u64;
     let result: i64;
     // SAFETY: clone3 returns twice. In the parent it is an ordinary system call, which clobbers
-    // rcx and r11. In the child every other register is as it was and rsp is the top of `stack`,
-    // page-aligned and in use by nobody else, so the call below starts `run` with an aligned stack
-    // as the ABI wants it; `run` never returns. `job` outlives the child's use of it, because
-    // CLONE_VFORK keeps this thread here until the child has exec'd or exited.
+    // rcx and r11. In the child every other register is as it was and rsp is the top of the stack,
+    // page-aligned and in use by nobody else, so the call below starts the entry with an aligned
+    // stack as the ABI wants it; it never returns. Its maker keeps the argument where it is.
     unsafe {
         std::arch::asm!(
             "syscall",
@@ -75,8 +144,8 @@ fn clone3(job: &Job<'_>, stack: &Stack) -> io::Result<(i32, Option<OwnedFd>)> {
             inlateout("rax") libc::SYS_clone3 => result,
             in("rdi") &raw const args,
             in("rsi") mem::size_of::<libc::clone_args>(),
-            in("r8") run_after_clone3 as unsafe extern "C" fn(*const Job<'_>) -> !,
-            in("r9") std::ptr::from_ref(job),
+            in("r8") twin.after_clone3,
+            in("r9") twin.argument,
             lateout("rcx") _,
             lateout("r11") _,
         );
@@ -84,48 +153,44 @@ fn clone3(job: &Job<'_>, stack: &Stack) -> io::Result<(i32, Option<OwnedFd>)> {
     if result < 0 {
         return Err(io::Error::from_raw_os_error(-result as i32));
     }
-    Ok((result as i32, super::own_pidfd(pidfd)))
+    Ok(result as i32)
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn clone3(_: &Job<'_>, _: &Stack) -> io::Result<(i32, Option<OwnedFd>)> {
+unsafe fn clone3(_: &Twin<'_>, _: libc::c_int) -> io::Result<i32> {
     // The child of clone3 starts on a new stack, so the call has to be written in assembly;
     // elsewhere the C library's clone does the same with handlers reset one by one.
     Err(io::Error::from_raw_os_error(libc::ENOSYS))
 }
 
-#[cfg(target_arch = "x86_64")]
-unsafe extern "C" fn run_after_clone3(job: *const Job<'_>) -> ! {
-    // SAFETY: the parent keeps the job alive and untouched until this process has exec'd or ended.
-    let job = unsafe { &*job };
-    // SAFETY: this is the child, on a stack of its own.
-    unsafe { child::run(job, Handlers::AreReset) }
-}
-
-fn clone(job: &Job<'_>, stack: &Stack, pidfd_too: bool) -> io::Result<(i32, Option<OwnedFd>)> {
-    let mut pidfd: libc::c_int = -1;
-    let mut flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-    if pidfd_too {
-        flags |= libc::CLONE_PIDFD;
-    }
-    // SAFETY: the child runs `run_after_clone` on a stack of its own, and CLONE_VFORK keeps this
-    // thread, and with it `job`, where it is until the child has exec'd or exited. The kernel
-    // writes the pidfd where the parent's tid would go (clone(2)).
+unsafe fn clone(twin: &Twin<'_>, flags: libc::c_int) -> io::Result<i32> {
+    // SAFETY: the child runs the entry on a stack of its own, with an argument that its maker keeps
+    // where it is. The kernel writes the pidfd where the parent's tid would go (clone(2)).
     let pid = unsafe {
         libc::clone(
-            run_after_clone,
-            stack.top().cast(),
+            twin.after_clone,
+            twin.stack.top().cast(),
             flags,
-            std::ptr::from_ref(job).cast_mut().cast(),
-            &raw mut pidfd,
+            twin.argument,
+            twin.pidfd.unwrap_or(std::ptr::null_mut()),
+            std::ptr::null_mut::<libc::c_void>(),
+            twin.stack.mark(),
         )
     };
-    if pid < 0 { Err(io::Error::last_os_error()) } else { Ok((pid, super::own_pidfd(pidfd))) }
+    if pid < 0 { Err(io::Error::last_os_error()) } else { Ok(pid) }
 }
 
-extern "C" fn run_after_clone(job: *mut libc::c_void) -> libc::c_int {
-    // SAFETY: as in run_after_clone3.
+extern "C" fn run_with_defaults(job: *mut libc::c_void) -> libc::c_int {
+    run(job, Handlers::AreReset)
+}
+
+extern "C" fn run_with_our_handlers(job: *mut libc::c_void) -> libc::c_int {
+    run(job, Handlers::AreInherited)
+}
+
+fn run(job: *mut libc::c_void, handlers: Handlers) -> ! {
+    // SAFETY: the parent keeps the job alive and untouched until this process has exec'd or ended.
     let job = unsafe { &*job.cast_const().cast::<Job<'_>>() };
     // SAFETY: this is the child, on a stack of its own.
-    unsafe { child::run(job, Handlers::AreInherited) }
+    unsafe { child::run(job, handlers) }
 }

@@ -6,31 +6,34 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicI32, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32};
 
 use super::layout::{self, Layout};
-use super::{BadInput, ChildStdio, Env, Inherit, Plan, Search, SpawnError, Step};
+use super::{BadInput, ChildStdio, Env, Group, Inherit, Plan, Search, SpawnError, Step};
+use crate::contain::{Contain, Containment};
 use crate::exit::waitid::own_peak_rss_bytes;
 use crate::exit::{Exit, linux as exit};
 use crate::signal::AllBlocked;
 
+mod bare;
 mod child;
 mod clone;
 mod dumpable;
+mod held;
 mod immortal;
 mod stack;
+mod supervised;
 
 use child::{Job, Move};
+use stack::Stack;
+pub(crate) use supervised::try_image;
 
 pub(super) fn spawn(plan: &Plan<'_>) -> Result<Exit, SpawnError> {
     let layout = Layout::new(plan)?;
     let moves = moves(plan)?;
-    if plan.unix.kill_on_parent_exit {
-        // The kernel means the *thread* when it says parent (prctl(2), PR_SET_PDEATHSIG).
-        immortal::run(|| start(plan, &layout, &moves))
-            .map_err(|error| SpawnError::new(Step::ParentDeath, error))?
-    } else {
-        start(plan, &layout, &moves)
+    match plan.contain {
+        Contain::None => start(&job(plan, &layout, &moves), start_alone),
+        Contain::Tree { dies_with_us } => held::start_held(plan, &layout, &moves, dies_with_us),
     }
 }
 
@@ -56,28 +59,43 @@ pub(super) fn exec(plan: &Plan<'_>) -> Result<Infallible, SpawnError> {
 /// is stopped and continued first, so it takes a person, or a storm of signals, to use them up.
 const MOST_STOPS: usize = 100;
 
-fn start(plan: &Plan<'_>, layout: &Layout, moves: &Moves) -> Result<Exit, SpawnError> {
+/// Starts what the job says, once more if a stop came in between.
+fn start<T>(
+    job: &Job<'_>,
+    once: impl Fn(&Job<'_>) -> Result<T, SpawnError>,
+) -> Result<T, SpawnError> {
     let mut stops = 0;
     loop {
-        let mut job = job(plan, layout, moves);
-        job.may_try_again = stops < MOST_STOPS;
-        match start_once(&job) {
+        job.begin(stops < MOST_STOPS);
+        match once(job) {
             Err(error) if error.source.raw_os_error() == Some(child::STOP_PENDING) => stops += 1,
             done => return done,
         }
     }
 }
 
-fn start_once(job: &Job<'_>) -> Result<Exit, SpawnError> {
+/// A child of this process.
+fn start_alone(job: &Job<'_>) -> Result<Exit, SpawnError> {
+    if job.parent_pid == 0 {
+        return start_here(job);
+    }
+    // The kernel means the *thread* when it says parent (prctl(2), PR_SET_PDEATHSIG).
+    immortal::run(|| start_here(job)).map_err(|error| SpawnError::new(Step::ParentDeath, error))?
+}
+
+fn start_here(job: &Job<'_>) -> Result<Exit, SpawnError> {
     let create_error = |error| SpawnError::new(Step::Create, error);
     let peak = own_peak_rss_bytes();
     let _dumpable = job.changes_identity().then(dumpable::Kept::new);
-    let stack = stack::take().map_err(create_error)?;
+    let stack = Stack::take().map_err(create_error)?;
     let created = clone::create(job, &stack);
-    stack::give_back(stack);
+    drop(stack);
     let (pid, pidfd) = created.map_err(create_error)?;
     let pidfd = pidfd.or_else(|| exit::open_pidfd(pid));
-    let exit = Exit(exit::Exit::new(pid, pidfd, peak));
+    let mut exit = Exit(exit::Exit::new(pid, pidfd, peak));
+    if matches!(job.options.group, Group::Own | Group::Session) {
+        exit.0.containment = Containment::Group;
+    }
     match failure(job) {
         None => Ok(exit),
         Some(error) => {
@@ -123,11 +141,13 @@ fn job<'a>(plan: &'a Plan<'a>, layout: &'a Layout, moves: &'a Moves) -> Job<'a> 
         },
         candidates: layout.candidates(),
         searches: !is_path(plan.program),
+        cgroup: None,
+        cgroup_procs: None,
         parent_pid: match plan.unix.kill_on_parent_exit {
             true => std::process::id() as i32,
             false => 0,
         },
-        may_try_again: false,
+        may_try_again: AtomicBool::new(false),
         failed_step: AtomicU32::new(0),
         errno: AtomicI32::new(0),
     }

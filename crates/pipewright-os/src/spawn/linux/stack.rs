@@ -2,21 +2,38 @@
 
 use std::io;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
 /// Enough for a chain of system calls, and a whole number of pages of any size that Linux has; the
 /// child's deepest frame holds 1 KiB of directory entries.
 const STACK_BYTES: usize = 64 << 10;
 
-/// How many stacks are kept: one for each thread that starts children at the same moment.
-static KEPT: [AtomicPtr<u8>; 8] = [const { AtomicPtr::new(ptr::null_mut()) }; 8];
+/// How many stacks are kept: three for each thread that starts supervised children at the moment,
+/// one for each that starts others.
+const KEPT_STACKS: usize = 16;
 
-/// A mapping that belongs to one start at a time.
+static KEPT: [AtomicPtr<u8>; KEPT_STACKS] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; KEPT_STACKS];
+
+/// A mapping that belongs to one start at a time; kept for the next when dropped.
 pub(super) struct Stack {
     base: NonNull<u8>,
 }
 
 impl Stack {
+    pub(super) fn take() -> io::Result<Stack> {
+        for place in &KEPT {
+            if let Some(base) = NonNull::new(place.swap(ptr::null_mut(), Ordering::Acquire)) {
+                let stack = Stack { base };
+                if !stack.is_used() {
+                    return Ok(stack);
+                }
+                // Dropped, it is kept for later.
+            }
+        }
+        map()
+    }
+
     /// The lowest byte that may be used.
     pub(super) fn low(&self) -> *mut u8 {
         self.base.as_ptr().wrapping_add(guard_bytes())
@@ -31,26 +48,49 @@ impl Stack {
     }
 }
 
-pub(super) fn take() -> io::Result<Stack> {
-    for place in &KEPT {
-        if let Some(base) = NonNull::new(place.swap(ptr::null_mut(), Ordering::Acquire)) {
-            return Ok(Stack { base });
+impl Drop for Stack {
+    fn drop(&mut self) {
+        let base = self.base.as_ptr();
+        for place in &KEPT {
+            let put =
+                place.compare_exchange(ptr::null_mut(), base, Ordering::Release, Ordering::Relaxed);
+            if put.is_ok() {
+                return;
+            }
         }
-    }
-    map()
-}
-
-pub(super) fn give_back(stack: Stack) {
-    let base = stack.base.as_ptr();
-    for place in &KEPT {
-        let put =
-            place.compare_exchange(ptr::null_mut(), base, Ordering::Release, Ordering::Relaxed);
-        if put.is_ok() {
+        if self.is_used() {
+            // Nobody waits for who is on it; it stays until this process ends.
             return;
         }
+        // SAFETY: the mapping is whole, ours alone, and the child that ran on it has left it.
+        let _ = unsafe { libc::munmap(base.cast(), guard_bytes() + STACK_BYTES) };
     }
-    // SAFETY: the mapping is whole, ours alone, and the child that ran on it has left it.
-    let _ = unsafe { libc::munmap(base.cast(), guard_bytes() + STACK_BYTES) };
+}
+
+impl Stack {
+    /// A word below the deepest frame: not 0 while a process that nobody waits for is on the stack.
+    /// The kernel clears it when that process execs or ends (`CLONE_CHILD_CLEARTID`, clone(2)).
+    pub(super) fn mark(&self) -> *mut i32 {
+        self.low().cast()
+    }
+
+    pub(super) fn mark_used(&self) {
+        self.word().store(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn mark_unused(&self) {
+        self.word().store(0, Ordering::Relaxed);
+    }
+
+    fn is_used(&self) -> bool {
+        self.word().load(Ordering::Acquire) != 0
+    }
+
+    fn word(&self) -> &AtomicI32 {
+        // SAFETY: the lowest word of a live mapping, aligned as a page is; nobody but the kernel
+        // writes to it otherwise.
+        unsafe { AtomicI32::from_ptr(self.mark()) }
+    }
 }
 
 /// A page below the stack that is never accessible: a child that ran over would fault, not write

@@ -21,7 +21,7 @@ mod steps;
 use std::cell::Cell;
 use std::ffi::c_char;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use crate::spawn::{Identity, Step, UnixOptions};
 
@@ -41,15 +41,30 @@ pub(super) struct Job<'a> {
     pub(super) candidates: *const *const c_char,
     /// Whether the candidates are places to search, not the one path that was given.
     pub(super) searches: bool,
+    /// The cgroup to be born in, and what a child that was not born there writes to.
+    pub(super) cgroup: Option<RawFd>,
+    pub(super) cgroup_procs: Option<RawFd>,
+    /// The child is killed when this process ends. 0: it is not.
     pub(super) parent_pid: i32,
     /// The parent will start another child if this one says [`STOP_PENDING`].
-    pub(super) may_try_again: bool,
+    pub(super) may_try_again: AtomicBool,
     /// Where it failed, and why: written by the child, read by the parent. 0 is "it did not".
     pub(super) failed_step: AtomicU32,
     pub(super) errno: AtomicI32,
 }
 
+// SAFETY: a job is handed to the immortal thread while its caller waits: one thread at a time
+// touches the cells and follows the pointers.
+unsafe impl Sync for Job<'_> {}
+
 impl Job<'_> {
+    /// Forgets what an earlier attempt has left.
+    pub(super) fn begin(&self, may_try_again: bool) {
+        self.may_try_again.store(may_try_again, Ordering::Relaxed);
+        self.failed_step.store(0, Ordering::Relaxed);
+        self.errno.store(0, Ordering::Relaxed);
+    }
+
     pub(super) fn changes_identity(&self) -> bool {
         self.options.identity != Identity::default()
     }
@@ -73,10 +88,6 @@ impl Move {
     }
 }
 
-// SAFETY: a spawn is handed to the immortal thread while its caller waits: one thread at a time
-// touches the cells.
-unsafe impl Sync for Move {}
-
 /// What the child finds installed for each signal.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Handlers {
@@ -94,11 +105,16 @@ struct Failed(Step);
 /// # Safety
 /// Only in a process of its own, on a stack of its own, with `job` alive until exec or exit.
 pub(super) unsafe fn run(job: &Job<'_>, handlers: Handlers) -> ! {
-    if handlers == Handlers::AreInherited {
-        signals::reset_handlers();
-    }
+    let cgroup = match handlers {
+        // Made by clone3, and so born inside.
+        Handlers::AreReset => None,
+        Handlers::AreInherited => {
+            signals::reset_handlers();
+            job.cgroup_procs
+        }
+    };
     // SAFETY: as this function's.
-    unsafe { become_program_in_child(job) };
+    unsafe { attempt(job, cgroup, job.parent_pid != 0) };
     // SAFETY: ends this process without touching what belongs to the parent (no atexit, no flush).
     unsafe { libc::_exit(127) }
 }
@@ -109,17 +125,12 @@ pub(super) unsafe fn run(job: &Job<'_>, handlers: Handlers) -> ! {
 /// Changes this process; `job`'s pointers must be good.
 pub(super) unsafe fn become_program(job: &Job<'_>) {
     // SAFETY: as this function's.
-    unsafe { attempt(job, false) };
+    unsafe { attempt(job, None, false) };
 }
 
-unsafe fn become_program_in_child(job: &Job<'_>) {
+unsafe fn attempt(job: &Job<'_>, cgroup: Option<RawFd>, dies_with_parent: bool) {
     // SAFETY: as this function's.
-    unsafe { attempt(job, job.options.kill_on_parent_exit) };
-}
-
-unsafe fn attempt(job: &Job<'_>, dies_with_parent: bool) {
-    // SAFETY: as this function's.
-    if let Err(Failed(step)) = unsafe { prepare_and_exec(job, dies_with_parent) } {
+    if let Err(Failed(step)) = unsafe { prepare_and_exec(job, cgroup, dies_with_parent) } {
         let errno = errno();
         job.failed_step.store(steps::number_of(step), Ordering::Relaxed);
         job.errno.store(errno, Ordering::Relaxed);
@@ -128,10 +139,17 @@ unsafe fn attempt(job: &Job<'_>, dies_with_parent: bool) {
 
 /// # Safety
 /// As [`become_program`].
-unsafe fn prepare_and_exec(job: &Job<'_>, dies_with_parent: bool) -> Result<(), Failed> {
+unsafe fn prepare_and_exec(
+    job: &Job<'_>,
+    cgroup: Option<RawFd>,
+    dies_with_parent: bool,
+) -> Result<(), Failed> {
     // Rust programs ignore SIGPIPE from the start, and a child that inherits that does not stop
     // when its reader is gone (rust-lang/rust#62569).
     signals::set_default(libc::SIGPIPE);
+    if let Some(cgroup) = cgroup {
+        rights::join_cgroup(cgroup)?;
+    }
     rights::join_group(job.options.group)?;
     handles::lift(job.moves)?;
     handles::place_stdio(job.stdio)?;
@@ -188,7 +206,7 @@ unsafe fn exec_first(job: &Job<'_>) {
             forbidden |= errno() == libc::EACCES;
             continue;
         }
-        if job.may_try_again && signals::a_stop_is_pending() {
+        if job.may_try_again.load(Ordering::Relaxed) && signals::a_stop_is_pending() {
             set_errno(STOP_PENDING);
             return;
         }

@@ -1,6 +1,7 @@
 //! What the child may do: its group, limits, root directory, user, and whether it outlives us.
 
 use std::ffi::c_char;
+use std::os::fd::RawFd;
 use std::ptr;
 
 use super::{Failed, check, set_errno};
@@ -17,6 +18,12 @@ pub(super) fn join_group(group: Group) -> Result<(), Failed> {
         Group::Session => unsafe { libc::setsid() },
     };
     check(result, Step::Group)
+}
+
+/// Moves this process into the cgroup whose `cgroup.procs` that is.
+pub(super) fn join_cgroup(procs: RawFd) -> Result<(), Failed> {
+    // SAFETY: an open file and one byte; 0 is the writer itself (cgroups(7)).
+    check(unsafe { libc::write(procs, c"0".as_ptr().cast(), 1) } as i32, Step::Contain)
 }
 
 pub(super) fn limit(limits: &[ResourceLimit]) -> Result<(), Failed> {

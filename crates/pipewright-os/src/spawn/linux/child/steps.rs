@@ -18,6 +18,7 @@ pub(super) fn number_of(step: Step) -> u32 {
         Step::CloseOthers => (10, 0),
         Step::ParentDeath => (11, 0),
         Step::Exec => (12, 0),
+        Step::Contain => (13, 0),
     };
     step | ((index as u32) << 8)
 }
@@ -38,6 +39,7 @@ pub(in super::super) fn step_of(number: u32) -> Step {
         10 => Step::CloseOthers,
         11 => Step::ParentDeath,
         12 => Step::Exec,
+        13 => Step::Contain,
         _ => Step::Create,
     }
 }
@@ -60,6 +62,7 @@ mod tests {
             Step::CloseOthers,
             Step::ParentDeath,
             Step::Exec,
+            Step::Contain,
         ];
         for step in indexed.into_iter().chain(plain) {
             assert_eq!(step_of(number_of(step)), step);

@@ -1,0 +1,72 @@
+//! Compiles the supervisor (`supervisor/main.rs`), which `src/contain/linux/image.rs` then holds.
+//!
+//! It is another program than the one this library becomes part of, and cargo has no stable way to
+//! say so. It needs no library, so the compiler and the linker that build everything else will do.
+//! Where they cannot, the library does without: trees are then held by a cgroup or a group only, and
+//! say so.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The processors whose system calls it knows.
+const ARCHITECTURES: [&str; 3] = ["x86_64", "aarch64", "riscv64"];
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=supervisor");
+    println!("cargo::rustc-check-cfg=cfg(pipewright_supervisor)");
+    let variable = |name: &str| env::var(name).unwrap_or_default();
+    let is_linux = variable("CARGO_CFG_TARGET_OS") == "linux";
+    if !is_linux || !ARCHITECTURES.contains(&variable("CARGO_CFG_TARGET_ARCH").as_str()) {
+        return;
+    }
+    let image = PathBuf::from(variable("OUT_DIR")).join("supervisor");
+    match compile(&image) {
+        Ok(()) => println!("cargo::rustc-cfg=pipewright_supervisor"),
+        Err(why) => {
+            let why = why.lines().next().unwrap_or_default();
+            println!("cargo::warning=the supervisor of process trees is left out: {why}");
+        }
+    }
+}
+
+fn compile(image: &Path) -> Result<(), String> {
+    let variable = |name: &str| env::var(name).map_err(|error| format!("{name}: {error}"));
+    let mut rustc = Command::new(variable("RUSTC")?);
+    rustc.arg("supervisor/main.rs").arg("-o").arg(image);
+    rustc.args(["--crate-name", "supervisor", "--crate-type", "bin", "--edition", "2024"]);
+    rustc.args(["--target", &variable("TARGET")?]);
+    // Nothing that would call into a library: no unwinding, no checks, no debug information.
+    rustc.args([
+        "-C",
+        "panic=abort",
+        "-C",
+        "opt-level=s",
+        "-C",
+        "debuginfo=0",
+        "-C",
+        "strip=symbols",
+    ]);
+    rustc.args(["-C", "overflow-checks=no", "-C", "debug-assertions=no", "-C", "codegen-units=1"]);
+    rustc.args(["-C", "relocation-model=static", "-C", "default-linker-libraries=no"]);
+    let linker_arguments = [
+        "-nostartfiles",
+        "-nostdlib",
+        "-static",
+        "-no-pie",
+        "-Wl,--build-id=none",
+        "-Wl,-z,noexecstack",
+    ];
+    for argument in linker_arguments {
+        rustc.arg("-C").arg(format!("link-arg={argument}"));
+    }
+    if let Ok(linker) = env::var("RUSTC_LINKER") {
+        rustc.arg("-C").arg(format!("linker={linker}"));
+    }
+    let output = rustc.output().map_err(|error| error.to_string())?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(String::from_utf8_lossy(&output.stderr).into_owned())
+}

@@ -1,0 +1,154 @@
+//! A cgroup, a supervisor, or both.
+//!
+//! | file | what |
+//! |---|---|
+//! | `cgroup.rs` | a control group of its own |
+//! | `image.rs` | the supervisor's program, in memory |
+//! | `report.rs` | what a supervisor tells |
+
+pub(crate) mod cgroup;
+pub(crate) mod image;
+pub(crate) mod report;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cgroup::Cgroup;
+use report::{Report, Reports};
+
+use super::Containment;
+use crate::exit::Exit;
+use crate::tree::Member;
+use crate::tree::linux::{add_children, is_child_of};
+
+/// How long the end of a killed tree is waited for; more is a process that is stuck in the kernel.
+const END_WAIT: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_micros(200);
+
+/// A tree that is held. At least one of the two is there.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    cgroup: Option<Cgroup>,
+    supervisor: Option<Supervisor>,
+    /// The process that the tree began with.
+    command: u32,
+    /// How many were killed, the command not counted.
+    killed: AtomicU32,
+}
+
+/// The two processes that hold the tree, and what they tell.
+#[derive(Debug)]
+pub(crate) struct Supervisor {
+    pub(crate) reports: Arc<Reports>,
+    /// The parent of the command and of whoever has lost its own.
+    pub(crate) supervisor: u32,
+    /// The parent of that one; our child. It ends last.
+    pub(crate) guard: Member,
+    pub(crate) guard_exit: Exit,
+}
+
+impl Tree {
+    pub(crate) fn new(
+        cgroup: Option<Cgroup>,
+        supervisor: Option<Supervisor>,
+        command: u32,
+    ) -> Tree {
+        Tree { cgroup, supervisor, command, killed: AtomicU32::new(0) }
+    }
+
+    pub(super) fn containment(&self) -> Containment {
+        match self.cgroup {
+            Some(_) => Containment::Cgroup,
+            None => Containment::Supervisor,
+        }
+    }
+
+    pub(super) fn kill(&self) {
+        if let Some(cgroup) = &self.cgroup {
+            self.count(cgroup);
+            cgroup.kill();
+        }
+        if let Some(supervisor) = &self.supervisor {
+            supervisor.reports.let_go();
+        }
+    }
+
+    /// Notes, before a kill, whom it will hit.
+    fn count(&self, cgroup: &Cgroup) {
+        let others = cgroup.pids().iter().filter(|pid| **pid != self.command).count();
+        self.note_killed(u32::try_from(others).unwrap_or(0));
+    }
+
+    /// The largest count is the right one: a second kill finds fewer, and the supervisor does not
+    /// count whom the cgroup was faster to kill.
+    fn note_killed(&self, count: u32) {
+        self.killed.fetch_max(count, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_left(&self) -> bool {
+        match (&self.supervisor, &self.cgroup) {
+            (Some(supervisor), _) => supervisor.guard.is_alive(),
+            (None, Some(cgroup)) => cgroup.is_populated(),
+            (None, None) => false,
+        }
+    }
+
+    pub(super) fn last(&self) -> Option<&Member> {
+        self.supervisor.as_ref().map(|supervisor| &supervisor.guard)
+    }
+
+    pub(super) fn end(&self) -> u32 {
+        let is_empty = self.supervisor.is_none() && !self.is_left();
+        if !is_empty {
+            self.kill();
+        }
+        let until = Instant::now() + END_WAIT;
+        while self.is_left() && Instant::now() < until {
+            thread::park_timeout(PAUSE);
+        }
+        if let Some(supervisor) = &self.supervisor {
+            if let Some(count) = supervisor.told_at_the_end() {
+                self.note_killed(count);
+            }
+            // Ignored: it is reaped with the tree if it still runs.
+            let _ = supervisor.guard_exit.try_wait();
+        }
+        self.killed.load(Ordering::Relaxed)
+    }
+
+    /// Adds who is in the tree, beside the command, and is not a member yet.
+    pub(crate) fn collect(&self, members: &mut Vec<Member>) {
+        if let Some(cgroup) = &self.cgroup {
+            for pid in cgroup.pids().into_iter().filter(|pid| *pid != self.command) {
+                if let Some(member) = Member::open(pid, members, || cgroup.pids().contains(&pid)) {
+                    members.push(member);
+                }
+            }
+        } else if let Some(Supervisor { supervisor, guard, .. }) = &self.supervisor {
+            // A child of the guard's keeps its number until the guard has reaped it.
+            let is_it = || is_child_of(*supervisor, guard);
+            add_children(*supervisor, is_it, members);
+            members.retain(|member| member.pid() != self.command);
+        }
+    }
+
+    /// What the tree leaves to be reaped when its handle goes.
+    pub(crate) fn guard(self) -> Option<Exit> {
+        self.supervisor.map(|supervisor| supervisor.guard_exit)
+    }
+}
+
+impl Supervisor {
+    /// How many it has killed, once it has told.
+    fn told_at_the_end(&self) -> Option<u32> {
+        loop {
+            match self.reports.take() {
+                Ok(Some(Report::TreeEnded(count))) => return Some(count),
+                Ok(Some(Report::Ended(..))) => {}
+                Ok(Some(Report::Nothing) | None) | Err(_) => return None,
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What a supervisor tells: how the command ended, and how many had to be killed.
+
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, Shutdown, SocketFlags,
+    SocketType,
+};
+
+use crate::exit::{Ended, Usage};
+use crate::status::ExitStatus;
+
+const WORD_BYTES: usize = 8;
+/// Six words, as `supervisor/main.rs` sends them: the kind, then what it says.
+const MESSAGE_BYTES: usize = 6 * WORD_BYTES;
+
+const ENDED: i64 = 1;
+const TREE_ENDED: i64 = 2;
+/// Sent before the supervisor has become the program.
+const STARTED: i64 = 3;
+
+/// A message from the supervisor or the guard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// A process of that number: the command, or one that the guard had to adopt.
+    Ended(i32, Ended),
+    /// How many were killed.
+    TreeEnded(u32),
+    /// Nothing more is coming: neither the supervisor nor the guard runs any more.
+    Nothing,
+}
+
+/// A command that has been started below a supervisor.
+#[derive(Debug)]
+pub(crate) struct Started {
+    pub(crate) pid: i32,
+    pub(crate) supervisor: u32,
+    /// `None`: no room for it here.
+    pub(crate) pidfd: Option<OwnedFd>,
+}
+
+impl Started {
+    /// The message that [`Reports::started`] reads.
+    pub(crate) fn words(pid: i32, supervisor: i32, errno: i32) -> [i64; 6] {
+        [STARTED, i64::from(pid), i64::from(supervisor), i64::from(errno), 0, 0]
+    }
+}
+
+/// Our end of the socket. The other one is held by the supervisor and the guard, so that its end
+/// is the end of both, and with them of the tree.
+#[derive(Debug)]
+pub(crate) struct Reports(OwnedFd);
+
+impl Reports {
+    /// Our end, and the one for the supervisor.
+    pub(crate) fn pair() -> io::Result<(Reports, OwnedFd)> {
+        // Messages, not a stream: each is there as a whole or not at all.
+        let kind = SocketType::SEQPACKET;
+        let (ours, theirs) =
+            rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+        Ok((Reports(ours), theirs))
+    }
+
+    /// Waits for the word on how the start went.
+    pub(crate) fn started(&self) -> io::Result<Started> {
+        let mut message = [0; MESSAGE_BYTES];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut rights = RecvAncillaryBuffer::new(&mut space);
+        let received = rustix::io::retry_on_intr(|| {
+            let mut parts = [IoSliceMut::new(&mut message)];
+            rustix::net::recvmsg(&self.0, &mut parts, &mut rights, RecvFlags::CMSG_CLOEXEC)
+        })?;
+        let pidfd = rights.drain().find_map(|sent| match sent {
+            RecvAncillaryMessage::ScmRights(mut handles) => handles.next(),
+            _ => None,
+        });
+        let errno = word(&message, 3) as i32;
+        if received.bytes != MESSAGE_BYTES || word(&message, 0) != STARTED {
+            return Err(io::Error::other("the supervisor was killed"));
+        }
+        if errno != 0 {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
+        Ok(Started { pid: word(&message, 1) as i32, supervisor: word(&message, 2) as u32, pidfd })
+    }
+
+    /// The next message, left where it is: whoever else waits for it is woken by it too.
+    pub(crate) fn peek(&self) -> io::Result<Option<Report>> {
+        self.receive(RecvFlags::PEEK)
+    }
+
+    /// The next message.
+    pub(crate) fn take(&self) -> io::Result<Option<Report>> {
+        self.receive(RecvFlags::empty())
+    }
+
+    /// Tells the supervisor to end the tree. It may have done so already.
+    pub(crate) fn let_go(&self) {
+        // Ignored: nobody is there to be told.
+        let _ = rustix::net::shutdown(&self.0, Shutdown::Write);
+    }
+
+    fn receive(&self, flags: RecvFlags) -> io::Result<Option<Report>> {
+        let mut message = [0; MESSAGE_BYTES];
+        let received = rustix::io::retry_on_intr(|| {
+            rustix::net::recv(&self.0, &mut message, flags | RecvFlags::DONTWAIT)
+        });
+        match received {
+            Ok((MESSAGE_BYTES, _)) => Ok(Some(read(message))),
+            // Nothing is the end; what is cut short is from nobody that we know.
+            Ok(_) | Err(Errno::CONNRESET) => Ok(Some(Report::Nothing)),
+            Err(Errno::AGAIN) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl AsFd for Reports {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn read(message: [u8; MESSAGE_BYTES]) -> Report {
+    let word = |index| word(&message, index);
+    match word(0) {
+        ENDED => {
+            let usage = Usage {
+                user: micros(word(3)),
+                system: micros(word(4)),
+                counted_peak_rss_bytes: u64::try_from(word(5)).ok().map(|kib| kib * 1024),
+                peak_rss_bytes: None,
+            };
+            let status = ExitStatus::from_raw(word(2) as i32);
+            Report::Ended(word(1) as i32, Ended { status, usage: Some(usage) })
+        }
+        TREE_ENDED => Report::TreeEnded(u32::try_from(word(1)).unwrap_or(0)),
+        _ => Report::Nothing,
+    }
+}
+
+fn word(message: &[u8; MESSAGE_BYTES], index: usize) -> i64 {
+    let bytes = message.chunks_exact(WORD_BYTES).nth(index);
+    i64::from_ne_bytes(bytes.and_then(|bytes| bytes.try_into().ok()).unwrap_or_default())
+}
+
+fn micros(count: i64) -> Duration {
+    Duration::from_micros(u64::try_from(count).unwrap_or(0))
+}

@@ -1,0 +1,76 @@
+//! The calls that take or make a pidfd, and what a machine that refuses them says.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::waitid::{Target, waitid};
+
+/// Sends a signal through a pidfd. `false`: the process has ended and been reaped.
+pub(crate) fn send(pidfd: BorrowedFd<'_>, signal: i32, flags: u32) -> io::Result<bool> {
+    // SAFETY: an open descriptor, numbers, and no siginfo.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            pidfd.as_raw_fd(),
+            signal,
+            std::ptr::null::<libc::siginfo_t>(),
+            flags,
+        )
+    };
+    if result == 0 { Ok(true) } else { gone_is_false(io::Error::last_os_error()) }
+}
+
+pub(super) fn gone_is_false(error: io::Error) -> io::Result<bool> {
+    if error.raw_os_error() == Some(libc::ESRCH) { Ok(false) } else { Err(error) }
+}
+
+/// A seccomp filter that does not know the call: ENOSYS, or EPERM as Docker's did for years.
+/// EPERM is also what the kernel says of a process of another user; `kill` then says so too.
+pub(super) fn is_refused(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM))
+}
+
+/// `P_PIDFD` came with Linux 5.4, the pidfd itself with 5.3: asked once.
+pub(super) fn pidfd_wait_is_refused() -> bool {
+    static REFUSED: OnceLock<bool> = OnceLock::new();
+    *REFUSED.get_or_init(|| {
+        // A descriptor that is none: EBADF where P_PIDFD is known, EINVAL where it is not.
+        // SAFETY: a number beyond every limit is never an open descriptor, and the call only looks
+        // it up.
+        let closed = unsafe { BorrowedFd::borrow_raw(i32::MAX) };
+        matches!(
+            waitid(Target::Pidfd(closed), libc::WEXITED | libc::WNOHANG),
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL)
+        )
+    })
+}
+
+/// Whether opening pidfds has been refused once; then nobody tries again.
+static OPEN_REFUSED: AtomicBool = AtomicBool::new(crate::fallback::NO_PIDFD);
+
+/// A pidfd for a process that cannot go away meanwhile (our own unreaped child).
+///
+/// `None` where the machine refuses pidfds.
+pub(crate) fn open_pidfd(pid: i32) -> Option<OwnedFd> {
+    if OPEN_REFUSED.load(Ordering::Relaxed) {
+        return None;
+    }
+    let pid = rustix::process::Pid::from_raw(pid)?;
+    match rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
+        Ok(pidfd) => Some(pidfd),
+        Err(error) => {
+            let error = io::Error::from(error);
+            if is_refused(&error) {
+                OPEN_REFUSED.store(true, Ordering::Relaxed);
+            }
+            None
+        }
+    }
+}
+
+/// Whether this build or this machine does without pidfds.
+pub(crate) fn pidfds_are_refused() -> bool {
+    OPEN_REFUSED.load(Ordering::Relaxed)
+}

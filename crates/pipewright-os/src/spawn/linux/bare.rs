@@ -1,0 +1,131 @@
+//! System calls that touch nothing but the kernel, for processes that run in our memory beside us.
+//!
+//! The C library's would leave their errors in the `errno` of the thread of ours whose storage such
+//! a process shares.
+
+use std::ffi::{CStr, c_char};
+use std::mem;
+use std::os::fd::RawFd;
+use std::ptr;
+
+use call::call;
+
+#[cfg(pipewright_supervisor)]
+#[path = "../../../supervisor/call.rs"]
+mod call;
+
+/// Nothing is supervised on a processor whose system calls are not known, so nothing comes here.
+#[cfg(not(pipewright_supervisor))]
+mod call {
+    pub(super) fn call(_: usize, _: [usize; 6]) -> isize {
+        -(libc::ENOSYS as isize)
+    }
+}
+
+fn make(number: libc::c_long, arguments: [usize; 6]) -> Result<usize, i32> {
+    let result = call(number as usize, arguments);
+    usize::try_from(result).map_err(|_| -result as i32)
+}
+
+/// Linux 3.4. It is of this process, and survives exec.
+pub(super) fn become_subreaper() {
+    let _ = make(libc::SYS_prctl, [libc::PR_SET_CHILD_SUBREAPER as usize, 1, 0, 0, 0, 0]);
+}
+
+/// A pidfd of this process, for its child.
+pub(super) fn open_own_end() -> Option<RawFd> {
+    let pid = make(libc::SYS_getpid, [0; 6]).ok()?;
+    make(libc::SYS_pidfd_open, [pid, 0, 0, 0, 0, 0]).ok().map(|fd| fd as RawFd)
+}
+
+pub(super) fn own_pid() -> i32 {
+    make(libc::SYS_getpid, [0; 6]).map_or(0, |pid| pid as i32)
+}
+
+/// Kills a child that nobody has reaped.
+pub(super) fn kill(pid: i32) {
+    let _ = make(libc::SYS_kill, [pid as usize, libc::SIGKILL as usize, 0, 0, 0, 0]);
+}
+
+/// Waits until no child is left.
+pub(super) fn reap_all() {
+    while make(libc::SYS_wait4, [usize::MAX, 0, 0, 0, 0, 0]).is_ok() {}
+}
+
+pub(super) fn exit() -> ! {
+    loop {
+        let _ = make(libc::SYS_exit_group, [127, 0, 0, 0, 0, 0]);
+    }
+}
+
+/// Sends words, and a handle with them where there is one.
+pub(super) fn send(socket: RawFd, words: &[i64], handle: Option<RawFd>) {
+    /// As cmsg(3) lays out one handle.
+    #[repr(C)]
+    struct OneHandle {
+        header: libc::cmsghdr,
+        handle: RawFd,
+        padding: i32,
+    }
+    // SAFETY: all zeroes is a message header, and one that says nothing.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    let mut part = libc::iovec {
+        iov_base: words.as_ptr().cast_mut().cast(),
+        iov_len: mem::size_of_val(words),
+    };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    // SAFETY: as above.
+    let mut rights: OneHandle = unsafe { mem::zeroed() };
+    if let Some(handle) = handle {
+        rights.header.cmsg_len = mem::offset_of!(OneHandle, padding) as _;
+        rights.header.cmsg_level = libc::SOL_SOCKET;
+        rights.header.cmsg_type = libc::SCM_RIGHTS;
+        rights.handle = handle;
+        message.msg_control = (&raw mut rights).cast();
+        message.msg_controllen = mem::size_of::<OneHandle>() as _;
+    }
+    let flags = libc::MSG_NOSIGNAL as usize;
+    let _ = make(libc::SYS_sendmsg, [socket as usize, &raw const message as usize, flags, 0, 0, 0]);
+}
+
+/// Gives this process exactly these handles, under the numbers from 0 on, and executes the image.
+/// Negative: nothing under that number. Returns only if something failed.
+pub(super) fn become_image<const N: usize>(
+    image: RawFd,
+    handles: &[RawFd; N],
+    arguments: [&CStr; 4],
+) {
+    let lift = |fd: RawFd| {
+        // Out of the way of each other; and gone at the exec.
+        make(libc::SYS_fcntl, [fd as usize, libc::F_DUPFD_CLOEXEC as usize, N, 0, 0, 0])
+    };
+    let Ok(image) = lift(image) else { return };
+    let mut lifted = [None; N];
+    for (place, fd) in lifted.iter_mut().zip(handles) {
+        if *fd >= 0 {
+            let Ok(fd) = lift(*fd) else { return };
+            *place = Some(fd);
+        }
+    }
+    let all = [N, libc::c_uint::MAX as usize, libc::CLOSE_RANGE_CLOEXEC as usize, 0, 0, 0];
+    if make(libc::SYS_close_range, all).is_err() {
+        return;
+    }
+    for (number, fd) in lifted.into_iter().enumerate() {
+        let Some(fd) = fd else {
+            // Ignored: nothing was there.
+            let _ = make(libc::SYS_close, [number, 0, 0, 0, 0, 0]);
+            continue;
+        };
+        if make(libc::SYS_dup3, [fd, number, 0, 0, 0, 0]).is_err() {
+            return;
+        }
+    }
+    let [a, b, c, d] = arguments.map(CStr::as_ptr);
+    let argv: [*const c_char; 5] = [a, b, c, d, ptr::null()];
+    let envp: [*const c_char; 1] = [ptr::null()];
+    let (argv, envp) = (argv.as_ptr() as usize, envp.as_ptr() as usize);
+    let empty = c"".as_ptr() as usize;
+    let _ = make(libc::SYS_execveat, [image, empty, argv, envp, libc::AT_EMPTY_PATH as usize, 0]);
+}

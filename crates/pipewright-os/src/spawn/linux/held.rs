@@ -1,0 +1,123 @@
+//! Starts a child whose tree is held: in a cgroup, below a supervisor, in a group.
+
+use std::io;
+use std::os::fd::AsRawFd as _;
+
+use super::layout::Layout;
+use super::{Group, Moves, Plan, SpawnError, Step, dumpable, job, start, start_alone, supervised};
+use crate::contain::linux::Tree;
+use crate::contain::linux::cgroup::{self, Cgroup};
+use crate::contain::linux::image::image;
+use crate::exit::waitid::own_peak_rss_bytes;
+use crate::exit::{Exit, linux as exit};
+use crate::spawn::UnixOptions;
+
+/// Best first: a cgroup, and a supervisor as well where the tree is to end with this process; a
+/// supervisor; a process group.
+pub(super) fn start_held(
+    plan: &Plan<'_>,
+    layout: &Layout,
+    moves: &Moves,
+    dies_with_us: bool,
+) -> Result<Exit, SpawnError> {
+    if dies_with_us {
+        // Nothing less will do.
+        can_supervise().map_err(|error| SpawnError::new(Step::Contain, error))?;
+    }
+    if let Some(cgroup) = Cgroup::new() {
+        match start_in(plan, layout, moves, cgroup, dies_with_us) {
+            Err(error) if is_about_the_cgroup(&error) => cgroup::refuse(),
+            done => return done,
+        }
+    }
+    match can_supervise() {
+        Ok(()) => start_supervised(plan, layout, moves, None),
+        Err(_) => start_in_group(plan, moves),
+    }
+}
+
+fn start_in(
+    plan: &Plan<'_>,
+    layout: &Layout,
+    moves: &Moves,
+    cgroup: Cgroup,
+    dies_with_us: bool,
+) -> Result<Exit, SpawnError> {
+    if dies_with_us {
+        return start_supervised(plan, layout, moves, Some(cgroup));
+    }
+    let procs = cgroup.procs().map_err(|error| SpawnError::new(Step::Contain, error))?;
+    let mut job = job(plan, layout, moves);
+    job.cgroup = Some(cgroup.dir().as_raw_fd());
+    job.cgroup_procs = Some(procs.as_raw_fd());
+    let exit = start(&job, start_alone)?;
+    let tree = Tree::new(Some(cgroup), None, exit.pid());
+    Ok(Exit(exit.0.held_by(tree)))
+}
+
+fn start_supervised(
+    plan: &Plan<'_>,
+    layout: &Layout,
+    moves: &Moves,
+    cgroup: Option<Cgroup>,
+) -> Result<Exit, SpawnError> {
+    let procs = cgroup.as_ref().map(Cgroup::procs).transpose();
+    let procs = procs.map_err(|error| SpawnError::new(Step::Contain, error))?;
+    let mut job = job(plan, layout, moves);
+    job.cgroup = cgroup.as_ref().map(|cgroup| cgroup.dir().as_raw_fd());
+    job.cgroup_procs = procs.as_ref().map(|procs| procs.as_raw_fd());
+    // The supervisor is its parent, and sees to that.
+    job.parent_pid = 0;
+    let peak = own_peak_rss_bytes();
+    let _dumpable = job.changes_identity().then(dumpable::Kept::new);
+    let held = start(&job, |job| supervised::start(job, cgroup.as_ref()))?;
+    let reports = held.supervisor.reports.clone();
+    let tree = Tree::new(cgroup, Some(held.supervisor), held.pid as u32);
+    Ok(Exit(exit::Exit::new(held.pid, held.pidfd, peak).told_by(reports).held_by(tree)))
+}
+
+fn start_in_group(plan: &Plan<'_>, moves: &Moves) -> Result<Exit, SpawnError> {
+    let group = match plan.unix.group {
+        Group::Same => Group::Own,
+        chosen => chosen,
+    };
+    let options = UnixOptions { group, ..plan.unix.clone() };
+    let plan = Plan { unix: &options, ..*plan };
+    let layout = Layout::new(&plan)?;
+    start(&job(&plan, &layout, moves), start_alone)
+}
+
+/// Whether a supervisor can be had.
+fn can_supervise() -> io::Result<()> {
+    let why = match image() {
+        // Signals would go by a number that the supervisor may have freed.
+        _ if exit::pidfds_are_refused() => "no pidfds".to_owned(),
+        Ok(_) => return Ok(()),
+        Err(error) => error.to_string(),
+    };
+    let words = format!("its tree cannot be supervised: {why}");
+    Err(io::Error::new(io::ErrorKind::Unsupported, words))
+}
+
+/// Whether it is the cgroup that the child could not be started in. Not a want of room.
+fn is_about_the_cgroup(error: &SpawnError) -> bool {
+    let errno = error.source.raw_os_error();
+    match error.step {
+        Step::Contain => true,
+        Step::Create => matches!(
+            errno,
+            Some(
+                libc::EACCES
+                    | libc::EPERM
+                    | libc::EBUSY
+                    | libc::ENODEV
+                    | libc::ENOENT
+                    | libc::EOPNOTSUPP
+                    | libc::EINVAL
+                    | libc::E2BIG
+                    | libc::ENOSYS
+            )
+        ),
+        _ => false,
+    }
+}

@@ -1,0 +1,297 @@
+//! Starts a child below a supervisor: host, guard, supervisor, child.
+//!
+//! The guard and the supervisor are made as the child is: they run in our memory until they execute
+//! the program in `contain/linux/image.rs`. So the child has everything from us that it would have
+//! had without them, a large process is not copied, and nothing has to be installed. Only the
+//! parent of the child is another.
+//!
+//! Nobody waits for more than the child: the guard becomes the program while the supervisor starts
+//! the child, and the supervisor when it has told us of it. So they run beside us and each other,
+//! on stacks that are not used again before they are off them, and by system calls that leave
+//! `errno` alone (`bare.rs`): that one belongs to the thread of ours that waits.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::io;
+use std::mem;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+
+use super::child::Job;
+use super::clone::{self, Twin};
+use super::stack::Stack;
+use super::{SpawnError, Step, bare, failure, own_pidfd};
+use crate::contain::linux::Supervisor;
+use crate::contain::linux::cgroup::Cgroup;
+use crate::contain::linux::image::image;
+use crate::contain::linux::report::{Reports, Started};
+use crate::exit::{Exit, linux as exit};
+use crate::signal::AllBlocked;
+use crate::tree::Member;
+
+/// A child below a supervisor: its number, a handle on it, and those who hold it.
+pub(super) struct Held {
+    pub(super) pid: i32,
+    pub(super) pidfd: Option<OwnedFd>,
+    pub(super) supervisor: Supervisor,
+}
+
+/// What the two processes need. They copy the program before they let anybody else go on.
+struct Chain<'a> {
+    job: &'a Job<'a>,
+    /// For the supervisor and for the child.
+    stacks: [&'a Stack; 2],
+    program: Program,
+    /// A pidfd of the guard, once that runs.
+    guard_end: AtomicI32,
+}
+
+/// How many handles the program is given, under the numbers from 0 on (`supervisor/main.rs`).
+const HANDLES: usize = 5;
+const NONE: RawFd = -1;
+const HOST: usize = 0;
+const GUARD_END: usize = 2;
+
+/// The program that both become.
+#[derive(Clone, Copy)]
+struct Program {
+    image: RawFd,
+    /// [`NONE`] for what there is not.
+    handles: [RawFd; HANDLES],
+    cgroup: [u8; NAME_BYTES],
+}
+
+/// Room for the name of a cgroup, with its NUL.
+const NAME_BYTES: usize = 48;
+
+pub(super) fn start(job: &Job<'_>, cgroup: Option<&Cgroup>) -> Result<Held, SpawnError> {
+    let create_error = |error| SpawnError::new(Step::Create, error);
+    let image = image().map_err(|error| SpawnError::new(Step::Contain, error))?;
+    let (reports, theirs) = Reports::pair().map_err(create_error)?;
+    let [for_guard, for_supervisor, for_child] = [take_stack()?, take_stack()?, take_stack()?];
+    let our_end = exit::open_pidfd(std::process::id() as i32);
+    let chain = Chain {
+        job,
+        stacks: [&for_supervisor, &for_child],
+        program: Program::new(image, theirs.as_fd(), our_end.as_ref(), cgroup),
+        guard_end: AtomicI32::new(NONE),
+    };
+    // Until the child is there: a handler that ran on this thread would share its `errno`.
+    let _blocked = AllBlocked::new();
+    let mut guard_pidfd = NONE;
+    let twin = chain.twin(&for_guard, guard, Some(&raw mut guard_pidfd));
+    // SAFETY: the stack is in use by nobody else and is not used again before it is left; `guard`
+    // never returns, and reads the chain only before the child is started, which is waited for.
+    let born = unsafe { clone::without_waiting(&twin) };
+    let guard_pidfd = own_pidfd(guard_pidfd);
+    // Its end is to be seen: only they and the child hold it now, and the child until it execs.
+    drop(theirs);
+    let guard = born.map_err(create_error)?;
+    let started = reports.started();
+    let again = guard_pidfd.as_ref().map(OwnedFd::try_clone).transpose();
+    let guard_exit = Exit(exit::Exit::new(guard, guard_pidfd, None));
+    let failed = match (failure(job), started) {
+        (Some(failed), _) => failed,
+        (None, Err(error)) => create_error(error),
+        (None, Ok(Started { pid, pidfd, supervisor })) => match again {
+            Ok(Some(guard_pidfd)) => {
+                let guard = Member::new(guard as u32, guard_pidfd);
+                let reports = Arc::new(reports);
+                let supervisor = Supervisor { reports, supervisor, guard, guard_exit };
+                return Ok(Held { pid, pidfd, supervisor });
+            }
+            Ok(None) => create_error(io::ErrorKind::Unsupported.into()),
+            Err(error) => create_error(error),
+        },
+    };
+    // The supervisor has ended, or is told to; the guard ends last. Ignored: somebody else has
+    // reaped it.
+    drop(reports);
+    let _ = guard_exit.wait();
+    Err(failed)
+}
+
+fn take_stack() -> Result<Stack, SpawnError> {
+    Stack::take().map_err(|error| SpawnError::new(Step::Create, error))
+}
+
+impl Chain<'_> {
+    fn twin<'a>(
+        &'a self,
+        stack: &'a Stack,
+        entry: clone::Entry,
+        pidfd: Option<*mut c_int>,
+    ) -> Twin<'a> {
+        Twin {
+            stack,
+            cgroup: None,
+            after_clone3: entry,
+            after_clone: entry,
+            argument: ptr::from_ref(self).cast_mut().cast(),
+            pidfd,
+        }
+    }
+}
+
+/// The guard's life until it becomes the program.
+extern "C" fn guard(argument: *mut c_void) -> c_int {
+    // SAFETY: the host keeps the chain where it is until the child is there.
+    let chain = unsafe { &*argument.cast_const().cast::<Chain<'_>>() };
+    let program = chain.program;
+    bare::become_subreaper();
+    chain.guard_end.store(bare::open_own_end().unwrap_or(NONE), Relaxed);
+    let [stack, _] = chain.stacks;
+    // SAFETY: as in `start`. From here on the chain is the supervisor's.
+    let born = unsafe { clone::without_waiting(&chain.twin(stack, supervisor, None)) };
+    match born {
+        Ok(pid) => {
+            program.become_it(c"guard", pid);
+            // It cannot be guarded, so it must not be.
+            bare::kill(pid);
+        }
+        Err(error) => program.tell(0, None, errno_of(&error)),
+    }
+    bare::reap_all();
+    bare::exit()
+}
+
+/// The supervisor's life until it becomes the program.
+extern "C" fn supervisor(argument: *mut c_void) -> c_int {
+    // SAFETY: as in `guard`.
+    let chain = unsafe { &*argument.cast_const().cast::<Chain<'_>>() };
+    let mut program = chain.program;
+    program.handles[GUARD_END] = chain.guard_end.load(Relaxed);
+    // Before the command is there: it may lose children in its first moment.
+    bare::become_subreaper();
+    let [_, stack] = chain.stacks;
+    match clone::create(chain.job, stack) {
+        Ok((pid, pidfd)) => {
+            let failed = chain.job.errno.load(Relaxed);
+            // From here on the chain is gone.
+            program.tell(pid, pidfd.as_ref(), failed);
+            // Closed by the exec; closing it here would go through the C library.
+            mem::forget(pidfd);
+            if failed == 0 {
+                program.become_it(c"supervisor", pid);
+                bare::kill(pid);
+            }
+        }
+        Err(error) => program.tell(0, None, errno_of(&error)),
+    }
+    bare::reap_all();
+    bare::exit()
+}
+
+fn errno_of(error: &io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(libc::EIO)
+}
+
+impl Program {
+    fn new(
+        image: BorrowedFd<'_>,
+        host: BorrowedFd<'_>,
+        host_end: Option<&OwnedFd>,
+        cgroup: Option<&Cgroup>,
+    ) -> Program {
+        let number = |fd: Option<BorrowedFd<'_>>| fd.map_or(NONE, |fd| fd.as_raw_fd());
+        let mut name = [0; NAME_BYTES];
+        let bytes = cgroup.map_or(&[][..], |cgroup| cgroup.name().to_bytes());
+        for (place, byte) in name.iter_mut().zip(bytes).take(NAME_BYTES - 1) {
+            *place = *byte;
+        }
+        Program {
+            image: image.as_raw_fd(),
+            handles: [
+                host.as_raw_fd(),
+                number(host_end.map(|fd| fd.as_fd())),
+                NONE,
+                number(cgroup.and_then(Cgroup::kill_file)),
+                number(cgroup.map(Cgroup::parent)),
+            ],
+            cgroup: name,
+        }
+    }
+
+    /// Tells the host how the start of the command went.
+    fn tell(&self, pid: i32, pidfd: Option<&OwnedFd>, errno: i32) {
+        let words = Started::words(pid, bare::own_pid(), errno);
+        bare::send(self.handles[HOST], &words, pidfd.map(|fd| fd.as_raw_fd()));
+    }
+
+    /// Returns only if that fails.
+    fn become_it(&self, role: &CStr, subject: i32) {
+        let subject = Digits::of(subject);
+        let cgroup = CStr::from_bytes_until_nul(&self.cgroup).unwrap_or(c"");
+        let arguments = [c"pipewright-supervisor", role, subject.as_c_str(), cgroup];
+        bare::become_image(self.image, &self.handles, arguments);
+    }
+}
+
+/// A number as a C string, without an allocation.
+struct Digits([u8; Digits::BYTES]);
+
+impl Digits {
+    /// Ten digits and a NUL.
+    const BYTES: usize = 11;
+
+    fn of(number: i32) -> Digits {
+        let mut digits = [0; Digits::BYTES];
+        let mut left = number.unsigned_abs();
+        for digit in digits.iter_mut().rev().skip(1) {
+            *digit = b'0' + (left % 10) as u8;
+            left /= 10;
+        }
+        Digits(digits)
+    }
+
+    fn as_c_str(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.0).unwrap_or(c"")
+    }
+}
+
+/// Starts the program alone, once, to see whether this machine lets it run.
+pub(crate) fn try_image(image: BorrowedFd<'_>) -> io::Result<()> {
+    let program =
+        Program { image: image.as_raw_fd(), handles: [NONE; HANDLES], cgroup: [0; NAME_BYTES] };
+    let stack = Stack::take()?;
+    let twin = Twin {
+        stack: &stack,
+        cgroup: None,
+        after_clone3: run_alone,
+        after_clone: run_alone,
+        argument: ptr::from_ref(&program).cast_mut().cast(),
+        pidfd: None,
+    };
+    let pid = {
+        let _blocked = AllBlocked::new();
+        // SAFETY: the stack is in use by nobody else, the entry does not return, and the program
+        // stays where it is until this is over.
+        unsafe { clone::vfork(&twin) }?
+    };
+    match Exit(exit::Exit::new(pid, exit::open_pidfd(pid), None)).wait()?.status.code() {
+        // It found nobody to supervise.
+        Some(0) => Ok(()),
+        _ => Err(io::Error::new(io::ErrorKind::PermissionDenied, "memory cannot be executed")),
+    }
+}
+
+extern "C" fn run_alone(argument: *mut c_void) -> c_int {
+    // SAFETY: as in `guard`.
+    let program = unsafe { &*argument.cast_const().cast::<Program>() };
+    program.become_it(c"supervisor", 0);
+    bare::exit()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_for_the_program_to_read() {
+        let text = |number| Digits::of(number).0;
+        assert_eq!(&text(0), b"0000000000\0");
+        assert_eq!(&text(4_194_304), b"0004194304\0");
+        assert_eq!(&text(i32::MAX), b"2147483647\0");
+    }
+}

@@ -1,0 +1,297 @@
+//! What the supervisor asks of the kernel: bare system calls, no memory but its stack.
+
+use core::arch::global_asm;
+use core::mem::MaybeUninit;
+use core::slice;
+
+use crate::call::call;
+
+/// The number of no handle.
+pub const NOTHING: i32 = -1;
+
+const HOST: i32 = 0;
+const HOST_END: i32 = 1;
+const GUARD_END: i32 = 2;
+const CGROUP_KILL: i32 = 3;
+const CGROUP_PARENT: i32 = 4;
+const FIRST_FREE: usize = 5;
+
+const SIGKILL: i32 = 9;
+const SIGCHLD: i32 = 17;
+const SIGCONT: i32 = 18;
+
+#[cfg(target_arch = "x86_64")]
+mod number {
+    pub const READ: usize = 0;
+    pub const WRITE: usize = 1;
+    pub const CLOSE: usize = 3;
+    pub const SENDTO: usize = 44;
+    pub const WAIT4: usize = 61;
+    pub const KILL: usize = 62;
+    pub const FCNTL: usize = 72;
+    pub const CHDIR: usize = 80;
+    pub const SETSID: usize = 112;
+    pub const PRCTL: usize = 157;
+    pub const RT_SIGPROCMASK: usize = 14;
+    pub const EXIT_GROUP: usize = 231;
+    pub const OPENAT: usize = 257;
+    pub const UNLINKAT: usize = 263;
+    pub const PPOLL: usize = 271;
+    pub const SIGNALFD4: usize = 289;
+}
+
+#[cfg(any(target_arch = "aarch64", target_arch = "riscv64"))]
+mod number {
+    pub const READ: usize = 63;
+    pub const WRITE: usize = 64;
+    pub const CLOSE: usize = 57;
+    pub const SENDTO: usize = 206;
+    pub const WAIT4: usize = 260;
+    pub const KILL: usize = 129;
+    pub const FCNTL: usize = 25;
+    pub const CHDIR: usize = 49;
+    pub const SETSID: usize = 157;
+    pub const PRCTL: usize = 167;
+    pub const RT_SIGPROCMASK: usize = 135;
+    pub const EXIT_GROUP: usize = 94;
+    pub const OPENAT: usize = 56;
+    pub const UNLINKAT: usize = 35;
+    pub const PPOLL: usize = 73;
+    pub const SIGNALFD4: usize = 74;
+}
+
+// The kernel starts a program with a pointer to nothing but its stack: the number of arguments,
+// then the arguments.
+#[cfg(target_arch = "x86_64")]
+global_asm!(".globl _start", "_start:", "mov rdi, rsp", "and rsp, -16", "call {}", "ud2", sym start);
+#[cfg(target_arch = "aarch64")]
+global_asm!(".globl _start", "_start:", "mov x0, sp", "bl {}", "brk #1", sym start);
+#[cfg(target_arch = "riscv64")]
+global_asm!(".globl _start", "_start:", "mv a0, sp", "andi sp, sp, -16", "call {}", "ebreak", sym start);
+
+unsafe extern "C" fn start(stack: *const *const u8) -> ! {
+    crate::run(&Arguments(stack))
+}
+
+/// What the program was started with: the count, then that many strings, then NULL.
+pub struct Arguments(*const *const u8);
+
+impl Arguments {
+    /// The argument of that number, ended by NUL. Only asked for those that are there.
+    pub fn text(&self, index: usize) -> *const u8 {
+        // SAFETY: the one program that starts this one gives all four.
+        unsafe { *self.0.add(1 + index) }
+    }
+
+    pub fn first_letter(&self, index: usize) -> u8 {
+        // SAFETY: a string has at least its NUL.
+        unsafe { *self.text(index) }
+    }
+
+    pub fn number(&self, index: usize) -> i32 {
+        let mut at = self.text(index);
+        let mut number = 0;
+        loop {
+            // SAFETY: not past the NUL, which is no digit.
+            let byte = unsafe { *at };
+            if !byte.is_ascii_digit() {
+                return number;
+            }
+            number = number * 10 + i32::from(byte - b'0');
+            // SAFETY: the NUL is still ahead.
+            at = unsafe { at.add(1) };
+        }
+    }
+}
+
+/// Leaves the host's session, directory and group: what is sent to those is not for us, and our
+/// being there must not keep a disk from being unmounted.
+pub fn become_quiet() {
+    const PR_SET_NAME: usize = 15;
+    call(number::PRCTL, [PR_SET_NAME, c"pw-supervisor".as_ptr() as usize, 0, 0, 0, 0]);
+    call(number::SETSID, [0; 6]);
+    call(number::CHDIR, [c"/".as_ptr() as usize, 0, 0, 0, 0, 0]);
+    // Nothing but SIGKILL and SIGSTOP gets through.
+    let all = u64::MAX;
+    call(number::RT_SIGPROCMASK, [2, &raw const all as usize, 0, 8, 0, 0]);
+}
+
+/// A handle that can be read when a child has ended.
+pub fn ends_of_children() -> Option<i32> {
+    const CLOEXEC_NONBLOCK: usize = 0o2_004_000;
+    let set: u64 = 1 << (SIGCHLD - 1);
+    let fd =
+        call(number::SIGNALFD4, [usize::MAX, &raw const set as usize, 8, CLOEXEC_NONBLOCK, 0, 0]);
+    if fd < 0 {
+        return None;
+    }
+    // Away from the numbers that have a meaning here, where nothing was handed over.
+    const F_DUPFD_CLOEXEC: usize = 1030;
+    let moved = call(number::FCNTL, [fd as usize, F_DUPFD_CLOEXEC, FIRST_FREE, 0, 0, 0]);
+    call(number::CLOSE, [fd as usize, 0, 0, 0, 0, 0]);
+    (moved >= 0).then_some(moved as i32)
+}
+
+/// What [`reap`] found.
+pub enum Reaped {
+    /// Who, and: the status, user time, system time in microseconds, peak memory in KiB.
+    One(i32, [i64; 4]),
+    NobodyYet,
+    NobodyLeft,
+}
+
+/// Reaps a child that has ended.
+pub fn reap() -> Reaped {
+    const WNOHANG: usize = 1;
+    /// Also what `clone` made with another signal than SIGCHLD, or with none.
+    const WALL: usize = 0x4000_0000;
+    let mut status = 0_i32;
+    // struct rusage is sixteen longs: user seconds, micros, system seconds, micros, peak, ...
+    let mut usage = [0_i64; 16];
+    let result = call(
+        number::WAIT4,
+        [usize::MAX, &raw mut status as usize, WNOHANG | WALL, &raw mut usage as usize, 0, 0],
+    );
+    let [user, user_micros, system, system_micros, peak_kib, ..] = usage;
+    match result {
+        0 => Reaped::NobodyYet,
+        pid if pid > 0 => Reaped::One(
+            pid as i32,
+            [
+                i64::from(status),
+                user * 1_000_000 + user_micros,
+                system * 1_000_000 + system_micros,
+                peak_kib,
+            ],
+        ),
+        _ => Reaped::NobodyLeft,
+    }
+}
+
+/// Tells the host. Nobody may be listening any more.
+pub fn send(message: &[i64; 6]) {
+    const MSG_DONTWAIT_NOSIGNAL: usize = 0x40 | 0x4000;
+    call(
+        number::SENDTO,
+        [HOST as usize, message.as_ptr() as usize, 48, MSG_DONTWAIT_NOSIGNAL, 0, 0],
+    );
+}
+
+#[repr(C)]
+struct Polled {
+    fd: i32,
+    events: i16,
+    found: i16,
+}
+
+/// poll(2): waits for it to be readable, as it also is at its end.
+const READABLE: i16 = 1;
+
+fn poll(polled: &mut [Polled], nanos: Option<i64>) {
+    let time = [0, nanos.unwrap_or(0)];
+    let time = if nanos.is_some() { time.as_ptr() as usize } else { 0 };
+    call(number::PPOLL, [polled.as_mut_ptr() as usize, polled.len(), time, 0, 8, 0]);
+}
+
+/// What is waited for while nobody has to be killed.
+pub struct Watch([Polled; 4]);
+
+impl Watch {
+    pub fn new(ends: i32) -> Watch {
+        const NOT_OPEN: i16 = 0x20;
+        let mut polled =
+            [ends, HOST, HOST_END, GUARD_END].map(|fd| Polled { fd, events: READABLE, found: 0 });
+        poll(&mut polled, Some(0));
+        for polled in &mut polled {
+            if polled.found & NOT_OPEN != 0 {
+                // Was not handed over; poll would tell so for ever.
+                polled.fd = NOTHING;
+            }
+        }
+        Watch(polled)
+    }
+
+    /// Waits for the end of a child, of the host or of the guard. `true`: the tree is to end.
+    pub fn wait(&mut self) -> bool {
+        poll(&mut self.0, None);
+        let [ends, host, host_end, guard_end] = &self.0;
+        forget(ends.fd);
+        (host.found | host_end.found | guard_end.found) != 0
+    }
+}
+
+/// Waits for the end of a child, for a while.
+pub fn wait_for_children(ends: i32, nanos: i64) {
+    poll(&mut [Polled { fd: ends, events: READABLE, found: 0 }], Some(nanos));
+    forget(ends);
+}
+
+/// Takes the word that children have ended; they are reaped next.
+fn forget(ends: i32) {
+    let mut taken = MaybeUninit::<[u64; 16]>::uninit();
+    call(number::READ, [ends as usize, taken.as_mut_ptr() as usize, 128, 0, 0, 0]);
+}
+
+pub fn pause(nanos: i64) {
+    poll(&mut [], Some(nanos));
+}
+
+pub fn kill(pid: i32) {
+    call(number::KILL, [pid as usize, SIGKILL as usize, 0, 0, 0, 0]);
+}
+
+pub fn wake(pid: i32) {
+    call(number::KILL, [pid as usize, SIGCONT as usize, 0, 0, 0, 0]);
+}
+
+/// Kills every child: those are ours to reap, so each number is still that child's.
+pub fn kill_children() {
+    const CLOEXEC: usize = 0o2_000_000;
+    let path = c"/proc/thread-self/children".as_ptr() as usize;
+    let fd = call(number::OPENAT, [NOTHING as usize, path, CLOEXEC, 0, 0, 0]);
+    if fd < 0 {
+        return;
+    }
+    let mut buffer = MaybeUninit::<[u8; 4096]>::uninit();
+    let mut pid = 0;
+    loop {
+        let count = call(number::READ, [fd as usize, buffer.as_mut_ptr() as usize, 4096, 0, 0, 0]);
+        if count <= 0 {
+            break;
+        }
+        // SAFETY: the kernel has just written that many bytes to it.
+        let text = unsafe { slice::from_raw_parts(buffer.as_ptr().cast::<u8>(), count as usize) };
+        // Numbers, each followed by a space; one may be split over two reads.
+        for byte in text {
+            if byte.is_ascii_digit() {
+                pid = pid * 10 + i32::from(byte - b'0');
+            } else if pid > 0 {
+                kill(pid);
+                pid = 0;
+            }
+        }
+    }
+    call(number::CLOSE, [fd as usize, 0, 0, 0, 0, 0]);
+}
+
+/// Kills whoever is in the cgroup, all at once. Without a cgroup the handle is not open.
+pub fn kill_cgroup() {
+    call(number::WRITE, [CGROUP_KILL as usize, b"1".as_ptr() as usize, 1, 0, 0, 0]);
+}
+
+/// Removes the cgroup, unless the host has done it.
+pub fn remove_cgroup(name: *const u8) {
+    const AT_REMOVEDIR: usize = 0x200;
+    call(number::UNLINKAT, [CGROUP_PARENT as usize, name as usize, AT_REMOVEDIR, 0, 0, 0]);
+}
+
+pub fn exit() -> ! {
+    loop {
+        call(number::EXIT_GROUP, [0; 6]);
+    }
+}
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    exit()
+}

@@ -1,0 +1,118 @@
+//! Promise 7: what is to end with its parent does, whichever of our processes is killed.
+
+use pipewright::{Child, Command, Scope, Signal, Stdio};
+use pipewright_tests::skip::{is_root, skipped};
+use pipewright_tests::{alive, watchdog};
+
+use super::{cannot_supervise, puppet};
+
+const MARK: &str = "PIPEWRIGHT_PARENT_EXIT_TEST";
+
+/// A process that holds a tree of four: the command, a daemon, a daemon's daemon, and one that
+/// ignores TERM.
+fn host(mark: &str, change: impl FnOnce(&mut Command)) -> Option<(Child, Vec<u32>)> {
+    if cannot_supervise() {
+        return None;
+    }
+    let acts = "host=daemon=600;spawn=daemon=600;spawn=wait=600;wait=600";
+    let mut command = puppet([acts]);
+    command.env(MARK, mark).stdin(Stdio::null()).stderr(Stdio::null());
+    change(&mut command);
+    let child = command.spawn().unwrap();
+    watchdog::until("the tree is complete", || alive::marked(MARK, mark).len() >= 5);
+    let supervisors = alive::supervisors(child.id());
+    assert_eq!(supervisors.len(), 2, "a supervisor and its guard");
+    Some((child, supervisors))
+}
+
+#[track_caller]
+fn nobody_is_left(mark: &str) {
+    watchdog::until("nobody is left", || alive::marked(MARK, mark).is_empty());
+}
+
+#[test]
+fn a_tree_ends_when_its_host_is_killed() {
+    let _watch = watchdog::watch();
+    let Some((host, supervisors)) = host("host", |_| ()) else { return };
+    host.signal(Signal::KILL).unwrap();
+    nobody_is_left("host");
+    for pid in supervisors {
+        watchdog::until("its supervisors end too", || !alive::is_running(pid));
+    }
+    host.wait().unwrap();
+}
+
+#[test]
+fn a_tree_ends_when_its_supervisor_or_its_guard_is_killed() {
+    let _watch = watchdog::watch();
+    for index in [0, 1] {
+        let Some((host, supervisors)) = host("supervisor", |_| ()) else { return };
+        alive::kill(supervisors[index]);
+        // The host waits for the command, and so ends with it.
+        assert!(host.wait().unwrap().code().is_some());
+        nobody_is_left("supervisor");
+        for pid in supervisors {
+            watchdog::until("its supervisors end too", || !alive::is_running(pid));
+        }
+    }
+}
+
+#[test]
+fn a_supervisor_that_is_stopped_is_woken_or_replaced() {
+    let _watch = watchdog::watch();
+    let Some((host, supervisors)) = host("stopped", |_| ()) else { return };
+    let inner = supervisors.iter().copied().max().unwrap();
+    assert!(Command::new("kill").args(["-STOP", &inner.to_string()]).status().unwrap().success());
+    host.signal(Signal::KILL).unwrap();
+    nobody_is_left("stopped");
+    host.wait().unwrap();
+}
+
+#[test]
+fn an_ordinary_user_can_have_a_tree_supervised() {
+    let _watch = watchdog::watch();
+    if !is_root() {
+        return skipped("only root can become another user");
+    }
+    let Some((host, _)) = host("nobody", |command| {
+        command.uid(65_534).gid(65_534);
+    }) else {
+        return;
+    };
+    host.signal(Signal::KILL).unwrap();
+    nobody_is_left("nobody");
+    host.wait().unwrap();
+}
+
+#[test]
+fn a_supervisor_that_is_killed_does_not_leave_its_host_waiting() {
+    let _watch = watchdog::watch();
+    let mut command = puppet(["spawn=daemon=600", "wait=600"]);
+    command.env(MARK, "waiting").stderr(Stdio::null()).kill_on_parent_exit(Scope::Tree);
+    if cannot_supervise() {
+        return;
+    }
+    let child = command.spawn().unwrap();
+    watchdog::until("the daemon runs", || alive::marked(MARK, "waiting").len() >= 2);
+    for pid in alive::supervisors(std::process::id()) {
+        // Of the trees of other tests too; theirs is the child that is in this one.
+        if alive::supervisors(pid).is_empty() && alive::is_child_of(child.id(), pid) {
+            alive::kill(pid);
+        }
+    }
+    // The guard has adopted it, has killed it, and tells.
+    assert_eq!(child.wait().unwrap().terminating_signal(), Some(Signal::KILL));
+    drop(child);
+    nobody_is_left("waiting");
+}
+
+#[test]
+fn a_child_ends_with_its_parent_where_only_that_is_asked() {
+    let _watch = watchdog::watch();
+    let mut command = puppet(["wait=600"]);
+    let child = command.kill_on_parent_exit(Scope::Child).spawn().unwrap();
+    assert!(alive::is_running(child.id()));
+    assert!(child.try_wait().unwrap().is_none());
+    child.kill().unwrap();
+    child.wait().unwrap();
+}

@@ -1,0 +1,311 @@
+//! Trees that are held: nobody gets away, and nobody is left.
+
+use std::time::Duration;
+
+use pipewright::{Command, Contain, Containment, Outcome, Scope, Signal, Stdio};
+use pipewright_tests::skip::{is_forced_off, skipped};
+use pipewright_tests::{alive, count, isolate, watchdog};
+
+use super::{cannot_supervise, puppet};
+
+const MARK: &str = "PIPEWRIGHT_TREE_TEST";
+
+/// A command whose tree is held, and whose processes can be told from all others by this.
+fn held<I: IntoIterator<Item = S>, S: AsRef<str>>(mark: &str, acts: I) -> Command {
+    let mut command = puppet(acts);
+    command.env(MARK, mark).contain(Contain::Tree);
+    command
+}
+
+fn shell(mark: &str, script: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).env(MARK, mark).contain(Contain::Tree);
+    command
+}
+
+#[track_caller]
+fn nobody_is_left(mark: &str) {
+    watchdog::until("nobody is left", || alive::marked(MARK, mark).is_empty());
+}
+
+/// Whether this build or machine can only make a group of a tree.
+fn only_a_group() -> bool {
+    let only = Command::new("true").contain(Contain::Tree).capture().unwrap().containment
+        == Containment::Group;
+    if only {
+        skipped("neither a cgroup nor a supervisor is to be had here");
+    }
+    only
+}
+
+#[test]
+fn the_best_hold_that_can_be_had_is_taken_and_told() {
+    let _watch = watchdog::watch();
+    let containment = held("best", ["out=x"]).capture().unwrap().containment;
+    let no_supervisor = is_forced_off("supervisor") || is_forced_off("pidfd");
+    match containment {
+        Containment::Cgroup => assert!(!is_forced_off("cgroup")),
+        Containment::Supervisor => assert!(!no_supervisor),
+        other => {
+            assert_eq!(other, Containment::Group);
+            assert!(no_supervisor || cannot_supervise(), "no hold, and no reason why");
+        }
+    }
+    assert_eq!(puppet(["out=x"]).capture().unwrap().containment, Containment::None);
+    assert_eq!(puppet(["out=x"]).own_group().capture().unwrap().containment, Containment::Group);
+    let mut command = puppet(["status=NSpgid"]);
+    let capture = command.contain(Contain::Group).capture().unwrap();
+    assert_eq!(capture.containment, Containment::Group);
+    assert!(capture.stdout.ends_with(&capture.pid.to_string()), "it leads its group");
+}
+
+#[test]
+fn what_the_command_leaves_behind_is_killed_and_counted() {
+    let _watch = watchdog::watch();
+    if only_a_group() {
+        return;
+    }
+    // Three: a daemon in a session of its own, one whose parent has gone, one that ignores TERM.
+    let acts = ["daemon=600", "spawn=daemon=600", "spawn=ignore=TERM;wait=600", "out=done"];
+    let mut command = held("leftovers", acts);
+    let capture = command.stderr(Stdio::null()).capture().unwrap();
+    assert_eq!((capture.stdout.as_str(), capture.outcome), ("done", Outcome::Exited));
+    assert!(capture.status.success());
+    nobody_is_left("leftovers");
+    // The middle one of the second may or may not have ended by itself.
+    assert!((3..=4).contains(&capture.leftovers_killed), "{}", capture.leftovers_killed);
+    let capture = held("nothing", ["spawn=exit=0", "wait=0.05"]).capture().unwrap();
+    assert_eq!(capture.leftovers_killed, 0);
+}
+
+#[test]
+fn a_timeout_reaches_who_has_got_away() {
+    let _watch = watchdog::watch();
+    if only_a_group() {
+        return;
+    }
+    let acts = ["spawn=daemon=600", "spawn=spawn=ignore=TERM;wait=600", "wait=0.1", "wait=600"];
+    let mut command = held("timeout", acts);
+    command.stderr(Stdio::null()).timeout(Duration::from_millis(400));
+    let capture = command.kill_grace(Duration::from_millis(100)).capture().unwrap();
+    assert_eq!(capture.outcome, Outcome::TimedOut);
+    nobody_is_left("timeout");
+}
+
+#[test]
+fn everyone_in_the_tree_is_asked_before_anyone_is_killed() {
+    let _watch = watchdog::watch();
+    if only_a_group() {
+        return;
+    }
+    if is_forced_off("pidfd") {
+        return skipped("whom a cgroup lists can be asked through pidfds only");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (ready, asked) = (dir.path().join("ready"), dir.path().join("asked"));
+    // In a session of its own, below a parent that has gone.
+    let script = format!(
+        "(setsid sh -c 'trap \"touch {}; exit\" TERM; touch {}; while :; do sleep 0.01; done' &) \
+         ; exec sleep 600",
+        asked.display(),
+        ready.display()
+    );
+    let child = shell("asked", &script).timeout(Duration::from_millis(700)).spawn().unwrap();
+    watchdog::until("the daemon listens", || ready.exists());
+    child.wait().unwrap();
+    assert!(asked.exists(), "it was not asked");
+    drop(child);
+    nobody_is_left("asked");
+}
+
+#[test]
+fn a_kill_and_a_drop_end_the_whole_tree() {
+    let _watch = watchdog::watch();
+    if only_a_group() {
+        return;
+    }
+    for drops in [false, true] {
+        let mut command = held("kill", ["spawn=daemon=600", "out=x", "wait=600"]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        watchdog::until("the daemon runs", || alive::marked(MARK, "kill").len() >= 2);
+        let pid = child.id();
+        if !drops {
+            child.kill().unwrap();
+            assert_eq!(child.wait().unwrap().terminating_signal(), Some(Signal::KILL));
+        }
+        drop(child);
+        nobody_is_left("kill");
+        watchdog::until("it is reaped", || alive::state(pid).is_none());
+    }
+}
+
+#[test]
+fn whatever_a_grandchild_does_it_does_not_get_away() {
+    let _watch = watchdog::watch();
+    if only_a_group() {
+        return;
+    }
+    for (what, script) in [
+        ("ignores", "(setsid sh -c 'trap \"\" TERM INT HUP; sleep 600; sleep 600' &)"),
+        ("stopped", "(setsid sh -c 'kill -STOP $$; sleep 600' &)"),
+        ("closed", "(setsid sh -c 'exec <&- >&- 2>&-; sleep 600' &)"),
+        (
+            "deep",
+            "(setsid sh -c '(setsid sh -c \"(setsid sleep 600 &) ; sleep 600\" &) ; sleep 600' &)",
+        ),
+        ("reniced", "(setsid nice -n 19 sleep 600 &)"),
+    ] {
+        let script = format!("{script} ; sleep 0.1");
+        let mut command = shell(what, &script);
+        let capture = command.stdout(Stdio::null()).stderr(Stdio::null()).capture().unwrap();
+        assert!(capture.status.success() && capture.leftovers_killed >= 1, "{what}: {capture:?}");
+        nobody_is_left(what);
+    }
+}
+
+#[test]
+fn a_traced_grandchild_does_not_get_away() {
+    let _watch = watchdog::watch();
+    if only_a_group() {
+        return;
+    }
+    if Command::new("strace").arg("-V").output().is_err() {
+        return skipped("there is no strace here");
+    }
+    let script = "(setsid strace -f -o /dev/null sh -c 'sleep 600' &) ; sleep 0.3";
+    let mut command = shell("traced", script);
+    let capture = command.stdout(Stdio::null()).stderr(Stdio::null()).capture().unwrap();
+    assert!(capture.leftovers_killed >= 2, "{capture:?}");
+    nobody_is_left("traced");
+}
+
+#[test]
+fn a_storm_of_forks_is_weathered() {
+    let _watch = watchdog::watch();
+    if only_a_group() {
+        return;
+    }
+    // Each of three keeps starting daemons while it is stopped; 600 in all at most.
+    let storm = "for j in 1 2 3; do (i=0; while [ $i -lt 200 ]; do (setsid sleep 600 &); \
+                 i=$((i+1)); done) & done; wait; sleep 600";
+    let mut command = shell("storm", storm);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command.timeout(Duration::from_millis(150)).kill_grace(Duration::ZERO);
+    let capture = command.capture().unwrap();
+    assert_eq!(capture.outcome, Outcome::TimedOut);
+    nobody_is_left("storm");
+}
+
+#[test]
+fn a_child_in_a_held_tree_is_in_all_else_as_any_other() {
+    let _watch = watchdog::watch();
+    for scope in [None, Some(Scope::Tree)] {
+        if scope.is_some() && cannot_supervise() {
+            return;
+        }
+        let command = |acts: &[&str]| {
+            let mut command = puppet(acts);
+            command.contain(Contain::Tree);
+            if let Some(scope) = scope {
+                command.kill_on_parent_exit(scope);
+            }
+            command
+        };
+        let plain = puppet(["handles"]).read().unwrap();
+        assert_eq!(command(&["handles"]).read().unwrap(), plain, "handles");
+        for field in ["SigBlk", "SigIgn", "SigCgt", "NSsid", "Groups", "Umask"] {
+            let act = format!("status={field}");
+            let plain = puppet([&act]).read().unwrap();
+            assert_eq!(command(&[&act]).read().unwrap(), plain, "{field}");
+        }
+        assert_eq!(command(&["exit=7"]).status().unwrap().code(), Some(7));
+        assert_eq!(
+            command(&["raise=USR1"]).status().unwrap().terminating_signal(),
+            Some("USR1".parse().unwrap())
+        );
+        let fed = command(&["cat"]).stdin(Stdio::bytes(vec![b'x'; 1 << 20])).output().unwrap();
+        assert_eq!(fed.stdout.len(), 1 << 20);
+        let usage = command(&["out-bytes=100000"]).output().unwrap().usage.unwrap();
+        assert!(usage.user + usage.system > Duration::ZERO);
+        let error = Command::new("no-such-program").contain(Contain::Tree).status().unwrap_err();
+        assert!(error.to_string().contains("not found in PATH"), "{error}");
+        let mut missing = command(&[]);
+        let error = missing.current_dir("/no/such/directory").status().unwrap_err();
+        assert!(error.to_string().contains("/no/such/directory"), "{error}");
+    }
+}
+
+#[test]
+fn held_trees_leave_nothing_behind() {
+    isolate::isolated("trees::held_trees_leave_nothing_behind", || {
+        let _watch = watchdog::watch();
+        if only_a_group() || cannot_supervise() {
+            return;
+        }
+        let run = |round: usize| {
+            let mut command = match round % 4 {
+                0 => held("leak", ["out=x"]),
+                1 => held("leak", ["daemon=600", "exit=1"]),
+                2 => Command::new("no-such-program"),
+                _ => held("leak", ["wait=600"]),
+            };
+            command.contain(Contain::Tree).kill_grace(Duration::ZERO);
+            if round % 8 >= 4 {
+                command.kill_on_parent_exit(Scope::Tree);
+            }
+            if round % 4 == 3 {
+                command.timeout(Duration::from_millis(5));
+            }
+            // The one that is not found is an error.
+            let _ = command.capture();
+        };
+        (0..16).for_each(run);
+        watchdog::until("the first are reaped", || count::children().is_empty());
+        let before = count::handles();
+        (0..160).for_each(run);
+        watchdog::until("everyone is reaped", || count::children().is_empty());
+        watchdog::until("every handle is closed", || count::handles() <= before);
+        nobody_is_left("leak");
+        let own = format!("pipewright-{}-", std::process::id());
+        let cgroups = walk("/sys/fs/cgroup".as_ref());
+        assert!(!cgroups.iter().any(|name| name.starts_with(&own)), "a cgroup is left");
+    });
+}
+
+/// The names of all directories below one.
+fn walk(dir: &std::path::Path) -> Vec<String> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            names.push(entry.file_name().to_string_lossy().into_owned());
+            names.extend(walk(&entry.path()));
+        }
+    }
+    names
+}
+
+#[test]
+fn many_threads_hold_trees_at_once() {
+    let _watch = watchdog::watch();
+    if only_a_group() || cannot_supervise() {
+        return;
+    }
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            scope.spawn(move || {
+                for round in 0..15 {
+                    let code = (thread * 15 + round) % 100;
+                    let mut command = puppet(["daemon=600".to_owned(), format!("exit={code}")]);
+                    command.env(MARK, "threads").contain(Contain::Tree).stderr(Stdio::null());
+                    if round % 2 == 0 {
+                        command.kill_on_parent_exit(Scope::Tree);
+                    }
+                    let output = command.output().unwrap();
+                    assert_eq!(output.status.code(), Some(code));
+                    assert_eq!(output.leftovers_killed, 1, "{output:?}");
+                }
+            });
+        }
+    });
+    nobody_is_left("threads");
+}

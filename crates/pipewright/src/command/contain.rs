@@ -1,0 +1,83 @@
+//! How far a child is held, and by whom it is outlived.
+
+use super::Command;
+
+/// What a stop of a child reaches, for [`Command::contain`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Contain {
+    /// The child, and those of its descendants that can be found when it is stopped. Nothing about
+    /// the child is changed: it keeps our process group, session and terminal.
+    #[default]
+    None,
+    /// As well everyone in a process group of its own. Ctrl-C at the terminal no longer reaches it.
+    Group,
+    /// Whatever the child has ever started, and however that tried to get away: by ending its
+    /// parent, by a session of its own. When the handle on the child goes, what is left of the tree
+    /// is killed.
+    Tree,
+}
+
+/// What ends when this process does, for [`Command::kill_on_parent_exit`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Scope {
+    /// The child, and not what it has started.
+    Child,
+    /// The child and whatever it has ever started.
+    Tree,
+}
+
+/// How far the child is held.
+impl Command {
+    /// What a kill, a timeout and a cancel reach; [`Contain::None`] where it is not set.
+    ///
+    /// With [`Contain::Tree`], what the child leaves behind when it has ended is killed and counted
+    /// (see [`leftovers_killed`](crate::Captured::leftovers_killed)): by the verbs that wait when
+    /// they return, by a [`Child`](crate::Child) when it is dropped.
+    /// [`Child::containment`](crate::Child::containment) tells how the child is really held.
+    ///
+    /// # Platform
+    /// Linux, for a tree, best first:
+    /// * a control group of its own, where cgroup v2 lets this process make one: not a process
+    ///   gets away, and one write kills them all;
+    /// * a supervisor, where not: two processes of a few pages between us and the child, which are
+    ///   subreapers and so become the parent of whoever loses its own. The child's parent is then
+    ///   the supervisor and not this process;
+    /// * a process group, where memory cannot be executed either.
+    ///
+    /// ```
+    /// use pipewright::{Command, Contain};
+    /// let capture = Command::new("sh")
+    ///     .args(["-c", "setsid sleep 600 > /dev/null 2>&1 & echo started"])
+    ///     .contain(Contain::Tree)
+    ///     .capture()?;
+    /// assert_eq!((capture.stdout.as_str(), capture.leftovers_killed), ("started\n", 1));
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn contain(&mut self, contain: Contain) -> &mut Command {
+        self.rules.contain = contain;
+        self
+    }
+
+    /// Kills the child when this process ends, however it ends. [`Scope::Tree`] kills whatever the
+    /// child has started too, and holds the tree as [`Contain::Tree`] does.
+    ///
+    /// # Platform
+    /// Linux, for the child: `PR_SET_PDEATHSIG`, set after the change of user and checked against a
+    /// parent that has ended meanwhile. Such children are started from one thread that never ends,
+    /// because the kernel means the thread when it says parent.
+    ///
+    /// Linux, for the tree: a supervisor (see [`contain`](Self::contain)) that is told by the end
+    /// of this process, and a second process that does the work if the first is killed. So no one
+    /// process can be killed that the tree outlives.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) at the start, where the tree
+    /// cannot be held so: there is no second best.
+    pub fn kill_on_parent_exit(&mut self, scope: Scope) -> &mut Command {
+        self.rules.ends_with_us = scope == Scope::Tree;
+        self.unix.kill_on_parent_exit = scope == Scope::Child;
+        self
+    }
+}
