@@ -15,6 +15,7 @@
 //! | [`spawn`] | starts a child from a [`spawn::Plan`] |
 //! | [`exit`] | the end of a child: wait for it, be woken by it, signal it safely |
 //! | [`status`] | what the child said when it ended |
+//! | [`terminal`] | which job has the terminal |
 //! | [`tree`] | the descendants of a child |
 //! | [`contain`] | a hold of everything that a child ever starts |
 //! | [`signal`] | signal names and numbers |
@@ -40,6 +41,7 @@ pub mod signal;
 pub mod spawn;
 pub mod status;
 pub mod stdio;
+pub mod terminal;
 pub mod tree;
 pub mod wake;
 

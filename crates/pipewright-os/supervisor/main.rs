@@ -36,6 +36,7 @@ use system::{Arguments, Reaped, Watch};
 /// The kinds of message; `src/contain/linux/report.rs` reads them.
 const ENDED: i64 = 1;
 const TREE_ENDED: i64 = 2;
+const STOPPED: i64 = 4;
 
 /// Between two passes over the children: most of those killed in one have ended by the next.
 const PASS_NANOS: i64 = 300_000;
@@ -132,6 +133,13 @@ impl Tree {
                         self.finishing |= self.role == Role::Guard;
                     } else if self.finishing {
                         self.killed += 1;
+                    }
+                }
+                Reaped::Stopped(pid) => {
+                    let tells = pid == self.subject && self.role == Role::Supervisor;
+                    // A host that does not listen must not lose the end for a queue of stops.
+                    if tells && system::all_is_read() {
+                        system::send(&[STOPPED, i64::from(pid), 0, 0, 0, 0]);
                     }
                 }
                 Reaped::NobodyYet => return true,

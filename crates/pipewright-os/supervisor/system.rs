@@ -25,6 +25,7 @@ mod number {
     pub const READ: usize = 0;
     pub const WRITE: usize = 1;
     pub const CLOSE: usize = 3;
+    pub const IOCTL: usize = 16;
     pub const SENDTO: usize = 44;
     pub const WAIT4: usize = 61;
     pub const KILL: usize = 62;
@@ -45,6 +46,7 @@ mod number {
     pub const READ: usize = 63;
     pub const WRITE: usize = 64;
     pub const CLOSE: usize = 57;
+    pub const IOCTL: usize = 29;
     pub const SENDTO: usize = 206;
     pub const WAIT4: usize = 260;
     pub const KILL: usize = 129;
@@ -136,6 +138,8 @@ pub fn ends_of_children() -> Option<i32> {
 pub enum Reaped {
     /// Who, and: the status, user time, system time in microseconds, peak memory in KiB.
     One(i32, [i64; 4]),
+    /// Not reaped: it has been stopped, and is there.
+    Stopped(i32),
     NobodyYet,
     NobodyLeft,
 }
@@ -143,6 +147,7 @@ pub enum Reaped {
 /// Reaps a child that has ended.
 pub fn reap() -> Reaped {
     const WNOHANG: usize = 1;
+    const WUNTRACED: usize = 2;
     /// Also what `clone` made with another signal than SIGCHLD, or with none.
     const WALL: usize = 0x4000_0000;
     let mut status = 0_i32;
@@ -150,11 +155,20 @@ pub fn reap() -> Reaped {
     let mut usage = [0_i64; 16];
     let result = call(
         number::WAIT4,
-        [usize::MAX, &raw mut status as usize, WNOHANG | WALL, &raw mut usage as usize, 0, 0],
+        [
+            usize::MAX,
+            &raw mut status as usize,
+            WNOHANG | WUNTRACED | WALL,
+            &raw mut usage as usize,
+            0,
+            0,
+        ],
     );
     let [user, user_micros, system, system_micros, peak_kib, ..] = usage;
     match result {
         0 => Reaped::NobodyYet,
+        // As wait(2) packs it.
+        pid if pid > 0 && status & 0xff == 0x7f => Reaped::Stopped(pid as i32),
         pid if pid > 0 => Reaped::One(
             pid as i32,
             [
@@ -175,6 +189,14 @@ pub fn send(message: &[i64; 6]) {
         number::SENDTO,
         [HOST as usize, message.as_ptr() as usize, 48, MSG_DONTWAIT_NOSIGNAL, 0, 0],
     );
+}
+
+/// Whether the host has read all that was sent.
+pub fn all_is_read() -> bool {
+    const SIOCOUTQ: usize = 0x5411;
+    let mut unread = 0_i32;
+    let place = &raw mut unread as usize;
+    call(number::IOCTL, [HOST as usize, SIOCOUTQ, place, 0, 0, 0]) == 0 && unread == 0
 }
 
 #[repr(C)]

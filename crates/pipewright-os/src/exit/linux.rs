@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::event::{PollFd, PollFlags};
@@ -32,6 +33,7 @@ pub(crate) struct Exit {
     bell: OnceLock<Arc<Wake>>,
     /// Who tells how it ended, where it is a supervisor's child and not ours.
     reports: Option<Arc<Reports>>,
+    told_of_stop: AtomicBool,
     pub(crate) containment: Containment,
     pub(crate) tree: Option<Box<Tree>>,
 }
@@ -50,6 +52,7 @@ impl Exit {
             ended: Mutex::new(None),
             bell: OnceLock::new(),
             reports: None,
+            told_of_stop: AtomicBool::new(false),
             containment: Containment::None,
             tree: None,
         }
@@ -133,6 +136,10 @@ impl Exit {
                 match reports.peek()? {
                     None => return Ok(None),
                     Some(Report::Ended(pid, ended)) if pid == self.pid => break ended,
+                    Some(Report::CommandStopped) => {
+                        self.told_of_stop.store(true, Ordering::Relaxed);
+                        reports.take().map(drop)?;
+                    }
                     // Somebody else of the tree, whose supervisor was killed.
                     Some(Report::Ended(..)) => reports.take().map(drop)?,
                     // Both who could have told have been killed, and it with them.
@@ -158,6 +165,17 @@ impl Exit {
         };
         *state = Some(ended);
         Ok(*state)
+    }
+
+    pub(super) fn take_stop(&self) -> bool {
+        if self.reports.is_some() {
+            // Ignored: what is told of its end is kept for who waits.
+            let _ = self.try_wait();
+            return self.told_of_stop.swap(false, Ordering::Relaxed);
+        }
+        let ended = self.lock();
+        ended.is_none()
+            && matches!(waitid(self.target(), libc::WSTOPPED | libc::WNOHANG), Ok(Some(_)))
     }
 
     pub(super) fn signal(&self, signal: Signal) -> io::Result<bool> {

@@ -134,6 +134,15 @@ impl Exit {
         self.0.signal_group(signal)
     }
 
+    /// Whether the child has been stopped (Ctrl-Z) since this was asked last.
+    ///
+    /// # Platform
+    /// Linux: `waitid(WSTOPPED)`, or the supervisor tells.
+    #[must_use]
+    pub fn take_stop(&self) -> bool {
+        self.0.take_stop()
+    }
+
     /// How the child is held.
     #[must_use]
     pub fn containment(&self) -> Containment {

@@ -253,6 +253,7 @@ mod tests {
             stdio: [ChildStdio::Inherit; 3],
             inherit: Inherit::List(&[]),
             contain: Contain::None,
+            foreground: None,
             unix,
         }
     }

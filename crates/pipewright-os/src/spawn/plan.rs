@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::contain::Contain;
 use crate::handle::Handle;
+use crate::terminal::Foreground;
 
 /// What a child is to be. Everything in it is borrowed: a plan is made, used and gone.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +29,8 @@ pub struct Plan<'a> {
     pub inherit: Inherit<'a>,
     /// Whom it is held together with.
     pub contain: Contain,
+    /// The terminal, for a child with a group of its own to have it in the foreground.
+    pub foreground: Option<&'a Foreground>,
     /// What only Unix has.
     pub unix: &'a UnixOptions,
 }

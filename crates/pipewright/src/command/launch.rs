@@ -169,6 +169,7 @@ impl Command {
                 true => contain::Contain::Tree { dies_with_us: self.rules.ends_with_us },
                 false => contain::Contain::None,
             },
+            foreground: None,
             unix,
         }
     }

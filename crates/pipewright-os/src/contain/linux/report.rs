@@ -22,12 +22,15 @@ const ENDED: i64 = 1;
 const TREE_ENDED: i64 = 2;
 /// Sent before the supervisor has become the program.
 const STARTED: i64 = 3;
+const STOPPED: i64 = 4;
 
 /// A message from the supervisor or the guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Report {
     /// A process of that number: the command, or one that the guard had to adopt.
     Ended(i32, Ended),
+    /// By Ctrl-Z, or another signal that stops.
+    CommandStopped,
     /// How many were killed.
     TreeEnded(u32),
     /// Nothing more is coming: neither the supervisor nor the guard runs any more.
@@ -138,6 +141,7 @@ fn read(message: [u8; MESSAGE_BYTES]) -> Report {
             let status = ExitStatus::from_raw(word(2) as i32);
             Report::Ended(word(1) as i32, Ended { status, usage: Some(usage) })
         }
+        STOPPED => Report::CommandStopped,
         TREE_ENDED => Report::TreeEnded(u32::try_from(word(1)).unwrap_or(0)),
         _ => Report::Nothing,
     }

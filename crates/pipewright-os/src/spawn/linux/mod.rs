@@ -143,6 +143,10 @@ fn job<'a>(plan: &'a Plan<'a>, layout: &'a Layout, moves: &'a Moves) -> Job<'a> 
         searches: !is_path(plan.program),
         cgroup: None,
         cgroup_procs: None,
+        terminal: plan
+            .foreground
+            .filter(|_| plan.unix.group == Group::Own)
+            .map(|foreground| foreground.terminal().as_raw_fd()),
         parent_pid: match plan.unix.kill_on_parent_exit {
             true => std::process::id() as i32,
             false => 0,

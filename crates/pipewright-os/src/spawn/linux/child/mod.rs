@@ -44,6 +44,8 @@ pub(super) struct Job<'a> {
     /// The cgroup to be born in, and what a child that was not born there writes to.
     pub(super) cgroup: Option<RawFd>,
     pub(super) cgroup_procs: Option<RawFd>,
+    /// Where it is to become the foreground job.
+    pub(super) terminal: Option<RawFd>,
     /// The child is killed when this process ends. 0: it is not.
     pub(super) parent_pid: i32,
     /// The parent will start another child if this one says [`STOP_PENDING`].
@@ -151,6 +153,9 @@ unsafe fn prepare_and_exec(
         rights::join_cgroup(cgroup)?;
     }
     rights::join_group(job.options.group)?;
+    if let Some(terminal) = job.terminal {
+        rights::come_to_the_front(terminal);
+    }
     handles::lift(job.moves)?;
     handles::place_stdio(job.stdio)?;
     if job.close_others {

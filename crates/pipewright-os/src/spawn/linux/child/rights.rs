@@ -26,6 +26,16 @@ pub(super) fn join_cgroup(procs: RawFd) -> Result<(), Failed> {
     check(unsafe { libc::write(procs, c"0".as_ptr().cast(), 1) } as i32, Step::Contain)
 }
 
+/// Takes the terminal for the group that this process leads. SIGTTOU, which a job in the background
+/// would be stopped by, is blocked until exec.
+pub(super) fn come_to_the_front(terminal: RawFd) {
+    // SAFETY: no argument.
+    let group = unsafe { libc::getpid() };
+    // Ignored: the terminal has hung up, and the child will find that out.
+    // SAFETY: an open file and a live number.
+    unsafe { libc::ioctl(terminal, libc::TIOCSPGRP, &raw const group) };
+}
+
 pub(super) fn limit(limits: &[ResourceLimit]) -> Result<(), Failed> {
     for (index, limit) in limits.iter().enumerate() {
         let value = libc::rlimit64 {

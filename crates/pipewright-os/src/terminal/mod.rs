@@ -1,0 +1,59 @@
+//! The terminal that controls this process, and which job has it.
+
+#[cfg(unix)]
+mod unix;
+#[cfg(unix)]
+use unix as imp;
+
+use crate::handle::Handle;
+
+/// The terminal, held by a process whose job had it in the foreground.
+#[derive(Debug)]
+pub struct Foreground {
+    terminal: Handle,
+}
+
+impl Foreground {
+    /// The terminal that controls this process; `None` where there is none, or where another job
+    /// has it.
+    ///
+    /// # Platform
+    /// Unix: `/dev/tty`, `tcgetpgrp`.
+    #[must_use]
+    pub fn own() -> Option<Foreground> {
+        let foreground = Foreground { terminal: imp::terminal()? };
+        foreground.is_ours().then_some(foreground)
+    }
+
+    /// Whether the group of this process has it.
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        imp::group_in_front(&self.terminal) == Some(imp::own_group())
+    }
+
+    /// Gives it to a group of this session. Who is gone takes nothing.
+    ///
+    /// # Platform
+    /// Unix: `tcsetpgrp`, with SIGTTOU blocked: it would stop a job that is in the background.
+    pub fn give_to(&self, group: u32) {
+        imp::put_in_front(&self.terminal, group);
+    }
+
+    /// Gives it back to the group of this process.
+    pub fn take_back(&self) {
+        if !self.is_ours() {
+            self.give_to(imp::own_group());
+        }
+    }
+
+    /// What a child takes it through.
+    pub(crate) fn terminal(&self) -> &Handle {
+        &self.terminal
+    }
+}
+
+/// Stops this process, as Ctrl-Z does, and returns when it is continued: at once where nobody
+/// could continue it (its group is orphaned, see setpgid(2)).
+pub fn stop_this_process() {
+    imp::stop_this_process();
+}
