@@ -15,6 +15,7 @@
 //! | [`spawn`] | starts a child from a [`spawn::Plan`] |
 //! | [`exit`] | the end of a child: wait for it, be woken by it, signal it safely |
 //! | [`status`] | what the child said when it ended |
+//! | [`process`] | a process that is named by its number |
 //! | [`terminal`] | which job has the terminal |
 //! | [`tree`] | the descendants of a child |
 //! | [`contain`] | a hold of everything that a child ever starts |
@@ -37,6 +38,7 @@ pub mod memory;
 pub mod mux;
 pub mod pipe;
 pub mod probe;
+pub mod process;
 pub mod signal;
 pub mod spawn;
 pub mod status;

@@ -1,14 +1,14 @@
 //! Pidfds: a handle on one process that no later process of the same number can be mistaken for.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::event::{PollFd, PollFlags};
 
+pub(crate) use super::pidfd::{Kept, kept_status, open_pidfd, pidfds_are_refused, send};
 use super::pidfd::{gone_is_false, is_refused, pidfd_wait_is_refused};
-pub(crate) use super::pidfd::{open_pidfd, pidfds_are_refused, send};
 use super::waitid::{Target, waitid};
 use super::{Ended, Usage};
 use crate::contain::linux as imp;
@@ -307,16 +307,11 @@ impl Exit {
         Usage { peak_rss_bytes: peak, ..usage }
     }
 
-    /// Linux 6.15 keeps the exit status for whoever holds a pidfd.
     fn status_after_foreign_reap(&self) -> Option<ExitStatus> {
-        let pidfd = self.pidfd.as_ref()?;
-        // SAFETY: pidfd_info is plain integers.
-        let mut info: libc::pidfd_info = unsafe { std::mem::zeroed() };
-        info.mask = u64::from(libc::PIDFD_INFO_EXIT);
-        // SAFETY: the request names the size of the struct that is passed.
-        let done = unsafe { libc::ioctl(pidfd.as_raw_fd(), libc::PIDFD_GET_INFO, &raw mut info) };
-        let known = done == 0 && info.mask & u64::from(libc::PIDFD_INFO_EXIT) != 0;
-        known.then(|| ExitStatus::from_raw(info.exit_code))
+        match kept_status(self.pidfd.as_ref()?.as_fd()) {
+            Kept::Status(status) => Some(status),
+            Kept::NotYet | Kept::Never => None,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Ended>> {

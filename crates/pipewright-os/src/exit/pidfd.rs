@@ -6,6 +6,32 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::waitid::{Target, waitid};
+use crate::status::ExitStatus;
+
+/// What the kernel keeps of the end of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kept {
+    Status(ExitStatus),
+    /// It is not reaped, or the kernel is older than that.
+    NotYet,
+    /// There is no such call here, or nothing is left to ask about.
+    Never,
+}
+
+/// Linux 6.15 keeps the exit status of a reaped process for whoever holds a pidfd.
+pub(crate) fn kept_status(pidfd: BorrowedFd<'_>) -> Kept {
+    // SAFETY: pidfd_info is plain integers.
+    let mut info: libc::pidfd_info = unsafe { std::mem::zeroed() };
+    info.mask = u64::from(libc::PIDFD_INFO_EXIT);
+    // SAFETY: the request names the size of the struct that is passed.
+    match unsafe { libc::ioctl(pidfd.as_raw_fd(), libc::PIDFD_GET_INFO, &raw mut info) } {
+        0 if info.mask & u64::from(libc::PIDFD_INFO_EXIT) != 0 => {
+            Kept::Status(ExitStatus::from_raw(info.exit_code))
+        }
+        0 => Kept::NotYet,
+        _ => Kept::Never,
+    }
+}
 
 /// Sends a signal through a pidfd. `false`: the process has ended and been reaped.
 pub(crate) fn send(pidfd: BorrowedFd<'_>, signal: i32, flags: u32) -> io::Result<bool> {

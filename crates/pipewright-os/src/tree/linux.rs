@@ -17,6 +17,10 @@ pub(crate) struct Member {
 }
 
 impl Member {
+    pub(crate) fn new(pid: u32, pidfd: OwnedFd) -> Member {
+        Member { pid, pidfd }
+    }
+
     pub(super) fn pid(&self) -> u32 {
         self.pid
     }
