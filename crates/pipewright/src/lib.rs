@@ -29,6 +29,8 @@
 //! | [`Command::read`] | stdout, trimmed, or an error that tells why it failed |
 //! | [`Command::lines`] | both streams line by line, as they arrive |
 //! | [`Command::spawn`] | a [`Child`], std's shape |
+//! | [`Command::start`] | a [`ProcessHandle`], without streams |
+//! | [`Command::start_and_forget`] | a number; nothing is kept, nothing becomes a zombie |
 //!
 //! What all of them promise: both streams are read while input is fed, on the calling thread, so
 //! nothing deadlocks; the child gets its stdio and no other handle of this program; a child whose
@@ -44,6 +46,7 @@ mod drive;
 mod error;
 mod lines;
 mod output;
+mod process_handle;
 mod text;
 
 pub use cancel::CancelToken;
@@ -52,6 +55,7 @@ pub use command::{Command, CommandArgs, CommandEnvs, Contain, Limit, Linger, Sco
 pub use error::{Error, ErrorKind, NotExecutable};
 pub use lines::{Line, Lines};
 pub use output::{Capture, Captured, Ending, Outcome, Output, Source};
+pub use process_handle::{ProcessEnd, ProcessHandle};
 
 pub use pipewright_os::contain::Containment;
 pub use pipewright_os::exit::Usage;

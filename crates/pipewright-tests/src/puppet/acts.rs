@@ -35,6 +35,8 @@ pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
         "daemon" => spawn(&format!("session;wait={value}")),
         "session" => rustix::process::setsid().map(drop).map_err(io::Error::from),
         "host" => host(value),
+        "detach" => detach(value),
+        "own-terminal" => own_terminal(),
         "wait-for-file" => wait_for_file(value),
         "touch" => fs::write(value, b""),
         // What it finds itself to be.
@@ -184,6 +186,22 @@ fn host(acts: &str) -> io::Result<()> {
     say(io::stderr(), format!("{}\n{}\n", child.id(), child.containment()).as_bytes())?;
     child.wait()?;
     Ok(())
+}
+
+/// A detached grandchild, told what to do; its pid goes to our stderr first.
+fn detach(acts: &str) -> io::Result<()> {
+    let mut command = pipewright::Command::new(std::env::current_exe()?);
+    let pid = command.args(acts.split(';')).detached().start_and_forget()?;
+    say(io::stderr(), format!("{pid}\n").as_bytes())
+}
+
+/// Makes our stdin, a terminal, that of our session.
+fn own_terminal() -> io::Result<()> {
+    // SAFETY: numbers; 0 takes it from nobody.
+    match unsafe { libc::ioctl(0, libc::TIOCSCTTY, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Number, kind and inheritability of every handle, a line each.

@@ -12,19 +12,23 @@ mod p10_child_state;
 mod p11_text;
 
 mod p12_dropped;
+mod p12_forgotten;
 mod p15_errors;
 
 mod feeding;
 mod hostile;
+mod kill_on_drop;
 mod limits;
+mod opened;
 mod options;
+mod process_handle;
 mod refused;
 mod std_rules;
 mod stdio;
 mod trees;
 mod waiting;
 
-use pipewright::Command;
+use pipewright::{Child, Command};
 
 /// A command that runs the puppet with these acts.
 fn puppet<I: IntoIterator<Item = S>, S: AsRef<str>>(acts: I) -> Command {
@@ -45,6 +49,16 @@ fn cannot_supervise() -> bool {
             true
         }
     }
+}
+
+/// The pid that a puppet with a piped stderr says of the grandchild it has started.
+fn pid_said_by(child: &mut Child) -> u32 {
+    let mut said = Vec::with_capacity(64);
+    let stderr = child.stderr.as_ref().expect("its stderr is piped");
+    while !said.contains(&b'\n') {
+        assert_ne!(stderr.read_spare(&mut said).unwrap(), 0, "it has said nothing");
+    }
+    String::from_utf8(said).unwrap().trim().parse().unwrap()
 }
 
 /// What the puppet's floods consist of.

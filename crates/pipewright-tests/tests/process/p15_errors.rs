@@ -7,8 +7,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pipewright::{Command, Error, ErrorKind, NotExecutable, Outcome, Resource, Source, Stdio};
-use pipewright_tests::skip::{is_root, skipped};
+use pipewright::{Command, Error, ErrorKind, NotExecutable, Outcome, ProcessHandle};
+use pipewright::{Resource, Source, Stdio};
+use pipewright_tests::skip::{is_forced_off, is_root, skipped};
 use pipewright_tests::{count, isolate, watchdog};
 
 use super::puppet;
@@ -365,6 +366,19 @@ fn a_status_that_somebody_else_took_is_found_or_said_to_be_lost() {
             }
         },
     );
+}
+
+#[test]
+fn a_process_that_is_not_there_is_said_not_to_be() {
+    if is_forced_off("pidfd") {
+        return skipped("processes are only opened as pidfds");
+    }
+    // The largest number that a process can have is 2^22 (proc_sys_kernel(5), pid_max).
+    let error = ProcessHandle::open(i32::MAX as u32).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::NoSuchProcess);
+    assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    let words = r#"cannot open process "2147483647": no such process (os error 3)"#;
+    assert_eq!(error.to_string(), words);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use pipewright::{Command, Outcome, Signal, Stdio};
+use pipewright::{Command, ErrorKind, Outcome, ProcessHandle, Signal, Stdio};
 use pipewright_tests::{alive, count, isolate, watchdog};
 
 use super::puppet;
@@ -55,6 +55,14 @@ fn everything_works() {
     assert!(child.signal(Signal::TERM).unwrap());
     assert_eq!(child.wait().unwrap().terminating_signal(), Some(Signal::TERM));
     assert!(!child.signal(Signal::TERM).unwrap());
+
+    let process = ProcessHandle::start(&mut puppet(["wait=600"])).unwrap();
+    assert_eq!(process.try_wait_for(Duration::from_millis(10)).unwrap(), None);
+    let end = process.wait_or_kill_on_timeout(Duration::ZERO).unwrap();
+    assert_eq!(end.outcome, Some(Outcome::TimedOut));
+    if let Err(error) = ProcessHandle::open(pipewright::id()) {
+        assert_eq!(error.kind(), &ErrorKind::Unsupported);
+    }
 
     let handles = puppet(["handles"]).read().unwrap();
     assert_eq!(handles.lines().count(), 3, "{handles}");

@@ -18,6 +18,7 @@ use crate::command::{Limit, Rules, Started};
 use crate::drive::{self, Feed, Job, Reach, Sink};
 use crate::error::Error;
 use crate::output::Output;
+use crate::process_handle::ProcessHandle;
 use crate::{ChildStderr, ChildStdin, ChildStdout};
 
 /// A child that runs, or has run.
@@ -30,6 +31,7 @@ use crate::{ChildStderr, ChildStdin, ChildStdout};
 ///
 /// A child whose tree is held ([`Contain::Tree`](crate::Contain::Tree)) is killed, with its tree,
 /// and waited for as long as that can be expected to take.
+/// [`kill_on_drop`](crate::Command::kill_on_drop) ends it instead.
 #[derive(Debug)]
 pub struct Child {
     /// Our end of its stdin, where that is piped. Dropping it ends the child's input.
@@ -141,6 +143,11 @@ impl Child {
     /// The child has become another user's.
     pub fn signal(&self, signal: Signal) -> Result<bool, Error> {
         self.process.signal(signal).map_err(|error| self.cannot("signal", error))
+    }
+
+    /// The process, without its streams.
+    pub(crate) fn into_handle(self) -> ProcessHandle {
+        ProcessHandle::started(self.process, &self.program)
     }
 
     fn drive(

@@ -3,26 +3,38 @@
 use std::io;
 use std::mem;
 use std::ops::Deref;
+use std::time::{Duration, Instant};
 
 use pipewright_os::exit::{Ended, Exit};
+use pipewright_os::mux::{self, Slot};
 
 use super::reaper;
+use crate::drive::Reach;
+
+/// How long a drop waits for the child that it has killed.
+const KILL_TAKES: Duration = Duration::from_millis(100);
 
 /// Owns the handle on a child's end; on drop, a tree that is held ends, and a child that still runs
-/// goes to the reaper.
+/// goes to the reaper, or is killed first.
 #[derive(Debug)]
-pub(crate) struct Process(Exit);
-
-impl Process {
-    pub(crate) fn new(exit: Exit) -> Process {
-        Process(exit)
-    }
+pub(crate) struct Process {
+    exit: Exit,
+    /// Whom a drop kills.
+    doomed: Option<Reach>,
 }
 
 impl Process {
+    pub(crate) fn new(exit: Exit, doomed: Option<Reach>) -> Process {
+        Process { exit, doomed }
+    }
+
     /// Waits for the end, where nobody else has this process.
     pub(crate) fn wait_alone(&mut self) -> io::Result<Ended> {
-        self.0.wait_alone()
+        self.exit.wait_alone()
+    }
+
+    fn runs(&self) -> bool {
+        matches!(self.exit.try_wait(), Ok(None))
     }
 }
 
@@ -30,20 +42,30 @@ impl Deref for Process {
     type Target = Exit;
 
     fn deref(&self) -> &Exit {
-        &self.0
+        &self.exit
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if let Some(tree) = self.0.tree() {
+        if let Some(tree) = self.exit.tree() {
             // What holds the tree goes with this, and nobody in it is to outlive that.
             tree.end();
         }
-        if let Some(guard) = self.0.leave_tree() {
+        if let Some(guard) = self.exit.leave_tree() {
             reap_in_time(guard);
         }
-        reap_in_time(mem::take(&mut self.0));
+        if !self.runs() {
+            return;
+        }
+        if let Some(mut reach) = self.doomed.take() {
+            // Ignored, as documented: it has become another user's. The wait is a courtesy.
+            if reach.kill(&self.exit).is_ok() {
+                let until = Instant::now().checked_add(KILL_TAKES);
+                let _ = mux::wait(&mut [Slot::Exit(&self.exit)], until);
+            }
+        }
+        reap_in_time(mem::take(&mut self.exit));
     }
 }
 

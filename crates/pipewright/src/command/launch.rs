@@ -19,7 +19,7 @@ use pipewright_os::stdio;
 use super::stdio::Choice;
 use super::{Command, Contain, Stdio};
 use crate::child::{Process, reaper};
-use crate::drive::{Feed, Sink};
+use crate::drive::{Feed, Reach, Sink};
 use crate::error::{Doing, Error, ErrorKind, could_not_open, could_not_prepare, could_not_start};
 use crate::output::Source;
 
@@ -106,11 +106,13 @@ impl Command {
     /// Starts the child.
     pub(crate) fn launch(&self, defaults: StdioDefaults) -> Result<Started, Error> {
         reaper::sweep();
+        let defaults = self.heed_lifetime(defaults)?;
         let at = Instant::now();
         let prepared = self.prepare(defaults)?;
         let unix = self.unix_options();
         let exit = start(&self.plan(&prepared, &unix))?;
-        Ok(Started { process: Process::new(exit), ends: prepared.ends, at })
+        let doomed = self.lifetime.kill_on_drop.then(Reach::default);
+        Ok(Started { process: Process::new(exit, doomed), ends: prepared.ends, at })
     }
 
     /// Replaces this process. Returns only with the reason why that failed.
@@ -303,7 +305,7 @@ impl Command {
         could_not_prepare(&self.program, format!("cannot open {what}"), error)
     }
 
-    fn misuse(&self, words: &str) -> Error {
+    pub(super) fn misuse(&self, words: &str) -> Error {
         let source = io::Error::new(io::ErrorKind::InvalidInput, words.to_owned());
         Error::new(&self.program, Doing::Start, ErrorKind::InvalidInput, Some(source))
     }

@@ -3,6 +3,7 @@
 mod contain;
 mod env;
 mod launch;
+mod lifetime;
 mod limit;
 mod options;
 mod show;
@@ -25,6 +26,7 @@ pub use stdio::Stdio;
 
 use crate::text::Decoding;
 use env::EnvChanges;
+use lifetime::Lifetime;
 
 /// A command to run, with the names and rules of [`std::process::Command`], and what std lacks.
 ///
@@ -65,6 +67,7 @@ pub struct Command {
     inherit: Vec<(Handle, Option<i32>)>,
     inherit_all: bool,
     unix: UnixOptions,
+    lifetime: Lifetime,
     rules: Rules,
     limit: Option<Limit>,
     max_line_bytes: Option<usize>,
@@ -95,6 +98,7 @@ impl Command {
             inherit: Vec::new(),
             inherit_all: false,
             unix: UnixOptions::default(),
+            lifetime: Lifetime::default(),
             rules: Rules::default(),
             limit: None,
             max_line_bytes: None,

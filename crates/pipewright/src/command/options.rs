@@ -170,7 +170,10 @@ impl Command {
     /// Makes the child the leader of a process group of its own. A stop then reaches the whole
     /// group; Ctrl-C at the terminal no longer does.
     pub fn own_group(&mut self) -> &mut Command {
-        self.unix.group = Group::Own;
+        // A session of its own comes with a group of its own.
+        if self.unix.group != Group::Session {
+            self.unix.group = Group::Own;
+        }
         self
     }
 

@@ -12,7 +12,7 @@ use crate::lines::Lines;
 use crate::output::{Capture, Output, Source};
 use crate::text::Decoding;
 
-const OURS: StdioDefaults =
+pub(super) const OURS: StdioDefaults =
     StdioDefaults { stdin: Usual::Inherit, stdout: Usual::Inherit, stderr: Usual::Inherit };
 const CAPTURED: StdioDefaults =
     StdioDefaults { stdin: Usual::Null, stdout: Usual::Piped, stderr: Usual::Piped };

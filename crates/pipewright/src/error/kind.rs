@@ -63,6 +63,8 @@ pub enum ErrorKind {
         /// Where the first byte stands that is not.
         offset: usize,
     },
+    /// No process has that number.
+    NoSuchProcess,
     /// Other code of this program reaped the child, and the kernel did not keep its status.
     StatusLost,
     /// The system reported something else.
@@ -98,12 +100,14 @@ impl ErrorKind {
             ErrorKind::Unsupported => "unsupported",
             ErrorKind::Failed { .. } => "failed",
             ErrorKind::InvalidUtf8 { .. } => "invalid_utf8",
+            ErrorKind::NoSuchProcess => "no_such_process",
             ErrorKind::StatusLost => "status_lost",
             ErrorKind::Io => "io",
         }
     }
 
     // The numbers are the same on every Unix that is supported; elsewhere none of them occurs.
+    pub(super) const ESRCH: i32 = 3;
     pub(super) const E2BIG: i32 = 7;
     pub(super) const ENOEXEC: i32 = 8;
     pub(super) const ECHILD: i32 = 10;
@@ -160,6 +164,7 @@ impl ErrorKind {
             ErrorKind::InvalidUtf8 { source, offset } => {
                 write!(f, "{source} is not UTF-8 at byte {offset}")
             }
+            ErrorKind::NoSuchProcess => numbered("no such process", source, f),
             ErrorKind::StatusLost => {
                 f.write_str("other code of this program has waited for it, and its status is lost")
             }
@@ -184,7 +189,7 @@ impl PartialEq<io::ErrorKind> for ErrorKind {
     fn eq(&self, other: &io::ErrorKind) -> bool {
         use io::ErrorKind as Io;
         match self {
-            ErrorKind::NotFound { .. } => *other == Io::NotFound,
+            ErrorKind::NotFound { .. } | ErrorKind::NoSuchProcess => *other == Io::NotFound,
             ErrorKind::CurrentDirMissing { .. } => {
                 matches!(other, Io::NotFound | Io::NotADirectory)
             }

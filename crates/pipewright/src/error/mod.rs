@@ -61,6 +61,7 @@ impl Error {
         let kind = match ErrorKind::limit_of(&source) {
             Some(limit) => limit,
             None if source.raw_os_error() == Some(ErrorKind::ECHILD) => ErrorKind::StatusLost,
+            None if source.raw_os_error() == Some(ErrorKind::ESRCH) => ErrorKind::NoSuchProcess,
             None if source.kind() == io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
             None => ErrorKind::Io,
         };
@@ -73,7 +74,7 @@ impl Error {
         &self.0.kind
     }
 
-    /// The program that was to run, as it was given.
+    /// The program that was to run, as it was given; the number, where a process was opened by it.
     #[must_use]
     pub fn program(&self) -> &OsStr {
         &self.0.program

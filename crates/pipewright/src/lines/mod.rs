@@ -34,7 +34,7 @@ pub struct Line {
 /// # Drop
 /// The streams are closed: the child is not killed, but it gets SIGPIPE when it next writes, as it
 /// would from `| head`. It is reaped in the background. [`finish`](Self::finish) waits for it
-/// instead.
+/// instead, and [`kill_on_drop`](crate::Command::kill_on_drop) kills it.
 #[derive(Debug)]
 pub struct Lines {
     process: Process,

@@ -1,0 +1,269 @@
+//! The light handle on a process that was opened by its number.
+
+use std::time::Duration;
+
+use pipewright::{CancelToken, Child, Command, ErrorKind, Outcome, ProcessHandle, Signal, Stdio};
+use pipewright_tests::alive::{self, KillOnDrop};
+use pipewright_tests::skip::{is_forced_off, is_root, skipped};
+use pipewright_tests::{count, isolate, watchdog};
+
+use super::hostile::child_with_pid;
+use super::{pid_said_by, puppet};
+
+const SHORT: Duration = Duration::from_millis(50);
+
+/// Whether this build can open processes; says aloud if not.
+fn can_open() -> bool {
+    let can = !is_forced_off("pidfd");
+    if !can {
+        skipped("processes are only opened as pidfds");
+    }
+    can
+}
+
+/// Whether the kernel keeps the status of a reaped process: from 6.15 on.
+fn status_is_kept() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(['.', '-']).map_while(|part| part.trim().parse::<u32>().ok());
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    version >= (6, 15)
+}
+
+/// A shell that tells the pid of a puppet with these acts, and reaps it when it ends; the shell
+/// itself ends when its stdin does.
+fn parent_of(acts: &str) -> (Child, u32) {
+    let script = format!("{} {acts} 0<&- & echo $! >&2; wait; cat", env!("CARGO_BIN_EXE_puppet"));
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut parent = command.spawn().unwrap();
+    let pid = pid_said_by(&mut parent);
+    (parent, pid)
+}
+
+#[test]
+fn a_process_that_is_not_our_child_can_be_waited_for() {
+    let _watch = watchdog::watch();
+    if !can_open() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let go = dir.path().join("go");
+    let (parent, pid) = parent_of(&format!("wait-for-file={} exit=5", go.display()));
+    let process = ProcessHandle::open(pid).unwrap();
+    assert_eq!(process.pid(), pid);
+    assert_eq!(process.try_wait().unwrap(), None);
+    assert_eq!(process.try_wait_for(SHORT).unwrap(), None);
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| process.wait().unwrap());
+        std::fs::write(&go, b"").unwrap();
+        waiter.join().unwrap();
+    });
+    assert!(!process.signal(Signal::TERM).unwrap(), "it has ended");
+    if status_is_kept() {
+        let status = || process.wait().unwrap().status;
+        watchdog::until("its parent has reaped it", || status().is_some());
+        let end = process.wait().unwrap();
+        assert_eq!((status().unwrap().code(), end.outcome), (Some(5), Some(Outcome::Exited)));
+    } else {
+        skipped("this kernel does not keep the status of a reaped process");
+    }
+    drop(parent);
+}
+
+#[test]
+fn a_process_that_is_not_our_child_can_be_killed() {
+    let _watch = watchdog::watch();
+    if !can_open() {
+        return;
+    }
+    let (_parent, pid) = parent_of("wait=600");
+    let process = ProcessHandle::open(pid).unwrap();
+    let end = process.wait_or_kill_on_timeout(SHORT).unwrap();
+    assert_eq!((end.outcome, end.was_killed()), (Some(Outcome::TimedOut), true));
+    assert!(end.status.is_none_or(|status| status.signal() == Some(9)));
+
+    let (_parent, pid) = parent_of("wait=600");
+    let process = ProcessHandle::open(pid).unwrap();
+    let token = CancelToken::new();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| process.wait_or_kill_on_cancel(&token).unwrap());
+        token.cancel();
+        assert_eq!(waiter.join().unwrap().outcome, Some(Outcome::Cancelled));
+    });
+    assert!(!process.kill().unwrap());
+}
+
+#[test]
+fn a_zombie_that_nobody_reaps_is_told_of_at_once_and_untold() {
+    let _watch = watchdog::watch();
+    if !can_open() {
+        return;
+    }
+    let mut command = puppet(["spawn=exit=5", "eat-all"]);
+    let mut parent = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = pid_said_by(&mut parent);
+    watchdog::until("it is a zombie", || alive::is_zombie(pid));
+    let process = ProcessHandle::open(pid).unwrap();
+    for end in [process.wait().unwrap(), process.try_wait().unwrap().unwrap()] {
+        assert_eq!((end.status, end.outcome), (None, None), "only its parent could tell");
+    }
+    let end = process.wait_or_kill_on_timeout(Duration::ZERO).unwrap();
+    assert_eq!((end.outcome, end.was_killed()), (None, false));
+    assert!(!process.kill().unwrap());
+    assert!(alive::is_zombie(pid), "it is not ours to reap");
+    assert!(parent.wait().unwrap().success());
+}
+
+#[test]
+fn our_own_child_is_reaped_and_told_of() {
+    isolate::isolated("opened::our_own_child_is_reaped_and_told_of", || {
+        let _watch = watchdog::watch();
+        if !can_open() {
+            return;
+        }
+        // Somebody else's child object: of the standard library.
+        let mut theirs = std::process::Command::new(env!("CARGO_BIN_EXE_puppet"));
+        let mut theirs = theirs.arg("exit=6").spawn().unwrap();
+        let process = ProcessHandle::open(theirs.id()).unwrap();
+        let end = process.wait().unwrap();
+        assert_eq!((end.status.unwrap().code(), end.outcome), (Some(6), Some(Outcome::Exited)));
+        assert_eq!(count::children(), Vec::<u32>::new());
+        assert_eq!(process.wait().unwrap(), end);
+        assert!(theirs.wait().is_err(), "it was waited for");
+
+        // Our own: two handles, and either finds out.
+        let child = puppet(["wait=600"]).spawn().unwrap();
+        let process = ProcessHandle::open(child.id()).unwrap();
+        assert!(process.kill().unwrap());
+        assert_eq!(process.wait().unwrap().status.unwrap().signal(), Some(9));
+        match child.wait() {
+            Ok(status) => assert_eq!(status.signal(), Some(9)),
+            Err(error) => assert_eq!(error.kind(), &ErrorKind::StatusLost),
+        }
+        drop(child);
+        assert_eq!(count::children(), Vec::<u32>::new());
+    });
+}
+
+#[test]
+fn a_reused_number_is_never_signalled() {
+    isolate::isolated("opened::a_reused_number_is_never_signalled", || {
+        let _watch = watchdog::watch();
+        if !can_open() {
+            return;
+        }
+        let ended = Command::new("true").spawn().unwrap();
+        let opened = ProcessHandle::open(ended.id()).unwrap();
+        let started = Command::new("true").start().unwrap();
+        ended.wait().unwrap();
+        started.wait().unwrap();
+        for (handle, pid) in [(&opened, ended.id()), (&started, started.pid())] {
+            let Some(stranger) = child_with_pid(pid, &["wait=600"]) else {
+                return skipped("the next pid can only be chosen by root, on a quiet machine");
+            };
+            assert!(!handle.kill().unwrap(), "it is gone, and that is what we are told");
+            assert!(!handle.signal(Signal::TERM).unwrap());
+            let end = handle.wait_or_kill_on_timeout(Duration::ZERO).unwrap();
+            assert!(!end.was_killed());
+            // A signal would have been delivered by the time that another one is.
+            assert!(stranger.signal(Signal::CONT).unwrap());
+            assert!(alive::is_running(stranger.id()));
+            stranger.kill().unwrap();
+            assert_eq!(stranger.wait().unwrap().signal(), Some(9));
+        }
+    });
+}
+
+#[test]
+fn numbers_that_are_no_processs_are_refused() {
+    let _watch = watchdog::watch();
+    for pid in [0, i32::MAX as u32 + 1, u32::MAX] {
+        let error = ProcessHandle::open(pid).unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::InvalidInput);
+        let words = format!("cannot open process \"{pid}\": no process can have that number");
+        assert_eq!(error.to_string(), words);
+        assert_eq!(error.program(), pid.to_string().as_str());
+    }
+    if !can_open() {
+        return;
+    }
+    let ended = Command::new("true").spawn().unwrap();
+    ended.wait().unwrap();
+    match ProcessHandle::open(ended.id()) {
+        Err(error) => assert_eq!(error.kind(), &ErrorKind::NoSuchProcess, "{error}"),
+        Ok(_) => skipped("its number is another's already"),
+    }
+    // That of a thread, while it lives.
+    let error = std::thread::spawn(|| {
+        let number = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        assert_ne!(number, std::process::id());
+        ProcessHandle::open(number).unwrap_err()
+    });
+    let error = error.join().unwrap();
+    assert_eq!(error.kind(), &ErrorKind::NoSuchProcess, "{error}");
+}
+
+#[test]
+fn somebody_elses_process_is_waited_for_and_not_signalled() {
+    isolate::isolated("opened::somebody_elses_process_is_waited_for_and_not_signalled", || {
+        let _watch = watchdog::watch();
+        if !can_open() {
+            return;
+        }
+        if !is_root() {
+            return skipped("a process of another user needs root");
+        }
+        let mut child = puppet(["eat-all", "exit=4"]).stdin(Stdio::piped()).spawn().unwrap();
+        let _end = KillOnDrop(child.id());
+        // SAFETY: numbers; this process runs nothing but this test.
+        assert_eq!(unsafe { libc::setresuid(54321, 54321, 54321) }, 0);
+        let process = ProcessHandle::open(child.id()).unwrap();
+        for error in [
+            process.signal(Signal::TERM).unwrap_err(),
+            process.kill().unwrap_err(),
+            process.wait_or_kill_on_timeout(Duration::ZERO).unwrap_err(),
+        ] {
+            assert_eq!(error.kind(), &ErrorKind::PermissionDenied);
+            let pid = child.id();
+            let words = format!("cannot signal process \"{pid}\": permission denied (os error 1)");
+            assert_eq!(error.to_string(), words);
+        }
+        assert_eq!(process.try_wait().unwrap(), None);
+        drop(child.stdin.take());
+        assert_eq!(process.wait().unwrap().status.unwrap().code(), Some(4));
+    });
+}
+
+#[test]
+fn without_pidfds_nothing_is_opened_and_children_are_held_all_the_same() {
+    let _watch = watchdog::watch();
+    if !is_forced_off("pidfd") {
+        return skipped("this build uses pidfds; the suite `refused` takes them away");
+    }
+    let process = puppet(["wait=600"]).start().unwrap();
+    let error = ProcessHandle::open(process.pid()).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Unsupported);
+    let words = "a process can only be opened as a pidfd, and this machine refuses those";
+    assert!(error.to_string().ends_with(words), "{error}");
+    let end = process.wait_or_kill_on_timeout(SHORT).unwrap();
+    assert_eq!((end.outcome, end.status.unwrap().signal()), (Some(Outcome::TimedOut), Some(9)));
+}
+
+#[test]
+fn a_dropped_handle_leaves_nothing_behind() {
+    isolate::isolated("opened::a_dropped_handle_leaves_nothing_behind", || {
+        let _watch = watchdog::watch();
+        if !can_open() {
+            return;
+        }
+        let before = (count::handles(), count::threads());
+        let child = puppet(["eat-all"]).stdin(Stdio::piped()).spawn().unwrap();
+        for _ in 0..100 {
+            let process = ProcessHandle::open(child.id()).unwrap();
+            assert_eq!(process.try_wait_for(Duration::from_micros(10)).unwrap(), None);
+        }
+        assert!(child.wait().unwrap().success(), "nobody has reaped or ended it");
+        drop(child);
+        assert_eq!((count::handles(), count::threads()), before);
+    });
+}

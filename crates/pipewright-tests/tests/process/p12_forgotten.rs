@@ -1,0 +1,160 @@
+//! Promise 12, as far as it is about children that are started and forgotten, and detached ones:
+//! they leave no zombie and no handle.
+
+use std::fs;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+
+use pipewright::{Command, ErrorKind, Scope, Signal, Stdio};
+use pipewright_tests::alive::{self, KillOnDrop};
+use pipewright_tests::skip::skipped;
+use pipewright_tests::{count, isolate, watchdog};
+
+use super::{pid_said_by, puppet};
+
+#[test]
+fn forgotten_and_detached_children_leave_no_zombie_and_no_handle() {
+    isolate::isolated(
+        "p12_forgotten::forgotten_and_detached_children_leave_no_zombie_and_no_handle",
+        || {
+            let _watch = watchdog::watch();
+            let before = count::handles();
+            for round in 0..60 {
+                let mut command = puppet([["exit=0", "wait=0.1", "raise=KILL"][round % 3]]);
+                match round % 4 {
+                    0 => drop(command.start_and_forget().unwrap()),
+                    1 => drop(command.detached().start_and_forget().unwrap()),
+                    2 => drop(command.detached().start().unwrap()),
+                    _ => drop(command.detached().stdout(Stdio::piped()).spawn().unwrap()),
+                }
+            }
+            let error = Command::new("/no/such").start_and_forget().unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::NotFound { .. }), "{error}");
+            watchdog::until("every child is reaped", || count::children().is_empty());
+            watchdog::until("every handle is closed", || count::handles() == before);
+            watchdog::until("the reaper has gone to rest", || count::threads() <= 3);
+        },
+    );
+}
+
+/// What the handles 0 to 2 of that process refer to.
+fn stdio_of(pid: u32) -> [String; 3] {
+    [0, 1, 2].map(|number| {
+        let target = fs::read_link(format!("/proc/{pid}/fd/{number}")).unwrap();
+        target.to_string_lossy().into_owned()
+    })
+}
+
+#[test]
+fn a_forgotten_child_has_null_stdio_unless_it_was_told_otherwise() {
+    let _watch = watchdog::watch();
+    let null = || ["/dev/null"; 3].map(str::to_owned);
+    let forgotten = KillOnDrop(puppet(["wait=600"]).start_and_forget().unwrap());
+    assert_eq!(stdio_of(forgotten.0), null());
+    let merged = KillOnDrop(puppet(["wait=600"]).merge_stderr().start_and_forget().unwrap());
+    assert_eq!(stdio_of(merged.0), null());
+    for process in [puppet(["wait=600"]).detached().start().unwrap(), {
+        puppet(["wait=600"]).detached().spawn().unwrap().into()
+    }] {
+        assert_eq!(stdio_of(process.pid()), null());
+        process.kill().unwrap();
+    }
+
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log");
+    let mut command = puppet(["out=said", "wait=600"]);
+    command.stdout(Stdio::create(&log)).stderr(Stdio::inherit()).detached();
+    let process = KillOnDrop(command.start_and_forget().unwrap());
+    let ours = fs::read_link("/proc/self/fd/2").unwrap().to_string_lossy().into_owned();
+    let log_name = log.to_string_lossy().into_owned();
+    assert_eq!(stdio_of(process.0), ["/dev/null".to_owned(), log_name, ours]);
+    watchdog::until("it has said it", || fs::read_to_string(&log).unwrap() == "said");
+
+    // Verbs that capture go on capturing.
+    assert_eq!(puppet(["out=x"]).detached().read().unwrap(), "x");
+}
+
+#[test]
+fn contradictions_are_refused() {
+    let words = |change: fn(&mut Command) -> &mut Command| {
+        let mut command = Command::new("true");
+        let error = change(&mut command).start_and_forget().unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::InvalidInput);
+        error.to_string()
+    };
+    let said = words(|command| command.detached().kill_on_parent_exit(Scope::Child));
+    assert!(said.ends_with("it is detached, so it cannot be killed when we end"), "{said}");
+    let said = words(|command| command.detached().process_group(1));
+    assert!(said.ends_with("it is detached, so it cannot be in another group"), "{said}");
+    let said = words(|command| command.kill_on_drop());
+    assert!(said.ends_with("nothing is kept of it, so it cannot be killed on drop"), "{said}");
+    // A group of its own comes with the session.
+    assert!(Command::new("true").detached().own_group().status().unwrap().success());
+}
+
+/// The ends of a new terminal: whoever holds it, and the terminal itself.
+fn terminal() -> Option<(File, File)> {
+    let open = |path: &str| {
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(true).custom_flags(libc::O_NOCTTY).open(path)
+    };
+    let holder = open("/dev/ptmx").ok()?;
+    let (mut number, unlocked) = (0, 0);
+    // SAFETY: a live number that is read.
+    let result = unsafe { libc::ioctl(holder.as_raw_fd(), libc::TIOCSPTLCK, &raw const unlocked) };
+    assert_eq!(result, 0);
+    // SAFETY: a live number that is written.
+    let result = unsafe { libc::ioctl(holder.as_raw_fd(), libc::TIOCGPTN, &raw mut number) };
+    assert_eq!(result, 0);
+    let terminal = open(&format!("/dev/pts/{number}")).ok()?;
+    Some((holder, terminal))
+}
+
+#[test]
+fn a_detached_child_survives_the_end_of_the_terminal() {
+    let _watch = watchdog::watch();
+    let Some((holder, terminal)) = terminal() else {
+        return skipped("there are no pseudo-terminals here");
+    };
+    let mut command = puppet(["own-terminal", "detach=wait=600", "spawn=wait=600", "wait=600"]);
+    command.own_session().stdin(terminal).stderr(Stdio::piped());
+    let mut parent = command.spawn().unwrap();
+    drop(command);
+    let said = read_lines(&mut parent, 2);
+    let (detached, other) = (KillOnDrop(said[0]), KillOnDrop(said[1]));
+    drop(holder);
+    assert_eq!(parent.wait().unwrap().terminating_signal(), Some(Signal::HUP));
+    watchdog::until("who was not detached is gone", || !alive::is_running(other.0));
+    assert!(alive::is_running(detached.0));
+}
+
+/// The numbers that a child says on its stderr, a line each.
+fn read_lines(child: &mut pipewright::Child, count: usize) -> Vec<u32> {
+    let mut said = Vec::with_capacity(256);
+    while said.iter().filter(|byte| **byte == b'\n').count() < count {
+        assert_ne!(child.stderr.as_ref().unwrap().read_spare(&mut said).unwrap(), 0);
+    }
+    let said = String::from_utf8(said).unwrap();
+    said.lines().map(|line| line.parse().unwrap()).collect()
+}
+
+#[test]
+fn a_detached_child_survives_the_death_of_its_parent_and_a_signal_to_its_group() {
+    let _watch = watchdog::watch();
+    for signal in [Signal::KILL, Signal::INT] {
+        let mut command = puppet(["detach=wait=600", "wait=600"]);
+        let mut parent = command.own_session().stderr(Stdio::piped()).spawn().unwrap();
+        let detached = KillOnDrop(pid_said_by(&mut parent));
+        let group = rustix::process::Pid::from_raw(parent.id() as i32).unwrap();
+        // The parent is not reaped, so the group is still its own.
+        let by_number = rustix::process::Signal::from_named_raw(signal.number()).unwrap();
+        rustix::process::kill_process_group(group, by_number).unwrap();
+        assert_eq!(parent.wait().unwrap().terminating_signal(), Some(signal));
+        assert!(alive::is_running(detached.0));
+        let stat = fs::read_to_string(format!("/proc/{}/stat", detached.0)).unwrap();
+        let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+        // Fields 6 and 7 of proc(5): its session, which it leads, and its terminal, which is none.
+        assert_eq!((fields[3], fields[4]), (detached.0.to_string().as_str(), "0"));
+    }
+}

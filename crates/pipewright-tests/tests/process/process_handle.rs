@@ -1,0 +1,223 @@
+//! The light handle on a child that it started.
+
+use std::time::{Duration, Instant};
+
+use pipewright::{CancelToken, Command, ErrorKind, Outcome, ProcessHandle, Signal, Stdio};
+use pipewright_tests::{alive, count, isolate, watchdog};
+
+use super::puppet;
+
+const SHORT: Duration = Duration::from_millis(50);
+
+#[test]
+fn every_way_to_end_is_told() {
+    let _watch = watchdog::watch();
+    let process = ProcessHandle::start(&mut puppet(["exit=42"])).unwrap();
+    let end = process.wait().unwrap();
+    assert_eq!((end.status.unwrap().code(), end.outcome), (Some(42), Some(Outcome::Exited)));
+    assert!(!end.was_killed());
+    assert_eq!(process.wait().unwrap(), end, "again and again");
+    assert_eq!(process.try_wait().unwrap(), Some(end));
+    assert_eq!(process.wait_or_kill_on_timeout(Duration::ZERO).unwrap(), end);
+
+    let process = puppet(["wait=600"]).start().unwrap();
+    assert!(process.signal(Signal::TERM).unwrap());
+    let end = process.wait().unwrap();
+    assert_eq!(end.status.unwrap().terminating_signal(), Some(Signal::TERM));
+    assert_eq!(end.outcome, Some(Outcome::Signaled));
+}
+
+#[test]
+fn a_wait_with_a_limit_leaves_the_process_running() {
+    let _watch = watchdog::watch();
+    let process = puppet(["wait=600"]).start().unwrap();
+    let start = Instant::now();
+    assert_eq!(process.try_wait_for(SHORT).unwrap(), None);
+    assert!(start.elapsed() >= SHORT);
+    assert_eq!(process.try_wait().unwrap(), None);
+    assert!(alive::is_running(process.pid()));
+    assert!(process.kill().unwrap());
+    // More time than there is.
+    let end = process.try_wait_for(Duration::MAX).unwrap().unwrap();
+    assert_eq!(end.status.unwrap().terminating_signal(), Some(Signal::KILL));
+    assert_eq!(end.outcome, Some(Outcome::Signaled), "this wait has killed nobody");
+    assert!(!process.kill().unwrap());
+    assert!(!process.signal(Signal::TERM).unwrap());
+}
+
+#[test]
+fn one_that_has_ended_and_is_not_reaped_takes_no_signal() {
+    let _watch = watchdog::watch();
+    let process = puppet(["exit=3"]).start().unwrap();
+    watchdog::until("it is a zombie", || alive::is_zombie(process.pid()));
+    assert!(!process.kill().unwrap());
+    assert_eq!(process.wait().unwrap().status.unwrap().code(), Some(3));
+}
+
+#[test]
+fn time_that_is_up_kills_and_says_so() {
+    let _watch = watchdog::watch();
+    let process = puppet(["ignore=TERM", "wait=600"]).start().unwrap();
+    let start = Instant::now();
+    let end = process.wait_or_kill_on_timeout(SHORT).unwrap();
+    assert!(start.elapsed() >= SHORT);
+    assert!(end.was_killed());
+    assert_eq!(end.outcome, Some(Outcome::TimedOut));
+    assert_eq!(end.status.unwrap().signal(), Some(9));
+
+    let process = puppet(["exit=0"]).start().unwrap();
+    let end = process.wait_or_kill_on_timeout(Duration::from_secs(60)).unwrap();
+    assert_eq!((end.outcome, end.was_killed()), (Some(Outcome::Exited), false));
+}
+
+#[test]
+fn a_cancel_kills_and_says_so() {
+    let _watch = watchdog::watch();
+    let token = CancelToken::new();
+    let process = puppet(["wait=600"]).start().unwrap();
+    let end = std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| process.wait_or_kill_on_cancel(&token).unwrap());
+        assert_eq!(process.try_wait_for(SHORT).unwrap(), None);
+        token.cancel();
+        waiter.join().unwrap()
+    });
+    assert_eq!((end.outcome, end.was_killed()), (Some(Outcome::Cancelled), true));
+
+    // Cancelled before: killed at once. Ended before: not killed.
+    let process = puppet(["wait=600"]).start().unwrap();
+    let end = process.wait_or_kill_on_cancel(&token).unwrap();
+    assert_eq!(end.outcome, Some(Outcome::Cancelled));
+    let process = puppet(["exit=7"]).start().unwrap();
+    process.wait().unwrap();
+    let end = process.wait_or_kill_on_cancel(&token).unwrap();
+    assert_eq!((end.outcome, end.status.unwrap().code()), (Some(Outcome::Exited), Some(7)));
+}
+
+#[test]
+fn threads_wait_while_another_kills() {
+    let _watch = watchdog::watch();
+    let process = puppet(["wait=600"]).start().unwrap();
+    std::thread::scope(|scope| {
+        let waiters: Vec<_> = (0..4).map(|_| scope.spawn(|| process.wait().unwrap())).collect();
+        let timed = scope.spawn(|| process.try_wait_for(Duration::from_secs(600)).unwrap());
+        assert!(process.kill().unwrap());
+        for waiter in waiters {
+            assert_eq!(waiter.join().unwrap().status.unwrap().signal(), Some(9));
+        }
+        assert_eq!(timed.join().unwrap().unwrap().status.unwrap().signal(), Some(9));
+    });
+}
+
+#[test]
+fn a_child_becomes_a_handle() {
+    let _watch = watchdog::watch();
+    let mut child = puppet(["out=hello", "wait=600"]).stdout(Stdio::piped()).spawn().unwrap();
+    let (pid, stdout) = (child.id(), child.stdout.take().unwrap());
+    let process = ProcessHandle::from(child);
+    assert_eq!(process.pid(), pid);
+    let mut said = Vec::with_capacity(64);
+    while said.len() < 5 {
+        assert_ne!(stdout.read_spare(&mut said).unwrap(), 0);
+    }
+    assert_eq!((said.as_slice(), process.try_wait().unwrap()), (&b"hello"[..], None));
+    assert!(process.kill().unwrap());
+    assert_eq!(process.wait().unwrap().status.unwrap().signal(), Some(9));
+}
+
+#[test]
+fn what_would_pass_through_us_is_refused() {
+    let _watch = watchdog::watch();
+    let dir = tempfile::tempdir().unwrap();
+    let mark = dir.path().join("started");
+    let touch = format!("touch={}", mark.display());
+    let words = |change: &dyn Fn(&mut Command) -> &mut Command| {
+        let mut command = puppet([&touch]);
+        change(&mut command);
+        let [start, forget] = [command.start().map(drop), command.start_and_forget().map(drop)]
+            .map(|result| {
+                let error = result.unwrap_err();
+                assert_eq!(error.kind(), &ErrorKind::InvalidInput);
+                error.to_string()
+            });
+        assert_eq!(start, forget);
+        start
+    };
+    let through = " would pass through us, and nobody is left for that";
+    let said = words(&|command| command.stdin(Stdio::piped()));
+    assert!(said.ends_with(&format!("\": its stdin{through}")), "{said}");
+    assert!(words(&|command| command.stdin(Stdio::bytes("x"))).ends_with(through));
+    let reader = || Stdio::reader(std::io::empty());
+    assert!(words(&|command| command.stdin(reader())).ends_with(through));
+    let said = words(&|command| command.stdout(Stdio::piped()));
+    assert!(said.ends_with(&format!("\": its stdout{through}")), "{said}");
+    let said = words(&|command| command.stderr(Stdio::tee()));
+    assert!(said.ends_with(&format!("\": its stderr{through}")), "{said}");
+    let alone = "it has a timeout or a cancel token, and nobody to heed it";
+    assert!(words(&|command| command.timeout(SHORT)).ends_with(alone));
+    assert!(words(&|command| command.cancel(&CancelToken::new())).ends_with(alone));
+    assert!(!mark.exists(), "it was started");
+
+    // Files and handles are the child's own business.
+    let log = dir.path().join("log");
+    let mut command = puppet(["out=1", "err=2"]);
+    let process = command.stdout(Stdio::create(&log)).merge_stderr().start().unwrap();
+    assert!(process.wait().unwrap().status.unwrap().success());
+    assert_eq!(std::fs::read_to_string(log).unwrap(), "12");
+}
+
+#[test]
+fn a_dropped_handle_leaves_a_running_process_and_no_zombie() {
+    isolate::isolated(
+        "process_handle::a_dropped_handle_leaves_a_running_process_and_no_zombie",
+        || {
+            let _watch = watchdog::watch();
+            let before = count::handles();
+            let dir = tempfile::tempdir().unwrap();
+            let go = dir.path().join("go");
+            let wait = format!("wait-for-file={}", go.display());
+            let process = puppet([wait]).start().unwrap();
+            let pid = process.pid();
+            drop(process);
+            assert!(alive::is_running(pid));
+            std::fs::write(&go, b"").unwrap();
+            watchdog::until("it is reaped", || count::children().is_empty());
+            watchdog::until("its handles are closed", || count::handles() == before);
+        },
+    );
+}
+
+#[test]
+fn a_status_that_somebody_else_took_is_found_or_said_to_be_lost() {
+    isolate::isolated(
+        "process_handle::a_status_that_somebody_else_took_is_found_or_said_to_be_lost",
+        || {
+            let _watch = watchdog::watch();
+            let reap_all = || {
+                loop {
+                    #[expect(clippy::disallowed_methods, reason = "what careless code does")]
+                    // SAFETY: no place for the status.
+                    let pid = unsafe { libc::waitpid(-1, std::ptr::null_mut(), 0) };
+                    if pid < 0 {
+                        // Nobody yet, or nobody any more: looked at again.
+                        std::thread::park_timeout(Duration::from_millis(1));
+                    }
+                }
+            };
+            std::thread::spawn(reap_all);
+            let told = |result: pipewright::Result<pipewright::ProcessEnd>, code| match result {
+                Ok(end) => assert_eq!(end.status.unwrap().code(), code, "the kernel kept it"),
+                Err(error) => assert_eq!(error.kind(), &ErrorKind::StatusLost, "{error}"),
+            };
+            for _ in 0..20 {
+                let process = puppet(["wait=0.01", "exit=42"]).start().unwrap();
+                told(process.wait(), Some(42));
+                assert!(!process.kill().unwrap(), "it is gone");
+                let process = puppet(["exit=43"]).start().unwrap();
+                let limit = Duration::from_secs(60);
+                told(process.wait_or_kill_on_timeout(limit), Some(43));
+                let process = puppet(["wait=600"]).start().unwrap();
+                told(process.wait_or_kill_on_timeout(Duration::from_millis(1)), None);
+            }
+        },
+    );
+}

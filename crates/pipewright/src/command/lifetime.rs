@@ -1,0 +1,156 @@
+//! Children that outlive us, or end with their handle; and the verbs that keep none of them.
+
+use pipewright_os::spawn::Group;
+
+use super::stdio::Choice;
+use super::{Command, Started, Stdio, StdioDefaults, Usual};
+use crate::error::Error;
+use crate::process_handle::ProcessHandle;
+
+/// How long a child lives.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Lifetime {
+    pub(crate) kill_on_drop: bool,
+    detached: bool,
+}
+
+const NULL: StdioDefaults =
+    StdioDefaults { stdin: Usual::Null, stdout: Usual::Null, stderr: Usual::Null };
+
+impl Command {
+    /// Lets the child outlive us: it has a session of its own, without a terminal, so that neither
+    /// our end, nor a signal to our group (Ctrl-C), nor the end of the terminal reaches it. Where no
+    /// stdio is set it is null instead of ours.
+    ///
+    /// A stop (a timeout, [`Child::kill`](crate::Child::kill)) reaches its whole group.
+    ///
+    /// # Platform
+    /// Unix: `setsid`. A service manager that ends all of a service's processes (systemd's
+    /// `KillMode=control-group`) ends this one too.
+    ///
+    /// # Errors
+    /// Of the verb: together with [`kill_on_parent_exit`](Self::kill_on_parent_exit), or with the
+    /// group of somebody else, it is a contradiction.
+    ///
+    /// ```
+    /// use pipewright::{Command, ProcessHandle};
+    /// let pid = Command::new("sleep").arg("60").detached().start_and_forget()?;
+    /// // Later, perhaps from another program:
+    /// # let shown = pid;
+    /// ProcessHandle::open(pid)?.kill()?;
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn detached(&mut self) -> &mut Command {
+        self.own_session();
+        self.lifetime.detached = true;
+        self
+    }
+
+    /// Kills the child when its [`Child`](crate::Child), [`Lines`](crate::Lines) or
+    /// [`ProcessHandle`] is dropped before it has ended.
+    ///
+    /// The kill reaches whom [`Child::kill`](crate::Child::kill) reaches. The drop then waits for
+    /// the child for at most 100 ms, which is longer than a kill takes; one that is stuck in the
+    /// kernel is reaped in the background. A child that has become another user's, and that we may
+    /// therefore not kill, goes on running. When this process is itself killed nothing is dropped:
+    /// see [`kill_on_parent_exit`](Self::kill_on_parent_exit).
+    ///
+    /// ```
+    /// use pipewright::{Command, Stdio};
+    /// let mut command = Command::new("sh");
+    /// command.args(["-c", "echo ready; sleep 60"]).kill_on_drop();
+    /// let first = command.lines()?.next().unwrap()?;
+    /// assert_eq!(first.text, "ready");
+    /// // Nobody sleeps any more.
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn kill_on_drop(&mut self) -> &mut Command {
+        self.lifetime.kill_on_drop = true;
+        self
+    }
+
+    /// Starts the command and keeps nothing of it but its number. stdio is null where nothing else
+    /// is set.
+    ///
+    /// The child goes on running when this process ends; [`detached`](Self::detached) keeps
+    /// Ctrl-C and the end of the terminal from it as well. It does not become a zombie: a background
+    /// thread reaps it. The number is its own until then, and afterwards may be anybody's.
+    ///
+    /// # Errors
+    /// The child could not be started; there is then none.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput): a stream that would pass through us (piped,
+    /// tee, bytes, a reader), a timeout, a cancel token or [`kill_on_drop`](Self::kill_on_drop) is
+    /// set, and there would be nobody to see to it.
+    ///
+    /// ```
+    /// let pid = pipewright::Command::new("true").start_and_forget()?;
+    /// assert_ne!(pid, 0);
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn start_and_forget(&mut self) -> Result<u32, Error> {
+        if self.lifetime.kill_on_drop {
+            return Err(self.misuse("nothing is kept of it, so it cannot be killed on drop"));
+        }
+        if self.rules.holds_tree() {
+            return Err(self.misuse("nothing is kept of it, so its tree cannot be held"));
+        }
+        let Started { process, .. } = self.launch_alone(NULL)?;
+        Ok(process.pid())
+    }
+
+    /// Starts the command and gives a light handle on the process, without streams: see
+    /// [`ProcessHandle::start`].
+    ///
+    /// # Errors
+    /// As [`ProcessHandle::start`].
+    pub fn start(&mut self) -> Result<ProcessHandle, Error> {
+        let Started { process, .. } = self.launch_alone(super::verbs::OURS)?;
+        Ok(ProcessHandle::started(process, &self.program))
+    }
+
+    /// Starts a child that gets no help from us while it runs.
+    fn launch_alone(&self, defaults: StdioDefaults) -> Result<Started, Error> {
+        let streams = [&self.stdin, &self.stdout, &self.stderr];
+        for (name, stream) in ["stdin", "stdout", "stderr"].into_iter().zip(streams) {
+            if stream.as_ref().is_some_and(Stdio::passes_through_us) {
+                let words =
+                    format!("its {name} would pass through us, and nobody is left for that");
+                return Err(self.misuse(&words));
+            }
+        }
+        if self.rules.can_stop() {
+            return Err(self.misuse("it has a timeout or a cancel token, and nobody to heed it"));
+        }
+        self.launch(defaults)
+    }
+
+    /// Looks at what contradicts itself, and says what the streams of a detached child are.
+    pub(super) fn heed_lifetime(&self, defaults: StdioDefaults) -> Result<StdioDefaults, Error> {
+        if !self.lifetime.detached {
+            return Ok(defaults);
+        }
+        if self.unix.kill_on_parent_exit || self.rules.ends_with_us {
+            return Err(self.misuse("it is detached, so it cannot be killed when we end"));
+        }
+        if self.rules.holds_tree() {
+            return Err(self.misuse("it is detached, so its tree cannot be held by us"));
+        }
+        if self.unix.group != Group::Session {
+            return Err(self.misuse("it is detached, so it cannot be in another group"));
+        }
+        let not_ours = |usual| if usual == Usual::Inherit { Usual::Null } else { usual };
+        let StdioDefaults { stdin, stdout, stderr } = defaults;
+        Ok(StdioDefaults {
+            stdin: not_ours(stdin),
+            stdout: not_ours(stdout),
+            stderr: not_ours(stderr),
+        })
+    }
+}
+
+impl Stdio {
+    /// Whether it takes somebody on our side who reads or writes.
+    fn passes_through_us(&self) -> bool {
+        matches!(self.0, Choice::Piped | Choice::Tee | Choice::Bytes(_) | Choice::Reader(_))
+    }
+}

@@ -1,0 +1,99 @@
+//! What a process handle holds: a child of ours, or a process that was opened by its number.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use pipewright_os::mux::{self, Slot};
+use pipewright_os::process::{Fate, Opened};
+use pipewright_os::signal::Signal;
+use pipewright_os::status::ExitStatus;
+use pipewright_os::wake::Wake;
+
+use super::ProcessEnd;
+use crate::child::Process;
+use crate::output::Outcome;
+
+/// A process that has just ended is reaped by its parent within this, if by anybody: until then
+/// the system does not tell its status.
+const REAP_TAKES: Duration = Duration::from_millis(50);
+
+#[derive(Debug)]
+pub(super) enum Held {
+    Started(Process),
+    Opened(Opened),
+}
+
+impl Held {
+    pub(super) fn pid(&self) -> u32 {
+        match self {
+            Held::Started(process) => process.pid(),
+            Held::Opened(opened) => opened.member().pid(),
+        }
+    }
+
+    /// How it ended, if it has.
+    pub(super) fn end(&self) -> io::Result<Option<ProcessEnd>> {
+        Ok(match self {
+            Held::Started(process) => process.try_wait()?.map(|ended| end_of(Some(ended.status))),
+            Held::Opened(opened) => match opened.fate()? {
+                Fate::Runs => None,
+                Fate::Ended(ended) => Some(end_of(Some(ended.status))),
+                Fate::Untold => Some(end_of(None)),
+            },
+        })
+    }
+
+    /// Waits for the end. `None`: the deadline or the wake-up came first.
+    pub(super) fn wait(
+        &self,
+        deadline: Option<Instant>,
+        wake: Option<&Wake>,
+    ) -> io::Result<Option<ProcessEnd>> {
+        if let (Held::Started(process), None, None) = (self, deadline, wake) {
+            // Without pidfds the wait below would take a thread.
+            return Ok(Some(end_of(Some(process.wait()?.status))));
+        }
+        let mut end = self.end()?;
+        if end.is_some() {
+            return Ok(end);
+        }
+        while end.is_none() {
+            let mut slots = [self.slot(), wake.map_or(Slot::Off, Slot::Wake)];
+            let done = mux::wait(&mut slots, deadline)?;
+            end = self.end()?;
+            if end.is_none() && (done == 0 || matches!(slots[1], Slot::WakeDone)) {
+                return Ok(None);
+            }
+        }
+        match (self, end) {
+            (Held::Opened(opened), Some(ProcessEnd { status: None, .. })) => {
+                opened.wait_for_reap(REAP_TAKES);
+                self.end()
+            }
+            (_, end) => Ok(end),
+        }
+    }
+
+    /// Sends a signal. `false`: it has ended.
+    pub(super) fn signal(&self, signal: Signal) -> io::Result<bool> {
+        match self {
+            Held::Started(process) => process.signal(signal),
+            Held::Opened(opened) => opened.signal(signal),
+        }
+    }
+
+    fn slot(&self) -> Slot<'_> {
+        match self {
+            Held::Started(process) => Slot::Exit(process),
+            Held::Opened(opened) => Slot::Gone(opened.member().clone()),
+        }
+    }
+}
+
+fn end_of(status: Option<ExitStatus>) -> ProcessEnd {
+    let outcome = |status: ExitStatus| match status.signal() {
+        Some(_) => Outcome::Signaled,
+        None => Outcome::Exited,
+    };
+    ProcessEnd { status, outcome: status.map(outcome) }
+}
