@@ -4,6 +4,7 @@ mod p01_never_deadlocks;
 mod p02_held_pipes;
 mod p03_timeouts;
 mod p04_nothing_leaks;
+mod p05_inheritance;
 mod p06_parent_size;
 mod p07_parent_exit;
 mod p08_reused_pids;

@@ -110,6 +110,7 @@ impl ErrorKind {
     pub(super) const ESRCH: i32 = 3;
     pub(super) const E2BIG: i32 = 7;
     pub(super) const ENOEXEC: i32 = 8;
+    pub(super) const EBADF: i32 = 9;
     pub(super) const ECHILD: i32 = 10;
     const EAGAIN: i32 = 11;
     const ENOMEM: i32 = 12;

@@ -15,12 +15,19 @@ pub(crate) fn could_not_start(plan: &Plan<'_>, failed: SpawnError) -> Error {
     let kind = kind(plan, &failed);
     let doing = match failed.step {
         // The words of a general error alone would not say what could not be done.
-        step if kind == ErrorKind::Io && step != Step::Exec => {
-            Doing::Prepare(format!("cannot {step}"))
-        }
+        step if needs_words(step, &kind) => Doing::Prepare(format!("cannot {step}")),
         _ => Doing::Start,
     };
     Error::new(plan.program, doing, kind, Some(failed.source))
+}
+
+fn needs_words(step: Step, kind: &ErrorKind) -> bool {
+    match kind {
+        ErrorKind::Io => step != Step::Exec,
+        // A bad plan is said in whole words by the check itself.
+        ErrorKind::InvalidInput => !matches!(step, Step::Check(_)),
+        _ => false,
+    }
 }
 
 /// A file that the child was to have as a standard handle cannot be opened.
@@ -49,6 +56,12 @@ fn kind(plan: &Plan<'_>, failed: &SpawnError) -> ErrorKind {
             dir: plan.current_dir.map(Path::to_owned).unwrap_or_default(),
         },
         Step::Exec => exec_kind(plan, &failed.source),
+        // Closed behind the back of its owner, or a number that there cannot be.
+        Step::Stdio(_) | Step::Inherit(_)
+            if failed.source.raw_os_error() == Some(ErrorKind::EBADF) =>
+        {
+            ErrorKind::InvalidInput
+        }
         _ if denied => ErrorKind::PermissionDenied,
         _ if failed.source.kind() == io::ErrorKind::Unsupported => ErrorKind::Unsupported,
         _ => limit().unwrap_or(ErrorKind::Io),
