@@ -17,6 +17,7 @@ mod p12_forgotten;
 mod p15_errors;
 
 mod feeding;
+mod handles;
 mod hostile;
 mod kill_on_drop;
 mod limits;

@@ -1,0 +1,216 @@
+//! Handles of our own: their kinds, pipes, the null device, the console.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::net::TcpListener;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
+
+use pipewright::{Command, Handle, HandleKind, Mode, PipeOptions, Stdio};
+use pipewright_tests::skip::skipped;
+use pipewright_tests::{isolate, watchdog};
+
+use super::puppet;
+
+fn kind(owner: impl Into<Handle>) -> HandleKind {
+    owner.into().kind().unwrap()
+}
+
+/// A block device of this machine that we may open.
+fn block_device() -> Option<File> {
+    fs::read_dir("/sys/class/block").ok()?.flatten().find_map(|entry| {
+        let path = fs::canonicalize(std::path::Path::new("/dev").join(entry.file_name())).ok()?;
+        fs::OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path).ok()
+    })
+}
+
+#[test]
+fn every_kind_of_handle_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    assert_eq!(kind(File::create(&path).unwrap()), HandleKind::File);
+    assert_eq!(kind(File::open(dir.path()).unwrap()), HandleKind::Directory);
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    let mut as_itself = fs::OpenOptions::new();
+    as_itself.read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW);
+    assert_eq!(kind(as_itself.open(&link).unwrap()), HandleKind::Symlink);
+    assert_eq!(kind(File::open(&link).unwrap()), HandleKind::File);
+    assert_eq!(kind(File::open("/dev/null").unwrap()), HandleKind::CharDevice);
+    assert_eq!(kind(UnixStream::pair().unwrap().0), HandleKind::Socket);
+    assert_eq!(kind(TcpListener::bind("127.0.0.1:0").unwrap()), HandleKind::Socket);
+    let (reader, writer) = pipewright::pipe(PipeOptions::default()).unwrap();
+    assert_eq!((kind(reader), kind(writer)), (HandleKind::Pipe, HandleKind::Pipe));
+    let us = rustix::process::getpid();
+    match rustix::process::pidfd_open(us, rustix::process::PidfdFlags::empty()) {
+        Ok(pidfd) => assert_eq!(kind(pidfd), HandleKind::Unknown),
+        Err(error) => skipped(&format!("no pidfd: {error}")),
+    }
+    match block_device() {
+        Some(device) => assert_eq!(kind(device), HandleKind::BlockDevice),
+        None => skipped("there is no block device here"),
+    }
+    let names: Vec<String> = [
+        HandleKind::File,
+        HandleKind::Pipe,
+        HandleKind::Socket,
+        HandleKind::CharDevice,
+        HandleKind::Directory,
+        HandleKind::Symlink,
+        HandleKind::BlockDevice,
+        HandleKind::Unknown,
+    ]
+    .map(|kind| kind.to_string())
+    .to_vec();
+    let words = "file pipe socket char device directory symlink block device unknown";
+    assert_eq!(names.join(" "), words);
+}
+
+#[test]
+fn the_handles_of_a_childs_streams_are_pipes_and_null() {
+    let _watch = watchdog::watch();
+    let text = puppet(["handles"]).read().unwrap();
+    assert_eq!(text, "0 char device\n1 pipe\n2 pipe");
+    assert_eq!(pipewright::null().unwrap().kind().unwrap(), HandleKind::CharDevice);
+}
+
+#[test]
+fn null_is_empty_and_swallows_everything() {
+    let mut null = File::from(pipewright::null().unwrap());
+    null.write_all(&[7; 100_000]).unwrap();
+    let mut text = String::new();
+    assert_eq!(null.read_to_string(&mut text).unwrap(), 0);
+}
+
+#[test]
+fn a_pipe_holds_at_least_what_was_asked_for() {
+    let _watch = watchdog::watch();
+    for capacity in [1, 4096, 100_000, 1 << 20] {
+        let options =
+            PipeOptions { write: Mode::Async, capacity: Some(capacity), ..PipeOptions::default() };
+        let (mut reader, writer) = match pipewright::pipe(options) {
+            Ok(pipe) => pipe,
+            // pipe(7): a user past the soft limit of all pipes together is given none that large.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                skipped("this user may not have larger pipes");
+                continue;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let chunk = vec![7; 4096];
+        let mut held = 0;
+        loop {
+            match writer.try_write(&chunk) {
+                Ok(count) => held += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(held >= capacity, "{held} of {capacity}");
+        assert_eq!(reader.available().unwrap(), held);
+        assert_eq!(writer.unread().unwrap(), held);
+        drop(writer);
+        let mut all = Vec::new();
+        reader.read_to_end(&mut all).unwrap();
+        assert_eq!(all.len(), held);
+    }
+}
+
+#[test]
+fn each_end_has_the_mode_that_it_was_given() {
+    let _watch = watchdog::watch();
+    for read in [Mode::Sync, Mode::Async] {
+        for write in [Mode::Sync, Mode::Async] {
+            let options = PipeOptions { read, write, ..PipeOptions::default() };
+            let (reader, writer) = pipewright::pipe(options).unwrap();
+            let mode = |fd: std::os::fd::BorrowedFd<'_>| {
+                let flags = rustix::fs::fcntl_getfl(fd).unwrap();
+                let nonblocking = flags.contains(rustix::fs::OFlags::NONBLOCK);
+                if nonblocking { Mode::Async } else { Mode::Sync }
+            };
+            assert_eq!((mode(reader.as_fd()), mode(writer.as_fd())), (read, write));
+        }
+    }
+}
+
+#[test]
+fn an_async_end_says_would_block_where_a_sync_end_waits() {
+    let _watch = watchdog::watch();
+    let options = PipeOptions { read: Mode::Async, ..PipeOptions::default() };
+    let (reader, writer) = pipewright::pipe(options).unwrap();
+    let mut buffer = Vec::with_capacity(16);
+    let error = reader.try_read_spare(&mut buffer).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    assert_eq!(writer.try_write(b"now").unwrap(), 3);
+    assert_eq!(reader.try_read_spare(&mut buffer).unwrap(), 3);
+    assert_eq!(buffer, b"now");
+
+    // The blocking calls wait on either kind of end.
+    for read in [Mode::Sync, Mode::Async] {
+        let options = PipeOptions { read, ..PipeOptions::default() };
+        let (mut reader, mut writer) = pipewright::pipe(options).unwrap();
+        let text = std::thread::scope(|scope| {
+            let waiting = scope.spawn(move || {
+                let mut text = [0; 5];
+                reader.read_exact(&mut text).unwrap();
+                text
+            });
+            // It sleeps in the read, or in the wait before it, or has not come so far.
+            std::thread::park_timeout(std::time::Duration::from_millis(20));
+            assert!(!waiting.is_finished());
+            writer.write_all(b"later").unwrap();
+            waiting.join().unwrap()
+        });
+        assert_eq!(&text, b"later");
+    }
+}
+
+#[test]
+fn an_end_that_is_given_away_blocks() {
+    let options = PipeOptions { read: Mode::Async, write: Mode::Async, capacity: None };
+    let (reader, writer) = pipewright::pipe(options).unwrap();
+    for fd in [OwnedFd::from(reader), OwnedFd::from(writer)] {
+        let flags = rustix::fs::fcntl_getfl(&fd).unwrap();
+        assert!(!flags.contains(rustix::fs::OFlags::NONBLOCK), "a child could not use it");
+    }
+}
+
+#[test]
+fn the_consoles_are_our_own_standard_handles() {
+    isolate::isolated("handles::the_consoles_are_our_own_standard_handles", || {
+        let _watch = watchdog::watch();
+        let target = |number: i64| fs::read_link(format!("/proc/self/fd/{number}")).unwrap();
+        let consoles =
+            [pipewright::console_in(), pipewright::console_out(), pipewright::console_err()];
+        for (number, console) in consoles.into_iter().enumerate() {
+            let console = console.unwrap();
+            assert!(console.number() > 2, "a copy");
+            assert_eq!(target(console.number()), target(number as i64));
+        }
+        // Closed, they are errors and no panic.
+        drop(fs::File::from(pipewright::null().unwrap()));
+        // SAFETY: this process runs nothing but this test.
+        assert_eq!(unsafe { libc::close(0) }, 0);
+        assert_eq!(pipewright::console_in().unwrap_err().raw_os_error(), Some(libc::EBADF));
+    });
+}
+
+#[test]
+fn a_childs_stdout_can_be_our_stderr() {
+    let _watch = watchdog::watch();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["handles::says_it_on_stderr", "--exact", "--nocapture", "--ignored"]);
+    let capture = command.env("PIPEWRIGHT_EXEC", "1").stdin(Stdio::null()).capture().unwrap();
+    assert!(capture.stderr.contains("said by the grandchild"), "{capture:?}");
+    assert!(!capture.stdout.contains("said by the grandchild"), "{capture:?}");
+}
+
+/// The other half of the test above.
+#[test]
+#[ignore = "writes to the terminal: only for a_childs_stdout_can_be_our_stderr"]
+fn says_it_on_stderr() {
+    assert!(std::env::var_os("PIPEWRIGHT_EXEC").is_some());
+    let mut command = puppet(["out=said by the grandchild"]);
+    assert!(command.stdout(pipewright::console_err().unwrap()).status().unwrap().success());
+}
