@@ -25,6 +25,7 @@ mod opened;
 mod options;
 mod process_handle;
 mod refused;
+mod samples;
 mod std_rules;
 mod stdio;
 mod trees;
