@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
-use std::process::{Command, Stdio, exit};
+use std::process::{Child, Command, Stdio, exit};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -31,8 +31,9 @@ pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
         "raise" => raise(value),
         "ignore" => ignore(value),
         // Others.
-        "spawn" => spawn(value),
-        "daemon" => spawn(&format!("session;wait={value}")),
+        "spawn" => spawn(value).map(drop),
+        "spawn-and-reap" => spawn_and_reap(value),
+        "daemon" => spawn(&format!("session;wait={value}")).map(drop),
         "session" => rustix::process::setsid().map(drop).map_err(io::Error::from),
         "host" => host(value),
         "detach" => detach(value),
@@ -170,12 +171,20 @@ fn ignore(name: &str) -> io::Result<()> {
 }
 
 /// A grandchild with the same stdio, told what to do; its pid goes to our stderr first.
-fn spawn(acts: &str) -> io::Result<()> {
+fn spawn(acts: &str) -> io::Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(acts.split(';'));
     command.stdin(Stdio::null());
     let child = command.spawn()?;
-    say(io::stderr(), format!("{}\n", child.id()).as_bytes())
+    say(io::stderr(), format!("{}\n", child.id()).as_bytes())?;
+    Ok(child)
+}
+
+/// As `spawn`; of its end no notice is taken before that of our own stdin.
+fn spawn_and_reap(acts: &str) -> io::Result<()> {
+    let mut child = spawn(acts)?;
+    io::copy(&mut io::stdin(), &mut io::sink())?;
+    child.wait().map(drop)
 }
 
 /// A child whose tree is to end when this process does; its pid goes to our stderr first.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use pipewright::os::process::{Fate, Opened};
 use pipewright::{CancelToken, Child, Command, ErrorKind, Outcome, ProcessHandle, Signal, Stdio};
 use pipewright_tests::alive::{self, KillOnDrop};
 use pipewright_tests::skip::{is_forced_off, is_root, skipped};
@@ -29,12 +30,13 @@ fn status_is_kept() -> bool {
     version >= (6, 15)
 }
 
-/// A shell that tells the pid of a puppet with these acts, and reaps it when it ends; the shell
-/// itself ends when its stdin does.
+/// A shell that tells the pid of a puppet with these acts, and reaps it when it ends. Both are
+/// killed when the shell is dropped.
 fn parent_of(acts: &str) -> (Child, u32) {
     let script = format!("{} {acts} 0<&- & echo $! >&2; wait; cat", env!("CARGO_BIN_EXE_puppet"));
     let mut command = Command::new("sh");
     command.args(["-c", &script]).stdin(Stdio::piped()).stderr(Stdio::piped());
+    command.own_group().kill_on_drop();
     let mut parent = command.spawn().unwrap();
     let pid = pid_said_by(&mut parent);
     (parent, pid)
@@ -112,6 +114,34 @@ fn a_zombie_that_nobody_reaps_is_told_of_at_once_and_untold() {
     assert!(!process.kill().unwrap());
     assert!(alive::is_zombie(pid), "it is not ours to reap");
     assert!(parent.wait().unwrap().success());
+}
+
+#[test]
+fn a_reap_that_is_yet_to_come_can_be_waited_for() {
+    let _watch = watchdog::watch();
+    if !can_open() {
+        return;
+    }
+    if !status_is_kept() {
+        return skipped("this kernel does not keep the status of a reaped process");
+    }
+    let mut command = puppet(["spawn-and-reap=exit=5"]);
+    command.stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut parent = command.kill_on_drop().spawn().unwrap();
+    let pid = pid_said_by(&mut parent);
+    watchdog::until("it is a zombie", || alive::is_zombie(pid));
+    let opened = Opened::open(pid).unwrap();
+    assert_eq!(opened.fate().unwrap(), Fate::Untold);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| opened.wait_for_reap(Duration::MAX));
+        assert_eq!(opened.fate().unwrap(), Fate::Untold);
+        drop(parent.stdin.take());
+        waiting.join().unwrap();
+    });
+    match opened.fate().unwrap() {
+        Fate::Ended(ended) => assert_eq!((ended.status.code(), ended.usage), (Some(5), None)),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]

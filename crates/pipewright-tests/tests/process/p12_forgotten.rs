@@ -48,7 +48,20 @@ fn stdio_of(pid: u32) -> [String; 3] {
 
 #[test]
 fn a_forgotten_child_has_null_stdio_unless_it_was_told_otherwise() {
-    let _watch = watchdog::watch();
+    isolate::isolated(
+        "p12_forgotten::a_forgotten_child_has_null_stdio_unless_it_was_told_otherwise",
+        || {
+            let _watch = watchdog::watch();
+            let file = File::open("/etc/passwd").unwrap();
+            // Ours is to be something else than null.
+            // SAFETY: numbers; this process runs nothing but this test.
+            assert_eq!(unsafe { libc::dup2(file.as_raw_fd(), 0) }, 0);
+            look_at_stdio();
+        },
+    );
+}
+
+fn look_at_stdio() {
     let null = || ["/dev/null"; 3].map(str::to_owned);
     let forgotten = KillOnDrop(puppet(["wait=600"]).start_and_forget().unwrap());
     assert_eq!(stdio_of(forgotten.0), null());
