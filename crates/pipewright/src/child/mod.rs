@@ -12,7 +12,7 @@ use pipewright_os::contain::Containment;
 use pipewright_os::signal::Signal;
 use pipewright_os::status::ExitStatus;
 
-pub(crate) use process::Process;
+pub(crate) use process::{Process, kill};
 
 use crate::command::{Limit, Rules, Started};
 use crate::drive::{self, Feed, Job, Reach, Sink};

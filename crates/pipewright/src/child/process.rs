@@ -19,13 +19,23 @@ const KILL_TAKES: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct Process {
     exit: Exit,
-    /// Whom a drop kills.
-    doomed: Option<Reach>,
+    /// What a drop does to it first: [`kill`], by a pointer, so that programs which never ask for it
+    /// do not contain it.
+    doom: Option<fn(&Exit)>,
+}
+
+/// Kills the child and whom a kill of it reaches, and waits for it for a moment.
+pub(crate) fn kill(exit: &Exit) {
+    // Ignored, as documented: it has become another user's. The wait is a courtesy.
+    if Reach::default().kill(exit).is_ok() {
+        let until = Instant::now().checked_add(KILL_TAKES);
+        let _ = mux::wait(&mut [Slot::Exit(exit)], until);
+    }
 }
 
 impl Process {
-    pub(crate) fn new(exit: Exit, doomed: Option<Reach>) -> Process {
-        Process { exit, doomed }
+    pub(crate) fn new(exit: Exit, doom: Option<fn(&Exit)>) -> Process {
+        Process { exit, doom }
     }
 
     /// Waits for the end, where nobody else has this process.
@@ -58,12 +68,8 @@ impl Drop for Process {
         if !self.runs() {
             return;
         }
-        if let Some(mut reach) = self.doomed.take() {
-            // Ignored, as documented: it has become another user's. The wait is a courtesy.
-            if reach.kill(&self.exit).is_ok() {
-                let until = Instant::now().checked_add(KILL_TAKES);
-                let _ = mux::wait(&mut [Slot::Exit(&self.exit)], until);
-            }
+        if let Some(kill) = self.doom {
+            kill(&self.exit);
         }
         reap_in_time(mem::take(&mut self.exit));
     }

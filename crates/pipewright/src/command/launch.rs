@@ -19,7 +19,7 @@ use pipewright_os::stdio;
 use super::stdio::Choice;
 use super::{Command, Contain, Stdio};
 use crate::child::{Process, reaper};
-use crate::drive::{Feed, Reach, Sink};
+use crate::drive::{Feed, Sink};
 use crate::error::{Doing, Error, ErrorKind, could_not_open, could_not_prepare, could_not_start};
 use crate::output::Source;
 
@@ -106,13 +106,16 @@ impl Command {
     /// Starts the child.
     pub(crate) fn launch(&self, defaults: StdioDefaults) -> Result<Started, Error> {
         reaper::sweep();
-        let defaults = self.heed_lifetime(defaults)?;
+        let defaults = match self.lifetime.detach {
+            Some(detach) => detach(self, defaults)?,
+            None => defaults,
+        };
         let at = Instant::now();
         let prepared = self.prepare(defaults)?;
         let unix = self.unix_options();
         let exit = start(&self.plan(&prepared, &unix))?;
-        let doomed = self.lifetime.kill_on_drop.then(Reach::default);
-        Ok(Started { process: Process::new(exit, doomed), ends: prepared.ends, at })
+        let doom = self.lifetime.kill_on_drop;
+        Ok(Started { process: Process::new(exit, doom), ends: prepared.ends, at })
     }
 
     /// Replaces this process. Returns only with the reason why that failed.

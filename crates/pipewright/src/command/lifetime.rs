@@ -1,18 +1,24 @@
 //! Children that outlive us, or end with their handle; and the verbs that keep none of them.
 
+use pipewright_os::exit::Exit;
 use pipewright_os::spawn::Group;
 
 use super::stdio::Choice;
 use super::{Command, Started, Stdio, StdioDefaults, Usual};
+use crate::child;
 use crate::error::Error;
 use crate::process_handle::ProcessHandle;
 
-/// How long a child lives.
+/// How long a child lives. What it takes is behind pointers, so that programs which never ask for
+/// it do not contain it.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Lifetime {
-    pub(crate) kill_on_drop: bool,
-    detached: bool,
+pub(super) struct Lifetime {
+    pub(super) kill_on_drop: Option<fn(&Exit)>,
+    pub(super) detach: Option<Detach>,
 }
+
+/// Says what the streams of a detached child are, or that its options contradict that.
+type Detach = fn(&Command, StdioDefaults) -> Result<StdioDefaults, Error>;
 
 const NULL: StdioDefaults =
     StdioDefaults { stdin: Usual::Null, stdout: Usual::Null, stderr: Usual::Null };
@@ -42,7 +48,7 @@ impl Command {
     /// ```
     pub fn detached(&mut self) -> &mut Command {
         self.own_session();
-        self.lifetime.detached = true;
+        self.lifetime.detach = Some(Command::detach);
         self
     }
 
@@ -65,7 +71,7 @@ impl Command {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn kill_on_drop(&mut self) -> &mut Command {
-        self.lifetime.kill_on_drop = true;
+        self.lifetime.kill_on_drop = Some(child::kill);
         self
     }
 
@@ -88,7 +94,7 @@ impl Command {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn start_and_forget(&mut self) -> Result<u32, Error> {
-        if self.lifetime.kill_on_drop {
+        if self.lifetime.kill_on_drop.is_some() {
             return Err(self.misuse("nothing is kept of it, so it cannot be killed on drop"));
         }
         if self.rules.holds_tree() {
@@ -125,10 +131,7 @@ impl Command {
     }
 
     /// Looks at what contradicts itself, and says what the streams of a detached child are.
-    pub(super) fn heed_lifetime(&self, defaults: StdioDefaults) -> Result<StdioDefaults, Error> {
-        if !self.lifetime.detached {
-            return Ok(defaults);
-        }
+    fn detach(&self, defaults: StdioDefaults) -> Result<StdioDefaults, Error> {
         if self.unix.kill_on_parent_exit || self.rules.ends_with_us {
             return Err(self.misuse("it is detached, so it cannot be killed when we end"));
         }
