@@ -206,7 +206,7 @@ fn a_reused_number_is_never_signalled() {
 }
 
 #[test]
-fn numbers_that_are_no_processs_are_refused() {
+fn numbers_of_no_process_are_refused() {
     let _watch = watchdog::watch();
     for pid in [0, i32::MAX as u32 + 1, u32::MAX] {
         let error = ProcessHandle::open(pid).unwrap_err();
