@@ -4,11 +4,11 @@
 
 use std::error::Error;
 
-use pipewright::{Command, ProcessHandle};
+use pipewright::{Command, ProcessHandle, Scope};
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     // Not longer than we live, however we end.
-    let helper = Command::new("sleep").arg("60").kill_on_parent_exit().spawn()?;
+    let helper = Command::new("sleep").arg("60").kill_on_parent_exit(Scope::Child).spawn()?;
     println!("{} ends when we do", helper.id());
     helper.kill()?;
     println!("or earlier: {}", helper.wait()?);

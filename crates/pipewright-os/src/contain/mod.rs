@@ -2,24 +2,30 @@
 
 #[cfg(target_os = "linux")]
 pub(crate) mod linux;
-#[cfg(target_os = "linux")]
-use linux as imp;
 
 use std::fmt;
 
+use crate::exit::Exit;
+use crate::spawn::{Plan, SpawnError};
 use crate::tree::Member;
 
-/// Whom a child is held together with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Contain {
-    /// With nobody: nothing about the child is changed.
-    #[default]
-    None,
-    /// With everything it ever starts.
-    Tree {
-        /// The tree ends when this process does, however that ends.
-        dies_with_us: bool,
-    },
+/// How the tree of a child is to be held, from [`tree`].
+///
+/// It leads to the code by a pointer, so that programs which never ask for it do not contain it.
+#[derive(Debug, Clone, Copy)]
+pub struct Contain {
+    pub(crate) start: Start,
+    pub(crate) dies_with_us: bool,
+}
+
+/// Starts a child so.
+pub(crate) type Start = fn(&Plan<'_>, dies_with_us: bool) -> Result<Exit, SpawnError>;
+
+/// Holds the child and everything it ever starts. With `dies_with_us`, the tree ends when this
+/// process does, however that ends.
+#[must_use]
+pub fn tree(dies_with_us: bool) -> Contain {
+    Contain { start: crate::spawn::start_held, dies_with_us }
 }
 
 /// How a child is held.
@@ -44,45 +50,35 @@ pub enum Containment {
 ///
 /// # Drop
 /// Lets go: what is held by a supervisor is killed, what is held by a cgroup goes on. End it with
-/// [`Tree::end`] before.
-#[derive(Debug)]
-pub struct Tree(pub(crate) imp::Tree);
-
-impl Tree {
+/// [`end`](Self::end) before.
+pub trait Tree: fmt::Debug + Send + Sync {
     /// How it is held.
-    #[must_use]
-    pub fn containment(&self) -> Containment {
-        self.0.containment()
-    }
+    fn containment(&self) -> Containment;
 
     /// Kills everyone in it. Returns at once; [`is_left`](Self::is_left) tells when they are gone.
     ///
     /// # Platform
     /// Linux: `cgroup.kill` (5.14), before that one by one; or the supervisor does it.
-    pub fn kill(&self) {
-        self.0.kill();
-    }
+    fn kill(&self);
 
     /// Whether anybody in it has not ended.
-    #[must_use]
-    pub fn is_left(&self) -> bool {
-        self.0.is_left()
-    }
+    fn is_left(&self) -> bool;
 
     /// Something to wait for that ends when nobody in it is left; `None` where there is none and
     /// [`is_left`](Self::is_left) has to be asked now and then.
-    #[must_use]
-    pub fn last(&self) -> Option<&Member> {
-        self.0.last()
-    }
+    fn last(&self) -> Option<&Member>;
 
     /// Kills whoever is left, waits a moment for their end, and tells how many they were, the child
     /// that the tree began with not counted. Again and again, if asked.
     ///
     /// Who cannot be killed (stuck in the kernel) is waited for 1 s at most.
-    pub fn end(&self) -> u32 {
-        self.0.end()
-    }
+    fn end(&self) -> u32;
+
+    /// Adds who is in the tree, beside the child that it began with, and is not a member yet.
+    fn collect(&self, members: &mut Vec<Member>);
+
+    /// Gives up the tree, and gives back a process of ours that is to be reaped, if there is one.
+    fn leave(self: Box<Self>) -> Option<Exit>;
 }
 
 impl fmt::Display for Containment {

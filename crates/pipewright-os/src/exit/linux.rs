@@ -1,18 +1,14 @@
 //! Pidfds: a handle on one process that no later process of the same number can be mistaken for.
 
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-
-use rustix::event::{PollFd, PollFlags};
 
 pub(crate) use super::pidfd::{Kept, kept_status, open_pidfd, pidfds_are_refused, send};
 use super::pidfd::{gone_is_false, is_refused, pidfd_wait_is_refused};
 use super::waitid::{Target, waitid};
 use super::{Ended, Usage};
-use crate::contain::linux as imp;
-use crate::contain::linux::report::{Report, Reports};
 use crate::contain::{Containment, Tree};
 use crate::helper;
 use crate::signal::Signal;
@@ -32,10 +28,21 @@ pub(crate) struct Exit {
     /// Without a pidfd: raised by a thread that waits for this one child.
     bell: OnceLock<Arc<Wake>>,
     /// Who tells how it ended, where it is a supervisor's child and not ours.
-    reports: Option<Arc<Reports>>,
-    told_of_stop: AtomicBool,
+    teller: Option<Box<dyn Tells>>,
     pub(crate) containment: Containment,
-    pub(crate) tree: Option<Box<Tree>>,
+    pub(crate) tree: Option<Box<dyn Tree>>,
+}
+
+/// Somebody who reaps a child for us.
+pub(crate) trait Tells: fmt::Debug + Send + Sync {
+    /// How the child ended; `None` while it runs, or while nobody has told.
+    fn end(&self) -> io::Result<Option<Ended>>;
+    /// Blocks until there may be more to tell.
+    fn wait_for_more(&self) -> io::Result<()>;
+    /// Whether it has told of a stop since this was asked last.
+    fn take_stop(&self) -> bool;
+    /// Something that polls readable when there is more to tell.
+    fn pollable(&self) -> BorrowedFd<'_>;
 }
 
 impl Exit {
@@ -51,22 +58,20 @@ impl Exit {
             parent_peak_rss_bytes,
             ended: Mutex::new(None),
             bell: OnceLock::new(),
-            reports: None,
-            told_of_stop: AtomicBool::new(false),
+            teller: None,
             containment: Containment::None,
             tree: None,
         }
     }
 
     /// The same, of a child that a supervisor has.
-    pub(crate) fn told_by(self, reports: Arc<Reports>) -> Exit {
-        Exit { reports: Some(reports), ..self }
+    pub(crate) fn told_by(self, teller: Box<dyn Tells>) -> Exit {
+        Exit { teller: Some(teller), ..self }
     }
 
     /// The same, with its tree.
-    pub(crate) fn held_by(self, tree: imp::Tree) -> Exit {
-        let tree = Tree(tree);
-        Exit { containment: tree.containment(), tree: Some(Box::new(tree)), ..self }
+    pub(crate) fn held_by(self, tree: Box<dyn Tree>) -> Exit {
+        Exit { containment: tree.containment(), tree: Some(tree), ..self }
     }
 
     pub(super) fn of_nobody() -> Exit {
@@ -83,8 +88,13 @@ impl Exit {
         if let Some(ended) = *self.lock() {
             return Ok(ended);
         }
-        if let Some(reports) = &self.reports {
-            return self.wait_for_report(reports);
+        if let Some(teller) = &self.teller {
+            loop {
+                teller.wait_for_more()?;
+                if let Some(ended) = self.try_wait()? {
+                    return Ok(ended);
+                }
+            }
         }
         // WNOWAIT leaves the child for the reap below, which holds the lock: so a signal that is
         // sent by number never meets a number that has just become free.
@@ -102,7 +112,7 @@ impl Exit {
     }
 
     pub(super) fn wait_alone(&mut self) -> io::Result<Ended> {
-        if self.reports.is_some() {
+        if self.teller.is_some() {
             return self.wait();
         }
         match self.reap(libc::WEXITED)? {
@@ -116,41 +126,16 @@ impl Exit {
         self.reap(libc::WEXITED | libc::WNOHANG)
     }
 
-    fn wait_for_report(&self, reports: &Reports) -> io::Result<Ended> {
-        loop {
-            let mut polled = [PollFd::new(reports, PollFlags::IN)];
-            rustix::io::retry_on_intr(|| rustix::event::poll(&mut polled, None))?;
-            if let Some(ended) = self.try_wait()? {
-                return Ok(ended);
-            }
-        }
-    }
-
     fn reap(&self, options: i32) -> io::Result<Option<Ended>> {
         let mut state = self.lock();
         if state.is_some() {
             return Ok(*state);
         }
-        if let Some(reports) = &self.reports {
-            let ended = loop {
-                match reports.peek()? {
-                    None => return Ok(None),
-                    Some(Report::Ended(pid, ended)) if pid == self.pid => break ended,
-                    Some(Report::CommandStopped) => {
-                        self.told_of_stop.store(true, Ordering::Relaxed);
-                        reports.take().map(drop)?;
-                    }
-                    // Somebody else of the tree, whose supervisor was killed.
-                    Some(Report::Ended(..)) => reports.take().map(drop)?,
-                    // Both who could have told have been killed, and it with them.
-                    Some(Report::TreeEnded(_) | Report::Nothing) => {
-                        return Err(io::Error::from_raw_os_error(libc::ECHILD));
-                    }
-                }
-            };
-            let usage = ended.usage.map(|usage| self.without_our_own_memory(usage));
-            let ended = Ended { usage, ..ended };
-            *state = Some(ended);
+        if let Some(teller) = &self.teller {
+            *state = teller.end()?.map(|ended| Ended {
+                usage: ended.usage.map(|usage| self.without_our_own_memory(usage)),
+                ..ended
+            });
             return Ok(*state);
         }
         let ended = match waitid(self.target(), options) {
@@ -168,10 +153,10 @@ impl Exit {
     }
 
     pub(super) fn take_stop(&self) -> bool {
-        if self.reports.is_some() {
+        if let Some(teller) = &self.teller {
             // Ignored: what is told of its end is kept for who waits.
             let _ = self.try_wait();
-            return self.told_of_stop.swap(false, Ordering::Relaxed);
+            return teller.take_stop();
         }
         let ended = self.lock();
         ended.is_none()
@@ -181,7 +166,7 @@ impl Exit {
     pub(super) fn signal(&self, signal: Signal) -> io::Result<bool> {
         if let Some(pidfd) = &self.pidfd {
             match send(pidfd.as_fd(), signal.number(), 0) {
-                Err(error) if is_refused(&error) && self.reports.is_none() => {}
+                Err(error) if is_refused(&error) && self.teller.is_none() => {}
                 done => return done,
             }
         }
@@ -249,8 +234,8 @@ impl Exit {
         if self.lock().is_some() {
             return true;
         }
-        if let Some(reports) = &self.reports {
-            return !matches!(reports.peek(), Ok(None));
+        if let Some(teller) = &self.teller {
+            return !matches!(teller.end(), Ok(None));
         }
         let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
         !matches!(waitid(self.target(), options), Ok(None))
@@ -259,8 +244,8 @@ impl Exit {
     /// Something that polls readable once the child has ended. Without pidfds and without threads
     /// there is none, and [`has_ended`](Self::has_ended) has to be asked now and then.
     pub(crate) fn pollable(&self) -> io::Result<BorrowedFd<'_>> {
-        if let Some(reports) = &self.reports {
-            return Ok(reports.as_fd());
+        if let Some(teller) = &self.teller {
+            return Ok(teller.pollable());
         }
         if let Some(pidfd) = &self.pidfd {
             return Ok(pidfd.as_fd());

@@ -151,7 +151,7 @@ impl Exit {
 
     /// The tree that it began, where that is held.
     #[must_use]
-    pub fn tree(&self) -> Option<&Tree> {
+    pub fn tree(&self) -> Option<&dyn Tree> {
         self.0.tree.as_deref()
     }
 
@@ -159,7 +159,7 @@ impl Exit {
     /// own that is to be reaped, where there is one.
     #[must_use]
     pub fn leave_tree(&mut self) -> Option<Exit> {
-        self.0.tree.take().and_then(|tree| tree.0.guard())
+        self.0.tree.take().and_then(Tree::leave)
     }
 
     /// Whether the child is in the process group that bears its number. `false` once it is reaped.

@@ -224,7 +224,6 @@ mod tests {
 
     use super::super::{ChildStdio, Inherit, UnixOptions};
     use super::*;
-    use crate::contain::Contain;
 
     /// The strings of an array that ends with NULL.
     fn texts(array: *const *const c_char) -> Vec<String> {
@@ -252,7 +251,7 @@ mod tests {
             current_dir: None,
             stdio: [ChildStdio::Inherit; 3],
             inherit: Inherit::List(&[]),
-            contain: Contain::None,
+            contain: None,
             foreground: None,
             unix,
         }

@@ -10,7 +10,7 @@ mod linux;
 #[cfg(target_os = "linux")]
 use linux as imp;
 #[cfg(target_os = "linux")]
-pub(crate) use linux::try_image;
+pub(crate) use linux::{start_held, try_image};
 
 use std::convert::Infallible;
 use std::ffi::OsStr;

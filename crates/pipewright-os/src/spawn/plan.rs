@@ -27,8 +27,8 @@ pub struct Plan<'a> {
     pub stdio: [ChildStdio<'a>; 3],
     /// Which other handles the child gets.
     pub inherit: Inherit<'a>,
-    /// Whom it is held together with.
-    pub contain: Contain,
+    /// How its tree is held, if it is.
+    pub contain: Option<Contain>,
     /// The terminal, for a child with a group of its own to have it in the foreground.
     pub foreground: Option<&'a Foreground>,
     /// What only Unix has.

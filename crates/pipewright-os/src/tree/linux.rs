@@ -86,7 +86,7 @@ pub(super) fn collect(root: &Exit, members: &mut Vec<Public>) {
     }
     add_children(root.pid(), || root.keeps_its_number(), members);
     if let Some(tree) = root.tree() {
-        tree.0.collect(members);
+        tree.collect(members);
     }
     // The list grows while it is walked: a member's children come after it.
     let mut next = 0;

@@ -1,5 +1,7 @@
 //! How far a child is held, and by whom it is outlived.
 
+use pipewright_os::contain::tree;
+
 use super::Command;
 
 /// What a stop of a child reaches, for [`Command::contain`].
@@ -10,7 +12,7 @@ pub enum Contain {
     /// the child is changed: it keeps our process group, session and terminal.
     #[default]
     None,
-    /// As well everyone in a process group of its own. Ctrl-C at the terminal no longer reaches it.
+    /// As well everyone in a process group of its own: [`Command::own_group`]. Ctrl-C at the terminal no longer reaches it.
     Group,
     /// Whatever the child has ever started, and however that tried to get away: by ending its
     /// parent, by a session of its own. When the handle on the child goes, what is left of the tree
@@ -56,8 +58,11 @@ impl Command {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn contain(&mut self, contain: Contain) -> &mut Command {
-        self.rules.contain = contain;
-        self
+        self.holds_tree = contain == Contain::Tree;
+        if contain == Contain::Group {
+            self.own_group();
+        }
+        self.hold_if_asked()
     }
 
     /// Kills the child when this process ends, however it ends. [`Scope::Tree`] kills whatever the
@@ -76,8 +81,14 @@ impl Command {
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) at the start, where the tree
     /// cannot be held so: there is no second best.
     pub fn kill_on_parent_exit(&mut self, scope: Scope) -> &mut Command {
-        self.rules.ends_with_us = scope == Scope::Tree;
+        self.ends_with_us = scope == Scope::Tree;
         self.unix.kill_on_parent_exit = scope == Scope::Child;
+        self.hold_if_asked()
+    }
+
+    fn hold_if_asked(&mut self) -> &mut Command {
+        let asked = self.holds_tree || self.ends_with_us;
+        self.hold = asked.then_some(tree);
         self
     }
 }

@@ -1,6 +1,5 @@
 //! From a command to a started child and our ends of its pipes.
 
-use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -8,16 +7,15 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use pipewright_os::contain;
 use pipewright_os::exit::Exit;
 use pipewright_os::handle::Handle;
 use pipewright_os::mux;
 use pipewright_os::pipe::{self, Mode, PipeOptions, PipeReader, PipeWriter};
-use pipewright_os::spawn::{self, ChildStdio, Env, Group, Inherit, Plan, Search, UnixOptions};
+use pipewright_os::spawn::{self, ChildStdio, Env, Inherit, Plan, Search};
 use pipewright_os::stdio;
 
 use super::stdio::Choice;
-use super::{Command, Contain, Stdio};
+use super::{Command, Stdio};
 use crate::child::{Process, reaper};
 use crate::drive::{Feed, Sink};
 use crate::error::{Doing, Error, ErrorKind, could_not_open, could_not_prepare, could_not_start};
@@ -112,8 +110,7 @@ impl Command {
         };
         let at = Instant::now();
         let prepared = self.prepare(defaults)?;
-        let unix = self.unix_options();
-        let exit = start(&self.plan(&prepared, &unix))?;
+        let exit = start(&self.plan(&prepared))?;
         let doom = self.lifetime.kill_on_drop;
         Ok(Started { process: Process::new(exit, doom), ends: prepared.ends, at })
     }
@@ -126,8 +123,7 @@ impl Command {
             Ok(prepared) => prepared,
             Err(error) => return error,
         };
-        let unix = self.unix_options();
-        let plan = self.plan(&prepared, &unix);
+        let plan = self.plan(&prepared);
         match spawn::exec(&plan) {
             Ok(never) => match never {},
             Err(failed) => could_not_start(&plan, failed),
@@ -152,7 +148,7 @@ impl Command {
         Ok(Prepared { env, path, stdio: [stdin, stdout, stderr], ends })
     }
 
-    fn plan<'a>(&'a self, prepared: &'a Prepared<'a>, unix: &'a UnixOptions) -> Plan<'a> {
+    fn plan<'a>(&'a self, prepared: &'a Prepared<'a>) -> Plan<'a> {
         let [stdin, stdout, stderr] = &prepared.stdio;
         let stderr = match stderr {
             Theirs::SameAsStdout => stdout,
@@ -170,20 +166,10 @@ impl Command {
                 true => Inherit::AllAnd(&self.inherit),
                 false => Inherit::List(&self.inherit),
             },
-            contain: match self.rules.holds_tree() {
-                true => contain::Contain::Tree { dies_with_us: self.rules.ends_with_us },
-                false => contain::Contain::None,
-            },
+            contain: self.hold.map(|hold| hold(self.ends_with_us)),
             foreground: None,
-            unix,
+            unix: &self.unix,
         }
-    }
-
-    fn unix_options(&self) -> Cow<'_, UnixOptions> {
-        if self.rules.contain == Contain::Group && self.unix.group == Group::Same {
-            return Cow::Owned(UnixOptions { group: Group::Own, ..self.unix.clone() });
-        }
-        Cow::Borrowed(&self.unix)
     }
 
     /// Where a bare name is searched for: the child's `PATH` where the command changes the

@@ -97,7 +97,7 @@ impl Command {
         if self.lifetime.kill_on_drop.is_some() {
             return Err(self.misuse("nothing is kept of it, so it cannot be killed on drop"));
         }
-        if self.rules.holds_tree() {
+        if self.hold.is_some() {
             return Err(self.misuse("nothing is kept of it, so its tree cannot be held"));
         }
         let Started { process, .. } = self.launch_alone(NULL)?;
@@ -132,10 +132,10 @@ impl Command {
 
     /// Looks at what contradicts itself, and says what the streams of a detached child are.
     fn detach(&self, defaults: StdioDefaults) -> Result<StdioDefaults, Error> {
-        if self.unix.kill_on_parent_exit || self.rules.ends_with_us {
+        if self.unix.kill_on_parent_exit || self.ends_with_us {
             return Err(self.misuse("it is detached, so it cannot be killed when we end"));
         }
-        if self.rules.holds_tree() {
+        if self.hold.is_some() {
             return Err(self.misuse("it is detached, so its tree cannot be held by us"));
         }
         if self.unix.group != Group::Session {

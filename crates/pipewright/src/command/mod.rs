@@ -13,6 +13,7 @@ mod verbs;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use pipewright_os::contain::Contain as Hold;
 use pipewright_os::handle::Handle;
 use pipewright_os::spawn::UnixOptions;
 
@@ -67,6 +68,12 @@ pub struct Command {
     inherit: Vec<(Handle, Option<i32>)>,
     inherit_all: bool,
     unix: UnixOptions,
+    holds_tree: bool,
+    /// The tree is killed when this process ends.
+    ends_with_us: bool,
+    /// Where the tree is held: what holds it, by a pointer, so that programs which never ask for
+    /// it do not contain it.
+    hold: Option<fn(bool) -> Hold>,
     lifetime: Lifetime,
     rules: Rules,
     limit: Option<Limit>,
@@ -98,6 +105,9 @@ impl Command {
             inherit: Vec::new(),
             inherit_all: false,
             unix: UnixOptions::default(),
+            holds_tree: false,
+            ends_with_us: false,
+            hold: None,
             lifetime: Lifetime::default(),
             rules: Rules::default(),
             limit: None,

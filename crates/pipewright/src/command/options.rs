@@ -7,7 +7,7 @@ use pipewright_os::handle::Handle;
 use pipewright_os::signal::Signal;
 use pipewright_os::spawn::{Group, Resource, ResourceLimit};
 
-use super::{Command, Contain, Limit, Linger};
+use super::{Command, Limit, Linger};
 use crate::cancel::CancelToken;
 
 /// When and how a run is stopped.
@@ -21,9 +21,6 @@ pub(crate) struct Rules {
     pub(crate) stop_signal: Signal,
     pub(crate) linger: Linger,
     pub(crate) linger_drain: bool,
-    pub(crate) contain: Contain,
-    /// The tree is killed when this process ends.
-    pub(crate) ends_with_us: bool,
 }
 
 impl Default for Rules {
@@ -37,18 +34,11 @@ impl Default for Rules {
             stop_signal: Signal::TERM,
             linger: Linger::default(),
             linger_drain: false,
-            contain: Contain::None,
-            ends_with_us: false,
         }
     }
 }
 
 impl Rules {
-    /// Whether the tree of the child is held.
-    pub(crate) fn holds_tree(&self) -> bool {
-        self.contain == Contain::Tree || self.ends_with_us
-    }
-
     /// Whether anything but the child itself can end the run.
     pub(crate) fn can_stop(&self) -> bool {
         self.timeout.is_some()

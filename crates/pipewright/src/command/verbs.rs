@@ -50,7 +50,7 @@ impl Command {
         let started = self.launch(OURS)?;
         let ends = &started.ends;
         let nothing_to_do = ends.stdout.is_none() && ends.stderr.is_none() && ends.feed.is_none();
-        if nothing_to_do && !self.rules.can_stop() && !self.rules.holds_tree() {
+        if nothing_to_do && !self.rules.can_stop() && self.hold.is_none() {
             // Closed before the wait: a child that reads its stdin to the end must find one.
             let Started { mut process, ends, .. } = started;
             drop(ends);

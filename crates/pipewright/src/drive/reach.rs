@@ -3,7 +3,7 @@
 
 use std::io;
 
-use pipewright_os::contain::{Containment, Tree};
+use pipewright_os::contain::Containment;
 use pipewright_os::exit::Exit;
 use pipewright_os::signal::Signal;
 use pipewright_os::tree::{Descendants, Member};
@@ -70,7 +70,7 @@ impl Reach {
 
     /// Somebody other than the child who has not ended yet.
     pub(crate) fn someone_left(&self, child: &Exit) -> Option<Member> {
-        let last = child.tree().and_then(Tree::last).filter(|last| last.is_alive());
+        let last = child.tree().and_then(|tree| tree.last()).filter(|last| last.is_alive());
         last.or_else(|| self.descendants.any_alive()).cloned()
     }
 

@@ -4,7 +4,6 @@ use std::io;
 use std::mem;
 use std::time::{Duration, Instant};
 
-use pipewright_os::contain::Tree;
 use pipewright_os::exit::{Ended, Exit};
 use pipewright_os::mux::{self, Slot};
 use pipewright_os::pipe::PipeReader;
@@ -386,7 +385,7 @@ impl Run {
             stdin_unread: self.stdin_unread,
             containment: exit.containment(),
             // Whoever of the tree has not ended by now is not waited for.
-            leftovers_killed: exit.tree().map_or(0, Tree::end),
+            leftovers_killed: exit.tree().map_or(0, |tree| tree.end()),
             stdout_bytes,
             stderr_bytes,
         })

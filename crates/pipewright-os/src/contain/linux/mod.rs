@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use cgroup::Cgroup;
 use report::{Report, Reports};
 
-use super::Containment;
+use super::{Containment, Tree as Held};
 use crate::exit::Exit;
 use crate::tree::Member;
 use crate::tree::linux::{add_children, is_child_of};
@@ -58,23 +58,6 @@ impl Tree {
         Tree { cgroup, supervisor, command, killed: AtomicU32::new(0) }
     }
 
-    pub(super) fn containment(&self) -> Containment {
-        match self.cgroup {
-            Some(_) => Containment::Cgroup,
-            None => Containment::Supervisor,
-        }
-    }
-
-    pub(super) fn kill(&self) {
-        if let Some(cgroup) = &self.cgroup {
-            self.count(cgroup);
-            cgroup.kill();
-        }
-        if let Some(supervisor) = &self.supervisor {
-            supervisor.reports.let_go();
-        }
-    }
-
     /// Notes, before a kill, whom it will hit.
     fn count(&self, cgroup: &Cgroup) {
         let others = cgroup.pids().iter().filter(|pid| **pid != self.command).count();
@@ -86,8 +69,27 @@ impl Tree {
     fn note_killed(&self, count: u32) {
         self.killed.fetch_max(count, Ordering::Relaxed);
     }
+}
 
-    pub(super) fn is_left(&self) -> bool {
+impl Held for Tree {
+    fn containment(&self) -> Containment {
+        match self.cgroup {
+            Some(_) => Containment::Cgroup,
+            None => Containment::Supervisor,
+        }
+    }
+
+    fn kill(&self) {
+        if let Some(cgroup) = &self.cgroup {
+            self.count(cgroup);
+            cgroup.kill();
+        }
+        if let Some(supervisor) = &self.supervisor {
+            supervisor.reports.let_go();
+        }
+    }
+
+    fn is_left(&self) -> bool {
         match (&self.supervisor, &self.cgroup) {
             (Some(supervisor), _) => supervisor.guard.is_alive(),
             (None, Some(cgroup)) => cgroup.is_populated(),
@@ -95,11 +97,11 @@ impl Tree {
         }
     }
 
-    pub(super) fn last(&self) -> Option<&Member> {
+    fn last(&self) -> Option<&Member> {
         self.supervisor.as_ref().map(|supervisor| &supervisor.guard)
     }
 
-    pub(super) fn end(&self) -> u32 {
+    fn end(&self) -> u32 {
         let is_empty = self.supervisor.is_none() && !self.is_left();
         if !is_empty {
             self.kill();
@@ -118,8 +120,7 @@ impl Tree {
         self.killed.load(Ordering::Relaxed)
     }
 
-    /// Adds who is in the tree, beside the command, and is not a member yet.
-    pub(crate) fn collect(&self, members: &mut Vec<Member>) {
+    fn collect(&self, members: &mut Vec<Member>) {
         if let Some(cgroup) = &self.cgroup {
             for pid in cgroup.pids().into_iter().filter(|pid| *pid != self.command) {
                 if let Some(member) = Member::open(pid, members, || cgroup.pids().contains(&pid)) {
@@ -134,8 +135,7 @@ impl Tree {
         }
     }
 
-    /// What the tree leaves to be reaped when its handle goes.
-    pub(crate) fn guard(self) -> Option<Exit> {
+    fn leave(self: Box<Self>) -> Option<Exit> {
         self.supervisor.map(|supervisor| supervisor.guard_exit)
     }
 }

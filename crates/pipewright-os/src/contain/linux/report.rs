@@ -3,14 +3,18 @@
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, Shutdown, SocketFlags,
     SocketType,
 };
 
+use crate::exit::linux::Tells;
 use crate::exit::{Ended, Usage};
 use crate::status::ExitStatus;
 
@@ -119,6 +123,55 @@ impl Reports {
             Err(Errno::AGAIN) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+/// What the reports say of one command, for the handle on its end.
+#[derive(Debug)]
+pub(crate) struct Teller {
+    pub(crate) reports: Arc<Reports>,
+    pub(crate) command: i32,
+    pub(crate) has_stopped: AtomicBool,
+}
+
+impl Teller {
+    pub(crate) fn new(reports: Arc<Reports>, command: i32) -> Teller {
+        Teller { reports, command, has_stopped: AtomicBool::new(false) }
+    }
+}
+
+impl Tells for Teller {
+    fn end(&self) -> io::Result<Option<Ended>> {
+        loop {
+            match self.reports.peek()? {
+                None => return Ok(None),
+                Some(Report::Ended(pid, ended)) if pid == self.command => return Ok(Some(ended)),
+                Some(Report::CommandStopped) => {
+                    self.has_stopped.store(true, Ordering::Relaxed);
+                    self.reports.take().map(drop)?;
+                }
+                // Somebody else of the tree, whose supervisor was killed.
+                Some(Report::Ended(..)) => self.reports.take().map(drop)?,
+                // Both who could have told have been killed, and it with them.
+                Some(Report::TreeEnded(_) | Report::Nothing) => {
+                    return Err(io::Error::from_raw_os_error(libc::ECHILD));
+                }
+            }
+        }
+    }
+
+    fn wait_for_more(&self) -> io::Result<()> {
+        let mut polled = [PollFd::new(&*self.reports, PollFlags::IN)];
+        rustix::io::retry_on_intr(|| rustix::event::poll(&mut polled, None))?;
+        Ok(())
+    }
+
+    fn take_stop(&self) -> bool {
+        self.has_stopped.swap(false, Ordering::Relaxed)
+    }
+
+    fn pollable(&self) -> BorrowedFd<'_> {
+        self.reports.as_fd()
     }
 }
 

@@ -4,22 +4,22 @@ use std::io;
 use std::os::fd::AsRawFd as _;
 
 use super::layout::Layout;
-use super::{Group, Moves, Plan, SpawnError, Step, dumpable, job, start, start_alone, supervised};
+use super::{
+    Group, Moves, Plan, SpawnError, Step, dumpable, job, moves, start, start_alone, supervised,
+};
 use crate::contain::linux::Tree;
 use crate::contain::linux::cgroup::{self, Cgroup};
 use crate::contain::linux::image::image;
+use crate::contain::linux::report::Teller;
 use crate::exit::waitid::own_peak_rss_bytes;
 use crate::exit::{Exit, linux as exit};
 use crate::spawn::UnixOptions;
 
 /// Best first: a cgroup, and a supervisor as well where the tree is to end with this process; a
 /// supervisor; a process group.
-pub(super) fn start_held(
-    plan: &Plan<'_>,
-    layout: &Layout,
-    moves: &Moves,
-    dies_with_us: bool,
-) -> Result<Exit, SpawnError> {
+pub(crate) fn start_held(plan: &Plan<'_>, dies_with_us: bool) -> Result<Exit, SpawnError> {
+    let layout = &Layout::new(plan)?;
+    let moves = &moves(plan)?;
     if dies_with_us {
         // Nothing less will do.
         can_supervise().map_err(|error| SpawnError::new(Step::Contain, error))?;
@@ -52,7 +52,7 @@ fn start_in(
     job.cgroup_procs = Some(procs.as_raw_fd());
     let exit = start(&job, start_alone)?;
     let tree = Tree::new(Some(cgroup), None, exit.pid());
-    Ok(Exit(exit.0.held_by(tree)))
+    Ok(Exit(exit.0.held_by(Box::new(tree))))
 }
 
 fn start_supervised(
@@ -71,9 +71,13 @@ fn start_supervised(
     let peak = own_peak_rss_bytes();
     let _dumpable = job.changes_identity().then(dumpable::Kept::new);
     let held = start(&job, |job| supervised::start(job, cgroup.as_ref()))?;
-    let reports = held.supervisor.reports.clone();
+    let teller = Teller::new(held.supervisor.reports.clone(), held.pid);
     let tree = Tree::new(cgroup, Some(held.supervisor), held.pid as u32);
-    Ok(Exit(exit::Exit::new(held.pid, held.pidfd, peak).told_by(reports).held_by(tree)))
+    Ok(Exit(
+        exit::Exit::new(held.pid, held.pidfd, peak)
+            .told_by(Box::new(teller))
+            .held_by(Box::new(tree)),
+    ))
 }
 
 fn start_in_group(plan: &Plan<'_>, moves: &Moves) -> Result<Exit, SpawnError> {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32};
 
 use super::layout::{self, Layout};
 use super::{BadInput, ChildStdio, Env, Group, Inherit, Plan, Search, SpawnError, Step};
-use crate::contain::{Contain, Containment};
+use crate::contain::Containment;
 use crate::exit::waitid::own_peak_rss_bytes;
 use crate::exit::{Exit, linux as exit};
 use crate::signal::AllBlocked;
@@ -25,16 +25,17 @@ mod stack;
 mod supervised;
 
 use child::{Job, Move};
+pub(crate) use held::start_held;
 use stack::Stack;
 pub(crate) use supervised::try_image;
 
 pub(super) fn spawn(plan: &Plan<'_>) -> Result<Exit, SpawnError> {
+    if let Some(contain) = plan.contain {
+        return (contain.start)(plan, contain.dies_with_us);
+    }
     let layout = Layout::new(plan)?;
     let moves = moves(plan)?;
-    match plan.contain {
-        Contain::None => start(&job(plan, &layout, &moves), start_alone),
-        Contain::Tree { dies_with_us } => held::start_held(plan, &layout, &moves, dies_with_us),
-    }
+    start(&job(plan, &layout, &moves), start_alone)
 }
 
 pub(super) use layout::is_path;
