@@ -31,6 +31,7 @@
 //! | [`Command::spawn`] | a [`Child`], std's shape |
 //! | [`Command::start`] | a [`ProcessHandle`], without streams |
 //! | [`Command::start_and_forget`] | a number; nothing is kept, nothing becomes a zombie |
+//! | `a \| b`, [`Command::pipe`] | a [`Pipeline`] with the same verbs |
 //!
 //! What all of them promise: both streams are read while input is fed, on the calling thread, so
 //! nothing deadlocks; the child gets its stdio and no other handle of this program; a child whose
@@ -46,6 +47,7 @@ mod drive;
 mod error;
 mod lines;
 mod output;
+mod pipeline;
 mod process_handle;
 mod text;
 
@@ -55,6 +57,9 @@ pub use command::{Command, CommandArgs, CommandEnvs, Contain, Limit, Linger, Sco
 pub use error::{Error, ErrorKind, NotExecutable};
 pub use lines::{Line, Lines};
 pub use output::{Capture, Captured, Ending, Outcome, Output, Source};
+pub use pipeline::{
+    Pipeline, PipelineCapture, PipelineChild, PipelineOutput, Pipelined, Stage, StageEnd,
+};
 pub use process_handle::{ProcessEnd, ProcessHandle};
 
 pub use pipewright_os::contain::Containment;

@@ -34,6 +34,15 @@ impl Decoding {
         self.encoding = Some(encoding);
     }
 
+    /// Whether anything but the default was asked for.
+    pub(crate) fn is_set(self) -> bool {
+        #[cfg(feature = "encoding")]
+        if self.encoding.is_some() {
+            return true;
+        }
+        self.strict
+    }
+
     /// In an encoding where a byte 10 can be half of something else, lines cannot be found before
     /// they are decoded.
     pub(crate) fn check_splits_at_line_feeds(self, program: &OsStr) -> Result<(), Error> {

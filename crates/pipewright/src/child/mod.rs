@@ -12,7 +12,7 @@ use pipewright_os::contain::Containment;
 use pipewright_os::signal::Signal;
 use pipewright_os::status::ExitStatus;
 
-pub(crate) use process::{Process, kill};
+pub(crate) use process::{Process, Processes, kill};
 
 use crate::command::{Limit, Rules, Started};
 use crate::drive::{self, Feed, Job, Reach, Sink};
@@ -125,7 +125,7 @@ impl Child {
     /// # Errors
     /// The child may not be signalled by us: it has become another user's.
     pub fn kill(&self) -> Result<(), Error> {
-        let killed = Reach::default().kill(&self.process);
+        let killed = Reach::default().kill(self.process.alone());
         killed.map_err(|error| self.cannot("kill", error))
     }
 
@@ -157,7 +157,7 @@ impl Child {
     ) -> Result<Output, Error> {
         drive::drive(Job {
             program: &self.program,
-            exit: &self.process,
+            exits: self.process.alone(),
             started: self.started,
             rules: &self.rules,
             feed,

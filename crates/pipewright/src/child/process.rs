@@ -3,6 +3,7 @@
 use std::io;
 use std::mem;
 use std::ops::Deref;
+use std::slice;
 use std::time::{Duration, Instant};
 
 use pipewright_os::exit::{Ended, Exit};
@@ -27,7 +28,7 @@ pub(crate) struct Process {
 /// Kills the child and whom a kill of it reaches, and waits for it for a moment.
 pub(crate) fn kill(exit: &Exit) {
     // Ignored, as documented: it has become another user's. The wait is a courtesy.
-    if Reach::default().kill(exit).is_ok() {
+    if Reach::default().kill(slice::from_ref(exit)).is_ok() {
         let until = Instant::now().checked_add(KILL_TAKES);
         let _ = mux::wait(&mut [Slot::Exit(exit)], until);
     }
@@ -36,6 +37,11 @@ pub(crate) fn kill(exit: &Exit) {
 impl Process {
     pub(crate) fn new(exit: Exit, doom: Option<fn(&Exit)>) -> Process {
         Process { exit, doom }
+    }
+
+    /// The one child of a run.
+    pub(crate) fn alone(&self) -> &[Exit] {
+        slice::from_ref(&self.exit)
     }
 
     /// Waits for the end, where nobody else has this process.
@@ -78,5 +84,41 @@ impl Drop for Process {
 fn reap_in_time(exit: Exit) {
     if let Ok(None) = exit.try_wait() {
         reaper::adopt(exit);
+    }
+}
+
+/// Owns the handles on the ends of several children, as [`Process`] does on one.
+#[derive(Debug, Default)]
+pub(crate) struct Processes {
+    exits: Vec<Exit>,
+    doom: Option<fn(&Exit)>,
+}
+
+impl Processes {
+    pub(crate) fn with_room_for(count: usize) -> Processes {
+        Processes { exits: Vec::with_capacity(count), doom: None }
+    }
+
+    /// One more child, after the others. Where one is killed on drop, all are.
+    pub(crate) fn push(&mut self, mut process: Process) {
+        self.doom = self.doom.or(process.doom);
+        self.exits.push(mem::take(&mut process.exit));
+    }
+}
+
+impl Deref for Processes {
+    type Target = [Exit];
+
+    fn deref(&self) -> &[Exit] {
+        &self.exits
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        // Each on its own: it is asked whether it still runs, and adopted if it does.
+        for exit in self.exits.drain(..) {
+            drop(Process::new(exit, self.doom));
+        }
     }
 }

@@ -66,6 +66,14 @@ pub(crate) struct OutputEnd {
 }
 
 impl OutputEnd {
+    pub(crate) fn new(pipe: PipeReader, teed: bool) -> OutputEnd {
+        OutputEnd { pipe, teed }
+    }
+
+    pub(crate) fn into_pipe(self) -> PipeReader {
+        self.pipe
+    }
+
     /// The end and its sink, as a drive takes them.
     pub(crate) fn into_stream(self, source: Source, sink: Sink) -> (PipeReader, Sink) {
         (self.pipe, if self.teed { sink.echoing(source) } else { sink })
@@ -217,7 +225,7 @@ impl Command {
 
     fn pipe_stdin(&self) -> Result<(Theirs<'static>, Ends), Error> {
         // Synchronous on both sides: whoever takes our end expects a write to block.
-        let (reader, writer) = self.pipe(PipeOptions::default())?;
+        let (reader, writer) = self.make_pipe(PipeOptions::default())?;
         let ends = Ends { stdin: Some(writer), ..Ends::default() };
         Ok((Theirs::Owned(reader.into()), ends))
     }
@@ -227,7 +235,7 @@ impl Command {
         // Ours must not block: poll promises some room, not room for all, and a write that waits
         // for the child to read while the child waits for us to read would wait for ever.
         let options = PipeOptions { write: Mode::Async, ..PipeOptions::default() };
-        let (reader, writer) = self.pipe(options)?;
+        let (reader, writer) = self.make_pipe(options)?;
         let copy = reader.try_clone().map_err(|error| self.cannot_open("a pipe", error))?;
         Ok((Theirs::Owned(reader.into()), copy, writer))
     }
@@ -240,7 +248,7 @@ impl Command {
     ) -> Result<(Theirs<'a>, Option<OutputEnd>), Error> {
         let captured = |teed| -> Result<_, Error> {
             let options = PipeOptions { read: Mode::Async, ..PipeOptions::default() };
-            let (pipe, writer) = self.pipe(options)?;
+            let (pipe, writer) = self.make_pipe(options)?;
             Ok((Theirs::Owned(writer.into()), Some(OutputEnd { pipe, teed })))
         };
         let mut write = OpenOptions::new();
@@ -286,7 +294,10 @@ impl Command {
         stdio::null().map(Theirs::Owned).map_err(|error| self.cannot_open("the null device", error))
     }
 
-    fn pipe(&self, options: PipeOptions) -> Result<(PipeReader, PipeWriter), Error> {
+    pub(crate) fn make_pipe(
+        &self,
+        options: PipeOptions,
+    ) -> Result<(PipeReader, PipeWriter), Error> {
         pipe::pair(options).map_err(|error| self.cannot_open("a pipe", error))
     }
 
@@ -294,7 +305,7 @@ impl Command {
         could_not_prepare(&self.program, format!("cannot open {what}"), error)
     }
 
-    pub(super) fn misuse(&self, words: &str) -> Error {
+    pub(crate) fn misuse(&self, words: &str) -> Error {
         let source = io::Error::new(io::ErrorKind::InvalidInput, words.to_owned());
         Error::new(&self.program, Doing::Start, ErrorKind::InvalidInput, Some(source))
     }

@@ -7,6 +7,7 @@ mod lifetime;
 mod limit;
 mod options;
 mod show;
+mod stage;
 mod stdio;
 mod verbs;
 
@@ -19,11 +20,13 @@ use pipewright_os::spawn::UnixOptions;
 
 pub use contain::{Contain, Scope};
 pub use env::CommandEnvs;
-pub(crate) use launch::{Started, StdioDefaults, Usual};
+pub(crate) use launch::{OutputEnd, Started, StdioDefaults, Usual};
 pub(crate) use limit::Past;
 pub use limit::{Limit, Linger};
 pub(crate) use options::Rules;
+pub(crate) use stage::{Joints, Place, StageStderr};
 pub use stdio::Stdio;
+pub(crate) use verbs::{CAPTURED, Keep, OURS, REMEMBERED, into_text, judge};
 
 use crate::text::Decoding;
 use env::EnvChanges;
@@ -209,6 +212,19 @@ impl Command {
     pub fn merge_stderr(&mut self) -> &mut Command {
         self.merge_stderr = true;
         self
+    }
+
+    /// The command itself, at the end of a chain of setters. What it is taken from is left empty.
+    ///
+    /// ```
+    /// use pipewright::Command;
+    /// let sort = Command::new("sort").arg("-n").take();
+    /// let mut pipeline = Command::new("printf").arg(r"10\n9\n").take() | sort;
+    /// assert_eq!(pipeline.read()?, "9\n10");
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn take(&mut self) -> Command {
+        std::mem::replace(self, Command::new(""))
     }
 
     /// The program, as it was given.

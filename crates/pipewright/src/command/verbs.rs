@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 
 use pipewright_os::status::ExitStatus;
 
-use super::{Command, Started, StdioDefaults, Usual};
+use super::{Command, Limit, Started, StdioDefaults, Usual};
 use crate::child::Child;
 use crate::drive::{self, Job, Run, Sink};
 use crate::error::{Doing, Error, ErrorKind};
@@ -12,11 +12,11 @@ use crate::lines::Lines;
 use crate::output::{Capture, Output, Source};
 use crate::text::Decoding;
 
-pub(super) const OURS: StdioDefaults =
+pub(crate) const OURS: StdioDefaults =
     StdioDefaults { stdin: Usual::Inherit, stdout: Usual::Inherit, stderr: Usual::Inherit };
-const CAPTURED: StdioDefaults =
+pub(crate) const CAPTURED: StdioDefaults =
     StdioDefaults { stdin: Usual::Null, stdout: Usual::Piped, stderr: Usual::Piped };
-const REMEMBERED: StdioDefaults =
+pub(crate) const REMEMBERED: StdioDefaults =
     StdioDefaults { stdin: Usual::Inherit, stdout: Usual::Inherit, stderr: Usual::Tee };
 
 /// How much of stderr an error carries.
@@ -24,11 +24,21 @@ const TAIL_BYTES: usize = 64 << 10;
 
 /// What is kept of the streams that pass through us.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Keep {
+pub(crate) enum Keep {
     Both,
     /// Nothing but the end of stderr, for an error.
     Tail,
     Nothing,
+}
+
+impl Keep {
+    pub(crate) fn sink(self, source: Source, limit: Option<Limit>) -> Sink {
+        match self {
+            Keep::Both => Sink::new(limit),
+            Keep::Tail if source == Source::Stderr => Sink::new(Some(Limit::keep_tail(TAIL_BYTES))),
+            Keep::Tail | Keep::Nothing => Sink::discarding(),
+        }
+    }
 }
 
 impl Command {
@@ -117,7 +127,7 @@ impl Command {
     pub fn run(&mut self) -> Result<(), Error> {
         let started = self.launch(REMEMBERED)?;
         let output = self.conduct(started, Keep::Tail)?;
-        self.judge(&output)
+        judge(&self.program, &output)
     }
 
     /// Runs the command and gives its stdout as text without the line end at its end; anything but
@@ -135,7 +145,7 @@ impl Command {
     /// ```
     pub fn read(&mut self) -> Result<String, Error> {
         let output = self.output()?;
-        self.judge(&output)?;
+        judge(&self.program, &output)?;
         let mut text = into_text(&self.program, self.decoding, output)?.stdout;
         text.truncate(text.trim_end_matches(['\n', '\r']).len());
         Ok(text)
@@ -207,16 +217,10 @@ impl Command {
         let Started { process, ends, at } = started;
         // Nobody will write to it, so the child is to find the end of its input.
         drop(ends.stdin);
-        let sink = |source: Source| match keep {
-            Keep::Both => Sink::new(self.limit),
-            Keep::Tail if source == Source::Stderr => {
-                Sink::new(Some(super::Limit::keep_tail(TAIL_BYTES)))
-            }
-            Keep::Tail | Keep::Nothing => Sink::discarding(),
-        };
+        let sink = |source| keep.sink(source, self.limit);
         drive::drive(Job {
             program: &self.program,
-            exit: &process,
+            exits: process.alone(),
             started: at,
             rules: &self.rules,
             feed: ends.feed,
@@ -226,20 +230,20 @@ impl Command {
             ],
         })
     }
+}
 
-    /// Anything but success is an error.
-    fn judge(&self, output: &Output) -> Result<(), Error> {
-        if output.success() {
-            return Ok(());
-        }
-        let from = output.stderr.len().saturating_sub(TAIL_BYTES);
-        let kind = ErrorKind::Failed {
-            status: output.status,
-            outcome: output.outcome,
-            stderr_tail: String::from_utf8_lossy(&output.stderr[from..]).into_owned(),
-        };
-        Err(Error::new(&self.program, Doing::Judge, kind, None))
+/// Anything but success is an error.
+pub(crate) fn judge(program: &OsStr, output: &Output) -> Result<(), Error> {
+    if output.success() {
+        return Ok(());
     }
+    let from = output.stderr.len().saturating_sub(TAIL_BYTES);
+    let kind = ErrorKind::Failed {
+        status: output.status,
+        outcome: output.outcome,
+        stderr_tail: String::from_utf8_lossy(&output.stderr[from..]).into_owned(),
+    };
+    Err(Error::new(program, Doing::Judge, kind, None))
 }
 
 /// A captured output as text.

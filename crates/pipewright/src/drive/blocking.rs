@@ -6,7 +6,7 @@ use std::time::Instant;
 use pipewright_os::exit::Exit;
 use pipewright_os::pipe::PipeReader;
 
-use super::run::Run;
+use super::run::{Failed, Run};
 use super::{Feed, Sink};
 use crate::command::Rules;
 use crate::error::Error;
@@ -16,7 +16,7 @@ use crate::output::Output;
 #[derive(Debug)]
 pub(crate) struct Job<'a> {
     pub(crate) program: &'a OsStr,
-    pub(crate) exit: &'a Exit,
+    pub(crate) exits: &'a [Exit],
     pub(crate) started: Instant,
     pub(crate) rules: &'a Rules,
     pub(crate) feed: Option<Feed>,
@@ -26,17 +26,21 @@ pub(crate) struct Job<'a> {
 
 /// Sees the child through to its end. After an error there is no child.
 pub(crate) fn drive(job: Job<'_>) -> Result<Output, Error> {
-    let Job { program, exit, started, rules, feed, streams } = job;
-    let mut run = Run::new(rules, started, feed, streams);
+    let Job { program, exits, started, rules, feed, streams } = job;
+    see_through(Run::new(rules, started, feed, streams), exits, rules)
+        .map_err(|(doing, source)| Error::talk(program, doing, source))
+}
+
+/// Sees all children of a run through to their ends. After an error there is none.
+pub(crate) fn see_through(mut run: Run, exits: &[Exit], rules: &Rules) -> Result<Output, Failed> {
     loop {
-        match run.step(exit, rules) {
+        match run.step(exits, rules) {
             Ok(true) => {}
-            Ok(false) => break,
-            Err((doing, source)) => {
-                run.abandon(exit);
-                return Err(Error::talk(program, doing, source));
+            Ok(false) => return run.finish(exits),
+            Err(failed) => {
+                run.abandon(exits);
+                return Err(failed);
             }
         }
     }
-    run.finish(exit).map_err(|(doing, source)| Error::talk(program, doing, source))
 }

@@ -23,7 +23,7 @@ mod rest;
 mod run;
 mod sink;
 
-pub(crate) use blocking::{Job, drive};
+pub(crate) use blocking::{Job, drive, see_through};
 pub(crate) use feed::Feed;
 pub(crate) use reach::Reach;
 pub(crate) use run::Run;

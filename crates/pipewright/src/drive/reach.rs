@@ -1,18 +1,22 @@
-//! Whom a stop reaches: the tree that is held, or the child, the group it leads, and the descendants
-//! that can be found.
+//! Whom a stop reaches: the tree that is held, or each child, the group it leads, and the
+//! descendants that can be found.
 
 use std::io;
+use std::time::Instant;
 
 use pipewright_os::contain::Containment;
 use pipewright_os::exit::Exit;
+use pipewright_os::mux::{self, Slot};
 use pipewright_os::signal::Signal;
 use pipewright_os::tree::{Descendants, Member};
+
+use super::conduct::KILLED_CHILD_WAIT;
 
 /// Searches at most so often for new descendants while it stops them: a storm of forks that is
 /// faster than we are is no reason to go on for ever.
 const MOST_ROUNDS: usize = 64;
 
-/// Those below a child.
+/// Those below the children of a run: one, or the stages of a pipeline.
 #[derive(Debug, Default)]
 pub(crate) struct Reach {
     /// Kept from the first signal on: a descendant whose parent ends in between could not be found
@@ -22,34 +26,48 @@ pub(crate) struct Reach {
 
 impl Reach {
     /// Sends everyone a signal that asks, and wakes those that are stopped so that they hear it.
-    pub(crate) fn ask(&mut self, child: &Exit, signal: Signal) {
+    pub(crate) fn ask(&mut self, children: &[Exit], signal: Signal) {
         // Stopped while the list is made: a child that is asked while it forks would end and leave
         // behind one whom nobody could find any more.
-        self.descendants.stop_and_collect(child, MOST_ROUNDS);
+        self.collect(children);
         // Ignored here and below: who has ended meanwhile needs no signal; whom we may not signal
         // is found out by the kill that follows.
-        let _ = self.send(child, signal);
+        let _ = self.send(children, signal);
         if signal != Signal::CONT {
-            let _ = self.send(child, Signal::CONT);
+            let _ = self.send(children, Signal::CONT);
         }
     }
 
     /// Kills everyone.
     ///
     /// # Errors
-    /// The child may not be signalled by us: it has become another user's.
-    pub(crate) fn kill(&mut self, child: &Exit) -> io::Result<()> {
-        if let Some(tree) = child.tree() {
+    /// A child may not be signalled by us: it has become another user's. The others are killed.
+    pub(crate) fn kill(&mut self, children: &[Exit]) -> io::Result<()> {
+        let mut is_held = false;
+        for tree in children.iter().filter_map(Exit::tree) {
             tree.kill();
-            return child.signal(Signal::KILL).map(drop);
+            is_held = true;
         }
-        self.descendants.stop_and_collect(child, MOST_ROUNDS);
-        let sent = self.send(child, Signal::KILL);
-        if has_own_group(child) {
-            // It may have left the group that it was started in.
-            return child.signal(Signal::KILL).map(drop);
+        if !is_held {
+            self.collect(children);
         }
-        sent
+        self.send(children, Signal::KILL)
+    }
+
+    /// Kills all, and waits for them as long as that can be expected to help. Who is left then is
+    /// left to the reaper.
+    #[cold]
+    pub(crate) fn abandon(&mut self, children: &[Exit]) {
+        // Ignored: whom we may not kill is found out below, and not waited for.
+        let _ = self.kill(children);
+        let until = Instant::now().checked_add(KILLED_CHILD_WAIT);
+        for child in children {
+            if child.signal(Signal::KILL).is_ok() {
+                // Ignored: its status is of no use now.
+                let _ = mux::wait(&mut [Slot::Exit(child)], until);
+                let _ = child.try_wait();
+            }
+        }
     }
 
     /// The child has ended and is about to be reaped: the last moment at which its group can be
@@ -61,35 +79,50 @@ impl Reach {
     }
 
     /// Whether someone is left for whose end there is nothing to wait on.
-    pub(crate) fn others_are_left(&self, child: &Exit) -> bool {
-        match child.tree() {
+    pub(crate) fn others_are_left(&self, children: &[Exit]) -> bool {
+        children.iter().any(|child| match child.tree() {
             Some(tree) => tree.is_left(),
             None => has_own_group(child) && child.group_is_left(),
-        }
+        })
     }
 
-    /// Somebody other than the child who has not ended yet.
-    pub(crate) fn someone_left(&self, child: &Exit) -> Option<Member> {
-        let last = child.tree().and_then(|tree| tree.last()).filter(|last| last.is_alive());
-        last.or_else(|| self.descendants.any_alive()).cloned()
+    /// Somebody other than the children who has not ended yet.
+    pub(crate) fn someone_left(&self, children: &[Exit]) -> Option<Member> {
+        let mut last = children.iter().filter_map(|child| child.tree()?.last());
+        last.find(|last| last.is_alive()).or_else(|| self.descendants.any_alive()).cloned()
+    }
+
+    /// The last stage of a pipeline first: one whose writer is stopped before it would take the end
+    /// of its input for the whole of it, and load half a dump.
+    fn collect(&mut self, children: &[Exit]) {
+        for child in children.iter().rev() {
+            self.descendants.stop_and_collect(child, MOST_ROUNDS);
+        }
     }
 
     /// Sends everyone the signal, each once: a second SIGINT is more than twice a first.
-    fn send(&self, child: &Exit, signal: Signal) -> io::Result<()> {
-        let group = has_own_group(child).then(|| child.pid());
+    fn send(&self, children: &[Exit], signal: Signal) -> io::Result<()> {
+        let any_group = children.iter().any(has_own_group);
+        let is_led = |group: Option<u32>| {
+            children.iter().any(|child| has_own_group(child) && Some(child.pid()) == group)
+        };
+        let mut result = Ok(());
+        for child in children.iter().rev() {
+            if has_own_group(child) {
+                // Ignored here and below: gone, or another user's.
+                let _ = child.signal_group(signal);
+            }
+            // It may have left the group that it was started in.
+            if !has_own_group(child) || !child.leads_its_group() {
+                result = result.and(child.signal(signal).map(drop));
+            }
+        }
         for member in self.descendants.members() {
-            if group.is_none() || member.group() != group {
-                // Ignored: gone, or another user's.
+            if !any_group || !is_led(member.group()) {
                 let _ = member.signal(signal);
             }
         }
-        if group.is_some() {
-            let _ = child.signal_group(signal);
-        }
-        if group.is_none() || !child.leads_its_group() {
-            child.signal(signal)?;
-        }
-        Ok(())
+        result
     }
 }
 

@@ -8,7 +8,7 @@ use pipewright_os::exit::{Ended, Exit};
 use pipewright_os::mux::{self, Slot};
 use pipewright_os::pipe::PipeReader;
 
-use super::conduct::{Conduct, Due, KILLED_CHILD_WAIT, earlier};
+use super::conduct::{Conduct, Due, earlier};
 use super::nap::Nap;
 use super::rest::take_rest;
 use super::sink::{Finished, Verdict};
@@ -47,6 +47,9 @@ pub(crate) struct Run {
     streams: [Stream; 2],
     nap: Nap,
     slots: [Slot<'static>; KEPT_SLOTS],
+    /// How many children are known to have ended. One is waited for after the other.
+    gone: usize,
+    /// How the last of them did; then all have.
     ended: Option<Ended>,
     held_open: bool,
     too_much: bool,
@@ -83,6 +86,7 @@ impl Run {
             }),
             nap: if watched { Nap::default() } else { Nap::at_start(Instant::now()) },
             slots: Default::default(),
+            gone: 0,
             ended: None,
             held_open: false,
             too_much: false,
@@ -92,10 +96,10 @@ impl Run {
     }
 
     /// Waits once and does what that brought. `false`: there is nothing left to wait for.
-    pub(crate) fn step(&mut self, exit: &Exit, rules: &Rules) -> Result<bool, Failed> {
+    pub(crate) fn step(&mut self, exits: &[Exit], rules: &Rules) -> Result<bool, Failed> {
         self.submit()?;
-        let Some(until) = self.what_to_wait_for(exit) else { return Ok(false) };
-        let mut slots = self.lend_slots(exit, rules)?;
+        let Some(until) = self.what_to_wait_for(exits) else { return Ok(false) };
+        let mut slots = self.lend_slots(exits, rules)?;
         let waited = mux::wait(&mut slots, until);
         let now = Instant::now();
         let [out, err, input, member, end, cancel] = slots;
@@ -105,14 +109,14 @@ impl Run {
         self.take_completions(now)?;
         // The end after the streams: what it left in them came before it.
         if matches!(end, Slot::ExitDone) {
-            self.note_end(exit, now)?;
+            self.note_end(exits, now)?;
         }
         if matches!(cancel, Slot::WakeDone) {
-            self.stop(Outcome::Cancelled, exit, rules, now)?;
+            self.stop(Outcome::Cancelled, exits, rules, now)?;
         } else if self.too_much {
-            self.stop(Outcome::LimitExceeded, exit, rules, now)?;
+            self.stop(Outcome::LimitExceeded, exits, rules, now)?;
         }
-        self.act(exit, rules, now)?;
+        self.act(exits, rules, now)?;
         Ok(true)
     }
 
@@ -141,13 +145,8 @@ impl Run {
 
     /// Whatever went wrong: kills, and waits as long as that can be expected to help. Who is left
     /// then is left to the reaper.
-    pub(crate) fn abandon(&mut self, exit: &Exit) {
-        if self.reach.kill(exit).is_ok() {
-            let until = Instant::now().checked_add(KILLED_CHILD_WAIT);
-            // Ignored: its status is of no use now.
-            let _ = mux::wait(&mut [Slot::Exit(exit)], until);
-            let _ = exit.try_wait();
-        }
+    pub(crate) fn abandon(&mut self, exits: &[Exit]) {
+        self.reach.abandon(exits);
     }
 
     /// Fills the slots with what is to be done next.
@@ -168,12 +167,12 @@ impl Run {
     }
 
     /// Until when to wait; `None`: there is nothing left to wait for.
-    fn what_to_wait_for(&mut self, exit: &Exit) -> Option<Option<Instant>> {
+    fn what_to_wait_for(&mut self, exits: &[Exit]) -> Option<Option<Instant>> {
         let reading = self.is_reading();
         let mut waiting = self.ended.is_none() || reading;
         let mut until = None;
         if self.ended.is_some() && self.conduct.stopped().is_some() {
-            if let Some(others) = self.wait_for_the_others(exit) {
+            if let Some(others) = self.wait_for_the_others(exits) {
                 until = others;
                 waiting = true;
             }
@@ -186,14 +185,14 @@ impl Run {
 
     /// After a stop: waits for whom it reached, one after the other, as they all have to go.
     /// Until when to wait; `None`: for nobody.
-    fn wait_for_the_others(&mut self, exit: &Exit) -> Option<Option<Instant>> {
+    fn wait_for_the_others(&mut self, exits: &[Exit]) -> Option<Option<Instant>> {
         let now = Instant::now();
         if self.conduct.killed_wait_ends().is_none_or(|end| now < end) {
-            if let Some(member) = self.reach.someone_left(exit) {
+            if let Some(member) = self.reach.someone_left(exits) {
                 self.slots[MEMBER] = Slot::Gone(member);
                 return Some(self.conduct.killed_wait_ends());
             }
-            if self.reach.others_are_left(exit) {
+            if self.reach.others_are_left(exits) {
                 self.group_pause =
                     (self.group_pause * 2).clamp(FIRST_GROUP_PAUSE, LAST_GROUP_PAUSE);
                 return Some(Some(now + self.group_pause));
@@ -205,10 +204,9 @@ impl Run {
 
     fn lend_slots<'a>(
         &mut self,
-        exit: &'a Exit,
+        exits: &'a [Exit],
         rules: &'a Rules,
     ) -> Result<[Slot<'a>; SLOTS], Failed> {
-        let running = self.ended.is_none();
         let cancel = match &rules.cancel {
             Some(token) if self.conduct.stopped().is_none() && !self.given_up => {
                 Slot::Wake(token.wake().map_err(|e| ("prepare to cancel", e))?)
@@ -216,7 +214,7 @@ impl Run {
             _ => Slot::Off,
         };
         let [out, err, input, member] = mem::take(&mut self.slots);
-        let end = if running { Slot::Exit(exit) } else { Slot::Off };
+        let end = exits.get(self.gone).map_or(Slot::Off, Slot::Exit);
         let mut slots = [out, err, input, member, Slot::Off, Slot::Off];
         slots[EXIT] = end;
         slots[CANCEL] = cancel;
@@ -275,14 +273,18 @@ impl Run {
         self.too_much |= sink.accept(buffer, count) == Verdict::TooMuch;
     }
 
-    fn note_end(&mut self, exit: &Exit, now: Instant) -> Result<(), Failed> {
+    fn note_end(&mut self, exits: &[Exit], now: Instant) -> Result<(), Failed> {
+        let Some(exit) = exits.get(self.gone) else { return Ok(()) };
         if self.conduct.stopped().is_some() {
             self.reach.before_reap(exit);
         }
-        self.ended = exit.try_wait().map_err(|e| ("wait for", e))?;
-        if self.ended.is_some() {
+        let Some(ended) = exit.try_wait().map_err(|e| ("wait for", e))? else { return Ok(()) };
+        self.gone += 1;
+        // It was the first that was fed.
+        self.stop_feeding();
+        if self.gone == exits.len() {
+            self.ended = Some(ended);
             self.conduct.note_end(now);
-            self.stop_feeding();
             self.nap.end();
         }
         Ok(())
@@ -296,7 +298,7 @@ impl Run {
     }
 
     /// Does what time has made necessary.
-    fn act(&mut self, exit: &Exit, rules: &Rules, now: Instant) -> Result<(), Failed> {
+    fn act(&mut self, exits: &[Exit], rules: &Rules, now: Instant) -> Result<(), Failed> {
         if self.conduct.killed_child_wait_ends().is_some_and(|end| now >= end) {
             let words = "it was killed and does not end";
             return Err(("stop", io::Error::new(io::ErrorKind::TimedOut, words)));
@@ -305,7 +307,7 @@ impl Run {
             match self.conduct.due(now, self.is_reading()) {
                 Due::Nothing => return Ok(()),
                 Due::StopReading => self.stop_reading(rules)?,
-                due => self.carry_out(due, exit, rules)?,
+                due => self.carry_out(due, exits, rules)?,
             }
         }
     }
@@ -313,19 +315,19 @@ impl Run {
     fn stop(
         &mut self,
         why: Outcome,
-        exit: &Exit,
+        exits: &[Exit],
         rules: &Rules,
         now: Instant,
     ) -> Result<(), Failed> {
         self.given_up |= self.ended.is_some();
         let due = self.conduct.stop(why, now);
-        self.carry_out(due, exit, rules)
+        self.carry_out(due, exits, rules)
     }
 
-    fn carry_out(&mut self, due: Due, exit: &Exit, rules: &Rules) -> Result<(), Failed> {
+    fn carry_out(&mut self, due: Due, exits: &[Exit], rules: &Rules) -> Result<(), Failed> {
         match due {
-            Due::Ask => self.reach.ask(exit, rules.stop_signal),
-            Due::Kill => self.reach.kill(exit).map_err(|e| ("stop", e))?,
+            Due::Ask => self.reach.ask(exits, rules.stop_signal),
+            Due::Kill => self.reach.kill(exits).map_err(|e| ("stop", e))?,
             Due::Nothing | Due::StopReading => {}
         }
         Ok(())
@@ -355,10 +357,11 @@ impl Run {
         Ok(())
     }
 
-    /// What came of it.
-    pub(crate) fn finish(mut self, exit: &Exit) -> Result<Output, Failed> {
+    /// What came of it; where there are several children, with the status of the last.
+    pub(crate) fn finish(mut self, exits: &[Exit]) -> Result<Output, Failed> {
         let elapsed = self.started.elapsed();
         self.stop_feeding();
+        let exit = exits.last().ok_or_else(|| ("wait for", io::ErrorKind::NotFound.into()))?;
         let ended = match self.ended {
             Some(ended) => ended,
             None => exit.wait().map_err(|e| ("wait for", e))?,
@@ -385,7 +388,7 @@ impl Run {
             stdin_unread: self.stdin_unread,
             containment: exit.containment(),
             // Whoever of the tree has not ended by now is not waited for.
-            leftovers_killed: exit.tree().map_or(0, |tree| tree.end()),
+            leftovers_killed: exits.iter().filter_map(Exit::tree).map(|tree| tree.end()).sum(),
             stdout_bytes,
             stderr_bytes,
         })

@@ -80,13 +80,13 @@ impl Lines {
         while self.state == State::Running {
             self.step()?;
         }
-        let ended = self.run.finish(&self.process);
+        let ended = self.run.finish(self.process.alone());
         let output = ended.map_err(|(doing, e)| Error::talk(&self.program, doing, e))?;
         Ok(output.without_streams())
     }
 
     fn step(&mut self) -> Result<(), Error> {
-        match self.run.step(&self.process, &self.rules) {
+        match self.run.step(self.process.alone(), &self.rules) {
             Ok(true) => Ok(()),
             Ok(false) => {
                 self.state = State::Ended;
@@ -94,7 +94,7 @@ impl Lines {
             }
             Err((doing, source)) => {
                 self.state = State::Failed;
-                self.run.abandon(&self.process);
+                self.run.abandon(self.process.alone());
                 Err(Error::talk(&self.program, doing, source))
             }
         }

@@ -1,0 +1,286 @@
+//! Pipelines that are stopped, refused or cannot be started: nobody and nothing is left.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use pipewright::{
+    CancelToken, Command, ErrorKind, Limit, Linger, Outcome, Pipeline, Signal, Stdio,
+};
+use pipewright_tests::skip::{is_forced_off, skipped};
+use pipewright_tests::{alive, count, isolate, watchdog};
+
+use super::puppet;
+
+const SHORT: Duration = Duration::from_millis(150);
+
+/// A program that is not there.
+fn missing() -> Command {
+    Command::new("/no/such/program")
+}
+
+#[test]
+fn a_timeout_stops_every_stage_and_keeps_the_partial_output() {
+    let _watch = watchdog::watch();
+    let mut pipeline = puppet(["out=a", "wait=600"]) | puppet(["eat=1", "out=partial", "wait=600"]);
+    pipeline = pipeline.pipe(Command::new("cat"));
+    let capture = pipeline.timeout(SHORT * 2).capture().unwrap();
+    assert!(capture.elapsed >= SHORT * 2);
+    assert_eq!((capture.outcome, capture.stdout.as_str()), (Outcome::TimedOut, "partial"));
+    assert!(!capture.success() && !capture.held_open);
+    for stage in &capture.stages {
+        assert_eq!(stage.status.terminating_signal(), Some(Signal::TERM), "{stage:?}");
+        assert!(!alive::is_running(stage.pid), "{stage:?}");
+    }
+    let error = pipeline.timeout(SHORT).run().unwrap_err();
+    let words = error.to_string();
+    assert!(words.contains(" | cat\" failed: timed out"), "{words}");
+}
+
+#[test]
+fn the_reader_is_stopped_before_its_writer() {
+    let _watch = watchdog::watch();
+    let dir = tempfile::tempdir().unwrap();
+    let done = dir.path().join("done");
+    for _ in 0..20 {
+        // Whoever sees the end of its input takes it for the whole of it.
+        let load = format!("cat >/dev/null; echo loaded >{}", done.display());
+        let output = (Command::new("sleep").arg("600") | Command::new("sh").args(["-c", &load]))
+            .timeout(Duration::from_millis(20))
+            .output()
+            .unwrap();
+        assert_eq!(output.outcome, Outcome::TimedOut);
+        assert!(!done.exists(), "half a dump was loaded");
+    }
+}
+
+#[test]
+fn a_stage_that_ignores_the_request_is_killed_after_the_grace() {
+    let _watch = watchdog::watch();
+    let deaf = puppet(["ignore=TERM", "out=x", "wait=600"]);
+    let mut pipeline = deaf | puppet(["eat=1", "out=y", "wait=600"]);
+    let capture = pipeline.timeout(SHORT).kill_grace(SHORT).capture().unwrap();
+    assert!(capture.elapsed >= SHORT * 2);
+    let signals: Vec<_> =
+        capture.stages.iter().map(|stage| stage.status.terminating_signal()).collect();
+    assert_eq!(signals, [Some(Signal::KILL), Some(Signal::TERM)]);
+    let mut pipeline = puppet(["ignore=INT", "wait=600"]) | puppet(["wait=600"]);
+    pipeline.stop_signal(Signal::INT).timeout(SHORT).kill_grace(SHORT);
+    let output = pipeline.output().unwrap();
+    assert_eq!(output.stages[0].status.terminating_signal(), Some(Signal::KILL));
+}
+
+#[test]
+fn a_stop_reaches_the_descendants_of_every_stage() {
+    let _watch = watchdog::watch();
+    if is_forced_off("pidfd") {
+        return skipped("descendants are only held by pidfds");
+    }
+    let stage = || puppet(["spawn=wait=600", "wait=600"]);
+    let mut pipeline = stage() | stage() | stage();
+    let capture = pipeline.timeout(SHORT * 2).capture().unwrap();
+    let below: Vec<u32> = capture.stderr.lines().map(|line| line.parse().unwrap()).collect();
+    assert_eq!(below.len(), 3);
+    for pid in below.into_iter().chain(capture.stages.iter().map(|stage| stage.pid)) {
+        assert!(!alive::is_running(pid), "{pid} is left");
+    }
+    // Those whose parents have gone are known to the group of their stage alone.
+    let orphan = || {
+        let mut command = puppet(["spawn=spawn=wait=600", "wait=600"]);
+        command.own_group();
+        command
+    };
+    let capture = (orphan() | orphan()).timeout(SHORT * 2).capture().unwrap();
+    let below: Vec<u32> = capture.stderr.lines().filter_map(|line| line.parse().ok()).collect();
+    assert!(below.len() >= 4, "{below:?}");
+    watchdog::until("the groups are gone", || below.iter().all(|pid| !alive::is_running(*pid)));
+}
+
+#[test]
+fn silence_excess_and_a_cancel_stop_it_too() {
+    let _watch = watchdog::watch();
+    let mut silent = puppet(["out=1", "wait=0.1", "out=2", "wait=600"]) | Command::new("cat");
+    let capture = silent.idle_timeout(SHORT * 3).capture().unwrap();
+    assert_eq!((capture.outcome, capture.stdout.as_str()), (Outcome::IdleTimedOut, "12"));
+    let mut loud = Command::new("yes") | Command::new("cat");
+    let capture = loud.limit(Limit::fail(1000)).capture().unwrap();
+    assert_eq!((capture.outcome, capture.stdout.len()), (Outcome::LimitExceeded, 1000));
+    let token = CancelToken::new();
+    let remote = token.clone();
+    let canceller = std::thread::spawn(move || {
+        std::thread::park_timeout(SHORT);
+        remote.cancel();
+    });
+    let output = (Command::new("yes") | Command::new("cat").stdout(Stdio::null()))
+        .cancel(&token)
+        .output()
+        .unwrap();
+    canceller.join().unwrap();
+    assert_eq!(output.outcome, Outcome::Cancelled);
+    let now = Instant::now();
+    let mut late = puppet(["wait=600"]) | puppet(["wait=600"]);
+    assert_eq!(late.deadline(now).output().unwrap().outcome, Outcome::TimedOut);
+    let child = (puppet(["wait=600"]) | puppet(["wait=600"])).timeout(SHORT).spawn().unwrap();
+    assert_eq!(child.wait().unwrap().terminating_signal(), Some(Signal::TERM));
+}
+
+#[test]
+fn a_holder_of_the_last_stream_does_not_keep_us() {
+    let _watch = watchdog::watch();
+    let mut pipeline = puppet(["out=x"]) | puppet(["cat", "spawn=wait=600"]);
+    let capture = pipeline.linger(Linger::StopAtExit).capture().unwrap();
+    let _holder = alive::KillOnDrop(capture.stderr.trim().parse().unwrap());
+    assert_eq!((capture.stdout.as_str(), capture.held_open), ("x", true));
+    assert!(capture.success());
+}
+
+#[test]
+fn a_stage_that_cannot_start_is_named_and_nothing_is_left() {
+    isolate::isolated(
+        "pipeline_stops::a_stage_that_cannot_start_is_named_and_nothing_is_left",
+        || {
+            let _watch = watchdog::watch();
+            let sleeper = || puppet(["ignore=TERM", "spawn=wait=600", "wait=600"]);
+            // The first start makes what stays.
+            assert!(Command::new("true").status().unwrap().success());
+            let handles = count::handles();
+            for bad in 0..3 {
+                let stages = (0..3).map(|at| if at == bad { missing() } else { sleeper() });
+                let mut pipeline: Pipeline<'_> = stages.collect();
+                for error in [pipeline.output().unwrap_err(), pipeline.status().unwrap_err()] {
+                    let words = r#"cannot start "/no/such/program": no such file"#;
+                    assert_eq!(error.to_string(), words);
+                    assert!(matches!(error.kind(), ErrorKind::NotFound { .. }));
+                    assert_eq!(count::children(), Vec::<u32>::new(), "bad stage {bad}");
+                    assert_eq!(count::handles(), handles, "bad stage {bad}");
+                }
+            }
+            // What is opened for a later stage can be missing too.
+            let mut last = Command::new("cat");
+            last.stdout(Stdio::create("/no/such/dir/file"));
+            let error = (sleeper() | last).output().unwrap_err();
+            assert!(error.to_string().starts_with(r#"cannot start "cat": cannot open "/no/"#));
+            assert_eq!((count::children().len(), count::handles()), (0, handles));
+        },
+    );
+}
+
+#[test]
+fn what_no_pipeline_can_have_is_refused_before_anything_starts() {
+    let _watch = watchdog::watch();
+    let dir = tempfile::tempdir().unwrap();
+    let started = dir.path().join("started");
+    let touch = || {
+        let mut command = Command::new("touch");
+        command.arg(&started);
+        command
+    };
+    let refused = |mut pipeline: Pipeline<'_>, words: &str| {
+        let error = pipeline.output().unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::InvalidInput, "{error}");
+        assert_eq!(error.to_string(), words);
+        assert!(!started.exists(), "{error}");
+    };
+    refused(Pipeline::new(Vec::<Command>::new()), r#"cannot start "": the pipeline has no stages"#);
+    let words = r#"cannot start "": a stage of the pipeline names no program"#;
+    refused(touch() | Command::new(""), words);
+    let words = r#"cannot start "cat": its stdin is the stage before it, and cannot be set"#;
+    refused(touch() | Command::new("cat").stdin(Stdio::null()), words);
+    let words = r#"cannot start "cat": its stdout is the stage after it, and cannot be set"#;
+    refused(touch() | Command::new("cat").stdout(Stdio::null()) | Command::new("wc"), words);
+    let whole = |name: &str| {
+        format!(
+            r#"cannot start "cat": its `{name}` would be that of one stage: set it on the pipeline"#
+        )
+    };
+    refused(touch() | Command::new("cat").timeout(SHORT), &whole("timeout"));
+    refused(touch() | Command::new("cat").kill_grace(SHORT), &whole("kill_grace"));
+    refused(touch() | Command::new("cat").linger(Linger::UntilEof), &whole("linger"));
+    refused(touch() | Command::new("cat").limit(Limit::fail(1)), &whole("limit"));
+    refused(touch() | Command::new("cat").strict_utf8(), &whole("strict_utf8"));
+    let mut teed = touch();
+    teed.stderr(Stdio::tee());
+    let words =
+        "cannot start \"cat\": its stderr is piped and another stage's is teed: they are one pipe";
+    refused(teed | Command::new("cat").stderr(Stdio::piped()), words);
+    // Piped is what a joint is.
+    let read = (Command::new("echo").arg("fine").stdout(Stdio::piped())
+        | Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()))
+    .read();
+    assert_eq!(read.unwrap(), "fine");
+}
+
+#[test]
+fn what_one_stage_sets_does_not_stay_with_its_command() {
+    let _watch = watchdog::watch();
+    let (mut echo, mut cat) = (Command::new("echo"), Command::new("cat"));
+    echo.arg("hi");
+    assert_eq!((&mut echo | &mut cat).read().unwrap(), "hi");
+    let mut broken = &mut echo | &mut cat;
+    broken = broken.pipe(missing());
+    assert!(broken.read().is_err());
+    // Its streams are its own again, whether or not the pipeline could be started.
+    assert_eq!(echo.read().unwrap(), "hi");
+    assert_eq!(cat.stdin(Stdio::bytes("mine")).read().unwrap(), "mine");
+}
+
+/// Runs one of the ways for a pipeline to end.
+fn one_run(round: usize) {
+    let sh = |script: &str| {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]);
+        command
+    };
+    let cat = || Command::new("/bin/cat");
+    match round % 8 {
+        0 => assert!((cat() | missing() | cat()).output().is_err()),
+        1 => assert!((cat() | cat() | missing()).capture().is_err()),
+        2 => {
+            let mut pipeline = sh("exec sleep 60") | cat();
+            pipeline.timeout(Duration::ZERO).kill_grace(Duration::ZERO);
+            assert_eq!(pipeline.output().unwrap().outcome, Outcome::TimedOut);
+        }
+        3 => {
+            let mut pipeline = Command::new("yes") | cat();
+            let output = pipeline.limit(Limit::fail(1)).output().unwrap();
+            assert_eq!(output.outcome, Outcome::LimitExceeded);
+        }
+        4 => {
+            let mut first = sh("exit 0");
+            first.stdin(Stdio::bytes(vec![7; 100_000]));
+            assert!((first | cat()).output().unwrap().stdin_unread > 0);
+        }
+        5 => drop((sh("exit 0") | cat().stdout(Stdio::piped())).spawn().unwrap()),
+        6 => assert_eq!((sh("kill -9 $$") | cat()).status().unwrap().signal(), Some(9)),
+        _ => assert_eq!((sh("echo hi") | cat() | cat()).read().unwrap(), "hi"),
+    }
+}
+
+#[test]
+fn nothing_leaks_in_many_runs_with_errors_mixed_in() {
+    isolate::isolated("pipeline_stops::nothing_leaks_in_many_runs_with_errors_mixed_in", || {
+        let _watch = watchdog::watch();
+        (0..16).for_each(one_run);
+        let settled = || {
+            watchdog::until("dropped stages are reaped", || count::children().is_empty());
+            watchdog::until("the reaper has gone to rest", || count::threads() <= 3);
+            count::handles()
+        };
+        let handles = settled();
+        (0..800).for_each(one_run);
+        assert_eq!(settled(), handles);
+        assert_eq!(count::zombies(), Vec::<u32>::new());
+    });
+}
+
+#[test]
+fn a_stage_keeps_what_is_its_own() {
+    let _watch = watchdog::watch();
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("file"), "x").unwrap();
+    let mut first = Command::new("sh");
+    first.args(["-c", "echo $NAME; ls; cat"]).env("NAME", "one").current_dir(dir.path());
+    first.stdin(Stdio::bytes("fed"));
+    let mut second = Command::new("sh");
+    second.args(["-c", "cat; echo $NAME"]).env_clear();
+    assert_eq!((first | second).read().unwrap(), "one\nfile\nfed");
+}

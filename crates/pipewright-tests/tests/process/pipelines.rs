@@ -1,0 +1,256 @@
+//! Pipelines: how the stages are joined, and what becomes of their bytes, their stderr and status.
+
+use std::fs;
+
+use pipewright::{Command, ErrorKind, Outcome, Pipeline, Stdio};
+use pipewright_tests::{isolate, watchdog};
+
+use super::{flood, puppet};
+
+/// A shell script as a stage.
+fn sh(script: &str) -> Command {
+    Command::new("/bin/sh").args(["-c", script]).take()
+}
+
+/// What a process has open under that number, as the kernel names it: `pipe:[4711]`.
+fn target(pid: u32, number: u32) -> String {
+    let link = fs::read_link(format!("/proc/{pid}/fd/{number}")).unwrap();
+    link.display().to_string()
+}
+
+#[test]
+fn every_way_to_join_commands_gives_the_same_pipeline() {
+    let _watch = watchdog::watch();
+    let mut a = Command::new("printf");
+    a.arg(r"b\na\n");
+    assert_eq!(a.pipe(Command::new("sort")).pipe(Command::new("cat")).read().unwrap(), "a\nb");
+    let read = (Command::new("printf").arg(r"b\na\n") | Command::new("sort").arg("-r")).read();
+    assert_eq!(read.unwrap(), "b\na");
+    let read = (Command::new("echo") | Command::new("wc").arg("-l") | Command::new("cat")).read();
+    assert_eq!(read.unwrap().trim(), "1");
+    let mut kept = a.take() | Command::new("sort");
+    assert_eq!(kept.to_string(), r"printf 'b\na\n' | sort");
+    assert_eq!(format!("{kept:?}"), r#"["printf" "b\\na\\n", "sort"]"#);
+    for _ in 0..2 {
+        assert_eq!(kept.read().unwrap(), "a\nb", "it can be run again");
+    }
+    let collected: Pipeline<'_> =
+        ["1", "2", "3"].into_iter().map(|text| sh(&format!("cat; echo {text}"))).collect();
+    let mut one_more = collected | Command::new("tac");
+    assert_eq!(one_more.stages().len(), 4);
+    assert_eq!(one_more.read().unwrap(), "3\n2\n1");
+    assert_eq!(Pipeline::new([sh("echo alone")]).read().unwrap(), "alone");
+}
+
+#[test]
+fn stages_are_joined_by_one_kernel_pipe_of_which_we_keep_no_end() {
+    isolate::isolated(
+        "pipelines::stages_are_joined_by_one_kernel_pipe_of_which_we_keep_no_end",
+        || {
+            let _watch = watchdog::watch();
+            let mut stages = puppet(["out=x", "wait=600"]) | puppet(["eat=1", "out=x", "wait=600"]);
+            let mut last = puppet(["eat=1", "out=here", "wait=600"]);
+            last.stdout(Stdio::piped());
+            stages = stages.pipe(last);
+            let mut child = stages.spawn().unwrap();
+            let mut said = Vec::with_capacity(4);
+            while said.len() < 4 {
+                child.stdout.as_mut().unwrap().read_spare(&mut said).unwrap();
+            }
+            let ids = child.ids();
+            let joints: Vec<String> = ids.iter().map(|pid| target(*pid, 1)).collect();
+            for joint in 0..2 {
+                assert!(joints[joint].starts_with("pipe:["), "{joints:?}");
+                assert_eq!(joints[joint], target(ids[joint + 1], 0), "joint {joint}");
+            }
+            assert_ne!(joints[0], joints[1]);
+            let ours: Vec<String> = pipewright::open_handles()
+                .unwrap()
+                .into_iter()
+                .filter_map(|handle| handle.target)
+                .collect();
+            assert!(ours.contains(&joints[2]), "the last stage's stdout comes to us");
+            assert!(!ours.contains(&joints[0]) && !ours.contains(&joints[1]), "{ours:?}");
+            for (stage, pid) in ids.iter().enumerate() {
+                let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
+                assert_eq!(open, 3, "stage {stage} has its stdio and nothing else");
+            }
+            child.kill().unwrap();
+            assert!(!child.wait().unwrap().success());
+        },
+    );
+}
+
+#[test]
+fn never_deadlocks_with_much_fed_and_much_captured_through_three_stages() {
+    let _watch = watchdog::watch();
+    let input = flood(64 << 20);
+    let mut first = Command::new("cat");
+    first.stdin(Stdio::bytes(input.clone()));
+    let output = (first | Command::new("cat") | Command::new("cat")).output().unwrap();
+    assert!(output.stdout == input);
+    assert_eq!((output.stdin_unread, output.held_open), (0, false));
+}
+
+#[test]
+fn never_deadlocks_when_all_stages_flood_stderr_as_well() {
+    let _watch = watchdog::watch();
+    let mut first = puppet(["cat-both"]);
+    first.stdin(Stdio::bytes(flood(3_000_000)));
+    let output = (first | puppet(["cat-both"]) | puppet(["cat-both"])).output().unwrap();
+    assert!(output.stdout == flood(3_000_000));
+    assert_eq!(output.stderr.len(), 9_000_000);
+}
+
+#[test]
+fn a_stage_that_closes_its_stdin_early_stops_nobody_and_is_counted() {
+    let _watch = watchdog::watch();
+    // The first goes on after it has closed its input; the second leaves what the first says.
+    let mut first = sh("exec <&-; echo done");
+    first.stdin(Stdio::bytes(flood(1_000_000)));
+    let output = (first | sh("exec <&-; exec sleep 0.05") | Command::new("cat")).output().unwrap();
+    assert!(output.success(), "{output:?}");
+    assert_eq!((output.stdout.as_slice(), output.stdin_unread), (&b""[..], 1_000_000));
+    let input = Stdio::bytes(flood(3_000_000));
+    let mut eater = puppet(["eat=1000000", "out=ate"]);
+    let output = (eater.stdin(input) | &mut Command::new("cat")).output().unwrap();
+    assert_eq!((output.stdout.as_slice(), output.stdin_unread), (&b"ate"[..], 2_000_000));
+}
+
+#[test]
+fn a_reader_that_has_enough_ends_its_writer_quietly() {
+    let _watch = watchdog::watch();
+    let capture = (Command::new("yes") | Command::new("head").arg("-1")).capture().unwrap();
+    assert_eq!((capture.stdout.as_str(), capture.stderr.as_str()), ("y\n", ""));
+    assert!(capture.success(), "{capture:?}");
+    assert_eq!(capture.stages[0].status.signal(), Some(13));
+    assert_eq!((capture.decided_by, capture.outcome), (1, Outcome::Exited));
+    // As a shell tells of it, and past a stage in the middle.
+    let mut cascade = sh("yes; exit $?") | Command::new("cat") | sh("head -n 1");
+    assert!(cascade.run().is_ok());
+    // The last one's reader is whoever reads from the pipeline: there it is no matter of stages.
+    let mut last = Command::new("true") | sh("kill -PIPE $$");
+    let capture = last.capture().unwrap();
+    assert_eq!((capture.outcome, capture.decided_by), (Outcome::Signaled, 1));
+}
+
+#[test]
+fn the_right_most_stage_that_failed_is_the_one_that_is_told() {
+    let _watch = watchdog::watch();
+    let mut pipeline = sh("exit 1") | sh("echo why >&2; exit 2") | Command::new("cat");
+    let capture = pipeline.capture().unwrap();
+    assert_eq!((capture.status.code(), capture.decided_by), (Some(2), 1));
+    assert_eq!(capture.pid, capture.stages[1].pid);
+    let codes: Vec<_> = capture.stages.iter().map(|stage| stage.status.code()).collect();
+    assert_eq!(codes, [Some(1), Some(2), Some(0)]);
+    assert_eq!(pipeline.status().unwrap().code(), Some(2));
+    let error = pipeline.read().unwrap_err();
+    assert_eq!(error.to_string(), r#""/bin/sh" failed: exit status: 2: why"#);
+    assert!(matches!(error.kind(), ErrorKind::Failed { .. }));
+    assert_eq!(pipeline.pipefail(false).status().unwrap().code(), Some(0));
+    assert!(pipeline.capture().unwrap().success());
+    let mut killed = sh("kill -KILL $$") | Command::new("cat");
+    let capture = killed.capture().unwrap();
+    assert_eq!((capture.outcome, capture.status.signal()), (Outcome::Signaled, Some(9)));
+}
+
+#[test]
+fn what_the_stages_used_is_told_for_each_and_in_all() {
+    let _watch = watchdog::watch();
+    let busy = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; cat";
+    let capture = (sh("echo x") | sh(busy) | sh(busy)).capture().unwrap();
+    let of = |stage: usize| capture.stages[stage].usage.unwrap();
+    let cpu = |usage: pipewright::Usage| usage.user + usage.system;
+    assert!(cpu(of(1)) > cpu(of(0)) && cpu(of(2)) > cpu(of(0)));
+    assert_eq!(cpu(capture.usage.unwrap()), cpu(of(0)) + cpu(of(1)) + cpu(of(2)));
+}
+
+#[test]
+fn every_stderr_that_is_captured_shares_one_pipe_in_exact_order() {
+    let _watch = watchdog::watch();
+    let mut pipeline = sh("echo 1 >&2; echo go")
+        | sh("read go; echo 2 >&2; echo go")
+        | sh("read go; echo 3 >&2; echo out");
+    let capture = pipeline.capture().unwrap();
+    assert_eq!((capture.stdout.as_str(), capture.stderr.as_str()), ("out\n", "1\n2\n3\n"));
+    assert_eq!((capture.stdout_bytes, capture.stderr_bytes), (Some(4), Some(6)));
+    // Whoever says something else is left out.
+    let mut quiet = sh("echo lost >&2");
+    quiet.stderr(Stdio::null());
+    let capture = (quiet | sh("echo kept >&2")).capture().unwrap();
+    assert_eq!(capture.stderr, "kept\n");
+    // Merged, it goes where stdout goes: to the next stage, or to us.
+    let mut noisy = sh("echo out; echo err >&2");
+    noisy.merge_stderr();
+    let capture = (noisy | Command::new("cat")).capture().unwrap();
+    assert_eq!((capture.stdout.as_str(), capture.stderr_bytes), ("out\nerr\n", Some(0)));
+    let mut noisy = sh("echo out; echo err >&2");
+    noisy.merge_stderr();
+    let capture = (sh("echo first >&2") | noisy).capture().unwrap();
+    assert_eq!((capture.stdout.as_str(), capture.stderr.as_str()), ("out\nerr\n", "first\n"));
+}
+
+#[test]
+fn the_ends_of_a_pipeline_go_where_their_commands_say() {
+    let _watch = watchdog::watch();
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    fs::write(path("in"), "b\na\n").unwrap();
+    let mut cat = Command::new("cat");
+    cat.stdin(Stdio::open(path("in")));
+    let mut sort = Command::new("sort");
+    sort.stdout(Stdio::create(path("out"))).stderr(Stdio::create(path("err")));
+    let mut pipeline = cat | sort;
+    for _ in 0..2 {
+        let output = pipeline.output().unwrap();
+        assert_eq!((output.stdout_bytes, output.stderr_bytes), (None, Some(0)));
+        assert_eq!(fs::read_to_string(path("out")).unwrap(), "a\nb\n");
+    }
+    let append = Command::new("cat").stdout(Stdio::append(path("out"))).take();
+    assert!((Command::new("echo").arg("c") | append).status().unwrap().success());
+    assert_eq!(fs::read_to_string(path("out")).unwrap(), "a\nb\nc\n");
+    // Nothing to read, as with a command.
+    assert_eq!((Command::new("cat") | Command::new("wc").arg("-c")).read().unwrap().trim(), "0");
+}
+
+#[test]
+fn twenty_stages_are_as_good_as_two() {
+    let _watch = watchdog::watch();
+    let input = flood(5_000_000);
+    let mut first = Command::new("cat");
+    first.stdin(Stdio::bytes(input.clone()));
+    let mut pipeline = Pipeline::new([first]);
+    for _ in 0..19 {
+        pipeline = pipeline.pipe(Command::new("cat"));
+    }
+    let output = pipeline.output().unwrap();
+    assert!(output.success() && output.stdout == input);
+    assert_eq!(output.stages.len(), 20);
+}
+
+#[test]
+fn a_spawned_pipeline_is_fed_read_and_waited_for() {
+    let _watch = watchdog::watch();
+    let mut sort = Command::new("sort");
+    sort.stdout(Stdio::piped());
+    let mut cat = Command::new("cat");
+    cat.stdin(Stdio::piped());
+    let mut pipeline = cat | sort;
+    let mut child = pipeline.spawn().unwrap();
+    assert_eq!(child.try_wait().unwrap(), None);
+    std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"2\n1\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.stdout, b"1\n2\n");
+    // Input that came with the command is fed by the verb that waits.
+    let mut cat = Command::new("cat");
+    cat.stdin(Stdio::bytes(flood(500_000)));
+    let child = (cat | puppet(["eat-all", "exit=4"])).spawn().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(4));
+    assert_eq!(child.try_wait().unwrap().unwrap().code(), Some(4), "again and again");
+    assert!(!child.signal(pipewright::Signal::TERM).unwrap(), "nobody is left");
+    child.kill().unwrap();
+    // A piped stdin is closed first, so that a stage which reads to its end finds one.
+    let mut cat = Command::new("cat");
+    let child = (cat.stdin(Stdio::piped()) | Command::new("cat")).spawn().unwrap();
+    assert!(child.wait().unwrap().success());
+}

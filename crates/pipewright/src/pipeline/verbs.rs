@@ -1,0 +1,206 @@
+//! The verbs of a pipeline: each ends the chain and runs it.
+
+use std::ffi::OsString;
+use std::io;
+
+use pipewright_os::exit::Exit;
+use pipewright_os::status::ExitStatus;
+
+use super::child::PipelineChild;
+use super::end::{Pipelined, StageEnd, conclude, deciding};
+use super::start::Running;
+use super::{Pipeline, PipelineCapture, PipelineOutput, joined};
+use crate::command::{CAPTURED, Keep, Limit, OURS, REMEMBERED, Rules, into_text, judge};
+use crate::drive::{self, Run};
+use crate::error::Error;
+use crate::output::{Outcome, Source};
+
+impl Pipeline<'_> {
+    /// Runs the pipeline and tells how it ended; a stage that fails is `Ok`.
+    ///
+    /// The stages use our stdio where nothing else is set. Piped streams are drained and thrown
+    /// away.
+    ///
+    /// # Errors
+    /// A stage could not be started, and the error names it; the stages that were started before it
+    /// are then stopped and gone. Or one could not be waited for.
+    ///
+    /// ```
+    /// use pipewright::{Command, Stdio};
+    /// let head = Command::new("head").arg("-1").stdout(Stdio::null()).take();
+    /// let status = (Command::new("yes") | head).status()?;
+    /// assert!(status.success(), "the SIGPIPE that ends `yes` is no failure");
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn status(&mut self) -> Result<ExitStatus, Error> {
+        let mut running = self.start(OURS)?;
+        let nothing_to_do =
+            running.stdout.is_none() && running.stderr.is_none() && running.feed.is_none();
+        if nothing_to_do && !self.rules.can_stop() {
+            // Closed before the wait: a stage that reads its stdin to the end must find one.
+            running.stdin = None;
+            return wait_for_all(&running.processes, self.pipefail)
+                .map_err(|error| Error::talk(&joined(&running.programs), "wait for", error));
+        }
+        self.conduct(running, Keep::Nothing).map(|output| output.status)
+    }
+
+    /// Runs the pipeline and gives what it wrote as bytes; a stage that fails is `Ok`.
+    ///
+    /// The last stage's stdout and every stderr are captured, and the first stage's stdin is empty,
+    /// where nothing else is set.
+    ///
+    /// # Errors
+    /// A stage could not be started (and is named), read from or waited for; none is then left
+    /// running. A timeout is no error: see [`Outcome`].
+    ///
+    /// ```
+    /// use pipewright::{Command, Stdio};
+    /// let output = (Command::new("cat").stdin(Stdio::bytes("b\na\n")) | Command::new("sort")).output()?;
+    /// assert_eq!(output.stdout, b"a\nb\n");
+    /// assert_eq!(output.stages.len(), 2);
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn output(&mut self) -> Result<PipelineOutput, Error> {
+        let running = self.start(CAPTURED)?;
+        self.conduct(running, Keep::Both)
+    }
+
+    /// Runs the pipeline and gives what it wrote as text; a stage that fails is `Ok`.
+    ///
+    /// As [`output`](Self::output), decoded: bytes that are not UTF-8 become U+FFFD, unless
+    /// [`strict_utf8`](Self::strict_utf8) is set.
+    ///
+    /// # Errors
+    /// As [`output`](Self::output); and text that is not UTF-8 where strict text was asked for.
+    ///
+    /// ```
+    /// use pipewright::Command;
+    /// let capture = (Command::new("sh").args(["-c", "echo oh >&2; exit 3"]) | Command::new("cat")).capture()?;
+    /// assert_eq!((capture.stderr.as_str(), capture.status.code()), ("oh\n", Some(3)));
+    /// assert_eq!((capture.decided_by, capture.stages[1].status.code()), (0, Some(0)));
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn capture(&mut self) -> Result<PipelineCapture, Error> {
+        let Pipelined { whole, stages, decided_by } = self.output()?;
+        let whole = into_text(&self.name(), self.decoding, whole)?;
+        Ok(Pipelined { whole, stages, decided_by })
+    }
+
+    /// Runs the pipeline; anything but success is an error that tells why.
+    ///
+    /// The stages use our stdin and stdout where nothing else is set. What they write to stderr
+    /// passes through us to ours, so that the error can carry its end.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status); and [`ErrorKind::Failed`](crate::ErrorKind::Failed) where the
+    /// pipeline failed, with the program of the stage that did, or was stopped, with all of them.
+    ///
+    /// ```
+    /// use pipewright::Command;
+    /// let error = (Command::new("false") | Command::new("cat")).run().unwrap_err();
+    /// assert_eq!(error.to_string(), r#""false" failed: exit status: 1"#);
+    /// ```
+    pub fn run(&mut self) -> Result<(), Error> {
+        let running = self.start(REMEMBERED)?;
+        let output = self.conduct(running, Keep::Tail)?;
+        self.judge(&output)
+    }
+
+    /// Runs the pipeline and gives the last stage's stdout as text without the line end at its end;
+    /// anything but success is an error that tells why.
+    ///
+    /// Streams are as with [`output`](Self::output).
+    ///
+    /// # Errors
+    /// As [`capture`](Self::capture) and [`run`](Self::run).
+    ///
+    /// ```
+    /// use pipewright::Command;
+    /// let shout = (Command::new("echo").arg("hi") | Command::new("tr").args(["a-z", "A-Z"])).read()?;
+    /// assert_eq!(shout, "HI");
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn read(&mut self) -> Result<String, Error> {
+        let output = self.output()?;
+        self.judge(&output)?;
+        let mut text = into_text(&self.name(), self.decoding, output.whole)?.stdout;
+        text.truncate(text.trim_end_matches(['\n', '\r']).len());
+        Ok(text)
+    }
+
+    /// Starts the pipeline and gives its stages, in the shape of a [`Child`](crate::Child).
+    ///
+    /// The stages use our stdio where nothing else is set. The pipeline's timeouts and limits hold
+    /// for the verbs that wait.
+    ///
+    /// # Errors
+    /// A stage could not be started; there is then none.
+    ///
+    /// ```
+    /// use pipewright::{Command, Stdio};
+    /// use std::io::Write;
+    /// let mut child = (Command::new("cat").stdin(Stdio::piped())
+    ///     | Command::new("sort").stdout(Stdio::piped()))
+    /// .spawn()?;
+    /// child.stdin.take().unwrap().write_all(b"2\n1\n").unwrap();
+    /// assert_eq!(child.wait_with_output()?.stdout, b"1\n2\n");
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn spawn(&mut self) -> Result<PipelineChild, Error> {
+        let running = self.start(OURS)?;
+        Ok(PipelineChild::new(running, self.rules.clone(), self.limit, self.pipefail))
+    }
+
+    /// Sees all stages through to their ends.
+    fn conduct(&self, mut running: Running, keep: Keep) -> Result<PipelineOutput, Error> {
+        // Nobody will write to it, so the first stage is to find the end of its input.
+        running.stdin = None;
+        conduct(running, &self.rules, self.limit, keep, self.pipefail)
+    }
+
+    /// Anything but success is an error: of the stage that failed, or of all where all were stopped.
+    fn judge(&self, output: &PipelineOutput) -> Result<(), Error> {
+        let stopped = !matches!(output.outcome, Outcome::Exited | Outcome::Signaled);
+        match output.stages.get(output.decided_by) {
+            Some(stage) if !stopped => judge(&stage.program, output),
+            _ => judge(&self.name(), output),
+        }
+    }
+
+    fn name(&self) -> OsString {
+        joined(&self.programs())
+    }
+}
+
+/// Sees all stages through to their ends. After an error there are none.
+pub(super) fn conduct(
+    running: Running,
+    rules: &Rules,
+    limit: Option<Limit>,
+    keep: Keep,
+    pipefail: bool,
+) -> Result<PipelineOutput, Error> {
+    let Running { programs, processes, feed, stdout, stderr, at, .. } = running;
+    let streams = [
+        stdout.map(|end| end.into_stream(Source::Stdout, keep.sink(Source::Stdout, limit))),
+        stderr.map(|end| end.into_stream(Source::Stderr, keep.sink(Source::Stderr, limit))),
+    ];
+    let run = Run::new(rules, at, feed, streams);
+    let cannot = |doing, source| Error::talk(&joined(&programs), doing, source);
+    let output = drive::see_through(run, &processes, rules)
+        .map_err(|(doing, source)| cannot(doing, source))?;
+    let ends = programs.iter().zip(processes.iter());
+    let stages: io::Result<Vec<StageEnd>> =
+        ends.map(|(program, exit)| StageEnd::of(program.clone(), exit)).collect();
+    let stages = stages.map_err(|error| cannot("wait for", error))?;
+    Ok(conclude(output, stages, pipefail))
+}
+
+/// Waits for one after the other: they all have to end anyway.
+pub(super) fn wait_for_all(exits: &[Exit], pipefail: bool) -> io::Result<ExitStatus> {
+    let ended: io::Result<Vec<_>> = exits.iter().map(|exit| exit.wait()).collect();
+    let ended = ended?;
+    let decided_by = deciding(ended.iter().map(|ended| ended.status), pipefail);
+    Ok(ended.get(decided_by).map_or_else(ExitStatus::default, |ended| ended.status))
+}
