@@ -10,6 +10,7 @@ mod doctor;
 mod exit_code;
 mod handles;
 mod pages;
+mod pipe;
 mod run;
 
 use std::process::ExitCode;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
     };
     let result = match args.command {
         Command::Run(options) => run::run(*options),
+        Command::Pipe(options) => pipe::run(&options),
         Command::Handles(options) => handles::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Completions { shell } => pages::completions(shell),

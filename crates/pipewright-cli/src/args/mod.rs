@@ -1,13 +1,15 @@
 //! What can be typed.
 
 mod duration;
+mod pipe;
 mod run;
 mod size;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
 pub(crate) use duration::Span;
-pub(crate) use run::{Contain, LingerKind, RunOptions};
+pub(crate) use pipe::PipeOptions;
+pub(crate) use run::{Contain, RunOptions};
 
 /// Run processes, and know what your I/O really does.
 #[derive(Debug, Parser)]
@@ -26,6 +28,8 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Run one command with a timeout, limits, redirects, retries and a report
     Run(Box<RunOptions>),
+    /// Run a pipeline without a shell, with a timeout, limits and a report of every stage
+    Pipe(Box<PipeOptions>),
     /// List the handles that this process inherited
     Handles(HandlesOptions),
     /// Tell what this machine offers, and what is lost where it does not

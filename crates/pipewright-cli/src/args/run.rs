@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use pipewright::Signal;
+use pipewright::{Linger, Signal};
 
 use super::duration::Span;
 use super::size;
@@ -131,6 +131,16 @@ pub(crate) enum LingerKind {
     Settle,
     /// Read what is there when the command ends
     Exit,
+}
+
+impl LingerKind {
+    pub(crate) fn to_linger(self) -> Linger {
+        match self {
+            LingerKind::Eof => Linger::UntilEof,
+            LingerKind::Settle => Linger::default(),
+            LingerKind::Exit => Linger::StopAtExit,
+        }
+    }
 }
 
 /// `--contain`.

@@ -3,10 +3,10 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use pipewright::{CancelToken, Command, Handle, Limit, Linger, Stdio};
+use pipewright::{CancelToken, Command, Handle, Limit, Stdio};
 
 use crate::Failure;
-use crate::args::{Contain, LingerKind, RunOptions};
+use crate::args::{Contain, RunOptions};
 
 /// The command that the options describe.
 pub(super) fn build(options: &RunOptions, cancel: &CancelToken) -> Result<Command, Failure> {
@@ -43,11 +43,7 @@ fn set_times(command: &mut Command, options: &RunOptions) {
         command.idle_timeout(timeout.duration);
     }
     command.kill_grace(options.kill_grace.duration).stop_signal(options.signal);
-    command.linger(match options.linger {
-        LingerKind::Eof => Linger::UntilEof,
-        LingerKind::Settle => Linger::default(),
-        LingerKind::Exit => Linger::StopAtExit,
-    });
+    command.linger(options.linger.to_linger());
 }
 
 fn set_streams(command: &mut Command, options: &RunOptions) {
@@ -82,7 +78,8 @@ fn set_streams(command: &mut Command, options: &RunOptions) {
     }
 }
 
-fn split_variable(variable: &OsStr) -> Result<(OsString, OsString), Failure> {
+/// The name and the value of `--env`.
+pub(crate) fn split_variable(variable: &OsStr) -> Result<(OsString, OsString), Failure> {
     let refuse = || Failure(format!("--env takes K=V, not {variable:?}"));
     // Split as text: a variable that is not Unicode can be inherited, but not typed here.
     let text = variable.to_str().ok_or_else(refuse)?;

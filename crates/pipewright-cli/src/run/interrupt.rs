@@ -7,13 +7,13 @@ use pipewright::{CancelToken, Signal};
 
 /// The signals, caught.
 #[derive(Debug)]
-pub(super) struct Interrupt {
+pub(crate) struct Interrupt {
     signal: Arc<OnceLock<Signal>>,
 }
 
 impl Interrupt {
     /// From here on Ctrl-C, TERM and HUP cancel the token instead of ending this process.
-    pub(super) fn catch(cancel: &CancelToken) -> io::Result<Interrupt> {
+    pub(crate) fn catch(cancel: &CancelToken) -> io::Result<Interrupt> {
         let caught = pipewright::CaughtSignals::new(&[Signal::INT, Signal::TERM, Signal::HUP])?;
         let signal = Arc::new(OnceLock::new());
         let (first, cancel) = (Arc::clone(&signal), cancel.clone());
@@ -30,7 +30,7 @@ impl Interrupt {
     }
 
     /// The signal that came first.
-    pub(super) fn signal(&self) -> Option<Signal> {
+    pub(crate) fn signal(&self) -> Option<Signal> {
         self.signal.get().copied()
     }
 }

@@ -1,13 +1,13 @@
 //! `pipewright run`: one command, seen through to its end.
 
-mod command;
-mod interrupt;
-mod report;
+pub(crate) mod command;
+pub(crate) mod interrupt;
+pub(crate) mod report;
 
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use pipewright::{CancelToken, Capture, Error, Outcome};
+use pipewright::{CancelToken, Capture, Captured, Error, Outcome};
 
 use crate::args::RunOptions;
 use crate::{Failure, complain, exit_code};
@@ -37,7 +37,7 @@ pub(crate) fn run(options: RunOptions) -> Result<ExitCode, Failure> {
         Err(error) => exit_code::of_error(error.kind()),
     };
     if let Some(path) = &options.report {
-        if let Err(error) = Report::new(&options, &result, attempts).write(path) {
+        if let Err(error) = report::write(&Report::new(&options, &result, attempts), path) {
             // Said, and no more: whoever runs a command wants to know how *it* ended.
             complain(&format!("cannot write the report to \"{}\": {error}", path.display()));
         }
@@ -53,7 +53,7 @@ fn is_worth_another_try(result: &Result<Capture, Error>) -> bool {
     }
 }
 
-fn code_of(capture: &Capture, interrupt: &Interrupt) -> u8 {
+pub(crate) fn code_of<T>(capture: &Captured<T>, interrupt: &Interrupt) -> u8 {
     match capture.outcome {
         Outcome::TimedOut | Outcome::IdleTimedOut | Outcome::LimitExceeded => exit_code::STOPPED,
         Outcome::Cancelled => interrupt

@@ -34,9 +34,38 @@ pub(super) struct Report {
 
 /// Why a command was not started, or lost on its way.
 #[derive(Debug, Serialize)]
-struct Problem {
+pub(crate) struct Problem {
     kind: &'static str,
     message: String,
+}
+
+impl Problem {
+    pub(crate) fn new(error: &Error) -> Problem {
+        Problem { kind: error.kind().name(), message: error.to_string() }
+    }
+}
+
+/// The word for an outcome.
+pub(crate) fn outcome_word(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Signaled => "signaled",
+        Outcome::TimedOut => "timed_out",
+        Outcome::IdleTimedOut => "idle_timed_out",
+        Outcome::Cancelled => "cancelled",
+        Outcome::LimitExceeded => "limit_exceeded",
+        _ => "exited",
+    }
+}
+
+/// Writes a report and a line end; `-` is stdout.
+pub(crate) fn write(report: &impl Serialize, path: &Path) -> io::Result<()> {
+    let mut text = serde_json::to_string(report)?;
+    text.push('\n');
+    if path.as_os_str() == "-" {
+        io::stdout().write_all(text.as_bytes())
+    } else {
+        fs::write(path, text)
+    }
 }
 
 impl Report {
@@ -70,10 +99,7 @@ impl Report {
             error: None,
         };
         match result {
-            Err(error) => {
-                let kind = error.kind().name();
-                Report { error: Some(Problem { kind, message: error.to_string() }), ..empty }
-            }
+            Err(error) => Report { error: Some(Problem::new(error)), ..empty },
             Ok(capture) => empty.of(capture),
         }
     }
@@ -82,14 +108,7 @@ impl Report {
         let usage = capture.usage;
         Report {
             pid: Some(capture.pid),
-            outcome: match capture.outcome {
-                Outcome::Signaled => "signaled",
-                Outcome::TimedOut => "timed_out",
-                Outcome::IdleTimedOut => "idle_timed_out",
-                Outcome::Cancelled => "cancelled",
-                Outcome::LimitExceeded => "limit_exceeded",
-                _ => "exited",
-            },
+            outcome: outcome_word(capture.outcome),
             exit_code: capture.status.code(),
             signal: capture.status.terminating_signal().map(|signal| signal.to_string()),
             elapsed_seconds: capture.elapsed.as_secs_f64(),
@@ -102,17 +121,6 @@ impl Report {
             // What merely passes through is meant not to be kept.
             truncated: capture.outcome == Outcome::LimitExceeded,
             ..self
-        }
-    }
-
-    /// Writes the object and a line end; `-` is stdout.
-    pub(super) fn write(&self, path: &Path) -> io::Result<()> {
-        let mut text = serde_json::to_string(self)?;
-        text.push('\n');
-        if path.as_os_str() == "-" {
-            io::stdout().write_all(text.as_bytes())
-        } else {
-            fs::write(path, text)
         }
     }
 }

@@ -6,9 +6,15 @@ use super::{err, out, pipewright};
 
 #[test]
 fn the_help_of_every_command_ends_with_two_examples() {
-    for command in
-        [None, Some("run"), Some("handles"), Some("doctor"), Some("completions"), Some("man")]
-    {
+    for command in [
+        None,
+        Some("run"),
+        Some("pipe"),
+        Some("handles"),
+        Some("doctor"),
+        Some("completions"),
+        Some("man"),
+    ] {
         let mut args: Vec<&str> = command.into_iter().collect();
         args.push("--help");
         let output = pipewright(&args).output().unwrap();
@@ -21,7 +27,7 @@ fn the_help_of_every_command_ends_with_two_examples() {
 
 #[test]
 fn man_pages_and_completions_are_made() {
-    for command in ["run", "handles", "doctor"] {
+    for command in ["run", "pipe", "handles", "doctor"] {
         let output = pipewright(&["man", command]).output().unwrap();
         assert!(out(&output).contains(&format!("pipewright\\-{command}")), "{command}");
     }

@@ -1,0 +1,120 @@
+//! `pipewright pipe`: a pipeline without a shell, seen through to its end.
+
+mod report;
+mod words;
+
+use std::process::ExitCode;
+
+use pipewright::{CancelToken, Command, Error, Limit, Outcome, Pipeline, PipelineOutput, Stdio};
+
+use crate::args::PipeOptions;
+use crate::run::command::split_variable;
+use crate::run::interrupt::Interrupt;
+use crate::run::{code_of, report as writing};
+use crate::{Failure, complain, exit_code};
+use report::Report;
+use words::{Output, Typed};
+
+/// Runs the pipeline and reports.
+pub(crate) fn run(options: &PipeOptions) -> Result<ExitCode, Failure> {
+    let typed = Typed::parse(&options.words)?;
+    let cancel = CancelToken::new();
+    let interrupt = Interrupt::catch(&cancel)?;
+    let mut pipeline = build(options, &typed)?;
+    set_rules(&mut pipeline, options, &cancel);
+    let result = pipeline.output();
+    say(options, &typed, &result);
+    let code = match &result {
+        Ok(output) => code_of(output, &interrupt),
+        Err(error) => exit_code::of_error(error.kind()),
+    };
+    if let Some(path) = &options.report {
+        if let Err(error) = writing::write(&Report::new(options, &typed, &result), path) {
+            // Said, and no more: whoever runs a pipeline wants to know how *it* ended.
+            complain(&format!("cannot write the report to \"{}\": {error}", path.display()));
+        }
+    }
+    Ok(ExitCode::from(code))
+}
+
+fn build(options: &PipeOptions, typed: &Typed) -> Result<Pipeline<'static>, Failure> {
+    let mut commands = Vec::with_capacity(typed.stages.len());
+    for words in &typed.stages {
+        let (program, args) = words.split_first().ok_or_else(|| Failure("no command".into()))?;
+        let mut command = Command::new(program);
+        command.args(args);
+        if options.clear_env {
+            command.env_clear();
+        }
+        for variable in &options.env {
+            let (key, value) = split_variable(variable)?;
+            command.env(key, value);
+        }
+        if let Some(dir) = &options.cwd {
+            command.current_dir(dir);
+        }
+        command.stderr(if passes_through(options) { Stdio::tee() } else { Stdio::inherit() });
+        commands.push(command);
+    }
+    if let Some(first) = commands.first_mut() {
+        first.stdin(match &typed.input {
+            Some(file) => Stdio::open(file),
+            None => Stdio::inherit(),
+        });
+    }
+    if let Some(last) = commands.last_mut() {
+        last.stdout(match &typed.output {
+            Some(Output::Create(file)) => Stdio::create(file),
+            Some(Output::Append(file)) => Stdio::append(file),
+            None if passes_through(options) => Stdio::tee(),
+            None => Stdio::inherit(),
+        });
+    }
+    Ok(Pipeline::new(commands))
+}
+
+fn set_rules(pipeline: &mut Pipeline<'_>, options: &PipeOptions, cancel: &CancelToken) {
+    if let Some(timeout) = &options.timeout {
+        pipeline.timeout(timeout.duration);
+    }
+    if let Some(timeout) = &options.idle_timeout {
+        pipeline.idle_timeout(timeout.duration);
+    }
+    pipeline.kill_grace(options.kill_grace.duration).stop_signal(options.signal).cancel(cancel);
+    pipeline.linger(options.linger.to_linger()).pipefail(!options.no_pipefail);
+    // What passes through is counted and not kept.
+    pipeline.limit(options.limit.map_or(Limit::keep_head(0), Limit::fail));
+}
+
+fn passes_through(options: &PipeOptions) -> bool {
+    options.tee || options.idle_timeout.is_some() || options.limit.is_some()
+}
+
+/// Says in a line what we did, or what went wrong.
+fn say(options: &PipeOptions, typed: &Typed, result: &Result<PipelineOutput, Error>) {
+    let output = match result {
+        Ok(output) => output,
+        Err(error) => return complain(&error.to_string()),
+    };
+    let after = |span: &Option<crate::args::Span>| {
+        span.as_ref().map(ToString::to_string).unwrap_or_default()
+    };
+    let did = match output.outcome {
+        Outcome::TimedOut => format!("timed out after {}", after(&options.timeout)),
+        Outcome::IdleTimedOut => format!("said nothing for {}", after(&options.idle_timeout)),
+        Outcome::LimitExceeded => "said more than --limit allows".to_owned(),
+        Outcome::Cancelled => "was interrupted".to_owned(),
+        _ if output.held_open => "ended while something still held its output".to_owned(),
+        _ => return,
+    };
+    if !options.quiet {
+        complain(&format!("{} {did}", name(typed)));
+    }
+}
+
+/// The programs, as one would type them.
+fn name(typed: &Typed) -> String {
+    let programs = typed.stages.iter().filter_map(|words| words.first());
+    let programs: Vec<_> = programs.map(|program| program.to_string_lossy()).collect();
+    format!("\"{}\"", programs.join(" | ").escape_debug())
+}

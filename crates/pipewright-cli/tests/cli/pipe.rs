@@ -1,0 +1,191 @@
+//! `pipewright pipe`.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Output, Stdio};
+use std::time::Instant;
+
+use serde_json::Value;
+
+use super::{err, out, pipewright};
+
+/// `pipewright pipe` with these options and these words.
+fn pipe(options: &[&str], words: &[&str]) -> Output {
+    let mut args = vec!["pipe"];
+    args.extend(options);
+    args.push("--");
+    args.extend(words);
+    pipewright(&args).output().unwrap()
+}
+
+/// Whether a process of that number runs.
+fn is_running(pid: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+#[test]
+fn commands_are_joined_and_files_are_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let (input, output) = (path("in"), path("out"));
+    fs::write(&input, "b\na\nb\n").unwrap();
+    let said = pipe(&[], &["<", &input, "sort", "|", "uniq", "-c", "|", "tr", "-d", " "]);
+    assert_eq!((out(&said), err(&said), said.status.code()), ("1a\n2b\n", "", Some(0)));
+    let said = pipe(&[], &["<", &input, "cat", "|", "head", "-n", "1", ">", &output]);
+    assert_eq!((out(&said), said.status.code()), ("", Some(0)));
+    assert!(pipe(&[], &["echo", "more", "|", "cat", ">>", &output]).status.success());
+    assert_eq!(fs::read_to_string(&output).unwrap(), "b\nmore\n");
+    assert_eq!(out(&pipe(&[], &["echo", r"\|", r"\>", r"\>>", "|", "cat"])), "| > >>\n");
+    assert_eq!(out(&pipe(&[], &["echo", "alone"])), "alone\n");
+    let options = ["--clear-env", "--env", "A=1", "--cwd", "/"];
+    let words = ["sh", "-c", "echo $A $HOME; pwd", "|", "sh", "-c", "cat; echo $A; pwd"];
+    assert_eq!(out(&pipe(&options, &words)), "1\n/\n1\n/\n");
+}
+
+#[test]
+fn exit_codes_are_those_of_the_pipeline() {
+    let exit = |code| ["sh", "-c", code];
+    let of = |options: &[&str], stages: &[&[&str]]| {
+        pipe(options, &stages.join(&"|")).status.code().unwrap()
+    };
+    assert_eq!(of(&[], &[&exit("exit 3"), &["cat"]]), 3);
+    assert_eq!(of(&[], &[&exit("exit 3"), &exit("exit 4"), &["cat"]]), 4);
+    assert_eq!(of(&["--no-pipefail"], &[&exit("exit 3"), &["cat"]]), 0);
+    assert_eq!(of(&[], &[&exit("kill -9 $$"), &["cat"]]), 137);
+    assert_eq!(of(&[], &[&["true"], &exit("kill $$")]), 143);
+    let quiet = pipe(&[], &["yes", "|", "head", "-1"]);
+    assert_eq!((out(&quiet), err(&quiet), quiet.status.code()), ("y\n", "", Some(0)));
+    for (words, code) in [
+        (["no-such-program", "|", "cat"], 127),
+        (["echo", "|", "no-such-program"], 127),
+        (["yes", "|", "/etc/passwd"], 126),
+    ] {
+        let output = pipe(&[], &words);
+        assert_eq!(output.status.code(), Some(code), "{words:?}");
+        assert_eq!(err(&output).lines().count(), 1, "{}", err(&output));
+        assert!(err(&output).starts_with("pipewright: cannot start \""), "{}", err(&output));
+    }
+}
+
+#[test]
+fn misuse_is_125_and_one_line() {
+    for (words, said) in [
+        (&["cat", "|"][..], "stage 2 of 2 names no command"),
+        (&["|", "cat"], "stage 1 of 2 names no command"),
+        (&["a", "|", "|", "b"], "stage 2 of 3 names no command"),
+        (&["a", ">", "f", "|", "b"], "'>' stands after the last command"),
+        (&["<"], "'<' names no file"),
+        (&["cat", "|", "cat", ">", "/no/such/dir/file"], "cannot open \"/no/such/dir/file\""),
+        (&["<", "/no/such/file", "cat"], "cannot open \"/no/such/file\" for its stdin"),
+    ] {
+        let output = pipe(&[], words);
+        assert_eq!(output.status.code(), Some(125), "{words:?}");
+        assert!(err(&output).starts_with("pipewright: "), "{words:?}: {}", err(&output));
+        assert!(err(&output).contains(said), "{words:?}: {}", err(&output));
+        assert_eq!(err(&output).lines().count(), 1, "{words:?}: {}", err(&output));
+    }
+    assert_eq!(pipewright(&["pipe"]).output().unwrap().status.code(), Some(125));
+}
+
+#[test]
+fn timeouts_and_limits_stop_every_stage() {
+    let start = Instant::now();
+    let words = ["sh", "-c", "echo $$ >&2; sleep 60", "|", "sh", "-c", "echo $$; cat"];
+    let output = pipe(&["--timeout", "300ms"], &words);
+    assert!(start.elapsed().as_millis() >= 300);
+    assert_eq!(output.status.code(), Some(124));
+    let (first, said) = err(&output).split_once('\n').unwrap();
+    assert_eq!(said, "pipewright: \"sh | sh\" timed out after 300ms\n");
+    assert!(!is_running(first) && !is_running(out(&output)), "{output:?}");
+    let output = pipe(&["--idle-timeout", "200ms"], &["sh", "-c", "echo hi; sleep 60", "|", "cat"]);
+    assert_eq!((out(&output), output.status.code()), ("hi\n", Some(124)));
+    assert_eq!(err(&output), "pipewright: \"sh | cat\" said nothing for 200ms\n");
+    let output = pipe(&["--limit", "10", "--quiet"], &["yes", "|", "cat"]);
+    assert_eq!((err(&output), output.status.code()), ("", Some(124)));
+}
+
+#[test]
+fn a_signal_to_us_stops_every_stage_first() {
+    for (signal, code) in [("TERM", 143), ("INT", 130), ("HUP", 129)] {
+        // What is ignored stays ignored, and under nohup that would be HUP.
+        let mut command = std::process::Command::new("env");
+        command.arg("--default-signal=TERM,INT,HUP").arg(env!("CARGO_BIN_EXE_pipewright"));
+        command.args(["pipe", "--", "sh", "-c", "echo $$; sleep 60"]);
+        command.args(["|", "sh", "-c", "read first; echo $first; echo $$; sleep 60"]);
+        let mut tool = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut pids = BufReader::new(tool.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let pids = [pids.next().unwrap(), pids.next().unwrap()];
+        let kill = pipewright::Command::new("kill")
+            .args(["-s", signal, &tool.id().to_string()])
+            .status()
+            .unwrap();
+        assert!(kill.success());
+        assert_eq!(tool.wait().unwrap().code(), Some(code), "{signal}");
+        assert!(!pids.iter().any(|pid| is_running(pid)), "{signal}: {pids:?}");
+    }
+}
+
+#[test]
+fn the_report_tells_of_every_stage() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("report.json").display().to_string();
+    let report = |options: &[&str], words: &[&str]| -> Value {
+        let mut all = vec!["--quiet", "--report", &path];
+        all.extend(options);
+        pipe(&all, words);
+        serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap()
+    };
+    let words = ["sh", "-c", "yes; exit 141", "|", "sh", "-c", "exit 3", "|", "wc", "-c"];
+    let told = report(&["--tee"], &words);
+    let mut names: Vec<&str> = told.as_object().unwrap().keys().map(String::as_str).collect();
+    let mut documented = vec![
+        "schema",
+        "pid",
+        "containment",
+        "leftovers_killed",
+        "attempts",
+        "command",
+        "outcome",
+        "exit_code",
+        "signal",
+        "decided_by",
+        "elapsed_seconds",
+        "user_seconds",
+        "system_seconds",
+        "peak_rss_bytes",
+        "stdout_bytes",
+        "stderr_bytes",
+        "held_open",
+        "truncated",
+        "stages",
+        "error",
+    ];
+    names.sort_unstable();
+    documented.sort_unstable();
+    assert_eq!(names, documented);
+    assert_eq!(
+        (&told["schema"], &told["command"]),
+        (&"pipewright.pipe/1".into(), &words[..].into())
+    );
+    assert_eq!((&told["exit_code"], &told["decided_by"]), (&3.into(), &1.into()));
+    assert_eq!((&told["stdout_bytes"], &told["outcome"]), (&2.into(), &"exited".into()));
+    let stages = told["stages"].as_array().unwrap();
+    assert_eq!(told["pid"], stages[1]["pid"]);
+    let codes: Vec<&Value> = stages.iter().map(|stage| &stage["exit_code"]).collect();
+    assert_eq!(codes, [&Value::from(141), &3.into(), &0.into()]);
+    assert_eq!(stages[2]["command"], Value::from(&["wc", "-c"][..]));
+    for stage in stages {
+        assert!(stage["pid"].as_u64().unwrap() > 0 && stage["user_seconds"].as_f64().is_some());
+    }
+    let told = report(&["--timeout", "50ms"], &["sleep", "60", "|", "sleep", "60"]);
+    assert_eq!((&told["outcome"], &told["signal"]), (&"timed_out".into(), &"SIGTERM".into()));
+    assert_eq!(told["stages"][0]["signal"], "SIGTERM");
+    let told = report(&[], &["yes", "|", "no-such-program"]);
+    assert_eq!((&told["outcome"], &told["decided_by"]), (&"not_started".into(), &Value::Null));
+    assert_eq!(told["error"]["kind"], "not_found");
+    assert_eq!(
+        (&told["stages"][0]["pid"], &told["stages"][1]["pid"]),
+        (&Value::Null, &Value::Null)
+    );
+}
