@@ -17,6 +17,7 @@ pub(crate) enum Case {
     Allocations,
     Stream,
     Collect,
+    Pipeline,
     Size,
     Cli,
 }
@@ -94,7 +95,7 @@ const CAPTURE_PEERS: &[&str] =
     &["std", "tokio_ct", "duct", "subprocess", "processkit", "python", "pipewright"];
 
 impl Case {
-    pub(crate) const ALL: [Case; 9] = [
+    pub(crate) const ALL: [Case; 10] = [
         Case::Spawn,
         Case::SpawnOptions,
         Case::CaptureLines,
@@ -102,6 +103,7 @@ impl Case {
         Case::Allocations,
         Case::Stream,
         Case::Collect,
+        Case::Pipeline,
         Case::Size,
         Case::Cli,
     ];
@@ -119,6 +121,7 @@ impl Case {
             Case::Allocations => "allocations",
             Case::Stream => "stream",
             Case::Collect => "collect",
+            Case::Pipeline => "pipeline",
             Case::Size => "size",
             Case::Cli => "cli",
         }
@@ -135,6 +138,7 @@ impl Case {
             }
             Case::Stream => "Read 1 GiB from the child by 64 KiB and forget it.",
             Case::Collect => "Take 1 GiB from the child into memory.",
+            Case::Pipeline => "A writer, three times `cat` and `wc -c`, joined by pipes.",
             Case::Size => "Two programs that start a process, and differ in one `use` line.",
             Case::Cli => "The tool's `run` against coreutils' timeout and nothing at all.",
         }
@@ -211,6 +215,29 @@ pub(crate) fn tables(case: Case, tools: &Tools, cli: Option<&Path>) -> Result<Ve
         Case::Stream => vec![Table { warm_up: 1, ..flood("stream", STREAM_PEERS) }],
         Case::Collect => {
             vec![Table { extras: &["peak_rss_bytes"], ..flood("collect", COLLECT_PEERS) }]
+        }
+        Case::Pipeline => {
+            let large = flood("pipe", &[]);
+            let one_line = usual("one line", "pipe", &[], lines("block", 1));
+            let one_line = Table { count: 200, expected_bytes: LINE_BYTES, ..one_line };
+            let (cat, wc) = (find("cat")?, find("wc")?);
+            let rows = |mut child: Vec<OsString>| {
+                for _ in 0..3 {
+                    child.extend(["|".into(), cat.clone().into()]);
+                }
+                child.extend(["|".into(), wc.clone().into(), "-c".into()]);
+                let row = |peer| row(peer, child.clone());
+                vec![
+                    Row { label: "sh", ..row("std") },
+                    row("duct"),
+                    row("subprocess"),
+                    row("pipewright"),
+                ]
+            };
+            vec![
+                Table { rows: rows(lines("flood", GIB)), baselines: &["sh"], ..large },
+                Table { rows: rows(lines("block", 1)), baselines: &["sh"], ..one_line },
+            ]
         }
         Case::Cli => {
             let mut table = usual("run of a program that does nothing", "status", &[], Vec::new());

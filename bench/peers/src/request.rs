@@ -31,6 +31,8 @@ pub(crate) enum Operation {
     Collect,
     /// Read its output by 64 KiB and forget it.
     Stream,
+    /// Run the children that `|` separates as a pipeline; the last one says how much came.
+    Pipe,
 }
 
 /// The child's command line.
@@ -67,6 +69,15 @@ impl Request {
     }
 }
 
+impl ChildCommand {
+    /// The words of each stage of a pipeline.
+    pub(crate) fn stages(&self) -> Vec<Vec<OsString>> {
+        let words: Vec<OsString> =
+            std::iter::once(&self.program).chain(&self.arguments).cloned().collect();
+        words.split(|word| word == "|").map(<[OsString]>::to_vec).collect()
+    }
+}
+
 impl Operation {
     fn named(name: &str) -> Result<Operation> {
         Ok(match name {
@@ -74,6 +85,7 @@ impl Operation {
             "capture" => Operation::Capture,
             "collect" => Operation::Collect,
             "stream" => Operation::Stream,
+            "pipe" => Operation::Pipe,
             _ => return Err(format!("no such operation: {name}").into()),
         })
     }

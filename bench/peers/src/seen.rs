@@ -27,6 +27,12 @@ impl Seen {
         Seen { success, output: Output::Counted(bytes) }
     }
 
+    /// What a last stage said that counts what it reads.
+    pub(crate) fn told(success: bool, said: &[u8]) -> Result<Seen> {
+        let bytes = std::str::from_utf8(said)?.trim().parse()?;
+        Ok(Seen::counted(success, bytes))
+    }
+
     pub(crate) fn kept(success: bool, bytes: Vec<u8>) -> Seen {
         Seen { success, output: Output::Kept(bytes) }
     }

@@ -29,5 +29,16 @@ pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Work {
                 Ok(Seen::counted(success, bytes))
             })
         }
+        Operation::Pipe => {
+            let stages = child.stages();
+            Box::new(move || {
+                let expressions = stages.iter().filter_map(|words| words.split_first());
+                let expressions = expressions.map(|(program, rest)| duct::cmd(program, rest));
+                let pipeline = expressions.reduce(|left, right| left.pipe(right));
+                let pipeline = pipeline.ok_or("no stages")?.stdin_null();
+                let output = pipeline.stdout_capture().stderr_capture().run()?;
+                Seen::told(output.status.success(), &output.stdout)
+            })
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
 
-use pipewright::{Command, Resource, Stdio};
+use pipewright::{Command, Pipeline, Resource, Stdio};
 
 use super::{READ_BYTES, count};
 use crate::request::{ChildCommand, Operation};
@@ -40,7 +40,19 @@ pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Work {
                 Ok(Seen::counted(running.wait()?.success(), bytes))
             })
         }
+        Operation::Pipe => prepare_pipe(child),
     }
+}
+
+/// A pipeline whose last stage is captured.
+fn prepare_pipe(child: ChildCommand) -> Work {
+    let stages = child.stages();
+    Box::new(move || {
+        let commands = stages.iter().filter_map(|words| words.split_first());
+        let commands = commands.map(|(program, rest)| Command::new(program).args(rest).take());
+        let output = Pipeline::new(commands).output()?;
+        Seen::told(output.success(), &output.stdout)
+    })
 }
 
 /// With every option that other libraries need a fork for. `kill_on_parent_exit` can be left out,

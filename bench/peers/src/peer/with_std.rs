@@ -1,5 +1,6 @@
 //! The standard library: what everybody is compared to.
 
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
@@ -30,7 +31,23 @@ pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Work {
                 Ok(Seen::counted(running.wait()?.success(), bytes))
             })
         }
+        Operation::Pipe => {
+            let script = script(&child);
+            Box::new(move || {
+                let output = Command::new("/bin/sh").args(["-c", &script]).output()?;
+                Seen::told(output.status.success(), &output.stdout)
+            })
+        }
     }
+}
+
+/// A pipeline for a shell: how it is made where there is nothing else.
+fn script(child: &ChildCommand) -> String {
+    let quoted = |words: &Vec<OsString>| {
+        let words = words.iter().map(|word| format!("'{}'", word.to_string_lossy()));
+        words.collect::<Vec<_>>().join(" ")
+    };
+    child.stages().iter().map(quoted).collect::<Vec<_>>().join(" | ")
 }
 
 /// With a hook that does nothing: whoever needs one has std fork instead of calling `posix_spawn`.

@@ -1,6 +1,6 @@
 //! subprocess.
 
-use subprocess::{Exec, Redirection};
+use subprocess::{Exec, Pipeline, Redirection};
 
 use super::{READ_BYTES, count};
 use crate::Work;
@@ -29,6 +29,16 @@ pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Work {
                 let stdout = job.stdout.take().ok_or("stdout is not piped")?;
                 let bytes = count(stdout, &mut buffer)?;
                 Ok(Seen::counted(job.wait()?.success(), bytes))
+            })
+        }
+        Operation::Pipe => {
+            let stages = child.stages();
+            Box::new(move || {
+                let execs = stages.iter().filter_map(|words| words.split_first());
+                let execs = execs.map(|(program, rest)| Exec::cmd(program).args(rest));
+                let pipeline: Pipeline = execs.collect();
+                let capture = pipeline.stdin(Redirection::Null).capture()?;
+                Seen::told(capture.success(), &capture.stdout)
             })
         }
     }

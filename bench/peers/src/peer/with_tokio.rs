@@ -36,6 +36,7 @@ pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Result<Work>
             let mut buffer = vec![0; READ_BYTES];
             Box::new(move || runtime.block_on(stream(&child, &mut buffer)))
         }
+        Operation::Pipe => return Err("tokio has no pipelines".into()),
     })
 }
 
