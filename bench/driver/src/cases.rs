@@ -18,6 +18,8 @@ pub(crate) enum Case {
     Stream,
     Collect,
     Pipeline,
+    TextLines,
+    WatchedLine,
     Size,
     Cli,
 }
@@ -79,6 +81,10 @@ pub(crate) enum Show {
 const GIB: u64 = 1 << 30;
 const LINES: u64 = 1000;
 const LINE_BYTES: u64 = 9;
+/// The length of a line of the child `text`.
+const TEXT_LINE_BYTES: u64 = 80;
+/// Microseconds between two lines that are watched.
+const STAMP_PAUSE: u64 = 2000;
 const LARGE_HEAP_MIB: usize = 2 << 10;
 
 const OPTION_PEERS: &[&str] = &[
@@ -95,7 +101,7 @@ const CAPTURE_PEERS: &[&str] =
     &["std", "tokio_ct", "duct", "subprocess", "processkit", "python", "pipewright"];
 
 impl Case {
-    pub(crate) const ALL: [Case; 10] = [
+    pub(crate) const ALL: [Case; 12] = [
         Case::Spawn,
         Case::SpawnOptions,
         Case::CaptureLines,
@@ -104,6 +110,8 @@ impl Case {
         Case::Stream,
         Case::Collect,
         Case::Pipeline,
+        Case::TextLines,
+        Case::WatchedLine,
         Case::Size,
         Case::Cli,
     ];
@@ -122,6 +130,8 @@ impl Case {
             Case::Stream => "stream",
             Case::Collect => "collect",
             Case::Pipeline => "pipeline",
+            Case::TextLines => "text-lines",
+            Case::WatchedLine => "watched-line",
             Case::Size => "size",
             Case::Cli => "cli",
         }
@@ -139,6 +149,11 @@ impl Case {
             Case::Stream => "Read 1 GiB from the child by 64 KiB and forget it.",
             Case::Collect => "Take 1 GiB from the child into memory.",
             Case::Pipeline => "A writer, three times `cat` and `wc -c`, joined by pipes.",
+            Case::TextLines => "Take 1 GiB of lines of 80 bytes, one string after the other.",
+            Case::WatchedLine => {
+                "The time from before the write of a line to having it as a string; the child \
+                 pauses for 2 ms before each."
+            }
             Case::Size => "Two programs that start a process, and differ in one `use` line.",
             Case::Cli => "The tool's `run` against coreutils' timeout and nothing at all.",
         }
@@ -163,12 +178,15 @@ pub(crate) fn tables(case: Case, tools: &Tools, cli: Option<&Path>) -> Result<Ve
         show: Show::Time,
         extras: &[],
     };
-    let flood = |operation, peers| Table {
+    let text = |how: &str, amount: u64| {
+        vec![tools.program("text").into(), how.into(), amount.to_string().into()]
+    };
+    let flood = |operation, peers, child| Table {
         count: 2,
         warm_up: 0,
         expected_bytes: GIB,
         show: Show::Speed,
-        ..usual("1 GiB", operation, peers, lines("flood", GIB))
+        ..usual("1 GiB", operation, peers, child)
     };
     let capture = |title, how| Table {
         count: 300,
@@ -212,12 +230,15 @@ pub(crate) fn tables(case: Case, tools: &Tools, cli: Option<&Path>) -> Result<Ve
             table.extras = &["allocations", "allocated_bytes"];
             vec![table]
         }
-        Case::Stream => vec![Table { warm_up: 1, ..flood("stream", STREAM_PEERS) }],
+        Case::Stream => {
+            vec![Table { warm_up: 1, ..flood("stream", STREAM_PEERS, lines("flood", GIB)) }]
+        }
         Case::Collect => {
-            vec![Table { extras: &["peak_rss_bytes"], ..flood("collect", COLLECT_PEERS) }]
+            let flood = flood("collect", COLLECT_PEERS, lines("flood", GIB));
+            vec![Table { extras: &["peak_rss_bytes"], ..flood }]
         }
         Case::Pipeline => {
-            let large = flood("pipe", &[]);
+            let large = flood("pipe", &[], lines("flood", GIB));
             let one_line = usual("one line", "pipe", &[], lines("block", 1));
             let one_line = Table { count: 200, expected_bytes: LINE_BYTES, ..one_line };
             let (cat, wc) = (find("cat")?, find("wc")?);
@@ -239,6 +260,14 @@ pub(crate) fn tables(case: Case, tools: &Tools, cli: Option<&Path>) -> Result<Ve
                 Table { rows: rows(lines("block", 1)), baselines: &["sh"], ..one_line },
             ]
         }
+        Case::TextLines => vec![Table {
+            expected_bytes: GIB - GIB % TEXT_LINE_BYTES,
+            ..flood("text_lines", TEXT_PEERS, text("flood", GIB))
+        }],
+        Case::WatchedLine => vec![Table {
+            warm_up: 20,
+            ..usual("one line at a time", "watched_line", TEXT_PEERS, text("stamps", STAMP_PAUSE))
+        }],
         Case::Cli => {
             let mut table = usual("run of a program that does nothing", "status", &[], Vec::new());
             table.count = 300;
@@ -267,6 +296,7 @@ const SPAWN_PEERS: &[&str] = &[
 const FLOOR: &str = "(floor: C, reads after the end)";
 const STREAM_PEERS: &[&str] =
     &["std", "c_posix_spawn", "tokio_ct", "duct", "subprocess", "pipewright"];
+const TEXT_PEERS: &[&str] = &["std", "tokio_ct", "pipewright"];
 const COLLECT_PEERS: &[&str] = &[
     "std",
     "c_posix_spawn",

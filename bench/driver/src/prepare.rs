@@ -39,6 +39,7 @@ impl Tools {
         tools.compile("exit0", STATIC)?;
         tools.compile("exit0-nolibc", WITHOUT_LIBC)?;
         tools.compile("lines", STATIC)?;
+        tools.compile("text", STATIC)?;
         tools.compile("peer", STATIC)?;
         Ok(tools)
     }

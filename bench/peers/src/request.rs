@@ -33,6 +33,10 @@ pub(crate) enum Operation {
     Stream,
     /// Run the children that `|` separates as a pipeline; the last one says how much came.
     Pipe,
+    /// Take its output line by line, as strings, and forget them.
+    TextLines,
+    /// Wait for one line that says when it was written.
+    WatchedLine,
 }
 
 /// The child's command line.
@@ -86,6 +90,8 @@ impl Operation {
             "collect" => Operation::Collect,
             "stream" => Operation::Stream,
             "pipe" => Operation::Pipe,
+            "text_lines" => Operation::TextLines,
+            "watched_line" => Operation::WatchedLine,
             _ => return Err(format!("no such operation: {name}").into()),
         })
     }

@@ -16,6 +16,8 @@ enum Output {
     Nothing,
     Counted(u64),
     Kept(Vec<u8>),
+    /// Nanoseconds, where they are not those from the start of the operation.
+    Timed(u128),
 }
 
 impl Seen {
@@ -37,13 +39,30 @@ impl Seen {
         Seen { success, output: Output::Kept(bytes) }
     }
 
+    /// A line that said when it was written, and has been read now.
+    pub(crate) fn stamp(line: &str) -> Result<Seen> {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let now = i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec);
+        let age = now - line.parse::<i128>()?;
+        let age = u128::try_from(age).map_err(|_| "a line has come before it was written")?;
+        Ok(Seen { success: true, output: Output::Timed(age) })
+    }
+
+    /// How long it took, where that is not the time of the whole operation.
+    pub(crate) fn own_nanoseconds(&self) -> Option<u128> {
+        match self.output {
+            Output::Timed(nanoseconds) => Some(nanoseconds),
+            _ => None,
+        }
+    }
+
     /// An error unless the child succeeded and all that it writes has come.
     pub(crate) fn verify(&self, operation: Operation, expected_bytes: u64) -> Result<()> {
         if !self.success {
             return Err("the child did not succeed".into());
         }
         let bytes = match &self.output {
-            Output::Nothing => 0,
+            Output::Nothing | Output::Timed(_) => 0,
             Output::Counted(bytes) => *bytes,
             Output::Kept(bytes) => bytes.len() as u64,
         };

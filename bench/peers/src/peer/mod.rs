@@ -18,13 +18,13 @@ const READ_BYTES: usize = 64 << 10;
 /// The operation as that peer does it.
 pub(crate) fn prepare(peer: &str, operation: Operation, child: ChildCommand) -> Result<Work> {
     let work = match peer {
-        "std" => Some(with_std::prepare(operation, child)),
+        "std" => Some(with_std::prepare(operation, child)?),
         "std_pre_exec" => with_std::prepare_with_pre_exec(operation, child),
         "tokio_ct" => Some(with_tokio::prepare(operation, child)?),
-        "duct" => Some(with_duct::prepare(operation, child)),
-        "subprocess" => Some(with_subprocess::prepare(operation, child)),
+        "duct" => with_duct::prepare(operation, child),
+        "subprocess" => with_subprocess::prepare(operation, child),
         "processkit" => with_processkit::prepare(operation, child)?,
-        "pipewright" => Some(with_pipewright::prepare(operation, child)),
+        "pipewright" => Some(with_pipewright::prepare(operation, child)?),
         "pipewright_options" => with_pipewright::prepare_with_options(operation, child, true)?,
         "pipewright_options_same_thread" => {
             with_pipewright::prepare_with_options(operation, child, false)?

@@ -11,8 +11,9 @@ fn expression(child: &ChildCommand) -> Expression {
     duct::cmd(&child.program, &child.arguments)
 }
 
-pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Work {
-    match operation {
+/// `None` for lines: it leaves them to std's `BufRead`.
+pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Option<Work> {
+    Some(match operation {
         Operation::Status => {
             Box::new(move || Ok(Seen::ended(expression(&child).run()?.status.success())))
         }
@@ -40,5 +41,6 @@ pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Work {
                 Seen::told(output.status.success(), &output.stdout)
             })
         }
-    }
+        Operation::TextLines | Operation::WatchedLine => return None,
+    })
 }

@@ -20,8 +20,8 @@ fn command(child: &ChildCommand) -> Command {
     command
 }
 
-pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Work {
-    match operation {
+pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Result<Work> {
+    Ok(match operation {
         Operation::Status => Box::new(move || Ok(Seen::ended(command(&child).status()?.success()))),
         Operation::Capture => Box::new(move || {
             let capture = command(&child).capture()?;
@@ -41,7 +41,19 @@ pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Work {
             })
         }
         Operation::Pipe => prepare_pipe(child),
-    }
+        Operation::TextLines => Box::new(move || {
+            let mut lines = command(&child).lines()?;
+            let mut bytes = 0;
+            for line in &mut lines {
+                bytes += line?.text.len() as u64 + 1;
+            }
+            Ok(Seen::counted(lines.finish()?.success(), bytes))
+        }),
+        Operation::WatchedLine => {
+            let mut lines = command(&child).lines()?;
+            Box::new(move || Seen::stamp(&lines.next().ok_or("the lines have ended")??.text))
+        }
+    })
 }
 
 /// A pipeline whose last stage is captured.

@@ -11,7 +11,8 @@ fn command(child: &ChildCommand) -> Command {
     Command::new(&child.program).args(&child.arguments)
 }
 
-/// `None` for a stream: it hands out lines, not bytes. Its pipelines copy through the parent.
+/// `None` for a stream: it hands out lines, not bytes. Its lines are not measured, and its pipelines
+/// copy through the parent.
 pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Result<Option<Work>> {
     let runtime = runtime()?;
     Ok(match operation {
@@ -27,6 +28,6 @@ pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Result<Optio
             let result = runtime.block_on(command(&child).output_bytes())?;
             Ok(Seen::kept(result.is_success(), result.into_stdout()))
         })),
-        Operation::Stream | Operation::Pipe => None,
+        Operation::Stream | Operation::Pipe | Operation::TextLines | Operation::WatchedLine => None,
     })
 }

@@ -1,13 +1,14 @@
 //! The standard library: what everybody is compared to.
 
 use std::ffi::OsString;
+use std::io::{BufRead as _, BufReader, Lines};
 use std::os::unix::process::CommandExt as _;
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use super::{READ_BYTES, count};
-use crate::Work;
 use crate::request::{ChildCommand, Operation};
 use crate::seen::Seen;
+use crate::{Result, Work};
 
 fn command(child: &ChildCommand) -> Command {
     let mut command = Command::new(&child.program);
@@ -15,8 +16,8 @@ fn command(child: &ChildCommand) -> Command {
     command
 }
 
-pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Work {
-    match operation {
+pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Result<Work> {
+    Ok(match operation {
         Operation::Status => Box::new(move || Ok(Seen::ended(command(&child).status()?.success()))),
         Operation::Capture | Operation::Collect => Box::new(move || {
             let output = command(&child).output()?;
@@ -38,7 +39,25 @@ pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Work {
                 Seen::told(output.status.success(), &output.stdout)
             })
         }
-    }
+        Operation::TextLines => Box::new(move || {
+            let (mut running, lines) = start_lines(&child)?;
+            let mut bytes = 0;
+            for line in lines {
+                bytes += line?.len() as u64 + 1;
+            }
+            Ok(Seen::counted(running.wait()?.success(), bytes))
+        }),
+        Operation::WatchedLine => {
+            let (_running, mut lines) = start_lines(&child)?;
+            Box::new(move || Seen::stamp(&lines.next().ok_or("the lines have ended")??))
+        }
+    })
+}
+
+fn start_lines(child: &ChildCommand) -> Result<(Child, Lines<BufReader<ChildStdout>>)> {
+    let mut running = command(child).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+    let stdout = running.stdout.take().ok_or("stdout is not piped")?;
+    Ok((running, BufReader::new(stdout).lines()))
 }
 
 /// A pipeline for a shell: how it is made where there is nothing else.

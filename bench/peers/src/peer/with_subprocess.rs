@@ -11,8 +11,9 @@ fn exec(child: &ChildCommand) -> Exec {
     Exec::cmd(&child.program).args(&child.arguments)
 }
 
-pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Work {
-    match operation {
+/// `None` for lines: it leaves them to std's `BufRead`.
+pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Option<Work> {
+    Some(match operation {
         Operation::Status => Box::new(move || Ok(Seen::ended(exec(&child).join()?.success()))),
         Operation::Capture | Operation::Collect => Box::new(move || {
             let capture = exec(&child)
@@ -41,5 +42,6 @@ pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Work {
                 Seen::told(capture.success(), &capture.stdout)
             })
         }
-    }
+        Operation::TextLines | Operation::WatchedLine => return None,
+    })
 }

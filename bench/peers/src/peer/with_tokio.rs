@@ -2,8 +2,8 @@
 
 use std::process::Stdio;
 
-use tokio::io::AsyncReadExt as _;
-use tokio::process::Command;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
 use tokio::runtime::{Builder, Runtime};
 
 use super::READ_BYTES;
@@ -37,7 +37,31 @@ pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Result<Work>
             Box::new(move || runtime.block_on(stream(&child, &mut buffer)))
         }
         Operation::Pipe => return Err("tokio has no pipelines".into()),
+        Operation::TextLines => Box::new(move || {
+            runtime.block_on(async {
+                let (mut running, mut lines) = start_lines(&child)?;
+                let mut bytes = 0;
+                while let Some(line) = lines.next_line().await? {
+                    bytes += line.len() as u64 + 1;
+                }
+                Ok(Seen::counted(running.wait().await?.success(), bytes))
+            })
+        }),
+        Operation::WatchedLine => {
+            let (running, mut lines) = runtime.block_on(async { start_lines(&child) })?;
+            Box::new(move || {
+                let _running = &running;
+                let line = runtime.block_on(lines.next_line())?;
+                Seen::stamp(&line.ok_or("the lines have ended")?)
+            })
+        }
     })
+}
+
+fn start_lines(child: &ChildCommand) -> Result<(Child, Lines<BufReader<ChildStdout>>)> {
+    let mut running = command(child).stdout(Stdio::piped()).spawn()?;
+    let stdout = running.stdout.take().ok_or("stdout is not piped")?;
+    Ok((running, BufReader::new(stdout).lines()))
 }
 
 async fn stream(child: &ChildCommand, buffer: &mut [u8]) -> Result<Seen> {
