@@ -22,7 +22,7 @@
 //! | [`signal`] | signal names and numbers |
 //! | [`mux`] | bytes, exits and wake-ups from several sources on one thread |
 //! | [`wake`] | a flag that another thread can raise and a multiplexer can wait for |
-//! | [`memory`] | hints about large buffers |
+//! | [`memory`] | large buffers: hints about them, and what stands where in them |
 //! | [`helper`] | threads of our own in somebody else's program |
 //! | [`probe`] | what this machine offers, and which handles this process has |
 //!

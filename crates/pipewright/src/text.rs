@@ -56,6 +56,31 @@ impl Decoding {
         Ok(())
     }
 
+    /// Whether what is UTF-8 is text as it is.
+    pub(crate) fn is_utf8(self) -> bool {
+        #[cfg(feature = "encoding")]
+        return self.encoding.is_none();
+        #[cfg(not(feature = "encoding"))]
+        true
+    }
+
+    /// Bytes that were cut off somewhere, without the half of a character at their end.
+    pub(crate) fn without_half_a_character(self, bytes: &[u8]) -> &[u8] {
+        let is_first = |byte: &u8| *byte & 0xc0 != 0x80;
+        // A character has at most four bytes.
+        let last = bytes.iter().rev().take(4).position(is_first).map(|back| bytes.len() - 1 - back);
+        let Some((whole, last)) = last.and_then(|last| bytes.split_at_checked(last)) else {
+            return bytes;
+        };
+        let length = match last.first() {
+            Some(0xc2..=0xdf) => 2,
+            Some(0xe0..=0xef) => 3,
+            Some(0xf0..=0xf4) => 4,
+            _ => 1,
+        };
+        if self.is_utf8() && last.len() < length { whole } else { bytes }
+    }
+
     /// Decodes a whole stream. UTF-8 keeps its allocation.
     pub(crate) fn decode(self, source: Source, bytes: Vec<u8>) -> Result<String, NotUtf8> {
         #[cfg(feature = "encoding")]

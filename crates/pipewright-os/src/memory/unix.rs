@@ -1,4 +1,4 @@
-//! `madvise`.
+//! `madvise`, `memchr`.
 
 pub(super) fn page_bytes() -> usize {
     // SAFETY: a number that sysconf knows.
@@ -45,4 +45,30 @@ pub(super) fn prepare_next(_: &mut Vec<u8>) {
 #[cfg(not(target_os = "linux"))]
 pub(super) fn expect_filling(_: &mut Vec<u8>) {
     // macOS has no huge pages on request.
+}
+
+#[inline]
+pub(super) fn find(bytes: &[u8], byte: u8) -> Option<usize> {
+    let start = bytes.as_ptr();
+    // SAFETY: a live slice and its length.
+    let found = unsafe { libc::memchr(start.cast(), libc::c_int::from(byte), bytes.len()) };
+    place(start, found)
+}
+
+#[cfg(target_os = "linux")]
+pub(super) fn find_last(bytes: &[u8], byte: u8) -> Option<usize> {
+    let start = bytes.as_ptr();
+    // SAFETY: a live slice and its length.
+    let found = unsafe { libc::memrchr(start.cast(), libc::c_int::from(byte), bytes.len()) };
+    place(start, found)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn find_last(bytes: &[u8], byte: u8) -> Option<usize> {
+    bytes.iter().rposition(|other| *other == byte)
+}
+
+#[inline]
+fn place(start: *const u8, found: *const libc::c_void) -> Option<usize> {
+    (!found.is_null()).then(|| found as usize - start as usize)
 }

@@ -6,7 +6,7 @@ use pipewright_os::status::ExitStatus;
 
 use super::{Command, Limit, Started, StdioDefaults, Usual};
 use crate::child::Child;
-use crate::drive::{self, Job, Run, Sink};
+use crate::drive::{self, Job, Run, Sink, Stepwise};
 use crate::error::{Doing, Error, ErrorKind};
 use crate::lines::Lines;
 use crate::output::{Capture, Output, Source};
@@ -173,14 +173,14 @@ impl Command {
         self.decoding.check_splits_at_line_feeds(&self.program)?;
         let Started { process, ends, at } = self.launch(CAPTURED)?;
         drop(ends.stdin);
-        let sink = || Sink::splitting(self.max_line_bytes);
+        let sink = || Sink::handing_out(self.limit);
         let streams = [
             ends.stdout.map(|end| end.into_stream(Source::Stdout, sink())),
             ends.stderr.map(|end| end.into_stream(Source::Stderr, sink())),
         ];
         let run = Run::new(&self.rules, at, ends.feed, streams);
-        let program = self.program.clone();
-        Ok(Lines::new(process, program, self.rules.clone(), run, self.decoding))
+        let child = Stepwise::new(process, self.program.clone(), self.rules.clone(), run);
+        Ok(Lines::new(child, self.decoding, self.max_line_bytes))
     }
 
     /// Starts the command and gives the child, in std's shape.

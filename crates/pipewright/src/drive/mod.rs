@@ -12,6 +12,7 @@
 //! | `reach.rs` | whom a stop reaches |
 //! | `rest.rs` | what is left in a pipe that is given up |
 //! | `run.rs` | one step of the loop: wait once for everything, do what that brought |
+//! | `stepwise.rs` | the loop, taken apart for a caller who is handed what comes |
 //! | `blocking.rs` | the loop on the calling thread |
 
 mod blocking;
@@ -22,9 +23,11 @@ mod reach;
 mod rest;
 mod run;
 mod sink;
+mod stepwise;
 
 pub(crate) use blocking::{Job, drive, see_through};
 pub(crate) use feed::Feed;
 pub(crate) use reach::Reach;
 pub(crate) use run::Run;
 pub(crate) use sink::Sink;
+pub(crate) use stepwise::{Chunk, Stepwise};

@@ -12,10 +12,10 @@ use super::conduct::{Conduct, Due, earlier};
 use super::nap::Nap;
 use super::rest::take_rest;
 use super::sink::{Finished, Verdict};
+use super::stepwise::Chunk;
 use super::{Feed, Reach, Sink};
 use crate::child::reaper;
 use crate::command::Rules;
-use crate::lines::RawLine;
 use crate::output::{Outcome, Output, Source};
 
 /// What was being done, and what the system said.
@@ -127,20 +127,24 @@ impl Run {
         }
     }
 
-    /// A line that has arrived, of whichever stream.
-    pub(crate) fn take_line(&mut self) -> Option<(Source, RawLine)> {
-        for (index, source) in [(STDOUT, Source::Stdout), (STDERR, Source::Stderr)] {
-            if matches!(self.slots[index], Slot::Read(..)) {
-                // Its buffer is out with the read, and had no whole line when it went.
-                continue;
-            }
-            let open = self.is_open(index);
-            let sink = self.streams[index].sink.as_mut();
-            if let Some(line) = sink.and_then(|sink| sink.take_line(!open)) {
-                return Some((source, line));
-            }
+    /// What has come of that stream and not been taken, or its end.
+    pub(crate) fn take(&mut self, source: Source) -> Option<Chunk> {
+        let index = source as usize;
+        if matches!(self.slots[index], Slot::Read(..)) {
+            // Its buffer is out with the read, and had nothing new when it went.
+            return None;
         }
-        None
+        let at_end = !self.is_open(index);
+        let bytes = self.streams[index].sink.as_mut()?.take(at_end)?;
+        Some(Chunk { bytes, at_end })
+    }
+
+    /// Takes back a buffer that was taken, with what is to stand before the next chunk.
+    pub(crate) fn give_back(&mut self, source: Source, buffer: Vec<u8>) {
+        let stream = &mut self.streams[source as usize];
+        if let (Some(_), Some(sink)) = (&stream.pipe, &mut stream.sink) {
+            sink.give_back(buffer);
+        }
     }
 
     /// Whatever went wrong: kills, and waits as long as that can be expected to help. Who is left
@@ -263,6 +267,7 @@ impl Run {
         if count == 0 {
             // The end of the stream: the pipe is closed here.
             sink.give_back(buffer);
+            sink.note_end();
             return;
         }
         self.conduct.note_output(now);
@@ -346,6 +351,7 @@ impl Run {
             };
             let Some(pipe) = pipe else { continue };
             let rest = take_rest(&pipe, sink).map_err(|e| ("read the output of", e))?;
+            sink.note_end();
             self.too_much |= rest.too_much;
             if !rest.at_end {
                 self.held_open = true;

@@ -7,7 +7,6 @@ use pipewright_os::mux::FIRST_READ_BYTES;
 use pipewright_os::stdio;
 
 use crate::command::{Limit, Past};
-use crate::lines::{RawLine, Splitter};
 use crate::output::Source;
 
 /// A read into less room than this is not worth its system call.
@@ -17,12 +16,16 @@ const HUGE_FROM_BYTES: usize = 4 << 20;
 /// Where nothing is kept, what is read goes here and is overwritten.
 const SCRATCH_BYTES: usize = 64 << 10;
 
+/// The most room that a stream is given which is handed out as it comes.
+const MOST_ROOM_BYTES: usize = 128 << 10;
+
 /// Collects one stream.
 #[derive(Debug)]
 pub(crate) struct Sink {
     /// What is kept. While a read is under way it is in the read's buffer instead.
     kept: Vec<u8>,
     keep: Keep,
+    limit: Option<Limit>,
     echo: Option<Source>,
     total_bytes: u64,
     truncated: bool,
@@ -32,9 +35,13 @@ pub(crate) struct Sink {
 enum Keep {
     All,
     Nothing,
-    Limited(Limit),
-    /// Until the caller takes it, line by line.
-    Lines(Splitter),
+    /// Until the caller takes it, chunk by chunk.
+    UntilTaken {
+        /// Something has come that has not been taken, or the end.
+        fresh: bool,
+        /// How much is read at a time: more when that has not been enough.
+        room_bytes: usize,
+    },
 }
 
 /// What became of a chunk.
@@ -47,8 +54,14 @@ pub(super) enum Verdict {
 
 impl Sink {
     pub(crate) fn new(limit: Option<Limit>) -> Sink {
-        let keep = limit.map_or(Keep::All, Keep::Limited);
-        Sink { kept: Vec::new(), keep, echo: None, total_bytes: 0, truncated: false }
+        Sink {
+            kept: Vec::new(),
+            keep: Keep::All,
+            limit,
+            echo: None,
+            total_bytes: 0,
+            truncated: false,
+        }
     }
 
     /// A sink that only drains.
@@ -56,9 +69,10 @@ impl Sink {
         Sink { keep: Keep::Nothing, ..Sink::new(None) }
     }
 
-    /// A sink whose lines are taken one by one, each of at most that many bytes.
-    pub(crate) fn splitting(max_line_bytes: Option<usize>) -> Sink {
-        Sink { keep: Keep::Lines(Splitter::new(max_line_bytes)), ..Sink::new(None) }
+    /// A sink from which what has come is taken.
+    pub(crate) fn handing_out(limit: Option<Limit>) -> Sink {
+        let keep = Keep::UntilTaken { fresh: false, room_bytes: FIRST_READ_BYTES };
+        Sink { keep, ..Sink::new(limit) }
     }
 
     /// From here on nothing is kept.
@@ -67,12 +81,24 @@ impl Sink {
         self.kept.clear();
     }
 
-    /// The next line; at the end of the stream also a last one without its end.
-    pub(super) fn take_line(&mut self, at_end: bool) -> Option<RawLine> {
-        match &mut self.keep {
-            Keep::Lines(splitter) if at_end => splitter.last(&mut self.kept),
-            Keep::Lines(splitter) => splitter.next(&mut self.kept),
-            _ => None,
+    /// What has come, if something has, or the end. The last so many bytes can be told at the end.
+    pub(super) fn take(&mut self, at_end: bool) -> Option<Vec<u8>> {
+        let Keep::UntilTaken { fresh, .. } = &mut self.keep else { return None };
+        let tail = self.limit.filter(|limit| limit.past == Past::KeepTail);
+        if (tail.is_some() && !at_end) || !std::mem::take(fresh) {
+            return None;
+        }
+        let mut taken = std::mem::take(&mut self.kept);
+        if let Some(Limit { bytes, .. }) = tail {
+            self.keep_tail(&mut taken, bytes);
+        }
+        Some(taken)
+    }
+
+    /// Nothing more comes.
+    pub(super) fn note_end(&mut self) {
+        if let Keep::UntilTaken { fresh, .. } = &mut self.keep {
+            *fresh = true;
         }
     }
 
@@ -83,7 +109,7 @@ impl Sink {
 
     /// Whether somebody watches the stream while it comes.
     pub(super) fn is_watched(&self) -> bool {
-        self.echo.is_some() || matches!(self.keep, Keep::Lines(_))
+        self.echo.is_some() || matches!(self.keep, Keep::UntilTaken { .. })
     }
 
     /// A buffer with room to read into; what is kept is in it. At first it is empty and has none:
@@ -98,27 +124,13 @@ impl Sink {
     /// A buffer that has room; what is kept is in it.
     pub(super) fn lend_with_room(&mut self) -> io::Result<Vec<u8>> {
         let mut buffer = std::mem::take(&mut self.kept);
-        if let Keep::Lines(splitter) = &mut self.keep {
-            splitter.compact(&mut buffer);
-        }
         if buffer.capacity() >= HUGE_FROM_BYTES {
             memory::prepare_next(&mut buffer);
         }
-        let room = buffer.capacity() - buffer.len();
-        if room >= LEAST_ROOM_BYTES {
+        let (least, more) = self.room_for(&buffer);
+        if buffer.capacity() - buffer.len() >= least {
             return Ok(buffer);
         }
-        let more = match &self.keep {
-            Keep::Nothing => SCRATCH_BYTES,
-            Keep::All => buffer.capacity().max(FIRST_READ_BYTES),
-            Keep::Lines(_) => SCRATCH_BYTES,
-            // Twice the limit and a chunk is the most that is ever needed.
-            Keep::Limited(limit) => {
-                let most = limit.bytes.saturating_mul(2).saturating_add(SCRATCH_BYTES);
-                let wanted = buffer.capacity().saturating_mul(2).max(FIRST_READ_BYTES).min(most);
-                wanted.saturating_sub(buffer.len()).max(LEAST_ROOM_BYTES)
-            }
-        };
         // An allocation that fails must not end the program: the child is still to be stopped.
         buffer.try_reserve_exact(more).map_err(|_| io::ErrorKind::OutOfMemory)?;
         if buffer.capacity() >= HUGE_FROM_BYTES {
@@ -127,33 +139,62 @@ impl Sink {
         Ok(buffer)
     }
 
+    /// With how much room the buffer will do, and how much it is given where it has less.
+    fn room_for(&self, buffer: &Vec<u8>) -> (usize, usize) {
+        match (&self.keep, self.limit) {
+            (Keep::Nothing, _) => (LEAST_ROOM_BYTES, SCRATCH_BYTES),
+            // Twice the limit and a chunk is the most that is ever needed.
+            (Keep::All, Some(limit)) | (_, Some(limit @ Limit { past: Past::KeepTail, .. })) => {
+                let most = limit.bytes.saturating_mul(2).saturating_add(SCRATCH_BYTES);
+                let wanted = buffer.capacity().saturating_mul(2).max(FIRST_READ_BYTES).min(most);
+                let more = wanted.saturating_sub(buffer.len()).max(LEAST_ROOM_BYTES);
+                (LEAST_ROOM_BYTES, more)
+            }
+            (Keep::All, None) => (LEAST_ROOM_BYTES, buffer.capacity().max(FIRST_READ_BYTES)),
+            // As much again as is in it: a line of a gigabyte is not to be copied for each chunk.
+            (Keep::UntilTaken { room_bytes, .. }, _) => {
+                (room_bytes / 2, (*room_bytes).max(buffer.len()))
+            }
+        }
+    }
+
     /// Takes the buffer back, with that many new bytes at its end.
     pub(super) fn accept(&mut self, mut buffer: Vec<u8>, new: usize) -> Verdict {
         self.total_bytes += new as u64;
         if let Some(to) = self.echo {
             self.echo(to, &buffer[buffer.len() - new..]);
         }
-        let mut verdict = Verdict::Fine;
-        match &self.keep {
-            Keep::All | Keep::Lines(_) => {}
+        let is_full = buffer.len() == buffer.capacity() || new >= MOST_ROOM_BYTES / 2;
+        let verdict = self.apply_limit(&mut buffer, new);
+        match &mut self.keep {
+            Keep::All => {}
             Keep::Nothing => buffer.clear(),
-            &Keep::Limited(Limit { bytes, past: Past::KeepTail }) => {
-                if buffer.len() > bytes.saturating_mul(2) {
-                    self.keep_tail(&mut buffer, bytes);
-                }
-            }
-            &Keep::Limited(Limit { bytes, past }) => {
-                if buffer.len() > bytes {
-                    buffer.truncate(bytes);
-                    self.truncated = true;
-                    if past == Past::Fail {
-                        verdict = Verdict::TooMuch;
-                    }
+            Keep::UntilTaken { fresh, room_bytes } => {
+                *fresh = true;
+                if is_full {
+                    *room_bytes = room_bytes.saturating_mul(2).min(MOST_ROOM_BYTES);
                 }
             }
         }
         self.kept = buffer;
         verdict
+    }
+
+    fn apply_limit(&mut self, buffer: &mut Vec<u8>, new: usize) -> Verdict {
+        let Some(Limit { bytes, past }) = self.limit else { return Verdict::Fine };
+        if past == Past::KeepTail {
+            if buffer.len() > bytes.saturating_mul(2) {
+                self.keep_tail(buffer, bytes);
+            }
+            return Verdict::Fine;
+        }
+        let excess = self.total_bytes.saturating_sub(bytes as u64);
+        if excess == 0 {
+            return Verdict::Fine;
+        }
+        buffer.truncate(buffer.len() - new.min(usize::try_from(excess).unwrap_or(new)));
+        self.truncated = true;
+        if past == Past::Fail { Verdict::TooMuch } else { Verdict::Fine }
     }
 
     /// Takes back a buffer of a read that brought nothing.
@@ -164,7 +205,7 @@ impl Sink {
     /// What was kept, and whether something was not.
     pub(super) fn finish(mut self) -> Finished {
         let mut kept = std::mem::take(&mut self.kept);
-        if let Keep::Limited(Limit { bytes, past: Past::KeepTail }) = self.keep {
+        if let Some(Limit { bytes, past: Past::KeepTail }) = self.limit {
             self.keep_tail(&mut kept, bytes);
         }
         Finished { kept, total_bytes: self.total_bytes, truncated: self.truncated }

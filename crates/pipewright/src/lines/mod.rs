@@ -1,17 +1,17 @@
 //! Both streams of a child, line by line.
 
+mod batch;
 mod splitter;
 
-use std::ffi::OsString;
+use std::mem;
 
-pub(crate) use splitter::{RawLine, Splitter};
+use batch::Batch;
+use splitter::Splitter;
 
-use crate::child::Process;
-use crate::command::Rules;
-use crate::drive::Run;
+use crate::drive::{Chunk, Stepwise};
 use crate::error::{Doing, Error, ErrorKind};
 use crate::output::{Ending, Source};
-use crate::text::Decoding;
+use crate::text::{Decoding, NotUtf8};
 
 /// A line that a child wrote, without its line end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,11 +25,20 @@ pub struct Line {
     pub truncated: bool,
 }
 
+impl Default for Line {
+    /// An empty line of stdout: a place for [`Lines::next_into`] to put lines.
+    fn default() -> Line {
+        Line { source: Source::Stdout, text: String::new(), truncated: false }
+    }
+}
+
 /// The lines of a running child, both streams in the order in which they arrive.
 ///
-/// Made by [`Command::lines`](crate::Command::lines). Nothing is read ahead of the caller but one
-/// buffer of each stream: a child that writes faster than its lines are taken waits. The command's
-/// timeouts hold while a line is waited for.
+/// Made by [`Command::lines`](crate::Command::lines) and
+/// [`Child::read_all_lines`](crate::Child::read_all_lines). Nothing is read ahead of the caller but
+/// one buffer of each stream: a child that writes faster than its lines are taken waits. The
+/// command's timeouts and limits hold while a line is waited for. A line is handed out as soon as
+/// its end has come.
 ///
 /// # Drop
 /// The streams are closed: the child is not killed, but it gets SIGPIPE when it next writes, as it
@@ -37,75 +46,114 @@ pub struct Line {
 /// instead, and [`kill_on_drop`](crate::Command::kill_on_drop) kills it.
 #[derive(Debug)]
 pub struct Lines {
-    process: Process,
-    program: OsString,
-    rules: Rules,
-    run: Run,
+    child: Stepwise,
     decoding: Decoding,
-    state: State,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Running,
-    /// Everything is read, and the child has ended.
-    Ended,
-    /// An error has been told, and there is no child.
-    Failed,
+    splitters: [Splitter; 2],
+    /// The lines that are being handed out, and whose they are.
+    batch: Batch,
+    source: Source,
 }
 
 impl Lines {
-    pub(crate) fn new(
-        process: Process,
-        program: OsString,
-        rules: Rules,
-        run: Run,
-        decoding: Decoding,
-    ) -> Lines {
-        Lines { process, program, rules, run, decoding, state: State::Running }
+    pub(crate) fn new(child: Stepwise, decoding: Decoding, max_line: Option<usize>) -> Lines {
+        Lines {
+            child,
+            decoding,
+            splitters: [Splitter::new(max_line), Splitter::new(max_line)],
+            batch: Batch::default(),
+            source: Source::Stdout,
+        }
     }
 
     /// The process id of the child.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        self.process.pid()
+        self.child.pid()
+    }
+
+    /// Puts the next line into one that is there already, and so allocates nothing for it; `false`:
+    /// there is none, and the line is as it was.
+    ///
+    /// # Errors
+    /// What would be an item of the iterator. The line is then as it was.
+    ///
+    /// ```
+    /// use pipewright::{Command, Line};
+    /// let mut lines = Command::new("seq").arg("1000").lines()?;
+    /// let (mut line, mut bytes) = (Line::default(), 0);
+    /// while lines.next_into(&mut line)? {
+    ///     bytes += line.text.len();
+    /// }
+    /// assert_eq!(bytes, 2893);
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn next_into(&mut self, line: &mut Line) -> Result<bool, Error> {
+        loop {
+            if let Some(text) = self.batch.next_ordinary() {
+                line.text.clear();
+                line.text.push_str(text);
+                (line.source, line.truncated) = (self.source, false);
+                return Ok(true);
+            }
+            if let Some(found) = self.batch.next() {
+                let decoded = found.decode_into(self.source, self.decoding, &mut line.text);
+                line.truncated = found.truncated;
+                line.source = self.source;
+                return decoded.map(|()| true).map_err(|bad| self.not_utf8(bad));
+            }
+            if !self.next_batch()? {
+                return Ok(false);
+            }
+        }
     }
 
     /// Reads the rest without keeping it, waits for the child, and tells how it ended.
     ///
     /// # Errors
     /// The child could not be read from or waited for; it is then no longer running.
-    pub fn finish(mut self) -> Result<Ending, Error> {
-        self.run.keep_nothing();
-        while self.state == State::Running {
-            self.step()?;
-        }
-        let ended = self.run.finish(self.process.alone());
-        let output = ended.map_err(|(doing, e)| Error::talk(&self.program, doing, e))?;
-        Ok(output.without_streams())
+    pub fn finish(self) -> Result<Ending, Error> {
+        self.child.finish()
     }
 
-    fn step(&mut self) -> Result<(), Error> {
-        match self.run.step(self.process.alone(), &self.rules) {
-            Ok(true) => Ok(()),
-            Ok(false) => {
-                self.state = State::Ended;
-                Ok(())
+    /// Gets more lines, or waits until there are some. `false`: none will come.
+    #[cold]
+    fn next_batch(&mut self) -> Result<bool, Error> {
+        let done = mem::take(&mut self.batch);
+        let buffer = self.splitters[self.source as usize].reclaim(done);
+        self.child.give_back(self.source, buffer);
+        loop {
+            for source in [Source::Stdout, Source::Stderr] {
+                if let Some(chunk) = self.child.take(source) {
+                    if self.split(source, chunk) {
+                        return Ok(true);
+                    }
+                }
             }
-            Err((doing, source)) => {
-                self.state = State::Failed;
-                self.run.abandon(self.process.alone());
-                Err(Error::talk(&self.program, doing, source))
+            if !self.child.step()? {
+                return Ok(false);
             }
         }
     }
 
-    fn decode(&self, source: Source, line: RawLine) -> Result<Line, Error> {
-        let text = self.decoding.decode(source, line.bytes).map_err(|bad| {
-            let kind = ErrorKind::InvalidUtf8 { source: bad.source, offset: bad.offset };
-            Error::new(&self.program, Doing::Talk("decode the output of"), kind, None)
-        })?;
-        Ok(Line { source, text, truncated: line.truncated })
+    /// Whether the chunk has lines.
+    fn split(&mut self, source: Source, chunk: Chunk) -> bool {
+        let Chunk { bytes, at_end } = chunk;
+        let splitter = &mut self.splitters[source as usize];
+        match splitter.split(bytes, at_end, self.decoding.is_utf8()) {
+            Ok(batch) => {
+                (self.batch, self.source) = (batch, source);
+                true
+            }
+            Err(buffer) => {
+                self.child.give_back(source, buffer);
+                false
+            }
+        }
+    }
+
+    fn not_utf8(&self, bad: NotUtf8) -> Error {
+        let kind = ErrorKind::InvalidUtf8 { source: bad.source, offset: bad.offset };
+        Error::new(self.child.program(), Doing::Talk("decode the output of"), kind, None)
     }
 }
 
@@ -114,14 +162,21 @@ impl Iterator for Lines {
 
     fn next(&mut self) -> Option<Result<Line, Error>> {
         loop {
-            if let Some((source, line)) = self.run.take_line() {
-                return Some(self.decode(source, line));
+            if let Some(text) = self.batch.next_ordinary() {
+                let (source, text) = (self.source, text.to_owned());
+                return Some(Ok(Line { source, text, truncated: false }));
             }
-            if self.state != State::Running {
-                return None;
+            if let Some(found) = self.batch.next() {
+                let (source, truncated) = (self.source, found.truncated);
+                return Some(match found.decode(source, self.decoding) {
+                    Ok(text) => Ok(Line { source, text, truncated }),
+                    Err(bad) => Err(self.not_utf8(bad)),
+                });
             }
-            if let Err(error) = self.step() {
-                return Some(Err(error));
+            match self.next_batch() {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(error) => return Some(Err(error)),
             }
         }
     }

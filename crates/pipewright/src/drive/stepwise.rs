@@ -1,0 +1,120 @@
+//! A run that goes on only while somebody asks for what it brings.
+
+use std::ffi::OsString;
+
+use super::Run;
+use crate::child::Process;
+use crate::command::Rules;
+use crate::error::Error;
+use crate::output::{Ending, Output, Source};
+
+/// A started child, whose streams are handed out between two steps.
+///
+/// Nothing happens between the calls: a child that writes faster than is asked for waits, and what
+/// time has made necessary is done by the next step.
+///
+/// # Drop
+/// Closes the streams; the child goes to the reaper.
+#[derive(Debug)]
+pub(crate) struct Stepwise {
+    process: Process,
+    program: OsString,
+    rules: Rules,
+    /// Taken by the end.
+    run: Option<Run>,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Running,
+    /// Everything is read, and the child has ended.
+    Ended,
+    /// An error has been told, and there is no child.
+    Failed,
+}
+
+/// A chunk of a stream.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    pub(crate) bytes: Vec<u8>,
+    /// Nothing more comes of this stream.
+    pub(crate) at_end: bool,
+}
+
+impl Stepwise {
+    pub(crate) fn new(process: Process, program: OsString, rules: Rules, run: Run) -> Stepwise {
+        Stepwise { process, program, rules, run: Some(run), state: State::Running }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    pub(crate) fn program(&self) -> &OsString {
+        &self.program
+    }
+
+    /// Whether an error has been told.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.state == State::Failed
+    }
+
+    /// What has come of a stream and not been taken; once more at its end, whatever is left then.
+    pub(crate) fn take(&mut self, source: Source) -> Option<Chunk> {
+        if self.has_failed() {
+            return None;
+        }
+        self.run.as_mut()?.take(source)
+    }
+
+    /// Gives a buffer back, with what is to stand before the next chunk of the stream.
+    pub(crate) fn give_back(&mut self, source: Source, buffer: Vec<u8>) {
+        if let Some(run) = &mut self.run {
+            run.give_back(source, buffer);
+        }
+    }
+
+    /// Waits once. `false`: there is nothing left to wait for.
+    pub(crate) fn step(&mut self) -> Result<bool, Error> {
+        let (State::Running, Some(run)) = (self.state, &mut self.run) else { return Ok(false) };
+        match run.step(self.process.alone(), &self.rules) {
+            Ok(true) => Ok(true),
+            Ok(false) => {
+                self.state = State::Ended;
+                Ok(false)
+            }
+            Err((doing, source)) => {
+                self.state = State::Failed;
+                run.abandon(self.process.alone());
+                Err(Error::talk(&self.program, doing, source))
+            }
+        }
+    }
+
+    /// How the child ended: once, when there is nothing left to wait for and nothing has failed.
+    pub(crate) fn ending(&mut self) -> Option<Result<Ending, Error>> {
+        if self.state != State::Ended {
+            return None;
+        }
+        let ended = self.run.take()?.finish(self.process.alone());
+        let ended = ended.map_err(|(doing, source)| Error::talk(&self.program, doing, source));
+        Some(ended.map(Output::without_streams))
+    }
+
+    /// Reads the rest without keeping it, waits for the child, and tells how it ended.
+    pub(crate) fn finish(mut self) -> Result<Ending, Error> {
+        if let Some(run) = &mut self.run {
+            run.keep_nothing();
+        }
+        while self.step()? {}
+        match self.ending() {
+            Some(ending) => ending,
+            None => {
+                // An error that has been told already, and killed the child.
+                let words = "an error before has ended the run";
+                Err(Error::talk(&self.program, "finish", std::io::Error::other(words)))
+            }
+        }
+    }
+}
