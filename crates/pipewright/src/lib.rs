@@ -28,6 +28,7 @@
 //! | [`Command::run`] | nothing, or an error that tells why it failed |
 //! | [`Command::read`] | stdout, trimmed, or an error that tells why it failed |
 //! | [`Command::lines`] | both streams line by line, as they arrive |
+//! | [`Command::events`] | what the child writes and how it ends, as it happens |
 //! | [`Command::spawn`] | a [`Child`], std's shape |
 //! | [`Command::start`] | a [`ProcessHandle`], without streams |
 //! | [`Command::start_and_forget`] | a number; nothing is kept, nothing becomes a zombie |
@@ -45,6 +46,7 @@ mod child;
 mod command;
 mod drive;
 mod error;
+mod events;
 mod lines;
 mod output;
 mod pipeline;
@@ -55,6 +57,7 @@ pub use cancel::CancelToken;
 pub use child::Child;
 pub use command::{Command, CommandArgs, CommandEnvs, Contain, Limit, Linger, Scope, Stdio};
 pub use error::{Error, ErrorKind, NotExecutable};
+pub use events::{Event, Events};
 pub use lines::{Line, Lines};
 pub use output::{Capture, Captured, Ending, Outcome, Output, Source};
 pub use pipeline::{

@@ -1,6 +1,7 @@
 //! A started child, in std's shape.
 
 mod process;
+mod read_all;
 pub(crate) mod reaper;
 
 use std::ffi::{OsStr, OsString};
@@ -19,6 +20,7 @@ use crate::drive::{self, Feed, Job, Reach, Sink};
 use crate::error::Error;
 use crate::output::Output;
 use crate::process_handle::ProcessHandle;
+use crate::text::Decoding;
 use crate::{ChildStderr, ChildStdin, ChildStdout};
 
 /// A child that runs, or has run.
@@ -46,16 +48,19 @@ pub struct Child {
     /// Input that came with the command; taken by the first verb that waits.
     feed: Mutex<Option<Feed>>,
     rules: Rules,
-    limit: Option<Limit>,
+    reading: Reading,
+}
+
+/// What the command says about reading a child's streams.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    pub(crate) limit: Option<Limit>,
+    pub(crate) max_line_bytes: Option<usize>,
+    pub(crate) decoding: Decoding,
 }
 
 impl Child {
-    pub(crate) fn new(
-        started: Started,
-        program: &OsStr,
-        rules: &Rules,
-        limit: Option<Limit>,
-    ) -> Child {
+    pub(crate) fn new(started: Started, program: &OsStr, rules: &Rules, reading: Reading) -> Child {
         let Started { process, ends, at } = started;
         Child {
             stdin: ends.stdin,
@@ -66,7 +71,7 @@ impl Child {
             started: at,
             feed: Mutex::new(ends.feed),
             rules: rules.clone(),
-            limit,
+            reading,
         }
     }
 
@@ -103,20 +108,6 @@ impl Child {
     pub fn try_wait(&self) -> Result<Option<ExitStatus>, Error> {
         let ended = self.process.try_wait().map_err(|error| self.cannot("wait for", error))?;
         Ok(ended.map(|ended| ended.status))
-    }
-
-    /// Waits until the child has ended, and reads its piped streams meanwhile. Its piped stdin is
-    /// closed first.
-    ///
-    /// The command's timeouts, limits and its cancel token hold.
-    ///
-    /// # Errors
-    /// The child could not be read from or waited for; it is then no longer running.
-    pub fn wait_with_output(mut self) -> Result<Output, Error> {
-        drop(self.stdin.take());
-        let feed = self.feed.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let streams = [self.stdout.take(), self.stderr.take()];
-        self.drive(feed, streams.map(|pipe| pipe.map(|pipe| (pipe, Sink::new(self.limit)))))
     }
 
     /// Kills the child, the group it leads and the descendants that can be found. A child that has

@@ -5,9 +5,10 @@ use std::ffi::OsStr;
 use pipewright_os::status::ExitStatus;
 
 use super::{Command, Limit, Started, StdioDefaults, Usual};
-use crate::child::Child;
+use crate::child::{Child, Reading};
 use crate::drive::{self, Job, Run, Sink, Stepwise};
 use crate::error::{Doing, Error, ErrorKind};
+use crate::events::Events;
 use crate::lines::Lines;
 use crate::output::{Capture, Output, Source};
 use crate::text::Decoding;
@@ -171,6 +172,37 @@ impl Command {
     /// ```
     pub fn lines(&mut self) -> Result<Lines, Error> {
         self.decoding.check_splits_at_line_feeds(&self.program)?;
+        Ok(Lines::new(self.step_by_step()?, self.decoding, self.max_line_bytes))
+    }
+
+    /// Starts the command and gives what happens to it, as it happens: that it was started, what it
+    /// writes to either stream, and how it ended.
+    ///
+    /// Both streams are captured and stdin is empty where nothing else is set. The order of two
+    /// events of different streams is that of their arrival; exact order needs
+    /// [`merge_stderr`](Self::merge_stderr).
+    ///
+    /// # Errors
+    /// The child could not be started; there is then none. What goes wrong later is an item.
+    ///
+    /// ```
+    /// use pipewright::{Command, Event};
+    /// let mut written = Vec::new();
+    /// for event in Command::new("sh").args(["-c", "echo hi; exit 3"]).events()? {
+    ///     match event? {
+    ///         Event::Stdout(bytes) => written.extend(bytes),
+    ///         Event::Exited(ending) => assert_eq!(ending.status.code(), Some(3)),
+    ///         _ => {}
+    ///     }
+    /// }
+    /// assert_eq!(written, b"hi\n");
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn events(&mut self) -> Result<Events, Error> {
+        self.step_by_step().map(Events::new)
+    }
+
+    fn step_by_step(&self) -> Result<Stepwise, Error> {
         let Started { process, ends, at } = self.launch(CAPTURED)?;
         drop(ends.stdin);
         let sink = || Sink::handing_out(self.limit);
@@ -179,8 +211,7 @@ impl Command {
             ends.stderr.map(|end| end.into_stream(Source::Stderr, sink())),
         ];
         let run = Run::new(&self.rules, at, ends.feed, streams);
-        let child = Stepwise::new(process, self.program.clone(), self.rules.clone(), run);
-        Ok(Lines::new(child, self.decoding, self.max_line_bytes))
+        Ok(Stepwise::new(process, self.program.clone(), self.rules.clone(), run))
     }
 
     /// Starts the command and gives the child, in std's shape.
@@ -199,7 +230,12 @@ impl Command {
     /// ```
     pub fn spawn(&mut self) -> Result<Child, Error> {
         let started = self.launch(OURS)?;
-        Ok(Child::new(started, &self.program, &self.rules, self.limit))
+        let reading = Reading {
+            limit: self.limit,
+            max_line_bytes: self.max_line_bytes,
+            decoding: self.decoding,
+        };
+        Ok(Child::new(started, &self.program, &self.rules, reading))
     }
 
     /// Replaces this process by the command. Returns only with the reason why that failed; what

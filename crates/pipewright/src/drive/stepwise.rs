@@ -111,9 +111,9 @@ impl Stepwise {
         match self.ending() {
             Some(ending) => ending,
             None => {
-                // An error that has been told already, and killed the child.
-                let words = "an error before has ended the run";
-                Err(Error::talk(&self.program, "finish", std::io::Error::other(words)))
+                // A second answer would not be the truth: the child is gone.
+                let words = "how its run ended has been told already";
+                Err(Error::talk(&self.program, "wait for", std::io::Error::other(words)))
             }
         }
     }

@@ -1,0 +1,94 @@
+//! Reads everything that a spawned child writes.
+
+use std::sync::PoisonError;
+
+use super::{Child, Reading};
+use crate::command::into_text;
+use crate::drive::{Run, Sink, Stepwise};
+use crate::error::Error;
+use crate::lines::Lines;
+use crate::output::{Capture, Output};
+
+/// Reads both streams while the child's input is fed, so that nothing deadlocks, and waits for it.
+///
+/// Its piped stdin is closed first. A stream that is not piped, or was taken out of the child, is
+/// empty, and its length is `None`. The command's timeouts, limits and its cancel token hold; its
+/// timeout counts from the start.
+impl Child {
+    /// Reads both streams to their ends, waits for the child, and gives what it wrote as bytes.
+    ///
+    /// # Errors
+    /// The child could not be read from or waited for; it is then no longer running.
+    ///
+    /// ```
+    /// use pipewright::{Command, Stdio};
+    /// let child = Command::new("sh")
+    ///     .args(["-c", "echo out; echo err >&2"])
+    ///     .stdout(Stdio::piped())
+    ///     .stderr(Stdio::null())
+    ///     .spawn()?;
+    /// let output = child.read_all_bytes()?;
+    /// assert_eq!((output.stdout.as_slice(), output.stderr_bytes), (&b"out\n"[..], None));
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn read_all_bytes(mut self) -> Result<Output, Error> {
+        drop(self.stdin.take());
+        let feed = self.feed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let streams = [self.stdout.take(), self.stderr.take()];
+        let limit = self.reading.limit;
+        self.drive(feed, streams.map(|pipe| pipe.map(|pipe| (pipe, Sink::new(limit)))))
+    }
+
+    /// The same under the name that std has for it.
+    ///
+    /// # Errors
+    /// As [`read_all_bytes`](Self::read_all_bytes).
+    pub fn wait_with_output(self) -> Result<Output, Error> {
+        self.read_all_bytes()
+    }
+
+    /// Reads both streams to their ends, waits for the child, and gives what it wrote as text,
+    /// decoded as [`Command::capture`](crate::Command::capture) does.
+    ///
+    /// # Errors
+    /// As [`read_all_bytes`](Self::read_all_bytes); and text that is not UTF-8 where strict text was
+    /// asked for.
+    ///
+    /// ```
+    /// use pipewright::{Command, Stdio};
+    /// let child = Command::new("echo").arg("hi").stdout(Stdio::piped()).spawn()?;
+    /// assert_eq!(child.read_all_text()?.stdout, "hi\n");
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn read_all_text(self) -> Result<Capture, Error> {
+        let (program, decoding) = (self.program.clone(), self.reading.decoding);
+        into_text(&program, decoding, self.read_all_bytes()?)
+    }
+
+    /// Gives the lines of both streams as they arrive, as [`Command::lines`](crate::Command::lines)
+    /// does. [`Lines::finish`] waits for the child.
+    ///
+    /// # Errors
+    /// The command's encoding does not contain ASCII, so that lines cannot be found. The child is
+    /// then dropped. What goes wrong later is an item.
+    ///
+    /// ```
+    /// use pipewright::{Command, Stdio};
+    /// let child = Command::new("seq").arg("3").stdout(Stdio::piped()).spawn()?;
+    /// let lines: Result<Vec<_>, _> = child.read_all_lines()?.collect();
+    /// assert_eq!(lines?.len(), 3);
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn read_all_lines(self) -> Result<Lines, Error> {
+        let Child { stdin, stdout, stderr, process, program, started, feed, rules, reading } = self;
+        let Reading { limit, max_line_bytes, decoding } = reading;
+        decoding.check_splits_at_line_feeds(&program)?;
+        drop(stdin);
+        let feed = feed.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let streams =
+            [stdout, stderr].map(|pipe| pipe.map(|pipe| (pipe, Sink::handing_out(limit))));
+        let run = Run::new(&rules, started, feed, streams);
+        let child = Stepwise::new(process, program, rules, run);
+        Ok(Lines::new(child, decoding, max_line_bytes))
+    }
+}

@@ -1,0 +1,108 @@
+//! What happens to a child, as it happens.
+
+use crate::drive::Stepwise;
+use crate::error::Error;
+use crate::output::{Ending, Source};
+
+/// Something that happened to a child.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// It was started, and has this process id. The first event.
+    Started(u32),
+    /// It wrote these bytes to stdout. Never empty; how its writes are cut into events is chance.
+    Stdout(Vec<u8>),
+    /// It wrote these bytes to stderr. Never empty.
+    Stderr(Vec<u8>),
+    /// It has ended and everything that it wrote has been told. The last event.
+    Exited(Ending),
+}
+
+/// The events of a running child, in the order in which they arrive.
+///
+/// Made by [`Command::events`](crate::Command::events). Nothing is read ahead of the caller but one
+/// buffer of each stream: a child that writes faster than its events are taken waits. The command's
+/// timeouts and limits hold while an event is waited for. Bytes are handed out as soon as they have
+/// come.
+///
+/// # Drop
+/// The streams are closed: the child is not killed, but it gets SIGPIPE when it next writes, as it
+/// would from `| head`. It is reaped in the background. [`finish`](Self::finish) waits for it
+/// instead.
+#[derive(Debug)]
+pub struct Events {
+    child: Stepwise,
+    started: bool,
+}
+
+impl Events {
+    pub(crate) fn new(child: Stepwise) -> Events {
+        Events { child, started: false }
+    }
+
+    /// The process id of the child.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.pid()
+    }
+
+    /// Reads the rest without keeping it, waits for the child, and tells how it ended.
+    ///
+    /// # Errors
+    /// The child could not be read from or waited for; it is then no longer running. Also where
+    /// [`Event::Exited`] has been handed out already.
+    pub fn finish(self) -> Result<Ending, Error> {
+        self.child.finish()
+    }
+
+    fn take(&mut self) -> Option<Event> {
+        for source in [Source::Stdout, Source::Stderr] {
+            let Some(chunk) = self.child.take(source) else { continue };
+            let bytes = self.keep_buffer(source, chunk.bytes);
+            if bytes.is_empty() {
+                // The end of the stream: that of the child is told by itself.
+                continue;
+            }
+            return Some(match source {
+                Source::Stdout => Event::Stdout(bytes),
+                Source::Stderr => Event::Stderr(bytes),
+            });
+        }
+        None
+    }
+
+    /// The bytes to hand out. A few of them are copied, so that whoever keeps many events does not
+    /// keep as many buffers.
+    fn keep_buffer(&mut self, source: Source, mut buffer: Vec<u8>) -> Vec<u8> {
+        if buffer.len() > buffer.capacity() / 2 {
+            return buffer;
+        }
+        let bytes = buffer.as_slice().to_owned();
+        buffer.clear();
+        self.child.give_back(source, buffer);
+        bytes
+    }
+}
+
+impl Iterator for Events {
+    type Item = Result<Event, Error>;
+
+    fn next(&mut self) -> Option<Result<Event, Error>> {
+        if !self.started {
+            self.started = true;
+            return Some(Ok(Event::Started(self.pid())));
+        }
+        loop {
+            if let Some(event) = self.take() {
+                return Some(Ok(event));
+            }
+            match self.child.step() {
+                Ok(true) => {}
+                Ok(false) => return self.child.ending().map(|ended| ended.map(Event::Exited)),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
+impl std::iter::FusedIterator for Events {}
