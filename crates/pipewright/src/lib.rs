@@ -59,7 +59,7 @@ pub use command::{Command, CommandArgs, CommandEnvs, Contain, Limit, Linger, Sco
 pub use error::{Error, ErrorKind, NotExecutable};
 pub use events::{Event, Events};
 pub use lines::{Line, Lines};
-pub use output::{Capture, Captured, Ending, Outcome, Output, Source};
+pub use output::{Capture, Captured, Ending, Outcome, Output, Source, TeeFailed};
 pub use pipeline::{
     Pipeline, PipelineCapture, PipelineChild, PipelineOutput, Pipelined, Stage, StageEnd,
 };

@@ -1,6 +1,7 @@
 //! What a run gives.
 
 use std::fmt;
+use std::io;
 use std::time::Duration;
 
 use pipewright_os::contain::Containment;
@@ -58,6 +59,9 @@ pub struct Captured<T> {
     pub held_open: bool,
     /// A [`Limit`](crate::Limit) left part of a stream out.
     pub truncated: bool,
+    /// Our own stream did not take what [`Stdio::tee`](crate::Stdio::tee) passed on to it. What is
+    /// captured is whole all the same.
+    pub tee_failed: Option<TeeFailed>,
     /// How many bytes of the input the child did not take.
     pub stdin_unread: u64,
     /// How the child was held.
@@ -69,6 +73,52 @@ pub struct Captured<T> {
     pub stdout_bytes: Option<u64>,
     /// How many bytes stderr carried, kept or not; `None` where it did not pass through us.
     pub stderr_bytes: Option<u64>,
+}
+
+/// Why one of our own streams did not take what was passed on to it.
+///
+/// ```
+/// let done = pipewright::Command::new("echo").stdout(pipewright::Stdio::tee()).output()?;
+/// if let Some(failed) = done.tee_failed.filter(|failed| !failed.is_reader_gone()) {
+///     eprintln!("{failed}"); // cannot write to stdout: No space left on device (os error 28)
+/// }
+/// # Ok::<(), pipewright::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TeeFailed {
+    /// Our stream.
+    pub source: Source,
+    /// What kind of error; `TimedOut` where the run was stopped and the stream did not take what
+    /// was left.
+    pub kind: io::ErrorKind,
+    /// The system's error number, if the system reported one.
+    pub os_error: Option<i32>,
+}
+
+impl TeeFailed {
+    pub(crate) fn new(source: Source, error: &io::Error) -> TeeFailed {
+        TeeFailed { source, kind: error.kind(), os_error: error.raw_os_error() }
+    }
+
+    /// Whether whoever read our stream has gone, as `head` does: tools just stop writing then.
+    #[must_use]
+    pub fn is_reader_gone(&self) -> bool {
+        self.kind == io::ErrorKind::BrokenPipe
+    }
+
+    pub(crate) fn to_error(self) -> io::Error {
+        match self.os_error {
+            Some(number) => io::Error::from_raw_os_error(number),
+            None => io::Error::from(self.kind),
+        }
+    }
+}
+
+impl fmt::Display for TeeFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot write to {}: {}", self.source, self.to_error())
+    }
 }
 
 /// Both streams as bytes. It has the fields of [`std::process::Output`], and more.
@@ -110,6 +160,7 @@ impl<T> Captured<T> {
             usage: self.usage,
             held_open: self.held_open,
             truncated: self.truncated,
+            tee_failed: self.tee_failed,
             stdin_unread: self.stdin_unread,
             containment: self.containment,
             leftovers_killed: self.leftovers_killed,

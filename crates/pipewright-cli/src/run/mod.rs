@@ -7,7 +7,7 @@ pub(crate) mod report;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use pipewright::{CancelToken, Capture, Captured, Error, Outcome};
+use pipewright::{CancelToken, Capture, Captured, Error, Outcome, TeeFailed};
 
 use crate::args::RunOptions;
 use crate::{Failure, complain, exit_code};
@@ -59,8 +59,15 @@ pub(crate) fn code_of<T>(capture: &Captured<T>, interrupt: &Interrupt) -> u8 {
         Outcome::Cancelled => interrupt
             .signal()
             .map_or(exit_code::OWN_FAILURE, |signal| exit_code::of_signal(signal.number())),
+        _ if lost_output(capture).is_some() => exit_code::OWN_FAILURE,
         _ => exit_code::of_status(capture.status),
     }
+}
+
+/// Why what the command wrote did not go where it was passed on to. A reader that has gone, as
+/// `head` does, wants no more: that is no failure.
+fn lost_output<T>(capture: &Captured<T>) -> Option<TeeFailed> {
+    capture.tee_failed.filter(|failed| !failed.is_reader_gone())
 }
 
 /// Prints what was captured, if it is wanted, and says in a line what we did.
@@ -72,6 +79,9 @@ fn show(options: &RunOptions, result: &Result<Capture, Error>) {
                 // Ignored: whoever does not want to read it need not.
                 let _ = std::io::stdout().write_all(capture.stdout.as_bytes());
                 let _ = std::io::stderr().write_all(capture.stderr.as_bytes());
+            }
+            if let Some(failed) = lost_output(capture) {
+                complain(&failed.to_string());
             }
             let by_us = !matches!(capture.outcome, Outcome::Exited | Outcome::Signaled);
             if by_us {

@@ -111,6 +111,30 @@ fn streams_go_where_they_are_sent() {
 }
 
 #[test]
+fn output_that_could_not_be_passed_on_is_a_failure_unless_nobody_wants_it() {
+    let own = env!("CARGO_BIN_EXE_pipewright");
+    let sh = |script: &str| {
+        let script = script.replace("run", &format!("{own} run --tee --"));
+        std::process::Command::new("sh").args(["-c", &script]).output().unwrap()
+    };
+    let output = sh("run echo hi > /dev/full");
+    let words = "pipewright: cannot write to stdout: No space left on device (os error 28)\n";
+    assert_eq!((err(&output), output.status.code()), (words, Some(125)));
+    // What the command ended with does not hide it.
+    assert_eq!(sh("run sh -c 'echo hi; exit 3' > /dev/full").status.code(), Some(125));
+    let output = sh("{ run seq 100000; echo $? >&2; } | head -n 1");
+    assert_eq!((out(&output), err(&output)), ("1\n", "0\n"));
+}
+
+#[test]
+fn a_timeout_comes_in_time_though_nobody_reads_us() {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_pipewright"));
+    command.args(["run", "--tee", "--timeout", "200ms", "--", "yes"]);
+    let mut tool = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    assert_eq!(tool.wait().unwrap().code(), Some(124));
+}
+
+#[test]
 fn capture_shows_nothing_unless_it_fails() {
     let output = run_sh(&["--capture"], "echo out; echo err >&2");
     assert_eq!((out(&output), err(&output)), ("", ""));

@@ -124,6 +124,15 @@ impl PipeWriter {
         imp::try_write(&self.0, bytes)
     }
 
+    /// Whether something can be written now, or writing would say at once why not.
+    ///
+    /// # Platform
+    /// Unix: `poll(POLLOUT)`.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        imp::has_room(&self.0)
+    }
+
     /// Closes the end while others may hold references to it: the reader sees the end of its
     /// input, and whoever writes here next gets `BrokenPipe`.
     ///

@@ -26,6 +26,21 @@ pub(super) struct Reader {
 
 pub(super) struct Writer {
     fd: OwnedFd,
+    /// The most that is written at once.
+    most_bytes: usize,
+}
+
+impl Writer {
+    fn new(fd: OwnedFd) -> Self {
+        Writer { fd, most_bytes: usize::MAX }
+    }
+}
+
+impl PipeWriter {
+    /// An end of which each write takes at most so many bytes.
+    pub(crate) fn with_writes_of(fd: OwnedFd, most_bytes: usize) -> PipeWriter {
+        PipeWriter(Writer { fd, most_bytes })
+    }
 }
 
 pub(super) fn pair(options: PipeOptions) -> io::Result<(PipeReader, PipeWriter)> {
@@ -44,7 +59,7 @@ pub(super) fn pair(options: PipeOptions) -> io::Result<(PipeReader, PipeWriter)>
         Some(_) => grow::Growth::never(),
         None => grow::Growth::default(),
     };
-    Ok((PipeReader(Reader { fd: read, growth }), PipeWriter(Writer { fd: write })))
+    Ok((PipeReader(Reader { fd: read, growth }), PipeWriter(Writer::new(write))))
 }
 
 impl Reader {
@@ -103,7 +118,14 @@ pub(super) fn write(writer: &Writer, bytes: &[u8]) -> io::Result<usize> {
     }
 }
 
+pub(super) fn has_room(writer: &Writer) -> bool {
+    let mut polled = [PollFd::from_borrowed_fd(writer.fd.as_fd(), PollFlags::OUT)];
+    // An error of poll is none of the pipe: let the write find out.
+    rustix::event::poll(&mut polled, Some(&Default::default())) != Ok(0)
+}
+
 pub(super) fn try_write(writer: &Writer, bytes: &[u8]) -> io::Result<usize> {
+    let bytes = bytes.get(..writer.most_bytes).unwrap_or(bytes);
     loop {
         match rustix::io::write(&writer.fd, bytes) {
             Ok(count) => return Ok(count),
@@ -174,7 +196,7 @@ pub(super) fn clone_reader(reader: &Reader) -> io::Result<Reader> {
 }
 
 pub(super) fn clone_writer(writer: &Writer) -> io::Result<Writer> {
-    Ok(Writer { fd: writer.fd.try_clone()? })
+    Ok(Writer { fd: writer.fd.try_clone()?, most_bytes: writer.most_bytes })
 }
 
 pub(super) fn reader_number(reader: &Reader) -> RawFd {
@@ -229,7 +251,7 @@ impl From<OwnedFd> for PipeReader {
 
 impl From<OwnedFd> for PipeWriter {
     fn from(fd: OwnedFd) -> Self {
-        PipeWriter(Writer { fd })
+        PipeWriter(Writer::new(fd))
     }
 }
 

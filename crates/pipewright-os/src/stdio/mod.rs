@@ -8,6 +8,7 @@ use unix as imp;
 use std::io;
 
 use crate::handle::Handle;
+use crate::pipe::PipeWriter;
 
 /// Opens the null device for reading and writing.
 ///
@@ -26,13 +27,23 @@ pub fn null() -> io::Result<Handle> {
     imp::null()
 }
 
-/// Writes to this process's own stdout or stderr, past any buffer, and waits where it is
-/// non-blocking and full.
+/// This process's own stdout or stderr, to write to without being held up by whoever reads it: where
+/// [`has_room`](PipeWriter::has_room) says yes, `try_write` does not block. `None`: it is closed.
+///
+/// What std has buffered does not come through here.
+///
+/// # Platform
+/// `O_NONBLOCK` belongs to the open file, which others share: the shell that started us would find
+/// its terminal non-blocking. Linux: a pipe or terminal is opened anew through `/proc/self/fd`, which
+/// makes an open file of our own, with `O_NONBLOCK`. Where that cannot be had (no `/proc`, a terminal
+/// of another user, a socket, another Unix) a copy of the handle is written to in pieces of at most
+/// 4096 bytes (`PIPE_BUF`), for which there is room once `poll` says so, unless somebody else fills
+/// it in that moment. A file is written to as it is: a disk is waited for.
 ///
 /// # Errors
-/// Nobody reads it any more, or it is closed.
-pub fn write_console(to_stderr: bool, bytes: &[u8]) -> io::Result<()> {
-    imp::write_console(to_stderr, bytes)
+/// No room for another handle.
+pub fn console_writer(to_stderr: bool) -> io::Result<Option<PipeWriter>> {
+    imp::console_writer(to_stderr)
 }
 
 /// A copy of this process's own stdin.

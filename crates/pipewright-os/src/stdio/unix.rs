@@ -2,12 +2,17 @@
 
 use std::fs::OpenOptions;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+#[cfg(target_os = "linux")]
+use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::event::{PollFd, PollFlags};
+use rustix::fs::{FileType, Stat};
+#[cfg(target_os = "linux")]
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::handle::Handle;
+use crate::pipe::PipeWriter;
 
 pub(super) fn null() -> io::Result<Handle> {
     OpenOptions::new().read(true).write(true).open("/dev/null").map(Handle::from)
@@ -26,20 +31,44 @@ pub(super) fn console(number: i32) -> io::Result<Handle> {
     Ok(Handle::from(owned))
 }
 
-pub(super) fn write_console(to_stderr: bool, mut bytes: &[u8]) -> io::Result<()> {
+/// For so many bytes there is room in a pipe that `poll` calls writable (pipe(7), `PIPE_BUF`).
+const SURELY_TAKEN_BYTES: usize = 4096;
+
+pub(super) fn console_writer(to_stderr: bool) -> io::Result<Option<PipeWriter>> {
     let (stdout, stderr) = (io::stdout(), io::stderr());
     let console = if to_stderr { stderr.as_fd() } else { stdout.as_fd() };
-    while !bytes.is_empty() {
-        match rustix::io::write(console, bytes) {
-            Ok(count) => bytes = bytes.get(count..).unwrap_or(&[]),
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => {
-                let mut polled = [PollFd::from_borrowed_fd(console, PollFlags::OUT)];
-                // Ignored: whatever it is, the next write says so.
-                let _ = rustix::event::poll(&mut polled, None);
-            }
-            Err(error) => return Err(error.into()),
-        }
+    let stat = match rustix::fs::fstat(console) {
+        Ok(stat) => stat,
+        Err(Errno::BADF) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    if let Some(own) = open_anew(console, &stat, kind) {
+        return Ok(Some(PipeWriter::from(own)));
     }
-    Ok(())
+    let copy = console.try_clone_to_owned()?;
+    let never_blocks = matches!(kind, FileType::RegularFile | FileType::BlockDevice);
+    let most_bytes = if never_blocks { usize::MAX } else { SURELY_TAKEN_BYTES };
+    Ok(Some(PipeWriter::with_writes_of(copy, most_bytes)))
+}
+
+/// An open file of our own for the same pipe or terminal.
+#[cfg(target_os = "linux")]
+fn open_anew(console: BorrowedFd<'_>, stat: &Stat, kind: FileType) -> Option<OwnedFd> {
+    // Opening the controlling side of a terminal makes a new terminal.
+    let is_ptmx = stat.st_rdev == rustix::fs::makedev(5, 2);
+    let is_terminal = kind == FileType::CharacterDevice && io::IsTerminal::is_terminal(&console);
+    if kind != FileType::Fifo && (is_ptmx || !is_terminal) {
+        return None;
+    }
+    let path = format!("/proc/self/fd/{}", console.as_raw_fd());
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    // Ignored: there is the other way.
+    rustix::fs::open(path, flags, Mode::empty()).ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open_anew(_: BorrowedFd<'_>, _: &Stat, _: FileType) -> Option<OwnedFd> {
+    // Elsewhere /dev/fd gives another handle on the same open file.
+    None
 }

@@ -34,6 +34,7 @@ mod refused;
 mod samples;
 mod std_rules;
 mod stdio;
+mod tee;
 mod trees;
 mod waiting;
 

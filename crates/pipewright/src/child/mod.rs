@@ -16,7 +16,7 @@ use pipewright_os::status::ExitStatus;
 pub(crate) use process::{Process, Processes, kill};
 
 use crate::command::{Limit, Rules, Started};
-use crate::drive::{self, Feed, Job, Reach, Sink};
+use crate::drive::{self, Feed, Job, OpenTee, Reach, Sink};
 use crate::error::Error;
 use crate::output::Output;
 use crate::process_handle::ProcessHandle;
@@ -49,6 +49,8 @@ pub struct Child {
     feed: Mutex<Option<Feed>>,
     rules: Rules,
     reading: Reading,
+    /// What whoever reads the streams is to pass on: us, if we do.
+    tees: [Option<OpenTee>; 2],
 }
 
 /// What the command says about reading a child's streams.
@@ -62,6 +64,7 @@ pub(crate) struct Reading {
 impl Child {
     pub(crate) fn new(started: Started, program: &OsStr, rules: &Rules, reading: Reading) -> Child {
         let Started { process, ends, at } = started;
+        let tees = [&ends.stdout, &ends.stderr].map(|end| end.as_ref().and_then(|end| end.tee));
         Child {
             stdin: ends.stdin,
             stdout: ends.stdout.map(|end| end.pipe),
@@ -72,6 +75,7 @@ impl Child {
             feed: Mutex::new(ends.feed),
             rules: rules.clone(),
             reading,
+            tees,
         }
     }
 

@@ -2,12 +2,14 @@
 
 use std::sync::PoisonError;
 
+use pipewright_os::pipe::PipeReader;
+
 use super::{Child, Reading};
-use crate::command::into_text;
-use crate::drive::{Run, Sink, Stepwise};
+use crate::command::{OutputEnd, into_text};
+use crate::drive::{OpenTee, Run, Sink, Stepwise};
 use crate::error::Error;
 use crate::lines::Lines;
-use crate::output::{Capture, Output};
+use crate::output::{Capture, Output, Source};
 
 /// Reads both streams while the child's input is fed, so that nothing deadlocks, and waits for it.
 ///
@@ -34,9 +36,9 @@ impl Child {
     pub fn read_all_bytes(mut self) -> Result<Output, Error> {
         drop(self.stdin.take());
         let feed = self.feed.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let streams = [self.stdout.take(), self.stderr.take()];
-        let limit = self.reading.limit;
-        self.drive(feed, streams.map(|pipe| pipe.map(|pipe| (pipe, Sink::new(limit)))))
+        let ends = [self.stdout.take(), self.stderr.take()];
+        let streams = streams(ends, self.tees, || Sink::new(self.reading.limit));
+        self.drive(feed, streams)
     }
 
     /// The same under the name that std has for it.
@@ -80,15 +82,29 @@ impl Child {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn read_all_lines(self) -> Result<Lines, Error> {
-        let Child { stdin, stdout, stderr, process, program, started, feed, rules, reading } = self;
+        let Child { stdin, stdout, stderr, process, program, started, feed, rules, reading, tees } =
+            self;
         let Reading { limit, max_line_bytes, decoding } = reading;
         decoding.check_splits_at_line_feeds(&program)?;
         drop(stdin);
         let feed = feed.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let streams =
-            [stdout, stderr].map(|pipe| pipe.map(|pipe| (pipe, Sink::handing_out(limit))));
+        let streams = streams([stdout, stderr], tees, || Sink::handing_out(limit));
         let run = Run::new(&rules, started, feed, streams);
         let child = Stepwise::new(process, program, rules, run);
         Ok(Lines::new(child, decoding, max_line_bytes))
     }
+}
+
+/// The streams as a run takes them. Those that were to be passed on to ours are.
+fn streams(
+    ends: [Option<PipeReader>; 2],
+    tees: [Option<OpenTee>; 2],
+    sink: impl Fn() -> Sink,
+) -> [Option<(PipeReader, Sink)>; 2] {
+    let [out, err] = ends;
+    let [out_tee, err_tee] = tees;
+    let stream = |pipe: Option<PipeReader>, tee, source| {
+        pipe.map(|pipe| OutputEnd { pipe, tee }.into_stream(source, sink()))
+    };
+    [stream(out, out_tee, Source::Stdout), stream(err, err_tee, Source::Stderr)]
 }

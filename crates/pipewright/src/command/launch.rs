@@ -17,17 +17,17 @@ use pipewright_os::stdio;
 use super::stdio::Choice;
 use super::{Command, Stdio};
 use crate::child::{Process, reaper};
-use crate::drive::{Feed, Sink};
+use crate::drive::{Feed, OpenTee, Sink};
 use crate::error::{Doing, Error, ErrorKind, could_not_open, could_not_prepare, could_not_start};
 use crate::output::Source;
 
 /// What a stream is where the command does not say.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Usual {
     Inherit,
     Null,
     Piped,
-    Tee,
+    Tee(OpenTee),
 }
 
 /// The defaults of a verb.
@@ -62,12 +62,12 @@ pub(crate) struct Ends {
 pub(crate) struct OutputEnd {
     pub(crate) pipe: PipeReader,
     /// What comes is passed through to our own stream as well.
-    teed: bool,
+    pub(crate) tee: Option<OpenTee>,
 }
 
 impl OutputEnd {
-    pub(crate) fn new(pipe: PipeReader, teed: bool) -> OutputEnd {
-        OutputEnd { pipe, teed }
+    pub(crate) fn new(pipe: PipeReader, tee: Option<OpenTee>) -> OutputEnd {
+        OutputEnd { pipe, tee }
     }
 
     pub(crate) fn into_pipe(self) -> PipeReader {
@@ -76,7 +76,11 @@ impl OutputEnd {
 
     /// The end and its sink, as a drive takes them.
     pub(crate) fn into_stream(self, source: Source, sink: Sink) -> (PipeReader, Sink) {
-        (self.pipe, if self.teed { sink.echoing(source) } else { sink })
+        let sink = match self.tee {
+            Some(open) => sink.passing_on(open(source)),
+            None => sink,
+        };
+        (self.pipe, sink)
     }
 }
 
@@ -195,8 +199,8 @@ impl Command {
     fn open_stdin(&self, default: Usual) -> Result<(Theirs<'_>, Ends), Error> {
         let no_ends = Ends::default;
         let theirs = match self.stdin.as_ref().map(|stdin| &stdin.0) {
-            None if default == Usual::Piped => return self.pipe_stdin(),
-            None if default == Usual::Null => self.null()?,
+            None if matches!(default, Usual::Piped) => return self.pipe_stdin(),
+            None if matches!(default, Usual::Null) => self.null()?,
             None | Some(Choice::Inherit) => Theirs::Inherit,
             Some(Choice::Null) => self.null()?,
             Some(Choice::Handle(handle)) => Theirs::Borrowed(handle),
@@ -216,7 +220,7 @@ impl Command {
                 let feed = Some(Feed::reader(writer, copy, reader));
                 return Ok((theirs, Ends { feed, ..no_ends() }));
             }
-            Some(Choice::Create(_) | Choice::Append(_) | Choice::Tee) => {
+            Some(Choice::Create(_) | Choice::Append(_) | Choice::Tee(_)) => {
                 return Err(self.misuse("its stdin cannot be something to write to"));
             }
         };
@@ -246,23 +250,23 @@ impl Command {
         choice: Option<&'a Stdio>,
         default: Usual,
     ) -> Result<(Theirs<'a>, Option<OutputEnd>), Error> {
-        let captured = |teed| -> Result<_, Error> {
+        let captured = |tee| -> Result<_, Error> {
             let options = PipeOptions { read: Mode::Async, ..PipeOptions::default() };
             let (pipe, writer) = self.make_pipe(options)?;
-            Ok((Theirs::Owned(writer.into()), Some(OutputEnd { pipe, teed })))
+            Ok((Theirs::Owned(writer.into()), Some(OutputEnd { pipe, tee })))
         };
         let mut write = OpenOptions::new();
         let theirs = match choice.map(|choice| &choice.0) {
             None => match default {
                 Usual::Inherit => Theirs::Inherit,
                 Usual::Null => self.null()?,
-                Usual::Piped => return captured(false),
-                Usual::Tee => return captured(true),
+                Usual::Piped => return captured(None),
+                Usual::Tee(open) => return captured(Some(open)),
             },
             Some(Choice::Inherit) => Theirs::Inherit,
             Some(Choice::Null) => self.null()?,
-            Some(Choice::Piped) => return captured(false),
-            Some(Choice::Tee) => return captured(true),
+            Some(Choice::Piped) => return captured(None),
+            Some(Choice::Tee(open)) => return captured(Some(*open)),
             Some(Choice::Handle(handle)) => Theirs::Borrowed(handle),
             Some(Choice::Create(path)) => {
                 self.open_file(stream, path, write.write(true).create(true).truncate(true))?

@@ -141,7 +141,7 @@ impl Command {
         if self.unix.group != Group::Session {
             return Err(self.misuse("it is detached, so it cannot be in another group"));
         }
-        let not_ours = |usual| if usual == Usual::Inherit { Usual::Null } else { usual };
+        let not_ours = |usual| if matches!(usual, Usual::Inherit) { Usual::Null } else { usual };
         let StdioDefaults { stdin, stdout, stderr } = defaults;
         Ok(StdioDefaults {
             stdin: not_ours(stdin),
@@ -154,6 +154,6 @@ impl Command {
 impl Stdio {
     /// Whether it takes somebody on our side who reads or writes.
     fn passes_through_us(&self) -> bool {
-        matches!(self.0, Choice::Piped | Choice::Tee | Choice::Bytes(_) | Choice::Reader(_))
+        matches!(self.0, Choice::Piped | Choice::Tee(_) | Choice::Bytes(_) | Choice::Reader(_))
     }
 }

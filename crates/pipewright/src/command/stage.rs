@@ -78,9 +78,12 @@ impl Command {
         match self.stderr.as_ref().map(|stderr| &stderr.0) {
             _ if self.merge_stderr => StageStderr::ItsOwn,
             Some(Choice::Piped) => StageStderr::Piped,
-            Some(Choice::Tee) => StageStderr::Teed,
-            None if default == Usual::Piped => StageStderr::Piped,
-            None if default == Usual::Tee => StageStderr::Teed,
+            Some(Choice::Tee(_)) => StageStderr::Teed,
+            None => match default {
+                Usual::Piped => StageStderr::Piped,
+                Usual::Tee(_) => StageStderr::Teed,
+                Usual::Inherit | Usual::Null => StageStderr::ItsOwn,
+            },
             _ => StageStderr::ItsOwn,
         }
     }

@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use pipewright_os::handle::Handle;
 
+use crate::drive::{OpenTee, open_tee};
+
 /// What a child's stdin, stdout or stderr is to be.
 ///
 /// Beside std's constructors there are files by their paths, input from memory, and
@@ -29,7 +31,7 @@ pub(super) enum Choice {
     Inherit,
     Null,
     Piped,
-    Tee,
+    Tee(OpenTee),
     Handle(Handle),
     Open(PathBuf),
     Create(PathBuf),
@@ -60,9 +62,22 @@ impl Stdio {
     }
 
     /// For stdout and stderr: captured, and passed through to ours as it comes.
+    ///
+    /// Where ours is not read, the child's is not read either and the child waits; timeouts, kills
+    /// and cancels come in time all the same, and the idle timeout does not count meanwhile. When
+    /// the command is stopped, ours has to go on taking what is left, or 250 ms later that is given
+    /// up. Where ours fails (a full disk, a reader that has gone), capturing goes on, and
+    /// [`tee_failed`](crate::Captured::tee_failed) tells; the verbs that have no place for that fail
+    /// instead, unless it is the reader that has gone. A stream of ours that is closed takes nothing
+    /// and is no failure. The mode of our stream, which others may share, is not changed.
+    ///
+    /// # Platform
+    /// Linux: a pipe or a terminal is opened anew through `/proc/self/fd`, for an `O_NONBLOCK` of our
+    /// own; where that is refused, `poll` and writes of at most `PIPE_BUF`. A file is written to as
+    /// it is, so a disk that does not answer holds up the run.
     #[must_use]
     pub fn tee() -> Stdio {
-        Stdio(Choice::Tee)
+        Stdio(Choice::Tee(open_tee))
     }
 
     /// The file at that path, which must exist, to read from. It is opened when the command runs.
@@ -113,7 +128,7 @@ impl fmt::Debug for Stdio {
             Choice::Inherit => "Inherit",
             Choice::Null => "Null",
             Choice::Piped => "Piped",
-            Choice::Tee => "Tee",
+            Choice::Tee(_) => "Tee",
             Choice::Handle(handle) => return f.debug_tuple("Stdio").field(handle).finish(),
             Choice::Open(path) => return f.debug_tuple("Stdio::open").field(path).finish(),
             Choice::Create(path) => return f.debug_tuple("Stdio::create").field(path).finish(),

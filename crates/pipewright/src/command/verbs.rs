@@ -6,7 +6,7 @@ use pipewright_os::status::ExitStatus;
 
 use super::{Command, Limit, Started, StdioDefaults, Usual};
 use crate::child::{Child, Reading};
-use crate::drive::{self, Job, Run, Sink, Stepwise};
+use crate::drive::{self, Job, Run, Sink, Stepwise, open_tee};
 use crate::error::{Doing, Error, ErrorKind};
 use crate::events::Events;
 use crate::lines::Lines;
@@ -18,7 +18,7 @@ pub(crate) const OURS: StdioDefaults =
 pub(crate) const CAPTURED: StdioDefaults =
     StdioDefaults { stdin: Usual::Null, stdout: Usual::Piped, stderr: Usual::Piped };
 pub(crate) const REMEMBERED: StdioDefaults =
-    StdioDefaults { stdin: Usual::Inherit, stdout: Usual::Inherit, stderr: Usual::Tee };
+    StdioDefaults { stdin: Usual::Inherit, stdout: Usual::Inherit, stderr: Usual::Tee(open_tee) };
 
 /// How much of stderr an error carries.
 const TAIL_BYTES: usize = 64 << 10;
@@ -70,7 +70,9 @@ impl Command {
                 .map(|ended| ended.status)
                 .map_err(|error| Error::talk(&self.program, "wait for", error));
         }
-        self.conduct(started, Keep::Nothing).map(|output| output.status)
+        let output = self.conduct(started, Keep::Nothing)?;
+        check_tee(&self.program, &output)?;
+        Ok(output.status)
     }
 
     /// Runs the command and gives what it wrote as bytes; a non-zero exit is `Ok`, as in std.
@@ -268,10 +270,19 @@ impl Command {
     }
 }
 
+/// A tee that failed is an error of the verbs that have no other place to tell it. A reader who has
+/// gone wants no more, and that is no failure.
+pub(crate) fn check_tee(program: &OsStr, output: &Output) -> Result<(), Error> {
+    match output.tee_failed.filter(|failed| !failed.is_reader_gone()) {
+        Some(failed) => Err(Error::talk(program, "pass on the output of", failed.to_error())),
+        None => Ok(()),
+    }
+}
+
 /// Anything but success is an error.
 pub(crate) fn judge(program: &OsStr, output: &Output) -> Result<(), Error> {
     if output.success() {
-        return Ok(());
+        return check_tee(program, output);
     }
     let from = output.stderr.len().saturating_sub(TAIL_BYTES);
     let kind = ErrorKind::Failed {

@@ -10,6 +10,11 @@ use crate::output::Outcome;
 const AFTER_KILL: Linger =
     Linger::Settle { quiet: Duration::from_millis(10), cap: Duration::from_millis(40) };
 
+/// The same where our own stream has not taken yet what is to be passed on to it: from then on it
+/// has to go on taking, or the rest is given up.
+const AFTER_KILL_HELD_UP: Linger =
+    Linger::Settle { quiet: Duration::from_millis(250), cap: Duration::from_secs(5) };
+
 /// How long killed descendants are waited for. A kill takes microseconds; one that takes longer is
 /// stuck in the kernel (a dead network disk), and we do not hang with it.
 const KILLED_WAIT: Duration = Duration::from_secs(1);
@@ -31,6 +36,8 @@ pub(super) struct Conduct {
     give_up_at: Option<Instant>,
     /// Since when nobody whom a stop reaches is left.
     all_gone_at: Option<Instant>,
+    /// Our own stream holds us up: silence is not the child's.
+    held_up: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,11 +83,22 @@ impl Conduct {
             ended_at: None,
             give_up_at: deadline,
             all_gone_at: None,
+            held_up: false,
         }
     }
 
     pub(super) fn note_output(&mut self, now: Instant) {
         self.last_output = now;
+    }
+
+    /// Whether our own stream has yet to take what came. Who holds up is waited for until the
+    /// command's time is over, and nothing counts as quiet meanwhile.
+    pub(super) fn note_held_up(&mut self, held_up: bool) {
+        self.held_up = held_up;
+    }
+
+    pub(super) fn is_held_up(&self) -> bool {
+        self.held_up
     }
 
     pub(super) fn note_end(&mut self, now: Instant) {
@@ -176,17 +194,19 @@ impl Conduct {
     }
 
     fn idle_end(&self) -> Option<Instant> {
-        self.idle_timeout.and_then(|timeout| self.last_output.checked_add(timeout))
+        let timeout = self.idle_timeout.filter(|_| !self.held_up);
+        timeout.and_then(|timeout| self.last_output.checked_add(timeout))
     }
 
     /// When streams that are still open are given up; `None`: not as things stand.
     fn reading_ends(&self) -> Option<Instant> {
         let ended_at = self.ended_at?;
         let linger = match self.phase {
-            Phase::Killed { .. } => AFTER_KILL,
-            Phase::Asked { .. } if self.all_gone_at.is_some() => AFTER_KILL,
             // Descendants that were asked to stop may have last words.
-            Phase::Asked { .. } => return None,
+            Phase::Asked { .. } if self.all_gone_at.is_none() => return None,
+            Phase::Asked { .. } | Phase::Killed { .. } if self.held_up => AFTER_KILL_HELD_UP,
+            Phase::Asked { .. } | Phase::Killed { .. } => AFTER_KILL,
+            Phase::Running if self.held_up => Linger::UntilEof,
             Phase::Running => self.linger,
         };
         let lingers_until = match linger {
@@ -326,6 +346,33 @@ mod tests {
         assert_eq!(conduct.stop(Outcome::Cancelled, start + 10 * MS), Due::Nothing);
         assert_eq!(conduct.due(start + 10 * MS, true), Due::StopReading);
         assert_eq!(conduct.stopped(), None);
+    }
+
+    #[test]
+    fn who_holds_us_up_is_waited_for_until_the_time_is_over_and_no_longer() {
+        let (mut conduct, start) = conduct(|rules| {
+            rules.idle_timeout = Some(10 * MS);
+            rules.timeout = Some(9000 * MS);
+        });
+        conduct.note_held_up(true);
+        assert_eq!(conduct.next(true), Some(start + 9000 * MS), "silence does not count");
+        conduct.note_end(start);
+        assert_eq!(conduct.due(start + 8999 * MS, true), Due::Nothing);
+        assert_eq!(conduct.due(start + 9000 * MS, true), Due::StopReading);
+    }
+
+    #[test]
+    fn after_a_kill_who_holds_us_up_has_to_go_on_taking() {
+        let (mut conduct, start) = conduct(|rules| {
+            rules.timeout = Some(Duration::ZERO);
+            rules.kill_grace = Duration::ZERO;
+        });
+        assert_eq!(conduct.due(start, true), Due::Kill);
+        conduct.note_end(start);
+        conduct.note_held_up(true);
+        conduct.note_output(start + 100 * MS);
+        assert_eq!(conduct.due(start + 349 * MS, true), Due::Nothing);
+        assert_eq!(conduct.due(start + 350 * MS, true), Due::StopReading);
     }
 
     #[test]

@@ -7,9 +7,11 @@
 //! |---|---|
 //! | `conduct.rs` | when to stop, when to kill, when to give up reading: times and phases |
 //! | `sink.rs` | what is kept of a stream |
+//! | `tee.rs` | what is passed on to our own stream |
 //! | `feed.rs` | what is fed to stdin, and how far it came |
 //! | `nap.rs` | when it pays not to look at once |
 //! | `reach.rs` | whom a stop reaches |
+//! | `stream.rs` | one stream: read from, passed on, given up |
 //! | `rest.rs` | what is left in a pipe that is given up |
 //! | `run.rs` | one step of the loop: wait once for everything, do what that brought |
 //! | `stepwise.rs` | the loop, taken apart for a caller who is handed what comes |
@@ -24,6 +26,8 @@ mod rest;
 mod run;
 mod sink;
 mod stepwise;
+mod stream;
+mod tee;
 
 pub(crate) use blocking::{Job, drive, see_through};
 pub(crate) use feed::Feed;
@@ -31,3 +35,4 @@ pub(crate) use reach::Reach;
 pub(crate) use run::Run;
 pub(crate) use sink::Sink;
 pub(crate) use stepwise::{Chunk, Stepwise};
+pub(crate) use tee::{OpenTee, open_tee};

@@ -10,9 +10,9 @@ use pipewright_os::pipe::PipeReader;
 
 use super::conduct::{Conduct, Due, earlier};
 use super::nap::Nap;
-use super::rest::take_rest;
 use super::sink::{Finished, Verdict};
 use super::stepwise::Chunk;
+use super::stream::Stream;
 use super::{Feed, Reach, Sink};
 use crate::child::reaper;
 use crate::command::Rules;
@@ -58,14 +58,6 @@ pub(crate) struct Run {
     group_pause: Duration,
 }
 
-/// One of the child's streams.
-#[derive(Debug, Default)]
-struct Stream {
-    /// Here while it is not being read from; then it is in its slot.
-    pipe: Option<PipeReader>,
-    sink: Option<Sink>,
-}
-
 impl Run {
     pub(crate) fn new(
         rules: &Rules,
@@ -80,10 +72,7 @@ impl Run {
             reach: Reach::default(),
             feed,
             stdin_unread: 0,
-            streams: streams.map(|stream| match stream {
-                Some((pipe, sink)) => Stream { pipe: Some(pipe), sink: Some(sink) },
-                None => Stream::default(),
-            }),
+            streams: streams.map(Stream::new),
             nap: if watched { Nap::default() } else { Nap::at_start(Instant::now()) },
             slots: Default::default(),
             gone: 0,
@@ -155,13 +144,11 @@ impl Run {
 
     /// Fills the slots with what is to be done next.
     fn submit(&mut self) -> Result<(), Failed> {
-        for (index, stream) in self.streams.iter_mut().enumerate() {
-            if self.nap.until().is_some() {
-                break;
-            }
-            if let (Some(pipe), Some(sink)) = (stream.pipe.take(), &mut stream.sink) {
-                let buffer = sink.lend().map_err(|e| ("keep the output of", e))?;
-                self.slots[index] = Slot::Read(pipe, buffer);
+        let napping = self.nap.until().is_some();
+        for (slot, stream) in self.slots.iter_mut().zip(&mut self.streams) {
+            match stream.next(napping).map_err(|e| ("keep the output of", e))? {
+                Slot::Off => {}
+                next => *slot = next,
             }
         }
         if let (Some(feed), Slot::Off) = (&mut self.feed, &self.slots[STDIN]) {
@@ -225,9 +212,13 @@ impl Run {
         Ok(slots)
     }
 
-    /// Whether a stream is open.
+    /// Whether a stream is open, or has yet to be passed on.
     fn is_reading(&self) -> bool {
-        self.is_open(STDOUT) || self.is_open(STDERR)
+        self.is_open(STDOUT) || self.is_open(STDERR) || self.conduct.is_held_up()
+    }
+
+    fn note_held_up(&mut self) {
+        self.conduct.note_held_up(self.streams.iter().any(Stream::is_behind));
     }
 
     fn is_open(&self, index: usize) -> bool {
@@ -241,6 +232,12 @@ impl Run {
                     let count = result.map_err(|e| ("read the output of", e))?;
                     self.note_chunk(index, pipe, buffer, count, now);
                 }
+                Slot::WriteDone(pipe, _, result) if index < STDIN => {
+                    if let Some(sink) = &mut self.streams[index].sink {
+                        sink.note_passed(pipe, result);
+                        self.conduct.note_output(now);
+                    }
+                }
                 Slot::WriteDone(pipe, _, result) => {
                     if let Some(feed) = &mut self.feed {
                         feed.note(pipe, result).map_err(|e| ("write the input of", e))?;
@@ -250,6 +247,7 @@ impl Run {
                 waiting => self.slots[index] = waiting,
             }
         }
+        self.note_held_up();
         Ok(())
     }
 
@@ -340,18 +338,9 @@ impl Run {
 
     /// Takes what is in the pipes at this moment, and gives them up.
     fn stop_reading(&mut self, rules: &Rules) -> Result<(), Failed> {
-        for index in [STDOUT, STDERR] {
-            let Stream { pipe, sink: Some(sink), .. } = &mut self.streams[index] else { continue };
-            let pipe = match mem::take(&mut self.slots[index]) {
-                Slot::Read(pipe, buffer) => {
-                    sink.give_back(buffer);
-                    Some(pipe)
-                }
-                _ => pipe.take(),
-            };
-            let Some(pipe) = pipe else { continue };
-            let rest = take_rest(&pipe, sink).map_err(|e| ("read the output of", e))?;
-            sink.note_end();
+        for (slot, stream) in self.slots.iter_mut().zip(&mut self.streams) {
+            let given_up = stream.give_up(slot).map_err(|e| ("read the output of", e))?;
+            let Some((rest, pipe)) = given_up else { continue };
             self.too_much |= rest.too_much;
             if !rest.at_end {
                 self.held_open = true;
@@ -360,6 +349,7 @@ impl Run {
                 }
             }
         }
+        self.note_held_up();
         Ok(())
     }
 
@@ -379,6 +369,7 @@ impl Run {
         };
         let [out, err] = self.streams.map(|stream| stream.sink.map(Sink::finish));
         let passed = |finished: &Option<Finished>| finished.as_ref().map(|it| it.total_bytes);
+        let tee_failed = [&out, &err].into_iter().flatten().find_map(|it| it.tee_failed);
         let (stdout_bytes, stderr_bytes) = (passed(&out), passed(&err));
         let (out, err) = (out.unwrap_or_default(), err.unwrap_or_default());
         Ok(Output {
@@ -391,6 +382,7 @@ impl Run {
             usage: ended.usage.map(|usage| exit.look_closer(usage)),
             held_open: self.held_open,
             truncated: out.truncated || err.truncated,
+            tee_failed,
             stdin_unread: self.stdin_unread,
             containment: exit.containment(),
             // Whoever of the tree has not ended by now is not waited for.

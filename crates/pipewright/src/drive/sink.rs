@@ -1,13 +1,14 @@
 //! What is kept of a stream.
 
-use std::io::{self, Write};
+use std::io;
 
 use pipewright_os::memory;
 use pipewright_os::mux::FIRST_READ_BYTES;
-use pipewright_os::stdio;
+use pipewright_os::pipe::PipeWriter;
 
+use super::tee::Tee;
 use crate::command::{Limit, Past};
-use crate::output::Source;
+use crate::output::TeeFailed;
 
 /// A read into less room than this is not worth its system call.
 const LEAST_ROOM_BYTES: usize = 4 << 10;
@@ -26,7 +27,7 @@ pub(crate) struct Sink {
     kept: Vec<u8>,
     keep: Keep,
     limit: Option<Limit>,
-    echo: Option<Source>,
+    tee: Option<Box<dyn Tee>>,
     total_bytes: u64,
     truncated: bool,
 }
@@ -58,7 +59,7 @@ impl Sink {
             kept: Vec::new(),
             keep: Keep::All,
             limit,
-            echo: None,
+            tee: None,
             total_bytes: 0,
             truncated: false,
         }
@@ -103,13 +104,29 @@ impl Sink {
     }
 
     /// Passes everything on to our own stream as it comes.
-    pub(crate) fn echoing(self, to: Source) -> Sink {
-        Sink { echo: Some(to), ..self }
+    pub(crate) fn passing_on(self, to: Box<dyn Tee>) -> Sink {
+        Sink { tee: Some(to), ..self }
+    }
+
+    /// Our own stream, where it has not taken yet what came.
+    pub(super) fn behind(&mut self) -> Option<&mut Box<dyn Tee>> {
+        self.tee.as_mut().filter(|tee| tee.is_behind())
+    }
+
+    pub(super) fn is_behind(&self) -> bool {
+        self.tee.as_ref().is_some_and(|tee| tee.is_behind())
+    }
+
+    /// What became of a write to our own stream.
+    pub(super) fn note_passed(&mut self, writer: PipeWriter, result: io::Result<usize>) {
+        if let Some(tee) = &mut self.tee {
+            tee.note(writer, result);
+        }
     }
 
     /// Whether somebody watches the stream while it comes.
     pub(super) fn is_watched(&self) -> bool {
-        self.echo.is_some() || matches!(self.keep, Keep::UntilTaken { .. })
+        self.tee.is_some() || matches!(self.keep, Keep::UntilTaken { .. })
     }
 
     /// A buffer with room to read into; what is kept is in it. At first it is empty and has none:
@@ -161,8 +178,8 @@ impl Sink {
     /// Takes the buffer back, with that many new bytes at its end.
     pub(super) fn accept(&mut self, mut buffer: Vec<u8>, new: usize) -> Verdict {
         self.total_bytes += new as u64;
-        if let Some(to) = self.echo {
-            self.echo(to, &buffer[buffer.len() - new..]);
+        if let Some(tee) = &mut self.tee {
+            tee.pass(&buffer[buffer.len() - new..]);
         }
         let is_full = buffer.len() == buffer.capacity() || new >= MOST_ROOM_BYTES / 2;
         let verdict = self.apply_limit(&mut buffer, new);
@@ -208,7 +225,12 @@ impl Sink {
         if let Some(Limit { bytes, past: Past::KeepTail }) = self.limit {
             self.keep_tail(&mut kept, bytes);
         }
-        Finished { kept, total_bytes: self.total_bytes, truncated: self.truncated }
+        Finished {
+            kept,
+            total_bytes: self.total_bytes,
+            truncated: self.truncated,
+            tee_failed: self.tee.and_then(|tee| tee.failed()),
+        }
     }
 
     fn keep_tail(&mut self, buffer: &mut Vec<u8>, bytes: usize) {
@@ -216,17 +238,6 @@ impl Sink {
             let excess = buffer.len() - bytes;
             buffer.drain(..excess);
             self.truncated = true;
-        }
-    }
-
-    fn echo(&mut self, to: Source, bytes: &[u8]) {
-        if to == Source::Stdout {
-            // What the program itself has printed comes first. Ignored: the write below says so.
-            let _ = io::stdout().flush();
-        }
-        if stdio::write_console(to == Source::Stderr, bytes).is_err() {
-            // Whoever watched has gone; the child has not, and what it writes is still kept.
-            self.echo = None;
         }
     }
 }
@@ -237,6 +248,7 @@ pub(super) struct Finished {
     pub(super) kept: Vec<u8>,
     pub(super) total_bytes: u64,
     pub(super) truncated: bool,
+    pub(super) tee_failed: Option<TeeFailed>,
 }
 
 #[cfg(test)]

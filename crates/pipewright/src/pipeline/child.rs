@@ -116,8 +116,8 @@ impl PipelineChild {
             processes: self.processes,
             stdin: None,
             feed: self.feed.into_inner().unwrap_or_else(PoisonError::into_inner),
-            stdout: self.stdout.map(|pipe| OutputEnd::new(pipe, false)),
-            stderr: self.stderr.map(|pipe| OutputEnd::new(pipe, false)),
+            stdout: self.stdout.map(|pipe| OutputEnd::new(pipe, None)),
+            stderr: self.stderr.map(|pipe| OutputEnd::new(pipe, None)),
             at: self.started,
         };
         drop(self.stdin);

@@ -10,7 +10,7 @@ use super::child::PipelineChild;
 use super::end::{Pipelined, StageEnd, conclude, deciding};
 use super::start::Running;
 use super::{Pipeline, PipelineCapture, PipelineOutput, joined};
-use crate::command::{CAPTURED, Keep, Limit, OURS, REMEMBERED, Rules, into_text, judge};
+use crate::command::{CAPTURED, Keep, Limit, OURS, REMEMBERED, Rules, check_tee, into_text, judge};
 use crate::drive::{self, Run};
 use crate::error::Error;
 use crate::output::{Outcome, Source};
@@ -42,7 +42,9 @@ impl Pipeline<'_> {
             return wait_for_all(&running.processes, self.pipefail)
                 .map_err(|error| Error::talk(&joined(&running.programs), "wait for", error));
         }
-        self.conduct(running, Keep::Nothing).map(|output| output.status)
+        let output = self.conduct(running, Keep::Nothing)?;
+        check_tee(&self.name(), &output)?;
+        Ok(output.status)
     }
 
     /// Runs the pipeline and gives what it wrote as bytes; a stage that fails is `Ok`.

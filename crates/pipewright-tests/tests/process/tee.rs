@@ -1,0 +1,232 @@
+//! A tee passes on what it captures, and whoever reads our own stream holds up nothing but the child.
+
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::thread;
+use std::time::Duration;
+
+use pipewright::{CancelToken, Linger, Outcome, PipeOptions, PipeReader, Source, Stdio};
+use pipewright_tests::{count, isolate, watchdog};
+use rustix::fs::OFlags;
+
+use super::{flood, puppet};
+
+const SHORT: Duration = Duration::from_millis(150);
+
+/// Runs something while that is our stdout. Only in a process of its own.
+fn with_stdout<T>(stdout: impl AsFd, work: impl FnOnce() -> T) -> T {
+    let saved = io::stdout().as_fd().try_clone_to_owned().unwrap();
+    rustix::stdio::dup2_stdout(stdout).unwrap();
+    let result = work();
+    rustix::stdio::dup2_stdout(&saved).unwrap();
+    result
+}
+
+/// A pipe for our stdout, and its reader.
+fn pipe() -> (PipeReader, OwnedFd) {
+    let (reader, writer) = pipewright::pipe(PipeOptions::default()).unwrap();
+    (reader, writer.into())
+}
+
+fn blocks(fd: impl AsFd) -> bool {
+    !rustix::fs::fcntl_getfl(fd).unwrap().contains(OFlags::NONBLOCK)
+}
+
+/// A run whose output nobody takes ends in time, by whichever means.
+fn is_stopped_in_time(stdout: &OwnedFd) {
+    let run = |change: &dyn Fn(&mut pipewright::Command)| {
+        let mut command = puppet(["out-bytes=3000000", "wait=600"]);
+        command.stdout(Stdio::tee()).kill_grace(Duration::ZERO);
+        let before = count::handles();
+        change(&mut command);
+        let done = with_stdout(stdout, || command.output()).unwrap();
+        // A cancel token has a handle too, and the thread that cancels may be the last to hold it.
+        drop(command);
+        watchdog::until("no handle is left", || count::handles() == before);
+        assert!(blocks(stdout), "others share our stdout");
+        // What has been read is kept, and that is not everything: the child had to wait.
+        assert!(done.stdout == flood(done.stdout.len()));
+        assert!(done.stdout.len() < 3_000_000, "{} bytes were read", done.stdout.len());
+        let failed = done.tee_failed.expect("not everything was passed on");
+        assert_eq!((failed.source, failed.kind), (Source::Stdout, io::ErrorKind::TimedOut));
+        done.outcome
+    };
+    let timed_out = run(&|command| {
+        command.timeout(SHORT);
+    });
+    assert_eq!(timed_out, Outcome::TimedOut);
+    let asked = run(&|command| {
+        command.timeout(SHORT).kill_grace(Duration::from_secs(100));
+    });
+    assert_eq!(asked, Outcome::TimedOut);
+    let cancelled = run(&|command| {
+        let token = CancelToken::new();
+        command.cancel(&token);
+        thread::spawn(move || {
+            thread::park_timeout(SHORT);
+            token.cancel();
+        });
+    });
+    assert_eq!(cancelled, Outcome::Cancelled);
+}
+
+#[test]
+fn a_stuck_pipe_holds_up_no_timeout_and_no_cancel() {
+    isolate::isolated("tee::a_stuck_pipe_holds_up_no_timeout_and_no_cancel", || {
+        let _watch = watchdog::watch();
+        let (_reader, stdout) = pipe();
+        is_stopped_in_time(&stdout);
+    });
+}
+
+#[test]
+fn a_stuck_socket_holds_up_no_timeout_and_no_cancel() {
+    isolate::isolated("tee::a_stuck_socket_holds_up_no_timeout_and_no_cancel", || {
+        let _watch = watchdog::watch();
+        // Cannot be opened anew: the second-best way.
+        let (_reader, stdout) = UnixStream::pair().unwrap();
+        is_stopped_in_time(&stdout.into());
+    });
+}
+
+#[test]
+fn a_stuck_terminal_holds_up_no_timeout_and_no_cancel() {
+    isolate::isolated("tee::a_stuck_terminal_holds_up_no_timeout_and_no_cancel", || {
+        let _watch = watchdog::watch();
+        let (_screen, stdout) = terminal();
+        is_stopped_in_time(&stdout);
+    });
+}
+
+/// Both sides of a new terminal.
+fn terminal() -> (OwnedFd, OwnedFd) {
+    use std::os::fd::FromRawFd;
+    let (mut screen, mut inside) = (-1, -1);
+    let (name, settings, size) = (std::ptr::null_mut(), std::ptr::null(), std::ptr::null());
+    // SAFETY: two places for numbers, and nothing else.
+    let made = unsafe { libc::openpty(&mut screen, &mut inside, name, settings, size) };
+    assert_eq!(made, 0, "{}", io::Error::last_os_error());
+    // SAFETY: made by the call above, for nobody else.
+    let screen = unsafe { OwnedFd::from_raw_fd(screen) };
+    // SAFETY: as above.
+    (screen, unsafe { OwnedFd::from_raw_fd(inside) })
+}
+
+#[test]
+fn a_slow_reader_gets_everything_however_the_run_lingers() {
+    isolate::isolated("tee::a_slow_reader_gets_everything_however_the_run_lingers", || {
+        let _watch = watchdog::watch();
+        for linger in [
+            Linger::StopAtExit,
+            Linger::UntilEof,
+            Linger::Settle { quiet: Duration::from_millis(1), cap: Duration::from_millis(2) },
+        ] {
+            let (mut reader, stdout) = pipe();
+            let passed = thread::spawn(move || {
+                // Longer than the child needs, than it may be quiet and than it may be held open.
+                thread::park_timeout(SHORT * 2);
+                let mut passed = Vec::new();
+                reader.read_to_end(&mut passed).map(|_| passed)
+            });
+            let mut command = puppet(["out-bytes=400000"]);
+            command.stdout(Stdio::tee()).linger(linger).idle_timeout(SHORT / 2);
+            let done = with_stdout(&stdout, || command.output()).unwrap();
+            drop(stdout);
+            assert_eq!((done.outcome, done.tee_failed), (Outcome::Exited, None), "{linger:?}");
+            assert!(done.stdout == flood(400_000) && !done.held_open, "{linger:?}");
+            assert!(passed.join().unwrap().unwrap() == flood(400_000), "{linger:?}");
+        }
+    });
+}
+
+#[test]
+fn both_streams_and_lines_are_passed_on() {
+    isolate::isolated("tee::both_streams_and_lines_are_passed_on", || {
+        let _watch = watchdog::watch();
+        let (mut reader, stdout) = pipe();
+        let passed = thread::spawn(move || {
+            let mut passed = Vec::new();
+            reader.read_to_end(&mut passed).map(|_| passed)
+        });
+        let lines = with_stdout(&stdout, || {
+            // What we have printed ourselves, without a line end, comes first.
+            print!("ours ");
+            let mut command = puppet(["lines=30000"]);
+            let mut lines = command.stdout(Stdio::tee()).lines().unwrap();
+            let count = lines.by_ref().count();
+            assert_eq!(lines.finish().unwrap().tee_failed, None);
+            let mut command = puppet(["out=spawned"]);
+            let child = command.stdout(Stdio::tee()).spawn().unwrap();
+            assert_eq!(child.read_all_text().unwrap().stdout, "spawned");
+            count
+        });
+        drop(stdout);
+        assert_eq!(lines, 30_000);
+        let expected: String = (0..30_000).map(|n| format!("line {n}\n")).collect();
+        let passed = String::from_utf8(passed.join().unwrap().unwrap()).unwrap();
+        assert_eq!(passed, format!("ours {expected}spawned"));
+    });
+}
+
+#[test]
+fn a_full_disk_is_told_and_what_is_captured_is_whole() {
+    isolate::isolated("tee::a_full_disk_is_told_and_what_is_captured_is_whole", || {
+        let _watch = watchdog::watch();
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = puppet(["out-bytes=300000", "exit=3"]);
+        command.stdout(Stdio::tee());
+        let done = with_stdout(&full, || command.output()).unwrap();
+        assert!(done.stdout == flood(300_000));
+        assert_eq!((done.outcome, done.status.code()), (Outcome::Exited, Some(3)));
+        let failed = done.tee_failed.expect("the disk is full");
+        assert_eq!((failed.kind, failed.os_error), (io::ErrorKind::StorageFull, Some(28)));
+        let words = "cannot write to stdout: No space left on device (os error 28)";
+        assert_eq!(failed.to_string(), words);
+        // Verbs that have no place for it fail.
+        let error = with_stdout(&full, || command.status()).unwrap_err();
+        assert_eq!(io::Error::from(error).kind(), io::ErrorKind::StorageFull);
+        let mut command = puppet(["out=x"]);
+        command.stdout(Stdio::tee());
+        let error = with_stdout(&full, || command.run()).unwrap_err();
+        let words = "cannot pass on the output of";
+        assert!(error.to_string().starts_with(words), "{error}");
+        assert!(with_stdout(&full, || command.read()).is_err());
+    });
+}
+
+#[test]
+fn a_reader_that_has_gone_wants_no_more() {
+    isolate::isolated("tee::a_reader_that_has_gone_wants_no_more", || {
+        let _watch = watchdog::watch();
+        let (reader, stdout) = pipe();
+        drop(reader);
+        let mut command = puppet(["out-bytes=300000"]);
+        command.stdout(Stdio::tee());
+        let done = with_stdout(&stdout, || command.output()).unwrap();
+        assert!(done.stdout == flood(300_000));
+        assert!(done.tee_failed.is_some_and(|failed| failed.is_reader_gone()));
+        assert!(with_stdout(&stdout, || command.status()).unwrap().success());
+        // Also when it goes in the middle.
+        let (mut reader, stdout) = pipe();
+        let goes = thread::spawn(move || reader.read_exact(&mut [0; 100_000]));
+        let done = with_stdout(&stdout, || command.output()).unwrap();
+        goes.join().unwrap().unwrap();
+        assert!(done.stdout == flood(300_000));
+        assert!(done.tee_failed.is_some_and(|failed| failed.is_reader_gone()));
+    });
+}
+
+#[test]
+fn a_closed_stdout_takes_nothing_and_is_no_failure() {
+    isolate::isolated("tee::a_closed_stdout_takes_nothing_and_is_no_failure", || {
+        let _watch = watchdog::watch();
+        let saved = io::stdout().as_fd().try_clone_to_owned().unwrap();
+        // SAFETY: this process runs nothing but this test, and it is put back below.
+        unsafe { libc::close(1) };
+        let done = puppet(["out=x"]).stdout(Stdio::tee()).output();
+        rustix::stdio::dup2_stdout(&saved).unwrap();
+        let done = done.unwrap();
+        assert_eq!((done.stdout.as_slice(), done.tee_failed), (&b"x"[..], None));
+    });
+}

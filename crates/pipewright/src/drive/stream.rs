@@ -1,0 +1,68 @@
+//! One of the child's streams: read from, or passed on, and in the end given up.
+
+use std::io;
+use std::mem;
+
+use pipewright_os::mux::Slot;
+use pipewright_os::pipe::PipeReader;
+
+use super::Sink;
+use super::rest::{Rest, take_rest};
+
+/// One of the child's streams.
+#[derive(Debug, Default)]
+pub(super) struct Stream {
+    /// Here while it is not being read from; then it is in its slot.
+    pub(super) pipe: Option<PipeReader>,
+    pub(super) sink: Option<Sink>,
+}
+
+impl Stream {
+    pub(super) fn new(stream: Option<(PipeReader, Sink)>) -> Stream {
+        match stream {
+            Some((pipe, sink)) => Stream { pipe: Some(pipe), sink: Some(sink) },
+            None => Stream::default(),
+        }
+    }
+
+    /// What is to be waited for now; [`Slot::Off`]: nothing, or nothing new.
+    pub(super) fn next(&mut self, napping: bool) -> io::Result<Slot<'static>> {
+        let Some(sink) = &mut self.sink else { return Ok(Slot::Off) };
+        if let Some(tee) = sink.behind() {
+            // Before more is read. The slot of the read is free meanwhile.
+            return Ok(tee.submit());
+        }
+        match self.pipe.take_if(|_| !napping) {
+            Some(pipe) => sink.lend().map(|buffer| Slot::Read(pipe, buffer)),
+            None => Ok(Slot::Off),
+        }
+    }
+
+    /// Whether our own stream has yet to take what came.
+    pub(super) fn is_behind(&self) -> bool {
+        self.sink.as_ref().is_some_and(Sink::is_behind)
+    }
+
+    /// Takes what is in the pipe at this moment, and gives the stream up; also what has not been
+    /// passed on by now.
+    pub(super) fn give_up(
+        &mut self,
+        slot: &mut Slot<'static>,
+    ) -> io::Result<Option<(Rest, PipeReader)>> {
+        let Stream { pipe, sink: Some(sink) } = self else { return Ok(None) };
+        let pipe = match mem::take(slot) {
+            Slot::Read(pipe, buffer) => {
+                sink.give_back(buffer);
+                Some(pipe)
+            }
+            _ => pipe.take(),
+        };
+        if let Some(tee) = sink.behind() {
+            tee.give_up();
+        }
+        let Some(pipe) = pipe else { return Ok(None) };
+        let rest = take_rest(&pipe, sink)?;
+        sink.note_end();
+        Ok(Some((rest, pipe)))
+    }
+}
