@@ -71,8 +71,7 @@ impl Command {
                 .map_err(|error| Error::talk(&self.program, "wait for", error));
         }
         let output = self.conduct(started, Keep::Nothing)?;
-        check_tee(&self.program, &output)?;
-        Ok(output.status)
+        check_tee(&self.program, &output).map(|()| output.status)
     }
 
     /// Runs the command and gives what it wrote as bytes; a non-zero exit is `Ok`, as in std.

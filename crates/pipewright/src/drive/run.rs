@@ -14,7 +14,6 @@ use super::sink::{Finished, Verdict};
 use super::stepwise::Chunk;
 use super::stream::Stream;
 use super::{Feed, Reach, Sink};
-use crate::child::reaper;
 use crate::command::Rules;
 use crate::output::{Outcome, Output, Source};
 
@@ -339,15 +338,10 @@ impl Run {
     /// Takes what is in the pipes at this moment, and gives them up.
     fn stop_reading(&mut self, rules: &Rules) -> Result<(), Failed> {
         for (slot, stream) in self.slots.iter_mut().zip(&mut self.streams) {
-            let given_up = stream.give_up(slot).map_err(|e| ("read the output of", e))?;
-            let Some((rest, pipe)) = given_up else { continue };
+            let rest = stream.give_up(slot, rules.linger_drain);
+            let rest = rest.map_err(|e| ("read the output of", e))?;
             self.too_much |= rest.too_much;
-            if !rest.at_end {
-                self.held_open = true;
-                if rules.linger_drain {
-                    reaper::drain(pipe);
-                }
-            }
+            self.held_open |= !rest.at_end;
         }
         self.note_held_up();
         Ok(())

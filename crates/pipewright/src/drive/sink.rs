@@ -139,6 +139,8 @@ impl Sink {
     }
 
     /// A buffer that has room; what is kept is in it.
+    // One copy, as above.
+    #[inline(never)]
     pub(super) fn lend_with_room(&mut self) -> io::Result<Vec<u8>> {
         let mut buffer = std::mem::take(&mut self.kept);
         if buffer.capacity() >= HUGE_FROM_BYTES {
@@ -176,6 +178,8 @@ impl Sink {
     }
 
     /// Takes the buffer back, with that many new bytes at its end.
+    // One copy: a program pays for each in its size.
+    #[inline(never)]
     pub(super) fn accept(&mut self, mut buffer: Vec<u8>, new: usize) -> Verdict {
         self.total_bytes += new as u64;
         if let Some(tee) = &mut self.tee {

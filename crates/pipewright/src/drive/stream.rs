@@ -8,6 +8,7 @@ use pipewright_os::pipe::PipeReader;
 
 use super::Sink;
 use super::rest::{Rest, take_rest};
+use crate::child::reaper;
 
 /// One of the child's streams.
 #[derive(Debug, Default)]
@@ -45,11 +46,12 @@ impl Stream {
 
     /// Takes what is in the pipe at this moment, and gives the stream up; also what has not been
     /// passed on by now.
-    pub(super) fn give_up(
-        &mut self,
-        slot: &mut Slot<'static>,
-    ) -> io::Result<Option<(Rest, PipeReader)>> {
-        let Stream { pipe, sink: Some(sink) } = self else { return Ok(None) };
+    ///
+    /// `drain`: whether somebody else's output is read on in the background.
+    #[cold]
+    pub(super) fn give_up(&mut self, slot: &mut Slot<'static>, drain: bool) -> io::Result<Rest> {
+        let nothing = Rest { at_end: true, too_much: false };
+        let Stream { pipe, sink: Some(sink) } = self else { return Ok(nothing) };
         let pipe = match mem::take(slot) {
             Slot::Read(pipe, buffer) => {
                 sink.give_back(buffer);
@@ -60,9 +62,12 @@ impl Stream {
         if let Some(tee) = sink.behind() {
             tee.give_up();
         }
-        let Some(pipe) = pipe else { return Ok(None) };
+        let Some(pipe) = pipe else { return Ok(nothing) };
         let rest = take_rest(&pipe, sink)?;
         sink.note_end();
-        Ok(Some((rest, pipe)))
+        if drain && !rest.at_end {
+            reaper::drain(pipe);
+        }
+        Ok(rest)
     }
 }
