@@ -76,6 +76,8 @@ fn a_stuck_pipe_holds_up_no_timeout_and_no_cancel() {
     isolate::isolated("tee::a_stuck_pipe_holds_up_no_timeout_and_no_cancel", || {
         let _watch = watchdog::watch();
         let (_reader, stdout) = pipe();
+        // So that no chunk ends where the pipe does: a write that blocks would be found out.
+        rustix::io::write(&stdout, &[0; 10]).unwrap();
         is_stopped_in_time(&stdout);
     });
 }

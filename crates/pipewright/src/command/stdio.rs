@@ -73,8 +73,9 @@ impl Stdio {
     ///
     /// # Platform
     /// Linux: a pipe or a terminal is opened anew through `/proc/self/fd`, for an `O_NONBLOCK` of our
-    /// own; where that is refused, `poll` and writes of at most `PIPE_BUF`. A file is written to as
-    /// it is, so a disk that does not answer holds up the run.
+    /// own; where that is refused, `poll` and writes of at most `PIPE_BUF`, which a terminal that is
+    /// stopped can hold up. A file is written to as it is, so a disk that does not answer holds up
+    /// the run.
     #[must_use]
     pub fn tee() -> Stdio {
         Stdio(Choice::Tee(open_tee))
