@@ -139,10 +139,15 @@ fn a_stage_that_cannot_start_is_named_and_nothing_is_left() {
         "pipeline_stops::a_stage_that_cannot_start_is_named_and_nothing_is_left",
         || {
             let _watch = watchdog::watch();
-            let sleeper = || puppet(["ignore=TERM", "spawn=wait=600", "wait=600"]);
+            // Descendants are only held by pidfds.
+            let below = if is_forced_off("pidfd") { "out=" } else { "spawn=wait=600" };
+            let sleeper = || puppet(["ignore=TERM", below, "wait=600"]);
             // The first start makes what stays.
             assert!(Command::new("true").status().unwrap().success());
             let handles = count::handles();
+            // Without pidfds a thread holds one for a moment longer than its child is there.
+            let no_handle_is_left =
+                || watchdog::until("no handle is left", || count::handles() == handles);
             for bad in 0..3 {
                 let stages = (0..3).map(|at| if at == bad { missing() } else { sleeper() });
                 let mut pipeline: Pipeline<'_> = stages.collect();
@@ -151,7 +156,7 @@ fn a_stage_that_cannot_start_is_named_and_nothing_is_left() {
                     assert_eq!(error.to_string(), words);
                     assert!(matches!(error.kind(), ErrorKind::NotFound { .. }));
                     assert_eq!(count::children(), Vec::<u32>::new(), "bad stage {bad}");
-                    assert_eq!(count::handles(), handles, "bad stage {bad}");
+                    no_handle_is_left();
                 }
             }
             // What is opened for a later stage can be missing too.
@@ -159,7 +164,8 @@ fn a_stage_that_cannot_start_is_named_and_nothing_is_left() {
             last.stdout(Stdio::create("/no/such/dir/file"));
             let error = (sleeper() | last).output().unwrap_err();
             assert!(error.to_string().starts_with(r#"cannot start "cat": cannot open "/no/"#));
-            assert_eq!((count::children().len(), count::handles()), (0, handles));
+            assert_eq!(count::children(), Vec::<u32>::new());
+            no_handle_is_left();
         },
     );
 }
