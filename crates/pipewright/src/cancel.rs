@@ -1,11 +1,13 @@
 //! A way to stop runs from elsewhere.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::{Arc, OnceLock};
+use std::mem;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use pipewright_os::mux::{self, Slot};
+use pipewright_os::signal::Signal;
 use pipewright_os::wake::Wake;
 
 /// Stops the runs that were given it, from any thread.
@@ -30,6 +32,10 @@ pub struct CancelToken(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     cancelled: AtomicBool,
+    /// The number of the signal that stops; 0: that of the command.
+    signal: AtomicI32,
+    /// Signals on their way to a child.
+    passed_on: Mutex<Vec<Signal>>,
     /// Made by the first run that waits for it.
     wake: OnceLock<Wake>,
 }
@@ -44,6 +50,28 @@ impl CancelToken {
     /// Stops every run that has this token, now and later.
     pub fn cancel(&self) {
         self.0.cancelled.store(true, Ordering::SeqCst);
+        self.raise();
+    }
+
+    /// As [`cancel`](Self::cancel), with that stop signal in the place of the command's own. The
+    /// first one counts.
+    pub fn cancel_with(&self, signal: Signal) {
+        let first = &self.0.signal;
+        let _ = first.compare_exchange(0, signal.number(), Ordering::SeqCst, Ordering::SeqCst);
+        self.cancel();
+    }
+
+    /// Sends a signal to the child of the run that waits with this token, and to nobody else;
+    /// where several runs do, to that of one of them.
+    ///
+    /// For programs that stand in the place of another one, and are sent what is meant for that.
+    pub fn pass_on(&self, signal: Signal) {
+        self.passed_on().push(signal);
+        self.raise();
+    }
+
+    /// Wakes who waits.
+    fn raise(&self) {
         // With its twin in `wake`: either we see the flag in place, or its maker sees this.
         fence(Ordering::SeqCst);
         if let Some(wake) = self.0.wake.get() {
@@ -60,11 +88,35 @@ impl CancelToken {
     /// Waits until the token is cancelled, but not longer than that. Says whether it is.
     pub fn wait_for(&self, limit: Duration) -> bool {
         let until = Instant::now().checked_add(limit);
-        if let Ok(wake) = self.wake() {
-            // Ignored: what counts is whether it is cancelled now.
-            let _ = mux::wait(&mut [Slot::Wake(wake)], until);
+        let Ok(wake) = self.wake() else { return self.is_cancelled() };
+        // Woken for a signal that is on its way to a child of which there is none: waits on.
+        while !self.is_cancelled() && matches!(mux::wait(&mut [Slot::Wake(wake)], until), Ok(1)) {
+            self.heed();
         }
         self.is_cancelled()
+    }
+
+    /// The signal that the cancel came with.
+    pub(crate) fn signal(&self) -> Option<Signal> {
+        Signal::from_number(self.0.signal.load(Ordering::SeqCst))
+    }
+
+    /// After a wake-up: what is to be passed on. Whether it is cancelled is asked afterwards.
+    pub(crate) fn heed(&self) -> Vec<Signal> {
+        let mut passed_on = self.passed_on();
+        if let Some(wake) = self.0.wake.get() {
+            wake.lower();
+            // A cancel is for everyone who waits.
+            if self.is_cancelled() {
+                wake.raise();
+            }
+        }
+        mem::take(&mut passed_on)
+    }
+
+    fn passed_on(&self) -> MutexGuard<'_, Vec<Signal>> {
+        // A vector is whole between calls.
+        self.0.passed_on.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What a run waits for.
@@ -76,7 +128,7 @@ impl CancelToken {
         let wake = self.0.wake.get().ok_or(io::ErrorKind::NotFound)?;
         // Looked at after the flag is in place: whoever cancels from now on raises it.
         fence(Ordering::SeqCst);
-        if self.is_cancelled() {
+        if self.is_cancelled() || !self.passed_on().is_empty() {
             wake.raise();
         }
         Ok(wake)

@@ -70,7 +70,9 @@ pub use pipewright_os::exit::Usage;
 pub use pipewright_os::handle::{Handle, HandleKind};
 pub use pipewright_os::pipe::{Mode, PipeOptions, PipeReader, PipeWriter, pair as pipe};
 pub use pipewright_os::probe::{OpenHandle, open_handles};
-pub use pipewright_os::signal::{Caught as CaughtSignals, Signal, UnknownSignal};
+pub use pipewright_os::signal::{
+    Arrived as ArrivedSignal, Caught as CaughtSignals, Signal, UnknownSignal,
+};
 pub use pipewright_os::spawn::{Resource, ResourceLimit};
 pub use pipewright_os::status::{ExitStatus, ExitStatusError};
 pub use pipewright_os::stdio::{console_err, console_in, console_out, null};

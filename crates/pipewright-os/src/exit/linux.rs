@@ -153,6 +153,11 @@ impl Exit {
     }
 
     pub(super) fn take_stop(&self) -> bool {
+        // Told of, and not continued since.
+        self.has_been_stopped() && crate::tree::linux::is_stopped(self.pid())
+    }
+
+    fn has_been_stopped(&self) -> bool {
         if let Some(teller) = &self.teller {
             // Ignored: what is told of its end is kept for who waits.
             let _ = self.try_wait();

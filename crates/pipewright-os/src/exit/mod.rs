@@ -134,7 +134,7 @@ impl Exit {
         self.0.signal_group(signal)
     }
 
-    /// Whether the child has been stopped (Ctrl-Z) since this was asked last.
+    /// Whether the child has been stopped (Ctrl-Z) since this was asked last, and still is.
     ///
     /// # Platform
     /// Linux: `waitid(WSTOPPED)`, or the supervisor tells.

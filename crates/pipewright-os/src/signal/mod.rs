@@ -48,8 +48,29 @@ impl Caught {
     /// # Errors
     /// Nothing was caught: all of them are ignored.
     pub fn wait(&self) -> io::Result<Signal> {
+        self.wait_for_arrival().map(|arrived| arrived.signal)
+    }
+
+    /// Waits for the next one, and tells where it came from.
+    ///
+    /// # Platform
+    /// Linux: `sigwaitinfo`. Elsewhere `sigwait`, and every signal counts as sent by a process.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn wait_for_arrival(&self) -> io::Result<Arrived> {
         self.0.wait()
     }
+}
+
+/// A signal that has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrived {
+    /// Which.
+    pub signal: Signal,
+    /// The kernel sent it, not a process: Ctrl-C at the terminal, or its end. It went to the whole
+    /// foreground group then.
+    pub from_terminal: bool,
 }
 
 /// A name that is not a signal's on this platform.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
 
-use super::Signal;
+use super::{Arrived, Signal};
 
 pub(super) use libc::{
     SIGABRT as ABRT, SIGCONT as CONT, SIGHUP as HUP, SIGINT as INT, SIGKILL as KILL,
@@ -57,18 +57,42 @@ impl Caught {
         if error == 0 { Ok(caught) } else { Err(io::Error::from_raw_os_error(error)) }
     }
 
-    pub(super) fn wait(&self) -> io::Result<Signal> {
+    pub(super) fn wait(&self) -> io::Result<Arrived> {
         if self.is_empty {
             // sigwait on nothing would wait for ever.
             return Err(io::ErrorKind::NotFound.into());
         }
-        let mut number = 0;
-        // SAFETY: a live set and a live number.
-        let error = unsafe { libc::sigwait(&raw const self.set, &raw mut number) };
-        if error != 0 {
-            return Err(io::Error::from_raw_os_error(error));
+        let (number, from_terminal) = wait_for_one_of(&self.set)?;
+        let signal = Signal::from_number(number).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Arrived { signal, from_terminal })
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn wait_for_one_of(set: &libc::sigset_t) -> io::Result<(i32, bool)> {
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    loop {
+        // SAFETY: a live set, and room for what the call tells.
+        let number = unsafe { libc::sigwaitinfo(set, info.as_mut_ptr()) };
+        if number > 0 {
+            // SAFETY: the call has filled it in; and all zeroes was a value before.
+            let info = unsafe { info.assume_init() };
+            return Ok((number, info.si_code == libc::SI_KERNEL));
         }
-        Signal::from_number(number).ok_or_else(|| io::ErrorKind::InvalidData.into())
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn wait_for_one_of(set: &libc::sigset_t) -> io::Result<(i32, bool)> {
+    let mut number = 0;
+    // SAFETY: a live set and a live number.
+    match unsafe { libc::sigwait(set, &raw mut number) } {
+        0 => Ok((number, false)),
+        error => Err(io::Error::from_raw_os_error(error)),
     }
 }
 

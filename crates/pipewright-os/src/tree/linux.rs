@@ -120,6 +120,11 @@ pub(crate) fn add_children(
     }
 }
 
+/// Whether the process of that number is stopped, or traced.
+pub(crate) fn is_stopped(pid: u32) -> bool {
+    Stat::of(pid).is_some_and(|stat| matches!(stat.state, 'T' | 't'))
+}
+
 /// Whether the process of that number is a child of that one.
 pub(crate) fn is_child_of(pid: u32, parent: &Public) -> bool {
     Stat::of(pid).is_some_and(|stat| stat.parent == parent.pid()) && parent.0.keeps_its_number()

@@ -6,7 +6,7 @@ pub(crate) mod reaper;
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use pipewright_os::contain::Containment;
@@ -16,7 +16,7 @@ use pipewright_os::status::ExitStatus;
 pub(crate) use process::{Process, Processes, kill};
 
 use crate::command::{Limit, Rules, Started};
-use crate::drive::{self, Feed, Job, OpenTee, Reach, Sink};
+use crate::drive::{self, Feed, Front, Job, OpenTee, Reach, Sink};
 use crate::error::Error;
 use crate::output::Output;
 use crate::process_handle::ProcessHandle;
@@ -45,6 +45,7 @@ pub struct Child {
     process: Process,
     program: OsString,
     started: Instant,
+    front: Option<Arc<dyn Front>>,
     /// Input that came with the command; taken by the first verb that waits.
     feed: Mutex<Option<Feed>>,
     rules: Rules,
@@ -63,7 +64,7 @@ pub(crate) struct Reading {
 
 impl Child {
     pub(crate) fn new(started: Started, program: &OsStr, rules: &Rules, reading: Reading) -> Child {
-        let Started { process, ends, at } = started;
+        let Started { process, ends, at, front } = started;
         let tees = [&ends.stdout, &ends.stderr].map(|end| end.as_ref().and_then(|end| end.tee));
         Child {
             stdin: ends.stdin,
@@ -72,6 +73,7 @@ impl Child {
             process,
             program: program.to_owned(),
             started: at,
+            front,
             feed: Mutex::new(ends.feed),
             rules: rules.clone(),
             reading,
@@ -98,7 +100,7 @@ impl Child {
             stdin.hang_up().map_err(|error| self.cannot("close the input of", error))?;
         }
         let feed = self.feed.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if feed.is_none() && !self.rules.can_stop() {
+        if feed.is_none() && !self.rules.can_stop() && self.front.is_none() {
             let ended = self.process.wait().map_err(|error| self.cannot("wait for", error))?;
             return Ok(ended.status);
         }
@@ -156,6 +158,7 @@ impl Child {
             started: self.started,
             rules: &self.rules,
             feed,
+            front: self.front.clone(),
             streams,
         })
     }

@@ -82,14 +82,25 @@ impl Child {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn read_all_lines(self) -> Result<Lines, Error> {
-        let Child { stdin, stdout, stderr, process, program, started, feed, rules, reading, tees } =
-            self;
+        let Child {
+            stdin,
+            stdout,
+            stderr,
+            process,
+            program,
+            started,
+            feed,
+            rules,
+            reading,
+            tees,
+            front,
+        } = self;
         let Reading { limit, max_line_bytes, decoding } = reading;
         decoding.check_splits_at_line_feeds(&program)?;
         drop(stdin);
         let feed = feed.into_inner().unwrap_or_else(PoisonError::into_inner);
         let streams = streams([stdout, stderr], tees, || Sink::handing_out(limit));
-        let run = Run::new(&rules, started, feed, streams);
+        let run = Run::new(&rules, started, feed, streams).in_front(front);
         let child = Stepwise::new(process, program, rules, run);
         Ok(Lines::new(child, decoding, max_line_bytes))
     }

@@ -17,7 +17,7 @@ use pipewright_os::stdio;
 use super::stdio::Choice;
 use super::{Command, Stdio};
 use crate::child::{Process, reaper};
-use crate::drive::{Feed, OpenTee, Sink};
+use crate::drive::{Feed, Front, OpenTee, Sink};
 use crate::error::{Doing, Error, ErrorKind, could_not_open, could_not_prepare, could_not_start};
 use crate::output::Source;
 
@@ -44,6 +44,7 @@ pub(crate) struct Started {
     pub(crate) process: Process,
     pub(crate) ends: Ends,
     pub(crate) at: Instant,
+    pub(crate) front: Option<Arc<dyn Front>>,
 }
 
 /// Our ends.
@@ -122,9 +123,12 @@ impl Command {
         };
         let at = Instant::now();
         let prepared = self.prepare(defaults)?;
-        let exit = start(&self.plan(&prepared))?;
+        let front = self.lifetime.front.and_then(|open| open());
+        let mut plan = self.plan(&prepared);
+        plan.foreground = front.as_ref().map(|front| front.terminal());
+        let exit = start(&plan)?;
         let doom = self.lifetime.kill_on_drop;
-        Ok(Started { process: Process::new(exit, doom), ends: prepared.ends, at })
+        Ok(Started { process: Process::new(exit, doom), ends: prepared.ends, at, front })
     }
 
     /// Replaces this process. Returns only with the reason why that failed.

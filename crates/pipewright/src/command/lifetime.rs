@@ -6,6 +6,7 @@ use pipewright_os::spawn::Group;
 use super::stdio::Choice;
 use super::{Command, Started, Stdio, StdioDefaults, Usual};
 use crate::child;
+use crate::drive::{OpenFront, open_front};
 use crate::error::Error;
 use crate::process_handle::ProcessHandle;
 
@@ -15,6 +16,7 @@ use crate::process_handle::ProcessHandle;
 pub(super) struct Lifetime {
     pub(super) kill_on_drop: Option<fn(&Exit)>,
     pub(super) detach: Option<Detach>,
+    pub(super) front: Option<OpenFront>,
 }
 
 /// Says what the streams of a detached child are, or that its options contradict that.
@@ -49,6 +51,29 @@ impl Command {
     pub fn detached(&mut self) -> &mut Command {
         self.own_session();
         self.lifetime.detach = Some(Command::detach);
+        self
+    }
+
+    /// Makes the child the terminal's foreground job for as long as it runs, as a shell does.
+    ///
+    /// A child with a group of its own ([`own_group`](Self::own_group)) is given the terminal, and
+    /// so gets what is typed there, Ctrl-C and Ctrl-Z included; the verbs that wait, and
+    /// [`Child::wait`](crate::Child::wait), take it back at the end. While one of them waits, a stop
+    /// of the child (Ctrl-Z) stops this process too, and its continuation (`fg`, `bg`) continues
+    /// the child: whoever has started us sees one job. Without a terminal, or where another job has
+    /// it, nothing is done.
+    ///
+    /// # Platform
+    /// Unix: `tcsetpgrp` in the child, before it is loaded; `SIGTSTP` to this process, which does
+    /// nothing where nobody could continue it.
+    ///
+    /// ```no_run
+    /// # use pipewright::Command;
+    /// let status = Command::new("vi").own_group().foreground().status()?;
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn foreground(&mut self) -> &mut Command {
+        self.lifetime.front = Some(open_front);
         self
     }
 

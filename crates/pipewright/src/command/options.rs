@@ -39,6 +39,11 @@ impl Default for Rules {
 }
 
 impl Rules {
+    /// The stop signal: that of the cancel, where it came with one.
+    pub(crate) fn signal_that_stops(&self) -> Signal {
+        self.cancel.as_ref().and_then(CancelToken::signal).unwrap_or(self.stop_signal)
+    }
+
     /// Whether anything but the child itself can end the run.
     pub(crate) fn can_stop(&self) -> bool {
         self.timeout.is_some()

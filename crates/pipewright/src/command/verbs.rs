@@ -61,7 +61,11 @@ impl Command {
         let started = self.launch(OURS)?;
         let ends = &started.ends;
         let nothing_to_do = ends.stdout.is_none() && ends.stderr.is_none() && ends.feed.is_none();
-        if nothing_to_do && !self.rules.can_stop() && self.hold.is_none() {
+        if nothing_to_do
+            && !self.rules.can_stop()
+            && self.hold.is_none()
+            && self.lifetime.front.is_none()
+        {
             // Closed before the wait: a child that reads its stdin to the end must find one.
             let Started { mut process, ends, .. } = started;
             drop(ends);
@@ -204,14 +208,14 @@ impl Command {
     }
 
     fn step_by_step(&self) -> Result<Stepwise, Error> {
-        let Started { process, ends, at } = self.launch(CAPTURED)?;
+        let Started { process, ends, at, front } = self.launch(CAPTURED)?;
         drop(ends.stdin);
         let sink = || Sink::handing_out(self.limit);
         let streams = [
             ends.stdout.map(|end| end.into_stream(Source::Stdout, sink())),
             ends.stderr.map(|end| end.into_stream(Source::Stderr, sink())),
         ];
-        let run = Run::new(&self.rules, at, ends.feed, streams);
+        let run = Run::new(&self.rules, at, ends.feed, streams).in_front(front);
         Ok(Stepwise::new(process, self.program.clone(), self.rules.clone(), run))
     }
 
@@ -251,7 +255,7 @@ impl Command {
 
     /// Sees a started child through to its end.
     fn conduct(&self, started: Started, keep: Keep) -> Result<Output, Error> {
-        let Started { process, ends, at } = started;
+        let Started { process, ends, at, front } = started;
         // Nobody will write to it, so the child is to find the end of its input.
         drop(ends.stdin);
         let sink = |source| keep.sink(source, self.limit);
@@ -261,6 +265,7 @@ impl Command {
             started: at,
             rules: &self.rules,
             feed: ends.feed,
+            front,
             streams: [
                 ends.stdout.map(|end| end.into_stream(Source::Stdout, sink(Source::Stdout))),
                 ends.stderr.map(|end| end.into_stream(Source::Stderr, sink(Source::Stderr))),

@@ -1,13 +1,14 @@
 //! A whole run on the calling thread.
 
 use std::ffi::OsStr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use pipewright_os::exit::Exit;
 use pipewright_os::pipe::PipeReader;
 
 use super::run::{Failed, Run};
-use super::{Feed, Sink};
+use super::{Feed, Front, Sink};
 use crate::command::Rules;
 use crate::error::Error;
 use crate::output::Output;
@@ -20,14 +21,15 @@ pub(crate) struct Job<'a> {
     pub(crate) started: Instant,
     pub(crate) rules: &'a Rules,
     pub(crate) feed: Option<Feed>,
+    pub(crate) front: Option<Arc<dyn Front>>,
     /// stdout and stderr, where they pass through us.
     pub(crate) streams: [Option<(PipeReader, Sink)>; 2],
 }
 
 /// Sees the child through to its end. After an error there is no child.
 pub(crate) fn drive(job: Job<'_>) -> Result<Output, Error> {
-    let Job { program, exits, started, rules, feed, streams } = job;
-    see_through(Run::new(rules, started, feed, streams), exits, rules)
+    let Job { program, exits, started, rules, feed, front, streams } = job;
+    see_through(Run::new(rules, started, feed, streams).in_front(front), exits, rules)
         .map_err(|(doing, source)| Error::talk(program, doing, source))
 }
 

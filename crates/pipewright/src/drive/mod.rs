@@ -9,6 +9,7 @@
 //! | `sink.rs` | what is kept of a stream |
 //! | `tee.rs` | what is passed on to our own stream |
 //! | `feed.rs` | what is fed to stdin, and how far it came |
+//! | `front.rs` | a child in front of the terminal |
 //! | `nap.rs` | when it pays not to look at once |
 //! | `reach.rs` | whom a stop reaches |
 //! | `stream.rs` | one stream: read from, passed on, given up |
@@ -20,6 +21,7 @@
 mod blocking;
 mod conduct;
 mod feed;
+mod front;
 mod nap;
 mod reach;
 mod rest;
@@ -31,6 +33,7 @@ mod tee;
 
 pub(crate) use blocking::{Job, drive, see_through};
 pub(crate) use feed::Feed;
+pub(crate) use front::{Front, OpenFront, open_front};
 pub(crate) use reach::Reach;
 pub(crate) use run::Run;
 pub(crate) use sink::Sink;

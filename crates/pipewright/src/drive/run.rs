@@ -2,6 +2,7 @@
 
 use std::io;
 use std::mem;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pipewright_os::exit::{Ended, Exit};
@@ -9,6 +10,7 @@ use pipewright_os::mux::{self, Slot};
 use pipewright_os::pipe::PipeReader;
 
 use super::conduct::{Conduct, Due, earlier};
+use super::front::{Front, LOOK_PAUSE};
 use super::nap::Nap;
 use super::sink::{Finished, Verdict};
 use super::stepwise::Chunk;
@@ -55,6 +57,7 @@ pub(crate) struct Run {
     /// A cancel came after the end, and has been heeded.
     given_up: bool,
     group_pause: Duration,
+    front: Option<Arc<dyn Front>>,
 }
 
 impl Run {
@@ -80,7 +83,13 @@ impl Run {
             too_much: false,
             given_up: false,
             group_pause: Duration::ZERO,
+            front: None,
         }
+    }
+
+    /// The same run, of a child that may be in front of the terminal.
+    pub(crate) fn in_front(self, front: Option<Arc<dyn Front>>) -> Run {
+        Run { front, ..self }
     }
 
     /// Waits once and does what that brought. `false`: there is nothing left to wait for.
@@ -99,8 +108,11 @@ impl Run {
         if matches!(end, Slot::ExitDone) {
             self.note_end(exits, now)?;
         }
+        if let Some(front) = &self.front {
+            front.look(exits);
+        }
         if matches!(cancel, Slot::WakeDone) {
-            self.stop(Outcome::Cancelled, exits, rules, now)?;
+            self.heed(exits, rules, now)?;
         } else if self.too_much {
             self.stop(Outcome::LimitExceeded, exits, rules, now)?;
         }
@@ -170,6 +182,9 @@ impl Run {
         until = earlier(until, self.conduct.next(reading));
         until = earlier(until, self.conduct.killed_child_wait_ends());
         until = earlier(until, self.nap.until());
+        if self.front.is_some() && self.ended.is_none() {
+            until = earlier(until, Instant::now().checked_add(LOOK_PAUSE));
+        }
         waiting.then_some(until)
     }
 
@@ -314,6 +329,21 @@ impl Run {
         }
     }
 
+    /// Does what the token says.
+    fn heed(&mut self, exits: &[Exit], rules: &Rules, now: Instant) -> Result<(), Failed> {
+        let Some(token) = &rules.cancel else { return Ok(()) };
+        for signal in token.heed() {
+            for exit in exits {
+                // Ignored: it has ended meanwhile, or has become another user's.
+                let _ = exit.signal(signal);
+            }
+        }
+        if token.is_cancelled() {
+            self.stop(Outcome::Cancelled, exits, rules, now)?;
+        }
+        Ok(())
+    }
+
     fn stop(
         &mut self,
         why: Outcome,
@@ -328,7 +358,7 @@ impl Run {
 
     fn carry_out(&mut self, due: Due, exits: &[Exit], rules: &Rules) -> Result<(), Failed> {
         match due {
-            Due::Ask => self.reach.ask(exits, rules.stop_signal),
+            Due::Ask => self.reach.ask(exits, rules.signal_that_stops()),
             Due::Kill => self.reach.kill(exits).map_err(|e| ("stop", e))?,
             Due::Nothing | Due::StopReading => {}
         }

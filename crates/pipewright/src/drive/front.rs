@@ -1,0 +1,71 @@
+//! A child in front of the terminal: it is given the terminal, and its stops are followed.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pipewright_os::contain::Containment;
+use pipewright_os::exit::Exit;
+use pipewright_os::signal::Signal;
+use pipewright_os::terminal::{self, Foreground};
+
+/// How often a child is looked at whose stop nobody tells us of. A person at a terminal waits.
+pub(super) const LOOK_PAUSE: Duration = Duration::from_millis(50);
+
+/// Opens the terminal, if it is ours to give. By a pointer, so that programs which never ask for
+/// it do not contain what follows.
+pub(crate) type OpenFront = fn() -> Option<Arc<dyn Front>>;
+
+/// What a run does about the terminal.
+pub(crate) trait Front: fmt::Debug + Send + Sync {
+    /// The terminal, for the child to take.
+    fn terminal(&self) -> &Foreground;
+
+    /// Stops this process where the child has been stopped, and continues the child when this
+    /// process is continued.
+    fn look(&self, children: &[Exit]);
+}
+
+pub(crate) fn open_front() -> Option<Arc<dyn Front>> {
+    let terminal = Foreground::own()?;
+    Some(Arc::new(Held { terminal }))
+}
+
+/// The terminal, which is taken back at the end.
+#[derive(Debug)]
+struct Held {
+    terminal: Foreground,
+}
+
+impl Front for Held {
+    fn terminal(&self) -> &Foreground {
+        &self.terminal
+    }
+
+    fn look(&self, children: &[Exit]) {
+        if !children.iter().any(Exit::take_stop) {
+            return;
+        }
+        // Whoever started us sees the job stop as it would have seen the command itself.
+        self.terminal.take_back();
+        terminal::stop_this_process();
+        let in_front = self.terminal.is_ours();
+        for child in children {
+            let own_group = child.containment() == Containment::Group;
+            if in_front && own_group {
+                self.terminal.give_to(child.pid());
+            }
+            // Ignored: it has ended meanwhile, and the next step finds that out.
+            let _ = match own_group {
+                true => child.signal_group(Signal::CONT),
+                false => child.signal(Signal::CONT),
+            };
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.terminal.take_back();
+    }
+}
