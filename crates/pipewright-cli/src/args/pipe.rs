@@ -7,7 +7,7 @@ use clap::Args;
 use pipewright::Signal;
 
 use super::duration::Span;
-use super::run::LingerKind;
+use super::run::{Contain, LingerKind};
 use super::size;
 
 /// Options of `pipe`.
@@ -63,6 +63,10 @@ pub(crate) struct PipeOptions {
     /// Let its output pass through us, so that it is counted
     #[arg(long)]
     pub(crate) tee: bool,
+
+    /// Whom a stop and the end of pipewright reach
+    #[arg(long, value_name = "HOW", default_value = "tree")]
+    pub(crate) contain: Contain,
 
     /// Take the last command's code, whatever the others do
     #[arg(long)]

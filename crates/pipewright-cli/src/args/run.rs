@@ -104,9 +104,14 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "FD")]
     pub(crate) inherit: Vec<i32>,
 
-    /// Whom a stop reaches: the command and the descendants that can be found, or also the whole
-    /// process group, which is then one of its own
-    #[arg(long, value_name = "HOW", default_value = "none")]
+    /// Start the command in a session of its own, print its pid, and leave it alone
+    #[arg(long, conflicts_with_all = [
+        "timeout", "idle_timeout", "capture", "tee", "limit", "retries", "contain", "report",
+    ])]
+    pub(crate) detach: bool,
+
+    /// Whom a stop and the end of pipewright reach
+    #[arg(long, value_name = "HOW", default_value = "tree")]
     pub(crate) contain: Contain,
 
     /// Write a report as JSON to this file; - is stdout
@@ -146,8 +151,10 @@ impl LingerKind {
 /// `--contain`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Contain {
-    /// Change nothing about the command
+    /// The command, and descendants that can be found; what it leaves running goes on
     None,
-    /// A process group of its own
+    /// As well a process group of its own, which is given the terminal
     Group,
+    /// Whatever the command ever starts; what it leaves running is killed
+    Tree,
 }

@@ -5,10 +5,12 @@ mod words;
 
 use std::process::ExitCode;
 
-use pipewright::{CancelToken, Command, Error, Limit, Outcome, Pipeline, PipelineOutput, Stdio};
+use pipewright::{
+    CancelToken, Command, Error, ErrorKind, Limit, Outcome, Pipeline, PipelineOutput, Scope, Stdio,
+};
 
-use crate::args::PipeOptions;
-use crate::run::command::split_variable;
+use crate::args::{Contain, PipeOptions};
+use crate::run::command::{hold, split_variable};
 use crate::run::interrupt::Interrupt;
 use crate::run::{code_of, report as writing};
 use crate::{Failure, complain, exit_code};
@@ -19,10 +21,17 @@ use words::{Output, Typed};
 pub(crate) fn run(options: &PipeOptions) -> Result<ExitCode, Failure> {
     let typed = Typed::parse(&options.words)?;
     let cancel = CancelToken::new();
-    let interrupt = Interrupt::catch(&cancel)?;
-    let mut pipeline = build(options, &typed)?;
-    set_rules(&mut pipeline, options, &cancel);
-    let result = pipeline.output();
+    let interrupt = Interrupt::catch(&cancel, options.contain != Contain::Group)?;
+    let attempt = |ends_with_us| -> Result<_, Failure> {
+        let mut pipeline = build(options, &typed, ends_with_us)?;
+        set_rules(&mut pipeline, options, &cancel);
+        Ok(pipeline.output())
+    };
+    let mut result = attempt(Scope::Tree)?;
+    if matches!(&result, Err(error) if matches!(error.kind(), ErrorKind::Unsupported)) {
+        // Without a supervisor: then what can be had without one, and the report says so.
+        result = attempt(Scope::Child)?;
+    }
     say(options, &typed, &result);
     let code = match &result {
         Ok(output) => code_of(output, &interrupt),
@@ -37,7 +46,11 @@ pub(crate) fn run(options: &PipeOptions) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(code))
 }
 
-fn build(options: &PipeOptions, typed: &Typed) -> Result<Pipeline<'static>, Failure> {
+fn build(
+    options: &PipeOptions,
+    typed: &Typed,
+    ends_with_us: Scope,
+) -> Result<Pipeline<'static>, Failure> {
     let mut commands = Vec::with_capacity(typed.stages.len());
     for words in &typed.stages {
         let (program, args) = words.split_first().ok_or_else(|| Failure("no command".into()))?;
@@ -53,6 +66,7 @@ fn build(options: &PipeOptions, typed: &Typed) -> Result<Pipeline<'static>, Fail
         if let Some(dir) = &options.cwd {
             command.current_dir(dir);
         }
+        hold(&mut command, options.contain, ends_with_us);
         command.stderr(if passes_through(options) { Stdio::tee() } else { Stdio::inherit() });
         commands.push(command);
     }

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use pipewright::{Error, Outcome, PipelineOutput, StageEnd, Usage};
+use pipewright::{Containment, Error, Outcome, PipelineOutput, StageEnd, Usage};
 use serde::Serialize;
 
 use super::words::Typed;
@@ -29,7 +29,7 @@ pub(super) struct Report {
     stderr_bytes: Option<u64>,
     held_open: bool,
     truncated: bool,
-    containment: &'static str,
+    containment: String,
     leftovers_killed: u32,
     attempts: u32,
     stages: Vec<Stage>,
@@ -85,7 +85,7 @@ impl Report {
             stderr_bytes: None,
             held_open: false,
             truncated: false,
-            containment: "none",
+            containment: Containment::None.to_string(),
             leftovers_killed: 0,
             attempts: 1,
             stages: typed.stages.iter().enumerate().map(stage).collect(),
@@ -109,6 +109,8 @@ impl Report {
             stdout_bytes: output.stdout_bytes,
             stderr_bytes: output.stderr_bytes,
             held_open: output.held_open,
+            containment: output.containment.to_string(),
+            leftovers_killed: output.leftovers_killed,
             // What merely passes through is meant not to be kept.
             truncated: output.outcome == Outcome::LimitExceeded,
             ..self

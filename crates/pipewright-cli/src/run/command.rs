@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use pipewright::{CancelToken, Command, Handle, Limit, Stdio};
+use pipewright::{CancelToken, Command, Handle, Limit, Scope, Stdio};
 
 use crate::Failure;
 use crate::args::{Contain, RunOptions};
@@ -13,9 +13,14 @@ pub(super) fn build(options: &RunOptions, cancel: &CancelToken) -> Result<Comman
     let (program, args) =
         options.command.split_first().ok_or_else(|| Failure("no command was given".to_owned()))?;
     let mut command = Command::new(program);
-    command.args(args).cancel(cancel);
-    set_times(&mut command, options);
-    set_streams(&mut command, options);
+    command.args(args);
+    if options.detach {
+        set_files(&mut command, options);
+    } else {
+        command.cancel(cancel).foreground();
+        set_times(&mut command, options);
+        set_streams(&mut command, options);
+    }
     if options.clear_env {
         command.env_clear();
     }
@@ -29,10 +34,18 @@ pub(super) fn build(options: &RunOptions, cancel: &CancelToken) -> Result<Comman
     for number in &options.inherit {
         command.inherit_fd_as(copy_of(*number)?, *number);
     }
-    if options.contain == Contain::Group {
-        command.own_group();
-    }
     Ok(command)
+}
+
+/// Holds the command as the option says, and lets it, or its tree, end with us.
+pub(crate) fn hold(command: &mut Command, contain: Contain, ends_with_us: Scope) {
+    command.contain(match contain {
+        Contain::None => pipewright::Contain::None,
+        Contain::Group => pipewright::Contain::Group,
+        Contain::Tree => pipewright::Contain::Tree,
+    });
+    let whole = contain == Contain::Tree;
+    command.kill_on_parent_exit(if whole { ends_with_us } else { Scope::Child });
 }
 
 fn set_times(command: &mut Command, options: &RunOptions) {
@@ -47,15 +60,10 @@ fn set_times(command: &mut Command, options: &RunOptions) {
 }
 
 fn set_streams(command: &mut Command, options: &RunOptions) {
-    command.stdin(match options.stdin.as_deref().map(OsStr::as_encoded_bytes) {
-        None | Some(b"inherit") => Stdio::inherit(),
-        Some(b"null") => Stdio::null(),
-        Some(_) => Stdio::open(options.stdin.clone().unwrap_or_default()),
-    });
+    set_stdin(command, options);
     let passes_through = options.tee || options.idle_timeout.is_some() || options.limit.is_some();
     let output = |file: Option<&Path>| match file {
-        Some(path) if options.append => Stdio::append(path),
-        Some(path) => Stdio::create(path),
+        Some(path) => file_to_write(path, options),
         None if options.capture => Stdio::piped(),
         None if passes_through => Stdio::tee(),
         None => Stdio::inherit(),
@@ -76,6 +84,33 @@ fn set_streams(command: &mut Command, options: &RunOptions) {
         }
         None => {}
     }
+}
+
+/// The streams of a command that is left alone: null, where they are not files.
+fn set_files(command: &mut Command, options: &RunOptions) {
+    if options.stdin.is_some() {
+        set_stdin(command, options);
+    }
+    if let Some(path) = &options.stdout {
+        command.stdout(file_to_write(path, options));
+    }
+    if options.merge {
+        command.merge_stderr();
+    } else if let Some(path) = &options.stderr {
+        command.stderr(file_to_write(path, options));
+    }
+}
+
+fn set_stdin(command: &mut Command, options: &RunOptions) {
+    command.stdin(match options.stdin.as_deref().map(OsStr::as_encoded_bytes) {
+        None | Some(b"inherit") => Stdio::inherit(),
+        Some(b"null") => Stdio::null(),
+        Some(_) => Stdio::open(options.stdin.clone().unwrap_or_default()),
+    });
+}
+
+fn file_to_write(path: &Path, options: &RunOptions) -> Stdio {
+    if options.append { Stdio::append(path) } else { Stdio::create(path) }
 }
 
 /// The name and the value of `--env`.

@@ -1,9 +1,14 @@
-//! Signals that mean "stop": they stop the command first.
+//! Signals that are meant for the command: they are passed on, or stop it.
 
 use std::sync::OnceLock;
 use std::{io, sync::Arc, thread};
 
-use pipewright::{CancelToken, Signal};
+use pipewright::{ArrivedSignal, CancelToken, CaughtSignals, Signal};
+
+/// Those that mean "stop".
+const STOPPING: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
+/// Those that mean whatever the command makes of them.
+const OTHERS: [Signal; 3] = [Signal::QUIT, Signal::USR1, Signal::USR2];
 
 /// The signals, caught.
 #[derive(Debug)]
@@ -12,17 +17,30 @@ pub(crate) struct Interrupt {
 }
 
 impl Interrupt {
-    /// From here on Ctrl-C, TERM and HUP cancel the token instead of ending this process.
-    pub(crate) fn catch(cancel: &CancelToken) -> io::Result<Interrupt> {
-        let caught = pipewright::CaughtSignals::new(&[Signal::INT, Signal::TERM, Signal::HUP])?;
+    /// From here on signals do not end this process: one that means "stop" cancels the token, and
+    /// the command is sent it in the place of the stop signal; others are passed on.
+    ///
+    /// `shares_terminal`: the command is in our process group, and has got what the terminal sends
+    /// (Ctrl-C) itself. It may have its own idea of what that means, as an editor has.
+    pub(crate) fn catch(cancel: &CancelToken, shares_terminal: bool) -> io::Result<Interrupt> {
+        let caught = CaughtSignals::new(&[STOPPING, OTHERS].concat())?;
         let signal = Arc::new(OnceLock::new());
         let (first, cancel) = (Arc::clone(&signal), cancel.clone());
         thread::Builder::new().name("signals".to_owned()).stack_size(64 << 10).spawn(
             move || {
-                while let Ok(signal) = caught.wait() {
-                    // The first one counts; who presses Ctrl-C twice means the same thing.
-                    let _ = first.set(signal);
-                    cancel.cancel();
+                while let Ok(ArrivedSignal { signal, from_terminal, .. }) =
+                    caught.wait_for_arrival()
+                {
+                    if from_terminal && shares_terminal {
+                        continue;
+                    }
+                    if STOPPING.contains(&signal) {
+                        // The first one counts; who presses Ctrl-C twice means the same thing.
+                        let _ = first.set(signal);
+                        cancel.cancel_with(signal);
+                    } else {
+                        cancel.pass_on(signal);
+                    }
                 }
             },
         )?;

@@ -7,22 +7,27 @@ pub(crate) mod report;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use pipewright::{CancelToken, Capture, Captured, Error, Outcome, TeeFailed};
+use pipewright::{
+    CancelToken, Capture, Captured, Command, Error, ErrorKind, Outcome, Scope, TeeFailed,
+};
 
-use crate::args::RunOptions;
+use crate::args::{Contain, RunOptions};
 use crate::{Failure, complain, exit_code};
 use interrupt::Interrupt;
 use report::Report;
 
 /// Runs the command, again if it was asked for, and reports.
 pub(crate) fn run(options: RunOptions) -> Result<ExitCode, Failure> {
+    if options.detach {
+        return detach(&options);
+    }
     let cancel = CancelToken::new();
-    let interrupt = Interrupt::catch(&cancel)?;
+    let interrupt = Interrupt::catch(&cancel, options.contain != Contain::Group)?;
     let mut command = command::build(&options, &cancel)?;
     let mut attempts = 0;
     let result = loop {
         attempts += 1;
-        let result = command.capture();
+        let result = attempt(&mut command, &options);
         let again = attempts <= options.retries && is_worth_another_try(&result);
         if !again || cancel.wait_for(options.retry_delay.duration) {
             break result;
@@ -43,6 +48,36 @@ pub(crate) fn run(options: RunOptions) -> Result<ExitCode, Failure> {
         }
     }
     Ok(ExitCode::from(code))
+}
+
+/// Runs the command once, held as well as this machine can.
+fn attempt(command: &mut Command, options: &RunOptions) -> Result<Capture, Error> {
+    command::hold(command, options.contain, Scope::Tree);
+    match command.capture() {
+        Err(error) if matches!(error.kind(), ErrorKind::Unsupported) => {
+            // Without a supervisor: then what can be had without one, and the report says so.
+            command::hold(command, options.contain, Scope::Child);
+            command.capture()
+        }
+        done => done,
+    }
+}
+
+/// Starts the command, and leaves it alone.
+fn detach(options: &RunOptions) -> Result<ExitCode, Failure> {
+    let mut command = command::build(options, &CancelToken::new())?;
+    match command.detached().start_and_forget() {
+        Ok(pid) => {
+            if !options.quiet {
+                writeln!(std::io::stdout(), "{pid}")?;
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error) => {
+            complain(&error.to_string());
+            Ok(ExitCode::from(exit_code::of_error(error.kind())))
+        }
+    }
 }
 
 fn is_worth_another_try(result: &Result<Capture, Error>) -> bool {

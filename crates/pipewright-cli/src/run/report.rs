@@ -4,10 +4,10 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use pipewright::{Capture, Error, Outcome};
+use pipewright::{Capture, Containment, Error, Outcome};
 use serde::Serialize;
 
-use crate::args::{Contain, RunOptions};
+use crate::args::RunOptions;
 
 /// The object. Fields are only ever added.
 #[derive(Debug, Serialize)]
@@ -26,7 +26,7 @@ pub(super) struct Report {
     stderr_bytes: Option<u64>,
     held_open: bool,
     truncated: bool,
-    containment: &'static str,
+    containment: String,
     leftovers_killed: u32,
     attempts: u32,
     error: Option<Problem>,
@@ -90,10 +90,7 @@ impl Report {
             stderr_bytes: None,
             held_open: false,
             truncated: false,
-            containment: match options.contain {
-                Contain::None => "none",
-                Contain::Group => "group",
-            },
+            containment: Containment::None.to_string(),
             leftovers_killed: 0,
             attempts,
             error: None,
@@ -118,6 +115,8 @@ impl Report {
             stdout_bytes: capture.stdout_bytes,
             stderr_bytes: capture.stderr_bytes,
             held_open: capture.held_open,
+            containment: capture.containment.to_string(),
+            leftovers_killed: capture.leftovers_killed,
             // What merely passes through is meant not to be kept.
             truncated: capture.outcome == Outcome::LimitExceeded,
             ..self

@@ -6,6 +6,9 @@ mod pages;
 mod pipe;
 mod report;
 mod run;
+mod signals;
+mod terminal;
+mod trees;
 
 use std::process::{Command, Output, Stdio};
 

@@ -1,0 +1,60 @@
+//! Signals that pipewright is sent are meant for the command.
+
+use std::io::{BufRead, BufReader, Lines};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use super::pipewright;
+
+/// A shell that says which signal it got.
+fn listening(options: &[&str], end: &str) -> (Child, Lines<BufReader<ChildStdout>>) {
+    let mut traps = String::new();
+    for name in ["INT", "TERM", "HUP", "QUIT", "USR1", "USR2"] {
+        let end = if ["INT", "TERM", "HUP"].contains(&name) { end } else { "" };
+        traps += &format!("trap 'echo {name}; {end}' {name}; ");
+    }
+    let script = format!("{traps} echo ready; while :; do sleep 0.02; done");
+    let mut args = vec!["run"];
+    args.extend(options);
+    args.extend(["--", "bash", "-c", &script]);
+    let mut child = pipewright(&args).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "ready");
+    (child, lines)
+}
+
+fn send(signal: &str, pid: u32) {
+    let status = Command::new("kill").args([format!("-{signal}"), pid.to_string()]).status();
+    assert!(status.unwrap().success());
+}
+
+#[test]
+fn a_signal_that_stops_reaches_the_command_as_itself() {
+    for (name, number) in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
+        for options in [&["--quiet"][..], &["--quiet", "--contain", "group"]] {
+            let (mut child, mut lines) = listening(options, "exit 3");
+            send(name, child.id());
+            assert_eq!(lines.next().unwrap().unwrap(), name);
+            assert_eq!(child.wait().unwrap().code(), Some(128 + number), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_command_that_does_not_heed_it_is_killed_after_the_grace() {
+    let (mut child, mut lines) = listening(&["--quiet", "--kill-grace", "100ms"], ":");
+    send("TERM", child.id());
+    assert_eq!(lines.next().unwrap().unwrap(), "TERM");
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+}
+
+#[test]
+fn other_signals_are_passed_on_and_stop_nothing() {
+    let (mut child, mut lines) = listening(&["--quiet"], "exit 3");
+    for name in ["USR1", "USR2", "QUIT", "USR1"] {
+        send(name, child.id());
+        assert_eq!(lines.next().unwrap().unwrap(), name);
+    }
+    send("TERM", child.id());
+    assert_eq!(lines.next().unwrap().unwrap(), "TERM");
+    child.wait().unwrap();
+}

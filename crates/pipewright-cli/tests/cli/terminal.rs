@@ -1,0 +1,194 @@
+//! `run` below an interactive shell, in a real pseudo-terminal: as the command itself would be.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::process::{Child, Command};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+const CTRL_C: &str = "\x03";
+const CTRL_D: &str = "\x04";
+const CTRL_Z: &str = "\x1a";
+const CTRL_BACKSLASH: &str = "\x1c";
+
+/// An interactive shell, and what its terminal shows.
+struct Shell {
+    shell: Child,
+    keyboard: File,
+    shown: Arc<Mutex<String>>,
+    /// Up to where has been looked at.
+    seen: usize,
+}
+
+impl Shell {
+    /// `None`: there is no bash, or nothing that gives it the terminal.
+    fn start() -> Option<Shell> {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let slave = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+        let mut command = Command::new("setsid");
+        command.args(["--ctty", "--wait", "bash", "--norc", "--noprofile", "-i"]);
+        command.stdin(slave.try_clone().unwrap()).stdout(slave.try_clone().unwrap()).stderr(slave);
+        command.env("PW", env!("CARGO_BIN_EXE_pipewright")).env("PS1", "$ ").env("TERM", "dumb");
+        let Ok(shell) = command.spawn() else {
+            eprintln!("SKIPPED: there is no setsid here");
+            return None;
+        };
+        drop(command);
+        let keyboard = File::from(master);
+        let mut screen = keyboard.try_clone().unwrap();
+        let shown = Arc::new(Mutex::new(String::new()));
+        let writing = Arc::clone(&shown);
+        thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(count @ 1..) = screen.read(&mut buffer) {
+                writing.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..count]));
+            }
+        });
+        let mut shell = Shell { shell, keyboard, shown, seen: 0 };
+        shell.types("bind 'set enable-bracketed-paste off' 2> /dev/null; echo be''gin\n");
+        shell.shows("begin");
+        Some(shell)
+    }
+
+    fn types(&mut self, text: &str) {
+        self.keyboard.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Waits until the terminal shows that, after what was waited for before.
+    #[track_caller]
+    fn shows(&mut self, text: &str) {
+        let start = Instant::now();
+        loop {
+            let shown = self.shown.lock().unwrap().clone();
+            if let Some(at) = shown[self.seen..].find(text) {
+                self.seen += at + text.len();
+                return;
+            }
+            assert!(
+                start.elapsed() < Duration::from_secs(20),
+                "never showed {text:?} after {:?}",
+                &shown[self.seen..]
+            );
+            thread::park_timeout(Duration::from_millis(2));
+        }
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        // Ignored: it may have ended.
+        let _ = self.keyboard.write_all(format!("{CTRL_C}{CTRL_D}").as_bytes());
+        let _ = self.keyboard.write_all(b"\nkill -9 %1 %2 2> /dev/null; exit\nexit\n");
+        let _ = self.shell.wait();
+    }
+}
+
+/// With the terminal shared, and with a group of its own that is given the terminal.
+const WAYS: [&str; 2] = ["", "--contain group"];
+
+#[test]
+fn ctrl_c_is_for_the_command_to_make_something_of() {
+    let Some(mut shell) = Shell::start() else { return };
+    for way in WAYS {
+        shell.types(&format!(
+            "$PW run --quiet {way} -- sh -c 'echo up; exec sleep 600'; echo code=$?\n"
+        ));
+        shell.shows("up\r\n");
+        shell.types(CTRL_C);
+        shell.shows("code=130");
+        let script = "trap \"echo caught\" INT; echo up; until read line; do :; done; echo got $line; exit 7";
+        shell.types(&format!("$PW run --quiet {way} -- bash -c '{script}'; echo code=$?\n"));
+        shell.shows("up\r\n");
+        shell.types(CTRL_C);
+        shell.shows("caught");
+        shell.types("hello\n");
+        shell.shows("got hello");
+        shell.shows("code=7");
+    }
+}
+
+#[test]
+fn ctrl_backslash_too() {
+    let Some(mut shell) = Shell::start() else { return };
+    for way in WAYS {
+        shell.types("ulimit -c 0\n");
+        shell.types(&format!(
+            "$PW run --quiet {way} -- sh -c 'echo up; exec sleep 600'; echo code=$?\n"
+        ));
+        shell.shows("up\r\n");
+        shell.types(CTRL_BACKSLASH);
+        shell.shows("code=131");
+    }
+}
+
+#[test]
+fn ctrl_z_stops_the_job_and_fg_continues_it() {
+    let Some(mut shell) = Shell::start() else { return };
+    for way in WAYS {
+        let script = "echo up; read line; echo got $line; exit 4";
+        shell.types(&format!("$PW run --quiet {way} -- bash -c '{script}'\n"));
+        shell.shows("up\r\n");
+        for round in 0..3 {
+            shell.types(CTRL_Z);
+            shell.shows("Stopped");
+            shell.types(&format!("echo the shell is ba''ck {round}\n"));
+            shell.shows(&format!("the shell is back {round}"));
+            shell.types("fg\n");
+            shell.shows("$PW run");
+        }
+        shell.types("hello\n");
+        shell.shows("got hello");
+        shell.types("echo code=$?\n");
+        shell.shows("code=4");
+    }
+}
+
+#[test]
+fn a_command_that_stops_itself_stops_the_job() {
+    let Some(mut shell) = Shell::start() else { return };
+    for way in WAYS {
+        shell
+            .types(&format!("$PW run --quiet {way} -- bash -c 'kill -STOP $$; echo on; exit 6'\n"));
+        shell.shows("Stopped");
+        shell.types("fg; echo code=$?\n");
+        shell.shows("on\r\n");
+        shell.shows("code=6");
+    }
+}
+
+#[test]
+fn a_job_in_the_background_that_reads_the_terminal_stops() {
+    let Some(mut shell) = Shell::start() else { return };
+    shell.types("$PW run --quiet -- bash -c 'read line; echo got $line' &\n");
+    shell.types("sleep 0.2; jobs; echo lis''ted\n");
+    shell.shows("Stopped");
+    shell.shows("listed");
+    shell.types("fg\n");
+    shell.shows("$PW run");
+    shell.types("hello\n");
+    shell.shows("got hello");
+}
+
+#[test]
+fn the_command_finds_a_terminal_and_leaves_it_usable() {
+    let Some(mut shell) = Shell::start() else { return };
+    for way in WAYS {
+        shell.types(&format!(
+            "$PW run --quiet {way} -- bash -c 'test -t 0 && test -t 1 && test -t 2 && stty -a > /dev/null && echo is''tty'\n"
+        ));
+        shell.shows("istty");
+        shell.types(&format!("$PW run --quiet {way} -- sh -c 'echo up; exec cat'\n"));
+        shell.shows("up\r\n");
+        shell.types("typed\n");
+        shell.shows("typed\r\ntyped");
+        shell.types(CTRL_D);
+        shell.types("echo the shell is ba''ck\n");
+        shell.shows("the shell is back");
+    }
+}

@@ -1,0 +1,168 @@
+//! `run` and its tree: whichever of our processes is killed, nobody is left.
+
+use std::fs;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{pipewright, run_sh};
+
+const MARK: &str = "PIPEWRIGHT_CLI_TREE_TEST";
+
+/// The processes that were started with that mark in their environment, and run.
+fn marked(mark: &str) -> Vec<u32> {
+    let wanted = format!("{MARK}={mark}");
+    let pids = fs::read_dir("/proc").unwrap().flatten();
+    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let is_marked = |pid: &u32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|it| it == wanted.as_bytes())
+            && !state.contains(") Z ")
+    };
+    pids.filter(is_marked).collect()
+}
+
+/// Our own processes below that one: the supervisor and its guard.
+fn supervisors(pid: u32) -> Vec<u32> {
+    let mut found = Vec::new();
+    let mut parents = vec![pid];
+    while let Some(parent) = parents.pop() {
+        let tasks = fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
+        for task in tasks {
+            let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+            for child in children.split_whitespace().filter_map(|it| it.parse::<u32>().ok()) {
+                let name = fs::read_to_string(format!("/proc/{child}/comm")).unwrap_or_default();
+                if name.trim() == "pw-supervisor" {
+                    found.push(child);
+                    parents.push(child);
+                }
+            }
+        }
+    }
+    found
+}
+
+#[track_caller]
+fn until(what: &str, fact: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !fact() {
+        assert!(start.elapsed() < Duration::from_secs(30), "waited in vain until {what}");
+        thread::park_timeout(Duration::from_millis(1));
+    }
+}
+
+fn kill(pid: u32) {
+    assert!(Command::new("kill").args(["-KILL", &pid.to_string()]).status().unwrap().success());
+}
+
+/// The command of the issue, in the middle of its run: two shells, three sleeps.
+fn in_the_middle(mark: &str, options: &[&str]) -> Child {
+    let script = "(setsid sh -c \"sleep 300 & sleep 300\") & sleep 300";
+    let mut args = vec!["run"];
+    args.extend(options);
+    args.extend(["--", "sh", "-c", script]);
+    let mut command = pipewright(&args);
+    command.env(MARK, mark).stdout(Stdio::null()).stderr(Stdio::null());
+    let child = command.spawn().unwrap();
+    let sleeps = || {
+        let is_sleep = |pid: &u32| {
+            let name = fs::read_to_string(format!("/proc/{pid}/comm"));
+            name.is_ok_and(|name| name.trim() == "sleep")
+        };
+        marked(mark).iter().filter(|pid| is_sleep(pid)).count()
+    };
+    until("the three sleep", || sleeps() == 3);
+    child
+}
+
+#[test]
+fn nobody_outlives_any_one_of_our_own_processes() {
+    let mut of_us = 1;
+    let mut index = 0;
+    while index < of_us {
+        let mut child = in_the_middle("kill-one", &[]);
+        let mut ours = vec![child.id()];
+        ours.extend(supervisors(child.id()));
+        of_us = ours.len();
+        if of_us == 1 {
+            eprintln!("SKIPPED: no supervisor is to be had here, the command alone ends with us");
+            kill(child.id());
+            child.wait().unwrap();
+            marked("kill-one").into_iter().for_each(kill);
+            return;
+        }
+        kill(ours[index]);
+        until("nobody is left", || marked("kill-one").is_empty());
+        child.wait().unwrap();
+        index += 1;
+    }
+    assert_eq!(of_us, 3, "pipewright, a supervisor, its guard");
+}
+
+#[test]
+fn nobody_outlives_a_timeout_or_the_end_of_the_command() {
+    let mut child = in_the_middle("timeout", &["--timeout", "300ms", "--quiet"]);
+    assert_eq!(child.wait().unwrap().code(), Some(124));
+    until("nobody is left", || marked("timeout").is_empty());
+
+    let script = format!("export {MARK}=end; (setsid sleep 300 &) ; setsid sleep 300 & exit 5");
+    let output = run_sh(&["--report", "-"], &format!("exec > /dev/null; {script}"));
+    assert_eq!(output.status.code(), Some(5));
+    until("nobody is left", || marked("end").is_empty());
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    if report["containment"] != "group" {
+        assert_eq!(report["leftovers_killed"], 2, "{report}");
+    }
+}
+
+#[test]
+fn with_contain_none_what_the_command_leaves_goes_on() {
+    let script = format!("export {MARK}=goes-on; setsid sleep 300 > /dev/null 2>&1 & exit 5");
+    let output = run_sh(&["--contain", "none", "--report", "-"], &script);
+    assert_eq!(output.status.code(), Some(5));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&report["containment"], &report["leftovers_killed"]), (&"none".into(), &0.into()));
+    until("it runs", || !marked("goes-on").is_empty());
+    marked("goes-on").into_iter().for_each(kill);
+}
+
+#[test]
+fn a_detached_command_outlives_us_and_its_pid_is_printed() {
+    let output = pipewright(&["run", "--detach", "--", "sleep", "300"])
+        .env(MARK, "detached")
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    let pid: u32 = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
+    until("it sleeps", || marked("detached") == [pid]);
+    kill(pid);
+    until("it is gone", || marked("detached").is_empty());
+    let output = pipewright(&["run", "--detach", "--", "no-such"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(127));
+    let misuse =
+        pipewright(&["run", "--detach", "--timeout", "1s", "--", "true"]).output().unwrap();
+    assert_eq!(misuse.status.code(), Some(125));
+}
+
+#[test]
+fn a_pipeline_is_held_too() {
+    let mut command = pipewright(&[
+        "pipe",
+        "--timeout",
+        "300ms",
+        "--kill-grace",
+        "50ms",
+        "--",
+        "sh",
+        "-c",
+        "(setsid sleep 300 &) ; sleep 300",
+        "|",
+        "sh",
+        "-c",
+        "trap '' TERM; sleep 300; sleep 300",
+    ]);
+    let status = command.env(MARK, "pipeline").stderr(Stdio::null()).status().unwrap();
+    assert_eq!(status.code(), Some(124));
+    until("nobody is left", || marked("pipeline").is_empty());
+}
