@@ -1,0 +1,179 @@
+//! What it costs to hold a tree, and how fast one of 500 processes is killed.
+//!
+//! `tree CHILD` measures as the user that runs it; as root it then runs itself again as a user that
+//! owns nothing, who can have no cgroup, so that the supervisor is measured too.
+
+use std::error::Error;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pipewright::{Child, Command, Contain, Containment, Scope, Stdio};
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// Each with the ways one after the other, so that what the machine does to one it does to all.
+const ROUNDS: usize = 1000;
+const KILLS: usize = 15;
+const NOBODY: u32 = 65_534;
+const MARK: &str = "PIPEWRIGHT_BENCH_TREE";
+
+#[derive(Clone, Copy)]
+enum Way {
+    Alone,
+    Tree,
+    EndsWithUs,
+}
+
+const WAYS: [(&str, Way); 3] = [
+    ("not held", Way::Alone),
+    ("contain(Tree)", Way::Tree),
+    ("kill_on_parent_exit(Tree)", Way::EndsWithUs),
+];
+
+fn main() -> Result<()> {
+    let child = std::env::args().nth(1).ok_or("usage: tree CHILD")?;
+    match std::env::args().nth(2).as_deref() {
+        Some("first") => return first(&child),
+        Some(_) => return Err("usage: tree CHILD".into()),
+        None => {}
+    }
+    let held = start(&child, Way::Tree)?.containment();
+    println!("\n## {held}\n");
+    starts(&child)?;
+    kills()?;
+    if held == Containment::Cgroup {
+        let own = std::env::current_exe()?;
+        Command::new(own).arg(&child).uid(NOBODY).gid(NOBODY).run()?;
+    }
+    Ok(())
+}
+
+fn start(child: &str, way: Way) -> Result<Child> {
+    let mut command = Command::new(child);
+    match way {
+        Way::Alone => {}
+        Way::Tree => {
+            command.contain(Contain::Tree);
+        }
+        Way::EndsWithUs => {
+            command.kill_on_parent_exit(Scope::Tree);
+        }
+    }
+    Ok(command.spawn()?)
+}
+
+fn starts(child: &str) -> Result<()> {
+    let mut times = [const { Vec::new() }; WAYS.len()];
+    let mut whole = [const { Vec::new() }; WAYS.len()];
+    for _ in 0..ROUNDS {
+        for (index, (_, way)) in WAYS.into_iter().enumerate() {
+            let began = Instant::now();
+            let running = start(child, way)?;
+            times[index].push(began.elapsed());
+            running.wait()?;
+            drop(running);
+            whole[index].push(began.elapsed());
+        }
+    }
+    println!("| way | start µs (p10..p90) | added | start, wait and drop µs | added |");
+    println!("|---|--:|--:|--:|--:|");
+    let alone = [middle(&mut times[0]), middle(&mut whole[0])];
+    for (index, (name, _)) in WAYS.into_iter().enumerate() {
+        let (start, all) = (middle(&mut times[index]), middle(&mut whole[index]));
+        let part = |tenths: usize| micros(times[index][ROUNDS * tenths / 10]);
+        println!(
+            "| {name} | {:.0} ({:.0}..{:.0}) | {:.0} | {:.0} | {:.0} |",
+            micros(start),
+            part(1),
+            part(9),
+            micros(start) - micros(alone[0]),
+            micros(all),
+            micros(all) - micros(alone[1])
+        );
+    }
+    let mut firsts = Vec::new();
+    for _ in 0..21 {
+        let said = Command::new(std::env::current_exe()?).args([child, "first"]).read()?;
+        firsts.push(Duration::from_nanos(said.parse()?));
+    }
+    println!(
+        "\nThe first start of a process with kill_on_parent_exit(Tree), after one that is not held: {:.0} µs more than that.",
+        micros(middle(&mut firsts))
+    );
+    Ok(())
+}
+
+/// In a process of its own: how much longer the first held start takes than one that is not.
+fn first(child: &str) -> Result<()> {
+    start(child, Way::Alone)?.wait()?;
+    let began = Instant::now();
+    let alone = start(child, Way::Alone)?;
+    let plain = began.elapsed();
+    alone.wait()?;
+    let began = Instant::now();
+    let held = start(child, Way::EndsWithUs)?;
+    let first = began.elapsed();
+    held.wait()?;
+    println!("{}", first.saturating_sub(plain).as_nanos());
+    Ok(())
+}
+
+/// 500 processes: children, daemons that have lost their parents, sessions of their own.
+fn kills() -> Result<()> {
+    let script = "i=0; while [ $i -lt 166 ]; do sleep 600 & (sleep 600 &) ; setsid sleep 600 & \
+                  i=$((i+1)); done; sleep 600 & echo ready; wait";
+    let mut times = Vec::new();
+    let mut containment = Containment::None;
+    for round in 0..KILLS {
+        let mark = format!("{}-{round}", std::process::id());
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).env(MARK, &mark).stdout(Stdio::piped()).contain(Contain::Tree);
+        let mut tree = command.spawn()?;
+        containment = tree.containment();
+        let stdout = tree.stdout.take().ok_or("its stdout is piped")?;
+        BufReader::new(stdout).lines().next().ok_or("it said nothing")??;
+        while marked(&mark) != 500 {
+            thread::park_timeout(Duration::from_millis(1));
+        }
+        let began = Instant::now();
+        tree.kill()?;
+        tree.wait()?;
+        // Returns when nobody is left.
+        drop(tree);
+        times.push(began.elapsed());
+        if marked(&mark) != 0 {
+            return Err("somebody is left".into());
+        }
+    }
+    let middle = middle(&mut times);
+    println!(
+        "\n500 processes killed by {containment}: {:.1} ms (least {:.1}, most {:.1}, {KILLS} times)",
+        micros(middle) / 1000.0,
+        micros(times[0]) / 1000.0,
+        micros(times[KILLS - 1]) / 1000.0
+    );
+    Ok(())
+}
+
+/// How many processes that have the mark in their environment run.
+fn marked(mark: &str) -> usize {
+    let wanted = format!("{MARK}={mark}");
+    let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let has_mark = |path: &std::path::Path| {
+        let environment = fs::read(path.join("environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|it| it == wanted.as_bytes())
+    };
+    pids.filter(|entry| has_mark(&entry.path())).count()
+}
+
+/// Sorts them, and gives the one in the middle.
+fn middle(times: &mut [Duration]) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+fn micros(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
