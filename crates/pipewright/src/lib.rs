@@ -32,12 +32,25 @@
 //! | [`Command::spawn`] | a [`Child`], std's shape |
 //! | [`Command::start`] | a [`ProcessHandle`], without streams |
 //! | [`Command::start_and_forget`] | a number; nothing is kept, nothing becomes a zombie |
-//! | `a \| b`, [`Command::pipe`] | a [`Pipeline`] with the same verbs |
+//! | [`Command::exec`] | nothing: the command runs in the place of this process |
+//! | `a \| b`, [`Command::pipe`] | a [`Pipeline`], with `status`, `output`, `capture`, `run`, `read` and `spawn` |
+//! | [`Child::read_all_text`], [`read_all_bytes`](Child::read_all_bytes), [`read_all_lines`](Child::read_all_lines) | what a spawned child writes |
+//! | [`ProcessHandle::open`] | a [`ProcessHandle`] on whatever process has that number |
 //!
 //! What all of them promise: both streams are read while input is fed, on the calling thread, so
 //! nothing deadlocks; the child gets its stdio and no other handle of this program; a child whose
 //! descendants keep its pipes open does not keep us; a start costs the same however large this
 //! program is; and after an error no child, no handle and no zombie is left.
+//!
+//! How long a child lives, and what of it:
+//!
+//! | setter | what ends, and when |
+//! |---|---|
+//! | [`Command::timeout`], [`cancel`](Command::cancel) | the child, and the descendants that can be found: at that time, when told to |
+//! | [`contain(Contain::Tree)`](Command::contain) | whatever the child has ever started: with it |
+//! | [`Command::kill_on_parent_exit`] | the child, or whatever it has ever started: with this process, however that ends |
+//! | [`Command::kill_on_drop`] | the child, and the descendants that can be found: with its handle |
+//! | [`Command::detached`] | nothing: it outlives this process and its terminal |
 
 #![forbid(unsafe_code)]
 
