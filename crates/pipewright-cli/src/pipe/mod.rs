@@ -12,7 +12,7 @@ use pipewright::{
 use crate::args::{Contain, PipeOptions};
 use crate::run::command::{hold, split_variable};
 use crate::run::interrupt::Interrupt;
-use crate::run::{code_of, report as writing};
+use crate::run::{code_of, lost_output, report as writing};
 use crate::{Failure, complain, exit_code};
 use report::Report;
 use words::{Output, Typed};
@@ -110,6 +110,9 @@ fn say(options: &PipeOptions, typed: &Typed, result: &Result<PipelineOutput, Err
         Ok(output) => output,
         Err(error) => return complain(&error.to_string()),
     };
+    if let Some(failed) = lost_output(output) {
+        complain(&failed.to_string());
+    }
     let after = |span: &Option<crate::args::Span>| {
         span.as_ref().map(ToString::to_string).unwrap_or_default()
     };

@@ -101,7 +101,7 @@ pub(crate) fn code_of<T>(capture: &Captured<T>, interrupt: &Interrupt) -> u8 {
 
 /// Why what the command wrote did not go where it was passed on to. A reader that has gone, as
 /// `head` does, wants no more: that is no failure.
-fn lost_output<T>(capture: &Captured<T>) -> Option<TeeFailed> {
+pub(crate) fn lost_output<T>(capture: &Captured<T>) -> Option<TeeFailed> {
     capture.tee_failed.filter(|failed| !failed.is_reader_gone())
 }
 

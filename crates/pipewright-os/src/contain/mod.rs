@@ -28,6 +28,15 @@ pub fn tree(dies_with_us: bool) -> Contain {
     Contain { start: crate::spawn::start_held, dies_with_us }
 }
 
+/// What can be told of the supervisor on this machine.
+///
+/// # Errors
+/// Why it cannot be had.
+#[cfg(target_os = "linux")]
+pub(crate) fn supervisor() -> std::io::Result<String> {
+    linux::image::image().map(|_| String::new())
+}
+
 /// How a child is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]

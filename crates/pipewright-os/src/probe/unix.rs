@@ -71,9 +71,18 @@ pub(super) fn facilities() -> Vec<Facility> {
         facility(
             "cgroup v2",
             cgroup(),
-            "holding a whole tree: without it descendants are found by their parents",
+            "holding a whole tree, and killing it at once: without it a supervisor holds it",
         ),
-        facility("memfd", memfd(), "shared memory between host and workers"),
+        facility(
+            "supervisor",
+            crate::contain::supervisor(),
+            "holding a tree without privileges, and ending it with its program: without it a tree is a process group",
+        ),
+        facility(
+            "memfd",
+            memfd(),
+            "the supervisor's program; shared memory between host and workers",
+        ),
         facility("io_uring", io_uring(), "asynchronous disk I/O"),
         value(
             "open handles",

@@ -3,6 +3,7 @@
 //! Times are measured in `bench/`. Here stands the fact behind them: a start copies nothing of the
 //! parent. Had it (fork), every page that the parent writes afterwards would fault once more.
 
+use super::cannot_supervise;
 use pipewright::{Command, Resource};
 use pipewright_tests::isolate;
 use pipewright_tests::skip::{is_root, skipped};
@@ -55,10 +56,16 @@ fn a_start_copies_nothing_of_a_large_parent_whatever_the_options() {
                 ("kill_on_parent_exit", |command| {
                     command.kill_on_parent_exit(pipewright::Scope::Child)
                 }),
+                ("contain", |command| command.contain(pipewright::Contain::Tree)),
                 ("rlimit", |command| command.rlimit(Resource::CoreDump, Some(0), Some(0))),
                 ("umask and nice", |command| command.umask(0o77).nice(1)),
                 ("inherit_all", |command| command.inherit_all()),
             ];
+            if !cannot_supervise() {
+                options.push(("kill_on_parent_exit of the tree", |command| {
+                    command.kill_on_parent_exit(pipewright::Scope::Tree)
+                }));
+            }
             if is_root() {
                 options.push(("uid, gid, groups", |command| {
                     command.uid(65534).gid(65534).groups(&[])

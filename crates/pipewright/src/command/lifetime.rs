@@ -77,8 +77,9 @@ impl Command {
         self
     }
 
-    /// Kills the child when its [`Child`](crate::Child), [`Lines`](crate::Lines) or
-    /// [`ProcessHandle`] is dropped before it has ended.
+    /// Kills the child when its [`Child`](crate::Child), [`Lines`](crate::Lines),
+    /// [`Events`](crate::Events), [`ProcessHandle`] or [`PipelineChild`](crate::PipelineChild) is
+    /// dropped before it has ended.
     ///
     /// The kill reaches whom [`Child::kill`](crate::Child::kill) reaches. The drop then waits for
     /// the child for at most 100 ms, which is longer than a kill takes; one that is stuck in the

@@ -22,7 +22,8 @@ use crate::{ChildStderr, ChildStdin, ChildStdout};
 /// `wait`, `try_wait`, `kill` and `signal` take `&self`: one thread can wait while another kills.
 ///
 /// # Drop
-/// The stages go on running, and are reaped in the background when they end.
+/// As that of a [`Child`](crate::Child), for each stage: it goes on running, and is reaped in the
+/// background when it ends; unless its tree is held, or one of them is killed on drop: then all are.
 #[derive(Debug)]
 pub struct PipelineChild {
     /// Our end of the first stage's stdin, where that is piped. Dropping it ends the input.

@@ -20,7 +20,7 @@ use crate::text::Decoding;
 /// pipe of the kernel: no byte between two stages passes through this process, which keeps no end
 /// of those pipes, so that each stage sees the end of its input and gets SIGPIPE as in a shell.
 ///
-/// Made by `|`, by [`Command::pipe`] or from a list; run by the verbs of [`Command`]. Commands are
+/// Made by `|`, by [`Command::pipe`] or from a list; run by most verbs of [`Command`]. Commands are
 /// borrowed where they are borrowed in the expression, so that the usual chains work as they are;
 /// a pipeline that is to be kept has to own its commands, for which there is [`Command::take`].
 ///
