@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use pipewright::{Command, ErrorKind, Outcome, Pipeline, Stdio};
+use pipewright::{Command, ErrorKind, Event, Outcome, Pipeline, Source, Stdio};
 use pipewright_tests::{isolate, watchdog};
 
 use super::{flood, puppet};
@@ -253,4 +253,34 @@ fn a_spawned_pipeline_is_fed_read_and_waited_for() {
     let mut cat = Command::new("cat");
     let child = (cat.stdin(Stdio::piped()) | Command::new("cat")).spawn().unwrap();
     assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn lines_and_events_come_from_the_last_stage_and_every_stderr() {
+    let _watch = watchdog::watch();
+    let mut pipeline = sh("echo first >&2; echo b; echo a; exit 3") | sh("echo second >&2; sort");
+    let mut lines = pipeline.lines().unwrap();
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    for line in &mut lines {
+        let line = line.unwrap();
+        if line.source == Source::Stdout { &mut out } else { &mut err }.push(line.text);
+    }
+    err.sort();
+    assert_eq!(
+        (out, err),
+        (vec!["a".into(), "b".into()], vec!["first".into(), "second".to_owned()])
+    );
+    let ending = lines.finish().unwrap();
+    assert_eq!(ending.status.code(), Some(3), "pipefail holds here too");
+    assert!(ending.usage.is_some());
+    // Whoever has enough ends the whole, stage by stage, and quietly.
+    let mut pipeline = Command::new("yes") | Command::new("cat");
+    let mut lines = pipeline.lines().unwrap();
+    assert_eq!(lines.next().unwrap().unwrap().text, "y");
+    drop(lines);
+    let last = pipeline.timeout(std::time::Duration::from_millis(100)).events().unwrap().last();
+    match last.unwrap().unwrap() {
+        Event::Exited(ending) => assert_eq!(ending.outcome, Outcome::TimedOut),
+        other => panic!("{other:?} is no end"),
+    }
 }

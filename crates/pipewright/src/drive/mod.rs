@@ -37,5 +37,5 @@ pub(crate) use front::{Front, OpenFront, open_front};
 pub(crate) use reach::Reach;
 pub(crate) use run::Run;
 pub(crate) use sink::Sink;
-pub(crate) use stepwise::{Chunk, Stepwise};
+pub(crate) use stepwise::{Chunk, Decide, Stepwise};
 pub(crate) use tee::{OpenTee, open_tee};

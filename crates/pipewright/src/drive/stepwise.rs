@@ -1,9 +1,12 @@
 //! A run that goes on only while somebody asks for what it brings.
 
 use std::ffi::OsString;
+use std::io;
+
+use pipewright_os::exit::Exit;
 
 use super::Run;
-use crate::child::Process;
+use crate::child::{Process, Processes};
 use crate::command::Rules;
 use crate::error::Error;
 use crate::output::{Ending, Output, Source};
@@ -17,13 +20,18 @@ use crate::output::{Ending, Output, Source};
 /// Closes the streams; the child goes to the reaper.
 #[derive(Debug)]
 pub(crate) struct Stepwise {
-    process: Process,
+    processes: Processes,
     program: OsString,
     rules: Rules,
+    /// Of a pipeline: which stage's end is that of the whole.
+    decide: Option<Decide>,
     /// Taken by the end.
     run: Option<Run>,
     state: State,
 }
+
+/// Makes the end of the whole out of the ends of several children.
+pub(crate) type Decide = fn(&[Exit], Output) -> io::Result<Output>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -44,11 +52,25 @@ pub(crate) struct Chunk {
 
 impl Stepwise {
     pub(crate) fn new(process: Process, program: OsString, rules: Rules, run: Run) -> Stepwise {
-        Stepwise { process, program, rules, run: Some(run), state: State::Running }
+        let mut processes = Processes::with_room_for(1);
+        processes.push(process);
+        Stepwise::of_all(processes, program, rules, run, None)
     }
 
+    /// Of several children.
+    pub(crate) fn of_all(
+        processes: Processes,
+        program: OsString,
+        rules: Rules,
+        run: Run,
+        decide: Option<Decide>,
+    ) -> Stepwise {
+        Stepwise { processes, program, rules, decide, run: Some(run), state: State::Running }
+    }
+
+    /// The process id; of several, that of the first.
     pub(crate) fn pid(&self) -> u32 {
-        self.process.pid()
+        self.processes.first().map_or(0, Exit::pid)
     }
 
     pub(crate) fn program(&self) -> &OsString {
@@ -78,7 +100,7 @@ impl Stepwise {
     /// Waits once. `false`: there is nothing left to wait for.
     pub(crate) fn step(&mut self) -> Result<bool, Error> {
         let (State::Running, Some(run)) = (self.state, &mut self.run) else { return Ok(false) };
-        match run.step(self.process.alone(), &self.rules) {
+        match run.step(&self.processes, &self.rules) {
             Ok(true) => Ok(true),
             Ok(false) => {
                 self.state = State::Ended;
@@ -86,7 +108,7 @@ impl Stepwise {
             }
             Err((doing, source)) => {
                 self.state = State::Failed;
-                run.abandon(self.process.alone());
+                run.abandon(&self.processes);
                 Err(Error::talk(&self.program, doing, source))
             }
         }
@@ -97,7 +119,13 @@ impl Stepwise {
         if self.state != State::Ended {
             return None;
         }
-        let ended = self.run.take()?.finish(self.process.alone());
+        let ended = self.run.take()?.finish(&self.processes);
+        let ended = match self.decide {
+            Some(decide) => ended.and_then(|whole| {
+                decide(&self.processes, whole).map_err(|source| ("wait for", source))
+            }),
+            None => ended,
+        };
         let ended = ended.map_err(|(doing, source)| Error::talk(&self.program, doing, source));
         Some(ended.map(Output::without_streams))
     }
@@ -113,7 +141,7 @@ impl Stepwise {
             None => {
                 // A second answer would not be the truth: the child is gone.
                 let words = "how its run ended has been told already";
-                Err(Error::talk(&self.program, "wait for", std::io::Error::other(words)))
+                Err(Error::talk(&self.program, "wait for", io::Error::other(words)))
             }
         }
     }

@@ -4,6 +4,7 @@ mod child;
 mod end;
 mod options;
 mod start;
+mod streams;
 mod verbs;
 
 use std::ffi::{OsStr, OsString};
@@ -20,7 +21,7 @@ use crate::text::Decoding;
 /// pipe of the kernel: no byte between two stages passes through this process, which keeps no end
 /// of those pipes, so that each stage sees the end of its input and gets SIGPIPE as in a shell.
 ///
-/// Made by `|`, by [`Command::pipe`] or from a list; run by most verbs of [`Command`]. Commands are
+/// Made by `|`, by [`Command::pipe`] or from a list; run by the verbs of [`Command`]. Commands are
 /// borrowed where they are borrowed in the expression, so that the usual chains work as they are;
 /// a pipeline that is to be kept has to own its commands, for which there is [`Command::take`].
 ///
@@ -62,6 +63,7 @@ pub struct Pipeline<'a> {
     stages: Vec<Stage<'a>>,
     rules: Rules,
     limit: Option<Limit>,
+    max_line_bytes: Option<usize>,
     decoding: Decoding,
     pipefail: bool,
 }
@@ -91,6 +93,7 @@ impl<'a> Pipeline<'a> {
             stages: stages.into_iter().map(Into::into).collect(),
             rules: Rules::default(),
             limit: None,
+            max_line_bytes: None,
             decoding: Decoding::default(),
             pipefail: true,
         }

@@ -24,6 +24,13 @@ impl Pipeline<'_> {
         self
     }
 
+    /// How long a line of [`lines`](Self::lines) may be, in bytes; see
+    /// [`Command::max_line`](crate::Command::max_line).
+    pub fn max_line(&mut self, bytes: usize) -> &mut Self {
+        self.max_line_bytes = Some(bytes);
+        self
+    }
+
     /// Stops the pipeline when neither the last stage's stdout nor anybody's stderr has brought
     /// anything for that long. Only streams that pass through us count; where none does, this is a
     /// timeout from the start.

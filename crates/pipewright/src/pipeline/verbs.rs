@@ -170,7 +170,7 @@ impl Pipeline<'_> {
         }
     }
 
-    fn name(&self) -> OsString {
+    pub(super) fn name(&self) -> OsString {
         joined(&self.programs())
     }
 }

@@ -1,0 +1,82 @@
+//! The verbs that hand out what a pipeline writes while it runs.
+
+use std::io;
+
+use pipewright_os::exit::Exit;
+
+use super::Pipeline;
+use super::end::{StageEnd, conclude};
+use super::start::Running;
+use crate::command::CAPTURED;
+use crate::drive::{Decide, Run, Sink, Stepwise};
+use crate::error::Error;
+use crate::events::Events;
+use crate::lines::Lines;
+use crate::output::{Output, Source};
+
+impl Pipeline<'_> {
+    /// Starts the pipeline and gives its lines as they arrive: those of the last stage's stdout, and
+    /// those of every stderr. Otherwise as [`Command::lines`](crate::Command::lines).
+    ///
+    /// # Errors
+    /// A stage could not be started; there is then none. What goes wrong later is an item.
+    ///
+    /// ```
+    /// use pipewright::Command;
+    /// let mut lines = (Command::new("printf").arg("b\na\n") | Command::new("sort")).lines()?;
+    /// assert_eq!(lines.next().unwrap()?.text, "a");
+    /// assert!(lines.finish()?.success());
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn lines(&mut self) -> Result<Lines, Error> {
+        self.decoding.check_splits_at_line_feeds(&self.name())?;
+        Ok(Lines::new(self.step_by_step()?, self.decoding, self.max_line_bytes))
+    }
+
+    /// Starts the pipeline and gives what happens to it, as it happens. The process id of
+    /// [`Event::Started`](crate::Event::Started) is that of the first stage. Otherwise as
+    /// [`Command::events`](crate::Command::events).
+    ///
+    /// # Errors
+    /// As [`lines`](Self::lines).
+    ///
+    /// ```
+    /// use pipewright::{Command, Event};
+    /// let mut last = None;
+    /// for event in (Command::new("false") | Command::new("cat")).events()? {
+    ///     last = Some(event?);
+    /// }
+    /// assert!(matches!(last, Some(Event::Exited(ending)) if ending.status.code() == Some(1)));
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn events(&mut self) -> Result<Events, Error> {
+        self.step_by_step().map(Events::new)
+    }
+
+    fn step_by_step(&mut self) -> Result<Stepwise, Error> {
+        let running = self.start(CAPTURED)?;
+        let Running { processes, feed, stdout, stderr, at, .. } = running;
+        let sink = || Sink::handing_out(self.limit);
+        let streams = [
+            stdout.map(|end| end.into_stream(Source::Stdout, sink())),
+            stderr.map(|end| end.into_stream(Source::Stderr, sink())),
+        ];
+        let run = Run::new(&self.rules, at, feed, streams);
+        let decide: Decide = if self.pipefail { decide_with_pipefail } else { decide_by_last };
+        Ok(Stepwise::of_all(processes, self.name(), self.rules.clone(), run, Some(decide)))
+    }
+}
+
+fn decide_with_pipefail(exits: &[Exit], whole: Output) -> io::Result<Output> {
+    decide(exits, whole, true)
+}
+
+fn decide_by_last(exits: &[Exit], whole: Output) -> io::Result<Output> {
+    decide(exits, whole, false)
+}
+
+fn decide(exits: &[Exit], whole: Output, pipefail: bool) -> io::Result<Output> {
+    let stages: io::Result<Vec<StageEnd>> =
+        exits.iter().map(|exit| StageEnd::of(std::ffi::OsString::new(), exit)).collect();
+    Ok(conclude(whole, stages?, pipefail).whole)
+}
