@@ -1,7 +1,8 @@
 //! What it costs to hold a tree, and how fast one of 500 processes is killed.
 //!
-//! `tree CHILD` measures as the user that runs it; as root it then runs itself again as a user that
-//! owns nothing, who can have no cgroup, so that the supervisor is measured too.
+//! `tree CHILD [PIPEWRIGHT]` measures as the user that runs it; as root it then runs itself again as a user that
+//! owns nothing, who can have no cgroup, so that the supervisor is measured too. With the path of
+//! the tool it also kills each process of a `pipewright run` and waits until nobody is left.
 
 use std::error::Error;
 use std::fs;
@@ -9,7 +10,7 @@ use std::io::{BufRead as _, BufReader};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pipewright::{Child, Command, Contain, Containment, Scope, Stdio};
+use pipewright::{Child, Command, Contain, Containment, ProcessHandle, Scope, Stdio};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -33,19 +34,21 @@ const WAYS: [(&str, Way); 3] = [
 ];
 
 fn main() -> Result<()> {
-    let child = std::env::args().nth(1).ok_or("usage: tree CHILD")?;
-    match std::env::args().nth(2).as_deref() {
-        Some("first") => return first(&child),
-        Some(_) => return Err("usage: tree CHILD".into()),
-        None => {}
+    let child = std::env::args().nth(1).ok_or("usage: tree CHILD [PIPEWRIGHT]")?;
+    let tool = std::env::args().nth(2);
+    if tool.as_deref() == Some("first") {
+        return first(&child);
     }
     let held = start(&child, Way::Tree)?.containment();
     println!("\n## {held}\n");
     starts(&child)?;
     kills()?;
+    if let Some(tool) = &tool {
+        deaths(tool)?;
+    }
     if held == Containment::Cgroup {
         let own = std::env::current_exe()?;
-        Command::new(own).arg(&child).uid(NOBODY).gid(NOBODY).run()?;
+        Command::new(own).arg(&child).args(tool).uid(NOBODY).gid(NOBODY).run()?;
     }
     Ok(())
 }
@@ -155,6 +158,63 @@ fn kills() -> Result<()> {
         micros(times[KILLS - 1]) / 1000.0
     );
     Ok(())
+}
+
+/// How long anybody outlives a process of `pipewright run` that is killed.
+fn deaths(tool: &str) -> Result<()> {
+    let script = "(setsid sh -c \"sleep 300 & sleep 300\") & sleep 300";
+    for (index, name) in ["pipewright", "the guard", "the supervisor"].into_iter().enumerate() {
+        let mut times = Vec::new();
+        for round in 0..KILLS {
+            let mark = format!("{}-{index}-{round}", std::process::id());
+            let mut command = Command::new(tool);
+            command.args(["run", "--quiet", "--", "sh", "-c", script]).env(MARK, &mark);
+            let run = command.stdin(Stdio::null()).spawn()?;
+            let ours = loop {
+                let ours = our_own(run.id());
+                // The tool, two shells, three sleeps.
+                if ours.len() == 3 && marked(&mark) == 6 {
+                    break ours;
+                }
+                thread::park_timeout(Duration::from_millis(1));
+            };
+            let victim = ProcessHandle::open(ours[index])?;
+            let began = Instant::now();
+            victim.kill()?;
+            while marked(&mark) != 0 {}
+            times.push(began.elapsed());
+            run.wait()?;
+        }
+        let middle = middle(&mut times);
+        println!(
+            "\n{name} killed in the middle of a run: nobody is left after {:.1} ms (most {:.1}, {KILLS} times)",
+            micros(middle) / 1000.0,
+            micros(times[KILLS - 1]) / 1000.0
+        );
+    }
+    Ok(())
+}
+
+/// The tool, the guard and the supervisor: each the child of the one before.
+fn our_own(tool: u32) -> Vec<u32> {
+    let mut ours = vec![tool];
+    for _ in 0..2 {
+        let parent = ours[ours.len() - 1];
+        let children = fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
+        let lists =
+            children.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+        let pids: Vec<u32> = lists
+            .flat_map(|list| {
+                list.split_whitespace().filter_map(|it| it.parse().ok()).collect::<Vec<_>>()
+            })
+            .collect();
+        let is_ours = |pid: &&u32| {
+            fs::read_to_string(format!("/proc/{pid}/comm"))
+                .is_ok_and(|name| name.trim() == "pw-supervisor")
+        };
+        ours.extend(pids.iter().find(is_ours));
+    }
+    ours
 }
 
 /// How many processes that have the mark in their environment run.
