@@ -154,7 +154,11 @@ impl Exit {
 
     pub(super) fn take_stop(&self) -> bool {
         // Told of, and not continued since.
-        self.has_been_stopped() && crate::tree::linux::is_stopped(self.pid())
+        self.has_been_stopped() && self.is_stopped()
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        crate::tree::linux::is_stopped(self.pid())
     }
 
     fn has_been_stopped(&self) -> bool {

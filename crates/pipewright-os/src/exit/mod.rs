@@ -143,6 +143,12 @@ impl Exit {
         self.0.take_stop()
     }
 
+    /// Whether the child is stopped, or traced, at this moment.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.0.is_stopped()
+    }
+
     /// How the child is held.
     #[must_use]
     pub fn containment(&self) -> Containment {

@@ -2,15 +2,19 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pipewright_os::contain::Containment;
 use pipewright_os::exit::Exit;
+use pipewright_os::mux;
 use pipewright_os::signal::Signal;
 use pipewright_os::terminal::{self, Foreground};
 
 /// How often a child is looked at whose stop nobody tells us of. A person at a terminal waits.
 pub(super) const LOOK_PAUSE: Duration = Duration::from_millis(50);
+
+/// From the first process of a group that is continued to the last.
+const CONTINUE_TAKES: Duration = Duration::from_millis(20);
 
 /// Opens the terminal, if it is ours to give. By a pointer, so that programs which never ask for
 /// it do not contain what follows.
@@ -43,7 +47,7 @@ impl Front for Held {
     }
 
     fn look(&self, children: &[Exit]) {
-        if !children.iter().any(Exit::take_stop) {
+        if !children.iter().any(Exit::take_stop) || !stays_stopped(children) {
             return;
         }
         // Whoever started us sees the job stop as it would have seen the command itself.
@@ -60,6 +64,24 @@ impl Front for Held {
                 true => child.signal_group(Signal::CONT),
                 false => child.signal(Signal::CONT),
             };
+        }
+    }
+}
+
+/// Whether a child that was seen stopped is so for longer than it takes to continue a whole group:
+/// where it shares ours, Ctrl-Z stops us as well, and when we are continued it may not have been,
+/// yet. To stop for that again would stop a job that somebody has just continued.
+fn stays_stopped(children: &[Exit]) -> bool {
+    loop {
+        let began = Instant::now();
+        // Ignored: a wait for nothing has no error of its own.
+        let _ = mux::wait(&mut [], Some(began + CONTINUE_TAKES));
+        if !children.iter().any(Exit::is_stopped) {
+            return false;
+        }
+        // Much longer than that: we have been stopped meanwhile, and know nothing.
+        if began.elapsed() < 4 * CONTINUE_TAKES {
+            return true;
         }
     }
 }
