@@ -18,7 +18,8 @@ use std::path::PathBuf;
 
 pub use error::{BadInput, SpawnError, Step};
 pub use plan::{
-    ChildStdio, Env, Group, Identity, Inherit, Plan, Resource, ResourceLimit, Search, UnixOptions,
+    ChildStdio, Env, Group, Identity, Inherit, ParentExit, Plan, Resource, ResourceLimit, Search,
+    UnixOptions,
 };
 
 use crate::exit::Exit;
@@ -42,6 +43,12 @@ use crate::exit::Exit;
 /// [`SpawnError`] names the step that failed and keeps the system's error.
 pub fn spawn(plan: &Plan<'_>) -> Result<Exit, SpawnError> {
     imp::spawn(plan)
+}
+
+/// For [`UnixOptions::kill_on_parent_exit`].
+#[must_use]
+pub fn parent_exit() -> ParentExit {
+    ParentExit { run: imp::run_forever }
 }
 
 /// Whether a program is named by a path, and so not searched for: it has a separator.

@@ -1,6 +1,7 @@
 //! What a child is to be: plain data, the same on every platform.
 
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::contain::Contain;
@@ -86,7 +87,7 @@ pub enum Group {
 }
 
 /// Options that only Unix has. Elsewhere anything but the default is refused at the start.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct UnixOptions {
     /// The process group.
     pub group: Group,
@@ -101,8 +102,19 @@ pub struct UnixOptions {
     /// Resource limits.
     pub limits: Vec<ResourceLimit>,
     /// The child is killed when this process ends, however it ends.
-    pub kill_on_parent_exit: bool,
+    pub kill_on_parent_exit: Option<ParentExit>,
 }
+
+/// That a child ends with this process, from [`parent_exit`](super::parent_exit).
+///
+/// It leads to the code by a pointer, so that programs which never ask for it do not contain it.
+#[derive(Debug, Clone, Copy)]
+pub struct ParentExit {
+    pub(crate) run: RunForever,
+}
+
+/// Does the work on a thread that lasts as long as this process.
+pub(crate) type RunForever = fn(work: &mut (dyn FnMut() + Send)) -> io::Result<()>;
 
 /// User and groups.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! How far a child is held, and by whom it is outlived.
 
 use pipewright_os::contain::tree;
+use pipewright_os::spawn::parent_exit;
 
 use super::Command;
 
@@ -82,7 +83,7 @@ impl Command {
     /// cannot be held so: there is no second best.
     pub fn kill_on_parent_exit(&mut self, scope: Scope) -> &mut Command {
         self.ends_with_us = scope == Scope::Tree;
-        self.unix.kill_on_parent_exit = scope == Scope::Child;
+        self.unix.kill_on_parent_exit = (scope == Scope::Child).then(parent_exit);
         self.hold_if_asked()
     }
 

@@ -158,7 +158,7 @@ impl Command {
 
     /// Looks at what contradicts itself, and says what the streams of a detached child are.
     fn detach(&self, defaults: StdioDefaults) -> Result<StdioDefaults, Error> {
-        if self.unix.kill_on_parent_exit || self.ends_with_us {
+        if self.unix.kill_on_parent_exit.is_some() || self.ends_with_us {
             return Err(self.misuse("it is detached, so it cannot be killed when we end"));
         }
         if self.hold.is_some() {

@@ -28,17 +28,17 @@ struct Desk {
     staffed_in: Option<u32>,
 }
 
-/// Runs `work` on a thread that lasts as long as this process, and waits for its answer.
-pub(super) fn run<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
+/// Runs `work` on a thread that lasts as long as this process, and waits until it has run, or has
+/// panicked.
+pub(crate) fn run(work: &mut (dyn FnMut() + Send)) -> io::Result<()> {
     if rustix::thread::gettid() == rustix::process::getpid() {
-        return Ok(work());
+        work();
+        return Ok(());
     }
-    let mut answer = None;
     let done = AtomicBool::new(false);
     let ticket = Ticket { done: &done, caller: thread::current() };
-    let place = &mut answer;
     let boxed: Box<dyn FnOnce() + Send + '_> = Box::new(move || {
-        *place = Some(work());
+        work();
         drop(ticket);
     });
     // SAFETY: only the lifetime changes. This function does not return before the closure is gone:
@@ -48,8 +48,7 @@ pub(super) fn run<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
     while !done.load(Ordering::Acquire) {
         thread::park();
     }
-    called?;
-    answer.ok_or_else(|| io::Error::other("the thread that starts children has failed"))
+    called
 }
 
 /// Tells the caller, when it is dropped, that nothing of the caller's is in use any more.

@@ -26,6 +26,7 @@ mod supervised;
 
 use child::{Job, Move};
 pub(crate) use held::start_held;
+pub(super) use immortal::run as run_forever;
 use stack::Stack;
 pub(crate) use supervised::try_image;
 
@@ -77,11 +78,14 @@ fn start<T>(
 
 /// A child of this process.
 fn start_alone(job: &Job<'_>) -> Result<Exit, SpawnError> {
-    if job.parent_pid == 0 {
-        return start_here(job);
-    }
+    let Some(thread) = job.options.kill_on_parent_exit else { return start_here(job) };
     // The kernel means the *thread* when it says parent (prctl(2), PR_SET_PDEATHSIG).
-    immortal::run(|| start_here(job)).map_err(|error| SpawnError::new(Step::ParentDeath, error))?
+    let mut started = None;
+    (thread.run)(&mut || started = Some(start_here(job)))
+        .and_then(|()| {
+            started.ok_or_else(|| io::Error::other("the thread that starts children has failed"))
+        })
+        .map_err(|error| SpawnError::new(Step::ParentDeath, error))?
 }
 
 fn start_here(job: &Job<'_>) -> Result<Exit, SpawnError> {
@@ -149,8 +153,8 @@ fn job<'a>(plan: &'a Plan<'a>, layout: &'a Layout, moves: &'a Moves) -> Job<'a> 
             .filter(|_| plan.unix.group == Group::Own)
             .map(|foreground| foreground.terminal().as_raw_fd()),
         parent_pid: match plan.unix.kill_on_parent_exit {
-            true => std::process::id() as i32,
-            false => 0,
+            Some(_) => std::process::id() as i32,
+            None => 0,
         },
         may_try_again: AtomicBool::new(false),
         failed_step: AtomicU32::new(0),
