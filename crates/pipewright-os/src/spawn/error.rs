@@ -73,6 +73,9 @@ impl SpawnError {
         SpawnError { step, source }
     }
 
+    /// One copy, for the many places that check something.
+    #[cold]
+    #[inline(never)]
     pub(super) fn bad(input: BadInput) -> SpawnError {
         SpawnError {
             step: Step::Check(input),
