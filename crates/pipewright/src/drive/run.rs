@@ -101,8 +101,11 @@ impl Run {
         let mut slots = self.lend_slots(exits, rules)?;
         let waited = mux::wait(&mut slots, until);
         let now = Instant::now();
-        let [out, err, input, member, end, cancel] = slots;
-        self.slots = [out, err, input, member].map(Slot::detach);
+        let (end, cancel) = (mem::take(&mut slots[EXIT]), mem::take(&mut slots[CANCEL]));
+        // In a loop: to take arrays apart and map them is a copy of the code for every slot.
+        for (kept, slot) in self.slots.iter_mut().zip(&mut slots) {
+            *kept = mem::take(slot).detach();
+        }
         waited.map_err(|e| ("wait for", e))?;
         self.nap.wake(now);
         self.take_completions(now)?;
@@ -220,10 +223,11 @@ impl Run {
             }
             _ => Slot::Off,
         };
-        let [out, err, input, member] = mem::take(&mut self.slots);
-        let end = exits.get(self.gone).map_or(Slot::Off, Slot::Exit);
-        let mut slots = [out, err, input, member, Slot::Off, Slot::Off];
-        slots[EXIT] = end;
+        let mut slots: [Slot<'a>; SLOTS] = Default::default();
+        for (slot, kept) in slots.iter_mut().zip(&mut self.slots) {
+            *slot = mem::take(kept);
+        }
+        slots[EXIT] = exits.get(self.gone).map_or(Slot::Off, Slot::Exit);
         slots[CANCEL] = cancel;
         Ok(slots)
     }
