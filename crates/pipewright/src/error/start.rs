@@ -1,7 +1,7 @@
 //! Finds out why a start failed: the system has one number for several reasons.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
@@ -95,40 +95,58 @@ fn exec_kind(plan: &Plan<'_>, source: &io::Error) -> ErrorKind {
     }
 }
 
+/// The directories that were searched; none where the program was a path.
 fn searched(plan: &Plan<'_>) -> Vec<PathBuf> {
-    if is_path(plan.program) { Vec::new() } else { search_dirs(plan.search).collect() }
+    let mut dirs = Vec::new();
+    if !is_path(plan.program) {
+        for dir in search_dirs(plan.search) {
+            dirs.push(dir);
+        }
+    }
+    dirs
 }
 
 /// The file that was tried, if there is one: from the child's working directory, as it was tried.
 fn existing_file(plan: &Plan<'_>) -> Option<PathBuf> {
     let base = plan.current_dir.unwrap_or(Path::new(""));
-    let tried = |dir: PathBuf| base.join(dir).join(plan.program);
     if is_path(plan.program) {
-        Some(base.join(plan.program)).filter(|path| path.symlink_metadata().is_ok())
-    } else {
-        search_dirs(plan.search).map(tried).find(|path| path.exists())
+        return Some(base.join(plan.program)).filter(|path| path.symlink_metadata().is_ok());
     }
+    for dir in searched(plan) {
+        let path = base.join(dir).join(plan.program);
+        if path.exists() {
+            return Some(path);
+        }
+    }
+    None
 }
 
 /// The interpreter that a script's first line or a program's header names, if it is missing.
 fn interpreter(file: &Path) -> Option<PathBuf> {
     /// The kernel looks at this much of a file (linux/binfmts.h, BINPRM_BUF_SIZE), and a program's
     /// headers stand at its start too.
-    const HEAD_BYTES: u64 = 4096;
-    let mut head = Vec::new();
-    File::open(file).ok()?.take(HEAD_BYTES).read_to_end(&mut head).ok()?;
+    const HEAD_BYTES: usize = 4096;
+    let mut head = [0; HEAD_BYTES];
+    // One read: a file gives all it has. Were it less, the reason would be told less exactly.
+    let count = File::open(file).ok()?.read(&mut head).ok()?;
+    let head = head.get(..count)?;
     let path = match head.strip_prefix(b"#!") {
-        Some(line) => script_interpreter(line)?,
-        None => elf_interpreter(&head)?,
+        Some(line) => script_interpreter(line),
+        None => elf_interpreter(head)?,
     };
-    fs::metadata(&path).is_err().then_some(path)
+    (!path.exists()).then_some(path)
 }
 
-fn script_interpreter(line: &[u8]) -> Option<PathBuf> {
-    let line = line.split(|byte| *byte == b'\n').next()?;
-    let words = String::from_utf8_lossy(line);
+fn script_interpreter(line: &[u8]) -> PathBuf {
     // A carriage return is part of the name, as it is for the kernel: that is the usual reason.
-    words.trim_start_matches([' ', '\t']).split([' ', '\t']).next().map(PathBuf::from)
+    let is_end = |byte: &u8| *byte == b'\n';
+    let is_gap = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let line = line.split(is_end).next().unwrap_or_default();
+    path_of(line.split(is_gap).find(|word| !word.is_empty()).unwrap_or_default())
+}
+
+fn path_of(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(String::from_utf8_lossy(bytes).into_owned())
 }
 
 /// The PT_INTERP segment of a 64-bit little-endian ELF file (elf(5)).
@@ -151,7 +169,7 @@ fn elf_interpreter(head: &[u8]) -> Option<PathBuf> {
             let length = usize::try_from(field(entry.checked_add(32)?, 8)?).ok()?;
             let name = head.get(start..start.checked_add(length)?)?;
             let name = name.split(|byte| *byte == 0).next()?;
-            return Some(PathBuf::from(String::from_utf8_lossy(name).into_owned()));
+            return Some(path_of(name));
         }
     }
     None
@@ -163,7 +181,7 @@ mod tests {
 
     #[test]
     fn the_interpreter_of_a_script_is_read_as_the_kernel_reads_it() {
-        let of = |line: &str| script_interpreter(line.as_bytes()).unwrap();
+        let of = |line: &str| script_interpreter(line.as_bytes());
         assert_eq!(of(" /bin/no such\nmore"), Path::new("/bin/no"));
         assert_eq!(of("/bin/sh\r\n"), Path::new("/bin/sh\r"));
         assert_eq!(of(""), Path::new(""));
