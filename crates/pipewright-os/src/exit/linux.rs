@@ -13,6 +13,7 @@ use crate::contain::{Containment, Tree};
 use crate::helper;
 use crate::signal::Signal;
 use crate::status::ExitStatus;
+use crate::tree::proc;
 use crate::wake::Wake;
 
 /// Linux 6.9 (pidfd_send_signal(2)).
@@ -326,10 +327,12 @@ fn inherited_peak_rss_bytes() -> Option<u64> {
 
 /// `VmHWM` of `/proc/self/status` (proc(5)), which no other program's memory has gone into.
 fn own_peak_rss_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib * 1024)
+    let status = proc::read("/proc/self/status")?;
+    let mut lines = status.split(|byte| *byte == b'\n');
+    let line = lines.find_map(|line| line.strip_prefix(b"VmHWM:"))?;
+    // More than 4 TiB is not told.
+    let kib = proc::number(proc::words(line).next()?)?;
+    Some(u64::from(kib) * 1024)
 }
 
 /// Without pidfds, a thread a child is the way to poll an exit that neither takes over SIGCHLD

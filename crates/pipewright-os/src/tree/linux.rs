@@ -1,11 +1,10 @@
 //! Descendants through `/proc`, held by pidfds.
 
-use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use super::Member as Public;
+use super::{Member as Public, proc};
 use crate::exit::Exit;
 use crate::exit::linux::{open_pidfd, send};
 use crate::signal::Signal;
@@ -131,12 +130,13 @@ pub(crate) fn is_child_of(pid: u32, parent: &Public) -> bool {
 }
 
 fn children_of(pid: u32) -> Vec<u32> {
-    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let mut children = Vec::new();
-    for task in tasks.flatten() {
-        if let Ok(list) = fs::read_to_string(task.path().join("children")) {
-            children
-                .extend(list.split_ascii_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+    for task in proc::numbers_in(&format!("/proc/{pid}/task")).unwrap_or_default() {
+        let list = proc::read(&format!("/proc/{pid}/task/{task}/children")).unwrap_or_default();
+        for word in proc::words(&list) {
+            if let Some(child) = proc::number(word) {
+                children.push(child);
+            }
         }
     }
     children
@@ -145,8 +145,7 @@ fn children_of(pid: u32) -> Vec<u32> {
 /// Whether `/proc` shows the processes that we mean by their numbers: not that of another pid
 /// namespace.
 fn proc_is_ours() -> bool {
-    let own = fs::read_link("/proc/self").ok();
-    own.and_then(|path| path.to_str()?.parse::<u32>().ok()) == Some(std::process::id())
+    proc::number_behind("/proc/self") == Some(std::process::id())
 }
 
 /// Whether a process of the group lives; `None` where `/proc` cannot be read.
@@ -154,36 +153,36 @@ pub(crate) fn group_lives(group: u32) -> Option<bool> {
     if !proc_is_ours() {
         return None;
     }
-    let pids = fs::read_dir("/proc").ok()?.flatten();
-    let mut pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    Some(pids.any(|pid| Stat::of(pid).is_some_and(|stat| stat.group == group && !stat.has_ended())))
+    let lives = |stat: Stat| stat.group == group && !stat.has_ended();
+    let pids = proc::numbers_in("/proc")?;
+    Some(pids.into_iter().any(|pid| Stat::of(pid).is_some_and(lives)))
 }
 
 /// What is needed of `/proc/PID/stat` (proc(5)).
 struct Stat {
-    state: char,
+    state: u8,
     parent: u32,
     group: u32,
 }
 
 impl Stat {
     fn of(pid: u32) -> Option<Stat> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let stat = proc::read(&format!("/proc/{pid}/stat"))?;
         // The name in front may hold anything, but ends at the last parenthesis.
-        let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+        let mut fields = proc::words(stat.rsplit(|byte| *byte == b')').next()?);
         Some(Stat {
-            state: fields.next()?.chars().next()?,
-            parent: fields.next()?.parse().ok()?,
-            group: fields.next()?.parse().ok()?,
+            state: *fields.next()?.first()?,
+            parent: proc::number(fields.next()?)?,
+            group: proc::number(fields.next()?)?,
         })
     }
 
     fn has_ended(&self) -> bool {
-        matches!(self.state, 'Z' | 'X')
+        matches!(self.state, b'Z' | b'X')
     }
 
     /// Whether it starts nobody any more, for now.
     fn rests(&self) -> bool {
-        matches!(self.state, 'T' | 't') || self.has_ended()
+        matches!(self.state, b'T' | b't') || self.has_ended()
     }
 }

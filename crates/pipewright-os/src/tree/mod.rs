@@ -4,6 +4,8 @@
 pub(crate) mod linux;
 #[cfg(target_os = "linux")]
 use linux as imp;
+#[cfg(target_os = "linux")]
+pub(crate) mod proc;
 
 use std::io;
 use std::sync::Arc;
