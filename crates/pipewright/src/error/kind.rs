@@ -258,7 +258,9 @@ impl fmt::Display for OneLine<'_> {
 /// The last line that says something, cut to a length that still fits a message.
 fn last_line(text: &str) -> &str {
     const MOST_CHARS: usize = 200;
-    let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or("");
+    let text = text.trim_end();
+    let start = text.bytes().rposition(|byte| byte == b'\n').map_or(0, |at| at + 1);
+    let line = text.get(start..).unwrap_or_default().trim_start();
     line.char_indices().nth(MOST_CHARS).map_or(line, |(end, _)| &line[..end])
 }
 
