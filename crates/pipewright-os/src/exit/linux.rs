@@ -5,6 +5,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use rustix::io::Errno;
+
 pub(crate) use super::pidfd::{Kept, kept_status, open_pidfd, pidfds_are_refused, send};
 use super::pidfd::{gone_is_false, is_refused, pidfd_wait_is_refused};
 use super::waitid::{Target, waitid};
@@ -102,8 +104,8 @@ impl Exit {
         match waitid(self.target(), libc::WEXITED | libc::WNOWAIT) {
             Ok(_) => {}
             // Somebody else's reap, ours on another thread or not: try_wait tells which.
-            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {}
-            Err(error) => return Err(error),
+            Err(Errno::CHILD) => {}
+            Err(error) => return Err(error.into()),
         }
         match self.try_wait()? {
             Some(ended) => Ok(ended),
@@ -144,10 +146,10 @@ impl Exit {
             Ok(Some((status, usage))) => {
                 Ended { status, usage: Some(self.without_our_own_memory(usage)) }
             }
-            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {
+            Err(error @ Errno::CHILD) => {
                 Ended { status: self.status_after_foreign_reap().ok_or(error)?, usage: None }
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         };
         *state = Some(ended);
         Ok(*state)
@@ -176,8 +178,8 @@ impl Exit {
     pub(super) fn signal(&self, signal: Signal) -> io::Result<bool> {
         if let Some(pidfd) = &self.pidfd {
             match send(pidfd.as_fd(), signal.number(), 0) {
-                Err(error) if is_refused(&error) && self.teller.is_none() => {}
-                done => return done,
+                Err(error) if is_refused(error) && self.teller.is_none() => {}
+                done => return Ok(done?),
             }
         }
         self.signal_by_number(self.pid, signal)
@@ -187,8 +189,8 @@ impl Exit {
         if let Some(pidfd) = &self.pidfd {
             match send(pidfd.as_fd(), signal.number(), PIDFD_SIGNAL_PROCESS_GROUP) {
                 // EINVAL: a kernel before 6.9 does not know the flag.
-                Err(error) if is_refused(&error) || error.raw_os_error() == Some(libc::EINVAL) => {}
-                done => return done,
+                Err(error) if is_refused(error) || error == Errno::INVAL => {}
+                done => return Ok(done?),
             }
         }
         self.signal_by_number(-self.pid, signal)
@@ -235,7 +237,7 @@ impl Exit {
         // SAFETY: kill takes two numbers.
         match unsafe { libc::kill(pid, signal.number()) } {
             0 => Ok(true),
-            _ => gone_is_false(io::Error::last_os_error()),
+            _ => Ok(gone_is_false()?),
         }
     }
 

@@ -5,6 +5,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::io::Errno;
+
 use super::waitid::{Target, waitid};
 use crate::status::ExitStatus;
 
@@ -34,7 +36,9 @@ pub(crate) fn kept_status(pidfd: BorrowedFd<'_>) -> Kept {
 }
 
 /// Sends a signal through a pidfd. `false`: the process has ended and been reaped.
-pub(crate) fn send(pidfd: BorrowedFd<'_>, signal: i32, flags: u32) -> io::Result<bool> {
+///
+/// The error is a number: what looks at it and forgets it has nothing to drop.
+pub(crate) fn send(pidfd: BorrowedFd<'_>, signal: i32, flags: u32) -> rustix::io::Result<bool> {
     // SAFETY: an open descriptor, numbers, and no siginfo.
     let result = unsafe {
         libc::syscall(
@@ -45,17 +49,26 @@ pub(crate) fn send(pidfd: BorrowedFd<'_>, signal: i32, flags: u32) -> io::Result
             flags,
         )
     };
-    if result == 0 { Ok(true) } else { gone_is_false(io::Error::last_os_error()) }
+    if result == 0 { Ok(true) } else { gone_is_false() }
 }
 
-pub(super) fn gone_is_false(error: io::Error) -> io::Result<bool> {
-    if error.raw_os_error() == Some(libc::ESRCH) { Ok(false) } else { Err(error) }
+/// What the system has just said of a signal that was not sent.
+pub(super) fn gone_is_false() -> rustix::io::Result<bool> {
+    match last_error() {
+        Errno::SRCH => Ok(false),
+        error => Err(error),
+    }
+}
+
+/// What the system has just said.
+pub(super) fn last_error() -> Errno {
+    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
 /// A seccomp filter that does not know the call: ENOSYS, or EPERM as Docker's did for years.
 /// EPERM is also what the kernel says of a process of another user; `kill` then says so too.
-pub(super) fn is_refused(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM))
+pub(super) fn is_refused(error: Errno) -> bool {
+    matches!(error, Errno::NOSYS | Errno::PERM)
 }
 
 /// `P_PIDFD` came with Linux 5.4, the pidfd itself with 5.3: asked once.
@@ -66,10 +79,7 @@ pub(super) fn pidfd_wait_is_refused() -> bool {
         // SAFETY: a number beyond every limit is never an open descriptor, and the call only looks
         // it up.
         let closed = unsafe { BorrowedFd::borrow_raw(i32::MAX) };
-        matches!(
-            waitid(Target::Pidfd(closed), libc::WEXITED | libc::WNOHANG),
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL)
-        )
+        matches!(waitid(Target::Pidfd(closed), libc::WEXITED | libc::WNOHANG), Err(Errno::INVAL))
     })
 }
 
@@ -87,8 +97,7 @@ pub(crate) fn open_pidfd(pid: i32) -> Option<OwnedFd> {
     match rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
         Ok(pidfd) => Some(pidfd),
         Err(error) => {
-            let error = io::Error::from(error);
-            if is_refused(&error) {
+            if is_refused(error) {
                 OPEN_REFUSED.store(true, Ordering::Relaxed);
             }
             None

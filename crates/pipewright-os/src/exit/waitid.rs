@@ -1,10 +1,12 @@
 //! `waitid(2)` as the kernel has it: with the resource usage that the C library's leaves out.
 
-use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
+use rustix::io::Errno;
+
+use super::pidfd::last_error;
 use crate::exit::Usage;
 use crate::status::{ExitStatus, pack};
 
@@ -18,7 +20,10 @@ pub(crate) enum Target<'a> {
 /// Waits with the given `WEXITED | ...` options; `None` where `WNOHANG` found it running.
 ///
 /// Of the peak memory only the kernel's figure is filled in; see [`Usage::peak_rss_bytes`].
-pub(crate) fn waitid(target: Target<'_>, options: i32) -> io::Result<Option<(ExitStatus, Usage)>> {
+pub(crate) fn waitid(
+    target: Target<'_>,
+    options: i32,
+) -> rustix::io::Result<Option<(ExitStatus, Usage)>> {
     let (kind, id) = match target {
         Target::Pid(pid) => (libc::P_PID, pid),
         Target::Pidfd(fd) => (libc::P_PIDFD, fd.as_raw_fd()),
@@ -35,9 +40,9 @@ pub(crate) fn waitid(target: Target<'_>, options: i32) -> io::Result<Option<(Exi
         if result == 0 {
             break;
         }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
+        match last_error() {
+            Errno::INTR => {}
+            error => return Err(error),
         }
     }
     // SAFETY: the call succeeded, so this is a SIGCHLD record or still all zeroes.

@@ -65,13 +65,11 @@ impl Opened {
             Ok(None) => return Ok(Fate::Runs),
             Ok(Some((status, usage))) => Ended { status, usage: Some(usage) },
             // No child of ours, or one that other code of this program has reaped.
-            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {
-                match kept_status(self.member.as_fd()) {
-                    Kept::Status(status) => Ended { status, usage: None },
-                    Kept::NotYet | Kept::Never => return Ok(Fate::Untold),
-                }
-            }
-            Err(error) => return Err(error),
+            Err(Errno::CHILD) => match kept_status(self.member.as_fd()) {
+                Kept::Status(status) => Ended { status, usage: None },
+                Kept::NotYet | Kept::Never => return Ok(Fate::Untold),
+            },
+            Err(error) => return Err(error.into()),
         };
         *state = Some(ended);
         Ok(Fate::Ended(ended))

@@ -25,7 +25,7 @@ impl Member {
     }
 
     pub(super) fn signal(&self, signal: Signal) -> io::Result<bool> {
-        send(self.pidfd.as_fd(), signal.number(), 0)
+        Ok(send(self.pidfd.as_fd(), signal.number(), 0)?)
     }
 
     pub(super) fn group(&self) -> Option<u32> {
