@@ -116,7 +116,7 @@ impl Signal {
     /// The name, with its `SIG`; `None` for a number without one (real-time signals).
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
-        imp::NAMES.iter().find(|(_, number)| *number == self.0).map(|(name, _)| *name)
+        imp::named().find(|(_, number)| *number == self.0).map(|(name, _)| name)
     }
 }
 
@@ -131,10 +131,9 @@ impl FromStr for Signal {
         }
         let upper = text.to_ascii_uppercase();
         let bare = upper.strip_prefix("SIG").unwrap_or(&upper);
-        imp::NAMES
-            .iter()
+        imp::named()
             .find(|(name, _)| name.strip_prefix("SIG") == Some(bare))
-            .map(|(_, number)| Signal(*number))
+            .map(|(_, number)| Signal(number))
             .ok_or_else(unknown)
     }
 }

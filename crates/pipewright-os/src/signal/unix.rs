@@ -15,18 +15,26 @@ pub(super) use libc::{
 /// The highest signal number: 64 on Linux (signal(7)), 31 on macOS.
 pub(super) const LAST: i32 = if cfg!(target_os = "linux") { 64 } else { 31 };
 
+/// The names in one text: a list of them would be a pointer for each, which takes three times its
+/// place for the loader.
 macro_rules! names {
     ($($name:ident)*) => {
-        &[$((stringify!($name), libc::$name)),*]
+        const NAMES: &str = concat!($(stringify!($name), " "),*);
+        const NUMBERS: &[i32] = &[$(libc::$name),*];
     };
 }
 
 #[rustfmt::skip]
-pub(super) const NAMES: &[(&str, i32)] = names!(
+names!(
     SIGHUP SIGINT SIGQUIT SIGILL SIGTRAP SIGABRT SIGBUS SIGFPE SIGKILL SIGUSR1 SIGSEGV SIGUSR2
     SIGPIPE SIGALRM SIGTERM SIGCHLD SIGCONT SIGSTOP SIGTSTP SIGTTIN SIGTTOU SIGURG SIGXCPU
     SIGXFSZ SIGVTALRM SIGPROF SIGWINCH SIGIO SIGSYS
 );
+
+/// The signals that have names.
+pub(super) fn named() -> impl Iterator<Item = (&'static str, i32)> {
+    NAMES.split(' ').zip(NUMBERS.iter().copied())
+}
 
 pub(super) struct Caught {
     set: libc::sigset_t,
