@@ -14,8 +14,9 @@ pub fn is_zombie(pid: u32) -> bool {
 
 /// The state letter of `/proc/PID/stat` (proc(5)).
 pub fn state(pid: u32) -> Option<char> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.trim_start().chars().next()
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // The name in it is any bytes.
+    String::from_utf8_lossy(&stat).rsplit_once(')')?.1.trim_start().chars().next()
 }
 
 /// The processes that were started with that variable in their environment, and run.

@@ -10,7 +10,9 @@
 mod acts;
 
 fn main() {
-    for act in std::env::args().skip(1) {
+    // Acts are text; the name that it is started under, before them, need not be.
+    for act in std::env::args_os().skip(1) {
+        let act = act.to_string_lossy();
         let (name, value) = act.split_once('=').unwrap_or((&act, ""));
         if let Err(error) = acts::perform(name, value) {
             eprintln!("puppet: {act}: {error}");

@@ -1,8 +1,12 @@
 //! Promise 3: a timeout kills the tree, reports on time, keeps partial output.
 
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
 use std::time::{Duration, Instant};
 
-use pipewright::{CancelToken, Capture, Outcome, Signal};
+use pipewright::{CancelToken, Capture, Command, Outcome, Signal};
 use pipewright_tests::skip::{is_forced_off, skipped};
 use pipewright_tests::{alive, watchdog};
 
@@ -46,6 +50,26 @@ fn a_timeout_kills_the_children_of_the_child() {
     }
     let acts = ["spawn=spawn=wait=600;wait=600", "out=here", "wait=600"];
     let capture = puppet(acts).timeout(SHORT * 2).capture().unwrap();
+    assert_eq!((capture.outcome, capture.held_open), (Outcome::TimedOut, false));
+    none_is_left(&capture, 1);
+}
+
+#[test]
+fn a_timeout_finds_a_descendant_whatever_its_name() {
+    let _watch = watchdog::watch();
+    if is_forced_off("pidfd") {
+        return skipped("descendants are only held by pidfds");
+    }
+    // Neither UTF-8 nor, taken for the rest of the line, that of a process which runs.
+    let name = OsStr::from_bytes(b"\xff) Z 1 1 (");
+    let dir = std::env::temp_dir().join(format!("any-name-{}", std::process::id()));
+    fs::create_dir(&dir).unwrap();
+    let file = dir.join(name);
+    symlink(env!("CARGO_BIN_EXE_puppet"), &file).unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", r#""$0" wait=600 & echo $! >&2; wait"#]).arg(file);
+    let capture = command.timeout(SHORT * 2).capture().unwrap();
+    fs::remove_dir_all(dir).unwrap();
     assert_eq!((capture.outcome, capture.held_open), (Outcome::TimedOut, false));
     none_is_left(&capture, 1);
 }
