@@ -121,7 +121,7 @@ pub(crate) fn add_children(
 
 /// Whether the process of that number is stopped, or traced.
 pub(crate) fn is_stopped(pid: u32) -> bool {
-    Stat::of(pid).is_some_and(|stat| matches!(stat.state, 'T' | 't'))
+    Stat::of(pid).is_some_and(|stat| matches!(stat.state, b'T' | b't'))
 }
 
 /// Whether the process of that number is a child of that one.
