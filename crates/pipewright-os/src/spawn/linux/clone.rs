@@ -25,7 +25,8 @@ pub(super) type Entry = extern "C" fn(*mut libc::c_void) -> libc::c_int;
 /// A process that shares our memory until it execs.
 pub(super) struct Twin<'a> {
     pub(super) stack: &'a Stack,
-    /// The cgroup to be born in; only `clone3` can do that.
+    /// The cgroup to be born in; only `clone3` can do that, so a twin that begins with our handlers
+    /// has to join it.
     pub(super) cgroup: Option<RawFd>,
     /// Where it begins with its handlers reset.
     pub(super) after_clone3: Entry,
@@ -89,9 +90,12 @@ unsafe fn begin(twin: &Twin<'_>, flags: libc::c_int) -> io::Result<i32> {
     if !CLONE3_REFUSED.load(Ordering::Relaxed) {
         // SAFETY: as this function's.
         match unsafe { clone3(twin, with_pidfd) } {
-            // Of a cgroup the caller has to hear: it may be what is refused.
-            Err(error) if is_refused(&error) && twin.cgroup.is_none() => {
-                CLONE3_REFUSED.store(true, Ordering::Relaxed);
+            // It may be the cgroup that is refused; the child then finds out when it joins that.
+            Err(error) if is_refused(&error) => {
+                let unknown = error.raw_os_error() == Some(libc::ENOSYS);
+                if unknown || twin.cgroup.is_none() {
+                    CLONE3_REFUSED.store(true, Ordering::Relaxed);
+                }
             }
             done => return done,
         }
