@@ -78,10 +78,17 @@ impl Cgroup {
         self.kill.as_ref().map(AsFd::as_fd)
     }
 
-    /// Who is in it and has not ended.
+    /// Who is in it and has not ended, in cgroups below it included.
     pub(crate) fn pids(&self) -> Vec<u32> {
+        let mut pids = Vec::new();
         let text = self.read("cgroup.procs").unwrap_or_default();
-        text.lines().filter_map(|line| line.parse().ok()).collect()
+        add_pids(&text, &mut pids);
+        // One read tells nearly every tree that it has made none.
+        let stat = self.read("cgroup.stat").unwrap_or_default();
+        if !stat.lines().any(|line| line == "nr_descendants 0") {
+            add_pids_below(&self.path(), &mut pids);
+        }
+        pids
     }
 
     /// Whether anybody is in it, in cgroups below it included.
@@ -123,6 +130,11 @@ impl Cgroup {
         }
     }
 
+    /// Where it is, for this process only.
+    fn path(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.dir.as_raw_fd()).into()
+    }
+
     fn remove(&self) -> rustix::io::Result<()> {
         rustix::fs::unlinkat(self.parent, &self.name, AtFlags::REMOVEDIR)
     }
@@ -137,8 +149,7 @@ impl Drop for Cgroup {
     fn drop(&mut self) {
         // What cannot be removed has somebody in it, or a cgroup that the tree made for itself.
         if matches!(self.remove(), Err(rustix::io::Errno::BUSY | rustix::io::Errno::NOTEMPTY)) {
-            let below = format!("/proc/self/fd/{}", self.dir.as_raw_fd());
-            remove_below(Path::new(&below));
+            remove_below(&self.path());
             // Ignored: somebody is still in it, and the next process that starts here removes it.
             let _ = self.remove();
         }
@@ -156,14 +167,29 @@ fn open(dir: &OwnedFd, file: &str, flags: OFlags) -> io::Result<OwnedFd> {
     Ok(rustix::fs::openat(dir, file, flags | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-fn remove_below(dir: &Path) {
-    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            remove_below(&entry.path());
-            // Ignored: somebody is in it.
-            let _ = fs::remove_dir(entry.path());
-        }
+fn add_pids(procs: &str, pids: &mut Vec<u32>) {
+    pids.extend(procs.lines().filter_map(|line| line.parse::<u32>().ok()));
+}
+
+fn add_pids_below(dir: &Path, pids: &mut Vec<u32>) {
+    for below in dirs_in(dir) {
+        add_pids(&fs::read_to_string(below.join("cgroup.procs")).unwrap_or_default(), pids);
+        add_pids_below(&below, pids);
     }
+}
+
+fn remove_below(dir: &Path) {
+    for below in dirs_in(dir) {
+        remove_below(&below);
+        // Ignored: somebody is in it.
+        let _ = fs::remove_dir(below);
+    }
+}
+
+fn dirs_in(dir: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let dirs = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    dirs.map(|dir| dir.path())
 }
 
 /// The cgroup of this process, as a directory; `None` where it cannot be used.
