@@ -32,6 +32,21 @@ pub(super) fn become_subreaper() {
     let _ = make(libc::SYS_prctl, [libc::PR_SET_CHILD_SUBREAPER as usize, 1, 0, 0, 0, 0]);
 }
 
+/// Sees to it that children which end wait to be reaped. Tells whether they would not have: ignored
+/// once, SIGCHLD stays ignored over clone and exec, and then nobody is told of an end.
+pub(super) fn keep_ended_children() -> bool {
+    const SIGSET_BYTES: usize = 8;
+    // The kernel's struct sigaction begins with the handler, and SIG_DFL with no flags is all
+    // zeroes; on no processor is it larger.
+    let default = [0_usize; 8];
+    let mut before = [0_usize; 8];
+    let signal = libc::SIGCHLD as usize;
+    let (to, from) = (default.as_ptr() as usize, before.as_mut_ptr() as usize);
+    let _ = make(libc::SYS_rt_sigaction, [signal, to, from, SIGSET_BYTES, 0, 0]);
+    let [handler, ..] = before;
+    handler == libc::SIG_IGN
+}
+
 /// A pidfd of this process, for its child.
 pub(super) fn open_own_end() -> Option<RawFd> {
     let pid = make(libc::SYS_getpid, [0; 6]).ok()?;

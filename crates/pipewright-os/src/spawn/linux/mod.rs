@@ -156,6 +156,7 @@ fn job<'a>(plan: &'a Plan<'a>, layout: &'a Layout, moves: &'a Moves) -> Job<'a> 
             Some(_) => std::process::id() as i32,
             None => 0,
         },
+        ignores_children: AtomicBool::new(false),
         may_try_again: AtomicBool::new(false),
         failed_step: AtomicU32::new(0),
         errno: AtomicI32::new(0),

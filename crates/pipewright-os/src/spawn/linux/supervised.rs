@@ -140,6 +140,8 @@ extern "C" fn guard(argument: *mut c_void) -> c_int {
     let chain = unsafe { &*argument.cast_const().cast::<Chain<'_>>() };
     let program = chain.program;
     bare::become_subreaper();
+    // The supervisor has it from here; what the command is to find is what we found.
+    chain.job.ignores_children.store(bare::keep_ended_children(), Relaxed);
     chain.guard_end.store(bare::open_own_end().unwrap_or(NONE), Relaxed);
     let [stack, _] = chain.stacks;
     // SAFETY: as in `start`. From here on the chain is the supervisor's.

@@ -46,6 +46,8 @@ pub(super) struct Job<'a> {
     pub(super) cgroup_procs: Option<RawFd>,
     /// Where it is to become the foreground job.
     pub(super) terminal: Option<RawFd>,
+    /// Whether SIGCHLD was ignored where the child comes from, and is not any more in its parent.
+    pub(super) ignores_children: AtomicBool,
     /// The child is killed when this process ends. 0: it is not.
     pub(super) parent_pid: i32,
     /// The parent will start another child if this one says [`STOP_PENDING`].
@@ -149,6 +151,9 @@ unsafe fn prepare_and_exec(
     // Rust programs ignore SIGPIPE from the start, and a child that inherits that does not stop
     // when its reader is gone (rust-lang/rust#62569).
     signals::set_default(libc::SIGPIPE);
+    if job.ignores_children.load(Ordering::Relaxed) {
+        signals::ignore(libc::SIGCHLD);
+    }
     if let Some(cgroup) = cgroup {
         rights::join_cgroup(cgroup)?;
     }

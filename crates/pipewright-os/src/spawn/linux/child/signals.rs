@@ -48,13 +48,22 @@ fn handler_of(signal: libc::c_int) -> Option<libc::sighandler_t> {
 }
 
 pub(super) fn set_default(signal: libc::c_int) {
-    let default: KernelAction = [0; 8];
-    // SAFETY: SIG_DFL is no function.
+    set(signal, libc::SIG_DFL);
+}
+
+pub(super) fn ignore(signal: libc::c_int) {
+    set(signal, libc::SIG_IGN);
+}
+
+fn set(signal: libc::c_int, handler: libc::sighandler_t) {
+    let mut action: KernelAction = [0; 8];
+    action[0] = handler;
+    // SAFETY: neither of the two that come here is a function.
     unsafe {
         libc::syscall(
             libc::SYS_rt_sigaction,
             signal,
-            default.as_ptr(),
+            action.as_ptr(),
             ptr::null_mut::<KernelAction>(),
             SIGSET_BYTES,
         )
