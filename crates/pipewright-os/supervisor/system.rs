@@ -31,7 +31,7 @@ mod number {
     pub const KILL: usize = 62;
     pub const FCNTL: usize = 72;
     pub const CHDIR: usize = 80;
-    pub const SETSID: usize = 112;
+    pub const SETPGID: usize = 109;
     pub const PRCTL: usize = 157;
     pub const RT_SIGPROCMASK: usize = 14;
     pub const EXIT_GROUP: usize = 231;
@@ -52,7 +52,7 @@ mod number {
     pub const KILL: usize = 129;
     pub const FCNTL: usize = 25;
     pub const CHDIR: usize = 49;
-    pub const SETSID: usize = 157;
+    pub const SETPGID: usize = 154;
     pub const PRCTL: usize = 167;
     pub const RT_SIGPROCMASK: usize = 135;
     pub const EXIT_GROUP: usize = 94;
@@ -106,12 +106,13 @@ impl Arguments {
     }
 }
 
-/// Leaves the host's session, directory and group: what is sent to those is not for us, and our
-/// being there must not keep a disk from being unmounted.
+/// Leaves the host's directory and group: what is sent to that is not for us, and our being there
+/// must not keep a disk from being unmounted. Not the session: a group of which nobody has a parent
+/// in the session is orphaned (setpgid(2)), and the command's could not be stopped by Ctrl-Z.
 pub fn become_quiet() {
     const PR_SET_NAME: usize = 15;
     call(number::PRCTL, [PR_SET_NAME, c"pw-supervisor".as_ptr() as usize, 0, 0, 0, 0]);
-    call(number::SETSID, [0; 6]);
+    call(number::SETPGID, [0; 6]);
     call(number::CHDIR, [c"/".as_ptr() as usize, 0, 0, 0, 0, 0]);
     // Nothing but SIGKILL and SIGSTOP gets through.
     let all = u64::MAX;
