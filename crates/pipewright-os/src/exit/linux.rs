@@ -135,10 +135,16 @@ impl Exit {
             return Ok(*state);
         }
         if let Some(teller) = &self.teller {
-            *state = teller.end()?.map(|ended| Ended {
-                usage: ended.usage.map(|usage| self.without_our_own_memory(usage)),
-                ..ended
-            });
+            *state = match teller.end() {
+                Ok(told) => told.map(|ended| Ended {
+                    usage: ended.usage.map(|usage| self.without_our_own_memory(usage)),
+                    ..ended
+                }),
+                Err(error) => {
+                    let kept = self.status_after_foreign_reap();
+                    Some(Ended { status: kept.ok_or(error)?, usage: None })
+                }
+            };
             return Ok(*state);
         }
         let ended = match waitid(self.target(), options) {
@@ -231,7 +237,8 @@ impl Exit {
     /// `kill(2)`, under the lock that the reap takes: an unreaped child keeps its number.
     fn signal_by_number(&self, pid: i32, signal: Signal) -> io::Result<bool> {
         let ended = self.lock();
-        if ended.is_some() {
+        // Whom a supervisor reaps keeps its number as long as that likes.
+        if ended.is_some() || self.teller.is_some() {
             return Ok(false);
         }
         // SAFETY: kill takes two numbers.

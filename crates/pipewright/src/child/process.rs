@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use pipewright_os::exit::{Ended, Exit};
 use pipewright_os::mux::{self, Slot};
+use pipewright_os::signal::Signal;
 
 use super::reaper;
 use crate::drive::Reach;
@@ -67,6 +68,8 @@ impl Drop for Process {
         if let Some(tree) = self.exit.tree() {
             // What holds the tree goes with this, and nobody in it is to outlive that.
             tree.end();
+            // Whoever has killed what held the tree has not freed the child. Ignored: it has ended.
+            let _ = self.exit.signal(Signal::KILL);
         }
         if let Some(guard) = self.exit.leave_tree() {
             reap_in_time(guard);
