@@ -19,9 +19,11 @@
 //! * 2: for the supervisor, a pidfd of the guard, or nothing
 //! * 3: `cgroup.kill` of the tree's cgroup, or nothing
 //! * 4: the directory that the cgroup is in, or nothing
+//! * 5: the list of its own children, `/proc/thread-self/children`
 //!
 //! and as arguments its role, the process that it is about (the command; for the guard the
-//! supervisor), and the cgroup's name.
+//! supervisor), and the cgroup's name. On trial it has nobody to look after, and tells whether it
+//! could.
 
 #![no_std]
 #![no_main]
@@ -37,6 +39,7 @@ use system::{Arguments, Reaped, Watch};
 const ENDED: i64 = 1;
 const TREE_ENDED: i64 = 2;
 const STOPPED: i64 = 4;
+const CAN_WORK: i64 = 5;
 
 /// Between two passes over the children: most of those killed in one have ended by the next.
 const PASS_NANOS: i64 = 300_000;
@@ -63,6 +66,12 @@ struct Tree {
 
 /// The program; `_start` calls it.
 fn run(arguments: &Arguments) -> ! {
+    if arguments.first_letter(1) == b't' {
+        if system::can_work() {
+            system::send(&[CAN_WORK, 0, 0, 0, 0, 0]);
+        }
+        system::exit()
+    }
     let mut tree = Tree {
         role: if arguments.first_letter(1) == b'g' { Role::Guard } else { Role::Supervisor },
         subject: arguments.number(2),

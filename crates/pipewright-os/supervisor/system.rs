@@ -14,7 +14,8 @@ const HOST_END: i32 = 1;
 const GUARD_END: i32 = 2;
 const CGROUP_KILL: i32 = 3;
 const CGROUP_PARENT: i32 = 4;
-const FIRST_FREE: usize = 5;
+const CHILDREN: i32 = 5;
+const FIRST_FREE: usize = 6;
 
 const SIGKILL: i32 = 9;
 const SIGCHLD: i32 = 17;
@@ -25,7 +26,9 @@ mod number {
     pub const READ: usize = 0;
     pub const WRITE: usize = 1;
     pub const CLOSE: usize = 3;
+    pub const LSEEK: usize = 8;
     pub const IOCTL: usize = 16;
+    pub const GETPID: usize = 39;
     pub const SENDTO: usize = 44;
     pub const WAIT4: usize = 61;
     pub const KILL: usize = 62;
@@ -35,7 +38,7 @@ mod number {
     pub const PRCTL: usize = 157;
     pub const RT_SIGPROCMASK: usize = 14;
     pub const EXIT_GROUP: usize = 231;
-    pub const OPENAT: usize = 257;
+    pub const WAITID: usize = 247;
     pub const UNLINKAT: usize = 263;
     pub const PPOLL: usize = 271;
     pub const SIGNALFD4: usize = 289;
@@ -46,7 +49,9 @@ mod number {
     pub const READ: usize = 63;
     pub const WRITE: usize = 64;
     pub const CLOSE: usize = 57;
+    pub const LSEEK: usize = 62;
     pub const IOCTL: usize = 29;
+    pub const GETPID: usize = 172;
     pub const SENDTO: usize = 206;
     pub const WAIT4: usize = 260;
     pub const KILL: usize = 129;
@@ -56,7 +61,7 @@ mod number {
     pub const PRCTL: usize = 167;
     pub const RT_SIGPROCMASK: usize = 135;
     pub const EXIT_GROUP: usize = 94;
-    pub const OPENAT: usize = 56;
+    pub const WAITID: usize = 95;
     pub const UNLINKAT: usize = 35;
     pub const PPOLL: usize = 73;
     pub const SIGNALFD4: usize = 74;
@@ -210,10 +215,10 @@ struct Polled {
 /// poll(2): waits for it to be readable, as it also is at its end.
 const READABLE: i16 = 1;
 
-fn poll(polled: &mut [Polled], nanos: Option<i64>) {
+fn poll(polled: &mut [Polled], nanos: Option<i64>) -> bool {
     let time = [0, nanos.unwrap_or(0)];
     let time = if nanos.is_some() { time.as_ptr() as usize } else { 0 };
-    call(number::PPOLL, [polled.as_mut_ptr() as usize, polled.len(), time, 0, 8, 0]);
+    call(number::PPOLL, [polled.as_mut_ptr() as usize, polled.len(), time, 0, 8, 0]) >= 0
 }
 
 /// What is waited for while nobody has to be killed.
@@ -269,18 +274,14 @@ pub fn wake(pid: i32) {
 
 /// Kills every child: those are ours to reap, so each number is still that child's.
 pub fn kill_children() {
-    const CLOEXEC: usize = 0o2_000_000;
-    let path = c"/proc/thread-self/children".as_ptr() as usize;
-    let fd = call(number::OPENAT, [NOTHING as usize, path, CLOEXEC, 0, 0, 0]);
-    if fd < 0 {
-        return;
-    }
+    call(number::LSEEK, [CHILDREN as usize, 0, 0, 0, 0, 0]);
     let mut buffer = MaybeUninit::<[u8; 4096]>::uninit();
+    let place = buffer.as_mut_ptr() as usize;
     let mut pid = 0;
     loop {
-        let count = call(number::READ, [fd as usize, buffer.as_mut_ptr() as usize, 4096, 0, 0, 0]);
+        let count = call(number::READ, [CHILDREN as usize, place, 4096, 0, 0, 0]);
         if count <= 0 {
-            break;
+            return;
         }
         // SAFETY: the kernel has just written that many bytes to it.
         let text = unsafe { slice::from_raw_parts(buffer.as_ptr().cast::<u8>(), count as usize) };
@@ -289,12 +290,43 @@ pub fn kill_children() {
             if byte.is_ascii_digit() {
                 pid = pid * 10 + i32::from(byte - b'0');
             } else if pid > 0 {
-                kill(pid);
+                // The numbers are those of the pid namespace that `/proc` is of.
+                if find_child(P_PID, pid) == 0 {
+                    kill(pid);
+                }
                 pid = 0;
             }
         }
     }
-    call(number::CLOSE, [fd as usize, 0, 0, 0, 0, 0]);
+}
+
+const P_ALL: usize = 0;
+const P_PID: usize = 1;
+
+/// 0: it is a child of ours, whether it has ended or not; it is left as it is.
+fn find_child(kind: usize, pid: i32) -> isize {
+    const WNOHANG_WEXITED_WNOWAIT_WALL: usize = 0x1 | 0x4 | 0x0100_0000 | 0x4000_0000;
+    call(number::WAITID, [kind, pid as usize, 0, WNOHANG_WEXITED_WNOWAIT_WALL, 0, 0])
+}
+
+/// Whether this machine lets us do what all of this takes. A sandbox that refuses one of the calls
+/// would have the tree killed at once, or let it get away, or have us turn round for ever.
+pub fn can_work() -> bool {
+    const PR_GET_CHILD_SUBREAPER: usize = 37;
+    const ECHILD: isize = 10;
+    let mut adopts = 0_i32;
+    let mut status = 0_i32;
+    let pid = call(number::GETPID, [0; 6]) as usize;
+    let place = &raw mut adopts as usize;
+    call(number::PRCTL, [PR_GET_CHILD_SUBREAPER, place, 0, 0, 0, 0]);
+    adopts == 1
+        && call(number::WAIT4, [usize::MAX, &raw mut status as usize, 1, 0, 0, 0]) == -ECHILD
+        && find_child(P_ALL, 0) == -ECHILD
+        && call(number::KILL, [pid, 0, 0, 0, 0, 0]) == 0
+        && call(number::LSEEK, [CHILDREN as usize, 0, 0, 0, 0, 0]) == 0
+        && call(number::READ, [CHILDREN as usize, &raw mut status as usize, 1, 0, 0, 0]) == 0
+        && poll(&mut [], Some(0))
+        && ends_of_children().is_some()
 }
 
 /// Kills whoever is in the cgroup, all at once. Without a cgroup the handle is not open.

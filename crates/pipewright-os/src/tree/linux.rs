@@ -144,7 +144,7 @@ fn children_of(pid: u32) -> Vec<u32> {
 
 /// Whether `/proc` shows the processes that we mean by their numbers: not that of another pid
 /// namespace.
-fn proc_is_ours() -> bool {
+pub(crate) fn proc_is_ours() -> bool {
     proc::number_behind("/proc/self") == Some(std::process::id())
 }
 

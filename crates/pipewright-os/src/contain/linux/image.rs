@@ -4,6 +4,8 @@ use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 
+use crate::tree::linux::proc_is_ours;
+
 /// What `build.rs` has made of `supervisor/main.rs`.
 #[cfg(pipewright_supervisor)]
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/supervisor"));
@@ -43,7 +45,9 @@ fn make_and_try() -> io::Result<OwnedFd> {
         ));
     }
     // It finds whom to kill there; without it, it would hold a tree that it could not end.
-    std::fs::File::open("/proc/thread-self/children")?;
+    if !proc_is_ours() {
+        return Err(io::Error::other("/proc does not show its processes"));
+    }
     let image = make()?;
     crate::spawn::try_image(image.as_fd())?;
     Ok(image)

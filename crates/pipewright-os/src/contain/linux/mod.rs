@@ -146,8 +146,8 @@ impl Supervisor {
         loop {
             match self.reports.take() {
                 Ok(Some(Report::TreeEnded(count))) => return Some(count),
-                Ok(Some(Report::Ended(..) | Report::CommandStopped)) => {}
                 Ok(Some(Report::Nothing) | None) | Err(_) => return None,
+                Ok(Some(_)) => {}
             }
         }
     }

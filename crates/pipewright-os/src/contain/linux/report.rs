@@ -27,6 +27,7 @@ const TREE_ENDED: i64 = 2;
 /// Sent before the supervisor has become the program.
 const STARTED: i64 = 3;
 const STOPPED: i64 = 4;
+const CAN_WORK: i64 = 5;
 
 /// A message from the supervisor or the guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +38,10 @@ pub(crate) enum Report {
     CommandStopped,
     /// How many were killed.
     TreeEnded(u32),
+    /// How the start went: for [`Reports::started`].
+    Started,
+    /// This machine does not refuse what it takes to supervise.
+    CanWork,
     /// Nothing more is coming: neither the supervisor nor the guard runs any more.
     Nothing,
 }
@@ -108,7 +113,12 @@ impl Reports {
     /// Tells the supervisor to end the tree. It may have done so already.
     pub(crate) fn let_go(&self) {
         // Ignored: nobody is there to be told.
-        let _ = rustix::net::shutdown(&self.0, Shutdown::Write);
+        let _ = self.try_to_let_go();
+    }
+
+    /// The same, where it is of interest whether this machine lets us.
+    pub(crate) fn try_to_let_go(&self) -> io::Result<()> {
+        Ok(rustix::net::shutdown(&self.0, Shutdown::Write)?)
     }
 
     fn receive(&self, flags: RecvFlags) -> io::Result<Option<Report>> {
@@ -150,8 +160,10 @@ impl Tells for Teller {
                     self.has_stopped.store(true, Ordering::Relaxed);
                     self.reports.take().map(drop)?;
                 }
-                // Somebody else of the tree, whose supervisor was killed.
-                Some(Report::Ended(..)) => self.reports.take().map(drop)?,
+                // Somebody else of the tree, whose supervisor was killed. Or what never comes now.
+                Some(Report::Ended(..) | Report::Started | Report::CanWork) => {
+                    self.reports.take().map(drop)?;
+                }
                 // Both who could have told have been killed, and it with them.
                 Some(Report::TreeEnded(_) | Report::Nothing) => {
                     return Err(io::Error::from_raw_os_error(libc::ECHILD));
@@ -194,7 +206,9 @@ fn read(message: [u8; MESSAGE_BYTES]) -> Report {
             let status = ExitStatus::from_raw(word(2) as i32);
             Report::Ended(word(1) as i32, Ended { status, usage: Some(usage) })
         }
+        STARTED => Report::Started,
         STOPPED => Report::CommandStopped,
+        CAN_WORK => Report::CanWork,
         TREE_ENDED => Report::TreeEnded(u32::try_from(word(1)).unwrap_or(0)),
         _ => Report::Nothing,
     }

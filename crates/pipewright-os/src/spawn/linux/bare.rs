@@ -48,9 +48,15 @@ pub(super) fn keep_ended_children() -> bool {
 }
 
 /// A pidfd of this process, for its child.
-pub(super) fn open_own_end() -> Option<RawFd> {
-    let pid = make(libc::SYS_getpid, [0; 6]).ok()?;
-    make(libc::SYS_pidfd_open, [pid, 0, 0, 0, 0, 0]).ok().map(|fd| fd as RawFd)
+pub(super) fn open_own_end() -> Result<RawFd, i32> {
+    make(libc::SYS_pidfd_open, [own_pid() as usize, 0, 0, 0, 0, 0]).map(|fd| fd as RawFd)
+}
+
+/// The list of the children of this process, which stays that over exec.
+pub(super) fn open_children() -> Result<RawFd, i32> {
+    let path = c"/proc/thread-self/children".as_ptr() as usize;
+    let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
+    make(libc::SYS_openat, [libc::AT_FDCWD as usize, path, flags, 0, 0, 0]).map(|fd| fd as RawFd)
 }
 
 pub(super) fn own_pid() -> i32 {
@@ -74,7 +80,10 @@ pub(super) fn exit() -> ! {
 }
 
 /// Sends words, and a handle with them where there is one.
-pub(super) fn send(socket: RawFd, words: &[i64], handle: Option<RawFd>) {
+///
+/// # Errors
+/// `ETOOMANYREFS`: too many handles of this user are on their way through sockets (unix(7)).
+pub(super) fn send(socket: RawFd, words: &[i64], handle: Option<RawFd>) -> Result<(), i32> {
     /// As cmsg(3) lays out one handle.
     #[repr(C)]
     struct OneHandle {
@@ -101,7 +110,25 @@ pub(super) fn send(socket: RawFd, words: &[i64], handle: Option<RawFd>) {
         message.msg_controllen = mem::size_of::<OneHandle>() as _;
     }
     let flags = libc::MSG_NOSIGNAL as usize;
-    let _ = make(libc::SYS_sendmsg, [socket as usize, &raw const message as usize, flags, 0, 0, 0]);
+    make(libc::SYS_sendmsg, [socket as usize, &raw const message as usize, flags, 0, 0, 0])
+        .map(drop)
+}
+
+/// Closes what nobody here needs, so that there is room where the host has none left.
+pub(super) fn close_all_but(image: RawFd, handles: &[RawFd]) {
+    let close_range = |from: RawFd, to: RawFd| {
+        // Ignored: what is open is not there for the program either.
+        let _ = make(libc::SYS_close_range, [from as usize, to as usize, 0, 0, 0, 0]);
+    };
+    let mut from = 0;
+    loop {
+        let kept = handles.iter().copied().chain([image]).filter(|kept| *kept >= from);
+        let Some(next) = kept.min() else { return close_range(from, RawFd::MAX) };
+        if next > from {
+            close_range(from, next - 1);
+        }
+        from = next + 1;
+    }
 }
 
 /// Gives this process exactly these handles, under the numbers from 0 on, and executes the image.

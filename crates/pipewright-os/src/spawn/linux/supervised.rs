@@ -25,10 +25,11 @@ use super::{SpawnError, Step, bare, failure, own_pidfd};
 use crate::contain::linux::Supervisor;
 use crate::contain::linux::cgroup::Cgroup;
 use crate::contain::linux::image::image;
-use crate::contain::linux::report::{Reports, Started};
+use crate::contain::linux::report::{Report, Reports, Started};
 use crate::exit::{Exit, linux as exit};
 use crate::signal::AllBlocked;
 use crate::tree::Member;
+use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
 /// A child below a supervisor: its number, a handle on it, and those who hold it.
 pub(super) struct Held {
@@ -48,10 +49,11 @@ struct Chain<'a> {
 }
 
 /// How many handles the program is given, under the numbers from 0 on (`supervisor/main.rs`).
-const HANDLES: usize = 5;
+const HANDLES: usize = 6;
 const NONE: RawFd = -1;
 const HOST: usize = 0;
 const GUARD_END: usize = 2;
+const CHILDREN: usize = 5;
 
 /// The program that both become.
 #[derive(Clone, Copy)]
@@ -70,11 +72,12 @@ pub(super) fn start(job: &Job<'_>, cgroup: Option<&Cgroup>) -> Result<Held, Spaw
     let image = image().map_err(|error| SpawnError::new(Step::Contain, error))?;
     let (reports, theirs) = Reports::pair().map_err(create_error)?;
     let [for_guard, for_supervisor, for_child] = [take_stack()?, take_stack()?, take_stack()?];
-    let our_end = exit::open_pidfd(std::process::id() as i32);
+    let our_end = pidfd_open(getpid(), PidfdFlags::empty());
+    let our_end = our_end.map_err(|error| create_error(error.into()))?;
     let chain = Chain {
         job,
         stacks: [&for_supervisor, &for_child],
-        program: Program::new(image, theirs.as_fd(), our_end.as_ref(), cgroup),
+        program: Program::new(image, theirs.as_fd(), our_end.as_fd(), cgroup),
         guard_end: AtomicI32::new(NONE),
     };
     // Until the child is there: a handler that ran on this thread would share its `errno`.
@@ -87,6 +90,8 @@ pub(super) fn start(job: &Job<'_>, cgroup: Option<&Cgroup>) -> Result<Held, Spaw
     let guard_pidfd = own_pidfd(guard_pidfd);
     // Its end is to be seen: only they and the child hold it now, and the child until it execs.
     drop(theirs);
+    // And room for the two that come: where there was room to begin, there is room to the end.
+    drop(our_end);
     let guard = born.map_err(create_error)?;
     let started = reports.started();
     let again = guard_pidfd.as_ref().map(OwnedFd::try_clone).transpose();
@@ -94,6 +99,10 @@ pub(super) fn start(job: &Job<'_>, cgroup: Option<&Cgroup>) -> Result<Held, Spaw
     let failed = match (failure(job), started) {
         (Some(failed), _) => failed,
         (None, Err(error)) => create_error(error),
+        // Signals would go by a number that the supervisor may have freed.
+        (None, Ok(Started { pidfd: None, .. })) => {
+            create_error(io::Error::from_raw_os_error(libc::EMFILE))
+        }
         (None, Ok(Started { pid, pidfd, supervisor })) => match again {
             Ok(Some(guard_pidfd)) => {
                 let guard = Member::new(guard as u32, guard_pidfd);
@@ -105,9 +114,9 @@ pub(super) fn start(job: &Job<'_>, cgroup: Option<&Cgroup>) -> Result<Held, Spaw
             Err(error) => create_error(error),
         },
     };
-    // The supervisor has ended, or is told to; the guard ends last. Ignored: somebody else has
-    // reaped it.
-    drop(reports);
+    // The supervisor has ended, or is told to (a fork of this process may hold a copy, so a drop
+    // would not do); the guard ends last. Ignored: somebody else has reaped it.
+    reports.let_go();
     let _ = guard_exit.wait();
     Err(failed)
 }
@@ -142,20 +151,24 @@ extern "C" fn guard(argument: *mut c_void) -> c_int {
     bare::become_subreaper();
     // The supervisor has it from here; what the command is to find is what we found.
     chain.job.ignores_children.store(bare::keep_ended_children(), Relaxed);
-    chain.guard_end.store(bare::open_own_end().unwrap_or(NONE), Relaxed);
-    let [stack, _] = chain.stacks;
-    // SAFETY: as in `start`. From here on the chain is the supervisor's.
-    let born = unsafe { clone::without_waiting(&chain.twin(stack, supervisor, None)) };
-    match born {
+    match start_supervisor(chain) {
         Ok(pid) => {
             program.become_it(c"guard", pid);
             // It cannot be guarded, so it must not be.
             bare::kill(pid);
         }
-        Err(error) => program.tell(0, None, errno_of(&error)),
+        Err(errno) => program.fail(errno),
     }
     bare::reap_all();
     bare::exit()
+}
+
+fn start_supervisor(chain: &Chain<'_>) -> Result<i32, i32> {
+    chain.guard_end.store(bare::open_own_end()?, Relaxed);
+    let [stack, _] = chain.stacks;
+    // SAFETY: as in `start`. From here on the chain is the supervisor's.
+    let born = unsafe { clone::without_waiting(&chain.twin(stack, supervisor, None)) };
+    born.map_err(|error| errno_of(&error))
 }
 
 /// The supervisor's life until it becomes the program.
@@ -164,25 +177,36 @@ extern "C" fn supervisor(argument: *mut c_void) -> c_int {
     let chain = unsafe { &*argument.cast_const().cast::<Chain<'_>>() };
     let mut program = chain.program;
     program.handles[GUARD_END] = chain.guard_end.load(Relaxed);
-    // Before the command is there: it may lose children in its first moment.
-    bare::become_subreaper();
-    let [_, stack] = chain.stacks;
-    match clone::create(chain.job, stack) {
-        Ok((pid, pidfd)) => {
-            let failed = chain.job.errno.load(Relaxed);
-            // From here on the chain is gone.
-            program.tell(pid, pidfd.as_ref(), failed);
-            // Closed by the exec; closing it here would go through the C library.
-            mem::forget(pidfd);
-            if failed == 0 {
-                program.become_it(c"supervisor", pid);
-                bare::kill(pid);
-            }
+    match start_command(chain, &mut program) {
+        // From here on the chain is gone.
+        Ok(Some(pid)) => {
+            program.become_it(c"supervisor", pid);
+            bare::kill(pid);
         }
-        Err(error) => program.tell(0, None, errno_of(&error)),
+        // It has failed by itself, and told.
+        Ok(None) => {}
+        Err(errno) => program.fail(errno),
     }
     bare::reap_all();
     bare::exit()
+}
+
+/// The number of the command that runs, once the host knows of it.
+fn start_command(chain: &Chain<'_>, program: &mut Program) -> Result<Option<i32>, i32> {
+    // Before the command is there: it may lose children in its first moment, and may do to `/proc`
+    // what it likes.
+    bare::become_subreaper();
+    program.handles[CHILDREN] = bare::open_children()?;
+    let [_, stack] = chain.stacks;
+    let (pid, pidfd) = clone::create(chain.job, stack).map_err(|error| errno_of(&error))?;
+    let failed = chain.job.errno.load(Relaxed);
+    let told = program.tell(pid, pidfd.as_ref(), failed);
+    // Closed by the exec; closing it here would go through the C library.
+    mem::forget(pidfd);
+    if told.is_err() {
+        bare::kill(pid);
+    }
+    told.map(|()| (failed == 0).then_some(pid))
 }
 
 fn errno_of(error: &io::Error) -> i32 {
@@ -193,7 +217,7 @@ impl Program {
     fn new(
         image: BorrowedFd<'_>,
         host: BorrowedFd<'_>,
-        host_end: Option<&OwnedFd>,
+        host_end: BorrowedFd<'_>,
         cgroup: Option<&Cgroup>,
     ) -> Program {
         let number = |fd: Option<BorrowedFd<'_>>| fd.map_or(NONE, |fd| fd.as_raw_fd());
@@ -206,27 +230,40 @@ impl Program {
             image: image.as_raw_fd(),
             handles: [
                 host.as_raw_fd(),
-                number(host_end.map(|fd| fd.as_fd())),
+                host_end.as_raw_fd(),
                 NONE,
                 number(cgroup.and_then(Cgroup::kill_file)),
                 number(cgroup.map(Cgroup::parent)),
+                NONE,
             ],
             cgroup: name,
         }
     }
 
     /// Tells the host how the start of the command went.
-    fn tell(&self, pid: i32, pidfd: Option<&OwnedFd>, errno: i32) {
+    fn tell(&self, pid: i32, pidfd: Option<&OwnedFd>, errno: i32) -> Result<(), i32> {
         let words = Started::words(pid, bare::own_pid(), errno);
-        bare::send(self.handles[HOST], &words, pidfd.map(|fd| fd.as_raw_fd()));
+        bare::send(self.handles[HOST], &words, pidfd.map(|fd| fd.as_raw_fd()))
+    }
+
+    /// Tells the host why there is no command.
+    fn fail(&self, errno: i32) {
+        // Ignored: the end of this process tells as much, but not why.
+        let _ = self.tell(0, None, errno);
     }
 
     /// Returns only if that fails.
     fn become_it(&self, role: &CStr, subject: i32) {
+        bare::close_all_but(self.image, &self.handles);
+        let mut handles = self.handles;
+        if handles[CHILDREN] == NONE {
+            let Ok(children) = bare::open_children() else { return };
+            handles[CHILDREN] = children;
+        }
         let subject = Digits::of(subject);
         let cgroup = CStr::from_bytes_until_nul(&self.cgroup).unwrap_or(c"");
         let arguments = [c"pipewright-supervisor", role, subject.as_c_str(), cgroup];
-        bare::become_image(self.image, &self.handles, arguments);
+        bare::become_image(self.image, &handles, arguments);
     }
 }
 
@@ -252,18 +289,21 @@ impl Digits {
     }
 }
 
-/// Starts the program alone, once, to see whether this machine lets it run.
+/// Starts the program alone, once, to see whether this machine lets it run and do its work.
 pub(crate) fn try_image(image: BorrowedFd<'_>) -> io::Result<()> {
-    let program =
-        Program { image: image.as_raw_fd(), handles: [NONE; HANDLES], cgroup: [0; NAME_BYTES] };
+    let (reports, theirs) = Reports::pair()?;
+    let mut handles = [NONE; HANDLES];
+    handles[HOST] = theirs.as_raw_fd();
+    let program = Program { image: image.as_raw_fd(), handles, cgroup: [0; NAME_BYTES] };
     let stack = Stack::take()?;
+    let mut pidfd = NONE;
     let twin = Twin {
         stack: &stack,
         cgroup: None,
         after_clone3: run_alone,
         after_clone: run_alone,
         argument: ptr::from_ref(&program).cast_mut().cast(),
-        pidfd: None,
+        pidfd: Some(&raw mut pidfd),
     };
     let pid = {
         let _blocked = AllBlocked::new();
@@ -271,17 +311,29 @@ pub(crate) fn try_image(image: BorrowedFd<'_>) -> io::Result<()> {
         // stays where it is until this is over.
         unsafe { clone::vfork(&twin) }?
     };
-    match Exit(exit::Exit::new(pid, exit::open_pidfd(pid), None)).wait()?.status.code() {
-        // It found nobody to supervise.
-        Some(0) => Ok(()),
-        _ => Err(io::Error::new(io::ErrorKind::PermissionDenied, "memory cannot be executed")),
+    // Ignored: this process may not care about its children, or another part of it reaps them all.
+    let _ = Exit(exit::Exit::new(pid, own_pidfd(pidfd), None)).wait();
+    // What we do ourselves while we hold a tree may be refused as well.
+    exit::send(pidfd_open(getpid(), PidfdFlags::empty())?.as_fd(), 0, 0)?;
+    reports.try_to_let_go()?;
+    if reports.peek()? == Some(Report::Started) {
+        reports.started()?;
     }
+    if reports.take()? == Some(Report::CanWork) {
+        return Ok(());
+    }
+    let words = "memory cannot be executed, or a call that it needs is refused";
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, words))
 }
 
 extern "C" fn run_alone(argument: *mut c_void) -> c_int {
     // SAFETY: as in `guard`.
     let program = unsafe { &*argument.cast_const().cast::<Program>() };
-    program.become_it(c"supervisor", 0);
+    bare::become_subreaper();
+    bare::keep_ended_children();
+    if bare::open_own_end().is_ok() && program.tell(0, None, 0).is_ok() {
+        program.become_it(c"trial", 0);
+    }
     bare::exit()
 }
 
