@@ -36,6 +36,8 @@ mod std_rules;
 mod stdio;
 mod tee;
 mod trees;
+mod trees_hostile;
+mod trees_refused;
 mod waiting;
 
 use pipewright::{Child, Command};

@@ -9,7 +9,7 @@ use pipewright_tests::{alive, count, isolate, watchdog};
 use super::puppet;
 
 /// From here on this process and its children are refused these calls with that error.
-fn refuse(calls: &[libc::c_long], errno: i32) {
+pub(crate) fn refuse(calls: &[libc::c_long], errno: i32) {
     const LOAD_NUMBER: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const SKIP_UNLESS_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
     const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;

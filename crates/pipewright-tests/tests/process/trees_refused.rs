@@ -1,0 +1,93 @@
+//! Trees in a sandbox that refuses one of the calls that holding them takes, by a real seccomp
+//! filter: they are held by something else, or the start says that they cannot be.
+
+use std::time::Duration;
+
+use pipewright::{Contain, Containment, ErrorKind, Outcome, Scope, Stdio};
+use pipewright_tests::{alive, isolate, watchdog};
+
+use super::puppet;
+use super::refused::refuse;
+
+const MARK: &str = "PIPEWRIGHT_TREES_REFUSED_TEST";
+
+/// Not `ppoll`, without which nothing here can wait. `clone3`: see `everything_works_where_only_...`.
+const CALLS: [(&str, libc::c_long); 17] = [
+    ("memfd_create", libc::SYS_memfd_create),
+    ("execveat", libc::SYS_execveat),
+    ("close_range", libc::SYS_close_range),
+    ("pidfd_open", libc::SYS_pidfd_open),
+    ("pidfd_send_signal", libc::SYS_pidfd_send_signal),
+    ("socketpair", libc::SYS_socketpair),
+    ("shutdown", libc::SYS_shutdown),
+    ("signalfd4", libc::SYS_signalfd4),
+    ("wait4", libc::SYS_wait4),
+    ("kill", libc::SYS_kill),
+    ("sendmsg", libc::SYS_sendmsg),
+    ("recvmsg", libc::SYS_recvmsg),
+    ("sendto", libc::SYS_sendto),
+    ("recvfrom", libc::SYS_recvfrom),
+    ("mkdirat", libc::SYS_mkdirat),
+    ("lseek", libc::SYS_lseek),
+    ("setpgid", libc::SYS_setpgid),
+];
+
+/// Fails by panicking.
+fn trees_are_held_or_it_is_said_that_they_are_not(mark: &str) {
+    let tree = |acts: &[&str]| {
+        let mut command = puppet(acts);
+        command.env(MARK, mark).stderr(Stdio::null()).contain(Contain::Tree);
+        command
+    };
+    match tree(&["daemon=600", "exit=3"]).kill_on_parent_exit(Scope::Tree).output() {
+        Ok(output) => assert_eq!((output.status.code(), output.leftovers_killed), (Some(3), 1)),
+        Err(error) => assert_eq!(error.kind(), &ErrorKind::Unsupported, "{error}"),
+    }
+    let output = tree(&["daemon=0.5", "exit=3"]).output().unwrap();
+    let killed = if output.containment == Containment::Group { 0 } else { 1 };
+    assert_eq!((output.status.code(), output.leftovers_killed), (Some(3), killed), "{output:?}");
+    let mut command = tree(&["spawn=wait=600", "wait=600"]);
+    let output =
+        command.timeout(Duration::from_millis(200)).kill_grace(Duration::ZERO).output().unwrap();
+    assert_eq!(output.outcome, Outcome::TimedOut);
+    watchdog::until("nobody is left", || alive::marked(MARK, mark).is_empty());
+}
+
+const REFUSED: &str = "PIPEWRIGHT_REFUSED_CALL";
+
+/// The same in processes that are refused one call each.
+fn everywhere(test: &str, errno: i32) {
+    isolate::isolated(test, || {
+        if let Ok(name) = std::env::var(REFUSED) {
+            let _watch = watchdog::watch_for(Duration::from_secs(60));
+            let call = CALLS.iter().find(|call| call.0 == name).unwrap().1;
+            refuse(&[call], errno);
+            return trees_are_held_or_it_is_said_that_they_are_not(&format!("{name}-{errno}"));
+        }
+        let mut failed = Vec::new();
+        for (name, _) in CALLS {
+            let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+            command.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(REFUSED, name);
+            if !command.status().unwrap().success() {
+                failed.push(name);
+            }
+        }
+        assert!(failed.is_empty(), "{failed:?}");
+    });
+}
+
+#[test]
+fn trees_are_held_or_it_is_said_where_a_call_is_not_known() {
+    everywhere(
+        "trees_refused::trees_are_held_or_it_is_said_where_a_call_is_not_known",
+        libc::ENOSYS,
+    );
+}
+
+#[test]
+fn trees_are_held_or_it_is_said_where_a_call_is_forbidden() {
+    everywhere(
+        "trees_refused::trees_are_held_or_it_is_said_where_a_call_is_forbidden",
+        libc::EPERM,
+    );
+}
