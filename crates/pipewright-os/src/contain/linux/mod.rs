@@ -90,11 +90,9 @@ impl Held for Tree {
     }
 
     fn is_left(&self) -> bool {
-        match (&self.supervisor, &self.cgroup) {
-            (Some(supervisor), _) => supervisor.guard.is_alive(),
-            (None, Some(cgroup)) => cgroup.is_populated(),
-            (None, None) => false,
-        }
+        // A guard that was killed says nothing of the others.
+        let guard = self.supervisor.as_ref().is_some_and(|it| it.guard.is_alive());
+        guard || self.cgroup.as_ref().is_some_and(Cgroup::is_populated)
     }
 
     fn last(&self) -> Option<&Member> {
