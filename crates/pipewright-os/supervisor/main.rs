@@ -147,7 +147,7 @@ impl Tree {
                 Reaped::Stopped(pid) => {
                     let tells = pid == self.subject && self.role == Role::Supervisor;
                     // A host that does not listen must not lose the end for a queue of stops.
-                    if tells && system::all_is_read() {
+                    if tells && system::little_is_unread() {
                         system::send(&[STOPPED, i64::from(pid), 0, 0, 0, 0]);
                     }
                 }

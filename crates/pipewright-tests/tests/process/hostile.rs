@@ -73,13 +73,15 @@ fn a_child_that_leaves_its_group_is_stopped_all_the_same() {
 fn a_cancel_after_the_end_gives_up_held_streams() {
     let _watch = watchdog::watch();
     let token = CancelToken::new();
-    let remote = token.clone();
-    let canceller = std::thread::spawn(move || {
-        std::thread::park_timeout(SHORT * 2);
-        remote.cancel();
-    });
     let mut command = puppet(["out=x", "spawn=wait=600"]);
-    let capture = command.linger(Linger::UntilEof).cancel(&token).capture().unwrap();
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.linger(Linger::UntilEof).cancel(&token).spawn().unwrap();
+    let pid = child.id();
+    let canceller = std::thread::spawn(move || {
+        watchdog::until("the child is reaped", || alive::state(pid).is_none());
+        token.cancel();
+    });
+    let capture = child.read_all_text().unwrap();
     canceller.join().unwrap();
     let _holder = KillOnDrop(capture.stderr.trim().parse().unwrap());
     assert_eq!((capture.outcome, capture.held_open), (Outcome::Exited, true));
