@@ -68,19 +68,16 @@ pub(super) unsafe fn vfork(twin: &Twin<'_>) -> io::Result<i32> {
     unsafe { begin(twin, libc::CLONE_VFORK) }
 }
 
-/// Creates a process that runs beside us. Its stack is not used again before it is off it.
+/// Creates a process that runs beside us. Once it runs, its stack is not used again before it is
+/// off it.
 ///
 /// # Safety
-/// As [`vfork`], and the caller sees to it that the argument stays long enough. What runs there
-/// must not use `errno` while a thread whose storage it shares does.
+/// As [`vfork`], and the caller sees to it that the argument stays long enough, and keeps the stack
+/// until the new process runs. What runs there must not use `errno` while a thread whose storage it
+/// shares does.
 pub(super) unsafe fn without_waiting(twin: &Twin<'_>) -> io::Result<i32> {
-    twin.stack.mark_used();
     // SAFETY: as this function's.
-    let born = unsafe { begin(twin, libc::CLONE_CHILD_CLEARTID) };
-    if born.is_err() {
-        twin.stack.mark_unused();
-    }
-    born
+    unsafe { begin(twin, libc::CLONE_CHILD_SETTID | libc::CLONE_CHILD_CLEARTID) }
 }
 
 unsafe fn begin(twin: &Twin<'_>, flags: libc::c_int) -> io::Result<i32> {

@@ -109,17 +109,11 @@ impl Drop for Stack {
 
 impl Stack {
     /// A word below the deepest frame: not 0 while a process that nobody waits for is on the stack.
-    /// The kernel clears it when that process execs or ends (`CLONE_CHILD_CLEARTID`, clone(2)).
+    /// The kernel sets it before that process begins and clears it when it execs or ends
+    /// (`CLONE_CHILD_SETTID` and `CLONE_CHILD_CLEARTID`, clone(2)). Set by us, it would stay so if
+    /// its maker were killed just before the clone.
     pub(super) fn mark(&self) -> *mut i32 {
         self.low().cast()
-    }
-
-    pub(super) fn mark_used(&self) {
-        mark(self.base).store(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn mark_unused(&self) {
-        mark(self.base).store(0, Ordering::Relaxed);
     }
 }
 

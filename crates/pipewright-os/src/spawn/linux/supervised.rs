@@ -84,8 +84,9 @@ pub(super) fn start(job: &Job<'_>, cgroup: Option<&Cgroup>) -> Result<Held, Spaw
     let _blocked = AllBlocked::new();
     let mut guard_pidfd = NONE;
     let twin = chain.twin(&for_guard, guard, Some(&raw mut guard_pidfd));
-    // SAFETY: the stack is in use by nobody else and is not used again before it is left; `guard`
-    // never returns, and reads the chain only before the child is started, which is waited for.
+    // SAFETY: the stack is in use by nobody else and is not used again before it is left; it and
+    // the chain stay here until the child is there, which is after the guard has begun and has
+    // read the chain for the last time. `guard` never returns.
     let born = unsafe { clone::without_waiting(&twin) };
     let guard_pidfd = own_pidfd(guard_pidfd);
     // Its end is to be seen: only they and the child hold it now, and the child until it execs.
