@@ -46,10 +46,11 @@ pub enum Containment {
     None,
     /// By a process group of its own. Who leaves the group is out of reach.
     Group,
-    /// By a supervisor process that whoever loses its parent becomes a child of. Nobody gets away.
+    /// By a supervisor process that whoever loses its parent becomes a child of. Nobody gets away;
+    /// who has become a user that this one may not signal is not killed.
     Supervisor,
-    /// By a control group of its own (Linux, cgroup v2). Nobody gets away, and all are killed at
-    /// once, whatever users they have become.
+    /// By a control group of its own (Linux, cgroup v2). Nobody gets away who may not move to
+    /// another one, and all are killed at once, whatever users they have become.
     Cgroup,
     /// By a job object (Windows). Nobody gets away.
     Job,

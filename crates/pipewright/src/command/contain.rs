@@ -43,11 +43,13 @@ impl Command {
     /// # Platform
     /// Linux, for a tree, best first:
     /// * a control group of its own, where cgroup v2 lets this process make one: not a process
-    ///   gets away, and one write kills them all;
+    ///   gets away that may not itself move to another cgroup (root may, and whoever asks systemd
+    ///   or a container engine to start something), and one write kills them all;
     /// * a supervisor, where not: two processes of a few pages between us and the child, which are
     ///   subreapers and so become the parent of whoever loses its own. The child's parent is then
     ///   the supervisor and not this process;
-    /// * a process group, where memory cannot be executed either.
+    /// * a process group, where memory cannot be executed either, one of the calls that this takes
+    ///   is refused, or `/proc` is not that of our pid namespace.
     ///
     /// ```
     /// use pipewright::{Command, Contain};
