@@ -49,6 +49,12 @@ pub fn supervisors(host: u32) -> Vec<u32> {
     found
 }
 
+/// The parent of that process.
+pub fn parent(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+}
+
 /// Whether the one is a child of the other.
 pub fn is_child_of(pid: u32, parent: u32) -> bool {
     children_of(parent).contains(&pid)
