@@ -27,6 +27,11 @@ fn make(number: libc::c_long, arguments: [usize; 6]) -> Result<usize, i32> {
     usize::try_from(result).map_err(|_| -result as i32)
 }
 
+/// Where processors are few, those who are waited for come first: the command, and the host.
+pub(super) fn let_others_run() {
+    let _ = make(libc::SYS_sched_yield, [0; 6]);
+}
+
 /// Linux 3.4. It is of this process, and survives exec.
 pub(super) fn become_subreaper() {
     let _ = make(libc::SYS_prctl, [libc::PR_SET_CHILD_SUBREAPER as usize, 1, 0, 0, 0, 0]);

@@ -154,6 +154,7 @@ extern "C" fn guard(argument: *mut c_void) -> c_int {
     chain.job.ignores_children.store(bare::keep_ended_children(), Relaxed);
     match start_supervisor(chain) {
         Ok(pid) => {
+            bare::let_others_run();
             program.become_it(c"guard", pid);
             // It cannot be guarded, so it must not be.
             bare::kill(pid);
@@ -181,6 +182,7 @@ extern "C" fn supervisor(argument: *mut c_void) -> c_int {
     match start_command(chain, &mut program) {
         // From here on the chain is gone.
         Ok(Some(pid)) => {
+            bare::let_others_run();
             program.become_it(c"supervisor", pid);
             bare::kill(pid);
         }
