@@ -1,5 +1,6 @@
 //! What can be typed.
 
+mod common;
 mod duration;
 mod pipe;
 mod run;
@@ -7,6 +8,7 @@ mod size;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
+pub(crate) use common::CommonOptions;
 pub(crate) use duration::Span;
 pub(crate) use pipe::PipeOptions;
 pub(crate) use run::{Contain, RunOptions};

@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use pipewright::{Linger, Signal};
+use pipewright::Linger;
 
+use super::common::CommonOptions;
 use super::duration::Span;
-use super::size;
 
 /// Options of `run`.
 #[derive(Debug, Args)]
@@ -27,25 +27,8 @@ use super::size;
     "  pipewright run --capture --retries 2 --retry-delay 1s -- cargo test",
 ))]
 pub(crate) struct RunOptions {
-    /// Stop the command when it has run for that long
-    #[arg(long, value_name = "DUR")]
-    pub(crate) timeout: Option<Span>,
-
-    /// Stop the command when it has said nothing for that long (its output then passes through us)
-    #[arg(long, value_name = "DUR")]
-    pub(crate) idle_timeout: Option<Span>,
-
-    /// How long the command has between the stop signal and the kill
-    #[arg(long, value_name = "DUR", default_value = "5s")]
-    pub(crate) kill_grace: Span,
-
-    /// The stop signal
-    #[arg(long, value_name = "NAME", default_value = "TERM")]
-    pub(crate) signal: Signal,
-
-    /// What to do when the command has ended and something still holds its output
-    #[arg(long, value_name = "WHEN", default_value = "settle")]
-    pub(crate) linger: LingerKind,
+    #[command(flatten)]
+    pub(crate) common: CommonOptions,
 
     /// What the command reads: "inherit", "null" or a file
     #[arg(long, value_name = "FILE")]
@@ -71,15 +54,6 @@ pub(crate) struct RunOptions {
     #[arg(long, conflicts_with = "tee")]
     pub(crate) capture: bool,
 
-    /// Let its output pass through us, so that it is counted
-    #[arg(long)]
-    pub(crate) tee: bool,
-
-    /// Stop the command when one of its streams has carried more than that (it then passes
-    /// through us)
-    #[arg(long, value_name = "BYTES", value_parser = size::parse)]
-    pub(crate) limit: Option<usize>,
-
     /// Run it again up to so many times when it fails
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) retries: u32,
@@ -87,18 +61,6 @@ pub(crate) struct RunOptions {
     /// How long to wait before it is run again
     #[arg(long, value_name = "DUR", default_value = "0")]
     pub(crate) retry_delay: Span,
-
-    /// Set a variable of its environment
-    #[arg(long, value_name = "K=V")]
-    pub(crate) env: Vec<OsString>,
-
-    /// Let it inherit no variable
-    #[arg(long)]
-    pub(crate) clear_env: bool,
-
-    /// Its working directory
-    #[arg(long, value_name = "DIR")]
-    pub(crate) cwd: Option<PathBuf>,
 
     /// Let it inherit this handle of ours
     #[arg(long, value_name = "FD")]
@@ -109,18 +71,6 @@ pub(crate) struct RunOptions {
         "timeout", "idle_timeout", "capture", "tee", "limit", "retries", "contain", "report",
     ])]
     pub(crate) detach: bool,
-
-    /// Whom a stop and the end of pipewright reach
-    #[arg(long, value_name = "HOW", default_value = "tree")]
-    pub(crate) contain: Contain,
-
-    /// Write a report as JSON to this file; - is stdout
-    #[arg(long, value_name = "FILE")]
-    pub(crate) report: Option<PathBuf>,
-
-    /// Say nothing of our own but errors
-    #[arg(long)]
-    pub(crate) quiet: bool,
 
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]

@@ -10,7 +10,7 @@ use pipewright::{
 };
 
 use crate::args::{Contain, PipeOptions};
-use crate::run::command::{hold, split_variable};
+use crate::run::command::{hold, set_surroundings};
 use crate::run::interrupt::Interrupt;
 use crate::run::{code_of, lost_output, report as writing};
 use crate::{Failure, complain, exit_code};
@@ -21,7 +21,7 @@ use words::{Output, Typed};
 pub(crate) fn run(options: &PipeOptions) -> Result<ExitCode, Failure> {
     let typed = Typed::parse(&options.words)?;
     let cancel = CancelToken::new();
-    let interrupt = Interrupt::catch(&cancel, options.contain != Contain::Group)?;
+    let interrupt = Interrupt::catch(&cancel, options.common.contain != Contain::Group)?;
     let attempt = |ends_with_us| -> Result<_, Failure> {
         let mut pipeline = build(options, &typed, ends_with_us)?;
         set_rules(&mut pipeline, options, &cancel);
@@ -37,7 +37,7 @@ pub(crate) fn run(options: &PipeOptions) -> Result<ExitCode, Failure> {
         Ok(output) => code_of(output, &interrupt),
         Err(error) => exit_code::of_error(error.kind()),
     };
-    if let Some(path) = &options.report {
+    if let Some(path) = &options.common.report {
         if let Err(error) = writing::write(&Report::new(options, &typed, &result), path) {
             // Said, and no more: whoever runs a pipeline wants to know how *it* ended.
             complain(&format!("cannot write the report to \"{}\": {error}", path.display()));
@@ -56,18 +56,13 @@ fn build(
         let (program, args) = words.split_first().ok_or_else(|| Failure("no command".into()))?;
         let mut command = Command::new(program);
         command.args(args);
-        if options.clear_env {
-            command.env_clear();
-        }
-        for variable in &options.env {
-            let (key, value) = split_variable(variable)?;
-            command.env(key, value);
-        }
-        if let Some(dir) = &options.cwd {
-            command.current_dir(dir);
-        }
-        hold(&mut command, options.contain, ends_with_us);
-        command.stderr(if passes_through(options) { Stdio::tee() } else { Stdio::inherit() });
+        set_surroundings(&mut command, &options.common)?;
+        hold(&mut command, options.common.contain, ends_with_us);
+        command.stderr(if options.common.passes_through() {
+            Stdio::tee()
+        } else {
+            Stdio::inherit()
+        });
         commands.push(command);
     }
     if let Some(first) = commands.first_mut() {
@@ -80,7 +75,7 @@ fn build(
         last.stdout(match &typed.output {
             Some(Output::Create(file)) => Stdio::create(file),
             Some(Output::Append(file)) => Stdio::append(file),
-            None if passes_through(options) => Stdio::tee(),
+            None if options.common.passes_through() => Stdio::tee(),
             None => Stdio::inherit(),
         });
     }
@@ -88,20 +83,19 @@ fn build(
 }
 
 fn set_rules(pipeline: &mut Pipeline<'_>, options: &PipeOptions, cancel: &CancelToken) {
-    if let Some(timeout) = &options.timeout {
+    if let Some(timeout) = &options.common.timeout {
         pipeline.timeout(timeout.duration);
     }
-    if let Some(timeout) = &options.idle_timeout {
+    if let Some(timeout) = &options.common.idle_timeout {
         pipeline.idle_timeout(timeout.duration);
     }
-    pipeline.kill_grace(options.kill_grace.duration).stop_signal(options.signal).cancel(cancel);
-    pipeline.linger(options.linger.to_linger()).pipefail(!options.no_pipefail);
+    pipeline
+        .kill_grace(options.common.kill_grace.duration)
+        .stop_signal(options.common.signal)
+        .cancel(cancel);
+    pipeline.linger(options.common.linger.to_linger()).pipefail(!options.no_pipefail);
     // What passes through is counted and not kept.
-    pipeline.limit(options.limit.map_or(Limit::keep_head(0), Limit::fail));
-}
-
-fn passes_through(options: &PipeOptions) -> bool {
-    options.tee || options.idle_timeout.is_some() || options.limit.is_some()
+    pipeline.limit(options.common.limit.map_or(Limit::keep_head(0), Limit::fail));
 }
 
 /// Says in a line what we did, or what went wrong.
@@ -117,14 +111,16 @@ fn say(options: &PipeOptions, typed: &Typed, result: &Result<PipelineOutput, Err
         span.as_ref().map(ToString::to_string).unwrap_or_default()
     };
     let did = match output.outcome {
-        Outcome::TimedOut => format!("timed out after {}", after(&options.timeout)),
-        Outcome::IdleTimedOut => format!("said nothing for {}", after(&options.idle_timeout)),
+        Outcome::TimedOut => format!("timed out after {}", after(&options.common.timeout)),
+        Outcome::IdleTimedOut => {
+            format!("said nothing for {}", after(&options.common.idle_timeout))
+        }
         Outcome::LimitExceeded => "said more than --limit allows".to_owned(),
         Outcome::Cancelled => "was interrupted".to_owned(),
         _ if output.held_open => "ended while something still held its output".to_owned(),
         _ => return,
     };
-    if !options.quiet {
+    if !options.common.quiet {
         complain(&format!("{} {did}", name(typed)));
     }
 }

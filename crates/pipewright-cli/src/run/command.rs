@@ -6,7 +6,7 @@ use std::path::Path;
 use pipewright::{CancelToken, Command, Handle, Limit, Scope, Stdio};
 
 use crate::Failure;
-use crate::args::{Contain, RunOptions};
+use crate::args::{CommonOptions, Contain, RunOptions};
 
 /// The command that the options describe.
 pub(super) fn build(options: &RunOptions, cancel: &CancelToken) -> Result<Command, Failure> {
@@ -21,6 +21,18 @@ pub(super) fn build(options: &RunOptions, cancel: &CancelToken) -> Result<Comman
         set_times(&mut command, options);
         set_streams(&mut command, options);
     }
+    set_surroundings(&mut command, &options.common)?;
+    for number in &options.inherit {
+        command.inherit_fd_as(copy_of(*number)?, *number);
+    }
+    Ok(command)
+}
+
+/// Its environment and its working directory.
+pub(crate) fn set_surroundings(
+    command: &mut Command,
+    options: &CommonOptions,
+) -> Result<(), Failure> {
     if options.clear_env {
         command.env_clear();
     }
@@ -31,10 +43,7 @@ pub(super) fn build(options: &RunOptions, cancel: &CancelToken) -> Result<Comman
     if let Some(dir) = &options.cwd {
         command.current_dir(dir);
     }
-    for number in &options.inherit {
-        command.inherit_fd_as(copy_of(*number)?, *number);
-    }
-    Ok(command)
+    Ok(())
 }
 
 /// Holds the command as the option says, and lets it, or its tree, end with us.
@@ -49,23 +58,22 @@ pub(crate) fn hold(command: &mut Command, contain: Contain, ends_with_us: Scope)
 }
 
 fn set_times(command: &mut Command, options: &RunOptions) {
-    if let Some(timeout) = &options.timeout {
+    if let Some(timeout) = &options.common.timeout {
         command.timeout(timeout.duration);
     }
-    if let Some(timeout) = &options.idle_timeout {
+    if let Some(timeout) = &options.common.idle_timeout {
         command.idle_timeout(timeout.duration);
     }
-    command.kill_grace(options.kill_grace.duration).stop_signal(options.signal);
-    command.linger(options.linger.to_linger());
+    command.kill_grace(options.common.kill_grace.duration).stop_signal(options.common.signal);
+    command.linger(options.common.linger.to_linger());
 }
 
 fn set_streams(command: &mut Command, options: &RunOptions) {
     set_stdin(command, options);
-    let passes_through = options.tee || options.idle_timeout.is_some() || options.limit.is_some();
     let output = |file: Option<&Path>| match file {
         Some(path) => file_to_write(path, options),
         None if options.capture => Stdio::piped(),
-        None if passes_through => Stdio::tee(),
+        None if options.common.passes_through() => Stdio::tee(),
         None => Stdio::inherit(),
     };
     command.stdout(output(options.stdout.as_deref()));
@@ -74,7 +82,7 @@ fn set_streams(command: &mut Command, options: &RunOptions) {
     } else {
         command.stderr(output(options.stderr.as_deref()));
     }
-    match options.limit {
+    match options.common.limit {
         Some(bytes) => {
             command.limit(Limit::fail(bytes));
         }
@@ -114,7 +122,7 @@ fn file_to_write(path: &Path, options: &RunOptions) -> Stdio {
 }
 
 /// The name and the value of `--env`.
-pub(crate) fn split_variable(variable: &OsStr) -> Result<(OsString, OsString), Failure> {
+fn split_variable(variable: &OsStr) -> Result<(OsString, OsString), Failure> {
     let refuse = || Failure(format!("--env takes K=V, not {variable:?}"));
     // Split as text: a variable that is not Unicode can be inherited, but not typed here.
     let text = variable.to_str().ok_or_else(refuse)?;

@@ -22,7 +22,7 @@ pub(crate) fn run(options: RunOptions) -> Result<ExitCode, Failure> {
         return detach(&options);
     }
     let cancel = CancelToken::new();
-    let interrupt = Interrupt::catch(&cancel, options.contain != Contain::Group)?;
+    let interrupt = Interrupt::catch(&cancel, options.common.contain != Contain::Group)?;
     let mut command = command::build(&options, &cancel)?;
     let mut attempts = 0;
     let result = loop {
@@ -41,7 +41,7 @@ pub(crate) fn run(options: RunOptions) -> Result<ExitCode, Failure> {
         Ok(capture) => code_of(capture, &interrupt),
         Err(error) => exit_code::of_error(error.kind()),
     };
-    if let Some(path) = &options.report {
+    if let Some(path) = &options.common.report {
         if let Err(error) = report::write(&Report::new(&options, &result, attempts), path) {
             // Said, and no more: whoever runs a command wants to know how *it* ended.
             complain(&format!("cannot write the report to \"{}\": {error}", path.display()));
@@ -52,11 +52,11 @@ pub(crate) fn run(options: RunOptions) -> Result<ExitCode, Failure> {
 
 /// Runs the command once, held as well as this machine can.
 fn attempt(command: &mut Command, options: &RunOptions) -> Result<Capture, Error> {
-    command::hold(command, options.contain, Scope::Tree);
+    command::hold(command, options.common.contain, Scope::Tree);
     match command.capture() {
         Err(error) if matches!(error.kind(), ErrorKind::Unsupported) => {
             // Without a supervisor: then what can be had without one, and the report says so.
-            command::hold(command, options.contain, Scope::Child);
+            command::hold(command, options.common.contain, Scope::Child);
             command.capture()
         }
         done => done,
@@ -68,7 +68,7 @@ fn detach(options: &RunOptions) -> Result<ExitCode, Failure> {
     let mut command = command::build(options, &CancelToken::new())?;
     match command.detached().start_and_forget() {
         Ok(pid) => {
-            if !options.quiet {
+            if !options.common.quiet {
                 writeln!(std::io::stdout(), "{pid}")?;
             }
             Ok(ExitCode::SUCCESS)
@@ -131,7 +131,7 @@ fn show(options: &RunOptions, result: &Result<Capture, Error>) {
 }
 
 fn say(options: &RunOptions, words: impl FnOnce() -> String) {
-    if !options.quiet {
+    if !options.common.quiet {
         complain(&words());
     }
 }
@@ -152,9 +152,9 @@ fn words(options: &RunOptions, result: &Result<Capture, Error>) -> String {
         span.as_ref().map(ToString::to_string).unwrap_or_default()
     };
     match capture.outcome {
-        Outcome::TimedOut => format!("{name} timed out after {}", after(&options.timeout)),
+        Outcome::TimedOut => format!("{name} timed out after {}", after(&options.common.timeout)),
         Outcome::IdleTimedOut => {
-            format!("{name} said nothing for {}", after(&options.idle_timeout))
+            format!("{name} said nothing for {}", after(&options.common.idle_timeout))
         }
         Outcome::LimitExceeded => format!("{name} said more than --limit allows"),
         Outcome::Cancelled => format!("{name} was interrupted"),
