@@ -81,6 +81,12 @@ fn a_start_for_which_there_is_no_room_leaves_nothing() {
         };
         let open = pipewright_os::probe::open_handles().unwrap();
         let highest = open.iter().map(|handle| handle.number as u64).max().unwrap();
+        // However little is open, the two programs need some numbers to arrange their handles.
+        let old = set_limit(19);
+        let error = supervised("room", ["spawn=daemon=600", "exit=3"]).status().unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EMFILE), "{error}");
+        set_limit(old);
+        nobody_is_left("room");
         // No gap below that is left.
         let old = set_limit(highest + 1);
         let fill = || std::fs::File::open("/dev/null");

@@ -29,7 +29,7 @@ use crate::contain::linux::report::{Report, Reports, Started};
 use crate::exit::{Exit, linux as exit};
 use crate::signal::AllBlocked;
 use crate::tree::Member;
-use rustix::process::{PidfdFlags, getpid, pidfd_open};
+use rustix::process::{PidfdFlags, Resource, getpid, getrlimit, pidfd_open};
 
 /// A child below a supervisor: its number, a handle on it, and those who hold it.
 pub(super) struct Held {
@@ -70,6 +70,7 @@ const NAME_BYTES: usize = 48;
 pub(super) fn start(job: &Job<'_>, cgroup: Option<&Cgroup>) -> Result<Held, SpawnError> {
     let create_error = |error| SpawnError::new(Step::Create, error);
     let image = image().map_err(|error| SpawnError::new(Step::Contain, error))?;
+    check_room().map_err(create_error)?;
     let (reports, theirs) = Reports::pair().map_err(create_error)?;
     let [for_guard, for_supervisor, for_child] = [take_stack()?, take_stack()?, take_stack()?];
     let our_end = pidfd_open(getpid(), PidfdFlags::empty());
@@ -120,6 +121,20 @@ pub(super) fn start(job: &Job<'_>, cgroup: Option<&Cgroup>) -> Result<Held, Spaw
     reports.let_go();
     let _ = guard_exit.wait();
     Err(failed)
+}
+
+/// Once begun, neither of the two may run out of numbers when it arranges its handles: the guard
+/// would do so while the supervisor starts the command, and nobody could tell the host why.
+///
+/// # Errors
+/// `EMFILE`: a number that they need may be above `RLIMIT_NOFILE`.
+fn check_room() -> io::Result<()> {
+    // What is kept is lifted above all places; at worst everything kept is there already.
+    const NUMBERS: u64 = (HANDLES + 2 * (HANDLES + 1)) as u64;
+    match getrlimit(Resource::Nofile).current {
+        Some(limit) if limit < NUMBERS => Err(io::Error::from_raw_os_error(libc::EMFILE)),
+        _ => Ok(()),
+    }
 }
 
 fn take_stack() -> Result<Stack, SpawnError> {
