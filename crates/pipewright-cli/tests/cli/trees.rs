@@ -25,6 +25,14 @@ fn marked(mark: &str) -> Vec<u32> {
 
 /// Our own processes below that one: the supervisor and its guard.
 fn supervisors(pid: u32) -> Vec<u32> {
+    // They bear the name of who starts them until they have a program of their own, which the guard
+    // may have after the command.
+    until("they have their programs", || named_below(pid, "pipewright").is_empty());
+    named_below(pid, "pw-supervisor")
+}
+
+/// The descendants with that name whose parents up to that process have it too.
+fn named_below(pid: u32, wanted: &str) -> Vec<u32> {
     let mut found = Vec::new();
     let mut parents = vec![pid];
     while let Some(parent) = parents.pop() {
@@ -33,7 +41,7 @@ fn supervisors(pid: u32) -> Vec<u32> {
             let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
             for child in children.split_whitespace().filter_map(|it| it.parse::<u32>().ok()) {
                 let name = fs::read_to_string(format!("/proc/{child}/comm")).unwrap_or_default();
-                if name.trim() == "pw-supervisor" {
+                if name.trim() == wanted {
                     found.push(child);
                     parents.push(child);
                 }

@@ -20,8 +20,12 @@ fn host(mark: &str, change: impl FnOnce(&mut Command)) -> Option<(Child, Vec<u32
     change(&mut command);
     let child = command.spawn().unwrap();
     watchdog::until("the tree is complete", || alive::marked(MARK, mark).len() >= 5);
-    let supervisors = alive::supervisors(child.id());
-    assert_eq!(supervisors.len(), 2, "a supervisor and its guard");
+    // The guard becomes one after the command has begun.
+    let mut supervisors = Vec::new();
+    watchdog::until("there are a supervisor and its guard", || {
+        supervisors = alive::supervisors(child.id());
+        supervisors.len() == 2
+    });
     Some((child, supervisors))
 }
 

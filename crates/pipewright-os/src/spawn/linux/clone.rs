@@ -77,8 +77,21 @@ pub(super) unsafe fn vfork(twin: &Twin<'_>) -> io::Result<i32> {
 /// shares does.
 pub(super) unsafe fn without_waiting(twin: &Twin<'_>) -> io::Result<i32> {
     // SAFETY: as this function's.
-    unsafe { begin(twin, libc::CLONE_CHILD_SETTID | libc::CLONE_CHILD_CLEARTID) }
+    unsafe { begin(twin, MARKED) }
 }
+
+/// As [`vfork`], with a stack that is not used again before the new process is off it, though its
+/// maker may be killed meanwhile.
+///
+/// # Safety
+/// As [`without_waiting`].
+pub(super) unsafe fn vfork_unattended(twin: &Twin<'_>) -> io::Result<i32> {
+    // SAFETY: as this function's.
+    unsafe { begin(twin, libc::CLONE_VFORK | MARKED) }
+}
+
+/// What keeps [`Stack::mark`].
+const MARKED: libc::c_int = libc::CLONE_CHILD_SETTID | libc::CLONE_CHILD_CLEARTID;
 
 unsafe fn begin(twin: &Twin<'_>, flags: libc::c_int) -> io::Result<i32> {
     let flags = flags | libc::CLONE_VM | libc::SIGCHLD;

@@ -5,10 +5,10 @@
 //! had without them, a large process is not copied, and nothing has to be installed. Only the
 //! parent of the child is another.
 //!
-//! Nobody waits for more than the child: the guard becomes the program while the supervisor starts
-//! the child, and the supervisor when it has told us of it. So they run beside us and each other,
-//! on stacks that are not used again before they are off them, and by system calls that leave
-//! `errno` alone (`bare.rs`): that one belongs to the thread of ours that waits.
+//! We wait for no more than the child: the supervisor becomes the program when it has told us of
+//! the child, and the guard after it. So both run beside us, on stacks that are not used again
+//! before they are off them, and by system calls that leave `errno` alone (`bare.rs`): that one
+//! belongs to the thread of ours that waits.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::io;
@@ -123,8 +123,8 @@ pub(super) fn start(job: &Job<'_>, cgroup: Option<&Cgroup>) -> Result<Held, Spaw
     Err(failed)
 }
 
-/// Once begun, neither of the two may run out of numbers when it arranges its handles: the guard
-/// would do so while the supervisor starts the command, and nobody could tell the host why.
+/// Neither of the two may run out of numbers when it arranges its handles: by then the command
+/// runs, and nobody tells the host why it is killed.
 ///
 /// # Errors
 /// `EMFILE`: a number that they need may be above `RLIMIT_NOFILE`.
@@ -169,7 +169,6 @@ extern "C" fn guard(argument: *mut c_void) -> c_int {
     chain.job.ignores_children.store(bare::keep_ended_children(), Relaxed);
     match start_supervisor(chain) {
         Ok(pid) => {
-            bare::let_others_run();
             program.become_it(c"guard", pid);
             // It cannot be guarded, so it must not be.
             bare::kill(pid);
@@ -183,8 +182,10 @@ extern "C" fn guard(argument: *mut c_void) -> c_int {
 fn start_supervisor(chain: &Chain<'_>) -> Result<i32, i32> {
     chain.guard_end.store(bare::open_own_end()?, Relaxed);
     let [stack, _] = chain.stacks;
+    // Until the supervisor is off our memory: on few processors the guard would otherwise load its
+    // program where the supervisor is to start the command.
     // SAFETY: as in `start`. From here on the chain is the supervisor's.
-    let born = unsafe { clone::without_waiting(&chain.twin(stack, supervisor, None)) };
+    let born = unsafe { clone::vfork_unattended(&chain.twin(stack, supervisor, None)) };
     born.map_err(|error| errno_of(&error))
 }
 
