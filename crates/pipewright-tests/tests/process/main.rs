@@ -36,6 +36,7 @@ mod std_rules;
 mod stdio;
 mod tee;
 mod trees;
+mod trees_deprived;
 mod trees_hostile;
 mod trees_refused;
 mod waiting;
