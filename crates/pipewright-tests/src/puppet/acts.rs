@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio, exit};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::OFlags;
+use crate::system;
 
 /// Does one thing.
 pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
@@ -28,16 +28,12 @@ pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
         // Time and ends.
         "wait" => wait(value),
         "exit" => exit(number(value)? as i32),
-        "raise" => raise(value),
-        "ignore" => ignore(value),
         // Others.
         "spawn" => spawn(value).map(drop),
         "spawn-and-reap" => spawn_and_reap(value),
         "daemon" => spawn(&format!("session;wait={value}")).map(drop),
-        "session" => rustix::process::setsid().map(drop).map_err(io::Error::from),
         "host" => host(value),
         "detach" => detach(value),
-        "own-terminal" => own_terminal(),
         "wait-for-file" => wait_for_file(value),
         "touch" => fs::write(value, b""),
         // What it finds itself to be.
@@ -49,13 +45,7 @@ pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
             .try_for_each(|(key, value)| say(io::stdout(), format!("{key}={value}\n").as_bytes())),
         "cwd" => say(io::stdout(), std::env::current_dir()?.to_string_lossy().as_bytes()),
         "handles" => handles(),
-        "modes" => modes(),
-        "set-nonblocking" => set_nonblocking(),
-        "status" => status_line(value),
-        "limits" => {
-            io::copy(&mut fs::File::open("/proc/self/limits")?, &mut io::stdout()).map(drop)
-        }
-        other => Err(io::Error::other(format!("no act is called {other}"))),
+        other => system::perform(other, value),
     }
 }
 
@@ -125,8 +115,7 @@ fn cat_both() -> io::Result<()> {
 fn eat(count: usize) -> io::Result<()> {
     let mut buffer = vec![0; count];
     // Unbuffered: std's stdin would take more than it is asked for.
-    let stdin = std::os::fd::AsFd::as_fd(&io::stdin()).try_clone_to_owned()?;
-    fs::File::from(stdin).read_exact(&mut buffer)
+    system::unbuffered_stdin()?.read_exact(&mut buffer)
 }
 
 fn wait(seconds: &str) -> io::Result<()> {
@@ -144,30 +133,6 @@ fn wait_for_file(path: &str) -> io::Result<()> {
         thread::park_timeout(Duration::from_millis(1));
     }
     Ok(())
-}
-
-fn signal_number(name: &str) -> io::Result<i32> {
-    let signal: pipewright_os::signal::Signal = name.parse().map_err(io::Error::other)?;
-    Ok(signal.number())
-}
-
-fn raise(name: &str) -> io::Result<()> {
-    let number = signal_number(name)?;
-    // SAFETY: a signal to this process. Rust's own handlers stand aside first.
-    unsafe { libc::signal(number, libc::SIG_DFL) };
-    // SAFETY: a number.
-    match unsafe { libc::raise(number) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-fn ignore(name: &str) -> io::Result<()> {
-    // SAFETY: SIG_IGN is no function of ours.
-    match unsafe { libc::signal(signal_number(name)?, libc::SIG_IGN) } {
-        libc::SIG_ERR => Err(io::Error::last_os_error()),
-        _ => Ok(()),
-    }
 }
 
 /// A grandchild with the same stdio, told what to do; its pid goes to our stderr first.
@@ -204,48 +169,10 @@ fn detach(acts: &str) -> io::Result<()> {
     say(io::stderr(), format!("{pid}\n").as_bytes())
 }
 
-/// Makes our stdin, a terminal, that of our session.
-fn own_terminal() -> io::Result<()> {
-    // SAFETY: numbers; 0 takes it from nobody.
-    match unsafe { libc::ioctl(0, libc::TIOCSCTTY, 0) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 /// Number, kind and inheritability of every handle, a line each.
 fn handles() -> io::Result<()> {
     for handle in pipewright_os::probe::open_handles()? {
         say(io::stdout(), format!("{} {}\n", handle.number, handle.kind).as_bytes())?;
     }
     Ok(())
-}
-
-/// Whether each standard handle blocks, a line each.
-fn modes() -> io::Result<()> {
-    let mut text = String::new();
-    let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
-    for flags in [
-        rustix::fs::fcntl_getfl(&stdin)?,
-        rustix::fs::fcntl_getfl(&stdout)?,
-        rustix::fs::fcntl_getfl(&stderr)?,
-    ] {
-        text += if flags.contains(OFlags::NONBLOCK) { "nonblocking\n" } else { "blocking\n" };
-    }
-    say(io::stdout(), text.as_bytes())
-}
-
-fn set_nonblocking() -> io::Result<()> {
-    let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
-    rustix::fs::fcntl_setfl(&stdin, rustix::fs::fcntl_getfl(&stdin)? | OFlags::NONBLOCK)?;
-    rustix::fs::fcntl_setfl(&stdout, rustix::fs::fcntl_getfl(&stdout)? | OFlags::NONBLOCK)?;
-    rustix::fs::fcntl_setfl(&stderr, rustix::fs::fcntl_getfl(&stderr)? | OFlags::NONBLOCK)?;
-    Ok(())
-}
-
-/// A line of `/proc/self/status`.
-fn status_line(field: &str) -> io::Result<()> {
-    let status = fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find(|line| line.starts_with(field)).unwrap_or("");
-    say(io::stdout(), line.as_bytes())
 }

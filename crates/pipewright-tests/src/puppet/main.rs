@@ -8,6 +8,12 @@
 //! grandchild, separated by semicolons, and does not wait for it.
 
 mod acts;
+#[cfg(unix)]
+#[path = "unix.rs"]
+mod system;
+#[cfg(windows)]
+#[path = "windows.rs"]
+mod system;
 
 fn main() {
     // Acts are text; the name that it is started under, before them, need not be.
