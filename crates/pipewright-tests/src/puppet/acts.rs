@@ -21,10 +21,12 @@ pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
         "lines" => lines(number(value)?),
         "out-pid" => say(io::stdout(), format!("{}\n", std::process::id()).as_bytes()),
         // Input.
-        "cat" => io::copy(&mut io::stdin(), &mut io::stdout()).and_then(|_| io::stdout().flush()),
-        "cat-both" => cat_both(),
+        "cat" => cat(&mut [&mut io::stdout()]),
+        "cat-both" => cat(&mut [&mut io::stdout(), &mut io::stderr()]),
         "eat" => eat(number(value)?),
         "eat-all" => io::copy(&mut io::stdin(), &mut io::sink()).map(drop),
+        "sort" => sort(),
+        "count" => count(),
         // Time and ends.
         "wait" => wait(value),
         "exit" => exit(number(value)? as i32),
@@ -100,15 +102,15 @@ fn lines(count: usize) -> io::Result<()> {
     Ok(())
 }
 
-fn cat_both() -> io::Result<()> {
-    let mut buffer = vec![0; 50_000];
+/// Passes on each piece as it comes.
+fn cat(to: &mut [&mut dyn Write]) -> io::Result<()> {
+    let mut buffer = vec![0; 1 << 16];
     loop {
         let count = io::stdin().read(&mut buffer)?;
         if count == 0 {
             return Ok(());
         }
-        say(io::stdout(), &buffer[..count])?;
-        say(io::stderr(), &buffer[..count])?;
+        to.iter_mut().try_for_each(|to| say(to, &buffer[..count]))?;
     }
 }
 
@@ -116,6 +118,20 @@ fn eat(count: usize) -> io::Result<()> {
     let mut buffer = vec![0; count];
     // Unbuffered: std's stdin would take more than it is asked for.
     system::unbuffered_stdin()?.read_exact(&mut buffer)
+}
+
+/// The lines of our input, in order.
+fn sort() -> io::Result<()> {
+    let input = io::read_to_string(io::stdin())?;
+    let mut lines: Vec<_> = input.lines().collect();
+    lines.sort_unstable();
+    lines.into_iter().try_for_each(|line| say(io::stdout(), format!("{line}\n").as_bytes()))
+}
+
+/// How many bytes our input has.
+fn count() -> io::Result<()> {
+    let bytes = io::copy(&mut io::stdin(), &mut io::sink())?;
+    say(io::stdout(), format!("{bytes}\n").as_bytes())
 }
 
 fn wait(seconds: &str) -> io::Result<()> {

@@ -16,6 +16,7 @@ mod system;
 mod system;
 
 fn main() {
+    system::begin();
     // Acts are text; the name that it is started under, before them, need not be.
     for act in std::env::args_os().skip(1) {
         let act = act.to_string_lossy();

@@ -6,6 +6,9 @@ use std::os::fd::AsFd as _;
 
 use rustix::fs::OFlags;
 
+/// What comes before everything else.
+pub(crate) fn begin() {}
+
 /// Does one thing.
 pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
     match name {

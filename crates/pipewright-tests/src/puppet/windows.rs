@@ -6,6 +6,11 @@ use std::os::windows::io::AsHandle as _;
 
 use pipewright_os::signal::{Caught, Signal};
 
+/// What comes before everything else.
+pub(crate) fn begin() {
+    pipewright_tests::alive::hold_marks();
+}
+
 /// Does one thing.
 pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
     match name {

@@ -41,7 +41,7 @@ mod trees_hostile;
 mod trees_refused;
 mod waiting;
 
-use pipewright::{Child, Command};
+use pipewright::{Child, Command, ExitStatus, Signal};
 
 /// A command that runs the puppet with these acts.
 fn puppet<I: IntoIterator<Item = S>, S: AsRef<str>>(acts: I) -> Command {
@@ -50,6 +50,18 @@ fn puppet<I: IntoIterator<Item = S>, S: AsRef<str>>(acts: I) -> Command {
         command.arg(act.as_ref());
     }
     command
+}
+
+/// Checks that a stop of ours ended it: by that signal where there are signals, else by the code of
+/// a process that was terminated, or that of Ctrl-Break.
+#[track_caller]
+fn ended_by(status: ExitStatus, signal: Signal) {
+    if cfg!(windows) {
+        const BY_CTRL_BREAK: i32 = 0xC000_013A_u32 as i32;
+        assert!(matches!(status.code(), Some(1 | BY_CTRL_BREAK)), "{status}");
+    } else {
+        assert_eq!(status.terminating_signal(), Some(signal), "{status}");
+    }
 }
 
 /// Whether this build or machine cannot let a tree end with this process. Says so.

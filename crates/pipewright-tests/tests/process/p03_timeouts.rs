@@ -10,7 +10,7 @@ use pipewright::{CancelToken, Capture, Command, Outcome, Signal};
 use pipewright_tests::skip::{is_forced_off, skipped};
 use pipewright_tests::{alive, watchdog};
 
-use super::puppet;
+use super::{ended_by, puppet};
 
 const SHORT: Duration = Duration::from_millis(150);
 
@@ -38,7 +38,7 @@ fn a_timeout_keeps_the_partial_output_and_is_data() {
     assert!(capture.elapsed >= SHORT);
     assert_eq!(capture.outcome, Outcome::TimedOut);
     assert_eq!(capture.stdout, "partial");
-    assert_eq!(capture.status.terminating_signal(), Some(Signal::TERM));
+    ended_by(capture.status, Signal::TERM);
     none_is_left(&capture, 0);
 }
 
@@ -108,7 +108,7 @@ fn who_ignores_the_request_is_killed_after_the_grace() {
     let capture = command.timeout(SHORT).kill_grace(SHORT).capture().unwrap();
     assert!(start.elapsed() >= SHORT * 2);
     assert_eq!(capture.outcome, Outcome::TimedOut);
-    assert_eq!(capture.status.terminating_signal(), Some(Signal::KILL));
+    ended_by(capture.status, Signal::KILL);
     assert_eq!(capture.stdout, "deaf");
     none_is_left(&capture, 0);
 }
@@ -123,7 +123,7 @@ fn a_descendant_that_ignores_the_request_outlives_its_parent_only_for_the_grace(
     let mut command = puppet(acts);
     let capture = command.timeout(SHORT * 2).kill_grace(SHORT).capture().unwrap();
     assert!(capture.elapsed >= SHORT * 3);
-    assert_eq!(capture.status.terminating_signal(), Some(Signal::TERM), "the child heard it");
+    ended_by(capture.status, Signal::TERM);
     none_is_left(&capture, 1);
 }
 
@@ -131,7 +131,7 @@ fn a_descendant_that_ignores_the_request_outlives_its_parent_only_for_the_grace(
 fn a_stopped_child_hears_the_request() {
     let _watch = watchdog::watch();
     let capture = puppet(["raise=STOP", "wait=600"]).timeout(SHORT).capture().unwrap();
-    assert_eq!(capture.status.terminating_signal(), Some(Signal::TERM));
+    ended_by(capture.status, Signal::TERM);
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn without_a_grace_nobody_is_asked() {
     let _watch = watchdog::watch();
     let mut command = puppet(["ignore=TERM", "wait=600"]);
     let capture = command.timeout(SHORT).kill_grace(Duration::ZERO).capture().unwrap();
-    assert_eq!(capture.status.terminating_signal(), Some(Signal::KILL));
+    ended_by(capture.status, Signal::KILL);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn the_stop_signal_can_be_chosen() {
     let _watch = watchdog::watch();
     let mut command = puppet(["ignore=TERM", "out=x", "wait=600"]);
     let capture = command.timeout(SHORT).stop_signal(Signal::INT).capture().unwrap();
-    assert_eq!(capture.status.terminating_signal(), Some(Signal::INT));
+    ended_by(capture.status, Signal::INT);
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn a_cancel_stops_a_child_from_another_thread() {
 fn status_and_run_stop_too() {
     let _watch = watchdog::watch();
     let status = puppet(["wait=600"]).timeout(SHORT).status().unwrap();
-    assert_eq!(status.terminating_signal(), Some(Signal::TERM));
+    ended_by(status, Signal::TERM);
     let error = puppet(["wait=600"]).timeout(SHORT).run().unwrap_err();
     assert!(error.to_string().ends_with("failed: timed out"), "{error}");
 }
@@ -209,7 +209,7 @@ fn status_and_run_stop_too() {
 fn a_spawned_child_is_stopped_by_the_wait() {
     let _watch = watchdog::watch();
     let child = puppet(["wait=600"]).timeout(SHORT).spawn().unwrap();
-    assert_eq!(child.wait().unwrap().terminating_signal(), Some(Signal::TERM));
+    ended_by(child.wait().unwrap(), Signal::TERM);
     let mut command = puppet(["out=x", "wait=600"]);
     command.timeout(SHORT).stdout(pipewright::Stdio::piped());
     let output = command.spawn().unwrap().wait_with_output().unwrap();

@@ -91,7 +91,7 @@ fn look_at_stdio() {
 #[test]
 fn contradictions_are_refused() {
     let words = |change: fn(&mut Command) -> &mut Command| {
-        let mut command = Command::new("true");
+        let mut command = puppet(["exit=0"]);
         let error = change(&mut command).start_and_forget().unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::InvalidInput);
         error.to_string()
@@ -103,7 +103,7 @@ fn contradictions_are_refused() {
     let said = words(|command| command.kill_on_drop());
     assert!(said.ends_with("nothing is kept of it, so it cannot be killed on drop"), "{said}");
     // A group of its own comes with the session.
-    assert!(Command::new("true").detached().own_group().status().unwrap().success());
+    assert!(puppet(["exit=0"]).detached().own_group().status().unwrap().success());
 }
 
 /// The ends of a new terminal: whoever holds it, and the terminal itself.

@@ -9,7 +9,7 @@ use pipewright::{
 use pipewright_tests::skip::{is_forced_off, skipped};
 use pipewright_tests::{alive, count, isolate, watchdog};
 
-use super::puppet;
+use super::{ended_by, puppet};
 
 const SHORT: Duration = Duration::from_millis(150);
 
@@ -22,18 +22,19 @@ fn missing() -> Command {
 fn a_timeout_stops_every_stage_and_keeps_the_partial_output() {
     let _watch = watchdog::watch();
     let mut pipeline = puppet(["out=a", "wait=600"]) | puppet(["eat=1", "out=partial", "wait=600"]);
-    pipeline = pipeline.pipe(Command::new("cat"));
+    pipeline = pipeline.pipe(puppet(["cat"]));
     let capture = pipeline.timeout(SHORT * 2).capture().unwrap();
     assert!(capture.elapsed >= SHORT * 2);
     assert_eq!((capture.outcome, capture.stdout.as_str()), (Outcome::TimedOut, "partial"));
     assert!(!capture.success() && !capture.held_open);
     for stage in &capture.stages {
-        assert_eq!(stage.status.terminating_signal(), Some(Signal::TERM), "{stage:?}");
+        ended_by(stage.status, Signal::TERM);
         assert!(!alive::is_running(stage.pid), "{stage:?}");
     }
     let error = pipeline.timeout(SHORT).run().unwrap_err();
     let words = error.to_string();
-    assert!(words.contains(" | cat\" failed: timed out"), "{words}");
+    assert_eq!(words.matches(" | ").count(), 2, "{words}");
+    assert!(words.ends_with("\" failed: timed out"), "{words}");
 }
 
 #[test]
@@ -66,7 +67,7 @@ fn a_stage_that_ignores_the_request_is_killed_after_the_grace() {
     let mut pipeline = puppet(["ignore=INT", "wait=600"]) | puppet(["wait=600"]);
     pipeline.stop_signal(Signal::INT).timeout(SHORT).kill_grace(SHORT);
     let output = pipeline.output().unwrap();
-    assert_eq!(output.stages[0].status.terminating_signal(), Some(Signal::KILL));
+    ended_by(output.stages[0].status, Signal::KILL);
 }
 
 #[test]
@@ -120,7 +121,7 @@ fn silence_excess_and_a_cancel_stop_it_too() {
     let mut late = puppet(["wait=600"]) | puppet(["wait=600"]);
     assert_eq!(late.deadline(now).output().unwrap().outcome, Outcome::TimedOut);
     let child = (puppet(["wait=600"]) | puppet(["wait=600"])).timeout(SHORT).spawn().unwrap();
-    assert_eq!(child.wait().unwrap().terminating_signal(), Some(Signal::TERM));
+    ended_by(child.wait().unwrap(), Signal::TERM);
 }
 
 #[test]

@@ -85,9 +85,9 @@ fn stages_are_joined_by_one_kernel_pipe_of_which_we_keep_no_end() {
 fn never_deadlocks_with_much_fed_and_much_captured_through_three_stages() {
     let _watch = watchdog::watch();
     let input = flood(64 << 20);
-    let mut first = Command::new("cat");
+    let mut first = puppet(["cat"]);
     first.stdin(Stdio::bytes(input.clone()));
-    let output = (first | Command::new("cat") | Command::new("cat")).output().unwrap();
+    let output = (first | puppet(["cat"]) | puppet(["cat"])).output().unwrap();
     assert!(output.stdout == input);
     assert_eq!((output.stdin_unread, output.held_open), (0, false));
 }
@@ -196,9 +196,9 @@ fn the_ends_of_a_pipeline_go_where_their_commands_say() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);
     fs::write(path("in"), "b\na\n").unwrap();
-    let mut cat = Command::new("cat");
+    let mut cat = puppet(["cat"]);
     cat.stdin(Stdio::open(path("in")));
-    let mut sort = Command::new("sort");
+    let mut sort = puppet(["sort"]);
     sort.stdout(Stdio::create(path("out"))).stderr(Stdio::create(path("err")));
     let mut pipeline = cat | sort;
     for _ in 0..2 {
@@ -206,22 +206,28 @@ fn the_ends_of_a_pipeline_go_where_their_commands_say() {
         assert_eq!((output.stdout_bytes, output.stderr_bytes), (None, Some(0)));
         assert_eq!(fs::read_to_string(path("out")).unwrap(), "a\nb\n");
     }
-    let append = Command::new("cat").stdout(Stdio::append(path("out"))).take();
-    assert!((Command::new("echo").arg("c") | append).status().unwrap().success());
+    let append = puppet(["cat"]).stdout(Stdio::append(path("out"))).take();
+    assert!(
+        (puppet(["out=c
+"]) | append)
+            .status()
+            .unwrap()
+            .success()
+    );
     assert_eq!(fs::read_to_string(path("out")).unwrap(), "a\nb\nc\n");
     // Nothing to read, as with a command.
-    assert_eq!((Command::new("cat") | Command::new("wc").arg("-c")).read().unwrap().trim(), "0");
+    assert_eq!((puppet(["cat"]) | puppet(["count"])).read().unwrap().trim(), "0");
 }
 
 #[test]
 fn twenty_stages_are_as_good_as_two() {
     let _watch = watchdog::watch();
     let input = flood(5_000_000);
-    let mut first = Command::new("cat");
+    let mut first = puppet(["cat"]);
     first.stdin(Stdio::bytes(input.clone()));
     let mut pipeline = Pipeline::new([first]);
     for _ in 0..19 {
-        pipeline = pipeline.pipe(Command::new("cat"));
+        pipeline = pipeline.pipe(puppet(["cat"]));
     }
     let output = pipeline.output().unwrap();
     assert!(output.success() && output.stdout == input);
@@ -231,9 +237,9 @@ fn twenty_stages_are_as_good_as_two() {
 #[test]
 fn a_spawned_pipeline_is_fed_read_and_waited_for() {
     let _watch = watchdog::watch();
-    let mut sort = Command::new("sort");
+    let mut sort = puppet(["sort"]);
     sort.stdout(Stdio::piped());
-    let mut cat = Command::new("cat");
+    let mut cat = puppet(["cat"]);
     cat.stdin(Stdio::piped());
     let mut pipeline = cat | sort;
     let mut child = pipeline.spawn().unwrap();
@@ -242,7 +248,7 @@ fn a_spawned_pipeline_is_fed_read_and_waited_for() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.stdout, b"1\n2\n");
     // Input that came with the command is fed by the verb that waits.
-    let mut cat = Command::new("cat");
+    let mut cat = puppet(["cat"]);
     cat.stdin(Stdio::bytes(flood(500_000)));
     let child = (cat | puppet(["eat-all", "exit=4"])).spawn().unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(4));
@@ -250,8 +256,8 @@ fn a_spawned_pipeline_is_fed_read_and_waited_for() {
     assert!(!child.signal(pipewright::Signal::TERM).unwrap(), "nobody is left");
     child.kill().unwrap();
     // A piped stdin is closed first, so that a stage which reads to its end finds one.
-    let mut cat = Command::new("cat");
-    let child = (cat.stdin(Stdio::piped()) | Command::new("cat")).spawn().unwrap();
+    let mut cat = puppet(["cat"]);
+    let child = (cat.stdin(Stdio::piped()) | puppet(["cat"])).spawn().unwrap();
     assert!(child.wait().unwrap().success());
 }
 

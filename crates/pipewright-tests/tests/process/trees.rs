@@ -6,7 +6,7 @@ use pipewright::{Command, Contain, Containment, Outcome, Scope, Signal, Stdio};
 use pipewright_tests::skip::{is_forced_off, skipped};
 use pipewright_tests::{alive, count, isolate, watchdog};
 
-use super::{cannot_supervise, puppet};
+use super::{cannot_supervise, ended_by, puppet};
 
 const MARK: &str = "PIPEWRIGHT_TREE_TEST";
 
@@ -131,7 +131,7 @@ fn a_kill_and_a_drop_end_the_whole_tree() {
         let pid = child.id();
         if !drops {
             child.kill().unwrap();
-            assert_eq!(child.wait().unwrap().terminating_signal(), Some(Signal::KILL));
+            ended_by(child.wait().unwrap(), Signal::KILL);
         }
         drop(child);
         nobody_is_left("kill");

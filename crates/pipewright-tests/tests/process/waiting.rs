@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use pipewright::{Command, Outcome, Signal, Stdio};
 use pipewright_tests::{isolate, watchdog};
 
-use super::puppet;
+use super::{ended_by, puppet};
 
 #[test]
 fn one_thread_waits_while_another_kills() {
@@ -16,11 +16,11 @@ fn one_thread_waits_while_another_kills() {
         assert_eq!(child.try_wait().unwrap(), None);
         assert!(child.signal(Signal::KILL).unwrap());
         for waiter in waiters {
-            assert_eq!(waiter.join().unwrap().signal(), Some(9));
+            ended_by(waiter.join().unwrap(), Signal::KILL);
         }
     });
-    assert_eq!(child.wait().unwrap().signal(), Some(9), "again and again");
-    assert_eq!(child.try_wait().unwrap().unwrap().signal(), Some(9));
+    ended_by(child.wait().unwrap(), Signal::KILL);
+    ended_by(child.try_wait().unwrap().unwrap(), Signal::KILL);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn a_signal_reaches_only_the_child() {
     let mut rest = String::new();
     std::io::Read::read_to_string(&mut child.stdout.take().unwrap(), &mut rest).unwrap();
     assert_eq!(rest, "grandchild");
-    assert_eq!(child.wait().unwrap().terminating_signal(), Some(Signal::TERM));
+    ended_by(child.wait().unwrap(), Signal::TERM);
 }
 
 #[test]
