@@ -5,10 +5,13 @@ mod p02_held_pipes;
 mod p03_timeouts;
 mod p04_nothing_leaks;
 mod p05_inheritance;
+#[cfg(unix)]
 mod p06_parent_size;
+#[cfg(unix)]
 mod p07_parent_exit;
 mod p08_reused_pids;
 mod p09_modes;
+#[cfg(unix)]
 mod p10_child_state;
 mod p11_text;
 
@@ -19,25 +22,34 @@ mod p15_errors;
 mod events;
 mod feeding;
 mod handles;
+#[cfg(unix)]
 mod hostile;
 mod kill_on_drop;
 mod limits;
 mod lines;
 mod opened;
+#[cfg(unix)]
 mod options;
+#[cfg(unix)]
 mod pipeline_oracle;
 mod pipeline_stops;
 mod pipelines;
 mod process_handle;
 mod read_all;
+#[cfg(unix)]
 mod refused;
+#[cfg(unix)]
 mod samples;
 mod std_rules;
 mod stdio;
+#[cfg(unix)]
 mod tee;
 mod trees;
+#[cfg(unix)]
 mod trees_deprived;
+#[cfg(unix)]
 mod trees_hostile;
+#[cfg(unix)]
 mod trees_refused;
 mod waiting;
 

@@ -42,6 +42,7 @@ fn parent_of(acts: &str) -> (Child, u32) {
     (parent, pid)
 }
 
+#[cfg(unix)]
 #[test]
 fn a_process_that_is_not_our_child_can_be_waited_for() {
     let _watch = watchdog::watch();
@@ -72,6 +73,7 @@ fn a_process_that_is_not_our_child_can_be_waited_for() {
     drop(parent);
 }
 
+#[cfg(unix)]
 #[test]
 fn a_process_that_is_not_our_child_can_be_killed() {
     let _watch = watchdog::watch();
@@ -176,6 +178,7 @@ fn our_own_child_is_reaped_and_told_of() {
     });
 }
 
+#[cfg(unix)]
 #[test]
 fn a_reused_number_is_never_signalled() {
     isolate::isolated("opened::a_reused_number_is_never_signalled", || {
@@ -205,6 +208,7 @@ fn a_reused_number_is_never_signalled() {
     });
 }
 
+#[cfg(unix)]
 #[test]
 fn numbers_of_no_process_are_refused() {
     let _watch = watchdog::watch();
@@ -234,6 +238,7 @@ fn numbers_of_no_process_are_refused() {
     assert_eq!(error.kind(), &ErrorKind::NoSuchProcess, "{error}");
 }
 
+#[cfg(unix)]
 #[test]
 fn somebody_elses_process_is_waited_for_and_not_signalled() {
     isolate::isolated("opened::somebody_elses_process_is_waited_for_and_not_signalled", || {

@@ -54,6 +54,7 @@ fn a_timeout_kills_the_children_of_the_child() {
     none_is_left(&capture, 1);
 }
 
+#[cfg(unix)]
 #[test]
 fn a_timeout_finds_a_descendant_whatever_its_name() {
     let _watch = watchdog::watch();
@@ -127,6 +128,7 @@ fn a_descendant_that_ignores_the_request_outlives_its_parent_only_for_the_grace(
     none_is_left(&capture, 1);
 }
 
+#[cfg(unix)]
 #[test]
 fn a_stopped_child_hears_the_request() {
     let _watch = watchdog::watch();
@@ -142,6 +144,7 @@ fn without_a_grace_nobody_is_asked() {
     ended_by(capture.status, Signal::KILL);
 }
 
+#[cfg(unix)]
 #[test]
 fn the_stop_signal_can_be_chosen() {
     let _watch = watchdog::watch();

@@ -131,6 +131,7 @@ fn nothing_leaks_in_ten_thousand_runs_with_errors_mixed_in() {
     );
 }
 
+#[cfg(unix)]
 #[test]
 fn nothing_leaks_of_streams_pipelines_light_handles_and_trees() {
     isolate::isolated(

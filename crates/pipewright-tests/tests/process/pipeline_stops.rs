@@ -37,6 +37,7 @@ fn a_timeout_stops_every_stage_and_keeps_the_partial_output() {
     assert!(words.ends_with("\" failed: timed out"), "{words}");
 }
 
+#[cfg(unix)]
 #[test]
 fn the_reader_is_stopped_before_its_writer() {
     let _watch = watchdog::watch();
@@ -54,6 +55,7 @@ fn the_reader_is_stopped_before_its_writer() {
     }
 }
 
+#[cfg(unix)]
 #[test]
 fn a_stage_that_ignores_the_request_is_killed_after_the_grace() {
     let _watch = watchdog::watch();
@@ -96,6 +98,7 @@ fn a_stop_reaches_the_descendants_of_every_stage() {
     watchdog::until("the groups are gone", || below.iter().all(|pid| !alive::is_running(*pid)));
 }
 
+#[cfg(unix)]
 #[test]
 fn silence_excess_and_a_cancel_stop_it_too() {
     let _watch = watchdog::watch();
@@ -134,6 +137,7 @@ fn a_holder_of_the_last_stream_does_not_keep_us() {
     assert!(capture.success());
 }
 
+#[cfg(unix)]
 #[test]
 fn a_stage_that_cannot_start_is_named_and_nothing_is_left() {
     isolate::isolated(
@@ -171,6 +175,7 @@ fn a_stage_that_cannot_start_is_named_and_nothing_is_left() {
     );
 }
 
+#[cfg(unix)]
 #[test]
 fn what_no_pipeline_can_have_is_refused_before_anything_starts() {
     let _watch = watchdog::watch();
@@ -216,6 +221,7 @@ fn what_no_pipeline_can_have_is_refused_before_anything_starts() {
     assert_eq!(read.unwrap(), "fine");
 }
 
+#[cfg(unix)]
 #[test]
 fn what_one_stage_sets_does_not_stay_with_its_command() {
     let _watch = watchdog::watch();
@@ -279,6 +285,7 @@ fn nothing_leaks_in_many_runs_with_errors_mixed_in() {
     });
 }
 
+#[cfg(unix)]
 #[test]
 fn a_stage_keeps_what_is_its_own() {
     let _watch = watchdog::watch();

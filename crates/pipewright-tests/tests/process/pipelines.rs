@@ -18,6 +18,7 @@ fn target(pid: u32, number: u32) -> String {
     link.display().to_string()
 }
 
+#[cfg(unix)]
 #[test]
 fn every_way_to_join_commands_gives_the_same_pipeline() {
     let _watch = watchdog::watch();
@@ -42,6 +43,7 @@ fn every_way_to_join_commands_gives_the_same_pipeline() {
     assert_eq!(Pipeline::new([sh("echo alone")]).read().unwrap(), "alone");
 }
 
+#[cfg(unix)]
 #[test]
 fn stages_are_joined_by_one_kernel_pipe_of_which_we_keep_no_end() {
     isolate::isolated(
@@ -102,6 +104,7 @@ fn never_deadlocks_when_all_stages_flood_stderr_as_well() {
     assert_eq!(output.stderr.len(), 9_000_000);
 }
 
+#[cfg(unix)]
 #[test]
 fn a_stage_that_closes_its_stdin_early_stops_nobody_and_is_counted() {
     let _watch = watchdog::watch();
@@ -117,6 +120,7 @@ fn a_stage_that_closes_its_stdin_early_stops_nobody_and_is_counted() {
     assert_eq!((output.stdout.as_slice(), output.stdin_unread), (&b"ate"[..], 2_000_000));
 }
 
+#[cfg(unix)]
 #[test]
 fn a_reader_that_has_enough_ends_its_writer_quietly() {
     let _watch = watchdog::watch();
@@ -134,6 +138,7 @@ fn a_reader_that_has_enough_ends_its_writer_quietly() {
     assert_eq!((capture.outcome, capture.decided_by), (Outcome::Signaled, 1));
 }
 
+#[cfg(unix)]
 #[test]
 fn the_right_most_stage_that_failed_is_the_one_that_is_told() {
     let _watch = watchdog::watch();
@@ -154,6 +159,7 @@ fn the_right_most_stage_that_failed_is_the_one_that_is_told() {
     assert_eq!((capture.outcome, capture.status.signal()), (Outcome::Signaled, Some(9)));
 }
 
+#[cfg(unix)]
 #[test]
 fn what_the_stages_used_is_told_for_each_and_in_all() {
     let _watch = watchdog::watch();
@@ -165,6 +171,7 @@ fn what_the_stages_used_is_told_for_each_and_in_all() {
     assert_eq!(cpu(capture.usage.unwrap()), cpu(of(0)) + cpu(of(1)) + cpu(of(2)));
 }
 
+#[cfg(unix)]
 #[test]
 fn every_stderr_that_is_captured_shares_one_pipe_in_exact_order() {
     let _watch = watchdog::watch();
@@ -261,6 +268,7 @@ fn a_spawned_pipeline_is_fed_read_and_waited_for() {
     assert!(child.wait().unwrap().success());
 }
 
+#[cfg(unix)]
 #[test]
 fn lines_and_events_come_from_the_last_stage_and_every_stderr() {
     let _watch = watchdog::watch();

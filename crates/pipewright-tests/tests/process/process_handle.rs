@@ -9,6 +9,7 @@ use super::{ended_by, puppet};
 
 const SHORT: Duration = Duration::from_millis(50);
 
+#[cfg(unix)]
 #[test]
 fn every_way_to_end_is_told() {
     let _watch = watchdog::watch();
@@ -27,6 +28,7 @@ fn every_way_to_end_is_told() {
     assert_eq!(end.outcome, Some(Outcome::Signaled));
 }
 
+#[cfg(unix)]
 #[test]
 fn a_wait_with_a_limit_leaves_the_process_running() {
     let _watch = watchdog::watch();
@@ -186,6 +188,7 @@ fn a_dropped_handle_leaves_a_running_process_and_no_zombie() {
     );
 }
 
+#[cfg(unix)]
 #[test]
 fn a_status_that_somebody_else_took_is_found_or_said_to_be_lost() {
     isolate::isolated(

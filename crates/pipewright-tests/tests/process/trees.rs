@@ -38,6 +38,7 @@ fn only_a_group() -> bool {
     only
 }
 
+#[cfg(unix)]
 #[test]
 fn the_best_hold_that_can_be_had_is_taken_and_told() {
     let _watch = watchdog::watch();
@@ -92,6 +93,7 @@ fn a_timeout_reaches_who_has_got_away() {
     nobody_is_left("timeout");
 }
 
+#[cfg(unix)]
 #[test]
 fn everyone_in_the_tree_is_asked_before_anyone_is_killed() {
     let _watch = watchdog::watch();
@@ -139,6 +141,7 @@ fn a_kill_and_a_drop_end_the_whole_tree() {
     }
 }
 
+#[cfg(unix)]
 #[test]
 fn whatever_a_grandchild_does_it_does_not_get_away() {
     let _watch = watchdog::watch();
@@ -163,6 +166,7 @@ fn whatever_a_grandchild_does_it_does_not_get_away() {
     }
 }
 
+#[cfg(unix)]
 #[test]
 fn a_traced_grandchild_does_not_get_away() {
     let _watch = watchdog::watch();
@@ -179,6 +183,7 @@ fn a_traced_grandchild_does_not_get_away() {
     nobody_is_left("traced");
 }
 
+#[cfg(unix)]
 #[test]
 fn a_storm_of_forks_is_weathered() {
     let _watch = watchdog::watch();
@@ -196,6 +201,7 @@ fn a_storm_of_forks_is_weathered() {
     nobody_is_left("storm");
 }
 
+#[cfg(unix)]
 #[test]
 fn a_child_in_a_held_tree_is_in_all_else_as_any_other() {
     let _watch = watchdog::watch();
@@ -235,6 +241,7 @@ fn a_child_in_a_held_tree_is_in_all_else_as_any_other() {
     }
 }
 
+#[cfg(unix)]
 #[test]
 fn held_trees_leave_nothing_behind() {
     isolate::isolated("trees::held_trees_leave_nothing_behind", || {
@@ -284,6 +291,7 @@ fn walk(dir: &std::path::Path) -> Vec<String> {
     names
 }
 
+#[cfg(unix)]
 #[test]
 fn many_threads_hold_trees_at_once() {
     let _watch = watchdog::watch();

@@ -23,6 +23,7 @@ fn one_thread_waits_while_another_kills() {
     ended_by(child.try_wait().unwrap().unwrap(), Signal::KILL);
 }
 
+#[cfg(unix)]
 #[test]
 fn every_way_to_end_is_told() {
     let _watch = watchdog::watch();
@@ -43,6 +44,7 @@ fn every_way_to_end_is_told() {
     }
 }
 
+#[cfg(unix)]
 #[test]
 fn usage_is_told() {
     let _watch = watchdog::watch();
@@ -55,6 +57,7 @@ fn usage_is_told() {
     assert!(capture.elapsed >= usage.user);
 }
 
+#[cfg(unix)]
 #[test]
 fn peak_memory_is_told_where_it_is_more_than_our_own() {
     isolate::isolated("waiting::peak_memory_is_told_where_it_is_more_than_our_own", || {
@@ -66,6 +69,7 @@ fn peak_memory_is_told_where_it_is_more_than_our_own() {
     });
 }
 
+#[cfg(unix)]
 #[test]
 fn the_memory_of_the_parent_is_not_reported_as_the_childs() {
     let _watch = watchdog::watch();
@@ -85,6 +89,7 @@ fn elapsed_is_at_least_what_the_child_took() {
     assert!(capture.elapsed <= start.elapsed());
 }
 
+#[cfg(unix)]
 #[test]
 fn a_signal_reaches_only_the_child() {
     let _watch = watchdog::watch();
@@ -102,6 +107,7 @@ fn a_signal_reaches_only_the_child() {
     ended_by(child.wait().unwrap(), Signal::TERM);
 }
 
+#[cfg(unix)]
 #[test]
 fn exec_replaces_the_process() {
     let _watch = watchdog::watch();
@@ -114,6 +120,7 @@ fn exec_replaces_the_process() {
 }
 
 /// The other half of the test above.
+#[cfg(unix)]
 #[test]
 #[ignore = "replaces the test program: only for exec_replaces_the_process"]
 fn becomes_another_program() {
