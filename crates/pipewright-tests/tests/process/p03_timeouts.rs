@@ -10,9 +10,7 @@ use pipewright::{CancelToken, Capture, Command, Outcome, Signal};
 use pipewright_tests::skip::{is_forced_off, skipped};
 use pipewright_tests::{alive, watchdog};
 
-use super::{ended_by, puppet};
-
-const SHORT: Duration = Duration::from_millis(150);
+use super::{LATER, SHORT, ended_by, puppet};
 
 /// Every pid that the puppet printed, a line each.
 fn pids(text: &str) -> Vec<u32> {
@@ -49,7 +47,7 @@ fn a_timeout_kills_the_children_of_the_child() {
         return skipped("descendants are only held by pidfds");
     }
     let acts = ["spawn=spawn=wait=600;wait=600", "out=here", "wait=600"];
-    let capture = puppet(acts).timeout(SHORT * 2).capture().unwrap();
+    let capture = puppet(acts).timeout(LATER).capture().unwrap();
     assert_eq!((capture.outcome, capture.held_open), (Outcome::TimedOut, false));
     none_is_left(&capture, 1);
 }
@@ -69,7 +67,7 @@ fn a_timeout_finds_a_descendant_whatever_its_name() {
     symlink(env!("CARGO_BIN_EXE_puppet"), &file).unwrap();
     let mut command = Command::new("sh");
     command.args(["-c", r#""$0" wait=600 & echo $! >&2; wait"#]).arg(file);
-    let capture = command.timeout(SHORT * 2).capture().unwrap();
+    let capture = command.timeout(LATER).capture().unwrap();
     fs::remove_dir_all(dir).unwrap();
     assert_eq!((capture.outcome, capture.held_open), (Outcome::TimedOut, false));
     none_is_left(&capture, 1);
@@ -79,7 +77,7 @@ fn a_timeout_finds_a_descendant_whatever_its_name() {
 fn a_timeout_kills_the_whole_group() {
     let _watch = watchdog::watch();
     let acts = ["spawn=spawn=wait=600;wait=600", "out=here", "wait=600"];
-    let capture = puppet(acts).own_group().timeout(SHORT * 2).capture().unwrap();
+    let capture = puppet(acts).own_group().timeout(LATER).capture().unwrap();
     assert_eq!((capture.outcome, capture.stdout.as_str()), (Outcome::TimedOut, "here"));
     watchdog::until("the group is gone", || {
         pids(&capture.stderr).iter().all(|p| !alive::is_running(*p))
@@ -93,7 +91,7 @@ fn a_group_member_whose_parent_is_gone_is_killed_too() {
     // The middle one ends at once: its child belongs to init, and only the group still knows it.
     let acts = ["spawn=spawn=ignore=TERM;wait=600", "out=here", "wait=600"];
     let mut command = puppet(acts);
-    let capture = command.own_group().timeout(SHORT * 2).kill_grace(SHORT).capture().unwrap();
+    let capture = command.own_group().timeout(LATER).kill_grace(SHORT).capture().unwrap();
     assert_eq!(capture.outcome, Outcome::TimedOut);
     watchdog::until("the group is gone", || {
         pids(&capture.stderr).iter().all(|p| !alive::is_running(*p))
@@ -122,8 +120,8 @@ fn a_descendant_that_ignores_the_request_outlives_its_parent_only_for_the_grace(
     }
     let acts = ["spawn=ignore=TERM;wait=600", "wait=600"];
     let mut command = puppet(acts);
-    let capture = command.timeout(SHORT * 2).kill_grace(SHORT).capture().unwrap();
-    assert!(capture.elapsed >= SHORT * 3);
+    let capture = command.timeout(LATER).kill_grace(SHORT).capture().unwrap();
+    assert!(capture.elapsed >= LATER + SHORT);
     ended_by(capture.status, Signal::TERM);
     none_is_left(&capture, 1);
 }

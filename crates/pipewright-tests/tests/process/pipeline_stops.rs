@@ -9,9 +9,7 @@ use pipewright::{
 use pipewright_tests::skip::{is_forced_off, skipped};
 use pipewright_tests::{alive, count, isolate, watchdog};
 
-use super::{ended_by, puppet};
-
-const SHORT: Duration = Duration::from_millis(150);
+use super::{LATER, SHORT, ended_by, puppet};
 
 /// A program that is not there.
 fn missing() -> Command {
@@ -23,8 +21,8 @@ fn a_timeout_stops_every_stage_and_keeps_the_partial_output() {
     let _watch = watchdog::watch();
     let mut pipeline = puppet(["out=a", "wait=600"]) | puppet(["eat=1", "out=partial", "wait=600"]);
     pipeline = pipeline.pipe(puppet(["cat"]));
-    let capture = pipeline.timeout(SHORT * 2).capture().unwrap();
-    assert!(capture.elapsed >= SHORT * 2);
+    let capture = pipeline.timeout(LATER).capture().unwrap();
+    assert!(capture.elapsed >= LATER);
     assert_eq!((capture.outcome, capture.stdout.as_str()), (Outcome::TimedOut, "partial"));
     assert!(!capture.success() && !capture.held_open);
     for stage in &capture.stages {
@@ -80,7 +78,7 @@ fn a_stop_reaches_the_descendants_of_every_stage() {
     }
     let stage = || puppet(["spawn=wait=600", "wait=600"]);
     let mut pipeline = stage() | stage() | stage();
-    let capture = pipeline.timeout(SHORT * 2).capture().unwrap();
+    let capture = pipeline.timeout(LATER).capture().unwrap();
     let below: Vec<u32> = capture.stderr.lines().map(|line| line.parse().unwrap()).collect();
     assert_eq!(below.len(), 3);
     for pid in below.into_iter().chain(capture.stages.iter().map(|stage| stage.pid)) {
@@ -92,7 +90,7 @@ fn a_stop_reaches_the_descendants_of_every_stage() {
         command.own_group();
         command
     };
-    let capture = (orphan() | orphan()).timeout(SHORT * 2).capture().unwrap();
+    let capture = (orphan() | orphan()).timeout(LATER).capture().unwrap();
     let below: Vec<u32> = capture.stderr.lines().filter_map(|line| line.parse().ok()).collect();
     assert!(below.len() >= 4, "{below:?}");
     watchdog::until("the groups are gone", || below.iter().all(|pid| !alive::is_running(*pid)));
@@ -103,7 +101,7 @@ fn a_stop_reaches_the_descendants_of_every_stage() {
 fn silence_excess_and_a_cancel_stop_it_too() {
     let _watch = watchdog::watch();
     let mut silent = puppet(["out=1", "wait=0.1", "out=2", "wait=600"]) | Command::new("cat");
-    let capture = silent.idle_timeout(SHORT * 3).capture().unwrap();
+    let capture = silent.idle_timeout(LATER).capture().unwrap();
     assert_eq!((capture.outcome, capture.stdout.as_str()), (Outcome::IdleTimedOut, "12"));
     let mut loud = Command::new("yes") | Command::new("cat");
     let capture = loud.limit(Limit::fail(1000)).capture().unwrap();
