@@ -76,6 +76,7 @@ fn a_host_without_stdio_holds_trees() {
         };
         let tree = run(|command| _ = command.contain(Contain::Tree));
         let ends_with_us = run(|command| _ = command.kill_on_parent_exit(Scope::Tree));
+        watchdog::until("every handle is closed", || count::handles() <= before - 3);
         let open = count::handles();
         for (fd, kept) in kept.into_iter().enumerate() {
             // SAFETY: nobody else has that number.
