@@ -32,6 +32,7 @@ pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
         "exit" => exit(number(value)? as i32),
         // Others.
         "spawn" => spawn(value).map(drop),
+        "leave" => leave(value),
         "spawn-and-reap" => spawn_and_reap(value),
         "daemon" => spawn(&format!("session;wait={value}")).map(drop),
         "host" => host(value),
@@ -159,6 +160,14 @@ fn spawn(acts: &str) -> io::Result<Child> {
     let child = command.spawn()?;
     say(io::stderr(), format!("{}\n", child.id()).as_bytes())?;
     Ok(child)
+}
+
+/// As `spawn`, of one that has none of our streams.
+fn leave(acts: &str) -> io::Result<()> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(acts.split(';')).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let child = command.spawn()?;
+    say(io::stderr(), format!("{}\n", child.id()).as_bytes())
 }
 
 /// As `spawn`; of its end no notice is taken before that of our own stdin.
