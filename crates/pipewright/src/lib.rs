@@ -34,6 +34,7 @@
 //! | [`Command::start_and_forget`] | a number; nothing is kept, nothing becomes a zombie |
 //! | [`Command::exec`] | nothing: the command runs in the place of this process |
 //! | `a \| b`, [`Command::pipe`] | a [`Pipeline`], with `status`, `output`, `capture`, `run`, `read` and `spawn` |
+//! | [`run_all`] | what many commands say, some of them at once, on this thread |
 //! | [`Child::read_all_text`], [`read_all_bytes`](Child::read_all_bytes), [`read_all_lines`](Child::read_all_lines) | what a spawned child writes |
 //! | [`ProcessHandle::open`] | a [`ProcessHandle`] on whatever process has that number |
 //!
@@ -64,6 +65,7 @@ mod lines;
 mod output;
 mod pipeline;
 mod process_handle;
+mod run_all;
 mod text;
 
 pub use cancel::CancelToken;
@@ -77,6 +79,7 @@ pub use pipeline::{
     Pipeline, PipelineCapture, PipelineChild, PipelineOutput, Pipelined, Stage, StageEnd,
 };
 pub use process_handle::{ProcessEnd, ProcessHandle};
+pub use run_all::{AsTheyEnd, RunAll, run_all};
 
 pub use pipewright_os::contain::Containment;
 pub use pipewright_os::exit::Usage;

@@ -37,6 +37,7 @@ mod process_handle;
 mod read_all;
 #[cfg(unix)]
 mod refused;
+mod run_all;
 #[cfg(unix)]
 mod samples;
 mod std_rules;

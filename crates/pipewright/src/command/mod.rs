@@ -26,7 +26,7 @@ pub use limit::{Limit, Linger};
 pub(crate) use options::Rules;
 pub(crate) use stage::{Joints, Place, StageStderr};
 pub use stdio::Stdio;
-pub(crate) use verbs::{CAPTURED, Keep, OURS, REMEMBERED, check_tee, into_text, judge};
+pub(crate) use verbs::{Begun, CAPTURED, Keep, OURS, REMEMBERED, check_tee, into_text, judge};
 
 use crate::text::Decoding;
 use env::EnvChanges;

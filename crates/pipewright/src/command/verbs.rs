@@ -1,11 +1,11 @@
 //! The verbs: each ends the chain and runs the command.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 
 use pipewright_os::status::ExitStatus;
 
-use super::{Command, Limit, Started, StdioDefaults, Usual};
-use crate::child::{Child, Reading};
+use super::{Command, Limit, Rules, Started, StdioDefaults, Usual};
+use crate::child::{Child, Process, Reading};
 use crate::drive::{self, Job, Run, Sink, Stepwise, open_tee};
 use crate::error::{Doing, Error, ErrorKind};
 use crate::events::Events;
@@ -40,6 +40,16 @@ impl Keep {
             Keep::Tail | Keep::Nothing => Sink::discarding(),
         }
     }
+}
+
+/// A capture that has been started, apart from its command.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    pub(crate) process: Process,
+    pub(crate) run: Run,
+    pub(crate) program: OsString,
+    pub(crate) rules: Rules,
+    pub(crate) decoding: Decoding,
 }
 
 impl Command {
@@ -217,6 +227,24 @@ impl Command {
         ];
         let run = Run::new(&self.rules, at, ends.feed, streams).in_front(front);
         Ok(Stepwise::new(process, self.program.clone(), self.rules.clone(), run))
+    }
+
+    /// Starts what [`capture`](Self::capture) sees through to its end.
+    pub(crate) fn begin_capture(&mut self) -> Result<Begun, Error> {
+        let Started { process, ends, at, front } = self.launch(CAPTURED)?;
+        drop(ends.stdin);
+        let sink = || Sink::new(self.limit);
+        let streams = [
+            ends.stdout.map(|end| end.into_stream(Source::Stdout, sink())),
+            ends.stderr.map(|end| end.into_stream(Source::Stderr, sink())),
+        ];
+        Ok(Begun {
+            process,
+            run: Run::new(&self.rules, at, ends.feed, streams).in_front(front),
+            program: self.program.clone(),
+            rules: self.rules.clone(),
+            decoding: self.decoding,
+        })
     }
 
     /// Starts the command and gives the child, in std's shape.

@@ -32,10 +32,11 @@ mod stream;
 mod tee;
 
 pub(crate) use blocking::{Job, drive, see_through};
+pub(crate) use conduct::earlier;
 pub(crate) use feed::Feed;
 pub(crate) use front::{Front, OpenFront, open_front};
 pub(crate) use reach::Reach;
-pub(crate) use run::Run;
+pub(crate) use run::{Failed, Run, SLOTS};
 pub(crate) use sink::Sink;
 pub(crate) use stepwise::{Chunk, Decide, Stepwise};
 pub(crate) use tee::{OpenTee, open_tee};

@@ -1,5 +1,6 @@
 //! One run, step by step: a step waits once, for everything, and does what that brought.
 
+mod act;
 mod finish;
 
 use std::io;
@@ -11,7 +12,7 @@ use pipewright_os::exit::{Ended, Exit};
 use pipewright_os::mux::{self, Slot};
 use pipewright_os::pipe::PipeReader;
 
-use super::conduct::{Conduct, Due, earlier};
+use super::conduct::{Conduct, earlier};
 use super::front::{Front, LOOK_PAUSE};
 use super::nap::Nap;
 use super::sink::Verdict;
@@ -33,11 +34,18 @@ const MEMBER: usize = 3;
 const KEPT_SLOTS: usize = 4;
 const EXIT: usize = 4;
 const CANCEL: usize = 5;
-const SLOTS: usize = 6;
+pub(crate) const SLOTS: usize = 6;
 
 /// A group that was told to stop has no handle to wait on: it is looked at after growing pauses.
 const FIRST_GROUP_PAUSE: Duration = Duration::from_millis(2);
 const LAST_GROUP_PAUSE: Duration = Duration::from_millis(100);
+
+/// What a step waits for.
+#[derive(Debug)]
+pub(crate) struct Wait<'a> {
+    pub(crate) slots: [Slot<'a>; SLOTS],
+    pub(crate) until: Option<Instant>,
+}
 
 /// Where a run stands.
 #[derive(Debug)]
@@ -96,33 +104,52 @@ impl Run {
 
     /// Waits once and does what that brought. `false`: there is nothing left to wait for.
     pub(crate) fn step(&mut self, exits: &[Exit], rules: &Rules) -> Result<bool, Failed> {
+        let Some(mut wait) = self.before(exits, rules)? else { return Ok(false) };
+        let waited = mux::wait(&mut wait.slots, wait.until).map(drop);
+        self.after(&mut wait.slots, waited, exits, rules)?;
+        Ok(true)
+    }
+
+    /// What to wait for, and until when; `None`: there is nothing left to wait for.
+    pub(crate) fn before<'a>(
+        &mut self,
+        exits: &'a [Exit],
+        rules: &'a Rules,
+    ) -> Result<Option<Wait<'a>>, Failed> {
         self.submit()?;
-        let Some(until) = self.what_to_wait_for(exits) else { return Ok(false) };
-        let mut slots = self.lend_slots(exits, rules)?;
-        let waited = mux::wait(&mut slots, until);
+        let Some(until) = self.what_to_wait_for(exits) else { return Ok(None) };
+        Ok(Some(Wait { slots: self.lend_slots(exits, rules)?, until }))
+    }
+
+    /// Takes back what [`before`](Self::before) lent, and does what the wait brought.
+    pub(crate) fn after(
+        &mut self,
+        slots: &mut [Slot<'_>],
+        waited: io::Result<()>,
+        exits: &[Exit],
+        rules: &Rules,
+    ) -> Result<(), Failed> {
         let now = Instant::now();
-        let (end, cancel) = (mem::take(&mut slots[EXIT]), mem::take(&mut slots[CANCEL]));
         // In a loop: to take arrays apart and map them is a copy of the code for every slot.
-        for (kept, slot) in self.slots.iter_mut().zip(&mut slots) {
+        for (kept, slot) in self.slots.iter_mut().zip(slots.iter_mut()) {
             *kept = mem::take(slot).detach();
         }
         waited.map_err(|e| ("wait for", e))?;
         self.nap.wake(now);
         self.take_completions(now)?;
         // The end after the streams: what it left in them came before it.
-        if matches!(end, Slot::ExitDone) {
+        if matches!(slots.get(EXIT), Some(Slot::ExitDone)) {
             self.note_end(exits, now)?;
         }
         if let Some(front) = &self.front {
             front.look(exits);
         }
-        if matches!(cancel, Slot::WakeDone) {
+        if matches!(slots.get(CANCEL), Some(Slot::WakeDone)) {
             self.heed(exits, rules, now)?;
         } else if self.too_much {
             self.stop(Outcome::LimitExceeded, exits, rules, now)?;
         }
-        self.act(exits, rules, now)?;
-        Ok(true)
+        self.act(exits, rules, now)
     }
 
     /// From here on nothing of the streams is kept.
@@ -318,69 +345,5 @@ impl Run {
             self.slots[STDIN] = Slot::Off;
             self.stdin_unread = feed.unread();
         }
-    }
-
-    /// Does what time has made necessary.
-    fn act(&mut self, exits: &[Exit], rules: &Rules, now: Instant) -> Result<(), Failed> {
-        if self.conduct.killed_child_wait_ends().is_some_and(|end| now >= end) {
-            let words = "it was killed and does not end";
-            return Err(("stop", io::Error::new(io::ErrorKind::TimedOut, words)));
-        }
-        loop {
-            match self.conduct.due(now, self.is_reading()) {
-                Due::Nothing => return Ok(()),
-                Due::StopReading => self.stop_reading(rules)?,
-                due => self.carry_out(due, exits, rules)?,
-            }
-        }
-    }
-
-    /// Does what the token says.
-    fn heed(&mut self, exits: &[Exit], rules: &Rules, now: Instant) -> Result<(), Failed> {
-        let Some(token) = &rules.cancel else { return Ok(()) };
-        for signal in token.heed() {
-            for exit in exits {
-                // Ignored: it has ended meanwhile, or has become another user's.
-                let _ = exit.signal(signal);
-            }
-        }
-        if token.is_cancelled() {
-            self.stop(Outcome::Cancelled, exits, rules, now)?;
-        }
-        Ok(())
-    }
-
-    fn stop(
-        &mut self,
-        why: Outcome,
-        exits: &[Exit],
-        rules: &Rules,
-        now: Instant,
-    ) -> Result<(), Failed> {
-        self.given_up |= self.ended.is_some();
-        let due = self.conduct.stop(why, now);
-        self.carry_out(due, exits, rules)
-    }
-
-    fn carry_out(&mut self, due: Due, exits: &[Exit], rules: &Rules) -> Result<(), Failed> {
-        match due {
-            Due::Ask if self.reach.ask(exits, rules.signal_that_stops()) => {}
-            Due::Ask => self.conduct.note_deaf(),
-            Due::Kill => self.reach.kill(exits).map_err(|e| ("stop", e))?,
-            Due::Nothing | Due::StopReading => {}
-        }
-        Ok(())
-    }
-
-    /// Takes what is in the pipes at this moment, and gives them up.
-    fn stop_reading(&mut self, rules: &Rules) -> Result<(), Failed> {
-        for (slot, stream) in self.slots.iter_mut().zip(&mut self.streams) {
-            let rest = stream.give_up(slot, rules.linger_drain);
-            let rest = rest.map_err(|e| ("read the output of", e))?;
-            self.too_much |= rest.too_much;
-            self.held_open |= !rest.at_end;
-        }
-        self.note_held_up();
-        Ok(())
     }
 }

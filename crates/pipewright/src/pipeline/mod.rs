@@ -128,7 +128,7 @@ impl Stage<'_> {
         }
     }
 
-    fn command_mut(&mut self) -> &mut Command {
+    pub(crate) fn command_mut(&mut self) -> &mut Command {
         match &mut self.0 {
             Held::Owned(command) => command,
             Held::Borrowed(command) => command,

@@ -1,0 +1,202 @@
+//! Many commands at once, on one thread.
+
+use std::thread;
+use std::time::Duration;
+
+use pipewright::{CancelToken, Command, ErrorKind, Outcome, Stdio, run_all};
+use pipewright_tests::{alive, count, isolate, watchdog};
+
+use super::{alternating, ended_by, flood, puppet};
+
+const MARK: &str = "PIPEWRIGHT_RUN_ALL_TEST";
+
+#[test]
+fn results_come_in_the_order_of_the_commands() {
+    let _watch = watchdog::watch();
+    let commands = (0..40).map(|code| puppet([format!("out={code}"), format!("exit={code}")]));
+    let captures = run_all(commands).concurrency(7).captures();
+    assert_eq!(captures.len(), 40);
+    for (code, capture) in captures.into_iter().enumerate() {
+        let capture = capture.unwrap();
+        assert_eq!(
+            (capture.stdout, capture.stderr, capture.status.code()),
+            (code.to_string(), String::new(), Some(code as i32))
+        );
+    }
+}
+
+#[test]
+fn what_ends_first_is_told_first() {
+    let _watch = watchdog::watch();
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: usize| dir.path().join(name.to_string()).display().to_string();
+    // Each waits for the one after it.
+    let commands = (0..4).map(|index| {
+        let wait =
+            if index == 3 { "out=".to_owned() } else { format!("wait-for-file={}", path(index)) };
+        puppet([wait, format!("touch={}", path(index.wrapping_sub(1) % 9))])
+    });
+    let order: Vec<_> = run_all(commands).concurrency(4).as_they_end().map(|(at, _)| at).collect();
+    assert_eq!(order.len(), 4);
+    assert_eq!(order, [3, 2, 1, 0]);
+}
+
+#[test]
+fn no_more_than_were_allowed_run_at_once() {
+    let _watch = watchdog::watch();
+    let dir = tempfile::tempdir().unwrap();
+    let go = dir.path().join("go");
+    let started = || std::fs::read_dir(dir.path()).unwrap().count();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            watchdog::until("three have started", || started() == 3);
+            std::fs::write(&go, b"").unwrap();
+        });
+        let commands = (0..10).map(|index| {
+            let mark = dir.path().join(index.to_string());
+            let acts = ["touch=", "wait-for-file="];
+            puppet([
+                format!("{}{}", acts[0], mark.display()),
+                format!("{}{}", acts[1], go.display()),
+            ])
+        });
+        // A fourth would have been counted, and the others would have waited for ever.
+        let captures = run_all(commands).concurrency(3).captures();
+        assert!(captures.into_iter().all(|capture| capture.unwrap().success()));
+    });
+    assert_eq!(started(), 11);
+}
+
+#[test]
+fn much_of_many_streams_arrives_whole() {
+    let _watch = watchdog::watch();
+    let commands = (0..12).map(|index| match index % 3 {
+        0 => puppet(["out-bytes=3000000", "err-bytes=10"]),
+        1 => puppet(["alternate=2000000"]),
+        _ => puppet(["cat"]).stdin(Stdio::bytes(flood(1_000_000))).take(),
+    });
+    for (index, result) in run_all(commands).concurrency(12).as_they_end() {
+        let capture = result.unwrap();
+        let expected = match index % 3 {
+            0 => flood(3_000_000),
+            1 => alternating(2_000_000),
+            _ => flood(1_000_000),
+        };
+        assert!(capture.stdout == String::from_utf8_lossy(&expected), "command {index}");
+        assert_eq!((capture.outcome, capture.stdin_unread), (Outcome::Exited, 0));
+    }
+}
+
+#[test]
+fn each_keeps_its_own_rules_and_errors_stop_nobody() {
+    let _watch = watchdog::watch();
+    let commands = [
+        puppet(["out=x", "wait=600"]).timeout(Duration::from_millis(1)).take(),
+        Command::new("no-such-program"),
+        puppet(["out=hello"]).limit(pipewright::Limit::fail(1)).take(),
+        puppet(["exit=3"]),
+        puppet(["out-hex=ff"]).strict_utf8().take(),
+        puppet(["out=last"]),
+    ];
+    let mut captures = run_all(commands).concurrency(2).captures().into_iter();
+    let mut next = || captures.next().unwrap();
+    assert_eq!(next().unwrap().outcome, Outcome::TimedOut);
+    assert!(matches!(next().unwrap_err().kind(), ErrorKind::NotFound { .. }));
+    assert_eq!(next().unwrap().outcome, Outcome::LimitExceeded);
+    assert_eq!(next().unwrap().status.code(), Some(3));
+    assert!(matches!(next().unwrap_err().kind(), ErrorKind::InvalidUtf8 { .. }));
+    assert_eq!(next().unwrap().stdout, "last");
+    assert!(captures.next().is_none());
+    assert!(run_all(Vec::<Command>::new()).captures().is_empty());
+}
+
+#[test]
+fn a_failure_stops_the_others_where_that_was_asked_for() {
+    let _watch = watchdog::watch();
+    let first = |failing: Command| {
+        let mut waits = puppet(["out=so far", "wait=600"]);
+        waits.env(MARK, "fast");
+        [waits, failing, puppet(["exit=9"])]
+    };
+    for failing in [puppet(["exit=3"]), Command::new("no-such-program")] {
+        let captures = run_all(first(failing)).concurrency(2).fail_fast().captures();
+        assert_eq!(captures.len(), 2, "the third was not started");
+        let stopped = captures.into_iter().next().unwrap().unwrap();
+        assert_eq!(stopped.outcome, Outcome::Cancelled);
+        ended_by(stopped.status, pipewright::Signal::TERM);
+        assert!(alive::marked(MARK, "fast").is_empty());
+    }
+}
+
+#[test]
+fn a_cancel_stops_all_and_starts_no_more() {
+    let _watch = watchdog::watch();
+    let token = CancelToken::new();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            watchdog::until("three run", || alive::marked(MARK, "cancel").len() == 3);
+            token.cancel();
+        });
+        let commands = (0..9).map(|_| puppet(["wait=600"]).env(MARK, "cancel").take());
+        let captures = run_all(commands).concurrency(3).cancel(&token).captures();
+        assert_eq!(captures.len(), 3);
+        assert!(captures.into_iter().all(|it| it.unwrap().outcome == Outcome::Cancelled));
+    });
+    // Cancelled stays cancelled: nothing is started.
+    assert!(run_all([puppet(["exit=0"])]).cancel(&token).captures().is_empty());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_signal_is_passed_on_to_all() {
+    let _watch = watchdog::watch();
+    let token = CancelToken::new();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            watchdog::until("both run", || alive::marked(MARK, "signal").len() == 2);
+            token.pass_on(pipewright::Signal::USR1);
+        });
+        let commands = (0..2).map(|_| puppet(["wait=600"]).env(MARK, "signal").take());
+        for capture in run_all(commands).concurrency(2).cancel(&token).captures() {
+            ended_by(capture.unwrap().status, pipewright::Signal::USR1);
+        }
+    });
+}
+
+#[test]
+fn who_looks_no_further_leaves_nobody_behind() {
+    isolate::isolated("run_all::who_looks_no_further_leaves_nobody_behind", || {
+        let _watch = watchdog::watch();
+        let before = count::handles();
+        let others =
+            (0..5).map(|_| puppet(["spawn=wait=600", "wait=600"]).env(MARK, "drop").take());
+        let mut ends = run_all(others.chain([puppet(["exit=0"])])).concurrency(6).as_they_end();
+        assert_eq!(ends.next().unwrap().0, 5);
+        drop(ends);
+        watchdog::until("nobody is left", || alive::marked(MARK, "drop").is_empty());
+        watchdog::until("everyone is reaped", || count::children().is_empty());
+        watchdog::until("every handle is closed", || count::handles() <= before + 1);
+    });
+}
+
+#[test]
+fn a_crowd_of_idle_children_takes_one_thread() {
+    isolate::isolated("run_all::a_crowd_of_idle_children_takes_one_thread", || {
+        let _watch = watchdog::watch_for(Duration::from_secs(300));
+        const CROWD: usize = 256;
+        let token = CancelToken::new();
+        thread::scope(|scope| {
+            let crowd = scope.spawn(|| {
+                let commands = (0..CROWD).map(|_| puppet(["wait=600"]));
+                run_all(commands).concurrency(CROWD).cancel(&token).captures()
+            });
+            let threads = count::threads();
+            let is_there = || count::children().len() == CROWD || cfg!(windows);
+            watchdog::until("all run", is_there);
+            assert_eq!(count::threads(), threads, "the one that runs them was there before");
+            token.cancel();
+            assert_eq!(crowd.join().unwrap().len(), CROWD);
+        });
+        watchdog::until("everyone is reaped", || count::children().is_empty());
+    });
+}

@@ -1,0 +1,88 @@
+//! What time, a token or too much output have made necessary.
+
+use std::io;
+use std::time::Instant;
+
+use pipewright_os::exit::Exit;
+
+use super::{Failed, Run};
+use crate::command::Rules;
+use crate::drive::conduct::Due;
+use crate::output::Outcome;
+
+impl Run {
+    /// Does what time has made necessary.
+    pub(super) fn act(
+        &mut self,
+        exits: &[Exit],
+        rules: &Rules,
+        now: Instant,
+    ) -> Result<(), Failed> {
+        if self.conduct.killed_child_wait_ends().is_some_and(|end| now >= end) {
+            let words = "it was killed and does not end";
+            return Err(("stop", io::Error::new(io::ErrorKind::TimedOut, words)));
+        }
+        loop {
+            match self.conduct.due(now, self.is_reading()) {
+                Due::Nothing => return Ok(()),
+                Due::StopReading => self.stop_reading(rules)?,
+                due => self.carry_out(due, exits, rules)?,
+            }
+        }
+    }
+
+    /// Does what the token says.
+    pub(super) fn heed(
+        &mut self,
+        exits: &[Exit],
+        rules: &Rules,
+        now: Instant,
+    ) -> Result<(), Failed> {
+        let Some(token) = &rules.cancel else { return Ok(()) };
+        for signal in token.heed() {
+            for exit in exits {
+                // Ignored: it has ended meanwhile, or has become another user's.
+                let _ = exit.signal(signal);
+            }
+        }
+        if token.is_cancelled() {
+            self.stop(Outcome::Cancelled, exits, rules, now)?;
+        }
+        Ok(())
+    }
+
+    /// Stops the children, if nothing has stopped them yet.
+    pub(crate) fn stop(
+        &mut self,
+        why: Outcome,
+        exits: &[Exit],
+        rules: &Rules,
+        now: Instant,
+    ) -> Result<(), Failed> {
+        self.given_up |= self.ended.is_some();
+        let due = self.conduct.stop(why, now);
+        self.carry_out(due, exits, rules)
+    }
+
+    fn carry_out(&mut self, due: Due, exits: &[Exit], rules: &Rules) -> Result<(), Failed> {
+        match due {
+            Due::Ask if self.reach.ask(exits, rules.signal_that_stops()) => {}
+            Due::Ask => self.conduct.note_deaf(),
+            Due::Kill => self.reach.kill(exits).map_err(|e| ("stop", e))?,
+            Due::Nothing | Due::StopReading => {}
+        }
+        Ok(())
+    }
+
+    /// Takes what is in the pipes at this moment, and gives them up.
+    fn stop_reading(&mut self, rules: &Rules) -> Result<(), Failed> {
+        for (slot, stream) in self.slots.iter_mut().zip(&mut self.streams) {
+            let rest = stream.give_up(slot, rules.linger_drain);
+            let rest = rest.map_err(|e| ("read the output of", e))?;
+            self.too_much |= rest.too_much;
+            self.held_open |= !rest.at_end;
+        }
+        self.note_held_up();
+        Ok(())
+    }
+}
