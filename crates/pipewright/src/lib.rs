@@ -66,6 +66,8 @@ mod output;
 mod pipeline;
 mod process_handle;
 mod run_all;
+#[cfg(feature = "tokio")]
+mod task;
 mod text;
 
 pub use cancel::CancelToken;
@@ -80,6 +82,8 @@ pub use pipeline::{
 };
 pub use process_handle::{ProcessEnd, ProcessHandle};
 pub use run_all::{AsTheyEnd, RunAll, run_all};
+#[cfg(feature = "tokio")]
+pub use task::{AsyncEvents, AsyncLines};
 
 pub use pipewright_os::contain::Containment;
 pub use pipewright_os::exit::Usage;

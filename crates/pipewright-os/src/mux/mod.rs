@@ -4,6 +4,8 @@
 //! word that a read might now succeed. `poll(2)` imitates that in a few lines; overlapped I/O
 //! could imitate readiness only with hidden buffers. So the loop above is one loop for every OS.
 
+#[cfg(feature = "tokio")]
+mod task;
 #[cfg(unix)]
 mod unix;
 #[cfg(unix)]
@@ -17,6 +19,9 @@ use crate::exit::Exit;
 use crate::pipe::{PipeReader, PipeWriter};
 use crate::tree::Member;
 use crate::wake::Wake;
+
+#[cfg(feature = "tokio")]
+pub use task::Watch;
 
 /// How much room an empty buffer is given: an ordinary program's output fits, and a stream that
 /// says nothing takes no memory.

@@ -66,7 +66,7 @@ fn wait_in(
 }
 
 /// How often an exit is looked at that cannot be polled: no pidfds, and no thread to be had.
-const LOOK_PAUSE: Duration = Duration::from_millis(5);
+pub(super) const LOOK_PAUSE: Duration = Duration::from_millis(5);
 
 /// Completes an exit that could not be polled, if it has come.
 fn look(slot: &mut Slot<'_>) -> bool {
@@ -78,7 +78,9 @@ fn look(slot: &mut Slot<'_>) -> bool {
 }
 
 /// What to poll for a slot that is not done; an error is an exit that cannot be polled.
-fn source<'a>(slot: &'a Slot<'_>) -> Option<io::Result<(BorrowedFd<'a>, libc::c_short)>> {
+pub(super) fn source<'a>(
+    slot: &'a Slot<'_>,
+) -> Option<io::Result<(BorrowedFd<'a>, libc::c_short)>> {
     Some(Ok(match slot {
         Slot::Read(pipe, _) => (pipe.as_fd(), libc::POLLIN),
         Slot::Write(pipe, ..) => (pipe.as_fd(), libc::POLLOUT),

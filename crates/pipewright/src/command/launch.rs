@@ -15,9 +15,9 @@ use pipewright_os::spawn::{self, ChildStdio, Env, Inherit, Plan, Search};
 use pipewright_os::stdio;
 
 use super::stdio::Choice;
-use super::{Command, Stdio};
+use super::{Command, Rules, Stdio};
 use crate::child::{Process, reaper};
-use crate::drive::{Feed, Front, OpenTee, Sink};
+use crate::drive::{Feed, Front, OpenTee, Run, Sink};
 use crate::error::{Doing, Error, ErrorKind, could_not_open, could_not_prepare, could_not_start};
 use crate::output::Source;
 
@@ -56,6 +56,21 @@ pub(crate) struct Ends {
     pub(crate) feed: Option<Feed>,
     pub(crate) stdout: Option<OutputEnd>,
     pub(crate) stderr: Option<OutputEnd>,
+}
+
+impl Started {
+    /// What a run of it is made of, where nobody else writes to it: so the child is to find the end
+    /// of its input.
+    pub(crate) fn into_run(self, rules: &Rules, sink: impl Fn(Source) -> Sink) -> (Process, Run) {
+        let Started { process, ends, at, front } = self;
+        let Ends { stdin, feed, stdout, stderr } = ends;
+        drop(stdin);
+        let streams = [
+            stdout.map(|end| end.into_stream(Source::Stdout, sink(Source::Stdout))),
+            stderr.map(|end| end.into_stream(Source::Stderr, sink(Source::Stderr))),
+        ];
+        (process, Run::new(rules, at, feed, streams).in_front(front))
+    }
 }
 
 /// Our end of one of the child's output streams.

@@ -6,7 +6,7 @@ use pipewright_os::status::ExitStatus;
 
 use super::{Command, Limit, Rules, Started, StdioDefaults, Usual};
 use crate::child::{Child, Process, Reading};
-use crate::drive::{self, Job, Run, Sink, Stepwise, open_tee};
+use crate::drive::{self, Run, Sink, Stepwise, open_tee};
 use crate::error::{Doing, Error, ErrorKind};
 use crate::events::Events;
 use crate::lines::Lines;
@@ -161,6 +161,11 @@ impl Command {
     /// ```
     pub fn read(&mut self) -> Result<String, Error> {
         let output = self.output()?;
+        self.trimmed(output)
+    }
+
+    /// What [`read`](Self::read) makes of an output.
+    pub(crate) fn trimmed(&self, output: Output) -> Result<String, Error> {
         judge(&self.program, &output)?;
         let mut text = into_text(&self.program, self.decoding, output)?.stdout;
         text.truncate(text.trim_end_matches(['\n', '\r']).len());
@@ -217,30 +222,33 @@ impl Command {
         self.step_by_step().map(Events::new)
     }
 
-    fn step_by_step(&self) -> Result<Stepwise, Error> {
-        let Started { process, ends, at, front } = self.launch(CAPTURED)?;
-        drop(ends.stdin);
-        let sink = || Sink::handing_out(self.limit);
-        let streams = [
-            ends.stdout.map(|end| end.into_stream(Source::Stdout, sink())),
-            ends.stderr.map(|end| end.into_stream(Source::Stderr, sink())),
-        ];
-        let run = Run::new(&self.rules, at, ends.feed, streams).in_front(front);
+    /// Starts a run whose streams are handed out.
+    pub(crate) fn step_by_step(&self) -> Result<Stepwise, Error> {
+        let sink = |_| Sink::handing_out(self.limit);
+        let (process, run) = self.launch(CAPTURED)?.into_run(&self.rules, sink);
         Ok(Stepwise::new(process, self.program.clone(), self.rules.clone(), run))
+    }
+
+    /// Starts a run that keeps what it is told to.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn steps(&self, defaults: StdioDefaults, keep: Keep) -> Result<Stepwise, Error> {
+        let sink = |source| keep.sink(source, self.limit);
+        let (process, run) = self.launch(defaults)?.into_run(&self.rules, sink);
+        Ok(Stepwise::new(process, self.program.clone(), self.rules.clone(), run))
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn decoding(&self) -> Decoding {
+        self.decoding
     }
 
     /// Starts what [`capture`](Self::capture) sees through to its end.
     pub(crate) fn begin_capture(&mut self) -> Result<Begun, Error> {
-        let Started { process, ends, at, front } = self.launch(CAPTURED)?;
-        drop(ends.stdin);
-        let sink = || Sink::new(self.limit);
-        let streams = [
-            ends.stdout.map(|end| end.into_stream(Source::Stdout, sink())),
-            ends.stderr.map(|end| end.into_stream(Source::Stderr, sink())),
-        ];
+        let sink = |source| Keep::Both.sink(source, self.limit);
+        let (process, run) = self.launch(CAPTURED)?.into_run(&self.rules, sink);
         Ok(Begun {
             process,
-            run: Run::new(&self.rules, at, ends.feed, streams).in_front(front),
+            run,
             program: self.program.clone(),
             rules: self.rules.clone(),
             decoding: self.decoding,
@@ -283,22 +291,9 @@ impl Command {
 
     /// Sees a started child through to its end.
     fn conduct(&self, started: Started, keep: Keep) -> Result<Output, Error> {
-        let Started { process, ends, at, front } = started;
-        // Nobody will write to it, so the child is to find the end of its input.
-        drop(ends.stdin);
-        let sink = |source| keep.sink(source, self.limit);
-        drive::drive(Job {
-            program: &self.program,
-            exits: process.alone(),
-            started: at,
-            rules: &self.rules,
-            feed: ends.feed,
-            front,
-            streams: [
-                ends.stdout.map(|end| end.into_stream(Source::Stdout, sink(Source::Stdout))),
-                ends.stderr.map(|end| end.into_stream(Source::Stderr, sink(Source::Stderr))),
-            ],
-        })
+        let (process, run) = started.into_run(&self.rules, |source| keep.sink(source, self.limit));
+        drive::see_through(run, process.alone(), &self.rules)
+            .map_err(|(doing, source)| Error::talk(&self.program, doing, source))
     }
 }
 

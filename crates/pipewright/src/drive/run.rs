@@ -130,10 +130,7 @@ impl Run {
         rules: &Rules,
     ) -> Result<(), Failed> {
         let now = Instant::now();
-        // In a loop: to take arrays apart and map them is a copy of the code for every slot.
-        for (kept, slot) in self.slots.iter_mut().zip(slots.iter_mut()) {
-            *kept = mem::take(slot).detach();
-        }
+        self.take_back(slots);
         waited.map_err(|e| ("wait for", e))?;
         self.nap.wake(now);
         self.take_completions(now)?;
@@ -150,6 +147,14 @@ impl Run {
             self.stop(Outcome::LimitExceeded, exits, rules, now)?;
         }
         self.act(exits, rules, now)
+    }
+
+    /// Takes back what [`before`](Self::before) lent, where the wait is not over.
+    pub(crate) fn take_back(&mut self, slots: &mut [Slot<'_>]) {
+        // In a loop: to take arrays apart and map them is a copy of the code for every slot.
+        for (kept, slot) in self.slots.iter_mut().zip(slots) {
+            *kept = mem::take(slot).detach();
+        }
     }
 
     /// From here on nothing of the streams is kept.

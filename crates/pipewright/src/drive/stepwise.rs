@@ -1,11 +1,14 @@
 //! A run that goes on only while somebody asks for what it brings.
 
+#[cfg(feature = "tokio")]
+mod task;
+
 use std::ffi::OsString;
 use std::io;
 
 use pipewright_os::exit::Exit;
 
-use super::Run;
+use super::{Failed, Run};
 use crate::child::{Process, Processes};
 use crate::command::Rules;
 use crate::error::Error;
@@ -100,22 +103,29 @@ impl Stepwise {
     /// Waits once. `false`: there is nothing left to wait for.
     pub(crate) fn step(&mut self) -> Result<bool, Error> {
         let (State::Running, Some(run)) = (self.state, &mut self.run) else { return Ok(false) };
-        match run.step(&self.processes, &self.rules) {
-            Ok(true) => Ok(true),
-            Ok(false) => {
-                self.state = State::Ended;
-                Ok(false)
-            }
-            Err((doing, source)) => {
-                self.state = State::Failed;
-                run.abandon(&self.processes);
-                Err(Error::talk(&self.program, doing, source))
-            }
+        let stepped = run.step(&self.processes, &self.rules);
+        if stepped.is_err() {
+            run.abandon(&self.processes);
         }
+        self.note(stepped)
+    }
+
+    fn note(&mut self, stepped: Result<bool, Failed>) -> Result<bool, Error> {
+        match stepped {
+            Ok(true) => {}
+            Ok(false) => self.state = State::Ended,
+            Err(_) => self.state = State::Failed,
+        }
+        stepped.map_err(|(doing, source)| Error::talk(&self.program, doing, source))
     }
 
     /// How the child ended: once, when there is nothing left to wait for and nothing has failed.
     pub(crate) fn ending(&mut self) -> Option<Result<Ending, Error>> {
+        self.output().map(|output| output.map(Output::without_streams))
+    }
+
+    /// As [`ending`](Self::ending), with what was kept of the streams.
+    pub(crate) fn output(&mut self) -> Option<Result<Output, Error>> {
         if self.state != State::Ended {
             return None;
         }
@@ -126,8 +136,7 @@ impl Stepwise {
             }),
             None => ended,
         };
-        let ended = ended.map_err(|(doing, source)| Error::talk(&self.program, doing, source));
-        Some(ended.map(Output::without_streams))
+        Some(ended.map_err(|(doing, source)| Error::talk(&self.program, doing, source)))
     }
 
     /// Reads the rest without keeping it, waits for the child, and tells how it ended.
@@ -136,13 +145,12 @@ impl Stepwise {
             run.keep_nothing();
         }
         while self.step()? {}
-        match self.ending() {
-            Some(ending) => ending,
-            None => {
-                // A second answer would not be the truth: the child is gone.
-                let words = "how its run ended has been told already";
-                Err(Error::talk(&self.program, "wait for", io::Error::other(words)))
-            }
-        }
+        self.ending().unwrap_or_else(|| Err(self.told_already()))
+    }
+
+    /// A second answer would not be the truth: the child is gone.
+    fn told_already(&self) -> Error {
+        let words = "how its run ended has been told already";
+        Error::talk(&self.program, "wait for", io::Error::other(words))
     }
 }

@@ -31,7 +31,7 @@ pub enum Event {
 /// instead.
 #[derive(Debug)]
 pub struct Events {
-    child: Stepwise,
+    pub(crate) child: Stepwise,
     started: bool,
 }
 
@@ -55,7 +55,11 @@ impl Events {
         self.child.finish()
     }
 
-    fn take(&mut self) -> Option<Event> {
+    pub(crate) fn take(&mut self) -> Option<Event> {
+        if !self.started {
+            self.started = true;
+            return Some(Event::Started(self.pid()));
+        }
         for source in [Source::Stdout, Source::Stderr] {
             let Some(chunk) = self.child.take(source) else { continue };
             let bytes = self.keep_buffer(source, chunk.bytes);
@@ -88,10 +92,6 @@ impl Iterator for Events {
     type Item = Result<Event, Error>;
 
     fn next(&mut self) -> Option<Result<Event, Error>> {
-        if !self.started {
-            self.started = true;
-            return Some(Ok(Event::Started(self.pid())));
-        }
         loop {
             if let Some(event) = self.take() {
                 return Some(Ok(event));

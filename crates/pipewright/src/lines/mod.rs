@@ -46,12 +46,14 @@ impl Default for Line {
 /// instead, and [`kill_on_drop`](crate::Command::kill_on_drop) kills it.
 #[derive(Debug)]
 pub struct Lines {
-    child: Stepwise,
+    pub(crate) child: Stepwise,
     decoding: Decoding,
     splitters: [Splitter; 2],
     /// The lines that are being handed out, and whose they are.
     batch: Batch,
     source: Source,
+    /// The buffer of the lines that were handed out last is back with the child.
+    is_reading: bool,
 }
 
 impl Lines {
@@ -62,6 +64,7 @@ impl Lines {
             splitters: [Splitter::new(max_line), Splitter::new(max_line)],
             batch: Batch::default(),
             source: Source::Stdout,
+            is_reading: false,
         }
     }
 
@@ -115,24 +118,51 @@ impl Lines {
         self.child.finish()
     }
 
-    /// Gets more lines, or waits until there are some. `false`: none will come.
+    /// The next of the lines that have come.
+    #[inline]
+    pub(crate) fn take_line(&mut self) -> Option<Result<Line, Error>> {
+        if let Some(text) = self.batch.next_ordinary() {
+            let (source, text) = (self.source, text.to_owned());
+            return Some(Ok(Line { source, text, truncated: false }));
+        }
+        let found = self.batch.next()?;
+        let (source, truncated) = (self.source, found.truncated);
+        Some(match found.decode(source, self.decoding) {
+            Ok(text) => Ok(Line { source, text, truncated }),
+            Err(bad) => Err(self.not_utf8(bad)),
+        })
+    }
+
+    /// Steps until there are lines to hand out. `false`: none come any more.
     #[cold]
     fn next_batch(&mut self) -> Result<bool, Error> {
-        let done = mem::take(&mut self.batch);
-        let buffer = self.splitters[self.source as usize].reclaim(done);
-        self.child.give_back(self.source, buffer);
         loop {
-            for source in [Source::Stdout, Source::Stderr] {
-                if let Some(chunk) = self.child.take(source) {
-                    if self.split(source, chunk) {
-                        return Ok(true);
-                    }
-                }
+            if self.take_batch() {
+                return Ok(true);
             }
             if !self.child.step()? {
                 return Ok(false);
             }
         }
+    }
+
+    /// Whether there are lines to hand out after what has come up to now. All those before have
+    /// been.
+    pub(crate) fn take_batch(&mut self) -> bool {
+        if !mem::replace(&mut self.is_reading, true) {
+            let done = mem::take(&mut self.batch);
+            let buffer = self.splitters[self.source as usize].reclaim(done);
+            self.child.give_back(self.source, buffer);
+        }
+        for source in [Source::Stdout, Source::Stderr] {
+            if let Some(chunk) = self.child.take(source) {
+                if self.split(source, chunk) {
+                    self.is_reading = false;
+                    return true;
+                }
+            }
+        }
+        false
     }
 
     /// Whether the chunk has lines.
@@ -162,16 +192,8 @@ impl Iterator for Lines {
 
     fn next(&mut self) -> Option<Result<Line, Error>> {
         loop {
-            if let Some(text) = self.batch.next_ordinary() {
-                let (source, text) = (self.source, text.to_owned());
-                return Some(Ok(Line { source, text, truncated: false }));
-            }
-            if let Some(found) = self.batch.next() {
-                let (source, truncated) = (self.source, found.truncated);
-                return Some(match found.decode(source, self.decoding) {
-                    Ok(text) => Ok(Line { source, text, truncated }),
-                    Err(bad) => Err(self.not_utf8(bad)),
-                });
+            if let Some(line) = self.take_line() {
+                return Some(line);
             }
             match self.next_batch() {
                 Ok(true) => {}

@@ -1,0 +1,94 @@
+//! The same wait for a task: it blocks no thread.
+
+#[cfg(unix)]
+mod unix;
+#[cfg(unix)]
+use unix as imp;
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+use tokio::time::Sleep;
+
+use super::Slot;
+
+/// What the slots of one task are waited for through: its registrations with the runtime.
+///
+/// A task that waits keeps one, and passes it the same places for the same sources, wait after
+/// wait.
+///
+/// # Drop
+/// Gives the registrations up. Nothing is left to the kernel.
+#[derive(Debug, Default)]
+pub struct Watch {
+    sources: imp::Sources,
+    timer: Timer,
+}
+
+impl Watch {
+    /// As [`wait`](super::wait), for a task: `Pending` where no slot is done and the deadline has
+    /// not passed; the task is woken when that may have changed. The slots can be taken out
+    /// meanwhile, and lent again for the next call.
+    ///
+    /// # Platform
+    /// Unix: `epoll` or `kqueue` by tokio's `AsyncFd`, on a copy of each descriptor, then one
+    /// `poll` that does not wait.
+    ///
+    /// # Errors
+    /// As [`wait`](super::wait); `Unsupported` outside of a tokio runtime.
+    ///
+    /// # Panics
+    /// The runtime was built without `enable_io` or `enable_time`.
+    pub fn poll_wait(
+        &mut self,
+        cx: &mut Context<'_>,
+        slots: &mut [Slot<'_>],
+        deadline: Option<Instant>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            if let Poll::Ready(result) = self.sources.poll_wait(cx, slots) {
+                return Poll::Ready(result);
+            }
+            if deadline.is_none() && self.sources.is_empty() {
+                // Nothing could ever end this wait.
+                return Poll::Ready(Ok(0));
+            }
+            let until = [deadline, self.sources.look_at()].into_iter().flatten().min();
+            ready!(self.timer.poll_until(cx, until));
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                return Poll::Ready(Ok(0));
+            }
+        }
+    }
+}
+
+/// The one timer of a task.
+#[derive(Debug, Default)]
+struct Timer {
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+impl Timer {
+    fn poll_until(&mut self, cx: &mut Context<'_>, deadline: Option<Instant>) -> Poll<()> {
+        let Some(deadline) = deadline else { return Poll::Pending };
+        if deadline <= Instant::now() {
+            return Poll::Ready(());
+        }
+        let deadline = tokio::time::Instant::from_std(deadline);
+        match &mut self.sleep {
+            Some(sleep) => {
+                if sleep.deadline() != deadline {
+                    sleep.as_mut().reset(deadline);
+                }
+            }
+            none => *none = Some(Box::pin(tokio::time::sleep_until(deadline))),
+        }
+        match &mut self.sleep {
+            Some(sleep) => sleep.as_mut().poll(cx),
+            None => Poll::Pending,
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! A copy of each source's descriptor, registered with the runtime.
+
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
+use std::slice;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use tokio::io::Interest;
+use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
+use tokio::runtime::Handle;
+
+use super::super::unix::LOOK_PAUSE;
+use super::super::{Slot, unix};
+use crate::tree::Member;
+
+/// The registrations, each in the place of its slot.
+#[derive(Debug, Default)]
+pub(super) struct Sources {
+    places: Vec<Option<Source>>,
+    /// One cannot be registered, and has to be looked at now and then.
+    looks: bool,
+}
+
+/// A source that is registered.
+#[derive(Debug)]
+struct Source {
+    /// The number that it is a copy of.
+    of: RawFd,
+    /// Readiness is told of an open file, so a copy is as good; and whoever closes the other one
+    /// does not end a registration that the runtime still has.
+    copy: AsyncFd<OwnedFd>,
+    writes: bool,
+    /// Keeps the number from passing to another process's handle.
+    _member: Option<Member>,
+}
+
+impl Sources {
+    /// Whether nothing is registered that could end a wait.
+    pub(super) fn is_empty(&self) -> bool {
+        self.places.iter().all(Option::is_none) && !self.looks
+    }
+
+    /// When to look again, whatever happens.
+    pub(super) fn look_at(&self) -> Option<Instant> {
+        self.looks.then(|| Instant::now() + LOOK_PAUSE)
+    }
+
+    /// `Pending`: no slot is done, and the task is woken when one may be.
+    pub(super) fn poll_wait(
+        &mut self,
+        cx: &mut Context<'_>,
+        slots: &mut [Slot<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.places.resize_with(slots.len(), || None);
+        self.looks = false;
+        let mut done = 0;
+        for (place, slot) in self.places.iter_mut().zip(slots.iter_mut()) {
+            match poll_slot(cx, place, slot, &mut self.looks) {
+                Ok(is_done) => done += usize::from(is_done),
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        if done == 0 {
+            return Poll::Pending;
+        }
+        // What is written to is closed to tell the reader of the end: no copy may outlive it.
+        for place in &mut self.places {
+            place.take_if(|source| source.writes);
+        }
+        Poll::Ready(Ok(done))
+    }
+}
+
+/// Completes the slot, if it can be; else sees to it that the task is woken when that changes.
+fn poll_slot(
+    cx: &mut Context<'_>,
+    place: &mut Option<Source>,
+    slot: &mut Slot<'_>,
+    looks: &mut bool,
+) -> io::Result<bool> {
+    let (fd, events) = match unix::source(slot) {
+        Some(Ok(source)) => source,
+        Some(Err(_)) => {
+            *looks = true;
+            return unix::wait(slice::from_mut(slot), Some(Instant::now())).map(|done| done > 0);
+        }
+        None => {
+            // A stream that is left alone for a moment keeps its registration.
+            place.take_if(|source| source.writes);
+            return Ok(false);
+        }
+    };
+    let (of, writes) = (fd.as_raw_fd(), events == libc::POLLOUT);
+    if !place.as_ref().is_some_and(|source| source.of == of && source.writes == writes) {
+        // Given up before another copy is made.
+        *place = None;
+        let copy = register(fd.try_clone_to_owned()?, writes)?;
+        let member = match slot {
+            Slot::Gone(member) => Some(member.clone()),
+            _ => None,
+        };
+        *place = Some(Source { of, copy, writes, _member: member });
+    }
+    let Some(source) = place else { return Ok(false) };
+    while let Poll::Ready(ready) = source.poll_ready(cx) {
+        let mut ready = ready?;
+        if unix::wait(slice::from_mut(slot), Some(Instant::now()))? > 0 {
+            // There may be more: nobody would tell us again.
+            ready.retain_ready();
+            return Ok(true);
+        }
+        ready.clear_ready();
+    }
+    Ok(false)
+}
+
+impl Source {
+    fn poll_ready<'a>(
+        &'a self,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<AsyncFdReadyGuard<'a, OwnedFd>>> {
+        if self.writes { self.copy.poll_write_ready(cx) } else { self.copy.poll_read_ready(cx) }
+    }
+}
+
+fn register(copy: OwnedFd, writes: bool) -> io::Result<AsyncFd<OwnedFd>> {
+    if Handle::try_current().is_err() {
+        let words = "there is no tokio runtime here";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, words));
+    }
+    let interest = if writes { Interest::WRITABLE } else { Interest::READABLE };
+    // SAFETY: it owns the descriptor, which stays what it is until it is dropped.
+    let registered = unsafe { AsyncFd::register_with_interest(copy, interest) };
+    registered.map_err(io::Error::from)
+}

@@ -1,0 +1,173 @@
+//! The verbs of tasks: what holds of the others holds of them.
+
+use std::time::{Duration, Instant};
+
+use pipewright::{CancelToken, Command, ErrorKind, Event, Outcome, Signal, Source, Stdio};
+use pipewright_tests::{alive, count, isolate, watchdog};
+use tokio::runtime::{Builder, Runtime};
+
+use super::{SHORT, alternating, ended_by, flood, puppet};
+
+fn one_thread() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+fn both_runtimes() -> [Runtime; 2] {
+    [one_thread(), Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()]
+}
+
+#[test]
+fn every_verb_gives_what_its_twin_gives() {
+    let _watch = watchdog::watch();
+    for runtime in both_runtimes() {
+        runtime.block_on(async {
+            let status = puppet(["exit=3"]).status_async().await.unwrap();
+            assert_eq!(status.code(), Some(3));
+            let output = puppet(["out=a", "err=b"]).output_async().await.unwrap();
+            assert_eq!(
+                (output.stdout.as_slice(), output.stderr.as_slice()),
+                (&b"a"[..], &b"b"[..])
+            );
+            let capture = puppet(["out=a", "exit=4"]).capture_async().await.unwrap();
+            assert_eq!((capture.stdout.as_str(), capture.status.code()), ("a", Some(4)));
+            assert_eq!(puppet(["out=text\n"]).read_async().await.unwrap(), "text");
+            let error = puppet(["exit=5"]).run_async().await.unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::Failed { .. }), "{error}");
+            let error = Command::new("no-such-program").status_async().await.unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::NotFound { .. }), "{error}");
+        });
+    }
+}
+
+#[test]
+fn much_in_every_direction_never_deadlocks() {
+    let _watch = watchdog::watch();
+    one_thread().block_on(async {
+        let input = flood(10_000_000);
+        let mut command = puppet(["cat-both"]);
+        let output = command.stdin(Stdio::bytes(input.clone())).output_async().await.unwrap();
+        assert!(output.stdout == input && output.stderr == input);
+        let (mut a, mut b) = (puppet(["alternate=5000000"]), puppet(["out-bytes=20000000"]));
+        let (a, b) = tokio::join!(a.output_async(), b.output_async());
+        let expected = alternating(5_000_000);
+        let a = a.unwrap();
+        assert!(a.stdout == expected && a.stderr == expected);
+        assert!(b.unwrap().stdout == flood(20_000_000));
+    });
+}
+
+#[test]
+fn timeouts_cancels_and_limits_hold() {
+    let _watch = watchdog::watch();
+    one_thread().block_on(async {
+        let start = Instant::now();
+        let mut command = puppet(["out=partial", "wait=600"]);
+        let capture = command.timeout(SHORT).capture_async().await.unwrap();
+        assert!(start.elapsed() >= SHORT);
+        assert_eq!((capture.outcome, capture.stdout.as_str()), (Outcome::TimedOut, "partial"));
+        ended_by(capture.status, Signal::TERM);
+
+        let token = CancelToken::new();
+        let remote = token.clone();
+        let canceller = tokio::spawn(async move {
+            tokio::time::sleep(SHORT).await;
+            remote.cancel();
+        });
+        let mut command = puppet(["out=so far", "wait=600"]);
+        let capture = command.cancel(&token).capture_async().await.unwrap();
+        assert_eq!((capture.outcome, capture.stdout.as_str()), (Outcome::Cancelled, "so far"));
+        canceller.await.unwrap();
+
+        let mut command = puppet(["out-bytes=1000000", "wait=600"]);
+        let output = command.limit(pipewright::Limit::fail(10)).output_async().await.unwrap();
+        assert_eq!(output.outcome, Outcome::LimitExceeded);
+    });
+}
+
+#[test]
+fn a_held_pipe_holds_nobody_up() {
+    let _watch = watchdog::watch();
+    one_thread().block_on(async {
+        let mut command = puppet(["spawn=wait=600", "out=done"]);
+        let capture = command.capture_async().await.unwrap();
+        assert_eq!((capture.stdout.as_str(), capture.held_open), ("done", true));
+        capture.stderr.lines().for_each(|pid| alive::kill(pid.parse().unwrap()));
+    });
+}
+
+#[test]
+fn lines_and_events_come_as_they_are_written() {
+    let _watch = watchdog::watch();
+    one_thread().block_on(async {
+        let mut lines = puppet(["lines=10000", "exit=3"]).lines_async().unwrap();
+        let mut count = 0;
+        while let Some(line) = lines.next().await {
+            assert_eq!(line.unwrap().text, format!("line {count}"));
+            count += 1;
+        }
+        assert_eq!((count, lines.finish().await.unwrap().status.code()), (10_000, Some(3)));
+
+        let mut events = puppet(["out=a", "err=b", "exit=7"]).events_async().unwrap();
+        let mut said = [Vec::new(), Vec::new()];
+        let mut code = None;
+        while let Some(event) = events.next().await {
+            match event.unwrap() {
+                Event::Stdout(bytes) => said[0].extend(bytes),
+                Event::Stderr(bytes) => said[1].extend(bytes),
+                Event::Exited(ending) => code = ending.status.code(),
+                _ => {}
+            }
+        }
+        assert_eq!((said, code), ([b"a".to_vec(), b"b".to_vec()], Some(7)));
+
+        // Left in the middle; what is left is read without being kept.
+        let mut lines = puppet(["lines=100000"]).lines_async().unwrap();
+        assert_eq!(lines.next().await.unwrap().unwrap().source, Source::Stdout);
+        assert!(lines.finish().await.unwrap().status.success());
+    });
+}
+
+#[test]
+fn outside_of_a_runtime_there_is_an_error_and_no_child() {
+    isolate::isolated("async_verbs::outside_of_a_runtime_there_is_an_error_and_no_child", || {
+        let _watch = watchdog::watch();
+        let mut command = puppet(["wait=600"]);
+        let mut running = std::pin::pin!(command.status_async());
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        let std::task::Poll::Ready(result) = running.as_mut().poll(&mut cx) else { panic!() };
+        let error = result.unwrap_err();
+        assert!(error.to_string().ends_with("there is no tokio runtime here"), "{error}");
+        watchdog::until("it is reaped", || count::children().is_empty());
+    });
+}
+
+#[test]
+fn idle_children_take_no_thread() {
+    isolate::isolated("async_verbs::idle_children_take_no_thread", || {
+        let _watch = watchdog::watch_for(Duration::from_secs(300));
+        const CROWD: usize = 256;
+        let before = count::handles();
+        one_thread().block_on(async {
+            let token = CancelToken::new();
+            let captures: Vec<_> = (0..CROWD)
+                .map(|_| {
+                    let token = token.clone();
+                    tokio::spawn(async move {
+                        puppet(["wait=600"]).cancel(&token).capture_async().await
+                    })
+                })
+                .collect();
+            let threads = count::threads();
+            while count::children().len() < CROWD && !cfg!(windows) {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(count::threads(), threads);
+            token.cancel();
+            for capture in captures {
+                assert_eq!(capture.await.unwrap().unwrap().outcome, Outcome::Cancelled);
+            }
+        });
+        watchdog::until("everyone is reaped", || count::children().is_empty());
+        watchdog::until("every handle is closed", || count::handles() <= before);
+    });
+}

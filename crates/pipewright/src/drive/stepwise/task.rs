@@ -1,0 +1,74 @@
+//! The same steps, taken by a task.
+
+use std::task::{Context, Poll, ready};
+
+use pipewright_os::mux::Watch;
+
+use super::{State, Stepwise};
+use crate::drive::Reach;
+use crate::error::Error;
+use crate::output::{Ending, Output};
+
+impl Stepwise {
+    /// As [`step`](Self::step). `Pending`: nothing is out, all is as it was.
+    pub(crate) fn poll_step(
+        &mut self,
+        cx: &mut Context<'_>,
+        watch: &mut Watch,
+    ) -> Poll<Result<bool, Error>> {
+        let (State::Running, Some(run)) = (self.state, &mut self.run) else {
+            return Poll::Ready(Ok(false));
+        };
+        let stepped = match run.before(&self.processes, &self.rules) {
+            Ok(Some(mut wait)) => match watch.poll_wait(cx, &mut wait.slots, wait.until) {
+                Poll::Ready(waited) => {
+                    let waited = waited.map(drop);
+                    run.after(&mut wait.slots, waited, &self.processes, &self.rules).map(|()| true)
+                }
+                Poll::Pending => {
+                    run.take_back(&mut wait.slots);
+                    return Poll::Pending;
+                }
+            },
+            Ok(None) => Ok(false),
+            Err(failed) => Err(failed),
+        };
+        if stepped.is_err() {
+            self.kill();
+        }
+        Poll::Ready(self.note(stepped))
+    }
+
+    /// Steps to the end, and gives what was kept of the streams.
+    pub(crate) fn poll_output(
+        &mut self,
+        cx: &mut Context<'_>,
+        watch: &mut Watch,
+    ) -> Poll<Result<Output, Error>> {
+        while ready!(self.poll_step(cx, watch))? {}
+        // Nothing is registered any more that could keep a pipe open.
+        *watch = Watch::default();
+        Poll::Ready(self.output().unwrap_or_else(|| Err(self.told_already())))
+    }
+
+    /// Reads the rest without keeping it, and tells how the child ended.
+    pub(crate) fn poll_finish(
+        &mut self,
+        cx: &mut Context<'_>,
+        watch: &mut Watch,
+    ) -> Poll<Result<Ending, Error>> {
+        if let Some(run) = &mut self.run {
+            run.keep_nothing();
+        }
+        self.poll_output(cx, watch).map_ok(Output::without_streams)
+    }
+
+    /// Kills the children and whom a kill of them reaches, if they have not ended. They are not
+    /// waited for: a task must not be held up.
+    pub(crate) fn kill(&mut self) {
+        if self.run.is_some() {
+            // Ignored: another user's by now, whom we may not kill.
+            let _ = Reach::default().kill(&self.processes);
+        }
+    }
+}

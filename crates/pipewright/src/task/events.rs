@@ -1,0 +1,83 @@
+//! What happens to a child, as it happens, for a task.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use futures_core::Stream;
+use pipewright_os::mux::Watch;
+
+use crate::error::Error;
+use crate::events::{Event, Events};
+use crate::output::Ending;
+
+/// What [`Command::events_async`](crate::Command::events_async) gives: [`Events`] for a task.
+///
+/// A [`Stream`], and without one [`next`](Self::next) in a `while let`.
+///
+/// # Drop
+/// As that of [`Events`].
+#[derive(Debug)]
+pub struct AsyncEvents {
+    /// Before the run: it holds copies of its handles.
+    watch: Watch,
+    events: Events,
+}
+
+impl AsyncEvents {
+    pub(crate) fn new(events: Events) -> AsyncEvents {
+        AsyncEvents { watch: Watch::default(), events }
+    }
+
+    /// The process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.events.pid()
+    }
+
+    /// The next event; `None` after the last.
+    ///
+    /// # Cancellation
+    /// Dropping the future loses nothing: the next call goes on where this one was.
+    pub async fn next(&mut self) -> Option<Result<Event, Error>> {
+        poll_fn(|cx| self.poll(cx)).await
+    }
+
+    /// As [`Events::finish`].
+    ///
+    /// # Cancellation
+    /// Dropping the future is dropping the events.
+    ///
+    /// # Errors
+    /// As [`Events::finish`].
+    pub async fn finish(mut self) -> Result<Ending, Error> {
+        let AsyncEvents { watch, events } = &mut self;
+        poll_fn(|cx| events.child.poll_finish(cx, watch)).await
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event, Error>>> {
+        let AsyncEvents { watch, events } = self;
+        loop {
+            if let Some(event) = events.take() {
+                return Poll::Ready(Some(Ok(event)));
+            }
+            match ready!(events.child.poll_step(cx, watch)) {
+                Ok(true) => {}
+                Ok(false) => {
+                    return Poll::Ready(
+                        events.child.ending().map(|ended| ended.map(Event::Exited)),
+                    );
+                }
+                Err(error) => return Poll::Ready(Some(Err(error))),
+            }
+        }
+    }
+}
+
+impl Stream for AsyncEvents {
+    type Item = Result<Event, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.poll(cx)
+    }
+}

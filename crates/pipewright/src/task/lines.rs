@@ -1,0 +1,92 @@
+//! Both streams of a child, line by line, for a task.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use futures_core::Stream;
+use pipewright_os::mux::Watch;
+
+use crate::error::Error;
+use crate::lines::{Line, Lines};
+use crate::output::Ending;
+
+/// What [`Command::lines_async`](crate::Command::lines_async) gives: [`Lines`] for a task.
+///
+/// A [`Stream`], and without one [`next`](Self::next) in a `while let`.
+///
+/// # Drop
+/// As that of [`Lines`].
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let mut lines = pipewright::Command::new("printf").arg(r"a\nb\n").lines_async()?;
+/// while let Some(line) = lines.next().await {
+///     println!("{}", line?.text);
+/// }
+/// assert!(lines.finish().await?.status.success());
+/// # Ok::<(), pipewright::Error>(())
+/// # }).unwrap();
+/// ```
+#[derive(Debug)]
+pub struct AsyncLines {
+    /// Before the run: it holds copies of its handles.
+    watch: Watch,
+    lines: Lines,
+}
+
+impl AsyncLines {
+    pub(crate) fn new(lines: Lines) -> AsyncLines {
+        AsyncLines { watch: Watch::default(), lines }
+    }
+
+    /// The process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.lines.pid()
+    }
+
+    /// The next line; `None` after the last.
+    ///
+    /// # Cancellation
+    /// Dropping the future loses nothing: the next call goes on where this one was.
+    pub async fn next(&mut self) -> Option<Result<Line, Error>> {
+        poll_fn(|cx| self.poll(cx)).await
+    }
+
+    /// As [`Lines::finish`].
+    ///
+    /// # Cancellation
+    /// Dropping the future is dropping the lines.
+    ///
+    /// # Errors
+    /// As [`Lines::finish`].
+    pub async fn finish(mut self) -> Result<Ending, Error> {
+        let AsyncLines { watch, lines } = &mut self;
+        poll_fn(|cx| lines.child.poll_finish(cx, watch)).await
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Line, Error>>> {
+        let AsyncLines { watch, lines } = self;
+        loop {
+            if let Some(line) = lines.take_line() {
+                return Poll::Ready(Some(line));
+            }
+            while !lines.take_batch() {
+                match ready!(lines.child.poll_step(cx, watch)) {
+                    Ok(true) => {}
+                    Ok(false) => return Poll::Ready(None),
+                    Err(error) => return Poll::Ready(Some(Err(error))),
+                }
+            }
+        }
+    }
+}
+
+impl Stream for AsyncLines {
+    type Item = Result<Line, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.poll(cx)
+    }
+}

@@ -1,0 +1,20 @@
+//! The verbs for tasks of a tokio runtime.
+//!
+//! Each does what its twin without `_async` does, by the same rules and the same code; only the wait
+//! is another: the task is woken where a thread would have slept. So a program can use both, and
+//! nothing of a command has to be said twice.
+//!
+//! | file | what |
+//! |---|---|
+//! | `seeing.rs` | a run that a future sees through to its end |
+//! | `verbs.rs` | the verbs of a command |
+//! | `lines.rs` | both streams, line by line |
+//! | `events.rs` | what happens, as it happens |
+
+mod events;
+mod lines;
+mod seeing;
+mod verbs;
+
+pub use events::AsyncEvents;
+pub use lines::AsyncLines;
