@@ -83,7 +83,7 @@ pub use pipeline::{
 pub use process_handle::{ProcessEnd, ProcessHandle};
 pub use run_all::{AsTheyEnd, RunAll, run_all};
 #[cfg(feature = "tokio")]
-pub use task::{AsyncEvents, AsyncLines};
+pub use task::{AsTheyEndAsync, AsyncEvents, AsyncLines};
 
 pub use pipewright_os::contain::Containment;
 pub use pipewright_os::exit::Usage;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use pipewright::{CancelToken, Command, ErrorKind, Event, Outcome, Signal, Source, Stdio};
+use pipewright::{CancelToken, Command, ErrorKind, Event, Outcome, Signal, Source, Stdio, run_all};
 use pipewright_tests::{alive, count, isolate, watchdog};
 use tokio::runtime::{Builder, Runtime};
 
@@ -124,6 +124,158 @@ fn lines_and_events_come_as_they_are_written() {
         let mut lines = puppet(["lines=100000"]).lines_async().unwrap();
         assert_eq!(lines.next().await.unwrap().unwrap().source, Source::Stdout);
         assert!(lines.finish().await.unwrap().status.success());
+    });
+}
+
+#[test]
+fn spawned_children_and_handles_are_waited_for() {
+    let _watch = watchdog::watch();
+    one_thread().block_on(async {
+        let child = puppet(["wait=0.05", "exit=3"]).spawn().unwrap();
+        assert_eq!(child.wait_async().await.unwrap().code(), Some(3));
+        assert_eq!(child.wait_async().await.unwrap().code(), Some(3), "again and again");
+        let mut command = puppet(["cat-both", "exit=2"]);
+        command.stdin(Stdio::bytes(flood(1_000_000)));
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let output = child.read_all_bytes_async().await.unwrap();
+        assert!(output.stdout == flood(1_000_000) && output.stderr == output.stdout);
+        let child = puppet(["out=text"]).stdout(Stdio::piped()).spawn().unwrap();
+        assert_eq!(child.read_all_text_async().await.unwrap().stdout, "text");
+
+        let process = puppet(["wait=600"]).start().unwrap();
+        assert_eq!(process.try_wait_for_async(SHORT).await.unwrap(), None);
+        let end = process.wait_or_kill_on_timeout_async(SHORT).await.unwrap();
+        assert_eq!(end.outcome, Some(Outcome::TimedOut));
+        ended_by(end.status.unwrap(), Signal::KILL);
+        let process = puppet(["wait=600"]).start().unwrap();
+        let token = CancelToken::new();
+        let (end, ()) = tokio::join!(process.wait_or_kill_on_cancel_async(&token), async {
+            tokio::time::sleep(SHORT).await;
+            token.cancel();
+        });
+        assert_eq!(end.unwrap().outcome, Some(Outcome::Cancelled));
+        // Two tasks wait for the same one.
+        let process = puppet(["wait=0.05", "exit=7"]).start().unwrap();
+        let (a, b) = tokio::join!(process.wait_async(), process.wait_async());
+        assert_eq!(
+            (a.unwrap().status.unwrap().code(), b.unwrap().status.unwrap().code()),
+            (Some(7), Some(7))
+        );
+    });
+}
+
+#[test]
+fn pipelines_run_too() {
+    let _watch = watchdog::watch();
+    one_thread().block_on(async {
+        let mut first = puppet(["cat"]);
+        first.stdin(Stdio::bytes(flood(3_000_000)));
+        let mut pipeline = first | puppet(["cat"]) | puppet(["cat", "exit=4"]);
+        let output = pipeline.output_async().await.unwrap();
+        assert!(output.stdout == flood(3_000_000));
+        assert_eq!((output.stages.len(), output.status.code()), (3, Some(4)));
+        let mut pipeline = puppet(["out=b\na\n"]) | puppet(["sort"]);
+        assert_eq!(pipeline.read_async().await.unwrap(), "a\nb");
+        assert!(pipeline.status_async().await.unwrap().success());
+        let mut lines = pipeline.lines_async().unwrap();
+        assert_eq!(lines.next().await.unwrap().unwrap().text, "a");
+        assert!(lines.finish().await.unwrap().status.success());
+        let child = (puppet(["exit=3"]) | puppet(["exit=0"])).spawn().unwrap();
+        assert_eq!(child.wait_async().await.unwrap().code(), Some(3));
+        let mut pipeline = puppet(["wait=600"]) | puppet(["wait=600"]);
+        let capture = pipeline.timeout(SHORT).capture_async().await.unwrap();
+        assert_eq!(capture.outcome, Outcome::TimedOut);
+    });
+}
+
+#[test]
+fn many_commands_run_at_once() {
+    let _watch = watchdog::watch();
+    one_thread().block_on(async {
+        let commands = (0..40).map(|code| puppet([format!("out={code}"), format!("exit={code}")]));
+        let captures = run_all(commands).concurrency(7).captures_async().await;
+        assert_eq!(captures.len(), 40);
+        for (code, capture) in captures.into_iter().enumerate() {
+            let capture = capture.unwrap();
+            assert_eq!(
+                (capture.stdout, capture.status.code()),
+                (code.to_string(), Some(code as i32))
+            );
+        }
+        let commands = [puppet(["wait=600"]), puppet(["exit=3"]), puppet(["exit=0"])];
+        let captures = run_all(commands).concurrency(2).fail_fast().captures_async().await;
+        assert_eq!(captures.len(), 2);
+        assert_eq!(captures[0].as_ref().unwrap().outcome, Outcome::Cancelled);
+        let token = CancelToken::new();
+        let commands = (0..5).map(|_| puppet(["wait=600"]));
+        let (captures, ()) =
+            tokio::join!(run_all(commands).concurrency(2).cancel(&token).captures_async(), async {
+                tokio::time::sleep(SHORT).await;
+                token.cancel();
+            });
+        assert_eq!(captures.len(), 2);
+    });
+}
+
+/// Polls a future that many times, with other things done in between, and drops it then.
+async fn poll_times<F: Future>(times: usize, future: F) -> Option<F::Output> {
+    let mut future = std::pin::pin!(future);
+    for _ in 0..times {
+        let polled =
+            std::future::poll_fn(|cx| std::task::Poll::Ready(future.as_mut().poll(cx))).await;
+        if let std::task::Poll::Ready(output) = polled {
+            return Some(output);
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    None
+}
+
+#[test]
+fn a_future_that_is_dropped_at_any_point_leaves_nothing() {
+    isolate::isolated("async_verbs::a_future_that_is_dropped_at_any_point_leaves_nothing", || {
+        let _watch = watchdog::watch_for(Duration::from_secs(300));
+        const MARK: &str = "PIPEWRIGHT_ASYNC_TEST";
+        let runtime = one_thread();
+        let command =
+            |acts: &[&str]| puppet(acts).env(MARK, "dropped").stderr(Stdio::null()).take();
+        let before = runtime.block_on(async {
+            puppet(["exit=0"]).output_async().await.unwrap();
+            count::handles()
+        });
+        runtime.block_on(async {
+            let acts = ["out-bytes=200000", "spawn=wait=600", "wait=600"];
+            for times in 0..12 {
+                let input = Stdio::bytes(flood(300_000));
+                poll_times(times, command(&acts).stdin(input).output_async()).await;
+                poll_times(times, command(&acts).status_async()).await;
+                let mut pipeline = command(&acts) | command(&["cat"]);
+                poll_times(times, pipeline.output_async()).await;
+                let all = run_all([command(&acts), command(&acts)]).concurrency(2);
+                poll_times(times, all.captures_async()).await;
+                let process = command(&["wait=600"]).start().unwrap();
+                poll_times(times, process.wait_async()).await;
+                poll_times(times, process.wait_or_kill_on_timeout_async(Duration::ZERO)).await;
+                process.kill().unwrap();
+                process.wait_async().await.unwrap();
+                let mut lines = command(&["lines=3000", "wait=0.01"]).lines_async().unwrap();
+                let mut seen = 0;
+                while let Some(line) = {
+                    poll_times(times % 3, lines.next()).await;
+                    lines.next().await
+                } {
+                    line.unwrap();
+                    seen += 1;
+                    if seen > 20 {
+                        break;
+                    }
+                }
+                drop(lines);
+            }
+        });
+        watchdog::until("nobody is left", || alive::marked(MARK, "dropped").is_empty());
+        watchdog::until("everyone is reaped", || count::children().is_empty());
+        watchdog::until("every handle is closed", || count::handles() <= before);
     });
 }
 

@@ -3,6 +3,8 @@
 mod process;
 mod read_all;
 pub(crate) mod reaper;
+#[cfg(feature = "tokio")]
+mod task;
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -96,15 +98,20 @@ impl Child {
     /// # Errors
     /// Its status is lost: see [`ErrorKind::StatusLost`](crate::ErrorKind::StatusLost).
     pub fn wait(&self) -> Result<ExitStatus, Error> {
-        if let Some(stdin) = &self.stdin {
-            stdin.hang_up().map_err(|error| self.cannot("close the input of", error))?;
-        }
-        let feed = self.feed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let feed = self.close_input()?;
         if feed.is_none() && !self.rules.can_stop() && self.front.is_none() {
             let ended = self.process.wait().map_err(|error| self.cannot("wait for", error))?;
             return Ok(ended.status);
         }
         self.drive(feed, [None, None]).map(|output| output.status)
+    }
+
+    /// Closes the input that nobody has taken, and gives the one that is ours to feed.
+    fn close_input(&self) -> Result<Option<Feed>, Error> {
+        if let Some(stdin) = &self.stdin {
+            stdin.hang_up().map_err(|error| self.cannot("close the input of", error))?;
+        }
+        Ok(self.feed.lock().unwrap_or_else(PoisonError::into_inner).take())
     }
 
     /// How the child ended, or `None` while it runs. Never blocks.

@@ -6,10 +6,13 @@ use pipewright_os::pipe::PipeReader;
 
 use super::{Child, Reading};
 use crate::command::{OutputEnd, into_text};
-use crate::drive::{OpenTee, Run, Sink, Stepwise};
+use crate::drive::{Feed, OpenTee, Run, Sink, Stepwise};
 use crate::error::Error;
 use crate::lines::Lines;
 use crate::output::{Capture, Output, Source};
+
+/// Our ends of both streams, and what is kept of them.
+type Streams = [Option<(PipeReader, Sink)>; 2];
 
 /// Reads both streams while the child's input is fed, so that nothing deadlocks, and waits for it.
 ///
@@ -34,11 +37,16 @@ impl Child {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn read_all_bytes(mut self) -> Result<Output, Error> {
-        drop(self.stdin.take());
-        let feed = self.feed.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let ends = [self.stdout.take(), self.stderr.take()];
-        let streams = streams(ends, self.tees, || Sink::new(self.reading.limit));
+        let (feed, streams) = self.take_streams();
         self.drive(feed, streams)
+    }
+
+    /// What is fed and what is kept when everything is read.
+    pub(super) fn take_streams(&mut self) -> (Option<Feed>, Streams) {
+        drop(self.stdin.take());
+        let feed = self.feed.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let ends = [self.stdout.take(), self.stderr.take()];
+        (feed, streams(ends, self.tees, || Sink::new(self.reading.limit)))
     }
 
     /// The same under the name that std has for it.
@@ -111,7 +119,7 @@ fn streams(
     ends: [Option<PipeReader>; 2],
     tees: [Option<OpenTee>; 2],
     sink: impl Fn() -> Sink,
-) -> [Option<(PipeReader, Sink)>; 2] {
+) -> Streams {
     let [out, err] = ends;
     let [out_tee, err_tee] = tees;
     let stream = |pipe: Option<PipeReader>, tee, source| {

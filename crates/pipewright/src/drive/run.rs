@@ -2,6 +2,8 @@
 
 mod act;
 mod finish;
+#[cfg(feature = "tokio")]
+mod task;
 
 use std::io;
 use std::mem;
@@ -100,6 +102,11 @@ impl Run {
     /// The same run, of a child that may be in front of the terminal.
     pub(crate) fn in_front(self, front: Option<Arc<dyn Front>>) -> Run {
         Run { front, ..self }
+    }
+
+    /// Whether there is input to be fed.
+    pub(crate) fn feeds(&self) -> bool {
+        self.feed.is_some()
     }
 
     /// Waits once and does what that brought. `false`: there is nothing left to wait for.

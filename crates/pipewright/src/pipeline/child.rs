@@ -32,12 +32,12 @@ pub struct PipelineChild {
     pub stdout: Option<ChildStdout>,
     /// Our end of the pipe that every stage whose stderr is piped writes to.
     pub stderr: Option<ChildStderr>,
-    processes: Processes,
+    pub(super) processes: Processes,
     programs: Vec<OsString>,
     started: Instant,
     /// Input that came with the first command; taken by the first verb that waits.
     feed: Mutex<Option<Feed>>,
-    rules: Rules,
+    pub(super) rules: Rules,
     limit: Option<Limit>,
     pipefail: bool,
 }
@@ -78,15 +78,24 @@ impl PipelineChild {
     /// # Errors
     /// A status is lost: see [`ErrorKind::StatusLost`](crate::ErrorKind::StatusLost).
     pub fn wait(&self) -> Result<ExitStatus, Error> {
+        let run = self.begin_wait()?;
+        if run.feeds() || self.rules.can_stop() {
+            see_through(run, &self.processes, &self.rules)
+                .map_err(|(doing, error)| self.cannot(doing, error))?;
+        }
+        self.status_of_all()
+    }
+
+    /// Closes the input that nobody has taken, and gives what a wait consists of.
+    pub(super) fn begin_wait(&self) -> Result<Run, Error> {
         if let Some(stdin) = &self.stdin {
             stdin.hang_up().map_err(|error| self.cannot("close the input of", error))?;
         }
         let feed = self.feed.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if feed.is_some() || self.rules.can_stop() {
-            let run = Run::new(&self.rules, self.started, feed, [None, None]);
-            see_through(run, &self.processes, &self.rules)
-                .map_err(|(doing, error)| self.cannot(doing, error))?;
-        }
+        Ok(Run::new(&self.rules, self.started, feed, [None, None]))
+    }
+
+    pub(super) fn status_of_all(&self) -> Result<ExitStatus, Error> {
         wait_for_all(&self.processes, self.pipefail).map_err(|error| self.cannot("wait for", error))
     }
 
@@ -148,7 +157,7 @@ impl PipelineChild {
         Ok(reached)
     }
 
-    fn cannot(&self, doing: &'static str, error: io::Error) -> Error {
+    pub(super) fn cannot(&self, doing: &'static str, error: io::Error) -> Error {
         Error::talk(&joined(&self.programs), doing, error)
     }
 }

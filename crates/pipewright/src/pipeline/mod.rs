@@ -5,6 +5,8 @@ mod end;
 mod options;
 mod start;
 mod streams;
+#[cfg(feature = "tokio")]
+mod task;
 mod verbs;
 
 use std::ffi::{OsStr, OsString};

@@ -10,10 +10,11 @@ use super::child::PipelineChild;
 use super::end::{Pipelined, StageEnd, conclude, deciding};
 use super::start::Running;
 use super::{Pipeline, PipelineCapture, PipelineOutput, joined};
+use crate::child::Processes;
 use crate::command::{CAPTURED, Keep, Limit, OURS, REMEMBERED, Rules, check_tee, into_text, judge};
-use crate::drive::{self, Run};
+use crate::drive::{self, Failed, Run};
 use crate::error::Error;
-use crate::output::{Outcome, Source};
+use crate::output::{Outcome, Output, Source};
 
 impl Pipeline<'_> {
     /// Runs the pipeline and tells how it ended; a stage that fails is `Ok`.
@@ -84,9 +85,8 @@ impl Pipeline<'_> {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn capture(&mut self) -> Result<PipelineCapture, Error> {
-        let Pipelined { whole, stages, decided_by } = self.output()?;
-        let whole = into_text(&self.name(), self.decoding, whole)?;
-        Ok(Pipelined { whole, stages, decided_by })
+        let output = self.output()?;
+        self.decoded(output)
     }
 
     /// Runs the pipeline; anything but success is an error that tells why.
@@ -125,10 +125,22 @@ impl Pipeline<'_> {
     /// ```
     pub fn read(&mut self) -> Result<String, Error> {
         let output = self.output()?;
+        self.trimmed(output)
+    }
+
+    /// What [`read`](Self::read) makes of an output.
+    pub(super) fn trimmed(&self, output: PipelineOutput) -> Result<String, Error> {
         self.judge(&output)?;
         let mut text = into_text(&self.name(), self.decoding, output.whole)?.stdout;
         text.truncate(text.trim_end_matches(['\n', '\r']).len());
         Ok(text)
+    }
+
+    /// What [`capture`](Self::capture) makes of an output.
+    pub(super) fn decoded(&self, output: PipelineOutput) -> Result<PipelineCapture, Error> {
+        let Pipelined { whole, stages, decided_by } = output;
+        let whole = into_text(&self.name(), self.decoding, whole)?;
+        Ok(Pipelined { whole, stages, decided_by })
     }
 
     /// Starts the pipeline and gives its stages, in the shape of a [`Child`](crate::Child).
@@ -162,7 +174,7 @@ impl Pipeline<'_> {
     }
 
     /// Anything but success is an error: of the stage that failed, or of all where all were stopped.
-    fn judge(&self, output: &PipelineOutput) -> Result<(), Error> {
+    pub(super) fn judge(&self, output: &PipelineOutput) -> Result<(), Error> {
         let stopped = !matches!(output.outcome, Outcome::Exited | Outcome::Signaled);
         match output.stages.get(output.decided_by) {
             Some(stage) if !stopped => judge(&stage.program, output),
@@ -183,20 +195,42 @@ pub(super) fn conduct(
     keep: Keep,
     pipefail: bool,
 ) -> Result<PipelineOutput, Error> {
-    let Running { programs, processes, feed, stdout, stderr, at, .. } = running;
-    let streams = [
-        stdout.map(|end| end.into_stream(Source::Stdout, keep.sink(Source::Stdout, limit))),
-        stderr.map(|end| end.into_stream(Source::Stderr, keep.sink(Source::Stderr, limit))),
-    ];
-    let run = Run::new(rules, at, feed, streams);
-    let cannot = |doing, source| Error::talk(&joined(&programs), doing, source);
-    let output = drive::see_through(run, &processes, rules)
-        .map_err(|(doing, source)| cannot(doing, source))?;
-    let ends = programs.iter().zip(processes.iter());
-    let stages: io::Result<Vec<StageEnd>> =
-        ends.map(|(program, exit)| StageEnd::of(program.clone(), exit)).collect();
-    let stages = stages.map_err(|error| cannot("wait for", error))?;
-    Ok(conclude(output, stages, pipefail))
+    let (run, seen) = running.into_run(rules, limit, keep);
+    match drive::see_through(run, &seen.processes, rules) {
+        Ok(output) => seen.conclude(output, pipefail),
+        Err(failed) => Err(seen.cannot(failed)),
+    }
+}
+
+/// The stages of a run, while that is seen through.
+pub(super) struct Seen {
+    programs: Vec<OsString>,
+    pub(super) processes: Processes,
+}
+
+impl Running {
+    pub(super) fn into_run(self, rules: &Rules, limit: Option<Limit>, keep: Keep) -> (Run, Seen) {
+        let Running { programs, processes, feed, stdout, stderr, at, .. } = self;
+        let streams = [
+            stdout.map(|end| end.into_stream(Source::Stdout, keep.sink(Source::Stdout, limit))),
+            stderr.map(|end| end.into_stream(Source::Stderr, keep.sink(Source::Stderr, limit))),
+        ];
+        (Run::new(rules, at, feed, streams), Seen { programs, processes })
+    }
+}
+
+impl Seen {
+    pub(super) fn conclude(&self, output: Output, pipefail: bool) -> Result<PipelineOutput, Error> {
+        let ends = self.programs.iter().zip(self.processes.iter());
+        let stages: io::Result<Vec<StageEnd>> =
+            ends.map(|(program, exit)| StageEnd::of(program.clone(), exit)).collect();
+        let stages = stages.map_err(|error| self.cannot(("wait for", error)))?;
+        Ok(conclude(output, stages, pipefail))
+    }
+
+    pub(super) fn cannot(&self, (doing, source): Failed) -> Error {
+        Error::talk(&joined(&self.programs), doing, source)
+    }
 }
 
 /// Waits for one after the other: they all have to end anyway.

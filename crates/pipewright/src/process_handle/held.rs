@@ -15,7 +15,7 @@ use crate::output::Outcome;
 
 /// A process that has just ended is reaped by its parent within this, if by anybody: until then
 /// the system does not tell its status.
-const REAP_TAKES: Duration = Duration::from_millis(50);
+pub(super) const REAP_TAKES: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(super) enum Held {
@@ -58,10 +58,10 @@ impl Held {
             return Ok(end);
         }
         while end.is_none() {
-            let mut slots = [self.slot(), wake.map_or(Slot::Off, Slot::Wake)];
+            let mut slots = self.slots(wake);
             let done = mux::wait(&mut slots, deadline)?;
             end = self.end()?;
-            if end.is_none() && (done == 0 || matches!(slots[1], Slot::WakeDone)) {
+            if end.is_none() && is_given_up(&slots, done) {
                 return Ok(None);
             }
         }
@@ -82,12 +82,19 @@ impl Held {
         }
     }
 
-    fn slot(&self) -> Slot<'_> {
-        match self {
+    /// What to wait for: its end, and the flag.
+    pub(super) fn slots<'a>(&'a self, wake: Option<&'a Wake>) -> [Slot<'a>; 2] {
+        let end = match self {
             Held::Started(process) => Slot::Exit(process),
             Held::Opened(opened) => Slot::Gone(opened.member().clone()),
-        }
+        };
+        [end, wake.map_or(Slot::Off, Slot::Wake)]
     }
+}
+
+/// Whether a wait for these slots brought the deadline or the flag.
+pub(super) fn is_given_up(slots: &[Slot<'_>; 2], done: usize) -> bool {
+    done == 0 || matches!(slots[1], Slot::WakeDone)
 }
 
 fn end_of(status: Option<ExitStatus>) -> ProcessEnd {

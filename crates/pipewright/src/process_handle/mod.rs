@@ -1,6 +1,8 @@
 //! A light handle on one process: a child, or one that was opened by its number.
 
 mod held;
+#[cfg(feature = "tokio")]
+mod task;
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -71,6 +73,15 @@ impl ProcessEnd {
     #[must_use]
     pub fn was_killed(&self) -> bool {
         matches!(self.outcome, Some(Outcome::TimedOut | Outcome::Cancelled))
+    }
+
+    /// The same, where the kill that was sent may have caused it. It may have ended by itself while
+    /// that was on its way.
+    fn after_kill(mut self, sent: bool, why: Outcome) -> ProcessEnd {
+        if sent && self.status.is_none_or(|it| it.terminating_signal() == Some(Signal::KILL)) {
+            self.outcome = Some(why);
+        }
+        self
     }
 }
 
@@ -235,12 +246,7 @@ impl ProcessHandle {
 
     fn kill_and_wait(&self, why: Outcome) -> Result<ProcessEnd, Error> {
         let sent = self.kill()?;
-        let mut end = self.wait()?;
-        // It may have ended by itself while the signal was on its way.
-        if sent && end.status.is_none_or(|it| it.terminating_signal() == Some(Signal::KILL)) {
-            end.outcome = Some(why);
-        }
-        Ok(end)
+        Ok(self.wait()?.after_kill(sent, why))
     }
 
     fn wait_until(&self, deadline: Option<Instant>) -> Result<Option<ProcessEnd>, Error> {

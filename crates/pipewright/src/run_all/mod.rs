@@ -42,10 +42,10 @@ where
 #[derive(Debug)]
 #[must_use = "nothing is run until `captures` or `as_they_end` is called"]
 pub struct RunAll<I> {
-    commands: I,
-    concurrency: usize,
-    fail_fast: bool,
-    cancel: Option<CancelToken>,
+    pub(crate) commands: I,
+    pub(crate) concurrency: usize,
+    pub(crate) fail_fast: bool,
+    pub(crate) cancel: Option<CancelToken>,
 }
 
 impl<'a, I> RunAll<I>

@@ -10,11 +10,17 @@
 //! | `verbs.rs` | the verbs of a command |
 //! | `lines.rs` | both streams, line by line |
 //! | `events.rs` | what happens, as it happens |
+//! | `all.rs` | many commands at once |
+//!
+//! What else waits has its twin beside it: `child/task.rs`, `process_handle/task.rs`,
+//! `pipeline/task.rs`.
 
+mod all;
 mod events;
 mod lines;
 mod seeing;
 mod verbs;
 
+pub use all::AsTheyEndAsync;
 pub use events::AsyncEvents;
 pub use lines::AsyncLines;

@@ -25,6 +25,11 @@ impl Seeing {
     pub(crate) fn new(steps: Stepwise) -> Seeing {
         Seeing { watch: Watch::default(), steps }
     }
+
+    /// Stops the children, as a cancel does.
+    pub(crate) fn stop(&mut self) {
+        self.steps.stop();
+    }
 }
 
 impl Future for Seeing {

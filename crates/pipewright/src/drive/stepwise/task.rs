@@ -1,13 +1,14 @@
 //! The same steps, taken by a task.
 
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
 use pipewright_os::mux::Watch;
 
 use super::{State, Stepwise};
 use crate::drive::Reach;
 use crate::error::Error;
-use crate::output::{Ending, Output};
+use crate::output::{Ending, Outcome, Output};
 
 impl Stepwise {
     /// As [`step`](Self::step). `Pending`: nothing is out, all is as it was.
@@ -19,20 +20,7 @@ impl Stepwise {
         let (State::Running, Some(run)) = (self.state, &mut self.run) else {
             return Poll::Ready(Ok(false));
         };
-        let stepped = match run.before(&self.processes, &self.rules) {
-            Ok(Some(mut wait)) => match watch.poll_wait(cx, &mut wait.slots, wait.until) {
-                Poll::Ready(waited) => {
-                    let waited = waited.map(drop);
-                    run.after(&mut wait.slots, waited, &self.processes, &self.rules).map(|()| true)
-                }
-                Poll::Pending => {
-                    run.take_back(&mut wait.slots);
-                    return Poll::Pending;
-                }
-            },
-            Ok(None) => Ok(false),
-            Err(failed) => Err(failed),
-        };
+        let stepped = ready!(run.poll_step(cx, watch, &self.processes, &self.rules));
         if stepped.is_err() {
             self.kill();
         }
@@ -61,6 +49,15 @@ impl Stepwise {
             run.keep_nothing();
         }
         self.poll_output(cx, watch).map_ok(Output::without_streams)
+    }
+
+    /// Stops the children, as a cancel does.
+    pub(crate) fn stop(&mut self) {
+        let Some(run) = &mut self.run else { return };
+        let stopped = run.stop(Outcome::Cancelled, &self.processes, &self.rules, Instant::now());
+        if stopped.is_err() {
+            self.kill();
+        }
     }
 
     /// Kills the children and whom a kill of them reaches, if they have not ended. They are not

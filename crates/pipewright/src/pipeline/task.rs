@@ -1,0 +1,135 @@
+//! The verbs of a pipeline, for tasks.
+
+use pipewright_os::status::ExitStatus;
+
+use super::verbs::Seen;
+use super::{Pipeline, PipelineCapture, PipelineChild, PipelineOutput};
+use crate::command::{CAPTURED, Keep, OURS, REMEMBERED, StdioDefaults, check_tee};
+use crate::drive::Reach;
+use crate::error::Error;
+use crate::task::{AsyncEvents, AsyncLines};
+
+/// For tasks of a tokio runtime: feature `tokio`.
+///
+/// # Cancellation
+/// Dropping one of these futures kills every stage, and the descendants that can be found, and does
+/// not wait for them; no zombie and no handle is left.
+impl Pipeline<'_> {
+    /// As [`status`](Self::status), and blocks no thread.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status); outside of a tokio runtime, `Unsupported`.
+    pub async fn status_async(&mut self) -> Result<ExitStatus, Error> {
+        let output = self.see(OURS, Keep::Nothing).await?;
+        check_tee(&self.name(), &output)?;
+        Ok(output.status)
+    }
+
+    /// As [`output`](Self::output), and blocks no thread.
+    ///
+    /// # Errors
+    /// As [`output`](Self::output); outside of a tokio runtime, `Unsupported`.
+    pub async fn output_async(&mut self) -> Result<PipelineOutput, Error> {
+        self.see(CAPTURED, Keep::Both).await
+    }
+
+    /// As [`capture`](Self::capture), and blocks no thread.
+    ///
+    /// # Errors
+    /// As [`capture`](Self::capture); outside of a tokio runtime, `Unsupported`.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// use pipewright::Command;
+    /// let mut pipeline = Command::new("echo").arg("hi").take() | Command::new("cat");
+    /// assert_eq!(pipeline.capture_async().await?.stdout, "hi\n");
+    /// # Ok::<(), pipewright::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn capture_async(&mut self) -> Result<PipelineCapture, Error> {
+        let output = self.output_async().await?;
+        self.decoded(output)
+    }
+
+    /// As [`run`](Self::run), and blocks no thread.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run); outside of a tokio runtime, `Unsupported`.
+    pub async fn run_async(&mut self) -> Result<(), Error> {
+        let output = self.see(REMEMBERED, Keep::Tail).await?;
+        self.judge(&output)
+    }
+
+    /// As [`read`](Self::read), and blocks no thread.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); outside of a tokio runtime, `Unsupported`.
+    pub async fn read_async(&mut self) -> Result<String, Error> {
+        let output = self.output_async().await?;
+        self.trimmed(output)
+    }
+
+    /// As [`lines`](Self::lines), for a task.
+    ///
+    /// # Errors
+    /// As [`lines`](Self::lines).
+    pub fn lines_async(&mut self) -> Result<AsyncLines, Error> {
+        self.lines().map(AsyncLines::new)
+    }
+
+    /// As [`events`](Self::events), for a task.
+    ///
+    /// # Errors
+    /// As [`events`](Self::events).
+    pub fn events_async(&mut self) -> Result<AsyncEvents, Error> {
+        self.events().map(AsyncEvents::new)
+    }
+
+    async fn see(&mut self, defaults: StdioDefaults, keep: Keep) -> Result<PipelineOutput, Error> {
+        let mut running = self.start(defaults)?;
+        // Nobody will write to it, so the first stage is to find the end of its input.
+        running.stdin = None;
+        let (run, seen) = running.into_run(&self.rules, self.limit, keep);
+        let mut stages = Stages { seen, are_over: false };
+        match run.see_through(&stages.seen.processes, &self.rules).await {
+            Ok(output) => {
+                stages.are_over = true;
+                stages.seen.conclude(output, self.pipefail)
+            }
+            Err(failed) => Err(stages.seen.cannot(failed)),
+        }
+    }
+}
+
+/// For tasks of a tokio runtime: feature `tokio`.
+impl PipelineChild {
+    /// As [`wait`](Self::wait), and blocks no thread.
+    ///
+    /// # Cancellation
+    /// Dropping the future leaves the stages running and loses nothing but input that came with the
+    /// first command and has not been fed yet: that stage finds the end of it.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait); outside of a tokio runtime, `Unsupported`.
+    pub async fn wait_async(&self) -> Result<ExitStatus, Error> {
+        let run = self.begin_wait()?;
+        let seen = run.see_through(&self.processes, &self.rules).await;
+        seen.map_err(|(doing, error)| self.cannot(doing, error))?;
+        self.status_of_all()
+    }
+}
+
+/// Stages that are killed on drop, unless their end has been seen.
+struct Stages {
+    seen: Seen,
+    are_over: bool,
+}
+
+impl Drop for Stages {
+    fn drop(&mut self) {
+        if !self.are_over {
+            // Ignored: another user's by now, whom we may not kill.
+            let _ = Reach::default().kill(&self.seen.processes);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Waiting for a process, by a task.
+
+use std::future::poll_fn;
+use std::io;
+use std::time::{Duration, Instant};
+
+use pipewright_os::mux::Watch;
+use pipewright_os::wake::Wake;
+
+use super::held::{REAP_TAKES, is_given_up};
+use super::{ProcessEnd, ProcessHandle, WAIT};
+use crate::cancel::CancelToken;
+use crate::error::Error;
+use crate::output::Outcome;
+
+/// For tasks of a tokio runtime: feature `tokio`.
+///
+/// # Cancellation
+/// Dropping one of these futures leaves the process as it is, and the handle as good as before. One
+/// that has sent a kill has sent it.
+impl ProcessHandle {
+    /// As [`wait`](Self::wait), and blocks no thread.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait); outside of a tokio runtime, `Unsupported`.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let process = pipewright::Command::new("sleep").arg("0.01").start()?;
+    /// let end = process.wait_async().await?;
+    /// assert!(end.status.is_some_and(|status| status.success()));
+    /// # Ok::<(), pipewright::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn wait_async(&self) -> Result<ProcessEnd, Error> {
+        match self.watch(None, None).await? {
+            Some(end) => Ok(end),
+            // Cannot happen without a deadline; not worth a panic if it does.
+            None => Err(self.cannot(WAIT, io::ErrorKind::TimedOut.into())),
+        }
+    }
+
+    /// As [`try_wait_for`](Self::try_wait_for), and blocks no thread.
+    ///
+    /// # Errors
+    /// As [`try_wait_for`](Self::try_wait_for); outside of a tokio runtime, `Unsupported`.
+    pub async fn try_wait_for_async(&self, limit: Duration) -> Result<Option<ProcessEnd>, Error> {
+        self.watch(Instant::now().checked_add(limit), None).await
+    }
+
+    /// As [`wait_or_kill_on_timeout`](Self::wait_or_kill_on_timeout), and blocks no thread.
+    ///
+    /// # Errors
+    /// As [`wait_or_kill_on_timeout`](Self::wait_or_kill_on_timeout); outside of a tokio runtime,
+    /// `Unsupported`.
+    pub async fn wait_or_kill_on_timeout_async(
+        &self,
+        limit: Duration,
+    ) -> Result<ProcessEnd, Error> {
+        match self.try_wait_for_async(limit).await? {
+            Some(end) => Ok(end),
+            None => self.kill_and_wait_async(Outcome::TimedOut).await,
+        }
+    }
+
+    /// As [`wait_or_kill_on_cancel`](Self::wait_or_kill_on_cancel), and blocks no thread.
+    ///
+    /// # Errors
+    /// As [`wait_or_kill_on_cancel`](Self::wait_or_kill_on_cancel); outside of a tokio runtime,
+    /// `Unsupported`.
+    pub async fn wait_or_kill_on_cancel_async(
+        &self,
+        token: &CancelToken,
+    ) -> Result<ProcessEnd, Error> {
+        let wake = token.wake().map_err(|error| self.cannot(WAIT, error))?;
+        match self.watch(None, Some(wake)).await? {
+            Some(end) => Ok(end),
+            None => self.kill_and_wait_async(Outcome::Cancelled).await,
+        }
+    }
+
+    async fn kill_and_wait_async(&self, why: Outcome) -> Result<ProcessEnd, Error> {
+        let sent = self.kill()?;
+        Ok(self.wait_async().await?.after_kill(sent, why))
+    }
+
+    /// The same end, with the status of a process that is not our child where its parent's reap
+    /// makes that known.
+    async fn after_reap(&self, mut end: ProcessEnd) -> Result<ProcessEnd, Error> {
+        const PAUSE: Duration = Duration::from_millis(1);
+        let until = Instant::now() + REAP_TAKES;
+        while end.status.is_none() && Instant::now() < until {
+            tokio::time::sleep(PAUSE).await;
+            end = self.held.end().map_err(|error| self.cannot(WAIT, error))?.unwrap_or(end);
+        }
+        Ok(end)
+    }
+
+    /// `None`: the time is up, or the flag.
+    async fn watch(
+        &self,
+        deadline: Option<Instant>,
+        wake: Option<&Wake>,
+    ) -> Result<Option<ProcessEnd>, Error> {
+        let cannot = |error| self.cannot(WAIT, error);
+        let mut watch = Watch::default();
+        loop {
+            if let Some(end) = self.held.end().map_err(cannot)? {
+                return self.after_reap(end).await.map(Some);
+            }
+            let mut slots = self.held.slots(wake);
+            let done = poll_fn(|cx| watch.poll_wait(cx, &mut slots, deadline)).await;
+            let done = done.map_err(cannot)?;
+            if is_given_up(&slots, done) {
+                return self.held.end().map_err(cannot);
+            }
+        }
+    }
+}
