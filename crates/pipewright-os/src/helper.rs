@@ -28,7 +28,12 @@ fn start_boxed(name: &'static CStr, work: Box<dyn FnOnce() + Send>) -> io::Resul
         // The name that debuggers show. Ignored: the thread works without one.
         #[cfg(target_os = "linux")]
         let _ = rustix::thread::set_name(name);
-        #[cfg(not(target_os = "linux"))]
+        #[cfg(target_os = "macos")]
+        // SAFETY: a C string; the thread is the one that runs.
+        unsafe {
+            libc::pthread_setname_np(name.as_ptr())
+        };
+        #[cfg(not(any(target_os = "linux", target_os = "macos")))]
         let _ = name;
         work();
     };

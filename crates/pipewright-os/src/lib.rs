@@ -47,7 +47,7 @@ pub mod terminal;
 pub mod tree;
 pub mod wake;
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod fallback;
 
 // The bare system calls for credentials take 16-bit numbers on 32-bit x86 and ARM (setuid(2)).

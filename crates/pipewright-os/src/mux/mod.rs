@@ -81,7 +81,9 @@ impl Slot<'_> {
 /// Returns how many are done: 0 is the deadline, or no slot that could ever be done.
 ///
 /// # Platform
-/// Linux: `ppoll`, then one `read` or `write` for each slot that is ready.
+/// Linux: `ppoll`, then one `read` or `write` for each slot that is ready. macOS: `poll`, which counts
+/// milliseconds; a process is a kqueue there, and that can be polled. A device that cannot be polled
+/// (`/dev/tty`; a terminal by its own name can) counts as ready, and the call on it may block.
 ///
 /// # Errors
 /// What the wait itself reports (`ENOMEM`); an error of one source is in its slot.

@@ -4,6 +4,8 @@
 mod unix;
 #[cfg(unix)]
 use unix as imp;
+#[cfg(target_os = "macos")]
+pub(crate) use unix::ends;
 
 use std::fmt;
 use std::io;
@@ -34,7 +36,10 @@ pub struct PipeOptions {
 ///
 /// # Platform
 /// Linux: `pipe2(O_CLOEXEC)`, then `O_NONBLOCK` on an end that is [`Mode::Async`] (the two ends
-/// are two open files, so one does not affect the other) and `F_SETPIPE_SZ` for a capacity.
+/// are two open files, so one does not affect the other) and `F_SETPIPE_SZ` for a capacity. macOS:
+/// `pipe`, then `FD_CLOEXEC`: a child that other code starts by `fork` between the two gets the
+/// ends; one of ours never does. A pipe grows to 64 KiB by itself and no further, so a larger
+/// capacity is refused.
 ///
 /// # Errors
 /// No room for two more handles (`EMFILE`, `ENFILE`), or a capacity beyond what the system allows
@@ -137,7 +142,8 @@ impl PipeWriter {
     /// input, and whoever writes here next gets `BrokenPipe`.
     ///
     /// # Platform
-    /// Unix: `dup3` of a pipe whose reader is gone onto the number, which so stays taken.
+    /// Unix: `dup3` (macOS: `dup2`) of a pipe whose reader is gone onto the number, which so stays
+    /// taken.
     ///
     /// # Errors
     /// No room for two more handles.
@@ -148,7 +154,8 @@ impl PipeWriter {
     /// How many of the bytes written have not been read.
     ///
     /// # Platform
-    /// Linux: `ioctl(FIONREAD)`, which answers at both ends.
+    /// Linux: `ioctl(FIONREAD)`, which answers at both ends. macOS: `Unsupported`, because it answers
+    /// only where the pipe is read.
     ///
     /// # Errors
     /// What the handle refers to cannot tell.

@@ -101,7 +101,7 @@ impl Signal {
     /// Stop: cannot be caught or ignored.
     pub const STOP: Signal = Signal(imp::STOP);
 
-    /// The signal of that number, if it is one: 1 to 64 on Linux.
+    /// The signal of that number, if it is one: 1 to 64 on Linux, 1 to 31 on macOS.
     #[must_use]
     pub const fn from_number(number: i32) -> Option<Signal> {
         if number >= 1 && number <= imp::LAST { Some(Signal(number)) } else { None }

@@ -130,5 +130,5 @@ impl fmt::Display for ExitStatusError {
 
 impl std::error::Error for ExitStatusError {}
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub(crate) use unix::pack;

@@ -10,7 +10,7 @@ use std::io;
 /// A flag that stays raised once it is raised.
 ///
 /// # Platform
-/// Linux: an eventfd.
+/// Linux: an eventfd. macOS: a pipe, which is readable while the flag is up.
 ///
 /// ```
 /// let wake = pipewright_os::wake::Wake::new()?;
