@@ -7,10 +7,20 @@ mod plan;
 mod layout;
 #[cfg(target_os = "linux")]
 mod linux;
+#[cfg(unix)]
+mod listed;
 #[cfg(target_os = "linux")]
 use linux as imp;
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{start_held, try_image};
+#[cfg(target_os = "macos")]
+mod macos;
+#[cfg(target_os = "macos")]
+use macos as imp;
+#[cfg(target_os = "macos")]
+pub(crate) use macos::{Guard, start_held};
+#[cfg(unix)]
+mod steps;
 
 use std::convert::Infallible;
 use std::ffi::OsStr;
@@ -39,6 +49,14 @@ use crate::exit::Exit;
 /// reports its error through shared memory. The size of this process does not matter, because
 /// nothing of it is copied. Where `clone3` is refused: `clone`; where the pidfd is: none.
 ///
+/// macOS: `posix_spawn` with `POSIX_SPAWN_CLOEXEC_DEFAULT`; nothing of this process is copied either.
+/// It has no option for a user, groups, a root directory, a umask, a niceness or a resource limit: a
+/// child with one of those is forked, which costs more the larger this process is, and becomes its
+/// program by the same call (`POSIX_SPAWN_SETEXEC`). With a working directory, a program that is
+/// named by a relative path is given to the system as an absolute one, which a script sees in `$0`.
+/// Which of several steps inside the call has failed is found out afterwards, where the system has
+/// one number for them. Numbers of handles end at 10240.
+///
 /// # Errors
 /// [`SpawnError`] names the step that failed and keeps the system's error.
 pub fn spawn(plan: &Plan<'_>) -> Result<Exit, SpawnError> {
@@ -66,7 +84,7 @@ pub fn search_dirs(search: Search<'_>) -> impl Iterator<Item = PathBuf> {
 /// plan changed about this process up to the failing step stays changed.
 ///
 /// # Platform
-/// Unix: `execve`.
+/// Linux: `execve`. macOS: `posix_spawn` with `POSIX_SPAWN_SETEXEC`.
 ///
 /// # Errors
 /// As [`spawn`].

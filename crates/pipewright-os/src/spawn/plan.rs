@@ -102,6 +102,9 @@ pub struct UnixOptions {
     /// Resource limits.
     pub limits: Vec<ResourceLimit>,
     /// The child is killed when this process ends, however it ends.
+    ///
+    /// Linux: `PR_SET_PDEATHSIG`. macOS: a guard, which is a `/bin/sh` that waits for the end of a
+    /// pipe; see [`contain::tree`](crate::contain::tree).
     pub kill_on_parent_exit: Option<ParentExit>,
 }
 
@@ -114,7 +117,12 @@ pub struct ParentExit {
 }
 
 /// Does the work on a thread that lasts as long as this process.
+#[cfg(not(target_os = "macos"))]
 pub(crate) type RunForever = fn(work: &mut (dyn FnMut() + Send)) -> io::Result<()>;
+
+/// Starts the guard of that child.
+#[cfg(target_os = "macos")]
+pub(crate) type RunForever = fn(child: i32) -> io::Result<super::Guard>;
 
 /// User and groups.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -31,7 +31,8 @@ impl Foreground {
         imp::group_in_front(&self.terminal) == Some(imp::own_group())
     }
 
-    /// Gives it to a group of this session. Who is gone takes nothing.
+    /// Gives it to a group of this session. Who is gone takes nothing. (A child that starts in front
+    /// takes it itself on Linux; on macOS it is given it before it runs.)
     ///
     /// # Platform
     /// Unix: `tcsetpgrp`, with SIGTTOU blocked: it would stop a job that is in the background.
@@ -46,7 +47,8 @@ impl Foreground {
         }
     }
 
-    /// What a child takes it through.
+    /// What a child takes it through, where it can do so itself.
+    #[cfg(target_os = "linux")]
     pub(crate) fn terminal(&self) -> &Handle {
         &self.terminal
     }
