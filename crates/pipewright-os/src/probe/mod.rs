@@ -1,9 +1,15 @@
 //! What this machine offers, and which handles this process has.
 
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "linux")]
+use linux as imp;
+#[cfg(target_os = "macos")]
+mod macos;
+#[cfg(target_os = "macos")]
+use macos as imp;
 #[cfg(unix)]
-mod unix;
-#[cfg(unix)]
-use unix as imp;
+mod told;
 
 use std::io;
 
@@ -50,7 +56,7 @@ pub struct OpenHandle {
 /// Tries every facility that this family of crates can use.
 ///
 /// # Platform
-/// Linux: makes the calls themselves, each in a way that changes nothing.
+/// Linux, macOS: makes the calls themselves, each in a way that changes nothing.
 #[must_use]
 pub fn facilities() -> Vec<Facility> {
     imp::facilities()
@@ -59,7 +65,7 @@ pub fn facilities() -> Vec<Facility> {
 /// The handles that this process has open, in the order of their numbers.
 ///
 /// # Platform
-/// Linux: `/proc/self/fd`.
+/// Linux: `/proc/self/fd`. macOS: `proc_pidinfo(PROC_PIDLISTFDS)`, and the names by `F_GETPATH`.
 ///
 /// # Errors
 /// The list cannot be read.
