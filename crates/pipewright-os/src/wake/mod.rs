@@ -4,13 +4,19 @@
 mod unix;
 #[cfg(unix)]
 use unix as imp;
+#[cfg(windows)]
+mod windows;
+#[cfg(windows)]
+use windows as imp;
+#[cfg(windows)]
+pub(crate) use windows::is_signalled;
 
 use std::io;
 
 /// A flag that stays raised once it is raised.
 ///
 /// # Platform
-/// Linux: an eventfd.
+/// Linux: an eventfd. Windows: a manual-reset event. Elsewhere a pipe.
 ///
 /// ```
 /// let wake = pipewright_os::wake::Wake::new()?;
