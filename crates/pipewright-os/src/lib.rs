@@ -49,6 +49,8 @@ pub mod wake;
 
 #[cfg(unix)]
 mod fallback;
+#[cfg(windows)]
+mod overlapped;
 
 // The bare system calls for credentials take 16-bit numbers on 32-bit x86 and ARM (setuid(2)).
 #[cfg(all(target_os = "linux", not(target_pointer_width = "64")))]

@@ -6,7 +6,7 @@ use std::ptr;
 
 use windows_sys::Win32::Foundation::WAIT_OBJECT_0;
 use windows_sys::Win32::System::Threading::{
-    CreateEventW, INFINITE, ResetEvent, SetEvent, WaitForSingleObject,
+    CreateEventW, ResetEvent, SetEvent, WaitForSingleObject,
 };
 
 #[derive(Debug)]
@@ -36,12 +36,6 @@ impl Wake {
     pub(crate) fn is_raised(&self) -> bool {
         is_signalled(self.0.as_handle())
     }
-
-    /// Waits until it is raised.
-    pub(crate) fn wait(&self) {
-        // SAFETY: it is open.
-        let _ = unsafe { WaitForSingleObject(self.0.as_raw_handle(), INFINITE) };
-    }
 }
 
 /// Whether a handle that can be waited for has come: an event is raised, a process has ended.
@@ -50,8 +44,8 @@ pub(crate) fn is_signalled(handle: BorrowedHandle<'_>) -> bool {
     unsafe { WaitForSingleObject(handle.as_raw_handle(), 0) == WAIT_OBJECT_0 }
 }
 
-impl AsHandle for Wake {
+impl AsHandle for super::Wake {
     fn as_handle(&self) -> BorrowedHandle<'_> {
-        self.0.as_handle()
+        self.0.0.as_handle()
     }
 }
