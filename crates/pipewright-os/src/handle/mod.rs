@@ -4,14 +4,19 @@
 mod unix;
 #[cfg(unix)]
 use unix as imp;
+#[cfg(test)]
+#[cfg(windows)]
+mod tests;
 #[cfg(windows)]
 mod windows;
 #[cfg(unix)]
 pub(crate) use unix::kind_of;
 #[cfg(windows)]
 use windows as imp;
+#[cfg(all(windows, test))]
+pub(crate) use windows::inheritable;
 #[cfg(windows)]
-pub(crate) use windows::{copy_of, inheritable, kind_of, number_of, size_of_u32};
+pub(crate) use windows::{copy_of, kind_of, number_of, size_of_u32};
 
 use std::fmt;
 use std::io;

@@ -4,6 +4,13 @@
 mod unix;
 #[cfg(unix)]
 use unix as imp;
+#[cfg(windows)]
+mod windows;
+#[cfg(windows)]
+use windows as imp;
+
+#[cfg(all(windows, test))]
+pub(crate) use windows::own_handle_count;
 
 use std::io;
 
@@ -50,7 +57,7 @@ pub struct OpenHandle {
 /// Tries every facility that this family of crates can use.
 ///
 /// # Platform
-/// Linux: makes the calls themselves, each in a way that changes nothing.
+/// Linux and Windows: makes the calls themselves, each in a way that changes nothing.
 #[must_use]
 pub fn facilities() -> Vec<Facility> {
     imp::facilities()
@@ -59,7 +66,9 @@ pub fn facilities() -> Vec<Facility> {
 /// The handles that this process has open, in the order of their numbers.
 ///
 /// # Platform
-/// Linux: `/proc/self/fd`.
+/// Linux: `/proc/self/fd`. Windows: `NtQueryInformationProcess`, or `NtQuerySystemInformation` where
+/// that does not know; the target of what is no file is its type. A pipe end on which another thread
+/// is in a synchronous read at this moment can hold this up until that read ends.
 ///
 /// # Errors
 /// The list cannot be read.
