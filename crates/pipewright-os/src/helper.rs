@@ -37,5 +37,8 @@ fn start_boxed(name: &'static CStr, work: Box<dyn FnOnce() + Send>) -> io::Resul
         let _ = name;
         work();
     };
-    thread::Builder::new().stack_size(STACK_BYTES).spawn(named).map(drop)
+    let builder = thread::Builder::new().stack_size(STACK_BYTES);
+    #[cfg(windows)]
+    let builder = builder.name(name.to_string_lossy().into_owned());
+    builder.spawn(named).map(drop)
 }

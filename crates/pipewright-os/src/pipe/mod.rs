@@ -6,6 +6,12 @@ mod unix;
 use unix as imp;
 #[cfg(target_os = "macos")]
 pub(crate) use unix::ends;
+#[cfg(windows)]
+mod windows;
+#[cfg(windows)]
+use windows as imp;
+#[cfg(windows)]
+pub(crate) use windows::{MOST_READ_BYTES, of_read, of_write};
 
 use std::fmt;
 use std::io;
@@ -28,7 +34,8 @@ pub struct PipeOptions {
     pub read: Mode,
     /// The mode of the end that is written.
     pub write: Mode,
-    /// How many bytes the pipe holds at least; `None` is the system's default (64 KiB on Linux).
+    /// How many bytes the pipe holds at least; `None` is the system's default (64 KiB on Linux), and
+    /// 64 KiB on Windows.
     pub capacity: Option<usize>,
 }
 
@@ -41,9 +48,13 @@ pub struct PipeOptions {
 /// ends; one of ours never does. A pipe grows to 64 KiB by itself and no further, so a larger
 /// capacity is refused.
 ///
+/// Windows: `CreateNamedPipeW` under a random name in `\\.\pipe\LOCAL\`, as the first and only instance
+/// and for this machine only, then `CreateFileW` for the other end; `FILE_FLAG_OVERLAPPED` on an end that
+/// is [`Mode::Async`]. A pipe holds 16 KiB at least.
+///
 /// # Errors
 /// No room for two more handles (`EMFILE`, `ENFILE`), or a capacity beyond what the system allows
-/// (`/proc/sys/fs/pipe-max-size`, `EPERM`).
+/// (`/proc/sys/fs/pipe-max-size`, `EPERM`). Windows: eight names in a row that others have.
 ///
 /// ```
 /// use std::io::{Read, Write};
@@ -67,6 +78,12 @@ pub fn pair(options: PipeOptions) -> io::Result<(PipeReader, PipeWriter)> {
 /// reads keep coming back full the pipe is enlarged (Linux), so that reader and writer take turns
 /// less often.
 ///
+/// # Platform
+/// Windows: a read of an overlapped end is waited for, or cancelled; a write of nothing at the other
+/// end is no end of the stream. Which mode an end has that was made elsewhere is asked
+/// (`NtQueryInformationFile`), and it keeps that mode when it is given away: a child's end has to be
+/// made [`Mode::Sync`], as this crate's callers do.
+///
 /// # Drop
 /// Closes the end: a writer that goes on writing then gets a broken pipe.
 pub struct PipeReader(imp::Reader);
@@ -74,6 +91,9 @@ pub struct PipeReader(imp::Reader);
 /// The end of a pipe that is written; the parent's end of a child's stdin.
 ///
 /// `write` blocks until there is room, whatever the [`Mode`].
+///
+/// # Platform
+/// Windows: no `AsHandle`, because [`hang_up`](Self::hang_up) closes the handle.
 ///
 /// # Drop
 /// Closes the end: the reader sees the end of its input.
@@ -102,7 +122,8 @@ impl PipeReader {
     /// How many bytes are in the pipe.
     ///
     /// # Platform
-    /// Unix: `ioctl(FIONREAD)`.
+    /// Unix: `ioctl(FIONREAD)`. Windows: `PeekNamedPipe`, which waits while another thread is in a
+    /// synchronous read of the same end.
     ///
     /// # Errors
     /// What the handle refers to cannot tell.
@@ -132,7 +153,8 @@ impl PipeWriter {
     /// Whether something can be written now, or writing would say at once why not.
     ///
     /// # Platform
-    /// Unix: `poll(POLLOUT)`.
+    /// Unix: `poll(POLLOUT)`. Windows: an end that overlaps can always be tried. For another one
+    /// `NtQueryInformationFile`; it says no also where the reader waits for as much as the pipe holds.
     #[must_use]
     pub fn has_room(&self) -> bool {
         imp::has_room(&self.0)
@@ -143,7 +165,8 @@ impl PipeWriter {
     ///
     /// # Platform
     /// Unix: `dup3` (macOS: `dup2`) of a pipe whose reader is gone onto the number, which so stays
-    /// taken.
+    /// taken. Windows: such a pipe takes the place of this one here, and the handle is closed; under
+    /// another number, and as soon as no write is under way.
     ///
     /// # Errors
     /// No room for two more handles.
@@ -154,8 +177,8 @@ impl PipeWriter {
     /// How many of the bytes written have not been read.
     ///
     /// # Platform
-    /// Linux: `ioctl(FIONREAD)`, which answers at both ends. macOS: `Unsupported`, because it answers
-    /// only where the pipe is read.
+    /// Linux: `ioctl(FIONREAD)`, which answers at both ends. macOS, Windows: no end that is written can
+    /// tell; always an error (`Unsupported`).
     ///
     /// # Errors
     /// What the handle refers to cannot tell.

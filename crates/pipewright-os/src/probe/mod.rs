@@ -10,6 +10,13 @@ mod macos;
 use macos as imp;
 #[cfg(unix)]
 mod told;
+#[cfg(windows)]
+mod windows;
+#[cfg(windows)]
+use windows as imp;
+
+#[cfg(all(windows, test))]
+pub(crate) use windows::own_handle_count;
 
 use std::io;
 
@@ -56,7 +63,7 @@ pub struct OpenHandle {
 /// Tries every facility that this family of crates can use.
 ///
 /// # Platform
-/// Linux, macOS: makes the calls themselves, each in a way that changes nothing.
+/// Everywhere: makes the calls themselves, each in a way that changes nothing.
 #[must_use]
 pub fn facilities() -> Vec<Facility> {
     imp::facilities()
@@ -66,6 +73,9 @@ pub fn facilities() -> Vec<Facility> {
 ///
 /// # Platform
 /// Linux: `/proc/self/fd`. macOS: `proc_pidinfo(PROC_PIDLISTFDS)`, and the names by `F_GETPATH`.
+/// Windows: `NtQueryInformationProcess`, or `NtQuerySystemInformation` where that does not know; the
+/// target of what is no file is its type. A pipe end on which another thread is in a synchronous read
+/// at this moment can hold this up until that read ends.
 ///
 /// # Errors
 /// The list cannot be read.

@@ -4,6 +4,10 @@
 mod unix;
 #[cfg(unix)]
 use unix as imp;
+#[cfg(windows)]
+mod windows;
+#[cfg(windows)]
+use windows as imp;
 
 use std::io;
 
@@ -13,7 +17,7 @@ use crate::pipe::PipeWriter;
 /// Opens the null device for reading and writing.
 ///
 /// # Platform
-/// Unix: `/dev/null`.
+/// Unix: `/dev/null`. Windows: `\\.\NUL`.
 ///
 /// # Errors
 /// The device is missing or there is no room for another handle.

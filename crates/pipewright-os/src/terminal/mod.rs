@@ -4,6 +4,10 @@
 mod unix;
 #[cfg(unix)]
 use unix as imp;
+#[cfg(windows)]
+mod windows;
+#[cfg(windows)]
+use windows as imp;
 
 use crate::handle::Handle;
 
@@ -18,7 +22,7 @@ impl Foreground {
     /// has it.
     ///
     /// # Platform
-    /// Unix: `/dev/tty`, `tcgetpgrp`.
+    /// Unix: `/dev/tty`, `tcgetpgrp`. Windows: `None`; it has no job control.
     #[must_use]
     pub fn own() -> Option<Foreground> {
         let foreground = Foreground { terminal: imp::terminal()? };
@@ -56,6 +60,9 @@ impl Foreground {
 
 /// Stops this process, as Ctrl-Z does, and returns when it is continued: at once where nobody
 /// could continue it (its group is orphaned, see setpgid(2)).
+///
+/// # Platform
+/// Unix: SIGTSTP. Windows: nothing, as nobody could continue it.
 pub fn stop_this_process() {
     imp::stop_this_process();
 }

@@ -22,7 +22,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 use super::layout::{self, Layout};
-use super::{Env, Group, Identity, ParentExit, Plan, Search, SpawnError, Step, UnixOptions};
+use super::{Env, Group, Identity, ParentExit, Plan, SpawnError, Step, UnixOptions};
 use crate::contain::Containment;
 use crate::exit::{Exit, macos as exit};
 use crate::signal::{AllBlocked, Signal};
@@ -87,8 +87,8 @@ pub(super) fn run_forever(child: i32) -> io::Result<Guard> {
     Guard::start(child, Whom::Child)
 }
 
-pub(super) fn search_dirs(search: Search<'_>) -> impl Iterator<Item = PathBuf> {
-    layout::search_dirs(search).map(|dir| PathBuf::from(OsStr::from_bytes(dir)))
+pub(super) fn search_dirs<'a>(plan: &Plan<'a>) -> impl Iterator<Item = PathBuf> + use<'a> {
+    layout::search_dirs(plan.search).map(|dir| PathBuf::from(OsStr::from_bytes(dir)))
 }
 
 pub(super) fn exec(plan: &Plan<'_>) -> Result<Infallible, SpawnError> {

@@ -171,6 +171,7 @@ mod tests {
             contain: None,
             foreground: None,
             unix: &unix,
+            windows: None,
         };
         let places = Places::new(&plan).unwrap();
         for place in places.list.iter().filter(|place| place.from != place.to) {
