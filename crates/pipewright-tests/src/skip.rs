@@ -22,6 +22,7 @@ pub fn is_forced_off(facility: &str) -> bool {
 }
 
 /// Whether this process is root's.
+#[cfg(unix)]
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

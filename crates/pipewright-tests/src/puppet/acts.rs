@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio, exit};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::OFlags;
+use crate::system;
 
 /// Does one thing.
 pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
@@ -21,23 +21,22 @@ pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
         "lines" => lines(number(value)?),
         "out-pid" => say(io::stdout(), format!("{}\n", std::process::id()).as_bytes()),
         // Input.
-        "cat" => io::copy(&mut io::stdin(), &mut io::stdout()).and_then(|_| io::stdout().flush()),
-        "cat-both" => cat_both(),
+        "cat" => cat(&mut [&mut io::stdout()]),
+        "cat-both" => cat(&mut [&mut io::stdout(), &mut io::stderr()]),
         "eat" => eat(number(value)?),
         "eat-all" => io::copy(&mut io::stdin(), &mut io::sink()).map(drop),
+        "sort" => sort(),
+        "count" => count(),
         // Time and ends.
         "wait" => wait(value),
         "exit" => exit(number(value)? as i32),
-        "raise" => raise(value),
-        "ignore" => ignore(value),
         // Others.
         "spawn" => spawn(value).map(drop),
+        "leave" => leave(value),
         "spawn-and-reap" => spawn_and_reap(value),
         "daemon" => spawn(&format!("session;wait={value}")).map(drop),
-        "session" => rustix::process::setsid().map(drop).map_err(io::Error::from),
         "host" => host(value),
         "detach" => detach(value),
-        "own-terminal" => own_terminal(),
         "wait-for-file" => wait_for_file(value),
         "touch" => fs::write(value, b""),
         // What it finds itself to be.
@@ -49,13 +48,7 @@ pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
             .try_for_each(|(key, value)| say(io::stdout(), format!("{key}={value}\n").as_bytes())),
         "cwd" => say(io::stdout(), std::env::current_dir()?.to_string_lossy().as_bytes()),
         "handles" => handles(),
-        "modes" => modes(),
-        "set-nonblocking" => set_nonblocking(),
-        "status" => status_line(value),
-        "limits" => {
-            io::copy(&mut fs::File::open("/proc/self/limits")?, &mut io::stdout()).map(drop)
-        }
-        other => Err(io::Error::other(format!("no act is called {other}"))),
+        other => system::perform(other, value),
     }
 }
 
@@ -110,23 +103,36 @@ fn lines(count: usize) -> io::Result<()> {
     Ok(())
 }
 
-fn cat_both() -> io::Result<()> {
-    let mut buffer = vec![0; 50_000];
+/// Passes on each piece as it comes.
+fn cat(to: &mut [&mut dyn Write]) -> io::Result<()> {
+    let mut buffer = vec![0; 1 << 16];
     loop {
         let count = io::stdin().read(&mut buffer)?;
         if count == 0 {
             return Ok(());
         }
-        say(io::stdout(), &buffer[..count])?;
-        say(io::stderr(), &buffer[..count])?;
+        to.iter_mut().try_for_each(|to| say(to, &buffer[..count]))?;
     }
 }
 
 fn eat(count: usize) -> io::Result<()> {
     let mut buffer = vec![0; count];
     // Unbuffered: std's stdin would take more than it is asked for.
-    let stdin = std::os::fd::AsFd::as_fd(&io::stdin()).try_clone_to_owned()?;
-    fs::File::from(stdin).read_exact(&mut buffer)
+    system::unbuffered_stdin()?.read_exact(&mut buffer)
+}
+
+/// The lines of our input, in order.
+fn sort() -> io::Result<()> {
+    let input = io::read_to_string(io::stdin())?;
+    let mut lines: Vec<_> = input.lines().collect();
+    lines.sort_unstable();
+    lines.into_iter().try_for_each(|line| say(io::stdout(), format!("{line}\n").as_bytes()))
+}
+
+/// How many bytes our input has.
+fn count() -> io::Result<()> {
+    let bytes = io::copy(&mut io::stdin(), &mut io::sink())?;
+    say(io::stdout(), format!("{bytes}\n").as_bytes())
 }
 
 fn wait(seconds: &str) -> io::Result<()> {
@@ -146,30 +152,6 @@ fn wait_for_file(path: &str) -> io::Result<()> {
     Ok(())
 }
 
-fn signal_number(name: &str) -> io::Result<i32> {
-    let signal: pipewright_os::signal::Signal = name.parse().map_err(io::Error::other)?;
-    Ok(signal.number())
-}
-
-fn raise(name: &str) -> io::Result<()> {
-    let number = signal_number(name)?;
-    // SAFETY: a signal to this process. Rust's own handlers stand aside first.
-    unsafe { libc::signal(number, libc::SIG_DFL) };
-    // SAFETY: a number.
-    match unsafe { libc::raise(number) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-fn ignore(name: &str) -> io::Result<()> {
-    // SAFETY: SIG_IGN is no function of ours.
-    match unsafe { libc::signal(signal_number(name)?, libc::SIG_IGN) } {
-        libc::SIG_ERR => Err(io::Error::last_os_error()),
-        _ => Ok(()),
-    }
-}
-
 /// A grandchild with the same stdio, told what to do; its pid goes to our stderr first.
 fn spawn(acts: &str) -> io::Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
@@ -178,6 +160,14 @@ fn spawn(acts: &str) -> io::Result<Child> {
     let child = command.spawn()?;
     say(io::stderr(), format!("{}\n", child.id()).as_bytes())?;
     Ok(child)
+}
+
+/// As `spawn`, of one that has none of our streams.
+fn leave(acts: &str) -> io::Result<()> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(acts.split(';')).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let child = command.spawn()?;
+    say(io::stderr(), format!("{}\n", child.id()).as_bytes())
 }
 
 /// As `spawn`; of its end no notice is taken before that of our own stdin.
@@ -204,48 +194,10 @@ fn detach(acts: &str) -> io::Result<()> {
     say(io::stderr(), format!("{pid}\n").as_bytes())
 }
 
-/// Makes our stdin, a terminal, that of our session.
-fn own_terminal() -> io::Result<()> {
-    // SAFETY: numbers; 0 takes it from nobody.
-    match unsafe { libc::ioctl(0, libc::TIOCSCTTY as libc::c_ulong, 0) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 /// Number, kind and inheritability of every handle, a line each.
 fn handles() -> io::Result<()> {
     for handle in pipewright_os::probe::open_handles()? {
         say(io::stdout(), format!("{} {}\n", handle.number, handle.kind).as_bytes())?;
     }
     Ok(())
-}
-
-/// Whether each standard handle blocks, a line each.
-fn modes() -> io::Result<()> {
-    let mut text = String::new();
-    let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
-    for flags in [
-        rustix::fs::fcntl_getfl(&stdin)?,
-        rustix::fs::fcntl_getfl(&stdout)?,
-        rustix::fs::fcntl_getfl(&stderr)?,
-    ] {
-        text += if flags.contains(OFlags::NONBLOCK) { "nonblocking\n" } else { "blocking\n" };
-    }
-    say(io::stdout(), text.as_bytes())
-}
-
-fn set_nonblocking() -> io::Result<()> {
-    let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
-    rustix::fs::fcntl_setfl(&stdin, rustix::fs::fcntl_getfl(&stdin)? | OFlags::NONBLOCK)?;
-    rustix::fs::fcntl_setfl(&stdout, rustix::fs::fcntl_getfl(&stdout)? | OFlags::NONBLOCK)?;
-    rustix::fs::fcntl_setfl(&stderr, rustix::fs::fcntl_getfl(&stderr)? | OFlags::NONBLOCK)?;
-    Ok(())
-}
-
-/// A line of `/proc/self/status`.
-fn status_line(field: &str) -> io::Result<()> {
-    let status = fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find(|line| line.starts_with(field)).unwrap_or("");
-    say(io::stdout(), line.as_bytes())
 }

@@ -8,8 +8,15 @@
 //! grandchild, separated by semicolons, and does not wait for it.
 
 mod acts;
+#[cfg(unix)]
+#[path = "unix.rs"]
+mod system;
+#[cfg(windows)]
+#[path = "windows.rs"]
+mod system;
 
 fn main() {
+    system::begin();
     // Acts are text; the name that it is started under, before them, need not be.
     for act in std::env::args_os().skip(1) {
         let act = act.to_string_lossy();

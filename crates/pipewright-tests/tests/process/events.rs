@@ -121,6 +121,7 @@ fn a_child_whose_events_nobody_takes_waits() {
     assert!(done.exists());
 }
 
+#[cfg(unix)]
 #[test]
 fn dropped_events_end_a_child_that_writes_and_leave_nothing() {
     isolate::isolated("events::dropped_events_end_a_child_that_writes_and_leave_nothing", || {

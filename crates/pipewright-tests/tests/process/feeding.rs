@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use pipewright::{Command, Stdio};
+use pipewright::Stdio;
 use pipewright_tests::watchdog;
 
 use super::{flood, puppet};
@@ -80,7 +80,7 @@ fn a_spawned_child_is_fed_by_the_verb_that_waits() {
 #[test]
 fn wait_closes_a_piped_stdin_first() {
     let _watch = watchdog::watch();
-    let child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let child = puppet(["cat"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     assert!(child.wait().unwrap().success());
     let mut stdin = child.stdin.as_ref().unwrap();
     let error = io::Write::write(&mut stdin, b"x").unwrap_err();

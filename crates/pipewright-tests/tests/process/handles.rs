@@ -25,6 +25,7 @@ fn block_device() -> Option<File> {
     })
 }
 
+#[cfg(unix)]
 #[test]
 fn every_kind_of_handle_is_named() {
     let dir = tempfile::tempdir().unwrap();
@@ -117,6 +118,7 @@ fn a_pipe_holds_at_least_what_was_asked_for() {
     }
 }
 
+#[cfg(unix)]
 #[test]
 fn each_end_has_the_mode_that_it_was_given() {
     let _watch = watchdog::watch();
@@ -166,6 +168,7 @@ fn an_async_end_says_would_block_where_a_sync_end_waits() {
     }
 }
 
+#[cfg(unix)]
 #[test]
 fn an_end_that_is_given_away_blocks() {
     let options = PipeOptions { read: Mode::Async, write: Mode::Async, capacity: None };
@@ -176,6 +179,7 @@ fn an_end_that_is_given_away_blocks() {
     }
 }
 
+#[cfg(unix)]
 #[test]
 fn the_consoles_are_our_own_standard_handles() {
     isolate::isolated("handles::the_consoles_are_our_own_standard_handles", || {

@@ -9,9 +9,7 @@ use pipewright_tests::alive::{self, KillOnDrop};
 use pipewright_tests::skip::{is_forced_off, is_root, skipped};
 use pipewright_tests::{isolate, watchdog};
 
-use super::puppet;
-
-const SHORT: Duration = Duration::from_millis(150);
+use super::{LATER, SHORT, puppet};
 
 /// Starts a child that has exactly that pid, or gives up.
 pub(crate) fn child_with_pid(pid: u32, acts: &[&str]) -> Option<Child> {
@@ -63,7 +61,7 @@ fn a_child_that_leaves_its_group_is_stopped_all_the_same() {
         return skipped("python3 is not here");
     }
     let mut command = Command::new("python3");
-    command.args(["-c", script]).own_group().timeout(SHORT * 3).kill_grace(SHORT);
+    command.args(["-c", script]).own_group().timeout(LATER).kill_grace(SHORT);
     let capture = command.capture().unwrap();
     assert_eq!(capture.outcome, Outcome::TimedOut);
     assert!(!alive::is_running(capture.pid));
@@ -315,7 +313,7 @@ fn a_group_of_zombies_that_nobody_reaps_is_not_waited_for() {
         // SAFETY: numbers; this process runs nothing but this test.
         assert_eq!(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) }, 0);
         let mut command = puppet(["spawn=wait=600", "wait=600"]);
-        command.own_group().timeout(SHORT).kill_grace(Duration::from_secs(600));
+        command.own_group().timeout(LATER).kill_grace(Duration::from_secs(600));
         let capture = command.capture().unwrap();
         assert_eq!(capture.status.terminating_signal(), Some(Signal::TERM));
         let orphan = capture.stderr.trim().parse().unwrap();

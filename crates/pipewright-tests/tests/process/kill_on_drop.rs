@@ -44,6 +44,7 @@ fn the_kill_reaches_below_the_child() {
     all_are_killed(&pids);
 }
 
+#[cfg(unix)]
 #[test]
 fn the_kill_reaches_the_group() {
     let _watch = watchdog::watch();
@@ -59,6 +60,7 @@ fn the_kill_reaches_the_group() {
     all_are_killed(&pids);
 }
 
+#[cfg(unix)]
 #[test]
 fn dropped_lines_and_handles_kill_too() {
     let _watch = watchdog::watch();

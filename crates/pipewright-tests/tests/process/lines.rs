@@ -107,6 +107,7 @@ fn bytes_that_are_no_text_are_replaced_in_their_own_line() {
     assert_eq!(lines, ["ok", "a\u{fffd}", "\u{e9}"]);
 }
 
+#[cfg(unix)]
 #[test]
 fn a_break_ends_the_child_by_sigpipe_and_leaves_nothing() {
     isolate::isolated("lines::a_break_ends_the_child_by_sigpipe_and_leaves_nothing", || {

@@ -5,10 +5,12 @@ mod p02_held_pipes;
 mod p03_timeouts;
 mod p04_nothing_leaks;
 mod p05_inheritance;
+#[cfg(unix)]
 mod p06_parent_size;
 mod p07_parent_exit;
 mod p08_reused_pids;
 mod p09_modes;
+#[cfg(unix)]
 mod p10_child_state;
 mod p11_text;
 
@@ -19,28 +21,46 @@ mod p15_errors;
 mod events;
 mod feeding;
 mod handles;
+#[cfg(unix)]
 mod hostile;
 mod kill_on_drop;
 mod limits;
 mod lines;
 mod opened;
+#[cfg(unix)]
 mod options;
+#[cfg(unix)]
 mod pipeline_oracle;
 mod pipeline_stops;
 mod pipelines;
 mod process_handle;
 mod read_all;
+#[cfg(unix)]
 mod refused;
+#[cfg(unix)]
 mod samples;
 mod std_rules;
 mod stdio;
+#[cfg(unix)]
 mod tee;
 mod trees;
+#[cfg(unix)]
+mod trees_deprived;
+#[cfg(unix)]
 mod trees_hostile;
+#[cfg(unix)]
 mod trees_refused;
 mod waiting;
 
-use pipewright::{Child, Command};
+use std::time::Duration;
+
+use pipewright::{Child, Command, ExitStatus, Signal};
+
+/// A time in which a child has begun. Wine takes 70 ms and more to start one.
+const SHORT: Duration = Duration::from_millis(if cfg!(windows) { 1500 } else { 150 });
+
+/// A time in which a few of them, one started by the other, have begun, whatever else is going on.
+const LATER: Duration = Duration::from_millis(if cfg!(windows) { 4000 } else { 1000 });
 
 /// A command that runs the puppet with these acts.
 fn puppet<I: IntoIterator<Item = S>, S: AsRef<str>>(acts: I) -> Command {
@@ -51,9 +71,21 @@ fn puppet<I: IntoIterator<Item = S>, S: AsRef<str>>(acts: I) -> Command {
     command
 }
 
+/// Checks that a stop of ours ended it: by that signal where there are signals, else by the code of
+/// a process that was terminated, or that of Ctrl-Break.
+#[track_caller]
+fn ended_by(status: ExitStatus, signal: Signal) {
+    if cfg!(windows) {
+        const BY_CTRL_BREAK: i32 = 0xC000_013A_u32 as i32;
+        assert!(matches!(status.code(), Some(1 | BY_CTRL_BREAK)), "{status}");
+    } else {
+        assert_eq!(status.terminating_signal(), Some(signal), "{status}");
+    }
+}
+
 /// Whether this build or machine cannot let a tree end with this process. Says so.
 fn cannot_supervise() -> bool {
-    match Command::new("true").kill_on_parent_exit(pipewright::Scope::Tree).status() {
+    match puppet(["exit=0"]).kill_on_parent_exit(pipewright::Scope::Tree).status() {
         Ok(_) => false,
         Err(error) => {
             assert!(matches!(error.kind(), pipewright::ErrorKind::Unsupported), "{error}");

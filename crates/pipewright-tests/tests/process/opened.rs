@@ -9,7 +9,7 @@ use pipewright_tests::skip::{is_forced_off, is_root, skipped};
 use pipewright_tests::{count, isolate, watchdog};
 
 use super::hostile::child_with_pid;
-use super::{pid_said_by, puppet};
+use super::{ended_by, pid_said_by, puppet};
 
 const SHORT: Duration = Duration::from_millis(50);
 
@@ -42,6 +42,7 @@ fn parent_of(acts: &str) -> (Child, u32) {
     (parent, pid)
 }
 
+#[cfg(unix)]
 #[test]
 fn a_process_that_is_not_our_child_can_be_waited_for() {
     let _watch = watchdog::watch();
@@ -72,6 +73,7 @@ fn a_process_that_is_not_our_child_can_be_waited_for() {
     drop(parent);
 }
 
+#[cfg(unix)]
 #[test]
 fn a_process_that_is_not_our_child_can_be_killed() {
     let _watch = watchdog::watch();
@@ -166,7 +168,7 @@ fn our_own_child_is_reaped_and_told_of() {
         let child = puppet(["wait=600"]).spawn().unwrap();
         let process = ProcessHandle::open(child.id()).unwrap();
         assert!(process.kill().unwrap());
-        assert_eq!(process.wait().unwrap().status.unwrap().signal(), Some(9));
+        ended_by(process.wait().unwrap().status.unwrap(), Signal::KILL);
         match child.wait() {
             Ok(status) => assert_eq!(status.signal(), Some(9)),
             Err(error) => assert_eq!(error.kind(), &ErrorKind::StatusLost),
@@ -176,6 +178,7 @@ fn our_own_child_is_reaped_and_told_of() {
     });
 }
 
+#[cfg(unix)]
 #[test]
 fn a_reused_number_is_never_signalled() {
     isolate::isolated("opened::a_reused_number_is_never_signalled", || {
@@ -183,9 +186,9 @@ fn a_reused_number_is_never_signalled() {
         if !can_open() {
             return;
         }
-        let ended = Command::new("true").spawn().unwrap();
+        let ended = puppet(["exit=0"]).spawn().unwrap();
         let opened = ProcessHandle::open(ended.id()).unwrap();
-        let started = Command::new("true").start().unwrap();
+        let started = puppet(["exit=0"]).start().unwrap();
         ended.wait().unwrap();
         started.wait().unwrap();
         for (handle, pid) in [(&opened, ended.id()), (&started, started.pid())] {
@@ -200,11 +203,12 @@ fn a_reused_number_is_never_signalled() {
             assert!(stranger.signal(Signal::CONT).unwrap());
             assert!(alive::is_running(stranger.id()));
             stranger.kill().unwrap();
-            assert_eq!(stranger.wait().unwrap().signal(), Some(9));
+            ended_by(stranger.wait().unwrap(), Signal::KILL);
         }
     });
 }
 
+#[cfg(unix)]
 #[test]
 fn numbers_of_no_process_are_refused() {
     let _watch = watchdog::watch();
@@ -218,7 +222,7 @@ fn numbers_of_no_process_are_refused() {
     if !can_open() {
         return;
     }
-    let ended = Command::new("true").spawn().unwrap();
+    let ended = puppet(["exit=0"]).spawn().unwrap();
     ended.wait().unwrap();
     match ProcessHandle::open(ended.id()) {
         Err(error) => assert_eq!(error.kind(), &ErrorKind::NoSuchProcess, "{error}"),
@@ -234,6 +238,7 @@ fn numbers_of_no_process_are_refused() {
     assert_eq!(error.kind(), &ErrorKind::NoSuchProcess, "{error}");
 }
 
+#[cfg(unix)]
 #[test]
 fn somebody_elses_process_is_waited_for_and_not_signalled() {
     isolate::isolated("opened::somebody_elses_process_is_waited_for_and_not_signalled", || {

@@ -96,6 +96,7 @@ fn until_eof_ends_with_the_timeout_and_the_child_did_not_time_out() {
     assert_eq!((capture.outcome, capture.held_open), (Outcome::Exited, true));
 }
 
+#[cfg(unix)]
 #[test]
 fn with_linger_drain_the_holder_is_never_struck_by_sigpipe() {
     let _watch = watchdog::watch();

@@ -10,9 +10,7 @@ use pipewright::{CancelToken, Capture, Command, Outcome, Signal};
 use pipewright_tests::skip::{is_forced_off, skipped};
 use pipewright_tests::{alive, watchdog};
 
-use super::puppet;
-
-const SHORT: Duration = Duration::from_millis(150);
+use super::{LATER, SHORT, ended_by, puppet};
 
 /// Every pid that the puppet printed, a line each.
 fn pids(text: &str) -> Vec<u32> {
@@ -38,7 +36,7 @@ fn a_timeout_keeps_the_partial_output_and_is_data() {
     assert!(capture.elapsed >= SHORT);
     assert_eq!(capture.outcome, Outcome::TimedOut);
     assert_eq!(capture.stdout, "partial");
-    assert_eq!(capture.status.terminating_signal(), Some(Signal::TERM));
+    ended_by(capture.status, Signal::TERM);
     none_is_left(&capture, 0);
 }
 
@@ -49,11 +47,12 @@ fn a_timeout_kills_the_children_of_the_child() {
         return skipped("descendants are only held by pidfds");
     }
     let acts = ["spawn=spawn=wait=600;wait=600", "out=here", "wait=600"];
-    let capture = puppet(acts).timeout(SHORT * 2).capture().unwrap();
+    let capture = puppet(acts).timeout(LATER).capture().unwrap();
     assert_eq!((capture.outcome, capture.held_open), (Outcome::TimedOut, false));
     none_is_left(&capture, 1);
 }
 
+#[cfg(unix)]
 #[test]
 fn a_timeout_finds_a_descendant_whatever_its_name() {
     let _watch = watchdog::watch();
@@ -68,7 +67,7 @@ fn a_timeout_finds_a_descendant_whatever_its_name() {
     symlink(env!("CARGO_BIN_EXE_puppet"), &file).unwrap();
     let mut command = Command::new("sh");
     command.args(["-c", r#""$0" wait=600 & echo $! >&2; wait"#]).arg(file);
-    let capture = command.timeout(SHORT * 2).capture().unwrap();
+    let capture = command.timeout(LATER).capture().unwrap();
     fs::remove_dir_all(dir).unwrap();
     assert_eq!((capture.outcome, capture.held_open), (Outcome::TimedOut, false));
     none_is_left(&capture, 1);
@@ -78,7 +77,7 @@ fn a_timeout_finds_a_descendant_whatever_its_name() {
 fn a_timeout_kills_the_whole_group() {
     let _watch = watchdog::watch();
     let acts = ["spawn=spawn=wait=600;wait=600", "out=here", "wait=600"];
-    let capture = puppet(acts).own_group().timeout(SHORT * 2).capture().unwrap();
+    let capture = puppet(acts).own_group().timeout(LATER).capture().unwrap();
     assert_eq!((capture.outcome, capture.stdout.as_str()), (Outcome::TimedOut, "here"));
     watchdog::until("the group is gone", || {
         pids(&capture.stderr).iter().all(|p| !alive::is_running(*p))
@@ -92,7 +91,7 @@ fn a_group_member_whose_parent_is_gone_is_killed_too() {
     // The middle one ends at once: its child belongs to init, and only the group still knows it.
     let acts = ["spawn=spawn=ignore=TERM;wait=600", "out=here", "wait=600"];
     let mut command = puppet(acts);
-    let capture = command.own_group().timeout(SHORT * 2).kill_grace(SHORT).capture().unwrap();
+    let capture = command.own_group().timeout(LATER).kill_grace(SHORT).capture().unwrap();
     assert_eq!(capture.outcome, Outcome::TimedOut);
     watchdog::until("the group is gone", || {
         pids(&capture.stderr).iter().all(|p| !alive::is_running(*p))
@@ -108,7 +107,7 @@ fn who_ignores_the_request_is_killed_after_the_grace() {
     let capture = command.timeout(SHORT).kill_grace(SHORT).capture().unwrap();
     assert!(start.elapsed() >= SHORT * 2);
     assert_eq!(capture.outcome, Outcome::TimedOut);
-    assert_eq!(capture.status.terminating_signal(), Some(Signal::KILL));
+    ended_by(capture.status, Signal::KILL);
     assert_eq!(capture.stdout, "deaf");
     none_is_left(&capture, 0);
 }
@@ -121,17 +120,18 @@ fn a_descendant_that_ignores_the_request_outlives_its_parent_only_for_the_grace(
     }
     let acts = ["spawn=ignore=TERM;wait=600", "wait=600"];
     let mut command = puppet(acts);
-    let capture = command.timeout(SHORT * 2).kill_grace(SHORT).capture().unwrap();
-    assert!(capture.elapsed >= SHORT * 3);
-    assert_eq!(capture.status.terminating_signal(), Some(Signal::TERM), "the child heard it");
+    let capture = command.timeout(LATER).kill_grace(SHORT).capture().unwrap();
+    assert!(capture.elapsed >= LATER + SHORT);
+    ended_by(capture.status, Signal::TERM);
     none_is_left(&capture, 1);
 }
 
+#[cfg(unix)]
 #[test]
 fn a_stopped_child_hears_the_request() {
     let _watch = watchdog::watch();
     let capture = puppet(["raise=STOP", "wait=600"]).timeout(SHORT).capture().unwrap();
-    assert_eq!(capture.status.terminating_signal(), Some(Signal::TERM));
+    ended_by(capture.status, Signal::TERM);
 }
 
 #[test]
@@ -139,15 +139,16 @@ fn without_a_grace_nobody_is_asked() {
     let _watch = watchdog::watch();
     let mut command = puppet(["ignore=TERM", "wait=600"]);
     let capture = command.timeout(SHORT).kill_grace(Duration::ZERO).capture().unwrap();
-    assert_eq!(capture.status.terminating_signal(), Some(Signal::KILL));
+    ended_by(capture.status, Signal::KILL);
 }
 
+#[cfg(unix)]
 #[test]
 fn the_stop_signal_can_be_chosen() {
     let _watch = watchdog::watch();
     let mut command = puppet(["ignore=TERM", "out=x", "wait=600"]);
     let capture = command.timeout(SHORT).stop_signal(Signal::INT).capture().unwrap();
-    assert_eq!(capture.status.terminating_signal(), Some(Signal::INT));
+    ended_by(capture.status, Signal::INT);
 }
 
 #[test]
@@ -200,7 +201,7 @@ fn a_cancel_stops_a_child_from_another_thread() {
 fn status_and_run_stop_too() {
     let _watch = watchdog::watch();
     let status = puppet(["wait=600"]).timeout(SHORT).status().unwrap();
-    assert_eq!(status.terminating_signal(), Some(Signal::TERM));
+    ended_by(status, Signal::TERM);
     let error = puppet(["wait=600"]).timeout(SHORT).run().unwrap_err();
     assert!(error.to_string().ends_with("failed: timed out"), "{error}");
 }
@@ -209,7 +210,7 @@ fn status_and_run_stop_too() {
 fn a_spawned_child_is_stopped_by_the_wait() {
     let _watch = watchdog::watch();
     let child = puppet(["wait=600"]).timeout(SHORT).spawn().unwrap();
-    assert_eq!(child.wait().unwrap().terminating_signal(), Some(Signal::TERM));
+    ended_by(child.wait().unwrap(), Signal::TERM);
     let mut command = puppet(["out=x", "wait=600"]);
     command.timeout(SHORT).stdout(pipewright::Stdio::piped());
     let output = command.spawn().unwrap().wait_with_output().unwrap();

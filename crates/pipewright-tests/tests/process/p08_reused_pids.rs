@@ -1,16 +1,18 @@
 //! Promise 8: a reused pid is never signalled.
 
-use pipewright::{Command, Signal};
+use pipewright::Signal;
 use pipewright_tests::skip::skipped;
 use pipewright_tests::{alive, isolate, watchdog};
 
 use super::hostile::child_with_pid;
+use super::puppet;
 
+#[cfg(unix)]
 #[test]
 fn a_reused_pid_is_never_signalled() {
     isolate::isolated("p08_reused_pids::a_reused_pid_is_never_signalled", || {
         let _watch = watchdog::watch();
-        let ended = Command::new("true").own_group().spawn().unwrap();
+        let ended = puppet(["exit=0"]).own_group().spawn().unwrap();
         ended.wait().unwrap();
         let Some(stranger) = child_with_pid(ended.id(), &["wait=600"]) else {
             return skipped("the next pid can only be chosen by root, on a quiet machine");
@@ -28,10 +30,11 @@ fn a_reused_pid_is_never_signalled() {
     });
 }
 
+#[cfg(unix)]
 #[test]
 fn signals_to_a_child_that_has_ended_reach_nobody_and_say_so() {
     let _watch = watchdog::watch();
-    let child = Command::new("true").spawn().unwrap();
+    let child = puppet(["exit=0"]).spawn().unwrap();
     child.wait().unwrap();
     assert!(!child.signal(Signal::TERM).unwrap());
     child.kill().unwrap();

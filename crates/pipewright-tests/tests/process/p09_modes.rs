@@ -24,6 +24,7 @@ fn the_childs_handles_are_synchronous() {
     assert_eq!(command.spawn().unwrap().wait_with_output().unwrap().stdout, expected.as_bytes());
 }
 
+#[cfg(unix)]
 #[test]
 fn the_parents_handles_are_asynchronous_and_stdin_is_not() {
     let _watch = watchdog::watch();
@@ -45,6 +46,7 @@ fn reading_our_end_waits_all_the_same() {
     assert_eq!(text, "late");
 }
 
+#[cfg(unix)]
 #[test]
 fn a_child_that_sets_o_nonblock_does_not_harm_us() {
     let _watch = watchdog::watch();

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use pipewright::{Command, Stdio};
-use pipewright_tests::{isolate, watchdog};
+use pipewright_tests::{count, isolate, watchdog};
 
 use super::puppet;
 
@@ -73,11 +73,14 @@ fn with_closed_stdio(body: impl FnOnce() -> Result<(), String>) {
     // SAFETY: this process runs nothing but this test, and all three are open again afterwards.
     let saved: Vec<i32> =
         (0..3).map(|fd| unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 100) }).collect();
+    let before = count::handles();
     for fd in 0..3 {
         // SAFETY: as above.
         unsafe { libc::close(fd) };
     }
     let result = body();
+    // A thread of ours may have something under these numbers for a moment longer.
+    watchdog::until("every handle is closed", || count::handles() <= before - 3);
     for (fd, saved) in saved.into_iter().enumerate() {
         // SAFETY: as above.
         unsafe { libc::dup2(saved, fd as i32) };

@@ -40,6 +40,7 @@ fn a_cut_character_at_the_edge_of_a_limit_is_replaced_and_not_lost_track_of() {
     assert_eq!((capture.stdout.as_str(), capture.truncated), ("ab\u{fffd}", true));
 }
 
+#[cfg(unix)]
 #[test]
 fn a_gigabyte_in_one_line_keeps_memory_bounded() {
     isolate::isolated("p11_text::a_gigabyte_in_one_line_keeps_memory_bounded", || {
@@ -73,6 +74,7 @@ fn lines_of_both_streams_arrive_as_they_are_written() {
     drop(alive::KillOnDrop(pid));
 }
 
+#[cfg(unix)]
 #[test]
 fn lines_wait_for_whoever_takes_them() {
     let _watch = watchdog::watch();

@@ -13,6 +13,7 @@ use pipewright_tests::{count, isolate, watchdog};
 
 use super::{pid_said_by, puppet};
 
+#[cfg(unix)]
 #[test]
 fn forgotten_and_detached_children_leave_no_zombie_and_no_handle() {
     isolate::isolated(
@@ -46,6 +47,7 @@ fn stdio_of(pid: u32) -> [String; 3] {
     })
 }
 
+#[cfg(unix)]
 #[test]
 fn a_forgotten_child_has_null_stdio_unless_it_was_told_otherwise() {
     isolate::isolated(
@@ -91,7 +93,7 @@ fn look_at_stdio() {
 #[test]
 fn contradictions_are_refused() {
     let words = |change: fn(&mut Command) -> &mut Command| {
-        let mut command = Command::new("true");
+        let mut command = puppet(["exit=0"]);
         let error = change(&mut command).start_and_forget().unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::InvalidInput);
         error.to_string()
@@ -103,7 +105,7 @@ fn contradictions_are_refused() {
     let said = words(|command| command.kill_on_drop());
     assert!(said.ends_with("nothing is kept of it, so it cannot be killed on drop"), "{said}");
     // A group of its own comes with the session.
-    assert!(Command::new("true").detached().own_group().status().unwrap().success());
+    assert!(puppet(["exit=0"]).detached().own_group().status().unwrap().success());
 }
 
 /// The ends of a new terminal: whoever holds it, and the terminal itself.
@@ -124,6 +126,7 @@ fn terminal() -> Option<(File, File)> {
     Some((holder, terminal))
 }
 
+#[cfg(unix)]
 #[test]
 fn a_detached_child_survives_the_end_of_the_terminal() {
     let _watch = watchdog::watch();
@@ -152,6 +155,7 @@ fn read_lines(child: &mut pipewright::Child, count: usize) -> Vec<u32> {
     said.lines().map(|line| line.parse().unwrap()).collect()
 }
 
+#[cfg(unix)]
 #[test]
 fn a_detached_child_survives_the_death_of_its_parent_and_a_signal_to_its_group() {
     let _watch = watchdog::watch();

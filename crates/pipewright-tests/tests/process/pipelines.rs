@@ -18,6 +18,7 @@ fn target(pid: u32, number: u32) -> String {
     link.display().to_string()
 }
 
+#[cfg(unix)]
 #[test]
 fn every_way_to_join_commands_gives_the_same_pipeline() {
     let _watch = watchdog::watch();
@@ -42,6 +43,7 @@ fn every_way_to_join_commands_gives_the_same_pipeline() {
     assert_eq!(Pipeline::new([sh("echo alone")]).read().unwrap(), "alone");
 }
 
+#[cfg(unix)]
 #[test]
 fn stages_are_joined_by_one_kernel_pipe_of_which_we_keep_no_end() {
     isolate::isolated(
@@ -85,9 +87,9 @@ fn stages_are_joined_by_one_kernel_pipe_of_which_we_keep_no_end() {
 fn never_deadlocks_with_much_fed_and_much_captured_through_three_stages() {
     let _watch = watchdog::watch();
     let input = flood(64 << 20);
-    let mut first = Command::new("cat");
+    let mut first = puppet(["cat"]);
     first.stdin(Stdio::bytes(input.clone()));
-    let output = (first | Command::new("cat") | Command::new("cat")).output().unwrap();
+    let output = (first | puppet(["cat"]) | puppet(["cat"])).output().unwrap();
     assert!(output.stdout == input);
     assert_eq!((output.stdin_unread, output.held_open), (0, false));
 }
@@ -102,6 +104,7 @@ fn never_deadlocks_when_all_stages_flood_stderr_as_well() {
     assert_eq!(output.stderr.len(), 9_000_000);
 }
 
+#[cfg(unix)]
 #[test]
 fn a_stage_that_closes_its_stdin_early_stops_nobody_and_is_counted() {
     let _watch = watchdog::watch();
@@ -117,6 +120,7 @@ fn a_stage_that_closes_its_stdin_early_stops_nobody_and_is_counted() {
     assert_eq!((output.stdout.as_slice(), output.stdin_unread), (&b"ate"[..], 2_000_000));
 }
 
+#[cfg(unix)]
 #[test]
 fn a_reader_that_has_enough_ends_its_writer_quietly() {
     let _watch = watchdog::watch();
@@ -134,6 +138,7 @@ fn a_reader_that_has_enough_ends_its_writer_quietly() {
     assert_eq!((capture.outcome, capture.decided_by), (Outcome::Signaled, 1));
 }
 
+#[cfg(unix)]
 #[test]
 fn the_right_most_stage_that_failed_is_the_one_that_is_told() {
     let _watch = watchdog::watch();
@@ -154,6 +159,7 @@ fn the_right_most_stage_that_failed_is_the_one_that_is_told() {
     assert_eq!((capture.outcome, capture.status.signal()), (Outcome::Signaled, Some(9)));
 }
 
+#[cfg(unix)]
 #[test]
 fn what_the_stages_used_is_told_for_each_and_in_all() {
     let _watch = watchdog::watch();
@@ -165,6 +171,7 @@ fn what_the_stages_used_is_told_for_each_and_in_all() {
     assert_eq!(cpu(capture.usage.unwrap()), cpu(of(0)) + cpu(of(1)) + cpu(of(2)));
 }
 
+#[cfg(unix)]
 #[test]
 fn every_stderr_that_is_captured_shares_one_pipe_in_exact_order() {
     let _watch = watchdog::watch();
@@ -196,9 +203,9 @@ fn the_ends_of_a_pipeline_go_where_their_commands_say() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);
     fs::write(path("in"), "b\na\n").unwrap();
-    let mut cat = Command::new("cat");
+    let mut cat = puppet(["cat"]);
     cat.stdin(Stdio::open(path("in")));
-    let mut sort = Command::new("sort");
+    let mut sort = puppet(["sort"]);
     sort.stdout(Stdio::create(path("out"))).stderr(Stdio::create(path("err")));
     let mut pipeline = cat | sort;
     for _ in 0..2 {
@@ -206,22 +213,28 @@ fn the_ends_of_a_pipeline_go_where_their_commands_say() {
         assert_eq!((output.stdout_bytes, output.stderr_bytes), (None, Some(0)));
         assert_eq!(fs::read_to_string(path("out")).unwrap(), "a\nb\n");
     }
-    let append = Command::new("cat").stdout(Stdio::append(path("out"))).take();
-    assert!((Command::new("echo").arg("c") | append).status().unwrap().success());
+    let append = puppet(["cat"]).stdout(Stdio::append(path("out"))).take();
+    assert!(
+        (puppet(["out=c
+"]) | append)
+            .status()
+            .unwrap()
+            .success()
+    );
     assert_eq!(fs::read_to_string(path("out")).unwrap(), "a\nb\nc\n");
     // Nothing to read, as with a command.
-    assert_eq!((Command::new("cat") | Command::new("wc").arg("-c")).read().unwrap().trim(), "0");
+    assert_eq!((puppet(["cat"]) | puppet(["count"])).read().unwrap().trim(), "0");
 }
 
 #[test]
 fn twenty_stages_are_as_good_as_two() {
     let _watch = watchdog::watch();
     let input = flood(5_000_000);
-    let mut first = Command::new("cat");
+    let mut first = puppet(["cat"]);
     first.stdin(Stdio::bytes(input.clone()));
     let mut pipeline = Pipeline::new([first]);
     for _ in 0..19 {
-        pipeline = pipeline.pipe(Command::new("cat"));
+        pipeline = pipeline.pipe(puppet(["cat"]));
     }
     let output = pipeline.output().unwrap();
     assert!(output.success() && output.stdout == input);
@@ -231,9 +244,9 @@ fn twenty_stages_are_as_good_as_two() {
 #[test]
 fn a_spawned_pipeline_is_fed_read_and_waited_for() {
     let _watch = watchdog::watch();
-    let mut sort = Command::new("sort");
+    let mut sort = puppet(["sort"]);
     sort.stdout(Stdio::piped());
-    let mut cat = Command::new("cat");
+    let mut cat = puppet(["cat"]);
     cat.stdin(Stdio::piped());
     let mut pipeline = cat | sort;
     let mut child = pipeline.spawn().unwrap();
@@ -242,7 +255,7 @@ fn a_spawned_pipeline_is_fed_read_and_waited_for() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.stdout, b"1\n2\n");
     // Input that came with the command is fed by the verb that waits.
-    let mut cat = Command::new("cat");
+    let mut cat = puppet(["cat"]);
     cat.stdin(Stdio::bytes(flood(500_000)));
     let child = (cat | puppet(["eat-all", "exit=4"])).spawn().unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(4));
@@ -250,11 +263,12 @@ fn a_spawned_pipeline_is_fed_read_and_waited_for() {
     assert!(!child.signal(pipewright::Signal::TERM).unwrap(), "nobody is left");
     child.kill().unwrap();
     // A piped stdin is closed first, so that a stage which reads to its end finds one.
-    let mut cat = Command::new("cat");
-    let child = (cat.stdin(Stdio::piped()) | Command::new("cat")).spawn().unwrap();
+    let mut cat = puppet(["cat"]);
+    let child = (cat.stdin(Stdio::piped()) | puppet(["cat"])).spawn().unwrap();
     assert!(child.wait().unwrap().success());
 }
 
+#[cfg(unix)]
 #[test]
 fn lines_and_events_come_from_the_last_stage_and_every_stderr() {
     let _watch = watchdog::watch();

@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 use pipewright::{CancelToken, Command, ErrorKind, Outcome, ProcessHandle, Signal, Stdio};
 use pipewright_tests::{alive, count, isolate, watchdog};
 
-use super::puppet;
+use super::{ended_by, puppet};
 
 const SHORT: Duration = Duration::from_millis(50);
 
+#[cfg(unix)]
 #[test]
 fn every_way_to_end_is_told() {
     let _watch = watchdog::watch();
@@ -23,10 +24,11 @@ fn every_way_to_end_is_told() {
     let process = puppet(["wait=600"]).start().unwrap();
     assert!(process.signal(Signal::TERM).unwrap());
     let end = process.wait().unwrap();
-    assert_eq!(end.status.unwrap().terminating_signal(), Some(Signal::TERM));
+    ended_by(end.status.unwrap(), Signal::TERM);
     assert_eq!(end.outcome, Some(Outcome::Signaled));
 }
 
+#[cfg(unix)]
 #[test]
 fn a_wait_with_a_limit_leaves_the_process_running() {
     let _watch = watchdog::watch();
@@ -39,7 +41,7 @@ fn a_wait_with_a_limit_leaves_the_process_running() {
     assert!(process.kill().unwrap());
     // More time than there is.
     let end = process.try_wait_for(Duration::MAX).unwrap().unwrap();
-    assert_eq!(end.status.unwrap().terminating_signal(), Some(Signal::KILL));
+    ended_by(end.status.unwrap(), Signal::KILL);
     assert_eq!(end.outcome, Some(Outcome::Signaled), "this wait has killed nobody");
     assert!(!process.kill().unwrap());
     assert!(!process.signal(Signal::TERM).unwrap());
@@ -63,7 +65,7 @@ fn time_that_is_up_kills_and_says_so() {
     assert!(start.elapsed() >= SHORT);
     assert!(end.was_killed());
     assert_eq!(end.outcome, Some(Outcome::TimedOut));
-    assert_eq!(end.status.unwrap().signal(), Some(9));
+    ended_by(end.status.unwrap(), Signal::KILL);
 
     let process = puppet(["exit=0"]).start().unwrap();
     let end = process.wait_or_kill_on_timeout(Duration::from_secs(60)).unwrap();
@@ -102,9 +104,9 @@ fn threads_wait_while_another_kills() {
         let timed = scope.spawn(|| process.try_wait_for(Duration::from_secs(600)).unwrap());
         assert!(process.kill().unwrap());
         for waiter in waiters {
-            assert_eq!(waiter.join().unwrap().status.unwrap().signal(), Some(9));
+            ended_by(waiter.join().unwrap().status.unwrap(), Signal::KILL);
         }
-        assert_eq!(timed.join().unwrap().unwrap().status.unwrap().signal(), Some(9));
+        ended_by(timed.join().unwrap().unwrap().status.unwrap(), Signal::KILL);
     });
 }
 
@@ -121,7 +123,7 @@ fn a_child_becomes_a_handle() {
     }
     assert_eq!((said.as_slice(), process.try_wait().unwrap()), (&b"hello"[..], None));
     assert!(process.kill().unwrap());
-    assert_eq!(process.wait().unwrap().status.unwrap().signal(), Some(9));
+    ended_by(process.wait().unwrap().status.unwrap(), Signal::KILL);
 }
 
 #[test]
@@ -186,6 +188,7 @@ fn a_dropped_handle_leaves_a_running_process_and_no_zombie() {
     );
 }
 
+#[cfg(unix)]
 #[test]
 fn a_status_that_somebody_else_took_is_found_or_said_to_be_lost() {
     isolate::isolated(

@@ -33,6 +33,7 @@ fn files_are_made_emptied_and_appended_to() {
     assert_eq!((capture.stdout.as_str(), capture.stdout_bytes), ("", None));
 }
 
+#[cfg(unix)]
 #[test]
 fn any_handle_will_do() {
     let _watch = watchdog::watch();
@@ -65,6 +66,7 @@ fn null_reads_as_the_end_and_swallows_everything() {
     assert_eq!((output.stdout_bytes, output.stderr_bytes), (None, None));
 }
 
+#[cfg(unix)]
 #[test]
 fn a_tee_is_captured_and_passed_through() {
     isolate::isolated("stdio::a_tee_is_captured_and_passed_through", || {
@@ -84,6 +86,7 @@ fn a_tee_is_captured_and_passed_through() {
     });
 }
 
+#[cfg(unix)]
 #[test]
 fn a_tee_whose_watcher_has_gone_still_captures() {
     isolate::isolated("stdio::a_tee_whose_watcher_has_gone_still_captures", || {
@@ -100,6 +103,7 @@ fn a_tee_whose_watcher_has_gone_still_captures() {
     });
 }
 
+#[cfg(unix)]
 #[test]
 fn handles_know_their_kind() {
     let _watch = watchdog::watch();
@@ -135,6 +139,7 @@ fn a_pipe_has_the_capacity_it_was_asked_for() {
     writer.flush().unwrap();
 }
 
+#[cfg(unix)]
 #[test]
 fn a_command_can_be_run_many_times_and_changed_in_between() {
     let _watch = watchdog::watch();

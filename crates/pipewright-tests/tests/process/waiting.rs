@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use pipewright::{Command, Outcome, Signal, Stdio};
 use pipewright_tests::{isolate, watchdog};
 
-use super::puppet;
+use super::{ended_by, puppet};
 
 #[test]
 fn one_thread_waits_while_another_kills() {
@@ -16,13 +16,14 @@ fn one_thread_waits_while_another_kills() {
         assert_eq!(child.try_wait().unwrap(), None);
         assert!(child.signal(Signal::KILL).unwrap());
         for waiter in waiters {
-            assert_eq!(waiter.join().unwrap().signal(), Some(9));
+            ended_by(waiter.join().unwrap(), Signal::KILL);
         }
     });
-    assert_eq!(child.wait().unwrap().signal(), Some(9), "again and again");
-    assert_eq!(child.try_wait().unwrap().unwrap().signal(), Some(9));
+    ended_by(child.wait().unwrap(), Signal::KILL);
+    ended_by(child.try_wait().unwrap().unwrap(), Signal::KILL);
 }
 
+#[cfg(unix)]
 #[test]
 fn every_way_to_end_is_told() {
     let _watch = watchdog::watch();
@@ -43,6 +44,7 @@ fn every_way_to_end_is_told() {
     }
 }
 
+#[cfg(unix)]
 #[test]
 fn usage_is_told() {
     let _watch = watchdog::watch();
@@ -55,6 +57,7 @@ fn usage_is_told() {
     assert!(capture.elapsed >= usage.user);
 }
 
+#[cfg(unix)]
 #[test]
 fn peak_memory_is_told_where_it_is_more_than_our_own() {
     isolate::isolated("waiting::peak_memory_is_told_where_it_is_more_than_our_own", || {
@@ -66,6 +69,7 @@ fn peak_memory_is_told_where_it_is_more_than_our_own() {
     });
 }
 
+#[cfg(unix)]
 #[test]
 fn the_memory_of_the_parent_is_not_reported_as_the_childs() {
     let _watch = watchdog::watch();
@@ -85,6 +89,7 @@ fn elapsed_is_at_least_what_the_child_took() {
     assert!(capture.elapsed <= start.elapsed());
 }
 
+#[cfg(unix)]
 #[test]
 fn a_signal_reaches_only_the_child() {
     let _watch = watchdog::watch();
@@ -99,9 +104,10 @@ fn a_signal_reaches_only_the_child() {
     let mut rest = String::new();
     std::io::Read::read_to_string(&mut child.stdout.take().unwrap(), &mut rest).unwrap();
     assert_eq!(rest, "grandchild");
-    assert_eq!(child.wait().unwrap().terminating_signal(), Some(Signal::TERM));
+    ended_by(child.wait().unwrap(), Signal::TERM);
 }
 
+#[cfg(unix)]
 #[test]
 fn exec_replaces_the_process() {
     let _watch = watchdog::watch();
@@ -114,6 +120,7 @@ fn exec_replaces_the_process() {
 }
 
 /// The other half of the test above.
+#[cfg(unix)]
 #[test]
 #[ignore = "replaces the test program: only for exec_replaces_the_process"]
 fn becomes_another_program() {

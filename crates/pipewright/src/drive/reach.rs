@@ -26,16 +26,18 @@ pub(crate) struct Reach {
 
 impl Reach {
     /// Sends everyone a signal that asks, and wakes those that are stopped so that they hear it.
-    pub(crate) fn ask(&mut self, children: &[Exit], signal: Signal) {
+    /// `false`: there is no such signal for any of the children, and nobody was asked.
+    pub(crate) fn ask(&mut self, children: &[Exit], signal: Signal) -> bool {
         // Stopped while the list is made: a child that is asked while it forks would end and leave
         // behind one whom nobody could find any more.
         self.collect(children);
         // Ignored here and below: who has ended meanwhile needs no signal; whom we may not signal
         // is found out by the kill that follows.
-        let _ = self.send(children, signal);
+        let asked = self.send(children, signal);
         if signal != Signal::CONT {
             let _ = self.send(children, Signal::CONT);
         }
+        !matches!(asked, Err(error) if error.kind() == io::ErrorKind::Unsupported)
     }
 
     /// Kills everyone.
@@ -109,8 +111,13 @@ impl Reach {
         let mut result = Ok(());
         for child in children.iter().rev() {
             if has_own_group(child) {
-                // Ignored here and below: gone, or another user's.
-                let _ = child.signal_group(signal);
+                // Other errors are ignored here and below: gone, or another user's.
+                match child.signal_group(signal) {
+                    Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                        result = result.and(Err(error));
+                    }
+                    _ => {}
+                }
             }
             // It may have left the group that it was started in.
             if !has_own_group(child) || !child.leads_its_group() {

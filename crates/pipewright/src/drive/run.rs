@@ -364,7 +364,8 @@ impl Run {
 
     fn carry_out(&mut self, due: Due, exits: &[Exit], rules: &Rules) -> Result<(), Failed> {
         match due {
-            Due::Ask => self.reach.ask(exits, rules.signal_that_stops()),
+            Due::Ask if self.reach.ask(exits, rules.signal_that_stops()) => {}
+            Due::Ask => self.conduct.note_deaf(),
             Due::Kill => self.reach.kill(exits).map_err(|e| ("stop", e))?,
             Due::Nothing | Due::StopReading => {}
         }

@@ -1,4 +1,4 @@
-//! Whether a process is there.
+//! Asks `/proc`.
 
 use std::fs;
 
@@ -70,20 +70,9 @@ fn children_of(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Kills a process of a test, by its recorded number.
-pub fn kill(pid: u32) {
-    drop(KillOnDrop(pid));
-}
-
-/// Kills a process of a test, by its recorded number, when dropped.
-#[derive(Debug)]
-pub struct KillOnDrop(pub u32);
-
-impl Drop for KillOnDrop {
-    fn drop(&mut self) {
-        if let Some(pid) = rustix::process::Pid::from_raw(self.0 as i32) {
-            // Ignored: it may have ended.
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-        }
+/// Ignored by who has ended.
+pub(super) fn kill_now(pid: u32) {
+    if let Some(pid) = rustix::process::Pid::from_raw(pid as i32) {
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
     }
 }

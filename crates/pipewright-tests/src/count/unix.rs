@@ -1,4 +1,4 @@
-//! Handles, zombies, threads and memory of this process.
+//! Asks `/proc`.
 
 use std::fs;
 

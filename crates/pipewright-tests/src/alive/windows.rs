@@ -1,0 +1,56 @@
+//! Asks for handles, and for the marks that puppets hold.
+
+use std::fs::{self, OpenOptions};
+use std::os::windows::fs::OpenOptionsExt as _;
+use std::path::PathBuf;
+
+use pipewright_os::process::Opened;
+use pipewright_os::signal::Signal;
+
+/// Whether a process of that number runs.
+pub fn is_running(pid: u32) -> bool {
+    Opened::open(pid).is_ok_and(|process| process.member().is_alive())
+}
+
+/// There is no such state.
+pub fn is_zombie(_: u32) -> bool {
+    false
+}
+
+/// `R`: it runs.
+pub fn state(pid: u32) -> Option<char> {
+    is_running(pid).then_some('R')
+}
+
+/// The puppets that were started with that variable in their environment, and run.
+///
+/// Each holds a file that nobody else can open while it runs ([`hold_marks`]).
+pub fn marked(variable: &str, value: &str) -> Vec<u32> {
+    let marks = fs::read_dir(directory(variable, value)).into_iter().flatten().flatten();
+    let is_held = |mark: &fs::DirEntry| fs::remove_file(mark.path()).is_err();
+    let pid = |mark: fs::DirEntry| mark.file_name().to_str()?.parse().ok();
+    marks.filter(is_held).filter_map(pid).collect()
+}
+
+/// For a puppet: holds a file for each variable that is a mark, until this process ends.
+pub fn hold_marks() {
+    for (variable, value) in std::env::vars() {
+        if variable.starts_with("PIPEWRIGHT_") && variable.ends_with("_TEST") {
+            let directory = directory(&variable, &value);
+            fs::create_dir_all(&directory).expect("a directory for marks");
+            let mut alone = OpenOptions::new();
+            alone.write(true).create(true).share_mode(0);
+            let mark = alone.open(directory.join(std::process::id().to_string()));
+            std::mem::forget(mark.expect("a mark"));
+        }
+    }
+}
+
+fn directory(variable: &str, value: &str) -> PathBuf {
+    std::env::temp_dir().join("pipewright-marks").join(format!("{variable}={value}"))
+}
+
+/// Ignored by who has ended.
+pub(super) fn kill_now(pid: u32) {
+    let _ = Opened::open(pid).map(|process| process.signal(Signal::KILL));
+}

@@ -1,0 +1,94 @@
+//! What a puppet can do on Unix only.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
+
+use rustix::fs::OFlags;
+
+/// What comes before everything else.
+pub(crate) fn begin() {}
+
+/// Does one thing.
+pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
+    match name {
+        "raise" => raise(value),
+        "ignore" => ignore(value),
+        "session" => rustix::process::setsid().map(drop).map_err(io::Error::from),
+        "own-terminal" => own_terminal(),
+        "modes" => modes(),
+        "set-nonblocking" => set_nonblocking(),
+        "status" => status_line(value),
+        "limits" => {
+            io::copy(&mut fs::File::open("/proc/self/limits")?, &mut io::stdout()).map(drop)
+        }
+        other => Err(io::Error::other(format!("no act is called {other}"))),
+    }
+}
+
+/// Our stdin without the buffer that std puts before it.
+pub(crate) fn unbuffered_stdin() -> io::Result<fs::File> {
+    io::stdin().as_fd().try_clone_to_owned().map(fs::File::from)
+}
+
+fn signal_number(name: &str) -> io::Result<i32> {
+    let signal: pipewright_os::signal::Signal = name.parse().map_err(io::Error::other)?;
+    Ok(signal.number())
+}
+
+fn raise(name: &str) -> io::Result<()> {
+    let number = signal_number(name)?;
+    // SAFETY: a signal to this process. Rust's own handlers stand aside first.
+    unsafe { libc::signal(number, libc::SIG_DFL) };
+    // SAFETY: a number.
+    match unsafe { libc::raise(number) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn ignore(name: &str) -> io::Result<()> {
+    // SAFETY: SIG_IGN is no function of ours.
+    match unsafe { libc::signal(signal_number(name)?, libc::SIG_IGN) } {
+        libc::SIG_ERR => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// Makes our stdin, a terminal, that of our session.
+fn own_terminal() -> io::Result<()> {
+    // SAFETY: numbers; 0 takes it from nobody.
+    match unsafe { libc::ioctl(0, libc::TIOCSCTTY as libc::c_ulong, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Whether each standard handle blocks, a line each.
+fn modes() -> io::Result<()> {
+    let mut text = String::new();
+    let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
+    for flags in [
+        rustix::fs::fcntl_getfl(&stdin)?,
+        rustix::fs::fcntl_getfl(&stdout)?,
+        rustix::fs::fcntl_getfl(&stderr)?,
+    ] {
+        text += if flags.contains(OFlags::NONBLOCK) { "nonblocking\n" } else { "blocking\n" };
+    }
+    io::stdout().write_all(text.as_bytes())
+}
+
+fn set_nonblocking() -> io::Result<()> {
+    let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
+    rustix::fs::fcntl_setfl(&stdin, rustix::fs::fcntl_getfl(&stdin)? | OFlags::NONBLOCK)?;
+    rustix::fs::fcntl_setfl(&stdout, rustix::fs::fcntl_getfl(&stdout)? | OFlags::NONBLOCK)?;
+    rustix::fs::fcntl_setfl(&stderr, rustix::fs::fcntl_getfl(&stderr)? | OFlags::NONBLOCK)?;
+    Ok(())
+}
+
+/// A line of `/proc/self/status`.
+fn status_line(field: &str) -> io::Result<()> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find(|line| line.starts_with(field)).unwrap_or("");
+    io::stdout().write_all(line.as_bytes())
+}

@@ -1,0 +1,137 @@
+//! Trees that are held where something is missing: `/proc` hides others, stdio is closed, somebody
+//! takes the cgroup away.
+
+use std::fs;
+use std::path::PathBuf;
+
+use pipewright::{Command, Contain, Containment, Scope, Signal, Stdio};
+use pipewright_tests::skip::{is_root, skipped};
+use pipewright_tests::{alive, count, isolate, watchdog};
+
+use super::{cannot_supervise, puppet};
+
+const MARK: &str = "PIPEWRIGHT_TREES_DEPRIVED_TEST";
+
+#[track_caller]
+fn nobody_is_left(mark: &str) {
+    watchdog::until("nobody is left", || alive::marked(MARK, mark).is_empty());
+}
+
+#[test]
+fn a_tree_ends_with_its_host_where_proc_hides_other_users() {
+    let _watch = watchdog::watch();
+    if cannot_supervise() {
+        return;
+    }
+    if !is_root() {
+        return skipped("only root can mount a /proc that hides others (hidepid)");
+    }
+    // The host is an ordinary user there, and sees no process but its own.
+    let script = "mount -t proc -o hidepid=2 proc /proc || exit 77; \
+                  exec setpriv --reuid 65534 --regid 65534 --clear-groups \"$@\"";
+    let acts = "host=daemon=600;spawn=daemon=600;wait=600";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_puppet"), acts]);
+    command.env(MARK, "hidepid").stdin(Stdio::null()).stderr(Stdio::null());
+    let host = match command.spawn() {
+        Ok(host) => host,
+        Err(error) => return skipped(&format!("no unshare(1) here: {error}")),
+    };
+    let mut ended = None;
+    watchdog::until("the tree is complete", || {
+        ended = host.try_wait().unwrap();
+        ended.is_some() || alive::marked(MARK, "hidepid").len() >= 4
+    });
+    if let Some(ended) = ended {
+        assert!(matches!(ended.code(), Some(1 | 77 | 127)), "{ended}");
+        return skipped("no mount namespace, or no /proc of its own, is to be had here");
+    }
+    host.signal(Signal::KILL).unwrap();
+    nobody_is_left("hidepid");
+    host.wait().unwrap();
+}
+
+#[test]
+fn a_host_without_stdio_holds_trees() {
+    isolate::isolated("trees_deprived::a_host_without_stdio_holds_trees", || {
+        let _watch = watchdog::watch();
+        // What the first use keeps open.
+        puppet(["exit=0"]).contain(Contain::Tree).status().unwrap();
+        // Ignored: it may be refused, below as well.
+        let _ = puppet(["exit=0"]).kill_on_parent_exit(Scope::Tree).status();
+        // Above the three, or the copies would take their numbers.
+        // SAFETY: numbers.
+        let kept = [0, 1, 2].map(|fd| unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) });
+        let before = count::handles();
+        for fd in 0..3 {
+            // SAFETY: std's handles on them only ever fail from now on; this process runs nothing
+            // but this test.
+            unsafe { libc::close(fd) };
+        }
+        // Nothing can be said until they are there again, so a panic must come later.
+        let run = |contain: fn(&mut Command)| {
+            let mut command = puppet(["daemon=600", "out=x", "exit=7"]);
+            contain(command.env(MARK, "closed").stdin(Stdio::null()).stderr(Stdio::null()));
+            command.output().map(|it| (it.status.code(), it.stdout, it.containment))
+        };
+        let tree = run(|command| _ = command.contain(Contain::Tree));
+        let ends_with_us = run(|command| _ = command.kill_on_parent_exit(Scope::Tree));
+        watchdog::until("every handle is closed", || count::handles() <= before - 3);
+        let open = count::handles();
+        for (fd, kept) in kept.into_iter().enumerate() {
+            // SAFETY: nobody else has that number.
+            unsafe { libc::dup2(kept, fd as i32) };
+        }
+        assert_eq!(open, before - 3, "of the three none is open, and no other was left");
+        let (code, stdout, containment) = tree.unwrap();
+        assert_eq!((code, stdout.as_slice()), (Some(7), b"x".as_slice()));
+        match ends_with_us {
+            Ok((code, stdout, _)) => assert_eq!((code, stdout.as_slice()), (Some(7), &b"x"[..])),
+            Err(error) => {
+                assert!(matches!(error.kind(), pipewright::ErrorKind::Unsupported), "{error}")
+            }
+        }
+        if containment == Containment::Group {
+            // The daemon has left it.
+            alive::marked(MARK, "closed").into_iter().for_each(alive::kill);
+        }
+        nobody_is_left("closed");
+    });
+}
+
+#[test]
+fn a_cgroup_that_is_taken_away_does_not_take_the_command_along() {
+    let _watch = watchdog::watch();
+    let mut command = puppet(["daemon=600", "out=x", "wait=600"]);
+    command.env(MARK, "vanished").contain(Contain::Tree);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut said = Vec::with_capacity(1);
+    child.stdout.take().unwrap().read_spare(&mut said).unwrap();
+    if child.containment() != Containment::Cgroup {
+        child.kill().unwrap();
+        child.wait().unwrap();
+        alive::marked(MARK, "vanished").into_iter().for_each(alive::kill);
+        return skipped("no cgroup is to be had here");
+    }
+    let cgroup = cgroup_of(child.id());
+    let parent = cgroup.parent().unwrap();
+    for pid in fs::read_to_string(cgroup.join("cgroup.procs")).unwrap().lines() {
+        fs::write(parent.join("cgroup.procs"), pid).unwrap();
+    }
+    fs::remove_dir(&cgroup).unwrap();
+    // Whom somebody has moved out is out of reach; the command itself never is.
+    child.kill().unwrap();
+    assert_eq!(child.wait().unwrap().terminating_signal(), Some(Signal::KILL));
+    drop(child);
+    alive::marked(MARK, "vanished").into_iter().for_each(alive::kill);
+    nobody_is_left("vanished");
+}
+
+/// Where the cgroup of that process is mounted.
+fn cgroup_of(pid: u32) -> PathBuf {
+    let own = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
+    let path = own.lines().find_map(|line| line.strip_prefix("0::")).unwrap();
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let mount = mounts.lines().find(|line| line.split(' ').nth(2) == Some("cgroup2")).unwrap();
+    PathBuf::from(mount.split(' ').nth(1).unwrap()).join(path.trim_start_matches('/'))
+}
