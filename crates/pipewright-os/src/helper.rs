@@ -28,9 +28,17 @@ fn start_boxed(name: &'static CStr, work: Box<dyn FnOnce() + Send>) -> io::Resul
         // The name that debuggers show. Ignored: the thread works without one.
         #[cfg(target_os = "linux")]
         let _ = rustix::thread::set_name(name);
-        #[cfg(not(target_os = "linux"))]
+        #[cfg(target_os = "macos")]
+        // SAFETY: a C string; the thread is the one that runs.
+        unsafe {
+            libc::pthread_setname_np(name.as_ptr())
+        };
+        #[cfg(not(any(target_os = "linux", target_os = "macos")))]
         let _ = name;
         work();
     };
-    thread::Builder::new().stack_size(STACK_BYTES).spawn(named).map(drop)
+    let builder = thread::Builder::new().stack_size(STACK_BYTES);
+    #[cfg(windows)]
+    let builder = builder.name(name.to_string_lossy().into_owned());
+    builder.spawn(named).map(drop)
 }

@@ -32,7 +32,7 @@ fn send(signal: &str, pid: u32) {
 fn is_ignored(name: &str, number: u32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
-    let ignored = u64::from_str_radix(mask.trim(), 16).unwrap() >> (number - 1) & 1 == 1;
+    let ignored = (u64::from_str_radix(mask.trim(), 16).unwrap() >> (number - 1)) & 1 == 1;
     if ignored {
         eprintln!("SKIPPED SIG{name}: it is ignored here, and stays so");
     }

@@ -23,6 +23,17 @@ pub(crate) type Start = fn(&Plan<'_>, dies_with_us: bool) -> Result<Exit, SpawnE
 
 /// Holds the child and everything it ever starts. With `dies_with_us`, the tree ends when this
 /// process does, however that ends.
+///
+/// # Platform
+/// Linux, best first: a cgroup, a supervisor, a process group; with `dies_with_us` one of the first
+/// two, or an error.
+///
+/// macOS has nothing but a process group, so whoever leaves it is out of reach. With `dies_with_us`
+/// a guard is in it: a `/bin/sh` that waits for the end of a pipe, which the kernel closes when this
+/// process ends, and then kills the group. It is in place before the child runs. It also kills what
+/// is left of the group when the [`Exit`] of the child is dropped. A fork of this process that has not
+/// become another program holds the pipe too. Who kills the guard keeps the group. For a child in a
+/// session of its own or in the group of others: `Unsupported`.
 #[must_use]
 pub fn tree(dies_with_us: bool) -> Contain {
     Contain { start: crate::spawn::start_held, dies_with_us }

@@ -4,10 +4,16 @@
 pub(crate) mod linux;
 #[cfg(target_os = "linux")]
 use linux as imp;
+#[cfg(target_os = "macos")]
+pub(crate) mod kqueue;
+#[cfg(target_os = "macos")]
+pub(crate) mod macos;
 #[cfg(target_os = "linux")]
 mod pidfd;
 #[cfg(target_os = "linux")]
 pub(crate) mod waitid;
+#[cfg(target_os = "macos")]
+use macos as imp;
 
 use std::io;
 use std::time::Duration;
@@ -20,7 +26,8 @@ use crate::status::ExitStatus;
 ///
 /// Every method takes `&self`: one thread can wait while another kills. A signal never reaches
 /// another process that was given the same number later, because it goes through a handle on the
-/// process (a pidfd), or, where there is none, is sent while the child is known to be unreaped.
+/// process (a pidfd), or, where there is none (macOS), is sent while the child is known to be
+/// unreaped.
 ///
 /// # Drop
 /// Gives up the handle and nothing else: a child that has not been reaped becomes a zombie when it
@@ -57,7 +64,7 @@ pub struct Usage {
     ///
     /// `None` where it cannot be told: Linux counts the memory of the *parent* at the time of the
     /// start as the child's own (`exec_mmap` folds it in, getrusage(2)), so a child that stayed
-    /// below that is known to have used at most as much, and no more.
+    /// below that is known to have used at most as much, and no more. macOS counts only the child's.
     pub peak_rss_bytes: Option<u64>,
     /// The kernel's figure, whosever it is.
     pub(crate) counted_peak_rss_bytes: Option<u64>,
@@ -73,11 +80,12 @@ impl Exit {
     /// Blocks until the child has ended, reaps it, and tells how it ended; again and again if asked.
     ///
     /// # Platform
-    /// Linux: `waitid(P_PIDFD)`.
+    /// Linux: `waitid(P_PIDFD)`. macOS: a kqueue with `NOTE_EXIT`, then `wait4`.
     ///
     /// # Errors
     /// `ECHILD` where another part of the program reaped the child (or SIGCHLD is ignored) and the
-    /// kernel does not keep the status; Linux 6.15 and later keep it (`PIDFD_GET_INFO`).
+    /// kernel does not keep the status; Linux 6.15 and later keep it (`PIDFD_GET_INFO`), and macOS
+    /// for a kqueue that was there before (`NOTE_EXITSTATUS`).
     pub fn wait(&self) -> io::Result<Ended> {
         self.0.wait()
     }
@@ -102,7 +110,7 @@ impl Exit {
     ///
     /// # Platform
     /// Linux: reads `VmHWM` of this process, if what `getrusage` says of it may have been
-    /// inherited in turn.
+    /// inherited in turn. macOS: nothing is left to look for.
     #[must_use]
     pub fn look_closer(&self, usage: Usage) -> Usage {
         self.0.look_closer(usage)
@@ -112,7 +120,8 @@ impl Exit {
     /// child that has ended and not been reaped takes it, and nothing comes of it.)
     ///
     /// # Platform
-    /// Linux: `pidfd_send_signal`.
+    /// Linux: `pidfd_send_signal`. macOS: `kill`, while the child is unreaped and its number
+    /// therefore taken.
     ///
     /// # Errors
     /// `EPERM`: the child has changed its user.
@@ -126,7 +135,7 @@ impl Exit {
     /// # Platform
     /// Linux 6.9 and later: `pidfd_send_signal(PIDFD_SIGNAL_PROCESS_GROUP)`, also after the child
     /// itself is reaped. Before: `kill(-pid)`, only while the child is unreaped and its number
-    /// therefore still taken; `false` afterwards.
+    /// therefore still taken; `false` afterwards. macOS: always so.
     ///
     /// # Errors
     /// `EPERM`: no member may be signalled.
@@ -137,7 +146,8 @@ impl Exit {
     /// Whether the child has been stopped (Ctrl-Z) since this was asked last, and still is.
     ///
     /// # Platform
-    /// Linux: `waitid(WSTOPPED)`, or the supervisor tells.
+    /// Linux: `waitid(WSTOPPED)`, or the supervisor tells. macOS: `wait4(WUNTRACED)`, then
+    /// `proc_pidinfo`.
     #[must_use]
     pub fn take_stop(&self) -> bool {
         self.0.take_stop()
@@ -182,7 +192,7 @@ impl Exit {
     /// Whether the process group that the child leads can be signalled after the child is reaped.
     ///
     /// # Platform
-    /// Linux: from 6.9 on.
+    /// Linux: from 6.9 on. macOS: never.
     #[must_use]
     pub fn group_survives_reap(&self) -> bool {
         self.0.group_survives_reap()
@@ -193,7 +203,7 @@ impl Exit {
     ///
     /// # Platform
     /// Linux: signal 0 through the pidfd; where that finds somebody, `/proc` tells whether it is
-    /// more than zombies.
+    /// more than zombies. macOS: `proc_listpids(PROC_PGRP_ONLY)`, until the child is reaped.
     #[must_use]
     pub fn group_is_left(&self) -> bool {
         self.0.group_is_left()

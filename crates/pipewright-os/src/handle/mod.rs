@@ -4,22 +4,34 @@
 mod unix;
 #[cfg(unix)]
 use unix as imp;
+#[cfg(test)]
+#[cfg(windows)]
+mod tests;
+#[cfg(windows)]
+mod windows;
 #[cfg(unix)]
 pub(crate) use unix::kind_of;
+#[cfg(windows)]
+use windows as imp;
+#[cfg(all(windows, test))]
+pub(crate) use windows::inheritable;
+#[cfg(windows)]
+pub(crate) use windows::{copy_of, kind_of, number_of, size_of_u32};
 
 use std::fmt;
 use std::io;
 
 /// An owned file descriptor (Unix) or HANDLE (Windows); closed when dropped.
 ///
-/// It converts from and to the types of the standard library that own one: `File`, `OwnedFd`,
-/// sockets, the ends of a child's pipes.
+/// It converts from and to the types of the standard library that own one: `File`, `OwnedFd` or
+/// `OwnedHandle`, the ends of a child's pipes, and on Unix sockets. (On Windows a socket is closed by
+/// another call, and is no handle of this kind.)
 ///
 /// ```
 /// use pipewright_os::handle::{Handle, HandleKind};
 ///
-/// let file = Handle::from(std::fs::File::open("/dev/null")?);
-/// assert_eq!(file.kind()?, HandleKind::CharDevice);
+/// let file = Handle::from(std::fs::File::open(std::env::current_exe()?)?);
+/// assert_eq!(file.kind()?, HandleKind::File);
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub struct Handle(imp::Owned);
@@ -34,15 +46,15 @@ pub enum HandleKind {
     Pipe,
     /// A socket.
     Socket,
-    /// A character device: a terminal, `/dev/null`.
+    /// A character device: a terminal or console, the null device.
     CharDevice,
     /// A directory.
     Directory,
-    /// A symbolic link, opened as itself (`O_PATH | O_NOFOLLOW`).
+    /// A symbolic link, opened as itself (`O_PATH | O_NOFOLLOW`, `FILE_FLAG_OPEN_REPARSE_POINT`).
     Symlink,
     /// A block device.
     BlockDevice,
-    /// Something else: an eventfd, a pidfd, an epoll instance.
+    /// Something else: an eventfd, a pidfd, an epoll instance; an event, a process.
     Unknown,
 }
 
@@ -50,10 +62,11 @@ impl Handle {
     /// What the handle refers to.
     ///
     /// # Platform
-    /// Unix: `fstat`.
+    /// Unix: `fstat`. Windows: `GetFileType`; `GetFileInformationByHandleEx` for what is on a disk,
+    /// `GetNamedPipeInfo` and `PeekNamedPipe` to tell a pipe from a socket.
     ///
     /// # Errors
-    /// Whatever `fstat` reports; a handle that is open has none in practice.
+    /// Whatever the call reports; a handle that is open has none in practice.
     pub fn kind(&self) -> io::Result<HandleKind> {
         imp::kind(&self.0)
     }
@@ -63,7 +76,7 @@ impl Handle {
     /// The copy is not inherited by children unless it is listed.
     ///
     /// # Platform
-    /// Unix: `fcntl(F_DUPFD_CLOEXEC)`.
+    /// Unix: `fcntl(F_DUPFD_CLOEXEC)`. Windows: `DuplicateHandle`, not inheritable.
     ///
     /// # Errors
     /// The process has no room for another handle (`EMFILE`).
@@ -75,15 +88,17 @@ impl Handle {
     /// passed on, say.
     ///
     /// # Platform
-    /// Unix: `fcntl(F_DUPFD_CLOEXEC)`.
+    /// Unix: `fcntl(F_DUPFD_CLOEXEC)`. Windows: `DuplicateHandle`; the number is the value of the
+    /// HANDLE, and never a pseudo handle.
     ///
     /// # Errors
-    /// Nothing is open under that number (`EBADF`), or there is no room for another handle.
+    /// Nothing is open under that number (`EBADF`, `ERROR_INVALID_HANDLE`), or there is no room for another handle.
     pub fn copy_of_number(number: i32) -> io::Result<Handle> {
         imp::copy_of_number(number).map(Handle)
     }
 
-    /// The number under which the operating system knows the handle.
+    /// The number under which the operating system knows the handle: the value of the descriptor or
+    /// the HANDLE.
     #[must_use]
     pub fn number(&self) -> i64 {
         imp::number(&self.0)

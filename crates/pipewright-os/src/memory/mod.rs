@@ -4,6 +4,10 @@
 mod unix;
 #[cfg(unix)]
 use unix as imp;
+#[cfg(windows)]
+mod windows;
+#[cfg(windows)]
+use windows as imp;
 
 /// Asks for huge pages behind a large buffer.
 ///
@@ -40,7 +44,7 @@ pub fn prepare_next(buffer: &mut Vec<u8>) {
 /// for text takes twice as long.
 ///
 /// # Platform
-/// Unix: `memchr`, which is written for the processor at hand.
+/// `memchr` of the C library, which is written for the processor at hand.
 ///
 /// ```
 /// assert_eq!(pipewright_os::memory::find(b"ab\ncd\n", b'\n'), Some(2));

@@ -10,6 +10,10 @@ mod task;
 mod unix;
 #[cfg(unix)]
 use unix as imp;
+#[cfg(windows)]
+mod windows;
+#[cfg(windows)]
+use windows as imp;
 
 use std::io;
 use std::sync::Arc;
@@ -40,7 +44,7 @@ pub enum Slot<'a> {
     #[default]
     Off,
     /// Read into the spare capacity of the buffer. A buffer without any is given
-    /// [`FIRST_READ_BYTES`] when there is something to read.
+    /// [`FIRST_READ_BYTES`] when there is something to read (Windows: when it is first waited for).
     Read(PipeReader, Vec<u8>),
     /// Done: the pipe and the buffer, with that many more bytes; 0 is the end of the stream.
     ReadDone(PipeReader, Vec<u8>, io::Result<usize>),
@@ -86,10 +90,19 @@ impl Slot<'_> {
 /// Returns how many are done: 0 is the deadline, or no slot that could ever be done.
 ///
 /// # Platform
-/// Linux: `ppoll`, then one `read` or `write` for each slot that is ready.
+/// Linux: `ppoll`, then one `read` or `write` for each slot that is ready. macOS: `poll`, which counts
+/// milliseconds; a process is a kqueue there, and that can be polled. A device that cannot be polled
+/// (`/dev/tty`; a terminal by its own name can) counts as ready, and the call on it may block.
+///
+/// Windows: overlapped `ReadFile` and `WriteFile` for all of them, then one `WaitForMultipleObjects` for
+/// their common event and every process and flag; for those beyond 61 `RegisterWaitForSingleObject`.
+/// Before the return what is not done is cancelled (`CancelIoEx`) and that is waited for; what was done
+/// first counts, so that no byte is lost or written twice. A deadline less than a tick of the clock away
+/// has a timer of its own. An end that does not overlap is looked at every 5 ms (`PeekNamedPipe`), and
+/// written to with what has room.
 ///
 /// # Errors
-/// What the wait itself reports (`ENOMEM`); an error of one source is in its slot.
+/// What the wait itself reports (`ENOMEM`, no room for an event); an error of one source is in its slot.
 #[doc(alias = "poll")]
 #[doc(alias = "WaitForMultipleObjects")]
 pub fn wait(slots: &mut [Slot<'_>], deadline: Option<Instant>) -> io::Result<usize> {

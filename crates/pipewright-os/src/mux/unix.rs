@@ -99,8 +99,9 @@ pub(super) fn source<'a>(
 /// Makes the call that a ready slot waits for. `false`: it was not ready after all.
 fn complete(slot: &mut Slot<'_>, events: libc::c_short) -> bool {
     let (next, done) = match mem::take(slot) {
-        Slot::Read(pipe, buffer) if events & (libc::POLLIN | libc::POLLERR) == 0 => {
-            // POLLHUP alone: the last writer has gone, and nothing is left.
+        Slot::Read(pipe, buffer) if events == libc::POLLHUP => {
+            // Alone: the last writer has gone, and nothing is left. (POLLNVAL is for the read to
+            // explain: macOS says so of devices that it cannot poll, see poll(2), BUGS.)
             (Slot::ReadDone(pipe, buffer, Ok(0)), true)
         }
         Slot::Read(pipe, mut buffer) => match read(&pipe, &mut buffer) {

@@ -4,6 +4,14 @@
 mod unix;
 #[cfg(unix)]
 use unix as imp;
+#[cfg(target_os = "macos")]
+pub(crate) use unix::ends;
+#[cfg(windows)]
+mod windows;
+#[cfg(windows)]
+use windows as imp;
+#[cfg(windows)]
+pub(crate) use windows::{MOST_READ_BYTES, of_read, of_write};
 
 use std::fmt;
 use std::io;
@@ -26,7 +34,8 @@ pub struct PipeOptions {
     pub read: Mode,
     /// The mode of the end that is written.
     pub write: Mode,
-    /// How many bytes the pipe holds at least; `None` is the system's default (64 KiB on Linux).
+    /// How many bytes the pipe holds at least; `None` is the system's default (64 KiB on Linux), and
+    /// 64 KiB on Windows.
     pub capacity: Option<usize>,
 }
 
@@ -34,11 +43,18 @@ pub struct PipeOptions {
 ///
 /// # Platform
 /// Linux: `pipe2(O_CLOEXEC)`, then `O_NONBLOCK` on an end that is [`Mode::Async`] (the two ends
-/// are two open files, so one does not affect the other) and `F_SETPIPE_SZ` for a capacity.
+/// are two open files, so one does not affect the other) and `F_SETPIPE_SZ` for a capacity. macOS:
+/// `pipe`, then `FD_CLOEXEC`: a child that other code starts by `fork` between the two gets the
+/// ends; one of ours never does. A pipe grows to 64 KiB by itself and no further, so a larger
+/// capacity is refused.
+///
+/// Windows: `CreateNamedPipeW` under a random name in `\\.\pipe\LOCAL\`, as the first and only instance
+/// and for this machine only, then `CreateFileW` for the other end; `FILE_FLAG_OVERLAPPED` on an end that
+/// is [`Mode::Async`]. A pipe holds 16 KiB at least.
 ///
 /// # Errors
 /// No room for two more handles (`EMFILE`, `ENFILE`), or a capacity beyond what the system allows
-/// (`/proc/sys/fs/pipe-max-size`, `EPERM`).
+/// (`/proc/sys/fs/pipe-max-size`, `EPERM`). Windows: eight names in a row that others have.
 ///
 /// ```
 /// use std::io::{Read, Write};
@@ -62,6 +78,12 @@ pub fn pair(options: PipeOptions) -> io::Result<(PipeReader, PipeWriter)> {
 /// reads keep coming back full the pipe is enlarged (Linux), so that reader and writer take turns
 /// less often.
 ///
+/// # Platform
+/// Windows: a read of an overlapped end is waited for, or cancelled; a write of nothing at the other
+/// end is no end of the stream. Which mode an end has that was made elsewhere is asked
+/// (`NtQueryInformationFile`), and it keeps that mode when it is given away: a child's end has to be
+/// made [`Mode::Sync`], as this crate's callers do.
+///
 /// # Drop
 /// Closes the end: a writer that goes on writing then gets a broken pipe.
 pub struct PipeReader(imp::Reader);
@@ -69,6 +91,9 @@ pub struct PipeReader(imp::Reader);
 /// The end of a pipe that is written; the parent's end of a child's stdin.
 ///
 /// `write` blocks until there is room, whatever the [`Mode`].
+///
+/// # Platform
+/// Windows: no `AsHandle`, because [`hang_up`](Self::hang_up) closes the handle.
 ///
 /// # Drop
 /// Closes the end: the reader sees the end of its input.
@@ -97,7 +122,8 @@ impl PipeReader {
     /// How many bytes are in the pipe.
     ///
     /// # Platform
-    /// Unix: `ioctl(FIONREAD)`.
+    /// Unix: `ioctl(FIONREAD)`. Windows: `PeekNamedPipe`, which waits while another thread is in a
+    /// synchronous read of the same end.
     ///
     /// # Errors
     /// What the handle refers to cannot tell.
@@ -127,7 +153,8 @@ impl PipeWriter {
     /// Whether something can be written now, or writing would say at once why not.
     ///
     /// # Platform
-    /// Unix: `poll(POLLOUT)`.
+    /// Unix: `poll(POLLOUT)`. Windows: an end that overlaps can always be tried. For another one
+    /// `NtQueryInformationFile`; it says no also where the reader waits for as much as the pipe holds.
     #[must_use]
     pub fn has_room(&self) -> bool {
         imp::has_room(&self.0)
@@ -137,7 +164,9 @@ impl PipeWriter {
     /// input, and whoever writes here next gets `BrokenPipe`.
     ///
     /// # Platform
-    /// Unix: `dup3` of a pipe whose reader is gone onto the number, which so stays taken.
+    /// Unix: `dup3` (macOS: `dup2`) of a pipe whose reader is gone onto the number, which so stays
+    /// taken. Windows: such a pipe takes the place of this one here, and the handle is closed; under
+    /// another number, and as soon as no write is under way.
     ///
     /// # Errors
     /// No room for two more handles.
@@ -148,7 +177,8 @@ impl PipeWriter {
     /// How many of the bytes written have not been read.
     ///
     /// # Platform
-    /// Linux: `ioctl(FIONREAD)`, which answers at both ends.
+    /// Linux: `ioctl(FIONREAD)`, which answers at both ends. macOS, Windows: no end that is written can
+    /// tell; always an error (`Unsupported`).
     ///
     /// # Errors
     /// What the handle refers to cannot tell.

@@ -6,7 +6,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use rustix::pipe::PipeFlags;
 
 use super::{Mode, PipeOptions, PipeReader, PipeWriter, imp};
 use crate::handle::Handle;
@@ -44,9 +43,9 @@ impl PipeWriter {
 }
 
 pub(super) fn pair(options: PipeOptions) -> io::Result<(PipeReader, PipeWriter)> {
-    let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    let (read, write) = ends()?;
     if let Some(bytes) = options.capacity {
-        rustix::pipe::fcntl_setpipe_size(&read, bytes)?;
+        set_capacity(&read, bytes)?;
     }
     if options.read == Mode::Async {
         rustix::fs::fcntl_setfl(&read, OFlags::NONBLOCK)?;
@@ -60,6 +59,39 @@ pub(super) fn pair(options: PipeOptions) -> io::Result<(PipeReader, PipeWriter)>
         None => grow::Growth::default(),
     };
     Ok((PipeReader(Reader { fd: read, growth }), PipeWriter(Writer::new(write))))
+}
+
+/// The two ends of a new pipe, which no child gets that they are not given to.
+#[cfg(target_os = "linux")]
+pub(crate) fn ends() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?)
+}
+
+/// The two ends of a new pipe. There is no `pipe2`: for a moment a child that somebody else starts
+/// by `fork` could get them. Ours cannot (`POSIX_SPAWN_CLOEXEC_DEFAULT`).
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn ends() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (read, write) = rustix::pipe::pipe()?;
+    for end in [&read, &write] {
+        rustix::io::fcntl_setfd(end, rustix::io::FdFlags::CLOEXEC)?;
+    }
+    Ok((read, write))
+}
+
+#[cfg(target_os = "linux")]
+fn set_capacity(pipe: &OwnedFd, bytes: usize) -> io::Result<()> {
+    Ok(rustix::pipe::fcntl_setpipe_size(pipe, bytes).map(drop)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn set_capacity(_: &OwnedFd, bytes: usize) -> io::Result<()> {
+    /// So far a pipe of macOS grows by itself when more is written than it holds.
+    const MOST_BYTES: usize = 64 << 10;
+    if bytes <= MOST_BYTES {
+        return Ok(());
+    }
+    let words = "a pipe holds 64 KiB here, and cannot be made larger";
+    Err(io::Error::new(io::ErrorKind::Unsupported, words))
 }
 
 impl Reader {
@@ -153,7 +185,7 @@ fn wait_for(fd: BorrowedFd<'_>, flags: PollFlags) -> io::Result<()> {
 }
 
 pub(super) fn hang_up(writer: &Writer) -> io::Result<()> {
-    let (read, broken) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    let (read, broken) = ends()?;
     drop(read);
     replace(&writer.fd, &broken)
 }
@@ -170,6 +202,8 @@ fn replace(old: &OwnedFd, new: &OwnedFd) -> io::Result<()> {
 
 #[cfg(not(target_os = "linux"))]
 fn replace(old: &OwnedFd, new: &OwnedFd) -> io::Result<()> {
+    // There is no dup3. Until the next line a child that somebody else starts by `fork` could get
+    // it, and would have the end of a pipe that nobody reads.
     // SAFETY: as on Linux.
     if unsafe { libc::dup2(new.as_raw_fd(), old.as_raw_fd()) } == -1 {
         return Err(io::Error::last_os_error());
@@ -182,8 +216,16 @@ pub(super) fn available(reader: &Reader) -> io::Result<usize> {
     bytes_inside(reader.fd.as_fd())
 }
 
+#[cfg(target_os = "linux")]
 pub(super) fn unread(writer: &Writer) -> io::Result<usize> {
     bytes_inside(writer.fd.as_fd())
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn unread(_: &Writer) -> io::Result<usize> {
+    // FIONREAD at this end tells of the other direction, which there is none of: always 0.
+    let words = "only the end that reads can tell what is in a pipe";
+    Err(io::Error::new(io::ErrorKind::Unsupported, words))
 }
 
 fn bytes_inside(fd: BorrowedFd<'_>) -> io::Result<usize> {

@@ -1,9 +1,22 @@
 //! What this machine offers, and which handles this process has.
 
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "linux")]
+use linux as imp;
+#[cfg(target_os = "macos")]
+mod macos;
+#[cfg(target_os = "macos")]
+use macos as imp;
 #[cfg(unix)]
-mod unix;
-#[cfg(unix)]
-use unix as imp;
+mod told;
+#[cfg(windows)]
+mod windows;
+#[cfg(windows)]
+use windows as imp;
+
+#[cfg(all(windows, test))]
+pub(crate) use windows::own_handle_count;
 
 use std::io;
 
@@ -50,7 +63,7 @@ pub struct OpenHandle {
 /// Tries every facility that this family of crates can use.
 ///
 /// # Platform
-/// Linux: makes the calls themselves, each in a way that changes nothing.
+/// Everywhere: makes the calls themselves, each in a way that changes nothing.
 #[must_use]
 pub fn facilities() -> Vec<Facility> {
     imp::facilities()
@@ -59,7 +72,10 @@ pub fn facilities() -> Vec<Facility> {
 /// The handles that this process has open, in the order of their numbers.
 ///
 /// # Platform
-/// Linux: `/proc/self/fd`.
+/// Linux: `/proc/self/fd`. macOS: `proc_pidinfo(PROC_PIDLISTFDS)`, and the names by `F_GETPATH`.
+/// Windows: `NtQueryInformationProcess`, or `NtQuerySystemInformation` where that does not know; the
+/// target of what is no file is its type. A pipe end on which another thread is in a synchronous read
+/// at this moment can hold this up until that read ends.
 ///
 /// # Errors
 /// The list cannot be read.

@@ -4,6 +4,10 @@
 mod linux;
 #[cfg(target_os = "linux")]
 use linux as imp;
+#[cfg(target_os = "macos")]
+mod macos;
+#[cfg(target_os = "macos")]
+use macos as imp;
 
 use std::io;
 use std::time::Duration;
@@ -37,7 +41,8 @@ impl Opened {
     ///
     /// # Platform
     /// Linux: `pidfd_open`. There is no second-best way: a number that is only remembered can
-    /// become another process's.
+    /// become another process's. macOS: a kqueue with `NOTE_EXIT`, which is bound to the process, and
+    /// the time of its start (`proc_pidinfo`).
     ///
     /// # Errors
     /// `InvalidInput`: no process can have that number. `ESRCH`: none has it (that of a thread is
@@ -56,7 +61,9 @@ impl Opened {
     ///
     /// # Platform
     /// Linux: `poll`, then `waitid(P_PIDFD)`, and where that says that it is no child of ours
-    /// `PIDFD_GET_INFO`, which tells from 6.15 on, once the process is reaped.
+    /// `PIDFD_GET_INFO`, which tells from 6.15 on, once the process is reaped. macOS: the kqueue,
+    /// then `wait4` for a child of ours, else `NOTE_EXITSTATUS`, which is told of processes that we
+    /// may signal and that had not ended when they were opened.
     ///
     /// # Errors
     /// What the calls themselves report.
@@ -68,7 +75,8 @@ impl Opened {
     /// that long.
     ///
     /// # Platform
-    /// Linux: `POLLHUP` of the pidfd (6.9 and later), where `PIDFD_GET_INFO` is known.
+    /// Linux: `POLLHUP` of the pidfd (6.9 and later), where `PIDFD_GET_INFO` is known. macOS: nothing,
+    /// because the reap makes nothing known.
     pub fn wait_for_reap(&self, limit: Duration) {
         self.0.wait_for_reap(limit);
     }
@@ -76,7 +84,7 @@ impl Opened {
     /// Sends a signal. `false`: the process has ended and been reaped, and nobody was signalled.
     ///
     /// # Platform
-    /// Linux: `pidfd_send_signal`, and never `kill`.
+    /// Linux: `pidfd_send_signal`, and never `kill`. macOS: as [`Member::signal`].
     ///
     /// # Errors
     /// `EPERM`: it belongs to another user.

@@ -8,8 +8,12 @@ use std::str::FromStr;
 mod unix;
 #[cfg(unix)]
 use unix as imp;
+#[cfg(windows)]
+mod windows;
 #[cfg(unix)]
 pub(crate) use unix::AllBlocked;
+#[cfg(windows)]
+use windows as imp;
 
 /// A signal, under the number the platform at hand gives it.
 ///
@@ -29,7 +33,9 @@ pub struct Signal(i32);
 ///
 /// # Platform
 /// Unix: blocks them in the calling thread, and so in every thread and not in any child that is
-/// started later; `sigwait` takes them.
+/// started later; `sigwait` takes them. Windows: `SetConsoleCtrlHandler`; Ctrl-C is `INT`, Ctrl-Break
+/// `QUIT`, and `TERM` that the console closes, the user logs off or the system shuts down, after which
+/// there are some seconds (5 as a rule) until the process is ended. No other comes.
 #[derive(Debug)]
 pub struct Caught(imp::Caught);
 
@@ -38,7 +44,7 @@ impl Caught {
     /// background): they stay ignored. Call it before other threads are started.
     ///
     /// # Errors
-    /// None of them can be caught (`KILL`, `STOP`).
+    /// Windows: `KILL` or `STOP` is among them. (Unix leaves them out.)
     pub fn new(signals: &[Signal]) -> io::Result<Caught> {
         imp::Caught::new(signals).map(Caught)
     }
@@ -46,7 +52,7 @@ impl Caught {
     /// Waits for the next one.
     ///
     /// # Errors
-    /// Nothing was caught: all of them are ignored.
+    /// Nothing was caught: all of them are ignored, or none of them ever comes (Windows).
     pub fn wait(&self) -> io::Result<Signal> {
         self.wait_for_arrival().map(|arrived| arrived.signal)
     }
@@ -54,7 +60,8 @@ impl Caught {
     /// Waits for the next one, and tells where it came from.
     ///
     /// # Platform
-    /// Linux: `sigwaitinfo`. Elsewhere `sigwait`, and every signal counts as sent by a process.
+    /// Linux: `sigwaitinfo`. Other Unix: `sigwait`, and every signal counts as sent by a process.
+    /// Windows: only Ctrl-C counts as sent by the terminal; a break is also what a parent sends.
     ///
     /// # Errors
     /// As [`wait`](Self::wait).
@@ -101,7 +108,7 @@ impl Signal {
     /// Stop: cannot be caught or ignored.
     pub const STOP: Signal = Signal(imp::STOP);
 
-    /// The signal of that number, if it is one: 1 to 64 on Linux.
+    /// The signal of that number, if it is one: 1 to 64 on Linux, 1 to 31 elsewhere.
     #[must_use]
     pub const fn from_number(number: i32) -> Option<Signal> {
         if number >= 1 && number <= imp::LAST { Some(Signal(number)) } else { None }

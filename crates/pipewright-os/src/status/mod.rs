@@ -4,6 +4,10 @@
 mod unix;
 #[cfg(unix)]
 use unix as imp;
+#[cfg(windows)]
+mod windows;
+#[cfg(windows)]
+use windows as imp;
 
 use std::fmt;
 
@@ -130,5 +134,5 @@ impl fmt::Display for ExitStatusError {
 
 impl std::error::Error for ExitStatusError {}
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub(crate) use unix::pack;

@@ -45,6 +45,7 @@ pub(super) fn show(status: &ExitStatus, f: &mut fmt::Formatter<'_>) -> fmt::Resu
 }
 
 /// Packs what `waitid(2)` tells into what `wait(2)` would have told.
+#[cfg(target_os = "linux")]
 pub(crate) fn pack(si_code: i32, si_status: i32) -> ExitStatus {
     ExitStatus::from_raw(match si_code {
         libc::CLD_EXITED => (si_status & 0xff) << 8,

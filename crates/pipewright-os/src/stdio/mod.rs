@@ -4,6 +4,10 @@
 mod unix;
 #[cfg(unix)]
 use unix as imp;
+#[cfg(windows)]
+mod windows;
+#[cfg(windows)]
+use windows as imp;
 
 use std::io;
 
@@ -13,7 +17,7 @@ use crate::pipe::PipeWriter;
 /// Opens the null device for reading and writing.
 ///
 /// # Platform
-/// Unix: `/dev/null`.
+/// Unix: `/dev/null`. Windows: `\\.\NUL`.
 ///
 /// # Errors
 /// The device is missing or there is no room for another handle.
@@ -36,8 +40,8 @@ pub fn null() -> io::Result<Handle> {
 /// `O_NONBLOCK` belongs to the open file, which others share: the shell that started us would find
 /// its terminal non-blocking. Linux: a pipe or terminal is opened anew through `/proc/self/fd`, which
 /// makes an open file of our own, with `O_NONBLOCK`. Where that cannot be had (no `/proc`, a terminal
-/// of another user, a socket, another Unix) a copy of the handle is written to in pieces of at most
-/// 4096 bytes (`PIPE_BUF`), for which there is room once `poll` says so, unless somebody else fills
+/// of another user, a socket, macOS) a copy of the handle is written to in pieces of at most
+/// `PIPE_BUF` bytes (4096; macOS 512), for which there is room once `poll` says so, unless somebody else fills
 /// it in that moment. That is no promise of terminals, which call themselves writable with less room:
 /// one that is stopped can then hold us up. A file is written to as it is: a disk is waited for.
 ///

@@ -31,8 +31,8 @@ pub(super) fn console(number: i32) -> io::Result<Handle> {
     Ok(Handle::from(owned))
 }
 
-/// For so many bytes there is room in a pipe that `poll` calls writable (pipe(7), `PIPE_BUF`).
-const SURELY_TAKEN_BYTES: usize = 4096;
+/// For so many bytes there is room in a pipe that `poll` calls writable (pipe(7)).
+const SURELY_TAKEN_BYTES: usize = libc::PIPE_BUF;
 
 pub(super) fn console_writer(to_stderr: bool) -> io::Result<Option<PipeWriter>> {
     let (stdout, stderr) = (io::stdout(), io::stderr());

@@ -4,6 +4,10 @@
 mod unix;
 #[cfg(unix)]
 use unix as imp;
+#[cfg(windows)]
+mod windows;
+#[cfg(windows)]
+use windows as imp;
 
 use crate::handle::Handle;
 
@@ -18,7 +22,7 @@ impl Foreground {
     /// has it.
     ///
     /// # Platform
-    /// Unix: `/dev/tty`, `tcgetpgrp`.
+    /// Unix: `/dev/tty`, `tcgetpgrp`. Windows: `None`; it has no job control.
     #[must_use]
     pub fn own() -> Option<Foreground> {
         let foreground = Foreground { terminal: imp::terminal()? };
@@ -31,7 +35,8 @@ impl Foreground {
         imp::group_in_front(&self.terminal) == Some(imp::own_group())
     }
 
-    /// Gives it to a group of this session. Who is gone takes nothing.
+    /// Gives it to a group of this session. Who is gone takes nothing. (A child that starts in front
+    /// takes it itself on Linux; on macOS it is given it before it runs.)
     ///
     /// # Platform
     /// Unix: `tcsetpgrp`, with SIGTTOU blocked: it would stop a job that is in the background.
@@ -46,7 +51,8 @@ impl Foreground {
         }
     }
 
-    /// What a child takes it through.
+    /// What a child takes it through, where it can do so itself.
+    #[cfg(target_os = "linux")]
     pub(crate) fn terminal(&self) -> &Handle {
         &self.terminal
     }
@@ -54,6 +60,9 @@ impl Foreground {
 
 /// Stops this process, as Ctrl-Z does, and returns when it is continued: at once where nobody
 /// could continue it (its group is orphaned, see setpgid(2)).
+///
+/// # Platform
+/// Unix: SIGTSTP. Windows: nothing, as nobody could continue it.
 pub fn stop_this_process() {
     imp::stop_this_process();
 }

@@ -4,8 +4,14 @@
 pub(crate) mod linux;
 #[cfg(target_os = "linux")]
 use linux as imp;
+#[cfg(target_os = "macos")]
+pub(crate) mod libproc;
+#[cfg(target_os = "macos")]
+pub(crate) mod macos;
 #[cfg(target_os = "linux")]
 pub(crate) mod proc;
+#[cfg(target_os = "macos")]
+use macos as imp;
 
 use std::io;
 use std::sync::Arc;
@@ -32,6 +38,11 @@ impl Member {
     }
 
     /// Sends a signal. `false`: the process is gone, and nobody was signalled.
+    ///
+    /// # Platform
+    /// Linux: `pidfd_send_signal`. macOS: `kill`, if `NOTE_EXIT` has not come and the time of the
+    /// start is still the one it was. No call makes these one: another process is signalled if this
+    /// one ends, is reaped and its number comes round again between the two.
     ///
     /// # Errors
     /// `EPERM`: it belongs to another user.
@@ -61,7 +72,9 @@ impl Descendants {
     ///
     /// # Platform
     /// Linux: `/proc/PID/task/TID/children`, each opened as a pidfd, and its parent checked again
-    /// afterwards. Without pidfds or without that file nothing is found.
+    /// afterwards. Without pidfds or without that file nothing is found. macOS:
+    /// `proc_listpids(PROC_PPID_ONLY)`, each registered with a kqueue, and its parent checked again
+    /// afterwards.
     pub fn collect(&mut self, root: &Exit) -> usize {
         let before = self.members.len();
         imp::collect(root, &mut self.members);

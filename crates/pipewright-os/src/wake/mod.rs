@@ -4,13 +4,20 @@
 mod unix;
 #[cfg(unix)]
 use unix as imp;
+#[cfg(windows)]
+mod windows;
+#[cfg(windows)]
+use windows as imp;
+#[cfg(windows)]
+pub(crate) use windows::is_signalled;
 
 use std::io;
 
 /// A flag that stays raised once it is raised.
 ///
 /// # Platform
-/// Linux: an eventfd.
+/// Linux: an eventfd. Windows: a manual-reset event. macOS: a pipe, which is readable while the flag is
+/// up.
 ///
 /// ```
 /// let wake = pipewright_os::wake::Wake::new()?;

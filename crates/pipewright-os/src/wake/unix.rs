@@ -22,9 +22,8 @@ impl Wake {
 
     #[cfg(not(target_os = "linux"))]
     pub(super) fn new() -> io::Result<Wake> {
-        let (read, write) = rustix::pipe::pipe()?;
+        let (read, write) = crate::pipe::ends()?;
         for end in [&read, &write] {
-            rustix::io::fcntl_setfd(end, rustix::io::FdFlags::CLOEXEC)?;
             rustix::fs::fcntl_setfl(end, rustix::fs::OFlags::NONBLOCK)?;
         }
         Ok(Wake { raised: AtomicBool::new(false), read, write })

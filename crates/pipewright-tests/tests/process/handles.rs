@@ -2,32 +2,36 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::net::UnixStream;
 
-use pipewright::{Command, Handle, HandleKind, Mode, PipeOptions, Stdio};
+use pipewright::{Command, HandleKind, Mode, PipeOptions, Stdio};
 use pipewright_tests::skip::skipped;
 use pipewright_tests::{isolate, watchdog};
 
 use super::puppet;
 
-fn kind(owner: impl Into<Handle>) -> HandleKind {
+#[cfg(target_os = "linux")]
+fn kind(owner: impl Into<pipewright::Handle>) -> HandleKind {
     owner.into().kind().unwrap()
 }
 
 /// A block device of this machine that we may open.
+#[cfg(target_os = "linux")]
 fn block_device() -> Option<File> {
+    use std::os::unix::fs::OpenOptionsExt;
     fs::read_dir("/sys/class/block").ok()?.flatten().find_map(|entry| {
         let path = fs::canonicalize(std::path::Path::new("/dev").join(entry.file_name())).ok()?;
         fs::OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path).ok()
     })
 }
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[test]
 fn every_kind_of_handle_is_named() {
+    use std::net::TcpListener;
+    use std::os::unix::fs::OpenOptionsExt;
+    use std::os::unix::net::UnixStream;
+
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
     assert_eq!(kind(File::create(&path).unwrap()), HandleKind::File);

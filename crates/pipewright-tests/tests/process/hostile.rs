@@ -1,8 +1,7 @@
 //! Children that do not behave as a well-meaning child would.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pipewright::{CancelToken, Child, Command, ErrorKind, Linger, Outcome, Signal, Stdio};
 use pipewright_tests::alive::{self, KillOnDrop};
@@ -121,8 +120,12 @@ fn a_bounded_storm_of_forks_is_killed() {
     });
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn a_child_that_became_somebody_elses_is_given_up_and_said_so() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::Instant;
+
     isolate::isolated(
         "hostile::a_child_that_became_somebody_elses_is_given_up_and_said_so",
         || {
@@ -235,6 +238,7 @@ fn absurd_handle_numbers_are_errors_and_possible_ones_work() {
     assert!(command.status().unwrap().success());
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn a_change_of_user_does_not_make_us_undumpable() {
     isolate::isolated("hostile::a_change_of_user_does_not_make_us_undumpable", || {
@@ -305,6 +309,7 @@ fn becomes_a_merged_program() {
     panic!("{}", command.args(["-c", "printf 'out '; printf err >&2"]).merge_stderr().exec());
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn a_group_of_zombies_that_nobody_reaps_is_not_waited_for() {
     isolate::isolated("hostile::a_group_of_zombies_that_nobody_reaps_is_not_waited_for", || {

@@ -36,7 +36,7 @@ mod pipeline_stops;
 mod pipelines;
 mod process_handle;
 mod read_all;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod refused;
 mod run_all;
 #[cfg(unix)]
@@ -46,11 +46,11 @@ mod stdio;
 #[cfg(unix)]
 mod tee;
 mod trees;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod trees_deprived;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod trees_hostile;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod trees_refused;
 mod waiting;
 

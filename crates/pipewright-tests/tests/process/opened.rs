@@ -228,7 +228,15 @@ fn numbers_of_no_process_are_refused() {
         Err(error) => assert_eq!(error.kind(), &ErrorKind::NoSuchProcess, "{error}"),
         Ok(_) => skipped("its number is another's already"),
     }
-    // That of a thread, while it lives.
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_number_of_a_thread_is_no_process() {
+    let _watch = watchdog::watch();
+    if !can_open() {
+        return;
+    }
     let error = std::thread::spawn(|| {
         let number = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         assert_ne!(number, std::process::id());
@@ -252,7 +260,7 @@ fn somebody_elses_process_is_waited_for_and_not_signalled() {
         let mut child = puppet(["eat-all", "exit=4"]).stdin(Stdio::piped()).spawn().unwrap();
         let _end = KillOnDrop(child.id());
         // SAFETY: numbers; this process runs nothing but this test.
-        assert_eq!(unsafe { libc::setresuid(54321, 54321, 54321) }, 0);
+        assert_eq!(unsafe { libc::setuid(54321) }, 0);
         let process = ProcessHandle::open(child.id()).unwrap();
         for error in [
             process.signal(Signal::TERM).unwrap_err(),

@@ -70,9 +70,11 @@ fn a_writer_without_a_reader_is_ended_by_sigpipe() {
 
 /// Runs `body` with 0, 1 and 2 closed, and puts them back for the test harness.
 fn with_closed_stdio(body: impl FnOnce() -> Result<(), String>) {
-    // SAFETY: this process runs nothing but this test, and all three are open again afterwards.
-    let saved: Vec<i32> =
-        (0..3).map(|fd| unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 100) }).collect();
+    let save = |fd| {
+        // SAFETY: this process runs nothing but this test, and all three are open again afterwards.
+        unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 100) }
+    };
+    let saved: Vec<i32> = (0..3).map(save).collect();
     let before = count::handles();
     for fd in 0..3 {
         // SAFETY: as above.

@@ -4,13 +4,12 @@
 use std::fs;
 use std::fs::File;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
 
 use pipewright::{Command, ErrorKind, Scope, Signal, Stdio};
 use pipewright_tests::alive::{self, KillOnDrop};
-use pipewright_tests::skip::skipped;
 use pipewright_tests::{count, isolate, watchdog};
 
+use super::tee::terminal;
 use super::{pid_said_by, puppet};
 
 #[cfg(unix)]
@@ -108,31 +107,11 @@ fn contradictions_are_refused() {
     assert!(puppet(["exit=0"]).detached().own_group().status().unwrap().success());
 }
 
-/// The ends of a new terminal: whoever holds it, and the terminal itself.
-fn terminal() -> Option<(File, File)> {
-    let open = |path: &str| {
-        let mut options = fs::OpenOptions::new();
-        options.read(true).write(true).custom_flags(libc::O_NOCTTY).open(path)
-    };
-    let holder = open("/dev/ptmx").ok()?;
-    let (mut number, unlocked) = (0, 0);
-    // SAFETY: a live number that is read.
-    let result = unsafe { libc::ioctl(holder.as_raw_fd(), libc::TIOCSPTLCK, &raw const unlocked) };
-    assert_eq!(result, 0);
-    // SAFETY: a live number that is written.
-    let result = unsafe { libc::ioctl(holder.as_raw_fd(), libc::TIOCGPTN, &raw mut number) };
-    assert_eq!(result, 0);
-    let terminal = open(&format!("/dev/pts/{number}")).ok()?;
-    Some((holder, terminal))
-}
-
 #[cfg(unix)]
 #[test]
 fn a_detached_child_survives_the_end_of_the_terminal() {
     let _watch = watchdog::watch();
-    let Some((holder, terminal)) = terminal() else {
-        return skipped("there are no pseudo-terminals here");
-    };
+    let (holder, terminal) = terminal();
     let mut command = puppet(["own-terminal", "detach=wait=600", "spawn=wait=600", "wait=600"]);
     command.own_session().stdin(terminal).stderr(Stdio::piped());
     let mut parent = command.spawn().unwrap();

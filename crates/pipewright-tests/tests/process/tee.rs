@@ -102,10 +102,11 @@ fn a_stuck_terminal_holds_up_no_timeout_and_no_cancel() {
 }
 
 /// Both sides of a new terminal.
-fn terminal() -> (OwnedFd, OwnedFd) {
+pub(crate) fn terminal() -> (OwnedFd, OwnedFd) {
     use std::os::fd::FromRawFd;
     let (mut screen, mut inside) = (-1, -1);
-    let (name, settings, size) = (std::ptr::null_mut(), std::ptr::null(), std::ptr::null());
+    use std::ptr::null_mut;
+    let (name, settings, size) = (null_mut(), null_mut(), null_mut());
     // SAFETY: two places for numbers, and nothing else.
     let made = unsafe { libc::openpty(&mut screen, &mut inside, name, settings, size) };
     assert_eq!(made, 0, "{}", io::Error::last_os_error());
@@ -165,7 +166,10 @@ fn both_streams_and_lines_are_passed_on() {
         });
         drop(stdout);
         assert_eq!(lines, 30_000);
-        let expected: String = (0..30_000).map(|n| format!("line {n}\n")).collect();
+        let mut expected = String::new();
+        for n in 0..30_000 {
+            expected += &format!("line {n}\n");
+        }
         let passed = String::from_utf8(passed.join().unwrap().unwrap()).unwrap();
         assert_eq!(passed, format!("ours {expected}spawned"));
     });

@@ -51,6 +51,8 @@ impl Command {
     /// * a process group, where memory cannot be executed either, one of the calls that this takes
     ///   is refused, or `/proc` is not that of our pid namespace.
     ///
+    /// macOS: a process group.
+    ///
     /// ```
     /// use pipewright::{Command, Contain};
     /// let capture = Command::new("sh")
@@ -79,6 +81,12 @@ impl Command {
     /// Linux, for the tree: a supervisor (see [`contain`](Self::contain)) that is told by the end
     /// of this process, and a second process that does the work if the first is killed. So no one
     /// process can be killed that the tree outlives.
+    ///
+    /// macOS: a guard process, `/bin/sh`, waits for the end of a pipe, which the kernel closes when
+    /// this process ends, and kills the child, or the process group that it leads and that is its
+    /// tree there. It is in place before the child runs. Who has left the group goes on, and so does
+    /// all of it where somebody kills the guard, or where a fork of this process that has not become
+    /// another program goes on.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) at the start, where the tree

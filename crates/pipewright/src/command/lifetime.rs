@@ -64,8 +64,8 @@ impl Command {
     /// it, nothing is done.
     ///
     /// # Platform
-    /// Unix: `tcsetpgrp` in the child, before it is loaded; `SIGTSTP` to this process, which does
-    /// nothing where nobody could continue it.
+    /// Unix: `tcsetpgrp` in the child, before it is loaded (macOS: here, before the child runs);
+    /// `SIGTSTP` to this process, which does nothing where nobody could continue it.
     ///
     /// ```no_run
     /// # use pipewright::Command;

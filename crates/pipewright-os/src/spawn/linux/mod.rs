@@ -9,10 +9,11 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32};
 
 use super::layout::{self, Layout};
-use super::{BadInput, ChildStdio, Env, Group, Inherit, Plan, Search, SpawnError, Step};
+use super::{ChildStdio, Env, Group, Inherit, Plan, SpawnError, Step, listed, steps};
 use crate::contain::Containment;
 use crate::exit::waitid::own_peak_rss_bytes;
 use crate::exit::{Exit, linux as exit};
+use crate::handle::Handle;
 use crate::signal::AllBlocked;
 
 mod bare;
@@ -41,8 +42,8 @@ pub(super) fn spawn(plan: &Plan<'_>) -> Result<Exit, SpawnError> {
 
 pub(super) use layout::is_path;
 
-pub(super) fn search_dirs(search: Search<'_>) -> impl Iterator<Item = PathBuf> {
-    layout::search_dirs(search).map(|dir| PathBuf::from(OsStr::from_bytes(dir)))
+pub(super) fn search_dirs<'a>(plan: &Plan<'a>) -> impl Iterator<Item = PathBuf> + use<'a> {
+    layout::search_dirs(plan.search).map(|dir| PathBuf::from(OsStr::from_bytes(dir)))
 }
 
 pub(super) fn exec(plan: &Plan<'_>) -> Result<Infallible, SpawnError> {
@@ -116,7 +117,7 @@ fn failure(job: &Job<'_>) -> Option<SpawnError> {
     match job.errno.load(Relaxed) {
         0 => None,
         errno => Some(SpawnError::new(
-            child::step_of(job.failed_step.load(Relaxed)),
+            steps::step_of(job.failed_step.load(Relaxed)),
             io::Error::from_raw_os_error(errno),
         )),
     }
@@ -186,19 +187,9 @@ fn moves(plan: &Plan<'_>) -> Result<Moves, SpawnError> {
     if list.is_empty() {
         return Ok(Moves::None);
     }
-    let mut moves: Vec<Move> = Vec::with_capacity(list.len());
-    for (index, (handle, number)) in list.iter().enumerate() {
-        let from = handle.as_raw_fd();
-        let to = number.unwrap_or(from);
-        if to <= libc::STDERR_FILENO {
-            return Err(SpawnError::bad(BadInput::InheritIsStdio(index)));
-        }
-        if moves.iter().any(|earlier| earlier.to == to) {
-            return Err(SpawnError::bad(BadInput::InheritTwice(index)));
-        }
-        moves.push(Move::new(from, to));
-    }
-    Ok(Moves::Some(moves))
+    listed::check(list)?;
+    let place = |entry: &(Handle, _)| Move::new(entry.0.as_raw_fd(), listed::number(entry));
+    Ok(Moves::Some(list.iter().map(place).collect()))
 }
 
 /// Owns what `CLONE_PIDFD` wrote.

@@ -11,21 +11,17 @@
 //! | `handles.rs` | stdio, the inherited list, and nothing else |
 //! | `rights.rs` | group, limits, root directory, user, death with the parent |
 //! | `signals.rs` | mask and handlers |
-//! | `steps.rs` | how it tells the parent where it failed |
 
 mod handles;
 mod rights;
 mod signals;
-mod steps;
 
 use std::cell::Cell;
 use std::ffi::c_char;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
-use crate::spawn::{Identity, Step, UnixOptions};
-
-pub(super) use steps::step_of;
+use crate::spawn::{Identity, Step, UnixOptions, steps};
 
 /// Everything the child needs, made before it exists.
 pub(super) struct Job<'a> {

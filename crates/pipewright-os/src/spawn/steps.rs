@@ -1,11 +1,10 @@
-//! Steps as numbers, for the word that parent and child share.
+//! Steps as numbers, for what a child tells its parent.
 
 use crate::spawn::Step;
 
-/// A step as a number, for the word that parent and child share.
 pub(super) fn number_of(step: Step) -> u32 {
     let (step, index) = match step {
-        Step::Check(_) | Step::Create => (0, 0),
+        Step::Check(_) | Step::Create | Step::Breakaway => (0, 0),
         Step::Group => (1, 0),
         Step::Limit(index) => (2, index),
         Step::Umask => (3, 0),
@@ -24,7 +23,7 @@ pub(super) fn number_of(step: Step) -> u32 {
 }
 
 /// The way back from [`number_of`].
-pub(in super::super) fn step_of(number: u32) -> Step {
+pub(super) fn step_of(number: u32) -> Step {
     let index = (number >> 8) as usize;
     match number & 0xff {
         1 => Step::Group,

@@ -6,7 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::FdFlags;
 
-use super::{Facility, OpenHandle, State};
+use super::told::{facility, open_files, processes, value};
+use super::{Facility, OpenHandle};
 use crate::handle::kind_of;
 
 pub(super) fn open_handles() -> io::Result<Vec<OpenHandle>> {
@@ -84,12 +85,8 @@ pub(super) fn facilities() -> Vec<Facility> {
             "the supervisor's program; shared memory between host and workers",
         ),
         facility("io_uring", io_uring(), "asynchronous disk I/O"),
-        value(
-            "open handles",
-            limit_text(libc::RLIMIT_NOFILE),
-            "how many handles this process may have open",
-        ),
-        value("processes", limit_text(libc::RLIMIT_NPROC), "how many processes this user may have"),
+        value("open handles", open_files(), "how many handles this process may have open"),
+        value("processes", processes(), "how many processes this user may have"),
         value(
             "pipe size",
             file_text("/proc/sys/fs/pipe-max-size"),
@@ -101,18 +98,6 @@ pub(super) fn facilities() -> Vec<Facility> {
             "5.10 is the oldest that is supported",
         ),
     ]
-}
-
-fn facility(name: &'static str, found: io::Result<String>, used_for: &'static str) -> Facility {
-    let state = match found {
-        Ok(detail) => State::Available(detail),
-        Err(error) => State::Missing(error.to_string()),
-    };
-    Facility { name, state, used_for }
-}
-
-fn value(name: &'static str, text: String, used_for: &'static str) -> Facility {
-    Facility { name, state: State::Value(text), used_for }
 }
 
 fn forced_off(off: bool) -> io::Result<()> {
@@ -219,16 +204,4 @@ fn io_uring() -> io::Result<String> {
 
 fn file_text(path: &str) -> String {
     fs::read_to_string(path).map_or_else(|error| error.to_string(), |text| text.trim().to_owned())
-}
-
-fn limit_text(resource: libc::__rlimit_resource_t) -> String {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: a live struct.
-    if unsafe { libc::getrlimit(resource, &raw mut limit) } != 0 {
-        return io::Error::last_os_error().to_string();
-    }
-    match limit.rlim_cur {
-        libc::RLIM_INFINITY => "no limit".to_owned(),
-        number => number.to_string(),
-    }
 }

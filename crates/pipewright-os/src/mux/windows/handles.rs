@@ -1,0 +1,191 @@
+//! Whatever is waited for beside the transfers: processes and flags, however many.
+
+use std::ffi::c_void;
+use std::io;
+use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle};
+use std::ptr;
+
+use windows_sys::Win32::Foundation::{HANDLE, INVALID_HANDLE_VALUE, WAIT_FAILED};
+use windows_sys::Win32::System::Threading::{
+    INFINITE, RegisterWaitForSingleObject, SetEvent, Sleep, UnregisterWaitEx,
+    WT_EXECUTEINWAITTHREAD, WT_EXECUTEONLYONCE, WaitForMultipleObjects,
+};
+
+use super::super::Slot;
+use super::pause::Limit;
+use crate::wake::Wake;
+
+/// As many as one wait takes (`MAXIMUM_WAIT_OBJECTS`).
+const MOST_HANDLES: usize = 64;
+/// Beside those of slots: the transfers' event, the timer, and the event of those left over.
+const OWN_HANDLES: usize = 3;
+const DIRECT_HANDLES: usize = MOST_HANDLES - OWN_HANDLES;
+
+pub(super) struct Handles {
+    /// Of the slots, with their places; they stay open, because the slots hold them.
+    of_slots: Vec<(HANDLE, usize)>,
+    transfers: Option<HANDLE>,
+    left_over: Option<LeftOver>,
+}
+
+impl Handles {
+    /// The slots must not be changed but by [`wait`](Self::wait) while this lives.
+    pub(super) fn of(
+        slots: &[Slot<'_>],
+        transfers: Option<BorrowedHandle<'_>>,
+    ) -> io::Result<Handles> {
+        let handle = |slot| handle_of(slot).map(|handle| handle.as_raw_handle());
+        let of_slots: Vec<_> = slots
+            .iter()
+            .enumerate()
+            .filter_map(|(place, slot)| handle(slot).map(|handle| (handle, place)))
+            .collect();
+        let left_over = match of_slots.get(DIRECT_HANDLES..) {
+            Some(rest @ [_, ..]) => Some(LeftOver::register(rest)?),
+            _ => None,
+        };
+        let transfers = transfers.map(|event| event.as_raw_handle());
+        Ok(Handles { of_slots, transfers, left_over })
+    }
+
+    /// Waits until a handle has come or the time is over, and marks every slot whose handle has.
+    pub(super) fn wait(&mut self, slots: &mut [Slot<'_>], limit: Limit<'_>) -> io::Result<usize> {
+        let direct = self.of_slots.get(..DIRECT_HANDLES).unwrap_or(&self.of_slots);
+        let mut all = [ptr::null_mut(); MOST_HANDLES];
+        let own = [
+            self.left_over.as_ref().map(|left| left.event.as_handle().as_raw_handle()),
+            self.transfers,
+            limit.timer.map(|timer| timer.as_raw_handle()),
+        ];
+        let wanted = direct.iter().map(|(handle, _)| *handle).chain(own.into_iter().flatten());
+        let mut count = 0;
+        for (place, handle) in all.iter_mut().zip(wanted) {
+            *place = handle;
+            count += 1;
+        }
+        let first = wait_for_any(&all[..count], limit.ms)?;
+        let Some(first) = first else { return Ok(0) };
+        let mut done = mark_from(slots, direct, first)?;
+        if let (Some(left), Some(rest)) = (&self.left_over, self.of_slots.get(DIRECT_HANDLES..)) {
+            for rest in rest.chunks(MOST_HANDLES) {
+                done += mark_from(slots, rest, 0)?;
+            }
+            if done == 0 && left.event.is_raised() {
+                // A flag that somebody has lowered again: it has been told of, once and for all.
+                self.left_over = Some(LeftOver::register(rest)?);
+            }
+        }
+        Ok(done)
+    }
+}
+
+/// Marks every slot from there on whose handle has come. Those before have not.
+fn mark_from(
+    slots: &mut [Slot<'_>],
+    handles: &[(HANDLE, usize)],
+    first: usize,
+) -> io::Result<usize> {
+    let mut done = 0;
+    let mut raw = [ptr::null_mut(); MOST_HANDLES];
+    for (place, (handle, _)) in raw.iter_mut().zip(handles) {
+        *place = *handle;
+    }
+    let mut from = first;
+    while let Some(rest) = raw.get(from..handles.len()).filter(|rest| !rest.is_empty()) {
+        let Some(next) = wait_for_any(rest, 0)? else { break };
+        from += next;
+        if let Some(slot) = handles.get(from).and_then(|(_, place)| slots.get_mut(*place)) {
+            done += usize::from(mark(slot));
+        }
+        from += 1;
+    }
+    Ok(done)
+}
+
+fn mark(slot: &mut Slot<'_>) -> bool {
+    *slot = match slot {
+        Slot::Exit(_) => Slot::ExitDone,
+        Slot::Gone(_) => Slot::GoneDone,
+        Slot::Wake(_) => Slot::WakeDone,
+        _ => return false,
+    };
+    true
+}
+
+fn handle_of<'a>(slot: &'a Slot<'_>) -> Option<BorrowedHandle<'a>> {
+    match slot {
+        Slot::Exit(exit) => exit.0.process(),
+        Slot::Gone(member) => Some(member.as_handle()),
+        Slot::Wake(wake) => Some(wake.as_handle()),
+        _ => None,
+    }
+}
+
+/// The first of the handles that has come; `None`: none has in that time.
+fn wait_for_any(handles: &[HANDLE], ms: u32) -> io::Result<Option<usize>> {
+    if handles.is_empty() {
+        // There is nothing that a wait could be for.
+        // SAFETY: a number.
+        unsafe { Sleep(ms) };
+        return Ok(None);
+    }
+    // SAFETY: open handles, and how many.
+    let found = unsafe { WaitForMultipleObjects(handles.len() as u32, handles.as_ptr(), 0, ms) };
+    if found == WAIT_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // Beyond them is the time-out. (And mutexes that were abandoned, of which there are none.)
+    Ok(Some(found as usize).filter(|found| *found < handles.len()))
+}
+
+/// Handles beyond the number that one wait takes: the system's own threads wait for them, for
+/// everybody in the process, and raise one event.
+struct LeftOver {
+    /// Dropped before the event.
+    registered: Vec<Registered>,
+    event: Wake,
+}
+
+impl LeftOver {
+    fn register(handles: &[(HANDLE, usize)]) -> io::Result<LeftOver> {
+        let event = Wake::new()?;
+        let raw = event.as_handle().as_raw_handle();
+        let mut left = LeftOver { registered: Vec::with_capacity(handles.len()), event };
+        for (handle, _) in handles {
+            let mut registered = ptr::null_mut();
+            let how = WT_EXECUTEINWAITTHREAD | WT_EXECUTEONLYONCE;
+            // SAFETY: an open handle, which the slots hold open until this is dropped; the context
+            // is the value of an event, which is open for as long.
+            let done = unsafe {
+                RegisterWaitForSingleObject(
+                    &raw mut registered,
+                    *handle,
+                    Some(raise),
+                    raw,
+                    INFINITE,
+                    how,
+                )
+            };
+            if done == 0 {
+                return Err(io::Error::last_os_error());
+            }
+            left.registered.push(Registered(registered));
+        }
+        Ok(left)
+    }
+}
+
+struct Registered(HANDLE);
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        // And waits for a call that is under way, which raises the event. Ignored: what was
+        // registered has no error. SAFETY: registered, and not yet given up.
+        let _ = unsafe { UnregisterWaitEx(self.0, INVALID_HANDLE_VALUE) };
+    }
+}
+
+unsafe extern "system" fn raise(event: *mut c_void, _: bool) {
+    // Ignored: an event that is open has no error. SAFETY: it is, until this is unregistered.
+    let _ = unsafe { SetEvent(event) };
+}

@@ -1,0 +1,62 @@
+//! Overlapped transfers, one event for all of them, and one wait for that and every other handle.
+//!
+//! No transfer is left to the kernel when a wait returns: what is not done is cancelled, and the
+//! cancel is waited for. So a slot can be taken out or dropped at any time in between, and the
+//! kernel never writes to a buffer that has gone.
+
+mod handles;
+mod pause;
+#[cfg(test)]
+mod tests;
+mod transfers;
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use super::Slot;
+use handles::Handles;
+use pause::Pause;
+use transfers::Transfers;
+
+/// How often a pipe is looked at that cannot overlap.
+const LOOK_PAUSE: Duration = Duration::from_millis(5);
+
+pub(super) fn wait(slots: &mut [Slot<'_>], deadline: Option<Instant>) -> io::Result<usize> {
+    let is_idle = |slot: &Slot<'_>| {
+        !matches!(
+            slot,
+            Slot::Read(..) | Slot::Write(..) | Slot::Exit(_) | Slot::Gone(_) | Slot::Wake(_)
+        )
+    };
+    if deadline.is_none() && slots.iter().all(is_idle) {
+        // Nothing could ever end this wait.
+        return Ok(0);
+    }
+    let mut transfers = Transfers::of(slots)?;
+    let mut handles = Handles::of(slots, transfers.event())?;
+    let mut pause = Pause::until(deadline);
+    loop {
+        let done = transfers.go_on(slots) + end_of_nobody(slots);
+        let look_at = transfers.has_to_look().then(|| Instant::now() + LOOK_PAUSE);
+        let limit = if done > 0 { pause.none() } else { pause.next(look_at) };
+        let waited = handles.wait(slots, limit);
+        let done = done + *waited.as_ref().unwrap_or(&0);
+        if done > 0 || waited.is_err() || pause.is_over() {
+            // Also after an error: what has been read must not be lost.
+            let done = done + transfers.stop(slots);
+            return waited.map(|_| done);
+        }
+    }
+}
+
+/// The end of no child has come.
+fn end_of_nobody(slots: &mut [Slot<'_>]) -> usize {
+    let mut done = 0;
+    for slot in slots {
+        if matches!(slot, Slot::Exit(exit) if exit.0.process().is_none()) {
+            *slot = Slot::ExitDone;
+            done += 1;
+        }
+    }
+    done
+}

@@ -1,0 +1,155 @@
+//! One overlapped operation: started, looked at, cancelled, and never left to the kernel.
+
+use std::io;
+use std::ptr;
+
+use windows_sys::Win32::Foundation::{
+    ERROR_IO_INCOMPLETE, ERROR_IO_PENDING, ERROR_MORE_DATA, ERROR_OPERATION_ABORTED, GetLastError,
+    HANDLE,
+};
+use windows_sys::Win32::Storage::FileSystem::{ReadFile, WriteFile};
+use windows_sys::Win32::System::IO::{CancelIoEx, GetOverlappedResult, OVERLAPPED};
+use windows_sys::Win32::System::Threading::{INFINITE, ResetEvent, WaitForSingleObject};
+use windows_sys::core::BOOL;
+
+use std::os::windows::io::{AsHandle, AsRawHandle};
+
+use crate::wake::Wake;
+
+/// A read or a write that the kernel may be carrying out.
+///
+/// Several may share one event, which is raised when any of them is done and lowered when one is
+/// started: so each is asked itself, after the event has been lowered.
+///
+/// # Drop
+/// Cancels it and waits until the kernel has let go.
+#[derive(Debug)]
+pub(crate) struct Operation {
+    file: HANDLE,
+    event: HANDLE,
+    /// In a place of its own, to which the kernel writes; behind a pointer, so that moving this
+    /// claims nothing of it.
+    overlapped: *mut OVERLAPPED,
+    /// It could not be started.
+    refused: Option<u32>,
+}
+
+impl Operation {
+    /// Starts a read of at most so many bytes.
+    ///
+    /// # Safety
+    /// Until the operation is done or dropped the file and the event stay open, and the memory is
+    /// there for that many bytes and nobody's else.
+    pub(crate) unsafe fn read(file: HANDLE, event: &Wake, to: *mut u8, room: usize) -> Operation {
+        let mut new = Operation::new(file, event);
+        // SAFETY: promised by the caller; the other struct is the operation's own.
+        let started = unsafe { ReadFile(file, to, at_most(room), ptr::null_mut(), new.overlapped) };
+        new.note_start(started);
+        new
+    }
+
+    /// Starts a write of so many bytes.
+    ///
+    /// # Safety
+    /// Until the operation is done or dropped the file and the event stay open, and the memory is
+    /// there and does not change.
+    pub(crate) unsafe fn write(
+        file: HANDLE,
+        event: &Wake,
+        from: *const u8,
+        count: usize,
+    ) -> Operation {
+        let mut new = Operation::new(file, event);
+        // SAFETY: as for a read.
+        let started =
+            unsafe { WriteFile(file, from, at_most(count), ptr::null_mut(), new.overlapped) };
+        new.note_start(started);
+        new
+    }
+
+    fn new(file: HANDLE, event: &Wake) -> Operation {
+        let event = event.as_handle().as_raw_handle();
+        let overlapped =
+            Box::into_raw(Box::new(OVERLAPPED { hEvent: event, ..Default::default() }));
+        Operation { file, event, overlapped, refused: None }
+    }
+
+    fn note_start(&mut self, started: BOOL) {
+        if started != 0 {
+            return;
+        }
+        // SAFETY: no arguments.
+        match unsafe { GetLastError() } {
+            // Of a message there is more than room: what there was room for has come.
+            ERROR_IO_PENDING | ERROR_MORE_DATA => {}
+            error => self.refused = Some(error),
+        }
+    }
+
+    /// How many bytes it moved; `None`: it is not done.
+    pub(crate) fn result(&self) -> Option<io::Result<usize>> {
+        if let Some(error) = self.refused {
+            return Some(Err(os_error(error)));
+        }
+        let mut count = 0;
+        // SAFETY: a started operation of this file, which is open, and a live number.
+        let done = unsafe { GetOverlappedResult(self.file, self.overlapped, &raw mut count, 0) };
+        if done != 0 {
+            return Some(Ok(count as usize));
+        }
+        // SAFETY: no arguments.
+        match unsafe { GetLastError() } {
+            ERROR_IO_INCOMPLETE => None,
+            ERROR_MORE_DATA => Some(Ok(count as usize)),
+            error => Some(Err(os_error(error))),
+        }
+    }
+
+    /// Waits until it is done.
+    pub(crate) fn wait(&self) -> io::Result<usize> {
+        loop {
+            // Ignored, here and below: an event that is open has no error. SAFETY: it is open.
+            let _ = unsafe { ResetEvent(self.event) };
+            if let Some(result) = self.result() {
+                return result;
+            }
+            // SAFETY: as above.
+            let _ = unsafe { WaitForSingleObject(self.event, INFINITE) };
+        }
+    }
+
+    /// Cancels it, if it is not done, and waits until it is. `None`: nothing has been moved.
+    ///
+    /// One that is done before the cancel reaches it counts: its bytes have been moved.
+    pub(crate) fn stop(&self) -> Option<io::Result<usize>> {
+        if self.result().is_none() {
+            // Ignored: it has been done since. SAFETY: a started operation of this file.
+            let _ = unsafe { CancelIoEx(self.file, self.overlapped) };
+        }
+        Some(self.wait()).filter(|result| !is_cancelled(result))
+    }
+}
+
+impl Drop for Operation {
+    fn drop(&mut self) {
+        // What it has moved is lost, unless somebody asked before.
+        let _ = self.stop();
+        // SAFETY: made by `new`, and the kernel has let go.
+        drop(unsafe { Box::from_raw(self.overlapped) });
+    }
+}
+
+fn is_cancelled(result: &io::Result<usize>) -> bool {
+    let cancelled = Some(ERROR_OPERATION_ABORTED as i32);
+    matches!(result, Err(error) if error.raw_os_error() == cancelled)
+}
+
+/// A read or write of more is one of as much as fits the call.
+pub(crate) fn at_most(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+/// The system's error of that number.
+pub(crate) fn os_error(code: u32) -> io::Error {
+    io::Error::from_raw_os_error(code as i32)
+}

@@ -1,0 +1,145 @@
+//! Makes a pipe: a named one that nobody else can open, because only it can overlap.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::io;
+use std::os::windows::io::{FromRawHandle, OwnedHandle};
+use std::process;
+use std::ptr;
+
+use windows_sys::Win32::Foundation::{
+    ERROR_ACCESS_DENIED, ERROR_PIPE_BUSY, GENERIC_READ, GENERIC_WRITE, HANDLE, INVALID_HANDLE_VALUE,
+};
+use windows_sys::Win32::Storage::FileSystem::{
+    CreateFileW, FILE_FLAG_FIRST_PIPE_INSTANCE, FILE_FLAG_OVERLAPPED, FILE_READ_ATTRIBUTES,
+    FILE_WRITE_ATTRIBUTES, OPEN_EXISTING, PIPE_ACCESS_INBOUND, PIPE_ACCESS_OUTBOUND,
+};
+use windows_sys::Win32::System::Pipes::{
+    CreateNamedPipeW, PIPE_READMODE_BYTE, PIPE_REJECT_REMOTE_CLIENTS, PIPE_TYPE_BYTE, PIPE_WAIT,
+};
+
+use super::super::{Mode, PipeOptions};
+
+/// What a pipe holds where nobody says otherwise: as much as on Linux.
+const USUAL_BYTES: usize = 64 << 10;
+/// With less, reader and writer take turns too often (dotnet/runtime#125643).
+const LEAST_BYTES: usize = 16 << 10;
+/// Of no consequence, as nobody waits for a free instance.
+const TIMEOUT_MS: u32 = 120_000;
+/// How many names are tried before somebody is believed to take each of them on purpose.
+const NAMES: u32 = 8;
+
+pub(super) struct Ends {
+    pub(super) read: OwnedHandle,
+    pub(super) write: OwnedHandle,
+    /// What it holds.
+    pub(super) bytes: u32,
+}
+
+pub(super) fn pair(options: PipeOptions) -> io::Result<Ends> {
+    pair_named(options, &mut random_name)
+}
+
+fn pair_named(options: PipeOptions, name: &mut dyn FnMut() -> String) -> io::Result<Ends> {
+    let bytes = options.capacity.unwrap_or(USUAL_BYTES).max(LEAST_BYTES);
+    let bytes = u32::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let mut tries = 1;
+    loop {
+        let name: Vec<u16> = name().encode_utf16().chain([0]).collect();
+        match pair_at(&name, options, bytes) {
+            // Somebody has made a pipe of that name before us, or has opened ours before us.
+            Err(error) if tries < NAMES && is_taken(&error) => tries += 1,
+            done => return done,
+        }
+    }
+}
+
+fn is_taken(error: &io::Error) -> bool {
+    let code = error.raw_os_error();
+    [ERROR_ACCESS_DENIED, ERROR_PIPE_BUSY].iter().any(|taken| code == Some(*taken as i32))
+}
+
+fn pair_at(name: &[u16], options: PipeOptions, bytes: u32) -> io::Result<Ends> {
+    // The end that is made first is ours as a rule: the one that overlaps.
+    let reader_first = options.read == Mode::Async || options.write == Mode::Sync;
+    let (first, second) = match reader_first {
+        true => (PIPE_ACCESS_INBOUND | flag(options.read), options.write),
+        false => (PIPE_ACCESS_OUTBOUND | flag(options.write), options.read),
+    };
+    // SAFETY: a name that ends with a zero, and no attributes: so it is not inherited.
+    let made = own(unsafe {
+        CreateNamedPipeW(
+            name.as_ptr(),
+            first | FILE_FLAG_FIRST_PIPE_INSTANCE,
+            PIPE_TYPE_BYTE | PIPE_READMODE_BYTE | PIPE_WAIT | PIPE_REJECT_REMOTE_CLIENTS,
+            1,
+            bytes,
+            bytes,
+            TIMEOUT_MS,
+            ptr::null(),
+        )
+    })?;
+    // The rights that the ends of an anonymous pipe have: programs ask for its state, and set it.
+    let access = match reader_first {
+        true => GENERIC_WRITE | FILE_READ_ATTRIBUTES,
+        false => GENERIC_READ | FILE_WRITE_ATTRIBUTES,
+    };
+    // SAFETY: as above, and no template.
+    let opened = own(unsafe {
+        let how = flag(second);
+        CreateFileW(name.as_ptr(), access, 0, ptr::null(), OPEN_EXISTING, how, ptr::null_mut())
+    })?;
+    let (read, write) = if reader_first { (made, opened) } else { (opened, made) };
+    Ok(Ends { read, write, bytes })
+}
+
+fn flag(mode: Mode) -> u32 {
+    match mode {
+        Mode::Sync => 0,
+        Mode::Async => FILE_FLAG_OVERLAPPED,
+    }
+}
+
+/// Owns what a call has opened, if it has.
+fn own(handle: HANDLE) -> io::Result<OwnedHandle> {
+    if handle == INVALID_HANDLE_VALUE {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: opened by that call, for nobody else.
+    Ok(unsafe { OwnedHandle::from_raw_handle(handle) })
+}
+
+/// A name that cannot be guessed: std keys each of these from the system's random numbers.
+fn random_name() -> String {
+    let random = || RandomState::new().build_hasher().finish();
+    format!(r"\\.\pipe\LOCAL\pipewright-{}-{:016x}{:016x}", process::id(), random(), random())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_taken_is_left_to_whoever_has_it() {
+        let [taken, free] = [random_name(), random_name()];
+        let squatter = pair_named(PipeOptions::default(), &mut || taken.clone()).unwrap();
+        let mut names = vec![free.clone(), taken.clone(), taken.clone()];
+        pair_named(PipeOptions::default(), &mut || names.pop().unwrap()).unwrap();
+        assert_eq!(names, Vec::<String>::new());
+        // Always the same name: an error, and not for ever.
+        let mut asked = 0;
+        let refused = pair_named(PipeOptions::default(), &mut || {
+            asked += 1;
+            taken.clone()
+        });
+        assert!(is_taken(&refused.err().unwrap()));
+        assert_eq!(asked, NAMES);
+        drop(squatter);
+        assert!(pair_named(PipeOptions::default(), &mut || taken.clone()).is_ok());
+    }
+
+    #[test]
+    fn names_differ() {
+        assert_ne!(random_name(), random_name());
+    }
+}

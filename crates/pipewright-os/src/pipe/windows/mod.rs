@@ -1,0 +1,213 @@
+//! Pipes are named pipes; [`Mode::Async`](super::Mode::Async) is an overlapped end.
+
+mod calls;
+mod make;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, OwnedHandle, RawHandle};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use windows_sys::Win32::Foundation::HANDLE;
+
+use super::{PipeOptions, PipeReader, PipeWriter};
+use crate::handle::{Handle, copy_of, number_of};
+
+pub(crate) use calls::{MOST_READ_BYTES, of_read, of_write};
+pub(super) use calls::{has_room, read, read_spare, try_read_spare, try_write, write};
+
+pub(super) struct Reader {
+    handle: OwnedHandle,
+    overlapped: bool,
+}
+
+pub(super) struct Writer {
+    /// Exchanged by a hang-up; whoever is writing meanwhile keeps the end that it writes to.
+    end: Mutex<Arc<WriteEnd>>,
+}
+
+pub(crate) struct WriteEnd {
+    handle: OwnedHandle,
+    overlapped: bool,
+    /// What the pipe holds. A write that waits and is not longer than that is either taken as a
+    /// whole or not at all: the kernel takes it when it fits behind what is there, and nothing of it
+    /// can be read while something is in front of it. So one that was cancelled has moved nothing.
+    holds_bytes: usize,
+}
+
+pub(super) fn pair(options: PipeOptions) -> io::Result<(PipeReader, PipeWriter)> {
+    use super::Mode::Async;
+    let ends = make::pair(options)?;
+    let reader = Reader { handle: ends.read, overlapped: options.read == Async };
+    let writer = Writer::new(WriteEnd {
+        handle: ends.write,
+        overlapped: options.write == Async,
+        holds_bytes: ends.bytes as usize,
+    });
+    Ok((PipeReader(reader), PipeWriter(writer)))
+}
+
+impl Reader {
+    fn raw(&self) -> HANDLE {
+        self.handle.as_raw_handle()
+    }
+}
+
+impl PipeReader {
+    /// Whether a read can be left to the kernel.
+    pub(crate) fn overlaps(&self) -> bool {
+        self.0.overlapped
+    }
+}
+
+impl PipeWriter {
+    /// The end as it is now.
+    pub(crate) fn end(&self) -> Arc<WriteEnd> {
+        self.0.end()
+    }
+}
+
+impl Writer {
+    fn new(end: WriteEnd) -> Writer {
+        Writer { end: Mutex::new(Arc::new(end)) }
+    }
+
+    fn end(&self) -> Arc<WriteEnd> {
+        Arc::clone(&self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Arc<WriteEnd>> {
+        // A pointer, which is whole at any time.
+        self.end.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn into_handle(self) -> OwnedHandle {
+        let end = self.end.into_inner().unwrap_or_else(PoisonError::into_inner);
+        match Arc::try_unwrap(end) {
+            Ok(end) => end.handle,
+            // Whoever else has the end borrows the writer, which was moved here.
+            Err(_) => unreachable!("a writer that is moved while it is borrowed"),
+        }
+    }
+}
+
+impl WriteEnd {
+    pub(crate) fn raw(&self) -> HANDLE {
+        self.handle.as_raw_handle()
+    }
+
+    /// Whether a write can be left to the kernel.
+    pub(crate) fn overlaps(&self) -> bool {
+        self.overlapped
+    }
+
+    /// As much of the bytes as one write may take.
+    pub(crate) fn piece<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
+        bytes.get(..self.holds_bytes).unwrap_or(bytes)
+    }
+
+    /// How much can be written without a wait; `None`: it cannot be told.
+    pub(crate) fn room(&self) -> Option<usize> {
+        state::room(self.handle.as_handle())
+    }
+
+    fn of(handle: OwnedHandle) -> WriteEnd {
+        let overlapped = state::overlaps(handle.as_handle());
+        let holds_bytes = state::holds_bytes(handle.as_handle());
+        WriteEnd { handle, overlapped, holds_bytes }
+    }
+}
+
+pub(super) fn hang_up(writer: &Writer) -> io::Result<()> {
+    let (reader, broken) = pair(PipeOptions::default())?;
+    drop(reader);
+    *writer.lock() = broken.0.end();
+    Ok(())
+}
+
+pub(super) fn available(reader: &Reader) -> io::Result<usize> {
+    state::available(reader.handle.as_handle())
+}
+
+pub(super) fn unread(_: &Writer) -> io::Result<usize> {
+    // The kernel tells the writer how much room is left, and counts as taken what a reader that
+    // waits has asked for. That would be a number, and not this one.
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+pub(super) fn clone_reader(reader: &Reader) -> io::Result<Reader> {
+    Ok(Reader { handle: copy_of(reader.raw(), false)?, overlapped: reader.overlapped })
+}
+
+pub(super) fn clone_writer(writer: &Writer) -> io::Result<Writer> {
+    let end = writer.end();
+    let handle = copy_of(end.raw(), false)?;
+    let (overlapped, holds_bytes) = (end.overlapped, end.holds_bytes);
+    Ok(Writer::new(WriteEnd { handle, overlapped, holds_bytes }))
+}
+
+pub(super) fn reader_number(reader: &Reader) -> i64 {
+    number_of(reader.raw())
+}
+
+pub(super) fn writer_number(writer: &Writer) -> i64 {
+    number_of(writer.end().raw())
+}
+
+impl AsHandle for PipeReader {
+    fn as_handle(&self) -> BorrowedHandle<'_> {
+        self.0.handle.as_handle()
+    }
+}
+
+impl AsRawHandle for PipeReader {
+    fn as_raw_handle(&self) -> RawHandle {
+        self.0.raw()
+    }
+}
+
+/// No `AsHandle`: a hang-up closes the handle while others hold references to the writer.
+impl AsRawHandle for PipeWriter {
+    fn as_raw_handle(&self) -> RawHandle {
+        self.0.end().raw()
+    }
+}
+
+impl From<OwnedHandle> for PipeReader {
+    fn from(handle: OwnedHandle) -> Self {
+        let overlapped = state::overlaps(handle.as_handle());
+        PipeReader(Reader { handle, overlapped })
+    }
+}
+
+impl From<OwnedHandle> for PipeWriter {
+    fn from(handle: OwnedHandle) -> Self {
+        PipeWriter(Writer::new(WriteEnd::of(handle)))
+    }
+}
+
+impl From<PipeReader> for OwnedHandle {
+    fn from(reader: PipeReader) -> Self {
+        reader.0.handle
+    }
+}
+
+impl From<PipeWriter> for OwnedHandle {
+    fn from(writer: PipeWriter) -> Self {
+        writer.0.into_handle()
+    }
+}
+
+impl From<PipeReader> for Handle {
+    fn from(reader: PipeReader) -> Self {
+        Handle::from(OwnedHandle::from(reader))
+    }
+}
+
+impl From<PipeWriter> for Handle {
+    fn from(writer: PipeWriter) -> Self {
+        Handle::from(OwnedHandle::from(writer))
+    }
+}

@@ -1,0 +1,97 @@
+//! What the kernel tells of a pipe.
+
+use std::ffi::c_void;
+use std::io;
+use std::os::windows::io::{AsRawHandle, BorrowedHandle};
+use std::ptr;
+
+use windows_sys::Wdk::Storage::FileSystem::{
+    FILE_PIPE_LOCAL_INFORMATION, FILE_SYNCHRONOUS_IO_ALERT, FILE_SYNCHRONOUS_IO_NONALERT,
+    FileModeInformation, FilePipeLocalInformation, NtQueryInformationFile,
+};
+use windows_sys::Win32::Foundation::{
+    ERROR_BROKEN_PIPE, ERROR_PIPE_NOT_CONNECTED, RtlNtStatusToDosError,
+};
+use windows_sys::Win32::System::IO::IO_STATUS_BLOCK;
+use windows_sys::Win32::System::Pipes::{GetNamedPipeInfo, PeekNamedPipe};
+
+use crate::handle::size_of_u32;
+use crate::overlapped::os_error;
+
+/// What an anonymous pipe holds as a rule, where it cannot be told.
+const UNTOLD_BYTES: usize = 4 << 10;
+
+/// Whether calls on a handle may be left to the kernel.
+pub(super) fn overlaps(handle: BorrowedHandle<'_>) -> bool {
+    let mut mode = 0_u32;
+    // SAFETY: the class is a number of that type.
+    let told = unsafe { query(handle, FileModeInformation, &raw mut mode) };
+    told.is_ok() && mode & (FILE_SYNCHRONOUS_IO_ALERT | FILE_SYNCHRONOUS_IO_NONALERT) == 0
+}
+
+/// What a pipe holds at least in one direction.
+pub(super) fn holds_bytes(handle: BorrowedHandle<'_>) -> usize {
+    let (mut out, mut into) = (0, 0);
+    // SAFETY: an open handle, two live numbers, and two that nobody wants.
+    let told = unsafe {
+        let none = ptr::null_mut();
+        GetNamedPipeInfo(handle.as_raw_handle(), none, &raw mut out, &raw mut into, none)
+    };
+    match out.min(into) {
+        _ if told == 0 => UNTOLD_BYTES,
+        // A pipe that holds nothing: a write of one byte cannot be taken in parts.
+        bytes => bytes.max(1) as usize,
+    }
+}
+
+/// How much can be written without a wait, or more; 0 also where a reader waits for as much as the
+/// pipe holds, which counts as taken. `None`: it is no pipe, or does not tell.
+pub(super) fn room(handle: BorrowedHandle<'_>) -> Option<usize> {
+    // SAFETY: numbers.
+    let mut info: FILE_PIPE_LOCAL_INFORMATION = unsafe { std::mem::zeroed() };
+    // SAFETY: the class is this struct.
+    unsafe { query(handle, FilePipeLocalInformation, &raw mut info) }.ok()?;
+    Some(info.WriteQuotaAvailable as usize)
+}
+
+/// How many bytes can be read.
+pub(super) fn available(handle: BorrowedHandle<'_>) -> io::Result<usize> {
+    let mut count = 0;
+    // SAFETY: an open handle, no buffer, one live number and two that nobody wants.
+    let told = unsafe {
+        let (none, no_number) = (ptr::null_mut(), ptr::null_mut());
+        PeekNamedPipe(handle.as_raw_handle(), none, 0, no_number, &raw mut count, no_number)
+    };
+    if told != 0 {
+        return Ok(count as usize);
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error().map(|code| code as u32) {
+        Some(ERROR_BROKEN_PIPE | ERROR_PIPE_NOT_CONNECTED) => Ok(0),
+        _ => Err(error),
+    }
+}
+
+/// Whether somebody can still write to what is a pipe.
+pub(super) fn is_open_pipe(handle: BorrowedHandle<'_>) -> bool {
+    let none = ptr::null_mut();
+    // SAFETY: an open handle, no buffer, and numbers that nobody wants.
+    let told =
+        unsafe { PeekNamedPipe(handle.as_raw_handle(), ptr::null_mut(), 0, none, none, none) };
+    told != 0
+}
+
+/// # Safety
+/// The class is of that type.
+unsafe fn query<T>(handle: BorrowedHandle<'_>, class: i32, to: *mut T) -> io::Result<()> {
+    let mut block = IO_STATUS_BLOCK::default();
+    let (to, size) = (to.cast::<c_void>(), size_of_u32::<T>());
+    // SAFETY: an open handle and a live block; the caller promises the rest.
+    let status =
+        unsafe { NtQueryInformationFile(handle.as_raw_handle(), &raw mut block, to, size, class) };
+    if status >= 0 {
+        return Ok(());
+    }
+    // SAFETY: a number.
+    Err(os_error(unsafe { RtlNtStatusToDosError(status) }))
+}

@@ -1,0 +1,189 @@
+//! Ends and their modes, as programs meet them.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, OwnedHandle};
+use std::thread;
+use std::time::Duration;
+
+use super::super::{Mode, PipeOptions, PipeReader, PipeWriter, pair};
+use super::state;
+use crate::handle::{Handle, HandleKind, inheritable};
+use crate::overlapped::Operation;
+use crate::wake::Wake;
+
+const MODES: [Mode; 2] = [Mode::Sync, Mode::Async];
+
+fn every_pair() -> impl Iterator<Item = (PipeOptions, PipeReader, PipeWriter)> {
+    MODES.into_iter().flat_map(|read| MODES.into_iter().map(move |write| (read, write))).map(
+        |(read, write)| {
+            let options = PipeOptions { read, write, capacity: None };
+            let (reader, writer) = pair(options).unwrap();
+            (options, reader, writer)
+        },
+    )
+}
+
+fn borrowed(writer: &PipeWriter) -> BorrowedHandle<'_> {
+    // SAFETY: nobody hangs it up meanwhile.
+    unsafe { BorrowedHandle::borrow_raw(writer.as_raw_handle()) }
+}
+
+#[test]
+fn each_end_has_the_mode_that_it_was_given_and_none_is_inherited() {
+    for (options, reader, writer) in every_pair() {
+        let mode = |overlaps| if overlaps { Mode::Async } else { Mode::Sync };
+        assert_eq!(mode(state::overlaps(reader.as_handle())), options.read, "{options:?}");
+        assert_eq!(mode(state::overlaps(borrowed(&writer))), options.write, "{options:?}");
+        assert!(!inheritable(reader.as_handle()).unwrap());
+        assert!(!inheritable(borrowed(&writer)).unwrap());
+        // Also after they have changed hands, when nobody has told.
+        let reader = PipeReader::from(OwnedHandle::from(reader));
+        let writer = PipeWriter::from(OwnedHandle::from(writer));
+        assert_eq!(mode(reader.overlaps()), options.read, "{options:?}");
+        assert_eq!(mode(writer.end().overlaps()), options.write, "{options:?}");
+        for handle in [Handle::from(reader), Handle::from(writer)] {
+            assert_eq!(handle.kind().unwrap(), HandleKind::Pipe);
+        }
+    }
+}
+
+/// By what it does: a call on a synchronous end has been made when it returns.
+#[test]
+fn a_childs_end_blocks_while_ours_overlaps() {
+    let (reader, writer) = pair(PipeOptions { read: Mode::Async, ..Default::default() }).unwrap();
+    let event = Wake::new().unwrap();
+    let mut room = [0; 16];
+    // SAFETY: it is stopped before the buffer goes.
+    let pending = unsafe { Operation::read(reader.as_raw_handle(), &event, room.as_mut_ptr(), 16) };
+    assert!(pending.result().is_none(), "ours has returned, and the read goes on");
+    assert!(pending.stop().is_none());
+    drop(pending);
+    thread::scope(|scope| {
+        let (theirs, ours) =
+            pair(PipeOptions { write: Mode::Async, ..Default::default() }).unwrap();
+        let blocks = scope.spawn(move || (&theirs).read(&mut [0; 16]).unwrap());
+        thread::park_timeout(Duration::from_millis(30));
+        assert!(!blocks.is_finished());
+        (&ours).write_all(b"now").unwrap();
+        assert_eq!(blocks.join().unwrap(), 3);
+    });
+    drop(writer);
+}
+
+#[test]
+fn bytes_and_the_end_come_through_every_kind_of_pair() {
+    for (options, mut reader, mut writer) in every_pair() {
+        let all: Vec<u8> = (0..300_000).map(|i| (i / 3) as u8).collect();
+        let expected = all.clone();
+        let writing = thread::spawn(move || {
+            writer.write_all(&[]).unwrap();
+            writer.write_all(&all).unwrap();
+        });
+        let mut read = Vec::new();
+        reader.read_to_end(&mut read).unwrap();
+        assert!(read == expected, "{options:?}: {} bytes", read.len());
+        writing.join().unwrap();
+        assert_eq!(reader.available().unwrap(), 0);
+        assert_eq!(reader.try_read_spare(&mut Vec::with_capacity(1)).unwrap(), 0);
+    }
+}
+
+#[test]
+fn a_write_of_nothing_is_not_the_end_of_a_read() {
+    for (options, mut reader, writer) in every_pair() {
+        let mut buffer = Vec::with_capacity(16);
+        if options.write == Mode::Sync {
+            writer.end().write_now(&[]).unwrap();
+        }
+        let error = reader.try_read_spare(&mut buffer).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "{options:?}");
+        let writing = thread::spawn(move || {
+            if options.write == Mode::Sync {
+                writer.end().write_now(&[]).unwrap();
+            }
+            (&writer).write_all(b"more").unwrap();
+        });
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "more", "{options:?}");
+        writing.join().unwrap();
+    }
+}
+
+#[test]
+fn what_fits_is_written_and_what_is_there_is_read() {
+    for capacity in [16 << 10, 100_000, 1 << 20] {
+        let options =
+            PipeOptions { read: Mode::Async, write: Mode::Async, capacity: Some(capacity) };
+        let (mut reader, writer) = pair(options).unwrap();
+        let mut held = 0;
+        loop {
+            match writer.try_write(&[7; 4096]) {
+                Ok(count) => held += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(held >= capacity, "{held} of {capacity}");
+        assert_eq!(reader.available().unwrap(), held);
+        drop(writer);
+        let mut all = Vec::new();
+        reader.read_to_end(&mut all).unwrap();
+        assert_eq!(all.len(), held);
+    }
+}
+
+#[test]
+fn a_writer_whose_reader_has_gone_is_told() {
+    for (options, reader, writer) in every_pair() {
+        drop(reader);
+        for error in [writer.try_write(b"x").unwrap_err(), (&writer).write(b"x").unwrap_err()] {
+            assert_eq!(error.kind(), io::ErrorKind::BrokenPipe, "{options:?}");
+        }
+    }
+}
+
+#[test]
+fn a_hang_up_ends_what_others_hold() {
+    for (options, mut reader, writer) in every_pair() {
+        (&writer).write_all(b"last").unwrap();
+        let held = &writer;
+        held.hang_up().unwrap();
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "last", "{options:?}");
+        assert_eq!((&writer).write(b"x").unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        // It can still be given away.
+        assert_eq!(Handle::from(writer).kind().unwrap(), HandleKind::Pipe);
+    }
+}
+
+#[test]
+fn a_copy_keeps_the_pipe_open() {
+    for (options, mut reader, mut writer) in every_pair() {
+        let mut copy = writer.try_clone().unwrap();
+        let also = reader.try_clone().unwrap();
+        writer.write_all(b"a").unwrap();
+        drop(writer);
+        copy.write_all(b"b").unwrap();
+        drop(copy);
+        drop(also);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "ab", "{options:?}");
+    }
+}
+
+#[test]
+fn a_file_is_read_on_and_to_its_end() {
+    let path = std::env::temp_dir().join(format!("pipewright-{}-read-on", std::process::id()));
+    std::fs::write(&path, b"0123456789").unwrap();
+    let file = OwnedHandle::from(std::fs::File::open(&path).unwrap());
+    let mut reader = PipeReader::from(file);
+    let mut four = [0; 4];
+    reader.read_exact(&mut four).unwrap();
+    let mut rest = String::new();
+    reader.read_to_string(&mut rest).unwrap();
+    assert_eq!((&four, rest.as_str()), (b"0123", "456789"));
+    std::fs::remove_file(&path).unwrap();
+}

@@ -1,0 +1,90 @@
+//! `libproc`, and one careful call for each facility.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStringExt as _;
+
+use rustix::fs::Access;
+use rustix::io::FdFlags;
+
+use super::told::{facility, open_files, processes, value};
+use super::{Facility, OpenHandle};
+use crate::exit::kqueue::Watch;
+use crate::handle::{HandleKind, kind_of};
+use crate::tree::libproc::{self, Started};
+
+pub(super) fn open_handles() -> io::Result<Vec<OpenHandle>> {
+    let mut handles = libproc::handles().ok_or_else(io::Error::last_os_error)?;
+    handles.sort_unstable();
+    Ok(handles.into_iter().filter_map(|(number, kind)| describe(number, kind)).collect())
+}
+
+/// `None`: it was closed meanwhile.
+fn describe(number: i32, kind: libc::c_int) -> Option<OpenHandle> {
+    // SAFETY: only asked about; a number that is not open is an error of each call.
+    let fd = unsafe { BorrowedFd::borrow_raw(number) };
+    let flags = rustix::io::fcntl_getfd(fd).ok()?;
+    let is_file = kind == libc::PROX_FDTYPE_VNODE;
+    let path = is_file.then(|| rustix::fs::getpath(fd).ok()).flatten();
+    Some(OpenHandle {
+        number: i64::from(number),
+        // fstat calls a kqueue a pipe.
+        kind: match kind {
+            libc::PROX_FDTYPE_KQUEUE => HandleKind::Unknown,
+            _ => kind_of(fd).unwrap_or(HandleKind::Unknown),
+        },
+        target: path
+            .map(|path| OsString::from_vec(path.into_bytes()).to_string_lossy().into_owned()),
+        inheritable: !flags.contains(FdFlags::CLOEXEC),
+    })
+}
+
+pub(super) fn facilities() -> Vec<Facility> {
+    vec![
+        facility(
+            "kqueue",
+            kqueue(),
+            "waiting for the end of a process: without it it is looked at",
+        ),
+        facility(
+            "libproc",
+            libproc_works(),
+            "finding the descendants of a child: without it a kill reaches the child and its group",
+        ),
+        facility(
+            "guard",
+            shell(),
+            "ending a child with its program: /bin/sh waits for the end of it",
+        ),
+        value("open handles", open_files(), "how many handles this process may have open"),
+        value("processes", processes(), "how many processes this user may have"),
+        value("kernel", kernel(), "macOS 10.15 (Darwin 19) is the oldest that is supported"),
+    ]
+}
+
+fn kqueue() -> io::Result<String> {
+    Watch::of(std::process::id()).map(|_| String::new())
+}
+
+fn libproc_works() -> io::Result<String> {
+    let own = Started::of(std::process::id());
+    own.map(|_| String::new()).ok_or_else(io::Error::last_os_error)
+}
+
+fn shell() -> io::Result<String> {
+    rustix::fs::access("/bin/sh", Access::EXEC_OK)?;
+    Ok("/bin/sh".to_owned())
+}
+
+fn kernel() -> String {
+    // SAFETY: an utsname is plain bytes, for which all zeroes is a value.
+    let mut names: libc::utsname = unsafe { std::mem::zeroed() };
+    // SAFETY: a live struct.
+    if unsafe { libc::uname(&raw mut names) } != 0 {
+        return io::Error::last_os_error().to_string();
+    }
+    let release = names.release.map(|byte| byte as u8);
+    let release = release.split(|byte| *byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(release).into_owned()
+}

@@ -1,0 +1,45 @@
+//! `NUL`, and the standard handles.
+
+use std::fs::OpenOptions;
+use std::io;
+
+use windows_sys::Win32::Foundation::{ERROR_INVALID_HANDLE, HANDLE, INVALID_HANDLE_VALUE};
+use windows_sys::Win32::System::Console::{
+    GetStdHandle, STD_ERROR_HANDLE, STD_INPUT_HANDLE, STD_OUTPUT_HANDLE,
+};
+
+use crate::handle::{Handle, copy_of};
+use crate::pipe::PipeWriter;
+
+pub(super) fn null() -> io::Result<Handle> {
+    // By its whole name: a relative one is looked for in the working directory first.
+    OpenOptions::new().read(true).write(true).open(r"\\.\NUL").map(Handle::from)
+}
+
+pub(super) fn console(number: i32) -> io::Result<Handle> {
+    let handle = standard(number)
+        .ok_or_else(|| io::Error::from_raw_os_error(ERROR_INVALID_HANDLE as i32))?;
+    copy_of(handle, false).map(Handle::from)
+}
+
+pub(super) fn console_writer(to_stderr: bool) -> io::Result<Option<PipeWriter>> {
+    let Some(handle) = standard(if to_stderr { 2 } else { 1 }) else { return Ok(None) };
+    match copy_of(handle, false) {
+        Ok(copy) => Ok(Some(PipeWriter::from(copy))),
+        // A number that was passed on without its handle, or has been closed since.
+        Err(error) if error.raw_os_error() == Some(ERROR_INVALID_HANDLE as i32) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// This process's own; `None`: it has none, as a program without a console.
+pub(crate) fn standard(number: i32) -> Option<HANDLE> {
+    let which = match number {
+        0 => STD_INPUT_HANDLE,
+        1 => STD_OUTPUT_HANDLE,
+        _ => STD_ERROR_HANDLE,
+    };
+    // SAFETY: one of the three that it knows.
+    let handle = unsafe { GetStdHandle(which) };
+    (!handle.is_null() && handle != INVALID_HANDLE_VALUE).then_some(handle)
+}
