@@ -9,7 +9,7 @@ mod windows;
 #[cfg(windows)]
 use windows as imp;
 #[cfg(windows)]
-pub(crate) use windows::{MOST_READ_BYTES, of_read, of_write};
+pub(crate) use windows::{Job, MOST_READ_BYTES, Relay, WriteEnd, of_read, of_write};
 
 use std::fmt;
 use std::io;

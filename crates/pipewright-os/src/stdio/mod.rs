@@ -45,6 +45,12 @@ pub fn null() -> io::Result<Handle> {
 /// it in that moment. That is no promise of terminals, which call themselves writable with less room:
 /// one that is stopped can then hold us up. A file is written to as it is: a disk is waited for.
 ///
+/// Windows: a copy of the handle. A pipe is written to as far as it says that it has room. Where it does
+/// not (it is full, or its reader waits for as much as it holds) a thread of its own writes, after what
+/// std has buffered for stdout, and is stopped with `CancelSynchronousIo`. A console is written to as it
+/// is: one that is stopped, or in which somebody marks text, can hold us up. Bytes are passed on as they
+/// are; a console shows them in its code page, as it does those of the child.
+///
 /// # Errors
 /// No room for another handle.
 pub fn console_writer(to_stderr: bool) -> io::Result<Option<PipeWriter>> {
@@ -53,8 +59,11 @@ pub fn console_writer(to_stderr: bool) -> io::Result<Option<PipeWriter>> {
 
 /// A copy of this process's own stdin.
 ///
+/// # Platform
+/// Windows: `GetStdHandle`, `DuplicateHandle`; so for the other two.
+///
 /// # Errors
-/// stdin is closed, or there is no room for another handle.
+/// stdin is closed, or there is none (a program without a console), or there is no room for another handle.
 pub fn console_in() -> io::Result<Handle> {
     imp::console(0)
 }

@@ -257,6 +257,44 @@ fn a_pipe_that_cannot_overlap_is_looked_at() {
 }
 
 #[test]
+fn a_reader_that_sleeps_holds_up_no_write_that_cannot_overlap() {
+    const BYTES: usize = 200_000;
+    let (mut reader, writer) = pair(PipeOptions::default()).unwrap();
+    let bytes: Arc<Vec<u8>> = Arc::new((0..BYTES).map(|i| (i / 5) as u8).collect());
+    let expected = Arc::clone(&bytes);
+    let (mut slot, mut written) = ([Slot::Write(writer, bytes, 0)], 0);
+    let mut step = |limit: Option<Duration>| {
+        let until = limit.map(|limit| Instant::now() + limit);
+        let done = wait(&mut slot, until).unwrap();
+        let [taken] = std::mem::take(&mut slot);
+        slot = match taken {
+            Slot::WriteDone(pipe, bytes, result) => {
+                written += result.unwrap();
+                [Slot::Write(pipe, bytes, written)]
+            }
+            waiting => [waiting],
+        };
+        (done, written)
+    };
+    // Until the pipe is full.
+    while step(Some(SOON)).0 > 0 {}
+    let (done, held) = step(Some(SOON));
+    assert_eq!(done, 0);
+    assert!((1..BYTES).contains(&held), "{held}");
+    let reading = thread::spawn(move || {
+        let mut all = Vec::new();
+        std::io::Read::read_to_end(&mut reader, &mut all).unwrap();
+        assert!(all == *expected, "{} of {BYTES} bytes, or others", all.len());
+    });
+    // Now and then with no time at all: most of these are cancelled.
+    let mut limits =
+        [Some(Duration::ZERO), Some(Duration::from_micros(100)), None].into_iter().cycle();
+    while step(limits.next().unwrap()).1 < BYTES {}
+    drop(slot);
+    reading.join().unwrap();
+}
+
+#[test]
 fn nothing_is_left_after_many_rounds() {
     const ROUNDS: usize = 2000;
     let round = |lower: bool| {

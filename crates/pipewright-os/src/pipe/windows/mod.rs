@@ -2,13 +2,14 @@
 
 mod calls;
 mod make;
+mod relay;
 mod state;
 #[cfg(test)]
 mod tests;
 
 use std::io;
 use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, OwnedHandle, RawHandle};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use windows_sys::Win32::Foundation::HANDLE;
 
@@ -17,6 +18,7 @@ use crate::handle::{Handle, copy_of, number_of};
 
 pub(crate) use calls::{MOST_READ_BYTES, of_read, of_write};
 pub(super) use calls::{has_room, read, read_spare, try_read_spare, try_write, write};
+pub(crate) use relay::{Job, Relay};
 
 pub(super) struct Reader {
     handle: OwnedHandle,
@@ -28,6 +30,7 @@ pub(super) struct Writer {
     end: Mutex<Arc<WriteEnd>>,
 }
 
+#[derive(Debug)]
 pub(crate) struct WriteEnd {
     handle: OwnedHandle,
     overlapped: bool,
@@ -35,18 +38,19 @@ pub(crate) struct WriteEnd {
     /// whole or not at all: the kernel takes it when it fits behind what is there, and nothing of it
     /// can be read while something is in front of it. So one that was cancelled has moved nothing.
     holds_bytes: usize,
+    /// It is where this program itself prints.
+    is_stdout: bool,
+    /// Made when a write has to be waited for and cannot be left to the kernel.
+    relay: OnceLock<Relay>,
 }
 
 pub(super) fn pair(options: PipeOptions) -> io::Result<(PipeReader, PipeWriter)> {
     use super::Mode::Async;
     let ends = make::pair(options)?;
     let reader = Reader { handle: ends.read, overlapped: options.read == Async };
-    let writer = Writer::new(WriteEnd {
-        handle: ends.write,
-        overlapped: options.write == Async,
-        holds_bytes: ends.bytes as usize,
-    });
-    Ok((PipeReader(reader), PipeWriter(writer)))
+    let overlapped = options.write == Async;
+    let writer = WriteEnd::new(ends.write, overlapped, ends.bytes as usize);
+    Ok((PipeReader(reader), PipeWriter(Writer::new(writer))))
 }
 
 impl Reader {
@@ -94,6 +98,10 @@ impl Writer {
 }
 
 impl WriteEnd {
+    fn new(handle: OwnedHandle, overlapped: bool, holds_bytes: usize) -> WriteEnd {
+        WriteEnd { handle, overlapped, holds_bytes, is_stdout: false, relay: OnceLock::new() }
+    }
+
     pub(crate) fn raw(&self) -> HANDLE {
         self.handle.as_raw_handle()
     }
@@ -116,7 +124,19 @@ impl WriteEnd {
     fn of(handle: OwnedHandle) -> WriteEnd {
         let overlapped = state::overlaps(handle.as_handle());
         let holds_bytes = state::holds_bytes(handle.as_handle());
-        WriteEnd { handle, overlapped, holds_bytes }
+        WriteEnd::new(handle, overlapped, holds_bytes)
+    }
+
+    /// The thread that writes to it.
+    ///
+    /// # Errors
+    /// No room for another thread.
+    pub(crate) fn relay(&self) -> io::Result<&Relay> {
+        if self.relay.get().is_none() {
+            // Ignored: another thread was faster, and its relay serves as well.
+            let _ = self.relay.set(Relay::new()?);
+        }
+        self.relay.get().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
@@ -144,8 +164,7 @@ pub(super) fn clone_reader(reader: &Reader) -> io::Result<Reader> {
 pub(super) fn clone_writer(writer: &Writer) -> io::Result<Writer> {
     let end = writer.end();
     let handle = copy_of(end.raw(), false)?;
-    let (overlapped, holds_bytes) = (end.overlapped, end.holds_bytes);
-    Ok(Writer::new(WriteEnd { handle, overlapped, holds_bytes }))
+    Ok(Writer::new(WriteEnd::new(handle, end.overlapped, end.holds_bytes)))
 }
 
 pub(super) fn reader_number(reader: &Reader) -> i64 {
@@ -179,6 +198,14 @@ impl From<OwnedHandle> for PipeReader {
     fn from(handle: OwnedHandle) -> Self {
         let overlapped = state::overlaps(handle.as_handle());
         PipeReader(Reader { handle, overlapped })
+    }
+}
+
+impl PipeWriter {
+    /// Our own stdout, or stderr.
+    pub(crate) fn to_console(handle: OwnedHandle, is_stdout: bool) -> PipeWriter {
+        let end = WriteEnd { is_stdout, ..WriteEnd::of(handle) };
+        PipeWriter(Writer::new(end))
     }
 }
 
