@@ -5,10 +5,15 @@ use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, OwnedHandle};
 use std::thread;
 use std::time::Duration;
 
+use windows_sys::Win32::Foundation::{
+    ERROR_BROKEN_PIPE, ERROR_HANDLE_EOF, ERROR_NO_DATA, ERROR_OPERATION_ABORTED,
+    ERROR_PIPE_NOT_CONNECTED,
+};
+
 use super::super::{Mode, PipeOptions, PipeReader, PipeWriter, pair};
 use super::state;
 use crate::handle::{Handle, HandleKind, inheritable};
-use crate::overlapped::Operation;
+use crate::overlapped::{Operation, os_error};
 use crate::wake::Wake;
 
 const MODES: [Mode; 2] = [Mode::Sync, Mode::Async];
@@ -186,4 +191,26 @@ fn a_file_is_read_on_and_to_its_end() {
     reader.read_to_string(&mut rest).unwrap();
     assert_eq!((&four, rest.as_str()), (b"0123", "456789"));
     std::fs::remove_file(&path).unwrap();
+}
+
+/// As the kernel tells them; Wine takes a write of nothing for none.
+#[test]
+fn a_read_of_nothing_is_the_end_only_where_the_pipe_has_ended() {
+    let of = |reader: &PipeReader, result| super::of_read(reader.as_handle(), result);
+    let (reader, writer) = pair(PipeOptions::default()).unwrap();
+    assert!(of(&reader, Ok(0)).is_none());
+    assert!(matches!(of(&reader, Ok(3)), Some(Ok(3))));
+    let cancelled = os_error(ERROR_OPERATION_ABORTED);
+    assert!(of(&reader, Err(cancelled)).is_none());
+    drop(writer);
+    assert!(matches!(of(&reader, Ok(0)), Some(Ok(0))));
+    for code in [ERROR_BROKEN_PIPE, ERROR_HANDLE_EOF, ERROR_PIPE_NOT_CONNECTED] {
+        assert!(matches!(of(&reader, Err(os_error(code))), Some(Ok(0))), "{code}");
+    }
+    let other = of(&reader, Err(os_error(5))).unwrap().unwrap_err();
+    assert_eq!(other.raw_os_error(), Some(5));
+    for code in [ERROR_BROKEN_PIPE, ERROR_NO_DATA, ERROR_PIPE_NOT_CONNECTED] {
+        let told = super::of_write(Err(os_error(code))).unwrap().unwrap_err();
+        assert_eq!(told.kind(), io::ErrorKind::BrokenPipe, "{code}");
+    }
 }
