@@ -45,11 +45,11 @@ pub fn null() -> io::Result<Handle> {
 /// it in that moment. That is no promise of terminals, which call themselves writable with less room:
 /// one that is stopped can then hold us up. A file is written to as it is: a disk is waited for.
 ///
-/// Windows: a copy of the handle. A pipe is written to as far as it says that it has room. Where it does
-/// not (it is full, or its reader waits for as much as it holds) a thread of its own writes, after what
-/// std has buffered for stdout, and is stopped with `CancelSynchronousIo`. A console is written to as it
-/// is: one that is stopped, or in which somebody marks text, can hold us up. Bytes are passed on as they
-/// are; a console shows them in its code page, as it does those of the child.
+/// Windows: a copy of the handle. What writes to a pipe or a console is a thread of the copy's own, after
+/// what std has buffered for stdout; `has_room` says no. A wait that ends before the write cancels it
+/// (`CancelSynchronousIo`); that to a console in which somebody marks text goes on, and is what the next
+/// wait for the same bytes waits for. A file is written to as it is. Bytes are passed on as they are: a
+/// console shows them in its code page, as it does those of the child.
 ///
 /// # Errors
 /// No room for another handle.

@@ -72,7 +72,7 @@ fn both_streams_and_a_flag_come_in_one_wait() {
 fn a_write_of_nothing_is_not_the_end() {
     let (reader, writer) = read_end();
     // Straight to the kernel: ours leaves such writes out.
-    let nothing = |writer: &PipeWriter| writer.end().write_now(&[]).unwrap();
+    let nothing = |writer: &PipeWriter| writer.end().write_nothing();
     nothing(&writer);
     let mut slot = [Slot::Read(reader, Vec::new())];
     assert_eq!(wait(&mut slot, Some(Instant::now() + SOON)).unwrap(), 0, "{slot:?}");
@@ -292,6 +292,24 @@ fn a_reader_that_sleeps_holds_up_no_write_that_cannot_overlap() {
     while step(limits.next().unwrap()).1 < BYTES {}
     drop(slot);
     reading.join().unwrap();
+}
+
+#[test]
+fn a_write_that_is_given_up_does_not_come_later() {
+    for write in [Mode::Sync, Mode::Async] {
+        let (mut reader, writer) = pair(PipeOptions { write, ..PipeOptions::default() }).unwrap();
+        let mut held = 0;
+        let mut slot = Slot::Write(writer, Arc::new(vec![7; 10_000]), 0);
+        while wait(std::slice::from_mut(&mut slot), Some(Instant::now() + SOON)).unwrap() > 0 {
+            let Slot::WriteDone(pipe, bytes, Ok(count)) = slot else { panic!("{slot:?}") };
+            held += count;
+            slot = Slot::Write(pipe, bytes, 0);
+        }
+        drop(slot);
+        let mut all = Vec::new();
+        std::io::Read::read_to_end(&mut reader, &mut all).unwrap();
+        assert_eq!(all.len(), held, "{write:?}");
+    }
 }
 
 #[test]

@@ -30,7 +30,6 @@ struct Relayed(Arc<WriteEnd>);
 
 impl Drop for Relayed {
     fn drop(&mut self) {
-        // Ignored: there is none, and then nothing has been begun.
         let _ = self.0.relay().map(Relay::stop);
     }
 }
@@ -39,14 +38,14 @@ impl Running {
     fn result(&self) -> Option<io::Result<usize>> {
         match self {
             Running::Operation(operation) => operation.result(),
-            Running::Relayed(Relayed(end)) => end.relay().map_or(None, Relay::result),
+            Running::Relayed(Relayed(end)) => end.relay().and_then(Relay::result),
         }
     }
 
     fn stop(&self) -> Option<io::Result<usize>> {
         match self {
             Running::Operation(operation) => operation.stop(),
-            Running::Relayed(Relayed(end)) => end.relay().map_or(None, Relay::stop),
+            Running::Relayed(Relayed(end)) => end.relay().and_then(Relay::stop),
         }
     }
 }
@@ -148,7 +147,7 @@ fn start(slot: &mut Slot<'_>, event: &Arc<Wake>) -> Start {
                 return complete(slot, Ok(0));
             }
             if !end.overlaps() {
-                return write_or_relay(slot, &end, event);
+                return relay_or_write(slot, &end, event);
             }
             // SAFETY: as above; the bytes are shared, and so do not change; and nobody else has the
             // writer, to hang it up.
@@ -176,16 +175,13 @@ fn read_now(slot: &mut Slot<'_>) -> Start {
     }
 }
 
-/// A pipe that cannot overlap is written to where there is room. Where that is not known a reader may
-/// be waiting, or sleeping: a write may be taken at once, and may not hold this up.
-fn write_or_relay(slot: &mut Slot<'_>, end: &Arc<WriteEnd>, event: &Arc<Wake>) -> Start {
+/// An end that cannot overlap is written to by a thread, where a write may have to wait.
+fn relay_or_write(slot: &mut Slot<'_>, end: &Arc<WriteEnd>, event: &Arc<Wake>) -> Start {
     let Slot::Write(pipe, bytes, from) = slot else { return Start::Done };
-    if let (Some(0), Ok(relay)) = (end.room(), end.relay()) {
-        let (bytes, event) = (Arc::clone(bytes), Arc::clone(event));
-        relay.start(Job { end: Arc::clone(end), bytes, from: *from, event });
+    if let Some(relay) = end.relay() {
+        relay.start(Job { bytes: Arc::clone(bytes), from: *from }, Arc::clone(event));
         return Start::Running(Running::Relayed(Relayed(Arc::clone(end))));
     }
-    // What is no pipe is written to as it is; and without a thread there is no other way.
     let result = pipe.try_write(bytes.get(*from..).unwrap_or_default());
     complete(slot, result)
 }

@@ -98,13 +98,13 @@ fn a_write_of_nothing_is_not_the_end_of_a_read() {
     for (options, mut reader, writer) in every_pair() {
         let mut buffer = Vec::with_capacity(16);
         if options.write == Mode::Sync {
-            writer.end().write_now(&[]).unwrap();
+            writer.end().write_nothing();
         }
         let error = reader.try_read_spare(&mut buffer).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "{options:?}");
         let writing = thread::spawn(move || {
             if options.write == Mode::Sync {
-                writer.end().write_now(&[]).unwrap();
+                writer.end().write_nothing();
             }
             (&writer).write_all(b"more").unwrap();
         });
