@@ -2,6 +2,7 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, OwnedHandle};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use windows_sys::Win32::Foundation::{
 use super::super::{Mode, PipeOptions, PipeReader, PipeWriter, pair};
 use super::state;
 use crate::handle::{Handle, HandleKind, inheritable};
+use crate::mux::Slot;
 use crate::overlapped::{Operation, os_error};
 use crate::wake::Wake;
 
@@ -213,4 +215,27 @@ fn a_read_of_nothing_is_the_end_only_where_the_pipe_has_ended() {
         let told = super::of_write(Err(os_error(code))).unwrap().unwrap_err();
         assert_eq!(told.kind(), io::ErrorKind::BrokenPipe, "{code}");
     }
+}
+
+/// Under Wine: only where the tests are run at a terminal.
+#[test]
+fn a_console_is_a_char_device_and_takes_what_is_written() {
+    let Ok(console) = std::fs::OpenOptions::new().read(true).write(true).open("CONOUT$") else {
+        return eprintln!("SKIPPED: no console");
+    };
+    let handle = Handle::from(console);
+    assert_eq!(handle.kind().unwrap(), HandleKind::CharDevice);
+    let writer = PipeWriter::from(OwnedHandle::from(handle));
+    assert!(!writer.has_room(), "it may be stopped");
+    let mut slot = [Slot::Write(writer, Arc::new(b"\r".to_vec()), 0)];
+    assert_eq!(crate::mux::wait(&mut slot, None).unwrap(), 1);
+    assert!(matches!(slot, [Slot::WriteDone(.., Ok(1))]), "{slot:?}");
+}
+
+#[test]
+fn ends_and_flags_are_for_every_thread() {
+    fn shared<T: Send + Sync>() {}
+    shared::<(Handle, PipeReader, PipeWriter, Wake)>();
+    fn sent<T: Send>() {}
+    sent::<Slot<'static>>();
 }
