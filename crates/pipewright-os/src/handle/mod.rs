@@ -13,10 +13,8 @@ mod windows;
 pub(crate) use unix::kind_of;
 #[cfg(windows)]
 use windows as imp;
-#[cfg(all(windows, test))]
-pub(crate) use windows::inheritable;
 #[cfg(windows)]
-pub(crate) use windows::{copy_of, kind_of, number_of, size_of_u32};
+pub(crate) use windows::{copy_of, inheritable, kind_of, number_of, size_of_u32};
 
 use std::fmt;
 use std::io;
