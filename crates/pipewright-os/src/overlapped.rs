@@ -123,9 +123,17 @@ impl Operation {
     /// One that is done before the cancel reaches it counts: its bytes have been moved.
     pub(crate) fn stop(&self) -> Option<io::Result<usize>> {
         if self.result().is_none() {
-            // Ignored: it has been done since. SAFETY: a started operation of this file.
-            let _ = unsafe { CancelIoEx(self.file, self.overlapped) };
+            self.cancel();
         }
+        self.wait_for_cancel()
+    }
+
+    fn cancel(&self) {
+        // Ignored: it has been done since. SAFETY: a started operation of this file.
+        let _ = unsafe { CancelIoEx(self.file, self.overlapped) };
+    }
+
+    fn wait_for_cancel(&self) -> Option<io::Result<usize>> {
         Some(self.wait()).filter(|result| !is_cancelled(result))
     }
 }
@@ -152,4 +160,33 @@ pub(crate) fn at_most(count: usize) -> u32 {
 /// The system's error of that number.
 pub(crate) fn os_error(code: u32) -> io::Error {
     io::Error::from_raw_os_error(code as i32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pipe::{Mode, PipeOptions, pair};
+
+    #[test]
+    fn what_was_done_before_the_cancel_counts_and_nothing_else_does() {
+        let options = PipeOptions { read: Mode::Async, ..PipeOptions::default() };
+        let (reader, writer) = pair(options).unwrap();
+        let (event, mut room) = (Wake::new().unwrap(), [0; 8]);
+        for round in 0..100 {
+            let (file, to) = (reader.as_raw_handle(), room.as_mut_ptr());
+            // SAFETY: stopped before the buffer is touched again.
+            let read = unsafe { Operation::read(file, &event, to, 8) };
+            assert!(read.result().is_none());
+            if round % 2 == 0 {
+                assert!(read.stop().is_none());
+                continue;
+            }
+            // After somebody has looked, and before the cancel.
+            io::Write::write_all(&mut &writer, b"bytes").unwrap();
+            read.cancel();
+            assert_eq!(read.wait_for_cancel().unwrap().unwrap(), 5);
+            assert_eq!(room[..5], *b"bytes");
+        }
+        assert_eq!(reader.available().unwrap(), 0);
+    }
 }

@@ -13,10 +13,8 @@ mod windows;
 pub(crate) use unix::kind_of;
 #[cfg(windows)]
 use windows as imp;
-#[cfg(all(windows, test))]
-pub(crate) use windows::inheritable;
 #[cfg(windows)]
-pub(crate) use windows::{copy_of, kind_of, number_of, size_of_u32};
+pub(crate) use windows::{copy_of, inheritable, kind_of, number_of, size_of_u32};
 
 use std::fmt;
 use std::io;
@@ -63,7 +61,8 @@ impl Handle {
     ///
     /// # Platform
     /// Unix: `fstat`. Windows: `GetFileType`; `GetFileInformationByHandleEx` for what is on a disk,
-    /// `GetNamedPipeInfo` and `PeekNamedPipe` to tell a pipe from a socket.
+    /// `GetNamedPipeInfo` and `PeekNamedPipe` to tell a pipe from a socket; these wait
+    /// while another thread, or a process that shares it, is in a synchronous call on the same pipe end.
     ///
     /// # Errors
     /// Whatever the call reports; a handle that is open has none in practice.

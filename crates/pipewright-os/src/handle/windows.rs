@@ -193,10 +193,4 @@ macro_rules! from_owner {
     )*};
 }
 
-from_owner!(
-    File,
-    std::process::ChildStdin,
-    std::process::ChildStdout,
-    std::process::ChildStderr,
-    std::process::Child,
-);
+from_owner!(File, std::process::ChildStdin, std::process::ChildStdout, std::process::ChildStderr,);

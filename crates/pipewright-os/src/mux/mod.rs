@@ -98,8 +98,8 @@ impl Slot<'_> {
 /// their common event and every process and flag; for those beyond 61 `RegisterWaitForSingleObject`.
 /// Before the return what is not done is cancelled (`CancelIoEx`) and that is waited for; what was done
 /// first counts, so that no byte is lost or written twice. A deadline less than a tick of the clock away
-/// has a timer of its own. An end that does not overlap is looked at every 5 ms (`PeekNamedPipe`), and
-/// written to with what has room.
+/// has a timer of its own. An end that does not overlap is looked at every 5 ms (`PeekNamedPipe`), or
+/// written to by a thread of its own, which is cancelled likewise (`CancelSynchronousIo`).
 ///
 /// # Errors
 /// What the wait itself reports (`ENOMEM`, no room for an event); an error of one source is in its slot.

@@ -11,7 +11,7 @@ mod windows;
 #[cfg(windows)]
 use windows as imp;
 #[cfg(windows)]
-pub(crate) use windows::{MOST_READ_BYTES, of_read, of_write};
+pub(crate) use windows::{Job, MOST_READ_BYTES, Relay, WriteEnd, of_read, of_write};
 
 use std::fmt;
 use std::io;
@@ -153,8 +153,9 @@ impl PipeWriter {
     /// Whether something can be written now, or writing would say at once why not.
     ///
     /// # Platform
-    /// Unix: `poll(POLLOUT)`. Windows: an end that overlaps can always be tried. For another one
-    /// `NtQueryInformationFile`; it says no also where the reader waits for as much as the pipe holds.
+    /// Unix: `poll(POLLOUT)`. Windows: an end that overlaps can always be tried, and a file takes
+    /// everything. Of another pipe, and of a console, nobody can tell: no. Wait for the write
+    /// ([`Slot::Write`](crate::mux::Slot::Write)).
     #[must_use]
     pub fn has_room(&self) -> bool {
         imp::has_room(&self.0)

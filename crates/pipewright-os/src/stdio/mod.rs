@@ -45,6 +45,12 @@ pub fn null() -> io::Result<Handle> {
 /// it in that moment. That is no promise of terminals, which call themselves writable with less room:
 /// one that is stopped can then hold us up. A file is written to as it is: a disk is waited for.
 ///
+/// Windows: a copy of the handle. What writes to a pipe or a console is a thread of the copy's own, after
+/// what std has buffered for stdout; `has_room` says no. A wait that ends before the write cancels it
+/// (`CancelSynchronousIo`); that to a console in which somebody marks text goes on, and is what the next
+/// wait for the same bytes waits for. A file is written to as it is. Bytes are passed on as they are: a
+/// console shows them in its code page, as it does those of the child.
+///
 /// # Errors
 /// No room for another handle.
 pub fn console_writer(to_stderr: bool) -> io::Result<Option<PipeWriter>> {
@@ -53,8 +59,11 @@ pub fn console_writer(to_stderr: bool) -> io::Result<Option<PipeWriter>> {
 
 /// A copy of this process's own stdin.
 ///
+/// # Platform
+/// Windows: `GetStdHandle`, `DuplicateHandle`; so for the other two.
+///
 /// # Errors
-/// stdin is closed, or there is no room for another handle.
+/// stdin is closed, or there is none (a program without a console), or there is no room for another handle.
 pub fn console_in() -> io::Result<Handle> {
     imp::console(0)
 }

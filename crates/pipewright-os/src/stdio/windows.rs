@@ -25,7 +25,7 @@ pub(super) fn console(number: i32) -> io::Result<Handle> {
 pub(super) fn console_writer(to_stderr: bool) -> io::Result<Option<PipeWriter>> {
     let Some(handle) = standard(if to_stderr { 2 } else { 1 }) else { return Ok(None) };
     match copy_of(handle, false) {
-        Ok(copy) => Ok(Some(PipeWriter::from(copy))),
+        Ok(copy) => Ok(Some(PipeWriter::to_console(copy, !to_stderr))),
         // A number that was passed on without its handle, or has been closed since.
         Err(error) if error.raw_os_error() == Some(ERROR_INVALID_HANDLE as i32) => Ok(None),
         Err(error) => Err(error),

@@ -72,7 +72,7 @@ fn both_streams_and_a_flag_come_in_one_wait() {
 fn a_write_of_nothing_is_not_the_end() {
     let (reader, writer) = read_end();
     // Straight to the kernel: ours leaves such writes out.
-    let nothing = |writer: &PipeWriter| writer.end().write_now(&[]).unwrap();
+    let nothing = |writer: &PipeWriter| writer.end().write_nothing();
     nothing(&writer);
     let mut slot = [Slot::Read(reader, Vec::new())];
     assert_eq!(wait(&mut slot, Some(Instant::now() + SOON)).unwrap(), 0, "{slot:?}");
@@ -254,6 +254,62 @@ fn a_pipe_that_cannot_overlap_is_looked_at() {
     });
     drop(writer);
     assert_eq!(read(&mut slot), 0);
+}
+
+#[test]
+fn a_reader_that_sleeps_holds_up_no_write_that_cannot_overlap() {
+    const BYTES: usize = 200_000;
+    let (mut reader, writer) = pair(PipeOptions::default()).unwrap();
+    let bytes: Arc<Vec<u8>> = Arc::new((0..BYTES).map(|i| (i / 5) as u8).collect());
+    let expected = Arc::clone(&bytes);
+    let (mut slot, mut written) = ([Slot::Write(writer, bytes, 0)], 0);
+    let mut step = |limit: Option<Duration>| {
+        let until = limit.map(|limit| Instant::now() + limit);
+        let done = wait(&mut slot, until).unwrap();
+        let [taken] = std::mem::take(&mut slot);
+        slot = match taken {
+            Slot::WriteDone(pipe, bytes, result) => {
+                written += result.unwrap();
+                [Slot::Write(pipe, bytes, written)]
+            }
+            waiting => [waiting],
+        };
+        (done, written)
+    };
+    // Until the pipe is full.
+    while step(Some(SOON)).0 > 0 {}
+    let (done, held) = step(Some(SOON));
+    assert_eq!(done, 0);
+    assert!((1..BYTES).contains(&held), "{held}");
+    let reading = thread::spawn(move || {
+        let mut all = Vec::new();
+        std::io::Read::read_to_end(&mut reader, &mut all).unwrap();
+        assert!(all == *expected, "{} of {BYTES} bytes, or others", all.len());
+    });
+    // Now and then with no time at all: most of these are cancelled.
+    let mut limits =
+        [Some(Duration::ZERO), Some(Duration::from_micros(100)), None].into_iter().cycle();
+    while step(limits.next().unwrap()).1 < BYTES {}
+    drop(slot);
+    reading.join().unwrap();
+}
+
+#[test]
+fn a_write_that_is_given_up_does_not_come_later() {
+    for write in [Mode::Sync, Mode::Async] {
+        let (mut reader, writer) = pair(PipeOptions { write, ..PipeOptions::default() }).unwrap();
+        let mut held = 0;
+        let mut slot = Slot::Write(writer, Arc::new(vec![7; 10_000]), 0);
+        while wait(std::slice::from_mut(&mut slot), Some(Instant::now() + SOON)).unwrap() > 0 {
+            let Slot::WriteDone(pipe, bytes, Ok(count)) = slot else { panic!("{slot:?}") };
+            held += count;
+            slot = Slot::Write(pipe, bytes, 0);
+        }
+        drop(slot);
+        let mut all = Vec::new();
+        std::io::Read::read_to_end(&mut reader, &mut all).unwrap();
+        assert_eq!(all.len(), held, "{write:?}");
+    }
 }
 
 #[test]

@@ -3,18 +3,51 @@
 use std::io;
 use std::mem;
 use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle};
+use std::sync::Arc;
 
 use super::super::{FIRST_READ_BYTES, Slot};
 use crate::overlapped::Operation;
-use crate::pipe::{MOST_READ_BYTES, of_read, of_write};
+use crate::pipe::{Job, MOST_READ_BYTES, Relay, WriteEnd, of_read, of_write};
 use crate::wake::Wake;
 
 pub(super) struct Transfers {
     /// One for each slot. Dropped before the event, which the kernel may raise until then.
-    running: Vec<Option<Operation>>,
+    running: Vec<Option<Running>>,
     /// Raised when any of them is done; `None`: there are none.
-    event: Option<Wake>,
+    event: Option<Arc<Wake>>,
     looking: bool,
+}
+
+enum Running {
+    /// The kernel does it.
+    Operation(Operation),
+    /// A thread of the end's own does it.
+    Relayed(Relayed),
+}
+
+/// What the thread of that end is writing.
+struct Relayed(Arc<WriteEnd>);
+
+impl Drop for Relayed {
+    fn drop(&mut self) {
+        let _ = self.0.relay().map(Relay::stop);
+    }
+}
+
+impl Running {
+    fn result(&self) -> Option<io::Result<usize>> {
+        match self {
+            Running::Operation(operation) => operation.result(),
+            Running::Relayed(Relayed(end)) => end.relay().and_then(Relay::result),
+        }
+    }
+
+    fn stop(&self) -> Option<io::Result<usize>> {
+        match self {
+            Running::Operation(operation) => operation.stop(),
+            Running::Relayed(Relayed(end)) => end.relay().and_then(Relay::stop),
+        }
+    }
 }
 
 impl Transfers {
@@ -23,11 +56,11 @@ impl Transfers {
             return Ok(Transfers { running: Vec::new(), event: None, looking: false });
         }
         let running = slots.iter().map(|_| None).collect();
-        Ok(Transfers { running, event: Some(Wake::new()?), looking: false })
+        Ok(Transfers { running, event: Some(Arc::new(Wake::new()?)), looking: false })
     }
 
     pub(super) fn event(&self) -> Option<BorrowedHandle<'_>> {
-        self.event.as_ref().map(Wake::as_handle)
+        self.event.as_ref().map(|event| event.as_handle())
     }
 
     /// Whether there is a pipe that no event tells of.
@@ -47,13 +80,13 @@ impl Transfers {
                 continue;
             }
             match start(slot, event) {
-                Start::Running(operation) => *running = Some(operation),
+                Start::Running(started) => *running = Some(started),
                 Start::Done => done += 1,
                 Start::Look => self.looking = true,
             }
         }
         for (slot, running) in slots.iter_mut().zip(&mut self.running) {
-            let Some(result) = running.as_ref().and_then(Operation::result) else { continue };
+            let Some(result) = running.as_ref().and_then(Running::result) else { continue };
             *running = None;
             match finish(slot, Some(result)) {
                 true => done += 1,
@@ -68,8 +101,8 @@ impl Transfers {
     pub(super) fn stop(&mut self, slots: &mut [Slot<'_>]) -> usize {
         let mut done = 0;
         for (slot, running) in slots.iter_mut().zip(&mut self.running) {
-            if let Some(operation) = running.take() {
-                done += usize::from(finish(slot, operation.stop()));
+            if let Some(running) = running.take() {
+                done += usize::from(finish(slot, running.stop()));
             }
         }
         done
@@ -78,7 +111,7 @@ impl Transfers {
 
 /// What has come of starting a transfer.
 enum Start {
-    Running(Operation),
+    Running(Running),
     /// The slot is done.
     Done,
     /// It cannot be started, and is to be tried again.
@@ -89,7 +122,7 @@ fn is_transfer(slot: &Slot<'_>) -> bool {
     matches!(slot, Slot::Read(..) | Slot::Write(..))
 }
 
-fn start(slot: &mut Slot<'_>, event: &Wake) -> Start {
+fn start(slot: &mut Slot<'_>, event: &Arc<Wake>) -> Start {
     match slot {
         Slot::Read(pipe, buffer) => {
             if let Err(error) = make_room(buffer) {
@@ -105,7 +138,7 @@ fn start(slot: &mut Slot<'_>, event: &Wake) -> Start {
             let operation = unsafe {
                 Operation::read(pipe.as_raw_handle(), event, spare.as_mut_ptr().cast(), room)
             };
-            Start::Running(operation)
+            Start::Running(Running::Operation(operation))
         }
         Slot::Write(pipe, bytes, from) => {
             let end = pipe.end();
@@ -114,13 +147,13 @@ fn start(slot: &mut Slot<'_>, event: &Wake) -> Start {
                 return complete(slot, Ok(0));
             }
             if !end.overlaps() {
-                return write_now(slot);
+                return relay_or_write(slot, &end, event);
             }
             // SAFETY: as above; the bytes are shared, and so do not change; and nobody else has the
             // writer, to hang it up.
             let operation =
                 unsafe { Operation::write(end.raw(), event, piece.as_ptr(), piece.len()) };
-            Start::Running(operation)
+            Start::Running(Running::Operation(operation))
         }
         _ => Start::Done,
     }
@@ -142,8 +175,13 @@ fn read_now(slot: &mut Slot<'_>) -> Start {
     }
 }
 
-fn write_now(slot: &mut Slot<'_>) -> Start {
+/// An end that cannot overlap is written to by a thread, where a write may have to wait.
+fn relay_or_write(slot: &mut Slot<'_>, end: &Arc<WriteEnd>, event: &Arc<Wake>) -> Start {
     let Slot::Write(pipe, bytes, from) = slot else { return Start::Done };
+    if let Some(relay) = end.relay() {
+        relay.start(Job { bytes: Arc::clone(bytes), from: *from }, Arc::clone(event));
+        return Start::Running(Running::Relayed(Relayed(Arc::clone(end))));
+    }
     let result = pipe.try_write(bytes.get(*from..).unwrap_or_default());
     complete(slot, result)
 }

@@ -1,7 +1,7 @@
 //! One call on an end: made, waited for, and understood.
 
 use std::io;
-use std::os::windows::io::{AsHandle, BorrowedHandle};
+use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, OwnedHandle};
 use std::ptr;
 
 use windows_sys::Win32::Foundation::{
@@ -10,7 +10,8 @@ use windows_sys::Win32::Foundation::{
 };
 use windows_sys::Win32::Storage::FileSystem::{ReadFile, WriteFile};
 
-use super::{Reader, WriteEnd, Writer, available, state};
+use super::state::{self, Waits};
+use super::{Reader, Writer, available};
 use crate::overlapped::{Operation, at_most, os_error};
 use crate::wake::Wake;
 
@@ -151,12 +152,12 @@ pub(in super::super) fn write(writer: &Writer, bytes: &[u8]) -> io::Result<usize
         return Ok(0);
     }
     loop {
-        let result = if end.overlapped {
+        let result = if end.overlaps() {
             let event = Wake::new()?;
             // SAFETY: a live slice; it is done when `wait` returns.
             unsafe { Operation::write(end.raw(), &event, bytes.as_ptr(), bytes.len()) }.wait()
         } else {
-            end.write_now(bytes)
+            write_now(&end.handle, bytes)
         };
         if let Some(done) = of_write(result) {
             return done;
@@ -164,30 +165,31 @@ pub(in super::super) fn write(writer: &Writer, bytes: &[u8]) -> io::Result<usize
     }
 }
 
-impl WriteEnd {
-    /// A synchronous write.
-    pub(crate) fn write_now(&self, bytes: &[u8]) -> io::Result<usize> {
-        let mut count = 0;
-        // SAFETY: a live slice and a live number.
-        let written = unsafe {
-            let length = at_most(bytes.len());
-            WriteFile(self.raw(), bytes.as_ptr(), length, &raw mut count, ptr::null_mut())
-        };
-        match written {
-            0 => Err(io::Error::last_os_error()),
-            _ => Ok(count as usize),
-        }
+/// A synchronous write.
+pub(super) fn write_now(handle: &OwnedHandle, bytes: &[u8]) -> io::Result<usize> {
+    let (raw, mut count) = (handle.as_raw_handle(), 0);
+    let length = at_most(bytes.len());
+    // SAFETY: an open handle, a live slice and a live number.
+    let written =
+        unsafe { WriteFile(raw, bytes.as_ptr(), length, &raw mut count, ptr::null_mut()) };
+    match written {
+        0 => Err(io::Error::last_os_error()),
+        _ => Ok(count as usize),
+    }
+}
+
+#[cfg(test)]
+impl super::WriteEnd {
+    /// Straight to the kernel: ours leave such writes out.
+    pub(crate) fn write_nothing(&self) {
+        write_now(&self.handle, &[]).unwrap();
     }
 }
 
 pub(in super::super) fn try_write(writer: &Writer, bytes: &[u8]) -> io::Result<usize> {
     let end = writer.end();
-    if !end.overlapped {
-        let piece = match end.room() {
-            Some(room @ 1..) => bytes.get(..room).unwrap_or(bytes),
-            _ => bytes,
-        };
-        return write(writer, piece);
+    if !end.overlaps() {
+        return write(writer, bytes);
     }
     let event = Wake::new()?;
     let mut piece = end.piece(bytes);
@@ -205,6 +207,7 @@ pub(in super::super) fn try_write(writer: &Writer, bytes: &[u8]) -> io::Result<u
 
 pub(in super::super) fn has_room(writer: &Writer) -> bool {
     let end = writer.end();
-    // What overlaps never waits, and says itself what fits. What cannot be told is left to be tried.
-    end.overlapped || end.room() != Some(0)
+    // What overlaps can always be tried. What the kernel tells of another pipe is not to be had while
+    // somebody else waits in a write to it, and counts as full what its reader waits for.
+    matches!(end.waits, Waits::Overlapped | Waits::Never)
 }

@@ -2,13 +2,14 @@
 
 mod calls;
 mod make;
+mod relay;
 mod state;
 #[cfg(test)]
 mod tests;
 
 use std::io;
 use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, OwnedHandle, RawHandle};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use windows_sys::Win32::Foundation::HANDLE;
 
@@ -17,6 +18,9 @@ use crate::handle::{Handle, copy_of, number_of};
 
 pub(crate) use calls::{MOST_READ_BYTES, of_read, of_write};
 pub(super) use calls::{has_room, read, read_spare, try_read_spare, try_write, write};
+use relay::Kind;
+pub(crate) use relay::{Job, Relay};
+use state::Waits;
 
 pub(super) struct Reader {
     handle: OwnedHandle,
@@ -28,25 +32,27 @@ pub(super) struct Writer {
     end: Mutex<Arc<WriteEnd>>,
 }
 
+#[derive(Debug)]
 pub(crate) struct WriteEnd {
     handle: OwnedHandle,
-    overlapped: bool,
+    waits: Waits,
     /// What the pipe holds. A write that waits and is not longer than that is either taken as a
     /// whole or not at all: the kernel takes it when it fits behind what is there, and nothing of it
     /// can be read while something is in front of it. So one that was cancelled has moved nothing.
     holds_bytes: usize,
+    /// It is where this program itself prints.
+    is_stdout: bool,
+    /// Made when a write may have to be waited for and cannot be left to the kernel.
+    relay: OnceLock<Relay>,
 }
 
 pub(super) fn pair(options: PipeOptions) -> io::Result<(PipeReader, PipeWriter)> {
     use super::Mode::Async;
     let ends = make::pair(options)?;
     let reader = Reader { handle: ends.read, overlapped: options.read == Async };
-    let writer = Writer::new(WriteEnd {
-        handle: ends.write,
-        overlapped: options.write == Async,
-        holds_bytes: ends.bytes as usize,
-    });
-    Ok((PipeReader(reader), PipeWriter(writer)))
+    let waits = if options.write == Async { Waits::Overlapped } else { Waits::InTheCall };
+    let writer = WriteEnd::new(ends.write, waits, ends.bytes as usize);
+    Ok((PipeReader(reader), PipeWriter(Writer::new(writer))))
 }
 
 impl Reader {
@@ -94,13 +100,17 @@ impl Writer {
 }
 
 impl WriteEnd {
+    fn new(handle: OwnedHandle, waits: Waits, holds_bytes: usize) -> WriteEnd {
+        WriteEnd { handle, waits, holds_bytes, is_stdout: false, relay: OnceLock::new() }
+    }
+
     pub(crate) fn raw(&self) -> HANDLE {
         self.handle.as_raw_handle()
     }
 
     /// Whether a write can be left to the kernel.
     pub(crate) fn overlaps(&self) -> bool {
-        self.overlapped
+        self.waits == Waits::Overlapped
     }
 
     /// As much of the bytes as one write may take.
@@ -108,15 +118,26 @@ impl WriteEnd {
         bytes.get(..self.holds_bytes).unwrap_or(bytes)
     }
 
-    /// How much can be written without a wait; `None`: it cannot be told.
-    pub(crate) fn room(&self) -> Option<usize> {
-        state::room(self.handle.as_handle())
+    fn of(handle: OwnedHandle) -> WriteEnd {
+        let waits = state::waits(handle.as_handle());
+        let holds_bytes = state::holds_bytes(handle.as_handle());
+        WriteEnd::new(handle, waits, holds_bytes)
     }
 
-    fn of(handle: OwnedHandle) -> WriteEnd {
-        let overlapped = state::overlaps(handle.as_handle());
-        let holds_bytes = state::holds_bytes(handle.as_handle());
-        WriteEnd { handle, overlapped, holds_bytes }
+    /// The thread that writes to it. `None`: none is needed, as it does not wait, or none can be had.
+    pub(crate) fn relay(&self) -> Option<&Relay> {
+        let cancels = match self.waits {
+            Waits::InTheCall => true,
+            Waits::InTheConsole => false,
+            Waits::Overlapped | Waits::Never => return None,
+        };
+        if self.relay.get().is_none() {
+            let kind = Kind { most_bytes: self.holds_bytes, cancels, is_stdout: self.is_stdout };
+            let relay = copy_of(self.raw(), false).and_then(|copy| Relay::new(copy, kind));
+            // Ignored: another thread was faster, and its relay serves as well.
+            let _ = self.relay.set(relay.ok()?);
+        }
+        self.relay.get()
     }
 }
 
@@ -144,8 +165,7 @@ pub(super) fn clone_reader(reader: &Reader) -> io::Result<Reader> {
 pub(super) fn clone_writer(writer: &Writer) -> io::Result<Writer> {
     let end = writer.end();
     let handle = copy_of(end.raw(), false)?;
-    let (overlapped, holds_bytes) = (end.overlapped, end.holds_bytes);
-    Ok(Writer::new(WriteEnd { handle, overlapped, holds_bytes }))
+    Ok(Writer::new(WriteEnd::new(handle, end.waits, end.holds_bytes)))
 }
 
 pub(super) fn reader_number(reader: &Reader) -> i64 {
@@ -179,6 +199,14 @@ impl From<OwnedHandle> for PipeReader {
     fn from(handle: OwnedHandle) -> Self {
         let overlapped = state::overlaps(handle.as_handle());
         PipeReader(Reader { handle, overlapped })
+    }
+}
+
+impl PipeWriter {
+    /// Our own stdout, or stderr.
+    pub(crate) fn to_console(handle: OwnedHandle, is_stdout: bool) -> PipeWriter {
+        let end = WriteEnd { is_stdout, ..WriteEnd::of(handle) };
+        PipeWriter(Writer::new(end))
     }
 }
 

@@ -6,12 +6,14 @@ use std::os::windows::io::{AsRawHandle, BorrowedHandle};
 use std::ptr;
 
 use windows_sys::Wdk::Storage::FileSystem::{
-    FILE_PIPE_LOCAL_INFORMATION, FILE_SYNCHRONOUS_IO_ALERT, FILE_SYNCHRONOUS_IO_NONALERT,
-    FileModeInformation, FilePipeLocalInformation, NtQueryInformationFile,
+    FILE_SYNCHRONOUS_IO_ALERT, FILE_SYNCHRONOUS_IO_NONALERT, FileModeInformation,
+    NtQueryInformationFile,
 };
 use windows_sys::Win32::Foundation::{
     ERROR_BROKEN_PIPE, ERROR_PIPE_NOT_CONNECTED, RtlNtStatusToDosError,
 };
+use windows_sys::Win32::Storage::FileSystem::{FILE_TYPE_PIPE, GetFileType};
+use windows_sys::Win32::System::Console::GetConsoleMode;
 use windows_sys::Win32::System::IO::IO_STATUS_BLOCK;
 use windows_sys::Win32::System::Pipes::{GetNamedPipeInfo, PeekNamedPipe};
 
@@ -20,6 +22,36 @@ use crate::overlapped::os_error;
 
 /// What an anonymous pipe holds as a rule, where it cannot be told.
 const UNTOLD_BYTES: usize = 4 << 10;
+
+/// Where a write waits, if it has to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Waits {
+    /// In the kernel, while we do something else.
+    Overlapped,
+    /// In the call.
+    InTheCall,
+    /// In the call, and in the console as well, which shows it later whatever becomes of the call.
+    InTheConsole,
+    /// Nowhere: a disk is not waited for here.
+    Never,
+}
+
+/// Where writes to a handle wait.
+pub(super) fn waits(handle: BorrowedHandle<'_>) -> Waits {
+    let (raw, mut mode) = (handle.as_raw_handle(), 0);
+    if overlaps(handle) {
+        return Waits::Overlapped;
+    }
+    // SAFETY: an open handle and a live number.
+    if unsafe { GetConsoleMode(raw, &raw mut mode) } != 0 {
+        return Waits::InTheConsole;
+    }
+    // SAFETY: an open handle.
+    match unsafe { GetFileType(raw) } {
+        FILE_TYPE_PIPE => Waits::InTheCall,
+        _ => Waits::Never,
+    }
+}
 
 /// Whether calls on a handle may be left to the kernel.
 pub(super) fn overlaps(handle: BorrowedHandle<'_>) -> bool {
@@ -42,16 +74,6 @@ pub(super) fn holds_bytes(handle: BorrowedHandle<'_>) -> usize {
         // A pipe that holds nothing: a write of one byte cannot be taken in parts.
         bytes => bytes.max(1) as usize,
     }
-}
-
-/// How much can be written without a wait, or more; 0 also where a reader waits for as much as the
-/// pipe holds, which counts as taken. `None`: it is no pipe, or does not tell.
-pub(super) fn room(handle: BorrowedHandle<'_>) -> Option<usize> {
-    // SAFETY: numbers.
-    let mut info: FILE_PIPE_LOCAL_INFORMATION = unsafe { std::mem::zeroed() };
-    // SAFETY: the class is this struct.
-    unsafe { query(handle, FilePipeLocalInformation, &raw mut info) }.ok()?;
-    Some(info.WriteQuotaAvailable as usize)
 }
 
 /// How many bytes can be read.

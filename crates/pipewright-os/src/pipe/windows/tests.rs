@@ -2,13 +2,20 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, OwnedHandle};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
+
+use windows_sys::Win32::Foundation::{
+    ERROR_BROKEN_PIPE, ERROR_HANDLE_EOF, ERROR_NO_DATA, ERROR_OPERATION_ABORTED,
+    ERROR_PIPE_NOT_CONNECTED,
+};
 
 use super::super::{Mode, PipeOptions, PipeReader, PipeWriter, pair};
 use super::state;
 use crate::handle::{Handle, HandleKind, inheritable};
-use crate::overlapped::Operation;
+use crate::mux::Slot;
+use crate::overlapped::{Operation, os_error};
 use crate::wake::Wake;
 
 const MODES: [Mode; 2] = [Mode::Sync, Mode::Async];
@@ -93,13 +100,13 @@ fn a_write_of_nothing_is_not_the_end_of_a_read() {
     for (options, mut reader, writer) in every_pair() {
         let mut buffer = Vec::with_capacity(16);
         if options.write == Mode::Sync {
-            writer.end().write_now(&[]).unwrap();
+            writer.end().write_nothing();
         }
         let error = reader.try_read_spare(&mut buffer).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "{options:?}");
         let writing = thread::spawn(move || {
             if options.write == Mode::Sync {
-                writer.end().write_now(&[]).unwrap();
+                writer.end().write_nothing();
             }
             (&writer).write_all(b"more").unwrap();
         });
@@ -186,4 +193,49 @@ fn a_file_is_read_on_and_to_its_end() {
     reader.read_to_string(&mut rest).unwrap();
     assert_eq!((&four, rest.as_str()), (b"0123", "456789"));
     std::fs::remove_file(&path).unwrap();
+}
+
+/// As the kernel tells them; Wine takes a write of nothing for none.
+#[test]
+fn a_read_of_nothing_is_the_end_only_where_the_pipe_has_ended() {
+    let of = |reader: &PipeReader, result| super::of_read(reader.as_handle(), result);
+    let (reader, writer) = pair(PipeOptions::default()).unwrap();
+    assert!(of(&reader, Ok(0)).is_none());
+    assert!(matches!(of(&reader, Ok(3)), Some(Ok(3))));
+    let cancelled = os_error(ERROR_OPERATION_ABORTED);
+    assert!(of(&reader, Err(cancelled)).is_none());
+    drop(writer);
+    assert!(matches!(of(&reader, Ok(0)), Some(Ok(0))));
+    for code in [ERROR_BROKEN_PIPE, ERROR_HANDLE_EOF, ERROR_PIPE_NOT_CONNECTED] {
+        assert!(matches!(of(&reader, Err(os_error(code))), Some(Ok(0))), "{code}");
+    }
+    let other = of(&reader, Err(os_error(5))).unwrap().unwrap_err();
+    assert_eq!(other.raw_os_error(), Some(5));
+    for code in [ERROR_BROKEN_PIPE, ERROR_NO_DATA, ERROR_PIPE_NOT_CONNECTED] {
+        let told = super::of_write(Err(os_error(code))).unwrap().unwrap_err();
+        assert_eq!(told.kind(), io::ErrorKind::BrokenPipe, "{code}");
+    }
+}
+
+/// Under Wine: only where the tests are run at a terminal.
+#[test]
+fn a_console_is_a_char_device_and_takes_what_is_written() {
+    let Ok(console) = std::fs::OpenOptions::new().read(true).write(true).open("CONOUT$") else {
+        return eprintln!("SKIPPED: no console");
+    };
+    let handle = Handle::from(console);
+    assert_eq!(handle.kind().unwrap(), HandleKind::CharDevice);
+    let writer = PipeWriter::from(OwnedHandle::from(handle));
+    assert!(!writer.has_room(), "it may be stopped");
+    let mut slot = [Slot::Write(writer, Arc::new(b"\r".to_vec()), 0)];
+    assert_eq!(crate::mux::wait(&mut slot, None).unwrap(), 1);
+    assert!(matches!(slot, [Slot::WriteDone(.., Ok(1))]), "{slot:?}");
+}
+
+#[test]
+fn ends_and_flags_are_for_every_thread() {
+    fn shared<T: Send + Sync>() {}
+    shared::<(Handle, PipeReader, PipeWriter, Wake)>();
+    fn sent<T: Send>() {}
+    sent::<Slot<'static>>();
 }

@@ -33,12 +33,17 @@ const EVERY_HANDLE: i32 = 64;
 const MOST_WORDS: usize = 32 << 20;
 
 pub(super) fn open_handles() -> io::Result<Vec<OpenHandle>> {
+    let mut listed = listed()?;
+    listed.sort_unstable();
+    Ok(listed.into_iter().filter_map(describe).collect())
+}
+
+/// Numbers and attributes.
+fn listed() -> io::Result<Vec<(usize, u32)>> {
     if mem::size_of::<usize>() != 8 {
         return Err(io::ErrorKind::Unsupported.into());
     }
-    let mut listed = own_list().or_else(|_| everyones_list())?;
-    listed.sort_unstable();
-    Ok(listed.into_iter().filter_map(describe).collect())
+    own_list().or_else(|_| everyones_list())
 }
 
 /// How many there are.
@@ -49,11 +54,13 @@ pub(crate) fn count() -> io::Result<u32> {
     // SAFETY: our own process, and a live number.
     match unsafe { GetProcessHandleCount(own, &raw mut count) } {
         0 => Err(io::Error::last_os_error()),
+        // No process has none: Wine does not count.
+        _ if count == 0 => listed().map(|listed| listed.len() as u32),
         _ => Ok(count),
     }
 }
 
-/// Numbers and attributes: `PROCESS_HANDLE_SNAPSHOT_INFORMATION`.
+/// `PROCESS_HANDLE_SNAPSHOT_INFORMATION`.
 fn own_list() -> io::Result<Vec<(usize, u32)>> {
     // SAFETY: no arguments; a pseudo handle, which nobody closes.
     let own = unsafe { GetCurrentProcess() };
@@ -64,7 +71,7 @@ fn own_list() -> io::Result<Vec<(usize, u32)>> {
     Ok(entries(&words).map(|entry| (entry[0], entry[4] as u32)).collect())
 }
 
-/// The same, of everybody (`SYSTEM_HANDLE_INFORMATION_EX`): before Windows 8, and Wine.
+/// From those of everybody (`SYSTEM_HANDLE_INFORMATION_EX`): before Windows 8, and Wine.
 fn everyones_list() -> io::Result<Vec<(usize, u32)>> {
     let words = list_of(&mut |to, size, needed| {
         // SAFETY: memory of that size.
