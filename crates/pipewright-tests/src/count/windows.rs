@@ -1,10 +1,20 @@
-//! Asks the system by way of the product's own probe.
+//! Asks the system.
 
-use pipewright_os::probe;
+use std::mem;
+use std::os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle};
+
+use windows_sys::Win32::Foundation::INVALID_HANDLE_VALUE;
+use windows_sys::Win32::System::Diagnostics::ToolHelp::{
+    CreateToolhelp32Snapshot, TH32CS_SNAPTHREAD, THREADENTRY32, Thread32First, Thread32Next,
+};
+use windows_sys::Win32::System::ProcessStatus::{
+    K32GetProcessMemoryInfo, PROCESS_MEMORY_COUNTERS,
+};
+use windows_sys::Win32::System::Threading::GetCurrentProcess;
 
 /// How many handles this process has open.
 pub fn handles() -> usize {
-    probe::own().expect("they can be counted").handles
+    pipewright_os::probe::open_handles().expect("the handles can be listed").len()
 }
 
 /// There is no such state: a process that has ended is there for as long as somebody holds it.
@@ -19,10 +29,33 @@ pub fn children() -> Vec<u32> {
 
 /// How many threads this process has.
 pub fn threads() -> usize {
-    probe::own().expect("they can be counted").threads
+    // SAFETY: numbers.
+    let snapshot = unsafe { CreateToolhelp32Snapshot(TH32CS_SNAPTHREAD, 0) };
+    assert_ne!(snapshot, INVALID_HANDLE_VALUE, "threads can be listed");
+    // SAFETY: made by the call above, for nobody else.
+    let snapshot = unsafe { OwnedHandle::from_raw_handle(snapshot) };
+    let size = mem::size_of::<THREADENTRY32>() as u32;
+    let mut entry = THREADENTRY32 { dwSize: size, ..Default::default() };
+    let own = std::process::id();
+    let mut count = 0;
+    // SAFETY: an open snapshot and a live entry that knows its size.
+    let mut found = unsafe { Thread32First(snapshot.as_raw_handle(), &raw mut entry) };
+    while found != 0 {
+        count += usize::from(entry.th32OwnerProcessID == own);
+        // SAFETY: as above.
+        found = unsafe { Thread32Next(snapshot.as_raw_handle(), &raw mut entry) };
+    }
+    count
 }
 
 /// The memory of this process that is in use now, in bytes.
 pub fn rss_bytes() -> usize {
-    probe::own().expect("it can be measured").resident_bytes as usize
+    let size = mem::size_of::<PROCESS_MEMORY_COUNTERS>() as u32;
+    let mut counters = PROCESS_MEMORY_COUNTERS { cb: size, ..Default::default() };
+    // SAFETY: no arguments; a pseudo handle, which nobody closes.
+    let own = unsafe { GetCurrentProcess() };
+    // SAFETY: our own process and live counters of that size.
+    let told = unsafe { K32GetProcessMemoryInfo(own, &raw mut counters, size) };
+    assert_ne!(told, 0, "memory can be measured");
+    counters.WorkingSetSize
 }

@@ -1,10 +1,14 @@
 //! What a puppet can do on Windows only, or does otherwise there.
 
 use std::fs;
-use std::io;
-use std::os::windows::io::AsHandle as _;
+use std::io::{self, Write as _};
+use std::os::windows::io::{AsHandle as _, AsRawHandle as _};
 
 use pipewright_os::signal::{Caught, Signal};
+use windows_sys::Wdk::Storage::FileSystem::{
+    FILE_SYNCHRONOUS_IO_NONALERT, FileModeInformation, NtQueryInformationFile,
+};
+use windows_sys::Win32::System::IO::IO_STATUS_BLOCK;
 
 /// What comes before everything else.
 pub(crate) fn begin() {
@@ -35,5 +39,19 @@ fn ignore(name: &str) -> io::Result<()> {
 
 /// Whether each standard handle blocks, a line each.
 fn modes() -> io::Result<()> {
-    todo!()
+    let handles = [io::stdin().as_raw_handle(), io::stdout().as_raw_handle(), io::stderr().as_raw_handle()];
+    let mut text = String::new();
+    for handle in handles {
+        let (mut block, mut mode) = (IO_STATUS_BLOCK::default(), 0_u32);
+        let (to, size) = ((&raw mut mode).cast(), 4);
+        // SAFETY: a handle that is open for as long as std lives, a live block, and a number, which
+        // is what this class tells.
+        let status = unsafe {
+            NtQueryInformationFile(handle, &raw mut block, to, size, FileModeInformation)
+        };
+        let blocks = status >= 0 && mode & FILE_SYNCHRONOUS_IO_NONALERT != 0;
+        text += if blocks { "blocking\n" } else { "overlapped\n" };
+    }
+    io::stdout().write_all(text.as_bytes())?;
+    io::stdout().flush()
 }
