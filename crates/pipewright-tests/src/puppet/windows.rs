@@ -39,7 +39,8 @@ fn ignore(name: &str) -> io::Result<()> {
 
 /// Whether each standard handle blocks, a line each.
 fn modes() -> io::Result<()> {
-    let handles = [io::stdin().as_raw_handle(), io::stdout().as_raw_handle(), io::stderr().as_raw_handle()];
+    let handles =
+        [io::stdin().as_raw_handle(), io::stdout().as_raw_handle(), io::stderr().as_raw_handle()];
     let mut text = String::new();
     for handle in handles {
         let (mut block, mut mode) = (IO_STATUS_BLOCK::default(), 0_u32);

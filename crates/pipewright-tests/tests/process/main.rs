@@ -18,6 +18,7 @@ mod p12_dropped;
 mod p12_forgotten;
 mod p15_errors;
 
+#[cfg(unix)]
 mod async_verbs;
 mod events;
 mod feeding;

@@ -4,6 +4,10 @@
 mod unix;
 #[cfg(unix)]
 use unix as imp;
+#[cfg(windows)]
+mod windows;
+#[cfg(windows)]
+use windows as imp;
 
 use std::future::Future;
 use std::io;
@@ -35,7 +39,7 @@ impl Watch {
     ///
     /// # Platform
     /// Unix: `epoll` or `kqueue` by tokio's `AsyncFd`, on a copy of each descriptor, then one
-    /// `poll` that does not wait.
+    /// `poll` that does not wait. Windows: not yet, `Unsupported`.
     ///
     /// # Errors
     /// As [`wait`](super::wait); `Unsupported` outside of a tokio runtime.
