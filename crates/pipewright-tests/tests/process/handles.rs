@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+#[cfg(unix)]
 use std::os::fd::{AsFd, OwnedFd};
 
 use pipewright::{Command, HandleKind, Mode, PipeOptions, Stdio};

@@ -1,13 +1,20 @@
 //! What `pipewright` promises about processes, a file a promise.
 
+#![cfg_attr(
+    windows,
+    expect(unused_imports, dead_code, reason = "what only Unix has is left out, test by test")
+)]
+
 mod p01_never_deadlocks;
 mod p02_held_pipes;
 mod p03_timeouts;
 mod p04_nothing_leaks;
+#[cfg(unix)]
 mod p05_inheritance;
 #[cfg(unix)]
 mod p06_parent_size;
 mod p07_parent_exit;
+#[cfg(unix)]
 mod p08_reused_pids;
 mod p09_modes;
 #[cfg(unix)]
@@ -15,7 +22,9 @@ mod p10_child_state;
 mod p11_text;
 
 mod p12_dropped;
+#[cfg(unix)]
 mod p12_forgotten;
+#[cfg(unix)]
 mod p15_errors;
 
 #[cfg(unix)]
@@ -42,6 +51,7 @@ mod refused;
 mod run_all;
 #[cfg(unix)]
 mod samples;
+#[cfg(unix)]
 mod std_rules;
 mod stdio;
 #[cfg(unix)]

@@ -5,9 +5,12 @@ use std::time::Duration;
 use pipewright::os::process::{Fate, Opened};
 use pipewright::{CancelToken, Child, Command, ErrorKind, Outcome, ProcessHandle, Signal, Stdio};
 use pipewright_tests::alive::{self, KillOnDrop};
-use pipewright_tests::skip::{is_forced_off, is_root, skipped};
+#[cfg(unix)]
+use pipewright_tests::skip::is_root;
+use pipewright_tests::skip::{is_forced_off, skipped};
 use pipewright_tests::{count, isolate, watchdog};
 
+#[cfg(unix)]
 use super::hostile::child_with_pid;
 use super::{ended_by, pid_said_by, puppet};
 

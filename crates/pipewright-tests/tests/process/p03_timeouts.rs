@@ -1,12 +1,8 @@
 //! Promise 3: a timeout kills the tree, reports on time, keeps partial output.
 
-use std::ffi::OsStr;
-use std::fs;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::symlink;
 use std::time::{Duration, Instant};
 
-use pipewright::{CancelToken, Capture, Command, Outcome, Signal};
+use pipewright::{CancelToken, Capture, Outcome, Signal};
 use pipewright_tests::skip::{is_forced_off, skipped};
 use pipewright_tests::{alive, watchdog};
 
@@ -55,6 +51,11 @@ fn a_timeout_kills_the_children_of_the_child() {
 #[cfg(unix)]
 #[test]
 fn a_timeout_finds_a_descendant_whatever_its_name() {
+    use std::ffi::OsStr;
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::symlink;
+
     let _watch = watchdog::watch();
     if is_forced_off("pidfd") {
         return skipped("descendants are only held by pidfds");
@@ -65,7 +66,7 @@ fn a_timeout_finds_a_descendant_whatever_its_name() {
     fs::create_dir(&dir).unwrap();
     let file = dir.join(name);
     symlink(env!("CARGO_BIN_EXE_puppet"), &file).unwrap();
-    let mut command = Command::new("sh");
+    let mut command = pipewright::Command::new("sh");
     command.args(["-c", r#""$0" wait=600 & echo $! >&2; wait"#]).arg(file);
     let capture = command.timeout(LATER).capture().unwrap();
     fs::remove_dir_all(dir).unwrap();

@@ -41,7 +41,6 @@ fn is_inheritable(number: i64) -> Option<bool> {
     open.iter().find(|handle| handle.number == number).map(|handle| handle.inheritable)
 }
 
-#[cfg(unix)]
 #[test]
 fn children_of_eight_threads_have_their_stdio_and_their_list_and_nothing_else() {
     isolate::isolated(
@@ -105,7 +104,6 @@ fn start_with_a_list(round: usize) {
     assert_eq!(is_inheritable(listed[0]), Some(false));
 }
 
-#[cfg(unix)]
 #[test]
 fn a_listed_handle_is_never_marked_inheritable_on_our_side() {
     isolate::isolated(
@@ -155,7 +153,6 @@ fn a_listed_handle_is_never_marked_inheritable_on_our_side() {
     );
 }
 
-#[cfg(unix)]
 #[test]
 fn an_entry_that_was_closed_meanwhile_is_named() {
     isolate::isolated("p05_inheritance::an_entry_that_was_closed_meanwhile_is_named", || {
@@ -185,7 +182,6 @@ fn an_entry_that_was_closed_meanwhile_is_named() {
     });
 }
 
-#[cfg(unix)]
 #[test]
 fn a_listed_pipe_can_be_used_under_the_number_that_was_told() {
     let _watch = watchdog::watch();

@@ -1,6 +1,7 @@
 //! Promise 7: what is to end with its parent does, whichever of our processes is killed.
 
 use pipewright::{Child, Command, Scope, Signal, Stdio};
+#[cfg(unix)]
 use pipewright_tests::skip::{is_root, skipped};
 use pipewright_tests::{alive, watchdog};
 
@@ -20,14 +21,23 @@ fn host(mark: &str, change: impl FnOnce(&mut Command)) -> Option<(Child, Vec<u32
     change(&mut command);
     let child = command.spawn().unwrap();
     watchdog::until("the tree is complete", || alive::marked(MARK, mark).len() >= 5);
-    let mut supervisors = Vec::new();
-    // The guard becomes one after the command has begun. A job needs nobody.
+    // A job needs nobody.
+    #[cfg(windows)]
+    let supervisors = Vec::new();
     #[cfg(unix)]
+    let supervisors = both_supervisors(&child);
+    Some((child, supervisors))
+}
+
+/// The guard becomes one after the command has begun.
+#[cfg(unix)]
+fn both_supervisors(child: &Child) -> Vec<u32> {
+    let mut supervisors = Vec::new();
     watchdog::until("there are a supervisor and its guard", || {
         supervisors = alive::supervisors(child.id());
         supervisors.len() == 2
     });
-    Some((child, supervisors))
+    supervisors
 }
 
 #[track_caller]

@@ -7,7 +7,6 @@ use pipewright_tests::{alive, isolate, watchdog};
 use super::hostile::child_with_pid;
 use super::puppet;
 
-#[cfg(unix)]
 #[test]
 fn a_reused_pid_is_never_signalled() {
     isolate::isolated("p08_reused_pids::a_reused_pid_is_never_signalled", || {
@@ -30,7 +29,6 @@ fn a_reused_pid_is_never_signalled() {
     });
 }
 
-#[cfg(unix)]
 #[test]
 fn signals_to_a_child_that_has_ended_reach_nobody_and_say_so() {
     let _watch = watchdog::watch();

@@ -2,16 +2,15 @@
 //! O_NONBLOCK does not harm us.
 
 use std::io::Read;
-use std::os::fd::AsFd;
 
 use pipewright::Stdio;
 use pipewright_tests::watchdog;
-use rustix::fs::OFlags;
 
 use super::{flood, puppet};
 
-fn is_nonblocking(handle: impl AsFd) -> bool {
-    rustix::fs::fcntl_getfl(handle).unwrap().contains(OFlags::NONBLOCK)
+#[cfg(unix)]
+fn is_nonblocking(handle: impl std::os::fd::AsFd) -> bool {
+    rustix::fs::fcntl_getfl(handle).unwrap().contains(rustix::fs::OFlags::NONBLOCK)
 }
 
 #[test]

@@ -12,7 +12,6 @@ use pipewright_tests::{count, isolate, watchdog};
 use super::tee::terminal;
 use super::{pid_said_by, puppet};
 
-#[cfg(unix)]
 #[test]
 fn forgotten_and_detached_children_leave_no_zombie_and_no_handle() {
     isolate::isolated(
@@ -46,7 +45,6 @@ fn stdio_of(pid: u32) -> [String; 3] {
     })
 }
 
-#[cfg(unix)]
 #[test]
 fn a_forgotten_child_has_null_stdio_unless_it_was_told_otherwise() {
     isolate::isolated(
@@ -107,7 +105,6 @@ fn contradictions_are_refused() {
     assert!(puppet(["exit=0"]).detached().own_group().status().unwrap().success());
 }
 
-#[cfg(unix)]
 #[test]
 fn a_detached_child_survives_the_end_of_the_terminal() {
     let _watch = watchdog::watch();
@@ -134,7 +131,6 @@ fn read_lines(child: &mut pipewright::Child, count: usize) -> Vec<u32> {
     said.lines().map(|line| line.parse().unwrap()).collect()
 }
 
-#[cfg(unix)]
 #[test]
 fn a_detached_child_survives_the_death_of_its_parent_and_a_signal_to_its_group() {
     let _watch = watchdog::watch();

@@ -31,7 +31,6 @@ fn is_not_executable(error: &Error, reason: &NotExecutable) {
     assert_eq!(error.kind(), &ErrorKind::NotExecutable { reason: reason.clone() });
 }
 
-#[cfg(unix)]
 #[test]
 fn not_found_says_how_many_directories_were_searched() {
     let error = Command::new("no-such").env("PATH", "/a:/b::/c").capture().unwrap_err();
@@ -53,7 +52,6 @@ fn not_found_says_how_many_directories_were_searched() {
     assert_eq!(error.to_string(), r#"cannot start "/etc/passwd/program": no such file"#);
 }
 
-#[cfg(unix)]
 #[test]
 fn a_missing_working_directory_is_told_apart_from_a_missing_program() {
     let error = Command::new("true").current_dir("/no/such").status().unwrap_err();
@@ -65,7 +63,6 @@ fn a_missing_working_directory_is_told_apart_from_a_missing_program() {
     assert_eq!(error.to_string(), words);
 }
 
-#[cfg(unix)]
 #[test]
 fn permission_denied() {
     let dir = tempfile::tempdir().unwrap();
@@ -85,7 +82,6 @@ fn permission_denied() {
     assert_eq!(error.kind(), &ErrorKind::PermissionDenied);
 }
 
-#[cfg(unix)]
 #[test]
 fn one_forbidden_program_in_the_path_does_not_hide_the_next() {
     let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -98,7 +94,6 @@ fn one_forbidden_program_in_the_path_does_not_hide_the_next() {
     assert_eq!(error.kind(), &ErrorKind::PermissionDenied);
 }
 
-#[cfg(unix)]
 #[test]
 fn not_executable_says_why() {
     let dir = tempfile::tempdir().unwrap();
@@ -161,7 +156,6 @@ fn a_program_that_is_being_written_is_busy_and_tried_again() {
     closer.join().unwrap();
 }
 
-#[cfg(unix)]
 #[test]
 fn invalid_input_says_what_is_wrong() {
     let words = |command: &mut Command| {
@@ -198,7 +192,6 @@ fn invalid_input_says_what_is_wrong() {
     assert!(words(&mut reader).contains("used up"));
 }
 
-#[cfg(unix)]
 #[test]
 fn too_many_open_files_is_a_limit() {
     isolate::isolated("p15_errors::too_many_open_files_is_a_limit", || {
@@ -217,7 +210,6 @@ fn too_many_open_files_is_a_limit() {
     });
 }
 
-#[cfg(unix)]
 #[test]
 fn too_many_processes_is_a_limit() {
     isolate::isolated("p15_errors::too_many_processes_is_a_limit", || {
@@ -245,7 +237,6 @@ fn address_space() -> u64 {
     statm.split(' ').next().unwrap().parse::<u64>().unwrap() * 4096
 }
 
-#[cfg(unix)]
 #[test]
 fn out_of_memory_is_a_limit() {
     isolate::isolated("p15_errors::out_of_memory_is_a_limit", || {
@@ -262,7 +253,6 @@ fn out_of_memory_is_a_limit() {
     });
 }
 
-#[cfg(unix)]
 #[test]
 fn arguments_that_are_too_long_are_a_limit() {
     let long = "x".repeat(200_000);
@@ -272,7 +262,6 @@ fn arguments_that_are_too_long_are_a_limit() {
     assert_eq!(error.to_string(), words);
 }
 
-#[cfg(unix)]
 #[test]
 fn failed_carries_status_outcome_and_the_end_of_stderr() {
     let _watch = watchdog::watch();
@@ -303,7 +292,6 @@ fn text_that_is_not_utf8_is_an_error_with_the_offset_where_it_was_asked_for() {
     assert_eq!(io::Error::from(error).kind(), io::ErrorKind::InvalidData);
 }
 
-#[cfg(unix)]
 #[test]
 fn files_that_cannot_be_opened_are_named_and_nothing_is_started() {
     let dir = tempfile::tempdir().unwrap();
@@ -323,7 +311,6 @@ fn files_that_cannot_be_opened_are_named_and_nothing_is_started() {
     assert!(said.contains(r#"cannot open "/proc" for its stderr: "#), "{said}");
 }
 
-#[cfg(unix)]
 #[test]
 fn steps_that_fail_in_the_child_are_named() {
     let error = Command::new("true")
@@ -341,7 +328,6 @@ fn steps_that_fail_in_the_child_are_named() {
     );
 }
 
-#[cfg(unix)]
 #[test]
 fn every_error_is_one_line() {
     let dir = tempfile::tempdir().unwrap();
@@ -358,7 +344,6 @@ fn every_error_is_one_line() {
     }
 }
 
-#[cfg(unix)]
 #[test]
 fn a_status_that_somebody_else_took_is_found_or_said_to_be_lost() {
     isolate::isolated(
@@ -396,7 +381,6 @@ fn a_process_that_is_not_there_is_said_not_to_be() {
     assert_eq!(error.to_string(), words);
 }
 
-#[cfg(unix)]
 #[test]
 fn secret_arguments_are_in_no_error() {
     let mut command = Command::new("/no/such/program");

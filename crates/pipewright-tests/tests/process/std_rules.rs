@@ -98,7 +98,6 @@ fn a_program_written_for_std_says_the_same() {
     }
 }
 
-#[cfg(unix)]
 #[test]
 fn commands_convert_both_ways() {
     let mut theirs = std::process::Command::new("sh");
@@ -109,7 +108,6 @@ fn commands_convert_both_ways() {
     assert_eq!(back.output().unwrap().stdout, b"1-\n/\n");
 }
 
-#[cfg(unix)]
 #[test]
 fn statuses_convert_both_ways() {
     for raw in [0, 0x100, 0x2a00, 9, 0x8b] {
