@@ -24,12 +24,14 @@
 //! | [`wake`] | a flag that another thread can raise and a multiplexer can wait for |
 //! | [`memory`] | large buffers: hints about them, and what stands where in them |
 //! | [`helper`] | threads of our own in somebody else's program |
+//! | [`cause`] | what an error of the system means |
 //! | [`probe`] | what this machine offers, and which handles this process has |
 //!
 //! Built with `--cfg pipewright_force_fallback` every facility newer than the oldest supported
 //! kernel is left unused, so that the suites prove the second-best ways too; a value
 //! (`="pidfd"`, `="close_range"`, `="clone3"`, `="cgroup"`, `="supervisor"`) leaves out only that one.
 
+pub mod cause;
 pub mod contain;
 pub mod exit;
 pub mod handle;

@@ -44,6 +44,8 @@ pub enum Step {
     CloseOthers,
     /// Tying its life to this process.
     ParentDeath,
+    /// Taking it out of the job that this process is in.
+    Breakaway,
     /// Loading the program.
     Exec,
 }
@@ -66,11 +68,23 @@ pub enum BadInput {
     InheritIsStdio(usize),
     /// Two inherited handles would have the same number; this is the second.
     InheritTwice(usize),
+    /// That argument, counted from 0, is for a batch file, and `cmd.exe` could take it for something
+    /// else.
+    BatchArg(usize),
+    /// The name of a batch file that `cmd.exe` could take for something else.
+    BatchName,
 }
 
 impl SpawnError {
     pub(super) fn new(step: Step, source: io::Error) -> SpawnError {
         SpawnError { step, source }
+    }
+
+    /// An option that this system does not have, by the name of its setter.
+    #[cold]
+    pub(super) fn unsupported(option: &str, system: &str) -> SpawnError {
+        let words = format!("`{option}` is for {system} only");
+        SpawnError::new(Step::Create, io::Error::new(io::ErrorKind::Unsupported, words))
     }
 
     /// One copy, for the many places that check something.
@@ -100,6 +114,12 @@ impl fmt::Display for BadInput {
             BadInput::InheritTwice(index) => {
                 write!(f, "inherit[{index}] takes a number that is taken already")
             }
+            BadInput::BatchArg(index) => {
+                write!(f, "argument {} is not safe for cmd.exe, which runs batch files", index + 1)
+            }
+            BadInput::BatchName => {
+                f.write_str("the name of the batch file is not safe for cmd.exe")
+            }
         }
     }
 }
@@ -122,6 +142,7 @@ impl fmt::Display for Step {
             Step::Inherit(index) => write!(f, "hand it inherit[{index}]"),
             Step::CloseOthers => f.write_str("close what it does not inherit"),
             Step::ParentDeath => f.write_str("tie it to its parent"),
+            Step::Breakaway => f.write_str("take it out of our job"),
             Step::Contain => f.write_str("hold its tree together"),
             Step::Exec => f.write_str("load the program"),
         }

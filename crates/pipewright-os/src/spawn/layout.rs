@@ -3,10 +3,11 @@
 //! The child may not allocate (it shares the memory of a process whose other threads may be inside
 //! the allocator), so everything it will touch is in place before it exists.
 
-use std::ffi::{OsStr, OsString, c_char};
+use std::ffi::{OsStr, c_char};
 use std::os::unix::ffi::OsStrExt as _;
 
-use super::{BadInput, Env, Plan, Search, SpawnError};
+use super::check::check;
+use super::{Env, Plan, Search, SpawnError, WindowsOptions};
 
 /// Where the system searches without `PATH` (confstr(3), `_CS_PATH`).
 pub(super) const DEFAULT_PATH: &str = "/bin:/usr/bin";
@@ -32,6 +33,9 @@ unsafe impl Sync for Layout {}
 impl Layout {
     pub(super) fn new(plan: &Plan<'_>) -> Result<Layout, SpawnError> {
         check(plan)?;
+        if let Some(option) = plan.windows.and_then(WindowsOptions::asked_for) {
+            return Err(SpawnError::unsupported(option, "Windows"));
+        }
         let mut strings = Strings::with_room_for(plan);
         let program = plan.program.as_bytes();
 
@@ -102,7 +106,7 @@ impl Layout {
 }
 
 pub(super) fn is_path(program: &OsStr) -> bool {
-    contains(program.as_bytes(), b'/')
+    program.as_bytes().contains(&b'/')
 }
 
 /// The directories of a search path, in order.
@@ -180,46 +184,9 @@ impl Strings {
     }
 }
 
-fn check(plan: &Plan<'_>) -> Result<(), SpawnError> {
-    let has_nul = |text: &OsStr| contains(text.as_bytes(), 0);
-    let bad = |input| Err(SpawnError::bad(input));
-    if plan.program.is_empty() {
-        return bad(BadInput::EmptyProgram);
-    }
-    if has_nul(plan.program) || plan.arg0.is_some_and(has_nul) {
-        return bad(BadInput::NulInProgram);
-    }
-    if let Some(index) = plan.args.iter().position(|arg| has_nul(arg)) {
-        return bad(BadInput::NulInArg(index));
-    }
-    if let Env::Exactly(variables) = plan.env {
-        let is_bad = |(name, value): &(OsString, OsString)| is_bad_name(name) || has_nul(value);
-        if let Some(index) = variables.iter().position(is_bad) {
-            return bad(BadInput::BadVariable(index));
-        }
-    }
-    let dirs = [plan.current_dir, plan.unix.chroot.as_deref()];
-    if dirs.iter().flatten().any(|dir| has_nul(dir.as_os_str())) {
-        return bad(BadInput::NulInDirectory);
-    }
-    Ok(())
-}
-
-/// Not inlined: it is asked in many places, and none of them is in a hurry.
-#[inline(never)]
-fn contains(text: &[u8], byte: u8) -> bool {
-    text.contains(&byte)
-}
-
-/// A name may start with `=`, as std allows, but not contain it elsewhere.
-fn is_bad_name(name: &OsString) -> bool {
-    let name = name.as_bytes();
-    name.is_empty() || contains(name, 0) || contains(&name[1..], b'=')
-}
-
 #[cfg(test)]
 mod tests {
-    use std::ffi::CStr;
+    use std::ffi::{CStr, OsString};
     use std::path::Path;
 
     use super::super::{ChildStdio, Inherit, UnixOptions};
@@ -254,6 +221,7 @@ mod tests {
             contain: None,
             foreground: None,
             unix,
+            windows: None,
         }
     }
 
@@ -305,6 +273,23 @@ mod tests {
             let env = [(name.into(), value.into())];
             let plan = Plan { env: Env::Exactly(&env), ..plan("cc", &[], &unix) };
             assert!(check(plan).contains("environment variable"), "{name:?}={value:?}");
+        }
+    }
+    #[test]
+    fn what_only_windows_has_is_refused_by_the_name_of_its_setter() {
+        let unix = UnixOptions::default();
+        let usual = WindowsOptions::default();
+        let asked = [
+            (WindowsOptions { creation_flags: 1, ..usual.clone() }, "creation_flags"),
+            (WindowsOptions { raw_args: vec![0], ..usual.clone() }, "raw_arg"),
+            (WindowsOptions { no_window: true, ..usual.clone() }, "no_window"),
+        ];
+        let made = |windows| Layout::new(&Plan { windows, ..plan("cc", &[], &unix) });
+        assert!(made(Some(&usual)).is_ok());
+        for (options, name) in &asked {
+            let error = made(Some(options)).unwrap_err();
+            assert_eq!(error.source.kind(), std::io::ErrorKind::Unsupported);
+            assert_eq!(error.source.to_string(), format!("`{name}` is for Windows only"));
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Starts a child from a plan.
 
+mod check;
 mod error;
+mod names;
 mod plan;
 
 #[cfg(unix)]
@@ -12,6 +14,7 @@ use linux as imp;
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{start_held, try_image};
 
+use std::cmp::Ordering;
 use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -19,7 +22,7 @@ use std::path::PathBuf;
 pub use error::{BadInput, SpawnError, Step};
 pub use plan::{
     ChildStdio, Env, Group, Identity, Inherit, ParentExit, Plan, Resource, ResourceLimit, Search,
-    UnixOptions,
+    UnixOptions, WindowsOptions,
 };
 
 use crate::exit::Exit;
@@ -39,6 +42,11 @@ use crate::exit::Exit;
 /// reports its error through shared memory. The size of this process does not matter, because
 /// nothing of it is copied. Where `clone3` is refused: `clone`; where the pidfd is: none.
 ///
+/// Windows: `CreateProcessW` with `PROC_THREAD_ATTRIBUTE_HANDLE_LIST`, for which copies of the
+/// stdio handles are made that can be inherited, and `PROC_THREAD_ATTRIBUTE_JOB_LIST`. A library
+/// that the program needs and that is missing shows as an exit code (`0xC0000135`), because it is
+/// looked for by the child.
+///
 /// # Errors
 /// [`SpawnError`] names the step that failed and keeps the system's error.
 pub fn spawn(plan: &Plan<'_>) -> Result<Exit, SpawnError> {
@@ -51,22 +59,46 @@ pub fn parent_exit() -> ParentExit {
     ParentExit { run: imp::run_forever }
 }
 
-/// Whether a program is named by a path, and so not searched for: it has a separator.
+/// Whether a program is named by a path, and so not searched for: it has a separator (Windows: `/`,
+/// `\`, or the colon of a drive).
 #[must_use]
 pub fn is_path(program: &OsStr) -> bool {
     imp::is_path(program)
 }
 
 /// The directories in which a program without a separator in its name is searched for, in order.
-pub fn search_dirs(search: Search<'_>) -> impl Iterator<Item = PathBuf> {
-    imp::search_dirs(search)
+///
+/// # Platform
+/// Unix: those of the plan's [`Search`]. Windows: as std has it: those of the plan, where it has an
+/// environment of its own; that of our own program, the system's, those of our `PATH`. Never the
+/// working directory.
+pub fn search_dirs(plan: &Plan<'_>) -> impl Iterator<Item = PathBuf> {
+    imp::search_dirs(plan)
 }
+
+/// How the names of two environment variables stand to each other; equal is the same variable.
+///
+/// # Platform
+/// Unix: byte by byte. Windows: `CompareStringOrdinal`, which takes capital and small letters for
+/// the same.
+#[must_use]
+pub fn compare_names(one: &OsStr, other: &OsStr) -> Ordering {
+    names::compare(one, other)
+}
+
+/// The variables without which programs do not work, so that a child which inherits no environment
+/// has them all the same.
+///
+/// # Platform
+/// Windows: `SystemRoot`, without which neither sockets nor random numbers are to be had
+/// (rust-lang/rust#114737). Unix: none.
+pub const LASTING_VARIABLES: &[&str] = names::LASTING;
 
 /// Replaces this process by the program of the plan. Returns only if that fails, and then what the
 /// plan changed about this process up to the failing step stays changed.
 ///
 /// # Platform
-/// Unix: `execve`.
+/// Unix: `execve`. Windows has no such call: `Unsupported`.
 ///
 /// # Errors
 /// As [`spawn`].

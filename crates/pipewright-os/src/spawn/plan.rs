@@ -34,6 +34,8 @@ pub struct Plan<'a> {
     pub foreground: Option<&'a Foreground>,
     /// What only Unix has.
     pub unix: &'a UnixOptions,
+    /// What only Windows has, if anything of it is asked for.
+    pub windows: Option<&'a WindowsOptions>,
 }
 
 /// Where a program without a separator in its name is searched for.
@@ -86,10 +88,10 @@ pub enum Group {
     Session,
 }
 
-/// Options that only Unix has. Elsewhere anything but the default is refused at the start.
+/// Options that only Unix has, but for the first and the last. Elsewhere anything but the default is refused at the start.
 #[derive(Debug, Clone, Default)]
 pub struct UnixOptions {
-    /// The process group.
+    /// The process group. Windows has [`Group::Own`] and [`Group::Session`] too.
     pub group: Group,
     /// User and groups.
     pub identity: Identity,
@@ -101,7 +103,7 @@ pub struct UnixOptions {
     pub nice: Option<i32>,
     /// Resource limits.
     pub limits: Vec<ResourceLimit>,
-    /// The child is killed when this process ends, however it ends.
+    /// The child is killed when this process ends, however it ends. Windows has this too.
     pub kill_on_parent_exit: Option<ParentExit>,
 }
 
@@ -114,7 +116,31 @@ pub struct ParentExit {
 }
 
 /// Does the work on a thread that lasts as long as this process.
+#[cfg(unix)]
 pub(crate) type RunForever = fn(work: &mut (dyn FnMut() + Send)) -> io::Result<()>;
+
+/// The job whose processes end with this one.
+#[cfg(windows)]
+pub(crate) type RunForever = fn() -> io::Result<std::os::windows::io::BorrowedHandle<'static>>;
+
+/// Options that only Windows has. Elsewhere anything but the default is refused at the start.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WindowsOptions {
+    /// What is added to the flags of `CreateProcessW`.
+    pub creation_flags: u32,
+    /// How the first window of the program is shown (`wShowWindow`).
+    pub show_window: Option<u16>,
+    /// Which of the arguments, counted from 0, are put on the command line as they are.
+    pub raw_args: Vec<usize>,
+    /// Every other argument is quoted, whether it needs to be or not.
+    pub force_quotes: bool,
+    /// The child's console has no window.
+    pub no_window: bool,
+    /// The child is outside of the job that this process is in.
+    pub breaks_away: bool,
+    /// Processes of a tree that is held may leave it.
+    pub lets_break_away: bool,
+}
 
 /// User and groups.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -161,6 +187,45 @@ pub enum Resource {
     Processes,
     /// Stack, in bytes.
     Stack,
+}
+
+impl UnixOptions {
+    /// The setter of the first option that is not at its default and that only Unix has.
+    #[cfg_attr(unix, expect(dead_code, reason = "for those that refuse it"))]
+    pub(crate) fn asked_for(&self) -> Option<&'static str> {
+        let Identity { user, group, groups } = &self.identity;
+        let asked = [
+            ("process_group", matches!(self.group, Group::Join(_))),
+            ("uid", user.is_some()),
+            ("gid", group.is_some()),
+            ("groups", groups.is_some()),
+            ("chroot", self.chroot.is_some()),
+            ("umask", self.umask.is_some()),
+            ("nice", self.nice.is_some()),
+            ("rlimit", !self.limits.is_empty()),
+        ];
+        first(&asked)
+    }
+}
+
+impl WindowsOptions {
+    /// The setter of the first option that is not at its default.
+    pub(crate) fn asked_for(&self) -> Option<&'static str> {
+        let asked = [
+            ("creation_flags", self.creation_flags != 0),
+            ("show_window", self.show_window.is_some()),
+            ("raw_arg", !self.raw_args.is_empty()),
+            ("force_quotes", self.force_quotes),
+            ("no_window", self.no_window),
+            ("breakaway_from_job", self.breaks_away),
+            ("allow_breakaway", self.lets_break_away),
+        ];
+        first(&asked)
+    }
+}
+
+fn first(asked: &[(&'static str, bool)]) -> Option<&'static str> {
+    asked.iter().find(|(_, is_asked)| *is_asked).map(|(name, _)| *name)
 }
 
 impl<'a> Inherit<'a> {

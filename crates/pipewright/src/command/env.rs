@@ -3,6 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::slice;
 
+use pipewright_os::spawn::{LASTING_VARIABLES, compare_names};
+
 /// What a command changes about the environment that its child inherits.
 #[derive(Debug, Clone, Default)]
 pub(super) struct EnvChanges {
@@ -22,7 +24,7 @@ impl EnvChanges {
     }
 
     pub(super) fn remove(&mut self, key: &OsStr) {
-        if !self.clear {
+        if !self.clear || is_lasting(key) {
             put(&mut self.variables, key, None);
         } else if let Ok(at) = find(&self.variables, key) {
             self.variables.remove(at);
@@ -48,7 +50,13 @@ impl EnvChanges {
             return None;
         }
         let mut whole = Vec::new();
-        if !self.clear {
+        if self.clear {
+            for key in LASTING_VARIABLES {
+                if let Some(value) = std::env::var_os(key) {
+                    put(&mut whole, OsStr::new(key), value);
+                }
+            }
+        } else {
             for (key, value) in std::env::vars_os() {
                 put(&mut whole, &key, value);
             }
@@ -64,7 +72,12 @@ impl EnvChanges {
 }
 
 fn find<T>(variables: &[(OsString, T)], key: &OsStr) -> Result<usize, usize> {
-    variables.binary_search_by(|(name, _)| name.as_os_str().cmp(key))
+    variables.binary_search_by(|(name, _)| compare_names(name, key))
+}
+
+/// Whether the variable stays where the environment is cleared, unless it is removed by name.
+fn is_lasting(key: &OsStr) -> bool {
+    LASTING_VARIABLES.iter().any(|lasting| compare_names(OsStr::new(lasting), key).is_eq())
 }
 
 fn put<T>(variables: &mut Vec<(OsString, T)>, key: &OsStr, value: T) {

@@ -1,12 +1,13 @@
 //! From a command to a started child and our ends of its pipes.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use pipewright_os::cause::{Cause, cause};
 use pipewright_os::exit::Exit;
 use pipewright_os::handle::Handle;
 use pipewright_os::mux;
@@ -185,6 +186,7 @@ impl Command {
             contain: self.hold.map(|hold| hold(self.ends_with_us)),
             foreground: None,
             unix: &self.unix,
+            windows: self.windows.as_deref(),
         }
     }
 
@@ -195,7 +197,10 @@ impl Command {
             return None;
         }
         match env {
-            Some(env) => env.iter().find(|(key, _)| key == "PATH").map(|(_, value)| value.clone()),
+            Some(env) => env
+                .iter()
+                .find(|(key, _)| spawn::compare_names(key, OsStr::new("PATH")).is_eq())
+                .map(|(_, value)| value.clone()),
             None => std::env::var_os("PATH"),
         }
     }
@@ -333,7 +338,7 @@ fn start(plan: &Plan<'_>) -> Result<Exit, Error> {
             Ok(exit) => return Ok(exit),
             Err(failed) => failed,
         };
-        let busy = failed.source.kind() == io::ErrorKind::ExecutableFileBusy;
+        let busy = cause(&failed.source) == Some(Cause::Busy);
         if !busy || tries == RETRIES {
             return Err(could_not_start(plan, failed));
         }

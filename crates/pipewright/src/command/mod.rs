@@ -10,13 +10,14 @@ mod show;
 mod stage;
 mod stdio;
 mod verbs;
+mod windows;
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use pipewright_os::contain::Contain as Hold;
 use pipewright_os::handle::Handle;
-use pipewright_os::spawn::UnixOptions;
+use pipewright_os::spawn::{UnixOptions, WindowsOptions};
 
 pub use contain::{Contain, Scope};
 pub use env::CommandEnvs;
@@ -71,6 +72,8 @@ pub struct Command {
     inherit: Vec<(Handle, Option<i32>)>,
     inherit_all: bool,
     unix: UnixOptions,
+    /// Few programs ask for any of it.
+    windows: Option<Box<WindowsOptions>>,
     holds_tree: bool,
     /// The tree is killed when this process ends.
     ends_with_us: bool,
@@ -108,6 +111,7 @@ impl Command {
             inherit: Vec::new(),
             inherit_all: false,
             unix: UnixOptions::default(),
+            windows: None,
             holds_tree: false,
             ends_with_us: false,
             hold: None,

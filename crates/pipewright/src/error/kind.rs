@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use pipewright_os::cause::{Cause, cause};
 use pipewright_os::status::ExitStatus;
 
 use crate::output::{Outcome, Source};
@@ -106,28 +107,12 @@ impl ErrorKind {
         }
     }
 
-    // The numbers are the same on every Unix that is supported; elsewhere none of them occurs.
-    pub(super) const ESRCH: i32 = 3;
-    pub(super) const E2BIG: i32 = 7;
-    pub(super) const ENOEXEC: i32 = 8;
-    pub(super) const EBADF: i32 = 9;
-    pub(super) const ECHILD: i32 = 10;
-    const EAGAIN: i32 = 11;
-    const ENOMEM: i32 = 12;
-    const ENFILE: i32 = 23;
-    const EMFILE: i32 = 24;
-
     /// The limit that an error of the system speaks of, if it does.
     pub(super) fn limit_of(error: &io::Error) -> Option<ErrorKind> {
-        let what = match error.raw_os_error()? {
-            Self::E2BIG => "arguments and environment are too long",
-            Self::EAGAIN => "too many processes",
-            Self::ENOMEM => "out of memory",
-            Self::ENFILE => "too many open files in the system",
-            Self::EMFILE => "too many open files",
-            _ => return None,
-        };
-        Some(ErrorKind::Limit { what })
+        match cause(error)? {
+            Cause::Limit(what) => Some(ErrorKind::Limit { what }),
+            _ => None,
+        }
     }
 
     pub(super) fn show(

@@ -7,6 +7,8 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
 
+use pipewright_os::cause::{Cause, cause};
+
 pub use kind::{ErrorKind, NotExecutable};
 pub(crate) use start::{could_not_open, could_not_prepare, could_not_start};
 
@@ -58,12 +60,12 @@ impl Error {
 
     /// A system call failed while the child was running.
     pub(crate) fn talk(program: &OsStr, doing: &'static str, source: io::Error) -> Error {
-        let kind = match ErrorKind::limit_of(&source) {
-            Some(limit) => limit,
-            None if source.raw_os_error() == Some(ErrorKind::ECHILD) => ErrorKind::StatusLost,
-            None if source.raw_os_error() == Some(ErrorKind::ESRCH) => ErrorKind::NoSuchProcess,
-            None if source.kind() == io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
-            None => ErrorKind::Io,
+        let kind = match cause(&source) {
+            Some(Cause::Limit(what)) => ErrorKind::Limit { what },
+            Some(Cause::StatusLost) => ErrorKind::StatusLost,
+            Some(Cause::NoSuchProcess) => ErrorKind::NoSuchProcess,
+            Some(Cause::Denied) => ErrorKind::PermissionDenied,
+            _ => ErrorKind::Io,
         };
         Error::new(program, Doing::Talk(doing), kind, Some(source))
     }

@@ -5,7 +5,8 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use pipewright_os::spawn::{Plan, SpawnError, Step, is_path, search_dirs};
+use pipewright_os::cause::{Cause, cause};
+use pipewright_os::spawn::{BadInput, Plan, SpawnError, Step, is_path, search_dirs};
 
 use super::kind::Quoted;
 use super::{Doing, Error, ErrorKind, NotExecutable};
@@ -49,17 +50,16 @@ pub(crate) fn could_not_prepare(program: &OsStr, words: String, source: io::Erro
 
 fn kind(plan: &Plan<'_>, failed: &SpawnError) -> ErrorKind {
     let limit = || ErrorKind::limit_of(&failed.source);
-    let denied = failed.source.kind() == io::ErrorKind::PermissionDenied;
+    let denied = cause(&failed.source) == Some(Cause::Denied);
     match failed.step {
+        Step::Check(BadInput::BatchArg(_) | BadInput::BatchName) => ErrorKind::BatArgs,
         Step::Check(_) => ErrorKind::InvalidInput,
         Step::CurrentDir if !denied => ErrorKind::CurrentDirMissing {
             dir: plan.current_dir.map(Path::to_owned).unwrap_or_default(),
         },
         Step::Exec => exec_kind(plan, &failed.source),
         // Closed behind the back of its owner, or a number that there cannot be.
-        Step::Stdio(_) | Step::Inherit(_)
-            if failed.source.raw_os_error() == Some(ErrorKind::EBADF) =>
-        {
+        Step::Stdio(_) | Step::Inherit(_) if cause(&failed.source) == Some(Cause::BadHandle) => {
             ErrorKind::InvalidInput
         }
         _ if denied => ErrorKind::PermissionDenied,
@@ -70,8 +70,8 @@ fn kind(plan: &Plan<'_>, failed: &SpawnError) -> ErrorKind {
 
 fn exec_kind(plan: &Plan<'_>, source: &io::Error) -> ErrorKind {
     let found = || existing_file(plan);
-    match source.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => match found() {
+    if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) {
+        return match found() {
             // The file is there, so what is missing is what it needs.
             Some(file) => match interpreter(&file) {
                 Some(path) => {
@@ -80,18 +80,19 @@ fn exec_kind(plan: &Plan<'_>, source: &io::Error) -> ErrorKind {
                 None => ErrorKind::NotExecutable { reason: NotExecutable::BadFormat },
             },
             None => ErrorKind::NotFound { searched: searched(plan) },
-        },
-        io::ErrorKind::PermissionDenied => match found() {
+        };
+    }
+    match cause(source) {
+        Some(Cause::Denied) => match found() {
             Some(file) if file.is_dir() => {
                 ErrorKind::NotExecutable { reason: NotExecutable::IsDirectory }
             }
             _ => ErrorKind::PermissionDenied,
         },
-        io::ErrorKind::ExecutableFileBusy => ErrorKind::Busy,
-        _ if source.raw_os_error() == Some(ErrorKind::ENOEXEC) => {
-            ErrorKind::NotExecutable { reason: NotExecutable::BadFormat }
-        }
-        _ => ErrorKind::limit_of(source).unwrap_or(ErrorKind::Io),
+        Some(Cause::Busy) => ErrorKind::Busy,
+        Some(Cause::BadFormat) => ErrorKind::NotExecutable { reason: NotExecutable::BadFormat },
+        Some(Cause::Limit(what)) => ErrorKind::Limit { what },
+        _ => ErrorKind::Io,
     }
 }
 
@@ -99,7 +100,7 @@ fn exec_kind(plan: &Plan<'_>, source: &io::Error) -> ErrorKind {
 fn searched(plan: &Plan<'_>) -> Vec<PathBuf> {
     let mut dirs = Vec::new();
     if !is_path(plan.program) {
-        for dir in search_dirs(plan.search) {
+        for dir in search_dirs(plan) {
             dirs.push(dir);
         }
     }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32};
 
 use super::layout::{self, Layout};
-use super::{BadInput, ChildStdio, Env, Group, Inherit, Plan, Search, SpawnError, Step};
+use super::{BadInput, ChildStdio, Env, Group, Inherit, Plan, SpawnError, Step};
 use crate::contain::Containment;
 use crate::exit::waitid::own_peak_rss_bytes;
 use crate::exit::{Exit, linux as exit};
@@ -41,8 +41,8 @@ pub(super) fn spawn(plan: &Plan<'_>) -> Result<Exit, SpawnError> {
 
 pub(super) use layout::is_path;
 
-pub(super) fn search_dirs(search: Search<'_>) -> impl Iterator<Item = PathBuf> {
-    layout::search_dirs(search).map(|dir| PathBuf::from(OsStr::from_bytes(dir)))
+pub(super) fn search_dirs<'a>(plan: &Plan<'a>) -> impl Iterator<Item = PathBuf> + use<'a> {
+    layout::search_dirs(plan.search).map(|dir| PathBuf::from(OsStr::from_bytes(dir)))
 }
 
 pub(super) fn exec(plan: &Plan<'_>) -> Result<Infallible, SpawnError> {

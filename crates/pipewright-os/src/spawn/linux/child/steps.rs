@@ -5,7 +5,7 @@ use crate::spawn::Step;
 /// A step as a number, for the word that parent and child share.
 pub(super) fn number_of(step: Step) -> u32 {
     let (step, index) = match step {
-        Step::Check(_) | Step::Create => (0, 0),
+        Step::Check(_) | Step::Create | Step::Breakaway => (0, 0),
         Step::Group => (1, 0),
         Step::Limit(index) => (2, index),
         Step::Umask => (3, 0),
