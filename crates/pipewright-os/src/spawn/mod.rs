@@ -13,6 +13,14 @@ mod linux;
 use linux as imp;
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{start_held, try_image};
+#[cfg(any(windows, test))]
+mod wide;
+#[cfg(windows)]
+mod windows;
+#[cfg(windows)]
+use windows as imp;
+#[cfg(windows)]
+pub(crate) use windows::start_held;
 
 use std::cmp::Ordering;
 use std::convert::Infallible;

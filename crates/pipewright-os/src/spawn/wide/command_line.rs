@@ -1,0 +1,135 @@
+//! One line out of many arguments, which the child's C library takes apart again.
+
+use super::{Arg, MOST_UNITS, Refused, fitting, unit};
+
+const QUOTE: u16 = unit('"');
+const BACKSLASH: u16 = unit('\\');
+
+/// The command line, without a NUL at its end. The program is what the child finds as its own name,
+/// and has no quote in it: no file's name has.
+pub(crate) fn command_line(
+    program: &[u16],
+    args: &[Arg],
+    force_quotes: bool,
+) -> Result<Vec<u16>, Refused> {
+    let mut line = Vec::with_capacity(program.len() + 2);
+    // Always in quotes: it ends at the first space otherwise, and nothing in it can be escaped.
+    line.push(QUOTE);
+    line.extend_from_slice(program);
+    line.push(QUOTE);
+    for arg in args {
+        line.push(unit(' '));
+        match arg {
+            Arg::Plain(text) => push(&mut line, text, force_quotes),
+            Arg::Raw(text) => line.extend_from_slice(text),
+        }
+    }
+    fitting(line, MOST_UNITS)
+}
+
+/// Adds one argument, so that the rules of `CommandLineToArgvW` and of Microsoft's C library both
+/// give it back: a backslash is an escape only before a quote.
+fn push(line: &mut Vec<u16>, arg: &[u16], force_quotes: bool) {
+    let is_gap = |unit: &u16| matches!(char::from_u32(u32::from(*unit)), Some(' ' | '\t'));
+    let quoted = force_quotes || arg.is_empty() || arg.iter().any(is_gap);
+    if quoted {
+        line.push(QUOTE);
+    }
+    let mut backslashes = 0;
+    for unit in arg {
+        match *unit {
+            BACKSLASH => backslashes += 1,
+            QUOTE => {
+                // Those before it doubled, and one more for itself.
+                repeat(line, backslashes + 1);
+                backslashes = 0;
+            }
+            _ => backslashes = 0,
+        }
+        line.push(*unit);
+    }
+    if quoted {
+        // They stand before a quote now.
+        repeat(line, backslashes);
+        line.push(QUOTE);
+    }
+}
+
+pub(super) fn repeat(line: &mut Vec<u16>, backslashes: usize) {
+    line.extend(std::iter::repeat_n(BACKSLASH, backslashes));
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::oracle::{Rules, split};
+    use super::super::wide;
+    use super::*;
+
+    fn line(args: &[Arg]) -> String {
+        String::from_utf16(&command_line(&wide("p q"), args, false).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn arguments_are_quoted_as_std_quotes_them() {
+        let cases = [
+            (r"plain", r"plain"),
+            ("", r#""""#),
+            ("a b", r#""a b""#),
+            ("a\tb", "\"a\tb\""),
+            (r"a\b\", r"a\b\"),
+            (r"a b\", r#""a b\\""#),
+            (r#"a"b"#, r#"a\"b"#),
+            (r#"a\"b"#, r#"a\\\"b"#),
+            (r#"\\"#, r#"\\"#),
+            (r#"" x"#, r#""\" x""#),
+            ("a\nb", "a\nb"),
+        ];
+        for (arg, expected) in cases {
+            assert_eq!(line(&[Arg::Plain(wide(arg))]), format!(r#""p q" {expected}"#));
+        }
+    }
+
+    #[test]
+    fn a_raw_argument_stands_as_it_is() {
+        let args = [Arg::Plain(wide("/c")), Arg::Raw(wide(r#"echo "a  b""#))];
+        assert_eq!(line(&args), r#""p q" /c echo "a  b""#);
+        let forced = command_line(&wide("p"), &args, true).unwrap();
+        assert_eq!(String::from_utf16(&forced).unwrap(), r#""p" "/c" echo "a  b""#);
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_refused() {
+        let of_units = |units| command_line(&wide("p"), &[Arg::Plain(vec![97; units])], false);
+        assert_eq!(of_units(32_762).map(|line| line.len()), Ok(32_766));
+        assert_eq!(of_units(32_763), Err(Refused::TooLong));
+    }
+
+    /// What matters to the rules, and a little of everything else.
+    fn argument() -> impl Strategy<Value = Vec<u16>> {
+        let units = prop_oneof![
+            6 => prop::sample::select(wide("\\\" \ta=/%^&")),
+            1 => 1..=u16::MAX,
+        ];
+        prop::collection::vec(units, 0..12)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(10_000))]
+
+        #[test]
+        fn every_argument_comes_back(
+            args in prop::collection::vec(argument(), 0..6),
+            force_quotes: bool,
+        ) {
+            let plain: Vec<Arg> = args.iter().cloned().map(Arg::Plain).collect();
+            let line = command_line(&wide(r"C:\p q\x\"), &plain, force_quotes).unwrap();
+            let mut expected = vec![wide(r"C:\p q\x\")];
+            expected.extend(args);
+            for rules in [Rules::Shell, Rules::C] {
+                prop_assert_eq!(&split(&line, rules), &expected, "{:?}", rules);
+            }
+        }
+    }
+}

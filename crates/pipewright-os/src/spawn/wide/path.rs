@@ -1,0 +1,73 @@
+//! What a path is, before the system has a say in it.
+
+use super::unit;
+
+/// Whether a program is named by a path, and so not searched for.
+pub(crate) fn is_path(program: &[u16]) -> bool {
+    program.iter().any(|unit| is_separator(*unit) || *unit == self::unit(':'))
+}
+
+pub(crate) fn is_separator(unit: u16) -> bool {
+    unit == self::unit('\\') || unit == self::unit('/')
+}
+
+/// Whether the path is taken as it is, without a look at `.`, `..` or `/` (`\\?\`).
+pub(crate) fn is_verbatim(path: &[u16]) -> bool {
+    let start: Vec<u16> = r"\\?\".encode_utf16().collect();
+    path.starts_with(&start)
+}
+
+/// The same path as programs know it, of one that starts with `\\?\`: most can do nothing with that.
+/// `None`: it is of another kind. Whether it means the same file is for the system to say.
+pub(crate) fn without_verbatim(path: &[u16]) -> Option<Vec<u16>> {
+    const START: usize = r"\\?\".len();
+    let rest = path.get(START..).filter(|_| is_verbatim(path))?;
+    let share: Vec<u16> = r"UNC\".encode_utf16().collect();
+    if let Some(share) = rest.strip_prefix(share.as_slice()) {
+        return Some(r"\\".encode_utf16().chain(share.iter().copied()).collect());
+    }
+    let has_drive = rest.get(1) == Some(&unit(':')) && rest.get(2) == Some(&unit('\\'));
+    has_drive.then(|| rest.to_vec())
+}
+
+/// Whether the name ends so, whatever the capitals.
+pub(crate) fn ends_with(path: &[u16], extension: &str) -> bool {
+    let at = path.len().checked_sub(extension.len());
+    let end = at.and_then(|at| path.get(at..)).map(String::from_utf16_lossy);
+    end.is_some_and(|end| end.eq_ignore_ascii_case(extension))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::wide;
+    use super::*;
+
+    #[test]
+    fn a_separator_or_a_drive_makes_a_path() {
+        for path in [r"a\b", "a/b", "C:a", r"\a", "./a"] {
+            assert!(is_path(&wide(path)), "{path}");
+        }
+        for name in ["a", "a.exe", "..", "a b"] {
+            assert!(!is_path(&wide(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_verbatim_path_has_a_usual_name_or_none() {
+        let usual = |path: &str| {
+            without_verbatim(&wide(path)).map(|path| String::from_utf16(&path).unwrap())
+        };
+        assert_eq!(usual(r"\\?\C:\a\b").as_deref(), Some(r"C:\a\b"));
+        assert_eq!(usual(r"\\?\UNC\server\share\a").as_deref(), Some(r"\\server\share\a"));
+        for other in [r"C:\a", r"\\server\share", r"\\?\Volume{1}\a", r"\\?\C:", r"\\?\", ""] {
+            assert_eq!(usual(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn an_extension_has_no_capitals() {
+        assert!(ends_with(&wide("a.ExE"), ".exe"));
+        assert!(!ends_with(&wide("exe"), ".exe"));
+        assert!(!ends_with(&wide("a.exe."), ".exe"));
+    }
+}

@@ -1,0 +1,162 @@
+//! Where a program is looked for, and under which names.
+
+use super::path::{ends_with, is_separator};
+use super::unit;
+
+/// What the order of directories depends on.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Places<'a> {
+    /// The child's `PATH`, where it has an environment of its own.
+    pub(crate) child_path: Option<&'a [u16]>,
+    /// Where our own program is.
+    pub(crate) own_program: Option<&'a [u16]>,
+    /// System32.
+    pub(crate) system: Option<&'a [u16]>,
+    /// The directory of Windows.
+    pub(crate) windows: Option<&'a [u16]>,
+    /// Our own `PATH`.
+    pub(crate) own_path: Option<&'a [u16]>,
+}
+
+/// The directories, in the order of std. The working directory is not among them: whoever can write
+/// there could give the program.
+pub(crate) fn dirs(places: Places<'_>) -> Vec<Vec<u16>> {
+    let mut dirs = places.child_path.map(split_path).unwrap_or_default();
+    let single = [places.own_program, places.system, places.windows];
+    dirs.extend(single.into_iter().flatten().map(<[u16]>::to_vec));
+    dirs.extend(places.own_path.map(split_path).unwrap_or_default());
+    dirs
+}
+
+/// The entries of a `PATH`; empty ones mean nothing here. A semicolon in quotes belongs to the name.
+pub(crate) fn split_path(path: &[u16]) -> Vec<Vec<u16>> {
+    let mut dirs = Vec::new();
+    let mut dir = Vec::new();
+    let mut quoted = false;
+    for part in path.iter().copied().chain([unit(';')]) {
+        if part == unit('"') {
+            quoted = !quoted;
+        } else if part == unit(';') && !quoted {
+            dirs.push(std::mem::take(&mut dir));
+        } else {
+            dir.push(part);
+        }
+    }
+    // Where the last quote is never closed.
+    dirs.push(dir);
+    dirs.retain(|dir| !dir.is_empty());
+    dirs
+}
+
+/// The extensions of programs that can be started without asking anybody who starts them, in the
+/// order of `PATHEXT`.
+pub(crate) fn extensions(pathext: Option<&[u16]>) -> Vec<String> {
+    const KNOWN: [&str; 4] = [".com", ".exe", ".bat", ".cmd"];
+    let Some(pathext) = pathext else { return KNOWN.map(str::to_owned).to_vec() };
+    let entries = pathext.split(|part| *part == unit(';')).map(String::from_utf16_lossy);
+    let lower = entries.map(|entry| entry.trim().to_ascii_lowercase());
+    lower.filter(|entry| KNOWN.contains(&entry.as_str())).collect()
+}
+
+/// The file of a program that is named without a path.
+///
+/// First what std finds: the name with `.exe`, or as it is where it has a dot. Where that is nowhere,
+/// the name with each of the extensions, so that what npm installs as `tool.cmd` is found as `tool`.
+pub(crate) fn find(
+    name: &[u16],
+    dirs: &[Vec<u16>],
+    extensions: &[String],
+    is_file: &mut dyn FnMut(&[u16]) -> bool,
+) -> Option<Vec<u16>> {
+    let has_dot = name.contains(&unit('.'));
+    let exe = if has_dot { "" } else { ".exe" };
+    let mut find_as = |extension: &str| {
+        dirs.iter().map(|dir| join(dir, name, extension)).find(|file| is_file(file))
+    };
+    if let Some(file) = find_as(exe) {
+        return Some(file);
+    }
+    let says_what_it_is = [".com", ".exe", ".bat", ".cmd"].iter().any(|it| ends_with(name, it));
+    if says_what_it_is {
+        return None;
+    }
+    // A directory's files before those of the next, as cmd.exe has it.
+    dirs.iter()
+        .flat_map(|dir| extensions.iter().map(move |extension| join(dir, name, extension)))
+        .find(|file| is_file(file))
+}
+
+pub(crate) fn join(dir: &[u16], name: &[u16], extension: &str) -> Vec<u16> {
+    let mut path = dir.to_vec();
+    if !dir.last().is_some_and(|last| is_separator(*last)) {
+        path.push(unit('\\'));
+    }
+    path.extend_from_slice(name);
+    path.extend(extension.encode_utf16());
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::wide;
+    use super::*;
+
+    fn texts(dirs: &[Vec<u16>]) -> Vec<String> {
+        dirs.iter().map(|dir| String::from_utf16(dir).unwrap()).collect()
+    }
+
+    #[test]
+    fn the_order_is_that_of_std() {
+        let [child, own, system, windows, path] =
+            [r"C:\child;;D:\", r"C:\own", r"C:\sys", r"C:\win", r"E:\"].map(wide);
+        let places = Places {
+            child_path: Some(&child),
+            own_program: Some(&own),
+            system: Some(&system),
+            windows: Some(&windows),
+            own_path: Some(&path),
+        };
+        let all = [r"C:\child", r"D:\", r"C:\own", r"C:\sys", r"C:\win", r"E:\"];
+        assert_eq!(texts(&dirs(places)), all);
+        assert_eq!(texts(&dirs(Places { child_path: None, ..places })), all[2..]);
+    }
+
+    #[test]
+    fn an_empty_entry_is_not_the_working_directory() {
+        assert_eq!(texts(&split_path(&wide(r#";;C:\a b;"D:\x;y";"#))), [r"C:\a b", r"D:\x;y"]);
+        assert!(split_path(&[]).is_empty());
+        assert_eq!(texts(&split_path(&wide(r#""C:\open;x"#))), [r"C:\open;x;"]);
+    }
+
+    #[test]
+    fn only_programs_count_as_extensions() {
+        assert_eq!(extensions(Some(&wide(".EXE;.Cmd; .bat ;.VBS;.js;"))), [".exe", ".cmd", ".bat"]);
+        assert_eq!(extensions(None), [".com", ".exe", ".bat", ".cmd"]);
+    }
+
+    fn found(name: &str, files: &[&str]) -> Option<String> {
+        let dirs = [wide(r"C:\a"), wide(r"C:\b\")];
+        let mut is_file = |file: &[u16]| {
+            let file = String::from_utf16_lossy(file);
+            files.iter().any(|it| it.eq_ignore_ascii_case(&file))
+        };
+        let found = find(&wide(name), &dirs, &extensions(None), &mut is_file)?;
+        Some(String::from_utf16(&found).unwrap())
+    }
+
+    #[test]
+    fn what_std_finds_is_found_first() {
+        let files = [r"C:\a\tool.cmd", r"C:\b\tool.exe", r"C:\b\tool.com"];
+        assert_eq!(found("tool", &files).as_deref(), Some(r"C:\b\tool.exe"));
+        assert_eq!(found("tool.cmd", &files).as_deref(), Some(r"C:\a\tool.cmd"));
+    }
+
+    #[test]
+    fn then_whatever_else_can_be_started() {
+        let files = [r"C:\b\npm.cmd", r"C:\a\py3.11.exe", r"C:\a\bare", r"C:\a\x.exe.exe"];
+        assert_eq!(found("npm", &files).as_deref(), Some(r"C:\b\npm.cmd"));
+        assert_eq!(found("py3.11", &files).as_deref(), Some(r"C:\a\py3.11.exe"));
+        assert_eq!(found("bare", &files), None);
+        assert_eq!(found("x.exe", &files), None);
+    }
+}
