@@ -6,6 +6,10 @@ pub(crate) mod linux;
 use linux as imp;
 #[cfg(target_os = "linux")]
 pub(crate) mod proc;
+#[cfg(windows)]
+pub(crate) mod windows;
+#[cfg(windows)]
+use windows as imp;
 
 use std::io;
 use std::sync::Arc;
@@ -33,13 +37,17 @@ impl Member {
 
     /// Sends a signal. `false`: the process is gone, and nobody was signalled.
     ///
+    /// # Platform
+    /// Linux: `pidfd_send_signal`. Windows: `TerminateProcess` for `KILL`.
+    ///
     /// # Errors
-    /// `EPERM`: it belongs to another user.
+    /// `PermissionDenied`: it belongs to another user. `Unsupported` (Windows): every signal but
+    /// `KILL`.
     pub fn signal(&self, signal: Signal) -> io::Result<bool> {
         self.0.signal(signal)
     }
 
-    /// The process group it is in; `None` where it is gone.
+    /// The process group it is in; `None` where it is gone, and on Windows, which does not tell.
     #[must_use]
     pub fn group(&self) -> Option<u32> {
         self.0.group()
@@ -56,12 +64,17 @@ impl Descendants {
     /// Adds every descendant of `root` and of the members that is not a member yet. Returns how
     /// many were added.
     ///
-    /// A descendant whose parent has ended belongs to init or to a subreaper and is not found;
-    /// nor is anybody below a root that is reaped, because its number may be another's.
+    /// On Unix a descendant whose parent has ended belongs to init or to a subreaper and is not
+    /// found; nor is anybody below a root that is reaped, because its number may be another's.
     ///
     /// # Platform
     /// Linux: `/proc/PID/task/TID/children`, each opened as a pidfd, and its parent checked again
     /// afterwards. Without pidfds or without that file nothing is found.
+    ///
+    /// Windows: `CreateToolhelp32Snapshot`, each opened, and asked itself whose child it is
+    /// (`NtQueryInformationProcess`) and when it began. A process that is held keeps its number when
+    /// it has ended, so whoever it has started is found then too; those below somebody who had ended
+    /// before he was found are not.
     pub fn collect(&mut self, root: &Exit) -> usize {
         let before = self.members.len();
         imp::collect(root, &mut self.members);
@@ -76,6 +89,10 @@ impl Descendants {
 
     /// Stops the root and everyone below it, and searches until a search finds nobody new: then
     /// nobody is left who could start another. At most `rounds` times.
+    ///
+    /// # Platform
+    /// Windows has no stop: searches alone. So a search after the kill finds who was started
+    /// in between.
     pub fn stop_and_collect(&mut self, root: &Exit, rounds: usize) {
         // Ignored here and below: gone, or another user's; the caller asks afterwards who is left.
         let _ = root.signal(Signal::STOP);
