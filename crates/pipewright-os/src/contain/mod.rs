@@ -2,6 +2,8 @@
 
 #[cfg(target_os = "linux")]
 pub(crate) mod linux;
+#[cfg(windows)]
+pub(crate) mod windows;
 
 use std::fmt;
 
@@ -29,11 +31,13 @@ pub(crate) type Start = fn(&Plan<'_>, dies_with_us: bool) -> Result<Exit, SpawnE
 /// two, or an error.
 ///
 /// macOS has nothing but a process group, so whoever leaves it is out of reach. With `dies_with_us`
-/// a guard is in it: a `/bin/sh` that waits for the end of a pipe, which the kernel closes when this
-/// process ends, and then kills the group. It is in place before the child runs. It also kills what
-/// is left of the group when the [`Exit`] of the child is dropped. A fork of this process that has not
-/// become another program holds the pipe too. Who kills the guard keeps the group. For a child in a
-/// session of its own or in the group of others: `Unsupported`.
+/// a guard is in it: a `/bin/sh` that waits for the end of a pipe, which the kernel closes when
+/// this process ends, and then kills the group. It is in place before the child runs. It also kills
+/// what is left of the group when the [`Exit`] of the child is dropped. A fork of this process that
+/// has not become another program holds the pipe too. Who kills the guard keeps the group. For a
+/// child in a session of its own or in the group of others: `Unsupported`. Windows: a job that the
+/// child is born in (`PROC_THREAD_ATTRIBUTE_JOB_LIST`), inside of any that this process is in, with
+/// `JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE`: it always ends with this process.
 #[must_use]
 pub fn tree(dies_with_us: bool) -> Contain {
     Contain { start: crate::spawn::start_held, dies_with_us }
@@ -55,7 +59,8 @@ pub enum Containment {
     /// It is not: a stop reaches the child and the descendants that can be found then.
     #[default]
     None,
-    /// By a process group of its own. Who leaves the group is out of reach.
+    /// By a process group of its own. Who leaves the group is out of reach. On Windows a group can be
+    /// asked (Ctrl-Break), and not killed: a kill reaches the descendants that can be found.
     Group,
     /// By a supervisor process that whoever loses its parent becomes a child of. Nobody gets away;
     /// who has become a user that this one may not signal is not killed.
@@ -63,15 +68,16 @@ pub enum Containment {
     /// By a control group of its own (Linux, cgroup v2). Nobody gets away who may not move to
     /// another one, and all are killed at once, whatever users they have become.
     Cgroup,
-    /// By a job object (Windows). Nobody gets away.
+    /// By a job object (Windows). Nobody gets away whom the job does not let go: see
+    /// [`WindowsOptions::lets_break_away`](crate::spawn::WindowsOptions::lets_break_away).
     Job,
 }
 
 /// A tree that is held, beside the handle on the child that it began with.
 ///
 /// # Drop
-/// Lets go: what is held by a supervisor is killed, what is held by a cgroup goes on. End it with
-/// [`end`](Self::end) before.
+/// Lets go: what is held by a supervisor or a job is killed, what is held by a cgroup goes on. End it
+/// with [`end`](Self::end) before.
 pub trait Tree: fmt::Debug + Send + Sync {
     /// How it is held.
     fn containment(&self) -> Containment;
@@ -79,10 +85,15 @@ pub trait Tree: fmt::Debug + Send + Sync {
     /// Kills everyone in it. Returns at once; [`is_left`](Self::is_left) tells when they are gone.
     ///
     /// # Platform
-    /// Linux: `cgroup.kill` (5.14), before that one by one; or the supervisor does it.
+    /// Linux: `cgroup.kill` (5.14), before that one by one; or the supervisor does it. Windows:
+    /// `TerminateJobObject`.
     fn kill(&self);
 
     /// Whether anybody in it has not ended.
+    ///
+    /// # Platform
+    /// Linux: `cgroup.events`, or the supervisor. Windows: `QueryInformationJobObject`; the messages
+    /// of a job are not sure to come.
     fn is_left(&self) -> bool;
 
     /// Something to wait for that ends when nobody in it is left; `None` where there is none and

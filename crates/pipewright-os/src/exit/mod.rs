@@ -14,6 +14,10 @@ mod pidfd;
 pub(crate) mod waitid;
 #[cfg(target_os = "macos")]
 use macos as imp;
+#[cfg(windows)]
+pub(crate) mod windows;
+#[cfg(windows)]
+use windows as imp;
 
 use std::io;
 use std::time::Duration;
@@ -26,12 +30,12 @@ use crate::status::ExitStatus;
 ///
 /// Every method takes `&self`: one thread can wait while another kills. A signal never reaches
 /// another process that was given the same number later, because it goes through a handle on the
-/// process (a pidfd), or, where there is none (macOS), is sent while the child is known to be
-/// unreaped.
+/// process (a pidfd, a process HANDLE), or, where there is none (macOS), is sent while the child is
+/// known to be unreaped.
 ///
 /// # Drop
 /// Gives up the handle and nothing else: a child that has not been reaped becomes a zombie when it
-/// ends. The crate above hands such children to its reaper.
+/// ends (Unix). The crate above hands such children to its reaper.
 #[derive(Debug)]
 pub struct Exit(pub(crate) imp::Exit);
 
@@ -52,7 +56,7 @@ pub struct Ended {
     pub usage: Option<Usage>,
 }
 
-/// What a process used, its own reaped children included.
+/// What a process used, on Unix its own reaped children included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Usage {
@@ -64,7 +68,8 @@ pub struct Usage {
     ///
     /// `None` where it cannot be told: Linux counts the memory of the *parent* at the time of the
     /// start as the child's own (`exec_mmap` folds it in, getrusage(2)), so a child that stayed
-    /// below that is known to have used at most as much, and no more. macOS counts only the child's.
+    /// below that is known to have used at most as much, and no more. macOS counts only the
+    /// child's. Windows: the peak of the working set.
     pub peak_rss_bytes: Option<u64>,
     /// The kernel's figure, whosever it is.
     pub(crate) counted_peak_rss_bytes: Option<u64>,
@@ -80,7 +85,9 @@ impl Exit {
     /// Blocks until the child has ended, reaps it, and tells how it ended; again and again if asked.
     ///
     /// # Platform
-    /// Linux: `waitid(P_PIDFD)`. macOS: a kqueue with `NOTE_EXIT`, then `wait4`.
+    /// Linux: `waitid(P_PIDFD)`. macOS: a kqueue with `NOTE_EXIT`, then `wait4`. Windows:
+    /// `WaitForSingleObject`, then `GetExitCodeProcess`, `GetProcessTimes` and
+    /// `GetProcessMemoryInfo`; nothing is reaped, and nobody else can take the status.
     ///
     /// # Errors
     /// `ECHILD` where another part of the program reaped the child (or SIGCHLD is ignored) and the
@@ -110,7 +117,8 @@ impl Exit {
     ///
     /// # Platform
     /// Linux: reads `VmHWM` of this process, if what `getrusage` says of it may have been
-    /// inherited in turn. macOS: nothing is left to look for.
+    /// inherited in turn. macOS: nothing is left to look for. Windows: nothing; the figure is the
+    /// child's from the start.
     #[must_use]
     pub fn look_closer(&self, usage: Usage) -> Usage {
         self.0.look_closer(usage)
@@ -121,10 +129,13 @@ impl Exit {
     ///
     /// # Platform
     /// Linux: `pidfd_send_signal`. macOS: `kill`, while the child is unreaped and its number
-    /// therefore taken.
+    /// therefore taken. Windows: `TerminateProcess` with exit code 1 for `KILL`; for `TERM`, `INT`,
+    /// `QUIT` and `HUP` a Ctrl-Break (`GenerateConsoleCtrlEvent`), where the child leads a process
+    /// group of its own and has our console.
     ///
     /// # Errors
-    /// `EPERM`: the child has changed its user.
+    /// `EPERM`: the child has changed its user. `Unsupported` (Windows): any other signal, or one of
+    /// those four to a child that cannot hear it. Nobody was signalled, and only `KILL` is left.
     pub fn signal(&self, signal: Signal) -> io::Result<bool> {
         self.0.signal(signal)
     }
@@ -137,6 +148,8 @@ impl Exit {
     /// itself is reaped. Before: `kill(-pid)`, only while the child is unreaped and its number
     /// therefore still taken; `false` afterwards. macOS: always so.
     ///
+    /// Windows: a Ctrl-Break goes to the whole group; `KILL` to the child alone.
+    ///
     /// # Errors
     /// `EPERM`: no member may be signalled.
     pub fn signal_group(&self, signal: Signal) -> io::Result<bool> {
@@ -147,7 +160,7 @@ impl Exit {
     ///
     /// # Platform
     /// Linux: `waitid(WSTOPPED)`, or the supervisor tells. macOS: `wait4(WUNTRACED)`, then
-    /// `proc_pidinfo`.
+    /// `proc_pidinfo`. Windows: never.
     #[must_use]
     pub fn take_stop(&self) -> bool {
         self.0.take_stop()
@@ -185,6 +198,7 @@ impl Exit {
     }
 
     /// Whether the child is unreaped, so that its number is nobody else's.
+    #[cfg(unix)]
     pub(crate) fn keeps_its_number(&self) -> bool {
         self.0.keeps_its_number()
     }
@@ -192,7 +206,7 @@ impl Exit {
     /// Whether the process group that the child leads can be signalled after the child is reaped.
     ///
     /// # Platform
-    /// Linux: from 6.9 on. macOS: never.
+    /// Linux: from 6.9 on. macOS: never. Windows: always, as nothing is reaped.
     #[must_use]
     pub fn group_survives_reap(&self) -> bool {
         self.0.group_survives_reap()
@@ -204,6 +218,7 @@ impl Exit {
     /// # Platform
     /// Linux: signal 0 through the pidfd; where that finds somebody, `/proc` tells whether it is
     /// more than zombies. macOS: `proc_listpids(PROC_PGRP_ONLY)`, until the child is reaped.
+    /// Windows does not tell.
     #[must_use]
     pub fn group_is_left(&self) -> bool {
         self.0.group_is_left()

@@ -8,6 +8,12 @@ use linux as imp;
 mod macos;
 #[cfg(target_os = "macos")]
 use macos as imp;
+#[cfg(windows)]
+pub(crate) mod object;
+#[cfg(windows)]
+mod windows;
+#[cfg(windows)]
+use windows as imp;
 
 use std::io;
 use std::time::Duration;
@@ -41,12 +47,14 @@ impl Opened {
     ///
     /// # Platform
     /// Linux: `pidfd_open`. There is no second-best way: a number that is only remembered can
-    /// become another process's. macOS: a kqueue with `NOTE_EXIT`, which is bound to the process, and
-    /// the time of its start (`proc_pidinfo`).
+    /// become another process's. macOS: a kqueue with `NOTE_EXIT`, which is bound to the process,
+    /// and the time of its start (`proc_pidinfo`). Windows: `OpenProcess`, with the right to kill
+    /// where it is to be had.
     ///
     /// # Errors
     /// `InvalidInput`: no process can have that number. `ESRCH`: none has it (that of a thread is
-    /// none). `Unsupported`: the machine refuses pidfds.
+    /// none); `NotFound` on Windows. `Unsupported`: the machine refuses pidfds.
+    /// `PermissionDenied` (Windows): not even to be waited for.
     pub fn open(pid: u32) -> io::Result<Opened> {
         imp::open(pid).map(Opened)
     }
@@ -63,7 +71,8 @@ impl Opened {
     /// Linux: `poll`, then `waitid(P_PIDFD)`, and where that says that it is no child of ours
     /// `PIDFD_GET_INFO`, which tells from 6.15 on, once the process is reaped. macOS: the kqueue,
     /// then `wait4` for a child of ours, else `NOTE_EXITSTATUS`, which is told of processes that we
-    /// may signal and that had not ended when they were opened.
+    /// may signal and that had not ended when they were opened. Windows: `WaitForSingleObject`,
+    /// then `GetExitCodeProcess`, which tells whoever asks.
     ///
     /// # Errors
     /// What the calls themselves report.
@@ -75,8 +84,9 @@ impl Opened {
     /// that long.
     ///
     /// # Platform
-    /// Linux: `POLLHUP` of the pidfd (6.9 and later), where `PIDFD_GET_INFO` is known. macOS: nothing,
-    /// because the reap makes nothing known.
+    /// Linux: `POLLHUP` of the pidfd (6.9 and later), where `PIDFD_GET_INFO` is known. macOS:
+    /// nothing, because the reap makes nothing known. Windows: nothing; the status is known from
+    /// the end on.
     pub fn wait_for_reap(&self, limit: Duration) {
         self.0.wait_for_reap(limit);
     }
@@ -84,10 +94,12 @@ impl Opened {
     /// Sends a signal. `false`: the process has ended and been reaped, and nobody was signalled.
     ///
     /// # Platform
-    /// Linux: `pidfd_send_signal`, and never `kill`. macOS: as [`Member::signal`].
+    /// Linux: `pidfd_send_signal`, and never `kill`. macOS: as [`Member::signal`]. Windows:
+    /// `TerminateProcess` for `KILL`.
     ///
     /// # Errors
-    /// `EPERM`: it belongs to another user.
+    /// `PermissionDenied`: it belongs to another user. `Unsupported` (Windows): every signal but
+    /// `KILL`.
     pub fn signal(&self, signal: Signal) -> io::Result<bool> {
         self.member().signal(signal)
     }

@@ -1,18 +1,22 @@
 //! The names of environment variables.
 
-use std::cmp::Ordering;
-use std::ffi::OsStr;
-
 #[cfg(not(windows))]
-pub(super) const LASTING: &[&str] = &[];
+mod imp {
+    use std::cmp::Ordering;
+    use std::ffi::OsStr;
 
-#[cfg(windows)]
-pub(super) const LASTING: &[&str] = &["SystemRoot"];
+    pub(in super::super) const LASTING: &[&str] = &[];
 
-#[cfg(not(windows))]
-pub(super) fn compare(one: &OsStr, other: &OsStr) -> Ordering {
-    one.cmp(other)
+    pub(in super::super) fn compare(one: &OsStr, other: &OsStr) -> Ordering {
+        one.cmp(other)
+    }
 }
 
 #[cfg(windows)]
-pub(super) use super::windows::compare_names as compare;
+mod imp {
+    pub(in super::super) use super::super::windows::compare_names as compare;
+
+    pub(in super::super) const LASTING: &[&str] = &["SystemRoot"];
+}
+
+pub(super) use imp::{LASTING, compare};

@@ -198,7 +198,7 @@ pub enum Resource {
 
 impl UnixOptions {
     /// The setter of the first option that is not at its default and that only Unix has.
-    #[cfg_attr(unix, expect(dead_code, reason = "for those that refuse it"))]
+    #[cfg(windows)]
     pub(crate) fn asked_for(&self) -> Option<&'static str> {
         let Identity { user, group, groups } = &self.identity;
         let asked = [
@@ -217,6 +217,7 @@ impl UnixOptions {
 
 impl WindowsOptions {
     /// The setter of the first option that is not at its default.
+    #[cfg(unix)]
     pub(crate) fn asked_for(&self) -> Option<&'static str> {
         let asked = [
             ("creation_flags", self.creation_flags != 0),

@@ -12,6 +12,10 @@ pub(crate) mod macos;
 pub(crate) mod proc;
 #[cfg(target_os = "macos")]
 use macos as imp;
+#[cfg(windows)]
+pub(crate) mod windows;
+#[cfg(windows)]
+use windows as imp;
 
 use std::io;
 use std::sync::Arc;
@@ -42,15 +46,17 @@ impl Member {
     /// # Platform
     /// Linux: `pidfd_send_signal`. macOS: `kill`, if `NOTE_EXIT` has not come and the time of the
     /// start is still the one it was. No call makes these one: another process is signalled if this
-    /// one ends, is reaped and its number comes round again between the two.
+    /// one ends, is reaped and its number comes round again between the two. Windows:
+    /// `TerminateProcess` for `KILL`.
     ///
     /// # Errors
-    /// `EPERM`: it belongs to another user.
+    /// `PermissionDenied`: it belongs to another user. `Unsupported` (Windows): every signal but
+    /// `KILL`.
     pub fn signal(&self, signal: Signal) -> io::Result<bool> {
         self.0.signal(signal)
     }
 
-    /// The process group it is in; `None` where it is gone.
+    /// The process group it is in; `None` where it is gone, and on Windows, which does not tell.
     #[must_use]
     pub fn group(&self) -> Option<u32> {
         self.0.group()
@@ -67,14 +73,17 @@ impl Descendants {
     /// Adds every descendant of `root` and of the members that is not a member yet. Returns how
     /// many were added.
     ///
-    /// A descendant whose parent has ended belongs to init or to a subreaper and is not found;
-    /// nor is anybody below a root that is reaped, because its number may be another's.
+    /// On Unix a descendant whose parent has ended belongs to init or to a subreaper and is not
+    /// found; nor is anybody below a root that is reaped, because its number may be another's.
     ///
     /// # Platform
     /// Linux: `/proc/PID/task/TID/children`, each opened as a pidfd, and its parent checked again
     /// afterwards. Without pidfds or without that file nothing is found. macOS:
     /// `proc_listpids(PROC_PPID_ONLY)`, each registered with a kqueue, and its parent checked again
-    /// afterwards.
+    /// afterwards. Windows: `CreateToolhelp32Snapshot`, each opened, and asked itself whose child
+    /// it is (`NtQueryInformationProcess`) and when it began. A process that is held keeps its
+    /// number when it has ended, so whoever it has started is found then too; those below somebody
+    /// who had ended before he was found are not.
     pub fn collect(&mut self, root: &Exit) -> usize {
         let before = self.members.len();
         imp::collect(root, &mut self.members);
@@ -89,6 +98,10 @@ impl Descendants {
 
     /// Stops the root and everyone below it, and searches until a search finds nobody new: then
     /// nobody is left who could start another. At most `rounds` times.
+    ///
+    /// # Platform
+    /// Windows has no stop: searches alone. So a search after the kill finds who was started
+    /// in between.
     pub fn stop_and_collect(&mut self, root: &Exit, rounds: usize) {
         // Ignored here and below: gone, or another user's; the caller asks afterwards who is left.
         let _ = root.signal(Signal::STOP);

@@ -17,7 +17,7 @@ pub(crate) mod path;
 pub(crate) mod search;
 
 #[cfg(test)]
-mod oracle;
+pub(crate) mod oracle;
 
 use super::BadInput;
 

@@ -1,0 +1,208 @@
+//! A HANDLE on a process, and what can be asked of it.
+//!
+//! As long as a handle is open its process keeps its number, whether it has ended or not. So what is
+//! done through a handle, or by the number meanwhile, is never done to another process.
+
+use std::ffi::c_void;
+use std::io;
+use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, FromRawHandle, OwnedHandle};
+use std::time::Duration;
+
+use windows_sys::Wdk::System::Threading::{NtQueryInformationProcess, ProcessBasicInformation};
+use windows_sys::Win32::Foundation::{
+    ERROR_ACCESS_DENIED, ERROR_INVALID_PARAMETER, FILETIME, WAIT_FAILED,
+};
+use windows_sys::Win32::System::ProcessStatus::{K32GetProcessMemoryInfo, PROCESS_MEMORY_COUNTERS};
+use windows_sys::Win32::System::Threading::{
+    GetExitCodeProcess, GetProcessId, GetProcessTimes, INFINITE, OpenProcess,
+    PROCESS_BASIC_INFORMATION, PROCESS_QUERY_LIMITED_INFORMATION, PROCESS_SYNCHRONIZE,
+    PROCESS_TERMINATE, TerminateProcess, WaitForSingleObject,
+};
+
+use crate::exit::{Ended, Usage};
+use crate::handle::size_of_u32;
+use crate::status::ExitStatus;
+use crate::wake::is_signalled;
+
+/// The exit code of who is killed; that of std.
+pub(crate) const KILLED: u32 = 1;
+
+/// A process, which keeps its number as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Process(OwnedHandle);
+
+/// When a process began and what it has used, in units of 100 ns.
+struct Times {
+    created: u64,
+    kernel: u64,
+    user: u64,
+}
+
+impl Process {
+    pub(crate) fn new(handle: OwnedHandle) -> Process {
+        Process(handle)
+    }
+
+    /// The process that has that number now; `None`: nobody has it.
+    pub(crate) fn open(pid: u32) -> io::Result<Option<Process>> {
+        let usual = PROCESS_QUERY_LIMITED_INFORMATION | PROCESS_SYNCHRONIZE;
+        let mut opened = open(pid, usual | PROCESS_TERMINATE);
+        if is(&opened, ERROR_ACCESS_DENIED) {
+            // To wait for it and to look at it takes less; a kill will say what is missing.
+            opened = open(pid, usual);
+        }
+        if is(&opened, ERROR_INVALID_PARAMETER) {
+            return Ok(None);
+        }
+        let process = opened?;
+        // The numbers are multiples of four, and the call takes those in between for the one below.
+        Ok(Some(process).filter(|process| process.id() == pid))
+    }
+
+    fn id(&self) -> u32 {
+        // SAFETY: the handle is open.
+        unsafe { GetProcessId(self.0.as_raw_handle()) }
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        // Not by its exit code: 259 is one like others, and means that it runs.
+        is_signalled(self.0.as_handle())
+    }
+
+    /// Blocks until it has ended.
+    pub(crate) fn wait(&self) -> io::Result<()> {
+        // SAFETY: the handle is open.
+        match unsafe { WaitForSingleObject(self.0.as_raw_handle(), INFINITE) } {
+            WAIT_FAILED => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    }
+
+    /// How it ended; `None` while it runs.
+    pub(crate) fn end(&self) -> io::Result<Option<Ended>> {
+        if !self.has_ended() {
+            return Ok(None);
+        }
+        let mut code = 0;
+        // SAFETY: the handle is open, the number is live.
+        if unsafe { GetExitCodeProcess(self.0.as_raw_handle(), &raw mut code) } == 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Some(Ended { status: ExitStatus::from_raw(code as i32), usage: self.usage() }))
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        let times = self.times()?;
+        let peak = self.peak_rss_bytes();
+        Some(Usage {
+            user: duration(times.user),
+            system: duration(times.kernel),
+            peak_rss_bytes: peak,
+            counted_peak_rss_bytes: peak,
+        })
+    }
+
+    fn peak_rss_bytes(&self) -> Option<u64> {
+        let mut counters = PROCESS_MEMORY_COUNTERS::default();
+        let bytes = size_of_u32::<PROCESS_MEMORY_COUNTERS>();
+        // SAFETY: the handle is open; a live struct and its size.
+        let told =
+            unsafe { K32GetProcessMemoryInfo(self.0.as_raw_handle(), &raw mut counters, bytes) };
+        // Nobody has run without memory: 0 is not known.
+        let peak = u64::try_from(counters.PeakWorkingSetSize).ok();
+        peak.filter(|bytes| told != 0 && *bytes > 0)
+    }
+
+    /// When it began. `None`: it cannot be asked.
+    pub(crate) fn created(&self) -> Option<u64> {
+        self.times().map(|times| times.created)
+    }
+
+    fn times(&self) -> Option<Times> {
+        let mut times = [FILETIME::default(); 4];
+        let [created, ended, kernel, user] = &mut times;
+        let process = self.0.as_raw_handle();
+        // SAFETY: the handle is open, and each of the four is live.
+        let told = unsafe { GetProcessTimes(process, created, ended, kernel, user) };
+        let [created, _, kernel, user] = times.map(number);
+        (told != 0).then_some(Times { created, kernel, user })
+    }
+
+    /// The number of the process that started it, whoever has that now. `None`: it cannot be asked.
+    pub(crate) fn parent(&self) -> Option<u32> {
+        let mut basic = PROCESS_BASIC_INFORMATION::default();
+        let bytes = size_of_u32::<PROCESS_BASIC_INFORMATION>();
+        // SAFETY: the handle is open; a live struct, of the class that is named, and its size.
+        let status = unsafe {
+            NtQueryInformationProcess(
+                self.0.as_raw_handle(),
+                ProcessBasicInformation,
+                (&raw mut basic).cast::<c_void>(),
+                bytes,
+                std::ptr::null_mut(),
+            )
+        };
+        let parent = u32::try_from(basic.InheritedFromUniqueProcessId).ok();
+        parent.filter(|_| status >= 0)
+    }
+
+    /// Kills it. `false`: it has ended already.
+    pub(crate) fn kill(&self) -> io::Result<bool> {
+        if self.has_ended() {
+            return Ok(false);
+        }
+        // SAFETY: the handle is open.
+        if unsafe { TerminateProcess(self.0.as_raw_handle(), KILLED) } != 0 {
+            return Ok(true);
+        }
+        let error = io::Error::last_os_error();
+        // To kill one that is about to end is denied too, and it has not ended before its last
+        // thread has; that takes a moment.
+        if error.raw_os_error() == Some(ERROR_ACCESS_DENIED as i32) && self.ends_in_a_moment() {
+            return Ok(false);
+        }
+        Err(error)
+    }
+
+    fn ends_in_a_moment(&self) -> bool {
+        const MOMENT_MILLIS: u32 = 20;
+        let mut code = 0;
+        // SAFETY: the handle is open, the number is live.
+        let told = unsafe { GetExitCodeProcess(self.0.as_raw_handle(), &raw mut code) };
+        const STILL_ACTIVE: u32 = 259;
+        if told != 0 && code == STILL_ACTIVE {
+            return self.has_ended();
+        }
+        // SAFETY: the handle is open.
+        let _ = unsafe { WaitForSingleObject(self.0.as_raw_handle(), MOMENT_MILLIS) };
+        self.has_ended()
+    }
+}
+
+impl AsHandle for Process {
+    fn as_handle(&self) -> BorrowedHandle<'_> {
+        self.0.as_handle()
+    }
+}
+
+fn open(pid: u32, access: u32) -> io::Result<Process> {
+    // SAFETY: numbers.
+    let handle = unsafe { OpenProcess(access, 0, pid) };
+    if handle.is_null() {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: made by the call above, for nobody else.
+    Ok(Process(unsafe { OwnedHandle::from_raw_handle(handle) }))
+}
+
+fn is<T>(result: &io::Result<T>, code: u32) -> bool {
+    result.as_ref().is_err_and(|error| error.raw_os_error() == Some(code as i32))
+}
+
+fn number(time: FILETIME) -> u64 {
+    (u64::from(time.dwHighDateTime) << 32) | u64::from(time.dwLowDateTime)
+}
+
+fn duration(of_100_ns: u64) -> Duration {
+    Duration::from_nanos(of_100_ns.saturating_mul(100))
+}

@@ -1,0 +1,53 @@
+//! Copies of the standard handles that one child can inherit.
+//!
+//! The originals are not made inheritable: they may be given to several children at once, and what is
+//! undone for one would be undone for the others.
+
+use std::io;
+use std::os::windows::io::{AsRawHandle as _, OwnedHandle};
+
+use windows_sys::Win32::Foundation::{ERROR_INVALID_HANDLE, HANDLE, INVALID_HANDLE_VALUE};
+use windows_sys::Win32::System::Console::{
+    GetStdHandle, STD_ERROR_HANDLE, STD_HANDLE, STD_INPUT_HANDLE, STD_OUTPUT_HANDLE,
+};
+
+use crate::handle::copy_of;
+use crate::spawn::{ChildStdio, Plan, SpawnError, Step};
+
+/// stdin, stdout, stderr; `None` is none.
+#[derive(Debug)]
+pub(super) struct Stdio([Option<OwnedHandle>; 3]);
+
+const OURS: [STD_HANDLE; 3] = [STD_INPUT_HANDLE, STD_OUTPUT_HANDLE, STD_ERROR_HANDLE];
+
+impl Stdio {
+    pub(super) fn new(plan: &Plan<'_>) -> Result<Stdio, SpawnError> {
+        let mut copies = [None, None, None];
+        for (index, (copy, stdio)) in copies.iter_mut().zip(&plan.stdio).enumerate() {
+            *copy = match stdio {
+                ChildStdio::Inherit => copy_of_ours(OURS[index]),
+                ChildStdio::Handle(handle) => copy_of(handle.as_raw_handle(), true).map(Some),
+            }
+            .map_err(|error| SpawnError::new(Step::Stdio(index as u8), error))?;
+        }
+        Ok(Stdio(copies))
+    }
+
+    pub(super) fn raw(&self) -> [Option<HANDLE>; 3] {
+        self.0.each_ref().map(|copy| copy.as_ref().map(|copy| copy.as_raw_handle()))
+    }
+}
+
+fn copy_of_ours(which: STD_HANDLE) -> io::Result<Option<OwnedHandle>> {
+    // SAFETY: a number.
+    let ours = unsafe { GetStdHandle(which) };
+    if ours.is_null() || ours == INVALID_HANDLE_VALUE {
+        return Ok(None);
+    }
+    match copy_of(ours, true) {
+        // A program with windows, or one whose parent left the number of a handle and no handle: it
+        // has none, and so has the child.
+        Err(error) if error.raw_os_error() == Some(ERROR_INVALID_HANDLE as i32) => Ok(None),
+        copy => copy.map(Some),
+    }
+}
