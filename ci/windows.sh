@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# Builds everything for Windows (x86_64-pc-windows-gnu) and runs the suites and the tool under Wine, which
+# shows what the code does and never how fast. Arguments go to `cargo test`, and then nothing else is run:
+# `bash ci/windows.sh -p pipewright-os --lib pipe::`. Exits with 77 where the machine cannot have what is
+# needed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. ci/toolchain.sh
+
+target=x86_64-pc-windows-gnu
+# A test program that hangs is ended, so that the run ends.
+most_seconds=${PIPEWRIGHT_WIN_TIMEOUT:-600}
+
+packages gcc-mingw-w64-x86-64 wine64 wine
+compiler
+library "$target" 3
+
+# No window, no dialogue: nobody is there to close it. Mono and Gecko would be asked for, a crash would
+# start a debugger, and menus would be written into the home folder.
+unset DISPLAY WAYLAND_DISPLAY WINESERVER WINELOADER
+export WINEPREFIX=$cache/prefix-$recipe WINEARCH=win64 WINEDEBUG=-all
+export WINEDLLOVERRIDES='mscoree,mshtml=;winemenubuilder.exe=;winedbg.exe='
+
+# Rust's library takes its random numbers from a DLL that Wine 8 does not have.
+make_prefix() {
+    [ ! -d "$WINEPREFIX" ] || return 0
+    say "making a Wine prefix"
+    cat > "$new/prng.c" <<- 'end'
+	#include <windows.h>
+	BOOLEAN NTAPI SystemFunction036(PVOID, ULONG);
+	__declspec(dllexport) BOOL WINAPI ProcessPrng(PBYTE to, SIZE_T length) {
+	    return SystemFunction036(to, (ULONG)length);
+	}
+	end
+    x86_64-w64-mingw32-gcc -shared -O1 -o "$new/bcryptprimitives.dll" "$new/prng.c" -ladvapi32
+    local place=$WINEPREFIX
+    (
+        export WINEPREFIX=$new/prefix
+        trap 'wineserver -k || true' EXIT
+        # Not to be kept waiting by a server that holds our lock or our output.
+        timeout 180 wine wineboot --init < /dev/null > "$new/log" 2>&1 9>&- &&
+            timeout 60 wine reg add 'HKCU\Software\Wine\Drivers' /v Graphics /d null /f < /dev/null >> "$new/log" 2>&1 9>&- &&
+            timeout 60 wineserver -w ||
+            { cat "$new/log" >&2; fail "Wine could not make a prefix"; }
+        [ -d "$WINEPREFIX/drive_c/windows/system32" ] || fail "Wine made a prefix without system32"
+    )
+    mv "$new/bcryptprimitives.dll" "$new/prefix/drive_c/windows/system32/"
+    mv "$new/prefix" "$place"
+}
+[ -d "$WINEPREFIX" ] || alone make_prefix
+
+# One run at a time: the end of a run ends every process of the prefix.
+exec 8> "$cache/prefix.lock"
+flock -n 8 || { say "waiting for another run under Wine"; flock 8; }
+
+# What a program under Wine started may outlive it, and hold what it wrote to: nobody waits for the end of that
+# before the prefix has come to its own. Nor is that ever a terminal, which Wine would make a console of: a
+# developer's run is what the gate's is.
+exec > >(exec cat 8>&-) 2>&1
+printer=$!
+end_wine() { wineserver -k > /dev/null 2>&1 8>&- || true; }
+finish() {
+    end_wine
+    exec > /dev/null 2>&1
+    wait "$printer" || true
+}
+trap finish EXIT
+end_wine
+# The server outlives the programs that it serves: it must not end between two of them, nor hold the lock.
+wineserver -p < /dev/null > /dev/null 2>&1 8>&-
+
+export CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER=x86_64-w64-mingw32-gcc
+export CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER="timeout --kill-after=10 $most_seconds wine"
+what=(--locked --target "$target" --target-dir "$built")
+
+# The code of a program that failed is not handed on: one that ends with 77 has not been skipped.
+tests() { cargo test "${what[@]}" "$@" < /dev/null 8>&- || fail "the tests for $target failed"; }
+
+if [ $# != 0 ]; then
+    # Documentation's examples are not run: this rustdoc has no stable way to hand them to Wine.
+    case " $* " in
+        *" --lib "* | *" --bin"* | *" --test"* | *" --example"* | *" --all-targets "*) ;;
+        *) set -- --lib --bins --tests "$@" ;;
+    esac
+    tests "$@"
+    exit
+fi
+
+clippy "${what[@]}" --workspace --lib --bins --tests --all-features 8>&-
+tests --workspace --lib --bins --tests --no-fail-fast
+say "SKIPPED the documentation's examples: this rustdoc has no stable way to hand them to Wine"
+
+# The README's main command.
+cargo build "${what[@]}" --workspace --bins 8>&-
+tool=$built/$target/debug/pipewright.exe
+said=$built/said
+code=0
+timeout --kill-after=10 120 wine "$tool" run --timeout 2s --report - -- cmd /c 'echo hi & ping -n 60 127.0.0.1 >nul' \
+    < /dev/null > "$said" 2> "$said.errors" 8>&- || code=$?
+[ "$code" = 124 ] && grep -q '^hi' "$said" && grep -q '"outcome":"timed_out"' "$said" ||
+    fail "the tool exited with $code and said: $(cat "$said" "$said.errors")"
+say "the suites pass under $(wine --version 8>&-), and the tool ends what it is told to end"
