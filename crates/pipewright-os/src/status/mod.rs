@@ -55,6 +55,13 @@ impl ExitStatus {
         self.signal().and_then(Signal::from_number)
     }
 
+    /// Whether it is that of a child which was killed by force: by SIGKILL (Unix), or with the exit
+    /// code 1 (Windows, where that is all that can be known: the child may have chosen it itself).
+    #[must_use]
+    pub fn is_of_a_kill(&self) -> bool {
+        imp::is_of_a_kill(self.0)
+    }
+
     /// Whether the child left a core dump.
     #[must_use]
     pub fn core_dumped(&self) -> bool {

@@ -16,6 +16,10 @@ pub(super) fn signal(raw: u32) -> Option<i32> {
     libc::WIFSIGNALED(raw).then(|| libc::WTERMSIG(raw))
 }
 
+pub(super) fn is_of_a_kill(raw: u32) -> bool {
+    signal(raw) == Some(libc::SIGKILL)
+}
+
 pub(super) fn core_dumped(raw: u32) -> bool {
     let raw = raw as i32;
     libc::WIFSIGNALED(raw) && libc::WCOREDUMP(raw)

@@ -4,6 +4,7 @@ use std::fmt;
 use std::os::windows::process::ExitStatusExt as _;
 
 use super::ExitStatus;
+use crate::process::object::KILLED;
 
 /// From here on a code is a status of the kernel (`NTSTATUS`), which people know in hexadecimal.
 const HIGH_BIT: u32 = 0x8000_0000;
@@ -14,6 +15,10 @@ pub(super) fn code(raw: u32) -> Option<i32> {
 
 pub(super) fn signal(_: u32) -> Option<i32> {
     None
+}
+
+pub(super) fn is_of_a_kill(raw: u32) -> bool {
+    raw == KILLED
 }
 
 pub(super) fn core_dumped(_: u32) -> bool {

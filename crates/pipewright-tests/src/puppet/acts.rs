@@ -15,6 +15,7 @@ pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
         "out" => say(io::stdout(), value.as_bytes()),
         "err" => say(io::stderr(), value.as_bytes()),
         "out-hex" => say(io::stdout(), &bytes_of_hex(value)?),
+        "out-xs" => say(io::stdout(), "x".repeat(number(value)?).as_bytes()),
         "out-bytes" => flood(&mut io::stdout(), number(value)?),
         "err-bytes" => flood(&mut io::stderr(), number(value)?),
         "alternate" => alternate(number(value)?),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use pipewright::{CancelToken, Command, Ending, Event, Events, Limit, Outcome};
 use pipewright_tests::{alive, count, isolate, watchdog};
 
-use super::{alternating, puppet};
+use super::{SHORT, alternating, puppet};
 
 /// Both streams put together again, and the ending.
 fn gather(events: Events) -> (Vec<u8>, Vec<u8>, Ending) {
@@ -68,7 +68,7 @@ fn nothing_is_missing() {
 #[test]
 fn timeouts_and_cancels_hold_and_are_told_by_the_last_event() {
     let _watch = watchdog::watch();
-    let short = Duration::from_millis(100);
+    let short = SHORT;
     let start = Instant::now();
     let mut command = puppet(["out=x", "wait=600"]);
     let (out, _, ending) = gather(command.timeout(short).events().unwrap());
@@ -104,6 +104,7 @@ fn limits_hold_for_events() {
     assert_eq!(ending.outcome, Outcome::LimitExceeded);
 }
 
+#[cfg(unix)]
 #[test]
 fn a_child_whose_events_nobody_takes_waits() {
     let _watch = watchdog::watch();

@@ -73,6 +73,7 @@ fn every_kind_of_handle_is_named() {
     assert_eq!(names.join(" "), words);
 }
 
+#[cfg(unix)]
 #[test]
 fn the_handles_of_a_childs_streams_are_pipes_and_null() {
     let _watch = watchdog::watch();
@@ -115,7 +116,11 @@ fn a_pipe_holds_at_least_what_was_asked_for() {
         }
         assert!(held >= capacity, "{held} of {capacity}");
         assert_eq!(reader.available().unwrap(), held);
-        assert_eq!(writer.unread().unwrap(), held);
+        match writer.unread() {
+            Ok(unread) => assert_eq!(unread, held),
+            // Windows counts what a reader waits for as taken, and macOS does not count.
+            Err(error) => assert!(!cfg!(target_os = "linux"), "{error}"),
+        }
         drop(writer);
         let mut all = Vec::new();
         reader.read_to_end(&mut all).unwrap();

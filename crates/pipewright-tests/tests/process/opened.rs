@@ -100,6 +100,7 @@ fn a_process_that_is_not_our_child_can_be_killed() {
     assert!(!process.kill().unwrap());
 }
 
+#[cfg(unix)]
 #[test]
 fn a_zombie_that_nobody_reaps_is_told_of_at_once_and_untold() {
     let _watch = watchdog::watch();
@@ -121,6 +122,7 @@ fn a_zombie_that_nobody_reaps_is_told_of_at_once_and_untold() {
     assert!(parent.wait().unwrap().success());
 }
 
+#[cfg(unix)]
 #[test]
 fn a_reap_that_is_yet_to_come_can_be_waited_for() {
     let _watch = watchdog::watch();
@@ -150,6 +152,7 @@ fn a_reap_that_is_yet_to_come_can_be_waited_for() {
     }
 }
 
+#[cfg(unix)]
 #[test]
 fn our_own_child_is_reaped_and_told_of() {
     isolate::isolated("opened::our_own_child_is_reaped_and_told_of", || {

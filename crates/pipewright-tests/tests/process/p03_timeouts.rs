@@ -100,6 +100,7 @@ fn a_group_member_whose_parent_is_gone_is_killed_too() {
     none_is_left(&capture, 2);
 }
 
+#[cfg(unix)]
 #[test]
 fn who_ignores_the_request_is_killed_after_the_grace() {
     let _watch = watchdog::watch();
@@ -113,6 +114,7 @@ fn who_ignores_the_request_is_killed_after_the_grace() {
     none_is_left(&capture, 0);
 }
 
+#[cfg(unix)]
 #[test]
 fn a_descendant_that_ignores_the_request_outlives_its_parent_only_for_the_grace() {
     let _watch = watchdog::watch();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use pipewright::{Command, Line, Outcome, Source, Stdio};
 use pipewright_tests::{alive, count, isolate, watchdog};
 
-use super::puppet;
+use super::{SHORT, puppet};
 
 const TEXT: &str = "caf\u{e9}\r\n\u{1f600} \u{4f60}\u{597d}\n\r\nlast";
 
@@ -112,9 +112,9 @@ fn a_timeout_ends_the_lines() {
     let _watch = watchdog::watch();
     let start = Instant::now();
     let mut command = puppet(["out=only\n", "wait=600"]);
-    let mut lines = command.timeout(Duration::from_millis(150)).lines().unwrap();
+    let mut lines = command.timeout(SHORT).lines().unwrap();
     assert_eq!(texts(lines.by_ref()), ["only"]);
-    assert!(start.elapsed() >= Duration::from_millis(150));
+    assert!(start.elapsed() >= SHORT);
     assert_eq!(lines.finish().unwrap().outcome, Outcome::TimedOut);
 }
 

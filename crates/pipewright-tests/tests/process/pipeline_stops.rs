@@ -70,6 +70,7 @@ fn a_stage_that_ignores_the_request_is_killed_after_the_grace() {
     ended_by(output.stages[0].status, Signal::KILL);
 }
 
+#[cfg(unix)]
 #[test]
 fn a_stop_reaches_the_descendants_of_every_stage() {
     let _watch = watchdog::watch();
@@ -266,6 +267,7 @@ fn one_run(round: usize) {
     }
 }
 
+#[cfg(unix)]
 #[test]
 fn nothing_leaks_in_many_runs_with_errors_mixed_in() {
     isolate::isolated("pipeline_stops::nothing_leaks_in_many_runs_with_errors_mixed_in", || {

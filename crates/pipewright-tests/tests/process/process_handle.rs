@@ -47,6 +47,7 @@ fn a_wait_with_a_limit_leaves_the_process_running() {
     assert!(!process.signal(Signal::TERM).unwrap());
 }
 
+#[cfg(unix)]
 #[test]
 fn one_that_has_ended_and_is_not_reaped_takes_no_signal() {
     let _watch = watchdog::watch();

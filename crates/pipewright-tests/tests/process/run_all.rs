@@ -29,16 +29,16 @@ fn results_come_in_the_order_of_the_commands() {
 fn what_ends_first_is_told_first() {
     let _watch = watchdog::watch();
     let dir = tempfile::tempdir().unwrap();
-    let path = |name: usize| dir.path().join(name.to_string()).display().to_string();
-    // Each waits for the one after it.
-    let commands = (0..4).map(|index| {
-        let wait =
-            if index == 3 { "out=".to_owned() } else { format!("wait-for-file={}", path(index)) };
-        puppet([wait, format!("touch={}", path(index.wrapping_sub(1) % 9))])
-    });
-    let order: Vec<_> = run_all(commands).concurrency(4).as_they_end().map(|(at, _)| at).collect();
-    assert_eq!(order.len(), 4);
-    assert_eq!(order, [3, 2, 1, 0]);
+    let path = |name: usize| dir.path().join(name.to_string());
+    // Each goes on when the one after it has been told of.
+    let commands = (0..4).map(|index| puppet([format!("wait-for-file={}", path(index).display())]));
+    let mut ends = run_all(commands).concurrency(4).as_they_end();
+    for index in (0..4).rev() {
+        std::fs::write(path(index), b"").unwrap();
+        let (ended, result) = ends.next().unwrap();
+        assert_eq!((ended, result.unwrap().success()), (index, true));
+    }
+    assert!(ends.next().is_none());
 }
 
 #[test]

@@ -135,7 +135,7 @@ fn a_pipe_has_the_capacity_it_was_asked_for() {
     assert_eq!(writer.try_write(&vec![1; 1 << 20]).unwrap(), 256 << 10);
     let error = writer.try_write(b"x").unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
-    assert_eq!((reader.available().unwrap(), writer.unread().unwrap()), (256 << 10, 256 << 10));
+    assert_eq!(reader.available().unwrap(), 256 << 10);
     writer.flush().unwrap();
 }
 

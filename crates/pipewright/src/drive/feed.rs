@@ -66,7 +66,10 @@ impl Feed {
     }
 
     /// The child has ended: says how many bytes it did not take.
-    pub(super) fn unread(self) -> u64 {
+    pub(super) fn unread(mut self) -> u64 {
+        // Closed first: who waits for more of it then is done, and Windows makes everybody else who
+        // asks about a pipe end wait behind such a read.
+        self.pipe = None;
         let inside = self.theirs.available().unwrap_or(0);
         (self.bytes.len() - self.written + inside) as u64
     }
