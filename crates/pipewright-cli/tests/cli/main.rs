@@ -3,12 +3,20 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests end where they cannot go on")]
 
 mod pages;
+#[cfg(unix)]
 mod pipe;
+#[cfg(unix)]
 mod report;
+#[cfg(unix)]
 mod run;
+#[cfg(unix)]
 mod signals;
+#[cfg(unix)]
 mod terminal;
+#[cfg(unix)]
 mod trees;
+#[cfg(windows)]
+mod windows;
 
 use std::process::{Command, Output, Stdio};
 
@@ -20,6 +28,7 @@ fn pipewright(args: &[&str]) -> Command {
 }
 
 /// `pipewright run` with these options, and a shell script as its command.
+#[cfg(unix)]
 fn run_sh(options: &[&str], script: &str) -> Output {
     let mut args = vec!["run"];
     args.extend(options);

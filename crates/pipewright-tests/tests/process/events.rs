@@ -1,6 +1,6 @@
 //! Events: their order, that nothing is missing, and that every rule of a run holds for them.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use pipewright::{CancelToken, Command, Ending, Event, Events, Limit, Outcome};
 use pipewright_tests::{alive, count, isolate, watchdog};

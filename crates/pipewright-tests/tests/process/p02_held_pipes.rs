@@ -68,6 +68,7 @@ fn stop_at_exit_takes_what_is_there_and_no_more() {
     assert_eq!((capture.stdout_bytes, capture.held_open), (Some(60_000), true));
 }
 
+#[cfg(unix)]
 #[test]
 fn stop_at_exit_without_a_holder_takes_everything() {
     let _watch = watchdog::watch();

@@ -1,7 +1,7 @@
 //! Promise 11: a multibyte character or CRLF split anywhere decodes right; a 1 GiB line with
 //! `max_line` keeps memory bounded.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use pipewright::{Command, Line, Outcome, Source, Stdio};
 use pipewright_tests::{alive, count, isolate, watchdog};

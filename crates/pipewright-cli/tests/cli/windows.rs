@@ -1,0 +1,91 @@
+//! The tool as somebody at a Windows prompt meets it; what it does is shown by the Unix twins.
+
+use std::fs;
+use std::os::windows::process::ExitStatusExt as _;
+use std::process::Output;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::{err, out, pipewright};
+
+fn run_cmd(options: &[&str], line: &str) -> Output {
+    let mut args = vec!["run"];
+    args.extend(options);
+    args.extend(["--", "cmd", "/c", line]);
+    pipewright(&args).output().expect("the tool starts")
+}
+
+fn report_in(output: &Output) -> Value {
+    let report = out(output).lines().find(|line| line.starts_with('{')).unwrap();
+    serde_json::from_str(report).unwrap()
+}
+
+#[test]
+fn the_code_of_the_command_is_the_code_of_the_tool() {
+    for code in [0, 1, 42, 255] {
+        let output = run_cmd(&["--quiet"], &format!("exit {code}"));
+        assert_eq!(output.status.code(), Some(code), "{}", err(&output));
+    }
+    // A status of the kernel, which is above the numbers that have a sign.
+    let output = run_cmd(&["--quiet"], "exit -1073741819");
+    assert_eq!(output.status, std::process::ExitStatus::from_raw(0xC000_0005));
+}
+
+#[test]
+fn a_timeout_ends_the_tree_and_is_reported() {
+    let line = "echo hi & ping -n 60 127.0.0.1 >nul";
+    let output = run_cmd(&["--timeout", "2s", "--report", "-"], line);
+    assert_eq!(output.status.code(), Some(124), "{}", err(&output));
+    assert!(out(&output).starts_with("hi"), "{}", out(&output));
+    let report = report_in(&output);
+    assert_eq!((&report["outcome"], &report["containment"]), (&"timed_out".into(), &"job".into()));
+    assert_eq!(report["signal"], Value::Null);
+    assert!(report["elapsed_seconds"].as_f64().unwrap() >= 2.0);
+}
+
+#[test]
+fn the_command_ends_with_the_tool() {
+    let dir = tempfile::tempdir().unwrap();
+    let alive = dir.path().join("alive");
+    // Writes for as long as it runs, into a file that it opens anew each time.
+    let line = format!("for /l %i in (1,1,100000) do @(echo %i>>\"{}\")", alive.display());
+    let mut tool = pipewright(&["run", "--quiet", "--", "cmd", "/c", &line]).spawn().unwrap();
+    let start = Instant::now();
+    while !alive.exists() {
+        assert!(start.elapsed() < Duration::from_secs(60), "it has not begun");
+        thread::park_timeout(Duration::from_millis(5));
+    }
+    tool.kill().unwrap();
+    tool.wait().unwrap();
+    // Nobody writes any more, sooner or later.
+    let length = || fs::metadata(&alive).map_or(0, |it| it.len());
+    let mut before = length();
+    let start = Instant::now();
+    loop {
+        thread::park_timeout(Duration::from_millis(500));
+        let now = length();
+        if now == before {
+            break;
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "it goes on");
+        before = now;
+    }
+}
+
+#[test]
+fn what_cannot_be_started_is_said_in_one_line() {
+    let output = pipewright(&["run", "--", "no-such-program"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(127));
+    assert_eq!(err(&output).lines().count(), 1, "{}", err(&output));
+    assert!(err(&output).contains("not found in PATH"), "{}", err(&output));
+}
+
+#[test]
+fn stages_of_a_pipeline_are_joined() {
+    let output =
+        pipewright(&["pipe", "--", "cmd", "/c", "echo hi", "|", "cmd", "/c", "more"]).output();
+    let output = output.unwrap();
+    assert!(out(&output).contains("hi"), "{} {}", out(&output), err(&output));
+}
