@@ -51,6 +51,9 @@ impl Command {
     /// * a process group, where memory cannot be executed either, one of the calls that this takes
     ///   is refused, or `/proc` is not that of our pid namespace.
     ///
+    /// Windows: a job that the child is born in. It always ends with this process, and lets nobody out
+    /// but by [`allow_breakaway`](Self::allow_breakaway).
+    ///
     /// ```
     /// use pipewright::{Command, Contain};
     /// let capture = Command::new("sh")
@@ -79,6 +82,10 @@ impl Command {
     /// Linux, for the tree: a supervisor (see [`contain`](Self::contain)) that is told by the end
     /// of this process, and a second process that does the work if the first is killed. So no one
     /// process can be killed that the tree outlives.
+    ///
+    /// Windows: a job with `JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE`, which the kernel closes with this
+    /// process. For the child alone, one that its own children are not in
+    /// (`JOB_OBJECT_LIMIT_SILENT_BREAKAWAY_OK`).
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) at the start, where the tree

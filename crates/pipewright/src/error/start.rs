@@ -155,7 +155,7 @@ fn elf_interpreter(head: &[u8]) -> Option<PathBuf> {
     const PT_INTERP: u64 = 3;
     let field = |at: usize, bytes: usize| -> Option<u64> {
         let field = head.get(at..at.checked_add(bytes)?)?;
-        Some(field.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))
+        Some(field.iter().rev().fold(0, |value, byte| (value << 8) | u64::from(*byte)))
     };
     if head.get(..6)? != b"\x7fELF\x02\x01" {
         return None;
