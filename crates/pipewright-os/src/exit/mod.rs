@@ -20,6 +20,10 @@ use crate::contain::{Containment, Tree};
 use crate::signal::Signal;
 use crate::status::ExitStatus;
 
+/// Whether a status tells that a kill was what ended the process. Where it does not (Windows), a kill
+/// that was sent did it: one that has ended cannot be sent any.
+pub const STATUS_TELLS_KILL: bool = cfg!(unix);
+
 /// A child of this process and the handle on its end.
 ///
 /// Every method takes `&self`: one thread can wait while another kills. A signal never reaches

@@ -130,6 +130,13 @@ impl Conduct {
         Due::Ask
     }
 
+    /// Nobody can hear the stop signal, as on Windows without a console in common: no grace.
+    pub(super) fn note_nobody_hears(&mut self, now: Instant) {
+        if let Phase::Asked { why, .. } = self.phase {
+            self.phase = Phase::Asked { why, kill_at: Some(now) };
+        }
+    }
+
     /// What the passing of time has made necessary. Asked again until it says nothing.
     ///
     /// `reading`: whether a stream is still open.
@@ -279,6 +286,10 @@ mod tests {
             rules.timeout = Some(Duration::ZERO);
             rules.kill_grace = Duration::ZERO;
         });
+        assert_eq!(conduct.due(start, true), Due::Kill);
+        let (mut conduct, start) = self::conduct(|_| {});
+        assert_eq!(conduct.stop(Outcome::Cancelled, start), Due::Ask);
+        conduct.note_nobody_hears(start);
         assert_eq!(conduct.due(start, true), Due::Kill);
     }
 

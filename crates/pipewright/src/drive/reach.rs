@@ -26,16 +26,18 @@ pub(crate) struct Reach {
 
 impl Reach {
     /// Sends everyone a signal that asks, and wakes those that are stopped so that they hear it.
-    pub(crate) fn ask(&mut self, children: &[Exit], signal: Signal) {
+    /// `false`: nobody can hear it.
+    pub(crate) fn ask(&mut self, children: &[Exit], signal: Signal) -> bool {
         // Stopped while the list is made: a child that is asked while it forks would end and leave
         // behind one whom nobody could find any more.
         self.collect(children);
         // Ignored here and below: who has ended meanwhile needs no signal; whom we may not signal
         // is found out by the kill that follows.
-        let _ = self.send(children, signal);
+        let asked = self.send(children, signal);
         if signal != Signal::CONT {
             let _ = self.send(children, Signal::CONT);
         }
+        !asked.is_err_and(|error| error.kind() == io::ErrorKind::Unsupported)
     }
 
     /// Kills everyone.
@@ -125,20 +127,33 @@ impl Reach {
     }
 
     /// Sends everyone the signal, each once: a second SIGINT is more than twice a first.
+    ///
+    /// # Errors
+    /// A child may not be signalled by us. `Unsupported`: that goes for all that have not ended,
+    /// because it is a signal that they cannot be sent.
     fn send(&self, children: &[Exit], signal: Signal) -> io::Result<()> {
         let any_group = children.iter().any(has_own_group);
         let is_led = |group: Option<u32>| {
             children.iter().any(|child| has_own_group(child) && Some(child.pid()) == group)
         };
         let mut result = Ok(());
+        let mut heard = false;
+        let mut deaf = None;
+        let mut note = |sent: io::Result<bool>| match sent {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                deaf = Some(error);
+                Ok(())
+            }
+            sent => sent.map(|sent| heard |= sent),
+        };
         for child in children.iter().rev() {
             if has_own_group(child) {
                 // Ignored here and below: gone, or another user's.
-                let _ = child.signal_group(signal);
+                let _ = note(child.signal_group(signal));
             }
             // It may have left the group that it was started in.
             if !has_own_group(child) || !child.leads_its_group() {
-                result = result.and(child.signal(signal).map(drop));
+                result = result.and(note(child.signal(signal)));
             }
         }
         for member in self.descendants.members() {
@@ -146,7 +161,10 @@ impl Reach {
                 let _ = member.signal(signal);
             }
         }
-        result
+        match deaf {
+            Some(error) if !heard => result.and(Err(error)),
+            _ => result,
+        }
     }
 }
 

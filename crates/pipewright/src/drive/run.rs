@@ -364,7 +364,11 @@ impl Run {
 
     fn carry_out(&mut self, due: Due, exits: &[Exit], rules: &Rules) -> Result<(), Failed> {
         match due {
-            Due::Ask => self.reach.ask(exits, rules.signal_that_stops()),
+            Due::Ask => {
+                if !self.reach.ask(exits, rules.signal_that_stops()) {
+                    self.conduct.note_nobody_hears(Instant::now());
+                }
+            }
             Due::Kill => self.reach.kill(exits).map_err(|e| ("stop", e))?,
             Due::Nothing | Due::StopReading => {}
         }

@@ -6,6 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::time::{Duration, Instant};
 
+use pipewright_os::exit::STATUS_TELLS_KILL;
 use pipewright_os::process::Opened;
 use pipewright_os::signal::Signal;
 use pipewright_os::status::ExitStatus;
@@ -236,8 +237,9 @@ impl ProcessHandle {
     fn kill_and_wait(&self, why: Outcome) -> Result<ProcessEnd, Error> {
         let sent = self.kill()?;
         let mut end = self.wait()?;
+        let tells = |it: ExitStatus| it.terminating_signal() == Some(Signal::KILL);
         // It may have ended by itself while the signal was on its way.
-        if sent && end.status.is_none_or(|it| it.terminating_signal() == Some(Signal::KILL)) {
+        if sent && (!STATUS_TELLS_KILL || end.status.is_none_or(tells)) {
             end.outcome = Some(why);
         }
         Ok(end)
