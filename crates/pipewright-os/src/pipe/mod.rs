@@ -11,6 +11,8 @@ mod windows;
 #[cfg(windows)]
 use windows as imp;
 #[cfg(windows)]
+pub(crate) use windows::overlaps;
+#[cfg(windows)]
 pub(crate) use windows::{Job, MOST_READ_BYTES, Relay, WriteEnd, of_read, of_write};
 
 use std::fmt;

@@ -59,7 +59,6 @@ fn a_child_that_sets_o_nonblock_does_not_harm_us() {
     assert_eq!(text, "x");
 }
 
-#[cfg(unix)]
 #[test]
 fn a_stream_that_is_handed_to_another_child_is_synchronous_there() {
     let _watch = watchdog::watch();

@@ -21,6 +21,7 @@ pub(super) use calls::{has_room, read, read_spare, try_read_spare, try_write, wr
 use relay::Kind;
 pub(crate) use relay::{Job, Relay};
 use state::Waits;
+pub(crate) use state::overlaps;
 
 pub(super) struct Reader {
     handle: OwnedHandle,

@@ -54,7 +54,7 @@ pub(super) fn waits(handle: BorrowedHandle<'_>) -> Waits {
 }
 
 /// Whether calls on a handle may be left to the kernel.
-pub(super) fn overlaps(handle: BorrowedHandle<'_>) -> bool {
+pub(crate) fn overlaps(handle: BorrowedHandle<'_>) -> bool {
     let mut mode = 0_u32;
     // SAFETY: the class is a number of that type.
     let told = unsafe { query(handle, FileModeInformation, &raw mut mode) };

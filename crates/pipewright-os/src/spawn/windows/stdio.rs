@@ -2,16 +2,22 @@
 //!
 //! The originals are not made inheritable: they may be given to several children at once, and what is
 //! undone for one would be undone for the others.
+//!
+//! A program expects its standard handles to be synchronous, and what a read of one that is not brings
+//! may come after its buffer has gone. The mode of a handle cannot be changed, so between an overlapped
+//! pipe and a child stands a pipe of the other kind, and a thread that copies until the end.
 
 use std::io;
-use std::os::windows::io::{AsRawHandle as _, OwnedHandle};
+use std::os::windows::io::{AsHandle as _, AsRawHandle as _, OwnedHandle};
 
 use windows_sys::Win32::Foundation::{ERROR_INVALID_HANDLE, HANDLE, INVALID_HANDLE_VALUE};
 use windows_sys::Win32::System::Console::{
     GetStdHandle, STD_ERROR_HANDLE, STD_HANDLE, STD_INPUT_HANDLE, STD_OUTPUT_HANDLE,
 };
 
-use crate::handle::copy_of;
+use crate::handle::{Handle, HandleKind, copy_of};
+use crate::helper;
+use crate::pipe::{PipeOptions, PipeReader, PipeWriter, overlaps, pair};
 use crate::spawn::{ChildStdio, Plan, SpawnError, Step};
 
 /// stdin, stdout, stderr; `None` is none.
@@ -26,7 +32,7 @@ impl Stdio {
         for (index, (copy, stdio)) in copies.iter_mut().zip(&plan.stdio).enumerate() {
             *copy = match stdio {
                 ChildStdio::Inherit => copy_of_ours(OURS[index]),
-                ChildStdio::Handle(handle) => copy_of(handle.as_raw_handle(), true).map(Some),
+                ChildStdio::Handle(handle) => synchronous(handle, index == 0).map(Some),
             }
             .map_err(|error| SpawnError::new(Step::Stdio(index as u8), error))?;
         }
@@ -36,6 +42,32 @@ impl Stdio {
     pub(super) fn raw(&self) -> [Option<HANDLE>; 3] {
         self.0.each_ref().map(|copy| copy.as_ref().map(|copy| copy.as_raw_handle()))
     }
+}
+
+fn synchronous(handle: &Handle, is_read: bool) -> io::Result<OwnedHandle> {
+    if handle.kind()? != HandleKind::Pipe || !overlaps(handle.as_handle()) {
+        return copy_of(handle.as_raw_handle(), true);
+    }
+    let ours = copy_of(handle.as_raw_handle(), false)?;
+    let (reader, writer) = pair(PipeOptions::default())?;
+    let theirs = if is_read {
+        let theirs = copy_of(reader.as_raw_handle(), true)?;
+        relay(PipeReader::from(ours), writer)?;
+        theirs
+    } else {
+        let theirs = copy_of(writer.as_raw_handle(), true)?;
+        relay(reader, PipeWriter::from(ours))?;
+        theirs
+    };
+    Ok(theirs)
+}
+
+/// Copies until one side ends, and closes both then.
+fn relay(mut from: PipeReader, mut to: PipeWriter) -> io::Result<()> {
+    helper::start(c"pipewright-relay", move || {
+        // Ignored: whoever reads has had enough, and the writer is told so by the end of its pipe.
+        let _ = io::copy(&mut from, &mut to);
+    })
 }
 
 fn copy_of_ours(which: STD_HANDLE) -> io::Result<Option<OwnedHandle>> {
