@@ -311,7 +311,9 @@ fn many_threads_hold_trees_at_once() {
                     }
                     let output = command.output().unwrap();
                     assert_eq!(output.status.code(), Some(code));
-                    assert_eq!(output.leftovers_killed, 1, "{output:?}");
+                    // Wine gives each console a process of its own, which belongs to the tree.
+                    assert!(output.leftovers_killed >= 1, "{output:?}");
+                    assert!(output.leftovers_killed == 1 || cfg!(windows), "{output:?}");
                 }
             });
         }
