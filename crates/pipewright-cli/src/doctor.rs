@@ -1,7 +1,6 @@
 //! `pipewright doctor`: what this machine offers.
 
 use std::io::Write as _;
-use std::process::ExitCode;
 
 use pipewright::machine::{self, State};
 use serde::Serialize;
@@ -25,7 +24,7 @@ struct Finding {
 }
 
 /// Tries everything and prints a line for each.
-pub(crate) fn run(options: &DoctorOptions) -> Result<ExitCode, Failure> {
+pub(crate) fn run(options: &DoctorOptions) -> Result<i32, Failure> {
     let facilities = machine::facilities().into_iter().map(|facility| {
         let (state, detail) = match facility.state {
             State::Available(detail) => ("available", detail),
@@ -40,7 +39,7 @@ pub(crate) fn run(options: &DoctorOptions) -> Result<ExitCode, Failure> {
     let mut out = std::io::stdout().lock();
     if options.json {
         writeln!(out, "{}", serde_json::to_string(&findings)?)?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(crate::exit_code::SUCCESS);
     }
     for finding in &findings.facilities {
         let said = match (finding.state, finding.detail.as_str()) {
@@ -51,5 +50,5 @@ pub(crate) fn run(options: &DoctorOptions) -> Result<ExitCode, Failure> {
         };
         writeln!(out, "{:<20} {:<28} {}", finding.name, said, finding.used_for)?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(crate::exit_code::SUCCESS)
 }

@@ -1,7 +1,6 @@
 //! `pipewright handles`: what this process inherited.
 
 use std::io::Write as _;
-use std::process::ExitCode;
 
 use serde::Serialize;
 
@@ -22,7 +21,7 @@ struct Entry {
 }
 
 /// Lists the handles.
-pub(crate) fn run(options: &HandlesOptions) -> Result<ExitCode, Failure> {
+pub(crate) fn run(options: &HandlesOptions) -> Result<i32, Failure> {
     let handles = pipewright::open_handles()?
         .into_iter()
         .map(|handle| Entry {
@@ -35,11 +34,11 @@ pub(crate) fn run(options: &HandlesOptions) -> Result<ExitCode, Failure> {
     let mut out = std::io::stdout().lock();
     if options.json {
         writeln!(out, "{}", serde_json::to_string(&list)?)?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(crate::exit_code::SUCCESS);
     }
     for handle in &list.handles {
         let target = handle.target.as_deref().unwrap_or("");
         writeln!(out, "{:>5}  {:<12} {}", handle.number, handle.kind, target.escape_debug())?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(crate::exit_code::SUCCESS)
 }

@@ -13,15 +13,19 @@ mod pages;
 mod pipe;
 mod run;
 
-use std::process::ExitCode;
-
 use clap::Parser as _;
 use clap::error::ErrorKind;
 
 use args::{Args, Command};
 use exit_code::OWN_FAILURE;
 
-fn main() -> ExitCode {
+fn main() {
+    // Not an `ExitCode`, which has eight bits: a code of Windows has 32.
+    std::process::exit(work());
+}
+
+/// Does what is asked for, and gives the exit code.
+fn work() -> i32 {
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(error) => return refuse(&error),
@@ -38,7 +42,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(Failure(message)) => {
             complain(&message);
-            ExitCode::from(OWN_FAILURE)
+            OWN_FAILURE
         }
     }
 }
@@ -59,12 +63,12 @@ fn complain(message: &str) {
 }
 
 /// Help and version are what was asked for; anything else is a misuse, said in one line.
-fn refuse(error: &clap::Error) -> ExitCode {
+fn refuse(error: &clap::Error) -> i32 {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             // Ignored: nobody is left to read it.
             let _ = error.print();
-            return ExitCode::SUCCESS;
+            return exit_code::SUCCESS;
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = error.print();
@@ -78,5 +82,5 @@ fn refuse(error: &clap::Error) -> ExitCode {
             complain(words.strip_prefix("error: ").unwrap_or(&words));
         }
     }
-    ExitCode::from(OWN_FAILURE)
+    OWN_FAILURE
 }

@@ -1,7 +1,6 @@
 //! Completion scripts and manual pages, made from what can be typed.
 
 use std::io::Write as _;
-use std::process::ExitCode;
 
 use clap::CommandFactory as _;
 
@@ -9,15 +8,15 @@ use crate::Failure;
 use crate::args::Args;
 
 /// Prints a completion script.
-pub(crate) fn completions(shell: clap_complete::Shell) -> Result<ExitCode, Failure> {
+pub(crate) fn completions(shell: clap_complete::Shell) -> Result<i32, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Args::command(), "pipewright", &mut script);
     std::io::stdout().write_all(&script)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(crate::exit_code::SUCCESS)
 }
 
 /// Prints a manual page.
-pub(crate) fn man(name: Option<&str>) -> Result<ExitCode, Failure> {
+pub(crate) fn man(name: Option<&str>) -> Result<i32, Failure> {
     let mut command = Args::command();
     command.build();
     if let Some(name) = name {
@@ -26,5 +25,5 @@ pub(crate) fn man(name: Option<&str>) -> Result<ExitCode, Failure> {
         command = found.clone();
     }
     clap_mangen::Man::new(command).render(&mut std::io::stdout())?;
-    Ok(ExitCode::SUCCESS)
+    Ok(crate::exit_code::SUCCESS)
 }

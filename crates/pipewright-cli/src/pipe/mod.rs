@@ -3,8 +3,6 @@
 mod report;
 mod words;
 
-use std::process::ExitCode;
-
 use pipewright::{
     CancelToken, Command, Error, ErrorKind, Limit, Outcome, Pipeline, PipelineOutput, Scope, Stdio,
 };
@@ -18,7 +16,7 @@ use report::Report;
 use words::{Output, Typed};
 
 /// Runs the pipeline and reports.
-pub(crate) fn run(options: &PipeOptions) -> Result<ExitCode, Failure> {
+pub(crate) fn run(options: &PipeOptions) -> Result<i32, Failure> {
     let typed = Typed::parse(&options.words)?;
     let cancel = CancelToken::new();
     let interrupt = Interrupt::catch(&cancel, options.common.contain != Contain::Group)?;
@@ -43,7 +41,7 @@ pub(crate) fn run(options: &PipeOptions) -> Result<ExitCode, Failure> {
             complain(&format!("cannot write the report to \"{}\": {error}", path.display()));
         }
     }
-    Ok(ExitCode::from(code))
+    Ok(code)
 }
 
 fn build(

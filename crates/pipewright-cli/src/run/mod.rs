@@ -5,7 +5,6 @@ pub(crate) mod interrupt;
 pub(crate) mod report;
 
 use std::io::Write as _;
-use std::process::ExitCode;
 
 use pipewright::{
     CancelToken, Capture, Captured, Command, Error, ErrorKind, Outcome, Scope, TeeFailed,
@@ -17,7 +16,7 @@ use interrupt::Interrupt;
 use report::Report;
 
 /// Runs the command, again if it was asked for, and reports.
-pub(crate) fn run(options: RunOptions) -> Result<ExitCode, Failure> {
+pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
     if options.detach {
         return detach(&options);
     }
@@ -47,7 +46,7 @@ pub(crate) fn run(options: RunOptions) -> Result<ExitCode, Failure> {
             complain(&format!("cannot write the report to \"{}\": {error}", path.display()));
         }
     }
-    Ok(ExitCode::from(code))
+    Ok(code)
 }
 
 /// Runs the command once, held as well as this machine can.
@@ -64,18 +63,18 @@ fn attempt(command: &mut Command, options: &RunOptions) -> Result<Capture, Error
 }
 
 /// Starts the command, and leaves it alone.
-fn detach(options: &RunOptions) -> Result<ExitCode, Failure> {
+fn detach(options: &RunOptions) -> Result<i32, Failure> {
     let mut command = command::build(options, &CancelToken::new())?;
     match command.detached().start_and_forget() {
         Ok(pid) => {
             if !options.common.quiet {
                 writeln!(std::io::stdout(), "{pid}")?;
             }
-            Ok(ExitCode::SUCCESS)
+            Ok(exit_code::SUCCESS)
         }
         Err(error) => {
             complain(&error.to_string());
-            Ok(ExitCode::from(exit_code::of_error(error.kind())))
+            Ok(exit_code::of_error(error.kind()))
         }
     }
 }
@@ -88,7 +87,7 @@ fn is_worth_another_try(result: &Result<Capture, Error>) -> bool {
     }
 }
 
-pub(crate) fn code_of<T>(capture: &Captured<T>, interrupt: &Interrupt) -> u8 {
+pub(crate) fn code_of<T>(capture: &Captured<T>, interrupt: &Interrupt) -> i32 {
     match capture.outcome {
         Outcome::TimedOut | Outcome::IdleTimedOut | Outcome::LimitExceeded => exit_code::STOPPED,
         Outcome::Cancelled => interrupt

@@ -72,6 +72,7 @@ fn handles_lists_what_was_inherited() {
     assert_eq!(list["handles"][0]["kind"], "char device");
 }
 
+#[cfg(unix)]
 #[test]
 fn a_reader_that_goes_away_is_no_panic() {
     let own = env!("CARGO_BIN_EXE_pipewright");

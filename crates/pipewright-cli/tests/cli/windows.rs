@@ -49,8 +49,9 @@ fn a_timeout_ends_the_tree_and_is_reported() {
 fn the_command_ends_with_the_tool() {
     let dir = tempfile::tempdir().unwrap();
     let alive = dir.path().join("alive");
-    // Writes for as long as it runs, into a file that it opens anew each time.
-    let line = format!("for /l %i in (1,1,100000) do @(echo %i>>\"{}\")", alive.display());
+    // Writes for as long as it runs, into a file that it opens anew each time. The path is without
+    // quotes, which cmd.exe would not take as the C runtime does.
+    let line = format!("for /l %i in (1,1,100000) do @(echo %i>>{})", alive.display());
     let mut tool = pipewright(&["run", "--quiet", "--", "cmd", "/c", &line]).spawn().unwrap();
     let start = Instant::now();
     while !alive.exists() {
