@@ -9,7 +9,8 @@ pub(super) fn cause(number: i32) -> Option<Cause> {
         // The second: it asks for rights that only a dialog could give it.
         win::ERROR_ACCESS_DENIED
         | win::ERROR_ELEVATION_REQUIRED
-        | win::ERROR_PRIVILEGE_NOT_HELD => Cause::Denied,
+        | win::ERROR_PRIVILEGE_NOT_HELD
+        | win::ERROR_ACCESS_DISABLED_BY_POLICY => Cause::Denied,
         win::ERROR_INVALID_HANDLE => Cause::BadHandle,
         win::ERROR_BAD_EXE_FORMAT
         | win::ERROR_BAD_FORMAT

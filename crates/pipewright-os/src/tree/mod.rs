@@ -24,6 +24,10 @@ use std::time::Duration;
 use crate::exit::Exit;
 use crate::signal::Signal;
 
+/// Whether processes can be stopped, so that nobody starts another while descendants are searched for.
+/// Where they cannot, whoever was started between a search and a kill is found by a search after it.
+pub const CAN_STOP: bool = cfg!(unix);
+
 /// A process that is not our child, held so that its number cannot pass to another.
 #[derive(Debug, Clone)]
 pub struct Member(pub(crate) Arc<imp::Member>);

@@ -53,6 +53,9 @@ impl Command {
     ///
     /// macOS: a process group.
     ///
+    /// Windows: a job that the child is born in. It always ends with this process, and lets nobody out
+    /// but by [`allow_breakaway`](Self::allow_breakaway).
+    ///
     /// ```
     /// use pipewright::{Command, Contain};
     /// let capture = Command::new("sh")
@@ -87,6 +90,10 @@ impl Command {
     /// tree there. It is in place before the child runs. Who has left the group goes on, and so does
     /// all of it where somebody kills the guard, or where a fork of this process that has not become
     /// another program goes on.
+    ///
+    /// Windows: a job with `JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE`, which the kernel closes with this
+    /// process. For the child alone, one that its own children are not in
+    /// (`JOB_OBJECT_LIMIT_SILENT_BREAKAWAY_OK`).
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) at the start, where the tree

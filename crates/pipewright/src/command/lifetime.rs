@@ -34,7 +34,9 @@ impl Command {
     ///
     /// # Platform
     /// Unix: `setsid`. A service manager that ends all of a service's processes (systemd's
-    /// `KillMode=control-group`) ends this one too.
+    /// `KillMode=control-group`) ends this one too. Windows: `DETACHED_PROCESS |
+    /// CREATE_NEW_PROCESS_GROUP`. Where this process is in a job that ends with it, so does the child:
+    /// see [`breakaway_from_job`](Self::breakaway_from_job).
     ///
     /// # Errors
     /// Of the verb: together with [`kill_on_parent_exit`](Self::kill_on_parent_exit), or with the

@@ -140,8 +140,12 @@ impl Command {
 impl Command {
     /// Lets the child have this handle, under the same number. The command keeps it open.
     ///
-    /// No other handle is ever inherited, whether or not it is marked close-on-exec; and the
-    /// handle is not marked inheritable in this process, so that no other child gets it.
+    /// No other handle is ever inherited, whether or not it is marked close-on-exec or inheritable.
+    ///
+    /// # Platform
+    /// Unix: the handle is not marked inheritable in this process, so that no other child gets it.
+    /// Windows: it is, for the moment of the start: a copy would have another number. Children that
+    /// this crate starts at that moment do not get it; those that std starts may.
     pub fn inherit(&mut self, handle: impl Into<Handle>) -> &mut Command {
         self.inherit.push((handle.into(), None));
         self
@@ -153,17 +157,23 @@ impl Command {
         self
     }
 
-    /// Restores std's rule: the child has every handle that is not marked close-on-exec.
+    /// Restores std's rule: the child has every handle that is not marked close-on-exec (Windows:
+    /// that is marked inheritable).
     pub fn inherit_all(&mut self) -> &mut Command {
         self.inherit_all = true;
         self
     }
 }
 
-/// What only Unix has; elsewhere the run is refused as unsupported.
+/// What only Unix has, but for [`own_group`](Self::own_group), [`own_session`](Self::own_session) and
+/// [`process_group(0)`](Self::process_group); elsewhere the run is refused as unsupported.
 impl Command {
     /// Makes the child the leader of a process group of its own. A stop then reaches the whole
     /// group; Ctrl-C at the terminal no longer does.
+    ///
+    /// # Platform
+    /// Unix: `setpgid`. Windows: `CREATE_NEW_PROCESS_GROUP`: a stop is a Ctrl-Break then, where the
+    /// child has our console, and without a group it can only be killed.
     pub fn own_group(&mut self) -> &mut Command {
         // A session of its own comes with a group of its own.
         if self.unix.group != Group::Session {
@@ -184,6 +194,9 @@ impl Command {
     }
 
     /// Starts a session of its own for the child, without a terminal.
+    ///
+    /// # Platform
+    /// Unix: `setsid`. Windows: `DETACHED_PROCESS | CREATE_NEW_PROCESS_GROUP`.
     pub fn own_session(&mut self) -> &mut Command {
         self.unix.group = Group::Session;
         self

@@ -21,7 +21,11 @@ pub(super) struct Attributes<'a> {
 }
 
 impl<'a> Attributes<'a> {
+    /// Where there is to be none there is no list: what the system makes of an empty one is not said.
     pub(super) fn with_room_for(count: u32) -> io::Result<Attributes<'a>> {
+        if count == 0 {
+            return Ok(Attributes { list: Vec::new(), values: PhantomData });
+        }
         let mut bytes = 0;
         // SAFETY: without a list it says how large one is. That it fails is what it is asked for.
         let _ =
@@ -63,14 +67,18 @@ impl<'a> Attributes<'a> {
         if set == 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
+    /// NULL where there is none.
     pub(super) fn as_ptr(&mut self) -> LPPROC_THREAD_ATTRIBUTE_LIST {
-        self.list.as_mut_ptr().cast()
+        if self.list.is_empty() { ptr::null_mut() } else { self.list.as_mut_ptr().cast() }
     }
 }
 
 impl Drop for Attributes<'_> {
     fn drop(&mut self) {
-        // SAFETY: a list that was initialised, and that nobody uses any more.
-        unsafe { DeleteProcThreadAttributeList(self.as_ptr()) };
+        let list = self.as_ptr();
+        if !list.is_null() {
+            // SAFETY: a list that was initialised, and that nobody uses any more.
+            unsafe { DeleteProcThreadAttributeList(list) };
+        }
     }
 }

@@ -18,10 +18,13 @@ use std::os::windows::io::{
 };
 use std::ptr;
 
-use windows_sys::Win32::Foundation::{ERROR_ACCESS_DENIED, ERROR_INVALID_PARAMETER, HANDLE};
+use windows_sys::Win32::Foundation::{
+    ERROR_ACCESS_DENIED, ERROR_BAD_PATHNAME, ERROR_FILE_NOT_FOUND, ERROR_INVALID_NAME,
+    ERROR_INVALID_PARAMETER, HANDLE,
+};
 use windows_sys::Win32::System::Threading::{
-    CreateProcessW, PROCESS_INFORMATION, STARTF_USESHOWWINDOW, STARTF_USESTDHANDLES,
-    STARTUPINFOEXW, STARTUPINFOW,
+    CreateProcessW, EXTENDED_STARTUPINFO_PRESENT, PROCESS_INFORMATION, STARTF_USESHOWWINDOW,
+    STARTF_USESTDHANDLES, STARTUPINFOEXW, STARTUPINFOW,
 };
 
 use super::check::check;
@@ -117,19 +120,22 @@ fn create(
     let handles: Vec<HANDLE> = stdio.raw().into_iter().flatten().chain(listed.raw()).collect();
     let jobs: Vec<HANDLE> = job.iter().map(AsRawHandle::as_raw_handle).collect();
     let only_listed = matches!(plan.inherit, Inherit::List(_));
-    let mut attributes = Attributes::with_room_for(2).map_err(cannot_create)?;
-    if only_listed && !handles.is_empty() {
+    let lists_handles = only_listed && !handles.is_empty();
+    let count = u32::from(lists_handles) + u32::from(!jobs.is_empty());
+    let mut attributes = Attributes::with_room_for(count).map_err(cannot_create)?;
+    if lists_handles {
         attributes.set_handles(&handles).map_err(cannot_create)?;
     }
     if !jobs.is_empty() {
         attributes.set_jobs(&jobs).map_err(|error| SpawnError::new(Step::Contain, error))?;
     }
     let startup = startup_info(plan, stdio, &mut attributes);
+    let extended = if count > 0 { EXTENDED_STARTUPINFO_PRESENT } else { 0 };
     let mut made = PROCESS_INFORMATION::default();
     let inheritable = listed.make_inheritable()?;
     // SAFETY: strings that end with NUL, the line writable; a block that ends with two; attributes
-    // that outlive the call; a live struct for the answer. The size that `startup` begins with says
-    // that it is the longer kind.
+    // that outlive the call; a live struct for the answer. The size that `startup` begins with, and a
+    // flag, say which kind it is.
     let created = unsafe {
         CreateProcessW(
             program.file.as_ptr(),
@@ -138,7 +144,7 @@ fn create(
             ptr::null(),
             // A process that may not inherit anything (a protected one) may still start others so.
             i32::from(!handles.is_empty() || !only_listed),
-            manner.flags,
+            manner.flags | extended,
             environment.as_ref().map_or(ptr::null(), |block| block.as_ptr().cast::<c_void>()),
             dir.as_ref().map_or(ptr::null(), |dir| dir.as_ptr()),
             (&raw const startup).cast::<STARTUPINFOW>(),
@@ -162,9 +168,12 @@ fn create(
 }
 
 fn startup_info(plan: &Plan<'_>, stdio: &Stdio, attributes: &mut Attributes<'_>) -> STARTUPINFOEXW {
-    let mut startup = STARTUPINFOEXW::default();
-    startup.StartupInfo.cb = size_of_u32::<STARTUPINFOEXW>();
-    startup.lpAttributeList = attributes.as_ptr();
+    let list = attributes.as_ptr();
+    let mut startup = STARTUPINFOEXW { lpAttributeList: list, ..Default::default() };
+    startup.StartupInfo.cb = match list.is_null() {
+        true => size_of_u32::<STARTUPINFOW>(),
+        false => size_of_u32::<STARTUPINFOEXW>(),
+    };
     let [stdin, stdout, stderr] = stdio.raw();
     if stdin.is_some() || stdout.is_some() || stderr.is_some() {
         let or_none = |handle: Option<HANDLE>| handle.unwrap_or(ptr::null_mut());
@@ -196,6 +205,10 @@ fn why(plan: &Plan<'_>, program: &Program, error: io::Error) -> SpawnError {
         }
         _ => Step::Exec,
     };
+    if matches!(code, ERROR_INVALID_NAME | ERROR_BAD_PATHNAME) {
+        // No file has such a name.
+        return SpawnError::new(step, io::Error::from_raw_os_error(ERROR_FILE_NOT_FOUND as i32));
+    }
     if step == Step::Exec && directories::is_directory(&program.file) {
         // Windows says so itself; Wine speaks of a handle.
         return SpawnError::new(step, io::Error::from_raw_os_error(ERROR_ACCESS_DENIED as i32));

@@ -27,10 +27,11 @@ impl Manner {
     }
 
     fn with(plan: &Plan<'_>, have_console: bool) -> Manner {
-        let mut flags = CREATE_UNICODE_ENVIRONMENT | EXTENDED_STARTUPINFO_PRESENT;
+        let mut flags = CREATE_UNICODE_ENVIRONMENT;
         let mut no_window = false;
         if let Some(windows) = plan.windows {
-            flags |= windows.creation_flags;
+            // Whether there are attributes is for us to say.
+            flags |= windows.creation_flags & !EXTENDED_STARTUPINFO_PRESENT;
             no_window = windows.no_window;
             if windows.breaks_away {
                 flags |= CREATE_BREAKAWAY_FROM_JOB;
