@@ -8,6 +8,8 @@
 //! tests inside of the library hold many more against the documented rules of both parsers that
 //! programs there have.
 
+#![allow(clippy::unwrap_used, reason = "it ends where it cannot go on")]
+
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io::{Read as _, Write as _};

@@ -30,7 +30,7 @@ fn act() {
     match name.as_str() {
         "exit" => exit(text.parse::<u32>().unwrap() as i32),
         "sleep" => {
-            let end = Instant::now() + Duration::from_secs(600);
+            let end = Instant::now() + Duration::from_secs(120);
             drop(mux::wait(&mut [], Some(end)));
         }
         "read handle" => read_handle(&text),
