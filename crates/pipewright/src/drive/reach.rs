@@ -8,7 +8,7 @@ use pipewright_os::contain::Containment;
 use pipewright_os::exit::Exit;
 use pipewright_os::mux::{self, Slot};
 use pipewright_os::signal::Signal;
-use pipewright_os::tree::{Descendants, Member};
+use pipewright_os::tree::{CAN_STOP, Descendants, Member};
 
 use super::conduct::KILLED_CHILD_WAIT;
 
@@ -53,7 +53,31 @@ impl Reach {
         if !is_held {
             self.collect(children);
         }
-        self.send(children, Signal::KILL)
+        let result = self.send(children, Signal::KILL);
+        if !is_held && !CAN_STOP {
+            self.kill_latecomers(children);
+        }
+        result
+    }
+
+    /// Where nobody can be stopped: those whom somebody has started between the search and the kill.
+    /// All the others are dead by now, so there are fewer of them each time.
+    #[cold]
+    fn kill_latecomers(&mut self, children: &[Exit]) {
+        for _ in 0..MOST_ROUNDS {
+            let from = self.descendants.members().len();
+            for child in children {
+                self.descendants.collect(child);
+            }
+            let latecomers = self.descendants.members().get(from..).unwrap_or_default();
+            if latecomers.is_empty() {
+                return;
+            }
+            for member in latecomers {
+                // Ignored: gone, or another user's.
+                let _ = member.signal(Signal::KILL);
+            }
+        }
     }
 
     /// Kills all, and waits for them as long as that can be expected to help. Who is left then is
