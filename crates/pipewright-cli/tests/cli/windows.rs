@@ -1,6 +1,7 @@
 //! The tool as somebody at a Windows prompt meets it; what it does is shown by the Unix twins.
 
-use std::fs;
+use std::fs::OpenOptions;
+use std::os::windows::fs::OpenOptionsExt as _;
 use std::os::windows::process::ExitStatusExt as _;
 use std::process::Output;
 use std::thread;
@@ -48,31 +49,23 @@ fn a_timeout_ends_the_tree_and_is_reported() {
 #[test]
 fn the_command_ends_with_the_tool() {
     let dir = tempfile::tempdir().unwrap();
-    let alive = dir.path().join("alive");
-    // Writes for as long as it runs, into a file that it opens anew each time. The path is without
-    // quotes, which cmd.exe would not take as the C runtime does.
-    let line = format!("for /l %i in (1,1,100000) do @(echo %i>>{})", alive.display());
+    let held = dir.path().join("held");
+    // The path is without quotes, which cmd.exe would not take as the C runtime does.
+    let line = format!("ping -n 600 127.0.0.1 >{}", held.display());
     let mut tool = pipewright(&["run", "--quiet", "--", "cmd", "/c", &line]).spawn().unwrap();
-    let start = Instant::now();
-    while !alive.exists() {
-        assert!(start.elapsed() < Duration::from_secs(60), "it has not begun");
-        thread::park_timeout(Duration::from_millis(5));
-    }
+    let until = |what: &str, fact: &dyn Fn() -> bool| {
+        let start = Instant::now();
+        while !fact() {
+            assert!(start.elapsed() < Duration::from_secs(60), "waited in vain until {what}");
+            thread::park_timeout(Duration::from_millis(5));
+        }
+    };
+    until("it has begun", &|| held.exists());
+    let is_free = || OpenOptions::new().write(true).share_mode(0).open(&held).is_ok();
+    assert!(!is_free(), "it has the file open");
     tool.kill().unwrap();
     tool.wait().unwrap();
-    // Nobody writes any more, sooner or later.
-    let length = || fs::metadata(&alive).map_or(0, |it| it.len());
-    let mut before = length();
-    let start = Instant::now();
-    loop {
-        thread::park_timeout(Duration::from_millis(500));
-        let now = length();
-        if now == before {
-            break;
-        }
-        assert!(start.elapsed() < Duration::from_secs(60), "it goes on");
-        before = now;
-    }
+    until("nobody has the file open", &is_free);
 }
 
 #[test]
