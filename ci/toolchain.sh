@@ -128,7 +128,7 @@ compile_library() {
     (cd "$new/empty" && env -u RUSTFLAGS -u CARGO_ENCODED_RUSTFLAGS RUSTC_BOOTSTRAP=1 RUSTC_WRAPPER="$new/wrapper" \
         CARGO_PROFILE_RELEASE_OPT_LEVEL="$2" cargo build --quiet --release --target-dir ../target --target "$target" \
         -Zbuild-std=std,panic_abort,panic_unwind,test) ||
-        fail "the standard library could not be compiled for $target (its few crates come from crates.io)"
+        fail "the standard library could not be compiled for $target: its few crates come over the network"
     rm "$new/target/$target"/release/deps/libempty-*
     mv "$new/target/$target"/release/deps/*.rlib "$new/home/lib"
     case $target in
