@@ -23,7 +23,7 @@ use windows_sys::Win32::System::JobObjects::{
 use super::{Containment, Tree as Held};
 use crate::exit::Exit;
 use crate::handle::size_of_u32;
-use crate::process::object::KILLED;
+use crate::process::object::{KILLED, Process};
 use crate::tree::Member;
 
 /// How long the end of a killed tree is waited for; more is a process that is stuck in the kernel.
@@ -150,6 +150,13 @@ pub(crate) fn ends_with_us() -> io::Result<BorrowedHandle<'static>> {
     }
 }
 
+/// Whether nobody in the tree has asked for that process, or it is gone already.
+fn is_of_the_system(pid: u32) -> bool {
+    // Who may not be looked at counts: it is somebody.
+    let Ok(opened) = Process::open(pid) else { return false };
+    opened.is_none_or(|process| process.has_ended() || process.is_console_host())
+}
+
 /// A tree that is held.
 #[derive(Debug)]
 pub(crate) struct Tree {
@@ -176,7 +183,8 @@ impl Held for Tree {
     }
 
     fn kill(&self) {
-        let others = u32::try_from(self.others().count()).unwrap_or(u32::MAX);
+        let others = self.others().filter(|pid| !is_of_the_system(*pid)).count();
+        let others = u32::try_from(others).unwrap_or(u32::MAX);
         // The largest count is the right one: a second kill finds fewer.
         self.killed.fetch_max(others, Ordering::Relaxed);
         self.job.kill();

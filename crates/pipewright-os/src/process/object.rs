@@ -10,17 +10,19 @@ use std::time::Duration;
 
 use windows_sys::Wdk::System::Threading::{NtQueryInformationProcess, ProcessBasicInformation};
 use windows_sys::Win32::Foundation::{
-    ERROR_ACCESS_DENIED, ERROR_INVALID_PARAMETER, FILETIME, WAIT_FAILED,
+    ERROR_ACCESS_DENIED, ERROR_INVALID_PARAMETER, FILETIME, MAX_PATH, WAIT_FAILED,
 };
 use windows_sys::Win32::System::ProcessStatus::{K32GetProcessMemoryInfo, PROCESS_MEMORY_COUNTERS};
 use windows_sys::Win32::System::Threading::{
     GetExitCodeProcess, GetProcessId, GetProcessTimes, INFINITE, OpenProcess,
-    PROCESS_BASIC_INFORMATION, PROCESS_QUERY_LIMITED_INFORMATION, PROCESS_SYNCHRONIZE,
-    PROCESS_TERMINATE, TerminateProcess, WaitForSingleObject,
+    PROCESS_BASIC_INFORMATION, PROCESS_NAME_WIN32, PROCESS_QUERY_LIMITED_INFORMATION,
+    PROCESS_SYNCHRONIZE, PROCESS_TERMINATE, QueryFullProcessImageNameW, TerminateProcess,
+    WaitForSingleObject,
 };
 
 use crate::exit::{Ended, Usage};
 use crate::handle::size_of_u32;
+use crate::spawn::ends_with;
 use crate::status::ExitStatus;
 use crate::wake::is_signalled;
 
@@ -144,6 +146,25 @@ impl Process {
         };
         let parent = u32::try_from(basic.InheritedFromUniqueProcessId).ok();
         parent.filter(|_| status >= 0)
+    }
+
+    /// Whether it is the host of a console: the system starts one for a program that is given a console
+    /// of its own, as a child of that program, and ends it with that.
+    pub(crate) fn is_console_host(&self) -> bool {
+        let mut name = [0; MAX_PATH as usize];
+        let mut units = MAX_PATH;
+        let process = self.0.as_raw_handle();
+        // SAFETY: the handle is open; a live buffer and its size.
+        let told = unsafe {
+            QueryFullProcessImageNameW(
+                process,
+                PROCESS_NAME_WIN32,
+                name.as_mut_ptr(),
+                &raw mut units,
+            )
+        };
+        let name = name.get(..units as usize).unwrap_or_default();
+        told != 0 && ends_with(name, r"\conhost.exe")
     }
 
     /// Kills it. `false`: it has ended already.

@@ -28,6 +28,8 @@ mod wide;
 #[cfg(windows)]
 mod windows;
 #[cfg(windows)]
+pub(crate) use wide::path::ends_with;
+#[cfg(windows)]
 use windows as imp;
 #[cfg(windows)]
 pub(crate) use windows::start_held;
