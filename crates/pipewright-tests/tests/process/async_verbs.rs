@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use pipewright::{CancelToken, Command, ErrorKind, Event, Outcome, Signal, Source, Stdio, run_all};
+use pipewright_tests::skip::{is_forced_off, skipped};
 use pipewright_tests::{alive, count, isolate, watchdog};
 use tokio::runtime::{Builder, Runtime};
 
@@ -235,6 +236,9 @@ async fn poll_times<F: Future>(times: usize, future: F) -> Option<F::Output> {
 fn a_future_that_is_dropped_at_any_point_leaves_nothing() {
     isolate::isolated("async_verbs::a_future_that_is_dropped_at_any_point_leaves_nothing", || {
         let _watch = watchdog::watch_for(Duration::from_secs(300));
+        if is_forced_off("pidfd") {
+            return skipped("descendants are only held by pidfds");
+        }
         const MARK: &str = "PIPEWRIGHT_ASYNC_TEST";
         let runtime = one_thread();
         let command =
@@ -296,6 +300,9 @@ fn outside_of_a_runtime_there_is_an_error_and_no_child() {
 #[test]
 fn idle_children_take_no_thread() {
     isolate::isolated("async_verbs::idle_children_take_no_thread", || {
+        if is_forced_off("pidfd") {
+            return skipped("without pidfds a child takes a thread");
+        }
         let _watch = watchdog::watch_for(Duration::from_secs(300));
         const CROWD: usize = 256;
         let before = count::handles();

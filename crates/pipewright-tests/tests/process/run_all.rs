@@ -4,6 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use pipewright::{CancelToken, Command, ErrorKind, Outcome, Stdio, run_all};
+use pipewright_tests::skip::{is_forced_off, skipped};
 use pipewright_tests::{alive, count, isolate, watchdog};
 
 use super::{alternating, ended_by, flood, puppet};
@@ -167,6 +168,9 @@ fn a_signal_is_passed_on_to_all() {
 fn who_looks_no_further_leaves_nobody_behind() {
     isolate::isolated("run_all::who_looks_no_further_leaves_nobody_behind", || {
         let _watch = watchdog::watch();
+        if is_forced_off("pidfd") {
+            return skipped("descendants are only held by pidfds");
+        }
         let before = count::handles();
         let others =
             (0..5).map(|_| puppet(["spawn=wait=600", "wait=600"]).env(MARK, "drop").take());
@@ -182,6 +186,9 @@ fn who_looks_no_further_leaves_nobody_behind() {
 #[test]
 fn a_crowd_of_idle_children_takes_one_thread() {
     isolate::isolated("run_all::a_crowd_of_idle_children_takes_one_thread", || {
+        if is_forced_off("pidfd") {
+            return skipped("without pidfds a child takes a thread");
+        }
         let _watch = watchdog::watch_for(Duration::from_secs(300));
         const CROWD: usize = 256;
         let token = CancelToken::new();
