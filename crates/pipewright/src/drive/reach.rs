@@ -33,11 +33,11 @@ impl Reach {
         self.collect(children);
         // Ignored here and below: who has ended meanwhile needs no signal; whom we may not signal
         // is found out by the kill that follows.
-        let asked = self.send(children, signal);
+        let sent = self.send(children, signal);
         if signal != Signal::CONT {
-            let _ = self.send(children, Signal::CONT);
+            self.send(children, Signal::CONT);
         }
-        !matches!(asked, Err(error) if error.kind() == io::ErrorKind::Unsupported)
+        sent.deaf < children.len()
     }
 
     /// Kills everyone.
@@ -53,7 +53,7 @@ impl Reach {
         if !is_held {
             self.collect(children);
         }
-        let result = self.send(children, Signal::KILL);
+        let Sent { result, .. } = self.send(children, Signal::KILL);
         if !is_held && !CAN_STOP {
             self.kill_latecomers(children);
         }
@@ -127,34 +127,48 @@ impl Reach {
     }
 
     /// Sends everyone the signal, each once: a second SIGINT is more than twice a first.
-    fn send(&self, children: &[Exit], signal: Signal) -> io::Result<()> {
+    fn send(&self, children: &[Exit], signal: Signal) -> Sent {
         let any_group = children.iter().any(has_own_group);
         let is_led = |group: Option<u32>| {
             children.iter().any(|child| has_own_group(child) && Some(child.pid()) == group)
         };
-        let mut result = Ok(());
+        let mut sent = Sent { result: Ok(()), deaf: 0 };
         for child in children.iter().rev() {
+            let mut told = Ok(());
             if has_own_group(child) {
                 // Other errors are ignored here and below: gone, or another user's.
-                match child.signal_group(signal) {
-                    Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-                        result = result.and(Err(error));
-                    }
-                    _ => {}
-                }
+                told = child.signal_group(signal).map(drop).or_else(only_unsupported);
             }
             // It may have left the group that it was started in.
             if !has_own_group(child) || !child.leads_its_group() {
-                result = result.and(child.signal(signal).map(drop));
+                told = child.signal(signal).map(drop);
             }
+            sent.deaf += usize::from(told.as_ref().is_err_and(is_unsupported));
+            sent.result = sent.result.and(told);
         }
         for member in self.descendants.members() {
             if !any_group || !is_led(member.group()) {
                 let _ = member.signal(signal);
             }
         }
-        result
+        sent
     }
+}
+
+/// What came of a signal to all.
+struct Sent {
+    /// The first error.
+    result: io::Result<()>,
+    /// How many of the children there is no such signal for.
+    deaf: usize,
+}
+
+fn is_unsupported(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::Unsupported
+}
+
+fn only_unsupported(error: io::Error) -> io::Result<()> {
+    if is_unsupported(&error) { Err(error) } else { Ok(()) }
 }
 
 fn has_own_group(child: &Exit) -> bool {
