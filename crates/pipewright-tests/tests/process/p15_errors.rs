@@ -140,20 +140,26 @@ fn a_missing_loader_is_named() {
 
 #[test]
 fn a_program_that_is_being_written_is_busy_and_tried_again() {
-    let _watch = watchdog::watch();
-    let dir = tempfile::tempdir().unwrap();
-    let path = program(dir.path(), "copy", fs::read("/bin/true").unwrap());
-    let writer = fs::OpenOptions::new().append(true).open(&path).unwrap();
-    let error = error_of(&path);
-    assert_eq!(error.kind(), &ErrorKind::Busy);
-    let words = "\": text file busy: something still writes to it";
-    assert!(error.to_string().ends_with(words), "{error}");
-    let closer = std::thread::spawn(move || {
-        std::thread::park_timeout(Duration::from_millis(20));
-        drop(writer);
-    });
-    assert!(Command::new(&path).status().unwrap().success());
-    closer.join().unwrap();
+    // Alone: a child that another test is starting has what is written to open until it execs.
+    isolate::isolated(
+        "p15_errors::a_program_that_is_being_written_is_busy_and_tried_again",
+        || {
+            let _watch = watchdog::watch();
+            let dir = tempfile::tempdir().unwrap();
+            let path = program(dir.path(), "copy", fs::read("/bin/true").unwrap());
+            let writer = fs::OpenOptions::new().append(true).open(&path).unwrap();
+            let error = error_of(&path);
+            assert_eq!(error.kind(), &ErrorKind::Busy);
+            let words = "\": text file busy: something still writes to it";
+            assert!(error.to_string().ends_with(words), "{error}");
+            let closer = std::thread::spawn(move || {
+                std::thread::park_timeout(Duration::from_millis(5));
+                drop(writer);
+            });
+            assert!(Command::new(&path).status().unwrap().success());
+            closer.join().unwrap();
+        },
+    );
 }
 
 #[test]
