@@ -11,6 +11,8 @@ mod p03_timeouts;
 mod p04_nothing_leaks;
 #[cfg(unix)]
 mod p05_inheritance;
+#[cfg(windows)]
+mod p05_windows;
 #[cfg(unix)]
 mod p06_parent_size;
 mod p07_parent_exit;
