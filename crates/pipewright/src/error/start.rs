@@ -193,6 +193,10 @@ mod tests {
         let this = std::env::current_exe().unwrap();
         let mut head = Vec::new();
         File::open(this).unwrap().take(4096).read_to_end(&mut head).unwrap();
+        if !head.starts_with(b"\x7fELF") {
+            eprintln!("SKIPPED: programs have another format here");
+            return;
+        }
         let loader = elf_interpreter(&head).unwrap();
         assert!(loader.to_string_lossy().contains("ld"), "{loader:?}");
     }

@@ -149,6 +149,10 @@ mod tests {
 
     #[test]
     fn a_reader_that_had_enough_is_no_failure_of_its_writer() {
+        if ExitStatus::from_raw(PIPE).signal().is_none() {
+            eprintln!("SKIPPED: no signal ends a process here");
+            return;
+        }
         assert_eq!(decides(&[PIPE, 0], true), 1);
         assert_eq!(decides(&[exit(141), 0], true), 1);
         assert_eq!(decides(&[exit(1), PIPE, 0], true), 0);
