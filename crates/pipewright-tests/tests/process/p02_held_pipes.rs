@@ -7,7 +7,10 @@ use pipewright::{Capture, Linger, Outcome};
 use pipewright_tests::alive::{self, KillOnDrop};
 use pipewright_tests::watchdog;
 
-use super::puppet;
+use super::{LATER, puppet};
+
+/// As the default, with time for a grandchild that has yet to begin.
+const PATIENT: Linger = Linger::Settle { quiet: LATER, cap: Duration::from_secs(60) };
 
 /// The grandchild that `spawn=` told us of on the first line of stderr.
 fn grandchild(capture: &Capture) -> KillOnDrop {
@@ -31,7 +34,7 @@ fn returns_though_a_grandchild_holds_the_pipe() {
 fn a_grandchild_that_goes_on_writing_is_heard_until_it_is_quiet() {
     let _watch = watchdog::watch();
     let acts = ["out=early ", "spawn=wait=0.1;out=late ;wait=0.1;out=later;wait=600"];
-    let capture = puppet(acts).capture().unwrap();
+    let capture = puppet(acts).linger(PATIENT).capture().unwrap();
     let _holder = grandchild(&capture);
     assert_eq!(capture.stdout, "early late later");
     assert!(capture.held_open);
@@ -40,7 +43,8 @@ fn a_grandchild_that_goes_on_writing_is_heard_until_it_is_quiet() {
 #[test]
 fn a_grandchild_that_lets_go_in_time_is_no_holder() {
     let _watch = watchdog::watch();
-    let capture = puppet(["out=a", "spawn=wait=0.05;out=b"]).capture().unwrap();
+    let mut command = puppet(["out=a", "spawn=wait=0.05;out=b"]);
+    let capture = command.linger(PATIENT).capture().unwrap();
     assert_eq!(capture.stdout, "ab");
     assert!(!capture.held_open);
 }
@@ -48,14 +52,14 @@ fn a_grandchild_that_lets_go_in_time_is_no_holder() {
 #[test]
 fn a_flood_that_never_ends_is_cut_at_the_cap() {
     let _watch = watchdog::watch();
-    let settle =
-        Linger::Settle { quiet: Duration::from_millis(200), cap: Duration::from_millis(400) };
+    let cap = LATER * 2;
+    let settle = Linger::Settle { quiet: LATER, cap };
     let acts = ["out=start", "spawn=out-bytes=1000000000000"];
     let mut command = puppet(acts);
     let start = Instant::now();
     let capture = command.linger(settle).limit(pipewright::Limit::keep_head(5)).capture().unwrap();
     let _holder = grandchild(&capture);
-    assert!(start.elapsed() >= Duration::from_millis(400));
+    assert!(start.elapsed() >= cap);
     assert_eq!((capture.stdout.as_str(), capture.held_open), ("start", true));
 }
 
@@ -91,8 +95,7 @@ fn until_eof_waits_for_the_last_holder() {
 fn until_eof_ends_with_the_timeout_and_the_child_did_not_time_out() {
     let _watch = watchdog::watch();
     let mut command = puppet(["out=a", "spawn=wait=600"]);
-    let capture =
-        command.linger(Linger::UntilEof).timeout(Duration::from_millis(300)).capture().unwrap();
+    let capture = command.linger(Linger::UntilEof).timeout(LATER).capture().unwrap();
     let _holder = grandchild(&capture);
     assert_eq!((capture.outcome, capture.held_open), (Outcome::Exited, true));
 }
