@@ -1,5 +1,6 @@
 //! The verbs of tasks: what holds of the others holds of them.
 
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use pipewright::{CancelToken, Command, ErrorKind, Event, Outcome, Signal, Source, Stdio, run_all};
@@ -8,6 +9,8 @@ use pipewright_tests::{alive, count, isolate, watchdog};
 use tokio::runtime::{Builder, Runtime};
 
 use super::{SHORT, alternating, ended_by, flood, puppet};
+
+const MARK: &str = "PIPEWRIGHT_ASYNC_TEST";
 
 fn one_thread() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
@@ -69,15 +72,19 @@ fn timeouts_cancels_and_limits_hold() {
         ended_by(capture.status, Signal::TERM);
 
         let token = CancelToken::new();
-        let remote = token.clone();
-        let canceller = tokio::spawn(async move {
-            tokio::time::sleep(SHORT).await;
-            remote.cancel();
+        let dir = tempfile::tempdir().unwrap();
+        let said = dir.path().join("said");
+        let mut command = puppet([
+            "out=so far".to_owned(),
+            format!("touch={}", said.display()),
+            "wait=600".into(),
+        ]);
+        let (capture, ()) = tokio::join!(command.cancel(&token).capture_async(), async {
+            until(|| said.exists()).await;
+            token.cancel();
         });
-        let mut command = puppet(["out=so far", "wait=600"]);
-        let capture = command.cancel(&token).capture_async().await.unwrap();
+        let capture = capture.unwrap();
         assert_eq!((capture.outcome, capture.stdout.as_str()), (Outcome::Cancelled, "so far"));
-        canceller.await.unwrap();
 
         let mut command = puppet(["out-bytes=1000000", "wait=600"]);
         let output = command.limit(pipewright::Limit::fail(10)).output_async().await.unwrap();
@@ -151,7 +158,6 @@ fn spawned_children_and_handles_are_waited_for() {
         let process = puppet(["wait=600"]).start().unwrap();
         let token = CancelToken::new();
         let (end, ()) = tokio::join!(process.wait_or_kill_on_cancel_async(&token), async {
-            tokio::time::sleep(SHORT).await;
             token.cancel();
         });
         assert_eq!(end.unwrap().outcome, Some(Outcome::Cancelled));
@@ -208,28 +214,80 @@ fn many_commands_run_at_once() {
         assert_eq!(captures.len(), 2);
         assert_eq!(captures[0].as_ref().unwrap().outcome, Outcome::Cancelled);
         let token = CancelToken::new();
-        let commands = (0..5).map(|_| puppet(["wait=600"]));
-        let (captures, ()) =
-            tokio::join!(run_all(commands).concurrency(2).cancel(&token).captures_async(), async {
-                tokio::time::sleep(SHORT).await;
-                token.cancel();
-            });
+        let commands = (0..5).map(|_| puppet(["wait=600"]).env(MARK, "cancel").take());
+        let all = run_all(commands).concurrency(2).cancel(&token);
+        let (captures, ()) = tokio::join!(all.captures_async(), async {
+            until(|| alive::marked(MARK, "cancel").len() == 2).await;
+            token.cancel();
+        });
+        assert!(captures.iter().all(|it| it.as_ref().unwrap().outcome == Outcome::Cancelled));
         assert_eq!(captures.len(), 2);
     });
 }
 
-/// Polls a future that many times, with other things done in between, and drops it then.
+#[test]
+fn a_signal_is_passed_on_to_all_and_a_cancel_comes_through_after_it() {
+    let _watch = watchdog::watch();
+    one_thread().block_on(async {
+        let token = CancelToken::new();
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let script = |name: &str| {
+            let mut command = Command::new("sh");
+            let heard = path(name).display().to_string();
+            let traps = "trap 'echo heard >\"$0\"' USR1; trap 'exit 3' TERM";
+            command.args(["-c", &format!("{traps}; while :; do sleep 0.01; done"), &heard]);
+            command.env(MARK, "signal").take()
+        };
+        let all = run_all([script("a"), script("b")]).concurrency(2).cancel(&token);
+        let (captures, ()) = tokio::join!(all.captures_async(), async {
+            // Before that, it would end them.
+            until(|| traps_are_set("signal", 2)).await;
+            token.pass_on("USR1".parse().unwrap());
+            until(|| path("a").exists() && path("b").exists()).await;
+            token.cancel();
+        });
+        let codes: Vec<_> = captures.into_iter().map(|it| it.unwrap().status.code()).collect();
+        assert_eq!(codes, [Some(3), Some(3)]);
+    });
+}
+
+/// Whether that many shells with that mark catch SIGUSR1 and SIGTERM.
+fn traps_are_set(mark: &str, count: usize) -> bool {
+    const BOTH: u64 = 1 << (10 - 1) | 1 << (15 - 1);
+    let catches = |pid: &u32| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
+        u64::from_str_radix(mask.trim(), 16).is_ok_and(|mask| mask & BOTH == BOTH)
+    };
+    alive::marked(MARK, mark).iter().filter(|pid| catches(pid)).count() >= count
+}
+
+/// Drops a future after that many polls, each for a reason of its own; or when nothing more comes of
+/// it for a while.
 async fn poll_times<F: Future>(times: usize, future: F) -> Option<F::Output> {
+    const A_WHILE: Duration = Duration::from_millis(30);
     let mut future = std::pin::pin!(future);
-    for _ in 0..times {
-        let polled =
-            std::future::poll_fn(|cx| std::task::Poll::Ready(future.as_mut().poll(cx))).await;
-        if let std::task::Poll::Ready(output) = polled {
-            return Some(output);
+    let mut polls = 0;
+    let counted = std::future::poll_fn(|cx| {
+        if polls == times {
+            return Poll::Ready(None);
         }
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        polls += 1;
+        match future.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if polls == times => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    });
+    tokio::time::timeout(A_WHILE, counted).await.ok().flatten()
+}
+
+/// Waits for a fact, and lets other tasks work meanwhile.
+async fn until(fact: impl Fn() -> bool) {
+    while !fact() {
+        tokio::task::yield_now().await;
     }
-    None
 }
 
 #[test]
@@ -239,7 +297,6 @@ fn a_future_that_is_dropped_at_any_point_leaves_nothing() {
         if is_forced_off("pidfd") {
             return skipped("descendants are only held by pidfds");
         }
-        const MARK: &str = "PIPEWRIGHT_ASYNC_TEST";
         let runtime = one_thread();
         let command =
             |acts: &[&str]| puppet(acts).env(MARK, "dropped").stderr(Stdio::null()).take();

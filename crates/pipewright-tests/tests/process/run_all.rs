@@ -112,6 +112,15 @@ fn each_keeps_its_own_rules_and_errors_stop_nobody() {
 }
 
 #[test]
+fn what_cannot_be_started_is_told_before_more_is_tried() {
+    let _watch = watchdog::watch();
+    let endless = std::iter::repeat_with(|| Command::new("no-such-program"));
+    let ends: Vec<_> = run_all(endless).concurrency(2).as_they_end().take(3).collect();
+    assert_eq!(ends.iter().map(|(index, _)| *index).collect::<Vec<_>>(), [0, 1, 2]);
+    assert!(ends.iter().all(|(_, end)| end.is_err()));
+}
+
+#[test]
 fn a_failure_stops_the_others_where_that_was_asked_for() {
     let _watch = watchdog::watch();
     let first = |failing: Command| {

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use pipewright_os::mux::{self, Slot};
 
+use super::{End, Running};
 use crate::cancel::CancelToken;
 use crate::child::Process;
 use crate::command::{Begun, Command, Rules, into_text};
@@ -41,29 +42,34 @@ enum State {
     Failed(Failed),
 }
 
-impl Crowd {
-    pub(super) fn len(&self) -> usize {
+impl Running for Crowd {
+    fn len(&self) -> usize {
         self.runs.len()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.runs.is_empty()
-    }
-
-    /// One more.
-    pub(super) fn start(&mut self, index: usize, command: &mut Command) -> Result<(), Error> {
+    fn start(&mut self, index: usize, command: &mut Command) -> Result<(), Error> {
         let Begun { process, run, program, rules, decoding } = command.begin_capture()?;
         self.members.push(Member { index, process, program, rules, decoding });
         self.runs.push(run);
         Ok(())
     }
 
+    fn stop(&mut self) {
+        let now = Instant::now();
+        for (run, member) in self.runs.iter_mut().zip(&self.members) {
+            let exits = member.process.alone();
+            if run.stop(Outcome::Cancelled, exits, &member.rules, now).is_err() {
+                // Another user's by now: nobody can stop it, and nobody waits for it.
+                run.abandon(exits);
+            }
+        }
+    }
+}
+
+impl Crowd {
     /// Waits once, for all, and does what that brought. Gives those that are over, and what came of
     /// them.
-    pub(super) fn step(
-        &mut self,
-        cancel: Option<&CancelToken>,
-    ) -> Vec<(usize, Result<Capture, Error>)> {
+    pub(super) fn step(&mut self, cancel: Option<&CancelToken>) -> Vec<End> {
         let mut slots = Vec::with_capacity(self.runs.len() * SLOTS + 1);
         let mut states = Vec::with_capacity(self.runs.len());
         let mut until = None;
@@ -104,18 +110,6 @@ impl Crowd {
         self.take_out(states)
     }
 
-    /// Stops all.
-    pub(super) fn stop(&mut self) {
-        let now = Instant::now();
-        for (run, member) in self.runs.iter_mut().zip(&self.members) {
-            let exits = member.process.alone();
-            if run.stop(Outcome::Cancelled, exits, &member.rules, now).is_err() {
-                // Another user's by now: nobody can stop it, and nobody waits for it.
-                run.abandon(exits);
-            }
-        }
-    }
-
     /// Sends everyone the signals that the token was given for them. Ignored: they have ended.
     fn pass_on(&self, token: &CancelToken) {
         for signal in token.heed() {
@@ -125,7 +119,7 @@ impl Crowd {
         }
     }
 
-    fn take_out(&mut self, states: Vec<State>) -> Vec<(usize, Result<Capture, Error>)> {
+    fn take_out(&mut self, states: Vec<State>) -> Vec<End> {
         let mut over = Vec::new();
         // From the end: what takes the place of one that is taken out has been looked at.
         for (at, state) in states.into_iter().enumerate().rev() {

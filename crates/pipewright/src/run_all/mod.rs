@@ -1,8 +1,8 @@
 //! Many commands at once, on one thread.
 
 mod crowd;
+mod queue;
 
-use std::collections::VecDeque;
 use std::num::NonZero;
 use std::thread;
 
@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::output::Capture;
 use crate::pipeline::Stage;
 use crowd::Crowd;
+pub(crate) use queue::{End, Queue, Running, in_order};
 
 /// Runs many commands, some of them at once, and captures what each says.
 ///
@@ -42,10 +43,10 @@ where
 #[derive(Debug)]
 #[must_use = "nothing is run until `captures` or `as_they_end` is called"]
 pub struct RunAll<I> {
-    pub(crate) commands: I,
-    pub(crate) concurrency: usize,
-    pub(crate) fail_fast: bool,
-    pub(crate) cancel: Option<CancelToken>,
+    commands: I,
+    concurrency: usize,
+    fail_fast: bool,
+    cancel: Option<CancelToken>,
 }
 
 impl<'a, I> RunAll<I>
@@ -75,23 +76,12 @@ where
     /// started, because of [`fail_fast`](Self::fail_fast) or a cancel, are not among them; they are
     /// the last.
     pub fn captures(self) -> Vec<Result<Capture, Error>> {
-        let mut all: Vec<_> = self.as_they_end().collect();
-        all.sort_unstable_by_key(|(index, _)| *index);
-        all.into_iter().map(|(_, result)| result).collect()
+        in_order(self.as_they_end().collect())
     }
 
     /// Gives what came of each as it ends, with the number of its command, counted from 0.
     pub fn as_they_end(self) -> AsTheyEnd<I> {
-        AsTheyEnd {
-            commands: self.commands.fuse(),
-            concurrency: self.concurrency,
-            fail_fast: self.fail_fast,
-            cancel: self.cancel,
-            crowd: Crowd::default(),
-            next_index: 0,
-            over: VecDeque::new(),
-            stopped: false,
-        }
+        AsTheyEnd { queue: Queue::new(self), crowd: Crowd::default() }
     }
 }
 
@@ -103,48 +93,8 @@ where
 /// Those that still run are killed, with the descendants that can be found.
 #[derive(Debug)]
 pub struct AsTheyEnd<I: Iterator> {
-    commands: std::iter::Fuse<I>,
-    concurrency: usize,
-    fail_fast: bool,
-    cancel: Option<CancelToken>,
+    queue: Queue<I>,
     crowd: Crowd,
-    next_index: usize,
-    over: VecDeque<(usize, Result<Capture, Error>)>,
-    /// No more are started.
-    stopped: bool,
-}
-
-impl<'a, I> AsTheyEnd<I>
-where
-    I: Iterator<Item: Into<Stage<'a>>>,
-{
-    /// Starts as many as there is room for. A cancel that is there already stops them before.
-    fn start(&mut self) {
-        while !self.stopped && self.crowd.len() < self.concurrency {
-            let Some(command) = self.commands.next() else { return };
-            let mut stage = command.into();
-            let index = self.next_index;
-            self.next_index += 1;
-            if let Err(error) = self.crowd.start(index, stage.command_mut()) {
-                self.end(index, Err(error));
-            }
-        }
-    }
-
-    fn end(&mut self, index: usize, result: Result<Capture, Error>) {
-        let failed = !result.as_ref().is_ok_and(Capture::success);
-        self.over.push_back((index, result));
-        if failed && self.fail_fast {
-            self.stop();
-        }
-    }
-
-    fn stop(&mut self) {
-        if !self.stopped {
-            self.stopped = true;
-            self.crowd.stop();
-        }
-    }
 }
 
 impl<'a, I> Iterator for AsTheyEnd<I>
@@ -155,19 +105,14 @@ where
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            if self.cancel.as_ref().is_some_and(CancelToken::is_cancelled) {
-                self.stop();
+            if let Some(end) = self.queue.next(&mut self.crowd) {
+                return Some(end);
             }
-            self.start();
-            if let Some(over) = self.over.pop_front() {
-                return Some(over);
-            }
-            if self.crowd.is_empty() {
+            if self.crowd.len() == 0 {
                 return None;
             }
-            let cancel = self.cancel.as_ref().filter(|_| !self.stopped);
-            for (index, result) in self.crowd.step(cancel) {
-                self.end(index, result);
+            for end in self.crowd.step(self.queue.cancel()) {
+                self.queue.note(end, &mut self.crowd);
             }
         }
     }

@@ -1,22 +1,20 @@
 //! Many commands at once, by one task.
 
-use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::future::{Future, poll_fn};
-use std::iter::Fuse;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
 use pipewright_os::mux::{Slot, Watch};
+use pipewright_os::signal::Signal;
 
 use super::seeing::Seeing;
-use crate::cancel::CancelToken;
 use crate::command::{CAPTURED, Command, Keep, into_text};
 use crate::error::Error;
 use crate::output::{Capture, Output};
 use crate::pipeline::Stage;
-use crate::run_all::RunAll;
+use crate::run_all::{End, Queue, RunAll, Running, in_order};
 use crate::text::Decoding;
 
 /// For tasks of a tokio runtime: feature `tokio`.
@@ -42,22 +40,15 @@ where
         while let Some(end) = ends.next().await {
             all.push(end);
         }
-        all.sort_unstable_by_key(|(index, _)| *index);
-        all.into_iter().map(|(_, result)| result).collect()
+        in_order(all)
     }
 
     /// As [`as_they_end`](Self::as_they_end), for a task.
     pub fn as_they_end_async(self) -> AsTheyEndAsync<I> {
         AsTheyEndAsync {
-            commands: self.commands.fuse(),
-            concurrency: self.concurrency,
-            fail_fast: self.fail_fast,
-            cancel: self.cancel,
+            queue: Queue::new(self),
+            members: Members::default(),
             watch: Watch::default(),
-            running: Vec::new(),
-            next_index: 0,
-            over: VecDeque::new(),
-            stopped: false,
         }
     }
 }
@@ -68,18 +59,14 @@ where
 /// Those that still run are killed, with the descendants that can be found.
 #[derive(Debug)]
 pub struct AsTheyEndAsync<I: Iterator> {
-    commands: Fuse<I>,
-    concurrency: usize,
-    fail_fast: bool,
-    cancel: Option<CancelToken>,
+    queue: Queue<I>,
+    members: Members,
     /// For the cancel.
     watch: Watch,
-    running: Vec<Member>,
-    next_index: usize,
-    over: VecDeque<(usize, Result<Capture, Error>)>,
-    /// No more are started.
-    stopped: bool,
 }
+
+#[derive(Debug, Default)]
+struct Members(Vec<Member>);
 
 #[derive(Debug)]
 struct Member {
@@ -103,71 +90,37 @@ where
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<(usize, Result<Capture, Error>)>> {
         loop {
-            self.look_for_cancel(cx);
-            self.start();
-            if let Some(over) = self.over.pop_front() {
-                return Poll::Ready(Some(over));
+            self.heed(cx);
+            if let Some(end) = self.queue.next(&mut self.members) {
+                return Poll::Ready(Some(end));
             }
-            if self.running.is_empty() {
+            if self.members.len() == 0 {
                 return Poll::Ready(None);
             }
-            if !self.poll_all(cx) {
+            let ends = self.members.poll(cx);
+            if ends.is_empty() {
                 return Poll::Pending;
             }
-        }
-    }
-
-    /// Whether one of them is over.
-    fn poll_all(&mut self, cx: &mut Context<'_>) -> bool {
-        let mut any = false;
-        // From the end: what takes the place of one that is taken out has been looked at.
-        for at in (0..self.running.len()).rev() {
-            let Some(member) = self.running.get_mut(at) else { continue };
-            if let Poll::Ready(output) = Pin::new(&mut member.seeing).poll(cx) {
-                let member = self.running.swap_remove(at);
-                self.end(member.index, member.text_of(output));
-                any = true;
-            }
-        }
-        any
-    }
-
-    fn look_for_cancel(&mut self, cx: &mut Context<'_>) {
-        let Some(token) = self.cancel.as_ref().filter(|_| !self.stopped) else { return };
-        if let Ok(wake) = token.wake() {
-            // For the wake-up. Ignored: the token is asked itself.
-            let _ = self.watch.poll_wait(cx, &mut [Slot::Wake(wake)], None);
-        }
-        if token.is_cancelled() {
-            self.stop();
-        }
-    }
-
-    fn start(&mut self) {
-        while !self.stopped && self.running.len() < self.concurrency {
-            let Some(command) = self.commands.next() else { return };
-            let mut stage = command.into();
-            let index = self.next_index;
-            self.next_index += 1;
-            match Member::start(index, stage.command_mut()) {
-                Ok(member) => self.running.push(member),
-                Err(error) => self.end(index, Err(error)),
+            for end in ends {
+                self.queue.note(end, &mut self.members);
             }
         }
     }
 
-    fn end(&mut self, index: usize, result: Result<Capture, Error>) {
-        let failed = !result.as_ref().is_ok_and(Capture::success);
-        self.over.push_back((index, result));
-        if failed && self.fail_fast {
-            self.stop();
-        }
-    }
-
-    fn stop(&mut self) {
-        if !self.stopped {
-            self.stopped = true;
-            self.running.iter_mut().for_each(|member| member.seeing.stop());
+    /// Sees to it that the token wakes the task, and does what it says. Whether it is cancelled, the
+    /// queue asks itself.
+    fn heed(&mut self, cx: &mut Context<'_>) {
+        let Some(token) = self.queue.cancel() else { return };
+        // Ignored: without a flag to wait for, the cancel is seen when something else wakes us.
+        let Ok(wake) = token.wake() else { return };
+        // Until it is lowered again, for only then the next time wakes us.
+        while let Poll::Ready(Ok(_)) = self.watch.poll_wait(cx, &mut [Slot::Wake(wake)], None) {
+            for signal in token.heed() {
+                self.members.pass_on(signal);
+            }
+            if token.is_cancelled() {
+                return;
+            }
         }
     }
 }
@@ -180,6 +133,44 @@ where
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.poll(cx)
+    }
+}
+
+impl Running for Members {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn start(&mut self, index: usize, command: &mut Command) -> Result<(), Error> {
+        self.0.push(Member::start(index, command)?);
+        Ok(())
+    }
+
+    fn stop(&mut self) {
+        self.0.iter_mut().for_each(|member| member.seeing.stop());
+    }
+}
+
+impl Members {
+    /// Goes on with each, and takes out those that are over.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Vec<End> {
+        let mut ends = Vec::new();
+        // From the end: what takes the place of one that is taken out has been looked at.
+        for at in (0..self.0.len()).rev() {
+            let Some(member) = self.0.get_mut(at) else { continue };
+            if let Poll::Ready(output) = Pin::new(&mut member.seeing).poll(cx) {
+                let member = self.0.swap_remove(at);
+                ends.push((member.index, member.text_of(output)));
+            }
+        }
+        ends
+    }
+
+    /// Ignored: who has ended needs no signal.
+    fn pass_on(&self, signal: Signal) {
+        for member in &self.0 {
+            member.seeing.signal(signal);
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use pipewright_os::mux::Watch;
+use pipewright_os::signal::Signal;
 
 use crate::drive::Stepwise;
 use crate::error::Error;
@@ -29,6 +30,11 @@ impl Seeing {
     /// Stops the children, as a cancel does.
     pub(crate) fn stop(&mut self) {
         self.steps.stop();
+    }
+
+    /// Sends the children a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        self.steps.signal(signal);
     }
 }
 

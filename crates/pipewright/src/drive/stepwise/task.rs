@@ -4,6 +4,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use pipewright_os::mux::Watch;
+use pipewright_os::signal::Signal;
 
 use super::{State, Stepwise};
 use crate::drive::Reach;
@@ -57,6 +58,13 @@ impl Stepwise {
         let stopped = run.stop(Outcome::Cancelled, &self.processes, &self.rules, Instant::now());
         if stopped.is_err() {
             self.kill();
+        }
+    }
+
+    /// Sends the children a signal. Ignored: they have ended, or are another user's by now.
+    pub(crate) fn signal(&self, signal: Signal) {
+        for exit in self.processes.iter() {
+            let _ = exit.signal(signal);
         }
     }
 
