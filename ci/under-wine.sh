@@ -12,11 +12,11 @@ set -uo pipefail
 # cores that others used as well.
 most_seconds=${PIPEWRIGHT_WIN_TIMEOUT:-900}
 
-# The processes of this prefix that run a file of this name.
+# The processes of this prefix whose program has a name of this pattern.
 of_prefix() {
     local process
     for process in /proc/[0-9]*; do
-        [[ $(readlink "$process/exe") == */"$1" ]] || continue
+        [[ $(readlink "$process/exe") == */$1 ]] || continue
         tr '\0' '\n' < "$process/environ" | grep -qxF "WINEPREFIX=$WINEPREFIX" && echo "${process#/proc/}"
     done 2> /dev/null
 }

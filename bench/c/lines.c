@@ -1,8 +1,10 @@
 // A child that writes: `each N` N lines by one write(2) each, `block N` the same bytes by a single
-// write(2), `flood BYTES` that many bytes in writes of 64 KiB.
+// write(2), `flood BYTES` that many bytes in writes of 64 KiB, `pause MILLISECONDS` two lines so long after each
+// other.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { LINE_BYTES = 9, FLOOD_WRITE_BYTES = 64 << 10 };
@@ -33,6 +35,13 @@ int main(int count, char **arguments) {
             write_all(block, length);
             amount -= length;
         }
+        return 0;
+    }
+    if (strcmp(how, "pause") == 0) {
+        const struct timespec pause = {(time_t)(amount / 1000), (long)(amount % 1000) * 1000000};
+        write_all("line 000\n", LINE_BYTES);
+        nanosleep(&pause, NULL);
+        write_all("line 001\n", LINE_BYTES);
         return 0;
     }
     // All lines are made before the first write, so that both ways do the same work besides.

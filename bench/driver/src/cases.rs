@@ -20,6 +20,8 @@ pub(crate) enum Case {
     Pipeline,
     TextLines,
     WatchedLine,
+    SpawnAsync,
+    Many,
     Size,
     Cli,
 }
@@ -85,6 +87,8 @@ const LINE_BYTES: u64 = 9;
 const TEXT_LINE_BYTES: u64 = 80;
 /// Microseconds between two lines that are watched.
 const STAMP_PAUSE: u64 = 2000;
+/// Milliseconds between the two lines of a child that has nothing to do.
+const PAUSE: u64 = 200;
 const LARGE_HEAP_MIB: usize = 2 << 10;
 
 const OPTION_PEERS: &[&str] = &[
@@ -97,11 +101,21 @@ const OPTION_PEERS: &[&str] = &[
 ];
 /// A fork of the large parent takes tens of milliseconds.
 const FORKING_PEERS: &[&str] = &["std_pre_exec", "subprocess"];
-const CAPTURE_PEERS: &[&str] =
-    &["std", "tokio_ct", "duct", "subprocess", "processkit", "python", "pipewright"];
+const CAPTURE_PEERS: &[&str] = &[
+    "std",
+    "tokio_ct",
+    "duct",
+    "subprocess",
+    "processkit",
+    "python",
+    "pipewright",
+    "pipewright_async",
+];
+const ASYNC_PEERS: &[&str] = &["tokio_ct", "processkit", "pipewright_async", "pipewright"];
+const MANY_PEERS: &[&str] = &["std", "tokio_ct", "tokio_mt", "pipewright", "pipewright_async"];
 
 impl Case {
-    pub(crate) const ALL: [Case; 12] = [
+    pub(crate) const ALL: [Case; 14] = [
         Case::Spawn,
         Case::SpawnOptions,
         Case::CaptureLines,
@@ -112,6 +126,8 @@ impl Case {
         Case::Pipeline,
         Case::TextLines,
         Case::WatchedLine,
+        Case::SpawnAsync,
+        Case::Many,
         Case::Size,
         Case::Cli,
     ];
@@ -132,6 +148,8 @@ impl Case {
             Case::Pipeline => "pipeline",
             Case::TextLines => "text-lines",
             Case::WatchedLine => "watched-line",
+            Case::SpawnAsync => "spawn-async",
+            Case::Many => "many",
             Case::Size => "size",
             Case::Cli => "cli",
         }
@@ -154,6 +172,8 @@ impl Case {
                 "The time from before the write of a line to having it as a string; the child \
                  pauses for 2 ms before each."
             }
+            Case::SpawnAsync => "The same start and wait from a task.",
+            Case::Many => "Capture the output of many children, of which some run at once.",
             Case::Size => "Two programs that start a process, and differ in one `use` line.",
             Case::Cli => "The tool's `run` against coreutils' timeout and nothing at all.",
         }
@@ -191,6 +211,7 @@ pub(crate) fn tables(case: Case, tools: &Tools, cli: Option<&Path>) -> Result<Ve
     let capture = |title, how| Table {
         count: 300,
         expected_bytes: LINES * LINE_BYTES,
+        baselines: &["std", "tokio_ct"],
         ..usual(title, "capture", CAPTURE_PEERS, lines(how, LINES))
     };
     Ok(match case {
@@ -268,6 +289,40 @@ pub(crate) fn tables(case: Case, tools: &Tools, cli: Option<&Path>) -> Result<Ve
             warm_up: 20,
             ..usual("one line at a time", "watched_line", TEXT_PEERS, text("stamps", STAMP_PAUSE))
         }],
+        Case::SpawnAsync => {
+            let child = vec![tools.program("exit0").into()];
+            vec![Table { baselines: &["tokio_ct"], ..usual("exit0", "status", ASYNC_PEERS, child) }]
+        }
+        Case::Many => {
+            let many = |title, operation, child, bytes| Table {
+                count: 1,
+                warm_up: 0,
+                expected_bytes: bytes,
+                extras: &["threads", "peak_rss_bytes"],
+                ..usual(title, operation, MANY_PEERS, child)
+            };
+            let all_lines = 1000 * LINES * LINE_BYTES;
+            vec![
+                many(
+                    "1000, 64 at once, 1000 lines each",
+                    "many:1000:64",
+                    lines("each", LINES),
+                    all_lines,
+                ),
+                many(
+                    "1000 at once, 1000 lines each",
+                    "many:1000:1000",
+                    lines("each", LINES),
+                    all_lines,
+                ),
+                many(
+                    "300 at once, which take 0.2 s each",
+                    "many:300:300",
+                    lines("pause", PAUSE),
+                    300 * 2 * LINE_BYTES,
+                ),
+            ]
+        }
         Case::Cli => {
             let mut table = usual("run of a program that does nothing", "status", &[], Vec::new());
             table.count = 300;

@@ -81,6 +81,7 @@ fn extra_head(extra: &str) -> String {
         "peak_rss_bytes" => "peak RSS of the peer, MB",
         "child_peak_rss_bytes" => "peak RSS of the program, kB",
         "allocations" => "allocations",
+        "threads" => "threads at most",
         "allocated_bytes" => "bytes allocated",
         other => other,
     }

@@ -4,13 +4,14 @@ mod heap;
 mod peer;
 mod request;
 mod seen;
+mod threads;
 
 use std::error::Error;
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use request::Request;
+use request::{Operation, Request};
 use seen::Seen;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -42,9 +43,18 @@ pub fn run(allocated: Option<fn() -> Allocated>) -> ExitCode {
 fn measure(request: Request, allocated: Option<fn() -> Allocated>) -> Result<()> {
     let Request { operation, count, warm_up, expected_bytes, .. } = request;
     let heap = heap::touched(request.heap_bytes);
+    if matches!(operation, Operation::Many { .. }) {
+        allow_many_files()?;
+    }
     let mut work = peer::prepare(&request.peer, operation, request.child)?;
     for _ in 0..warm_up {
         work()?.verify(operation, expected_bytes)?;
+    }
+    if matches!(operation, Operation::Many { .. }) {
+        // Once more, as the looking takes time.
+        let (seen, threads) = threads::most_during(&mut work)?;
+        seen.verify(operation, expected_bytes)?;
+        println!("threads={threads}");
     }
     let mut samples = Vec::with_capacity(count);
     let mut total = Allocated::default();
@@ -64,6 +74,15 @@ fn measure(request: Request, allocated: Option<fn() -> Allocated>) -> Result<()>
     // Alive to here, so that every start saw a large parent.
     std::hint::black_box(heap);
     print(&samples, allocated.is_some().then_some(total))?;
+    Ok(())
+}
+
+/// A thousand children have more pipes than a process may have files unless it asks for it.
+fn allow_many_files() -> Result<()> {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit)?;
     Ok(())
 }
 

@@ -37,6 +37,8 @@ pub(crate) enum Operation {
     TextLines,
     /// Wait for one line that says when it was written.
     WatchedLine,
+    /// Keep the output of many children, some of which run at once.
+    Many { children: usize, at_once: usize },
 }
 
 /// The child's command line.
@@ -92,7 +94,13 @@ impl Operation {
             "pipe" => Operation::Pipe,
             "text_lines" => Operation::TextLines,
             "watched_line" => Operation::WatchedLine,
-            _ => return Err(format!("no such operation: {name}").into()),
+            _ => Operation::many(name).ok_or_else(|| format!("no such operation: {name}"))?,
         })
+    }
+
+    /// `many:1000:64`: so many children, so many of them at once.
+    fn many(name: &str) -> Option<Operation> {
+        let (children, at_once) = name.strip_prefix("many:")?.split_once(':')?;
+        Some(Operation::Many { children: children.parse().ok()?, at_once: at_once.parse().ok()? })
     }
 }

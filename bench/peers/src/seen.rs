@@ -29,6 +29,14 @@ impl Seen {
         Seen { success, output: Output::Counted(bytes) }
     }
 
+    /// One more of many.
+    pub(crate) fn add(&mut self, success: bool, more_bytes: usize) {
+        self.success &= success;
+        if let Output::Counted(bytes) = &mut self.output {
+            *bytes += more_bytes as u64;
+        }
+    }
+
     /// What a last stage said that counts what it reads.
     pub(crate) fn told(success: bool, said: &[u8]) -> Result<Seen> {
         let bytes = std::str::from_utf8(said)?.trim().parse()?;

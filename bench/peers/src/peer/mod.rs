@@ -2,6 +2,7 @@
 
 mod with_duct;
 mod with_pipewright;
+mod with_pipewright_async;
 mod with_processkit;
 mod with_std;
 mod with_subprocess;
@@ -21,10 +22,12 @@ pub(crate) fn prepare(peer: &str, operation: Operation, child: ChildCommand) -> 
         "std" => Some(with_std::prepare(operation, child)?),
         "std_pre_exec" => with_std::prepare_with_pre_exec(operation, child),
         "tokio_ct" => Some(with_tokio::prepare(operation, child)?),
+        "tokio_mt" => with_tokio::prepare_multi_thread(operation, child)?,
         "duct" => with_duct::prepare(operation, child),
         "subprocess" => with_subprocess::prepare(operation, child),
         "processkit" => with_processkit::prepare(operation, child)?,
         "pipewright" => Some(with_pipewright::prepare(operation, child)?),
+        "pipewright_async" => with_pipewright_async::prepare(operation, child)?,
         "pipewright_options" => with_pipewright::prepare_with_options(operation, child, true)?,
         "pipewright_options_same_thread" => {
             with_pipewright::prepare_with_options(operation, child, false)?

@@ -41,6 +41,6 @@ pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Option<Work>
                 Seen::told(output.status.success(), &output.stdout)
             })
         }
-        Operation::TextLines | Operation::WatchedLine => return None,
+        Operation::TextLines | Operation::WatchedLine | Operation::Many { .. } => return None,
     })
 }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
 
-use pipewright::{Command, Pipeline, Resource, Stdio};
+use pipewright::{Command, Pipeline, Resource, Stdio, run_all};
 
 use super::{READ_BYTES, count};
 use crate::request::{ChildCommand, Operation};
@@ -14,7 +14,7 @@ use crate::{Result, Work};
 const NOBODY: u32 = 65534;
 const OPEN_FILES: u64 = 1024;
 
-fn command(child: &ChildCommand) -> Command {
+pub(super) fn command(child: &ChildCommand) -> Command {
     let mut command = Command::new(&child.program);
     command.args(&child.arguments);
     command
@@ -53,6 +53,15 @@ pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Result<Work>
             let mut lines = command(&child).lines()?;
             Box::new(move || Seen::stamp(&lines.next().ok_or("the lines have ended")??.text))
         }
+        Operation::Many { children, at_once } => Box::new(move || {
+            let commands = (0..children).map(|_| command(&child));
+            let mut seen = Seen::counted(true, 0);
+            for (_, capture) in run_all(commands).concurrency(at_once).as_they_end() {
+                let capture = capture?;
+                seen.add(capture.success(), capture.stdout.len());
+            }
+            Ok(seen)
+        }),
     })
 }
 

@@ -28,6 +28,10 @@ pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Result<Optio
             let result = runtime.block_on(command(&child).output_bytes())?;
             Ok(Seen::kept(result.is_success(), result.into_stdout()))
         })),
-        Operation::Stream | Operation::Pipe | Operation::TextLines | Operation::WatchedLine => None,
+        Operation::Stream
+        | Operation::Pipe
+        | Operation::TextLines
+        | Operation::WatchedLine
+        | Operation::Many { .. } => None,
     })
 }

@@ -1,9 +1,12 @@
 //! The standard library: what everybody is compared to.
 
+use std::error::Error;
 use std::ffi::OsString;
-use std::io::{BufRead as _, BufReader, Lines};
+use std::io::{self, BufRead as _, BufReader, Lines};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread;
 
 use super::{READ_BYTES, count};
 use crate::request::{ChildCommand, Operation};
@@ -51,7 +54,28 @@ pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Result<Work>
             let (_running, mut lines) = start_lines(&child)?;
             Box::new(move || Seen::stamp(&lines.next().ok_or("the lines have ended")??))
         }
+        Operation::Many { children, at_once } => Box::new(move || many(&child, children, at_once)),
     })
+}
+
+/// With a thread for each that runs.
+fn many(child: &ChildCommand, children: usize, at_once: usize) -> Result<Seen> {
+    let (next, success, bytes) = (AtomicUsize::new(0), AtomicBool::new(true), AtomicU64::new(0));
+    let run = || {
+        while next.fetch_add(1, Ordering::Relaxed) < children {
+            let output = command(child).output()?;
+            success.fetch_and(output.status.success(), Ordering::Relaxed);
+            bytes.fetch_add(output.stdout.len() as u64, Ordering::Relaxed);
+        }
+        io::Result::Ok(())
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..at_once).map(|_| scope.spawn(run)).collect();
+        threads.into_iter().try_for_each(|thread| {
+            thread.join().map_err(|_| "a thread panicked")?.map_err(Box::<dyn Error>::from)
+        })
+    })?;
+    Ok(Seen::counted(success.into_inner(), bytes.into_inner()))
 }
 
 fn start_lines(child: &ChildCommand) -> Result<(Child, Lines<BufReader<ChildStdout>>)> {

@@ -42,6 +42,6 @@ pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Option<Work>
                 Seen::told(capture.success(), &capture.stdout)
             })
         }
-        Operation::TextLines | Operation::WatchedLine => return None,
+        Operation::TextLines | Operation::WatchedLine | Operation::Many { .. } => return None,
     })
 }

@@ -1,10 +1,11 @@
 //! tokio on a current-thread runtime, which is made before anything is measured.
 
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinSet;
 
 use super::READ_BYTES;
 use crate::request::{ChildCommand, Operation};
@@ -55,7 +56,40 @@ pub(super) fn prepare(operation: Operation, child: ChildCommand) -> Result<Work>
                 Seen::stamp(&line.ok_or("the lines have ended")?)
             })
         }
+        Operation::Many { children, at_once } => {
+            Box::new(move || runtime.block_on(many(&child, children, at_once)))
+        }
     })
+}
+
+/// On as many threads as there are processors.
+pub(super) fn prepare_multi_thread(
+    operation: Operation,
+    child: ChildCommand,
+) -> Result<Option<Work>> {
+    let Operation::Many { children, at_once } = operation else {
+        return Ok(None);
+    };
+    let runtime = Builder::new_multi_thread().enable_all().build()?;
+    Ok(Some(Box::new(move || runtime.block_on(many(&child, children, at_once)))))
+}
+
+async fn many(child: &ChildCommand, children: usize, at_once: usize) -> Result<Seen> {
+    let mut tasks = JoinSet::new();
+    let mut seen = Seen::counted(true, 0);
+    for started in 0..children + at_once {
+        if started >= at_once
+            && let Some(output) = tasks.join_next().await
+        {
+            let output: Output = output??;
+            seen.add(output.status.success(), output.stdout.len());
+        }
+        if started < children {
+            let mut command = command(child);
+            tasks.spawn(async move { command.output().await });
+        }
+    }
+    Ok(seen)
 }
 
 fn start_lines(child: &ChildCommand) -> Result<(Child, Lines<BufReader<ChildStdout>>)> {

@@ -51,8 +51,10 @@ fn a_stream_that_is_not_there_is_empty_and_says_so() {
 #[test]
 fn the_commands_rules_hold() {
     let _watch = watchdog::watch();
+    // Long enough for it to begin, also where all processors are busy.
+    let soon = Duration::from_millis(if cfg!(windows) { 3000 } else { 700 });
     let mut command = puppet(["out=partial\n", "wait=600"]);
-    command.stdout(Stdio::piped()).timeout(Duration::from_millis(100));
+    command.stdout(Stdio::piped()).timeout(soon);
     let text = command.spawn().unwrap().read_all_text().unwrap();
     assert_eq!((text.stdout.as_str(), text.outcome), ("partial\n", Outcome::TimedOut));
     assert!(!alive::is_running(text.pid));
