@@ -3,13 +3,15 @@
 use std::ffi::OsString;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use futures_core::Stream;
 use pipewright_os::mux::{Slot, Watch};
 use pipewright_os::signal::Signal;
 
 use super::seeing::Seeing;
+use super::turn::{Task, Turn};
 use crate::command::{CAPTURED, Command, Keep, into_text};
 use crate::error::Error;
 use crate::output::{Capture, Output};
@@ -66,11 +68,17 @@ pub struct AsTheyEndAsync<I: Iterator> {
 }
 
 #[derive(Debug, Default)]
-struct Members(Vec<Member>);
+struct Members {
+    members: Vec<Member>,
+    task: Arc<Task>,
+}
 
 #[derive(Debug)]
 struct Member {
     index: usize,
+    turn: Arc<Turn>,
+    /// Gives it its turn.
+    waker: Waker,
     seeing: Seeing,
     program: OsString,
     decoding: Decoding,
@@ -138,28 +146,32 @@ where
 
 impl Running for Members {
     fn len(&self) -> usize {
-        self.0.len()
+        self.members.len()
     }
 
     fn start(&mut self, index: usize, command: &mut Command) -> Result<(), Error> {
-        self.0.push(Member::start(index, command)?);
+        self.members.push(Member::start(index, command, &self.task)?);
         Ok(())
     }
 
     fn stop(&mut self) {
-        self.0.iter_mut().for_each(|member| member.seeing.stop());
+        for member in &mut self.members {
+            member.seeing.stop();
+            member.turn.set();
+        }
     }
 }
 
 impl Members {
-    /// Goes on with each, and takes out those that are over.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Vec<End> {
+    /// Goes on with each whose turn it is, and takes out those that are over.
+    fn poll(&mut self, cx: &Context<'_>) -> Vec<End> {
+        self.task.is_polled(cx);
         let mut ends = Vec::new();
         // From the end: what takes the place of one that is taken out has been looked at.
-        for at in (0..self.0.len()).rev() {
-            let Some(member) = self.0.get_mut(at) else { continue };
-            if let Poll::Ready(output) = Pin::new(&mut member.seeing).poll(cx) {
-                let member = self.0.swap_remove(at);
+        for at in (0..self.members.len()).rev() {
+            let Some(member) = self.members.get_mut(at) else { continue };
+            if let Some(Poll::Ready(output)) = member.poll() {
+                let member = self.members.swap_remove(at);
                 ends.push((member.index, member.text_of(output)));
             }
         }
@@ -168,17 +180,30 @@ impl Members {
 
     /// Ignored: who has ended needs no signal.
     fn pass_on(&self, signal: Signal) {
-        for member in &self.0 {
+        for member in &self.members {
             member.seeing.signal(signal);
         }
     }
 }
 
 impl Member {
-    fn start(index: usize, command: &mut Command) -> Result<Member, Error> {
+    fn start(index: usize, command: &mut Command, task: &Arc<Task>) -> Result<Member, Error> {
         let seeing = Seeing::new(command.steps(CAPTURED, Keep::Both)?);
-        let program = command.get_program().to_owned();
-        Ok(Member { index, seeing, program, decoding: command.decoding() })
+        let turn = Turn::new(task);
+        Ok(Member {
+            index,
+            waker: Arc::clone(&turn).into(),
+            turn,
+            seeing,
+            program: command.get_program().to_owned(),
+            decoding: command.decoding(),
+        })
+    }
+
+    /// `None`: it is not its turn.
+    fn poll(&mut self) -> Option<Poll<Result<Output, Error>>> {
+        let mut cx = Context::from_waker(&self.waker);
+        self.turn.take().then(|| Pin::new(&mut self.seeing).poll(&mut cx))
     }
 
     fn text_of(&self, output: Result<Output, Error>) -> Result<Capture, Error> {

@@ -11,6 +11,7 @@
 //! | `lines.rs` | both streams, line by line |
 //! | `events.rs` | what happens, as it happens |
 //! | `all.rs` | many commands at once |
+//! | `turn.rs` | which of them has something to do |
 //!
 //! What else waits has its twin beside it: `child/task.rs`, `process_handle/task.rs`,
 //! `pipeline/task.rs`.
@@ -19,6 +20,7 @@ mod all;
 mod events;
 mod lines;
 mod seeing;
+mod turn;
 mod verbs;
 
 pub use all::AsTheyEndAsync;
