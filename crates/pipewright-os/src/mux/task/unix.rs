@@ -1,7 +1,9 @@
 //! A copy of each source's descriptor, registered with the runtime.
 
+use std::future::Future as _;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
+use std::pin::pin;
 use std::slice;
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -9,15 +11,19 @@ use std::time::Instant;
 use tokio::io::Interest;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use tokio::runtime::Handle;
+use tokio::task::coop::consume_budget;
 
 use super::super::unix::LOOK_PAUSE;
 use super::super::{Slot, unix};
 use crate::tree::Member;
 
+/// The most that one task waits for at once: what is registered takes no memory of its own.
+const PLACES: usize = 8;
+
 /// The registrations, each in the place of its slot.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
-    places: Vec<Option<Source>>,
+    places: [Option<Source>; PLACES],
     /// One cannot be registered, and has to be looked at now and then.
     looks: bool,
 }
@@ -52,7 +58,9 @@ impl Sources {
         cx: &mut Context<'_>,
         slots: &mut [Slot<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.places.resize_with(slots.len(), || None);
+        if slots.len() > PLACES {
+            return Poll::Ready(Err(io::ErrorKind::InvalidInput.into()));
+        }
         self.looks = false;
         let mut done = 0;
         for (place, slot) in self.places.iter_mut().zip(slots.iter_mut()) {
@@ -79,11 +87,17 @@ fn poll_slot(
     slot: &mut Slot<'_>,
     looks: &mut bool,
 ) -> io::Result<bool> {
+    // The streams of a child that has ended hold all that they ever will: to register them would cost more than
+    // to read them. As every other read, it counts among what a task may do before others have their turn.
+    let reads_anew = place.is_none() && matches!(slot, Slot::Read(..));
+    if reads_anew && pin!(consume_budget()).poll(cx).is_ready() && complete_now(slot)? {
+        return Ok(true);
+    }
     let (fd, events) = match unix::source(slot) {
         Some(Ok(source)) => source,
         Some(Err(_)) => {
             *looks = true;
-            return unix::wait(slice::from_mut(slot), Some(Instant::now())).map(|done| done > 0);
+            return complete_now(slot);
         }
         None => {
             // A stream that is left alone for a moment keeps its registration.
@@ -105,7 +119,7 @@ fn poll_slot(
     let Some(source) = place else { return Ok(false) };
     while let Poll::Ready(ready) = source.poll_ready(cx) {
         let mut ready = ready?;
-        if unix::wait(slice::from_mut(slot), Some(Instant::now()))? > 0 {
+        if complete_now(slot)? {
             // There may be more: nobody would tell us again.
             ready.retain_ready();
             return Ok(true);
@@ -113,6 +127,11 @@ fn poll_slot(
         ready.clear_ready();
     }
     Ok(false)
+}
+
+/// Whether that could be done without any waiting.
+fn complete_now(slot: &mut Slot<'_>) -> io::Result<bool> {
+    unix::wait(slice::from_mut(slot), Some(Instant::now())).map(|done| done > 0)
 }
 
 impl Source {
