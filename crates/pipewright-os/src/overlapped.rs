@@ -69,8 +69,11 @@ impl Operation {
 
     fn new(file: HANDLE, event: &Wake) -> Operation {
         let event = event.as_handle().as_raw_handle();
-        let overlapped =
-            Box::into_raw(Box::new(OVERLAPPED { hEvent: event, ..Default::default() }));
+        // With its lowest bit, which is no part of a handle: the end is told to this event and to no
+        // completion port. A runtime may have given one to the same open file, of which this is
+        // another handle, and would take our struct for the beginning of one of its own.
+        let told = event.map_addr(|address| address | 1);
+        let overlapped = Box::into_raw(Box::new(OVERLAPPED { hEvent: told, ..Default::default() }));
         Operation { file, event, overlapped, refused: None }
     }
 
@@ -164,6 +167,10 @@ pub(crate) fn os_error(code: u32) -> io::Error {
 
 #[cfg(test)]
 mod tests {
+    use std::os::windows::io::{FromRawHandle, OwnedHandle};
+
+    use windows_sys::Win32::System::IO::{CreateIoCompletionPort, GetQueuedCompletionStatus};
+
     use super::*;
     use crate::pipe::{Mode, PipeOptions, pair};
 
@@ -188,5 +195,38 @@ mod tests {
             assert_eq!(room[..5], *b"bytes");
         }
         assert_eq!(reader.available().unwrap(), 0);
+    }
+
+    #[test]
+    fn a_completion_port_of_somebody_else_is_told_of_nothing() {
+        let options = PipeOptions { read: Mode::Async, write: Mode::Async, capacity: None };
+        let (reader, writer) = pair(options).unwrap();
+        let mut port = ptr::null_mut();
+        for end in [reader.as_raw_handle(), writer.as_raw_handle()] {
+            // SAFETY: an open file; no port the first time, that one the second.
+            port = unsafe { CreateIoCompletionPort(end, port, 7, 1) };
+            assert!(!port.is_null(), "{}", io::Error::last_os_error());
+        }
+        // SAFETY: made above, for nobody else.
+        let port = unsafe { OwnedHandle::from_raw_handle(port) };
+        let (event, mut room) = (Wake::new().unwrap(), [0; 8]);
+        for given_up in [true, false] {
+            let (file, to) = (reader.as_raw_handle(), room.as_mut_ptr());
+            // SAFETY: stopped, or waited for, before the buffer is touched again.
+            let read = unsafe { Operation::read(file, &event, to, 8) };
+            if given_up {
+                assert!(read.stop().is_none());
+            } else {
+                io::Write::write_all(&mut &writer, b"bytes").unwrap();
+                assert_eq!(read.wait().unwrap(), 5);
+            }
+        }
+        let (mut count, mut key, mut told) = (0, 0, ptr::null_mut());
+        // SAFETY: an open port and three live places.
+        let any = unsafe {
+            let port = port.as_raw_handle();
+            GetQueuedCompletionStatus(port, &raw mut count, &raw mut key, &raw mut told, 0)
+        };
+        assert!(any == 0 && told.is_null(), "{count} bytes, key {key}");
     }
 }
