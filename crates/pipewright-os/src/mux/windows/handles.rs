@@ -13,6 +13,7 @@ use windows_sys::Win32::System::Threading::{
 
 use super::super::Slot;
 use super::pause::Limit;
+use crate::tree::Member;
 use crate::wake::Wake;
 
 /// As many as one wait takes (`MAXIMUM_WAIT_OBJECTS`).
@@ -22,10 +23,13 @@ const OWN_HANDLES: usize = 3;
 const DIRECT_HANDLES: usize = MOST_HANDLES - OWN_HANDLES;
 
 pub(super) struct Handles {
-    /// Of the slots, with their places; they stay open, because the slots hold them.
+    /// Of the slots, with their places; each stays open until its slot is done.
     of_slots: Vec<(HANDLE, usize)>,
     transfers: Option<HANDLE>,
     left_over: Option<LeftOver>,
+    /// Dropped after those left over: a slot that is done gives up its process, and a handle must not
+    /// be closed while it is registered.
+    _members: Vec<Member>,
 }
 
 impl Handles {
@@ -44,8 +48,12 @@ impl Handles {
             Some(rest @ [_, ..]) => Some(LeftOver::register(rest)?),
             _ => None,
         };
+        let members = match left_over {
+            Some(_) => slots.iter().filter_map(member_of).cloned().collect(),
+            None => Vec::new(),
+        };
         let transfers = transfers.map(|event| event.as_raw_handle());
-        Ok(Handles { of_slots, transfers, left_over })
+        Ok(Handles { of_slots, transfers, left_over, _members: members })
     }
 
     /// Waits until a handle has come or the time is over, and marks every slot whose handle has.
@@ -121,6 +129,13 @@ fn handle_of<'a>(slot: &'a Slot<'_>) -> Option<BorrowedHandle<'a>> {
     }
 }
 
+fn member_of<'a>(slot: &'a Slot<'_>) -> Option<&'a Member> {
+    match slot {
+        Slot::Gone(member) => Some(member),
+        _ => None,
+    }
+}
+
 /// The first of the handles that has come; `None`: none has in that time.
 fn wait_for_any(handles: &[HANDLE], ms: u32) -> io::Result<Option<usize>> {
     if handles.is_empty() {
@@ -154,8 +169,8 @@ impl LeftOver {
         for (handle, _) in handles {
             let mut registered = ptr::null_mut();
             let how = WT_EXECUTEINWAITTHREAD | WT_EXECUTEONLYONCE;
-            // SAFETY: an open handle, which the slots hold open until this is dropped; the context
-            // is the value of an event, which is open for as long.
+            // SAFETY: an open handle, which the slots' borrows and `Handles::_members` hold open until
+            // this is dropped; the context is the value of an event, which is open for as long.
             let done = unsafe {
                 RegisterWaitForSingleObject(
                     &raw mut registered,
@@ -188,4 +203,29 @@ impl Drop for Registered {
 unsafe extern "system" fn raise(event: *mut c_void, _: bool) {
     // Ignored: an event that is open has no error. SAFETY: it is, until this is unregistered.
     let _ = unsafe { SetEvent(event) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handle::inheritable;
+    use crate::process::Opened;
+
+    #[test]
+    fn a_process_that_has_come_is_let_go_after_it_is_unregistered() {
+        let wake = Wake::new().unwrap();
+        let mut child = std::process::Command::new("cmd").args(["/c", "exit"]).spawn().unwrap();
+        let member = Opened::open(child.id()).unwrap().member().clone();
+        let raw = member.as_handle().as_raw_handle();
+        let mut slots: Vec<_> = (0..DIRECT_HANDLES).map(|_| Slot::Wake(&wake)).collect();
+        slots.push(Slot::Gone(member));
+        let mut handles = Handles::of(&slots, None).unwrap();
+        assert_eq!(handles.wait(&mut slots, Limit { ms: INFINITE, timer: None }).unwrap(), 1);
+        assert!(matches!(slots.last(), Some(Slot::GoneDone)));
+        // SAFETY: only asked about; if it were closed that would be the answer.
+        let still = unsafe { BorrowedHandle::borrow_raw(raw) };
+        assert!(inheritable(still).is_ok(), "closed while the system waits for it");
+        drop(handles);
+        child.wait().unwrap();
+    }
 }
