@@ -56,7 +56,7 @@ struct State {
     /// Raised at the end of it, if somebody waits for that.
     event: Option<Arc<Wake>>,
     result: Option<io::Result<usize>>,
-    /// It was tried, and takes no cancel.
+    /// It was tried, and took no cancel.
     stuck: bool,
     over: bool,
 }
@@ -107,9 +107,11 @@ impl Relay {
         if state.asked.take().is_some() {
             return None;
         }
-        for _ in 0..CANCELS {
-            if state.given.is_none() || state.result.is_some() || state.stuck || !self.kind.cancels
-            {
+        // One that took none may only have been too late to be inside the call: it is tried once more
+        // each time, or it would wait for its reader for ever, and hold the pipe.
+        let cancels = if state.stuck { 1 } else { CANCELS };
+        for _ in 0..cancels {
+            if state.given.is_none() || state.result.is_some() || !self.kind.cancels {
                 break;
             }
             // Ignored: it has not come so far, or is just done. SAFETY: an open thread.
@@ -203,15 +205,19 @@ mod tests {
     use super::*;
     use crate::pipe::{PipeOptions, PipeReader, pair};
     use std::io::Read as _;
+    use windows_sys::Win32::Foundation::ERROR_OPERATION_ABORTED;
 
     const HOLDS: usize = 16 << 10;
 
     /// A relay that does not cancel, before a pipe that is full.
     fn stuck() -> (PipeReader, Relay) {
+        full(Kind { most_bytes: 100, cancels: false, is_stdout: false })
+    }
+
+    fn full(kind: Kind) -> (PipeReader, Relay) {
         let options = PipeOptions { capacity: Some(HOLDS), ..PipeOptions::default() };
         let (reader, writer) = pair(options).unwrap();
         (&writer).write_all(&[b'.'; HOLDS]).unwrap();
-        let kind = Kind { most_bytes: 100, cancels: false, is_stdout: false };
         (reader, Relay::new(writer.into(), kind).unwrap())
     }
 
@@ -286,5 +292,23 @@ mod tests {
         reader.read_exact(&mut [0; HOLDS]).unwrap();
         assert_eq!(result(&relay, &second), 5);
         assert_eq!(rest(reader, relay), "oneother");
+    }
+
+    #[test]
+    fn what_was_too_late_to_be_cancelled_is_cancelled_the_next_time() {
+        let (reader, relay) = full(Kind { most_bytes: 100, cancels: true, is_stdout: true });
+        // Whoever prints keeps it from the call.
+        let printing = io::stdout().lock();
+        relay.start(job("one"), event());
+        begun(&relay);
+        assert!(relay.stop().is_none());
+        drop(printing);
+        let told = (0..10_000).find_map(|_| {
+            relay.start(job("one"), event());
+            relay.stop()
+        });
+        let told = told.expect("it is never cancelled").unwrap_err();
+        assert_eq!(told.raw_os_error(), Some(ERROR_OPERATION_ABORTED as i32));
+        assert_eq!(rest(reader, relay), "");
     }
 }
