@@ -3,7 +3,7 @@
 use std::fs::OpenOptions;
 use std::io;
 
-use windows_sys::Win32::Foundation::{ERROR_INVALID_HANDLE, HANDLE, INVALID_HANDLE_VALUE};
+use windows_sys::Win32::Foundation::{ERROR_INVALID_HANDLE, HANDLE};
 use windows_sys::Win32::System::Console::{
     GetStdHandle, STD_ERROR_HANDLE, STD_INPUT_HANDLE, STD_OUTPUT_HANDLE,
 };
@@ -33,6 +33,10 @@ pub(super) fn console_writer(to_stderr: bool) -> io::Result<Option<PipeWriter>> 
 }
 
 /// This process's own; `None`: it has none, as a program without a console.
+///
+/// Whoever started us may have left any number there. -1 and -2 are names that every process has for
+/// itself and for its thread, and the second is what Microsoft's C library calls a stream that is not
+/// there: a copy would be a handle on this thread, with every right, and a child would have it.
 pub(crate) fn standard(number: i32) -> Option<HANDLE> {
     let which = match number {
         0 => STD_INPUT_HANDLE,
@@ -41,5 +45,5 @@ pub(crate) fn standard(number: i32) -> Option<HANDLE> {
     };
     // SAFETY: one of the three that it knows.
     let handle = unsafe { GetStdHandle(which) };
-    (!handle.is_null() && handle != INVALID_HANDLE_VALUE).then_some(handle)
+    Some(handle).filter(|handle| handle.addr() as isize > 0)
 }

@@ -10,28 +10,24 @@
 use std::io;
 use std::os::windows::io::{AsHandle as _, AsRawHandle as _, OwnedHandle};
 
-use windows_sys::Win32::Foundation::{ERROR_INVALID_HANDLE, HANDLE, INVALID_HANDLE_VALUE};
-use windows_sys::Win32::System::Console::{
-    GetStdHandle, STD_ERROR_HANDLE, STD_HANDLE, STD_INPUT_HANDLE, STD_OUTPUT_HANDLE,
-};
+use windows_sys::Win32::Foundation::{ERROR_INVALID_HANDLE, HANDLE};
 
 use crate::handle::{Handle, HandleKind, copy_of};
 use crate::helper;
 use crate::pipe::{PipeOptions, PipeReader, PipeWriter, overlaps, pair};
 use crate::spawn::{ChildStdio, Plan, SpawnError, Step};
+use crate::stdio::standard;
 
 /// stdin, stdout, stderr; `None` is none.
 #[derive(Debug)]
 pub(super) struct Stdio([Option<OwnedHandle>; 3]);
 
-const OURS: [STD_HANDLE; 3] = [STD_INPUT_HANDLE, STD_OUTPUT_HANDLE, STD_ERROR_HANDLE];
-
 impl Stdio {
     pub(super) fn new(plan: &Plan<'_>) -> Result<Stdio, SpawnError> {
         let mut copies = [None, None, None];
-        for (index, (copy, stdio)) in copies.iter_mut().zip(&plan.stdio).enumerate() {
+        for (index, (copy, stdio)) in (0..).zip(copies.iter_mut().zip(&plan.stdio)) {
             *copy = match stdio {
-                ChildStdio::Inherit => copy_of_ours(OURS[index]),
+                ChildStdio::Inherit => copy_of_ours(index),
                 ChildStdio::Handle(handle) => synchronous(handle, index == 0).map(Some),
             }
             .map_err(|error| SpawnError::new(Step::Stdio(index as u8), error))?;
@@ -70,12 +66,8 @@ fn relay(mut from: PipeReader, mut to: PipeWriter) -> io::Result<()> {
     })
 }
 
-fn copy_of_ours(which: STD_HANDLE) -> io::Result<Option<OwnedHandle>> {
-    // SAFETY: a number.
-    let ours = unsafe { GetStdHandle(which) };
-    if ours.is_null() || ours == INVALID_HANDLE_VALUE {
-        return Ok(None);
-    }
+fn copy_of_ours(number: i32) -> io::Result<Option<OwnedHandle>> {
+    let Some(ours) = standard(number) else { return Ok(None) };
     match copy_of(ours, true) {
         // A program with windows, or one whose parent left the number of a handle and no handle: it
         // has none, and so has the child.

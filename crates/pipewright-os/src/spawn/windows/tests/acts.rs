@@ -20,6 +20,7 @@ use crate::probe::open_handles;
 use crate::process::Fate;
 use crate::signal::Signal;
 use crate::spawn::{Group, Inherit, Plan, UnixOptions, parent_exit, spawn};
+use crate::stdio::{console_err, console_in, console_out};
 
 #[test]
 #[ignore = "a child of the others"]
@@ -94,6 +95,9 @@ fn without_stdio(number: &str) {
     for which in [STD_INPUT_HANDLE, STD_OUTPUT_HANDLE, STD_ERROR_HANDLE] {
         // SAFETY: values, which nobody else uses.
         unsafe { SetStdHandle(which, value) };
+    }
+    if console_in().is_ok() || console_out().is_ok() || console_err().is_ok() {
+        exit(6)
     }
     exit(child("exit", "5").code() as i32)
 }
