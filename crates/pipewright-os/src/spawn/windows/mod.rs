@@ -91,7 +91,9 @@ fn start(plan: &Plan<'_>, job: Option<BorrowedHandle<'_>>) -> Result<exit::Exit,
     let started = Program::find(plan).and_then(|program| {
         let stdio = Stdio::new(plan)?;
         let listed = Listed::new(plan)?;
-        create(plan, program, &stdio, &listed, job)
+        let exit = create(plan, program, &stdio, &listed, job)?;
+        stdio.hand_over();
+        Ok(exit)
     });
     // The system has the same words for a program and for a directory that is missing.
     started.map_err(|failed| match (failed.step, plan.current_dir) {

@@ -5,10 +5,12 @@
 //!
 //! A program expects its standard handles to be synchronous, and what a read of one that is not brings
 //! may come after its buffer has gone. The mode of a handle cannot be changed, so between an overlapped
-//! pipe and a child stands a pipe of the other kind, and a thread that copies until the end.
+//! pipe and a child stands a pipe of the other kind, and a thread that copies until the end. It begins
+//! when there is a child: what it takes from the pipe nobody else gets.
 
 use std::io;
 use std::os::windows::io::{AsHandle as _, AsRawHandle as _, OwnedHandle};
+use std::sync::mpsc::{Sender, channel};
 
 use windows_sys::Win32::Foundation::{ERROR_INVALID_HANDLE, HANDLE};
 
@@ -18,29 +20,45 @@ use crate::pipe::{PipeOptions, PipeReader, PipeWriter, overlaps, pair};
 use crate::spawn::{ChildStdio, Plan, SpawnError, Step};
 use crate::stdio::standard;
 
-/// stdin, stdout, stderr; `None` is none.
 #[derive(Debug)]
-pub(super) struct Stdio([Option<OwnedHandle>; 3]);
+pub(super) struct Stdio {
+    /// stdin, stdout, stderr; `None` is none.
+    copies: [Option<OwnedHandle>; 3],
+    relays: Vec<Relay>,
+}
+
+/// A thread that waits for the word to copy. It ends when this is dropped instead.
+type Relay = Sender<()>;
 
 impl Stdio {
     pub(super) fn new(plan: &Plan<'_>) -> Result<Stdio, SpawnError> {
-        let mut copies = [None, None, None];
+        let (mut copies, mut relays) = ([None, None, None], Vec::new());
         for (index, (copy, stdio)) in (0..).zip(copies.iter_mut().zip(&plan.stdio)) {
             *copy = match stdio {
                 ChildStdio::Inherit => copy_of_ours(index),
-                ChildStdio::Handle(handle) => synchronous(handle, index == 0).map(Some),
+                ChildStdio::Handle(handle) => {
+                    synchronous(handle, index == 0, &mut relays).map(Some)
+                }
             }
             .map_err(|error| SpawnError::new(Step::Stdio(index as u8), error))?;
         }
-        Ok(Stdio(copies))
+        Ok(Stdio { copies, relays })
+    }
+
+    /// There is a child that has its copies.
+    pub(super) fn hand_over(self) {
+        for relay in self.relays {
+            // Ignored: it waits for this.
+            let _ = relay.send(());
+        }
     }
 
     pub(super) fn raw(&self) -> [Option<HANDLE>; 3] {
-        self.0.each_ref().map(|copy| copy.as_ref().map(|copy| copy.as_raw_handle()))
+        self.copies.each_ref().map(|copy| copy.as_ref().map(|copy| copy.as_raw_handle()))
     }
 }
 
-fn synchronous(handle: &Handle, is_read: bool) -> io::Result<OwnedHandle> {
+fn synchronous(handle: &Handle, is_read: bool, relays: &mut Vec<Relay>) -> io::Result<OwnedHandle> {
     if handle.kind()? != HandleKind::Pipe || !overlaps(handle.as_handle()) {
         return copy_of(handle.as_raw_handle(), true);
     }
@@ -48,22 +66,26 @@ fn synchronous(handle: &Handle, is_read: bool) -> io::Result<OwnedHandle> {
     let (reader, writer) = pair(PipeOptions::default())?;
     let theirs = if is_read {
         let theirs = copy_of(reader.as_raw_handle(), true)?;
-        relay(PipeReader::from(ours), writer)?;
+        relays.push(relay(PipeReader::from(ours), writer)?);
         theirs
     } else {
         let theirs = copy_of(writer.as_raw_handle(), true)?;
-        relay(reader, PipeWriter::from(ours))?;
+        relays.push(relay(reader, PipeWriter::from(ours))?);
         theirs
     };
     Ok(theirs)
 }
 
 /// Copies until one side ends, and closes both then.
-fn relay(mut from: PipeReader, mut to: PipeWriter) -> io::Result<()> {
+fn relay(mut from: PipeReader, mut to: PipeWriter) -> io::Result<Relay> {
+    let (begin, begins) = channel();
     helper::start(c"pipewright-relay", move || {
-        // Ignored: whoever reads has had enough, and the writer is told so by the end of its pipe.
-        let _ = io::copy(&mut from, &mut to);
-    })
+        if begins.recv().is_ok() {
+            // Ignored: whoever reads has had enough, and the writer is told so by the end of its pipe.
+            let _ = io::copy(&mut from, &mut to);
+        }
+    })?;
+    Ok(begin)
 }
 
 fn copy_of_ours(number: i32) -> io::Result<Option<OwnedHandle>> {

@@ -1,12 +1,14 @@
 //! Starts that fail.
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 
 use super::{Note, act, code, plan};
 use crate::cause::{Cause, cause};
-use crate::spawn::{BadInput, Env, Plan, Search, SpawnError, Step, UnixOptions, spawn};
+use crate::handle::Handle;
+use crate::pipe::{Mode, PipeOptions, pair};
+use crate::spawn::{BadInput, ChildStdio, Env, Plan, Search, SpawnError, Step, UnixOptions, spawn};
 
 fn failure(program: &str, args: &[OsString]) -> SpawnError {
     let unix = UnixOptions::default();
@@ -71,6 +73,24 @@ fn what_is_no_program_is_told_apart() {
     std::fs::write(&note.0, "hello\n").unwrap();
     let error = failure(note.0.to_str().unwrap(), &[]);
     assert_eq!((error.step, cause(&error.source)), (Step::Exec, Some(Cause::BadFormat)), "{error}");
+}
+
+#[test]
+fn a_start_that_fails_takes_nothing_from_an_overlapped_stdin() {
+    let note = Note::new("takes nothing");
+    std::fs::write(&note.0, "no program\n").unwrap();
+    let options = PipeOptions { read: Mode::Async, ..PipeOptions::default() };
+    let (mut reader, writer) = pair(options).unwrap();
+    (&writer).write_all(b"for the next one").unwrap();
+    let (unix, given) = (UnixOptions::default(), Handle::from(reader.try_clone().unwrap()));
+    let stdio = [ChildStdio::Handle(&given), ChildStdio::Inherit, ChildStdio::Inherit];
+    let program = note.0.to_str().unwrap();
+    let error = spawn(&Plan { stdio, ..plan(program, &[], &unix) }).unwrap_err();
+    assert_eq!(error.step, Step::Exec, "{error}");
+    drop((given, writer));
+    let mut left = String::new();
+    reader.read_to_string(&mut left).unwrap();
+    assert_eq!(left, "for the next one");
 }
 
 #[test]
