@@ -5,7 +5,7 @@ use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, OwnedHandle};
 use std::ptr;
 
 use windows_sys::Win32::Foundation::{
-    ERROR_BROKEN_PIPE, ERROR_HANDLE_EOF, ERROR_NO_DATA, ERROR_OPERATION_ABORTED,
+    ERROR_BROKEN_PIPE, ERROR_HANDLE_EOF, ERROR_MORE_DATA, ERROR_NO_DATA, ERROR_OPERATION_ABORTED,
     ERROR_PIPE_NOT_CONNECTED,
 };
 use windows_sys::Win32::Storage::FileSystem::{ReadFile, WriteFile};
@@ -140,7 +140,11 @@ unsafe fn read_now(reader: &Reader, to: *mut u8, room: usize) -> io::Result<usiz
     let read =
         unsafe { ReadFile(reader.raw(), to, at_most(room), &raw mut count, ptr::null_mut()) };
     match read {
-        0 => Err(io::Error::last_os_error()),
+        0 => match io::Error::last_os_error() {
+            // Of a message there is more than room: what there was room for has come.
+            error if error.raw_os_error() == Some(ERROR_MORE_DATA as i32) => Ok(count as usize),
+            error => Err(error),
+        },
         _ => Ok(count as usize),
     }
 }

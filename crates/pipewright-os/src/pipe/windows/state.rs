@@ -12,7 +12,7 @@ use windows_sys::Wdk::Storage::FileSystem::{
 use windows_sys::Win32::Foundation::{
     ERROR_BROKEN_PIPE, ERROR_PIPE_NOT_CONNECTED, RtlNtStatusToDosError,
 };
-use windows_sys::Win32::Storage::FileSystem::{FILE_TYPE_PIPE, GetFileType};
+use windows_sys::Win32::Storage::FileSystem::{FILE_TYPE_DISK, FILE_TYPE_PIPE, GetFileType};
 use windows_sys::Win32::System::Console::GetConsoleMode;
 use windows_sys::Win32::System::IO::IO_STATUS_BLOCK;
 use windows_sys::Win32::System::Pipes::{GetNamedPipeInfo, PeekNamedPipe};
@@ -53,12 +53,17 @@ pub(super) fn waits(handle: BorrowedHandle<'_>) -> Waits {
     }
 }
 
-/// Whether calls on a handle may be left to the kernel.
+/// Whether calls on a handle may be left to the kernel, one after the other.
+///
+/// Not those on a file on a disk, whatever its mode: one that overlaps has no place at which the next
+/// call goes on, so each would begin at the start again. The kernel refuses calls that name no place.
 pub(crate) fn overlaps(handle: BorrowedHandle<'_>) -> bool {
     let mut mode = 0_u32;
     // SAFETY: the class is a number of that type.
     let told = unsafe { query(handle, FileModeInformation, &raw mut mode) };
-    told.is_ok() && mode & (FILE_SYNCHRONOUS_IO_ALERT | FILE_SYNCHRONOUS_IO_NONALERT) == 0
+    let waits = mode & (FILE_SYNCHRONOUS_IO_ALERT | FILE_SYNCHRONOUS_IO_NONALERT) != 0;
+    // SAFETY: an open handle.
+    told.is_ok() && !waits && unsafe { GetFileType(handle.as_raw_handle()) } != FILE_TYPE_DISK
 }
 
 /// What a pipe holds at least in one direction.

@@ -1,14 +1,20 @@
 //! Ends and their modes, as programs meet them.
 
 use std::io::{self, Read as _, Write as _};
-use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, OwnedHandle};
+use std::os::windows::io::{
+    AsHandle, AsRawHandle, BorrowedHandle, FromRawHandle as _, OwnedHandle,
+};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use windows_sys::Win32::Foundation::{
-    ERROR_BROKEN_PIPE, ERROR_HANDLE_EOF, ERROR_NO_DATA, ERROR_OPERATION_ABORTED,
-    ERROR_PIPE_NOT_CONNECTED,
+    ERROR_BROKEN_PIPE, ERROR_HANDLE_EOF, ERROR_INVALID_PARAMETER, ERROR_NO_DATA,
+    ERROR_OPERATION_ABORTED, ERROR_PIPE_NOT_CONNECTED,
+};
+use windows_sys::Win32::Storage::FileSystem::{FILE_FLAG_OVERLAPPED, PIPE_ACCESS_INBOUND};
+use windows_sys::Win32::System::Pipes::{
+    CreateNamedPipeW, PIPE_READMODE_MESSAGE, PIPE_TYPE_MESSAGE,
 };
 
 use super::super::{Mode, PipeOptions, PipeReader, PipeWriter, pair};
@@ -193,6 +199,55 @@ fn a_file_is_read_on_and_to_its_end() {
     reader.read_to_string(&mut rest).unwrap();
     assert_eq!((&four, rest.as_str()), (b"0123", "456789"));
     std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn a_file_that_overlaps_is_refused_and_not_read_from_its_start_for_ever() {
+    use std::os::windows::fs::OpenOptionsExt as _;
+    let path = std::env::temp_dir().join(format!("pipewright-{}-overlaps", std::process::id()));
+    std::fs::write(&path, b"0123").unwrap();
+    let mut options = std::fs::OpenOptions::new();
+    options.read(true).write(true).custom_flags(FILE_FLAG_OVERLAPPED);
+    let open = || OwnedHandle::from(options.open(&path).unwrap());
+    let mut reader = PipeReader::from(open());
+    let read = (&reader).read(&mut [0; 2]).and_then(|_| reader.read(&mut [0; 2]));
+    let wrote = PipeWriter::from(open()).write(b"x");
+    let kept = std::fs::read(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(kept, b"0123");
+    for error in [read.unwrap_err(), wrote.unwrap_err()] {
+        assert_eq!(error.raw_os_error(), Some(ERROR_INVALID_PARAMETER as i32));
+    }
+}
+
+/// Such are the pipes of some services; none of ours.
+#[test]
+fn a_message_that_is_longer_than_the_room_comes_in_parts() {
+    for how in [0, FILE_FLAG_OVERLAPPED] {
+        let name = format!(r"\\.\pipe\LOCAL\pipewright-{}-message-{how}", std::process::id());
+        let wide: Vec<u16> = name.encode_utf16().chain([0]).collect();
+        let messages = PIPE_TYPE_MESSAGE | PIPE_READMODE_MESSAGE;
+        // SAFETY: a name that ends with a zero, and no attributes.
+        let made = unsafe {
+            let access = PIPE_ACCESS_INBOUND | how;
+            CreateNamedPipeW(wide.as_ptr(), access, messages, 1, 4096, 4096, 0, std::ptr::null())
+        };
+        // SAFETY: made above, for nobody else.
+        let mut reader = PipeReader::from(unsafe { OwnedHandle::from_raw_handle(made) });
+        let mut client = std::fs::OpenOptions::new().write(true).open(&name).unwrap();
+        client.write_all(b"one message").unwrap();
+        client.write_all(b"another").unwrap();
+        drop(client);
+        let mut parts = Vec::new();
+        loop {
+            let mut room = [0; 8];
+            match reader.read(&mut room).unwrap() {
+                0 => break,
+                count => parts.push(String::from_utf8_lossy(&room[..count]).into_owned()),
+            }
+        }
+        assert_eq!(parts, ["one mess", "age", "another"], "{how:#x}");
+    }
 }
 
 /// As the kernel tells them; Wine takes a write of nothing for none.
