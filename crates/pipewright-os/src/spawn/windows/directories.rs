@@ -48,10 +48,11 @@ pub(super) fn absolute(path: Vec<u16>) -> io::Result<Vec<u16>> {
     if fits(&full) {
         return Ok(full);
     }
-    let share = full.strip_prefix(wide(r"\\".as_ref()).as_slice());
-    let (start, rest) = match share {
-        Some(share) => (r"\\?\UNC\", share),
-        None => (r"\\?\", full.as_slice()),
+    let without = |start: &str| full.strip_prefix(wide(start.as_ref()).as_slice());
+    let (start, rest) = match (without(r"\\.\"), without(r"\\")) {
+        (Some(device), _) => (r"\\?\", device),
+        (_, Some(share)) => (r"\\?\UNC\", share),
+        _ => (r"\\?\", full.as_slice()),
     };
     Ok(start.encode_utf16().chain(rest.iter().copied()).collect())
 }
@@ -119,5 +120,23 @@ fn told(call: impl Fn(*mut u16, u32) -> u32) -> io::Result<Vec<u16>> {
             // Between two calls a directory may have become longer.
             length => text.resize(length as usize + 1, 0),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_is_long_is_taken_as_it_is() {
+        let long = "x".repeat(MAX_PATH as usize);
+        let of = |start: &str| {
+            let path = absolute(wide(format!("{start}{long}").as_ref())).unwrap();
+            String::from_utf16(&path).unwrap().strip_suffix(&long).unwrap().to_owned()
+        };
+        assert_eq!(of(r"C:\a\"), r"\\?\C:\a\");
+        assert_eq!(of(r"\\server\share\"), r"\\?\UNC\server\share\");
+        assert_eq!(of(r"\\.\C:\a\"), r"\\?\C:\a\");
+        assert_eq!(of(r"\\?\C:\a\"), r"\\?\C:\a\");
     }
 }
