@@ -1,5 +1,7 @@
 //! Owned handles, and what kind of thing each refers to.
 
+#[cfg(windows)]
+pub(crate) mod ask;
 #[cfg(unix)]
 mod unix;
 #[cfg(unix)]

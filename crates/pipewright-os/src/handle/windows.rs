@@ -8,6 +8,7 @@ use std::os::windows::io::{
     AsHandle, AsRawHandle, BorrowedHandle, FromRawHandle, IntoRawHandle, OwnedHandle, RawHandle,
 };
 use std::ptr;
+use std::sync::OnceLock;
 
 use windows_sys::Win32::Foundation::{
     DUPLICATE_SAME_ACCESS, DuplicateHandle, ERROR_ACCESS_DENIED, ERROR_BROKEN_PIPE,
@@ -21,15 +22,54 @@ use windows_sys::Win32::Storage::FileSystem::{
 use windows_sys::Win32::System::Pipes::{GetNamedPipeInfo, PeekNamedPipe};
 use windows_sys::Win32::System::Threading::GetCurrentProcess;
 
-use super::{Handle, HandleKind};
+use super::{Handle, HandleKind, ask};
+use crate::pipe::overlaps;
 
-pub(super) type Owned = OwnedHandle;
+pub(super) struct Owned {
+    handle: OwnedHandle,
+    /// Whether it is a pipe and calls on it overlap, once that is known.
+    overlaps: OnceLock<bool>,
+}
+
+impl Owned {
+    fn raw(&self) -> RawHandle {
+        self.handle.as_raw_handle()
+    }
+}
+
+impl From<OwnedHandle> for Owned {
+    fn from(handle: OwnedHandle) -> Owned {
+        Owned { handle, overlaps: OnceLock::new() }
+    }
+}
+
+impl Handle {
+    /// One that is known to be synchronous, so that nobody has to ask.
+    pub(crate) fn of_synchronous(handle: OwnedHandle) -> Handle {
+        Handle(Owned { handle, overlaps: OnceLock::from(false) })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn overlaps_as_known(&self) -> Option<bool> {
+        self.0.overlaps.get().copied()
+    }
+
+    /// Whether it is a pipe end that calls overlap on. Asked once, and never for long: children may be
+    /// inside of calls on the same open file, for as long as they like.
+    pub(crate) fn overlaps(&self) -> bool {
+        let is_it = |handle: BorrowedHandle<'_>| {
+            kind_of(handle).is_ok_and(|kind| kind == HandleKind::Pipe) && overlaps(handle)
+        };
+        // No answer: only a synchronous one makes anybody wait.
+        *self.0.overlaps.get_or_init(|| ask::about(self.as_handle(), is_it).unwrap_or(false))
+    }
+}
 
 /// The reparse tag of a symbolic link; other tags are mount points, or of no concern here.
 const SYMLINK_TAG: u32 = 0xA000_000C;
 
 pub(super) fn kind(handle: &Owned) -> io::Result<HandleKind> {
-    kind_of(handle.as_handle())
+    kind_of(handle.handle.as_handle())
 }
 
 pub(crate) fn kind_of(handle: BorrowedHandle<'_>) -> io::Result<HandleKind> {
@@ -97,7 +137,8 @@ pub(crate) fn inheritable(handle: BorrowedHandle<'_>) -> io::Result<bool> {
 }
 
 pub(super) fn duplicate(handle: &Owned) -> io::Result<Owned> {
-    copy_of(handle.as_raw_handle(), false)
+    let overlaps = handle.overlaps.clone();
+    Ok(Owned { handle: copy_of(handle.raw(), false)?, overlaps })
 }
 
 /// A second handle to what this one refers to, whoever opened it.
@@ -122,11 +163,11 @@ pub(super) fn copy_of_number(number: i32) -> io::Result<Owned> {
     if number <= 0 {
         return Err(io::Error::from_raw_os_error(ERROR_INVALID_HANDLE as i32));
     }
-    copy_of(ptr::without_provenance_mut(number as usize), false)
+    copy_of(ptr::without_provenance_mut(number as usize), false).map(Owned::from)
 }
 
 pub(super) fn number(handle: &Owned) -> i64 {
-    number_of(handle.as_raw_handle())
+    number_of(handle.raw())
 }
 
 pub(crate) fn number_of(handle: RawHandle) -> i64 {
@@ -140,44 +181,44 @@ pub(crate) const fn size_of_u32<T>() -> u32 {
 
 impl AsHandle for Handle {
     fn as_handle(&self) -> BorrowedHandle<'_> {
-        self.0.as_handle()
+        self.0.handle.as_handle()
     }
 }
 
 impl AsRawHandle for Handle {
     fn as_raw_handle(&self) -> RawHandle {
-        self.0.as_raw_handle()
+        self.0.raw()
     }
 }
 
 impl IntoRawHandle for Handle {
     fn into_raw_handle(self) -> RawHandle {
-        self.0.into_raw_handle()
+        self.0.handle.into_raw_handle()
     }
 }
 
 impl FromRawHandle for Handle {
     unsafe fn from_raw_handle(handle: RawHandle) -> Self {
         // SAFETY: the caller hands over an open handle that nobody else owns.
-        Handle(unsafe { OwnedHandle::from_raw_handle(handle) })
+        Handle::from(unsafe { OwnedHandle::from_raw_handle(handle) })
     }
 }
 
 impl From<OwnedHandle> for Handle {
     fn from(handle: OwnedHandle) -> Self {
-        Handle(handle)
+        Handle(Owned::from(handle))
     }
 }
 
 impl From<Handle> for OwnedHandle {
     fn from(handle: Handle) -> Self {
-        handle.0
+        handle.0.handle
     }
 }
 
 impl From<Handle> for File {
     fn from(handle: Handle) -> Self {
-        File::from(handle.0)
+        File::from(handle.0.handle)
     }
 }
 
@@ -187,7 +228,7 @@ macro_rules! from_owner {
     ($($owner:ty),* $(,)?) => {$(
         impl From<$owner> for Handle {
             fn from(owner: $owner) -> Self {
-                Handle(OwnedHandle::from(owner))
+                Handle::from(OwnedHandle::from(owner))
             }
         }
     )*};

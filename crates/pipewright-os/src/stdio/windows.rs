@@ -13,7 +13,8 @@ use crate::pipe::PipeWriter;
 
 pub(super) fn null() -> io::Result<Handle> {
     // By its whole name: a relative one is looked for in the working directory first.
-    OpenOptions::new().read(true).write(true).open(r"\\.\NUL").map(Handle::from)
+    let null = OpenOptions::new().read(true).write(true).open(r"\\.\NUL")?;
+    Ok(Handle::of_synchronous(null.into()))
 }
 
 pub(super) fn console(number: i32) -> io::Result<Handle> {

@@ -156,17 +156,17 @@ pub(in super::super) fn write(writer: &Writer, bytes: &[u8]) -> io::Result<usize
         return Ok(0);
     }
     loop {
-        let result = if end.overlaps() {
-            let event = Wake::new()?;
-            // SAFETY: a live slice; it is done when `wait` returns.
-            unsafe { Operation::write(end.raw(), &event, bytes.as_ptr(), bytes.len()) }.wait()
-        } else {
-            write_now(&end.handle, bytes)
-        };
-        if let Some(done) = of_write(result) {
+        if let Some(done) = of_write(end.write_and_wait()(&end.handle, bytes)) {
             return done;
         }
     }
+}
+
+/// A write that may overlap, waited for.
+pub(super) fn write_overlapped(handle: &OwnedHandle, bytes: &[u8]) -> io::Result<usize> {
+    let (raw, event) = (handle.as_raw_handle(), Wake::new()?);
+    // SAFETY: an open handle and a live slice; it is done when `wait` returns.
+    unsafe { Operation::write(raw, &event, bytes.as_ptr(), bytes.len()) }.wait()
 }
 
 /// A synchronous write.

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use windows_sys::Win32::Foundation::HANDLE;
 
 use super::{PipeOptions, PipeReader, PipeWriter};
-use crate::handle::{Handle, copy_of, number_of};
+use crate::handle::{Handle, ask, copy_of, number_of};
 
 pub(crate) use calls::{MOST_READ_BYTES, of_read, of_write};
 pub(super) use calls::{has_room, read, read_spare, try_read_spare, try_write, write};
@@ -46,6 +46,8 @@ pub(crate) struct WriteEnd {
     /// Made when a write may have to be waited for and cannot be left to the kernel.
     relay: OnceLock<Relay>,
 }
+
+type WriteAndWait = fn(&OwnedHandle, &[u8]) -> io::Result<usize>;
 
 pub(super) fn pair(options: PipeOptions) -> io::Result<(PipeReader, PipeWriter)> {
     use super::Mode::Async;
@@ -114,14 +116,25 @@ impl WriteEnd {
         self.waits == Waits::Overlapped
     }
 
+    /// How to write to it, if there is time to wait for that.
+    fn write_and_wait(&self) -> WriteAndWait {
+        match self.waits {
+            // A struct for the answer that stays is right for both kinds. A call without one on an end
+            // that overlaps can return before the kernel is done with what it was given.
+            Waits::Overlapped | Waits::Untold => calls::write_overlapped,
+            Waits::InTheCall | Waits::InTheConsole | Waits::Never => calls::write_now,
+        }
+    }
+
     /// As much of the bytes as one write may take.
     pub(crate) fn piece<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
         bytes.get(..self.holds_bytes).unwrap_or(bytes)
     }
 
     fn of(handle: OwnedHandle) -> WriteEnd {
-        let waits = state::waits(handle.as_handle());
-        let holds_bytes = state::holds_bytes(handle.as_handle());
+        let told = |handle: BorrowedHandle<'_>| (state::waits(handle), state::holds_bytes(handle));
+        let untold = (Waits::Untold, state::UNTOLD_BYTES);
+        let (waits, holds_bytes) = ask::about(handle.as_handle(), told).unwrap_or(untold);
         WriteEnd::new(handle, waits, holds_bytes)
     }
 
@@ -129,11 +142,14 @@ impl WriteEnd {
     pub(crate) fn relay(&self) -> Option<&Relay> {
         let cancels = match self.waits {
             Waits::InTheCall => true,
-            Waits::InTheConsole => false,
+            // The second may be a console too.
+            Waits::InTheConsole | Waits::Untold => false,
             Waits::Overlapped | Waits::Never => return None,
         };
         if self.relay.get().is_none() {
-            let kind = Kind { most_bytes: self.holds_bytes, cancels, is_stdout: self.is_stdout };
+            let write = self.write_and_wait();
+            let kind =
+                Kind { write, most_bytes: self.holds_bytes, cancels, is_stdout: self.is_stdout };
             let relay = copy_of(self.raw(), false).and_then(|copy| Relay::new(copy, kind));
             // Ignored: another thread was faster, and its relay serves as well.
             let _ = self.relay.set(relay.ok()?);
@@ -231,12 +247,17 @@ impl From<PipeWriter> for OwnedHandle {
 
 impl From<PipeReader> for Handle {
     fn from(reader: PipeReader) -> Self {
-        Handle::from(OwnedHandle::from(reader))
+        handle_of(reader.0.overlapped, OwnedHandle::from(reader))
     }
 }
 
 impl From<PipeWriter> for Handle {
     fn from(writer: PipeWriter) -> Self {
-        Handle::from(OwnedHandle::from(writer))
+        let overlaps = writer.end().overlaps();
+        handle_of(overlaps, OwnedHandle::from(writer))
     }
+}
+
+fn handle_of(overlaps: bool, handle: OwnedHandle) -> Handle {
+    if overlaps { Handle::from(handle) } else { Handle::of_synchronous(handle) }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use windows_sys::Win32::System::IO::CancelSynchronousIo;
 
-use super::calls::write_now;
+use super::WriteAndWait;
 use crate::wake::Wake;
 
 /// Between being asked to write and being inside the call there is a moment in which there is
@@ -33,6 +33,7 @@ pub(crate) struct Relay {
 /// What is written to.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Kind {
+    pub(super) write: WriteAndWait,
     /// The most that is written at once: as much of a pipe can be cancelled whole.
     pub(super) most_bytes: usize,
     /// A write can be cancelled. That to a console is shown later all the same.
@@ -167,7 +168,7 @@ impl Shared {
                 // First what this program itself has printed there. Ignored: the write says so.
                 let _ = io::stdout().flush();
             }
-            let result = write_now(handle, job.piece(kind));
+            let result = (kind.write)(handle, job.piece(kind));
             let mut state = self.lock();
             if state.asked.is_none() {
                 state.result = Some(result);
@@ -202,8 +203,9 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
+    use super::super::calls::{write_now, write_overlapped};
     use super::*;
-    use crate::pipe::{PipeOptions, PipeReader, pair};
+    use crate::pipe::{Mode, PipeOptions, PipeReader, pair};
     use std::io::Read as _;
     use windows_sys::Win32::Foundation::ERROR_OPERATION_ABORTED;
 
@@ -211,7 +213,7 @@ mod tests {
 
     /// A relay that does not cancel, before a pipe that is full.
     fn stuck() -> (PipeReader, Relay) {
-        full(Kind { most_bytes: 100, cancels: false, is_stdout: false })
+        full(Kind { write: write_now, most_bytes: 100, cancels: false, is_stdout: false })
     }
 
     fn full(kind: Kind) -> (PipeReader, Relay) {
@@ -296,7 +298,8 @@ mod tests {
 
     #[test]
     fn what_was_too_late_to_be_cancelled_is_cancelled_the_next_time() {
-        let (reader, relay) = full(Kind { most_bytes: 100, cancels: true, is_stdout: true });
+        let (reader, relay) =
+            full(Kind { write: write_now, most_bytes: 100, cancels: true, is_stdout: true });
         // Whoever prints keeps it from the call.
         let printing = io::stdout().lock();
         relay.start(job("one"), event());
@@ -310,5 +313,19 @@ mod tests {
         let told = told.expect("it is never cancelled").unwrap_err();
         assert_eq!(told.raw_os_error(), Some(ERROR_OPERATION_ABORTED as i32));
         assert_eq!(rest(reader, relay), "");
+    }
+
+    #[test]
+    fn an_end_of_which_nothing_is_told_is_written_to_whichever_kind_it_is() {
+        for write in [Mode::Sync, Mode::Async] {
+            let (reader, writer) = pair(PipeOptions { write, ..PipeOptions::default() }).unwrap();
+            let kind =
+                Kind { write: write_overlapped, most_bytes: 2, cancels: false, is_stdout: false };
+            let relay = Relay::new(writer.into(), kind).unwrap();
+            let done = event();
+            relay.start(job("one"), Arc::clone(&done));
+            assert_eq!(result(&relay, &done), 2, "{write:?}");
+            assert_eq!(rest(reader, relay), "on");
+        }
     }
 }

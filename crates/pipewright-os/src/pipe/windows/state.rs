@@ -21,7 +21,7 @@ use crate::handle::size_of_u32;
 use crate::overlapped::os_error;
 
 /// What an anonymous pipe holds as a rule, where it cannot be told.
-const UNTOLD_BYTES: usize = 4 << 10;
+pub(super) const UNTOLD_BYTES: usize = 4 << 10;
 
 /// Where a write waits, if it has to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +34,8 @@ pub(super) enum Waits {
     InTheConsole,
     /// Nowhere: a disk is not waited for here.
     Never,
+    /// It was asked, and somebody else's call stood before the answer.
+    Untold,
 }
 
 /// Where writes to a handle wait.

@@ -9,14 +9,14 @@
 //! when there is a child: what it takes from the pipe nobody else gets.
 
 use std::io;
-use std::os::windows::io::{AsHandle as _, AsRawHandle as _, OwnedHandle};
+use std::os::windows::io::{AsRawHandle as _, OwnedHandle};
 use std::sync::mpsc::{Sender, channel};
 
 use windows_sys::Win32::Foundation::{ERROR_INVALID_HANDLE, HANDLE};
 
-use crate::handle::{Handle, HandleKind, copy_of};
+use crate::handle::{Handle, copy_of};
 use crate::helper;
-use crate::pipe::{PipeOptions, PipeReader, PipeWriter, overlaps, pair};
+use crate::pipe::{PipeOptions, PipeReader, PipeWriter, pair};
 use crate::spawn::{ChildStdio, Plan, SpawnError, Step};
 use crate::stdio::standard;
 
@@ -59,7 +59,7 @@ impl Stdio {
 }
 
 fn synchronous(handle: &Handle, is_read: bool, relays: &mut Vec<Relay>) -> io::Result<OwnedHandle> {
-    if handle.kind()? != HandleKind::Pipe || !overlaps(handle.as_handle()) {
+    if !handle.overlaps() {
         return copy_of(handle.as_raw_handle(), true);
     }
     let ours = copy_of(handle.as_raw_handle(), false)?;
