@@ -148,7 +148,8 @@ impl Exit {
     /// itself is reaped. Before: `kill(-pid)`, only while the child is unreaped and its number
     /// therefore still taken; `false` afterwards. macOS: always so.
     ///
-    /// Windows: a Ctrl-Break goes to the whole group; `KILL` to the child alone.
+    /// Windows: a Ctrl-Break goes to the whole group, as long as the child itself has not ended; then
+    /// `false`, whoever is left. `KILL` goes to the child alone.
     ///
     /// # Errors
     /// `EPERM`: no member may be signalled.
@@ -206,7 +207,7 @@ impl Exit {
     /// Whether the process group that the child leads can be signalled after the child is reaped.
     ///
     /// # Platform
-    /// Linux: from 6.9 on. macOS: never. Windows: always, as nothing is reaped.
+    /// Linux: from 6.9 on. macOS: never. Windows: as before, because nothing is reaped.
     #[must_use]
     pub fn group_survives_reap(&self) -> bool {
         self.0.group_survives_reap()

@@ -109,7 +109,8 @@ fn own(handle: HANDLE) -> io::Result<OwnedHandle> {
     Ok(unsafe { OwnedHandle::from_raw_handle(handle) })
 }
 
-/// A name that cannot be guessed: std keys each of these from the system's random numbers.
+/// A name that cannot be guessed: std keys these hashes from the system's random numbers, and each with
+/// another key.
 fn random_name() -> String {
     let random = || RandomState::new().build_hasher().finish();
     format!(r"\\.\pipe\LOCAL\pipewright-{}-{:016x}{:016x}", process::id(), random(), random())

@@ -19,8 +19,8 @@ use std::os::windows::io::{
 use std::ptr;
 
 use windows_sys::Win32::Foundation::{
-    ERROR_ACCESS_DENIED, ERROR_BAD_PATHNAME, ERROR_FILE_NOT_FOUND, ERROR_INVALID_NAME,
-    ERROR_INVALID_PARAMETER, HANDLE,
+    ERROR_ACCESS_DENIED, ERROR_BAD_PATHNAME, ERROR_DIRECTORY, ERROR_FILE_NOT_FOUND,
+    ERROR_INVALID_NAME, ERROR_INVALID_PARAMETER, HANDLE,
 };
 use windows_sys::Win32::System::Threading::{
     CreateProcessW, EXTENDED_STARTUPINFO_PRESENT, PROCESS_INFORMATION, STARTF_USESHOWWINDOW,
@@ -99,6 +99,10 @@ fn start(plan: &Plan<'_>, job: Option<BorrowedHandle<'_>>) -> Result<exit::Exit,
     started.map_err(|failed| match (failed.step, plan.current_dir) {
         (Step::Exec, Some(dir)) => match directories::why_not(dir) {
             Some(error) => SpawnError::new(Step::CurrentDir, error),
+            // It is there, but longer than the 260 units that a working directory can have.
+            None if failed.source.raw_os_error() == Some(ERROR_DIRECTORY as i32) => {
+                SpawnError::new(Step::CurrentDir, failed.source)
+            }
             None => failed,
         },
         _ => failed,
