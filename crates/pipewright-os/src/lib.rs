@@ -26,16 +26,23 @@
 //! | [`helper`] | threads of our own in somebody else's program |
 //! | [`cause`] | what an error of the system means |
 //! | [`probe`] | what this machine offers, and which handles this process has |
+//! | [`machine`] | what this machine is, for figures that are measured on it |
+//! | [`cpu`] | which processors there are for us, and on which a thread runs |
+//! | [`usage`] | what this process has used |
+//! | [`conduit`] | pipes, FIFOs and sockets as two plain files, for measuring them |
 //!
 //! Built with `--cfg pipewright_force_fallback` every facility newer than the oldest supported
 //! kernel is left unused, so that the suites prove the second-best ways too; a value
 //! (`="pidfd"`, `="close_range"`, `="clone3"`, `="cgroup"`, `="supervisor"`) leaves out only that one.
 
 pub mod cause;
+pub mod conduit;
 pub mod contain;
+pub mod cpu;
 pub mod exit;
 pub mod handle;
 pub mod helper;
+pub mod machine;
 pub mod memory;
 pub mod mux;
 pub mod pipe;
@@ -47,6 +54,7 @@ pub mod status;
 pub mod stdio;
 pub mod terminal;
 pub mod tree;
+pub mod usage;
 pub mod wake;
 
 #[cfg(target_os = "linux")]

@@ -4,8 +4,8 @@
 mod unix;
 #[cfg(unix)]
 use unix as imp;
-#[cfg(target_os = "macos")]
-pub(crate) use unix::ends;
+#[cfg(unix)]
+pub(crate) use unix::{ends, set_capacity};
 #[cfg(windows)]
 mod windows;
 #[cfg(windows)]

@@ -79,12 +79,12 @@ pub(crate) fn ends() -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 #[cfg(target_os = "linux")]
-fn set_capacity(pipe: &OwnedFd, bytes: usize) -> io::Result<()> {
+pub(crate) fn set_capacity(pipe: &OwnedFd, bytes: usize) -> io::Result<()> {
     Ok(rustix::pipe::fcntl_setpipe_size(pipe, bytes).map(drop)?)
 }
 
 #[cfg(not(target_os = "linux"))]
-fn set_capacity(_: &OwnedFd, bytes: usize) -> io::Result<()> {
+pub(crate) fn set_capacity(_: &OwnedFd, bytes: usize) -> io::Result<()> {
     /// So far a pipe of macOS grows by itself when more is written than it holds.
     const MOST_BYTES: usize = 64 << 10;
     if bytes <= MOST_BYTES {

@@ -17,6 +17,8 @@ use windows as imp;
 
 #[cfg(all(windows, test))]
 pub(crate) use windows::own_handle_count;
+#[cfg(windows)]
+pub(crate) use windows::{system, wine};
 
 use std::io;
 

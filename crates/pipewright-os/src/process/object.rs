@@ -120,6 +120,13 @@ impl Process {
         self.times().map(|times| times.created)
     }
 
+    /// The CPU time that this process has used.
+    pub(crate) fn cpu_of_this() -> io::Result<Duration> {
+        let own = open(std::process::id(), PROCESS_QUERY_LIMITED_INFORMATION)?;
+        let times = own.times().ok_or_else(io::Error::last_os_error)?;
+        Ok(duration(times.kernel) + duration(times.user))
+    }
+
     fn times(&self) -> Option<Times> {
         let mut times = [FILETIME::default(); 4];
         let [created, ended, kernel, user] = &mut times;

@@ -58,6 +58,16 @@ impl Foreground {
     }
 }
 
+/// How many columns the terminal has that is our stdout. `None`: it is none, or has no size.
+///
+/// # Platform
+/// Unix: `tcgetwinsize`. Windows: `GetConsoleScreenBufferInfo`, of which the window counts.
+#[must_use]
+#[doc(alias = "tcgetwinsize")]
+pub fn columns() -> Option<usize> {
+    imp::columns().filter(|columns| *columns > 0)
+}
+
 /// Stops this process, as Ctrl-Z does, and returns when it is continued: at once where nobody
 /// could continue it (its group is orphaned, see setpgid(2)).
 ///

@@ -35,3 +35,7 @@ pub(super) fn stop_this_process() {
     // Ignored: a signal to ourselves, which exists, has no error.
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TSTP);
 }
+
+pub(super) fn columns() -> Option<usize> {
+    rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok().map(|size| size.ws_col.into())
+}

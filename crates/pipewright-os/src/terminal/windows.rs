@@ -1,5 +1,9 @@
 //! Windows has no job control: no terminal is ever ours to give.
 
+use std::os::windows::io::AsRawHandle as _;
+
+use windows_sys::Win32::System::Console::{CONSOLE_SCREEN_BUFFER_INFO, GetConsoleScreenBufferInfo};
+
 use crate::handle::Handle;
 
 pub(super) fn terminal() -> Option<Handle> {
@@ -21,4 +25,13 @@ pub(super) fn put_in_front(_: &Handle, _: u32) {
 
 pub(super) fn stop_this_process() {
     // Nobody could continue it.
+}
+
+pub(super) fn columns() -> Option<usize> {
+    let mut screen = CONSOLE_SCREEN_BUFFER_INFO::default();
+    let stdout = std::io::stdout().as_raw_handle();
+    // SAFETY: a live struct; a stdout that is no console, or none at all, is an error of the call.
+    let told = unsafe { GetConsoleScreenBufferInfo(stdout, &raw mut screen) };
+    let columns = i32::from(screen.srWindow.Right) - i32::from(screen.srWindow.Left) + 1;
+    (told != 0).then(|| usize::try_from(columns).ok()).flatten()
 }

@@ -157,7 +157,7 @@ fn count_text() -> String {
     handles::count().map_or_else(|error| error.to_string(), |count| count.to_string())
 }
 
-fn system() -> String {
+pub(crate) fn system() -> String {
     let size = size_of_u32::<OSVERSIONINFOW>();
     let mut version = OSVERSIONINFOW { dwOSVersionInfoSize: size, ..Default::default() };
     // Ignored: it has no error. SAFETY: a live struct that tells its size.
@@ -171,7 +171,7 @@ fn system() -> String {
 }
 
 /// The version of Wine, if this is no Windows.
-fn wine() -> Option<String> {
+pub(crate) fn wine() -> Option<String> {
     // SAFETY: a name that ends with a zero.
     let ntdll = unsafe { GetModuleHandleW(w!("ntdll.dll")) };
     // SAFETY: a module that stays loaded, and a name that ends with a zero.

@@ -1,0 +1,67 @@
+//! What this process has used so far.
+
+#[cfg(unix)]
+mod unix;
+#[cfg(unix)]
+use unix as imp;
+#[cfg(windows)]
+mod windows;
+#[cfg(windows)]
+use windows as imp;
+
+use std::io;
+use std::ops::Sub;
+use std::time::Duration;
+
+/// What has been used: up to a moment, or between two of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Spent {
+    /// CPU time, in user mode and in the kernel.
+    pub cpu: Duration,
+    /// How often a thread gave up its processor or had to. `None`: unknown.
+    pub switches: Option<u64>,
+}
+
+/// What all threads of this process have used since it was started. Children are not counted.
+///
+/// # Platform
+/// Unix: `getrusage(RUSAGE_SELF)`. Windows: `GetProcessTimes`, in steps of up to 16 ms; it does not
+/// count switches.
+///
+/// # Errors
+/// None in practice.
+#[doc(alias = "getrusage")]
+pub fn of_this_process() -> io::Result<Spent> {
+    imp::of_this_process()
+}
+
+impl Sub for Spent {
+    type Output = Spent;
+
+    fn sub(self, earlier: Spent) -> Spent {
+        let switches = self.switches.zip(earlier.switches);
+        Spent {
+            cpu: self.cpu.saturating_sub(earlier.cpu),
+            switches: switches.map(|(now, then)| now.saturating_sub(then)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::of_this_process;
+
+    #[test]
+    fn work_is_counted() {
+        let before = of_this_process().unwrap();
+        let start = Instant::now();
+        // Windows counts in steps of up to 16 ms.
+        while (of_this_process().unwrap() - before).cpu < Duration::from_millis(20) {
+            assert!(start.elapsed() < Duration::from_secs(60), "nothing is counted");
+        }
+        let spent = of_this_process().unwrap() - before;
+        assert_eq!(spent.switches.is_some(), cfg!(unix));
+    }
+}

@@ -1,0 +1,26 @@
+//! `getrusage`.
+
+use std::io;
+use std::time::Duration;
+
+use super::Spent;
+
+pub(super) fn of_this_process() -> io::Result<Spent> {
+    // SAFETY: plain integers, for which all zeroes is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: a live struct.
+    if unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let switches = usage.ru_nvcsw + usage.ru_nivcsw;
+    Ok(Spent {
+        cpu: duration(usage.ru_utime) + duration(usage.ru_stime),
+        switches: u64::try_from(switches).ok(),
+    })
+}
+
+fn duration(time: libc::timeval) -> Duration {
+    // Neither is ever negative; macOS has them in other widths.
+    #[allow(clippy::unnecessary_cast, reason = "not on every platform")]
+    Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000)
+}
