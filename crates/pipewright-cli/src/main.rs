@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod bench;
 mod doctor;
 mod exit_code;
 mod handles;
@@ -26,6 +27,9 @@ fn main() {
 
 /// Does what is asked for, and gives the exit code.
 fn work() -> i32 {
+    if let Some(code) = bench::play() {
+        return code;
+    }
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(error) => return refuse(&error),
@@ -33,6 +37,7 @@ fn work() -> i32 {
     let result = match args.command {
         Command::Run(options) => run::run(*options),
         Command::Pipe(options) => pipe::run(&options),
+        Command::Bench(options) => bench::run(&options),
         Command::Handles(options) => handles::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Completions { shell } => pages::completions(shell),

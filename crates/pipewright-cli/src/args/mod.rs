@@ -1,5 +1,6 @@
 //! What can be typed.
 
+mod bench;
 mod common;
 mod duration;
 mod pipe;
@@ -8,6 +9,9 @@ mod size;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
+pub(crate) use bench::{
+    Bench, BenchOptions, Capacity, Color, MeasureOptions, PipesOptions, PipesPreset, Topology, Via,
+};
 pub(crate) use common::CommonOptions;
 pub(crate) use duration::Span;
 pub(crate) use pipe::PipeOptions;
@@ -32,6 +36,8 @@ pub(crate) enum Command {
     Run(Box<RunOptions>),
     /// Run a pipeline without a shell, with a timeout, limits and a report of every stage
     Pipe(Box<PipeOptions>),
+    /// Measure what this machine makes of pipes and processes
+    Bench(Box<BenchOptions>),
     /// List the handles that this process inherited
     Handles(HandlesOptions),
     /// Tell what this machine offers, and what is lost where it does not

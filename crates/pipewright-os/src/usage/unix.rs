@@ -20,7 +20,8 @@ pub(super) fn of_this_process() -> io::Result<Spent> {
 }
 
 fn duration(time: libc::timeval) -> Duration {
-    // Neither is ever negative; macOS has them in other widths.
-    #[allow(clippy::unnecessary_cast, reason = "not on every platform")]
-    Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000)
+    // Neither is ever negative.
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let micros = u64::try_from(time.tv_usec).unwrap_or(0);
+    Duration::from_secs(seconds) + Duration::from_micros(micros)
 }

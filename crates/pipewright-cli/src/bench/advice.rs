@@ -1,0 +1,156 @@
+//! What a reader has to know about the figures, and what would make them better.
+
+use super::report::{Report, Warning};
+use super::stats::Summary;
+use super::units::three_digits;
+
+/// Of so many cells, more than this share that spread is a noisy machine and not a noisy cell.
+const TOO_NOISY_SHARE: f64 = 1.0 / 3.0;
+
+/// A yardstick that spreads by more than this says that the machine drifts.
+const DRIFT_SHARE: f64 = 0.15;
+
+/// Whether no verdict would be honest.
+pub(super) fn is_too_noisy(report: &Report) -> bool {
+    let (noisy, measured) = noisy(report);
+    measured > 0 && noisy as f64 > TOO_NOISY_SHARE * measured as f64
+}
+
+fn noisy(report: &Report) -> (usize, usize) {
+    let noisy = report.measured().filter(|cell| cell.noisy).count();
+    (noisy, report.measured().count())
+}
+
+/// By which share the machine itself became faster or slower while it was measured.
+pub(super) fn drift(report: &Report) -> Option<f64> {
+    let yardstick = Summary::of(&report.machine.yardstick_bytes_per_second)?;
+    (yardstick.median > 0.0).then(|| (yardstick.most - yardstick.least) / yardstick.median)
+}
+
+/// Everything that there is to say.
+pub(super) fn warnings(report: &Report) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    let mut warn = |kind: &str, message: String| {
+        warnings.push(Warning { kind: kind.to_owned(), message });
+    };
+    let machine = &report.machine;
+    if machine.imitation {
+        let words = "Wine: not representative of Windows; compare with other runs under Wine only";
+        warn("imitation", words.to_owned());
+    }
+    if !report.complete {
+        warn("interrupted", "interrupted: these are the figures up to there".to_owned());
+    }
+    if let Some(load) = machine.load_before.filter(|load| *load > machine.processors as f64 / 2.0) {
+        warn(
+            "load",
+            format!(
+                "others were at work: {} threads ran on {} before the first measurement",
+                three_digits(load),
+                processors(machine.processors),
+            ),
+        );
+    }
+    if machine.processors == 1 {
+        let words = "one processor: reader and writer, parent and child take turns on it";
+        warn("one_processor", words.to_owned());
+    }
+    if let Some(quota) = machine.quota_processors.filter(|quota| *quota < machine.processors as f64)
+    {
+        let quota = three_digits(quota);
+        warn(
+            "quota",
+            format!(
+                "the control group may use {quota} of {}: what takes more is held up in between",
+                processors(machine.processors),
+            ),
+        );
+    }
+    if let Some(governor) = machine.governor.as_deref().filter(|it| *it == "powersave") {
+        warn(
+            "governor",
+            format!(
+                "the governor is {governor}: short measurements may be over before the clock is up",
+            ),
+        );
+    }
+    if let Some(drift) = drift(report).filter(|drift| *drift > DRIFT_SHARE) {
+        warn(
+            "drift",
+            format!(
+                "the machine itself drifted by {:.0} % meanwhile: trust the order of the curves more than \
+             their height",
+                drift * 100.0,
+            ),
+        );
+    }
+    for (kind, message) in about_samples(report) {
+        warn(kind, message);
+    }
+    for (kind, message) in about_curves(report) {
+        warn(kind, message);
+    }
+    warnings
+}
+
+fn processors(count: usize) -> String {
+    if count == 1 { "1 processor".to_owned() } else { format!("{count} processors") }
+}
+
+fn about_samples(report: &Report) -> Vec<(&'static str, String)> {
+    let mut said = Vec::new();
+    let (noisy, measured) = noisy(report);
+    let settings = &report.settings;
+    if noisy > 0 {
+        let mut remedies = vec!["end what else runs".to_owned()];
+        if settings.series < 5 {
+            remedies.push("--series 5".to_owned());
+        }
+        if settings.cell_seconds < 0.2 && settings.count.is_none() {
+            remedies.push("--time 200ms".to_owned());
+        }
+        said.push((
+            "noisy",
+            format!(
+                "{noisy} of {measured} cells spread by more than 10 % (marked ~); what helps: {}",
+                remedies.join(", "),
+            ),
+        ));
+    }
+    let outliers: usize = report.measured().map(|cell| cell.outliers).sum();
+    if outliers > 0 {
+        said.push(("outliers", format!(
+            "{outliers} samples were far off all others of their cell: something else ran for a moment",
+        )));
+    }
+    if settings.series < 3 {
+        said.push(("few_series", "fewer than 3 series say nothing about the spread".to_owned()));
+    }
+    if settings.verify {
+        let words = "every byte was compared (--verify): the figures contain that";
+        said.push(("verify", words.to_owned()));
+    }
+    said
+}
+
+fn about_curves(report: &Report) -> Vec<(&'static str, String)> {
+    let mut said = Vec::new();
+    for curve in report.charts.iter().flat_map(|chart| &chart.curves) {
+        let bytes = |name: &str| curve.facts.get(name).and_then(serde_json::Value::as_u64);
+        let asked = bytes("holds_bytes_asked").zip(bytes("holds_bytes"));
+        if let Some((asked, got)) = asked.filter(|(asked, got)| got < asked) {
+            said.push(("capacity", format!("{}: asked for {asked} bytes, got {got}", curve.name)));
+        }
+        // The same reason once, however many points it is the reason of.
+        let mut reasons: Vec<&str> = Vec::new();
+        for reason in curve.cells.iter().filter_map(|cell| cell.skipped.as_deref()) {
+            if !reasons.contains(&reason) {
+                reasons.push(reason);
+                let all = curve.cells.iter().all(|cell| cell.skipped.as_deref() == Some(reason));
+                let what = if all { "not measured" } else { "measured in part" };
+                said.push(("skipped", format!("{}, {what}: {reason}", curve.name)));
+            }
+        }
+    }
+    said
+}

@@ -1,0 +1,178 @@
+//! What has changed since an older report, by more than the noise of both.
+
+use super::report::{Cell, Chart, Compared, Comparison, Curve, Report};
+use super::stats::{Ratio, median};
+use super::units::{self, Unit};
+
+/// Compares cell by cell. Cells that only one of them has are left out.
+pub(super) fn compare(old: &Report, new: &Report) -> Comparison {
+    let yardstick_ratio = yardstick_ratio(old, new);
+    let drift = yardstick_ratio.map_or(0.0, |ratio| (ratio.max(1.0 / ratio)) - 1.0);
+    let mut cells = Vec::new();
+    let (mut faster, mut slower) = (0, 0);
+    for (chart, curve, cell) in all(new) {
+        let Some((old_curve, old_cell)) = find(old, chart, curve, cell) else { continue };
+        let Some((before, now)) = old_cell.summary().zip(cell.summary()) else { continue };
+        let usual = old_curve.usual_spread().max(curve.usual_spread());
+        let Some(ratio) = Ratio::of(&before, &now, usual, drift) else { continue };
+        if ratio.is_real {
+            if is_better(chart.unit, ratio.ratio) { faster += 1 } else { slower += 1 }
+        }
+        cells.push(Compared {
+            chart: chart.id.clone(),
+            curve: curve.name.clone(),
+            label: cell.label.clone(),
+            old_median: before.median,
+            new_median: now.median,
+            ratio,
+        });
+    }
+    let mut comparison = Comparison {
+        started_unix_seconds: old.started_unix_seconds,
+        tool_version: old.tool_version.clone(),
+        differences: differences(old, new),
+        yardstick_ratio,
+        compared: cells.len(),
+        faster,
+        slower,
+        cells,
+        verdict: String::new(),
+    };
+    comparison.verdict = verdict(&comparison);
+    comparison
+}
+
+pub(super) fn is_better(unit: Unit, ratio: f64) -> bool {
+    (ratio > 1.0) == unit.more_is_better()
+}
+
+fn yardstick_ratio(old: &Report, new: &Report) -> Option<f64> {
+    let of = |report: &Report| median(&report.machine.yardstick_bytes_per_second);
+    let ratio = of(new)? / of(old)?;
+    (ratio.is_finite() && ratio > 0.0).then_some(ratio)
+}
+
+fn all(report: &Report) -> impl Iterator<Item = (&Chart, &Curve, &Cell)> {
+    report.charts.iter().flat_map(|chart| {
+        chart
+            .curves
+            .iter()
+            .flat_map(move |curve| curve.cells.iter().map(move |cell| (chart, curve, cell)))
+    })
+}
+
+fn find<'a>(
+    old: &'a Report,
+    chart: &Chart,
+    curve: &Curve,
+    cell: &Cell,
+) -> Option<(&'a Curve, &'a Cell)> {
+    let chart = old.charts.iter().find(|it| it.id == chart.id && it.unit == chart.unit)?;
+    let curve = chart.curves.iter().find(|it| it.name == curve.name)?;
+    Some((curve, curve.cells.iter().find(|it| it.label == cell.label)?))
+}
+
+/// What else is not the same, so that the reader knows what the ratios may come from.
+fn differences(old: &Report, new: &Report) -> Vec<String> {
+    let mut said = Vec::new();
+    let mut differ = |what: &str, old: Option<&str>, new: Option<&str>| {
+        if old != new {
+            let [old, new] = [old, new].map(|it| it.unwrap_or("unknown"));
+            said.push(format!("{what}: {old}, now {new}"));
+        }
+    };
+    let (before, now) = (&old.machine, &new.machine);
+    differ("tool", Some(&old.tool_version), Some(&new.tool_version));
+    differ("system", before.system.as_deref(), now.system.as_deref());
+    differ("kernel", before.kernel.as_deref(), now.kernel.as_deref());
+    differ("processor", before.processor.as_deref(), now.processor.as_deref());
+    differ("governor", before.governor.as_deref(), now.governor.as_deref());
+    let processors = [before, now].map(|machine| machine.processors.to_string());
+    differ("processors", Some(&processors[0]), Some(&processors[1]));
+    let verify = [old, new].map(|report| if report.settings.verify { "on" } else { "off" });
+    differ("verify", Some(verify[0]), Some(verify[1]));
+    said
+}
+
+fn verdict(comparison: &Comparison) -> String {
+    let since = units::date(comparison.started_unix_seconds);
+    if comparison.compared == 0 {
+        return format!("The report of {since} has no cell that this one has.");
+    }
+    let count = comparison.compared;
+    let (faster, slower) = (comparison.faster, comparison.slower);
+    let changed = match (faster, slower) {
+        (0, 0) => format!("nothing changed beyond the noise in {count} cells"),
+        (_, 0) => format!("{faster} of {count} cells are faster"),
+        (0, _) => format!("{slower} of {count} cells are slower"),
+        _ => format!("of {count} cells {faster} are faster and {slower} slower"),
+    };
+    let machine = comparison.yardstick_ratio.filter(|ratio| (ratio - 1.0).abs() > 0.05);
+    let machine = machine
+        .map(|ratio| format!("; the machine itself is {} (yardstick)", units::change(ratio)));
+    format!("Since {since}: {changed}{}.", machine.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+
+    #[test]
+    fn a_report_compared_with_itself_has_not_changed() {
+        let report = sample::pipes();
+        let comparison = compare(&report, &report);
+        assert!(comparison.compared > 10, "{comparison:?}");
+        assert_eq!((comparison.faster, comparison.slower), (0, 0));
+        assert!(comparison.verdict.contains("nothing changed"), "{}", comparison.verdict);
+        assert!(comparison.differences.is_empty());
+    }
+
+    #[test]
+    fn what_became_slower_is_found_and_nothing_else() {
+        let (old, mut new) = (sample::pipes(), sample::pipes());
+        for cell in &mut new.charts[0].curves[0].cells[3..6] {
+            let slower = cell.samples.iter().map(|sample| sample * 0.6).collect();
+            *cell = Cell::new(&cell.label, cell.block_bytes, slower);
+        }
+        let comparison = compare(&old, &new);
+        assert_eq!((comparison.faster, comparison.slower), (0, 3));
+        // Read the other way it is as much faster.
+        let back = compare(&new, &old);
+        assert_eq!((back.faster, back.slower), (3, 0));
+    }
+
+    #[test]
+    fn a_machine_that_is_slower_is_no_regression() {
+        let (old, mut new) = (sample::pipes(), sample::pipes());
+        let all = new.charts.iter_mut().flat_map(|chart| &mut chart.curves);
+        for cell in all.flat_map(|curve| &mut curve.cells) {
+            let slower = cell.samples.iter().map(|sample| sample * 0.8).collect();
+            *cell = Cell::new(&cell.label, cell.block_bytes, slower);
+        }
+        new.machine.yardstick_bytes_per_second.iter_mut().for_each(|it| *it *= 0.8);
+        let comparison = compare(&old, &new);
+        assert_eq!((comparison.faster, comparison.slower), (0, 0), "{}", comparison.verdict);
+        assert!(comparison.verdict.contains("-20 % (yardstick)"), "{}", comparison.verdict);
+        new.machine.yardstick_bytes_per_second = old.machine.yardstick_bytes_per_second.clone();
+        assert!(compare(&old, &new).slower > 10);
+    }
+
+    #[test]
+    fn for_times_less_is_better_and_other_machines_are_named() {
+        let (mut old, mut new) = (sample::pipes(), sample::pipes());
+        for report in [&mut old, &mut new] {
+            report.charts[0].unit = Unit::Seconds;
+        }
+        new.machine.kernel = Some("7.2".to_owned());
+        let cell = &mut new.charts[0].curves[0].cells[0];
+        *cell = Cell::new(
+            &cell.label,
+            cell.block_bytes,
+            cell.samples.iter().map(|it| it * 2.0).collect(),
+        );
+        let comparison = compare(&old, &new);
+        assert_eq!((comparison.faster, comparison.slower), (0, 1));
+        assert_eq!(comparison.differences, ["kernel: 6.18.0, now 7.2"]);
+    }
+}

@@ -1,0 +1,189 @@
+//! Scales: from figures to places on a line, and the round figures to write beside it.
+
+use super::super::report::Chart;
+use super::super::units::{Unit, short_bytes, three_digits};
+
+/// A vertical axis, or that of bars: from nothing to a round figure, or from one power of ten to another.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::bench) struct Scale {
+    low: f64,
+    high: f64,
+    logarithmic: bool,
+    /// Where to write a figure, and which.
+    pub(in crate::bench) ticks: Vec<(f64, String)>,
+    /// What they are counted in.
+    pub(in crate::bench) unit: &'static str,
+}
+
+impl Scale {
+    /// From 0 to a round figure that is not below the largest.
+    pub(in crate::bench) fn linear(unit: Unit, most: f64, steps: usize) -> Scale {
+        let (divisor, name) = unit.scale(most);
+        let most = if most > 0.0 { most / divisor } else { 1.0 };
+        let step = round_step(most / steps as f64);
+        let count = (most / step - 1e-9).ceil().max(1.0);
+        // With as many decimals as the step has.
+        let decimals = (-step.log10().floor()).clamp(0.0, 3.0) as usize;
+        let tick = |number: usize| {
+            let value = number as f64 * step;
+            (value * divisor, format!("{value:.decimals$}"))
+        };
+        let ticks = (0..=count as usize).map(tick).collect();
+        Scale { low: 0.0, high: count * step * divisor, logarithmic: false, ticks, unit: name }
+    }
+
+    /// From one power of ten to another. The figures have their units with them.
+    pub(in crate::bench) fn logarithmic(unit: Unit, least: f64, most: f64) -> Scale {
+        let low = least.max(f64::MIN_POSITIVE).log10().floor();
+        let high = most.log10().ceil().max(low + 1.0);
+        let tick = |exponent: i32| {
+            let value = 10_f64.powi(exponent);
+            let (divisor, name) = unit.scale(value);
+            (
+                value,
+                format!(
+                    "{} {name}",
+                    three_digits(value / divisor).trim_end_matches(".00").trim_end_matches(".0")
+                ),
+            )
+        };
+        let ticks = (low as i32..=high as i32).map(tick).collect();
+        let (low, high) = (10_f64.powf(low), 10_f64.powf(high));
+        Scale { low, high, logarithmic: true, ticks, unit: "" }
+    }
+
+    /// That of a chart's figures: logarithmic where there are figures of other times beside them.
+    pub(in crate::bench) fn of(chart: &Chart, steps: usize) -> Scale {
+        let measured = chart.curves.iter().flat_map(|curve| &curve.cells);
+        let ends = measured.flat_map(|cell| [cell.least, cell.most]).flatten();
+        let beside = chart.references.iter().map(|reference| reference.value);
+        let (least, most) =
+            ends.chain(beside).fold((f64::INFINITY, 0.0), |(least, most), value| {
+                (f64::min(least, value), f64::max(most, value))
+            });
+        if chart.references.is_empty() || most <= 0.0 {
+            Scale::linear(chart.unit, most, steps)
+        } else {
+            Scale::logarithmic(chart.unit, least, most)
+        }
+    }
+
+    /// From 0 to 1.
+    pub(in crate::bench) fn place(&self, value: f64) -> f64 {
+        let place = if self.logarithmic {
+            (value.max(self.low) / self.low).ln() / (self.high / self.low).ln()
+        } else {
+            (value - self.low) / (self.high - self.low)
+        };
+        place.clamp(0.0, 1.0)
+    }
+}
+
+/// 1, 2, 2.5 or 5 times a power of ten.
+fn round_step(least: f64) -> f64 {
+    let power = 10_f64.powf(least.log10().floor());
+    let factor =
+        [1.0, 2.0, 2.5, 5.0].into_iter().find(|factor| least <= factor * power * (1.0 + 1e-9));
+    factor.unwrap_or(10.0) * power
+}
+
+/// A horizontal axis of block sizes: powers of two are equally far apart.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::bench) struct Blocks {
+    first: f64,
+    last: f64,
+    sizes: Vec<u64>,
+}
+
+impl Blocks {
+    /// `None`: no cell has a size.
+    pub(in crate::bench) fn of(chart: &Chart) -> Option<Blocks> {
+        let cells = chart.curves.iter().flat_map(|curve| &curve.cells);
+        let mut sizes: Vec<u64> =
+            cells.filter_map(|cell| cell.block_bytes).filter(|bytes| *bytes > 0).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        let (first, last) = (*sizes.first()? as f64, *sizes.last()? as f64);
+        Some(Blocks { first: first.log2(), last: last.log2(), sizes })
+    }
+
+    /// All of them, from the smallest on.
+    pub(in crate::bench) fn sizes(&self) -> &[u64] {
+        &self.sizes
+    }
+
+    /// From 0 to 1; a single size is in the middle.
+    pub(in crate::bench) fn place(&self, bytes: u64) -> f64 {
+        if self.first == self.last {
+            return 0.5;
+        }
+        (((bytes as f64).log2() - self.first) / (self.last - self.first)).clamp(0.0, 1.0)
+    }
+
+    /// At most so many powers of two, evenly spaced, and what to write there.
+    pub(in crate::bench) fn ticks(&self, most: usize) -> Vec<(f64, String)> {
+        let exponents: Vec<u32> = (self.first.ceil() as u32..=self.last.floor() as u32).collect();
+        let tick = |bytes| (self.place(bytes), short_bytes(bytes));
+        if exponents.is_empty() {
+            return self.sizes.first().into_iter().map(|bytes| tick(*bytes)).collect();
+        }
+        let each = exponents.len().div_ceil(most.max(1));
+        exponents.iter().step_by(each).map(|exponent| tick(1_u64 << exponent)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::sample;
+    use super::*;
+
+    fn texts(scale: &Scale) -> Vec<&str> {
+        scale.ticks.iter().map(|(_, text)| text.as_str()).collect()
+    }
+
+    #[test]
+    fn figures_beside_an_axis_are_round() {
+        for (most, figures, unit) in [
+            (2.31e9, &["0.0", "0.5", "1.0", "1.5", "2.0", "2.5"][..], "GB/s"),
+            (9.8e9, &["0", "2", "4", "6", "8", "10"], "GB/s"),
+            (10e9, &["0", "2", "4", "6", "8", "10"], "GB/s"),
+            (123e6, &["0", "25", "50", "75", "100", "125"], "MB/s"),
+        ] {
+            let scale = Scale::linear(Unit::BytesPerSecond, most, 5);
+            assert_eq!((texts(&scale).as_slice(), scale.unit), (figures, unit), "{most}");
+            assert!(scale.place(most) <= 1.0 && scale.place(most) > 0.7, "{most}");
+        }
+        let nothing = Scale::linear(Unit::Seconds, 0.0, 4);
+        assert_eq!(nothing.place(0.0), 0.0);
+    }
+
+    #[test]
+    fn powers_of_ten_are_equally_far_apart() {
+        let scale = Scale::logarithmic(Unit::BytesPerSecond, 2.5e6, 8e9);
+        assert_eq!(texts(&scale), ["1 MB/s", "10 MB/s", "100 MB/s", "1 GB/s", "10 GB/s"]);
+        assert!((scale.place(1e8) - 0.5).abs() < 1e-9);
+        assert_eq!((scale.place(0.0), scale.place(1e12)), (0.0, 1.0));
+    }
+
+    #[test]
+    fn powers_of_two_are_equally_far_apart() {
+        let blocks = Blocks::of(&sample::pipes().charts[0]).unwrap();
+        assert_eq!((blocks.place(64), blocks.place(1 << 20)), (0.0, 1.0));
+        let ticks: Vec<String> = blocks.ticks(8).into_iter().map(|(_, text)| text).collect();
+        assert_eq!(ticks, ["64", "256", "1k", "4k", "16k", "64k", "256k", "1M"]);
+        assert_eq!(blocks.ticks(1).len(), 1);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_scale_holds_what_it_was_made_for(most in 1e-9..1e12_f64, steps in 1_usize..12) {
+            for unit in [Unit::Seconds, Unit::BytesPerSecond] {
+                let scale = Scale::linear(unit, most, steps);
+                let place = scale.place(most);
+                assert!(place > 0.4 && place <= 1.0, "{place}");
+                assert!(scale.ticks.len() <= steps + 2, "{scale:?}");
+                assert!((scale.place(scale.ticks.last().unwrap().0) - 1.0).abs() < 1e-9);
+            }
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! One run of the command: look, measure, judge, save, show.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::time::{Duration, Instant, SystemTime};
+
+use pipewright::os::{machine as os_machine, terminal};
+
+use super::measure::{self, Rules, Watch};
+use super::plan::{self, Chart};
+use super::progress::Progress;
+use super::report::{self, Machine, Report, SCHEMA, Settings};
+use super::save::{self, Files};
+use super::stop::Stop;
+use super::{advice, compare, machine, pipes, show};
+use crate::args::{Color, MeasureOptions, PipesOptions};
+use crate::{Failure, exit_code};
+
+/// What is to be measured, and how.
+#[derive(Debug)]
+pub(super) struct Job<'a> {
+    benchmark: &'static str,
+    preset: String,
+    options: &'a MeasureOptions,
+    settings: Settings,
+    charts: Vec<Chart>,
+    verdict: fn(&[report::Chart]) -> Option<String>,
+}
+
+/// For the yardstick, before each series.
+const YARDSTICK_TIME: Duration = Duration::from_millis(20);
+
+impl<'a> Job<'a> {
+    /// `bench pipes`.
+    pub(super) fn pipes(options: &'a PipesOptions) -> Result<Job<'a>, Failure> {
+        let (series, time) = pipes::rules(options.preset);
+        let settings = settings(&options.measure, series, time);
+        Ok(Job {
+            benchmark: "pipes",
+            preset: name(options.preset),
+            options: &options.measure,
+            settings: Settings { count: options.count, verify: options.verify, ..settings },
+            charts: pipes::charts(options)?,
+            verdict: pipes::verdict,
+        })
+    }
+
+    /// Measures, saves and shows.
+    pub(super) fn run(mut self) -> Result<i32, Failure> {
+        // Whatever can be wrong with the command line is found before anything is measured.
+        let files = Files::new(self.options)?;
+        let old = self.options.compare.as_deref().map(save::load).transpose()?;
+        // Before there is another thread, which would take the signals.
+        let stop = Stop::catch()?;
+        let mut watching = Watching {
+            progress: Progress::new(
+                measure::cells(&self.charts),
+                self.settings.series,
+                self.options.quiet,
+            ),
+            stop,
+            files: &files,
+            report: self.empty_report(),
+            started: Instant::now(),
+        };
+        let rules = Rules {
+            series: self.settings.series,
+            time: Duration::from_secs_f64(self.settings.cell_seconds),
+            seed: self.settings.seed,
+        };
+        let measured = measure::measure(&mut self.charts, &rules, &mut watching);
+        watching.progress.end();
+        let complete = measured?;
+        watching.note(&self.charts);
+        let Watching { mut report, stop, .. } = watching;
+        report.complete = complete;
+        report.machine.load_after = os_machine::load();
+        self.judge(&mut report, old.as_ref());
+        // Shown first: a disk that is full must not keep from anybody what has been measured.
+        if files.take_stdout() {
+            files.print(&report)?;
+        } else {
+            self.print(&report)?;
+        }
+        files.save(&report)?;
+        Ok(stop.exit_code().unwrap_or(exit_code::SUCCESS))
+    }
+
+    fn empty_report(&self) -> Report {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        Report {
+            schema: SCHEMA.to_owned(),
+            tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+            benchmark: self.benchmark.to_owned(),
+            preset: self.preset.clone(),
+            complete: false,
+            started_unix_seconds: now.map_or(0, |now| now.as_secs()),
+            elapsed_seconds: 0.0,
+            settings: self.settings.clone(),
+            machine: machine::look(),
+            verdict: String::new(),
+            warnings: Vec::new(),
+            charts: Vec::new(),
+            comparison: None,
+        }
+    }
+
+    /// Says what the figures mean, and what they do not.
+    fn judge(&self, report: &mut Report, old: Option<&Report>) {
+        report.warnings = advice::warnings(report);
+        report.verdict = if report.measured().next().is_none() {
+            "Nothing was measured.".to_owned()
+        } else if advice::is_too_noisy(report) {
+            "This machine is too noisy at the moment for a verdict.".to_owned()
+        } else {
+            (self.verdict)(&report.charts).unwrap_or_default()
+        };
+        report.comparison = old.map(|old| compare::compare(old, report));
+    }
+
+    fn print(&self, report: &Report) -> Result<(), Failure> {
+        const USUAL_COLUMNS: usize = 80;
+        let stdout = std::io::stdout();
+        let colours = match self.options.color {
+            Color::Always => true,
+            Color::Never => false,
+            // Set and not empty (no-color.org).
+            Color::Auto => {
+                stdout.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty())
+            }
+        };
+        let columns = terminal::columns().unwrap_or(USUAL_COLUMNS);
+        let text = show::terminal(report, columns, colours);
+        match stdout.lock().write_all(text.as_bytes()) {
+            // `| head` has seen enough.
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+            written => Ok(written?),
+        }
+    }
+}
+
+/// Seen while it is measured.
+struct Watching<'a> {
+    progress: Progress,
+    stop: Stop,
+    files: &'a Files,
+    report: Report,
+    started: Instant,
+}
+
+impl Watching<'_> {
+    fn note(&mut self, charts: &[Chart]) {
+        self.report.elapsed_seconds = self.started.elapsed().as_secs_f64();
+        self.report.charts = plan::report(charts);
+    }
+}
+
+impl Watch for Watching<'_> {
+    fn series(&mut self, number: usize) {
+        self.progress.series(number);
+        let Machine { yardstick_bytes_per_second: found, .. } = &mut self.report.machine;
+        found.extend(pipes::yardstick(YARDSTICK_TIME));
+    }
+
+    fn cell(&mut self, name: &str) {
+        self.progress.cell(name);
+    }
+
+    fn after_series(&mut self, charts: &[Chart]) {
+        self.note(charts);
+        // Said at the end, if it still fails then.
+        let _ = self.files.save(&self.report);
+    }
+
+    fn stops(&self) -> bool {
+        self.stop.is_asked_for()
+    }
+}
+
+/// What is asked for, or what the preset says.
+fn settings(options: &MeasureOptions, series: u16, time: Duration) -> Settings {
+    let chance = || {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        // Short enough to be typed again.
+        now.map_or(1, |now| u64::from(now.subsec_micros()))
+    };
+    Settings {
+        series: usize::from(options.series.unwrap_or(series)),
+        cell_seconds: options.time.as_ref().map_or(time, |time| time.duration).as_secs_f64(),
+        count: None,
+        seed: options.seed.unwrap_or_else(chance),
+        verify: false,
+    }
+}
+
+/// The name by which it is typed.
+fn name(preset: impl clap::ValueEnum) -> String {
+    preset.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}

@@ -1,0 +1,32 @@
+//! Where it was measured, for the report.
+
+use pipewright::os::{cpu, machine};
+
+use super::report::Machine;
+
+/// Looks at the machine before the first measurement.
+pub(super) fn look() -> Machine {
+    let found = machine::look();
+    Machine {
+        system: found.system,
+        kernel: found.kernel,
+        processor: found.processor,
+        processors: processors(),
+        governor: found.governor,
+        quota_processors: found.quota_processors,
+        virtual_machine: found.virtual_machine,
+        imitation: found.imitation,
+        memory_bytes: found.memory_bytes,
+        load_before: machine::load(),
+        load_after: None,
+        yardstick_bytes_per_second: Vec::new(),
+    }
+}
+
+/// How many processors this process may use.
+fn processors() -> usize {
+    match cpu::allowed() {
+        Ok(allowed) => allowed.len(),
+        Err(_) => std::thread::available_parallelism().map_or(1, usize::from),
+    }
+}

@@ -1,0 +1,40 @@
+//! `pipewright bench`: measures what the machine at hand makes of pipes and processes.
+//!
+//! A benchmark is a function that makes a [`plan`]: charts of curves of points, each of which can
+//! measure itself. All the rest is the same for each of them: [`measure`] runs the plan, [`report`]
+//! is what comes of it, [`advice`] and [`compare`] judge it, [`show`] and [`save`] give it away.
+//! Another benchmark is a module with its charts and its verdict, and a line in [`run`].
+
+mod advice;
+mod compare;
+mod draw;
+mod job;
+mod machine;
+mod measure;
+mod peer;
+mod pipes;
+mod plan;
+mod progress;
+mod report;
+#[cfg(test)]
+mod sample;
+mod save;
+mod show;
+mod shuffle;
+mod stats;
+mod stop;
+mod units;
+
+pub(crate) use peer::play;
+pub(crate) use pipes::Placement;
+
+use crate::Failure;
+use crate::args::{Bench, BenchOptions};
+use job::Job;
+
+/// Measures, and gives the exit code.
+pub(crate) fn run(options: &BenchOptions) -> Result<i32, Failure> {
+    match &options.what {
+        Bench::Pipes(options) => Job::pipes(options)?.run(),
+    }
+}

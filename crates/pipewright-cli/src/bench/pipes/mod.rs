@@ -1,0 +1,167 @@
+//! `bench pipes`: how fast bytes go from a writer to a reader, over the size of the blocks.
+//!
+//! After Edward Bradford's article "Pipes in Linux, Windows 2000, and Windows XP" (IBM developerWorks,
+//! 2001), whose sizes are the preset `ibm2001`.
+
+mod cell;
+mod pattern;
+mod place;
+mod process;
+mod rounds;
+mod sweep;
+mod threads;
+mod verdict;
+
+use std::collections::BTreeMap;
+
+use pipewright::os::conduit::{self, Kind};
+use pipewright::os::cpu;
+use serde_json::{Value, json};
+
+use super::plan::{Chart, Curve, Point};
+use super::report::{Axis, Reference};
+use super::units::{self, Unit};
+use crate::Failure;
+use crate::args::{PipesOptions, PipesPreset, Topology, Via};
+
+pub(super) use cell::yardstick;
+pub(super) use pattern::Pattern;
+pub(crate) use place::Placement;
+pub(super) use threads::pin;
+pub(super) use verdict::verdict;
+
+use cell::BlockCell;
+use place::Place;
+use sweep::{Sweep, Way};
+
+/// How often and for how long each cell is measured where nobody says otherwise.
+pub(super) use sweep::rules;
+
+/// The charts that are asked for.
+pub(super) fn charts(options: &PipesOptions) -> Result<Vec<Chart>, Failure> {
+    let sweep = Sweep::of(options)?;
+    let mut charts: Vec<Chart> = Vec::new();
+    for way in &sweep.ways {
+        let (id, title) = heading(way);
+        let curve = curve(way, &sweep.blocks, options)?;
+        match charts.iter_mut().find(|chart| chart.id == id) {
+            Some(chart) => chart.curves.push(curve),
+            None => charts.push(Chart {
+                id,
+                title,
+                unit: Unit::BytesPerSecond,
+                axis: Axis::BlockBytes,
+                references: references(options.preset, way),
+                curves: vec![curve],
+            }),
+        }
+    }
+    Ok(charts)
+}
+
+/// The chart of a way: one thread is so much faster that it would flatten the others.
+fn heading(way: &Way) -> (String, String) {
+    if way.topology == Topology::Thread {
+        return ("one-thread".to_owned(), "One thread writes a block and reads it back".to_owned());
+    }
+    let (id, words) = match way.placement {
+        Placement::Other => ("other", "on different cores"),
+        Placement::Same => ("same", "on the same processor"),
+        Placement::Sibling => ("sibling", "on two processors of one core"),
+        Placement::None => ("unpinned", "wherever the system puts them"),
+    };
+    (format!("between-{id}"), format!("Writer and reader {words}"))
+}
+
+/// What the article of 2001 measured, as far as it says it in words.
+fn references(preset: PipesPreset, way: &Way) -> Vec<Reference> {
+    if preset != PipesPreset::Ibm2001 || way.topology != Topology::Thread {
+        return Vec::new();
+    }
+    let reference = |label: &str, value| Reference { label: format!("2001: {label}"), value };
+    vec![
+        reference("Linux 2.4, peak", 700e6),
+        reference("Windows 2000, peak", 500e6),
+        reference("Windows XP, peak", 120e6),
+        reference("Linux 2.4, plateau", 100e6),
+        reference("Windows 2000, plateau", 80e6),
+    ]
+}
+
+/// The curve of a way. One that cannot be had here says why in every point.
+fn curve(way: &Way, blocks: &[usize], options: &PipesOptions) -> Result<Curve, Failure> {
+    let allowed = cpu::allowed().unwrap_or_default();
+    let place = way.placement.place(&allowed, cpu::same_core);
+    let place = place.map_err(|why| Failure(format!("--pin {}: {why}", flag(way.placement))))?;
+    let opened = match way.topology {
+        Topology::Library => None,
+        _ => Some(conduit::open(way.kind(), way.holds_bytes)),
+    };
+    let (holds_bytes, fits_bytes, why) = match opened {
+        None => (None, None, None),
+        Some(Ok(conduit)) => (conduit.holds_bytes, Some(conduit.fits_bytes), None),
+        Some(Err(error)) => (None, None, Some(error.to_string())),
+    };
+    let fits = |block: &usize| {
+        way.topology != Topology::Thread || fits_bytes.is_none_or(|most| *block <= most)
+    };
+    let points = blocks.iter().copied().filter(fits).map(|block_bytes| {
+        let cell = BlockCell::new(*way, place, block_bytes, options);
+        let mut point =
+            Point::new(units::bytes(block_bytes as u64), Some(block_bytes as u64), cell);
+        point.skipped.clone_from(&why);
+        point
+    });
+    let points = points.collect();
+    Ok(Curve { name: name(way, holds_bytes), facts: facts(way, place, holds_bytes), points })
+}
+
+fn flag(placement: Placement) -> &'static str {
+    match placement {
+        Placement::Other => "other",
+        Placement::Same => "same",
+        Placement::Sibling => "sibling",
+        Placement::None => "none",
+    }
+}
+
+fn name(way: &Way, holds_bytes: Option<usize>) -> String {
+    let who = match way.topology {
+        Topology::Thread => "one thread",
+        Topology::Threads => "two threads",
+        Topology::Processes => "two processes",
+        Topology::Library => return "child through the library".to_owned(),
+    };
+    let what = match way.via {
+        Via::Pipe => "pipe",
+        Via::Fifo => "FIFO",
+        Via::Socket => "Unix socket",
+    };
+    let held = holds_bytes.or(way.holds_bytes).filter(|_| way.via != Via::Socket);
+    let held = held.map(|held| format!(" {}", units::bytes(held as u64))).unwrap_or_default();
+    format!("{who}, {what}{held}")
+}
+
+fn facts(way: &Way, place: Place, holds_bytes: Option<usize>) -> BTreeMap<String, Value> {
+    let topology = match way.topology {
+        Topology::Thread => "thread",
+        Topology::Threads => "threads",
+        Topology::Processes => "processes",
+        Topology::Library => "library",
+    };
+    let via = match way.kind() {
+        Kind::Pipe => "pipe",
+        Kind::Fifo => "fifo",
+        Kind::Socket => "socket",
+    };
+    let facts = [
+        ("topology", json!(topology)),
+        ("via", json!(via)),
+        ("holds_bytes_asked", json!(way.holds_bytes)),
+        ("holds_bytes", json!(holds_bytes)),
+        ("pin", json!(flag(way.placement))),
+        ("reader_processor", json!(place.reader)),
+        ("writer_processor", json!(place.writer)),
+    ];
+    facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}

@@ -1,0 +1,58 @@
+//! Showing a report: in a terminal, as a picture, a page, tables and lists. Pure functions of the report.
+
+mod columns;
+mod csv;
+mod graph;
+mod html;
+mod markdown;
+mod paint;
+mod picture;
+mod table;
+mod terminal;
+
+pub(super) use csv::csv;
+pub(super) use html::html;
+pub(super) use markdown::markdown;
+pub(super) use picture::svg;
+pub(super) use terminal::terminal;
+
+use super::report::{Machine, Report};
+use super::units::bytes;
+
+/// The machine in a line.
+fn machine(machine: &Machine) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    parts.extend(machine.system.clone());
+    parts.extend(machine.kernel.as_ref().map(|kernel| format!("kernel {kernel}")));
+    parts.extend(machine.processor.clone());
+    let count = machine.processors;
+    parts.push(if count == 1 { "1 processor".to_owned() } else { format!("{count} processors") });
+    let memory = machine.memory_bytes.map(|memory| memory.next_multiple_of(1 << 30));
+    parts.extend(memory.map(|memory| format!("{} memory", bytes(memory))));
+    parts.extend(machine.virtual_machine.as_ref().map(|kind| match kind.as_str() {
+        "yes" => "virtual machine".to_owned(),
+        kind => format!("virtual machine ({kind})"),
+    }));
+    parts.join(", ")
+}
+
+/// How it was measured, in a line.
+fn method(report: &Report) -> String {
+    let settings = &report.settings;
+    let series = settings.series;
+    let each = match settings.count {
+        Some(count) => format!("{count} blocks"),
+        None => super::units::Unit::Seconds.show(settings.cell_seconds),
+    };
+    format!(
+        "{series} series, interleaved and shuffled (seed {}); each cell {each} after a warm-up; medians, \
+         with the least and the most",
+        settings.seed,
+    )
+}
+
+/// What was measured, how, and with what.
+fn heading(report: &Report) -> String {
+    let Report { benchmark, preset, tool_version, .. } = report;
+    format!("pipewright bench {benchmark}, preset {preset}, version {tool_version}")
+}

@@ -1,0 +1,222 @@
+//! Statistics of few samples: the median and how far they spread, and whether two such sets differ.
+//!
+//! Medians, because what disturbs a measurement mostly makes it slower, and never by a normal
+//! distribution; the median absolute deviation (MAD) for the same reason.
+
+use serde::{Deserialize, Serialize};
+
+/// Above this share of the median a MAD says that the samples are noise.
+const NOISY_SHARE: f64 = 0.10;
+
+/// MADs times this are standard deviations, if the samples are normally distributed.
+const SIGMAS_PER_MAD: f64 = 1.4826;
+
+/// A sample that is so many standard deviations off is an outlier: hyperfine's rule.
+const OUTLIER_SIGMAS: f64 = 10.0;
+
+/// Of fewer samples nobody can say which is the odd one.
+const LEAST_FOR_OUTLIERS: usize = 5;
+
+/// A difference below this share is none, however close together the samples are: the placement of
+/// code and data in memory alone makes more (Mytkowicz, "Producing wrong data without doing anything
+/// obviously wrong!").
+const LEAST_CHANGE: f64 = 0.10;
+
+/// So many standard deviations are a difference.
+const CHANGE_SIGMAS: f64 = 3.0;
+
+/// What there is to say of some samples.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(super) struct Summary {
+    pub(super) median: f64,
+    pub(super) least: f64,
+    pub(super) most: f64,
+    /// The median of the distances to the median.
+    pub(super) mad: f64,
+}
+
+impl Summary {
+    /// `None`: there is no sample.
+    pub(super) fn of(samples: &[f64]) -> Option<Summary> {
+        let median = median(samples)?;
+        let distances: Vec<f64> = samples.iter().map(|sample| (sample - median).abs()).collect();
+        Some(Summary {
+            median,
+            least: samples.iter().copied().fold(f64::INFINITY, f64::min),
+            most: samples.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            mad: self::median(&distances)?,
+        })
+    }
+
+    /// The MAD as a share of the median.
+    pub(super) fn spread(&self) -> f64 {
+        if self.median == 0.0 { 0.0 } else { (self.mad / self.median).abs() }
+    }
+
+    /// Whether a re-run could well give something else.
+    pub(super) fn is_noisy(&self) -> bool {
+        self.spread() > NOISY_SHARE
+    }
+}
+
+/// The middle one, or the mean of the two in the middle.
+pub(super) fn median(samples: &[f64]) -> Option<f64> {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let upper = *sorted.get(sorted.len() / 2)?;
+    if sorted.len() % 2 == 1 {
+        return Some(upper);
+    }
+    let lower = *sorted.get(sorted.len() / 2 - 1)?;
+    Some(lower + (upper - lower) / 2.0)
+}
+
+/// How many samples are far away from all the others.
+pub(super) fn outliers(samples: &[f64]) -> usize {
+    let Some(summary) = Summary::of(samples) else { return 0 };
+    if samples.len() < LEAST_FOR_OUTLIERS {
+        return 0;
+    }
+    // Samples that are all but equal: then what is merely a little off is no outlier.
+    let least = summary.median.abs() * 0.005;
+    let far = OUTLIER_SIGMAS * (SIGMAS_PER_MAD * summary.mad).max(least);
+    samples.iter().filter(|sample| (*sample - summary.median).abs() > far).count()
+}
+
+/// How a newer set of samples compares with an older one.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(super) struct Ratio {
+    /// New median by old median.
+    pub(super) ratio: f64,
+    /// The least and the most that it could be: of the ends of both bands.
+    pub(super) least: f64,
+    pub(super) most: f64,
+    /// It is more than noise.
+    pub(super) is_real: bool,
+}
+
+impl Ratio {
+    /// `usual_spread`: what the neighbours of these samples spread by, since that of three samples is
+    /// itself chance. `drift`: by which share the machine itself was faster or slower.
+    pub(super) fn of(old: &Summary, new: &Summary, usual_spread: f64, drift: f64) -> Option<Ratio> {
+        if old.least <= 0.0 || new.least <= 0.0 {
+            return None;
+        }
+        let (least, most) = (new.least / old.most, new.most / old.least);
+        let ratio = new.median / old.median;
+        let [old_spread, new_spread] = [old, new].map(|it| it.spread().max(usual_spread));
+        let sigma = SIGMAS_PER_MAD * old_spread.hypot(new_spread);
+        let needed = LEAST_CHANGE.max(CHANGE_SIGMAS * sigma) + drift;
+        // As a logarithm twice as fast and half as fast are equally far from equal.
+        let is_far = ratio.ln().abs() > needed.ln_1p();
+        let is_apart = least > 1.0 || most < 1.0;
+        Some(Ratio { ratio, least, most, is_real: is_far && is_apart })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn summary(samples: &[f64]) -> Summary {
+        Summary::of(samples).unwrap()
+    }
+
+    #[test]
+    fn medians_and_deviations_are_right() {
+        for (samples, median, mad) in [
+            (&[1.0][..], 1.0, 0.0),
+            (&[1.0, 2.0], 1.5, 0.5),
+            (&[3.0, 1.0, 2.0], 2.0, 1.0),
+            (&[1.0, 1.0, 2.0, 2.0, 4.0, 6.0, 9.0], 2.0, 1.0),
+            (&[5.0, 5.0, 5.0, 1000.0], 5.0, 0.0),
+        ] {
+            let summary = summary(samples);
+            assert_eq!((summary.median, summary.mad), (median, mad), "{samples:?}");
+        }
+        assert_eq!(Summary::of(&[]), None);
+    }
+
+    #[test]
+    fn noise_is_a_tenth_of_the_median() {
+        assert!(!summary(&[100.0, 90.0, 110.0]).is_noisy());
+        assert!(summary(&[100.0, 88.0, 112.0]).is_noisy());
+        assert!(!summary(&[0.0, 0.0, 1.0]).is_noisy());
+    }
+
+    #[test]
+    fn an_outlier_is_far_away_from_all_others_and_there_are_others() {
+        for (samples, count) in [
+            (&[10.0, 10.1, 9.9, 10.2, 30.0][..], 1),
+            (&[10.0, 10.1, 9.9, 10.2, 10.3], 0),
+            (&[10.0, 10.0, 10.0, 10.0, 10.2], 0),
+            (&[10.0, 10.0, 10.0, 10.0, 11.0], 1),
+            (&[10.0, 10.0, 30.0], 0),
+            (&[], 0),
+        ] {
+            assert_eq!(outliers(samples), count, "{samples:?}");
+        }
+    }
+
+    #[test]
+    fn a_change_is_real_where_the_bands_are_apart_and_the_step_is_large() {
+        let old = summary(&[100.0, 98.0, 102.0]);
+        let real = |samples: &[f64], usual, drift| {
+            Ratio::of(&old, &summary(samples), usual, drift).unwrap().is_real
+        };
+        assert!(real(&[80.0, 79.0, 81.0], 0.0, 0.0));
+        assert!(real(&[130.0, 131.0, 129.0], 0.0, 0.0));
+        // Small.
+        assert!(!real(&[95.0, 94.0, 96.0], 0.0, 0.0));
+        // The bands touch.
+        assert!(!real(&[80.0, 79.0, 99.0], 0.0, 0.0));
+        // The neighbours spread as much.
+        assert!(!real(&[80.0, 79.0, 81.0], 0.08, 0.0));
+        // The whole machine was slower.
+        assert!(!real(&[80.0, 79.0, 81.0], 0.0, 0.2));
+        assert_eq!(Ratio::of(&summary(&[0.0]), &old, 0.0, 0.0), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_median_is_in_the_middle(samples in proptest::collection::vec(-1e9..1e9_f64, 1..50)) {
+            let summary = summary(&samples);
+            let below = samples.iter().filter(|sample| **sample < summary.median).count();
+            let above = samples.iter().filter(|sample| **sample > summary.median).count();
+            assert!(below * 2 <= samples.len() && above * 2 <= samples.len());
+            assert!(summary.least <= summary.median && summary.median <= summary.most);
+            assert!(summary.mad >= 0.0 && summary.mad <= summary.most - summary.least);
+        }
+
+        #[test]
+        fn order_and_scale_make_no_difference(
+            mut samples in proptest::collection::vec(1.0..1e6_f64, 1..20), scale in 0.01..100.0_f64,
+        ) {
+            let before = summary(&samples);
+            samples.reverse();
+            samples.iter_mut().for_each(|sample| *sample *= scale);
+            let after = summary(&samples);
+            assert!((after.median / scale - before.median).abs() <= 1e-9 * before.median);
+            assert!((after.spread() - before.spread()).abs() <= 1e-9);
+        }
+
+        #[test]
+        fn nothing_differs_from_itself(samples in proptest::collection::vec(1.0..1e6_f64, 1..20)) {
+            let summary = summary(&samples);
+            let ratio = Ratio::of(&summary, &summary, 0.0, 0.0).unwrap();
+            assert!(!ratio.is_real && ratio.ratio == 1.0, "{ratio:?}");
+        }
+
+        #[test]
+        fn a_ratio_read_backwards_says_the_same(
+            old in proptest::collection::vec(1.0..100.0_f64, 1..9),
+            new in proptest::collection::vec(1.0..100.0_f64, 1..9),
+        ) {
+            let (old, new) = (summary(&old), summary(&new));
+            let there = Ratio::of(&old, &new, 0.0, 0.0).unwrap();
+            let back = Ratio::of(&new, &old, 0.0, 0.0).unwrap();
+            assert_eq!(there.is_real, back.is_real);
+            assert!(there.least <= there.ratio && there.ratio <= there.most);
+        }
+    }
+}
