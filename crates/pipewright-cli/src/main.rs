@@ -41,7 +41,7 @@ fn work() -> i32 {
         Command::Handles(options) => handles::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Completions { shell } => pages::completions(shell),
-        Command::Man { command } => pages::man(command.as_deref()),
+        Command::Man { command } => pages::man(&command),
     };
     match result {
         Ok(code) => code,

@@ -16,10 +16,10 @@ pub(crate) fn completions(shell: clap_complete::Shell) -> Result<i32, Failure> {
 }
 
 /// Prints a manual page.
-pub(crate) fn man(name: Option<&str>) -> Result<i32, Failure> {
+pub(crate) fn man(names: &[String]) -> Result<i32, Failure> {
     let mut command = Args::command();
     command.build();
-    if let Some(name) = name {
+    for name in names {
         let found = command.find_subcommand(name);
         let found = found.ok_or_else(|| Failure(format!("no command is called \"{name}\"")))?;
         command = found.clone();

@@ -28,6 +28,12 @@ pub(crate) struct BenchOptions {
 pub(crate) enum Bench {
     /// How fast bytes go through pipes, over the size of the blocks
     Pipes(Box<PipesOptions>),
+    /// What it costs to start a process; with options, and from a large one
+    Spawn(Box<CasesOptions>),
+    /// What it costs to take what processes print
+    Capture(Box<CasesOptions>),
+    /// All of these, in one report
+    All(Box<CasesOptions>),
 }
 
 /// Options of every benchmark.
@@ -44,6 +50,10 @@ pub(crate) struct MeasureOptions {
     /// The order of the cells comes from this number; the same gives the same order
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
+
+    /// Measure only charts of these names, which are those in the JSON
+    #[arg(long, value_name = "CHARTS", value_delimiter = ',')]
+    pub(crate) only: Vec<String>,
 
     /// Compare with an older report, and mark what differs by more than the noise
     #[arg(long, value_name = "OLD.json")]
@@ -90,6 +100,33 @@ Examples:
   pipewright bench pipes --preset ibm2001 --html 2001.html
   pipewright bench pipes --blocks 4k,64k,1M --topology threads,processes --pin other,same --series 5")]
 pub(crate) struct PipesOptions {
+    #[command(flatten)]
+    pub(crate) sweep: SweepOptions,
+
+    #[command(flatten)]
+    pub(crate) measure: MeasureOptions,
+}
+
+/// Options of the benchmarks that are lists of cases.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Durations are written 200ms, 1.5s.
+
+Examples:
+  pipewright bench spawn --html spawn.html
+  pipewright bench capture --preset full --json capture.json")]
+pub(crate) struct CasesOptions {
+    /// How thoroughly it is measured
+    #[arg(long, value_name = "NAME", default_value = "quick")]
+    pub(crate) preset: CasesPreset,
+
+    #[command(flatten)]
+    pub(crate) measure: MeasureOptions,
+}
+
+/// What `bench pipes` measures.
+#[derive(Debug, Args)]
+pub(crate) struct SweepOptions {
     /// What is measured, and how thoroughly
     #[arg(long, value_name = "NAME", default_value = "quick")]
     pub(crate) preset: PipesPreset,
@@ -121,9 +158,22 @@ pub(crate) struct PipesOptions {
     /// Compare what comes out with what went in (slower, so the figures are others)
     #[arg(long)]
     pub(crate) verify: bool,
+}
 
-    #[command(flatten)]
-    pub(crate) measure: MeasureOptions,
+impl SweepOptions {
+    /// What that preset says, and nothing else.
+    pub(crate) fn preset(preset: PipesPreset) -> SweepOptions {
+        SweepOptions {
+            preset,
+            blocks: Vec::new(),
+            topology: Vec::new(),
+            via: Vec::new(),
+            capacity: Vec::new(),
+            pin: Vec::new(),
+            count: None,
+            verify: false,
+        }
+    }
 }
 
 /// `--preset` of `bench pipes`.
@@ -134,6 +184,15 @@ pub(crate) enum PipesPreset {
     /// The sizes of IBM's article of 2001, with one thread and with two
     Ibm2001,
     /// Every way at every power of two, five times: some minutes
+    Full,
+}
+
+/// `--preset` of the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CasesPreset {
+    /// Less than a minute
+    Quick,
+    /// Some minutes: more often, longer, and with more to do
     Full,
 }
 

@@ -10,7 +10,8 @@ mod size;
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
 pub(crate) use bench::{
-    Bench, BenchOptions, Capacity, Color, MeasureOptions, PipesOptions, PipesPreset, Topology, Via,
+    Bench, BenchOptions, Capacity, CasesOptions, CasesPreset, Color, MeasureOptions, PipesOptions,
+    PipesPreset, SweepOptions, Topology, Via,
 };
 pub(crate) use common::CommonOptions;
 pub(crate) use duration::Span;
@@ -55,10 +56,10 @@ Examples:
     #[command(after_help = "\
 Examples:
   pipewright man | man -l -
-  pipewright man run > pipewright-run.1")]
+  pipewright man bench pipes > pipewright-bench-pipes.1")]
     Man {
         /// The command whose page it is; all in all where it is left out
-        command: Option<String>,
+        command: Vec<String>,
     },
 }
 

@@ -106,7 +106,9 @@ fn about_samples(report: &Report) -> Vec<(&'static str, String)> {
         if settings.series < 5 {
             remedies.push("--series 5".to_owned());
         }
-        if settings.cell_seconds < 0.2 && settings.count.is_none() {
+        let shortest =
+            report.charts.iter().map(|chart| chart.cell_seconds).fold(f64::INFINITY, f64::min);
+        if shortest < 0.2 && settings.count.is_none() {
             remedies.push("--time 200ms".to_owned());
         }
         said.push((
@@ -141,15 +143,20 @@ fn about_curves(report: &Report) -> Vec<(&'static str, String)> {
         if let Some((asked, got)) = asked.filter(|(asked, got)| got < asked) {
             said.push(("capacity", format!("{}: asked for {asked} bytes, got {got}", curve.name)));
         }
-        // The same reason once, however many points it is the reason of.
-        let mut reasons: Vec<&str> = Vec::new();
-        for reason in curve.cells.iter().filter_map(|cell| cell.skipped.as_deref()) {
-            if !reasons.contains(&reason) {
-                reasons.push(reason);
-                let all = curve.cells.iter().all(|cell| cell.skipped.as_deref() == Some(reason));
-                let what = if all { "not measured" } else { "measured in part" };
-                said.push(("skipped", format!("{}, {what}: {reason}", curve.name)));
-            }
+        let skipped: Vec<(&str, &str)> = curve
+            .cells
+            .iter()
+            .filter_map(|cell| Some((cell.label.as_str(), cell.skipped.as_deref()?)))
+            .collect();
+        // The same reason once, however many cells it is the reason of.
+        for same in skipped.chunk_by(|(_, a), (_, b)| a == b) {
+            let Some((first, reason)) = same.first() else { continue };
+            let which = match same.len() {
+                count if count == curve.cells.len() => String::new(),
+                1 => format!(", {first}"),
+                count => format!(", {first} and {} more", count - 1),
+            };
+            said.push(("skipped", format!("not measured: {}{which}: {reason}", curve.name)));
         }
     }
     said

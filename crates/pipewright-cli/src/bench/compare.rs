@@ -103,9 +103,9 @@ fn verdict(comparison: &Comparison) -> String {
     let (faster, slower) = (comparison.faster, comparison.slower);
     let changed = match (faster, slower) {
         (0, 0) => format!("nothing changed beyond the noise in {count} cells"),
-        (_, 0) => format!("{faster} of {count} cells are faster"),
-        (0, _) => format!("{slower} of {count} cells are slower"),
-        _ => format!("of {count} cells {faster} are faster and {slower} slower"),
+        (_, 0) => format!("{faster} faster, of {count} cells"),
+        (0, _) => format!("{slower} slower, of {count} cells"),
+        _ => format!("{faster} faster and {slower} slower, of {count} cells"),
     };
     let machine = comparison.yardstick_ratio.filter(|ratio| (ratio - 1.0).abs() > 0.05);
     let machine = machine

@@ -5,14 +5,17 @@ use std::time::{Duration, Instant, SystemTime};
 
 use pipewright::os::{machine as os_machine, terminal};
 
+use super::capture::{self, Amount};
 use super::measure::{self, Rules, Watch};
 use super::plan::{self, Chart};
 use super::progress::Progress;
 use super::report::{self, Machine, Report, SCHEMA, Settings};
 use super::save::{self, Files};
 use super::stop::Stop;
-use super::{advice, compare, machine, pipes, show};
-use crate::args::{Color, MeasureOptions, PipesOptions};
+use super::{advice, compare, machine, pipes, show, spawn};
+use crate::args::{
+    CasesOptions, CasesPreset, Color, MeasureOptions, PipesOptions, PipesPreset, SweepOptions,
+};
 use crate::{Failure, exit_code};
 
 /// What is to be measured, and how.
@@ -23,7 +26,34 @@ pub(super) struct Job<'a> {
     options: &'a MeasureOptions,
     settings: Settings,
     charts: Vec<Chart>,
-    verdict: fn(&[report::Chart]) -> Option<String>,
+    verdict: Verdict,
+}
+
+/// Says in a sentence what the figures mean.
+type Verdict = fn(&[report::Chart]) -> Option<String>;
+
+/// How thoroughly cases are measured.
+struct Size {
+    series: u16,
+    time: Duration,
+    amount: Amount,
+}
+
+impl Size {
+    fn of(preset: CasesPreset) -> Size {
+        match preset {
+            CasesPreset::Quick => Size {
+                series: 3,
+                time: Duration::from_millis(150),
+                amount: Amount { stream_bytes: 256 << 20, children: 200 },
+            },
+            CasesPreset::Full => Size {
+                series: 5,
+                time: Duration::from_millis(500),
+                amount: Amount { stream_bytes: 1 << 30, children: 1000 },
+            },
+        }
+    }
 }
 
 /// For the yardstick, before each series.
@@ -32,21 +62,71 @@ const YARDSTICK_TIME: Duration = Duration::from_millis(20);
 impl<'a> Job<'a> {
     /// `bench pipes`.
     pub(super) fn pipes(options: &'a PipesOptions) -> Result<Job<'a>, Failure> {
-        let (series, time) = pipes::rules(options.preset);
-        let settings = settings(&options.measure, series, time);
+        let PipesOptions { sweep, measure } = options;
+        let (series, time) = pipes::rules(sweep.preset);
+        let settings = settings(measure, series);
         Ok(Job {
             benchmark: "pipes",
-            preset: name(options.preset),
-            options: &options.measure,
-            settings: Settings { count: options.count, verify: options.verify, ..settings },
-            charts: pipes::charts(options)?,
+            preset: name(sweep.preset),
+            options: measure,
+            settings: Settings { count: sweep.count, verify: sweep.verify, ..settings },
+            charts: pipes::charts(sweep, time_of(measure, time))?,
             verdict: pipes::verdict,
         })
+    }
+
+    /// `bench spawn`.
+    pub(super) fn spawn(options: &'a CasesOptions) -> Job<'a> {
+        let charts = spawn::charts(time_of(&options.measure, Size::of(options.preset).time));
+        Job::of_cases("spawn", options, charts, spawn::verdict)
+    }
+
+    /// `bench capture`.
+    pub(super) fn capture(options: &'a CasesOptions) -> Job<'a> {
+        let size = Size::of(options.preset);
+        let charts = capture::charts(size.amount, time_of(&options.measure, size.time));
+        Job::of_cases("capture", options, charts, capture::verdict)
+    }
+
+    /// `bench all`.
+    pub(super) fn all(options: &'a CasesOptions) -> Result<Job<'a>, Failure> {
+        let preset = match options.preset {
+            CasesPreset::Quick => PipesPreset::Quick,
+            CasesPreset::Full => PipesPreset::Full,
+        };
+        let (_, time) = pipes::rules(preset);
+        let sweep = SweepOptions::preset(preset);
+        let mut charts = pipes::charts(&sweep, time_of(&options.measure, time))?;
+        charts.extend(Job::spawn(options).charts);
+        charts.extend(Job::capture(options).charts);
+        let verdict: Verdict = |charts| {
+            let each = [pipes::verdict, spawn::verdict, capture::verdict];
+            let said: Vec<String> = each.iter().filter_map(|verdict| verdict(charts)).collect();
+            (!said.is_empty()).then(|| said.join("\n"))
+        };
+        Ok(Job::of_cases("all", options, charts, verdict))
+    }
+
+    fn of_cases(
+        benchmark: &'static str,
+        options: &'a CasesOptions,
+        charts: Vec<Chart>,
+        verdict: Verdict,
+    ) -> Job<'a> {
+        Job {
+            benchmark,
+            preset: name(options.preset),
+            options: &options.measure,
+            settings: settings(&options.measure, Size::of(options.preset).series),
+            charts,
+            verdict,
+        }
     }
 
     /// Measures, saves and shows.
     pub(super) fn run(mut self) -> Result<i32, Failure> {
         // Whatever can be wrong with the command line is found before anything is measured.
+        self.choose()?;
         let files = Files::new(self.options)?;
         let old = self.options.compare.as_deref().map(save::load).transpose()?;
         // Before there is another thread, which would take the signals.
@@ -62,11 +142,7 @@ impl<'a> Job<'a> {
             report: self.empty_report(),
             started: Instant::now(),
         };
-        let rules = Rules {
-            series: self.settings.series,
-            time: Duration::from_secs_f64(self.settings.cell_seconds),
-            seed: self.settings.seed,
-        };
+        let rules = Rules { series: self.settings.series, seed: self.settings.seed };
         let measured = measure::measure(&mut self.charts, &rules, &mut watching);
         watching.progress.end();
         let complete = measured?;
@@ -83,6 +159,20 @@ impl<'a> Job<'a> {
         }
         files.save(&report)?;
         Ok(stop.exit_code().unwrap_or(exit_code::SUCCESS))
+    }
+
+    /// Leaves out what is not asked for.
+    fn choose(&mut self) -> Result<(), Failure> {
+        let only = &self.options.only;
+        let there: Vec<&str> = self.charts.iter().map(|chart| chart.id.as_str()).collect();
+        if let Some(unknown) = only.iter().find(|name| !there.contains(&name.as_str())) {
+            let there = there.join(", ");
+            return Err(Failure(format!(
+                "--only: no chart is called \"{unknown}\"; there are {there}"
+            )));
+        }
+        self.charts.retain(|chart| only.is_empty() || only.contains(&chart.id));
+        Ok(())
     }
 
     fn empty_report(&self) -> Report {
@@ -177,7 +267,7 @@ impl Watch for Watching<'_> {
 }
 
 /// What is asked for, or what the preset says.
-fn settings(options: &MeasureOptions, series: u16, time: Duration) -> Settings {
+fn settings(options: &MeasureOptions, series: u16) -> Settings {
     let chance = || {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         // Short enough to be typed again.
@@ -185,11 +275,14 @@ fn settings(options: &MeasureOptions, series: u16, time: Duration) -> Settings {
     };
     Settings {
         series: usize::from(options.series.unwrap_or(series)),
-        cell_seconds: options.time.as_ref().map_or(time, |time| time.duration).as_secs_f64(),
         count: None,
         seed: options.seed.unwrap_or_else(chance),
         verify: false,
     }
+}
+
+fn time_of(options: &MeasureOptions, usual: Duration) -> Duration {
+    options.time.as_ref().map_or(usual, |time| time.duration)
 }
 
 /// The name by which it is typed.

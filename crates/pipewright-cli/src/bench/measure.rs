@@ -1,7 +1,5 @@
 //! Measures a plan: series by series, every cell once in each, in an order that is new each time.
 
-use std::time::Duration;
-
 use crate::Failure;
 
 use super::plan::{Chart, Failed, Point};
@@ -11,8 +9,6 @@ use super::shuffle::Random;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rules {
     pub(super) series: usize,
-    /// For each cell in each series.
-    pub(super) time: Duration,
     pub(super) seed: u64,
 }
 
@@ -48,7 +44,7 @@ pub(super) fn measure(
             if watch.stops() {
                 return Ok(false);
             }
-            measure_one(charts, place, rules, watch)?;
+            measure_one(charts, place, watch)?;
         }
         watch.after_series(charts);
     }
@@ -71,16 +67,16 @@ fn all(charts: &[Chart]) -> Vec<Place> {
 fn measure_one(
     charts: &mut [Chart],
     (chart, curve, point): Place,
-    rules: &Rules,
     watch: &mut dyn Watch,
 ) -> Result<(), Failure> {
+    let time = charts[chart].time;
     let curve = &mut charts[chart].curves[curve];
     let point: &mut Point = &mut curve.points[point];
     watch.cell(&format!("{}, {}", curve.name, point.label));
     if point.skipped.is_some() {
         return Ok(());
     }
-    match point.measure.measure(rules.time) {
+    match point.measure.measure(time) {
         Ok(sample) => point.samples.push(sample),
         // Ctrl-C reaches whoever is in our group: what it broke is no finding.
         Err(_) if watch.stops() => {}
@@ -97,6 +93,7 @@ mod tests {
     use std::cell::RefCell;
     use std::collections::BTreeMap;
     use std::rc::Rc;
+    use std::time::Duration;
 
     use super::super::plan::{Curve, Measure, Sample};
     use super::super::report::Axis;
@@ -156,13 +153,14 @@ mod tests {
             title: "Chart".to_owned(),
             unit: Unit::Seconds,
             axis: Axis::Cases,
+            time: Duration::from_millis(7),
             references: Vec::new(),
             curves,
         };
         vec![chart(vec![curve(0..4), curve(4..6)]), chart(vec![curve(6..10)])]
     }
 
-    const RULES: Rules = Rules { series: 3, time: Duration::from_millis(7), seed: 1 };
+    const RULES: Rules = Rules { series: 3, seed: 1 };
 
     #[test]
     fn every_series_has_every_cell_once_in_an_order_of_its_own() {

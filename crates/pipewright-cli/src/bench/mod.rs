@@ -6,6 +6,8 @@
 //! Another benchmark is a module with its charts and its verdict, and a line in [`run`].
 
 mod advice;
+mod capture;
+mod cases;
 mod compare;
 mod draw;
 mod job;
@@ -21,6 +23,7 @@ mod sample;
 mod save;
 mod show;
 mod shuffle;
+mod spawn;
 mod stats;
 mod stop;
 mod units;
@@ -36,5 +39,8 @@ use job::Job;
 pub(crate) fn run(options: &BenchOptions) -> Result<i32, Failure> {
     match &options.what {
         Bench::Pipes(options) => Job::pipes(options)?.run(),
+        Bench::Spawn(options) => Job::spawn(options).run(),
+        Bench::Capture(options) => Job::capture(options).run(),
+        Bench::All(options) => Job::all(options)?.run(),
     }
 }

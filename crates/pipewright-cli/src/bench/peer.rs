@@ -6,6 +6,8 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead as _, Write as _};
+use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use pipewright::os::usage;
 use pipewright::{Command, console_out};
@@ -50,7 +52,16 @@ pub(crate) fn play() -> Option<i32> {
 impl Act {
     /// A command that does it.
     pub(super) fn command(&self) -> io::Result<Command> {
-        let mut command = Command::new(std::env::current_exe()?);
+        // Asked once: it is no part of what a start costs.
+        static OURS: OnceLock<PathBuf> = OnceLock::new();
+        let program = match OURS.get() {
+            Some(program) => program,
+            None => {
+                let found = std::env::current_exe()?;
+                OURS.get_or_init(|| found)
+            }
+        };
+        let mut command = Command::new(program);
         command.arg(NAME).args(self.words());
         Ok(command)
     }

@@ -21,6 +21,8 @@ pub(super) struct Chart {
     pub(super) title: String,
     pub(super) unit: Unit,
     pub(super) axis: Axis,
+    /// For how long each cell is measured in each series.
+    pub(super) time: Duration,
     pub(super) references: Vec<Reference>,
     pub(super) curves: Vec<Curve>,
 }
@@ -129,6 +131,7 @@ pub(super) fn report(charts: &[Chart]) -> Vec<report::Chart> {
         title: chart.title.clone(),
         unit: chart.unit,
         axis: chart.axis,
+        cell_seconds: chart.time.as_secs_f64(),
         references: chart.references.clone(),
         curves: chart.curves.iter().map(curve).collect(),
     };

@@ -36,9 +36,7 @@ pub(super) struct Report {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Settings {
     pub(super) series: usize,
-    /// How long each cell is measured in each series.
-    pub(super) cell_seconds: f64,
-    /// Where each cell was so many blocks instead.
+    /// Where each cell was so many blocks, and not as many as fit into its time.
     pub(super) count: Option<u64>,
     /// Of the order of the cells.
     pub(super) seed: u64,
@@ -82,6 +80,8 @@ pub(super) struct Chart {
     pub(super) title: String,
     pub(super) unit: Unit,
     pub(super) axis: Axis,
+    /// For how long each cell was measured in each series.
+    pub(super) cell_seconds: f64,
     pub(super) references: Vec<Reference>,
     pub(super) curves: Vec<Curve>,
 }

@@ -61,7 +61,7 @@ fn report(benchmark: &str, charts: Vec<Chart>) -> Report {
         complete: true,
         started_unix_seconds: 1_795_325_400,
         elapsed_seconds: 17.5,
-        settings: Settings { series: 3, cell_seconds: 0.05, count: None, seed: 7, verify: false },
+        settings: Settings { series: 3, count: None, seed: 7, verify: false },
         machine: machine(),
         verdict: String::new(),
         warnings: Vec::new(),
@@ -111,6 +111,7 @@ pub(super) fn pipes() -> Report {
         title: title.to_owned(),
         unit: Unit::BytesPerSecond,
         axis: Axis::BlockBytes,
+        cell_seconds: 0.05,
         references: Vec::new(),
         curves,
     };
@@ -149,6 +150,7 @@ pub(super) fn spawn() -> Report {
         title: "Starting a process and waiting for its end, with options <and> without".to_owned(),
         unit: Unit::Seconds,
         axis: Axis::Cases,
+        cell_seconds: 0.15,
         references: Vec::new(),
         curves: vec![curve],
     };

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests end where they cannot go on")]
 
+mod bench;
 mod pages;
 #[cfg(unix)]
 mod pipe;

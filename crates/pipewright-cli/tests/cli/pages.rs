@@ -10,12 +10,17 @@ fn the_help_of_every_command_ends_with_two_examples() {
         None,
         Some("run"),
         Some("pipe"),
+        Some("bench"),
+        Some("bench pipes"),
+        Some("bench spawn"),
+        Some("bench capture"),
+        Some("bench all"),
         Some("handles"),
         Some("doctor"),
         Some("completions"),
         Some("man"),
     ] {
-        let mut args: Vec<&str> = command.into_iter().collect();
+        let mut args: Vec<&str> = command.into_iter().flat_map(|words| words.split(' ')).collect();
         args.push("--help");
         let output = pipewright(&args).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{args:?}");
@@ -27,9 +32,12 @@ fn the_help_of_every_command_ends_with_two_examples() {
 
 #[test]
 fn man_pages_and_completions_are_made() {
-    for command in ["run", "pipe", "handles", "doctor"] {
-        let output = pipewright(&["man", command]).output().unwrap();
-        assert!(out(&output).contains(&format!("pipewright\\-{command}")), "{command}");
+    for command in ["run", "pipe", "bench", "bench pipes", "handles", "doctor"] {
+        let mut args = vec!["man"];
+        args.extend(command.split(' '));
+        let output = pipewright(&args).output().unwrap();
+        let name = format!("pipewright-{command}").replace([' ', '-'], "\\-");
+        assert!(out(&output).contains(&name), "{command}");
     }
     assert!(out(&pipewright(&["man"]).output().unwrap()).contains(".TH pipewright"));
     let output = pipewright(&["man", "nope"]).output().unwrap();

@@ -12,7 +12,7 @@ pub(super) fn look() -> Machine {
         kernel: text("/proc/sys/kernel/osrelease"),
         processor: value(&processors, "model name"),
         governor: text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-        quota_processors: groups().iter().filter_map(|group| quota(group)).reduce(f64::min),
+        quota_processors: groups().iter().filter_map(quota).reduce(f64::min),
         virtual_machine: virtual_machine(&processors),
         imitation: false,
         memory_bytes: memory("MemTotal"),
@@ -65,8 +65,8 @@ fn groups() -> Vec<PathBuf> {
     folder.ancestors().take_while(|folder| folder.starts_with(root)).map(Path::to_owned).collect()
 }
 
-fn quota(group: &PathBuf) -> Option<f64> {
-    parse_quota(&text(group.join("cpu.max"))?)
+fn quota(group: impl AsRef<Path>) -> Option<f64> {
+    parse_quota(&text(group.as_ref().join("cpu.max"))?)
 }
 
 /// `cpu.max`: the microseconds that may be used in so many.

@@ -1,7 +1,7 @@
 //! Scales: from figures to places on a line, and the round figures to write beside it.
 
 use super::super::report::Chart;
-use super::super::units::{Unit, short_bytes, three_digits};
+use super::super::units::{Unit, short_bytes};
 
 /// A vertical axis, or that of bars: from nothing to a round figure, or from one power of ten to another.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,7 +23,11 @@ impl Scale {
         let step = round_step(most / steps as f64);
         let count = (most / step - 1e-9).ceil().max(1.0);
         // With as many decimals as the step has.
-        let decimals = (-step.log10().floor()).clamp(0.0, 3.0) as usize;
+        let is_whole = |decimals: &usize| {
+            let scaled = step * 10_f64.powi(*decimals as i32);
+            (scaled - scaled.round()).abs() < 1e-6
+        };
+        let decimals = (0..4).find(is_whole).unwrap_or(4);
         let tick = |number: usize| {
             let value = number as f64 * step;
             (value * divisor, format!("{value:.decimals$}"))
@@ -32,24 +36,20 @@ impl Scale {
         Scale { low: 0.0, high: count * step * divisor, logarithmic: false, ticks, unit: name }
     }
 
-    /// From one power of ten to another. The figures have their units with them.
+    /// From one round figure to another, with powers of ten written beside it. They have their units with
+    /// them.
     pub(in crate::bench) fn logarithmic(unit: Unit, least: f64, most: f64) -> Scale {
-        let low = least.max(f64::MIN_POSITIVE).log10().floor();
-        let high = most.log10().ceil().max(low + 1.0);
+        let least = least.max(f64::MIN_POSITIVE);
+        // The largest round figure that is not above, and the smallest that is not below.
+        let low = 1.0 / round_step(1.0 / least);
+        let high = round_step(most).max(low * 10.0);
+        let exponents = low.log10().ceil() as i32..=(high.log10() + 1e-9).floor() as i32;
         let tick = |exponent: i32| {
             let value = 10_f64.powi(exponent);
             let (divisor, name) = unit.scale(value);
-            (
-                value,
-                format!(
-                    "{} {name}",
-                    three_digits(value / divisor).trim_end_matches(".00").trim_end_matches(".0")
-                ),
-            )
+            (value, format!("{:.0} {name}", value / divisor))
         };
-        let ticks = (low as i32..=high as i32).map(tick).collect();
-        let (low, high) = (10_f64.powf(low), 10_f64.powf(high));
-        Scale { low, high, logarithmic: true, ticks, unit: "" }
+        Scale { low, high, logarithmic: true, ticks: exponents.map(tick).collect(), unit: "" }
     }
 
     /// That of a chart's figures: logarithmic where there are figures of other times beside them.
@@ -147,6 +147,7 @@ mod tests {
             (2.31e9, &["0.0", "0.5", "1.0", "1.5", "2.0", "2.5"][..], "GB/s"),
             (9.8e9, &["0", "2", "4", "6", "8", "10"], "GB/s"),
             (10e9, &["0", "2", "4", "6", "8", "10"], "GB/s"),
+            (12e9, &["0.0", "2.5", "5.0", "7.5", "10.0", "12.5"], "GB/s"),
             (123e6, &["0", "25", "50", "75", "100", "125"], "MB/s"),
         ] {
             let scale = Scale::linear(Unit::BytesPerSecond, most, 5);
@@ -160,9 +161,11 @@ mod tests {
     #[test]
     fn powers_of_ten_are_equally_far_apart() {
         let scale = Scale::logarithmic(Unit::BytesPerSecond, 2.5e6, 8e9);
-        assert_eq!(texts(&scale), ["1 MB/s", "10 MB/s", "100 MB/s", "1 GB/s", "10 GB/s"]);
-        assert!((scale.place(1e8) - 0.5).abs() < 1e-9);
+        assert_eq!(texts(&scale), ["10 MB/s", "100 MB/s", "1 GB/s", "10 GB/s"]);
         assert_eq!((scale.place(0.0), scale.place(1e12)), (0.0, 1.0));
+        let step = scale.place(1e8) - scale.place(1e7);
+        assert!((scale.place(1e9) - scale.place(1e8) - step).abs() < 1e-9);
+        assert!(scale.place(8e9) > 0.9 && scale.place(2.5e6) < 0.1);
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub(in crate::bench) struct Subject<'a> {
 pub(super) const CHARACTER: f64 = 7.0;
 
 const LEGEND_ROW: f64 = 21.0;
-const TITLE_ROW: f64 = 22.0;
+const TITLE_ROW: f64 = 24.0;
 
 impl Format {
     pub(in crate::bench) fn width(self) -> f64 {

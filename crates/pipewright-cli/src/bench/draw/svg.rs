@@ -176,7 +176,7 @@ svg .mark{fill:var(--c);stroke:var(--bg);stroke-width:1}
 svg .noisy{fill:var(--bg);stroke:var(--c);stroke-width:1.75}
 svg .best{fill:none;stroke:var(--fg);stroke-width:1.5}
 svg .note{font-weight:600;paint-order:stroke;stroke:var(--bg);stroke-width:4px;stroke-linejoin:round}
-svg .bar{fill:var(--c)}
+svg .bar{fill:var(--c);fill-opacity:.55}
 svg .whisker{stroke:var(--fg);stroke-width:1.5;fill:none}
 svg .hit{fill:transparent}
 svg .tip{visibility:hidden;pointer-events:none}

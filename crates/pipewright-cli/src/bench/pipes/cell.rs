@@ -13,7 +13,7 @@ use super::process::TwoProcesses;
 use super::rounds::{self, Rounds};
 use super::sweep::Way;
 use super::threads::{OneThread, TwoThreads, pin};
-use crate::args::{PipesOptions, Topology};
+use crate::args::{SweepOptions, Topology};
 
 #[derive(Debug)]
 pub(super) struct BlockCell {
@@ -31,7 +31,7 @@ impl BlockCell {
         way: Way,
         place: Place,
         block_bytes: usize,
-        options: &PipesOptions,
+        options: &SweepOptions,
     ) -> BlockCell {
         let (verify, count) = (options.verify, options.count);
         BlockCell { way, place, block_bytes, verify, count, rate: None }

@@ -13,6 +13,7 @@ mod threads;
 mod verdict;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use pipewright::os::conduit::{self, Kind};
 use pipewright::os::cpu;
@@ -22,7 +23,7 @@ use super::plan::{Chart, Curve, Point};
 use super::report::{Axis, Reference};
 use super::units::{self, Unit};
 use crate::Failure;
-use crate::args::{PipesOptions, PipesPreset, Topology, Via};
+use crate::args::{PipesPreset, SweepOptions, Topology, Via};
 
 pub(super) use cell::yardstick;
 pub(super) use pattern::Pattern;
@@ -37,8 +38,8 @@ use sweep::{Sweep, Way};
 /// How often and for how long each cell is measured where nobody says otherwise.
 pub(super) use sweep::rules;
 
-/// The charts that are asked for.
-pub(super) fn charts(options: &PipesOptions) -> Result<Vec<Chart>, Failure> {
+/// The charts that are asked for, each cell for that long.
+pub(super) fn charts(options: &SweepOptions, time: Duration) -> Result<Vec<Chart>, Failure> {
     let sweep = Sweep::of(options)?;
     let mut charts: Vec<Chart> = Vec::new();
     for way in &sweep.ways {
@@ -51,6 +52,7 @@ pub(super) fn charts(options: &PipesOptions) -> Result<Vec<Chart>, Failure> {
                 title,
                 unit: Unit::BytesPerSecond,
                 axis: Axis::BlockBytes,
+                time,
                 references: references(options.preset, way),
                 curves: vec![curve],
             }),
@@ -89,7 +91,7 @@ fn references(preset: PipesPreset, way: &Way) -> Vec<Reference> {
 }
 
 /// The curve of a way. One that cannot be had here says why in every point.
-fn curve(way: &Way, blocks: &[usize], options: &PipesOptions) -> Result<Curve, Failure> {
+fn curve(way: &Way, blocks: &[usize], options: &SweepOptions) -> Result<Curve, Failure> {
     let allowed = cpu::allowed().unwrap_or_default();
     let place = way.placement.place(&allowed, cpu::same_core);
     let place = place.map_err(|why| Failure(format!("--pin {}: {why}", flag(way.placement))))?;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use pipewright::os::conduit::Conduit;
 use pipewright::os::usage::{self, Spent};
-use pipewright::{Child, ChildStderr, ChildStdin, PipeReader, Stdio};
+use pipewright::{Child, ChildStderr, ChildStdin, PipeReader, Signal, Stdio};
 
 use super::super::peer::Act;
 use super::place::Place;
@@ -21,8 +21,16 @@ pub(super) struct TwoProcesses {
     answers: BufReader<ChildStderr>,
     reader: Reading,
     block_bytes: usize,
-    /// Dropped last: it ends when its input does, which is above.
-    _child: Child,
+    child: Child,
+}
+
+impl Drop for TwoProcesses {
+    fn drop(&mut self) {
+        // Ignored: it has ended. Waited for, so that no thread of the library has to: it would run
+        // beside the next measurement.
+        let _ = self.child.signal(Signal::KILL);
+        let _ = self.child.wait();
+    }
 }
 
 #[derive(Debug)]
@@ -79,7 +87,7 @@ impl TwoProcesses {
             }
         };
         let reader = Reading::new(read_bytes, verify);
-        Ok(TwoProcesses { source, control, answers, reader, block_bytes, _child: child })
+        Ok(TwoProcesses { source, control, answers, reader, block_bytes, child })
     }
 
     /// What the child says that it has used.

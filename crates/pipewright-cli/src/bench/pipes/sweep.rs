@@ -9,7 +9,7 @@ use pipewright::os::cpu;
 use super::place::Placement;
 use super::threads::pin;
 use crate::Failure;
-use crate::args::{Capacity, PipesOptions, PipesPreset, Topology, Via};
+use crate::args::{Capacity, PipesPreset, SweepOptions, Topology, Via};
 
 /// The article's sizes: every one that its `pipespeed` scripts had.
 #[rustfmt::skip]
@@ -87,7 +87,7 @@ pub(in crate::bench) fn rules(preset: PipesPreset) -> (u16, Duration) {
 }
 
 impl Sweep {
-    pub(super) fn of(options: &PipesOptions) -> Result<Sweep, Failure> {
+    pub(super) fn of(options: &SweepOptions) -> Result<Sweep, Failure> {
         let mut blocks = match options.preset {
             _ if !options.blocks.is_empty() => options.blocks.clone(),
             PipesPreset::Quick => QUICK.to_vec(),
@@ -112,7 +112,7 @@ impl Sweep {
 }
 
 /// Every combination of what was asked for.
-fn combinations(options: &PipesOptions) -> Vec<Way> {
+fn combinations(options: &SweepOptions) -> Vec<Way> {
     fn or<T: Copy>(asked: &[T], usual: T) -> Vec<T> {
         if asked.is_empty() { vec![usual] } else { asked.to_vec() }
     }
@@ -190,7 +190,7 @@ mod tests {
     #[derive(clap::Parser)]
     struct Typed {
         #[command(flatten)]
-        options: PipesOptions,
+        options: SweepOptions,
     }
 
     fn sweep(words: &[&str]) -> Result<Sweep, String> {

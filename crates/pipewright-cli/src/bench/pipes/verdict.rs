@@ -33,7 +33,8 @@ fn of_curve(chart: &Chart, curve: &Curve) -> Option<String> {
     // What programs use who do not think about it; else the largest.
     const USUAL_BYTES: u64 = 64 << 10;
     let beyond = measured.iter().filter(|(bytes, _)| *bytes > most);
-    let other = beyond.clone().find(|(bytes, _)| *bytes == USUAL_BYTES).or(beyond.clone().last());
+    let other =
+        beyond.clone().find(|(bytes, _)| *bytes == USUAL_BYTES).or(beyond.clone().next_back());
     if let Some((size, other)) = other {
         let cost = (1.0 - other.median / best.median) * 100.0;
         said.push_str(&format!("; {} costs {cost:.0} %", bytes(*size)));

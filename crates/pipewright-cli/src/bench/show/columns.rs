@@ -71,11 +71,17 @@ mod tests {
 
     #[test]
     fn columns_that_do_not_fit_come_below() {
-        assert_eq!(chunks(8, &[10, 10, 10], 80), [0..3]);
-        assert_eq!(chunks(8, &[10, 10, 10], 32), [0..2, 2..3]);
+        let ends = |widths: &[usize], most| {
+            chunks(8, widths, most)
+                .into_iter()
+                .map(|chunk| (chunk.start, chunk.end))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(ends(&[10, 10, 10], 80), [(0, 3)]);
+        assert_eq!(ends(&[10, 10, 10], 32), [(0, 2), (2, 3)]);
         // One that is too wide by itself stands alone.
-        assert_eq!(chunks(8, &[50, 10], 32), [0..1, 1..2]);
-        assert_eq!(chunks(8, &[], 32), []);
+        assert_eq!(ends(&[50, 10], 32), [(0, 1), (1, 2)]);
+        assert_eq!(ends(&[], 32), []);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::super::draw::frame::Format;
+use super::super::draw::palette::CURVES;
 use super::super::draw::svg::{escape, style};
 use super::super::report::{Axis, Chart, Report};
 use super::super::units;
@@ -65,24 +66,37 @@ fn figure(page: &mut String, chart: &Chart, report: &Report) {
         let _ = writeln!(page, "<div class=\"{class}\">\n{picture}</div>");
     }
     if chart.axis == Axis::BlockBytes {
-        table(page, &table::curves(chart));
+        table(page, &table::curves(chart), Rows::Curves);
     }
     let figures = table::figures(chart, report.comparison.as_ref(), true);
     page.push_str("<details><summary>All figures</summary>\n");
-    table(page, &figures);
+    table(page, &figures, Rows::Figures);
     page.push_str("</details>\n</figure>\n");
 }
 
-fn table(page: &mut String, table: &Table) {
-    page.push_str("<div class=\"scroll\"><table>\n<thead><tr>");
+/// What the rows of a table are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rows {
+    /// One for each curve, which its letter has the colour of.
+    Curves,
+    Figures,
+}
+
+fn table(page: &mut String, table: &Table, rows: Rows) {
+    let class = if rows == Rows::Curves { " class=\"curves\"" } else { "" };
+    let _ = write!(page, "<div class=\"scroll\"><table{class}>\n<thead><tr>");
     for entry in &table.heading {
         let _ = write!(page, "<th>{}</th>", escape(entry));
     }
     page.push_str("</tr></thead>\n<tbody>\n");
-    for row in &table.rows {
+    for (curve, row) in table.rows.iter().enumerate() {
         page.push_str("<tr>");
-        for entry in row {
-            let _ = write!(page, "<td>{}</td>", escape(entry.trim()));
+        for (column, entry) in row.iter().enumerate() {
+            let class = match (rows, column) {
+                (Rows::Curves, 0) => format!(" class=\"letter c{}\"", curve % CURVES),
+                _ => String::new(),
+            };
+            let _ = write!(page, "<td{class}>{}</td>", escape(entry.trim()));
         }
         page.push_str("</tr>\n");
     }
@@ -124,6 +138,8 @@ table{border-collapse:collapse;font-size:14px;font-variant-numeric:tabular-nums;
 th,td{padding:5px 10px;text-align:right;white-space:nowrap;border-bottom:1px solid var(--grid)}
 th{color:var(--faint);font-weight:500}
 th:first-child,td:first-child{text-align:left;padding-left:0}
+.curves th:nth-child(2),.curves td:nth-child(2){text-align:left}
+.letter{color:var(--c);font-weight:650}
 th:last-child,td:last-child{padding-right:0}
 details{margin-top:12px;font-size:14px}
 summary{cursor:pointer;color:var(--faint);padding:4px 0}

@@ -2,6 +2,8 @@
 
 mod columns;
 mod csv;
+#[cfg(test)]
+mod golden;
 mod graph;
 mod html;
 mod markdown;
@@ -17,7 +19,7 @@ pub(super) use picture::svg;
 pub(super) use terminal::terminal;
 
 use super::report::{Machine, Report};
-use super::units::bytes;
+use super::units::{Unit, bytes};
 
 /// The machine in a line.
 fn machine(machine: &Machine) -> String {
@@ -42,7 +44,14 @@ fn method(report: &Report) -> String {
     let series = settings.series;
     let each = match settings.count {
         Some(count) => format!("{count} blocks"),
-        None => super::units::Unit::Seconds.show(settings.cell_seconds),
+        None => {
+            let times = report.charts.iter().map(|chart| chart.cell_seconds);
+            let (least, most) = times.fold((f64::INFINITY, 0.0), |(least, most), time| {
+                (f64::min(least, time), f64::max(most, time))
+            });
+            let [shortest, longest] = [least.min(most), most].map(|time| Unit::Seconds.show(time));
+            if shortest == longest { shortest } else { format!("{shortest} to {longest}") }
+        }
     };
     format!(
         "{series} series, interleaved and shuffled (seed {}); each cell {each} after a warm-up; medians, \

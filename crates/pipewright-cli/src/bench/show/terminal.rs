@@ -46,6 +46,11 @@ fn chart_text(chart: &Chart, report: &Report, columns: usize, paint: Paint) -> S
     let mut text = paint.text(Pen::Bold, &wrap(&chart.title, columns, ""));
     text.push_str("\n\n");
     text.push_str(&graph(chart, columns, paint));
+    let compared = report.comparison.as_ref();
+    if chart.axis == Axis::Cases && compared.is_none() {
+        // Bars have their figures beside them.
+        return text;
+    }
     text.push('\n');
     for reference in &chart.references {
         let value = chart.unit.show(reference.value);
@@ -58,11 +63,7 @@ fn chart_text(chart: &Chart, report: &Report, columns: usize, paint: Paint) -> S
         text.push_str(&curves(&table::curves(chart), columns, paint));
         text.push('\n');
     }
-    let compared = report.comparison.as_ref();
-    // Bars have their figures beside them.
-    if chart.axis == Axis::BlockBytes || compared.is_some() {
-        text.push_str(&figures(&table::figures(chart, compared, false), columns, paint));
-    }
+    text.push_str(&figures(&table::figures(chart, compared, false), columns, paint));
     text
 }
 

@@ -1,0 +1,196 @@
+//! `bench spawn`: what it costs to start a process through the library; with each option, and from a
+//! parent with much memory.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use pipewright::os::machine;
+use pipewright::{Command, Contain, Resource, Scope, null};
+
+use super::cases::{Took, case, chart};
+use super::peer::Act;
+use super::plan::{Chart, Failed, Point};
+use super::report;
+use super::stats::{Ratio, Summary};
+use super::units::{self, Unit, bytes};
+
+const PLAIN: &str = "no option";
+const ALL: &str = "all of these but the tree";
+const AND_WAIT: &str = "start and wait";
+const SMALL: &str = "nothing more";
+
+/// Parents of these sizes.
+const SIZES_BYTES: [u64; 3] = [0, 512 << 20, 2 << 30];
+
+/// The charts, each cell for that long.
+pub(super) fn charts(time: Duration) -> Vec<Chart> {
+    vec![
+        chart("spawn", "Starting a process that ends at once", Unit::Seconds, time, starts()),
+        chart("spawn-options", "Start and wait, with options", Unit::Seconds, time, options()),
+        chart(
+            "spawn-size",
+            "Start and wait, from a parent with so much memory in use",
+            Unit::Seconds,
+            time,
+            sizes(),
+        ),
+    ]
+}
+
+fn starts() -> Vec<Point> {
+    vec![
+        case("start", Unit::Seconds, || {
+            let begin = Instant::now();
+            let child = command()?.start()?;
+            let time = begin.elapsed();
+            child.wait()?;
+            Ok(time.into())
+        }),
+        case(AND_WAIT, Unit::Seconds, || wait_for(&|_| Ok(()))),
+    ]
+}
+
+fn command() -> Result<Command, Failed> {
+    Ok(Act::Exit.command()?)
+}
+
+/// An option, or several.
+type Setting = fn(&mut Command) -> Result<(), Failed>;
+
+/// Starts a process with that setting, and waits for its end.
+fn wait_for(set: &dyn Fn(&mut Command) -> Result<(), Failed>) -> Result<Took, Failed> {
+    let begin = Instant::now();
+    let mut command = command()?;
+    set(&mut command)?;
+    let status = command.status()?;
+    let time = begin.elapsed();
+    if status.success() {
+        Ok(time.into())
+    } else {
+        Err(Failed::Skip(format!("the child ended with {status}")))
+    }
+}
+
+fn options() -> Vec<Point> {
+    const SETTINGS: [(&str, Setting); 7] = [
+        (PLAIN, |_| Ok(())),
+        ("its own environment and folder", surroundings),
+        ("a group of its own", |command| {
+            command.own_group();
+            Ok(())
+        }),
+        ("an inherited handle", inherit),
+        ("a limit of its open files", limit),
+        ("killed with its parent", |command| {
+            command.kill_on_parent_exit(Scope::Child);
+            Ok(())
+        }),
+        (ALL, |command| {
+            surroundings(command)?;
+            inherit(command)?;
+            limit(command)?;
+            command.own_group().kill_on_parent_exit(Scope::Child);
+            Ok(())
+        }),
+    ];
+    let held = case("held as a tree", Unit::Seconds, || {
+        wait_for(&|command| {
+            command.contain(Contain::Tree);
+            Ok(())
+        })
+    });
+    let each =
+        |(label, setting): (&str, Setting)| case(label, Unit::Seconds, move || wait_for(&setting));
+    SETTINGS.into_iter().map(each).chain([held]).collect()
+}
+
+fn surroundings(command: &mut Command) -> Result<(), Failed> {
+    command.env("PIPEWRIGHT_BENCH", "1").env_remove("LC_ALL").current_dir(std::env::temp_dir());
+    Ok(())
+}
+
+fn inherit(command: &mut Command) -> Result<(), Failed> {
+    command.inherit(null()?);
+    Ok(())
+}
+
+fn limit(command: &mut Command) -> Result<(), Failed> {
+    // As low as a child can well have it: whoever runs this may not raise it.
+    command.rlimit(Resource::OpenFiles, Some(64), Some(64));
+    Ok(())
+}
+
+fn sizes() -> Vec<Point> {
+    SIZES_BYTES
+        .into_iter()
+        .map(|size| {
+            let label = if size == 0 { SMALL.to_owned() } else { bytes(size) };
+            Point::new(label, None, Large { size })
+        })
+        .collect()
+}
+
+/// A parent that uses so much memory while it starts children.
+#[derive(Debug)]
+struct Large {
+    size: u64,
+}
+
+impl super::plan::Measure for Large {
+    fn measure(&mut self, time: Duration) -> Result<super::plan::Sample, Failed> {
+        let ballast = ballast(self.size)?;
+        let mut point = case("", Unit::Seconds, || wait_for(&|_| Ok(())));
+        let sample = point.measure.measure(time);
+        drop(black_box(ballast));
+        sample
+    }
+}
+
+/// Memory that is really there.
+fn ballast(size: u64) -> Result<Vec<u8>, Failed> {
+    // For everybody else, and what the allocation takes itself.
+    const SPARE_BYTES: u64 = 512 << 20;
+    if size == 0 {
+        return Ok(Vec::new());
+    }
+    let free = machine::free_memory_bytes();
+    if free.is_none_or(|free| free < size + SPARE_BYTES) {
+        let free = free.map_or("unknown".to_owned(), |free| bytes(free >> 20 << 20));
+        return Err(Failed::Skip(format!(
+            "takes {} of memory, and what is free is {free}",
+            bytes(size)
+        )));
+    }
+    let count = usize::try_from(size).map_err(|_| Failed::Skip("more than fits".to_owned()))?;
+    // Not zero, which an allocator has without touching it.
+    Ok(vec![1; count])
+}
+
+/// In a sentence; `None`: it was not measured.
+pub(super) fn verdict(charts: &[report::Chart]) -> Option<String> {
+    let figures = |id: &str, label: &str| {
+        let chart = charts.iter().find(|chart| chart.id == id)?;
+        let mut cells = chart.curves.iter().flat_map(|curve| &curve.cells);
+        cells.find(|cell| cell.label == label)?.summary()
+    };
+    let beside = |before: Option<Summary>, after: Option<Summary>| {
+        let ratio = Ratio::of(&before?, &after?, 0.0, 0.0)?;
+        Some(if ratio.is_real { units::change(ratio.ratio) } else { "the same".to_owned() })
+    };
+    let plain = figures("spawn", AND_WAIT)?;
+    let mut said = format!(
+        "Starting a process and waiting for its end takes {}",
+        Unit::Seconds.show(plain.median),
+    );
+    if let Some(change) = beside(figures("spawn-options", PLAIN), figures("spawn-options", ALL)) {
+        said.push_str(&format!("; with options: {change}"));
+    }
+    let (small, large) =
+        (figures("spawn-size", SMALL), figures("spawn-size", &bytes(SIZES_BYTES[2])));
+    if let Some(change) = beside(small, large) {
+        let size = bytes(SIZES_BYTES[2]);
+        said.push_str(&format!("; from a parent with {size} in use: {change}"));
+    }
+    said.push('.');
+    Some(said)
+}

@@ -1,0 +1,253 @@
+//! `bench`: what it measures is there, whole and as data; how fast anything is is nobody's business here.
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use serde_json::Value;
+
+use super::{err, out, pipewright};
+
+/// So little that a cell takes a moment.
+const TINY: [&str; 5] = ["--quiet", "--time", "1ms", "--seed", "7"];
+
+fn bench(args: &[&str]) -> Output {
+    let mut all = vec!["bench"];
+    all.extend(args);
+    all.extend(TINY);
+    pipewright(&all).output().expect("the tool starts")
+}
+
+#[track_caller]
+fn json(output: &Output) -> Value {
+    assert_eq!(output.status.code(), Some(0), "{}", err(output));
+    serde_json::from_str(out(output)).unwrap()
+}
+
+fn cells(report: &Value) -> Vec<&Value> {
+    let list = |value: &'_ Value, name: &str| value[name].as_array().unwrap().len();
+    let mut cells = Vec::new();
+    for chart in 0..list(report, "charts") {
+        let chart = &report["charts"][chart];
+        for curve in 0..list(chart, "curves") {
+            cells.extend(chart["curves"][curve]["cells"].as_array().unwrap());
+        }
+    }
+    cells
+}
+
+/// Those that have no figure because this system has no such thing.
+fn is_left_out(cell: &Value) -> bool {
+    let why = cell["skipped"].as_str();
+    if let Some(why) = why {
+        eprintln!("SKIPPED {}: {why}", cell["label"]);
+    }
+    why.is_some()
+}
+
+#[test]
+fn misuse_is_125_and_one_line_and_nothing_is_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let other = dir.path().join("other.json");
+    fs::write(&other, "{\"schema\":\"pipewright.run/1\"}").unwrap();
+    let other = other.to_str().unwrap();
+    let missing = dir.path().join("missing").join("file");
+    let missing = missing.to_str().unwrap();
+    for (args, said) in [
+        (&["pipes", "--blocks", "0"][..], "a block has at least one byte"),
+        (&["pipes", "--blocks", "1G"], "at most 256 MiB"),
+        (&["pipes", "--blocks", "many"], "\"many\" is not a size"),
+        (&["pipes", "--series", "0"], "--series"),
+        (&["pipes", "--preset", "nope"], "nope"),
+        (&["pipes", "--only", "nope"], "no chart is called \"nope\""),
+        (&["pipes", "--html", missing], "cannot write"),
+        (&["pipes", "--compare", missing], "cannot compare with"),
+        (&["pipes", "--compare", other], "its schema is pipewright.run/1"),
+        (&["pipes", "--json", "--csv", "-"], "two reports would go to \"-\""),
+        (&["spawn", "--blocks", "1"], "--blocks"),
+    ] {
+        let output = bench(args);
+        assert_eq!(output.status.code(), Some(125), "{args:?}: {}", err(&output));
+        assert!(err(&output).contains(said), "{args:?}: {}", err(&output));
+        assert_eq!(err(&output).lines().count(), 1, "{args:?}: {}", err(&output));
+        assert_eq!(out(&output), "", "{args:?}");
+    }
+    assert_eq!(pipewright(&["bench"]).output().unwrap().status.code(), Some(125));
+}
+
+#[test]
+fn every_way_of_a_pipe_is_measured_and_what_goes_in_comes_out() {
+    let topologies = "thread,threads,processes,library";
+    let report = json(&bench(&[
+        "pipes",
+        "--blocks",
+        "1,1000,4k",
+        "--topology",
+        topologies,
+        "--via",
+        "pipe,fifo,socket",
+        "--pin",
+        "none",
+        "--series",
+        "2",
+        "--verify",
+        "--json",
+    ]));
+    assert_eq!(report["schema"], "pipewright.bench/1");
+    assert_eq!((&report["benchmark"], &report["complete"]), (&"pipes".into(), &true.into()));
+    assert_eq!(
+        (&report["settings"]["seed"], &report["settings"]["series"]),
+        (&7.into(), &2.into())
+    );
+    assert!(!report["machine"]["system"].as_str().unwrap().is_empty());
+    assert_eq!(report["machine"]["yardstick_bytes_per_second"].as_array().unwrap().len(), 2);
+    let cells = cells(&report);
+    // The library has its own pipe, and so one way; the others have three.
+    assert_eq!(cells.len(), (3 * 3 + 1) * 3);
+    let mut measured = 0;
+    for cell in cells {
+        if is_left_out(cell) {
+            continue;
+        }
+        measured += 1;
+        assert_eq!(cell["samples"].as_array().unwrap().len(), 2, "{cell}");
+        assert!(cell["median"].as_f64().unwrap() > 0.0, "{cell}");
+        assert!(cell["operations"].as_u64().unwrap() >= 2, "{cell}");
+        assert!(cell["bytes_per_read"].as_f64().unwrap() >= 1.0, "{cell}");
+        assert!(cell["cpu_seconds_per_mib"].as_f64().is_some(), "{cell}");
+    }
+    // Windows has no FIFO and no socket of this kind.
+    assert!(measured >= if cfg!(unix) { 30 } else { 12 }, "{measured}");
+}
+
+#[test]
+fn a_count_is_kept_to() {
+    let report = json(&bench(&[
+        "pipes",
+        "--blocks",
+        "16",
+        "--topology",
+        "threads,processes",
+        "--pin",
+        "none",
+        "--series",
+        "3",
+        "--count",
+        "50",
+        "--json",
+        "-",
+    ]));
+    for cell in cells(&report) {
+        assert_eq!(cell["operations"], 150, "{cell}");
+    }
+}
+
+#[test]
+fn one_report_in_every_shape_and_compared_with_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let args = ["pipes", "--blocks", "64,4k", "--pin", "none", "--series", "3"];
+    let names = ["json", "html", "svg", "csv", "markdown"];
+    let mut all: Vec<String> = args.map(str::to_owned).to_vec();
+    for name in names {
+        all.extend([format!("--{name}"), path(name)]);
+    }
+    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    let output = bench(&all);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    // And shown as well; on what is no terminal without colours.
+    assert!(out(&output).contains("two threads, pipe"), "{}", out(&output));
+    assert!(!out(&output).contains('\x1b'));
+    let text = |name: &str| fs::read_to_string(path(name)).unwrap();
+    let report: Value = serde_json::from_str(&text("json")).unwrap();
+    assert_eq!(cells(&report).len(), 2);
+    assert!(text("html").starts_with("<!doctype html>"));
+    let (_, data) =
+        text("html").split_once("id=\"data\">").map(|(a, b)| (a.len(), b.to_owned())).unwrap();
+    let data: Value = serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap();
+    assert_eq!(data, report);
+    assert!(text("svg").starts_with("<svg "));
+    assert_eq!(text("csv").lines().count(), 1 + 2 * 3);
+    assert!(text("markdown").starts_with("## pipewright bench pipes"));
+
+    let mut again = args.to_vec();
+    let old = path("json");
+    again.extend(["--compare", &old, "--json"]);
+    let report = json(&bench(&again));
+    assert_eq!(report["comparison"]["compared"], 2);
+    assert!(report["comparison"]["differences"].as_array().unwrap().is_empty());
+    let coloured = bench(&["pipes", "--blocks", "64", "--pin", "none", "--color", "always"]);
+    assert!(out(&coloured).contains("\x1b["));
+}
+
+#[test]
+fn spawn_and_capture_have_all_of_their_cases() {
+    for (benchmark, only, least) in
+        [("spawn", "spawn,spawn-options", 10), ("capture", "capture-lines", 4)]
+    {
+        let report = json(&bench(&[benchmark, "--only", only, "--series", "1", "--json"]));
+        let cells = cells(&report);
+        assert!(cells.len() >= least, "{report}");
+        for cell in cells {
+            // Limits, groups and trees are not everywhere.
+            if !is_left_out(cell) {
+                assert_eq!(cell["samples"].as_array().unwrap().len(), 1, "{cell}");
+                assert!(cell["median"].as_f64().unwrap() > 0.0, "{cell}");
+            }
+        }
+        assert!(!report["verdict"].as_str().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn a_child_that_is_told_nonsense_says_so_and_fails() {
+    for args in [&["__bench-peer"][..], &["__bench-peer", "write", "x", "-", "true"]] {
+        let output = pipewright(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(125), "{args:?}");
+        assert_eq!(err(&output).lines().count(), 1, "{}", err(&output));
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_disk_that_is_full_takes_nothing_from_the_screen() {
+    let output = bench(&["pipes", "--blocks", "64", "--pin", "none", "--json", "/dev/full"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(err(&output).contains("cannot write \"/dev/full\": "), "{}", err(&output));
+    assert_eq!(err(&output).lines().count(), 1, "{}", err(&output));
+    assert!(out(&output).contains("two threads, pipe"), "{}", out(&output));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_signal_leaves_what_was_measured_so_far() {
+    use std::process::{Command, Stdio};
+    use std::time::{Duration, Instant};
+
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("report.json");
+    let args =
+        ["bench", "pipes", "--blocks", "64,4k", "--pin", "none", "--topology", "threads,processes"];
+    let mut command = pipewright(&args);
+    command.args(["--series", "1000", "--time", "20ms", "--quiet"]).arg("--json").arg(&path);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let read = |path: &Path| -> Option<Value> {
+        serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
+    };
+    let start = Instant::now();
+    // Saved after each series.
+    while read(&path).is_none() {
+        assert!(start.elapsed() < Duration::from_secs(60), "nothing is saved");
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+    let told = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    assert!(told.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(128 + 15), "{}", err(&output));
+    let report = read(&path).unwrap();
+    assert_eq!(report["complete"], false);
+    assert!(report["warnings"].as_array().unwrap().iter().any(|it| it["kind"] == "interrupted"));
+    assert!(cells(&report).iter().all(|cell| !cell["samples"].as_array().unwrap().is_empty()));
+    // And shown.
+    assert!(out(&output).contains("interrupted"), "{}", out(&output));
+}
