@@ -35,9 +35,9 @@ fn work() -> i32 {
         Err(error) => return refuse(&error),
     };
     let result = match args.command {
-        Command::Run(options) => run::run(*options),
-        Command::Pipe(options) => pipe::run(&options),
-        Command::Bench(options) => bench::run(&options),
+        Command::Run(options) => run::run(*options.0),
+        Command::Pipe(options) => pipe::run(&options.0),
+        Command::Bench(options) => bench::run(&options.0),
         Command::Handles(options) => handles::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Completions { shell } => pages::completions(shell),

@@ -2,6 +2,7 @@
 
 mod bench;
 mod common;
+mod deferred;
 mod duration;
 mod pipe;
 mod run;
@@ -14,6 +15,7 @@ pub(crate) use bench::{
     PipesPreset, SweepOptions, Topology, Via,
 };
 pub(crate) use common::CommonOptions;
+use deferred::Deferred;
 pub(crate) use duration::Span;
 pub(crate) use pipe::PipeOptions;
 pub(crate) use run::{Contain, RunOptions};
@@ -34,11 +36,11 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run one command with a timeout, limits, redirects, retries and a report
-    Run(Box<RunOptions>),
+    Run(Deferred<RunOptions>),
     /// Run a pipeline without a shell, with a timeout, limits and a report of every stage
-    Pipe(Box<PipeOptions>),
+    Pipe(Deferred<PipeOptions>),
     /// Measure what this machine makes of pipes and processes
-    Bench(Box<BenchOptions>),
+    Bench(Deferred<BenchOptions>),
     /// List the handles that this process inherited
     Handles(HandlesOptions),
     /// Tell what this machine offers, and what is lost where it does not

@@ -12,6 +12,7 @@ mod compare;
 mod draw;
 mod job;
 mod machine;
+mod math;
 mod measure;
 mod peer;
 mod pipes;

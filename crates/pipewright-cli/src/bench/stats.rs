@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::math;
+
 /// Above this share of the median a MAD says that the samples are noise.
 const NOISY_SHARE: f64 = 0.10;
 
@@ -105,10 +107,10 @@ impl Ratio {
         let (least, most) = (new.least / old.most, new.most / old.least);
         let ratio = new.median / old.median;
         let [old_spread, new_spread] = [old, new].map(|it| it.spread().max(usual_spread));
-        let sigma = SIGMAS_PER_MAD * old_spread.hypot(new_spread);
+        let sigma = SIGMAS_PER_MAD * (old_spread * old_spread + new_spread * new_spread).sqrt();
         let needed = LEAST_CHANGE.max(CHANGE_SIGMAS * sigma) + drift;
         // As a logarithm twice as fast and half as fast are equally far from equal.
-        let is_far = ratio.ln().abs() > needed.ln_1p();
+        let is_far = math::ln(ratio).abs() > math::ln(1.0 + needed);
         let is_apart = least > 1.0 || most < 1.0;
         Some(Ratio { ratio, least, most, is_real: is_far && is_apart })
     }

@@ -1,7 +1,6 @@
 //! `bench`: what it measures is there, whole and as data; how fast anything is is nobody's business here.
 
 use std::fs;
-use std::path::Path;
 use std::process::Output;
 
 use serde_json::Value;
@@ -230,13 +229,15 @@ fn a_signal_leaves_what_was_measured_so_far() {
         ["bench", "pipes", "--blocks", "64,4k", "--pin", "none", "--topology", "threads,processes"];
     let mut command = pipewright(&args);
     command.args(["--series", "1000", "--time", "20ms", "--quiet"]).arg("--json").arg(&path);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let read = |path: &Path| -> Option<Value> {
-        serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
+    // What there is of it. While it is written there may be a part.
+    let saved = || {
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        serde_json::from_str::<Value>(&text).ok()
     };
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let start = Instant::now();
     // Saved after each series.
-    while read(&path).is_none() {
+    while saved().is_none() {
         assert!(start.elapsed() < Duration::from_secs(60), "nothing is saved");
         std::thread::park_timeout(Duration::from_millis(5));
     }
@@ -244,7 +245,7 @@ fn a_signal_leaves_what_was_measured_so_far() {
     assert!(told.success());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(128 + 15), "{}", err(&output));
-    let report = read(&path).unwrap();
+    let report = saved().unwrap();
     assert_eq!(report["complete"], false);
     assert!(report["warnings"].as_array().unwrap().iter().any(|it| it["kind"] == "interrupted"));
     assert!(cells(&report).iter().all(|cell| !cell["samples"].as_array().unwrap().is_empty()));

@@ -1,5 +1,6 @@
 //! Scales: from figures to places on a line, and the round figures to write beside it.
 
+use super::super::math::{exponent_of_ten, log2, power_of_ten};
 use super::super::report::Chart;
 use super::super::units::{Unit, short_bytes};
 
@@ -23,14 +24,14 @@ impl Scale {
         let step = round_step(most / steps as f64);
         let count = (most / step - 1e-9).ceil().max(1.0);
         // With as many decimals as the step has.
-        let is_whole = |decimals: &usize| {
-            let scaled = step * 10_f64.powi(*decimals as i32);
+        let is_whole = |decimals: &i32| {
+            let scaled = step * power_of_ten(*decimals);
             (scaled - scaled.round()).abs() < 1e-6
         };
         let decimals = (0..4).find(is_whole).unwrap_or(4);
         let tick = |number: usize| {
             let value = number as f64 * step;
-            (value * divisor, format!("{value:.decimals$}"))
+            (value * divisor, format!("{value:.*}", decimals as usize))
         };
         let ticks = (0..=count as usize).map(tick).collect();
         Scale { low: 0.0, high: count * step * divisor, logarithmic: false, ticks, unit: name }
@@ -43,13 +44,20 @@ impl Scale {
         // The largest round figure that is not above, and the smallest that is not below.
         let low = 1.0 / round_step(1.0 / least);
         let high = round_step(most).max(low * 10.0);
-        let exponents = low.log10().ceil() as i32..=(high.log10() + 1e-9).floor() as i32;
+        let first = exponent_of_ten(low);
+        let first = if power_of_ten(first) < low * (1.0 - 1e-9) { first + 1 } else { first };
         let tick = |exponent: i32| {
-            let value = 10_f64.powi(exponent);
+            let value = power_of_ten(exponent);
             let (divisor, name) = unit.scale(value);
             (value, format!("{:.0} {name}", value / divisor))
         };
-        Scale { low, high, logarithmic: true, ticks: exponents.map(tick).collect(), unit: "" }
+        Scale {
+            low,
+            high,
+            logarithmic: true,
+            ticks: (first..=exponent_of_ten(high)).map(tick).collect(),
+            unit: "",
+        }
     }
 
     /// That of a chart's figures: logarithmic where there are figures of other times beside them.
@@ -71,7 +79,7 @@ impl Scale {
     /// From 0 to 1.
     pub(in crate::bench) fn place(&self, value: f64) -> f64 {
         let place = if self.logarithmic {
-            (value.max(self.low) / self.low).ln() / (self.high / self.low).ln()
+            log2(value.max(self.low) / self.low) / log2(self.high / self.low)
         } else {
             (value - self.low) / (self.high - self.low)
         };
@@ -81,7 +89,7 @@ impl Scale {
 
 /// 1, 2, 2.5 or 5 times a power of ten.
 fn round_step(least: f64) -> f64 {
-    let power = 10_f64.powf(least.log10().floor());
+    let power = power_of_ten(exponent_of_ten(least));
     let factor =
         [1.0, 2.0, 2.5, 5.0].into_iter().find(|factor| least <= factor * power * (1.0 + 1e-9));
     factor.unwrap_or(10.0) * power
@@ -104,7 +112,7 @@ impl Blocks {
         sizes.sort_unstable();
         sizes.dedup();
         let (first, last) = (*sizes.first()? as f64, *sizes.last()? as f64);
-        Some(Blocks { first: first.log2(), last: last.log2(), sizes })
+        Some(Blocks { first: log2(first), last: log2(last), sizes })
     }
 
     /// All of them, from the smallest on.
@@ -117,7 +125,7 @@ impl Blocks {
         if self.first == self.last {
             return 0.5;
         }
-        (((bytes as f64).log2() - self.first) / (self.last - self.first)).clamp(0.0, 1.0)
+        ((log2(bytes as f64) - self.first) / (self.last - self.first)).clamp(0.0, 1.0)
     }
 
     /// At most so many powers of two, evenly spaced, and what to write there.
