@@ -1,42 +1,107 @@
-//! How far it is, on stderr; nothing where that is no terminal.
+//! How far it is, in a line on stderr; nothing where that is no terminal.
 //!
-//! It is drawn between two cells and never while one is measured.
+//! It is drawn between two cells, and so never while one is measured. A crate for it would bring `libm`
+//! along, a library more to load for every command of the tool.
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::{self, IsTerminal as _, Write as _};
+use std::time::{Duration, Instant};
 
-/// A bar.
+use super::show::cut;
+
+/// So many characters at least are left of every terminal.
+const COLUMNS: usize = 78;
+const BAR: usize = 20;
+
+/// More often nobody reads it.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The line.
 #[derive(Debug)]
 pub(super) struct Progress {
-    bar: ProgressBar,
+    cells: usize,
+    all_series: usize,
+    done: usize,
     series: usize,
+    started: Instant,
+    drawn: Option<Instant>,
+    is_shown: bool,
 }
 
 impl Progress {
-    pub(super) fn new(cells: usize, series: usize, hidden: bool) -> Progress {
-        let target =
-            if hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-        let bar = ProgressBar::with_draw_target(Some((cells * series) as u64), target);
-        let template = "{prefix} {bar:24} {percent:>3} %  {eta:>3} left  {wide_msg}";
-        // What is not understood is left as it is.
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style.progress_chars("━╸─"));
+    pub(super) fn new(cells: usize, all_series: usize, hidden: bool) -> Progress {
+        Progress {
+            cells,
+            all_series,
+            done: 0,
+            series: 0,
+            started: Instant::now(),
+            drawn: None,
+            is_shown: !hidden && io::stderr().is_terminal(),
         }
-        Progress { bar, series }
     }
 
-    pub(super) fn series(&self, number: usize) {
-        self.bar.set_prefix(format!("series {} of {}", number + 1, self.series));
+    pub(super) fn series(&mut self, number: usize) {
+        self.series = number + 1;
     }
 
     /// A cell is measured next.
-    pub(super) fn cell(&self, name: &str) {
-        self.bar.set_message(name.to_owned());
-        self.bar.tick();
-        self.bar.inc(1);
+    pub(super) fn cell(&mut self, name: &str) {
+        let now = Instant::now();
+        if self.is_shown && self.drawn.is_none_or(|drawn| now - drawn >= PAUSE) {
+            self.drawn = Some(now);
+            let line = self.line(name, now - self.started);
+            // Ignored: a terminal that is gone is no reason to stop.
+            let _ = write!(io::stderr().lock(), "\r{line:<COLUMNS$}");
+        }
+        self.done += 1;
     }
 
-    /// Takes the bar away.
+    /// Takes the line away.
     pub(super) fn end(&self) {
-        self.bar.finish_and_clear();
+        if self.drawn.is_some() {
+            // Ignored, as above.
+            let _ = write!(io::stderr().lock(), "\r{:COLUMNS$}\r", "");
+        }
+    }
+
+    fn line(&self, name: &str, elapsed: Duration) -> String {
+        let all = (self.cells * self.all_series).max(1);
+        let full = self.done * BAR / all;
+        let bar = format!("{}{}", "━".repeat(full), "─".repeat(BAR - full.min(BAR)));
+        let percent = self.done * 100 / all;
+        let left = match self.done {
+            0 => String::new(),
+            done => {
+                let seconds = elapsed.as_secs_f64() * (all - done.min(all)) as f64 / done as f64;
+                format!("{seconds:.0} s left")
+            }
+        };
+        let (series, of) = (self.series, self.all_series);
+        cut(&format!("series {series} of {of} {bar} {percent:>3} % {left:>11}  {name}"), COLUMNS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_how_far_it_is_and_how_long_it_will_take() {
+        let mut progress = Progress::new(10, 3, true);
+        progress.series(0);
+        let second = Duration::from_secs(1);
+        assert_eq!(
+            progress.line("x", second),
+            "series 1 of 3 ────────────────────   0 %              x"
+        );
+        (0..15).for_each(|_| progress.cell("x"));
+        progress.series(1);
+        assert_eq!(
+            progress.line("two threads, 4 KiB", 6 * second),
+            "series 2 of 3 ━━━━━━━━━━──────────  50 %    6 s left  two threads, 4 KiB",
+        );
+        let long = progress.line(&"x".repeat(100), second);
+        assert_eq!(long.chars().count(), COLUMNS);
+        assert_eq!(Progress::new(0, 1, true).line("", second).chars().count(), 54);
     }
 }

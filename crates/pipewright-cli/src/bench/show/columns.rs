@@ -1,7 +1,7 @@
 //! Columns of text below each other, and what is done where they do not fit.
 
 /// Cuts text that is longer than so many characters, and says so.
-pub(super) fn cut(text: &str, most: usize) -> String {
+pub(in crate::bench) fn cut(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
     }

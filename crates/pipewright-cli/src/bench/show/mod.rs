@@ -12,6 +12,7 @@ mod picture;
 mod table;
 mod terminal;
 
+pub(super) use columns::cut;
 pub(super) use csv::csv;
 pub(super) use html::html;
 pub(super) use markdown::markdown;
