@@ -122,7 +122,6 @@ impl Chart<'_> {
         svg.empty("line", &class("axis").px(ends));
         let place = [("x", right), ("y", bottom + 37.0)];
         svg.text("text", &class("unit end").px(place), "bytes in a block");
-        let _ = top;
     }
 
     fn references(&self, svg: &mut Svg) {
@@ -135,10 +134,12 @@ impl Chart<'_> {
             let ends = [("x1", left), ("y1", y), ("x2", right), ("y2", y)];
             svg.empty("line", &class("reference").px(ends));
             let label = format!("{}, {}", reference.label, self.show(reference.value));
-            // Those that are close to each other are written one below the other.
+            // Those that are close to each other are written one below the other; on the left, where curves
+            // that rise are not.
             let base = (y - 4.0).max(free);
             free = base + 14.0;
-            svg.text("text", &class("reference-label end").px([("x", right), ("y", base)]), &label);
+            let place = [("x", left + 8.0), ("y", base)];
+            svg.text("text", &class("reference-label").px(place), &label);
         }
     }
 

@@ -162,6 +162,7 @@ const CHART_CSS: &str = "\
 svg text{font:13px system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;fill:var(--fg)}
 svg .title{font-size:16px;font-weight:600}
 svg .tick,svg .unit,svg .reference-label{fill:var(--faint);font-size:12px}
+svg .reference-label{paint-order:stroke;stroke:var(--bg);stroke-width:4px;stroke-linejoin:round}
 svg .num{font-variant-numeric:tabular-nums}
 svg .end{text-anchor:end}
 svg .middle{text-anchor:middle}
