@@ -26,7 +26,7 @@ fn lines(chart: &Chart, columns: usize, paint: Paint) -> String {
     let mut canvas = Canvas::new(width, ROWS);
     // The first curve is the one that the verdict is about: it lies on top.
     for (index, curve) in chart.curves.iter().enumerate().rev() {
-        draw(&mut canvas, &blocks, &scale, index, &curve.cells);
+        draw(&mut canvas, &blocks, &scale, (index, &curve.cells), chart.curves.len() == 1);
     }
     for (index, curve) in chart.curves.iter().enumerate() {
         if let Some((cell, summary)) = curve.best(chart.unit) {
@@ -56,23 +56,43 @@ fn row_of(place: f64) -> usize {
     ((1.0 - place) * (ROWS - 1) as f64).round() as usize
 }
 
-/// The median twice as thick as what shows the series.
-fn draw(canvas: &mut Canvas, blocks: &Blocks, scale: &Scale, pen: usize, cells: &[Cell]) {
-    let measured: Vec<(u64, &Cell)> = cells
-        .iter()
-        .filter(|cell| cell.median.is_some())
-        .filter_map(|cell| Some((cell.block_bytes?, cell)))
-        .collect();
-    let dots: Vec<(usize, usize)> = measured
-        .iter()
-        .map(|(bytes, cell)| {
-            canvas.dot_at(blocks.place(*bytes), scale.place(cell.median.unwrap_or(0.0)))
-        })
-        .collect();
+/// The pen of single series, which is faint.
+const SERIES: usize = usize::MAX;
+
+/// The median; and where it has the canvas for itself each series behind it, and the median twice as thick.
+fn draw(
+    canvas: &mut Canvas,
+    blocks: &Blocks,
+    scale: &Scale,
+    (pen, cells): (usize, &[Cell]),
+    alone: bool,
+) {
+    let dots = |canvas: &Canvas, value: &dyn Fn(&Cell) -> Option<f64>| -> Vec<(usize, usize)> {
+        let place = |cell: &Cell| {
+            Some(canvas.dot_at(blocks.place(cell.block_bytes?), scale.place(value(cell)?)))
+        };
+        cells.iter().filter_map(place).collect()
+    };
+    if alone {
+        let series = cells.iter().map(|cell| cell.samples.len()).max().unwrap_or(0);
+        for number in 0..series {
+            let dots = dots(canvas, &|cell| cell.samples.get(number).copied());
+            join(canvas, &dots, SERIES);
+        }
+    }
+    let median = dots(canvas, &|cell| cell.median);
+    join(canvas, &median, pen);
+    if alone {
+        let below: Vec<_> = median.iter().map(|(x, y)| (*x, y + 1)).collect();
+        join(canvas, &below, pen);
+    }
+}
+
+fn join(canvas: &mut Canvas, dots: &[(usize, usize)], pen: usize) {
     for (from, to) in dots.iter().zip(dots.iter().skip(1)) {
         canvas.line(*from, *to, pen);
     }
-    if let [only] = dots.as_slice() {
+    if let [only] = dots {
         canvas.dot(*only, pen);
     }
 }
@@ -84,7 +104,11 @@ fn painted(characters: &[(char, Option<usize>)], paint: Paint) -> String {
     let characters = &characters[..filled.map_or(0, |last| last + 1)];
     for run in characters.chunk_by(|(_, a), (_, b)| a == b) {
         let piece: String = run.iter().map(|(character, _)| character).collect();
-        let pen = run.first().and_then(|(_, pen)| *pen).map_or(Pen::Plain, Pen::Curve);
+        let pen = match run.first().and_then(|(_, pen)| *pen) {
+            None => Pen::Plain,
+            Some(SERIES) => Pen::Faint,
+            Some(curve) => Pen::Curve(curve),
+        };
         text.push_str(&paint.text(pen, &piece));
     }
     text
