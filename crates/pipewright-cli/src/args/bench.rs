@@ -91,8 +91,9 @@ pub(crate) struct MeasureOptions {
 /// Options of `bench pipes`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Each of --topology, --via, --capacity and --pin takes a list, and every combination is a curve; what is
-left out is then threads, pipe, default and other. Without any of them the preset says what is measured.
+Each of --topology, --via, --capacity and --pin takes a list, and every combination is a
+curve; what is left out is then threads, pipe, default and other. Without any of them the
+preset says what is measured.
 
 Sizes are written 4096, 64k, 1MiB; durations 200ms, 1.5s.
 

@@ -12,12 +12,18 @@ pub(crate) struct Deferred<T>(pub(crate) Box<T>);
 
 impl<T: Args> Args for Deferred<T> {
     fn augment_args(command: Command) -> Command {
-        command.defer(T::augment_args)
+        command.defer(lay_out::<T>)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
-        command.defer(T::augment_args_for_update)
+        Self::augment_args(command)
     }
+}
+
+/// With the words that the list of commands has for it: those of the options are for who reads the code.
+fn lay_out<T: Args>(command: Command) -> Command {
+    let about = command.get_about().cloned().unwrap_or_default();
+    T::augment_args(command).about(about)
 }
 
 impl<T: FromArgMatches> FromArgMatches for Deferred<T> {

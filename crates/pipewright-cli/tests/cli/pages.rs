@@ -31,6 +31,18 @@ fn the_help_of_every_command_ends_with_two_examples() {
 }
 
 #[test]
+fn a_command_is_described_by_the_same_words_everywhere() {
+    let listed = pipewright(&["--help"]).output().unwrap();
+    let listed = out(&listed);
+    for command in ["run", "pipe", "bench", "handles", "doctor", "completions", "man"] {
+        let help = pipewright(&[command, "--help"]).output().unwrap();
+        let first = out(&help).lines().next().unwrap();
+        let line = listed.lines().find(|line| line.trim_start().starts_with(command)).unwrap();
+        assert!(line.ends_with(first), "{command}: {first:?}, and in the list {line:?}");
+    }
+}
+
+#[test]
 fn man_pages_and_completions_are_made() {
     for command in ["run", "pipe", "bench", "bench pipes", "handles", "doctor"] {
         let mut args = vec!["man"];

@@ -19,6 +19,7 @@ use crate::signal::Signal;
 use crate::spawn::Guard;
 use crate::status::ExitStatus;
 use crate::tree::libproc::{State, is_taken, members_of};
+use crate::usage::from_timeval;
 
 /// How often a child is looked at where there is no room for a kqueue.
 const LOOK_PAUSE: Duration = Duration::from_millis(5);
@@ -280,10 +281,4 @@ fn from_rusage(usage: &libc::rusage) -> Usage {
         peak_rss_bytes: peak,
         counted_peak_rss_bytes: peak,
     }
-}
-
-fn from_timeval(time: libc::timeval) -> Duration {
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    let micros = u64::try_from(time.tv_usec).unwrap_or(0);
-    Duration::from_secs(seconds) + Duration::from_micros(micros)
 }

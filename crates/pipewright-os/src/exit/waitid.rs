@@ -2,13 +2,13 @@
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::time::Duration;
 
 use rustix::io::Errno;
 
 use super::pidfd::last_error;
 use crate::exit::Usage;
 use crate::status::{ExitStatus, pack};
+use crate::usage::from_timeval;
 
 /// Whom to wait for.
 #[derive(Debug, Clone, Copy)]
@@ -63,12 +63,6 @@ fn from_rusage(usage: &libc::rusage) -> Usage {
         counted_peak_rss_bytes: u64::try_from(usage.ru_maxrss).ok().map(|kib| kib * 1024),
         peak_rss_bytes: None,
     }
-}
-
-fn from_timeval(time: libc::timeval) -> Duration {
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    let micros = u64::try_from(time.tv_usec).unwrap_or(0);
-    Duration::from_secs(seconds) + Duration::from_micros(micros)
 }
 
 /// The peak memory of this process in bytes, or of what it was started from: whichever is more.

@@ -4,6 +4,8 @@
 mod unix;
 #[cfg(unix)]
 use unix as imp;
+#[cfg(unix)]
+pub(crate) use unix::from_timeval;
 #[cfg(windows)]
 mod windows;
 #[cfg(windows)]

@@ -14,12 +14,12 @@ pub(super) fn of_this_process() -> io::Result<Spent> {
     }
     let switches = usage.ru_nvcsw + usage.ru_nivcsw;
     Ok(Spent {
-        cpu: duration(usage.ru_utime) + duration(usage.ru_stime),
+        cpu: from_timeval(usage.ru_utime) + from_timeval(usage.ru_stime),
         switches: u64::try_from(switches).ok(),
     })
 }
 
-fn duration(time: libc::timeval) -> Duration {
+pub(crate) fn from_timeval(time: libc::timeval) -> Duration {
     // Neither is ever negative.
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let micros = u64::try_from(time.tv_usec).unwrap_or(0);
