@@ -162,8 +162,12 @@ fn ballast(size: u64) -> Result<Vec<u8>, Failed> {
         )));
     }
     let count = usize::try_from(size).map_err(|_| Failed::Skip("more than fits".to_owned()))?;
+    let mut ballast = Vec::new();
+    // A limit of the address space is none of what is free.
+    ballast.try_reserve_exact(count).map_err(|error| Failed::Skip(error.to_string()))?;
     // Not zero, which an allocator has without touching it.
-    Ok(vec![1; count])
+    ballast.resize(count, 1);
+    Ok(ballast)
 }
 
 /// In a sentence; `None`: it was not measured.
