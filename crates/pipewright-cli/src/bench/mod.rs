@@ -3,7 +3,7 @@
 //! A benchmark is a function that makes a [`plan`]: charts of curves of points, each of which can
 //! measure itself. All the rest is the same for each of them: [`measure`] runs the plan, [`report`]
 //! is what comes of it, [`advice`] and [`compare`] judge it, [`show`] and [`save`] give it away.
-//! Another benchmark is a module with its charts and its verdict, and a line in [`run`].
+//! Another benchmark is a module with its charts and its verdict, and a constructor of [`Job`].
 
 mod advice;
 mod capture;
