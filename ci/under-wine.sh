@@ -6,11 +6,18 @@
 # is gone. Nothing that has lost its server ends by itself, nor says anything. So the server is watched; when it
 # has gone, what it has left is ended, and the program is run once more, from its beginning. That says nothing
 # about the program: one that fails has failed.
+#
+# One of a few thousand starts fails as well ("Internal error"): Wine needs one certain page of memory
+# (0x7ffe0000), and Linux now and then puts the heap of Wine's loader there. So addresses are not made random
+# for it, where a program may ask for that.
 set -uo pipefail
 
 # A program that hangs is ended, so that the run ends. The longest has been seen to take seven minutes on two
 # cores that others used as well.
 most_seconds=${PIPEWRIGHT_WIN_TIMEOUT:-900}
+
+plain=()
+setarch -R true 2> /dev/null && plain=(setarch -R)
 
 # The processes of this prefix whose program has a name of this pattern.
 of_prefix() {
@@ -23,9 +30,9 @@ of_prefix() {
 
 for try in 1 2 3; do
     # It returns when programs can connect. Nor may it end between two of them.
-    wineserver -p < /dev/null > /dev/null 2>&1
+    "${plain[@]}" wineserver -p < /dev/null > /dev/null 2>&1
     server=$(of_prefix 'wineserver*')
-    timeout --kill-after=10 "$most_seconds" wine "$@" &
+    timeout --kill-after=10 "$most_seconds" "${plain[@]}" wine "$@" &
     program=$!
     {
         while kill -0 "$server"; do sleep 1; done
