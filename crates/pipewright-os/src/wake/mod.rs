@@ -54,3 +54,47 @@ impl Wake {
         self.0.is_raised()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+    use std::time::{Duration, Instant};
+
+    use super::Wake;
+    use crate::mux::{Slot, wait};
+
+    #[test]
+    fn no_raise_is_lost_to_a_lower_of_the_same_moment() {
+        const RAISES: u32 = if cfg!(windows) { 500 } else { 50_000 };
+        let (wake, lost) = (Wake::new().unwrap(), AtomicBool::new(false));
+        let (posted, seen) = ([const { AtomicU32::new(0) }; 2], [const { AtomicU32::new(0) }; 2]);
+        std::thread::scope(|scope| {
+            for (posted, seen) in posted.iter().zip(&seen) {
+                scope.spawn(|| {
+                    for number in 1..=RAISES {
+                        posted.store(number, Ordering::SeqCst);
+                        wake.raise();
+                        while seen.load(Ordering::SeqCst) < number {
+                            if lost.load(Ordering::SeqCst) {
+                                return;
+                            }
+                            std::thread::yield_now();
+                        }
+                    }
+                });
+            }
+            let until = Some(Instant::now() + Duration::from_secs(60));
+            while seen.iter().any(|seen| seen.load(Ordering::SeqCst) < RAISES) {
+                if wait(&mut [Slot::Wake(&wake)], until).unwrap() == 0 {
+                    lost.store(true, Ordering::SeqCst);
+                    return;
+                }
+                wake.lower();
+                for (posted, seen) in posted.iter().zip(&seen) {
+                    seen.store(posted.load(Ordering::SeqCst), Ordering::SeqCst);
+                }
+            }
+        });
+        assert!(!lost.into_inner(), "a raise was lost");
+    }
+}

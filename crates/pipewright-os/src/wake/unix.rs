@@ -37,11 +37,13 @@ impl Wake {
     }
 
     pub(super) fn lower(&self) {
-        self.raised.store(false, Ordering::SeqCst);
         let mut taken = [0_u8; 8];
         // Always, because a raise may stand between its two halves. Ignored: EAGAIN means that
         // there was nothing to take.
         let _ = rustix::io::read(&self.read, &mut taken);
+        // Last: a raise before this is seen by who looks after it. First would let one come in between,
+        // whose byte is then taken: the flag would be up for ever with nothing to wake anybody.
+        self.raised.store(false, Ordering::SeqCst);
     }
 
     pub(super) fn is_raised(&self) -> bool {
