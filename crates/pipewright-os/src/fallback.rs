@@ -19,3 +19,7 @@ pub(crate) const NO_CGROUP: bool =
 /// Pretend that memory cannot be executed, and so no supervisor.
 pub(crate) const NO_SUPERVISOR: bool =
     cfg!(any(pipewright_force_fallback, pipewright_force_fallback = "supervisor"));
+
+/// Pretend that `io_uring_setup` is refused.
+pub(crate) const NO_IO_URING: bool =
+    cfg!(any(pipewright_force_fallback, pipewright_force_fallback = "io_uring"));

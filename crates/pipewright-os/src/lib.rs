@@ -24,6 +24,11 @@
 //! | [`wake`] | a flag that another thread can raise and a multiplexer can wait for |
 //! | [`memory`] | large buffers: hints about them, and what stands where in them |
 //! | [`helper`] | threads of our own in somebody else's program |
+//! | [`file`] | files whose bytes are named by their place |
+//! | [`aligned`] | memory for direct I/O |
+//! | [`ring`], [`aio`] | operations on files that the kernel carries out meanwhile |
+//! | [`why_not`] | why they cannot be used on this machine |
+//! | [`thread_usage`] | how often a thread slept, and what it had the disks do |
 //! | [`cause`] | what an error of the system means |
 //! | [`probe`] | what this machine offers, and which handles this process has |
 //! | [`machine`] | what this machine is, for figures that are measured on it |
@@ -33,13 +38,16 @@
 //!
 //! Built with `--cfg pipewright_force_fallback` every facility newer than the oldest supported
 //! kernel is left unused, so that the suites prove the second-best ways too; a value
-//! (`="pidfd"`, `="close_range"`, `="clone3"`, `="cgroup"`, `="supervisor"`) leaves out only that one.
+//! (`="pidfd"`, `="close_range"`, `="clone3"`, `="cgroup"`, `="supervisor"`, `="io_uring"`) leaves out only that one.
 
+pub mod aio;
+pub mod aligned;
 pub mod cause;
 pub mod conduit;
 pub mod contain;
 pub mod cpu;
 pub mod exit;
+pub mod file;
 pub mod handle;
 pub mod helper;
 pub mod machine;
@@ -48,17 +56,24 @@ pub mod mux;
 pub mod pipe;
 pub mod probe;
 pub mod process;
+pub mod ring;
 pub mod signal;
 pub mod spawn;
 pub mod status;
 pub mod stdio;
 pub mod terminal;
+pub mod thread_usage;
 pub mod tree;
 pub mod usage;
 pub mod wake;
+pub mod why_not;
 
+#[cfg(not(target_os = "linux"))]
+mod absent;
 #[cfg(target_os = "linux")]
 mod fallback;
+#[cfg(target_os = "linux")]
+mod in_kernel;
 #[cfg(windows)]
 mod overlapped;
 

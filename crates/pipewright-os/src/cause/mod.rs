@@ -27,6 +27,10 @@ pub enum Cause {
     BadFormat,
     /// Something still writes to a program's file.
     Busy,
+    /// An operation was cancelled before it began.
+    Cancelled,
+    /// A disk failed.
+    Device,
     /// There is not enough of something, and this is what.
     Limit(&'static str),
 }
@@ -47,6 +51,15 @@ pub fn cause(error: &io::Error) -> Option<Cause> {
             _ => None,
         },
     }
+}
+
+/// The system's error of an operation that was cancelled before it began.
+///
+/// # Platform
+/// Unix: `ECANCELED`. Windows: `ERROR_OPERATION_ABORTED`.
+#[must_use]
+pub fn cancelled() -> io::Error {
+    io::Error::from_raw_os_error(imp::CANCELLED)
 }
 
 const TOO_LONG: &str = "arguments and environment are too long";

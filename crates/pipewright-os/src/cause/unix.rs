@@ -2,6 +2,8 @@
 
 use super::{Cause, TOO_LONG};
 
+pub(super) const CANCELLED: i32 = libc::ECANCELED;
+
 pub(super) fn cause(number: i32) -> Option<Cause> {
     Some(match number {
         libc::EACCES | libc::EPERM => Cause::Denied,
@@ -13,6 +15,8 @@ pub(super) fn cause(number: i32) -> Option<Cause> {
         #[cfg(target_os = "macos")]
         libc::EBADEXEC | libc::EBADARCH | libc::EBADMACHO => Cause::BadFormat,
         libc::ETXTBSY => Cause::Busy,
+        libc::ECANCELED => Cause::Cancelled,
+        libc::EIO => Cause::Device,
         libc::E2BIG => Cause::Limit(TOO_LONG),
         libc::EAGAIN => Cause::Limit("too many processes"),
         libc::ENOMEM => Cause::Limit("out of memory"),

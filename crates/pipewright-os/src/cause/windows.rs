@@ -4,6 +4,8 @@ use windows_sys::Win32::Foundation as win;
 
 use super::{Cause, TOO_LONG};
 
+pub(super) const CANCELLED: i32 = win::ERROR_OPERATION_ABORTED as i32;
+
 pub(super) fn cause(number: i32) -> Option<Cause> {
     Some(match number as u32 {
         // The second: it asks for rights that only a dialog could give it.
@@ -27,6 +29,8 @@ pub(super) fn cause(number: i32) -> Option<Cause> {
         | win::ERROR_NO_SYSTEM_RESOURCES => Cause::Limit("out of memory"),
         // A job that this process is in has a limit on processes, or on what they take.
         win::ERROR_NOT_ENOUGH_QUOTA => Cause::Limit("a quota of this process or its job"),
+        win::ERROR_OPERATION_ABORTED => Cause::Cancelled,
+        win::ERROR_IO_DEVICE | win::ERROR_CRC => Cause::Device,
         win::ERROR_TOO_MANY_OPEN_FILES => Cause::Limit("too many open files"),
         _ => return None,
     })

@@ -1,0 +1,97 @@
+//! `F_NOCACHE`, `F_RDAHEAD`, `F_PREALLOCATE`.
+
+use std::fs;
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+pub(super) use super::unix::{read_at, refuse_what_has_no_places, write_at};
+use super::{Access, Alignment, Facts, File, OpenOptions, SyncMode};
+
+pub(super) fn open(path: &Path, options: &OpenOptions) -> io::Result<fs::File> {
+    let sync = match options.sync {
+        SyncMode::None => 0,
+        SyncMode::Data => libc::O_DSYNC,
+        SyncMode::All => libc::O_SYNC,
+    };
+    let file = fs::OpenOptions::new()
+        .read(options.read)
+        .write(options.write)
+        .append(options.append)
+        .create(options.create)
+        .create_new(options.create_new)
+        .truncate(options.truncate)
+        .custom_flags(sync)
+        .open(path)?;
+    if options.direct {
+        set(&file, libc::F_NOCACHE, 1)?;
+    }
+    match options.access {
+        Access::Normal => {}
+        Access::Sequential => set(&file, libc::F_RDAHEAD, 1)?,
+        Access::Random => set(&file, libc::F_RDAHEAD, 0)?,
+    }
+    Ok(file)
+}
+
+fn set(file: &fs::File, command: libc::c_int, to: libc::c_int) -> io::Result<()> {
+    // SAFETY: an open file, and a command that takes a number.
+    let result = unsafe { libc::fcntl(file.as_raw_fd(), command, to) };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "as on other systems")]
+pub(super) fn read_cached_at(_: &fs::File, _: &mut [u8], _: u64) -> io::Result<Option<usize>> {
+    // No call reads only what is there.
+    Ok(None)
+}
+
+pub(super) fn allocate(file: &fs::File, offset: u64, bytes: u64) -> io::Result<()> {
+    let end = offset.checked_add(bytes).ok_or(io::ErrorKind::InvalidInput)?;
+    let length = len(file)?;
+    if end <= length {
+        // There is no call that fills holes.
+        return Ok(());
+    }
+    let room = i64::try_from(end - length).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let store = libc::fstore_t {
+        fst_flags: libc::F_ALLOCATEALL,
+        fst_posmode: libc::F_PEOFPOSMODE,
+        fst_offset: 0,
+        fst_length: room,
+        fst_bytesalloc: 0,
+    };
+    // SAFETY: an open file, and the struct that the command takes.
+    let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_PREALLOCATE, &raw const store) };
+    if result == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    file.set_len(end)
+}
+
+pub(super) fn len(file: &fs::File) -> io::Result<u64> {
+    file.metadata().map(|found| found.len())
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "as on other systems")]
+pub(super) fn alignment(_: &fs::File) -> io::Result<Alignment> {
+    Ok(Alignment::NONE)
+}
+
+pub(super) fn facts(file: &File) -> io::Result<Facts> {
+    Ok(Facts { length: file.len()?, ..Facts::default() })
+}
+
+pub(super) fn cached_bytes(_: &fs::File, _: u64, _: u64) -> Option<u64> {
+    None
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "as on other systems")]
+pub(super) fn forget_cache(_: &fs::File) -> io::Result<()> {
+    Ok(())
+}
+
+pub(super) fn next_hole(_: &fs::File, _: u64) -> Option<u64> {
+    None
+}
