@@ -6,10 +6,16 @@
 //! | [`isolate`] | runs one test in a process of its own |
 //! | [`count`] | handles, zombies, threads and memory of this process |
 //! | [`alive`] | whether a process is there |
+//! | `refuse` | a filter of system calls (Linux) |
+//! | `mounts` | filesystems of a test's own, for root (Linux) |
 //! | [`skip`] | says aloud what was not tested |
 
 pub mod alive;
 pub mod count;
 pub mod isolate;
+#[cfg(target_os = "linux")]
+pub mod mounts;
+#[cfg(target_os = "linux")]
+pub mod refuse;
 pub mod skip;
 pub mod watchdog;

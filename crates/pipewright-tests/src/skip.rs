@@ -16,6 +16,7 @@ pub fn is_forced_off(facility: &str) -> bool {
         "clone3" => cfg!(pipewright_force_fallback = "clone3"),
         "cgroup" => cfg!(pipewright_force_fallback = "cgroup"),
         "supervisor" => cfg!(pipewright_force_fallback = "supervisor"),
+        "io_uring" => cfg!(pipewright_force_fallback = "io_uring"),
         other => panic!("no facility is called {other}"),
     };
     one || cfg!(pipewright_force_fallback)

@@ -1,0 +1,218 @@
+//! Threads of our own, as many as are needed and never more than were allowed.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use pipewright_os::file::{Finished, Request};
+use pipewright_os::helper;
+
+use super::{Backend, cancelled, remove};
+use crate::class::Seen;
+
+/// What ends somebody's wait.
+type Tell = Box<dyn Fn() + Send + Sync>;
+
+#[derive(Debug)]
+pub(crate) struct PoolBackend {
+    shared: Arc<Shared>,
+    /// Not handed over yet.
+    pushed: VecDeque<(usize, Request)>,
+    most_threads: usize,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// There is work, or there will be none any more.
+    work: Condvar,
+    /// Something is done, or somebody wants the wait to end.
+    done: Condvar,
+    /// Whether anybody wants to know when work began.
+    times: bool,
+    tell: std::sync::OnceLock<Tell>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    work: VecDeque<(usize, Request)>,
+    done: VecDeque<(Finished, Seen)>,
+    threads: usize,
+    /// Threads that wait for work.
+    idle: usize,
+    /// Operations that a thread is at.
+    running: usize,
+    woken: bool,
+    closed: bool,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing in here panics while it holds the lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+impl PoolBackend {
+    pub(crate) fn new(most_threads: usize, times: bool) -> PoolBackend {
+        let shared = Shared {
+            state: Mutex::default(),
+            work: Condvar::new(),
+            done: Condvar::new(),
+            times,
+            tell: std::sync::OnceLock::new(),
+        };
+        PoolBackend {
+            shared: Arc::new(shared),
+            pushed: VecDeque::new(),
+            most_threads: most_threads.max(1),
+        }
+    }
+
+    /// Has that called whenever something is done.
+    pub(super) fn tell(&mut self, tell: Tell) {
+        // Ignored: it is told once.
+        let _ = self.shared.tell.set(tell);
+    }
+
+    /// Starts threads for work that none is free for.
+    fn staff(&self, mut state: MutexGuard<'_, State>) {
+        let needed = state.work.len().saturating_sub(state.idle);
+        let new = needed.min(self.most_threads.saturating_sub(state.threads));
+        state.threads += new;
+        let waiting = state.idle.min(state.work.len());
+        drop(state);
+        for _ in 0..waiting {
+            self.shared.work.notify_one();
+        }
+        for _ in 0..new {
+            let shared = Arc::clone(&self.shared);
+            if helper::start(c"pw-disk", move || shared.serve()).is_err() {
+                self.shared.state().threads -= 1;
+            }
+        }
+        if self.shared.state().threads == 0 {
+            // No thread could be had, so it is done here: late is better than never.
+            self.shared.drain();
+        }
+    }
+}
+
+impl Shared {
+    /// What a thread of the pool does.
+    fn serve(&self) {
+        let mut state = self.state();
+        loop {
+            if let Some((token, request)) = state.work.pop_front() {
+                state.running += 1;
+                drop(state);
+                let done = self.perform(token, request);
+                state = self.state();
+                state.running -= 1;
+                state = self.finish(state, done);
+            } else if state.closed {
+                return;
+            } else {
+                state.idle += 1;
+                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.idle -= 1;
+            }
+        }
+    }
+
+    fn perform(&self, token: usize, mut request: Request) -> (Finished, Seen) {
+        let started_at = self.times.then(Instant::now);
+        let result = request.perform();
+        (Finished { token, request, result }, Seen::Thread { started_at })
+    }
+
+    fn finish<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        done: (Finished, Seen),
+    ) -> MutexGuard<'a, State> {
+        state.done.push_back(done);
+        self.done.notify_one();
+        let Some(tell) = self.tell.get() else { return state };
+        drop(state);
+        tell();
+        self.state()
+    }
+
+    fn drain(&self) {
+        let mut state = self.state();
+        while let Some((token, request)) = state.work.pop_front() {
+            drop(state);
+            let done = self.perform(token, request);
+            state = self.state();
+            state = self.finish(state, done);
+        }
+    }
+}
+
+impl Backend for PoolBackend {
+    fn push(&mut self, token: usize, request: Request) -> Result<(), Request> {
+        self.pushed.push_back((token, request));
+        Ok(())
+    }
+
+    fn submit(&mut self) -> io::Result<()> {
+        if !self.pushed.is_empty() {
+            let mut state = self.shared.state();
+            state.work.append(&mut self.pushed);
+            self.staff(state);
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self) -> io::Result<()> {
+        self.submit()?;
+        let mut state = self.shared.state();
+        while state.done.is_empty() && !state.woken {
+            state = self.shared.done.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.woken = false;
+        Ok(())
+    }
+
+    fn take(&mut self) -> Option<(Finished, Seen)> {
+        self.shared.state().done.pop_front()
+    }
+
+    fn cancel(&mut self, token: usize) {
+        let mut state = self.shared.state();
+        let found = remove(&mut self.pushed, token).or_else(|| remove(&mut state.work, token));
+        if let Some(request) = found {
+            let done = (cancelled(token, request), Seen::Nothing);
+            drop(self.shared.finish(state, done));
+        }
+    }
+
+    fn waker(&self) -> Option<Tell> {
+        let shared = Arc::clone(&self.shared);
+        Some(Box::new(move || {
+            shared.state().woken = true;
+            shared.done.notify_one();
+        }))
+    }
+}
+
+impl Drop for PoolBackend {
+    fn drop(&mut self) {
+        let mut state = self.shared.state();
+        state.closed = true;
+        // What has not begun never will.
+        state.work.clear();
+        self.shared.work.notify_all();
+        // What has begun is waited for: a write must not happen behind the back of who thinks it is over.
+        while state.running > 0 {
+            state = self.shared.done.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! io_uring; one operation at a time where somebody wants to know what became of each.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use pipewright_os::file::{Finished, Request};
+use pipewright_os::ring::{Ring, RingOptions};
+use pipewright_os::wake::Wake;
+use pipewright_os::why_not::WhyNot;
+
+use super::witness::Witness;
+use super::{Backend, cancelled, remove};
+use crate::class::Seen;
+
+#[derive(Debug)]
+pub(crate) struct RingBackend {
+    ring: Ring,
+    /// Raised by who wants to end a wait; `None`: nobody can.
+    wake: Option<Arc<Wake>>,
+    watched: Option<Watched>,
+}
+
+/// What it takes to see what becomes of each operation.
+#[derive(Debug)]
+struct Watched {
+    witness: Witness,
+    pushed: VecDeque<(usize, Request)>,
+    done: VecDeque<(Finished, Seen)>,
+    /// What was seen of those that are under way, by their tokens.
+    seen: Vec<Seen>,
+}
+
+impl RingBackend {
+    pub(crate) fn new(
+        options: RingOptions,
+        classes: bool,
+        wake: Option<Arc<Wake>>,
+    ) -> Result<RingBackend, WhyNot> {
+        let ring = Ring::new(options, wake.clone())?;
+        let watched = classes.then(|| Watched {
+            witness: Witness::new(),
+            pushed: VecDeque::new(),
+            done: VecDeque::new(),
+            seen: vec![Seen::Nothing; options.depth],
+        });
+        Ok(RingBackend { ring, wake, watched })
+    }
+}
+
+impl Watched {
+    /// Hands over one after the other: what is done when the call returns was done in it.
+    fn submit(&mut self, ring: &mut Ring) -> io::Result<()> {
+        while let Some((token, request)) = self.pushed.pop_front() {
+            if let Err(request) = ring.push(token, request) {
+                self.pushed.push_front((token, request));
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            let before = self.witness.look();
+            ring.submit()?;
+            if let Some(seen) = self.seen.get_mut(token) {
+                *seen = self.witness.handed_over_since(before);
+            }
+            while let Some(finished) = ring.take() {
+                let seen = self.seen.get(finished.token).copied().unwrap_or(Seen::Nothing);
+                let seen = match seen {
+                    Seen::Kernel { slept, .. } if finished.token == token => Seen::Inline { slept },
+                    other => other,
+                };
+                self.done.push_back((finished, seen));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Backend for RingBackend {
+    fn push(&mut self, token: usize, request: Request) -> Result<(), Request> {
+        match &mut self.watched {
+            Some(watched) => {
+                watched.pushed.push_back((token, request));
+                Ok(())
+            }
+            None => self.ring.push(token, request),
+        }
+    }
+
+    fn submit(&mut self) -> io::Result<()> {
+        match &mut self.watched {
+            Some(watched) => watched.submit(&mut self.ring),
+            None => self.ring.submit(),
+        }
+    }
+
+    fn wait(&mut self) -> io::Result<()> {
+        if let Some(watched) = &mut self.watched {
+            watched.submit(&mut self.ring)?;
+            if !watched.done.is_empty() {
+                return Ok(());
+            }
+        }
+        self.ring.wait()
+    }
+
+    fn take(&mut self) -> Option<(Finished, Seen)> {
+        let Some(watched) = &mut self.watched else {
+            return self.ring.take().map(|finished| (finished, Seen::Nothing));
+        };
+        if let Some(done) = watched.done.pop_front() {
+            return Some(done);
+        }
+        let finished = self.ring.take()?;
+        let seen = watched.seen.get(finished.token).copied().unwrap_or(Seen::Nothing);
+        Some((finished, seen))
+    }
+
+    fn cancel(&mut self, token: usize) {
+        if let Some(watched) = &mut self.watched {
+            if let Some(request) = remove(&mut watched.pushed, token) {
+                watched.done.push_back((cancelled(token, request), Seen::Nothing));
+                return;
+            }
+        }
+        self.ring.cancel(token);
+    }
+
+    fn waker(&self) -> Option<Box<dyn Fn() + Send + Sync>> {
+        let wake = Arc::clone(self.wake.as_ref()?);
+        Some(Box::new(move || wake.raise()))
+    }
+}

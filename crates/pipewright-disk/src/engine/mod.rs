@@ -1,0 +1,337 @@
+//! An engine: operations in, completions out, on the thread that made it.
+
+mod ladder;
+mod options;
+mod slots;
+mod verbs;
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::Instant;
+
+use pipewright_os::file::{Finished, Request};
+
+use crate::backend::Backend;
+use crate::class::{Seen, class_of};
+use crate::operation::words;
+use crate::progress::{Next, Progress};
+use crate::{Completion, Done, Error, ErrorKind, Operation, OperationId, Result, Times};
+
+pub use ladder::{BackendKind, Step};
+pub use options::EngineOptions;
+use slots::{Slot, Slots};
+pub(crate) use verbs::cached_read;
+
+/// Carries out operations on files, many at a time, and hands each back when it is done.
+///
+/// It belongs to the thread that made it: an operation is handed over and taken back without a lock, and
+/// without another thread. [`SharedEngine`](crate::SharedEngine) is for any number of threads and tasks.
+///
+/// [`queue`](Engine::queue) many, [`submit`](Engine::submit), and take them back by [`next`](Engine::next);
+/// or have one done, and wait for it: [`read_at`](Engine::read_at) and its kin, which need no runtime.
+///
+/// # Platform
+/// See [`BackendKind`].
+///
+/// # Drop
+/// What has not begun is cancelled. Waits for the rest, so that nothing is written to a file or to memory
+/// afterwards. A disk or a server that never answers keeps it waiting.
+///
+/// ```
+/// use pipewright_disk::{DiskFile, Engine, EngineOptions, Operation};
+/// let path = std::env::temp_dir().join(format!("pipewright-engine-{}", std::process::id()));
+/// std::fs::write(&path, vec![7; 64 << 10]).unwrap();
+/// let file = DiskFile::options().read(true).open(&path)?;
+///
+/// let mut engine = Engine::new(EngineOptions { depth: 16, ..EngineOptions::default() })?;
+/// for block in 0..16 {
+///     let operation = Operation::read_at(&file, file.buffer(4096)?, block * 4096);
+///     engine.queue(operation).expect("there is room for 16");
+/// }
+/// engine.submit()?;
+/// while let Some(done) = engine.next()? {
+///     assert_eq!(done.result?.bytes, 4096);
+///     assert!(done.buffer.iter().all(|byte| *byte == 7));
+/// }
+/// # std::fs::remove_file(&path).unwrap();
+/// # Ok::<(), pipewright_disk::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Engine {
+    // Dropped first: waits for what uses the files that the slots hold.
+    backend: Box<dyn Backend>,
+    kind: BackendKind,
+    steps: Vec<Step>,
+    slots: Slots,
+    done: VecDeque<Done>,
+    options: EngineOptions,
+    next_id: u64,
+    next_order: u64,
+}
+
+impl Engine {
+    /// Makes an engine.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NoBackend`]: the backend that was asked for cannot be used, and why.
+    /// [`BackendKind::Auto`] always finds one. [`ErrorKind::InvalidInput`]: a depth of 0.
+    pub fn new(options: EngineOptions) -> Result<Engine> {
+        Engine::with_wakes(options, false)
+    }
+
+    /// One whose waits can be ended from elsewhere, if asked.
+    pub(crate) fn with_wakes(options: EngineOptions, wakes: bool) -> Result<Engine> {
+        if options.depth == 0 {
+            return Err(Error::new("make an engine", None, ErrorKind::InvalidInput));
+        }
+        let (backend, kind, steps) = ladder::choose(&options, wakes)?;
+        Ok(Engine {
+            backend,
+            kind,
+            steps,
+            slots: Slots::new(options.depth),
+            done: VecDeque::new(),
+            options,
+            next_id: 0,
+            next_order: 0,
+        })
+    }
+
+    /// What carries its operations out.
+    #[must_use]
+    pub fn backend(&self) -> BackendKind {
+        self.kind
+    }
+
+    /// The better ones that cannot be used here, each with the reason.
+    #[must_use]
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// How many operations are under way or waiting to be taken back.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.slots.len() + self.done.len()
+    }
+
+    /// Whether none is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether another operation can be queued.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.len() < self.options.depth
+    }
+
+    /// Takes an operation, to be handed to the system by the next [`submit`](Engine::submit) or
+    /// [`next`](Engine::next).
+    ///
+    /// Whatever is wrong with it is told when it is taken back. A read of what is in memory may be done at
+    /// once ([`EngineOptions::cached_first`]).
+    ///
+    /// # Errors
+    /// The operation, where as many as the depth are under way or waiting to be taken back: take one first.
+    /// So an engine holds no more buffers than that, however much there is to do.
+    pub fn queue(&mut self, operation: Operation) -> Result<OperationId, Operation> {
+        if !self.has_room() {
+            return Err(operation);
+        }
+        let id = OperationId(self.next_id);
+        self.next_id += 1;
+        self.start(id, operation);
+        Ok(id)
+    }
+
+    /// Hands over everything that was queued, and waits for nothing but the system's own sake.
+    ///
+    /// # Errors
+    /// The system refuses to take operations any more.
+    pub fn submit(&mut self) -> Result<()> {
+        let submitted_at = self.options.times.then(Instant::now);
+        self.slots.mark_submitted(submitted_at);
+        match self.backend.submit() {
+            // Its queue is full: the rest is handed over when some have been taken.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            Err(error) => Err(Error::system("submit operations", None, error)),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Takes back one operation that is done, if one is. Does not wait, and hands nothing over.
+    pub fn try_next(&mut self) -> Option<Done> {
+        if self.done.is_empty() {
+            self.gather();
+        }
+        self.done.pop_front()
+    }
+
+    /// Takes back one operation that is done; hands over what was queued and waits for one.
+    ///
+    /// `None`: nothing is under way.
+    ///
+    /// # Errors
+    /// The system refuses to take operations, or to tell of them. Those that are under way stay with the
+    /// engine.
+    #[expect(clippy::should_implement_trait, reason = "an iterator has no errors")]
+    pub fn next(&mut self) -> Result<Option<Done>> {
+        loop {
+            if let Some(done) = self.try_next() {
+                return Ok(Some(done));
+            }
+            if self.slots.len() == 0 {
+                return Ok(None);
+            }
+            self.wait()?;
+        }
+    }
+
+    /// Waits until something may be done.
+    pub(crate) fn wait(&mut self) -> Result<()> {
+        let submitted_at = self.options.times.then(Instant::now);
+        self.slots.mark_submitted(submitted_at);
+        self.backend.wait().map_err(|error| Error::system("wait for operations", None, error))
+    }
+
+    /// Ends waits from elsewhere.
+    pub(crate) fn waker(&self) -> Option<Box<dyn Fn() + Send + Sync>> {
+        self.backend.waker()
+    }
+
+    /// Prevents an operation that has not begun: it is done, as [`ErrorKind::Cancelled`]. One that has begun
+    /// goes on. Either is taken back like any other.
+    pub fn cancel(&mut self, id: OperationId) {
+        if let Some(token) = self.slots.find(id) {
+            self.backend.cancel(token);
+        }
+    }
+
+    /// Begins an operation, or finishes it at once.
+    fn start(&mut self, id: OperationId, operation: Operation) {
+        let queued_at = self.options.times.then(Instant::now);
+        let Operation { file, action, mut buffer, offset, exact } = operation;
+        if let Some(kind) = file.objection(action, &buffer, offset) {
+            let result = Err(Error::new(words(action), Some(file.path()), kind));
+            return self.finish(Done { id, file, buffer, result });
+        }
+        let progress = Progress::new(action, exact, buffer.len(), offset);
+        let mut slot = Slot::new(id, file, action, progress, queued_at);
+        if slot.file.is_direct() {
+            slot.progress = progress.with_granule(slot.file.alignment().offset);
+        } else if verbs::is_cached_first(&self.options, action, &slot.file) {
+            if let Ok(Some(bytes)) = slot.file.os().read_cached_at(&mut buffer, offset) {
+                slot.progress.moved = bytes;
+                if self.options.classes {
+                    slot.seen.push(Seen::Inline { slept: false });
+                }
+                if bytes == buffer.len() {
+                    return self.complete(slot, buffer, None);
+                }
+            }
+        }
+        let moved = slot.progress.moved;
+        let request = Request {
+            file: slot.file.os().clone(),
+            action,
+            buffer,
+            from: moved,
+            offset: offset + moved as u64,
+            may_wait: false,
+            direct: slot.file.is_direct(),
+        };
+        // There is room: fewer than the depth are under way.
+        let token = self.slots.put(slot);
+        self.push(token, request);
+    }
+
+    fn push(&mut self, token: usize, request: Request) {
+        if let Err(request) = self.backend.push(token, request) {
+            let full = io::Error::from(io::ErrorKind::OutOfMemory);
+            self.after_call(Finished { token, request, result: Err(full) }, Seen::Nothing);
+        }
+    }
+
+    /// Takes what the backend has done.
+    fn gather(&mut self) {
+        while let Some((finished, seen)) = self.backend.take() {
+            self.after_call(finished, seen);
+        }
+    }
+
+    /// One call of an operation is done: goes on with it, or finishes it.
+    fn after_call(&mut self, finished: Finished, seen: Seen) {
+        let Finished { token, mut request, result } = finished;
+        let Some(slot) = self.slots.get(token) else { return };
+        let before = slot.progress.moved;
+        let next = slot.progress.after(result);
+        if seen != Seen::Nothing && (self.options.classes || self.options.times) {
+            slot.seen.push(seen);
+        }
+        let moved = slot.progress.moved;
+        let error = match next {
+            Next::Again { may_wait } => {
+                request.from = moved;
+                request.offset += (moved - before) as u64;
+                request.may_wait = may_wait;
+                return self.push(token, request);
+            }
+            Next::Done => None,
+            Next::Failed(error) => {
+                Some(Error::system(words(request.action), Some(slot.file.path()), error))
+            }
+            Next::Wrong(kind) => {
+                Some(Error::new(words(request.action), Some(slot.file.path()), kind))
+            }
+        };
+        let Some(slot) = self.slots.take(token) else { return };
+        self.complete(slot, request.buffer, error.map(|error| error.after(moved)));
+    }
+
+    /// The end of an operation.
+    fn complete(
+        &mut self,
+        slot: Slot,
+        buffer: pipewright_os::aligned::AlignedBuf,
+        error: Option<Error>,
+    ) {
+        let result = match error {
+            Some(error) => {
+                let is_sync = words(slot.action) == "sync";
+                if is_sync && *error.kind() != ErrorKind::Cancelled {
+                    slot.file.poison();
+                }
+                Err(error)
+            }
+            None => Ok(self.completion(&slot)),
+        };
+        self.finish(Done { id: slot.id, file: slot.file, buffer, result });
+    }
+
+    fn completion(&self, slot: &Slot) -> Completion {
+        let file = &slot.file;
+        let class = self.options.classes.then(|| {
+            let classes = slot
+                .seen
+                .iter()
+                .map(|seen| class_of(*seen, slot.action, file.is_direct(), file.facts()));
+            // Of several calls the worst is what the operation was, if it is known of all.
+            classes.collect::<Option<Vec<_>>>()?.into_iter().max()
+        });
+        let times = slot.queued_at.map(|queued_at| Times {
+            queued_at,
+            submitted_at: slot.submitted_at.unwrap_or(queued_at),
+            started_at: slot.started_at(),
+            completed_at: Instant::now(),
+        });
+        let (bytes, order) = (slot.progress.moved, self.next_order);
+        Completion { bytes, order, class: class.flatten(), times }
+    }
+
+    fn finish(&mut self, done: Done) {
+        self.next_order += 1;
+        self.done.push_back(done);
+    }
+}

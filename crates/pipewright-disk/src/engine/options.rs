@@ -1,0 +1,49 @@
+//! What an engine is to be.
+
+use super::BackendKind;
+
+/// What an engine is to be.
+///
+/// ```
+/// use pipewright_disk::{BackendKind, EngineOptions};
+/// let options = EngineOptions { backend: BackendKind::Threads, depth: 32, ..EngineOptions::default() };
+/// assert!(!options.classes);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EngineOptions {
+    /// What carries its operations out. [`BackendKind::Auto`] unless said.
+    pub backend: BackendKind,
+    /// How many operations it has at most, under way or waiting to be taken back. 128 unless said.
+    ///
+    /// More than the queue of the disk takes (`/sys/block/DISK/queue/nr_requests`) makes the submit wait.
+    pub depth: usize,
+    /// How many threads [`BackendKind::Threads`] has at most; `None`: as many as the depth, and 32 at most.
+    pub threads: Option<usize>,
+    /// How many threads the kernel may start for [`BackendKind::Uring`]; `None`: 4 for each processor.
+    pub kernel_workers: Option<u32>,
+    /// Whether each completion tells its class. That takes some microseconds an operation, as each is then
+    /// handed over by itself; and nothing where it is not asked for.
+    pub classes: bool,
+    /// Whether each completion tells its times.
+    pub times: bool,
+    /// Whether a read through the cache is first tried on the caller, without waiting: data that are in
+    /// memory are then there at once. Unless said, yes.
+    ///
+    /// # Platform
+    /// Linux: `preadv2(RWF_NOWAIT)`. Elsewhere nothing.
+    pub cached_first: bool,
+}
+
+impl Default for EngineOptions {
+    fn default() -> EngineOptions {
+        EngineOptions {
+            backend: BackendKind::Auto,
+            depth: 128,
+            threads: None,
+            kernel_workers: None,
+            classes: false,
+            times: false,
+            cached_first: true,
+        }
+    }
+}

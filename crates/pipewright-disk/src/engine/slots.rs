@@ -1,0 +1,108 @@
+//! The operations that are under way, by their tokens.
+
+use std::time::Instant;
+
+use pipewright_os::file::Action;
+
+use crate::class::Seen;
+use crate::progress::Progress;
+use crate::{DiskFile, OperationId};
+
+/// An operation that is under way; its buffer is with whoever carries it out.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) id: OperationId,
+    pub(super) file: DiskFile,
+    pub(super) action: Action,
+    pub(super) progress: Progress,
+    /// What was seen of each of its calls; nothing where nobody asked.
+    pub(super) seen: Vec<Seen>,
+    pub(super) queued_at: Option<Instant>,
+    pub(super) submitted_at: Option<Instant>,
+}
+
+impl Slot {
+    pub(super) fn new(
+        id: OperationId,
+        file: DiskFile,
+        action: Action,
+        progress: Progress,
+        queued_at: Option<Instant>,
+    ) -> Slot {
+        Slot { id, file, action, progress, seen: Vec::new(), queued_at, submitted_at: None }
+    }
+
+    /// When a thread of the engine began with it.
+    pub(super) fn started_at(&self) -> Option<Instant> {
+        self.seen.iter().find_map(|seen| match seen {
+            Seen::Thread { started_at } => *started_at,
+            _ => None,
+        })
+    }
+}
+
+/// A slot for each operation that can be under way.
+#[derive(Debug)]
+pub(super) struct Slots {
+    slots: Vec<Option<Slot>>,
+    free: Vec<usize>,
+    /// Those that have not been submitted yet.
+    new: Vec<usize>,
+    depth: usize,
+}
+
+impl Slots {
+    pub(super) fn new(depth: usize) -> Slots {
+        Slots { slots: Vec::new(), free: Vec::new(), new: Vec::new(), depth }
+    }
+
+    /// How many are in use.
+    pub(super) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Keeps an operation and gives its token.
+    pub(super) fn put(&mut self, slot: Slot) -> usize {
+        debug_assert!(self.len() < self.depth, "who calls has looked");
+        let has_time = slot.queued_at.is_some();
+        let token = match self.free.pop() {
+            Some(token) => {
+                if let Some(place) = self.slots.get_mut(token) {
+                    *place = Some(slot);
+                }
+                token
+            }
+            None => {
+                self.slots.push(Some(slot));
+                self.slots.len() - 1
+            }
+        };
+        if has_time {
+            self.new.push(token);
+        }
+        token
+    }
+
+    pub(super) fn get(&mut self, token: usize) -> Option<&mut Slot> {
+        self.slots.get_mut(token)?.as_mut()
+    }
+
+    pub(super) fn take(&mut self, token: usize) -> Option<Slot> {
+        let slot = self.slots.get_mut(token)?.take()?;
+        self.free.push(token);
+        Some(slot)
+    }
+
+    pub(super) fn find(&self, id: OperationId) -> Option<usize> {
+        self.slots.iter().position(|slot| slot.as_ref().is_some_and(|slot| slot.id == id))
+    }
+
+    /// All that are new are about to be handed over.
+    pub(super) fn mark_submitted(&mut self, now: Option<Instant>) {
+        for token in self.new.drain(..) {
+            if let Some(Some(slot)) = self.slots.get_mut(token) {
+                slot.submitted_at = now;
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What went wrong with a file, in one line and with its facts.
+
+mod kind;
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub use kind::{ErrorKind, Misaligned, Part};
+
+/// Why an operation on a file failed, or an engine could not be made.
+///
+/// Prints as one line. The system's error, if there was one, is the [`source`](std::error::Error::source)
+/// and survives the conversion to [`io::Error`], which keeps its kind.
+///
+/// ```
+/// use pipewright_disk::{DiskFile, ErrorKind};
+/// let error = DiskFile::options().read(true).open("no/such/file").unwrap_err();
+/// assert_eq!(error.kind(), &ErrorKind::NotFound);
+/// assert!(error.to_string().starts_with(r#"cannot open "no/such/file": "#));
+/// assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::NotFound);
+/// ```
+pub struct Error(Box<Facts>);
+
+struct Facts {
+    doing: &'static str,
+    path: Option<PathBuf>,
+    kind: ErrorKind,
+    bytes: usize,
+    source: Option<io::Error>,
+}
+
+impl Error {
+    pub(crate) fn new(doing: &'static str, path: Option<&Path>, kind: ErrorKind) -> Error {
+        let path = path.map(Path::to_owned);
+        Error(Box::new(Facts { doing, path, kind, bytes: 0, source: None }))
+    }
+
+    /// What the system said.
+    pub(crate) fn system(doing: &'static str, path: Option<&Path>, source: io::Error) -> Error {
+        let mut error = Error::new(doing, path, ErrorKind::of(&source));
+        error.0.source = Some(source);
+        error
+    }
+
+    /// So many bytes had been moved before.
+    pub(crate) fn after(mut self, bytes: usize) -> Error {
+        self.0.bytes = bytes;
+        self
+    }
+
+    /// The same failure under another kind.
+    pub(crate) fn with_kind(mut self, kind: ErrorKind) -> Error {
+        self.0.kind = kind;
+        self
+    }
+
+    /// The same failure, of another file.
+    pub(crate) fn again(&self, path: &Path) -> Error {
+        let mut error = Error::new(self.0.doing, Some(path), self.0.kind.clone());
+        error.0.source = self.raw_os_error().map(io::Error::from_raw_os_error);
+        error
+    }
+
+    /// What kind of failure it is, with its facts.
+    #[must_use]
+    pub fn kind(&self) -> &ErrorKind {
+        &self.0.kind
+    }
+
+    /// The file, where one was concerned.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.0.path.as_deref()
+    }
+
+    /// How many bytes the operation had moved before it failed.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.0.bytes
+    }
+
+    /// The system's error number, if the system reported one.
+    #[must_use]
+    pub fn raw_os_error(&self) -> Option<i32> {
+        self.0.source.as_ref().and_then(io::Error::raw_os_error)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let facts = &*self.0;
+        write!(f, "cannot {}", facts.doing)?;
+        if let Some(path) = &facts.path {
+            // In quotes, and on one line whatever is in it.
+            write!(f, " {path:?}")?;
+        }
+        if facts.bytes > 0 {
+            write!(f, " after {} bytes", facts.bytes)?;
+        }
+        f.write_str(": ")?;
+        facts.kind.show(facts.source.as_ref(), f)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error")
+            .field("message", &format_args!("{self}"))
+            .field("kind", &self.0.kind)
+            .field("source", &self.0.source)
+            .finish()
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_ref().map(|source| source as _)
+    }
+}
+
+impl From<Error> for io::Error {
+    /// Keeps the kind of the system's error; the whole error is inside.
+    fn from(error: Error) -> io::Error {
+        let kind = error.0.source.as_ref().map_or(error.kind().of_io(), io::Error::kind);
+        io::Error::new(kind, error)
+    }
+}

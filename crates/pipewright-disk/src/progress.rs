@@ -1,0 +1,174 @@
+//! What to do after a call has moved some bytes, or none: no system call in here.
+
+use std::io;
+
+use pipewright_os::file::Action;
+
+use crate::error::ErrorKind;
+
+/// A call that was refused for the moment is tried again this often; the kernel does so to requests that it
+/// had to split (axboe/liburing#766).
+const MOST_RETRIES: u32 = 64;
+
+/// After so many of them the kernel is told that it may wait.
+const RETRIES_WITHOUT_WAITING: u32 = 2;
+
+/// How far an operation has come.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Progress {
+    action: Action,
+    exact: bool,
+    /// How many bytes are to be moved.
+    wanted: usize,
+    /// How many have been.
+    pub(crate) moved: usize,
+    retries: u32,
+    /// Where it began.
+    offset: u64,
+    /// What a place has to be a multiple of to be read from; 1 where that is any.
+    granule: u64,
+}
+
+/// What comes next.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// Nothing: all is done.
+    Done,
+    /// Another call for the rest.
+    Again {
+        /// The kernel may wait in it.
+        may_wait: bool,
+    },
+    /// It has failed, by what the system says.
+    Failed(io::Error),
+    /// It has failed, and the system does not say so.
+    Wrong(ErrorKind),
+}
+
+impl Progress {
+    pub(crate) fn new(action: Action, exact: bool, wanted: usize, offset: u64) -> Progress {
+        Progress { action, exact, wanted, moved: 0, retries: 0, offset, granule: 1 }
+    }
+
+    /// Direct reads go on at multiples of that alone.
+    pub(crate) fn with_granule(mut self, granule: usize) -> Progress {
+        self.granule = granule.max(1) as u64;
+        self
+    }
+
+    /// After a call that gave this.
+    pub(crate) fn after(&mut self, result: io::Result<usize>) -> Next {
+        let bytes = match result {
+            Ok(bytes) => bytes,
+            Err(error) => return self.after_error(error),
+        };
+        self.moved = self.moved.saturating_add(bytes).min(self.wanted);
+        match self.action {
+            Action::Read => self.after_read(bytes),
+            Action::Write if bytes == 0 && self.wanted > 0 => Next::Wrong(ErrorKind::WriteZero),
+            Action::Write if self.exact && self.moved < self.wanted => {
+                Next::Again { may_wait: false }
+            }
+            _ => Next::Done,
+        }
+    }
+
+    fn after_read(&self, bytes: usize) -> Next {
+        if !self.exact || self.moved == self.wanted {
+            return Next::Done;
+        }
+        // Where a direct read stops in the middle of a block the file ends: no read could go on from there.
+        let ends = bytes == 0 || (self.offset + self.moved as u64) % self.granule != 0;
+        if ends {
+            return Next::Wrong(ErrorKind::EndOfFile { wanted: self.wanted, got: self.moved });
+        }
+        Next::Again { may_wait: false }
+    }
+
+    fn after_error(&mut self, error: io::Error) -> Next {
+        match error.kind() {
+            io::ErrorKind::Interrupted => Next::Again { may_wait: false },
+            io::ErrorKind::WouldBlock if self.retries < MOST_RETRIES => {
+                self.retries += 1;
+                Next::Again { may_wait: self.retries > RETRIES_WITHOUT_WAITING }
+            }
+            // What was moved before is told now; the next call meets the error again.
+            _ if self.moved > 0 && !self.exact => Next::Done,
+            _ => Next::Failed(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(exact: bool) -> Progress {
+        Progress::new(Action::Read, exact, 100, 0)
+    }
+
+    fn error(kind: io::ErrorKind) -> io::Result<usize> {
+        Err(kind.into())
+    }
+
+    #[test]
+    fn a_plain_read_is_done_with_whatever_came() {
+        for bytes in [0, 1, 100] {
+            let mut progress = read(false);
+            assert!(matches!(progress.after(Ok(bytes)), Next::Done));
+            assert_eq!(progress.moved, bytes);
+        }
+    }
+
+    #[test]
+    fn an_exact_read_goes_on_until_all_is_there_or_the_file_ends() {
+        let mut progress = read(true);
+        assert!(matches!(progress.after(Ok(60)), Next::Again { may_wait: false }));
+        assert!(matches!(progress.after(Ok(40)), Next::Done));
+        let mut progress = read(true);
+        assert!(matches!(progress.after(Ok(60)), Next::Again { .. }));
+        let Next::Wrong(kind) = progress.after(Ok(0)) else { panic!() };
+        assert_eq!(kind, ErrorKind::EndOfFile { wanted: 100, got: 60 });
+    }
+
+    #[test]
+    fn a_direct_read_that_stops_within_a_block_has_met_the_end() {
+        let mut progress = Progress::new(Action::Read, true, 4096, 0).with_granule(512);
+        assert!(matches!(progress.after(Ok(1024)), Next::Again { .. }));
+        let Next::Wrong(kind) = progress.after(Ok(100)) else { panic!() };
+        assert_eq!(kind, ErrorKind::EndOfFile { wanted: 4096, got: 1124 });
+    }
+
+    #[test]
+    fn a_write_that_takes_nothing_is_no_success() {
+        let mut progress = Progress::new(Action::Write, true, 100, 0);
+        assert!(matches!(progress.after(Ok(99)), Next::Again { .. }));
+        assert!(matches!(progress.after(Ok(0)), Next::Wrong(ErrorKind::WriteZero)));
+        let mut empty = Progress::new(Action::Write, true, 0, 0);
+        assert!(matches!(empty.after(Ok(0)), Next::Done));
+    }
+
+    #[test]
+    fn refused_for_the_moment_is_tried_again_and_then_the_kernel_may_wait() {
+        let mut progress = read(false);
+        assert!(matches!(progress.after(error(io::ErrorKind::Interrupted)), Next::Again { .. }));
+        for retry in 1..=MOST_RETRIES {
+            let Next::Again { may_wait } = progress.after(error(io::ErrorKind::WouldBlock)) else {
+                panic!("given up at {retry}")
+            };
+            assert_eq!(may_wait, retry > RETRIES_WITHOUT_WAITING);
+        }
+        assert!(matches!(progress.after(error(io::ErrorKind::WouldBlock)), Next::Failed(_)));
+    }
+
+    #[test]
+    fn what_was_moved_before_an_error_is_not_lost() {
+        let mut plain = read(false);
+        plain.moved = 10;
+        assert!(matches!(plain.after(error(io::ErrorKind::StorageFull)), Next::Done));
+        let mut exact = read(true);
+        exact.moved = 10;
+        assert!(matches!(exact.after(error(io::ErrorKind::StorageFull)), Next::Failed(_)));
+        assert_eq!(exact.moved, 10);
+    }
+}

@@ -1,0 +1,136 @@
+//! An engine for any number of threads and tasks.
+
+mod driver;
+mod mailbox;
+mod pending;
+
+use std::sync::Arc;
+use std::sync::mpsc;
+
+use pipewright_os::aligned::AlignedBuf;
+use pipewright_os::helper;
+
+use crate::engine::{BackendKind, Engine, EngineOptions, Step};
+use crate::{DiskFile, Error, Operation, Result};
+
+use mailbox::Mailbox;
+pub use pending::Pending;
+
+/// An [`Engine`] on a thread of its own, for any number of threads and tasks. Its copies are one engine.
+///
+/// Each verb gives a [`Pending`]: a future for whatever executor there is, and a thread without one
+/// [waits](Pending::wait). Operations beyond the depth wait for their turn, with their buffers.
+///
+/// A read of what is in memory is done on the caller, in the verb itself: no thread is woken for it
+/// ([`EngineOptions::cached_first`]).
+///
+/// # Drop
+/// With the last copy: what was asked for is done, and then its thread ends. Nobody waits for that.
+///
+/// ```
+/// use pipewright_disk::{DiskFile, EngineOptions, SharedEngine};
+/// let path = std::env::temp_dir().join(format!("pipewright-shared-{}", std::process::id()));
+/// let file = DiskFile::options().read(true).write(true).create(true).open(&path)?;
+/// let engine = SharedEngine::new(EngineOptions::default())?;
+///
+/// // In an async function: `engine.write_all_at(...).await`.
+/// let done = engine.write_all_at(&file, file.buffer(4096)?, 0).wait();
+/// assert_eq!(done.result?.bytes, 4096);
+/// # std::fs::remove_file(&path).unwrap();
+/// # Ok::<(), pipewright_disk::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct SharedEngine(Arc<Handle>);
+
+/// Closes the mailbox with the last copy of the engine.
+#[derive(Debug)]
+struct Handle {
+    mailbox: Arc<Mailbox>,
+    backend: BackendKind,
+    steps: Vec<Step>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.mailbox.close();
+    }
+}
+
+impl SharedEngine {
+    /// Starts an engine on a thread of its own.
+    ///
+    /// # Errors
+    /// As [`Engine::new`]; no room for another thread.
+    pub fn new(options: EngineOptions) -> Result<SharedEngine> {
+        let (tell, told) = mpsc::sync_channel(1);
+        // What is in memory the callers take themselves.
+        let own = EngineOptions { cached_first: false, ..options };
+        let work = move || match Engine::with_wakes(own, true) {
+            Err(error) => drop(tell.send(Err(error))),
+            Ok(engine) => {
+                let mailbox = Arc::new(Mailbox::new(options, engine.waker()));
+                let started = (Arc::clone(&mailbox), engine.backend(), engine.steps().to_vec());
+                if tell.send(Ok(started)).is_ok() {
+                    driver::drive(engine, &mailbox);
+                }
+            }
+        };
+        let no_thread = |error| Error::system("start a thread for an engine", None, error);
+        helper::start(c"pw-disk-driver", work).map_err(no_thread)?;
+        let (mailbox, backend, steps) =
+            told.recv().map_err(|_| no_thread(std::io::Error::other("it ended")))??;
+        Ok(SharedEngine(Arc::new(Handle { mailbox, backend, steps })))
+    }
+
+    /// What carries its operations out.
+    #[must_use]
+    pub fn backend(&self) -> BackendKind {
+        self.0.backend
+    }
+
+    /// The better ones that cannot be used here, each with the reason.
+    #[must_use]
+    pub fn steps(&self) -> &[Step] {
+        &self.0.steps
+    }
+
+    /// Asks for an operation. It begins at once, whether or not anybody waits for it.
+    pub fn start(&self, operation: Operation) -> Pending {
+        self.0.mailbox.send(operation)
+    }
+
+    /// See [`Operation::read_at`].
+    pub fn read_at(&self, file: &DiskFile, buffer: AlignedBuf, offset: u64) -> Pending {
+        self.start(Operation::read_at(file, buffer, offset))
+    }
+
+    /// See [`Operation::read_exact_at`].
+    pub fn read_exact_at(&self, file: &DiskFile, buffer: AlignedBuf, offset: u64) -> Pending {
+        self.start(Operation::read_exact_at(file, buffer, offset))
+    }
+
+    /// See [`Operation::write_at`].
+    pub fn write_at(&self, file: &DiskFile, buffer: AlignedBuf, offset: u64) -> Pending {
+        self.start(Operation::write_at(file, buffer, offset))
+    }
+
+    /// See [`Operation::write_all_at`].
+    pub fn write_all_at(&self, file: &DiskFile, buffer: AlignedBuf, offset: u64) -> Pending {
+        self.start(Operation::write_all_at(file, buffer, offset))
+    }
+
+    /// See [`Operation::sync_all`].
+    pub fn sync_all(&self, file: &DiskFile) -> Pending {
+        self.start(Operation::sync_all(file))
+    }
+
+    /// See [`Operation::sync_data`].
+    pub fn sync_data(&self, file: &DiskFile) -> Pending {
+        self.start(Operation::sync_data(file))
+    }
+
+    /// See [`Operation::preallocate`].
+    pub fn preallocate(&self, file: &DiskFile, offset: u64, bytes: u64) -> Pending {
+        self.start(Operation::preallocate(file, offset, bytes))
+    }
+}

@@ -1,0 +1,74 @@
+//! Filesystems of a test's own, for root: in a mount namespace of its own, so that the machine never sees them
+//! and they end with the process, whatever becomes of the test.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_change, unmount};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+
+/// What is mounted from here on by this thread, and by those that it starts, is for them alone.
+///
+/// `Err`: why not.
+pub fn private() -> Result<(), String> {
+    if !crate::skip::is_root() {
+        return Err("filesystems can be mounted by root only".to_owned());
+    }
+    // SAFETY: a mount namespace has nothing to do with memory or descriptors of other threads.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNS) }
+        .map_err(|error| format!("no mount namespace of our own: {error}"))?;
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+        .map_err(|error| format!("mounts cannot be made private: {error}"))
+}
+
+/// A mounted filesystem, until it is dropped.
+#[derive(Debug)]
+pub struct Mounted(PathBuf);
+
+impl Mounted {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // Its loop device goes with it: `mount -o loop` sets it up to (losetup(8), autoclear).
+        let _ = unmount(&self.0, UnmountFlags::DETACH);
+    }
+}
+
+/// Mounts something in a new folder of that name; the words are those of `mount`. `Err`: why not.
+pub fn mount<W: AsRef<OsStr>>(folder: &Path, name: &str, words: &[W]) -> Result<Mounted, String> {
+    let place = folder.join(name);
+    fs::create_dir_all(&place).map_err(|error| error.to_string())?;
+    let words = words.iter().map(AsRef::as_ref).chain([place.as_os_str()]);
+    run("mount", &words.collect::<Vec<_>>())?;
+    Ok(Mounted(place))
+}
+
+/// Makes a filesystem of that kind in a file of that size below the folder, and mounts it. `Err`: why not.
+pub fn loop_mount(folder: &Path, kind: &str, bytes: u64, options: &str) -> Result<Mounted, String> {
+    let image = folder.join(format!("{kind}.img"));
+    let file = fs::File::create(&image).map_err(|error| error.to_string())?;
+    file.set_len(bytes).map_err(|error| error.to_string())?;
+    let quiet = if kind == "xfs" || kind == "btrfs" { "-fq" } else { "-Fq" };
+    run(&format!("mkfs.{kind}"), &[quiet.as_ref(), image.as_os_str()])?;
+    let options = format!("loop,{options}");
+    let words = ["-t".as_ref(), kind.as_ref(), "-o".as_ref(), options.as_ref(), image.as_os_str()];
+    mount::<&OsStr>(folder, &format!("{kind}-mounted"), &words)
+}
+
+/// Runs a program of the system. `Err`: it is not there, or what it said.
+pub fn run<W: AsRef<OsStr>>(program: &str, words: &[W]) -> Result<(), String> {
+    let output = Command::new(program).args(words).output();
+    let output = output.map_err(|error| format!("{program}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{program}: {}", said.lines().next().unwrap_or("failed")))
+}

@@ -1,0 +1,80 @@
+//! What `pipewright-disk` promises, a file a promise; every backend keeps the same.
+
+mod p01_bytes;
+mod p03_dropped;
+#[cfg(target_os = "linux")]
+mod p04_refused;
+mod p05_errors;
+#[cfg(target_os = "linux")]
+mod p05_mounted;
+mod p06_bounded;
+
+use std::path::PathBuf;
+
+use pipewright_disk::{
+    BackendKind, DiskFile, Done, Engine, EngineOptions, Operation, SharedEngine,
+};
+use pipewright_tests::skip::skipped;
+
+/// A folder of a test, on a disk: some filesystems in memory have no direct I/O.
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+const BACKENDS: [BackendKind; 4] =
+    [BackendKind::Uring, BackendKind::Aio, BackendKind::Threads, BackendKind::Caller];
+
+/// An engine of either kind, for tests that do one thing after the other.
+enum Doer {
+    Own(Box<Engine>),
+    Shared(SharedEngine),
+}
+
+impl Doer {
+    fn run(&mut self, operation: Operation) -> Done {
+        match self {
+            Doer::Own(engine) => engine.run(operation),
+            Doer::Shared(engine) => engine.start(operation).wait(),
+        }
+    }
+}
+
+/// An engine of that backend, or the word that there is none here.
+fn engine(options: EngineOptions) -> Option<Engine> {
+    match Engine::new(options) {
+        Ok(engine) => Some(engine),
+        Err(error) => {
+            assert_ne!(options.backend, BackendKind::Auto, "{error}");
+            skipped(&format!("{}: {error}", options.backend));
+            None
+        }
+    }
+}
+
+/// Every engine that can be made here, with its name.
+fn doers() -> Vec<(String, Doer)> {
+    let mut doers = Vec::new();
+    for backend in BACKENDS {
+        for cached_first in [true, false] {
+            let options = EngineOptions { backend, cached_first, ..EngineOptions::default() };
+            let Some(own) = engine(options) else { continue };
+            let name = format!("{backend}, cached first: {cached_first}");
+            doers.push((name.clone(), Doer::Own(Box::new(own))));
+            let shared = SharedEngine::new(options).unwrap();
+            doers.push((format!("shared {name}"), Doer::Shared(shared)));
+        }
+    }
+    doers
+}
+
+/// A file of that test with those bytes in it, open for both.
+fn file_with(folder: &tempfile::TempDir, name: &str, bytes: &[u8], direct: bool) -> DiskFile {
+    let path: PathBuf = folder.path().join(name);
+    std::fs::write(&path, bytes).unwrap();
+    DiskFile::options().read(true).write(true).direct(direct).open(path).unwrap()
+}
+
+/// Bytes of which none can be taken for that of another place.
+fn pattern(bytes: usize) -> Vec<u8> {
+    (0..bytes as u64).map(|place| (place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
+}
