@@ -8,6 +8,7 @@
 //! | [`alive`] | whether a process is there |
 //! | `refuse` | a filter of system calls (Linux) |
 //! | `mounts` | filesystems of a test's own, for root (Linux) |
+//! | `oracle` | what the kernel says of io_uring (Linux) |
 //! | [`skip`] | says aloud what was not tested |
 
 pub mod alive;
@@ -15,6 +16,8 @@ pub mod count;
 pub mod isolate;
 #[cfg(target_os = "linux")]
 pub mod mounts;
+#[cfg(target_os = "linux")]
+pub mod oracle;
 #[cfg(target_os = "linux")]
 pub mod refuse;
 pub mod skip;

@@ -28,6 +28,11 @@ pub fn private() -> Result<(), String> {
 pub struct Mounted(PathBuf);
 
 impl Mounted {
+    /// What somebody else has mounted there.
+    pub fn at(place: PathBuf) -> Mounted {
+        Mounted(place)
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.0

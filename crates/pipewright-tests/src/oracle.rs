@@ -1,0 +1,60 @@
+//! What the kernel itself says of io_uring: its tracepoint for operations that it hands to a thread.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::mounts::{Mounted, mount};
+
+/// A trace of its own, beside those of others, until it is dropped.
+#[derive(Debug)]
+pub struct Oracle {
+    instance: PathBuf,
+    _tracefs: Mounted,
+}
+
+const EVENT: &str = "events/io_uring/io_uring_queue_async_work/enable";
+
+impl Oracle {
+    /// Begins to listen. Only after [`private`](crate::mounts::private). `Err`: why not.
+    pub fn new(folder: &Path) -> Result<Oracle, String> {
+        let tracefs = mount(folder, "trace", &["-t", "tracefs", "none"])?;
+        let name = format!("pipewright-test-{}", std::process::id());
+        let instance = tracefs.path().join("instances").join(name);
+        let told = |error: std::io::Error| format!("the tracepoint cannot be used: {error}");
+        fs::create_dir(&instance).map_err(told)?;
+        let oracle = Oracle { instance, _tracefs: tracefs };
+        oracle.write("buffer_size_kb", "2048").map_err(told)?;
+        oracle.write(EVENT, "1").map_err(told)?;
+        Ok(oracle)
+    }
+
+    fn write(&self, file: &str, text: &str) -> std::io::Result<()> {
+        fs::write(self.instance.join(file), text)
+    }
+
+    /// The `user_data` of each operation that this thread has had handed to a thread of the kernel since the
+    /// last look, in order.
+    pub fn handed_over(&self) -> Vec<u64> {
+        let trace = fs::read(self.instance.join("trace")).expect("the trace can be read");
+        self.write("trace", "").expect("the trace can be emptied");
+        let trace = String::from_utf8_lossy(&trace);
+        let own = format!("-{} ", rustix::thread::gettid().as_raw_nonzero());
+        // "name-TID  [cpu] flags time: io_uring_queue_async_work: ring ..., user_data 0x1f, opcode ..."
+        let mine = trace
+            .lines()
+            .filter(|line| line.split_once('[').is_some_and(|(task, _)| task.contains(&own)));
+        mine.filter_map(|line| {
+            let data = line.split_once("user_data 0x")?.1.split(',').next()?;
+            u64::from_str_radix(data, 16).ok()
+        })
+        .collect()
+    }
+}
+
+impl Drop for Oracle {
+    fn drop(&mut self) {
+        // Before it is unmounted: instances belong to the machine, not to the mount.
+        let _ = self.write(EVENT, "0");
+        let _ = fs::remove_dir(&self.instance);
+    }
+}
