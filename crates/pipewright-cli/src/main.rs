@@ -7,6 +7,7 @@
 
 mod args;
 mod bench;
+mod disk;
 mod doctor;
 mod exit_code;
 mod handles;
@@ -38,6 +39,7 @@ fn work() -> i32 {
         Command::Run(options) => run::run(*options.0),
         Command::Pipe(options) => pipe::run(&options.0),
         Command::Bench(options) => bench::run(&options.0),
+        Command::Disk(options) => disk::run(&options.0),
         Command::Handles(options) => handles::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Completions { shell } => pages::completions(shell),

@@ -1,6 +1,6 @@
 //! Whether an operation was asynchronous, from what was seen of it: no system call in here.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pipewright_os::file::{Action, Facts};
 
@@ -15,11 +15,15 @@ pub(crate) enum Seen {
     Inline {
         /// Whether the thread slept in that call.
         slept: bool,
+        /// How long the call took.
+        took: Duration,
     },
     /// It was not, and the kernel went on with it.
     Kernel {
         /// Whether the thread slept in the call that handed it over.
         slept: bool,
+        /// How long that call took.
+        took: Duration,
         /// What the thread itself had disks do in that call. `None`: that is not counted here.
         device_bytes: Option<u64>,
     },
@@ -27,12 +31,26 @@ pub(crate) enum Seen {
     Queue {
         /// Whether the thread slept in the call that handed it over.
         slept: bool,
+        /// How long that call took.
+        took: Duration,
     },
     /// A thread of the engine did it.
     Thread {
         /// When that began, where somebody asked.
         started_at: Option<Instant>,
     },
+}
+
+impl Seen {
+    /// How long the call kept the caller that handed it over. `None`: it was not watched.
+    pub(crate) fn took(self) -> Option<Duration> {
+        match self {
+            Seen::Inline { took, .. } | Seen::Kernel { took, .. } | Seen::Queue { took, .. } => {
+                Some(took)
+            }
+            Seen::Nothing | Seen::Thread { .. } => None,
+        }
+    }
 }
 
 /// The class of a call. `None`: it cannot be known.
@@ -47,12 +65,12 @@ pub(crate) fn class_of(seen: Seen, action: Action, direct: bool, facts: &Facts) 
     let (slept, device_bytes) = match seen {
         Seen::Nothing => return None,
         Seen::Thread { .. } => return Some(Class::Worker),
-        Seen::Inline { slept: false } => return Some(Class::InlineCached),
-        Seen::Inline { slept: true } | Seen::Queue { slept: true } => {
+        Seen::Inline { slept: false, .. } => return Some(Class::InlineCached),
+        Seen::Inline { slept: true, .. } | Seen::Queue { slept: true, .. } => {
             return Some(Class::InlineBlocked);
         }
-        Seen::Queue { slept: false } => return Some(Class::AsyncDevice),
-        Seen::Kernel { slept, device_bytes } => (slept, device_bytes),
+        Seen::Queue { slept: false, .. } => return Some(Class::AsyncDevice),
+        Seen::Kernel { slept, device_bytes, .. } => (slept, device_bytes),
     };
     let later = match action {
         Action::SyncAll | Action::SyncData | Action::Allocate(_) => return Some(Class::Worker),
@@ -89,16 +107,24 @@ mod tests {
         facts
     }
 
+    fn inline(slept: bool) -> Seen {
+        Seen::Inline { slept, took: Duration::ZERO }
+    }
+
+    fn queue(slept: bool) -> Seen {
+        Seen::Queue { slept, took: Duration::ZERO }
+    }
+
     fn later(slept: bool, device_bytes: u64) -> Seen {
-        Seen::Kernel { slept, device_bytes: Some(device_bytes) }
+        Seen::Kernel { slept, took: Duration::ZERO, device_bytes: Some(device_bytes) }
     }
 
     #[test]
     fn each_case_of_the_kernel_has_its_class() {
         let (disk, layered, fuse) = (facts(true, false), facts(false, false), facts(false, true));
         for (seen, action, direct, facts, class) in [
-            (Seen::Inline { slept: false }, Action::Read, false, disk, Class::InlineCached),
-            (Seen::Inline { slept: true }, Action::Read, true, fuse, Class::InlineBlocked),
+            (inline(false), Action::Read, false, disk, Class::InlineCached),
+            (inline(true), Action::Read, true, fuse, Class::InlineBlocked),
             (later(false, 4096), Action::Read, false, disk, Class::AsyncPageWait),
             // Another request reads the page already.
             (later(false, 0), Action::Read, false, disk, Class::AsyncPageWait),
@@ -112,8 +138,8 @@ mod tests {
             (later(false, 512), Action::Write, true, disk, Class::AsyncDevice),
             (later(false, 0), Action::SyncAll, false, disk, Class::Worker),
             (later(false, 4096), Action::Allocate(1), true, disk, Class::Worker),
-            (Seen::Queue { slept: false }, Action::Read, true, layered, Class::AsyncDevice),
-            (Seen::Queue { slept: true }, Action::Write, true, disk, Class::InlineBlocked),
+            (queue(false), Action::Read, true, layered, Class::AsyncDevice),
+            (queue(true), Action::Write, true, disk, Class::InlineBlocked),
             (Seen::Thread { started_at: None }, Action::Read, true, disk, Class::Worker),
         ] {
             assert_eq!(class_of(seen, action, direct, &facts), Some(class), "{seen:?} {action:?}");
@@ -125,7 +151,7 @@ mod tests {
         let unknown = Facts::default();
         assert_eq!(class_of(Seen::Nothing, Action::Read, false, &unknown), None);
         assert_eq!(class_of(later(false, 0), Action::Read, false, &unknown), None);
-        let uncounted = Seen::Kernel { slept: false, device_bytes: None };
+        let uncounted = Seen::Kernel { slept: false, took: Duration::ZERO, device_bytes: None };
         assert_eq!(class_of(uncounted, Action::Read, true, &facts(true, false)), None);
     }
 }

@@ -24,6 +24,8 @@
 //!
 //! [`SharedEngine`] does the same for any number of threads, and for tasks of any executor.
 //!
+//! [`diagnosis::diagnose`] measures whether the I/O on a file is asynchronous, and says why not.
+//!
 //! What holds for every operation, whatever carries it out:
 //!
 //! * It owns its buffer and a copy of its file, and gives both back, with an error too.
@@ -36,6 +38,7 @@
 
 mod backend;
 mod class;
+pub mod diagnosis;
 mod engine;
 mod error;
 mod file;
@@ -51,7 +54,7 @@ pub use operation::{Class, Completion, Done, Operation, OperationId, Times};
 pub use shared::{Pending, SharedEngine};
 
 pub use pipewright_os::aligned::AlignedBuf;
-pub use pipewright_os::file::Alignment;
+pub use pipewright_os::file::{Alignment, Facts, Filesystem};
 pub use pipewright_os::why_not::WhyNot;
 
 /// The result of this crate's calls.

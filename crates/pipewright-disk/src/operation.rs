@@ -160,6 +160,9 @@ pub struct Times {
     pub submitted_at: Instant,
     /// A thread of the engine took it up. `None`: no thread of the engine did.
     pub started_at: Option<Instant>,
+    /// How long the calls that handed it over kept the caller. `None`: they were not watched
+    /// ([`EngineOptions::classes`](crate::EngineOptions::classes)).
+    pub in_call: Option<Duration>,
     /// It was done, as far as the engine had looked.
     pub completed_at: Instant,
 }

@@ -3,6 +3,7 @@
 mod bench;
 mod common;
 mod deferred;
+mod disk;
 mod duration;
 mod pipe;
 mod run;
@@ -16,6 +17,7 @@ pub(crate) use bench::{
 };
 pub(crate) use common::CommonOptions;
 use deferred::Deferred;
+pub(crate) use disk::DiskOptions;
 pub(crate) use duration::Span;
 pub(crate) use pipe::PipeOptions;
 pub(crate) use run::{Contain, RunOptions};
@@ -41,6 +43,8 @@ pub(crate) enum Command {
     Pipe(Deferred<PipeOptions>),
     /// Measure what this machine makes of pipes and processes
     Bench(Deferred<BenchOptions>),
+    /// Measure whether disk I/O is asynchronous here, and say why not
+    Disk(Deferred<DiskOptions>),
     /// List the handles that this process inherited
     Handles(HandlesOptions),
     /// Tell what this machine offers, and what is lost where it does not

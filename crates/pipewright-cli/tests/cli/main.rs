@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests end where they cannot go on")]
 
 mod bench;
+mod disk;
 mod pages;
 #[cfg(unix)]
 mod pipe;

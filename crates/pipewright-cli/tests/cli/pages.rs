@@ -10,6 +10,7 @@ fn the_help_of_every_command_ends_with_two_examples() {
         None,
         Some("run"),
         Some("pipe"),
+        Some("disk"),
         Some("bench"),
         Some("bench pipes"),
         Some("bench spawn"),
@@ -34,7 +35,7 @@ fn the_help_of_every_command_ends_with_two_examples() {
 fn a_command_is_described_by_the_same_words_everywhere() {
     let listed = pipewright(&["--help"]).output().unwrap();
     let listed = out(&listed);
-    for command in ["run", "pipe", "bench", "handles", "doctor", "completions", "man"] {
+    for command in ["run", "pipe", "disk", "bench", "handles", "doctor", "completions", "man"] {
         let help = pipewright(&[command, "--help"]).output().unwrap();
         let first = out(&help).lines().next().unwrap();
         let line = listed.lines().find(|line| line.trim_start().starts_with(command)).unwrap();
@@ -44,7 +45,7 @@ fn a_command_is_described_by_the_same_words_everywhere() {
 
 #[test]
 fn man_pages_and_completions_are_made() {
-    for command in ["run", "pipe", "bench", "bench pipes", "handles", "doctor"] {
+    for command in ["run", "pipe", "disk", "bench", "bench pipes", "handles", "doctor"] {
         let mut args = vec!["man"];
         args.extend(command.split(' '));
         let output = pipewright(&args).output().unwrap();

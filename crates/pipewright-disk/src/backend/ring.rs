@@ -64,7 +64,9 @@ impl Watched {
             while let Some(finished) = ring.take() {
                 let seen = self.seen.get(finished.token).copied().unwrap_or(Seen::Nothing);
                 let seen = match seen {
-                    Seen::Kernel { slept, .. } if finished.token == token => Seen::Inline { slept },
+                    Seen::Kernel { slept, took, .. } if finished.token == token => {
+                        Seen::Inline { slept, took }
+                    }
                     other => other,
                 };
                 self.done.push_back((finished, seen));

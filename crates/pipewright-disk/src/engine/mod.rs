@@ -7,7 +7,7 @@ mod verbs;
 
 use std::collections::VecDeque;
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pipewright_os::file::{Finished, Request};
 
@@ -225,7 +225,7 @@ impl Engine {
             if let Ok(Some(bytes)) = slot.file.os().read_cached_at(&mut buffer, offset) {
                 slot.progress.moved = bytes;
                 if self.options.classes {
-                    slot.seen.push(Seen::Inline { slept: false });
+                    slot.seen.push(Seen::Inline { slept: false, took: Duration::ZERO });
                 }
                 if bytes == buffer.len() {
                     return self.complete(slot, buffer, None);
@@ -324,6 +324,7 @@ impl Engine {
             queued_at,
             submitted_at: slot.submitted_at.unwrap_or(queued_at),
             started_at: slot.started_at(),
+            in_call: slot.in_calls(),
             completed_at: Instant::now(),
         });
         let (bytes, order) = (slot.progress.moved, self.next_order);

@@ -1,6 +1,6 @@
 //! The operations that are under way, by their tokens.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pipewright_os::file::Action;
 
@@ -30,6 +30,14 @@ impl Slot {
         queued_at: Option<Instant>,
     ) -> Slot {
         Slot { id, file, action, progress, seen: Vec::new(), queued_at, submitted_at: None }
+    }
+
+    /// How long the calls that handed it over kept the caller.
+    pub(super) fn in_calls(&self) -> Option<Duration> {
+        if self.seen.is_empty() {
+            return None;
+        }
+        self.seen.iter().map(|seen| seen.took()).sum()
     }
 
     /// When a thread of the engine began with it.

@@ -157,6 +157,7 @@ pub(crate) fn cached_read(
         queued_at,
         submitted_at: queued_at,
         started_at: None,
+        in_call: None,
         completed_at: Instant::now(),
     });
     let class = options.classes.then_some(Class::InlineCached);

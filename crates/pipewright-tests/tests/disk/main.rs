@@ -1,5 +1,6 @@
 //! What `pipewright-disk` promises, a file a promise; every backend keeps the same.
 
+mod diagnosis;
 mod p01_bytes;
 #[cfg(target_os = "linux")]
 mod p02_classes;

@@ -1,0 +1,132 @@
+//! A diagnosis as one JSON object, described in `docs/json.md`.
+
+use std::collections::BTreeMap;
+
+use pipewright_disk::Class;
+use pipewright_disk::diagnosis::{Measured, Outcome, Report as Diagnosis, TestReport};
+use serde::Serialize;
+
+/// The object. Fields are only ever added.
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    schema: &'static str,
+    path: String,
+    filesystem: Option<&'a str>,
+    backend: Option<&'static str>,
+    refused: Vec<Refused>,
+    requests: usize,
+    block_bytes: usize,
+    sentence: String,
+    tests: Vec<Test>,
+}
+
+#[derive(Debug, Serialize)]
+struct Refused {
+    backend: &'static str,
+    why_not: &'static str,
+    message: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Test {
+    test: String,
+    asynchronous: bool,
+    direct: bool,
+    work: &'static str,
+    /// `measured`, `not_possible` or `failed`.
+    outcome: &'static str,
+    message: Option<String>,
+    #[serde(flatten)]
+    measured: Option<Numbers>,
+}
+
+#[derive(Debug, Serialize)]
+struct Numbers {
+    requests: usize,
+    bytes: u64,
+    queued_seconds: f64,
+    completed_seconds: f64,
+    free_share: f64,
+    out_of_order: usize,
+    classes: BTreeMap<&'static str, usize>,
+    verdict: &'static str,
+    kernel_workers: Option<usize>,
+    reasons: Vec<Reason>,
+}
+
+#[derive(Debug, Serialize)]
+struct Reason {
+    reason: &'static str,
+    message: String,
+    evidence: String,
+    remedy: &'static str,
+    remedy_message: String,
+    /// Seconds until all were done in the test that shows the remedy.
+    remedy_completed_seconds: Option<f64>,
+    remedy_verdict: Option<&'static str>,
+}
+
+/// The object on one line.
+pub(super) fn text(report: &Diagnosis) -> serde_json::Result<String> {
+    let refused = report.steps.iter().map(|step| Refused {
+        backend: step.backend.name(),
+        why_not: step.why_not.name(),
+        message: step.why_not.to_string(),
+    });
+    serde_json::to_string(&Report {
+        schema: "pipewright.disk/1",
+        path: report.path.to_string_lossy().into_owned(),
+        filesystem: report.filesystem.as_deref(),
+        backend: report.backend.map(|backend| backend.name()),
+        refused: refused.collect(),
+        requests: report.options.requests,
+        block_bytes: report.options.block_bytes,
+        sentence: super::sentence::lead(report),
+        tests: report.tests.iter().map(|test| test_of(report, test)).collect(),
+    })
+}
+
+fn test_of(report: &Diagnosis, found: &TestReport) -> Test {
+    let (outcome, message, measured) = match &found.outcome {
+        Outcome::Measured(measured) => ("measured", None, Some(numbers(report, measured))),
+        Outcome::NotPossible(why) => ("not_possible", Some(why.clone()), None),
+        Outcome::Failed(why) => ("failed", Some(why.clone()), None),
+    };
+    Test {
+        test: found.test.to_string(),
+        asynchronous: found.test.asynchronous,
+        direct: found.test.direct,
+        work: found.test.work.name(),
+        outcome,
+        message,
+        measured,
+    }
+}
+
+fn numbers(report: &Diagnosis, measured: &Measured) -> Numbers {
+    let evidence = &measured.evidence;
+    let reasons = measured.findings.iter().map(|finding| {
+        let tried = finding.tried.and_then(|test| report.measured(test));
+        Reason {
+            reason: finding.reason.name(),
+            message: finding.reason.to_string(),
+            evidence: finding.evidence.clone(),
+            remedy: finding.remedy.name(),
+            remedy_message: finding.remedy.to_string(),
+            remedy_completed_seconds: tried.map(|tried| tried.completed.as_secs_f64()),
+            remedy_verdict: tried.map(|tried| tried.verdict.name()),
+        }
+    });
+    Numbers {
+        requests: evidence.requests,
+        bytes: measured.bytes,
+        queued_seconds: measured.queued.as_secs_f64(),
+        completed_seconds: measured.completed.as_secs_f64(),
+        free_share: measured.free_share(),
+        out_of_order: measured.out_of_order,
+        classes: Class::ALL.iter().map(|class| (class.name(), evidence.count(*class))).collect(),
+        verdict: measured.verdict.name(),
+        kernel_workers: evidence.kernel_workers,
+        reasons: reasons.collect(),
+    }
+}

@@ -1,0 +1,116 @@
+//! A diagnosis in one sentence, and the sentences of its tests.
+
+use pipewright_disk::BackendKind;
+use pipewright_disk::diagnosis::{Measured, Outcome, Reason, Report, Test, Verdict};
+
+/// Leads: what is asynchronous, what is not, and why not.
+pub(super) fn lead(report: &Report) -> String {
+    let judged = report.tests.iter().filter_map(|test| match &test.outcome {
+        Outcome::Measured(measured) if test.test.asynchronous => Some((test.test, &**measured)),
+        _ => None,
+    });
+    let judged: Vec<_> = judged.collect();
+    let mut parts = Vec::new();
+    for (verdicts, what) in [
+        (&[Verdict::Asynchronous][..], "are truly asynchronous"),
+        (&[Verdict::Cached], "come from memory at once"),
+        (&[Verdict::Partly, Verdict::Workers, Verdict::Blocked], "are not"),
+        (&[Verdict::Unknown], "cannot be judged here"),
+    ] {
+        let these = judged.iter().filter(|(_, it)| verdicts.contains(&it.verdict));
+        let subjects = subjects(these.clone().map(|(test, _)| *test));
+        if !subjects.is_empty() {
+            let is_not = verdicts.contains(&Verdict::Workers);
+            let why =
+                if is_not { why_not(report, these.map(|(_, it)| *it)) } else { String::new() };
+            parts.push(format!("{} {what}{why}", list(&subjects)));
+        }
+    }
+    let path = report.path.display();
+    if parts.is_empty() {
+        return format!("{path}: nothing was measured that could be asynchronous.");
+    }
+    format!("{path}: {}.", parts.join("; "))
+}
+
+/// What tests do, as the subject of a sentence: what is done in both ways is named once.
+fn subjects(tests: impl Iterator<Item = Test>) -> Vec<String> {
+    let mut tests: Vec<Test> = tests.collect();
+    let mut subjects = Vec::new();
+    while let Some(test) = (!tests.is_empty()).then(|| tests.remove(0)) {
+        let words = test.to_string();
+        let words = words.trim_start_matches("asynchronous").trim_start_matches([',', ' ']);
+        let twin = Test { direct: !test.direct, ..test };
+        match tests.iter().position(|other| *other == twin) {
+            Some(place) => {
+                tests.remove(place);
+                let both = words.split_once(' ').map_or(words, |(_, work)| work);
+                subjects.push(both.to_owned());
+            }
+            None => subjects.push(words.to_owned()),
+        }
+    }
+    subjects
+}
+
+/// The reasons that explain the most, each once.
+fn why_not<'a>(report: &Report, measured: impl Iterator<Item = &'a Measured>) -> String {
+    let mut why: Vec<String> = Vec::new();
+    for reason in measured.filter_map(|it| it.findings.first()).map(|it| it.reason) {
+        let words = reason.to_string();
+        if reason != Reason::Unexplained && !why.contains(&words) {
+            why.push(words);
+        }
+    }
+    if why.is_empty() && report.backend == Some(BackendKind::Threads) {
+        why.push("the engine has threads wait".to_owned());
+    }
+    if why.is_empty() { String::new() } else { format!(": {}", why.join("; ")) }
+}
+
+/// `a`, `a and b`, `a, b and c`.
+fn list(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+/// What was measured, in the words of the sample that this goes back to.
+pub(super) fn times(measured: &Measured) -> String {
+    let requests = measured.evidence.requests;
+    let (queued, completed) = (measured.queued.as_secs_f64(), measured.completed.as_secs_f64());
+    if measured.verdict == Verdict::Synchronous || measured.verdict == Verdict::Cached {
+        return format!("{requests} requests issued and completed in {completed:.4} s");
+    }
+    let free = measured.free_share() * 100.0;
+    format!(
+        "{requests} requests queued in {queued:.4} s, completed in {completed:.4} s ({free:.0} % free)"
+    )
+}
+
+/// Whether requests came back as they went.
+pub(super) fn order(measured: &Measured) -> String {
+    match measured.out_of_order {
+        0 => "Operations completed in the order issued.".to_owned(),
+        count => format!(
+            "Operations completed out of the order in which they were requested ({count} of {}).",
+            measured.evidence.requests
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::list;
+
+    #[test]
+    fn names_are_listed_as_in_a_sentence() {
+        let names = ["a", "b", "c"].map(str::to_owned);
+        assert_eq!(list(&names[..0]), "");
+        assert_eq!(list(&names[..1]), "a");
+        assert_eq!(list(&names[..2]), "a and b");
+        assert_eq!(list(&names), "a, b and c");
+    }
+}

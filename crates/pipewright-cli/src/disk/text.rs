@@ -1,0 +1,55 @@
+//! A diagnosis for a terminal.
+
+use std::io::{self, Write};
+
+use pipewright_disk::Class;
+use pipewright_disk::diagnosis::{Finding, Measured, Outcome, Report};
+
+use super::sentence;
+
+/// Writes the sentence, the tests, the reasons and the remedies.
+pub(super) fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
+    writeln!(out, "{}", sentence::lead(report))?;
+    let filesystem = report.filesystem.as_deref().unwrap_or("unknown filesystem");
+    let backend = report.backend.map_or("none", |backend| backend.name());
+    let (block, requests) = (report.options.block_bytes, report.options.requests);
+    writeln!(out, "{filesystem}, backend {backend}, {requests} requests of {block} bytes")?;
+    for step in &report.steps {
+        writeln!(out, "{step}")?;
+    }
+    for (number, test) in report.tests.iter().enumerate() {
+        writeln!(out, "\nTest {:<3} {}", number + 1, test.test)?;
+        match &test.outcome {
+            Outcome::Measured(measured) => write_measured(out, report, measured)?,
+            Outcome::NotPossible(why) => writeln!(out, "  not possible here: {why}")?,
+            Outcome::Failed(why) => writeln!(out, "  failed: {why}")?,
+        }
+    }
+    Ok(())
+}
+
+fn write_measured(out: &mut impl Write, report: &Report, measured: &Measured) -> io::Result<()> {
+    writeln!(out, "  {}", sentence::times(measured))?;
+    writeln!(out, "  {}", sentence::order(measured))?;
+    let counts = Class::ALL.iter().filter_map(|class| {
+        let count = measured.evidence.count(*class);
+        (count > 0).then(|| format!("{count} {class}"))
+    });
+    let counts = counts.collect::<Vec<_>>().join("   ");
+    let verdict = measured.verdict.to_string().to_uppercase();
+    writeln!(out, "  {}", [counts, verdict].join("   ").trim_start())?;
+    for finding in &measured.findings {
+        writeln!(out, "  Reason:  {}", finding.reason)?;
+        writeln!(out, "           {}", finding.evidence)?;
+        writeln!(out, "  Remedy:  {}{}", finding.remedy, effect(report, finding))?;
+    }
+    Ok(())
+}
+
+/// What the remedy did in another test of the same report.
+pub(super) fn effect(report: &Report, finding: &Finding) -> String {
+    let Some(tried) = finding.tried.and_then(|test| report.measured(test)) else {
+        return String::new();
+    };
+    format!(" (measured: {:.4} s, {})", tried.completed.as_secs_f64(), tried.verdict)
+}

@@ -1,0 +1,139 @@
+//! `pipewright disk`: a sentence, the tests in words, JSON, a page; and failures on one line.
+
+use serde_json::Value;
+
+use super::{err, out, pipewright};
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+#[test]
+fn it_leads_with_a_sentence_and_tells_each_test_in_words() {
+    let folder = folder();
+    let path = folder.path().join("data.bin");
+    std::fs::write(&path, vec![1; 1 << 20]).unwrap();
+    let name = path.display().to_string();
+    let output =
+        pipewright(&["disk", &name, "--requests", "30", "--block", "16k"]).output().unwrap();
+    assert_eq!((output.status.code(), err(&output)), (Some(0), ""));
+    let said = out(&output);
+    let first = said.lines().next().unwrap();
+    assert!(first.starts_with(&format!("{name}: ")) && first.ends_with('.'), "{first}");
+    assert_eq!(said.matches("\nTest ").count(), 4, "{said}");
+    assert!(said.contains("30 requests issued and completed in "), "{said}");
+    assert!(said.contains("Operations completed "), "{said}");
+    assert!(said.contains("SYNCHRONOUS, AS ASKED"), "{said}");
+
+    let only = ["disk", &name, "--requests", "30", "--block", "16k", "--sync", "--unbuffered"];
+    let output = pipewright(&only).output().unwrap();
+    assert_eq!(out(&output).matches("\nTest ").count(), 1, "{}", out(&output));
+}
+
+#[test]
+fn the_json_has_every_documented_field() {
+    let folder = folder();
+    let name = folder.path().display().to_string();
+    let output = pipewright(&["disk", "--json", "--requests", "20", "--block", "16k", &name])
+        .output()
+        .unwrap();
+    assert_eq!((output.status.code(), err(&output)), (Some(0), ""));
+    assert_eq!(out(&output).lines().count(), 1);
+    let report: Value = serde_json::from_str(out(&output)).unwrap();
+    let names =
+        |value: &Value| -> Vec<String> { value.as_object().unwrap().keys().cloned().collect() };
+    assert_eq!(
+        names(&report),
+        [
+            "backend",
+            "block_bytes",
+            "filesystem",
+            "path",
+            "refused",
+            "requests",
+            "schema",
+            "sentence",
+            "tests"
+        ]
+    );
+    assert_eq!(report["schema"], "pipewright.disk/1");
+    let tests = report["tests"].as_array().unwrap();
+    assert_eq!(tests.len(), 13);
+    let measured = tests.iter().find(|test| test["outcome"] == "measured").unwrap();
+    assert_eq!(
+        names(measured),
+        [
+            "asynchronous",
+            "bytes",
+            "classes",
+            "completed_seconds",
+            "direct",
+            "free_share",
+            "kernel_workers",
+            "message",
+            "out_of_order",
+            "outcome",
+            "queued_seconds",
+            "reasons",
+            "requests",
+            "test",
+            "verdict",
+            "work"
+        ]
+    );
+    let classes = measured["classes"].as_object().unwrap();
+    assert_eq!(classes.len(), 6);
+    let told: u64 = classes.values().map(|count| count.as_u64().unwrap()).sum();
+    assert!(told <= 20);
+    let reasons = tests.iter().filter_map(|test| test["reasons"].as_array()).flatten();
+    for reason in reasons {
+        assert_eq!(
+            names(reason),
+            [
+                "evidence",
+                "message",
+                "reason",
+                "remedy",
+                "remedy_completed_seconds",
+                "remedy_message",
+                "remedy_verdict"
+            ]
+        );
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "its own files are gone");
+}
+
+#[test]
+fn the_page_stands_by_itself() {
+    let folder = folder();
+    let page = folder.path().join("page.html").display().to_string();
+    let name = folder.path().display().to_string();
+    let words = ["disk", &name, "--requests", "10", "--block", "4k", "--html", &page];
+    let output = pipewright(&words).output().unwrap();
+    assert_eq!((output.status.code(), err(&output)), (Some(0), ""));
+    let text = std::fs::read_to_string(&page).unwrap();
+    assert!(text.starts_with("<!doctype html>") && text.contains("</table>"), "{text}");
+    for outside in ["http://", "https://", "<script", "src="] {
+        assert!(!text.contains(outside), "{outside}");
+    }
+}
+
+#[test]
+fn what_cannot_be_diagnosed_is_one_line_and_the_others_are_done() {
+    let folder = folder();
+    let name = folder.path().display().to_string();
+    let words = ["disk", "no/such/file", &name, "--requests", "5", "--sync"];
+    let output = pipewright(&words).output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert_eq!(err(&output).lines().count(), 1);
+    assert!(
+        err(&output).starts_with("pipewright: cannot diagnose \"no/such/file\": "),
+        "{}",
+        err(&output)
+    );
+    assert!(out(&output).contains("Test 1"), "{}", out(&output));
+    let output = pipewright(&["disk", &name, "--html", "/no/such/dir/page"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(err(&output).starts_with("pipewright: cannot write the page to "), "{}", err(&output));
+    assert_eq!(out(&output), "");
+}

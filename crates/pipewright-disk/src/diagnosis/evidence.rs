@@ -1,0 +1,55 @@
+//! What a test has brought to light: all that its reasons are drawn from.
+
+use pipewright_os::file::Facts;
+
+use super::Test;
+use crate::{BackendKind, Class, Misaligned, Step};
+
+/// What is known of a test and of its file. What is not known is `None`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Evidence {
+    /// The test.
+    pub test: Test,
+    /// How many requests there were.
+    pub requests: usize,
+    /// How many of each class, in the order of [`Class::ALL`].
+    pub counts: [usize; Class::ALL.len()],
+    /// What the system knows of the file.
+    pub facts: Facts,
+    /// Whether direct I/O bypasses the cache, as far as the system tells.
+    pub bypasses_cache: Option<bool>,
+    /// Bytes of it that were in memory before.
+    pub cached_before: Option<u64>,
+    /// Bytes of it that were in memory afterwards.
+    pub cached_after: Option<u64>,
+    /// How many threads of the kernel were at work for it.
+    pub kernel_workers: Option<usize>,
+    /// How many there can be.
+    pub worker_limit: usize,
+    /// What carried it out.
+    pub backend: BackendKind,
+    /// The better ways that are not to be had.
+    pub steps: Vec<Step>,
+    /// A request was refused for that.
+    pub misaligned: Option<Misaligned>,
+}
+
+impl Evidence {
+    /// How many requests were of that class.
+    #[must_use]
+    pub fn count(&self, class: Class) -> usize {
+        Class::ALL.iter().zip(self.counts).find(|(other, _)| **other == class).map_or(0, |it| it.1)
+    }
+
+    /// How many requests were of a class that could be told.
+    #[must_use]
+    pub fn known(&self) -> usize {
+        self.counts.iter().sum()
+    }
+
+    /// Whether at least that share of the requests, in percent, was of these classes.
+    pub(super) fn is_mostly(&self, classes: &[Class], percent: usize) -> bool {
+        let count: usize = classes.iter().map(|class| self.count(*class)).sum();
+        self.requests > 0 && count * 100 >= self.requests * percent
+    }
+}

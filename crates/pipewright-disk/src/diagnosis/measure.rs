@@ -1,0 +1,223 @@
+//! One test: all requests at once, then all completions, and what that brings to light.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pipewright_os::aligned::AlignedBuf;
+use pipewright_os::thread_usage;
+
+use super::scratch::{Opened, Subject, noise};
+use super::{DiagnoseOptions, Evidence, Measured, Outcome, Pattern, Test, Verdict, Work, reasons};
+use crate::{BackendKind, Class, Engine, EngineOptions, Error, ErrorKind, Operation};
+
+/// Runs a test on the calling thread, which has run none before.
+pub(super) fn run(subject: &Subject, test: Test, options: &DiagnoseOptions) -> Outcome {
+    match try_run(subject, test, options) {
+        Ok(measured) => Outcome::Measured(Box::new(measured)),
+        Err(error) if *error.kind() == ErrorKind::Unsupported => {
+            Outcome::NotPossible(error.to_string())
+        }
+        Err(error) => Outcome::Failed(error.to_string()),
+    }
+}
+
+fn try_run(subject: &Subject, test: Test, options: &DiagnoseOptions) -> Result<Measured, Error> {
+    let opened = subject.open(test)?;
+    let backend = if test.asynchronous { options.backend } else { BackendKind::Caller };
+    let engine = Engine::new(EngineOptions {
+        backend,
+        depth: options.requests,
+        classes: true,
+        times: true,
+        // What the system does with it is what is to be seen.
+        cached_first: false,
+        ..EngineOptions::default()
+    })?;
+    let mut run = Run::new(engine, &opened, test, options)?;
+    if matches!(test.work, Work::Overwrite | Work::Preallocated) {
+        // The first write to a file settles what holds for it (whether a write takes rights away), and that
+        // is waited for. It is the file that is measured, and not its beginning.
+        let first = opened.file.buffer(options.block_bytes)?;
+        run.engine.write_all_at(&opened.file, first, 0).result?;
+    }
+    run.queue(&opened, test)?;
+    run.collect()?;
+    Ok(run.judge(&opened, test))
+}
+
+struct Run {
+    engine: Engine,
+    /// Where each request goes.
+    offsets: Vec<u64>,
+    buffers: Vec<AlignedBuf>,
+    cached_before: Option<u64>,
+    kernel_workers: Option<usize>,
+    counts: [usize; Class::ALL.len()],
+    misaligned: Option<crate::Misaligned>,
+    out_of_order: usize,
+    bytes: u64,
+    queued: Duration,
+    completed: Duration,
+}
+
+impl Run {
+    fn new(
+        engine: Engine,
+        opened: &Opened,
+        test: Test,
+        options: &DiagnoseOptions,
+    ) -> Result<Run, Error> {
+        let offsets = offsets(opened.bytes, options, test);
+        // Before the clock starts: memory that is touched first is no matter of the disk.
+        let content = noise(options.block_bytes);
+        let fill = |_| {
+            let mut buffer = opened.file.buffer(options.block_bytes)?;
+            buffer.copy_from_slice(&content);
+            Ok(buffer)
+        };
+        let buffers = offsets.iter().map(fill).collect::<Result<Vec<_>, Error>>()?;
+        Ok(Run {
+            engine,
+            offsets,
+            buffers,
+            cached_before: opened.file.cached_bytes(0, opened.bytes),
+            kernel_workers: None,
+            counts: [0; Class::ALL.len()],
+            misaligned: None,
+            out_of_order: 0,
+            bytes: 0,
+            queued: Duration::ZERO,
+            completed: Duration::ZERO,
+        })
+    }
+
+    fn queue(&mut self, opened: &Opened, test: Test) -> Result<(), Error> {
+        for (offset, buffer) in self.offsets.iter().zip(self.buffers.drain(..)) {
+            let operation = match test.work {
+                Work::Read => Operation::read_at(&opened.file, buffer, *offset),
+                Work::Sync => Operation::sync_data(&opened.file),
+                _ => Operation::write_all_at(&opened.file, buffer, *offset),
+            };
+            // There is room for all of them.
+            drop(self.engine.queue(operation));
+        }
+        let began = Instant::now();
+        self.engine.submit()?;
+        self.queued = began.elapsed();
+        self.kernel_workers = thread_usage::kernel_workers();
+        Ok(())
+    }
+
+    fn collect(&mut self) -> Result<(), Error> {
+        let (mut latest, mut in_calls) = (0, Some(Duration::ZERO));
+        let (mut first, mut last): (Option<Instant>, Option<Instant>) = (None, None);
+        while let Some(done) = self.engine.next()? {
+            let number = done.id.number();
+            self.out_of_order += usize::from(number < latest);
+            latest = latest.max(number);
+            let completion = match done.result {
+                Ok(completion) => completion,
+                Err(error) => match error.kind() {
+                    ErrorKind::Misaligned(misaligned) => {
+                        self.misaligned.get_or_insert(*misaligned);
+                        continue;
+                    }
+                    _ => return Err(error),
+                },
+            };
+            self.bytes += completion.bytes as u64;
+            let place = Class::ALL.iter().position(|class| Some(*class) == completion.class);
+            if let Some(count) = place.and_then(|place| self.counts.get_mut(place)) {
+                *count += 1;
+            }
+            if let Some(times) = completion.times {
+                let submitted = times.submitted_at;
+                first = Some(first.map_or(submitted, |first| first.min(submitted)));
+                last = Some(last.map_or(times.completed_at, |last| last.max(times.completed_at)));
+                in_calls = in_calls.zip(times.in_call).map(|(sum, one)| sum + one);
+            }
+        }
+        let elapsed = last.zip(first).map_or(Duration::ZERO, |(last, first)| last - first);
+        // The looks at the thread between the calls are ours, and no part of what is measured.
+        let queued = in_calls.filter(|sum| !sum.is_zero()).unwrap_or(self.queued);
+        let looks = self.queued.saturating_sub(queued);
+        self.completed = elapsed.saturating_sub(looks).max(queued);
+        self.queued = queued;
+        Ok(())
+    }
+
+    fn judge(self, opened: &Opened, test: Test) -> Measured {
+        let file = &opened.file;
+        let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let requests = self.offsets.len();
+        let evidence = Evidence {
+            test,
+            requests,
+            counts: self.counts,
+            facts: *file.facts(),
+            bypasses_cache: file.alignment().direct.filter(|_| test.direct),
+            cached_before: self.cached_before,
+            cached_after: file.cached_bytes(0, opened.bytes),
+            kernel_workers: self.kernel_workers.max(thread_usage::kernel_workers()),
+            worker_limit: requests.next_power_of_two().min(4 * processors),
+            backend: self.engine.backend(),
+            steps: self.engine.steps().to_vec(),
+            misaligned: self.misaligned,
+        };
+        Measured {
+            queued: self.queued,
+            completed: self.completed,
+            bytes: self.bytes,
+            out_of_order: self.out_of_order,
+            verdict: Verdict::of(&evidence),
+            findings: reasons(&evidence),
+            evidence,
+        }
+    }
+}
+
+/// A place for each request: each block once, and again from the beginning where the file has fewer.
+fn offsets(bytes: u64, options: &DiagnoseOptions, test: Test) -> Vec<u64> {
+    let block = options.block_bytes as u64;
+    let blocks = (bytes / block).max(1);
+    let count = options.requests as u64;
+    // Of a large file, blocks from all of it.
+    let step = if test.work.is_write() { 1 } else { (blocks / count).max(1) };
+    let mut numbers: Vec<u64> = (0..count).map(|number| number * step % blocks).collect();
+    if options.pattern == Pattern::Random && !matches!(test.work, Work::Extend) {
+        shuffle(&mut numbers);
+    }
+    numbers.into_iter().map(|number| number * block).collect()
+}
+
+/// The same order each time, so that two runs can be compared.
+fn shuffle(numbers: &mut [u64]) {
+    let random = noise(numbers.len() * 8);
+    for (place, random) in (1..numbers.len()).rev().zip(random.chunks_exact(8)) {
+        let random = random.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+        numbers.swap(place, (random % (place as u64 + 1)) as usize);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_block_is_met_once_and_sequential_is_in_order() {
+        let test = Test { asynchronous: true, direct: false, work: Work::Read };
+        let options =
+            DiagnoseOptions { requests: 100, block_bytes: 10, ..DiagnoseOptions::default() };
+        for bytes in [1000, 1009, 5000] {
+            let random = offsets(bytes, &options, test);
+            assert_eq!(random.iter().collect::<BTreeSet<_>>().len(), 100);
+            assert!(random.iter().all(|offset| offset + 10 <= bytes));
+            assert!(!random.is_sorted());
+            let sequential = DiagnoseOptions { pattern: Pattern::Sequential, ..options };
+            assert!(offsets(bytes, &sequential, test).is_sorted());
+        }
+        assert_eq!(offsets(5, &options, test), vec![0; 100]);
+    }
+}

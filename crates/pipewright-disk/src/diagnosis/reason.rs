@@ -1,0 +1,178 @@
+//! Why requests were not asynchronous: from evidence alone, without a system call.
+
+mod words;
+
+use pipewright_os::file::Filesystem;
+
+use super::{Evidence, Test, Work};
+use crate::{BackendKind, Class, WhyNot};
+
+/// Why requests were not asynchronous, or were not what they seem.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The data were in memory.
+    CacheHit,
+    /// They were not, and few threads of the kernel fetch them.
+    CacheMiss,
+    /// The filesystem stores it compressed.
+    Compression,
+    /// The filesystem stores it encrypted.
+    Encryption,
+    /// Writes lengthen the file.
+    Extending,
+    /// Writes fill a hole.
+    Hole,
+    /// The filesystem has no asynchronous writes through the cache.
+    BufferedWrite,
+    /// Writes change the times of the file, and that may wait.
+    FileTimes,
+    /// The filesystem copies on write, or keeps checksums.
+    CopyOnWrite,
+    /// The filesystem cannot be asked not to wait.
+    NoNowait,
+    /// The filesystem is a program.
+    Fuse,
+    /// The queue of the disk was full.
+    DeviceQueueFull,
+    /// Requests were not aligned.
+    Misaligned,
+    /// Operations of that kind never are.
+    OperationKind,
+    /// io_uring is refused.
+    RingRefused(WhyNot),
+    /// Nothing was found that explains it.
+    Unexplained,
+}
+
+/// What can be done about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Remedy {
+    /// Nothing has to be done.
+    Nothing,
+    /// Bypass the cache.
+    Direct,
+    /// Give the file its room before it is written to.
+    Preallocate,
+    /// As `Preallocate`, and bypass the cache.
+    PreallocateDirect,
+    /// Store it without compression, or read through the cache.
+    Decompress,
+    /// Let the disk encrypt (`inlinecrypt`), or use another folder.
+    InlineEncryption,
+    /// `chattr +C`, while the file is empty.
+    NoCopyOnWrite,
+    /// Use a volume instead of the container's own layers, or a plain pool of threads.
+    AnotherFilesystem,
+    /// Use a plain pool of threads: the ring keeps the caller waiting.
+    Threads,
+    /// Ask for less at once.
+    LowerDepth,
+    /// Align the requests.
+    Align,
+    /// Have it done by a thread, knowingly.
+    ExpectWorker,
+    /// Let the container or the administrator allow it.
+    AllowRing,
+}
+
+/// A reason, what it is drawn from, and what can be done.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Finding {
+    /// The reason.
+    pub reason: Reason,
+    /// What was seen that says so.
+    pub evidence: String,
+    /// What can be done.
+    pub remedy: Remedy,
+    /// The test of the same report that shows what the remedy does, where there is one.
+    pub tried: Option<Test>,
+}
+
+/// A test counts as asynchronous where so many of its requests were, in percent.
+const MOST_PERCENT: usize = 95;
+
+/// Why the requests of a test were not asynchronous. Nothing: they were, or it cannot be known.
+///
+/// The first explains the most.
+#[must_use]
+pub fn reasons(evidence: &Evidence) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if let Some(step) = evidence.steps.iter().find(|step| step.backend == BackendKind::Uring) {
+        found.push(Reason::RingRefused(step.why_not));
+    }
+    if evidence.misaligned.is_some() {
+        found.push(Reason::Misaligned);
+    }
+    // Threads of our own are a reason in themselves, which the backend's name tells.
+    let is_kernels = matches!(evidence.backend, BackendKind::Uring | BackendKind::Aio);
+    let is_judged = evidence.test.asynchronous && is_kernels && evidence.known() > 0;
+    let is_asynchronous =
+        evidence.is_mostly(&[Class::AsyncDevice, Class::AsyncPageWait], MOST_PERCENT);
+    if is_judged && !is_asynchronous {
+        let before = found.len();
+        file_reasons(evidence, &mut found);
+        if found.len() == before {
+            found.push(Reason::Unexplained);
+        }
+    }
+    found.into_iter().map(|reason| words::finding(reason, evidence)).collect()
+}
+
+/// What the file, its filesystem and its disk have to do with it.
+fn file_reasons(evidence: &Evidence, found: &mut Vec<Reason>) {
+    let (facts, test) = (&evidence.facts, evidence.test);
+    let has = |class| evidence.count(class) > 0;
+    let is = |filesystem| facts.filesystem == Some(filesystem);
+    if has(Class::InlineCached) && evidence.is_mostly(&[Class::InlineCached], 50) {
+        return found.push(Reason::CacheHit);
+    }
+    if test.work == Work::Sync {
+        return found.push(Reason::OperationKind);
+    }
+    // What decides for all of a filesystem comes first: nothing else is asked there.
+    if is(Filesystem::Fuse) || facts.pollable == Some(true) {
+        return found.push(Reason::Fuse);
+    }
+    if facts.nowait == Some(false) && has(Class::Worker) {
+        return found.push(Reason::NoNowait);
+    }
+    if facts.compressed == Some(true) {
+        found.push(Reason::Compression);
+    }
+    if facts.encrypted == Some(true) || (test.direct && evidence.bypasses_cache == Some(false)) {
+        found.push(Reason::Encryption);
+    }
+    if has(Class::InlineBlocked) && is_queue_full(evidence) {
+        found.push(Reason::DeviceQueueFull);
+    }
+    if !has(Class::Worker) {
+        return;
+    }
+    match test.work {
+        Work::Extend => found.push(Reason::Extending),
+        Work::Hole => found.push(Reason::Hole),
+        Work::Read if !test.direct => found.push(Reason::CacheMiss),
+        _ => {}
+    }
+    if test.work.is_write() && is(Filesystem::Btrfs) && facts.no_copy_on_write != Some(true) {
+        found.push(Reason::CopyOnWrite);
+    } else if test.work.is_write() && !test.direct {
+        found.push(Reason::BufferedWrite);
+    } else if matches!(test.work, Work::Overwrite | Work::Preallocated) && found.is_empty() {
+        // The kernel puts off a write that changes the time of its file (file_modified, with IOCB_NOWAIT):
+        // the first one after each tick of its clock. Its thread locks the file, so that those behind it
+        // are put off as well, for as long as one of them is left.
+        found.push(Reason::FileTimes);
+    }
+}
+
+/// Direct requests wait for room in the queue of the disk, inside the call.
+fn is_queue_full(evidence: &Evidence) -> bool {
+    evidence.facts.device_queue.is_some_and(|room| evidence.requests > room as usize)
+}
+
+#[cfg(test)]
+mod tests;

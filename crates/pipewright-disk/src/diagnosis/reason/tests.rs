@@ -1,0 +1,188 @@
+//! The table of reasons, row by row.
+
+use pipewright_os::file::{Facts, Filesystem};
+
+use super::{Reason, Remedy, reasons};
+use crate::diagnosis::{Evidence, Test, Work};
+use crate::{BackendKind, Class, Misaligned, Part, Step, WhyNot};
+
+/// What a test has brought to light on an ordinary filesystem.
+fn evidence(direct: bool, work: Work, counts: &[(Class, usize)]) -> Evidence {
+    let mut facts = Facts::default();
+    facts.filesystem = Some(Filesystem::Ext4);
+    (facts.nowait, facts.pollable) = (Some(true), Some(false));
+    (facts.compressed, facts.encrypted) = (Some(false), Some(false));
+    facts.device_queue = Some(256);
+    let count =
+        |class: &Class| counts.iter().find(|(it, _)| it == class).map_or(0, |(_, count)| *count);
+    Evidence {
+        test: Test { asynchronous: true, direct, work },
+        requests: 500,
+        counts: Class::ALL.map(|class| count(&class)),
+        facts,
+        bypasses_cache: Some(true),
+        cached_before: Some(0),
+        cached_after: Some(0),
+        kernel_workers: Some(8),
+        worker_limit: 8,
+        backend: BackendKind::Uring,
+        steps: Vec::new(),
+        misaligned: None,
+    }
+}
+
+#[track_caller]
+fn check(evidence: &Evidence, expected: &[(Reason, Remedy)]) {
+    let found: Vec<_> = reasons(evidence).iter().map(|it| (it.reason, it.remedy)).collect();
+    assert_eq!(found, expected);
+}
+
+const WORKERS: &[(Class, usize)] = &[(Class::Worker, 500)];
+
+#[test]
+fn what_is_asynchronous_needs_no_reason() {
+    check(
+        &evidence(true, Work::Read, &[(Class::AsyncDevice, 490), (Class::InlineBlocked, 10)]),
+        &[],
+    );
+    check(&evidence(false, Work::Read, &[(Class::AsyncPageWait, 500)]), &[]);
+    let mut asked = evidence(true, Work::Read, &[(Class::InlineBlocked, 500)]);
+    asked.test.asynchronous = false;
+    check(&asked, &[]);
+    let mut threads = evidence(false, Work::Read, WORKERS);
+    threads.backend = BackendKind::Threads;
+    check(&threads, &[]);
+    // Nothing is known, and so nothing is said.
+    check(&evidence(true, Work::Read, &[]), &[]);
+}
+
+#[test]
+fn row_1_a_cache_hit() {
+    let mut hit = evidence(false, Work::Read, &[(Class::InlineCached, 500)]);
+    hit.cached_before = Some(32 << 20);
+    check(&hit, &[(Reason::CacheHit, Remedy::Nothing)]);
+    let words = "500 of 500 done inside the call without a sleep, 32768 KiB of it in memory before";
+    assert_eq!(reasons(&hit)[0].evidence, words);
+}
+
+#[test]
+fn row_2_a_cache_miss_and_few_workers() {
+    let miss = evidence(false, Work::Read, WORKERS);
+    check(&miss, &[(Reason::CacheMiss, Remedy::Direct)]);
+    let finding = &reasons(&miss)[0];
+    assert_eq!(finding.evidence, "500 of 500 by kernel threads, 8 of them at once (at most 8)");
+    assert_eq!(finding.tried, Some(Test { direct: true, ..miss.test }));
+}
+
+#[test]
+fn row_3_compression() {
+    let mut compressed = evidence(true, Work::Read, WORKERS);
+    compressed.facts.filesystem = Some(Filesystem::Btrfs);
+    compressed.facts.compressed = Some(true);
+    check(&compressed, &[(Reason::Compression, Remedy::Decompress)]);
+}
+
+#[test]
+fn row_4_encryption() {
+    let mut encrypted = evidence(true, Work::Overwrite, WORKERS);
+    encrypted.facts.encrypted = Some(true);
+    (encrypted.bypasses_cache, encrypted.cached_after) = (Some(false), Some(64 << 10));
+    check(&encrypted, &[(Reason::Encryption, Remedy::InlineEncryption)]);
+    assert!(
+        reasons(&encrypted)[0].evidence.ends_with("and 64 KiB went through the cache all the same")
+    );
+}
+
+#[test]
+fn row_5_extending_writes_and_holes() {
+    let extending = evidence(true, Work::Extend, WORKERS);
+    check(&extending, &[(Reason::Extending, Remedy::Preallocate)]);
+    let preallocated = Test { work: Work::Preallocated, ..extending.test };
+    assert_eq!(reasons(&extending)[0].tried, Some(preallocated));
+    check(&evidence(true, Work::Hole, WORKERS), &[(Reason::Hole, Remedy::Preallocate)]);
+}
+
+#[test]
+fn row_6_writes_through_the_cache() {
+    let overwrite = evidence(false, Work::Overwrite, WORKERS);
+    check(&overwrite, &[(Reason::BufferedWrite, Remedy::Direct)]);
+    let both = [
+        (Reason::Extending, Remedy::PreallocateDirect),
+        (Reason::BufferedWrite, Remedy::PreallocateDirect),
+    ];
+    check(&evidence(false, Work::Extend, WORKERS), &both);
+}
+
+#[test]
+fn a_write_in_place_that_changes_the_files_times() {
+    let some = [(Class::AsyncDevice, 400), (Class::Worker, 100)];
+    check(&evidence(true, Work::Overwrite, &some), &[(Reason::FileTimes, Remedy::ExpectWorker)]);
+    check(
+        &evidence(true, Work::Preallocated, WORKERS),
+        &[(Reason::FileTimes, Remedy::ExpectWorker)],
+    );
+    // Reads have nothing to do with it.
+    check(&evidence(true, Work::Read, WORKERS), &[(Reason::Unexplained, Remedy::ExpectWorker)]);
+}
+
+#[test]
+fn row_7_copy_on_write() {
+    let mut copied = evidence(true, Work::Overwrite, WORKERS);
+    copied.facts.filesystem = Some(Filesystem::Btrfs);
+    copied.facts.no_copy_on_write = Some(false);
+    check(&copied, &[(Reason::CopyOnWrite, Remedy::NoCopyOnWrite)]);
+    copied.facts.no_copy_on_write = Some(true);
+    check(&copied, &[(Reason::FileTimes, Remedy::ExpectWorker)]);
+}
+
+#[test]
+fn row_8_no_nowait() {
+    for (filesystem, name) in [(Filesystem::Tmpfs, "tmpfs"), (Filesystem::Overlay, "overlay")] {
+        let mut layered = evidence(true, Work::Extend, WORKERS);
+        (layered.facts.filesystem, layered.facts.nowait) = (Some(filesystem), Some(false));
+        check(&layered, &[(Reason::NoNowait, Remedy::AnotherFilesystem)]);
+        let words = format!("500 of 500 by kernel threads: {name} does not know RWF_NOWAIT");
+        assert_eq!(reasons(&layered)[0].evidence, words);
+    }
+}
+
+#[test]
+fn row_9_fuse() {
+    let mut fuse = evidence(true, Work::Read, &[(Class::InlineBlocked, 500)]);
+    (fuse.facts.filesystem, fuse.facts.pollable) = (Some(Filesystem::Fuse), Some(true));
+    check(&fuse, &[(Reason::Fuse, Remedy::Threads)]);
+}
+
+#[test]
+fn row_10_the_queue_of_the_disk_is_full() {
+    let blocked = [(Class::AsyncDevice, 400), (Class::InlineBlocked, 100)];
+    let mut full = evidence(true, Work::Read, &blocked);
+    full.facts.device_queue = Some(8);
+    check(&full, &[(Reason::DeviceQueueFull, Remedy::LowerDepth)]);
+    let words = "100 calls slept, with 500 requests for a queue of 8";
+    assert_eq!(reasons(&full)[0].evidence, words);
+}
+
+#[test]
+fn row_11_misaligned() {
+    let mut refused = evidence(true, Work::Read, &[]);
+    refused.misaligned =
+        Some(Misaligned { part: Part::Length, needed: 512, given: 100, told: true });
+    check(&refused, &[(Reason::Misaligned, Remedy::Align)]);
+    let words = "the length has to be a multiple of 512 for direct I/O, and is 100";
+    assert_eq!(reasons(&refused)[0].evidence, words);
+}
+
+#[test]
+fn row_12_the_kind_of_the_operation() {
+    check(&evidence(false, Work::Sync, WORKERS), &[(Reason::OperationKind, Remedy::ExpectWorker)]);
+}
+
+#[test]
+fn row_13_io_uring_refused() {
+    let mut refused = evidence(true, Work::Read, WORKERS);
+    refused.backend = BackendKind::Threads;
+    refused.steps = vec![Step { backend: BackendKind::Uring, why_not: WhyNot::Seccomp }];
+    check(&refused, &[(Reason::RingRefused(WhyNot::Seccomp), Remedy::AllowRing)]);
+    assert_eq!(reasons(&refused)[0].evidence, "refused by a filter of system calls (seccomp)");
+}

@@ -1,0 +1,207 @@
+//! Reasons, evidence and remedies in words.
+
+use std::fmt;
+
+use super::{Evidence, Finding, Reason, Remedy, Test, Work};
+use crate::Class;
+
+/// A reason with what it is drawn from.
+pub(super) fn finding(reason: Reason, evidence: &Evidence) -> Finding {
+    let facts = &evidence.facts;
+    let filesystem = facts.filesystem.map_or("the filesystem".to_owned(), |kind| kind.name());
+    let workers =
+        format!("{} of {} by kernel threads", evidence.count(Class::Worker), evidence.requests);
+    let blocks = evidence.requests;
+    let (evidence_words, remedy) = match reason {
+        Reason::CacheHit => {
+            let cached = evidence.cached_before.map_or(String::new(), |bytes| {
+                format!(", {} KiB of it in memory before", bytes / 1024)
+            });
+            let inline = evidence.count(Class::InlineCached);
+            (
+                format!("{inline} of {blocks} done inside the call without a sleep{cached}"),
+                Remedy::Nothing,
+            )
+        }
+        Reason::CacheMiss => {
+            let busy = match evidence.kernel_workers {
+                Some(count) => format!(
+                    "{workers}, {count} of them at once (at most {})",
+                    evidence.worker_limit
+                ),
+                None => workers,
+            };
+            (busy, Remedy::Direct)
+        }
+        Reason::Compression => ("it is stored compressed".to_owned(), Remedy::Decompress),
+        Reason::Encryption => {
+            let grown = match (evidence.cached_before, evidence.cached_after) {
+                (Some(before), Some(after)) if evidence.test.direct && after > before => {
+                    format!(
+                        ", and {} KiB went through the cache all the same",
+                        (after - before) / 1024
+                    )
+                }
+                _ => String::new(),
+            };
+            let told = if facts.encrypted == Some(true) {
+                "it is stored encrypted by the filesystem"
+            } else {
+                "the filesystem says that it has no direct I/O"
+            };
+            (format!("{told}{grown}"), Remedy::InlineEncryption)
+        }
+        Reason::Extending | Reason::Hole => {
+            let remedy =
+                if evidence.test.direct { Remedy::Preallocate } else { Remedy::PreallocateDirect };
+            (format!("{workers}: room on the disk has to be found for each"), remedy)
+        }
+        Reason::BufferedWrite => {
+            let remedy = match evidence.test.work {
+                Work::Overwrite | Work::Preallocated => Remedy::Direct,
+                _ => Remedy::PreallocateDirect,
+            };
+            (format!("{workers}, one at a time for each file: {filesystem}"), remedy)
+        }
+        Reason::FileTimes => {
+            let others = evidence.count(Class::AsyncDevice);
+            (format!("{workers}, {others} by the device"), Remedy::ExpectWorker)
+        }
+        Reason::CopyOnWrite => {
+            (format!("{workers}: {filesystem} without chattr +C"), Remedy::NoCopyOnWrite)
+        }
+        Reason::NoNowait => {
+            (format!("{workers}: {filesystem} does not know RWF_NOWAIT"), Remedy::AnotherFilesystem)
+        }
+        Reason::Fuse => {
+            let slept = evidence.count(Class::InlineBlocked);
+            (format!("{slept} of {blocks} kept the caller asleep: {filesystem}"), Remedy::Threads)
+        }
+        Reason::DeviceQueueFull => {
+            let room = facts.device_queue.unwrap_or_default();
+            let slept = evidence.count(Class::InlineBlocked);
+            let words =
+                format!("{slept} calls slept, with {blocks} requests for a queue of {room}");
+            (words, Remedy::LowerDepth)
+        }
+        Reason::Misaligned => {
+            let words =
+                evidence.misaligned.map_or(String::new(), |misaligned| misaligned.to_string());
+            (words, Remedy::Align)
+        }
+        Reason::OperationKind => (workers, Remedy::ExpectWorker),
+        Reason::RingRefused(why_not) => (why_not.to_string(), Remedy::AllowRing),
+        Reason::Unexplained => (workers, Remedy::ExpectWorker),
+    };
+    Finding { reason, evidence: evidence_words, remedy, tried: tried(remedy, evidence.test) }
+}
+
+/// The test that does what the remedy says.
+fn tried(remedy: Remedy, test: Test) -> Option<Test> {
+    let direct = Test { direct: true, ..test };
+    match remedy {
+        Remedy::Direct => Some(direct),
+        Remedy::Preallocate | Remedy::PreallocateDirect => {
+            Some(Test { work: Work::Preallocated, ..direct })
+        }
+        _ => None,
+    }
+}
+
+impl Reason {
+    /// A name for machines, which stays as it is: `cache_hit`, `extending`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::CacheHit => "cache_hit",
+            Reason::CacheMiss => "cache_miss",
+            Reason::Compression => "compression",
+            Reason::Encryption => "encryption",
+            Reason::Extending => "extending",
+            Reason::Hole => "hole",
+            Reason::BufferedWrite => "buffered_write",
+            Reason::FileTimes => "file_times",
+            Reason::CopyOnWrite => "copy_on_write",
+            Reason::NoNowait => "no_nowait",
+            Reason::Fuse => "fuse",
+            Reason::DeviceQueueFull => "device_queue_full",
+            Reason::Misaligned => "misaligned",
+            Reason::OperationKind => "operation_kind",
+            Reason::RingRefused(_) => "ring_refused",
+            Reason::Unexplained => "unexplained",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Reason::CacheHit => "the data were in memory",
+            Reason::CacheMiss => "the data were not in memory, and few threads fetch them",
+            Reason::Compression => "the file is compressed",
+            Reason::Encryption => "the file is encrypted, or has no direct I/O",
+            Reason::Extending => "each write extends the file",
+            Reason::Hole => "each write fills a hole",
+            Reason::BufferedWrite => "the filesystem has no asynchronous writes through the cache",
+            Reason::FileTimes => {
+                "now and then a write changes the times of the file, and others wait behind it"
+            }
+            Reason::CopyOnWrite => "the filesystem copies on write and keeps checksums",
+            Reason::NoNowait => "the filesystem cannot be asked not to wait",
+            Reason::Fuse => "the filesystem is a program, and waits for it keep the caller",
+            Reason::DeviceQueueFull => "the queue of the disk was full",
+            Reason::Misaligned => "the requests are not aligned",
+            Reason::OperationKind => "operations of that kind never are",
+            Reason::RingRefused(_) => "io_uring cannot be used",
+            Reason::Unexplained => "nothing that was looked at explains it",
+        })
+    }
+}
+
+impl Remedy {
+    /// A name for machines, which stays as it is: `direct`, `preallocate`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Remedy::Nothing => "nothing",
+            Remedy::Direct => "direct",
+            Remedy::Preallocate => "preallocate",
+            Remedy::PreallocateDirect => "preallocate_direct",
+            Remedy::Decompress => "decompress",
+            Remedy::InlineEncryption => "inline_encryption",
+            Remedy::NoCopyOnWrite => "no_copy_on_write",
+            Remedy::AnotherFilesystem => "another_filesystem",
+            Remedy::Threads => "threads",
+            Remedy::LowerDepth => "lower_depth",
+            Remedy::Align => "align",
+            Remedy::ExpectWorker => "expect_worker",
+            Remedy::AllowRing => "allow_ring",
+        }
+    }
+}
+
+impl fmt::Display for Remedy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Remedy::Nothing => "none is needed",
+            Remedy::Direct => "bypass the cache (O_DIRECT)",
+            Remedy::Preallocate => "give the file its room first (fallocate)",
+            Remedy::PreallocateDirect => {
+                "give the file its room first (fallocate) and bypass the cache (O_DIRECT)"
+            }
+            Remedy::Decompress => "store it without compression, or read it through the cache",
+            Remedy::InlineEncryption => {
+                "let the disk encrypt (mount option inlinecrypt), or use another folder"
+            }
+            Remedy::NoCopyOnWrite => "chattr +C on the file while it is empty, or on its folder",
+            Remedy::AnotherFilesystem => {
+                "use a volume or a bind mount; a pool of threads is as good here, and on overlay the backend aio may be asynchronous"
+            }
+            Remedy::Threads => "use a pool of threads (backend threads)",
+            Remedy::LowerDepth => "have fewer requests under way than the queue takes",
+            Remedy::Align => "align the buffer, the offset and the length as the error says",
+            Remedy::ExpectWorker => "expect a thread to do it",
+            Remedy::AllowRing => "let the container's profile or the administrator allow io_uring",
+        })
+    }
+}

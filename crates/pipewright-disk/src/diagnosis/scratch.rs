@@ -1,0 +1,126 @@
+//! The file that a test reads or writes: that of the caller, or one of our own that is removed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::{DiagnoseOptions, Test, Work};
+use crate::{Access, DiskFile, Error, ErrorKind, Result};
+
+/// What is diagnosed.
+#[derive(Debug)]
+pub(super) struct Subject {
+    /// The file to read; `None`: one of our own.
+    file: Option<PathBuf>,
+    folder: PathBuf,
+    /// How long a file of our own is.
+    bytes: u64,
+}
+
+/// A file for a test, which is removed afterwards where it is ours.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) file: DiskFile,
+    /// How much of it is read or written.
+    pub(super) bytes: u64,
+    _ours: Option<Ours>,
+}
+
+#[derive(Debug)]
+struct Ours(PathBuf);
+
+impl Drop for Ours {
+    fn drop(&mut self) {
+        // Ignored: it is gone, or it stays. Nobody is left to be told.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+impl Subject {
+    pub(super) fn new(path: &Path, is_folder: bool, options: &DiagnoseOptions) -> Result<Subject> {
+        let bytes = (options.requests as u64).saturating_mul(options.block_bytes as u64);
+        if is_folder {
+            return Ok(Subject { file: None, folder: path.to_owned(), bytes });
+        }
+        let file = DiskFile::options().read(true).open(path)?;
+        if file.is_empty()? {
+            return Err(Error::new(
+                "diagnose",
+                Some(path),
+                ErrorKind::EndOfFile { wanted: 1, got: 0 },
+            ));
+        }
+        let folder = match path.parent() {
+            Some(parent) if parent != Path::new("") => parent.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        Ok(Subject { file: Some(path.to_owned()), folder, bytes })
+    }
+
+    /// The file as a test wants it.
+    pub(super) fn open(&self, test: Test) -> Result<Opened> {
+        // Else what is read ahead for one request would be there for the next.
+        let access = if test.asynchronous { Access::Random } else { Access::Normal };
+        let options = DiskFile::options().read(true).direct(test.direct).access(access);
+        if let (Some(path), Work::Read) = (&self.file, test.work) {
+            let file = options.open(path)?;
+            let bytes = file.len()?;
+            return Ok(Opened { file, bytes, _ours: None });
+        }
+        let path = self.unused_name();
+        let made = fs::File::create_new(&path);
+        let made = made.map_err(|error| Error::system("make", Some(&path), error))?;
+        let ours = Ours(path.clone());
+        let prepared = self.prepare(made, test.work);
+        prepared.map_err(|error| Error::system("prepare", Some(&path), error))?;
+        let mut options = options.write(test.work.is_write());
+        if test.work == Work::Preallocated {
+            options = options.preallocate(self.bytes);
+        }
+        let file = options.open(&path)?;
+        if test.work == Work::Read {
+            // As a file that has not been read for a while.
+            file.forget_cache()?;
+        }
+        Ok(Opened { file, bytes: self.bytes, _ours: Some(ours) })
+    }
+
+    fn prepare(&self, mut made: fs::File, work: Work) -> std::io::Result<()> {
+        match work {
+            Work::Extend | Work::Preallocated => Ok(()),
+            Work::Hole => made.set_len(self.bytes),
+            Work::Read | Work::Overwrite | Work::Sync => {
+                // Nothing that a filesystem could compress away.
+                let noise = noise(1 << 20);
+                let mut left = self.bytes as usize;
+                while left > 0 {
+                    let part = noise.get(..left.min(noise.len())).unwrap_or(&noise);
+                    std::io::Write::write_all(&mut made, part)?;
+                    left -= part.len();
+                }
+                made.sync_all()
+            }
+        }
+    }
+
+    fn unused_name(&self) -> PathBuf {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        self.folder.join(format!(".pipewright-disk-{}-{number}", std::process::id()))
+    }
+}
+
+/// Bytes without a pattern.
+pub(super) fn noise(bytes: usize) -> Vec<u8> {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    let mut words: Vec<u8> =
+        std::iter::repeat_with(next).take(bytes.div_ceil(8)).flatten().collect();
+    words.truncate(bytes);
+    words
+}

@@ -1,0 +1,162 @@
+//! The diagnosis: what it says of files whose nature is known, and what it leaves behind.
+
+use pipewright_disk::diagnosis::{DiagnoseOptions, Outcome, Reason, Test, Verdict, Work, diagnose};
+use pipewright_disk::{BackendKind, Class, ErrorKind};
+use pipewright_tests::skip::skipped;
+use pipewright_tests::{isolate, watchdog};
+
+use super::{folder, pattern};
+
+const FEW: DiagnoseOptions = DiagnoseOptions {
+    requests: 60,
+    block_bytes: 16 << 10,
+    pattern: pipewright_disk::diagnosis::Pattern::Random,
+    synchronous: None,
+    direct: None,
+    writes: false,
+    backend: BackendKind::Auto,
+};
+
+#[test]
+fn a_file_is_read_and_never_written_to() {
+    let _watch = watchdog::watch();
+    let folder = folder();
+    let path = folder.path().join("data");
+    let content = pattern(1 << 20);
+    std::fs::write(&path, &content).unwrap();
+    let modified = std::fs::metadata(&path).unwrap().modified().unwrap();
+    let report = diagnose(&path, &DiagnoseOptions { writes: true, ..FEW }).unwrap();
+    assert_eq!(report.tests.len(), 13);
+    for test in &report.tests {
+        match &test.outcome {
+            Outcome::Measured(measured) => {
+                assert_eq!(measured.evidence.requests, 60);
+                assert!(measured.completed >= measured.queued, "{test}");
+                assert!((0.0..=1.0).contains(&measured.free_share()), "{test}");
+                let is_sync = !test.test.asynchronous;
+                assert_eq!(measured.verdict == Verdict::Synchronous, is_sync, "{test}");
+                if test.test.work != Work::Sync {
+                    assert_eq!(measured.bytes, 60 * (16 << 10), "{test}");
+                }
+            }
+            Outcome::NotPossible(why) => skipped(&format!("{}: {why}", test.test)),
+            Outcome::Failed(why) => panic!("{}: {why}", test.test),
+        }
+    }
+    assert!(std::fs::read(&path).unwrap() == content);
+    assert_eq!(std::fs::metadata(&path).unwrap().modified().unwrap(), modified);
+    let left = std::fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(left, 1, "its own files are gone");
+}
+
+#[test]
+fn what_cannot_be_diagnosed_says_why() {
+    let _watch = watchdog::watch();
+    let folder = folder();
+    let error = diagnose(folder.path().join("missing"), &FEW).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::NotFound);
+    let empty = folder.path().join("empty");
+    std::fs::write(&empty, b"").unwrap();
+    let error = diagnose(&empty, &FEW).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::EndOfFile { wanted: 1, got: 0 });
+    for options in
+        [DiagnoseOptions { requests: 0, ..FEW }, DiagnoseOptions { block_bytes: 0, ..FEW }]
+    {
+        let error = diagnose(folder.path(), &options).unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::InvalidInput);
+    }
+}
+
+#[test]
+fn requests_of_a_length_that_no_disk_takes_are_misaligned() {
+    let _watch = watchdog::watch();
+    let folder = folder();
+    let options = DiagnoseOptions { block_bytes: 1000, direct: Some(true), ..FEW };
+    let report = diagnose(folder.path(), &options).unwrap();
+    let read = Test { asynchronous: true, direct: true, work: Work::Read };
+    let measured = report.measured(read).expect("it was made");
+    if measured.evidence.misaligned.is_none() {
+        return skipped("nothing has to be aligned here");
+    }
+    assert_eq!(measured.findings[0].reason, Reason::Misaligned);
+    assert!(measured.findings[0].evidence.contains("multiple of"), "{:?}", measured.findings);
+}
+
+#[test]
+fn threads_of_the_engine_are_told_as_such() {
+    let _watch = watchdog::watch();
+    let folder = folder();
+    let options =
+        DiagnoseOptions { backend: BackendKind::Threads, synchronous: Some(false), ..FEW };
+    let report = diagnose(folder.path(), &options).unwrap();
+    assert_eq!(report.backend, Some(BackendKind::Threads));
+    let read = Test { asynchronous: true, direct: false, work: Work::Read };
+    let measured = report.measured(read).unwrap();
+    assert_eq!((measured.verdict, measured.evidence.count(Class::Worker)), (Verdict::Workers, 60));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn where_io_uring_is_refused_the_diagnosis_says_so_first() {
+    isolate::isolated("diagnosis::where_io_uring_is_refused_the_diagnosis_says_so_first", || {
+        let _watch = watchdog::watch();
+        let folder = folder();
+        pipewright_tests::refuse::refuse(&[libc::SYS_io_uring_setup], libc::EPERM);
+        let report = diagnose(folder.path(), &FEW).unwrap();
+        assert_eq!(report.steps[0].backend, BackendKind::Uring);
+        let read = Test { asynchronous: true, direct: true, work: Work::Read };
+        let finding = &report.measured(read).unwrap().findings[0];
+        assert_eq!(finding.reason, Reason::RingRefused(report.steps[0].why_not));
+        // Linux AIO does direct reads all the same.
+        assert_eq!(report.backend, Some(BackendKind::Aio));
+    });
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn filesystems_of_known_nature_are_seen_for_what_they_are() {
+    use pipewright_tests::mounts;
+    isolate::isolated("diagnosis::filesystems_of_known_nature_are_seen_for_what_they_are", || {
+        let _watch = watchdog::watch();
+        let folder = folder();
+        if let Err(why) = mounts::private() {
+            return skipped(&why);
+        }
+        if pipewright_tests::skip::is_forced_off("io_uring") {
+            return skipped("there is no io_uring in this build");
+        }
+        let of = |path: &std::path::Path, direct, work| {
+            let report = diagnose(path, &FEW).unwrap();
+            let test = Test { asynchronous: true, direct, work };
+            let measured = report.measured(test).expect("it was made");
+            (measured.verdict, measured.findings.first().map(|finding| finding.reason))
+        };
+        let words = ["-t", "tmpfs", "-o", "size=64m", "none"];
+        let tmpfs = mounts::mount(folder.path(), "tmpfs", &words).unwrap();
+        let nowait = (Verdict::Workers, Some(Reason::NoNowait));
+        assert_eq!(of(tmpfs.path(), false, Work::Read), nowait);
+        assert_eq!(of(tmpfs.path(), false, Work::Extend), nowait);
+        match mounts::loop_mount(folder.path(), "ext4", 64 << 20, "rw") {
+            Err(why) => skipped(&why),
+            Ok(ext4) => {
+                let read = of(ext4.path(), true, Work::Read);
+                assert_eq!(read, (Verdict::Asynchronous, None));
+                let extending = (Verdict::Workers, Some(Reason::Extending));
+                assert_eq!(of(ext4.path(), true, Work::Extend), extending);
+                let hole = (Verdict::Workers, Some(Reason::Hole));
+                assert_eq!(of(ext4.path(), true, Work::Hole), hole);
+                let buffered = (Verdict::Workers, Some(Reason::BufferedWrite));
+                assert_eq!(of(ext4.path(), false, Work::Overwrite), buffered);
+                let sync = (Verdict::Workers, Some(Reason::OperationKind));
+                assert_eq!(of(ext4.path(), false, Work::Sync), sync);
+            }
+        }
+        match mounts::loop_mount(folder.path(), "btrfs", 160 << 20, "rw") {
+            Err(why) => skipped(&why),
+            Ok(btrfs) => {
+                let copied = (Verdict::Workers, Some(Reason::CopyOnWrite));
+                assert_eq!(of(btrfs.path(), true, Work::Overwrite), copied);
+            }
+        }
+    });
+}
