@@ -33,8 +33,8 @@ pub(crate) struct Ring {
     wake: Option<Arc<Wake>>,
     /// The kernel has an entry that waits for it.
     awaits_wake: bool,
-    /// Flags for a wait.
-    waiting: EnterFlags,
+    /// Flags for a wait without requests.
+    idle: EnterFlags,
     /// The kernel takes calls from the thread that made the ring, and no others.
     _of_this_thread: PhantomData<*const ()>,
 }
@@ -42,10 +42,11 @@ pub(crate) struct Ring {
 impl Ring {
     pub(crate) fn new(options: RingOptions, wake: Option<Arc<Wake>>) -> Result<Ring, WhyNot> {
         let ring = set_up::set_up(options)?;
-        let mut waiting = EnterFlags::GETEVENTS;
+        let mut idle = EnterFlags::GETEVENTS;
         if ring.params().is_feature_no_iowait() {
-            // A ring that waits for requests is no disk that keeps the machine waiting.
-            waiting |= EnterFlags::NO_IOWAIT;
+            // A ring that waits for requests is no disk that keeps the machine waiting. Where it has some
+            // it is one, and a processor that knows sleeps less deeply.
+            idle |= EnterFlags::NO_IOWAIT;
         }
         let requests = InKernel::new(options.depth);
         Ok(Ring {
@@ -54,7 +55,7 @@ impl Ring {
             unseen: VecDeque::new(),
             wake,
             awaits_wake: false,
-            waiting,
+            idle,
             _of_this_thread: PhantomData,
         })
     }
@@ -99,7 +100,9 @@ impl Ring {
             }
             _ => {}
         }
-        self.enter(1, self.waiting).map(drop)
+        let has_requests = self.requests.count() > 0;
+        let flags = if has_requests { EnterFlags::GETEVENTS } else { self.idle };
+        self.enter(1, flags).map(drop)
     }
 
     pub(crate) fn take(&mut self) -> Option<Finished> {

@@ -1,0 +1,121 @@
+//! The same work by pipewright-disk.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use pipewright_disk::diagnosis::{DiagnoseOptions, diagnose};
+use pipewright_disk::{BackendKind, DiskFile, Engine, EngineOptions, Operation, SharedEngine};
+
+use crate::Result;
+use crate::peers::{BLOCK, Places, WRITE_BLOCK, WRITE_BYTES, WRITE_DEPTH, mib_a_second, writes_to};
+
+/// One read after the other of what is in memory.
+pub(crate) fn cached(path: &Path, time: Duration) -> Result<f64> {
+    let file = DiskFile::options().read(true).open(path)?;
+    let mut engine = Engine::new(EngineOptions::default())?;
+    let (mut places, mut buffer) = (Places::default(), file.buffer(BLOCK)?);
+    let (began, mut count) = (Instant::now(), 0_u64);
+    while began.elapsed() < time {
+        for _ in 0..256 {
+            let done = engine.read_at(&file, buffer, places.next_place());
+            done.result?;
+            buffer = done.buffer;
+        }
+        count += 256;
+    }
+    Ok(count as f64 / began.elapsed().as_secs_f64())
+}
+
+pub(crate) fn cached_shared(path: &Path, time: Duration) -> Result<f64> {
+    let file = DiskFile::options().read(true).open(path)?;
+    let engine = SharedEngine::new(EngineOptions::default())?;
+    let (mut places, mut buffer) = (Places::default(), file.buffer(BLOCK)?);
+    let (began, mut count) = (Instant::now(), 0_u64);
+    while began.elapsed() < time {
+        for _ in 0..256 {
+            let done = engine.read_at(&file, buffer, places.next_place()).wait();
+            done.result?;
+            buffer = done.buffer;
+        }
+        count += 256;
+    }
+    Ok(count as f64 / began.elapsed().as_secs_f64())
+}
+
+/// As many reads past the cache as the depth, always.
+pub(crate) fn direct(path: &Path, time: Duration, depth: usize, classes: bool) -> Result<f64> {
+    let file = DiskFile::options().read(true).direct(true).open(path)?;
+    let backend = BackendKind::Uring;
+    let mut engine =
+        Engine::new(EngineOptions { backend, depth, classes, ..EngineOptions::default() })?;
+    let mut places = Places::default();
+    for _ in 0..depth {
+        let read = Operation::read_at(&file, file.buffer(BLOCK)?, places.next_place());
+        engine.queue(read).map_err(|_| "there is room")?;
+    }
+    let (began, mut count) = (Instant::now(), 0_u64);
+    while began.elapsed() < time {
+        for _ in 0..64 {
+            let done = engine.next()?.ok_or("some are under way")?;
+            assert_eq!(done.result?.bytes, BLOCK);
+            let next = Operation::read_at(&file, done.buffer, places.next_place());
+            engine.queue(next).map_err(|_| "there is room")?;
+        }
+        count += 64;
+    }
+    Ok(count as f64 / began.elapsed().as_secs_f64())
+}
+
+/// From the beginning to the end, into room that is there.
+pub(crate) fn write(folder: &Path) -> Result<f64> {
+    let path = writes_to(folder);
+    let options = DiskFile::options().write(true).create(true).truncate(true).direct(true);
+    let file = options.preallocate(WRITE_BYTES).open(&path)?;
+    let mut engine = Engine::new(EngineOptions { depth: WRITE_DEPTH, ..EngineOptions::default() })?;
+    let mut offset = 0;
+    let began = Instant::now();
+    let mut buffers = (0..WRITE_DEPTH)
+        .map(|_| file.buffer(WRITE_BLOCK))
+        .collect::<std::result::Result<Vec<_>, _>>()?;
+    while offset < WRITE_BYTES || !engine.is_empty() {
+        while let (true, Some(buffer)) = (offset < WRITE_BYTES, buffers.pop()) {
+            let write = Operation::write_all_at(&file, buffer, offset);
+            engine.queue(write).map_err(|_| "there is room")?;
+            offset += WRITE_BLOCK as u64;
+        }
+        if let Some(done) = engine.next()? {
+            done.result?;
+            buffers.push(done.buffer);
+        }
+    }
+    let took = began.elapsed();
+    std::fs::remove_file(&path)?;
+    Ok(mib_a_second(took))
+}
+
+/// How long it takes to be told about a file that is in memory, and about one that is not.
+pub(crate) fn diagnosis(path: &Path) -> Result<()> {
+    println!("\n## diagnosis\n");
+    for is_cached in [true, false] {
+        let file = DiskFile::options().read(true).open(path)?;
+        if is_cached {
+            std::io::copy(&mut std::fs::File::open(path)?, &mut std::io::sink())?;
+        } else {
+            file.forget_cache()?;
+        }
+        let mut times = Vec::new();
+        for _ in 0..5 {
+            if !is_cached {
+                file.forget_cache()?;
+            }
+            let began = Instant::now();
+            let report = diagnose(path, &DiagnoseOptions::default())?;
+            times.push(began.elapsed());
+            assert_eq!(report.tests.len(), 4);
+        }
+        times.sort();
+        let state = if is_cached { "in memory" } else { "not in memory" };
+        println!("{state}: {:.3} s (most {:.3})", times[2].as_secs_f64(), times[4].as_secs_f64());
+    }
+    Ok(())
+}

@@ -1,0 +1,138 @@
+//! File I/O by pipewright-disk beside std, tokio, the io-uring crate and fio.
+//!
+//! `disk FOLDER [CASE...]` makes a file of 1 GiB in the folder, measures each case with its peers one after the
+//! other (A B C A B C ...), and prints medians with the least and the most. `--seconds S` is the time of a
+//! cell, `--rounds N` how many there are.
+
+mod cells;
+mod peers;
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// What one cell gives: operations a second, or bytes a second.
+type Cell<'a> = Box<dyn Fn() -> Result<f64> + 'a>;
+
+struct Settings {
+    folder: PathBuf,
+    cases: Vec<String>,
+    time: Duration,
+    rounds: usize,
+}
+
+const CASES: [&str; 6] = ["cached", "direct32", "direct128", "classes", "write", "diagnosis"];
+
+fn main() -> Result<()> {
+    let settings = settings()?;
+    let file = settings.folder.join("pipewright-bench-disk");
+    let made = make(&file).and_then(|()| cases(&settings, &file));
+    // Ignored: what went wrong before is worth more.
+    let _ = std::fs::remove_file(&file);
+    made
+}
+
+fn settings() -> Result<Settings> {
+    let mut words = std::env::args().skip(1);
+    let folder = words.next().ok_or("usage: disk FOLDER [CASE...] [--seconds S] [--rounds N]")?;
+    let (mut cases, mut seconds, mut rounds) = (Vec::new(), 1.0, 5);
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--seconds" => seconds = words.next().ok_or("--seconds S")?.parse()?,
+            "--rounds" => rounds = words.next().ok_or("--rounds N")?.parse()?,
+            case if CASES.contains(&case) => cases.push(word),
+            _ => return Err(format!("no case is called {word}; there are {CASES:?}").into()),
+        }
+    }
+    if cases.is_empty() {
+        cases = CASES.map(str::to_owned).to_vec();
+    }
+    let time = Duration::from_secs_f64(seconds);
+    Ok(Settings { folder: folder.into(), cases, time, rounds })
+}
+
+/// 1 GiB that is on the disk and in memory.
+fn make(path: &Path) -> Result<()> {
+    let mut file = std::fs::File::create(path)?;
+    let block: Vec<u8> =
+        (0..1 << 20).map(|place: u32| (place.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    for _ in 0..1 << 10 {
+        std::io::Write::write_all(&mut file, &block)?;
+    }
+    Ok(file.sync_all()?)
+}
+
+fn cases(settings: &Settings, file: &Path) -> Result<()> {
+    for case in &settings.cases {
+        if case == "diagnosis" {
+            cells::diagnosis(file)?;
+            continue;
+        }
+        let time = settings.time;
+        let cells: Vec<(&str, Cell<'_>)> = match case.as_str() {
+            "cached" => vec![
+                ("std pread", Box::new(move || peers::std_cached(file, time))),
+                ("preadv2", Box::new(move || peers::preadv2(file, time))),
+                ("pipewright Engine", Box::new(move || cells::cached(file, time))),
+                ("pipewright SharedEngine", Box::new(move || cells::cached_shared(file, time))),
+                ("tokio::fs", Box::new(move || peers::tokio_cached(file, time))),
+            ],
+            "direct32" => vec![
+                ("fio io_uring", Box::new(move || peers::fio_read(file, time, 32))),
+                ("pipewright Engine", Box::new(move || cells::direct(file, time, 32, false))),
+                ("io-uring crate", Box::new(move || peers::ring_direct(file, time, 32))),
+                ("tokio spawn_blocking", Box::new(move || peers::tokio_direct(file, time, 32))),
+            ],
+            "direct128" => vec![
+                ("io-uring crate", Box::new(move || peers::ring_direct(file, time, 128))),
+                ("pipewright Engine", Box::new(move || cells::direct(file, time, 128, false))),
+            ],
+            "classes" => vec![
+                ("not asked for", Box::new(move || cells::direct(file, time, 32, false))),
+                ("asked for", Box::new(move || cells::direct(file, time, 32, true))),
+            ],
+            _ => {
+                let folder = &settings.folder;
+                vec![
+                    ("fio io_uring", Box::new(move || peers::fio_write(folder))),
+                    ("pipewright Engine", Box::new(move || cells::write(folder))),
+                ]
+            }
+        };
+        measure(case, settings.rounds, &cells)?;
+    }
+    Ok(())
+}
+
+/// Every peer once, then every peer once more.
+fn measure(case: &str, rounds: usize, cells: &[(&str, Cell<'_>)]) -> Result<()> {
+    let mut figures = vec![Vec::new(); cells.len()];
+    for round in 0..rounds {
+        for (index, (name, cell)) in cells.iter().enumerate() {
+            let figure = cell().map_err(|error| format!("{case}: {name}: {error}"))?;
+            eprintln!("{case} {round} {name}: {figure:.0}");
+            figures[index].push(figure);
+        }
+    }
+    let unit = if case == "write" { "MiB/s" } else { "operations/s" };
+    println!(
+        "\n## {case}\n\n| peer | {unit} (least..most) | to the first, of the same round |\n|---|--:|--:|"
+    );
+    for (index, (name, _)) in cells.iter().enumerate() {
+        let ratios = figures[index].iter().zip(&figures[0]).map(|(own, first)| own / first);
+        let (own, ratio) = (spread(figures[index].clone()), spread(ratios.collect()));
+        println!(
+            "| {name} | {:.0} ({:.0}..{:.0}) | {:.2} ({:.2}..{:.2}) |",
+            own.1, own.0, own.2, ratio.1, ratio.0, ratio.2
+        );
+    }
+    Ok(())
+}
+
+/// The least, the median and the most.
+fn spread(mut figures: Vec<f64>) -> (f64, f64, f64) {
+    figures.sort_by(f64::total_cmp);
+    (figures[0], figures[figures.len() / 2], figures[figures.len() - 1])
+}
