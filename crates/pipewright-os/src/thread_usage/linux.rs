@@ -3,7 +3,6 @@
 use std::fs;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::FileExt as _;
-use std::time::Duration;
 
 use super::ThreadUsage;
 
@@ -16,13 +15,7 @@ pub(super) fn now() -> Option<ThreadUsage> {
     }
     // SAFETY: filled in by the call, which succeeded.
     let told = unsafe { told.assume_init() };
-    let cpu = span(told.ru_utime).saturating_add(span(told.ru_stime));
-    Some(ThreadUsage { sleeps: told.ru_nvcsw as u64, cpu })
-}
-
-fn span(time: libc::timeval) -> Duration {
-    Duration::from_secs(time.tv_sec as u64)
-        .saturating_add(Duration::from_micros(time.tv_usec as u64))
+    Some(ThreadUsage { sleeps: told.ru_nvcsw as u64 })
 }
 
 pub(super) fn kernel_workers() -> Option<usize> {

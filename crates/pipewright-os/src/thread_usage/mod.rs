@@ -9,15 +9,11 @@ mod unknown;
 #[cfg(not(target_os = "linux"))]
 use unknown as imp;
 
-use std::time::Duration;
-
 /// What a thread has used since it began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadUsage {
     /// How often it gave its processor up by itself: each is a sleep.
     pub sleeps: u64,
-    /// How long it has run.
-    pub cpu: Duration,
 }
 
 /// What the calling thread has used. `None`: that cannot be known.
