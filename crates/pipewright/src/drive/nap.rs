@@ -31,9 +31,11 @@ impl Nap {
         Nap { length: AT_START, until: Some(now + AT_START) }
     }
 
-    /// Notes that a chunk of that length came.
-    pub(super) fn note(&mut self, bytes: usize, now: Instant) {
-        if bytes < SMALL_BYTES {
+    /// Notes that a chunk of that length came, and whether there was no room for more: then it says
+    /// nothing about the child. (A limit of a few bytes has a small buffer, and a nap after each chunk
+    /// made a child that floods us a hundred times slower.)
+    pub(super) fn note(&mut self, bytes: usize, had_no_room: bool, now: Instant) {
+        if bytes < SMALL_BYTES && !had_no_room {
             self.length = (self.length * 2).clamp(FIRST, LONGEST);
             self.until = Some(now + self.length);
         } else {

@@ -330,7 +330,7 @@ impl Run {
         self.conduct.note_output(now);
         *place = Some(pipe);
         if !sink.is_watched() && self.ended.is_none() {
-            self.nap.note(count, now);
+            self.nap.note(count, buffer.len() == buffer.capacity(), now);
         }
         self.too_much |= sink.accept(buffer, count) == Verdict::TooMuch;
     }
