@@ -21,6 +21,9 @@ use crate::wake::Wake;
 /// Several may share one event, which is raised when any of them is done and lowered when one is
 /// started: so each is asked itself, after the event has been lowered.
 ///
+/// It belongs to no thread. Where the one that started it ends, the system cancels it, and whoever
+/// has it starts it again.
+///
 /// # Drop
 /// Cancels it and waits until the kernel has let go.
 #[derive(Debug)]
@@ -33,6 +36,11 @@ pub(crate) struct Operation {
     /// It could not be started.
     refused: Option<u32>,
 }
+
+// SAFETY: the handles and the struct are the process's, and whoever has this has them to itself.
+unsafe impl Send for Operation {}
+// SAFETY: what takes `&self` only looks, or cancels, which any thread may do at any time.
+unsafe impl Sync for Operation {}
 
 impl Operation {
     /// Starts a read of at most so many bytes.
@@ -109,7 +117,7 @@ impl Operation {
     }
 
     /// Waits until it is done.
-    pub(crate) fn wait(&self) -> io::Result<usize> {
+    pub(crate) fn wait(&mut self) -> io::Result<usize> {
         loop {
             // Ignored, here and below: an event that is open has no error. SAFETY: it is open.
             let _ = unsafe { ResetEvent(self.event) };
@@ -124,7 +132,7 @@ impl Operation {
     /// Cancels it, if it is not done, and waits until it is. `None`: nothing has been moved.
     ///
     /// One that is done before the cancel reaches it counts: its bytes have been moved.
-    pub(crate) fn stop(&self) -> Option<io::Result<usize>> {
+    pub(crate) fn stop(&mut self) -> Option<io::Result<usize>> {
         if self.result().is_none() {
             self.cancel();
         }
@@ -136,7 +144,7 @@ impl Operation {
         let _ = unsafe { CancelIoEx(self.file, self.overlapped) };
     }
 
-    fn wait_for_cancel(&self) -> Option<io::Result<usize>> {
+    fn wait_for_cancel(&mut self) -> Option<io::Result<usize>> {
         Some(self.wait()).filter(|result| !is_cancelled(result))
     }
 }
@@ -182,7 +190,7 @@ mod tests {
         for round in 0..100 {
             let (file, to) = (reader.as_raw_handle(), room.as_mut_ptr());
             // SAFETY: stopped before the buffer is touched again.
-            let read = unsafe { Operation::read(file, &event, to, 8) };
+            let mut read = unsafe { Operation::read(file, &event, to, 8) };
             assert!(read.result().is_none());
             if round % 2 == 0 {
                 assert!(read.stop().is_none());
@@ -213,7 +221,7 @@ mod tests {
         for given_up in [true, false] {
             let (file, to) = (reader.as_raw_handle(), room.as_mut_ptr());
             // SAFETY: stopped, or waited for, before the buffer is touched again.
-            let read = unsafe { Operation::read(file, &event, to, 8) };
+            let mut read = unsafe { Operation::read(file, &event, to, 8) };
             if given_up {
                 assert!(read.stop().is_none());
             } else {

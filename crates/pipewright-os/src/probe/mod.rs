@@ -15,6 +15,8 @@ mod windows;
 #[cfg(windows)]
 use windows as imp;
 
+#[cfg(all(windows, feature = "tokio"))]
+pub(crate) use windows::has_wait_packets;
 #[cfg(all(windows, test))]
 pub(crate) use windows::own_handle_count;
 #[cfg(windows)]

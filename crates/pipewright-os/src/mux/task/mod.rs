@@ -39,7 +39,14 @@ impl Watch {
     ///
     /// # Platform
     /// Unix: `epoll` or `kqueue` by tokio's `AsyncFd`, on a copy of each descriptor, then one
-    /// `poll` that does not wait. Windows: not yet, `Unsupported`.
+    /// `poll` that does not wait.
+    ///
+    /// Windows: one thread of ours waits for whatever all tasks of the process wait for
+    /// (`WaitForMultipleObjects`; for handles beyond 63 `RegisterWaitForSingleObject`, or a look every
+    /// 5 ms where the system has no wait packets and would take a thread for every 63). That there is
+    /// something to read is told by an overlapped read of no bytes, which takes nothing. A write is
+    /// overlapped as well, and belongs to this from one call to the next, together with its bytes: if
+    /// anything else is done first it is cancelled, and that is waited for, before the call returns.
     ///
     /// # Errors
     /// As [`wait`](super::wait); `Unsupported` outside of a tokio runtime.
@@ -66,6 +73,18 @@ impl Watch {
                 return Poll::Ready(Ok(0));
             }
         }
+    }
+}
+
+#[cfg(windows)]
+impl Watch {
+    /// The same for whoever has no runtime: of writes, which nobody has to look at.
+    pub(crate) fn poll_writes(
+        &mut self,
+        cx: &mut Context<'_>,
+        slots: &mut [Slot<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.sources.poll(cx, slots)
     }
 }
 

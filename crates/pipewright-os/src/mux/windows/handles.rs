@@ -1,23 +1,21 @@
 //! Whatever is waited for beside the transfers: processes and flags, however many.
 
-use std::ffi::c_void;
 use std::io;
 use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle};
 use std::ptr;
+use std::sync::Arc;
 
-use windows_sys::Win32::Foundation::{HANDLE, INVALID_HANDLE_VALUE, WAIT_FAILED};
-use windows_sys::Win32::System::Threading::{
-    INFINITE, RegisterWaitForSingleObject, SetEvent, Sleep, UnregisterWaitEx,
-    WT_EXECUTEINWAITTHREAD, WT_EXECUTEONLYONCE, WaitForMultipleObjects,
-};
+use windows_sys::Win32::Foundation::{HANDLE, WAIT_FAILED};
+use windows_sys::Win32::System::Threading::{Sleep, WaitForMultipleObjects};
 
 use super::super::Slot;
 use super::pause::Limit;
+use super::registered::Registered;
 use crate::tree::Member;
 use crate::wake::Wake;
 
 /// As many as one wait takes (`MAXIMUM_WAIT_OBJECTS`).
-const MOST_HANDLES: usize = 64;
+pub(in crate::mux) const MOST_HANDLES: usize = 64;
 /// Beside those of slots: the transfers' event, the timer, and the event of those left over.
 const OWN_HANDLES: usize = 3;
 const DIRECT_HANDLES: usize = MOST_HANDLES - OWN_HANDLES;
@@ -94,23 +92,36 @@ fn mark_from(
     first: usize,
 ) -> io::Result<usize> {
     let mut done = 0;
-    let mut raw = [ptr::null_mut(); MOST_HANDLES];
-    for (place, (handle, _)) in raw.iter_mut().zip(handles) {
-        *place = *handle;
-    }
-    let mut from = first;
-    while let Some(rest) = raw.get(from..handles.len()).filter(|rest| !rest.is_empty()) {
-        let Some(next) = wait_for_any(rest, 0)? else { break };
-        from += next;
-        if let Some(slot) = handles.get(from).and_then(|(_, place)| slots.get_mut(*place)) {
+    let handles = handles.get(first..).unwrap_or_default();
+    each_that_has_come(handles.iter().map(|(handle, _)| *handle), |at| {
+        if let Some(slot) = handles.get(at).and_then(|(_, place)| slots.get_mut(*place)) {
             done += usize::from(mark(slot));
         }
-        from += 1;
-    }
+    })?;
     Ok(done)
 }
 
-fn mark(slot: &mut Slot<'_>) -> bool {
+/// Finds those of the handles that have come, of which no more are looked at than one wait takes.
+pub(in crate::mux) fn each_that_has_come(
+    handles: impl Iterator<Item = HANDLE>,
+    mut found: impl FnMut(usize),
+) -> io::Result<()> {
+    let mut raw = [ptr::null_mut(); MOST_HANDLES];
+    let mut count = 0;
+    for (place, handle) in raw.iter_mut().zip(handles) {
+        *place = handle;
+        count += 1;
+    }
+    let mut from = 0;
+    while let Some(rest) = raw.get(from..count).filter(|rest| !rest.is_empty()) {
+        let Some(next) = wait_for_any(rest, 0)? else { break };
+        found(from + next);
+        from += next + 1;
+    }
+    Ok(())
+}
+
+pub(in crate::mux) fn mark(slot: &mut Slot<'_>) -> bool {
     *slot = match slot {
         Slot::Exit(_) => Slot::ExitDone,
         Slot::Gone(_) => Slot::GoneDone,
@@ -120,7 +131,8 @@ fn mark(slot: &mut Slot<'_>) -> bool {
     true
 }
 
-fn handle_of<'a>(slot: &'a Slot<'_>) -> Option<BorrowedHandle<'a>> {
+/// What a slot waits for, where that is no transfer.
+pub(in crate::mux) fn handle_of<'a>(slot: &'a Slot<'_>) -> Option<BorrowedHandle<'a>> {
     match slot {
         Slot::Exit(exit) => exit.0.process(),
         Slot::Gone(member) => Some(member.as_handle()),
@@ -137,7 +149,7 @@ fn member_of<'a>(slot: &'a Slot<'_>) -> Option<&'a Member> {
 }
 
 /// The first of the handles that has come; `None`: none has in that time.
-fn wait_for_any(handles: &[HANDLE], ms: u32) -> io::Result<Option<usize>> {
+pub(in crate::mux) fn wait_for_any(handles: &[HANDLE], ms: u32) -> io::Result<Option<usize>> {
     if handles.is_empty() {
         // There is nothing that a wait could be for.
         // SAFETY: a number.
@@ -153,56 +165,26 @@ fn wait_for_any(handles: &[HANDLE], ms: u32) -> io::Result<Option<usize>> {
     Ok(Some(found as usize).filter(|found| *found < handles.len()))
 }
 
-/// Handles beyond the number that one wait takes: the system's own threads wait for them, for
-/// everybody in the process, and raise one event.
+/// Handles beyond the number that one wait takes: the system's own threads wait for them, and raise
+/// one event.
 struct LeftOver {
-    /// Dropped before the event.
-    registered: Vec<Registered>,
-    event: Wake,
+    /// Dropped before the event. Not asked: each handle is looked at itself.
+    _registered: Vec<Registered>,
+    event: Arc<Wake>,
 }
 
 impl LeftOver {
     fn register(handles: &[(HANDLE, usize)]) -> io::Result<LeftOver> {
-        let event = Wake::new()?;
-        let raw = event.as_handle().as_raw_handle();
-        let mut left = LeftOver { registered: Vec::with_capacity(handles.len()), event };
-        for (handle, _) in handles {
-            let mut registered = ptr::null_mut();
-            let how = WT_EXECUTEINWAITTHREAD | WT_EXECUTEONLYONCE;
-            // SAFETY: an open handle, which the slots' borrows and `Handles::_members` hold open until
-            // this is dropped; the context is the value of an event, which is open for as long.
-            let done = unsafe {
-                RegisterWaitForSingleObject(
-                    &raw mut registered,
-                    *handle,
-                    Some(raise),
-                    raw,
-                    INFINITE,
-                    how,
-                )
-            };
-            if done == 0 {
-                return Err(io::Error::last_os_error());
-            }
-            left.registered.push(Registered(registered));
-        }
-        Ok(left)
+        let event = Arc::new(Wake::new()?);
+        let register = |(handle, _): &(HANDLE, usize)| {
+            // SAFETY: the slots' borrows and `Handles::_members` hold it open until this is dropped.
+            let handle = unsafe { BorrowedHandle::borrow_raw(*handle) };
+            // SAFETY: as above.
+            unsafe { Registered::new(handle, &event) }
+        };
+        let registered = handles.iter().map(register).collect::<io::Result<_>>()?;
+        Ok(LeftOver { _registered: registered, event })
     }
-}
-
-struct Registered(HANDLE);
-
-impl Drop for Registered {
-    fn drop(&mut self) {
-        // And waits for a call that is under way, which raises the event. Ignored: what was
-        // registered has no error. SAFETY: registered, and not yet given up.
-        let _ = unsafe { UnregisterWaitEx(self.0, INVALID_HANDLE_VALUE) };
-    }
-}
-
-unsafe extern "system" fn raise(event: *mut c_void, _: bool) {
-    // Ignored: an event that is open has no error. SAFETY: it is, until this is unregistered.
-    let _ = unsafe { SetEvent(event) };
 }
 
 #[cfg(test)]
@@ -210,6 +192,7 @@ mod tests {
     use super::*;
     use crate::handle::inheritable;
     use crate::process::Opened;
+    use windows_sys::Win32::System::Threading::INFINITE;
 
     #[test]
     fn a_process_that_has_come_is_let_go_after_it_is_unregistered() {

@@ -4,11 +4,12 @@
 //! cancel is waited for. So a slot can be taken out or dropped at any time in between, and the
 //! kernel never writes to a buffer that has gone.
 
-mod handles;
+pub(super) mod handles;
 mod pause;
+pub(super) mod registered;
 #[cfg(test)]
 mod tests;
-mod transfers;
+pub(super) mod transfers;
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -19,7 +20,7 @@ use pause::Pause;
 use transfers::Transfers;
 
 /// How often a pipe is looked at that cannot overlap.
-const LOOK_PAUSE: Duration = Duration::from_millis(5);
+pub(super) const LOOK_PAUSE: Duration = Duration::from_millis(5);
 
 pub(super) fn wait(slots: &mut [Slot<'_>], deadline: Option<Instant>) -> io::Result<usize> {
     let is_idle = |slot: &Slot<'_>| {

@@ -18,7 +18,8 @@ pub(super) struct Transfers {
     looking: bool,
 }
 
-enum Running {
+#[derive(Debug)]
+pub(in crate::mux) enum Running {
     /// The kernel does it.
     Operation(Operation),
     /// A thread of the end's own does it.
@@ -26,7 +27,8 @@ enum Running {
 }
 
 /// What the thread of that end is writing.
-struct Relayed(Arc<WriteEnd>);
+#[derive(Debug)]
+pub(in crate::mux) struct Relayed(Arc<WriteEnd>);
 
 impl Drop for Relayed {
     fn drop(&mut self) {
@@ -35,14 +37,14 @@ impl Drop for Relayed {
 }
 
 impl Running {
-    fn result(&self) -> Option<io::Result<usize>> {
+    pub(in crate::mux) fn result(&self) -> Option<io::Result<usize>> {
         match self {
             Running::Operation(operation) => operation.result(),
             Running::Relayed(Relayed(end)) => end.relay().and_then(Relay::result),
         }
     }
 
-    fn stop(&self) -> Option<io::Result<usize>> {
+    pub(in crate::mux) fn stop(&mut self) -> Option<io::Result<usize>> {
         match self {
             Running::Operation(operation) => operation.stop(),
             Running::Relayed(Relayed(end)) => end.relay().and_then(Relay::stop),
@@ -101,7 +103,7 @@ impl Transfers {
     pub(super) fn stop(&mut self, slots: &mut [Slot<'_>]) -> usize {
         let mut done = 0;
         for (slot, running) in slots.iter_mut().zip(&mut self.running) {
-            if let Some(running) = running.take() {
+            if let Some(mut running) = running.take() {
                 done += usize::from(finish(slot, running.stop()));
             }
         }
@@ -110,7 +112,7 @@ impl Transfers {
 }
 
 /// What has come of starting a transfer.
-enum Start {
+pub(in crate::mux) enum Start {
     Running(Running),
     /// The slot is done.
     Done,
@@ -122,7 +124,7 @@ fn is_transfer(slot: &Slot<'_>) -> bool {
     matches!(slot, Slot::Read(..) | Slot::Write(..))
 }
 
-fn start(slot: &mut Slot<'_>, event: &Arc<Wake>) -> Start {
+pub(in crate::mux) fn start(slot: &mut Slot<'_>, event: &Arc<Wake>) -> Start {
     match slot {
         Slot::Read(pipe, buffer) => {
             if let Err(error) = make_room(buffer) {
@@ -196,7 +198,7 @@ fn complete(slot: &mut Slot<'_>, result: io::Result<usize>) -> Start {
 }
 
 /// Puts what has come of an operation into its slot. `false`: nothing has, and it goes on.
-fn finish(slot: &mut Slot<'_>, result: Option<io::Result<usize>>) -> bool {
+pub(in crate::mux) fn finish(slot: &mut Slot<'_>, result: Option<io::Result<usize>>) -> bool {
     let Some(result) = result else { return false };
     let result = match slot {
         Slot::Read(pipe, buffer) => {

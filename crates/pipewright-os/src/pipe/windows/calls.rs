@@ -122,7 +122,7 @@ unsafe fn try_read_to(reader: &Reader, to: *mut u8, room: usize) -> io::Result<u
     let event = Wake::new()?;
     loop {
         // SAFETY: promised by the caller; it is done when `stop` returns.
-        let operation = unsafe { Operation::read(reader.raw(), &event, to, room) };
+        let mut operation = unsafe { Operation::read(reader.raw(), &event, to, room) };
         let Some(result) = operation.stop() else { return Err(io::ErrorKind::WouldBlock.into()) };
         if let Some(done) = of_read(reader.handle.as_handle(), result) {
             return done;
@@ -199,7 +199,8 @@ pub(in super::super) fn try_write(writer: &Writer, bytes: &[u8]) -> io::Result<u
     let mut piece = end.piece(bytes);
     while !piece.is_empty() {
         // SAFETY: a live slice; it is done when `stop` returns.
-        let operation = unsafe { Operation::write(end.raw(), &event, piece.as_ptr(), piece.len()) };
+        let mut operation =
+            unsafe { Operation::write(end.raw(), &event, piece.as_ptr(), piece.len()) };
         if let Some(done) = operation.stop().and_then(of_write) {
             return done;
         }

@@ -67,7 +67,8 @@ fn a_childs_end_blocks_while_ours_overlaps() {
     let event = Wake::new().unwrap();
     let mut room = [0; 16];
     // SAFETY: it is stopped before the buffer goes.
-    let pending = unsafe { Operation::read(reader.as_raw_handle(), &event, room.as_mut_ptr(), 16) };
+    let mut pending =
+        unsafe { Operation::read(reader.as_raw_handle(), &event, room.as_mut_ptr(), 16) };
     assert!(pending.result().is_none(), "ours has returned, and the read goes on");
     assert!(pending.stop().is_none());
     drop(pending);

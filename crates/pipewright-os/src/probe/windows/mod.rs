@@ -170,6 +170,17 @@ pub(crate) fn system() -> String {
     }
 }
 
+/// Whether the threads that wait for the whole process (`RegisterWaitForSingleObject`) take any number
+/// of handles each. Without the kernel's wait packets (Windows 8) that is 63, and then another thread.
+#[cfg(feature = "tokio")]
+pub(crate) fn has_wait_packets() -> bool {
+    // SAFETY: a name that ends with a zero.
+    let ntdll = unsafe { GetModuleHandleW(w!("ntdll.dll")) };
+    let call = c"NtAssociateWaitCompletionPacket";
+    // SAFETY: a module that stays loaded, and a name that ends with a zero.
+    unsafe { GetProcAddress(ntdll, call.as_ptr().cast()) }.is_some()
+}
+
 /// The version of Wine, if this is no Windows.
 pub(crate) fn wine() -> Option<String> {
     // SAFETY: a name that ends with a zero.
