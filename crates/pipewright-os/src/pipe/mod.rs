@@ -1,5 +1,7 @@
 //! Pipes, with a mode for each end.
 
+#[cfg(feature = "tokio")]
+mod task;
 #[cfg(unix)]
 mod unix;
 #[cfg(unix)]
@@ -17,6 +19,9 @@ pub(crate) use windows::{Job, MOST_READ_BYTES, Relay, WriteEnd, of_read, of_writ
 
 use std::fmt;
 use std::io;
+
+#[cfg(feature = "tokio")]
+pub use task::{AsyncPipeReader, AsyncPipeWriter};
 
 /// How calls on one end of a pipe behave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]

@@ -16,7 +16,7 @@ mod grow;
 /// The most that one read takes out of a pipe, where the room is ours to choose. The kernel holds the
 /// pipe's lock for the whole of a read, so a reader that takes a megabyte at once keeps its writer
 /// waiting all that time.
-const MOST_READ_BYTES: usize = 128 << 10;
+pub(super) const MOST_READ_BYTES: usize = 128 << 10;
 
 pub(super) struct Reader {
     fd: OwnedFd,
@@ -102,12 +102,25 @@ impl Reader {
 
 pub(super) fn read(reader: &Reader, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
+        match try_read(reader, buffer) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                wait_for(reader.fd.as_fd(), PollFlags::IN)?;
+            }
+            done => return done,
+        }
+    }
+}
+
+/// As [`read`], but `WouldBlock` where nothing is there.
+pub(super) fn try_read(reader: &Reader, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
         match rustix::io::read(&reader.fd, &mut *buffer) {
             Ok(count) => {
                 reader.growth.note(&reader.fd, count, buffer.len());
                 return Ok(count);
             }
-            Err(error) => wait_and_retry(error, reader.fd.as_fd(), PollFlags::IN)?,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
     }
 }

@@ -223,13 +223,13 @@ impl Command {
     fn open_stdin(&self, default: Usual) -> Result<(Theirs<'_>, Ends), Error> {
         let no_ends = Ends::default;
         let theirs = match self.stdin.as_ref().map(|stdin| &stdin.0) {
-            None if matches!(default, Usual::Piped) => return self.pipe_stdin(),
+            None if matches!(default, Usual::Piped) => return self.pipe_stdin(Mode::Sync),
             None if matches!(default, Usual::Null) => self.null()?,
             None | Some(Choice::Inherit) => Theirs::Inherit,
             Some(Choice::Null) => self.null()?,
             Some(Choice::Handle(handle)) => Theirs::Borrowed(handle),
             Some(Choice::Open(path)) => self.open_file(0, path, OpenOptions::new().read(true))?,
-            Some(Choice::Piped) => return self.pipe_stdin(),
+            Some(Choice::Piped(mode)) => return self.pipe_stdin(*mode),
             Some(Choice::Bytes(bytes)) => {
                 let (theirs, copy, writer) = self.feed_pipe()?;
                 let feed = Some(Feed::bytes(writer, copy, Arc::clone(bytes)));
@@ -251,9 +251,9 @@ impl Command {
         Ok((theirs, no_ends()))
     }
 
-    fn pipe_stdin(&self) -> Result<(Theirs<'static>, Ends), Error> {
-        // Synchronous on both sides: whoever takes our end expects a write to block.
-        let (reader, writer) = self.make_pipe(PipeOptions::default())?;
+    /// Synchronous on both sides as a rule: whoever takes our end expects a write to block.
+    fn pipe_stdin(&self, ours: Mode) -> Result<(Theirs<'static>, Ends), Error> {
+        let (reader, writer) = self.make_pipe(PipeOptions { write: ours, ..Default::default() })?;
         let ends = Ends { stdin: Some(writer), ..Ends::default() };
         Ok((Theirs::Owned(reader.into()), ends))
     }
@@ -289,7 +289,7 @@ impl Command {
             },
             Some(Choice::Inherit) => Theirs::Inherit,
             Some(Choice::Null) => self.null()?,
-            Some(Choice::Piped) => return captured(None),
+            Some(Choice::Piped(_)) => return captured(None),
             Some(Choice::Tee(open)) => return captured(Some(*open)),
             Some(Choice::Handle(handle)) => Theirs::Borrowed(handle),
             Some(Choice::Create(path)) => {

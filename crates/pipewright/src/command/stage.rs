@@ -78,7 +78,7 @@ impl Command {
     pub(crate) fn stage_stderr(&self, default: Usual) -> StageStderr {
         match self.stderr.as_ref().map(|stderr| &stderr.0) {
             _ if self.merge_stderr => StageStderr::ItsOwn,
-            Some(Choice::Piped) => StageStderr::Piped,
+            Some(Choice::Piped(_)) => StageStderr::Piped,
             Some(Choice::Tee(_)) => StageStderr::Teed,
             None => match default {
                 Usual::Piped => StageStderr::Piped,
@@ -116,5 +116,5 @@ impl Command {
 
 /// Whether a stream at a joint is anything else than the pipe that it will be.
 fn is_set(stream: Option<&Stdio>) -> bool {
-    !matches!(stream.map(|stream| &stream.0), None | Some(Choice::Piped))
+    !matches!(stream.map(|stream| &stream.0), None | Some(Choice::Piped(_)))
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use pipewright_os::handle::Handle;
+use pipewright_os::pipe::Mode;
 
 use crate::drive::{OpenTee, open_tee};
 
@@ -30,7 +31,8 @@ pub struct Stdio(pub(super) Choice);
 pub(super) enum Choice {
     Inherit,
     Null,
-    Piped,
+    /// How our end of stdin is made; those of the others can always be waited for.
+    Piped(Mode),
     Tee(OpenTee),
     Handle(Handle),
     Open(PathBuf),
@@ -58,7 +60,20 @@ impl Stdio {
     /// `spawn`.
     #[must_use]
     pub fn piped() -> Stdio {
-        Stdio(Choice::Piped)
+        Stdio(Choice::Piped(Mode::Sync))
+    }
+
+    /// The same, where our end of stdin is to be written to by a task.
+    ///
+    /// # Platform
+    /// Unix: no difference but `O_NONBLOCK` from the start. Windows: our end of stdin overlaps, as
+    /// those of the other streams always do, so that
+    /// [`into_async`](crate::PipeWriter#method.into_async) (feature `tokio`) takes no thread. A
+    /// `write` waits until it is done all the same; only who gives the handle away
+    /// gives away one that overlaps.
+    #[must_use]
+    pub fn piped_async() -> Stdio {
+        Stdio(Choice::Piped(Mode::Async))
     }
 
     /// For stdout and stderr: captured, and passed through to ours as it comes.
@@ -128,7 +143,7 @@ impl fmt::Debug for Stdio {
         let name = match &self.0 {
             Choice::Inherit => "Inherit",
             Choice::Null => "Null",
-            Choice::Piped => "Piped",
+            Choice::Piped(_) => "Piped",
             Choice::Tee(_) => "Tee",
             Choice::Handle(handle) => return f.debug_tuple("Stdio").field(handle).finish(),
             Choice::Open(path) => return f.debug_tuple("Stdio::open").field(path).finish(),

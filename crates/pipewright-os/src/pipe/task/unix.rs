@@ -1,0 +1,98 @@
+//! Each end is registered with the runtime, and read or written when that says it may be.
+
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::task::{Context, Poll, ready};
+
+use rustix::fs::OFlags;
+use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
+use tokio::io::{Interest, ReadBuf};
+
+use super::super::unix::{MOST_READ_BYTES, try_read};
+use super::super::{PipeReader, PipeWriter};
+
+#[derive(Debug)]
+pub(super) struct Reader(AsyncFd<PipeReader>);
+
+/// `None`: it has been shut down.
+#[derive(Debug)]
+pub(super) struct Writer(Option<AsyncFd<PipeWriter>>);
+
+pub(super) fn reader(pipe: PipeReader) -> io::Result<Reader> {
+    never_block(pipe.as_fd())?;
+    // SAFETY: it owns the descriptor, which stays what it is until it is dropped: nobody else can
+    // get at the reader.
+    let registered = unsafe { AsyncFd::register_with_interest(pipe, Interest::READABLE) };
+    Ok(Reader(registered?))
+}
+
+pub(super) fn writer(pipe: PipeWriter) -> io::Result<Writer> {
+    never_block(pipe.as_fd())?;
+    // SAFETY: as above; so nobody hangs it up.
+    let registered = unsafe { AsyncFd::register_with_interest(pipe, Interest::WRITABLE) };
+    Ok(Writer(Some(registered?)))
+}
+
+/// A read or a write that turns out to have to wait must not wait in the call.
+fn never_block(fd: BorrowedFd<'_>) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(fd)?;
+    if !flags.contains(OFlags::NONBLOCK) {
+        rustix::fs::fcntl_setfl(fd, flags | OFlags::NONBLOCK)?;
+    }
+    Ok(())
+}
+
+impl Reader {
+    pub(super) fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            let mut ready = ready!(self.0.poll_read_ready(cx))?;
+            let room = buffer.remaining().min(MOST_READ_BYTES);
+            let into = buffer.initialize_unfilled_to(room);
+            if let Some(count) = try_call(&mut ready, |pipe| try_read(&pipe.0, into))? {
+                buffer.advance(count);
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+}
+
+impl Writer {
+    pub(super) fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let Some(pipe) = &self.0 else { return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())) };
+        loop {
+            let mut ready = ready!(pipe.poll_write_ready(cx))?;
+            if let Some(count) = try_call(&mut ready, |pipe| pipe.try_write(bytes))? {
+                return Poll::Ready(Ok(count));
+            }
+        }
+    }
+
+    pub(super) fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Nothing is buffered on this side of the system call.
+        Poll::Ready(Ok(()))
+    }
+
+    pub(super) fn poll_shutdown(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0 = None;
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Makes the call that an end was ready for. `None`: it was not, after all.
+fn try_call<P: std::os::fd::AsRawFd>(
+    ready: &mut AsyncFdReadyGuard<'_, P>,
+    call: impl FnOnce(&P) -> io::Result<usize>,
+) -> io::Result<Option<usize>> {
+    match ready.try_io(|pipe| call(pipe.get_ref())) {
+        Ok(result) => result.map(Some),
+        Err(_would_block) => Ok(None),
+    }
+}
