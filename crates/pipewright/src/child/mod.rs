@@ -98,6 +98,7 @@ impl Child {
     /// # Errors
     /// Its status is lost: see [`ErrorKind::StatusLost`](crate::ErrorKind::StatusLost).
     pub fn wait(&self) -> Result<ExitStatus, Error> {
+        by_its_twin!(self.wait_async());
         let feed = self.close_input()?;
         if feed.is_none() && !self.rules.can_stop() && self.front.is_none() {
             let ended = self.process.wait().map_err(|error| self.cannot("wait for", error))?;

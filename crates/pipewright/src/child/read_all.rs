@@ -37,6 +37,7 @@ impl Child {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn read_all_bytes(mut self) -> Result<Output, Error> {
+        by_its_twin!(self.read_all_bytes_async());
         let (feed, streams) = self.take_streams();
         self.drive(feed, streams)
     }
@@ -71,6 +72,7 @@ impl Child {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn read_all_text(self) -> Result<Capture, Error> {
+        by_its_twin!(self.read_all_text_async());
         let (program, decoding) = (self.program.clone(), self.reading.decoding);
         into_text(&program, decoding, self.read_all_bytes()?)
     }

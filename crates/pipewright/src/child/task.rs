@@ -71,6 +71,9 @@ impl Child {
 
     /// As [`read_all_lines`](Self::read_all_lines), for a task.
     ///
+    /// # Cancellation
+    /// What it gives is no future: see [`AsyncLines::next`].
+    ///
     /// # Errors
     /// As [`read_all_lines`](Self::read_all_lines).
     pub fn read_all_lines_async(self) -> Result<AsyncLines, Error> {

@@ -68,6 +68,7 @@ impl Command {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn status(&mut self) -> Result<ExitStatus, Error> {
+        by_its_twin!(self.status_async());
         let started = self.launch(OURS)?;
         let ends = &started.ends;
         let nothing_to_do = ends.stdout.is_none() && ends.stderr.is_none() && ends.feed.is_none();
@@ -102,6 +103,7 @@ impl Command {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn output(&mut self) -> Result<Output, Error> {
+        by_its_twin!(self.output_async());
         let started = self.launch(CAPTURED)?;
         self.conduct(started, Keep::Both)
     }
@@ -121,6 +123,7 @@ impl Command {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn capture(&mut self) -> Result<Capture, Error> {
+        by_its_twin!(self.capture_async());
         let output = self.output()?;
         into_text(&self.program, self.decoding, output)
     }
@@ -141,6 +144,7 @@ impl Command {
     /// assert_eq!(error.to_string(), r#""sh" failed: exit status: 3: no disk"#);
     /// ```
     pub fn run(&mut self) -> Result<(), Error> {
+        by_its_twin!(self.run_async());
         let started = self.launch(REMEMBERED)?;
         let output = self.conduct(started, Keep::Tail)?;
         judge(&self.program, &output)
@@ -160,6 +164,7 @@ impl Command {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn read(&mut self) -> Result<String, Error> {
+        by_its_twin!(self.read_async());
         let output = self.output()?;
         self.trimmed(output)
     }

@@ -102,6 +102,7 @@ impl Stepwise {
 
     /// Waits once. `false`: there is nothing left to wait for.
     pub(crate) fn step(&mut self) -> Result<bool, Error> {
+        by_its_twin!(self.step_async());
         let (State::Running, Some(run)) = (self.state, &mut self.run) else { return Ok(false) };
         let stepped = run.step(&self.processes, &self.rules);
         if stepped.is_err() {

@@ -78,6 +78,7 @@ impl PipelineChild {
     /// # Errors
     /// A status is lost: see [`ErrorKind::StatusLost`](crate::ErrorKind::StatusLost).
     pub fn wait(&self) -> Result<ExitStatus, Error> {
+        by_its_twin!(self.wait_async());
         let run = self.begin_wait()?;
         if run.feeds() || self.rules.can_stop() {
             see_through(run, &self.processes, &self.rules)
@@ -121,6 +122,14 @@ impl PipelineChild {
     /// # Errors
     /// A stage could not be read from or waited for; none is then left running.
     pub fn wait_with_output(self) -> Result<PipelineOutput, Error> {
+        by_its_twin!(self.wait_with_output_async());
+        let (running, rules, limit, pipefail) = self.into_running();
+        conduct(running, &rules, limit, Keep::Both, pipefail)
+    }
+
+    /// What is seen through when everything is read.
+    pub(super) fn into_running(self) -> (Running, Rules, Option<Limit>, bool) {
+        drop(self.stdin);
         let running = Running {
             programs: self.programs,
             processes: self.processes,
@@ -130,8 +139,7 @@ impl PipelineChild {
             stderr: self.stderr.map(|pipe| OutputEnd::new(pipe, None)),
             at: self.started,
         };
-        drop(self.stdin);
-        conduct(running, &self.rules, self.limit, Keep::Both, self.pipefail)
+        (running, self.rules, self.limit, self.pipefail)
     }
 
     /// Kills every stage, the groups they lead and the descendants that can be found. Stages that

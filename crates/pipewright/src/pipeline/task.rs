@@ -10,12 +10,12 @@ use crate::error::Error;
 use crate::task::{AsyncEvents, AsyncLines};
 
 /// For tasks of a tokio runtime: feature `tokio`.
-///
-/// # Cancellation
-/// Dropping one of these futures kills every stage, and the descendants that can be found, and does
-/// not wait for them; no zombie and no handle is left.
 impl Pipeline<'_> {
     /// As [`status`](Self::status), and blocks no thread.
+    ///
+    /// # Cancellation
+    /// Dropping the future kills every stage, and the descendants that can be found, and does not
+    /// wait for them; no zombie and no handle is left.
     ///
     /// # Errors
     /// As [`status`](Self::status); outside of a tokio runtime, `Unsupported`.
@@ -27,6 +27,9 @@ impl Pipeline<'_> {
 
     /// As [`output`](Self::output), and blocks no thread.
     ///
+    /// # Cancellation
+    /// As with [`status_async`](Self::status_async).
+    ///
     /// # Errors
     /// As [`output`](Self::output); outside of a tokio runtime, `Unsupported`.
     pub async fn output_async(&mut self) -> Result<PipelineOutput, Error> {
@@ -34,6 +37,9 @@ impl Pipeline<'_> {
     }
 
     /// As [`capture`](Self::capture), and blocks no thread.
+    ///
+    /// # Cancellation
+    /// As with [`status_async`](Self::status_async).
     ///
     /// # Errors
     /// As [`capture`](Self::capture); outside of a tokio runtime, `Unsupported`.
@@ -53,6 +59,9 @@ impl Pipeline<'_> {
 
     /// As [`run`](Self::run), and blocks no thread.
     ///
+    /// # Cancellation
+    /// As with [`status_async`](Self::status_async).
+    ///
     /// # Errors
     /// As [`run`](Self::run); outside of a tokio runtime, `Unsupported`.
     pub async fn run_async(&mut self) -> Result<(), Error> {
@@ -62,6 +71,9 @@ impl Pipeline<'_> {
 
     /// As [`read`](Self::read), and blocks no thread.
     ///
+    /// # Cancellation
+    /// As with [`status_async`](Self::status_async).
+    ///
     /// # Errors
     /// As [`read`](Self::read); outside of a tokio runtime, `Unsupported`.
     pub async fn read_async(&mut self) -> Result<String, Error> {
@@ -69,7 +81,10 @@ impl Pipeline<'_> {
         self.trimmed(output)
     }
 
-    /// As [`lines`](Self::lines), for a task.
+    /// As [`lines`](Self::lines), for a task. The start itself is made in place.
+    ///
+    /// # Cancellation
+    /// What it gives is no future: see [`AsyncLines::next`].
     ///
     /// # Errors
     /// As [`lines`](Self::lines).
@@ -77,7 +92,10 @@ impl Pipeline<'_> {
         self.lines().map(AsyncLines::new)
     }
 
-    /// As [`events`](Self::events), for a task.
+    /// As [`events`](Self::events), for a task. The start itself is made in place.
+    ///
+    /// # Cancellation
+    /// What it gives is no future: see [`AsyncEvents::next`].
     ///
     /// # Errors
     /// As [`events`](Self::events).
@@ -116,6 +134,22 @@ impl PipelineChild {
         let seen = run.see_through(&self.processes, &self.rules).await;
         seen.map_err(|(doing, error)| self.cannot(doing, error))?;
         self.status_of_all()
+    }
+
+    /// As [`wait_with_output`](Self::wait_with_output), and blocks no thread.
+    ///
+    /// # Cancellation
+    /// Dropping the future is dropping the pipeline.
+    ///
+    /// # Errors
+    /// As [`wait_with_output`](Self::wait_with_output); outside of a tokio runtime, `Unsupported`.
+    pub async fn wait_with_output_async(self) -> Result<PipelineOutput, Error> {
+        let (running, rules, limit, pipefail) = self.into_running();
+        let (run, seen) = running.into_run(&rules, limit, Keep::Both);
+        match run.see_through(&seen.processes, &rules).await {
+            Ok(output) => seen.conclude(output, pipefail),
+            Err(failed) => Err(seen.cannot(failed)),
+        }
     }
 }
 

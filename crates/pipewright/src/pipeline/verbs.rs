@@ -34,6 +34,7 @@ impl Pipeline<'_> {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn status(&mut self) -> Result<ExitStatus, Error> {
+        by_its_twin!(self.status_async());
         let mut running = self.start(OURS)?;
         let nothing_to_do =
             running.stdout.is_none() && running.stderr.is_none() && running.feed.is_none();
@@ -65,6 +66,7 @@ impl Pipeline<'_> {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn output(&mut self) -> Result<PipelineOutput, Error> {
+        by_its_twin!(self.output_async());
         let running = self.start(CAPTURED)?;
         self.conduct(running, Keep::Both)
     }
@@ -85,6 +87,7 @@ impl Pipeline<'_> {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn capture(&mut self) -> Result<PipelineCapture, Error> {
+        by_its_twin!(self.capture_async());
         let output = self.output()?;
         self.decoded(output)
     }
@@ -104,6 +107,7 @@ impl Pipeline<'_> {
     /// assert_eq!(error.to_string(), r#""false" failed: exit status: 1"#);
     /// ```
     pub fn run(&mut self) -> Result<(), Error> {
+        by_its_twin!(self.run_async());
         let running = self.start(REMEMBERED)?;
         let output = self.conduct(running, Keep::Tail)?;
         self.judge(&output)
@@ -124,6 +128,7 @@ impl Pipeline<'_> {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn read(&mut self) -> Result<String, Error> {
+        by_its_twin!(self.read_async());
         let output = self.output()?;
         self.trimmed(output)
     }

@@ -156,6 +156,7 @@ impl ProcessHandle {
     /// Its status is lost, where it was started by this program: see
     /// [`StatusLost`](ErrorKind::StatusLost).
     pub fn wait(&self) -> Result<ProcessEnd, Error> {
+        by_its_twin!(self.wait_async());
         match self.wait_until(None)? {
             Some(end) => Ok(end),
             // Cannot happen without a deadline; not worth a panic if it does.
@@ -177,6 +178,7 @@ impl ProcessHandle {
     /// # Errors
     /// As [`wait`](Self::wait).
     pub fn try_wait_for(&self, limit: Duration) -> Result<Option<ProcessEnd>, Error> {
+        by_its_twin!(self.try_wait_for_async(limit));
         match Instant::now().checked_add(limit) {
             None => self.wait().map(Some),
             deadline => self.wait_until(deadline),
@@ -201,6 +203,7 @@ impl ProcessHandle {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn wait_or_kill_on_timeout(&self, limit: Duration) -> Result<ProcessEnd, Error> {
+        by_its_twin!(self.wait_or_kill_on_timeout_async(limit));
         match self.try_wait_for(limit)? {
             Some(end) => Ok(end),
             None => self.kill_and_wait(Outcome::TimedOut),
@@ -213,6 +216,7 @@ impl ProcessHandle {
     /// # Errors
     /// As [`wait`](Self::wait) and [`kill`](Self::kill); the process may then go on running.
     pub fn wait_or_kill_on_cancel(&self, token: &CancelToken) -> Result<ProcessEnd, Error> {
+        by_its_twin!(self.wait_or_kill_on_cancel_async(token));
         let ended = token.wake().and_then(|wake| self.held.wait(None, Some(wake)));
         match ended.map_err(|error| self.cannot(WAIT, error))? {
             Some(end) => Ok(end),

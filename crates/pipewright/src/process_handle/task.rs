@@ -14,12 +14,11 @@ use crate::error::Error;
 use crate::output::Outcome;
 
 /// For tasks of a tokio runtime: feature `tokio`.
-///
-/// # Cancellation
-/// Dropping one of these futures leaves the process as it is, and the handle as good as before. One
-/// that has sent a kill has sent it.
 impl ProcessHandle {
     /// As [`wait`](Self::wait), and blocks no thread.
+    ///
+    /// # Cancellation
+    /// Dropping the future leaves the process as it is, and the handle as good as before.
     ///
     /// # Errors
     /// As [`wait`](Self::wait); outside of a tokio runtime, `Unsupported`.
@@ -42,6 +41,9 @@ impl ProcessHandle {
 
     /// As [`try_wait_for`](Self::try_wait_for), and blocks no thread.
     ///
+    /// # Cancellation
+    /// Dropping the future leaves the process as it is, and the handle as good as before.
+    ///
     /// # Errors
     /// As [`try_wait_for`](Self::try_wait_for); outside of a tokio runtime, `Unsupported`.
     pub async fn try_wait_for_async(&self, limit: Duration) -> Result<Option<ProcessEnd>, Error> {
@@ -49,6 +51,10 @@ impl ProcessHandle {
     }
 
     /// As [`wait_or_kill_on_timeout`](Self::wait_or_kill_on_timeout), and blocks no thread.
+    ///
+    /// # Cancellation
+    /// Dropping the future leaves the process as it is, and the handle as good as before. If a kill
+    /// has been sent, it has been sent.
     ///
     /// # Errors
     /// As [`wait_or_kill_on_timeout`](Self::wait_or_kill_on_timeout); outside of a tokio runtime,
@@ -64,6 +70,10 @@ impl ProcessHandle {
     }
 
     /// As [`wait_or_kill_on_cancel`](Self::wait_or_kill_on_cancel), and blocks no thread.
+    ///
+    /// # Cancellation
+    /// Dropping the future leaves the process as it is, and the handle as good as before. If a kill
+    /// has been sent, it has been sent.
     ///
     /// # Errors
     /// As [`wait_or_kill_on_cancel`](Self::wait_or_kill_on_cancel); outside of a tokio runtime,

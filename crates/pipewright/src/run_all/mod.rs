@@ -76,7 +76,15 @@ where
     /// started, because of [`fail_fast`](Self::fail_fast) or a cancel, are not among them; they are
     /// the last.
     pub fn captures(self) -> Vec<Result<Capture, Error>> {
+        by_its_twin!(self.unpinned().captures_async());
         in_order(self.as_they_end().collect())
+    }
+
+    /// The same commands, wherever they come from, for a task.
+    #[cfg(all(pipewright_force_async, feature = "tokio"))]
+    fn unpinned(self) -> RunAll<Box<I>> {
+        let RunAll { commands, concurrency, fail_fast, cancel } = self;
+        RunAll { commands: Box::new(commands), concurrency, fail_fast, cancel }
     }
 
     /// Gives what came of each as it ends, with the number of its command, counted from 0.

@@ -46,6 +46,9 @@ where
     }
 
     /// As [`as_they_end`](Self::as_they_end), for a task.
+    ///
+    /// # Cancellation
+    /// What it gives is no future: see [`AsTheyEndAsync::next`].
     pub fn as_they_end_async(self) -> AsTheyEndAsync<I> {
         AsTheyEndAsync {
             queue: Queue::new(self),

@@ -94,7 +94,10 @@ impl Command {
         self.trimmed(output)
     }
 
-    /// As [`lines`](Self::lines), for a task.
+    /// As [`lines`](Self::lines), for a task. The start itself is made in place.
+    ///
+    /// # Cancellation
+    /// What it gives is no future: see [`AsyncLines::next`].
     ///
     /// # Errors
     /// The child could not be started; there is then none. What goes wrong later is an item.
@@ -102,7 +105,10 @@ impl Command {
         self.lines().map(AsyncLines::new)
     }
 
-    /// As [`events`](Self::events), for a task.
+    /// As [`events`](Self::events), for a task. The start itself is made in place.
+    ///
+    /// # Cancellation
+    /// What it gives is no future: see [`AsyncEvents::next`].
     ///
     /// # Errors
     /// The child could not be started; there is then none. What goes wrong later is an item.

@@ -28,6 +28,13 @@ impl Stepwise {
         Poll::Ready(self.note(stepped))
     }
 
+    /// One step on its own.
+    #[cfg(pipewright_force_async)]
+    pub(super) async fn step_async(&mut self) -> Result<bool, Error> {
+        let mut watch = Watch::default();
+        std::future::poll_fn(|cx| self.poll_step(cx, &mut watch)).await
+    }
+
     /// Steps to the end, and gives what was kept of the streams.
     pub(crate) fn poll_output(
         &mut self,

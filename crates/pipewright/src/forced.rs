@@ -1,0 +1,24 @@
+//! Builds in which verbs go through their twins, so that the suites prove those too.
+//!
+//! With `--cfg pipewright_force_async` a verb that waits is its twin with `_async`, on a runtime of its
+//! own that has no thread but the caller's. Inside of a runtime, where that would be an error, and where
+//! none can be made (a test has left no room for its handles) it is what it always is.
+
+/// Ends the verb by what its twin gives, in such a build.
+macro_rules! by_its_twin {
+    ($twin:expr) => {
+        #[cfg(all(pipewright_force_async, feature = "tokio"))]
+        if let Some(runtime) = crate::forced::runtime() {
+            return runtime.block_on($twin);
+        }
+    };
+}
+
+#[cfg(all(pipewright_force_async, feature = "tokio"))]
+pub(crate) fn runtime() -> Option<tokio::runtime::Runtime> {
+    use tokio::runtime::{Builder, Handle};
+    if Handle::try_current().is_ok() {
+        return None;
+    }
+    Builder::new_current_thread().enable_all().build().ok()
+}
