@@ -22,6 +22,12 @@ pub fn is_forced_off(facility: &str) -> bool {
     one || cfg!(pipewright_force_fallback)
 }
 
+/// Whether this build runs verbs as tasks (`--cfg pipewright_force_async`), on a runtime that takes
+/// handles of its own.
+pub fn is_forced_async() -> bool {
+    cfg!(pipewright_force_async)
+}
+
 /// Whether this process is root's.
 #[cfg(unix)]
 pub fn is_root() -> bool {

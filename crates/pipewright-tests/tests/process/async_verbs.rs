@@ -1,10 +1,8 @@
 //! The verbs of tasks: what holds of the others holds of them.
 
-use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use pipewright::{CancelToken, Command, ErrorKind, Event, Outcome, Signal, Source, Stdio, run_all};
-use pipewright_tests::skip::{is_forced_off, skipped};
 use pipewright_tests::{alive, count, isolate, watchdog};
 use tokio::runtime::{Builder, Runtime};
 
@@ -12,7 +10,7 @@ use super::{SHORT, alternating, ended_by, flood, puppet};
 
 const MARK: &str = "PIPEWRIGHT_ASYNC_TEST";
 
-fn one_thread() -> Runtime {
+pub(super) fn one_thread() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
@@ -225,6 +223,7 @@ fn many_commands_run_at_once() {
     });
 }
 
+#[cfg(unix)]
 #[test]
 fn a_signal_is_passed_on_to_all_and_a_cancel_comes_through_after_it() {
     let _watch = watchdog::watch();
@@ -252,6 +251,7 @@ fn a_signal_is_passed_on_to_all_and_a_cancel_comes_through_after_it() {
     });
 }
 
+#[cfg(unix)]
 /// Whether that many shells with that mark catch SIGUSR1 and SIGTERM.
 fn traps_are_set(mark: &str, count: usize) -> bool {
     const BOTH: u64 = 1 << (10 - 1) | 1 << (15 - 1);
@@ -263,81 +263,11 @@ fn traps_are_set(mark: &str, count: usize) -> bool {
     alive::marked(MARK, mark).iter().filter(|pid| catches(pid)).count() >= count
 }
 
-/// Drops a future after that many polls, each for a reason of its own; or when nothing more comes of
-/// it for a while.
-async fn poll_times<F: Future>(times: usize, future: F) -> Option<F::Output> {
-    const A_WHILE: Duration = Duration::from_millis(30);
-    let mut future = std::pin::pin!(future);
-    let mut polls = 0;
-    let counted = std::future::poll_fn(|cx| {
-        if polls == times {
-            return Poll::Ready(None);
-        }
-        polls += 1;
-        match future.as_mut().poll(cx) {
-            Poll::Ready(output) => Poll::Ready(Some(output)),
-            Poll::Pending if polls == times => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        }
-    });
-    tokio::time::timeout(A_WHILE, counted).await.ok().flatten()
-}
-
 /// Waits for a fact, and lets other tasks work meanwhile.
-async fn until(fact: impl Fn() -> bool) {
+pub(super) async fn until(fact: impl Fn() -> bool) {
     while !fact() {
         tokio::task::yield_now().await;
     }
-}
-
-#[test]
-fn a_future_that_is_dropped_at_any_point_leaves_nothing() {
-    isolate::isolated("async_verbs::a_future_that_is_dropped_at_any_point_leaves_nothing", || {
-        let _watch = watchdog::watch_for(Duration::from_secs(300));
-        if is_forced_off("pidfd") {
-            return skipped("descendants are only held by pidfds");
-        }
-        let runtime = one_thread();
-        let command =
-            |acts: &[&str]| puppet(acts).env(MARK, "dropped").stderr(Stdio::null()).take();
-        let before = runtime.block_on(async {
-            puppet(["exit=0"]).output_async().await.unwrap();
-            count::handles()
-        });
-        runtime.block_on(async {
-            let acts = ["out-bytes=200000", "spawn=wait=600", "wait=600"];
-            for times in 0..12 {
-                let input = Stdio::bytes(flood(300_000));
-                poll_times(times, command(&acts).stdin(input).output_async()).await;
-                poll_times(times, command(&acts).status_async()).await;
-                let mut pipeline = command(&acts) | command(&["cat"]);
-                poll_times(times, pipeline.output_async()).await;
-                let all = run_all([command(&acts), command(&acts)]).concurrency(2);
-                poll_times(times, all.captures_async()).await;
-                let process = command(&["wait=600"]).start().unwrap();
-                poll_times(times, process.wait_async()).await;
-                poll_times(times, process.wait_or_kill_on_timeout_async(Duration::ZERO)).await;
-                process.kill().unwrap();
-                process.wait_async().await.unwrap();
-                let mut lines = command(&["lines=3000", "wait=0.01"]).lines_async().unwrap();
-                let mut seen = 0;
-                while let Some(line) = {
-                    poll_times(times % 3, lines.next()).await;
-                    lines.next().await
-                } {
-                    line.unwrap();
-                    seen += 1;
-                    if seen > 20 {
-                        break;
-                    }
-                }
-                drop(lines);
-            }
-        });
-        watchdog::until("nobody is left", || alive::marked(MARK, "dropped").is_empty());
-        watchdog::until("everyone is reaped", || count::children().is_empty());
-        watchdog::until("every handle is closed", || count::handles() <= before);
-    });
 }
 
 #[test]
@@ -351,39 +281,5 @@ fn outside_of_a_runtime_there_is_an_error_and_no_child() {
         let error = result.unwrap_err();
         assert!(error.to_string().ends_with("there is no tokio runtime here"), "{error}");
         watchdog::until("it is reaped", || count::children().is_empty());
-    });
-}
-
-#[test]
-fn idle_children_take_no_thread() {
-    isolate::isolated("async_verbs::idle_children_take_no_thread", || {
-        if is_forced_off("pidfd") {
-            return skipped("without pidfds a child takes a thread");
-        }
-        let _watch = watchdog::watch_for(Duration::from_secs(300));
-        const CROWD: usize = 256;
-        let before = count::handles();
-        one_thread().block_on(async {
-            let token = CancelToken::new();
-            let captures: Vec<_> = (0..CROWD)
-                .map(|_| {
-                    let token = token.clone();
-                    tokio::spawn(async move {
-                        puppet(["wait=600"]).cancel(&token).capture_async().await
-                    })
-                })
-                .collect();
-            let threads = count::threads();
-            while count::children().len() < CROWD && !cfg!(windows) {
-                tokio::task::yield_now().await;
-            }
-            assert_eq!(count::threads(), threads);
-            token.cancel();
-            for capture in captures {
-                assert_eq!(capture.await.unwrap().unwrap().outcome, Outcome::Cancelled);
-            }
-        });
-        watchdog::until("everyone is reaped", || count::children().is_empty());
-        watchdog::until("every handle is closed", || count::handles() <= before);
     });
 }

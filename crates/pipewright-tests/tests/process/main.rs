@@ -29,7 +29,9 @@ mod p12_forgotten;
 #[cfg(unix)]
 mod p15_errors;
 
-#[cfg(unix)]
+mod async_cancel;
+mod async_crowd;
+mod async_pipes;
 mod async_verbs;
 mod events;
 mod feeding;

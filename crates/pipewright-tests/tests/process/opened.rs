@@ -314,6 +314,8 @@ fn a_dropped_handle_leaves_nothing_behind() {
         }
         assert!(child.wait().unwrap().success(), "nobody has reaped or ended it");
         drop(child);
-        assert_eq!((count::handles(), count::threads()), before);
+        // Windows: the thread that waits for tasks stays a moment (`--cfg pipewright_force_async`).
+        let now = || (count::handles(), count::threads());
+        watchdog::until("nothing is left", || now() == before);
     });
 }

@@ -19,10 +19,12 @@ mod process_handle;
 mod redirect;
 #[path = "../../../pipewright/examples/run.rs"]
 mod run;
+#[path = "../../../pipewright/examples/streams.rs"]
+mod streams;
 
 type Sample = fn() -> Result<(), Box<dyn std::error::Error>>;
 
-const SAMPLES: [(&str, Sample); 8] = [
+const SAMPLES: [(&str, Sample); 9] = [
     ("capture", capture::main),
     ("child", child::main),
     ("inherit", inherit::main),
@@ -31,6 +33,7 @@ const SAMPLES: [(&str, Sample); 8] = [
     ("process_handle", process_handle::main),
     ("redirect", redirect::main),
     ("run", run::main),
+    ("streams", streams::main),
 ];
 
 #[test]

@@ -119,3 +119,30 @@ fn every_promise_of_the_platform_table_names_a_suite_that_is_there() {
     }
     assert!(named > 10, "{named}");
 }
+
+#[test]
+fn every_call_for_tasks_says_what_dropping_it_does() {
+    let mut silent = Vec::new();
+    let mut count = 0;
+    for (name, text) in sources("crates/pipewright/src") {
+        let mut docs = String::new();
+        for line in text.lines().map(str::trim) {
+            let is_call = line.starts_with("pub fn ") || line.starts_with("pub async fn ");
+            if line.starts_with("///") {
+                docs += line;
+            } else if is_call {
+                let is_for_tasks = (line.starts_with("pub async") || line.contains("_async"))
+                    && !line.ends_with("-> Stdio {");
+                count += usize::from(is_for_tasks);
+                if is_for_tasks && !docs.contains("# Cancellation") {
+                    silent.push(format!("{name}: {line}"));
+                }
+                docs.clear();
+            } else if !line.starts_with('#') {
+                docs.clear();
+            }
+        }
+    }
+    none("without a word on its cancellation", silent);
+    assert!(count > 25, "{count}");
+}

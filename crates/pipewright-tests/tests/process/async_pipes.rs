@@ -1,0 +1,275 @@
+//! The ends of a child's pipes, in the hands of a task.
+
+use std::future::Future;
+use std::io::{self, Read as _};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use pipewright::{AsyncPipeWriter, Child, Mode, PipeOptions, Stdio, pipe};
+use pipewright_tests::{count, isolate, watchdog};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
+
+use super::{flood, puppet};
+
+/// Time enough for a write that has room.
+const A_WHILE: Duration = Duration::from_millis(100);
+
+fn one_thread() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// A puppet with pipes, whose stdin a task can write to.
+fn piped(acts: &[&str], stdin: Stdio) -> (Child, AsyncPipeWriter) {
+    let mut child = puppet(acts).stdin(stdin).stdout(Stdio::piped()).spawn().unwrap();
+    let stdin = child.stdin.take().unwrap().into_async().unwrap();
+    (child, stdin)
+}
+
+fn both_stdins() -> [Stdio; 2] {
+    [Stdio::piped(), Stdio::piped_async()]
+}
+
+/// Polls once.
+fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
+    pin!(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[test]
+fn bytes_arrive_whole_both_ways_at_once() {
+    let _watch = watchdog::watch();
+    for stdin in both_stdins() {
+        one_thread().block_on(async {
+            let bytes = flood(5_000_000);
+            let (mut child, mut stdin) = piped(&["cat"], stdin);
+            let mut stdout = child.stdout.take().unwrap().into_async().unwrap();
+            let mut echo = Vec::new();
+            let (written, read) = tokio::join!(
+                async {
+                    stdin.write_all(&bytes).await?;
+                    stdin.shutdown().await
+                },
+                stdout.read_to_end(&mut echo)
+            );
+            written.unwrap();
+            assert!(read.unwrap() == bytes.len() && echo == bytes);
+            // The end is told as often as somebody asks.
+            assert_eq!(stdout.read(&mut [0; 8]).await.unwrap(), 0);
+            assert!(child.wait_async().await.unwrap().success());
+        });
+    }
+}
+
+#[test]
+fn both_outputs_are_read_at_once_and_in_small_pieces() {
+    let _watch = watchdog::watch();
+    one_thread().block_on(async {
+        let mut child = puppet(["alternate=300000"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let ends = [child.stdout.take().unwrap(), child.stderr.take().unwrap()];
+        let [mut out, mut err] = ends.map(|end| end.into_async().unwrap());
+        let (mut all, mut small, mut piece) = (Vec::new(), Vec::new(), [0; 97]);
+        let (from_out, ()) = tokio::join!(out.read_to_end(&mut all), async {
+            loop {
+                match err.read(&mut piece).await.unwrap() {
+                    0 => break,
+                    count => small.extend_from_slice(&piece[..count]),
+                }
+            }
+        });
+        assert_eq!(from_out.unwrap(), 300_000);
+        assert!(all == super::alternating(300_000) && small == all);
+        assert!(child.wait_async().await.unwrap().success());
+    });
+}
+
+#[test]
+fn a_shutdown_ends_the_childs_input() {
+    let _watch = watchdog::watch();
+    for stdin in both_stdins() {
+        one_thread().block_on(async {
+            let (child, mut stdin) = piped(&["count"], stdin);
+            stdin.write_all(&flood(300_000)).await.unwrap();
+            stdin.shutdown().await.unwrap();
+            stdin.shutdown().await.unwrap();
+            let refused = stdin.write(b"more").await.unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::BrokenPipe);
+            assert_eq!(child.read_all_text_async().await.unwrap().stdout, "300000\n");
+        });
+    }
+}
+
+/// Also what the pipe has no room for at that time.
+#[test]
+fn a_drop_ends_the_childs_input_after_all_that_was_taken() {
+    let _watch = watchdog::watch();
+    for stdin in both_stdins() {
+        one_thread().block_on(async {
+            let dir = tempfile::tempdir().unwrap();
+            let go = dir.path().join("go");
+            let wait = format!("wait-for-file={}", go.display());
+            let (child, mut stdin) = piped(&[&wait, "count"], stdin);
+            let mut taken = 0;
+            while let Ok(count) = timeout(A_WHILE, stdin.write(&[7; 50_000])).await {
+                taken += count.unwrap();
+            }
+            // Windows: more than the pipe holds.
+            assert!(taken > if cfg!(windows) { 64 << 10 } else { 60_000 });
+            drop(stdin);
+            std::fs::write(&go, "").unwrap();
+            let said = child.read_all_text_async().await.unwrap().stdout;
+            assert_eq!(said, format!("{taken}\n"));
+        });
+    }
+}
+
+#[test]
+fn a_child_that_reads_no_more_is_a_broken_pipe() {
+    let _watch = watchdog::watch();
+    for stdin in both_stdins() {
+        one_thread().block_on(async {
+            let (child, mut stdin) = piped(&["exit=3"], stdin);
+            assert_eq!(child.wait_async().await.unwrap().code(), Some(3));
+            let broken = async {
+                stdin.write_all(&flood(300_000)).await?;
+                stdin.flush().await
+            };
+            assert_eq!(broken.await.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+            let (child, mut stdin) = piped(&["wait=0.1", "exit=4"], Stdio::piped_async());
+            // It ends while a write waits.
+            let written = stdin.write_all(&flood(3_000_000)).await;
+            assert_eq!(written.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+            assert_eq!(child.wait_async().await.unwrap().code(), Some(4));
+        });
+    }
+}
+
+#[test]
+fn a_future_that_is_dropped_loses_no_byte_and_writes_none_twice() {
+    let _watch = watchdog::watch();
+    const BYTES: usize = 400_000;
+    let options = PipeOptions { read: Mode::Async, write: Mode::Async, capacity: Some(16 << 10) };
+    one_thread().block_on(async {
+        let (reader, writer) = pipe(options).unwrap();
+        let (mut reader, mut writer) = (reader.into_async().unwrap(), writer.into_async().unwrap());
+        let (expected, mut read, mut written) = (flood(BYTES), Vec::new(), 0);
+        while read.len() < BYTES {
+            let mut piece = [0; 3000];
+            // Each is polled once and dropped; only what is ready has happened.
+            if let Poll::Ready(count) = poll_once(writer.write(&expected[written..])) {
+                written += count.unwrap();
+            }
+            if let Poll::Ready(count) = poll_once(reader.read(&mut piece)) {
+                read.extend_from_slice(&piece[..count.unwrap()]);
+            }
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(written, BYTES);
+        assert!(read == expected);
+        // A read that waits is given up, and the next one finds what came meanwhile.
+        assert!(poll_once(reader.read(&mut [0; 8])).is_pending());
+        writer.write_all(b"late").await.unwrap();
+        let mut late = [0; 8];
+        assert_eq!(reader.read(&mut late).await.unwrap(), 4);
+        drop(writer);
+        assert_eq!(reader.read(&mut late).await.unwrap(), 0);
+    });
+}
+
+#[test]
+fn the_ends_of_a_pipeline_are_a_tasks_as_well() {
+    let _watch = watchdog::watch();
+    one_thread().block_on(async {
+        let mut first = puppet(["cat"]);
+        first.stdin(Stdio::piped_async());
+        let mut last = puppet(["cat"]);
+        last.stdout(Stdio::piped());
+        let mut child = (first | last).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap().into_async().unwrap();
+        let mut stdout = child.stdout.take().unwrap().into_async().unwrap();
+        let bytes = flood(1_000_000);
+        let mut echo = Vec::new();
+        let (written, read) = tokio::join!(
+            async {
+                stdin.write_all(&bytes).await?;
+                stdin.shutdown().await
+            },
+            stdout.read_to_end(&mut echo)
+        );
+        written.unwrap();
+        assert!(read.unwrap() == bytes.len() && echo == bytes);
+        assert!(child.wait_async().await.unwrap().success());
+
+        let mut last = puppet(["cat", "exit=5"]);
+        last.stdout(Stdio::piped());
+        let child = (puppet(["out-bytes=300000"]) | last).spawn().unwrap();
+        let output = child.wait_with_output_async().await.unwrap();
+        assert!(output.stdout == flood(300_000) && output.status.code() == Some(5));
+    });
+}
+
+/// A pipe that others have does not change under them: a blocking end goes on to block.
+#[test]
+fn the_other_end_and_other_handles_go_on_as_before() {
+    let _watch = watchdog::watch();
+    one_thread().block_on(async {
+        let (reader, writer) = pipe(PipeOptions::default()).unwrap();
+        let mut copy = writer.try_clone().unwrap();
+        let mut writer = writer.into_async().unwrap();
+        writer.write_all(b"one").await.unwrap();
+        writer.shutdown().await.unwrap();
+        io::Write::write_all(&mut copy, b"two").unwrap();
+        drop(copy);
+        let mut text = String::new();
+        { reader }.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "onetwo");
+    });
+}
+
+#[test]
+fn outside_of_a_runtime_there_is_an_error() {
+    let _watch = watchdog::watch();
+    let (reader, writer) = pipe(PipeOptions::default()).unwrap();
+    let (reader, writer) = (reader.into_async(), writer.into_async());
+    for error in [reader.unwrap_err(), writer.unwrap_err()] {
+        assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+    }
+}
+
+#[test]
+fn nothing_is_left_and_no_end_takes_a_thread() {
+    isolate::isolated("async_pipes::nothing_is_left_and_no_end_takes_a_thread", || {
+        let _watch = watchdog::watch();
+        let round = || {
+            one_thread().block_on(async {
+                let options = PipeOptions { read: Mode::Async, write: Mode::Async, capacity: None };
+                let ends: Vec<_> = (0..20).map(|_| pipe(options).unwrap()).collect();
+                let mut ends: Vec<_> = ends
+                    .into_iter()
+                    .map(|(read, write)| (read.into_async().unwrap(), write.into_async().unwrap()))
+                    .collect();
+                // Each reads, and none has anything.
+                for (reader, _) in &mut ends {
+                    assert!(poll_once(reader.read(&mut [0; 8])).is_pending());
+                }
+                let threads = count::threads();
+                for (_, writer) in &mut ends {
+                    while poll_once(writer.write(&[7; 50_000])).is_ready() {}
+                }
+                threads
+            })
+        };
+        let first = round();
+        let before = count::handles();
+        for _ in 0..5 {
+            // What was taken and is read by nobody goes as well.
+            assert!(round() <= first);
+        }
+        watchdog::until("every handle is closed", || count::handles() <= before);
+    });
+}
