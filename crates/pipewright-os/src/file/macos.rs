@@ -41,7 +41,6 @@ fn set(file: &fs::File, command: libc::c_int, to: libc::c_int) -> io::Result<()>
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "as on other systems")]
 pub(super) fn read_cached_at(_: &fs::File, _: &mut [u8], _: u64) -> io::Result<Option<usize>> {
     // No call reads only what is there.
     Ok(None)
@@ -74,7 +73,6 @@ pub(super) fn len(file: &fs::File) -> io::Result<u64> {
     file.metadata().map(|found| found.len())
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "as on other systems")]
 pub(super) fn alignment(_: &fs::File) -> io::Result<Alignment> {
     Ok(Alignment::NONE)
 }
@@ -87,7 +85,6 @@ pub(super) fn cached_bytes(_: &fs::File, _: u64, _: u64) -> Option<u64> {
     None
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "as on other systems")]
 pub(super) fn forget_cache(_: &fs::File) -> io::Result<()> {
     Ok(())
 }

@@ -54,7 +54,6 @@ pub(super) fn write_at(file: &fs::File, from: &[u8], offset: u64) -> io::Result<
     file.seek_write(from, offset)
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "as on other systems")]
 pub(super) fn read_cached_at(_: &fs::File, _: &mut [u8], _: u64) -> io::Result<Option<usize>> {
     // No call reads only what is there.
     Ok(None)
@@ -97,7 +96,6 @@ pub(super) fn cached_bytes(_: &fs::File, _: u64, _: u64) -> Option<u64> {
     None
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "as on other systems")]
 pub(super) fn forget_cache(_: &fs::File) -> io::Result<()> {
     Ok(())
 }

@@ -3,7 +3,7 @@
 use pipewright_disk::diagnosis::{DiagnoseOptions, Outcome, Reason, Test, Verdict, Work, diagnose};
 use pipewright_disk::{BackendKind, Class, ErrorKind};
 use pipewright_tests::skip::skipped;
-use pipewright_tests::{isolate, watchdog};
+use pipewright_tests::watchdog;
 
 use super::{folder, pattern};
 
@@ -98,65 +98,71 @@ fn threads_of_the_engine_are_told_as_such() {
 #[cfg(target_os = "linux")]
 #[test]
 fn where_io_uring_is_refused_the_diagnosis_says_so_first() {
-    isolate::isolated("diagnosis::where_io_uring_is_refused_the_diagnosis_says_so_first", || {
-        let _watch = watchdog::watch();
-        let folder = folder();
-        pipewright_tests::refuse::refuse(&[libc::SYS_io_uring_setup], libc::EPERM);
-        let report = diagnose(folder.path(), &FEW).unwrap();
-        assert_eq!(report.steps[0].backend, BackendKind::Uring);
-        let read = Test { asynchronous: true, direct: true, work: Work::Read };
-        let finding = &report.measured(read).unwrap().findings[0];
-        assert_eq!(finding.reason, Reason::RingRefused(report.steps[0].why_not));
-        // Linux AIO does direct reads all the same.
-        assert_eq!(report.backend, Some(BackendKind::Aio));
-    });
+    pipewright_tests::isolate::isolated(
+        "diagnosis::where_io_uring_is_refused_the_diagnosis_says_so_first",
+        || {
+            let _watch = watchdog::watch();
+            let folder = folder();
+            pipewright_tests::refuse::refuse(&[libc::SYS_io_uring_setup], libc::EPERM);
+            let report = diagnose(folder.path(), &FEW).unwrap();
+            assert_eq!(report.steps[0].backend, BackendKind::Uring);
+            let read = Test { asynchronous: true, direct: true, work: Work::Read };
+            let finding = &report.measured(read).unwrap().findings[0];
+            assert_eq!(finding.reason, Reason::RingRefused(report.steps[0].why_not));
+            // Linux AIO does direct reads all the same.
+            assert_eq!(report.backend, Some(BackendKind::Aio));
+        },
+    );
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn filesystems_of_known_nature_are_seen_for_what_they_are() {
     use pipewright_tests::mounts;
-    isolate::isolated("diagnosis::filesystems_of_known_nature_are_seen_for_what_they_are", || {
-        let _watch = watchdog::watch();
-        let folder = folder();
-        if let Err(why) = mounts::private() {
-            return skipped(&why);
-        }
-        if pipewright_tests::skip::is_forced_off("io_uring") {
-            return skipped("there is no io_uring in this build");
-        }
-        let of = |path: &std::path::Path, direct, work| {
-            let report = diagnose(path, &FEW).unwrap();
-            let test = Test { asynchronous: true, direct, work };
-            let measured = report.measured(test).expect("it was made");
-            (measured.verdict, measured.findings.first().map(|finding| finding.reason))
-        };
-        let words = ["-t", "tmpfs", "-o", "size=64m", "none"];
-        let tmpfs = mounts::mount(folder.path(), "tmpfs", &words).unwrap();
-        let nowait = (Verdict::Workers, Some(Reason::NoNowait));
-        assert_eq!(of(tmpfs.path(), false, Work::Read), nowait);
-        assert_eq!(of(tmpfs.path(), false, Work::Extend), nowait);
-        match mounts::loop_mount(folder.path(), "ext4", 64 << 20, "rw") {
-            Err(why) => skipped(&why),
-            Ok(ext4) => {
-                let read = of(ext4.path(), true, Work::Read);
-                assert_eq!(read, (Verdict::Asynchronous, None));
-                let extending = (Verdict::Workers, Some(Reason::Extending));
-                assert_eq!(of(ext4.path(), true, Work::Extend), extending);
-                let hole = (Verdict::Workers, Some(Reason::Hole));
-                assert_eq!(of(ext4.path(), true, Work::Hole), hole);
-                let buffered = (Verdict::Workers, Some(Reason::BufferedWrite));
-                assert_eq!(of(ext4.path(), false, Work::Overwrite), buffered);
-                let sync = (Verdict::Workers, Some(Reason::OperationKind));
-                assert_eq!(of(ext4.path(), false, Work::Sync), sync);
+    pipewright_tests::isolate::isolated(
+        "diagnosis::filesystems_of_known_nature_are_seen_for_what_they_are",
+        || {
+            let _watch = watchdog::watch();
+            let folder = folder();
+            if let Err(why) = mounts::private() {
+                return skipped(&why);
             }
-        }
-        match mounts::loop_mount(folder.path(), "btrfs", 160 << 20, "rw") {
-            Err(why) => skipped(&why),
-            Ok(btrfs) => {
-                let copied = (Verdict::Workers, Some(Reason::CopyOnWrite));
-                assert_eq!(of(btrfs.path(), true, Work::Overwrite), copied);
+            if pipewright_tests::skip::is_forced_off("io_uring") {
+                return skipped("there is no io_uring in this build");
             }
-        }
-    });
+            let of = |path: &std::path::Path, direct, work| {
+                let report = diagnose(path, &FEW).unwrap();
+                let test = Test { asynchronous: true, direct, work };
+                let measured = report.measured(test).expect("it was made");
+                (measured.verdict, measured.findings.first().map(|finding| finding.reason))
+            };
+            let words = ["-t", "tmpfs", "-o", "size=64m", "none"];
+            let tmpfs = mounts::mount(folder.path(), "tmpfs", &words).unwrap();
+            let nowait = (Verdict::Workers, Some(Reason::NoNowait));
+            assert_eq!(of(tmpfs.path(), false, Work::Read), nowait);
+            assert_eq!(of(tmpfs.path(), false, Work::Extend), nowait);
+            match mounts::loop_mount(folder.path(), "ext4", 64 << 20, "rw") {
+                Err(why) => skipped(&why),
+                Ok(ext4) => {
+                    let read = of(ext4.path(), true, Work::Read);
+                    assert_eq!(read, (Verdict::Asynchronous, None));
+                    let extending = (Verdict::Workers, Some(Reason::Extending));
+                    assert_eq!(of(ext4.path(), true, Work::Extend), extending);
+                    let hole = (Verdict::Workers, Some(Reason::Hole));
+                    assert_eq!(of(ext4.path(), true, Work::Hole), hole);
+                    let buffered = (Verdict::Workers, Some(Reason::BufferedWrite));
+                    assert_eq!(of(ext4.path(), false, Work::Overwrite), buffered);
+                    let sync = (Verdict::Workers, Some(Reason::OperationKind));
+                    assert_eq!(of(ext4.path(), false, Work::Sync), sync);
+                }
+            }
+            match mounts::loop_mount(folder.path(), "btrfs", 160 << 20, "rw") {
+                Err(why) => skipped(&why),
+                Ok(btrfs) => {
+                    let copied = (Verdict::Workers, Some(Reason::CopyOnWrite));
+                    assert_eq!(of(btrfs.path(), true, Work::Overwrite), copied);
+                }
+            }
+        },
+    );
 }

@@ -34,7 +34,7 @@ fn what_cannot_be_opened_says_why() {
     );
 }
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[test]
 fn what_has_no_places_is_refused_without_a_wait() {
     let _watch = watchdog::watch();
