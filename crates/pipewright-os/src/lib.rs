@@ -24,7 +24,7 @@
 //! | [`wake`] | a flag that another thread can raise and a multiplexer can wait for |
 //! | [`memory`] | large buffers: hints about them, and what stands where in them |
 //! | [`helper`] | threads of our own in somebody else's program |
-//! | [`file`] | files whose bytes are named by their place |
+//! | [`mod@file`] | files whose bytes are named by their place |
 //! | [`aligned`] | memory for direct I/O |
 //! | [`ring`], [`aio`] | operations on files that the kernel carries out meanwhile |
 //! | [`why_not`] | why they cannot be used on this machine |
