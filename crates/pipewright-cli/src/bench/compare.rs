@@ -1,11 +1,18 @@
 //! What has changed since an older report, by more than the noise of both.
 
+use super::advice;
 use super::report::{Cell, Chart, Compared, Comparison, Curve, Report};
 use super::stats::{Ratio, median};
 use super::units::{self, Unit};
 
-/// Compares cell by cell. Cells that only one of them has are left out.
+/// Compares cell by cell. Cells that only one of them has are left out. Where one of them is too noisy
+/// for a verdict nothing is more than noise.
 pub(super) fn compare(old: &Report, new: &Report) -> Comparison {
+    let noisy = match (advice::is_too_noisy(old), advice::is_too_noisy(new)) {
+        (_, true) => Some("this run is too noisy to be compared"),
+        (true, false) => Some("that run is too noisy to be compared with"),
+        (false, false) => None,
+    };
     let yardstick_ratio = yardstick_ratio(old, new);
     let drift = yardstick_ratio.map_or(0.0, |ratio| (ratio.max(1.0 / ratio)) - 1.0);
     let mut cells = Vec::new();
@@ -14,7 +21,8 @@ pub(super) fn compare(old: &Report, new: &Report) -> Comparison {
         let Some((old_curve, old_cell)) = find(old, chart, curve, cell) else { continue };
         let Some((before, now)) = old_cell.summary().zip(cell.summary()) else { continue };
         let usual = old_curve.usual_spread().max(curve.usual_spread());
-        let Some(ratio) = Ratio::of(&before, &now, usual, drift) else { continue };
+        let Some(mut ratio) = Ratio::of(&before, &now, usual, drift) else { continue };
+        ratio.is_real &= noisy.is_none();
         if ratio.is_real {
             if is_better(chart.unit, ratio.ratio) { faster += 1 } else { slower += 1 }
         }
@@ -38,7 +46,7 @@ pub(super) fn compare(old: &Report, new: &Report) -> Comparison {
         cells,
         verdict: String::new(),
     };
-    comparison.verdict = verdict(&comparison);
+    comparison.verdict = verdict(&comparison, noisy);
     comparison
 }
 
@@ -94,7 +102,7 @@ fn differences(old: &Report, new: &Report) -> Vec<String> {
     said
 }
 
-fn verdict(comparison: &Comparison) -> String {
+fn verdict(comparison: &Comparison, noisy: Option<&str>) -> String {
     let since = units::date(comparison.started_unix_seconds);
     if comparison.compared == 0 {
         return format!("The report of {since} has no cell that this one has.");
@@ -102,6 +110,7 @@ fn verdict(comparison: &Comparison) -> String {
     let count = comparison.compared;
     let (faster, slower) = (comparison.faster, comparison.slower);
     let changed = match (faster, slower) {
+        _ if noisy.is_some() => noisy.unwrap_or_default().to_owned(),
         (0, 0) => format!("nothing changed beyond the noise in {count} cells"),
         (_, 0) => format!("{faster} faster, of {count} cells"),
         (0, _) => format!("{slower} slower, of {count} cells"),
@@ -156,6 +165,25 @@ mod tests {
         assert!(comparison.verdict.contains("-20 % (yardstick)"), "{}", comparison.verdict);
         new.machine.yardstick_bytes_per_second = old.machine.yardstick_bytes_per_second.clone();
         assert!(compare(&old, &new).slower > 10);
+    }
+
+    #[test]
+    fn on_a_machine_that_is_too_noisy_nothing_has_changed() {
+        let (old, mut new) = (sample::pipes(), sample::pipes());
+        let all = new.charts.iter_mut().flat_map(|chart| &mut chart.curves);
+        for cell in all.flat_map(|curve| &mut curve.cells) {
+            let samples = [0.02, 0.05, 0.08].map(|factor| cell.samples[0] * factor).to_vec();
+            *cell = Cell::new(&cell.label, cell.block_bytes, samples);
+        }
+        for (old, new, words) in [
+            (&old, &new, "this run is too noisy to be compared"),
+            (&new, &old, "that run is too noisy to be compared with"),
+        ] {
+            let comparison = compare(old, new);
+            assert_eq!((comparison.faster, comparison.slower), (0, 0));
+            assert!(comparison.cells.iter().all(|cell| !cell.ratio.is_real));
+            assert!(comparison.verdict.contains(words), "{}", comparison.verdict);
+        }
     }
 
     #[test]
