@@ -5,6 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Result;
+use crate::line_up::{
+    ASYNC_PEERS, CAPTURE_PEERS, COLLECT_PEERS, FORKING_PEERS, MANY_PEERS, OPTION_PEERS,
+    SPAWN_PEERS, STREAM_PEERS, TEXT_PEERS,
+};
 use crate::prepare::{Tools, find};
 
 /// What can be asked for.
@@ -90,29 +94,6 @@ const STAMP_PAUSE: u64 = 2000;
 /// Milliseconds between the two lines of a child that has nothing to do.
 const PAUSE: u64 = 200;
 const LARGE_HEAP_MIB: usize = 2 << 10;
-
-const OPTION_PEERS: &[&str] = &[
-    "std",
-    "std_pre_exec",
-    "subprocess",
-    "pipewright",
-    "pipewright_options_same_thread",
-    "pipewright_options",
-];
-/// A fork of the large parent takes tens of milliseconds.
-const FORKING_PEERS: &[&str] = &["std_pre_exec", "subprocess"];
-const CAPTURE_PEERS: &[&str] = &[
-    "std",
-    "tokio_ct",
-    "duct",
-    "subprocess",
-    "processkit",
-    "python",
-    "pipewright",
-    "pipewright_async",
-];
-const ASYNC_PEERS: &[&str] = &["tokio_ct", "processkit", "pipewright_async", "pipewright"];
-const MANY_PEERS: &[&str] = &["std", "tokio_ct", "tokio_mt", "pipewright", "pipewright_async"];
 
 impl Case {
     pub(crate) const ALL: [Case; 14] = [
@@ -289,10 +270,13 @@ pub(crate) fn tables(case: Case, tools: &Tools, cli: Option<&Path>) -> Result<Ve
             warm_up: 20,
             ..usual("one line at a time", "watched_line", TEXT_PEERS, text("stamps", STAMP_PAUSE))
         }],
-        Case::SpawnAsync => {
-            let child = vec![tools.program("exit0").into()];
-            vec![Table { baselines: &["tokio_ct"], ..usual("exit0", "status", ASYNC_PEERS, child) }]
-        }
+        Case::SpawnAsync => [("exit0", 1000), ("exit0-nolibc", 2000)]
+            .map(|(child, count)| Table {
+                count,
+                baselines: &["tokio_ct"],
+                ..usual(child, "status", ASYNC_PEERS, vec![tools.program(child).into()])
+            })
+            .into(),
         Case::Many => {
             let many = |title, operation, child, bytes| Table {
                 count: 1,
@@ -336,32 +320,8 @@ pub(crate) fn tables(case: Case, tools: &Tools, cli: Option<&Path>) -> Result<Ve
     })
 }
 
-const SPAWN_PEERS: &[&str] = &[
-    "std",
-    "c_vfork",
-    "c_posix_spawn",
-    "tokio_ct",
-    "duct",
-    "subprocess",
-    "processkit",
-    "python",
-    "pipewright",
-];
 /// Reads when the child has ended: no capture can wake its reader less often.
 const FLOOR: &str = "(floor: C, reads after the end)";
-const STREAM_PEERS: &[&str] =
-    &["std", "c_posix_spawn", "tokio_ct", "duct", "subprocess", "pipewright"];
-const TEXT_PEERS: &[&str] = &["std", "tokio_ct", "pipewright"];
-const COLLECT_PEERS: &[&str] = &[
-    "std",
-    "c_posix_spawn",
-    "tokio_ct",
-    "duct",
-    "subprocess",
-    "processkit",
-    "python",
-    "pipewright",
-];
 
 fn row(peer: &'static str, child: Vec<OsString>) -> Row {
     let runner = match peer {

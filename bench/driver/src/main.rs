@@ -3,6 +3,7 @@
 mod arguments;
 mod cases;
 mod cell;
+mod line_up;
 mod load;
 mod machine;
 mod prepare;
