@@ -23,3 +23,7 @@ pub(crate) const NO_SUPERVISOR: bool =
 /// Pretend that `io_uring_setup` is refused.
 pub(crate) const NO_IO_URING: bool =
     cfg!(any(pipewright_force_fallback, pipewright_force_fallback = "io_uring"));
+
+/// Pretend that `memfd_create` is refused.
+pub(crate) const NO_MEMFD: bool =
+    cfg!(any(pipewright_force_fallback, pipewright_force_fallback = "memfd"));

@@ -22,6 +22,8 @@
 //! | [`signal`] | signal names and numbers |
 //! | [`mux`] | bytes, exits and wake-ups from several sources on one thread |
 //! | [`wake`] | a flag that another thread can raise and a multiplexer can wait for |
+//! | [`link`] | a two-way stream to another process, which carries handles |
+//! | [`shm`] | memory that one process writes and another one reads |
 //! | [`memory`] | large buffers: hints about them, and what stands where in them |
 //! | [`helper`] | threads of our own in somebody else's program |
 //! | [`mod@file`] | files whose bytes are named by their place |
@@ -38,7 +40,7 @@
 //!
 //! Built with `--cfg pipewright_force_fallback` every facility newer than the oldest supported
 //! kernel is left unused, so that the suites prove the second-best ways too; a value
-//! (`="pidfd"`, `="close_range"`, `="clone3"`, `="cgroup"`, `="supervisor"`, `="io_uring"`) leaves out only that one.
+//! (`="pidfd"`, `="close_range"`, `="clone3"`, `="cgroup"`, `="supervisor"`, `="io_uring"`, `="memfd"`) leaves out only that one.
 
 pub mod aio;
 pub mod aligned;
@@ -51,12 +53,14 @@ pub mod file;
 pub mod handle;
 pub mod helper;
 pub mod machine;
+pub mod link;
 pub mod memory;
 pub mod mux;
 pub mod pipe;
 pub mod probe;
 pub mod process;
 pub mod ring;
+pub mod shm;
 pub mod signal;
 pub mod spawn;
 pub mod status;

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::exit::Exit;
+use crate::link::End;
 use crate::pipe::{PipeReader, PipeWriter};
 use crate::tree::Member;
 use crate::wake::Wake;
@@ -64,6 +65,14 @@ pub enum Slot<'a> {
     Wake(&'a Wake),
     /// Done: it is up.
     WakeDone,
+    /// Wait until something has arrived at the end of a link, or nothing will any more.
+    Arrival(&'a End),
+    /// Done: [`End::receive`] has it.
+    ArrivalDone,
+    /// Wait until the end of a link can hand over more, or never will.
+    Room(&'a End),
+    /// Done: [`End::flush`] gets on.
+    RoomDone,
 }
 
 impl Slot<'_> {
@@ -80,7 +89,11 @@ impl Slot<'_> {
             Slot::GoneDone => Slot::GoneDone,
             Slot::ExitDone => Slot::ExitDone,
             Slot::WakeDone => Slot::WakeDone,
-            Slot::Off | Slot::Exit(_) | Slot::Wake(_) => Slot::Off,
+            Slot::ArrivalDone => Slot::ArrivalDone,
+            Slot::RoomDone => Slot::RoomDone,
+            Slot::Off | Slot::Exit(_) | Slot::Wake(_) | Slot::Arrival(_) | Slot::Room(_) => {
+                Slot::Off
+            }
         }
     }
 }

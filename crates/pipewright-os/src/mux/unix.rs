@@ -87,12 +87,16 @@ pub(super) fn source<'a>(
         Slot::Exit(exit) => return Some(exit.0.pollable().map(|fd| (fd, libc::POLLIN))),
         Slot::Gone(member) => (member.as_fd(), libc::POLLIN),
         Slot::Wake(wake) => (wake.0.as_fd(), libc::POLLIN),
+        Slot::Arrival(end) => (end.socket.as_fd(), libc::POLLIN),
+        Slot::Room(end) => (end.socket.as_fd(), libc::POLLOUT),
         Slot::Off
         | Slot::ReadDone(..)
         | Slot::WriteDone(..)
         | Slot::ExitDone
         | Slot::GoneDone
-        | Slot::WakeDone => return None,
+        | Slot::WakeDone
+        | Slot::ArrivalDone
+        | Slot::RoomDone => return None,
     }))
 }
 
@@ -119,6 +123,8 @@ fn complete(slot: &mut Slot<'_>, events: libc::c_short) -> bool {
         Slot::Exit(_) => (Slot::ExitDone, true),
         Slot::Gone(_) => (Slot::GoneDone, true),
         Slot::Wake(_) => (Slot::WakeDone, true),
+        Slot::Arrival(_) => (Slot::ArrivalDone, true),
+        Slot::Room(_) => (Slot::RoomDone, true),
         done => (done, false),
     };
     *slot = next;

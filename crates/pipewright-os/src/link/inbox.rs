@@ -1,0 +1,73 @@
+//! Bytes that have arrived: a buffer that is consumed from the front.
+
+use std::io;
+
+use super::READ_AHEAD_BYTES;
+
+#[derive(Debug, Default)]
+pub(super) struct Inbox {
+    buffer: Vec<u8>,
+    /// What stands before this place is consumed.
+    start: usize,
+}
+
+impl Inbox {
+    #[inline]
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.buffer.get(self.start..).unwrap_or_default()
+    }
+
+    #[inline]
+    pub(super) fn consume(&mut self, count: usize) {
+        self.start = (self.start + count).min(self.buffer.len());
+        if self.start == self.buffer.len() {
+            self.buffer.clear();
+            self.start = 0;
+        }
+    }
+
+    /// The buffer with room for as much as is read ahead at once.
+    pub(super) fn room(&mut self) -> io::Result<&mut Vec<u8>> {
+        if self.buffer.capacity() - self.buffer.len() < READ_AHEAD_BYTES {
+            if self.start > 0 {
+                self.buffer.drain(..self.start);
+                self.start = 0;
+            }
+            if self.buffer.is_empty() && self.buffer.capacity() > 4 * READ_AHEAD_BYTES {
+                // It had to hold much while somebody was blocked. That is over.
+                self.buffer = Vec::new();
+            }
+            self.buffer.try_reserve(READ_AHEAD_BYTES).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        }
+        Ok(&mut self.buffer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_leave_in_the_order_in_which_they_came() {
+        let mut inbox = Inbox::default();
+        let mut came = 0_usize;
+        let mut left = 0_usize;
+        for round in 1..500 {
+            let room = inbox.room().unwrap();
+            assert!(room.capacity() - room.len() >= READ_AHEAD_BYTES);
+            for _ in 0..(round * 37) % 9_000 {
+                room.push((came % 251) as u8);
+                came += 1;
+            }
+            let leave = (round * 113) % (inbox.bytes().len() + 1);
+            for byte in &inbox.bytes()[..leave] {
+                assert_eq!(*byte, (left % 251) as u8);
+                left += 1;
+            }
+            inbox.consume(leave);
+        }
+        assert_eq!(inbox.bytes().len(), came - left);
+        inbox.consume(usize::MAX / 2);
+        assert!(inbox.bytes().is_empty());
+    }
+}

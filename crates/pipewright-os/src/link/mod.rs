@@ -1,0 +1,272 @@
+//! A two-way stream of bytes between two processes, which carries handles too and tells when the other
+//! side is gone.
+//!
+//! The shape is completion, as in [`mux`](crate::mux): bytes that have arrived stand in the end's own
+//! buffer ([`End::arrived`]), bytes that are to go are handed over ([`End::send`]), and what the system
+//! does not take at once is kept by the end. So nothing here ever blocks, and the buffers that a system
+//! may be working on belong to the end that they are of. To wait, a [`Slot::Arrival`] or a
+//! [`Slot::Room`] goes into a [`mux::wait`](crate::mux::wait), together with exits and flags.
+//!
+//! [`Slot::Arrival`]: crate::mux::Slot::Arrival
+//! [`Slot::Room`]: crate::mux::Slot::Room
+
+mod inbox;
+mod outbox;
+#[cfg(test)]
+mod tests;
+#[cfg(unix)]
+mod unix;
+#[cfg(unix)]
+use unix as imp;
+#[cfg(windows)]
+mod windows;
+#[cfg(windows)]
+use windows as imp;
+
+use std::collections::VecDeque;
+use std::io;
+
+use crate::handle::Handle;
+use inbox::Inbox;
+use outbox::Outbox;
+
+/// The most handles that one message may carry, and that may be waiting at one end.
+pub const MOST_HANDLES: usize = 64;
+
+/// How much is read ahead at once.
+pub const READ_AHEAD_BYTES: usize = 64 << 10;
+
+/// One end of a link.
+///
+/// # Drop
+/// Closes the end: the other side finds the end of the stream. What it had not read yet it still gets;
+/// what was not handed over yet is lost.
+#[derive(Debug)]
+pub struct End {
+    pub(crate) socket: imp::Socket,
+    inbox: Inbox,
+    outbox: Outbox,
+    handles: VecDeque<Handle>,
+    /// The other side has closed, or is gone.
+    ended: bool,
+    calls: Calls,
+}
+
+/// How many calls of the system an end has made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Calls {
+    /// To take in what has arrived.
+    pub receive: u64,
+    /// To hand over what is to go.
+    pub send: u64,
+}
+
+/// What there is to take in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arrived {
+    /// That many bytes more: of these so many went to where the caller wanted them.
+    Bytes {
+        /// Bytes appended to the caller's buffer.
+        to_caller: usize,
+        /// Bytes that stand in the end's own buffer now.
+        ahead: usize,
+    },
+    /// Nothing, so far.
+    Nothing,
+    /// The other side has closed its end, or is gone; nothing will ever come again.
+    End,
+}
+
+/// Makes a link: our end, and the handle of the other one, to be passed to another process.
+///
+/// Neither is inherited by a child unless it is given to one.
+///
+/// # Platform
+/// Linux: `socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC)`. macOS: the same, then `FD_CLOEXEC`.
+/// Windows: not yet (an overlapped duplex pipe), `Unsupported`.
+///
+/// # Errors
+/// No room for two more handles.
+///
+/// ```
+/// # #[cfg(unix)] {
+/// use pipewright_os::link::{self, End};
+/// use pipewright_os::mux::{Slot, wait};
+/// use std::io::IoSlice;
+///
+/// let (mut ours, theirs) = link::pair()?;
+/// let mut theirs = End::from_handle(theirs)?;
+/// ours.send(&[IoSlice::new(b"hel"), IoSlice::new(b"lo")])?;
+/// wait(&mut [Slot::Arrival(&theirs)], None)?;
+/// theirs.receive(1024)?;
+/// assert_eq!(theirs.arrived(), b"hello");
+/// # }
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[doc(alias = "socketpair")]
+pub fn pair() -> io::Result<(End, Handle)> {
+    let (ours, theirs) = imp::pair()?;
+    Ok((End::of(ours), theirs))
+}
+
+impl End {
+    fn of(socket: imp::Socket) -> End {
+        End {
+            socket,
+            inbox: Inbox::default(),
+            outbox: Outbox::default(),
+            handles: VecDeque::new(),
+            ended: false,
+            calls: Calls::default(),
+        }
+    }
+
+    /// An end from the handle that another process passed on.
+    ///
+    /// # Errors
+    /// `InvalidInput`: it is not the end of a link.
+    pub fn from_handle(handle: Handle) -> io::Result<End> {
+        imp::socket(handle).map(End::of)
+    }
+
+    /// The bytes that have arrived and are not consumed.
+    #[inline]
+    #[must_use]
+    pub fn arrived(&self) -> &[u8] {
+        self.inbox.bytes()
+    }
+
+    /// Takes the first of the bytes that have arrived away.
+    #[inline]
+    pub fn consume(&mut self, count: usize) {
+        self.inbox.consume(count);
+    }
+
+    /// Takes in what is there, behind what has arrived before, without waiting; nothing where that is
+    /// as much as `most` already.
+    ///
+    /// # Platform
+    /// Unix: `recvmsg(MSG_DONTWAIT | MSG_CMSG_CLOEXEC)`, once.
+    ///
+    /// # Errors
+    /// `OutOfMemory`; `InvalidData`: more handles came than may be waiting, or than there was room for
+    /// in this process (`MSG_CTRUNC`), and are closed.
+    pub fn receive(&mut self, most: usize) -> io::Result<Arrived> {
+        if self.inbox.bytes().len() >= most {
+            return Ok(Arrived::Nothing);
+        }
+        imp::receive(self, None)
+    }
+
+    /// As [`receive`](Self::receive), where what comes first, up to so many bytes, is wanted behind the
+    /// bytes of `to`. Only where nothing is left of what arrived before.
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive).
+    pub fn receive_into(&mut self, to: &mut Vec<u8>, count: usize) -> io::Result<Arrived> {
+        if count == 0 || !self.inbox.bytes().is_empty() {
+            return Ok(Arrived::Nothing);
+        }
+        to.try_reserve(count).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        imp::receive(self, Some((to, count)))
+    }
+
+    /// The first of the handles that have come and were not taken.
+    pub fn take_handle(&mut self) -> Option<Handle> {
+        self.handles.pop_front()
+    }
+
+    /// How many handles have come and were not taken.
+    #[must_use]
+    pub fn waiting_handles(&self) -> usize {
+        self.handles.len()
+    }
+
+    /// Hands the parts over, in this order and after everything before. What the system does not take
+    /// at once is kept, and goes with the next call, or [`flush`](Self::flush).
+    ///
+    /// # Platform
+    /// Unix: `sendmsg(MSG_DONTWAIT | MSG_NOSIGNAL)`, once.
+    ///
+    /// # Errors
+    /// `BrokenPipe`: the other side is gone. `OutOfMemory`.
+    pub fn send(&mut self, parts: &[io::IoSlice<'_>]) -> io::Result<()> {
+        let mut taken = 0;
+        if self.outbox.is_empty() {
+            taken = imp::send(self, parts, &[])?;
+        }
+        self.outbox.keep_rest(parts, taken)?;
+        if taken == 0 && !self.outbox.is_empty() {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Keeps the bytes until the next call that hands something over.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn send_later(&mut self, parts: &[io::IoSlice<'_>]) -> io::Result<()> {
+        self.outbox.keep_rest(parts, 0)
+    }
+
+    /// As [`send`](Self::send), with handles, which go with the first byte. `false`: there is no room,
+    /// and nothing was handed over. Only where nothing is kept.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send); `InvalidInput`: no bytes, more than [`MOST_HANDLES`], or something is
+    /// kept. What the system says of too many handles on their way (`ETOOMANYREFS`).
+    pub fn send_handles(
+        &mut self,
+        parts: &[io::IoSlice<'_>],
+        handles: &[Handle],
+    ) -> io::Result<bool> {
+        let has_bytes = parts.iter().any(|part| !part.is_empty());
+        if !has_bytes || handles.len() > MOST_HANDLES || !self.outbox.is_empty() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let taken = imp::send(self, parts, handles)?;
+        if taken == 0 {
+            return Ok(false);
+        }
+        self.outbox.keep_rest(parts, taken)?;
+        Ok(true)
+    }
+
+    /// Hands over what is kept, as much as the system takes. How much is left.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub fn flush(&mut self) -> io::Result<usize> {
+        while !self.outbox.is_empty() {
+            // Lent for the call: what is being sent stays where it is.
+            let outbox = std::mem::take(&mut self.outbox);
+            let sent = imp::send(self, &[io::IoSlice::new(outbox.bytes())], &[]);
+            self.outbox = outbox;
+            match sent? {
+                0 => break,
+                count => self.outbox.consume(count),
+            }
+        }
+        Ok(self.unsent())
+    }
+
+    /// How many bytes are kept that the system has not taken yet.
+    #[inline]
+    #[must_use]
+    pub fn unsent(&self) -> usize {
+        self.outbox.bytes().len()
+    }
+
+    /// Whether the other side was found to have closed its end, or to be gone.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// How many calls of the system were made.
+    #[must_use]
+    pub fn calls(&self) -> Calls {
+        self.calls
+    }
+}

@@ -1,0 +1,70 @@
+//! Bytes that the system has not taken yet.
+
+use std::io::{self, IoSlice};
+
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    buffer: Vec<u8>,
+    /// What stands before this place has been taken.
+    start: usize,
+}
+
+impl Outbox {
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.buffer.is_empty()
+    }
+
+    #[inline]
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.buffer.get(self.start..).unwrap_or_default()
+    }
+
+    /// Notes that so many bytes were taken.
+    pub(super) fn consume(&mut self, count: usize) {
+        self.start += count;
+        if self.start >= self.buffer.len() {
+            self.buffer.clear();
+            self.start = 0;
+            if self.buffer.capacity() > MOST_KEPT_BYTES {
+                self.buffer = Vec::new();
+            }
+        }
+    }
+
+    /// Keeps what is left of the parts, of which so many bytes were taken.
+    pub(super) fn keep_rest(&mut self, parts: &[IoSlice<'_>], taken: usize) -> io::Result<()> {
+        let total: usize = parts.iter().map(|part| part.len()).sum();
+        let rest = total.saturating_sub(taken);
+        if rest == 0 {
+            return Ok(());
+        }
+        self.buffer.try_reserve(rest).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let mut skip = taken;
+        for part in parts {
+            let now = skip.min(part.len());
+            self.buffer.extend_from_slice(part.get(now..).unwrap_or_default());
+            skip -= now;
+        }
+        Ok(())
+    }
+}
+
+/// A buffer that had to hold more than this is given back when it is empty.
+const MOST_KEPT_BYTES: usize = 256 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_taken_of_several_parts_is_not_kept() {
+        let parts = [IoSlice::new(b"abc"), IoSlice::new(b""), IoSlice::new(b"defg")];
+        for taken in 0..=7 {
+            let mut outbox = Outbox::default();
+            outbox.keep_rest(&parts, taken).unwrap();
+            assert_eq!(outbox.bytes(), &b"abcdefg"[taken..]);
+            assert_eq!(outbox.is_empty(), taken == 7);
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! A pair of Unix stream sockets.
+
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+    sendmsg, socketpair,
+};
+
+use super::{Arrived, End, MOST_HANDLES};
+use crate::handle::{Handle, HandleKind};
+
+#[derive(Debug)]
+pub(crate) struct Socket(OwnedFd);
+
+pub(super) fn pair() -> io::Result<(Socket, Handle)> {
+    let (ours, theirs) = ends()?;
+    Ok((Socket(ours), Handle::from(theirs)))
+}
+
+#[cfg(target_os = "linux")]
+fn ends() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
+}
+
+/// There is no flag for it: see [`crate::pipe`]. Nor one for a call that raises no SIGPIPE.
+#[cfg(not(target_os = "linux"))]
+fn ends() -> io::Result<(OwnedFd, OwnedFd)> {
+    let ends = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty(), None)?;
+    for end in [&ends.0, &ends.1] {
+        rustix::io::fcntl_setfd(end, rustix::io::FdFlags::CLOEXEC)?;
+        rustix::net::sockopt::set_socket_nosigpipe(end, true)?;
+    }
+    Ok(ends)
+}
+
+pub(super) fn socket(handle: Handle) -> io::Result<Socket> {
+    if handle.kind()? != HandleKind::Socket {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no socket has that number"));
+    }
+    Ok(Socket(OwnedFd::from(handle)))
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// The flags of a call make it one that does not wait, and not the mode of the socket: that belongs to
+/// the open file, which a process that was given the other number of it may share.
+#[cfg(target_os = "linux")]
+const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
+#[cfg(not(target_os = "linux"))]
+const SEND: SendFlags = SendFlags::DONTWAIT;
+
+/// Hands over once; 0: there is no room.
+pub(super) fn send(end: &mut End, parts: &[IoSlice<'_>], handles: &[Handle]) -> io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_HANDLES))];
+    let fds: Vec<BorrowedFd<'_>> = handles.iter().map(Handle::as_fd).collect();
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&fds)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    loop {
+        end.calls.send += 1;
+        match sendmsg(&end.socket.0, parts, &mut control, SEND) {
+            Ok(count) => return Ok(count),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Ok(0),
+            // Both sides are there, and the kernel has no memory for it now.
+            Err(Errno::NOBUFS) if cfg!(target_os = "macos") => return Ok(0),
+            Err(Errno::PIPE | Errno::CONNRESET) => return Err(io::ErrorKind::BrokenPipe.into()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+const RECEIVE: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+#[cfg(not(target_os = "linux"))]
+const RECEIVE: libc::c_int = libc::MSG_DONTWAIT;
+
+/// Room for the handles of one message, aligned as the kernel's headers want it.
+#[repr(C, align(8))]
+struct Control([u8; CONTROL_BYTES]);
+
+const CONTROL_BYTES: usize = {
+    let bytes = MOST_HANDLES * size_of::<RawFd>();
+    // SAFETY: a number, and nothing but arithmetic.
+    unsafe { libc::CMSG_SPACE(bytes as u32) as usize }
+};
+
+/// Takes in once: to the caller's buffer first, then to our own.
+pub(super) fn receive(
+    end: &mut End,
+    mut caller: Option<(&mut Vec<u8>, usize)>,
+) -> io::Result<Arrived> {
+    let End { socket, inbox, handles, ended, calls, .. } = end;
+    let ahead = inbox.room()?;
+    let mut parts = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 2];
+    let wanted = caller.as_ref().map_or(0, |(_, count)| *count);
+    if let Some((to, _)) = &mut caller {
+        let spare = to.spare_capacity_mut();
+        parts[0].iov_base = spare.as_mut_ptr().cast();
+        parts[0].iov_len = wanted.min(spare.len());
+    }
+    let spare = ahead.spare_capacity_mut();
+    parts[1].iov_base = spare.as_mut_ptr().cast();
+    parts[1].iov_len = spare.len().min(super::READ_AHEAD_BYTES);
+    let mut control = Control([0; CONTROL_BYTES]);
+    // SAFETY: plain numbers and pointers, of which none is looked at while it is null.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = parts.as_mut_ptr();
+    message.msg_iovlen = parts.len() as _;
+    let count = loop {
+        message.msg_control = control.0.as_mut_ptr().cast();
+        message.msg_controllen = CONTROL_BYTES as _;
+        calls.receive += 1;
+        // SAFETY: an open socket; a message whose parts and whose control data are live buffers of
+        // the lengths that it says, borrowed mutably here.
+        let count = unsafe { libc::recvmsg(socket.0.as_raw_fd(), &raw mut message, RECEIVE) };
+        if let Ok(count) = usize::try_from(count) {
+            break count;
+        }
+        let error = io::Error::last_os_error();
+        match error.kind() {
+            io::ErrorKind::Interrupted => {}
+            io::ErrorKind::WouldBlock => return Ok(Arrived::Nothing),
+            io::ErrorKind::ConnectionReset => {
+                // It has gone without having read everything that we sent.
+                *ended = true;
+                return Ok(Arrived::End);
+            }
+            _ => return Err(error),
+        }
+    };
+    // Owned before anything can fail.
+    let came = handles_of(&message);
+    if count == 0 {
+        *ended = true;
+        return Ok(Arrived::End);
+    }
+    let to_caller = count.min(parts[0].iov_len);
+    if let Some((to, _)) = caller {
+        let length = to.len() + to_caller;
+        // SAFETY: the call has filled as many bytes behind the length.
+        unsafe { to.set_len(length) };
+    }
+    let length = ahead.len() + count - to_caller;
+    // SAFETY: the same of the second part, which is filled after the first.
+    unsafe { ahead.set_len(length) };
+    if message.msg_flags & libc::MSG_CTRUNC != 0 {
+        let words = "handles were passed that this process has no room for";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, words));
+    }
+    if handles.len() + came.len() > MOST_HANDLES {
+        let words = "more handles were passed than a message may carry";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, words));
+    }
+    handles.extend(came);
+    Ok(Arrived::Bytes { to_caller, ahead: count - to_caller })
+}
+
+/// The handles that came with a message.
+fn handles_of(message: &libc::msghdr) -> Vec<Handle> {
+    let mut handles = Vec::new();
+    // SAFETY: a message that the kernel has filled in, whose control data is live.
+    let mut header = unsafe { libc::CMSG_FIRSTHDR(message) };
+    while !header.is_null() {
+        // SAFETY: not null, and so inside the control data; aligned as that is.
+        let libc::cmsghdr { cmsg_len, cmsg_level, cmsg_type, .. } = unsafe { *header };
+        if (cmsg_level, cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+            // SAFETY: a number, and nothing but arithmetic.
+            let head = unsafe { libc::CMSG_LEN(0) } as usize;
+            // Of another type where sizes are those of sockets.
+            let length: usize = cmsg_len as _;
+            let count = length.saturating_sub(head) / size_of::<RawFd>();
+            // SAFETY: a header inside the control data.
+            let data: *const RawFd = unsafe { libc::CMSG_DATA(header) }.cast();
+            for at in 0..count {
+                // SAFETY: inside the data of the header, as its length says.
+                let place = unsafe { data.add(at) };
+                // SAFETY: as above; not necessarily aligned.
+                let fd = unsafe { place.read_unaligned() };
+                // SAFETY: made by the call for this process, and for nobody else.
+                let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+                #[cfg(not(target_os = "linux"))]
+                // Ignored: a descriptor that is open has no error.
+                let _ = rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC);
+                handles.push(Handle::from(fd));
+            }
+        }
+        // SAFETY: the message and a header of it.
+        header = unsafe { libc::CMSG_NXTHDR(message, header) };
+    }
+    handles
+}

@@ -1,0 +1,57 @@
+//! A mapping of a descriptor, taken away when dropped.
+
+use std::ffi::c_void;
+use std::io;
+use std::os::fd::AsFd;
+use std::ptr::{self, NonNull};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+/// Mapped memory.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: memory belongs to no thread; who may write it is said by the types that own a mapping.
+unsafe impl Send for Mapping {}
+// SAFETY: through a shared mapping there are atomic operations and copies out, and nothing else.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps that much of the object, from its start on.
+    pub(super) fn of(fd: impl AsFd, length: usize, rights: ProtFlags) -> io::Result<Mapping> {
+        // SAFETY: a new mapping where there is none, so nothing of ours is changed by it.
+        let start = unsafe { mmap(ptr::null_mut(), length, rights, MapFlags::SHARED, fd, 0) }?;
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Mapping { start, length })
+    }
+
+    #[inline]
+    pub(super) fn start(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.length
+    }
+
+    /// What only Linux has.
+    #[cfg(target_os = "linux")]
+    pub(super) fn advise(&self, advice: rustix::mm::Advice) -> io::Result<()> {
+        let start: *mut c_void = self.start.as_ptr().cast();
+        // SAFETY: our own mapping; the advice that is given here changes no byte of it.
+        Ok(unsafe { rustix::mm::madvise(start, self.length, advice) }?)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        let start: *mut c_void = self.start.as_ptr().cast();
+        // Ignored: a mapping that is there can be taken away. SAFETY: made by `of`, and nothing
+        // borrows it any more.
+        let _ = unsafe { munmap(start, self.length) };
+    }
+}

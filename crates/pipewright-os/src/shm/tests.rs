@@ -1,0 +1,139 @@
+//! Objects as both sides see them, and what is refused.
+
+use super::*;
+
+const BYTES: usize = 64 << 10;
+const OPTIONS: ShmOptions = ShmOptions { bytes: BYTES, prefault: true };
+
+/// An object, unless this build or machine has none.
+fn written() -> Option<Written> {
+    match Written::create(OPTIONS) {
+        Ok(written) => Some(written),
+        Err(error) => {
+            assert_eq!(error.kind(), io::ErrorKind::Unsupported, "{error}");
+            eprintln!("SKIPPED: shared memory: {error}");
+            None
+        }
+    }
+}
+
+#[test]
+fn what_is_written_is_seen() {
+    let Some(mut ours) = written() else { return };
+    let theirs = Seen::open(ours.handle(), OPTIONS).unwrap();
+    assert_eq!((ours.bytes(), theirs.bytes()), (BYTES, BYTES));
+    for (at, byte) in ours.data().iter_mut().enumerate() {
+        *byte = (at % 251) as u8;
+    }
+    ours.publish(3, 7);
+    assert_eq!((theirs.word(3), theirs.word(2), theirs.word(WORDS)), (7, 0, 0));
+    for (from, count) in [(0, BYTES), (1, 0), (3, 5), (7, 4097), (BYTES - 1, 1), (BYTES, 0)] {
+        let expected: Vec<u8> = (from..from + count).map(|at| (at % 251) as u8).collect();
+        let mut bytes = vec![0; count];
+        theirs.copy_to(from, &mut bytes).unwrap();
+        assert_eq!(bytes, expected, "{from} {count}");
+        let mut buffer = b"before".to_vec();
+        theirs.append_to(from, count, &mut buffer).unwrap();
+        assert_eq!((&buffer[..6], &buffer[6..]), (&b"before"[..], &expected[..]));
+    }
+    let words: Vec<u8> = theirs.words(8, 16).unwrap().flat_map(u64::to_ne_bytes).collect();
+    assert_eq!(words, (8..24).collect::<Vec<u8>>());
+    assert_eq!(theirs.numbers(0).unwrap()[1].to_ne_bytes(), [8, 9, 10, 11, 12, 13, 14, 15]);
+}
+
+#[test]
+fn nothing_outside_can_be_read() {
+    let Some(ours) = written() else { return };
+    let theirs = Seen::open(ours.handle(), OPTIONS).unwrap();
+    for (from, count) in [(BYTES, 1), (BYTES + 1, 0), (usize::MAX, 2), (0, BYTES + 1)] {
+        assert!(theirs.append_to(from, count, &mut Vec::new()).is_err(), "{from} {count}");
+    }
+    assert!(theirs.copy_to(BYTES - 1, &mut [0; 2]).is_err());
+    assert!(theirs.words(4, 8).is_err() && theirs.words(0, 12).is_err());
+    assert!(theirs.numbers(BYTES - 24).is_err());
+}
+
+#[test]
+fn a_size_that_is_none_is_refused() {
+    for bytes in [0, 1, 4095, 4097, MOST_BYTES + 4096, usize::MAX] {
+        let options = ShmOptions { bytes, prefault: false };
+        assert_eq!(Written::create(options).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::fs::File;
+
+    use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+    use rustix::mm::ProtFlags;
+
+    use super::super::mapping::Mapping;
+    use super::*;
+
+    /// An object as somebody hostile would make it.
+    fn object(size: u64, allocated: bool, seals: SealFlags) -> Handle {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let fd = rustix::fs::memfd_create(c"hostile", flags).unwrap();
+        rustix::fs::ftruncate(&fd, size).unwrap();
+        if allocated {
+            rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, size).unwrap();
+        }
+        rustix::fs::fcntl_add_seals(&fd, seals).unwrap();
+        Handle::from(fd)
+    }
+
+    #[test]
+    fn objects_that_could_harm_us_are_refused() {
+        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
+        let size = (CONTROL_BYTES + BYTES) as u64;
+        let refused = |handle: Handle, words: &str| {
+            let error = Seen::open(&handle, OPTIONS).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+            assert!(error.to_string().contains(words), "{error}");
+        };
+        assert!(Seen::open(&object(size, true, seals), OPTIONS).is_ok());
+        for seal in [SealFlags::SHRINK, SealFlags::FUTURE_WRITE, SealFlags::SEAL] {
+            refused(object(size, true, seals.difference(seal)), "not sealed");
+        }
+        refused(object(size - 4096, true, seals), "not as large");
+        refused(object(size + 4096, true, seals), "not as large");
+        refused(object(size, false, seals), "holes");
+        refused(Handle::from(File::open("/proc/self/exe").unwrap()), "cannot be sealed");
+        refused(Handle::from(File::open("/dev/null").unwrap()), "cannot be sealed");
+    }
+
+    #[test]
+    fn nobody_else_can_write_it_or_take_it_away() {
+        let Some(ours) = written() else { return };
+        let handle = ours.handle();
+        let size = CONTROL_BYTES + BYTES;
+        assert!(Mapping::of(handle, size, ProtFlags::READ | ProtFlags::WRITE).is_err());
+        assert!(rustix::io::write(handle, b"x").is_err());
+        assert!(rustix::fs::ftruncate(handle, 0).is_err());
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        assert!(rustix::fs::fallocate(handle, hole, 0, 4096).is_err());
+        assert!(rustix::fs::fcntl_add_seals(handle, SealFlags::WRITE).is_err());
+    }
+
+    #[test]
+    fn what_changes_while_it_is_copied_is_some_mixture_and_nothing_else() {
+        let Some(mut ours) = written() else { return };
+        let theirs = Seen::open(ours.handle(), OPTIONS).unwrap();
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 0..2_000 {
+                    ours.data().fill(if round % 2 == 0 { 0xAA } else { 0x55 });
+                }
+                done.store(true, Ordering::Release);
+            });
+            let mut copied = Vec::new();
+            while !done.load(Ordering::Acquire) {
+                copied.clear();
+                theirs.append_to(0, BYTES, &mut copied).unwrap();
+                assert!(copied.iter().all(|byte| [0, 0xAA, 0x55].contains(byte)));
+            }
+        });
+    }
+}
