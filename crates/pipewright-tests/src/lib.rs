@@ -3,6 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`watchdog`] | ends a test that hangs, and waits for facts |
+//! | [`bodies`] | messages whose every byte is known to both sides |
 //! | [`isolate`] | runs one test in a process of its own |
 //! | [`count`] | handles, zombies, threads and memory of this process |
 //! | [`alive`] | whether a process is there |
@@ -12,6 +13,7 @@
 //! | [`skip`] | says aloud what was not tested |
 
 pub mod alive;
+pub mod bodies;
 pub mod count;
 pub mod isolate;
 #[cfg(target_os = "linux")]

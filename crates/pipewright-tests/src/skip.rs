@@ -17,6 +17,7 @@ pub fn is_forced_off(facility: &str) -> bool {
         "cgroup" => cfg!(pipewright_force_fallback = "cgroup"),
         "supervisor" => cfg!(pipewright_force_fallback = "supervisor"),
         "io_uring" => cfg!(pipewright_force_fallback = "io_uring"),
+        "memfd" => cfg!(pipewright_force_fallback = "memfd"),
         other => panic!("no facility is called {other}"),
     };
     one || cfg!(pipewright_force_fallback)

@@ -102,7 +102,8 @@ impl CancelToken {
     }
 
     /// After a wake-up: what is to be passed on. Whether it is cancelled is asked afterwards.
-    pub(crate) fn heed(&self) -> Vec<Signal> {
+    #[doc(hidden)]
+    pub fn heed(&self) -> Vec<Signal> {
         let mut passed_on = self.passed_on();
         if let Some(wake) = self.0.wake.get() {
             wake.lower();
@@ -120,7 +121,8 @@ impl CancelToken {
     }
 
     /// What a run waits for.
-    pub(crate) fn wake(&self) -> io::Result<&Wake> {
+    #[doc(hidden)]
+    pub fn wake(&self) -> io::Result<&Wake> {
         if self.0.wake.get().is_none() {
             // Ignored: another run was faster, and its flag serves as well.
             let _ = self.0.wake.set(Wake::new()?);

@@ -24,7 +24,9 @@ mod windows;
 use windows as imp;
 
 use std::collections::VecDeque;
+use std::env;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::handle::Handle;
 use inbox::Inbox;
@@ -107,6 +109,34 @@ pub enum Arrived {
 pub fn pair() -> io::Result<(End, Handle)> {
     let (ours, theirs) = imp::pair()?;
     Ok((End::of(ours), theirs))
+}
+
+/// The end of a link that the parent of this process has passed on: its number is the value of that
+/// environment variable. Works once in the life of a process; the end is not passed on to children.
+///
+/// # Platform
+/// Unix: what is accepted is a socket without `FD_CLOEXEC`, which nothing that this program has opened
+/// by itself is, so that a variable which somebody else left behind takes nobody's handle.
+///
+/// # Errors
+/// `NotFound`: there is no such variable, or no such handle. `InvalidInput`: it is no end of a link.
+pub fn inherited(variable: &str) -> io::Result<End> {
+    static TAKEN: AtomicBool = AtomicBool::new(false);
+    let number = env::var(variable).ok().and_then(|number| number.parse().ok());
+    let number = number.filter(|number| *number > 2).ok_or(io::ErrorKind::NotFound)?;
+    if TAKEN.swap(true, Ordering::SeqCst) {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    imp::inherited(number).map(End::of)
+}
+
+/// Whom this process belongs to, as a text that is another one for every user of this machine.
+///
+/// # Platform
+/// Unix: the number of the effective user. Windows: the name, as the environment tells.
+#[must_use]
+pub fn user() -> String {
+    imp::user()
 }
 
 impl End {

@@ -4,14 +4,14 @@ use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-use rustix::io::Errno;
+use rustix::io::{Errno, FdFlags};
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
     sendmsg, socketpair,
 };
 
 use super::{Arrived, End, MOST_HANDLES};
-use crate::handle::{Handle, HandleKind};
+use crate::handle::{Handle, HandleKind, kind_of};
 
 #[derive(Debug)]
 pub(crate) struct Socket(OwnedFd);
@@ -31,7 +31,7 @@ fn ends() -> io::Result<(OwnedFd, OwnedFd)> {
 fn ends() -> io::Result<(OwnedFd, OwnedFd)> {
     let ends = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty(), None)?;
     for end in [&ends.0, &ends.1] {
-        rustix::io::fcntl_setfd(end, rustix::io::FdFlags::CLOEXEC)?;
+        rustix::io::fcntl_setfd(end, FdFlags::CLOEXEC)?;
         rustix::net::sockopt::set_socket_nosigpipe(end, true)?;
     }
     Ok(ends)
@@ -42,6 +42,23 @@ pub(super) fn socket(handle: Handle) -> io::Result<Socket> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "no socket has that number"));
     }
     Ok(Socket(OwnedFd::from(handle)))
+}
+
+pub(super) fn inherited(number: RawFd) -> io::Result<Socket> {
+    // SAFETY: a number, which is only asked about; one that is not open is an error of the call.
+    let asked = unsafe { BorrowedFd::borrow_raw(number) };
+    let flags = rustix::io::fcntl_getfd(asked).map_err(|_| io::ErrorKind::NotFound)?;
+    if flags.contains(FdFlags::CLOEXEC) || kind_of(asked)? != HandleKind::Socket {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it was not passed on to us"));
+    }
+    // SAFETY: passed on to this process under that number, for whoever asks first, which this is.
+    let fd = unsafe { OwnedFd::from_raw_fd(number) };
+    rustix::io::fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
+    Ok(Socket(fd))
+}
+
+pub(super) fn user() -> String {
+    rustix::process::geteuid().as_raw().to_string()
 }
 
 impl AsFd for Socket {
@@ -190,7 +207,7 @@ fn handles_of(message: &libc::msghdr) -> Vec<Handle> {
                 let fd = unsafe { OwnedFd::from_raw_fd(fd) };
                 #[cfg(not(target_os = "linux"))]
                 // Ignored: a descriptor that is open has no error.
-                let _ = rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC);
+                let _ = rustix::io::fcntl_setfd(&fd, FdFlags::CLOEXEC);
                 handles.push(Handle::from(fd));
             }
         }

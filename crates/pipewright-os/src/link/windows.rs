@@ -25,6 +25,14 @@ pub(super) fn socket(_: Handle) -> io::Result<Socket> {
     Err(unsupported())
 }
 
+pub(super) fn inherited(_: i32) -> io::Result<Socket> {
+    Err(unsupported())
+}
+
+pub(super) fn user() -> String {
+    std::env::var("USERNAME").unwrap_or_default()
+}
+
 pub(super) fn send(end: &mut End, _: &[IoSlice<'_>], _: &[Handle]) -> io::Result<usize> {
     end.socket.absurd()
 }

@@ -147,6 +147,16 @@ impl Written {
     }
 }
 
+impl Written {
+    /// The data, to look at.
+    #[inline]
+    #[must_use]
+    pub fn data_so_far(&self) -> &[u8] {
+        // SAFETY: as for `data`; nobody writes while `self` is borrowed.
+        unsafe { std::slice::from_raw_parts(self.mapping.data(), self.bytes()) }
+    }
+}
+
 impl Seen {
     /// Maps an object that another process has made, and has passed the handle of.
     ///

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio, exit};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::system;
+use crate::{system, worker};
 
 /// Does one thing.
 pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
@@ -49,6 +49,8 @@ pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
             .try_for_each(|(key, value)| say(io::stdout(), format!("{key}={value}\n").as_bytes())),
         "cwd" => say(io::stdout(), std::env::current_dir()?.to_string_lossy().as_bytes()),
         "handles" => handles(),
+        // Of a worker.
+        "ipc" => worker::perform(value),
         other => system::perform(other, value),
     }
 }

@@ -14,6 +14,7 @@ mod system;
 #[cfg(windows)]
 #[path = "windows.rs"]
 mod system;
+mod worker;
 
 fn main() {
     system::begin();

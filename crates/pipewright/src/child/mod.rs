@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use pipewright_os::contain::Containment;
+use pipewright_os::exit::Exit;
 use pipewright_os::signal::Signal;
 use pipewright_os::status::ExitStatus;
 
@@ -87,6 +88,13 @@ impl Child {
     #[must_use]
     pub fn id(&self) -> u32 {
         self.process.pid()
+    }
+
+    /// What other crates of the family wait for together with their own sources.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn as_exit(&self) -> &Exit {
+        &self.process
     }
 
     /// Waits until the child has ended. Its piped stdin, if it has not been taken, is closed first,

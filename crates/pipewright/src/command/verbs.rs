@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 
+use pipewright_os::handle::Handle;
 use pipewright_os::status::ExitStatus;
 
 use super::{Command, Limit, Rules, Started, StdioDefaults, Usual};
@@ -282,6 +283,15 @@ impl Command {
             decoding: self.decoding,
         };
         Ok(Child::new(started, &self.program, &self.rules, reading))
+    }
+
+    /// As [`spawn`](Self::spawn), with one more handle for this child, which is closed here afterwards.
+    #[doc(hidden)]
+    pub fn spawn_inheriting(&mut self, handle: Handle) -> Result<Child, Error> {
+        self.inherit.push((handle, None));
+        let child = self.spawn();
+        self.inherit.pop();
+        child
     }
 
     /// Replaces this process by the command. Returns only with the reason why that failed; what

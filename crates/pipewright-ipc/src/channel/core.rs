@@ -1,0 +1,286 @@
+//! The waiting of a channel: for messages, for room, for the end of the other side.
+
+use std::time::{Duration, Instant};
+
+use pipewright::{CancelToken, Child, ExitStatus};
+use pipewright_os::exit::Exit;
+use pipewright_os::link::Arrived;
+use pipewright_os::mux::{self, Slot};
+
+use super::incoming::Progress;
+use super::line::Line;
+use super::outgoing::FRAME_BYTES;
+use super::sink::Nowhere;
+use super::spin::Spin;
+use crate::error::{Error, ErrorKind, Peer};
+use crate::wire::{Header, kind};
+
+/// Who has closed its end is about to end: its status is waited for, for so long.
+const END_TAKES: Duration = Duration::from_secs(1);
+
+/// A channel whose messages are bytes.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(super) line: Line,
+    pub(super) child: Option<Child>,
+    pub(super) cancel: Option<CancelToken>,
+    pub(super) timeout: Option<Duration>,
+    pub(super) spin: Spin,
+    /// For values on their way to bytes, and for loans that found no room.
+    pub(super) scratch: Vec<u8>,
+    /// The child was seen to end.
+    exited: bool,
+}
+
+impl Core {
+    pub(super) fn new(line: Line, child: Option<Child>, spin: Duration) -> Core {
+        Core {
+            line,
+            child,
+            cancel: None,
+            timeout: None,
+            spin: Spin::new(spin),
+            scratch: Vec::new(),
+            exited: false,
+        }
+    }
+
+    /// When a call that begins now has to end.
+    pub(super) fn until(&self) -> Option<Instant> {
+        self.timeout.and_then(|timeout| Instant::now().checked_add(timeout))
+    }
+
+    /// Sends a message. After an error within it, nothing more can be sent.
+    #[inline]
+    pub(crate) fn send(
+        &mut self,
+        first: Header,
+        body: &[u8],
+        until: Option<Instant>,
+    ) -> Result<(), Error> {
+        let bytes = body.len() as u64;
+        self.line.may_send(bytes)?;
+        let mut frames = 0;
+        let mut rest = body;
+        loop {
+            let now = rest.len().min(FRAME_BYTES);
+            let (frame, after) = rest.split_at(now);
+            let header = if frames == 0 {
+                Header { total: (!after.is_empty()).then_some(bytes), ..first }
+            } else {
+                Header::new(kind::PART, 0)
+            };
+            let put = self.line.put(&Header { length: now as u32, ..header }, frame);
+            frames += 1;
+            if let Err(error) = put.and_then(|()| self.hand_over(until)) {
+                self.line.outgoing.cut_off = true;
+                return Err(self.explain(error, until));
+            }
+            rest = after;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        self.line.note_sent(bytes, frames);
+        Ok(())
+    }
+
+    /// Waits until the system has taken everything that was sent. Takes in what comes meanwhile: the
+    /// other side may be waiting for exactly that.
+    #[inline]
+    pub(super) fn hand_over(&mut self, until: Option<Instant>) -> Result<(), Error> {
+        if self.line.unsent() == 0 {
+            return Ok(());
+        }
+        self.hand_over_slowly(until)
+    }
+
+    fn hand_over_slowly(&mut self, until: Option<Instant>) -> Result<(), Error> {
+        let began = Instant::now();
+        while self.line.end.flush()? > 0 {
+            self.wait_for_room(until)?;
+        }
+        self.line.stats.sent.blocked += began.elapsed();
+        Ok(())
+    }
+
+    /// Waits once for room in the socket, and takes in what has come meanwhile.
+    pub(super) fn wait_for_room(&mut self, until: Option<Instant>) -> Result<(), Error> {
+        if self.exited {
+            return Err(Error::new(ErrorKind::Died { status: None }));
+        }
+        let most = self.line.limits.max_backlog_bytes;
+        if self.line.end.arrived().len() >= most {
+            return Err(Error::new(ErrorKind::Backlog { most }));
+        }
+        if self.wait(Want::Room, until)? {
+            while let Arrived::Bytes { .. } = self.line.end.receive(most)? {}
+        }
+        Ok(())
+    }
+
+    /// Goes on with a step until it is done, and waits for the other side in between.
+    #[inline]
+    pub(super) fn receive(
+        &mut self,
+        until: Option<Instant>,
+        mut step: impl FnMut(&mut Line) -> Result<Progress, Error>,
+    ) -> Result<(), Error> {
+        loop {
+            match step(&mut self.line) {
+                Ok(Progress::Done) => return Ok(()),
+                Ok(Progress::Nothing) => {}
+                Err(error) => return Err(self.explain(error, until)),
+            }
+            if let Err(error) = self.wait_for_more(until) {
+                return Err(self.explain(error, until));
+            }
+        }
+    }
+
+    fn wait_for_more(&mut self, until: Option<Instant>) -> Result<(), Error> {
+        if self.exited {
+            return Err(Error::new(ErrorKind::Died { status: None }));
+        }
+        // What was kept by a call that does not wait.
+        self.line.end.flush()?;
+        let in_order = !self.line.waits_for_socket();
+        if in_order {
+            let line = &self.line;
+            let spun = self.spin.until(|| line.has_news());
+            self.line.stats.received.spun += spun;
+            self.line.stats.received.blocked += spun;
+            if self.line.has_news() {
+                return Ok(());
+            }
+            if let Some(ring) = &mut self.line.ring {
+                if !ring.into.fall_asleep(&ring.ours, &ring.theirs) {
+                    return Ok(());
+                }
+            }
+        }
+        let began = Instant::now();
+        let waited = self.wait(Want::Message, until);
+        if let Some(ring) = &mut self.line.ring {
+            ring.into.wake_up(&ring.ours);
+        }
+        self.line.stats.received.blocked += began.elapsed();
+        waited.map(drop)
+    }
+
+    /// Waits for the socket, the end of the child, the cancel token, the deadline. Whether something
+    /// has arrived.
+    fn wait(&mut self, want: Want, until: Option<Instant>) -> Result<bool, Error> {
+        let wants_room = matches!(want, Want::Room) || self.line.unsent() > 0;
+        let end = &self.line.end;
+        let arrival = if end.has_ended() { Slot::Off } else { Slot::Arrival(end) };
+        let room = if wants_room { Slot::Room(end) } else { Slot::Off };
+        let exit = match &self.child {
+            Some(child) if !self.exited => Slot::Exit(child.as_exit()),
+            _ => Slot::Off,
+        };
+        let cancel = match &self.cancel {
+            Some(token) => Slot::Wake(token.wake().map_err(Error::from)?),
+            None => Slot::Off,
+        };
+        let mut slots = [arrival, room, exit, cancel];
+        let done = mux::wait(&mut slots, until)?;
+        let [arrival, _, exit, cancel] = slots;
+        let arrived = matches!(arrival, Slot::ArrivalDone);
+        let (exited, woken) = (matches!(exit, Slot::ExitDone), matches!(cancel, Slot::WakeDone));
+        if exited {
+            // Not yet an error: what it sent before stands in the socket and in the ring.
+            self.exited = true;
+        }
+        if done == 0 {
+            return Err(self.timed_out(want));
+        }
+        if let (true, Some(token)) = (woken, &self.cancel) {
+            if token.is_cancelled() {
+                return Err(Error::new(ErrorKind::Cancelled));
+            }
+            // A signal that is on its way to somebody's child: none of ours.
+            token.heed();
+        }
+        Ok(arrived)
+    }
+
+    fn timed_out(&self, want: Want) -> Error {
+        let peer = match self.child.as_ref().map(|child| (child.as_exit(), child.id())) {
+            Some((exit, pid)) if exit.is_stopped() => Peer::Stopped { pid },
+            Some((_, pid)) => Peer::Runs { pid },
+            None => Peer::Connected,
+        };
+        let waiting_for = match want {
+            Want::Message => "a message",
+            Want::Room => "the other side to read",
+        };
+        Error::new(ErrorKind::TimedOut { waiting_for, peer })
+    }
+
+    /// Adds to an error of a connection how the other side ended, where it is our child.
+    pub(super) fn explain(&mut self, error: Error, until: Option<Instant>) -> Error {
+        let (ErrorKind::Died { status: None }, Some(child)) = (error.kind(), &self.child) else {
+            return error;
+        };
+        let enough = Instant::now().checked_add(END_TAKES);
+        let until = [until, enough].into_iter().flatten().min();
+        match status_of(child.as_exit(), until) {
+            Some(status) => Error::new(ErrorKind::Died { status: Some(status) }),
+            None => error,
+        }
+    }
+
+    /// Begins the next message. What is left of the one before is thrown away.
+    #[inline]
+    pub(super) fn begin(&mut self, until: Option<Instant>) -> Result<(), Error> {
+        self.skip(until)?;
+        self.receive(until, Line::begin)
+    }
+
+    /// Throws away what is left of the message that was begun.
+    #[inline]
+    pub(super) fn skip(&mut self, until: Option<Instant>) -> Result<(), Error> {
+        if self.line.body().is_some() {
+            self.receive(until, |line| line.take(usize::MAX, &mut Nowhere))?;
+            self.line.end_of_body();
+        }
+        Ok(())
+    }
+
+    /// Says that no more comes, waits until the other side says so too, and for the end of the child.
+    pub(super) fn close(&mut self, until: Option<Instant>) -> Result<Option<ExitStatus>, Error> {
+        if !self.line.outgoing.cut_off && !self.line.outgoing.closed {
+            let said = self.line.put(&Header::new(kind::GOODBYE, 0), &[]);
+            self.line.outgoing.closed = true;
+            said.and_then(|()| self.hand_over(until))
+                .map_err(|error| self.explain(error, until))?;
+        }
+        loop {
+            match self.begin(until) {
+                Ok(()) => {}
+                Err(error) if error.is_disconnect() => break,
+                Err(error) => return Err(error),
+            }
+        }
+        let Some(child) = &self.child else { return Ok(None) };
+        match status_of(child.as_exit(), until) {
+            Some(status) => Ok(Some(status)),
+            None => Err(self.timed_out(Want::Message)),
+        }
+    }
+}
+
+/// What a wait is for.
+#[derive(Debug, Clone, Copy)]
+enum Want {
+    Message,
+    Room,
+}
+
+/// How a child has ended, or ends until then.
+pub(crate) fn status_of(exit: &Exit, until: Option<Instant>) -> Option<ExitStatus> {
+    // Ignored, here and below: a status that is lost is none.
+    let _ = mux::wait(&mut [Slot::Exit(exit)], until);
+    exit.try_wait().ok().flatten().map(|ended| ended.status)
+}

@@ -1,0 +1,70 @@
+//! Who a side is: what both have to say the same of.
+
+use pipewright_os::link;
+
+use crate::error::{Error, ErrorKind, Side};
+use crate::options::Options;
+use crate::wire::{Fields, VERSION};
+
+/// What both sides have to say the same of, in the order in which it is compared.
+#[derive(Debug)]
+pub(super) struct Identity([(&'static str, String); 6]);
+
+impl Identity {
+    pub(super) fn of(options: &Options) -> Identity {
+        let bits = usize::BITS;
+        let order = if cfg!(target_endian = "little") { "little" } else { "big" };
+        Identity([
+            // First: what a field means is a matter of the version.
+            ("version", VERSION.to_string()),
+            ("app", options.app.clone()),
+            ("build", options.build.clone()),
+            ("arch", format!("{}-{bits}-{order}", std::env::consts::ARCH)),
+            ("user", link::user()),
+            ("salt", options.salt.clone()),
+        ])
+    }
+
+    pub(super) fn say(&self, fields: &mut Fields) {
+        for (key, value) in &self.0 {
+            fields.set(key, value);
+        }
+    }
+
+    /// What the other side says differently; `us` is who found it.
+    pub(super) fn refusal(&self, theirs: &Fields, us: Side) -> Option<Error> {
+        // What is sent is without control characters, and so is compared without them.
+        let mut ours = Fields::default();
+        self.say(&mut ours);
+        let differs = |key: &&str| ours.get(key) != theirs.get(key);
+        let field = self.0.iter().map(|(key, _)| *key).find(differs)?;
+        let [ours, theirs] =
+            [&ours, theirs].map(|it| it.get(field).unwrap_or("nothing").to_owned());
+        let (host, worker) = if us == Side::Host { (ours, theirs) } else { (theirs, ours) };
+        Some(Error::new(ErrorKind::Refused { by: us, field: field.to_owned(), host, worker }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_field_that_differs_is_named_with_both_values() {
+        let options = Options { app: "a\n".to_owned(), ..Options::default() };
+        let ours = Identity::of(&options);
+        let mut theirs = Fields::default();
+        ours.say(&mut theirs);
+        assert!(ours.refusal(&theirs, Side::Host).is_none());
+        let other = Identity::of(&Options { build: "2".to_owned(), ..options.clone() });
+        let mut theirs = Fields::default();
+        other.say(&mut theirs);
+        let error = ours.refusal(&theirs, Side::Host).unwrap();
+        let text = r#"the host refused the connection: build differs (host "", worker "2")"#;
+        assert_eq!(error.to_string(), text);
+        let error = ours.refusal(&Fields::default(), Side::Worker).unwrap();
+        let text =
+            r#"the worker refused the connection: version differs (host "nothing", worker "1")"#;
+        assert_eq!(error.to_string(), text);
+    }
+}

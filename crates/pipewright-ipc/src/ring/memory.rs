@@ -1,0 +1,68 @@
+//! What a ring needs of memory: that of `pipewright-os`, or a model of it.
+
+use std::io;
+use std::sync::atomic::{Ordering, fence};
+
+use pipewright_os::shm::{Seen, Written};
+
+/// Memory that this side writes.
+pub(crate) trait Ours {
+    /// How large the ring is.
+    fn bytes(&self) -> usize;
+    /// Writes a word, after everything before.
+    fn publish(&self, word: usize, value: u64);
+    /// Writes data that the other side does not read yet. Nothing outside is written.
+    fn fill(&mut self, at: usize, bytes: &[u8]);
+    /// Between a write of ours and a look at what the other side wrote: one of the two sees the other.
+    fn fence(&self);
+}
+
+/// Memory that the other side writes.
+pub(crate) trait Theirs {
+    /// How large the ring is.
+    fn bytes(&self) -> usize;
+    /// Reads a word, before everything that follows.
+    fn word(&self, word: usize) -> u64;
+    /// Reads the header of a record, each number once.
+    fn numbers(&self, at: usize) -> io::Result<[u64; 4]>;
+}
+
+impl Ours for Written {
+    fn bytes(&self) -> usize {
+        Written::bytes(self)
+    }
+
+    #[inline]
+    fn publish(&self, word: usize, value: u64) {
+        Written::publish(self, word, value);
+    }
+
+    #[inline]
+    fn fill(&mut self, at: usize, bytes: &[u8]) {
+        let place = self.data().get_mut(at..).and_then(|rest| rest.get_mut(..bytes.len()));
+        if let Some(place) = place {
+            place.copy_from_slice(bytes);
+        }
+    }
+
+    #[inline]
+    fn fence(&self) {
+        fence(Ordering::SeqCst);
+    }
+}
+
+impl Theirs for Seen {
+    fn bytes(&self) -> usize {
+        Seen::bytes(self)
+    }
+
+    #[inline]
+    fn word(&self, word: usize) -> u64 {
+        Seen::word(self, word)
+    }
+
+    #[inline]
+    fn numbers(&self, at: usize) -> io::Result<[u64; 4]> {
+        Seen::numbers(self, at)
+    }
+}

@@ -1,0 +1,235 @@
+//! Every call of a channel, with a real worker.
+
+use std::io::Read as _;
+use std::time::Duration;
+
+use pipewright::{Handle, PipeOptions, Stdio};
+use pipewright_ipc::{Channel, ErrorKind, Options, SharedMemory, Side};
+use pipewright_tests::{bodies, watchdog};
+
+use super::{both_ways, start, worker};
+
+#[test]
+fn what_is_sent_comes_back_in_every_way_to_send_and_to_receive() {
+    let _watch = watchdog::watch();
+    for options in both_ways() {
+        let mut channel = start("echo", &options);
+        let (mut body, mut came) = (Vec::new(), b"before".to_vec());
+        for number in 0..300 {
+            let length = bodies::length(number);
+            bodies::body(number, length, &mut body);
+            match number % 3 {
+                0 => channel.send_bytes(&body).unwrap(),
+                1 => {
+                    let mut loan = channel.reserve(length).unwrap();
+                    assert_eq!(loan.len(), length);
+                    loan.copy_from_slice(&body);
+                    assert!(*loan == *body);
+                    loan.send().unwrap();
+                }
+                _ => {
+                    channel.queue_bytes(&body).unwrap();
+                    channel.flush().unwrap();
+                }
+            }
+            let message = channel.recv().unwrap();
+            assert_eq!((message.len(), message.is_empty()), (length, length == 0));
+            match number % 4 {
+                0 => message.read_into(&mut came).unwrap(),
+                1 => came = message.bytes().unwrap(),
+                2 => {
+                    came.clear();
+                    message.lease().for_each_chunk(|chunk| came.extend_from_slice(chunk)).unwrap();
+                }
+                _ => {
+                    came.clear();
+                    let mut lease = message.lease();
+                    assert_eq!(lease.left(), length);
+                    lease.read_to_end(&mut came).unwrap();
+                    assert_eq!(lease.left(), 0);
+                }
+            }
+            bodies::check(number, length, &came, &mut body);
+        }
+        let stats = channel.stats();
+        assert_eq!((stats.sent.messages, stats.received.messages), (300, 300));
+        assert_eq!(stats.sent.bytes, stats.received.bytes);
+        for direction in [stats.sent, stats.received] {
+            assert_eq!(direction.inline_bytes + direction.shared_bytes, direction.bytes);
+        }
+        assert!(channel.close().unwrap().unwrap().success());
+    }
+}
+
+#[test]
+fn many_small_messages_go_together() {
+    let _watch = watchdog::watch();
+    for options in both_ways() {
+        let mut channel = start("echo", &options);
+        for number in 0..20_000_u64 {
+            channel.queue_bytes(&number.to_le_bytes()).unwrap();
+        }
+        channel.flush().unwrap();
+        let mut came = Vec::new();
+        for number in 0..20_000_u64 {
+            channel.recv().unwrap().read_into(&mut came).unwrap();
+            assert_eq!(came, number.to_le_bytes());
+        }
+        let stats = channel.stats();
+        assert!(stats.sent.system_calls < 2_000, "{stats:?}");
+    }
+}
+
+#[test]
+fn calls_that_do_not_wait_do_what_they_can() {
+    let _watch = watchdog::watch();
+    for options in both_ways() {
+        let mut channel = start("silent", &options);
+        assert!(channel.try_recv().unwrap().is_none());
+        let body = vec![7; 100_000];
+        let mut taken = 0;
+        while channel.try_send_bytes(&body).unwrap() {
+            taken += 1;
+            assert!(taken < 1_000, "nobody reads it");
+        }
+        assert!(taken > 0);
+        assert!(!channel.try_send_bytes(b"x").unwrap());
+    }
+    for options in both_ways() {
+        let mut channel = start("echo", &options);
+        let mut came = Vec::new();
+        for number in 0..200 {
+            let (length, mut body) = (bodies::length(number), Vec::new());
+            bodies::body(number, length, &mut body);
+            while !channel.try_send_bytes(&body).unwrap() {
+                std::thread::yield_now();
+            }
+            loop {
+                match channel.try_recv().unwrap() {
+                    Some(message) => break message.read_into(&mut came).unwrap(),
+                    None => std::thread::yield_now(),
+                }
+            }
+            bodies::check(number, length, &came, &mut body);
+        }
+    }
+}
+
+#[test]
+fn a_message_that_is_not_read_is_passed_over() {
+    let _watch = watchdog::watch();
+    for options in both_ways() {
+        let mut channel = start("echo", &options);
+        for length in [0, 10, 5_000, 70_000, 5_000_000, 1] {
+            channel.send_bytes(&vec![length as u8; length]).unwrap();
+        }
+        for length in [0, 10, 5_000, 70_000, 5_000_000] {
+            let message = channel.recv().unwrap();
+            assert_eq!(message.len(), length);
+            if length % 4 == 0 {
+                // Or only begun.
+                let _ = message.lease().read(&mut [0; 7]).unwrap();
+            }
+        }
+        assert_eq!(channel.recv().unwrap().bytes().unwrap(), [1]);
+    }
+}
+
+#[test]
+fn handles_go_with_messages() {
+    let _watch = watchdog::watch();
+    for options in both_ways() {
+        let mut channel = start("handles", &options);
+        let (mut reader, writer) = pipewright::pipe(PipeOptions::default()).unwrap();
+        let writers = [Handle::from(writer.try_clone().unwrap()), Handle::from(writer)];
+        channel.send_with_handles(b"line\n", &writers).unwrap();
+        channel.send_bytes(b"none").unwrap();
+        // Also a long one.
+        channel.send_with_handles(&[b'x'; 100_000], &writers[..1]).unwrap();
+        drop(writers);
+        let mut text = String::new();
+        let mut counts = Vec::new();
+        std::thread::scope(|scope| {
+            scope.spawn(|| reader.read_to_string(&mut text).unwrap());
+            for _ in 0..3 {
+                counts.extend(channel.recv().unwrap().bytes().unwrap());
+            }
+        });
+        assert_eq!(counts, [2, 0, 1]);
+        assert_eq!((&text[..10], text.len()), ("line\nline\n", 100_010));
+        let too_many: Vec<Handle> = (0..65).map(|_| Handle::copy_of_number(0).unwrap()).collect();
+        let error = channel.send_with_handles(b"", &too_many).unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::Io);
+    }
+}
+
+#[test]
+fn values_go_as_they_are() {
+    let _watch = watchdog::watch();
+    let options = Options::default();
+    let mut channel =
+        Channel::<Vec<u64>, (u64, String)>::start(&mut worker("typed"), &options).unwrap();
+    for count in [0, 1, 1_000, 100_000] {
+        channel.send(&(0..count).collect()).unwrap();
+        let (sum, text) = channel.recv().unwrap().value().unwrap();
+        assert_eq!((sum, text), ((0..count).sum(), format!("{count} numbers")));
+    }
+    channel.send_bytes(b"\xff").unwrap();
+    let error = channel.recv().map(|message| message.value()).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Died { status: Some(_) }), "{error}");
+}
+
+#[test]
+fn what_a_worker_prints_is_not_taken_for_a_message() {
+    let _watch = watchdog::watch();
+    let mut command = worker("noisy");
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut channel: Channel = Channel::start(&mut command, &Options::default()).unwrap();
+    channel.send_bytes(b"question").unwrap();
+    assert_eq!(channel.recv().unwrap().bytes().unwrap(), b"question");
+    let mut said = vec![0; 31];
+    let child = channel.worker_mut().unwrap();
+    child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+    assert_eq!(said, b"a line on stdout of the worker\n");
+    channel.close().unwrap();
+}
+
+#[test]
+fn a_message_longer_than_agreed_is_refused_before_anything_is_sent() {
+    let _watch = watchdog::watch();
+    let mut channel = start("echo,most=1000", &Options::default());
+    let error = channel.send_bytes(&[0; 1001]).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::TooLong { bytes: 1001, most: 1000 });
+    assert!(channel.reserve(1001).is_err());
+    channel.send_bytes(&[7; 1000]).unwrap();
+    assert_eq!(channel.recv().unwrap().bytes().unwrap(), [7; 1000]);
+}
+
+#[test]
+fn who_insists_on_shared_memory_is_told_when_there_is_none() {
+    let _watch = watchdog::watch();
+    let options = Options { shared_memory: SharedMemory::Required, ..Options::default() };
+    let started: Result<Channel, _> = Channel::start(&mut worker("echo,shm=off"), &options);
+    let error = started.unwrap_err();
+    let ErrorKind::Refused { by, field, .. } = error.kind() else { panic!("{error}") };
+    assert_eq!((*by, field.as_str()), (Side::Host, "shared memory"));
+}
+
+#[test]
+fn a_cancel_ends_a_wait() {
+    let _watch = watchdog::watch();
+    for options in both_ways() {
+        let mut channel = start("silent", &options);
+        let token = pipewright::CancelToken::new();
+        channel.set_cancel(&token);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::park_timeout(Duration::from_millis(30));
+                token.cancel();
+            });
+            let error = channel.recv().unwrap_err();
+            assert_eq!(error.kind(), &ErrorKind::Cancelled);
+        });
+        assert_eq!(channel.recv().unwrap_err().kind(), &ErrorKind::Cancelled);
+    }
+}

@@ -1,0 +1,27 @@
+//! What `pipewright-ipc` promises about hosts and workers, a file a promise.
+#![cfg(unix)]
+
+mod calls;
+
+use pipewright::Command;
+use pipewright_ipc::{Channel, Options, SharedMemory};
+
+/// A command that runs the puppet as a worker of that kind.
+fn worker(kind: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_puppet"));
+    command.arg(format!("ipc={kind}"));
+    command
+}
+
+/// A channel to a worker of that kind.
+#[track_caller]
+fn start(kind: &str, options: &Options) -> Channel {
+    Channel::start(&mut worker(kind), options).unwrap()
+}
+
+/// With shared memory and without it: everything has to be the same. (Where this machine has none, both
+/// are without it, and `p05_refused_memory` says so.)
+fn both_ways() -> [Options; 2] {
+    [SharedMemory::Auto, SharedMemory::Off]
+        .map(|shared_memory| Options { shared_memory, ..Options::default() })
+}
