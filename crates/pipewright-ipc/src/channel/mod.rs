@@ -82,8 +82,17 @@ impl<S, R> Channel<S, R> {
     /// There is no worker then.
     pub fn start(command: &mut Command, options: &Options) -> Result<Channel<S, R>, Error> {
         let (end, child) = crate::host::start(command)?;
-        let line = handshake::host(end, Some(&child), options)?;
-        Ok(Channel::of(line, Some(child), options))
+        match handshake::host(end, Some(&child), options) {
+            Ok(line) => Ok(Channel::of(line, Some(child), options)),
+            Err(error) => {
+                if matches!(error.kind(), ErrorKind::Refused { .. }) {
+                    // So that it can say why, where its own complaints go, before it is killed.
+                    let until = std::time::Instant::now().checked_add(COMPLAINT_TAKES);
+                    let _ = status_of(child.as_exit(), until);
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Connects as the host through a link that was passed on in another way.
@@ -254,6 +263,9 @@ impl<S, R> Channel<S, R> {
         self.core.close(std::time::Instant::now().checked_add(timeout))
     }
 }
+
+/// How long a worker has to end after it was refused, or has refused.
+const COMPLAINT_TAKES: Duration = Duration::from_secs(1);
 
 /// How long a worker has to end after the goodbye.
 const CLOSE_TAKES: Duration = Duration::from_secs(5);

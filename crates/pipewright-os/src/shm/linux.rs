@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, ProtFlags};
+use rustix::process::{Resource, getrlimit};
 
 pub(super) use super::mapping::Mapping;
 use crate::fallback;
@@ -17,8 +18,13 @@ const SEALS: SealFlags =
     SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::FUTURE_WRITE).union(SealFlags::SEAL);
 
 pub(super) fn create(size: usize, prefault: bool) -> io::Result<(Mapping, Handle)> {
-    let fd = memory()?;
     let length = size as u64;
+    if getrlimit(Resource::Fsize).current.is_some_and(|most| most < length) {
+        // The kernel would not only say no, but end us (SIGXFSZ).
+        let words = "the limit on the size of files is smaller than the shared memory";
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, words));
+    }
+    let fd = memory()?;
     rustix::fs::ftruncate(&fd, length)?;
     // Every page, now: one that cannot be had when it is touched is SIGBUS, and the end of us.
     rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, length)?;

@@ -2,6 +2,16 @@
 #![cfg(unix)]
 
 mod calls;
+mod p01_whole_and_in_order;
+mod p02_never_hangs;
+mod p03_nothing_left;
+mod p04_hostile;
+mod p05_refused_memory;
+mod p06_mismatch;
+mod p07_both_send;
+mod wire;
+
+use std::time::Duration;
 
 use pipewright::Command;
 use pipewright_ipc::{Channel, Options, SharedMemory};
@@ -24,4 +34,10 @@ fn start(kind: &str, options: &Options) -> Channel {
 fn both_ways() -> [Options; 2] {
     [SharedMemory::Auto, SharedMemory::Off]
         .map(|shared_memory| Options { shared_memory, ..Options::default() })
+}
+
+/// How long the torture takes altogether: half a minute, or `PIPEWRIGHT_TORTURE_SECONDS`.
+fn torture_time() -> Duration {
+    let seconds = std::env::var("PIPEWRIGHT_TORTURE_SECONDS").ok();
+    Duration::from_secs(seconds.and_then(|seconds| seconds.parse().ok()).unwrap_or(30))
 }

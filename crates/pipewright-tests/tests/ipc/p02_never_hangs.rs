@@ -1,0 +1,144 @@
+//! Promise 2: neither side ever hangs on a dead, stopped or silent peer past its deadline; the error
+//! says which, and how it died.
+
+use std::time::{Duration, Instant};
+
+use pipewright::{Command, Signal};
+use pipewright_ipc::{Channel, ErrorKind, Options, Peer};
+use pipewright_tests::watchdog;
+
+use super::{both_ways, start};
+
+const SHORT: Duration = Duration::from_millis(100);
+
+#[test]
+fn a_wait_for_a_silent_worker_ends_in_time_and_tells_that_it_runs() {
+    let _watch = watchdog::watch();
+    for options in both_ways() {
+        let mut channel = start("silent", &options);
+        let pid = channel.worker().unwrap().id();
+        channel.set_timeout(Some(SHORT));
+        let began = Instant::now();
+        let error = channel.recv().unwrap_err();
+        assert!(began.elapsed() >= SHORT);
+        let ErrorKind::TimedOut { peer, waiting_for } = error.kind() else { panic!("{error}") };
+        assert_eq!((*peer, *waiting_for), (Peer::Runs { pid }, "a message"));
+        // It can be used again: nothing was lost.
+        assert!(channel.try_recv().unwrap().is_none());
+        // Nobody reads: more than the ring and the socket hold.
+        let error = channel.send_bytes(&vec![7; 16 << 20]).unwrap_err();
+        let ErrorKind::TimedOut { waiting_for, .. } = error.kind() else { panic!("{error}") };
+        assert_eq!(*waiting_for, "the other side to read");
+        // The message was cut off, and another one would be taken for the rest of it.
+        assert_eq!(channel.send_bytes(b"x").unwrap_err().kind(), &ErrorKind::CutOff);
+        assert_eq!(channel.try_send_bytes(b"x").unwrap_err().kind(), &ErrorKind::CutOff);
+    }
+}
+
+#[test]
+fn a_stopped_worker_is_told_from_a_silent_one() {
+    let _watch = watchdog::watch();
+    for options in both_ways() {
+        let mut channel = start("echo", &options);
+        let child = channel.worker().unwrap();
+        let pid = child.id();
+        child.signal(Signal::STOP).unwrap();
+        watchdog::until("it is stopped", || pipewright_tests::alive::state(pid) == Some('T'));
+        channel.set_timeout(Some(SHORT));
+        channel.send_bytes(b"x").unwrap();
+        let error = channel.recv().unwrap_err();
+        let ErrorKind::TimedOut { peer, .. } = error.kind() else { panic!("{error}") };
+        assert_eq!(*peer, Peer::Stopped { pid });
+    }
+}
+
+#[test]
+fn a_worker_that_dies_is_told_with_its_status_after_everything_that_it_said() {
+    let _watch = watchdog::watch();
+    for options in both_ways() {
+        let mut channel = start("die", &options);
+        assert_eq!(channel.recv().unwrap().bytes().unwrap(), b"last words");
+        let error = channel.recv().unwrap_err();
+        let ErrorKind::Died { status: Some(status) } = error.kind() else { panic!("{error}") };
+        assert_eq!(status.code(), Some(7));
+        assert!(error.is_disconnect() && error.to_string().starts_with("the worker died: "));
+        // Again and again.
+        assert!(channel.recv().unwrap_err().is_disconnect());
+        // A message may still find room in the ring; more than fits does not.
+        let error = channel.send_bytes(&vec![7; 16 << 20]).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Died { status: Some(_) }), "{error}");
+    }
+}
+
+#[test]
+fn a_kill_ends_waits_for_messages_and_for_room() {
+    let _watch = watchdog::watch();
+    for options in both_ways() {
+        for sending in [false, true] {
+            let mut channel = start("silent", &options);
+            let pid = channel.worker().unwrap().id();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    std::thread::park_timeout(Duration::from_millis(50));
+                    pipewright_tests::alive::kill(pid);
+                });
+                let error = match sending {
+                    true => channel.send_bytes(&vec![7; 16 << 20]).unwrap_err(),
+                    false => channel.recv().unwrap_err(),
+                };
+                let ErrorKind::Died { status: Some(status) } = error.kind() else {
+                    panic!("{error}")
+                };
+                assert_eq!(status.terminating_signal(), Some(Signal::KILL));
+            });
+        }
+    }
+}
+
+#[test]
+fn a_handshake_ends_with_the_worker_or_in_time() {
+    let _watch = watchdog::watch();
+    let options = Options { handshake_timeout: SHORT, ..Options::default() };
+    // Is no worker, and ends.
+    let started: Result<Channel, _> =
+        Channel::start(&mut Command::new("true"), &Options::default());
+    let error = started.unwrap_err();
+    let ErrorKind::Died { status: Some(status) } = error.kind() else { panic!("{error}") };
+    assert!(status.success());
+    // Is no worker, and does not end.
+    let started: Result<Channel, _> = Channel::start(Command::new("sleep").arg("60"), &options);
+    let error = started.unwrap_err();
+    let ErrorKind::TimedOut { waiting_for, peer } = error.kind() else { panic!("{error}") };
+    assert_eq!(*waiting_for, "the handshake");
+    let Peer::Runs { pid } = peer else { panic!("{error}") };
+    watchdog::until("it was killed", || !pipewright_tests::alive::is_running(*pid));
+    // Cannot be started.
+    let started: Result<Channel, _> =
+        Channel::start(&mut Command::new("no-such-program"), &options);
+    let error = started.unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Start);
+    assert!(error.to_string().contains("no-such-program"), "{error}");
+}
+
+#[test]
+fn a_worker_whose_host_is_gone_ends() {
+    let _watch = watchdog::watch();
+    for options in both_ways() {
+        let channel = start("echo", &options);
+        let pid = channel.worker().unwrap().id();
+        drop(channel);
+        watchdog::until("it has ended", || !pipewright_tests::alive::is_running(pid));
+    }
+}
+
+#[test]
+fn a_worker_that_does_not_say_goodbye_is_killed_in_time() {
+    let _watch = watchdog::watch();
+    for options in both_ways() {
+        let mut channel = start("silent", &options);
+        let pid = channel.worker().unwrap().id();
+        channel.set_timeout(Some(SHORT));
+        assert!(channel.close().unwrap_err().is_timeout());
+        watchdog::until("it was killed", || !pipewright_tests::alive::is_running(pid));
+    }
+}

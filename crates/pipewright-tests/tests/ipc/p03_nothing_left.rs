@@ -1,0 +1,109 @@
+//! Promise 3: nothing is left: /dev/shm, temp folders, handles, processes, memory, after 1,000
+//! connections and 200 SIGKILLs at random points.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::time::Duration;
+
+use pipewright_ipc::{Channel, Options};
+use pipewright_tests::{alive, count, isolate, watchdog};
+
+use super::{both_ways, start, worker};
+
+const CONNECTIONS: u64 = 1_000;
+const KILLS: u64 = 200;
+
+/// The names in the places where shared memory, sockets and semaphores are left behind.
+fn names() -> BTreeSet<String> {
+    let folders = ["/dev/shm", "/dev/mqueue", "/run/lock"].map(str::to_owned);
+    let temporary = std::env::temp_dir().display().to_string();
+    let mut names = BTreeSet::new();
+    for folder in folders.into_iter().chain([temporary]) {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            // Other tests and programs leave and take away what they like.
+            if name.contains("pipewright") && name.contains("ipc") {
+                names.insert(format!("{folder}/{name}"));
+            }
+        }
+    }
+    // System V: what nobody has given a name.
+    let shm = fs::read_to_string("/proc/sysvipc/shm").unwrap_or_default();
+    let own = std::process::id().to_string();
+    names.extend(shm.lines().filter(|line| line.contains(&own)).map(str::to_owned));
+    names
+}
+
+/// One connection with something said in it.
+fn connect(round: u64, options: &Options) -> Channel {
+    let mut channel = start("echo,ring=65536", options);
+    let body = vec![round as u8; (round * 1_237 % 90_000) as usize];
+    channel.send_bytes(&body).unwrap();
+    assert_eq!(channel.recv().unwrap().bytes().unwrap(), body);
+    channel
+}
+
+/// One connection whose worker is killed at some point of it.
+fn kill_one(round: u64, options: &Options) {
+    let mark = ("PIPEWRIGHT_KILLED_TEST", format!("{}-{round}", std::process::id()));
+    let mut command = worker("source,ring=65536");
+    command.env(mark.0, &mark.1);
+    // The point is some time after the start, which is during the handshake at first.
+    let after = Duration::from_micros(round * 37 % 5_000);
+    let killer = std::thread::spawn(move || {
+        watchdog::until("the worker runs or has ended", || {
+            !alive::marked(mark.0, &mark.1).is_empty()
+        });
+        std::thread::park_timeout(after);
+        alive::marked(mark.0, &mark.1).into_iter().for_each(alive::kill);
+    });
+    let ended = Channel::<_, _>::start(&mut command, options).and_then(|mut channel: Channel| {
+        let mut came = Vec::new();
+        loop {
+            channel.recv()?.read_into(&mut came)?;
+        }
+    });
+    let error = match ended {
+        Ok(()) => unreachable!(),
+        Err(error) => error,
+    };
+    assert!(error.is_disconnect(), "{error}");
+    killer.join().unwrap();
+}
+
+#[test]
+fn nothing_is_left_after_a_thousand_connections_and_two_hundred_kills() {
+    isolate::isolated(
+        "p03_nothing_left::nothing_is_left_after_a_thousand_connections_and_two_hundred_kills",
+        || {
+            let _watch = watchdog::watch_for(Duration::from_secs(600));
+            let [on, off] = both_ways();
+            let settled = || {
+                watchdog::until("workers are reaped", || count::children().is_empty());
+                // The reaper, and the thread that starts what ends with us.
+                watchdog::until("threads have gone", || count::threads() <= 5);
+                (count::handles(), count::rss_bytes())
+            };
+            let named = names();
+            (0..50).for_each(|round| drop(connect(round, &on)));
+            // What the allocator keeps of the largest messages, and of a second thread.
+            (0..KILLS / 2)
+                .for_each(|round| kill_one(round, if round % 4 == 3 { &off } else { &on }));
+            let (handles, memory) = settled();
+            for round in 0..CONNECTIONS {
+                let channel = connect(round, if round % 4 == 3 { &off } else { &on });
+                match round % 3 {
+                    0 => drop(channel),
+                    _ => assert!(channel.close().unwrap().unwrap().success()),
+                }
+            }
+            (0..KILLS).for_each(|round| kill_one(round, if round % 4 == 3 { &off } else { &on }));
+            let (handles_after, memory_after) = settled();
+            assert_eq!(handles_after, handles, "handles");
+            assert_eq!(names(), named);
+            assert_eq!(count::zombies(), Vec::<u32>::new());
+            let grown = memory_after.saturating_sub(memory);
+            assert!(grown < 2 << 20, "memory has grown by {grown} bytes");
+        },
+    );
+}

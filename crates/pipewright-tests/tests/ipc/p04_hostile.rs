@@ -1,0 +1,356 @@
+//! Promise 4: a hostile worker (fuzzed frames, lengths, seals missing, memory changed while it is read,
+//! too many handles) gets an error, never a crash, a hang or an allocation beyond what was agreed.
+
+use std::io::IoSlice;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use pipewright::Handle;
+use pipewright_ipc::{Channel, Error, ErrorKind, Options, SharedMemory};
+use pipewright_os::link::{self, Arrived, End};
+use pipewright_os::mux::{self, Slot};
+use pipewright_os::shm::{ShmOptions, Written};
+use pipewright_tests::{count, isolate, skip, watchdog};
+use proptest::prelude::*;
+
+const MOST_BYTES: u64 = 1 << 20;
+
+fn options(shared_memory: SharedMemory) -> Options {
+    Options {
+        shared_memory,
+        max_message_bytes: MOST_BYTES,
+        ring_bytes: 64 << 10,
+        handshake_timeout: Duration::from_secs(5),
+        timeout: Some(Duration::from_secs(5)),
+        ..Options::default()
+    }
+}
+
+/// A frame as it is on the wire.
+fn frame(kind: u8, flags: u8, handles: u16, length: u32, body: &[u8]) -> Vec<u8> {
+    let mut bytes = length.to_le_bytes().to_vec();
+    bytes.extend([kind, flags]);
+    bytes.extend(handles.to_le_bytes());
+    bytes.extend([0; 8]);
+    bytes.extend(body);
+    bytes
+}
+
+fn text(kind: u8, text: &str) -> Vec<u8> {
+    frame(kind, 0, 0, text.len() as u32, text.as_bytes())
+}
+
+fn send(end: &mut End, bytes: &[u8]) {
+    // Ignored: the host has seen enough and is gone.
+    let _ = end.send(&[IoSlice::new(bytes)]);
+    while end.unsent() > 0 {
+        mux::wait(&mut [Slot::Room(end)], None).unwrap();
+        if end.flush().is_err() {
+            return;
+        }
+    }
+}
+
+/// The next frame that the host sends: its kind and body. `None`: it is gone.
+fn hear(end: &mut End) -> Option<(u8, String)> {
+    loop {
+        if let Some(head) = end.arrived().first_chunk::<16>() {
+            let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
+            let kind = head[4];
+            if let Some(body) = end.arrived().get(16..16 + length) {
+                let body = String::from_utf8_lossy(body).into_owned();
+                end.consume(16 + length);
+                return Some((kind, body));
+            }
+        }
+        mux::wait(&mut [Slot::Arrival(end)], None).unwrap();
+        if end.receive(usize::MAX).ok()? == Arrived::End {
+            return None;
+        }
+    }
+}
+
+/// Answers the host's hello with its own words, and says what it can do.
+fn greet(end: &mut End, can: &str) {
+    let (kind, hello) = hear(end).unwrap();
+    assert_eq!(kind, 1);
+    let lines: Vec<&str> = hello.lines().filter(|line| !line.starts_with("can=")).collect();
+    send(end, &text(1, &format!("{}\ncan={can}\n", lines.join("\n"))));
+}
+
+/// A hostile worker on a thread, and the end of the link for the host.
+fn hostile(act: impl FnOnce(&mut End) + Send + 'static) -> (Handle, JoinHandle<()>) {
+    let (mut end, handle) = link::pair().unwrap();
+    (handle, std::thread::spawn(move || act(&mut end)))
+}
+
+/// What a host makes of that worker: connects, and receives until something is wrong.
+fn host(link: Handle, options: &Options) -> Error {
+    let connected: Result<Channel, Error> = Channel::as_host(link, options);
+    let mut channel = match connected {
+        Ok(channel) => channel,
+        Err(error) => return error,
+    };
+    let mut came = Vec::new();
+    loop {
+        if let Err(error) = channel.recv().and_then(|message| message.read_into(&mut came)) {
+            return error;
+        }
+        assert!(came.capacity() as u64 <= MOST_BYTES, "{} bytes", came.capacity());
+    }
+}
+
+fn outcome(act: impl FnOnce(&mut End) + Send + 'static, options: &Options) -> Error {
+    let (link, thread) = hostile(act);
+    let error = host(link, options);
+    thread.join().unwrap();
+    error
+}
+
+fn is_protocol(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Protocol { .. })
+}
+
+#[test]
+fn wrong_frames_after_the_handshake_are_errors_that_say_what() {
+    let _watch = watchdog::watch();
+    let cases: [(Vec<u8>, &str); 9] = [
+        (frame(200, 0, 0, 0, b""), "kind 200"),
+        (frame(1, 0, 0, 0, b""), "kind 1"),
+        (frame(8, 0, 0, 4, b"part"), "kind 8"),
+        (frame(16, 2, 0, 0, b""), "flags"),
+        (frame(16, 0, 0, u32::MAX, b""), "4294967295 bytes, where 1048576"),
+        (frame(16, 1, 0, 4, &u64::MAX.to_le_bytes()), "18446744073709551615 bytes"),
+        (frame(16, 1, 0, 9, &8_u64.to_le_bytes()), "parts"),
+        (frame(16, 0, 1, 1, b"x"), "handles"),
+        (
+            [frame(16, 1, 0, 4, &[8, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4]), frame(16, 0, 0, 1, b"x")]
+                .concat(),
+            "kind 16",
+        ),
+    ];
+    for (bytes, words) in cases {
+        let act = move |end: &mut End| {
+            greet(end, "");
+            send(end, &bytes);
+            while hear(end).is_some() {}
+        };
+        let error = outcome(act, &options(SharedMemory::Off));
+        assert!(is_protocol(&error) && error.to_string().contains(words), "{words}: {error}");
+    }
+}
+
+#[test]
+fn a_message_that_never_ends_is_an_error_in_time_or_at_the_end() {
+    let _watch = watchdog::watch();
+    let short = Options { timeout: Some(Duration::from_millis(100)), ..options(SharedMemory::Off) };
+    for (stays, options) in [(true, short), (false, options(SharedMemory::Off))] {
+        let act = move |end: &mut End| {
+            greet(end, "");
+            send(end, &frame(16, 0, 0, 1000, b"only this"));
+            while stays && hear(end).is_some() {}
+        };
+        let error = outcome(act, &options);
+        assert_eq!((error.is_timeout(), error.is_disconnect()), (stays, !stays), "{error}");
+    }
+}
+
+#[test]
+fn handles_that_nobody_asked_for_are_an_error_and_are_closed() {
+    isolate::isolated(
+        "p04_hostile::handles_that_nobody_asked_for_are_an_error_and_are_closed",
+        || {
+            let _watch = watchdog::watch();
+            let before = count::handles();
+            let act = |end: &mut End| {
+                greet(end, "");
+                let handles: Vec<Handle> =
+                    (0..60).map(|_| Handle::copy_of_number(0).unwrap()).collect();
+                for _ in 0..3 {
+                    // Not announced by any frame.
+                    let frame = frame(16, 0, 0, 1, b"x");
+                    if end.send_handles(&[IoSlice::new(&frame)], &handles).is_err() {
+                        break;
+                    }
+                }
+                while hear(end).is_some() {}
+            };
+            let error = outcome(act, &options(SharedMemory::Off));
+            assert!(is_protocol(&error) && error.to_string().contains("handles"), "{error}");
+            watchdog::until("all are closed", || count::handles() == before);
+        },
+    );
+}
+
+#[test]
+fn memory_that_could_harm_us_is_left_alone_and_the_channel_works_without() {
+    let _watch = watchdog::watch();
+    let act = |end: &mut End| {
+        greet(end, "shm.v1");
+        let (kind, _) = hear(end).unwrap();
+        if kind == 3 {
+            // Something else under the name of memory.
+            let body = b"memory\nbytes=65536\nproof=1\n";
+            let handle = Handle::from(std::fs::File::open("/dev/zero").unwrap());
+            let frame = frame(3, 0, 1, body.len() as u32, body);
+            assert!(end.send_handles(&[IoSlice::new(&frame)], &[handle]).unwrap());
+            let (kind, ready) = hear(end).unwrap();
+            assert!(kind == 4 && ready.contains("shared=0"), "{ready}");
+        }
+        send(end, &frame(16, 0, 0, 5, b"hello"));
+        send(end, &frame(10, 0, 0, 0, b""));
+        while hear(end).is_some() {}
+    };
+    let (link, thread) = hostile(act);
+    let mut channel: Channel = Channel::as_host(link, &options(SharedMemory::Auto)).unwrap();
+    assert_eq!(channel.recv().unwrap().bytes().unwrap(), b"hello");
+    assert_eq!(channel.recv().unwrap_err().kind(), &ErrorKind::Closed);
+    let stats = channel.stats();
+    assert!(!stats.shared_memory && stats.fallback.is_some(), "{stats:?}");
+    drop(channel);
+    thread.join().unwrap();
+}
+
+/// A worker with real memory, that it can fill with anything: its words, and its ring.
+fn with_memory(act: impl FnOnce(&mut End, &mut Written) + Send + 'static) -> Option<Error> {
+    let shm = ShmOptions { bytes: 64 << 10, prefault: true };
+    let Ok(mut ours) = Written::create(shm) else {
+        skip::skipped("no shared memory here");
+        return None;
+    };
+    let greeting = move |end: &mut End| {
+        greet(end, "shm.v1");
+        let (kind, memory) = hear(end).unwrap();
+        assert_eq!(kind, 3);
+        let theirs = end.take_handle().unwrap();
+        let bytes = memory.lines().find_map(|line| line.strip_prefix("bytes=")).unwrap();
+        let shm = ShmOptions { bytes: bytes.parse().unwrap(), prefault: false };
+        let theirs = pipewright_os::shm::Seen::open(&theirs, shm).unwrap();
+        let [nonce, ..] = theirs.numbers(0).unwrap();
+        let body = format!("memory\nbytes=65536\nproof={}\n", u64::from_le(nonce));
+        let frame = frame(3, 0, 1, body.len() as u32, body.as_bytes());
+        let handle = ours.handle().try_clone().unwrap();
+        assert!(end.send_handles(&[IoSlice::new(&frame)], &[handle]).unwrap());
+        let (kind, ready) = hear(end).unwrap();
+        assert!(kind == 4 && ready.contains("shared=1"), "{ready}");
+        act(end, &mut ours);
+        while hear(end).is_some() {}
+    };
+    Some(outcome(greeting, &options(SharedMemory::Auto)))
+}
+
+fn record(length: u32, kind: u8, flags: u8, after: u64, total: u64) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    bytes[..4].copy_from_slice(&length.to_le_bytes());
+    bytes[4..6].copy_from_slice(&[kind, flags]);
+    bytes[16..24].copy_from_slice(&after.to_le_bytes());
+    bytes[24..].copy_from_slice(&total.to_le_bytes());
+    bytes
+}
+
+const HEAD: usize = 0;
+
+#[test]
+fn a_ring_that_lies_is_an_error_that_says_what() {
+    let _watch = watchdog::watch();
+    let lies: [(u64, [u8; 32], &str); 9] = [
+        (65, record(0, 16, 0, 0, 0), "filled further"),
+        (u64::MAX - 63, record(0, 16, 0, 0, 0), "filled further"),
+        (128 << 10, record(0, 16, 0, 0, 0), "filled further"),
+        (64, record(33, 16, 0, 0, 0), "does not fit"),
+        (64, record(u32::MAX, 16, 0, 0, 0), "does not fit"),
+        (64, record(0, 11, 0, 0, 0), "does not fit"),
+        (64, record(0, 99, 0, 0, 0), "kind 99"),
+        (64, record(1, 16, 1, 0, 1 << 40), "1099511627776 bytes"),
+        (64, record(1, 16, 1, 0, 1), "parts"),
+    ];
+    for (head, record, words) in lies {
+        let act = move |end: &mut End, ours: &mut Written| {
+            ours.data()[..32].copy_from_slice(&record);
+            ours.publish(HEAD, head);
+            send(end, &frame(9, 0, 0, 0, b""));
+        };
+        let Some(error) = with_memory(act) else { return };
+        assert!(is_protocol(&error) && error.to_string().contains(words), "{words}: {error}");
+    }
+}
+
+#[test]
+fn a_record_that_waits_for_a_frame_that_never_comes_ends_with_the_time() {
+    let _watch = watchdog::watch();
+    let act = |end: &mut End, ours: &mut Written| {
+        ours.data()[..32].copy_from_slice(&record(0, 16, 0, 5, 0));
+        ours.publish(HEAD, 64);
+        send(end, &frame(9, 0, 0, 0, b""));
+    };
+    let Some(error) = with_memory(act) else { return };
+    assert!(error.is_timeout(), "{error}");
+}
+
+#[test]
+fn memory_that_changes_while_it_is_read_is_a_message_or_an_error() {
+    let _watch = watchdog::watch();
+    let act = |end: &mut End, ours: &mut Written| {
+        let mut head = 0;
+        let mut seed = 1_u64;
+        for round in 0..20_000_u64 {
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            // Headers that change under the host's eyes, among right ones.
+            let length = (seed >> 40) as u32 % 9_000;
+            let bytes = (u64::from(length) + 32).next_multiple_of(64);
+            let at = (head % (64 << 10)) as usize;
+            if at as u64 + bytes > 64 << 10 {
+                break;
+            }
+            ours.data()[at..at + 32].copy_from_slice(&record(length, 16, 0, 0, 0));
+            head += bytes;
+            ours.publish(HEAD, head);
+            if round % 3 == 0 {
+                ours.data()[at..at + 32].copy_from_slice(&seed.to_le_bytes().repeat(4));
+            }
+        }
+        send(end, &frame(9, 0, 0, 0, b""));
+        send(end, &frame(10, 0, 0, 0, b""));
+    };
+    for _ in 0..20 {
+        let Some(error) = with_memory(act) else { return };
+        assert!(is_protocol(&error) || error.is_disconnect() || error.is_timeout(), "{error}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever bytes a worker sends, before the handshake or after it.
+    #[test]
+    fn any_bytes_are_messages_or_an_error(
+        greets: bool,
+        frames in prop::collection::vec(
+            (0_u8..24, prop::num::u8::ANY, 0_u16..3, 0_u32..300, prop::collection::vec(prop::num::u8::ANY, 0..300)),
+            0..12,
+        ),
+        junk: Vec<u8>,
+    ) {
+        let _watch = watchdog::watch();
+        let act = move |end: &mut End| {
+            if greets {
+                greet(end, "shm.v1");
+            }
+            for (kind, flags, handles, length, body) in frames {
+                // Mostly right, so that what comes behind is looked at too.
+                let flags = if flags < 230 { 0 } else { flags & 3 };
+                let handles = if handles == 2 { 1 } else { 0 };
+                let length = if length % 8 == 0 { length } else { body.len() as u32 };
+                send(end, &frame(kind, flags, handles, length, &body));
+            }
+            send(end, &junk);
+        };
+        let error = outcome(act, &options(SharedMemory::Auto));
+        let expected = is_protocol(&error)
+            || error.is_disconnect()
+            || matches!(error.kind(), ErrorKind::Refused { .. });
+        prop_assert!(expected, "{error}");
+    }
+}

@@ -1,0 +1,68 @@
+//! Promise 5: where shared memory is refused everything works without it, and is counted.
+
+use pipewright::Resource;
+use pipewright_ipc::{Channel, Options, SharedMemory};
+use pipewright_tests::{bodies, isolate, skip, watchdog};
+
+use super::{start, worker};
+
+/// Sends messages of every kind and has them back. Whether shared memory was used, and why not.
+fn works(channel: &mut Channel) -> (bool, Option<String>) {
+    let (mut body, mut came) = (Vec::new(), Vec::new());
+    for number in 0..40 {
+        let length = bodies::length(number);
+        bodies::body(number, length, &mut body);
+        channel.send_bytes(&body).unwrap();
+        channel.recv().unwrap().read_into(&mut came).unwrap();
+        bodies::check(number, length, &came, &mut body);
+    }
+    let stats = channel.stats();
+    if !stats.shared_memory {
+        assert_eq!(stats.sent.shared_frames + stats.received.shared_frames, 0);
+        assert_eq!(stats.sent.inline_bytes, stats.sent.bytes);
+    }
+    (stats.shared_memory, stats.fallback)
+}
+
+#[test]
+fn off_on_one_side_is_off_on_both() {
+    let _watch = watchdog::watch();
+    let (used, why) = works(&mut start("echo,shm=off", &Options::default()));
+    assert_eq!((used, why.as_deref()), (false, Some("the other side has it off")));
+    let off = Options { shared_memory: SharedMemory::Off, ..Options::default() };
+    assert_eq!(works(&mut start("echo", &off)), (false, None));
+}
+
+#[test]
+fn it_is_used_where_it_is_there() {
+    let _watch = watchdog::watch();
+    let (used, why) = works(&mut start("echo", &Options::default()));
+    if skip::is_forced_off("memfd") {
+        assert!(!used && why.is_some());
+        return skip::skipped("this build has no memfd");
+    }
+    assert_eq!((used, why), (true, None));
+}
+
+#[test]
+fn a_worker_without_the_means_works_without_it() {
+    let _watch = watchdog::watch();
+    // A file may have no more than 4096 bytes there: the object cannot be made, and whoever tries to
+    // is ended by a signal.
+    let mut command = worker("echo");
+    command.rlimit(Resource::FileSize, Some(4096), None);
+    let mut channel: Channel = Channel::start(&mut command, &Options::default()).unwrap();
+    let (used, why) = works(&mut channel);
+    assert!(!used && why.is_some(), "{why:?}");
+}
+
+#[test]
+fn a_host_without_the_means_works_without_it() {
+    isolate::isolated("p05_refused_memory::a_host_without_the_means_works_without_it", || {
+        let _watch = watchdog::watch();
+        let few = rustix::process::Rlimit { current: Some(4096), maximum: None };
+        rustix::process::setrlimit(rustix::process::Resource::Fsize, few).unwrap();
+        let (used, why) = works(&mut start("echo", &Options::default()));
+        assert!(!used && why.is_some(), "{why:?}");
+    });
+}

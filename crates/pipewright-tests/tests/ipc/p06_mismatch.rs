@@ -1,0 +1,137 @@
+//! Promise 6: a worker of another version, build, user or architecture is refused with the field named,
+//! on both sides, within the deadline.
+
+use std::io::{IoSlice, Read as _};
+
+use pipewright::Stdio;
+use pipewright_ipc::{Channel, Error, ErrorKind, Options, Side};
+use pipewright_os::link::{self, Arrived, End};
+use pipewright_os::mux::{self, Slot};
+use pipewright_tests::{skip, watchdog};
+
+use super::worker;
+
+fn options() -> Options {
+    Options { app: "app".into(), build: "1".into(), salt: "s".into(), ..Options::default() }
+}
+
+#[track_caller]
+fn refused(error: &Error) -> (Side, &str, &str, &str) {
+    match error.kind() {
+        ErrorKind::Refused { by, field, host, worker } => (*by, field, host, worker),
+        _ => panic!("{error}"),
+    }
+}
+
+#[test]
+fn another_application_build_or_salt_is_named_on_both_sides() {
+    let _watch = watchdog::watch();
+    let cases = [
+        ("app=other,build=1,salt=s", ("app", "app", "other")),
+        ("app=app,build=2,salt=s", ("build", "1", "2")),
+        ("app=app,build=1,salt=t", ("salt", "s", "t")),
+        ("app=app,salt=s", ("build", "1", "")),
+    ];
+    for (kind, (field, ours, theirs)) in cases {
+        let mut command = worker(&format!("echo,{kind}"));
+        command.stderr(Stdio::piped());
+        // What the worker says of it, through a pipe of ours.
+        let (mut said, writer) = pipewright::pipe(Default::default()).unwrap();
+        command.stderr(writer);
+        let started: Result<Channel, _> = Channel::start(&mut command, &options());
+        let error = started.unwrap_err();
+        assert_eq!(refused(&error), (Side::Worker, field, ours, theirs));
+        drop(command);
+        let mut text = String::new();
+        said.read_to_string(&mut text).unwrap();
+        let words = format!("{field} differs (host {ours:?}, worker {theirs:?})");
+        assert!(text.contains(&words) && error.to_string().contains(&words), "{text} / {error}");
+    }
+}
+
+#[test]
+fn another_user_is_named() {
+    let _watch = watchdog::watch();
+    if !skip::is_root() {
+        return skip::skipped("only root can start a worker of another user");
+    }
+    let mut command = worker("echo,app=app,build=1,salt=s");
+    // The puppet has to be readable for that user, and is not in every place.
+    command.uid(65534).stderr(Stdio::null());
+    let started: Result<Channel, _> = Channel::start(&mut command, &options());
+    let error = started.unwrap_err();
+    if *error.kind() == ErrorKind::Start {
+        return skip::skipped(&format!("another user cannot start the puppet: {error}"));
+    }
+    assert_eq!(refused(&error), (Side::Worker, "user", "0", "65534"));
+}
+
+/// A side that says of itself what a real one says, but for one field.
+fn impostor(
+    field: &'static str,
+    value: &'static str,
+) -> (pipewright::Handle, std::thread::JoinHandle<String>) {
+    let (mut end, handle) = link::pair().unwrap();
+    let thread = std::thread::spawn(move || {
+        let hello = hear(&mut end).unwrap();
+        let lines: Vec<String> = hello
+            .lines()
+            .map(|line| match line.split_once('=') {
+                Some((key, _)) if key == field => format!("{key}={value}"),
+                _ => line.to_owned(),
+            })
+            .collect();
+        let body = lines.join("\n") + "\n";
+        let mut frame = (body.len() as u32).to_le_bytes().to_vec();
+        frame.extend([1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        end.send(&[IoSlice::new(&frame), IoSlice::new(body.as_bytes())]).unwrap();
+        hear(&mut end).unwrap_or_default()
+    });
+    (handle, thread)
+}
+
+fn hear(end: &mut End) -> Option<String> {
+    loop {
+        if let Some(head) = end.arrived().first_chunk::<16>() {
+            let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
+            if let Some(body) = end.arrived().get(16..16 + length) {
+                let body = String::from_utf8(body.to_vec()).unwrap();
+                end.consume(16 + length);
+                return Some(body);
+            }
+        }
+        mux::wait(&mut [Slot::Arrival(end)], None).unwrap();
+        if end.receive(usize::MAX).ok()? == Arrived::End {
+            return None;
+        }
+    }
+}
+
+#[test]
+fn a_host_that_finds_a_difference_says_so() {
+    let _watch = watchdog::watch();
+    let version = "1".to_owned();
+    let arch = format!("{}-{}-little", std::env::consts::ARCH, usize::BITS);
+    let user = link::user();
+    for (field, ours) in [("version", version), ("arch", arch), ("user", user)] {
+        let (link, thread) = impostor(field, "another");
+        let connected: Result<Channel, _> = Channel::as_host(link, &options());
+        let error = connected.unwrap_err();
+        assert_eq!(refused(&error), (Side::Host, field, ours.as_str(), "another"));
+        let told = thread.join().unwrap();
+        let expected = format!("rejected\nby=host\nfield={field}\nhost={ours}\nworker=another\n");
+        assert_eq!(told, expected);
+    }
+}
+
+#[test]
+fn who_was_not_started_as_a_worker_is_told() {
+    let _watch = watchdog::watch();
+    let error = worker("echo").env_remove("PIPEWRIGHT_IPC").run().unwrap_err();
+    assert!(error.to_string().contains("was not started as a worker"), "{error}");
+    // A number that is nobody's, or something else's.
+    for number in ["77", "1", "-1", "x", "99999999999999"] {
+        let error = worker("echo").env("PIPEWRIGHT_IPC", number).run().unwrap_err();
+        assert!(error.to_string().contains("worker"), "{error}");
+    }
+}

@@ -1,0 +1,67 @@
+//! Promise 7: both sides sending at once with everything full never deadlocks.
+
+use pipewright_ipc::{ErrorKind, Options};
+use pipewright_tests::{bodies, watchdog};
+
+use super::{both_ways, start};
+
+/// More than two rings and two sockets hold.
+const COUNT: u64 = 400;
+
+#[test]
+fn two_sides_that_send_everything_before_they_receive_anything_come_to_an_end() {
+    let _watch = watchdog::watch();
+    for options in both_ways() {
+        let options = Options { ring_bytes: 64 << 10, ..options };
+        let mut channel = start(&format!("both,ring=65536,count={COUNT}"), &options);
+        let (mut body, mut came) = (Vec::new(), Vec::new());
+        let mut bytes = 0;
+        for number in 0..COUNT {
+            bytes += bodies::length(number);
+            bodies::body(number, bodies::length(number), &mut body);
+            channel.send_bytes(&body).unwrap();
+        }
+        assert!(bytes > 4 << 20, "{bytes} bytes may have fitted");
+        for number in 0..COUNT {
+            channel.recv().unwrap().read_into(&mut came).unwrap();
+            bodies::check(number, bodies::length(number), &came, &mut body);
+        }
+        assert_eq!(channel.recv().unwrap().bytes().unwrap(), b"right");
+        assert!(channel.close().unwrap().unwrap().success());
+    }
+}
+
+#[test]
+fn so_does_one_that_has_its_messages_echoed_and_does_not_look() {
+    let _watch = watchdog::watch();
+    for options in both_ways() {
+        let mut channel = start("echo,ring=65536", &options);
+        let (mut body, mut came) = (Vec::new(), Vec::new());
+        for number in 0..COUNT {
+            bodies::body(number, bodies::length(number), &mut body);
+            channel.send_bytes(&body).unwrap();
+        }
+        for number in 0..COUNT {
+            channel.recv().unwrap().read_into(&mut came).unwrap();
+            bodies::check(number, bodies::length(number), &came, &mut body);
+        }
+    }
+}
+
+#[test]
+fn what_is_kept_meanwhile_is_bounded() {
+    let _watch = watchdog::watch();
+    for options in both_ways() {
+        let options = Options { max_backlog_bytes: 1 << 20, ..options };
+        let mut channel = start("source,ring=65536", &options);
+        // It never reads, and sends for ever.
+        let error = channel.send_bytes(&vec![7; 64 << 20]).unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::Backlog { most: 1 << 20 });
+        // What came can still be received.
+        let (mut came, mut expected) = (Vec::new(), Vec::new());
+        for number in 0..20 {
+            channel.recv().unwrap().read_into(&mut came).unwrap();
+            bodies::check(number, bodies::length(number), &came, &mut expected);
+        }
+    }
+}

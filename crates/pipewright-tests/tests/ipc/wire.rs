@@ -1,0 +1,56 @@
+//! The wire as `docs/wire.md` says it: a worker in another language, which was written from that.
+
+use std::io::Read as _;
+
+use pipewright::{Command, Handle, PipeOptions};
+use pipewright_ipc::{Channel, Options};
+use pipewright_tests::{bodies, skip, watchdog};
+
+/// A channel to that worker, unless this machine cannot run it.
+fn python(options: &Options) -> Option<Channel> {
+    if Command::new("python3").arg("--version").output().is_err() {
+        skip::skipped("no python3 here");
+        return None;
+    }
+    let mut command = Command::new("python3");
+    command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ipc/worker.py"));
+    Some(Channel::start(&mut command, options).unwrap())
+}
+
+#[test]
+fn a_worker_that_was_written_from_the_document_is_understood() {
+    let _watch = watchdog::watch();
+    let options = Options { app: "app=1".into(), salt: "\u{e9}".into(), ..Options::default() };
+    let Some(mut channel) = python(&options) else { return };
+    let (mut body, mut came) = (Vec::new(), Vec::new());
+    for number in 0..60 {
+        let length = bodies::length(number);
+        bodies::body(number, length, &mut body);
+        channel.send_bytes(&body).unwrap();
+        channel.recv().unwrap().read_into(&mut came).unwrap();
+        bodies::check(number, length, &came, &mut body);
+    }
+    channel.send_bytes(b"long").unwrap();
+    assert_eq!(channel.recv().unwrap().bytes().unwrap(), b"inparts!");
+    channel.send_bytes(b"big 3000000").unwrap();
+    assert_eq!(channel.recv().unwrap().bytes().unwrap(), vec![b'x'; 3_000_000]);
+    let stats = channel.stats();
+    assert!(!stats.shared_memory);
+    assert_eq!(stats.fallback.as_deref(), Some("the other side has it off"));
+    assert!(channel.close().unwrap().unwrap().success());
+}
+
+#[test]
+fn it_is_given_handles() {
+    let _watch = watchdog::watch();
+    let Some(mut channel) = python(&Options::default()) else { return };
+    let (mut reader, writer) = pipewright::pipe(PipeOptions::default()).unwrap();
+    channel.send_with_handles(b"take it", &[Handle::from(writer)]).unwrap();
+    let mut text = String::new();
+    reader.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "from python\n");
+    assert_eq!(channel.recv().unwrap().bytes().unwrap(), b"take it");
+    // One that just ends has died.
+    channel.worker().unwrap().kill().unwrap();
+    assert!(channel.recv().unwrap_err().is_disconnect());
+}
