@@ -108,7 +108,9 @@ impl Core {
     /// Begins the next message, if that needs no waiting.
     pub(super) fn try_begin(&mut self) -> Result<Progress, Error> {
         let now = Some(Instant::now());
-        let begun = self.line.end.flush().map_err(Error::from).and_then(|_| {
+        let _ = self.line.be_eager();
+        let begun = self.line.publish().and_then(|()| {
+            self.line.end.flush()?;
             if self.line.body().is_some() {
                 if self.line.take(usize::MAX, &mut Nowhere)? == Progress::Nothing {
                     return Ok(Progress::Nothing);

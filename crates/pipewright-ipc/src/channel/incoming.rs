@@ -1,6 +1,7 @@
 //! Receives frames in the order in which they were sent, and the bodies of messages, and never waits.
 
 use std::io;
+use std::time::Duration;
 
 use pipewright::Handle;
 use pipewright_os::link::Arrived;
@@ -8,7 +9,6 @@ use pipewright_os::link::Arrived;
 use super::line::{Line, SharedRing};
 use super::sink::Sink;
 use crate::error::{Error, ErrorKind};
-use crate::ring::Record;
 use crate::wire::{Frame, Header, Invalid, kind};
 
 /// What has been received.
@@ -20,6 +20,11 @@ pub(super) struct Incoming {
     body: Option<Body>,
     /// The other side has said that no more comes.
     closed: bool,
+    /// Look at the socket only after a wait: the last time there was nothing, and there was nothing when we
+    /// began to wait. A question is never answered before it was sent, so to look first is a call in vain.
+    patient: bool,
+    /// The last wait was one.
+    slept: bool,
 }
 
 /// A message of which the header has come.
@@ -44,8 +49,8 @@ struct Part {
 #[derive(Debug, Clone, Copy)]
 enum Lane {
     Socket,
-    /// In the ring: the record, and where to go on.
-    Ring(Record, usize),
+    /// In the ring: where to go on, and the position behind the record.
+    Ring(usize, u64),
 }
 
 /// What there is.
@@ -91,7 +96,10 @@ impl Line {
             return Err(Invalid::Kind(header.kind).into());
         }
         let total = header.message_bytes(self.limits.max_message_bytes)?;
-        let handles = self.take_handles(&header, lane)?;
+        let handles = match header.handles {
+            0 => Vec::new(),
+            _ => self.take_handles(&header, lane)?,
+        };
         let part = Part { left: header.length as usize, lane };
         self.incoming.body = Some(Body { total, left: total, handles, part });
         self.stats.received.messages += 1;
@@ -103,9 +111,6 @@ impl Line {
 
     fn take_handles(&mut self, header: &Header, lane: Lane) -> Result<Vec<Handle>, Error> {
         let count = usize::from(header.handles);
-        if count == 0 {
-            return Ok(Vec::new());
-        }
         if matches!(lane, Lane::Ring(..)) || count > self.end.waiting_handles() {
             return Err(Error::protocol("a frame says that handles come with it, and none came"));
         }
@@ -122,7 +127,8 @@ impl Line {
                     if record.after == self.incoming.through_socket {
                         self.stats.received.shared_frames += 1;
                         self.stats.received.shared_bytes += u64::from(record.header.length);
-                        return Ok(Next::Frame(record.header, Lane::Ring(record, record.body)));
+                        let lane = Lane::Ring(record.body, record.end);
+                        return Ok(Next::Frame(record.header, lane));
                     }
                     if record.after < self.incoming.through_socket {
                         return Err(Error::protocol("a record came too late"));
@@ -136,12 +142,16 @@ impl Line {
                     continue;
                 }
                 self.incoming.through_socket += 1;
+                self.incoming.patient = self.incoming.slept;
                 self.stats.received.inline_frames += 1;
                 self.stats.received.inline_bytes += u64::from(header.length);
                 return Ok(Next::Frame(header, Lane::Socket));
             }
             if ended {
                 return Err(Error::new(ErrorKind::Died { status: None }));
+            }
+            if self.incoming.patient && !self.end.has_ended() {
+                return Ok(Next::Nothing);
             }
             match self.end.receive(usize::MAX)? {
                 Arrived::Bytes { .. } => {}
@@ -170,7 +180,7 @@ impl Line {
             }
             let wanted = most.min(body.part.left);
             let taken = match (&mut body.part.lane, &self.ring) {
-                (Lane::Ring(_, at), Some(ring)) => {
+                (Lane::Ring(at, _), Some(ring)) => {
                     sink.take_shared(&ring.theirs, *at, wanted)?;
                     *at += wanted;
                     wanted
@@ -192,8 +202,8 @@ impl Line {
     fn settle(&mut self) {
         let Some(body) = &mut self.incoming.body else { return };
         if body.part.left == 0 {
-            if let (Lane::Ring(record, _), Some(ring)) = (body.part.lane, &mut self.ring) {
-                ring.into.release(&ring.ours, &record);
+            if let (Lane::Ring(_, end), Some(ring)) = (body.part.lane, &mut self.ring) {
+                ring.into.release(&ring.ours, end);
                 body.part.lane = Lane::Socket;
             }
         }
@@ -220,6 +230,19 @@ impl Line {
         }
         body.part = Part { left: header.length as usize, lane };
         Ok(Progress::Done)
+    }
+
+    /// Notes that it was waited, and how long: what was waited for is in the socket.
+    pub(super) fn note_sleep(&mut self, slept: Duration) {
+        self.incoming.slept = slept >= Duration::from_micros(3);
+        self.incoming.patient = false;
+    }
+
+    /// Looks at the socket the next time, whether or not somebody waits. Whether it would not have been
+    /// looked at.
+    pub(super) fn be_eager(&mut self) -> bool {
+        self.incoming.slept = false;
+        std::mem::take(&mut self.incoming.patient)
     }
 
     /// Whether something is in the ring that was not looked at.

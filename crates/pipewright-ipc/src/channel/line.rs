@@ -84,6 +84,7 @@ impl Line {
     }
 
     /// Whether something may be sent at all.
+    #[inline]
     pub(super) fn may_send(&self, bytes: u64) -> Result<(), Error> {
         if self.outgoing.cut_off {
             return Err(Error::new(ErrorKind::CutOff));

@@ -61,9 +61,10 @@ impl<'a> Loan<'a> {
         match &mut self.room {
             Room::InRing(place, bytes) => {
                 let (place, bytes) = (*place, *bytes as u64);
-                self.core.line.commit(place, &header)?;
+                self.core.line.commit(place, &header);
                 self.core.line.note_sent(bytes, 1);
-                self.core.hand_over(self.until)
+                let sent = self.core.line.publish().and_then(|()| self.core.hand_over(self.until));
+                sent.map_err(|error| self.core.explain(error, self.until))
             }
             Room::Own(buffer) => {
                 let buffer = std::mem::take(buffer);

@@ -196,7 +196,7 @@ impl<S, R> Channel<S, R> {
     /// As [`send_bytes`](Self::send_bytes).
     pub fn flush(&mut self) -> Result<(), Error> {
         let until = self.core.until();
-        let sent = self.core.hand_over(until);
+        let sent = self.core.line.publish().and_then(|()| self.core.hand_over(until));
         sent.map_err(|error| self.core.explain(error, until))
     }
 

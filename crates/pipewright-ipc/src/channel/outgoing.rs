@@ -10,12 +10,15 @@ use crate::wire::{Header, kind};
 /// A longer message goes in several frames, so that its first is read while the last is being written.
 pub(super) const FRAME_BYTES: usize = 64 << 10;
 
+/// So much stands in the ring unpublished at most: the other side begins while the rest is being filled in.
+const KEPT_IN_RING_BYTES: u64 = 8 << 10;
+
 impl Line {
     /// Sends one frame. What the system does not take of it is kept: see [`unsent`](Self::unsent).
     #[inline]
     pub(super) fn put(&mut self, header: &Header, body: &[u8]) -> Result<(), Error> {
-        if self.put_in_ring(header, body)? {
-            return Ok(());
+        if self.commit_to_ring(header, body)? {
+            return self.publish();
         }
         self.put_in_socket(header, body)
     }
@@ -28,7 +31,7 @@ impl Line {
 
     /// `false`: the frame has to go through the socket.
     #[inline]
-    fn put_in_ring(&mut self, header: &Header, body: &[u8]) -> Result<bool, Error> {
+    fn commit_to_ring(&mut self, header: &Header, body: &[u8]) -> Result<bool, Error> {
         let threshold = self.limits.threshold_bytes;
         let Some(ring) = &mut self.ring else { return Ok(false) };
         if body.len() < threshold {
@@ -46,7 +49,7 @@ impl Line {
         if let Some(ring) = &mut self.ring {
             crate::ring::Ours::fill(&mut ring.ours, place.body(), body);
         }
-        self.commit(place, header)?;
+        self.commit(place, header);
         Ok(true)
     }
 
@@ -60,6 +63,9 @@ impl Line {
         if let Some(place) = ring.out.reserve(&ring.theirs, body)? {
             return Ok(Some(place));
         }
+        // Nobody makes room who does not know what there is to be read.
+        self.publish()?;
+        let Some(ring) = &mut self.ring else { return Ok(None) };
         // The other side is reading, most likely: to wait for one record is cheaper than to send this
         // one through the kernel. Where it is not reading, the budget shrinks to nothing.
         let mut found = Ok(None);
@@ -72,14 +78,20 @@ impl Line {
         Ok(found?)
     }
 
-    /// Lets the other side have a record whose body is in its place.
+    /// A record whose body is in its place.
     #[inline]
-    pub(super) fn commit(&mut self, place: Place, header: &Header) -> Result<(), Error> {
-        let Some(ring) = &mut self.ring else { return Ok(()) };
+    pub(super) fn commit(&mut self, place: Place, header: &Header) {
+        let Some(ring) = &mut self.ring else { return };
         ring.out.commit(&mut ring.ours, place, header, self.outgoing.through_socket);
         self.stats.sent.shared_frames += 1;
         self.stats.sent.shared_bytes += u64::from(header.length);
-        if ring.out.must_wake(&ring.ours, &ring.theirs) {
+    }
+
+    /// Lets the other side have all records, and wakes it if it sleeps.
+    #[inline]
+    pub(super) fn publish(&mut self) -> Result<(), Error> {
+        let Some(ring) = &mut self.ring else { return Ok(()) };
+        if ring.out.publish(&ring.ours, &ring.theirs) {
             self.stats.sent.wakes += 1;
             let (bytes, count) = Header::new(kind::WAKE, 0).encode();
             self.end.send(&[IoSlice::new(bytes.get(..count).unwrap_or_default())])?;
@@ -88,6 +100,8 @@ impl Line {
     }
 
     fn put_in_socket(&mut self, header: &Header, body: &[u8]) -> Result<(), Error> {
+        // Who finds this frame has to find the records before it.
+        self.publish()?;
         let (bytes, count) = header.encode();
         let head = bytes.get(..count).unwrap_or_default();
         self.note_inline(body.len());
@@ -96,10 +110,14 @@ impl Line {
     }
 
     /// As [`put`](Self::put), kept until the next call that sends something, unless much is kept.
+    #[inline]
     pub(super) fn put_later(&mut self, header: &Header, body: &[u8]) -> Result<(), Error> {
-        if self.ring.is_some() {
-            return self.put(header, body);
+        if self.ring.is_some() && self.commit_to_ring(header, body)? {
+            let kept = self.ring.as_ref().map_or(0, |ring| ring.out.unpublished());
+            return if kept < KEPT_IN_RING_BYTES { Ok(()) } else { self.publish() };
         }
+        // Who finds this frame has to find the records before it.
+        self.publish()?;
         let (bytes, count) = header.encode();
         let head = bytes.get(..count).unwrap_or_default();
         self.note_inline(body.len());
@@ -118,6 +136,10 @@ impl Line {
             Header { handles: u16::try_from(handles.len()).unwrap_or(u16::MAX), ..*header };
         let (bytes, count) = header.encode();
         let head = bytes.get(..count).unwrap_or_default();
+        self.publish()?;
+        if self.unsent() > 0 {
+            return Ok(false);
+        }
         if !self.end.send_handles(&[IoSlice::new(head), IoSlice::new(body)], handles)? {
             return Ok(false);
         }

@@ -1,72 +1,90 @@
 //! Looks for a bounded time before it sleeps, and learns whether that pays.
 
 use std::hint;
-use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long to look. Doubled when what was looked for came in time, halved when it did not; from nothing
-/// it is tried again now and then.
+use pipewright_os::probe;
+
+/// Whether to look, and how long at most.
+///
+/// Every success earns credit and every failure costs some. Without credit nobody looks, but for a try
+/// now and then while waits are short: each try in vain doubles the number of waits until the next. So a
+/// busy machine, where the other side cannot run while we look, loses next to nothing; and two sides
+/// that both sleep, and make each other wait by that, find out of it.
 #[derive(Debug)]
 pub(crate) struct Spin {
     most: Duration,
-    now: Duration,
-    /// Waits since the budget became nothing.
-    idle: u32,
+    credit: u32,
+    /// Short waits until it is tried again.
+    until_try: u32,
+    /// How many that were the last time.
+    pause: u32,
 }
 
-/// Less than this is nothing: a call of the system takes as long.
-const LEAST: Duration = Duration::from_micros(1);
+const MOST_CREDIT: u32 = 8;
+const FIRST_PAUSE: u32 = 8;
+const LAST_PAUSE: u32 = 1024;
 
-/// After so many waits without looking it is tried again.
-const RETRY: u32 = 64;
+/// A wait that took so many times the budget is short: two wake-ups are in it, which looking saves.
+const SHORT: u32 = 4;
 
 /// Looks between two looks at the clock.
 const LOOKS: u32 = 32;
 
 impl Spin {
     pub(crate) fn new(most: Duration) -> Spin {
-        // With one processor nobody can do anything while we look.
-        let alone = thread::available_parallelism().is_ok_and(|count| count.get() < 2);
-        let most = if alone { Duration::ZERO } else { most };
-        Spin { most, now: most, idle: 0 }
+        // With one processor nobody can do anything while we look. (That this process may use one alone
+        // says nothing: the other one may have another.)
+        let most = if probe::processors() < 2 { Duration::ZERO } else { most };
+        Spin { most, credit: MOST_CREDIT / 2, until_try: FIRST_PAUSE, pause: FIRST_PAUSE }
     }
 
     /// Looks until the fact has come or the budget is used up. How long that took.
     #[inline]
     pub(crate) fn until(&mut self, mut fact: impl FnMut() -> bool) -> Duration {
-        if self.now.is_zero() && !self.try_again() {
+        if self.credit == 0 || self.most.is_zero() {
             return Duration::ZERO;
         }
         let start = Instant::now();
-        let mut spun;
         loop {
             for _ in 0..LOOKS {
                 if fact() {
-                    self.now = (self.now * 2).clamp(LEAST, self.most.max(LEAST));
+                    self.credit = (self.credit + 2).min(MOST_CREDIT);
+                    self.pause = FIRST_PAUSE;
                     return start.elapsed();
                 }
                 hint::spin_loop();
             }
-            spun = start.elapsed();
-            if spun >= self.now {
-                break;
+            let spun = start.elapsed();
+            if spun >= self.most {
+                self.note_failure();
+                return spun;
             }
         }
-        self.now = if self.now / 2 < LEAST { Duration::ZERO } else { self.now / 2 };
-        spun
     }
 
-    fn try_again(&mut self) -> bool {
-        if self.most.is_zero() {
-            return false;
+    fn note_failure(&mut self) {
+        self.credit -= 1;
+        if self.credit == 0 {
+            self.pause = (self.pause * 2).min(LAST_PAUSE);
+            self.until_try = self.pause;
         }
-        self.idle += 1;
-        if self.idle < RETRY {
-            return false;
+    }
+
+    /// Notes how long was waited in the end, without looking.
+    #[inline]
+    pub(crate) fn note_sleep(&mut self, slept: Duration) {
+        if slept > self.most * SHORT {
+            // Far from it: another try in vain would cost as much.
+            self.credit = self.credit.saturating_sub(1);
+            return;
         }
-        self.idle = 0;
-        self.now = (self.most / 4).max(LEAST);
-        true
+        if self.credit == 0 {
+            self.until_try = self.until_try.saturating_sub(1);
+            if self.until_try == 0 {
+                self.credit = 1;
+            }
+        }
     }
 }
 
@@ -74,38 +92,60 @@ impl Spin {
 mod tests {
     use super::*;
 
-    /// A budget that does not depend on how many processors this machine has.
+    const BUDGET: Duration = Duration::from_micros(5);
+
+    /// One that does not depend on how many processors this machine has.
     fn spin(most: Duration) -> Spin {
-        Spin { most, now: most, idle: 0 }
+        Spin { most, ..Spin::new(Duration::ZERO) }
+    }
+
+    /// How many of so many waits in vain were begun with a look, where every wait takes so long.
+    fn tries(spin: &mut Spin, waits: u32, slept: Duration) -> u32 {
+        let mut tries = 0;
+        for _ in 0..waits {
+            let mut looked = false;
+            spin.until(|| {
+                looked = true;
+                false
+            });
+            tries += u32::from(looked);
+            spin.note_sleep(slept);
+        }
+        tries
     }
 
     #[test]
     fn what_never_pays_is_given_up_and_tried_again_now_and_then() {
-        let mut spin = spin(Duration::from_micros(64));
-        for _ in 0..16 {
-            spin.until(|| false);
-        }
-        assert_eq!(spin.now, Duration::ZERO);
-        let mut looks = 0;
-        for _ in 0..RETRY {
+        let mut spin = spin(BUDGET);
+        let first = tries(&mut spin, 10, BUDGET);
+        assert!(first <= MOST_CREDIT, "{first}");
+        let then = tries(&mut spin, 10_000, BUDGET);
+        assert!((5..40).contains(&then), "{then}");
+        // It pays from now on: after the next try it is looked every time.
+        let mut found = 0;
+        for _ in 0..3_000 {
             spin.until(|| {
-                looks += 1;
+                found += 1;
                 true
             });
+            spin.note_sleep(BUDGET);
         }
-        assert_eq!(looks, 1);
-        assert!(spin.now > Duration::ZERO);
-        for _ in 0..16 {
-            spin.until(|| true);
-        }
-        assert_eq!(spin.now, spin.most);
+        assert!(found > 1_000, "{found}");
+    }
+
+    #[test]
+    fn who_waits_long_does_not_look() {
+        let mut spin = spin(BUDGET);
+        tries(&mut spin, 10, BUDGET * 1_000);
+        assert_eq!(tries(&mut spin, 10_000, BUDGET * 1_000), 0);
     }
 
     #[test]
     fn without_a_budget_nobody_looks() {
         let mut spin = spin(Duration::ZERO);
-        for _ in 0..3 * RETRY {
+        for _ in 0..1_000 {
             assert_eq!(spin.until(|| unreachable!()), Duration::ZERO);
+            spin.note_sleep(BUDGET);
         }
     }
 }

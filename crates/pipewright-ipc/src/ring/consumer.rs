@@ -9,6 +9,8 @@ use crate::wire::{Header, kind};
 pub(crate) struct Consumer {
     capacity: usize,
     tail: u64,
+    /// How far the other side knows of it.
+    published: u64,
     /// As far as the other side was when we last looked.
     head: u64,
     /// Our word: odd while we sleep.
@@ -31,19 +33,19 @@ pub(crate) struct Record {
 
 impl Consumer {
     pub(super) fn new(capacity: usize) -> Consumer {
-        Consumer { capacity, tail: 0, head: 0, sleep: 0, next: None }
+        Consumer { capacity, tail: 0, published: 0, head: 0, sleep: 0, next: None }
     }
 
     /// The next record, which stays where it is until it is [released](Self::release).
     #[inline]
-    pub(crate) fn peek(&mut self, theirs: &impl Theirs) -> Result<Option<Record>, Broken> {
+    pub(crate) fn peek(&mut self, theirs: &impl Theirs) -> Result<Option<&Record>, Broken> {
         while self.next.is_none() {
             if self.tail == self.head && !self.look(theirs)? {
                 return Ok(None);
             }
             self.next = self.record(theirs)?;
         }
-        Ok(self.next)
+        Ok(self.next.as_ref())
     }
 
     /// The record, or `None` where it only fills up the end of the ring.
@@ -96,21 +98,26 @@ impl Consumer {
         self.next.is_some() || self.tail != self.head || theirs.word(HEAD) != self.head
     }
 
-    /// Gives the record's place back to the other side.
+    /// Gives the place of the next record back, behind which `end` is. The other side is told when the ring was emptied, or a sixteenth
+    /// of it: a sender that waits for room would else fetch that line for every record, and we ours back.
     #[inline]
-    pub(crate) fn release(&mut self, ours: &impl Ours, record: &Record) {
+    pub(crate) fn release(&mut self, ours: &impl Ours, end: u64) {
         self.next = None;
-        self.tail = record.end;
-        ours.publish(TAIL, self.tail);
+        self.tail = end;
+        let step = self.capacity as u64 / 16;
+        if self.tail == self.head || self.tail - self.published >= step {
+            self.published = self.tail;
+            ours.publish(TAIL, self.tail);
+        }
     }
 
     /// Says that we are about to wait for the socket. `false`: something has come meanwhile, and we
     /// do not.
     pub(crate) fn fall_asleep(&mut self, ours: &impl Ours, theirs: &impl Theirs) -> bool {
         self.sleep += 1;
-        ours.publish(SLEEP, self.sleep);
-        ours.fence();
-        if self.has_news(theirs) {
+        ours.announce(SLEEP, self.sleep);
+        let is_behind = self.next.is_some() || self.tail != self.head;
+        if is_behind || theirs.word_in_order(HEAD) != self.head {
             self.wake_up(ours);
             return false;
         }

@@ -1,7 +1,6 @@
 //! What a ring needs of memory: that of `pipewright-os`, or a model of it.
 
 use std::io;
-use std::sync::atomic::{Ordering, fence};
 
 use pipewright_os::shm::{Seen, Written};
 
@@ -13,8 +12,9 @@ pub(crate) trait Ours {
     fn publish(&self, word: usize, value: u64);
     /// Writes data that the other side does not read yet. Nothing outside is written.
     fn fill(&mut self, at: usize, bytes: &[u8]);
-    /// Between a write of ours and a look at what the other side wrote: one of the two sees the other.
-    fn fence(&self);
+    /// As `publish`; of two sides that announce something and then look at the other's word in order, at
+    /// least one sees what the other one announced.
+    fn announce(&self, word: usize, value: u64);
 }
 
 /// Memory that the other side writes.
@@ -23,6 +23,8 @@ pub(crate) trait Theirs {
     fn bytes(&self) -> usize;
     /// Reads a word, before everything that follows.
     fn word(&self, word: usize) -> u64;
+    /// The same, after everything that was announced.
+    fn word_in_order(&self, word: usize) -> u64;
     /// Reads the header of a record, each number once.
     fn numbers(&self, at: usize) -> io::Result<[u64; 4]>;
 }
@@ -46,8 +48,8 @@ impl Ours for Written {
     }
 
     #[inline]
-    fn fence(&self) {
-        fence(Ordering::SeqCst);
+    fn announce(&self, word: usize, value: u64) {
+        Written::announce(self, word, value);
     }
 }
 
@@ -59,6 +61,11 @@ impl Theirs for Seen {
     #[inline]
     fn word(&self, word: usize) -> u64 {
         Seen::word(self, word)
+    }
+
+    #[inline]
+    fn word_in_order(&self, word: usize) -> u64 {
+        Seen::word_in_order(self, word)
     }
 
     #[inline]

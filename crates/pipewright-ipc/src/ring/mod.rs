@@ -12,8 +12,8 @@
 //! Nobody sleeps on memory: who has nothing to do waits for the socket, which also tells of the death of
 //! the other side. Before that it says so in its own word (`SLEEP` becomes odd) and looks once more. Who
 //! has filled in a record looks whether the other side sleeps, and only then writes a frame to the
-//! socket, once for every sleep. Between the two halves on either side stands a sequentially consistent
-//! fence, so one of them sees the other: no wake-up is lost (`model.rs` has it checked in every order).
+//! socket, once for every sleep. What both sides write and then look at is in one order for both, so one of
+//! them sees the other: no wake-up is lost (`model.rs` has it checked in every order).
 //!
 //! A peer that lies harms itself: a wrong `SLEEP` costs it a wake-up or us a frame too many, a wrong
 //! `TAIL` or `HEAD` ends the connection.
@@ -25,7 +25,7 @@ mod memory;
 mod model;
 mod producer;
 
-pub(crate) use consumer::{Consumer, Record};
+pub(crate) use consumer::Consumer;
 pub(crate) use cursor::Place;
 pub(crate) use memory::{Ours, Theirs};
 pub(crate) use producer::Producer;

@@ -50,7 +50,9 @@ impl Ours for Writes {
         }
     }
 
-    fn fence(&self) {
+    // Loom has no sequentially consistent stores and loads; these are at most as strong.
+    fn announce(&self, word: usize, value: u64) {
+        self.publish(word, value);
         fence(Ordering::SeqCst);
     }
 }
@@ -62,6 +64,11 @@ impl Theirs for Sees {
 
     fn word(&self, word: usize) -> u64 {
         self.0.words[word].load(Ordering::Acquire)
+    }
+
+    fn word_in_order(&self, word: usize) -> u64 {
+        fence(Ordering::SeqCst);
+        self.word(word)
     }
 
     fn numbers(&self, at: usize) -> io::Result<[u64; 4]> {
@@ -108,7 +115,7 @@ fn send(ring: &mut Ring<Writes, Sees>, socket: &Socket, number: u64) -> bool {
     ring.ours.fill(place.body(), &(number * 7).to_le_bytes());
     let header = Header { id: number, ..Header::new(kind::MESSAGE, 8) };
     ring.out.commit(&mut ring.ours, place, &header, number + 100);
-    if ring.out.must_wake(&ring.ours, &ring.theirs) {
+    if ring.out.publish(&ring.ours, &ring.theirs) {
         socket.ring();
     }
     true
@@ -120,7 +127,8 @@ fn receive(ring: &mut Ring<Writes, Sees>, socket: &Socket, number: u64) {
         if let Some(record) = ring.into.peek(&ring.theirs).unwrap() {
             let body = ring.theirs.0.data[record.body / 8].load(Ordering::Relaxed);
             assert_eq!((record.header.id, record.after, body), (number, number + 100, number * 7));
-            return ring.into.release(&ring.ours, &record);
+            let end = record.end;
+            return ring.into.release(&ring.ours, end);
         }
         if ring.into.fall_asleep(&ring.ours, &ring.theirs) {
             socket.wait();

@@ -9,6 +9,8 @@ use crate::wire::{Header, kind};
 pub(crate) struct Producer {
     capacity: usize,
     head: u64,
+    /// How far the other side knows of it.
+    published: u64,
     /// As far as the other side was when we last needed to know.
     tail: u64,
     /// The sleep that was ended last.
@@ -25,7 +27,7 @@ const SAMPLE: u64 = 64;
 
 impl Producer {
     pub(super) fn new(capacity: usize) -> Producer {
-        Producer { capacity, head: 0, tail: 0, rung: 0, high_water: 0, count: 0 }
+        Producer { capacity, head: 0, published: 0, tail: 0, rung: 0, high_water: 0, count: 0 }
     }
 
     /// The most body that a record may have.
@@ -51,7 +53,7 @@ impl Producer {
         }
         // Looked at only when it matters: the line is the other side's, and costs a trip.
         let tail = theirs.word(TAIL);
-        if !cursor::may_advance(self.tail, tail, self.head - self.tail) {
+        if !cursor::may_advance(self.tail, tail, self.published - self.tail) {
             return Err(Broken::Tail);
         }
         self.tail = tail;
@@ -59,8 +61,8 @@ impl Producer {
         Ok(cursor::place(self.capacity, self.head, tail, body))
     }
 
-    /// Fills in the header of a record whose body is in its place, and lets the other side have it.
-    /// `after` is how many frames went through the socket before it.
+    /// Fills in the header of a record whose body is in its place. `after` is how many frames went through
+    /// the socket before it. The other side has it when it is [published](Self::publish).
     #[inline]
     pub(crate) fn commit(
         &mut self,
@@ -75,15 +77,24 @@ impl Producer {
         ours.fill(place.at, &record_header(header, after));
         self.head = place.end;
         self.count += 1;
-        ours.publish(HEAD, self.head);
     }
 
-    /// After a record was committed: whether the other side sleeps, and has not been woken for it.
-    /// Then the caller has to write something to the socket, and this says so once for each sleep.
+    /// How many bytes are committed and not published.
     #[inline]
-    pub(crate) fn must_wake(&mut self, ours: &impl Ours, theirs: &impl Theirs) -> bool {
-        ours.fence();
-        let sleep = theirs.word(SLEEP);
+    pub(crate) fn unpublished(&self) -> u64 {
+        self.head - self.published
+    }
+
+    /// Lets the other side have everything that was committed. Whether it sleeps, and has not been woken
+    /// for it: then the caller has to write something to the socket, and this says so once for each sleep.
+    #[inline]
+    pub(crate) fn publish(&mut self, ours: &impl Ours, theirs: &impl Theirs) -> bool {
+        if self.published == self.head {
+            return false;
+        }
+        self.published = self.head;
+        ours.announce(HEAD, self.head);
+        let sleep = theirs.word_in_order(SLEEP);
         if sleep % 2 == 0 || sleep == self.rung {
             return false;
         }

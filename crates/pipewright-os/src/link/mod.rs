@@ -79,6 +79,13 @@ pub enum Arrived {
     End,
 }
 
+/// Whether a call waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    Yes,
+    No,
+}
+
 /// Makes a link: our end, and the handle of the other one, to be passed to another process.
 ///
 /// Neither is inherited by a child unless it is given to one.
@@ -185,7 +192,19 @@ impl End {
         if self.inbox.bytes().len() >= most {
             return Ok(Arrived::Nothing);
         }
-        imp::receive(self, None)
+        imp::receive(self, None, Wait::No)
+    }
+
+    /// As [`receive`](Self::receive), and waits until there is something: for a side that has nothing else
+    /// to wait for, a call less than to wait and then to receive.
+    ///
+    /// # Platform
+    /// Unix: `recvmsg(MSG_CMSG_CLOEXEC)`, once.
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive).
+    pub fn wait_and_receive(&mut self) -> io::Result<Arrived> {
+        imp::receive(self, None, Wait::Yes)
     }
 
     /// As [`receive`](Self::receive), where what comes first, up to so many bytes, is wanted behind the
@@ -198,7 +217,7 @@ impl End {
             return Ok(Arrived::Nothing);
         }
         to.try_reserve(count).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        imp::receive(self, Some((to, count)))
+        imp::receive(self, Some((to, count)), Wait::No)
     }
 
     /// The first of the handles that have come and were not taken.

@@ -10,7 +10,7 @@ use rustix::net::{
     sendmsg, socketpair,
 };
 
-use super::{Arrived, End, MOST_HANDLES};
+use super::{Arrived, End, MOST_HANDLES, Wait};
 use crate::handle::{Handle, HandleKind, kind_of};
 
 #[derive(Debug)]
@@ -97,9 +97,9 @@ pub(super) fn send(end: &mut End, parts: &[IoSlice<'_>], handles: &[Handle]) -> 
 }
 
 #[cfg(target_os = "linux")]
-const RECEIVE: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+const RECEIVE: libc::c_int = libc::MSG_CMSG_CLOEXEC;
 #[cfg(not(target_os = "linux"))]
-const RECEIVE: libc::c_int = libc::MSG_DONTWAIT;
+const RECEIVE: libc::c_int = 0;
 
 /// Room for the handles of one message, aligned as the kernel's headers want it.
 #[repr(C, align(8))]
@@ -115,6 +115,7 @@ const CONTROL_BYTES: usize = {
 pub(super) fn receive(
     end: &mut End,
     mut caller: Option<(&mut Vec<u8>, usize)>,
+    wait: Wait,
 ) -> io::Result<Arrived> {
     let End { socket, inbox, handles, ended, calls, .. } = end;
     let ahead = inbox.room()?;
@@ -133,13 +134,14 @@ pub(super) fn receive(
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = parts.as_mut_ptr();
     message.msg_iovlen = parts.len() as _;
+    let flags = if wait == Wait::No { RECEIVE | libc::MSG_DONTWAIT } else { RECEIVE };
     let count = loop {
         message.msg_control = control.0.as_mut_ptr().cast();
         message.msg_controllen = CONTROL_BYTES as _;
         calls.receive += 1;
         // SAFETY: an open socket; a message whose parts and whose control data are live buffers of
         // the lengths that it says, borrowed mutably here.
-        let count = unsafe { libc::recvmsg(socket.0.as_raw_fd(), &raw mut message, RECEIVE) };
+        let count = unsafe { libc::recvmsg(socket.0.as_raw_fd(), &raw mut message, flags) };
         if let Ok(count) = usize::try_from(count) {
             break count;
         }

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::io::{self, IoSlice};
 
-use super::{Arrived, End};
+use super::{Arrived, End, Wait};
 use crate::handle::Handle;
 
 /// There can be none.
@@ -37,7 +37,11 @@ pub(super) fn send(end: &mut End, _: &[IoSlice<'_>], _: &[Handle]) -> io::Result
     end.socket.absurd()
 }
 
-pub(super) fn receive(end: &mut End, _: Option<(&mut Vec<u8>, usize)>) -> io::Result<Arrived> {
+pub(super) fn receive(
+    end: &mut End,
+    _: Option<(&mut Vec<u8>, usize)>,
+    _: Wait,
+) -> io::Result<Arrived> {
     end.socket.absurd()
 }
 

@@ -1,5 +1,6 @@
 //! `/proc/self/fd`, and one careful call for each facility.
 
+pub(super) use super::told::processors;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -1,5 +1,6 @@
 //! `libproc`, and one careful call for each facility.
 
+pub(super) use super::told::processors;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::BorrowedFd;

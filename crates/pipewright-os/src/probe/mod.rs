@@ -86,3 +86,13 @@ pub fn facilities() -> Vec<Facility> {
 pub fn open_handles() -> io::Result<Vec<OpenHandle>> {
     imp::open_handles()
 }
+
+/// How many processors the machine has on-line, whichever of them this process may use: another process may
+/// run on the others.
+///
+/// # Platform
+/// Unix: `sysconf(_SC_NPROCESSORS_ONLN)`. Windows: what std tells of this process.
+#[must_use]
+pub fn processors() -> usize {
+    imp::processors()
+}

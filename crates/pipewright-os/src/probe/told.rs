@@ -43,3 +43,9 @@ fn limit_text(result: libc::c_int, limit: libc::rlim_t) -> String {
         number => number.to_string(),
     }
 }
+
+pub(super) fn processors() -> usize {
+    // SAFETY: a number that sysconf knows.
+    let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    usize::try_from(count).unwrap_or(1)
+}

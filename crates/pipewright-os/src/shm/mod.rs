@@ -136,6 +136,16 @@ impl Written {
         }
     }
 
+    /// As [`publish`](Self::publish), before everything that is read
+    /// [in order](Seen::word_in_order) afterwards: of two sides that announce something and then look, at
+    /// least one sees what the other one announced (`SeqCst`).
+    #[inline]
+    pub fn announce(&self, word: usize, value: u64) {
+        if let Some(place) = self.mapping.word(word) {
+            place.store(value, Ordering::SeqCst);
+        }
+    }
+
     /// The data: ours to read and write until a word says that the other side may read it.
     #[inline]
     #[must_use]
@@ -183,6 +193,13 @@ impl Seen {
     #[must_use]
     pub fn word(&self, word: usize) -> u64 {
         self.mapping.word(word).map_or(0, |place| place.load(Ordering::Acquire))
+    }
+
+    /// As [`word`](Self::word), after everything that was [announced](Written::announce) (`SeqCst`).
+    #[inline]
+    #[must_use]
+    pub fn word_in_order(&self, word: usize) -> u64 {
+        self.mapping.word(word).map_or(0, |place| place.load(Ordering::SeqCst))
     }
 
     /// Copies what stands there in the data. Each byte is read once.

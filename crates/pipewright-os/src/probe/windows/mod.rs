@@ -195,3 +195,7 @@ pub(crate) fn wine() -> Option<String> {
     // SAFETY: a text of Wine's own, which stays.
     Some(unsafe { CStr::from_ptr(version) }.to_string_lossy().into_owned())
 }
+
+pub(super) fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}

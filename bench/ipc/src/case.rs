@@ -1,0 +1,116 @@
+//! What is measured, and by whom.
+
+/// One row of a table: who does it, and how.
+pub(crate) struct Row {
+    pub(crate) label: &'static str,
+    /// Arguments of the C program, or (`cell ...`) of this one.
+    pub(crate) arguments: String,
+}
+
+/// One table.
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) what: &'static str,
+    /// Bytes of one message, where a rate makes sense.
+    pub(crate) bytes: Option<u64>,
+    pub(crate) rows: Vec<Row>,
+}
+
+fn row(label: &'static str, arguments: String) -> Row {
+    Row { label, arguments }
+}
+
+/// One way: copied out, leased, against a ring, a socket and a pipe.
+fn one_way(name: &'static str, size: u64, count: u64) -> Case {
+    let slow = count / 4;
+    Case {
+        name,
+        what: "one way, the receiver has its own copy",
+        bytes: Some(size),
+        rows: vec![
+            row("C ring", format!("ring oneway {size} {count}")),
+            row("pipewright", format!("cell oneway copied {size} {count}")),
+            row("pipewright, written in place", format!("cell oneway loaned {size} {count}")),
+            row("pipewright, without shared memory", format!("cell oneway inline {size} {slow}")),
+            row("C socketpair", format!("unix oneway {size} {slow}")),
+            row("C pipe", format!("pipe oneway {size} {slow}")),
+        ],
+    }
+}
+
+fn every_byte(name: &'static str, size: u64, count: u64) -> Case {
+    Case {
+        name,
+        what: "one way, every byte is read",
+        bytes: Some(size),
+        rows: vec![
+            row("C ring", format!("ring sum {size} {count}")),
+            row("pipewright, copied out", format!("cell sum copied {size} {count}")),
+            row("pipewright, leased", format!("cell sum leased {size} {count}")),
+            row("C socketpair", format!("unix sum {size} {}", count / 4)),
+        ],
+    }
+}
+
+fn round_trip(name: &'static str, size: u64, count: u64) -> Case {
+    Case {
+        name,
+        what: "there and back",
+        bytes: None,
+        rows: vec![
+            row("C ring", format!("ring round {size} {count}")),
+            row("pipewright", format!("cell round copied {size} {count}")),
+            row("pipewright, without spinning", format!("cell round sleeping {size} {count}")),
+            row("pipewright, without shared memory", format!("cell round inline {size} {count}")),
+            row("C socketpair", format!("unix round {size} {count}")),
+        ],
+    }
+}
+
+/// All tables.
+pub(crate) fn all(quick: bool) -> Vec<Case> {
+    let many = |count: u64| if quick { count / 20 + 20 } else { count };
+    vec![
+        one_way("8k", 8 << 10, many(200_000)),
+        one_way("64k", 64 << 10, many(40_000)),
+        one_way("1m", 1 << 20, many(2_500)),
+        every_byte("sum-64k", 64 << 10, many(40_000)),
+        every_byte("sum-1m", 1 << 20, many(2_500)),
+        round_trip("round-64", 64, many(60_000)),
+        round_trip("round-64k", 64 << 10, many(15_000)),
+        round_trip("round-1m", 1 << 20, many(1_500)),
+        Case {
+            name: "small",
+            what: "one way, 100 bytes each, as many at once as 64 KiB hold",
+            bytes: None,
+            rows: vec![
+                row("C socketpair, batched", format!("unix batch 100 {}", many(4_000_000))),
+                row("pipewright", format!("cell batch copied 100 {}", many(4_000_000))),
+                row(
+                    "pipewright, without shared memory",
+                    format!("cell batch inline 100 {}", many(4_000_000)),
+                ),
+            ],
+        },
+        Case {
+            name: "build",
+            what: "5,000 packets, 434 MB; the time is that of one packet",
+            bytes: Some(86_784),
+            rows: vec![
+                row("C ring", "ring build 86784 5000".to_owned()),
+                row("pipewright", "cell build copied 86784 5000".to_owned()),
+                row("C socketpair", "unix build 86784 5000".to_owned()),
+            ],
+        },
+        Case {
+            name: "build-back",
+            what: "1,664 packets, 120 MB; the time is that of one packet",
+            bytes: Some(72_116),
+            rows: vec![
+                row("C ring", "ring build 72116 1664".to_owned()),
+                row("pipewright", "cell build copied 72116 1664".to_owned()),
+                row("C socketpair", "unix build 72116 1664".to_owned()),
+            ],
+        },
+    ]
+}

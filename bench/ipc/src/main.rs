@@ -1,0 +1,37 @@
+//! What messages between a host and a worker cost: interleaved rounds of every peer, ratios to a ring in C.
+//!
+//! `ipc [CASE...] [--rounds N] [--quick]`; `ipc cell MODE WAY SIZE COUNT` is one cell of pipewright's own.
+
+mod case;
+mod cell;
+mod rounds;
+
+use std::error::Error;
+use std::process::ExitCode;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("ipc: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let Some((what, rest)) = arguments.split_first() {
+        match what.as_str() {
+            "cell" => return cell::host(rest),
+            "worker" => return cell::worker(rest),
+            _ => {}
+        }
+    }
+    if cfg!(debug_assertions) {
+        return Err("what is measured must be a release build: cargo run --release -p ipc".into());
+    }
+    rounds::measure(&arguments)
+}
