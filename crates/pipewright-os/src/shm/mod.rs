@@ -19,7 +19,7 @@
 //!   that are being written is the reader's business.
 //! * What the *peer* writes may change at any moment, whatever the protocol says, so there is never a
 //!   reference to it. Words are read by atomic loads. Data is copied out by one instruction that the
-//!   compiler does not look into ([`copy`]); what that does to the abstract machine is what a relaxed
+//!   compiler does not look into (`copy.rs`); what that does to the abstract machine is what a relaxed
 //!   atomic load for each byte would do, which may be raced by anybody. What has been copied is private,
 //!   and is decoded after that: nothing is fetched twice.
 //! * An access never faults: the object's size is checked and sealed, and every page of it is there
