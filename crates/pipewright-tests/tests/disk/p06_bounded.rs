@@ -26,7 +26,7 @@ fn a_hundred_thousand_operations_take_the_memory_of_those_under_way() {
                 };
                 let Some(mut engine) = engine(options) else { continue };
                 let (mut queued, mut done, mut most) = (0, 0, 0);
-                let before = count::rss_bytes();
+                let mut before = None;
                 while done < OPERATIONS {
                     while queued < OPERATIONS && engine.has_room() {
                         let at = (queued % 64 * BLOCK) as u64;
@@ -44,12 +44,13 @@ fn a_hundred_thousand_operations_take_the_memory_of_those_under_way() {
                     assert_eq!(one.result.unwrap().bytes, BLOCK);
                     done += 1;
                     if done % 1000 == 0 {
-                        most = most.max(count::rss_bytes());
+                        // By then the threads are there, and what the system keeps for each: 1 MiB under Wine.
+                        let base = *before.get_or_insert_with(count::rss_bytes);
+                        most = most.max(count::rss_bytes().saturating_sub(base));
                     }
                 }
-                let grown = most.saturating_sub(before);
-                // Depth times block is 1 MiB; the stacks of 32 threads and the allocator's own come on top.
-                assert!(grown < 12 << 20, "{backend}: {grown} bytes for a depth of {DEPTH}");
+                // Depth times block is 1 MiB; all that was read is 1600.
+                assert!(most < 12 << 20, "{backend}: {most} bytes more, for a depth of {DEPTH}");
             }
         },
     );
