@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use pipewright_os::aligned::AlignedBuf;
 use pipewright_os::file::{self, Alignment, Facts};
+use pipewright_os::memory::page_bytes;
 
 use crate::{Error, Result};
 
@@ -84,7 +85,12 @@ impl DiskFile {
     /// # Errors
     /// There is no such room.
     pub fn buffer(&self, bytes: usize) -> Result<AlignedBuf> {
-        AlignedBuf::zeroed(bytes, self.0.alignment.memory)
+        let mut align = self.0.alignment.memory;
+        if self.is_direct() {
+            // A block that lies in two pages is two pieces for the disk.
+            align = align.max(page_bytes());
+        }
+        AlignedBuf::zeroed(bytes, align)
             .map_err(|error| Error::system("make a buffer for", Some(self.path()), error))
     }
 
