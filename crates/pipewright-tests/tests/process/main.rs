@@ -28,6 +28,8 @@ mod p12_dropped;
 mod p12_forgotten;
 #[cfg(unix)]
 mod p15_errors;
+#[cfg(windows)]
+mod p15_windows;
 
 mod async_cancel;
 mod async_crowd;

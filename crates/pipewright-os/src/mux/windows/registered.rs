@@ -71,6 +71,7 @@ impl Registered {
     }
 
     /// Whether it has been told of: it will not be told of again.
+    #[cfg_attr(not(feature = "tokio"), expect(dead_code, reason = "tasks ask"))]
     pub(in crate::mux) fn has_come(&self) -> bool {
         self.told.has_come.load(Ordering::Acquire)
     }
