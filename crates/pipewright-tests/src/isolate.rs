@@ -17,11 +17,13 @@ pub fn isolated(test: &str, body: impl FnOnce()) {
         return body();
     }
     let here = Location::caller();
-    let output = Command::new(env::current_exe().expect("a test program knows its path"))
-        .args([test, "--exact", "--nocapture", "--test-threads=1"])
-        .env(MARK, test)
-        .output()
-        .expect("a test program can be started again");
+    let mut again = Command::new(env::current_exe().expect("a test program knows its path"));
+    again.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(MARK, test);
+    // In a process group of its own: what comes of the group is nobody else's, see docs/gotchas.md
+    // (a group that is orphaned).
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut again, 0);
+    let output = again.output().expect("a test program can be started again");
     let said = String::from_utf8_lossy(&output.stdout);
     let complained = String::from_utf8_lossy(&output.stderr);
     for line in complained.lines().filter(|line| line.starts_with("SKIPPED")) {
