@@ -64,9 +64,8 @@ async fn a_peer_with_idle_children(crowd: usize) {
             tokio::spawn(async move { command.output().await })
         })
         .collect();
+    // Whoever has started its child has begun to read as well, in the same turn.
     until(|| alive::marked(MARK, "peer").len() == crowd).await;
-    // Each is given a turn, in which it begins to read.
-    tokio::time::sleep(super::SHORT).await;
     let taken = count::threads() - before;
     eprintln!("{crowd} idle children of tokio::process: {taken} threads more");
     captures.iter().for_each(|capture| capture.abort());
