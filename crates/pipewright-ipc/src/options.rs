@@ -33,8 +33,8 @@ pub struct Options {
     /// The longest time that is spent looking at the ring before going to sleep. What is spent adapts to
     /// what it brought, down to nothing. 50 µs; zero: never.
     pub spin: Duration,
-    /// How much is kept in memory of what the other side sends while it does not read, in bytes. More
-    /// is an error. 512 MiB.
+    /// How much is kept in memory of what the other side sends while it does not read, in bytes, beside
+    /// what is in shared memory. More is an error. 512 MiB.
     pub max_backlog_bytes: usize,
     /// How long each step of making the connection may take. 10 s.
     pub handshake_timeout: Duration,

@@ -12,7 +12,7 @@ pub(crate) fn perform(value: &str) -> io::Result<()> {
     let (mode, rest) = value.split_once(',').unwrap_or((value, ""));
     let pairs = rest.split(',').filter_map(|pair| pair.split_once('='));
     let mut options = Options::default();
-    let mut count = 0;
+    let (mut count, mut length) = (0, 0);
     for (key, value) in pairs {
         let number = || value.parse::<u64>().map_err(io::Error::other);
         match key {
@@ -24,6 +24,7 @@ pub(crate) fn perform(value: &str) -> io::Result<()> {
             "most" => options.max_message_bytes = number()?,
             "spin" => options.spin = Duration::from_micros(number()?),
             "count" => count = number()?,
+            "length" => length = number()? as usize,
             other => return Err(io::Error::other(format!("no option is called {other}"))),
         }
     }
@@ -36,6 +37,7 @@ pub(crate) fn perform(value: &str) -> io::Result<()> {
         })?,
         "both" => both(&options, count)?,
         "source" => source(&options)?,
+        "deaf" => deaf(&options, count, length)?,
         "silent" => {
             let _channel: Channel = worker::channel(&options)?;
             park();
@@ -103,6 +105,17 @@ fn source(options: &Options) -> Result<(), pipewright_ipc::Error> {
         }
     }
     Ok(())
+}
+
+/// Sends so many messages of that length, and never reads.
+fn deaf(options: &Options, count: u64, length: usize) -> Result<(), pipewright_ipc::Error> {
+    let mut channel: Channel = worker::channel(options)?;
+    let mut body = Vec::new();
+    for number in 0..count {
+        bodies::body(number, length, &mut body);
+        channel.send_bytes(&body)?;
+    }
+    park();
 }
 
 /// Adds up numbers, as values.

@@ -50,20 +50,24 @@ fn so_does_one_that_has_its_messages_echoed_and_does_not_look() {
 
 #[test]
 fn what_is_kept_meanwhile_is_bounded() {
+    // What the worker sends before it looks away: more than the ring and what we keep, less than the ring and a
+    // socket hold.
+    const SENT: u64 = 16;
+    const BYTES: usize = 8 << 10;
+    const RING: usize = 64 << 10;
+    const KEPT: usize = 16 << 10;
     let _watch = watchdog::watch();
     for options in both_ways() {
-        let options = Options { max_backlog_bytes: 1 << 20, ..options };
-        let mut channel = start("source,ring=65536", &options);
-        // It sends for ever, and reads only while nobody takes that. As long as it reads as fast as we send we need
-        // not take anything; less than it keeps by itself has to do.
-        let message = vec![7; 64 << 20];
-        let error = (0..7).find_map(|_| channel.send_bytes(&message).err()).unwrap();
-        assert_eq!(error.kind(), &ErrorKind::Backlog { most: 1 << 20 });
+        let options = Options { max_backlog_bytes: KEPT, ring_bytes: RING, ..options };
+        let mut channel = start(&format!("deaf,ring={RING},count={SENT},length={BYTES}"), &options);
+        // It never reads, so this waits; what comes meanwhile is taken and kept, until that is too much.
+        let error = channel.send_bytes(&vec![7; 64 << 20]).unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::Backlog { most: KEPT }, "{error}");
         // What came can still be received.
         let (mut came, mut expected) = (Vec::new(), Vec::new());
-        for number in 0..20 {
+        for number in 0..SENT {
             channel.recv().unwrap().read_into(&mut came).unwrap();
-            bodies::check(number, bodies::length(number), &came, &mut expected);
+            bodies::check(number, BYTES, &came, &mut expected);
         }
     }
 }
