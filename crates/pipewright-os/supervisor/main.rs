@@ -79,6 +79,9 @@ fn run(arguments: &Arguments) -> ! {
         killed: 0,
         finishing: false,
     };
+    if tree.role == Role::Guard {
+        system::leave_session();
+    }
     system::become_quiet();
     // Without room for one more handle nothing can be watched, so nothing may be left.
     let ends = system::ends_of_children().unwrap_or_else(|| {

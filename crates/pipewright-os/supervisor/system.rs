@@ -34,7 +34,7 @@ mod number {
     pub const KILL: usize = 62;
     pub const FCNTL: usize = 72;
     pub const CHDIR: usize = 80;
-    pub const SETPGID: usize = 109;
+    pub const SETSID: usize = 112;
     pub const PRCTL: usize = 157;
     pub const RT_SIGPROCMASK: usize = 14;
     pub const EXIT_GROUP: usize = 231;
@@ -57,7 +57,7 @@ mod number {
     pub const KILL: usize = 129;
     pub const FCNTL: usize = 25;
     pub const CHDIR: usize = 49;
-    pub const SETPGID: usize = 154;
+    pub const SETSID: usize = 157;
     pub const PRCTL: usize = 167;
     pub const RT_SIGPROCMASK: usize = 135;
     pub const EXIT_GROUP: usize = 94;
@@ -111,17 +111,24 @@ impl Arguments {
     }
 }
 
-/// Leaves the host's directory and group: what is sent to that is not for us, and our being there
-/// must not keep a disk from being unmounted. Not the session: a group of which nobody has a parent
-/// in the session is orphaned (setpgid(2)), and the command's could not be stopped by Ctrl-Z.
+/// Leaves the host's directory: our being there must not keep a disk from being unmounted. And no signal but
+/// SIGKILL and SIGSTOP gets through: what is sent to the host's group is not for us.
 pub fn become_quiet() {
     const PR_SET_NAME: usize = 15;
     call(number::PRCTL, [PR_SET_NAME, c"pw-supervisor".as_ptr() as usize, 0, 0, 0, 0]);
-    call(number::SETPGID, [0; 6]);
     call(number::CHDIR, [c"/".as_ptr() as usize, 0, 0, 0, 0, 0]);
-    // Nothing but SIGKILL and SIGSTOP gets through.
     let all = u64::MAX;
     call(number::RT_SIGPROCMASK, [2, &raw const all as usize, 0, 8, 0, 0]);
+}
+
+/// Leaves the host's session, and so its group: who kills or stops that does not reach us.
+///
+/// The supervisor has to stay in both. Outside the session, it would leave a group of the command's own orphaned
+/// (setpgid(2)), and Ctrl-Z could not stop that. Outside the group, it would be the last who ties a group to the
+/// session that nobody else ties to it (a service's), so with the command's end the kernel would send SIGHUP to that
+/// group, if somebody in it is stopped at that moment (`kill_orphaned_pgrp`): to the host.
+pub fn leave_session() {
+    call(number::SETSID, [0; 6]);
 }
 
 /// A handle that can be read when a child has ended.

@@ -3,6 +3,7 @@
 
 use std::env;
 use std::panic::Location;
+use std::path::PathBuf;
 use std::process::Command;
 
 const MARK: &str = "PIPEWRIGHT_ISOLATED";
@@ -13,16 +14,40 @@ const MARK: &str = "PIPEWRIGHT_ISOLATED";
 /// process has to say that exactly one test passed.
 #[track_caller]
 pub fn isolated(test: &str, body: impl FnOnce()) {
-    if env::var(MARK).is_ok_and(|isolated| isolated == test) {
+    if is_isolated(test) {
         return body();
     }
-    let here = Location::caller();
-    let mut again = Command::new(env::current_exe().expect("a test program knows its path"));
-    again.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(MARK, test);
-    // In a process group of its own: what comes of the group is nobody else's, see docs/gotchas.md
-    // (a group that is orphaned).
+    let mut again = Command::new(own_program());
+    // In a process group of its own: a signal to the group is nobody else's.
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut again, 0);
+    run(again, test);
+}
+
+/// The same, in a session of its own too: nobody waits for its process group, as with a service's.
+#[cfg(unix)]
+#[track_caller]
+pub fn isolated_in_a_session(test: &str, body: impl FnOnce()) {
+    if is_isolated(test) {
+        return body();
+    }
+    let mut again = Command::new("setsid");
+    again.arg(own_program());
+    run(again, test);
+}
+
+fn is_isolated(test: &str) -> bool {
+    env::var(MARK).is_ok_and(|isolated| isolated == test)
+}
+
+fn own_program() -> PathBuf {
+    env::current_exe().expect("a test program knows its path")
+}
+
+#[track_caller]
+fn run(mut again: Command, test: &str) {
+    let here = Location::caller();
+    again.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(MARK, test);
     let output = again.output().expect("a test program can be started again");
     let said = String::from_utf8_lossy(&output.stdout);
     let complained = String::from_utf8_lossy(&output.stderr);

@@ -59,6 +59,22 @@ fn a_tree_ends_when_its_host_is_killed() {
 
 #[cfg(unix)]
 #[test]
+fn a_tree_ends_when_the_whole_group_of_its_host_is_killed() {
+    let _watch = watchdog::watch();
+    let Some((host, supervisors)) = host("group", |command| _ = command.own_group()) else {
+        return;
+    };
+    let group = format!("-{}", host.id());
+    assert!(Command::new("kill").args(["-KILL", "--", &group]).status().unwrap().success());
+    nobody_is_left("group");
+    for pid in supervisors {
+        watchdog::until("its supervisors end too", || !alive::is_running(pid));
+    }
+    host.wait().unwrap();
+}
+
+#[cfg(unix)]
+#[test]
 fn a_tree_ends_when_its_supervisor_or_its_guard_is_killed() {
     let _watch = watchdog::watch();
     for index in [0, 1] {

@@ -185,6 +185,33 @@ fn who_kills_both_supervisors_at_once_does_not_free_the_command() {
 }
 
 #[test]
+fn the_end_of_a_command_is_no_hangup_for_its_host() {
+    isolate::isolated_in_a_session(
+        "trees_hostile::the_end_of_a_command_is_no_hangup_for_its_host",
+        || {
+            let _watch = watchdog::watch();
+            if cannot_supervise() {
+                return;
+            }
+            // Somebody of the group is stopped while the last one ends whose parent is in another group: then the
+            // kernel ends a group that nobody in its session waits for.
+            let stopped = puppet(["wait=600"]).kill_on_drop().spawn().unwrap();
+            stopped.signal(Signal::STOP).unwrap();
+            watchdog::until("it is stopped", || alive::state(stopped.id()) == Some('T'));
+            assert_eq!(supervised("hangup", ["exit=7"]).status().unwrap().code(), Some(7));
+            nobody_supervises();
+            assert_eq!(alive::state(stopped.id()), Some('T'));
+        },
+    );
+}
+
+#[track_caller]
+fn nobody_supervises() {
+    let host = std::process::id();
+    watchdog::until("nobody supervises", || alive::supervisors(host).is_empty());
+}
+
+#[test]
 fn cgroups_that_a_tree_makes_for_itself_are_part_of_it() {
     let _watch = watchdog::watch();
     let script = "cd $(grep cgroup2 /proc/mounts | head -n 1 | cut -d' ' -f2)/$(grep ^0:: \
