@@ -6,6 +6,8 @@ use std::panic::Location;
 use std::path::PathBuf;
 use std::process::Command;
 
+use crate::skip;
+
 const MARK: &str = "PIPEWRIGHT_ISOLATED";
 
 /// Runs `body` in a new process that runs nothing but the calling test.
@@ -51,9 +53,7 @@ fn run(mut again: Command, test: &str) {
     let output = again.output().expect("a test program can be started again");
     let said = String::from_utf8_lossy(&output.stdout);
     let complained = String::from_utf8_lossy(&output.stderr);
-    for line in complained.lines().filter(|line| line.starts_with("SKIPPED")) {
-        eprintln!("{line}");
-    }
+    skip::pass_on(&complained);
     assert!(
         output.status.success() && said.contains("1 passed"),
         "{test} at {here} failed in its own process: {}\n{said}\n{complained}",

@@ -1,10 +1,30 @@
-//! Says aloud what was not tested.
+//! Says aloud what was not tested, and what was found.
 
 /// Prints that the calling test, or part of it, was not run, and why.
 pub fn skipped(why: &str) {
+    say("SKIPPED", why);
+}
+
+/// Prints a figure that the calling test has found and that no test is to hold it to.
+pub fn counted(what: &str) {
+    say("COUNTED", what);
+}
+
+/// Prints what a test has said aloud in another process.
+pub(crate) fn pass_on(said: &str) {
+    let is_aloud = |line: &&str| line.starts_with("SKIPPED ") || line.starts_with("COUNTED ");
+    for line in said.lines().filter(is_aloud) {
+        print(&format!("{line}\n"));
+    }
+}
+
+fn say(kind: &str, text: &str) {
     let name = std::thread::current().name().unwrap_or("a test").to_owned();
-    // Straight to the terminal: the harness keeps the output of tests that pass to itself.
-    let line = format!("SKIPPED {name}: {why}\n");
+    print(&format!("{kind} {name}: {text}\n"));
+}
+
+/// Straight to the terminal: the harness keeps the output of tests that pass to itself.
+fn print(line: &str) {
     let _ = std::io::Write::write_all(&mut std::io::stderr().lock(), line.as_bytes());
 }
 
