@@ -76,7 +76,7 @@ use std::time::Duration;
 use pipewright::{Child, Command, ExitStatus, Signal};
 
 /// A time in which a child has begun. Wine takes 70 ms and more to start one.
-const SHORT: Duration = Duration::from_millis(if cfg!(windows) { 1500 } else { 150 });
+const SHORT: Duration = Duration::from_millis(if cfg!(windows) { 1500 } else { 400 });
 
 /// A time in which a few of them, one started by the other, have begun, whatever else is going on.
 const LATER: Duration = Duration::from_millis(if cfg!(windows) { 4000 } else { 1000 });

@@ -176,8 +176,8 @@ fn silence_stops_a_child_and_output_puts_that_off() {
     let _watch = watchdog::watch();
     let acts = ["out=1", "wait=0.1", "err=2", "wait=0.1", "out=3", "wait=600"];
     let start = Instant::now();
-    let capture = puppet(acts).idle_timeout(Duration::from_millis(400)).capture().unwrap();
-    assert!(start.elapsed() >= Duration::from_millis(600));
+    let capture = puppet(acts).idle_timeout(Duration::from_secs(1)).capture().unwrap();
+    assert!(start.elapsed() >= Duration::from_millis(1200));
     assert_eq!(capture.outcome, Outcome::IdleTimedOut);
     assert_eq!((capture.stdout.as_str(), capture.stderr.as_str()), ("13", "2"));
 }

@@ -19,7 +19,7 @@ fn everything_works() {
     assert_eq!((output.stdout.len(), output.stderr.len()), (300_000, 300_000));
 
     let mut command = puppet(["out=so far", "wait=600"]);
-    let capture = command.own_group().timeout(Duration::from_millis(500)).capture().unwrap();
+    let capture = command.own_group().timeout(Duration::from_secs(1)).capture().unwrap();
     assert_eq!((capture.outcome, capture.stdout.as_str()), (Outcome::TimedOut, "so far"));
     assert!(!alive::is_running(capture.pid));
 

@@ -121,6 +121,8 @@ pub(crate) fn terminal() -> (OwnedFd, OwnedFd) {
 fn a_slow_reader_gets_everything_however_the_run_lingers() {
     isolate::isolated("tee::a_slow_reader_gets_everything_however_the_run_lingers", || {
         let _watch = watchdog::watch();
+        // Longer than the child is ever silent on a machine that has much else to do.
+        const IDLE: Duration = Duration::from_secs(2);
         for linger in [
             Linger::StopAtExit,
             Linger::UntilEof,
@@ -129,12 +131,12 @@ fn a_slow_reader_gets_everything_however_the_run_lingers() {
             let (mut reader, stdout) = pipe();
             let passed = thread::spawn(move || {
                 // Longer than the child needs, than it may be quiet and than it may be held open.
-                thread::park_timeout(SHORT * 2);
+                thread::park_timeout(IDLE * 3 / 2);
                 let mut passed = Vec::new();
                 reader.read_to_end(&mut passed).map(|_| passed)
             });
             let mut command = puppet(["out-bytes=400000"]);
-            command.stdout(Stdio::tee()).linger(linger).idle_timeout(SHORT / 2);
+            command.stdout(Stdio::tee()).linger(linger).idle_timeout(IDLE);
             let done = with_stdout(&stdout, || command.output()).unwrap();
             drop(stdout);
             assert_eq!((done.outcome, done.tee_failed), (Outcome::Exited, None), "{linger:?}");

@@ -115,7 +115,7 @@ fn everyone_in_the_tree_is_asked_before_anyone_is_killed() {
         asked.display(),
         ready.display()
     );
-    let child = shell("asked", &script).timeout(Duration::from_millis(700)).spawn().unwrap();
+    let child = shell("asked", &script).timeout(Duration::from_secs(2)).spawn().unwrap();
     watchdog::until("the daemon listens", || ready.exists());
     child.wait().unwrap();
     assert!(asked.exists(), "it was not asked");
