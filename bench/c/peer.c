@@ -1,6 +1,6 @@
 // The peer without a library: vfork or posix_spawn, read and wait4, with the command line of `peers`:
 //   peer PEER OPERATION COUNT WARM_UP EXPECTED_BYTES PROGRAM [ARGUMENT...]
-// PEER is c_vfork or c_posix_spawn; c_vfork has the operation `status` only.
+// PEER is c_vfork, c_epoll or c_posix_spawn; the first two have the operation `status` only.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -9,7 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -67,6 +69,25 @@ static void wait_for(pid_t pid) {
     if (usage.ru_maxrss > child_peak_kib) {
         child_peak_kib = usage.ru_maxrss;
     }
+}
+
+// As a runtime is told of the end: through an epoll that waits for much else as well.
+static void wait_by_epoll(pid_t pid) {
+    static int epoll = -1;
+    if (epoll < 0 && (epoll = epoll_create1(EPOLL_CLOEXEC)) < 0) {
+        fail("epoll_create1");
+    }
+    int end = (int)syscall(SYS_pidfd_open, pid, 0);
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+    if (end < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, end, &event) != 0) {
+        fail("pidfd_open");
+    }
+    if (epoll_wait(epoll, &event, 1, -1) != 1) {
+        fail("epoll_wait");
+    }
+    epoll_ctl(epoll, EPOLL_CTL_DEL, end, NULL);
+    close(end);
+    wait_for(pid);
 }
 
 static pid_t start_piped(char **command, int *output) {
@@ -146,9 +167,15 @@ static uint64_t capture_after_the_end(char **command) {
 }
 
 // One operation; tells how many bytes came.
-static uint64_t operate(int by_vfork, const char *operation, char **command, char **kept) {
+static uint64_t operate(const char *peer, const char *operation, char **command, char **kept) {
+    int by_vfork = strcmp(peer, "c_posix_spawn") != 0;
     if (strcmp(operation, "status") == 0) {
-        wait_for(by_vfork ? start_vfork(command) : start_posix_spawn(command, NULL));
+        pid_t pid = by_vfork ? start_vfork(command) : start_posix_spawn(command, NULL);
+        if (strcmp(peer, "c_epoll") == 0) {
+            wait_by_epoll(pid);
+        } else {
+            wait_for(pid);
+        }
         return 0;
     }
     if (!by_vfork && strcmp(operation, "capture") == 0) {
@@ -170,7 +197,6 @@ int main(int count, char **arguments) {
               stderr);
         return 2;
     }
-    int by_vfork = strcmp(arguments[1], "c_vfork") == 0;
     long samples = atol(arguments[3]), warm_up = atol(arguments[4]);
     uint64_t expected = strtoull(arguments[5], NULL, 10);
     uint64_t *taken = malloc(sizeof *taken * (size_t)(samples + 1));
@@ -180,7 +206,7 @@ int main(int count, char **arguments) {
     for (long index = -warm_up; index < samples; index++) {
         char *kept = NULL;
         uint64_t before = now_nanoseconds();
-        uint64_t bytes = operate(by_vfork, arguments[2], arguments + 6, &kept);
+        uint64_t bytes = operate(arguments[1], arguments[2], arguments + 6, &kept);
         uint64_t after = now_nanoseconds();
         if (bytes != expected) {
             fprintf(stderr, "%ju bytes came instead of %ju\n", (uintmax_t)bytes,

@@ -325,7 +325,7 @@ const FLOOR: &str = "(floor: C, reads after the end)";
 
 fn row(peer: &'static str, child: Vec<OsString>) -> Row {
     let runner = match peer {
-        "c_vfork" | "c_posix_spawn" => Runner::C,
+        "c_vfork" | "c_epoll" | "c_posix_spawn" => Runner::C,
         "python" => Runner::Python,
         _ => Runner::Rust,
     };

@@ -32,7 +32,7 @@ pub(crate) const CAPTURE_PEERS: &[&str] = &[
     "pipewright_async",
 ];
 pub(crate) const ASYNC_PEERS: &[&str] =
-    &["tokio_ct", "processkit", "pipewright_async", "pipewright"];
+    &["tokio_ct", "processkit", "c_epoll", "pipewright_async", "pipewright"];
 pub(crate) const MANY_PEERS: &[&str] =
     &["std", "tokio_ct", "tokio_mt", "pipewright", "pipewright_async"];
 pub(crate) const STREAM_PEERS: &[&str] =

@@ -79,6 +79,8 @@ impl Run {
         feed: Option<Feed>,
         streams: [Option<(PipeReader, Sink)>; 2],
     ) -> Run {
+        // Of nothing to read there is nothing to put off, and a timer has its price.
+        let reads = streams.iter().any(Option::is_some);
         let watched = streams.iter().flatten().any(|(_, sink)| sink.is_watched());
         Run {
             started,
@@ -87,7 +89,7 @@ impl Run {
             feed,
             stdin_unread: 0,
             streams: streams.map(Stream::new),
-            nap: if watched { Nap::default() } else { Nap::at_start(Instant::now()) },
+            nap: if reads && !watched { Nap::at_start(Instant::now()) } else { Nap::default() },
             slots: Default::default(),
             gone: 0,
             ended: None,
