@@ -34,6 +34,34 @@ pub fn rss_bytes() -> usize {
     status_kib("VmRSS:") * 1024
 }
 
+/// What this process has allocated and not freed, and what it has mapped of shared memory, in bytes. What the
+/// allocator keeps of what was freed is none of it.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+pub fn kept_bytes() -> usize {
+    // SAFETY: no arguments.
+    let heap = unsafe { libc::mallinfo2() };
+    let maps = fs::read_to_string("/proc/self/maps").expect("/proc is there");
+    let shared = maps.lines().filter(|line| line.contains(" rw-s ")).filter_map(|line| {
+        let (from, to) = line.split_whitespace().next()?.split_once('-')?;
+        Some(usize::from_str_radix(to, 16).ok()? - usize::from_str_radix(from, 16).ok()?)
+    });
+    heap.uordblks + heap.hblkhd + shared.sum::<usize>()
+}
+
+/// By how much that may differ for no reason: small blocks that each thread keeps for its next.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+pub const KEPT_NOISE_BYTES: usize = 64 << 10;
+
+/// The memory of this process that is in use now: its allocator does not tell more.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+pub fn kept_bytes() -> usize {
+    rss_bytes()
+}
+
+/// By how much that may differ for no reason.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+pub const KEPT_NOISE_BYTES: usize = 2 << 20;
+
 fn status_kib(field: &str) -> usize {
     let status = fs::read_to_string("/proc/self/status").expect("/proc is there");
     let line = status.lines().find(|line| line.starts_with(field)).expect("the field is there");

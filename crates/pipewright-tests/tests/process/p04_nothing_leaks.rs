@@ -120,7 +120,7 @@ fn leaves_nothing(runs: usize, run: impl Fn(usize)) {
     let settled = || {
         watchdog::until("dropped children are reaped", || count::children().is_empty());
         watchdog::until("the reaper has gone to rest", || count::threads() <= 3);
-        (count::handles(), count::rss_bytes())
+        (count::handles(), count::kept_bytes())
     };
     let (handles, memory) = settled();
     (0..runs).for_each(&run);
@@ -128,7 +128,7 @@ fn leaves_nothing(runs: usize, run: impl Fn(usize)) {
     assert_eq!(handles_after, handles, "handles");
     assert_eq!(count::zombies(), Vec::<u32>::new());
     let grown = memory_after.saturating_sub(memory);
-    assert!(grown < 1 << 20, "memory has grown by {grown} bytes");
+    assert!(grown < count::KEPT_NOISE_BYTES, "memory has grown by {grown} bytes");
 }
 
 #[test]
