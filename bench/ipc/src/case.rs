@@ -20,21 +20,35 @@ fn row(label: &'static str, arguments: String) -> Row {
     Row { label, arguments }
 }
 
+/// The rows of other libraries, where they have been built.
+fn peers(rows: Vec<Row>) -> Vec<Row> {
+    if cfg!(feature = "peers") { rows } else { Vec::new() }
+}
+
 /// One way: copied out, leased, against a ring, a socket and a pipe.
 fn one_way(name: &'static str, size: u64, count: u64) -> Case {
     let slow = count / 4;
+    let others = peers(vec![
+        row("iceoryx2", format!("peer iceoryx2 oneway copied {size} {count}")),
+        row("iceoryx2, a look at it", format!("peer iceoryx2 oneway seen {size} {count}")),
+        row("ipc-channel", format!("peer ipc-channel oneway seen {size} {slow}")),
+        row("ipc-channel, memory", format!("peer ipc-channel-memory oneway seen {size} {slow}")),
+        row("Python, Pipe", format!("python oneway {size} {slow}")),
+    ]);
+    let own = vec![
+        row("C ring", format!("ring oneway {size} {count}")),
+        row("pipewright", format!("cell oneway copied {size} {count}")),
+        row("pipewright, written in place", format!("cell oneway loaned {size} {count}")),
+        row("pipewright, a look at it", format!("cell oneway peeked {size} {count}")),
+        row("pipewright, without shared memory", format!("cell oneway inline {size} {slow}")),
+        row("C socketpair", format!("unix oneway {size} {slow}")),
+        row("C pipe", format!("pipe oneway {size} {slow}")),
+    ];
     Case {
         name,
-        what: "one way, the receiver has its own copy",
+        what: "one way, the receiver has its own copy, but for who only looks",
         bytes: Some(size),
-        rows: vec![
-            row("C ring", format!("ring oneway {size} {count}")),
-            row("pipewright", format!("cell oneway copied {size} {count}")),
-            row("pipewright, written in place", format!("cell oneway loaned {size} {count}")),
-            row("pipewright, without shared memory", format!("cell oneway inline {size} {slow}")),
-            row("C socketpair", format!("unix oneway {size} {slow}")),
-            row("C pipe", format!("pipe oneway {size} {slow}")),
-        ],
+        rows: own.into_iter().chain(others).collect(),
     }
 }
 
@@ -48,11 +62,20 @@ fn every_byte(name: &'static str, size: u64, count: u64) -> Case {
             row("pipewright, copied out", format!("cell sum copied {size} {count}")),
             row("pipewright, leased", format!("cell sum leased {size} {count}")),
             row("C socketpair", format!("unix sum {size} {}", count / 4)),
-        ],
+        ]
+        .into_iter()
+        .chain(peers(vec![row("iceoryx2", format!("peer iceoryx2 sum seen {size} {count}"))]))
+        .collect(),
     }
 }
 
 fn round_trip(name: &'static str, size: u64, count: u64) -> Case {
+    let others = peers(vec![
+        row("iceoryx2, polling", format!("peer iceoryx2 round copied {size} {count}")),
+        row("ipc-channel", format!("peer ipc-channel round copied {size} {count}")),
+        row("ipc-channel, memory", format!("peer ipc-channel-memory round copied {size} {count}")),
+        row("Python, Pipe", format!("python round {size} {count}")),
+    ]);
     Case {
         name,
         what: "there and back",
@@ -63,7 +86,10 @@ fn round_trip(name: &'static str, size: u64, count: u64) -> Case {
             row("pipewright, without spinning", format!("cell round sleeping {size} {count}")),
             row("pipewright, without shared memory", format!("cell round inline {size} {count}")),
             row("C socketpair", format!("unix round {size} {count}")),
-        ],
+        ]
+        .into_iter()
+        .chain(others)
+        .collect(),
     }
 }
 
@@ -71,14 +97,17 @@ fn round_trip(name: &'static str, size: u64, count: u64) -> Case {
 pub(crate) fn all(quick: bool) -> Vec<Case> {
     let many = |count: u64| if quick { count / 20 + 20 } else { count };
     vec![
+        one_way("100", 100, many(1_000_000)),
         one_way("8k", 8 << 10, many(200_000)),
         one_way("64k", 64 << 10, many(40_000)),
         one_way("1m", 1 << 20, many(2_500)),
+        one_way("16m", 16 << 20, many(160)),
         every_byte("sum-64k", 64 << 10, many(40_000)),
         every_byte("sum-1m", 1 << 20, many(2_500)),
         round_trip("round-64", 64, many(60_000)),
         round_trip("round-64k", 64 << 10, many(15_000)),
         round_trip("round-1m", 1 << 20, many(1_500)),
+        round_trip("round-16m", 16 << 20, many(100)),
         Case {
             name: "small",
             what: "one way, 100 bytes each, as many at once as 64 KiB hold",

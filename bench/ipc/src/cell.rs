@@ -1,5 +1,6 @@
 //! One cell of pipewright's own: a host on CPU 0, a worker on CPU 1, and every message checked.
 
+use std::io::Read as _;
 use std::time::{Duration, Instant};
 
 use pipewright::Command;
@@ -57,13 +58,13 @@ impl Cell {
     }
 }
 
-fn pin(cpu: usize) -> Result<()> {
+pub(crate) fn pin(cpu: usize) -> Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu);
     Ok(sched_setaffinity(None, &set)?)
 }
 
-fn stamp(body: &mut [u8], number: u64) {
+pub(crate) fn stamp(body: &mut [u8], number: u64) {
     let number = number.to_ne_bytes();
     if let Some(first) = body.first_chunk_mut() {
         *first = number;
@@ -73,7 +74,7 @@ fn stamp(body: &mut [u8], number: u64) {
     }
 }
 
-fn check(body: &[u8], number: u64, length: usize) -> Result<()> {
+pub(crate) fn check(body: &[u8], number: u64, length: usize) -> Result<()> {
     let stamp = number.to_ne_bytes();
     let stamped = body.first_chunk() == Some(&stamp) && body.last_chunk() == Some(&stamp);
     let middle = |part: usize| body.get(length / 4 * part).is_some_and(|byte| *byte == 7);
@@ -83,7 +84,7 @@ fn check(body: &[u8], number: u64, length: usize) -> Result<()> {
     Ok(())
 }
 
-fn sum_of(bytes: &[u8]) -> u64 {
+pub(crate) fn sum_of(bytes: &[u8]) -> u64 {
     let number = |word: &[u8]| word.first_chunk().map_or(0, |word| u64::from_ne_bytes(*word));
     bytes.chunks_exact(8).fold(0, |sum, word| sum.wrapping_add(number(word)))
 }
@@ -174,6 +175,14 @@ pub(crate) fn worker(arguments: &[String]) -> Result<()> {
                 start = Instant::now();
             }
             let message = channel.recv()?;
+            if cell.way == "peeked" {
+                let mut first = [0; 8];
+                message.lease().read_exact(&mut first)?;
+                if u64::from_ne_bytes(first) != number {
+                    return Err(format!("message {number} is wrong").into());
+                }
+                continue;
+            }
             if cell.way == "leased" {
                 sum = sum.wrapping_add(add_up(message)?);
                 continue;

@@ -1,9 +1,12 @@
 //! What messages between a host and a worker cost: interleaved rounds of every peer, ratios to a ring in C.
 //!
-//! `ipc [CASE...] [--rounds N] [--quick]`; `ipc cell MODE WAY SIZE COUNT` is one cell of pipewright's own.
+//! `ipc [CASE...] [--rounds N] [--quick]`; `ipc cell MODE WAY SIZE COUNT` is one cell of pipewright's own,
+//! `ipc peer LIBRARY MODE WAY SIZE COUNT` one of another library (feature `peers`).
 
 mod case;
 mod cell;
+#[cfg(feature = "peers")]
+mod peer;
 mod rounds;
 
 use std::error::Error;
@@ -27,6 +30,10 @@ fn run() -> Result<()> {
         match what.as_str() {
             "cell" => return cell::host(rest),
             "worker" => return cell::worker(rest),
+            #[cfg(feature = "peers")]
+            "peer" => return peer::host(rest),
+            #[cfg(feature = "peers")]
+            "peer-worker" => return peer::worker(rest),
             _ => {}
         }
     }

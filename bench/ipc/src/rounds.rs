@@ -44,11 +44,18 @@ fn build() -> Result<PathBuf> {
 }
 
 fn cell(row: &Row, floor: &Path) -> Result<f64> {
-    let mut command = match row.arguments.starts_with("cell ") {
-        true => Command::new(std::env::current_exe()?),
-        false => Command::new(floor),
+    let mut arguments = row.arguments.split(' ');
+    let mut command = match arguments.clone().next() {
+        Some("cell" | "peer") => Command::new(std::env::current_exe()?),
+        Some("python") => {
+            arguments.next();
+            let mut command = Command::new("python3");
+            command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../python/messages.py"));
+            command
+        }
+        _ => Command::new(floor),
     };
-    Ok(command.args(row.arguments.split(' ')).read()?.parse()?)
+    Ok(command.args(arguments).read()?.parse()?)
 }
 
 fn table(case: &Case, floor: &Path, rounds: usize) -> Result<()> {

@@ -1,0 +1,104 @@
+//! iceoryx2: publish and subscribe, without overflow, polled.
+
+use iceoryx2::port::publisher::Publisher;
+use iceoryx2::port::subscriber::Subscriber;
+use iceoryx2::prelude::*;
+use iceoryx2::service::port_factory::PortFactory as _;
+use iceoryx2::service::port_factory::publish_subscribe::PortFactory;
+use pipewright::Child;
+
+use super::Side;
+use crate::Result;
+
+/// How many messages may be on their way.
+const MESSAGES: usize = 16;
+/// Looks before the processor is given to somebody else for a moment.
+const LOOKS: u32 = 512;
+
+type Service = PortFactory<ipc::Service, [u8], ()>;
+
+struct Ports {
+    publisher: Publisher<ipc::Service, [u8], ()>,
+    subscriber: Subscriber<ipc::Service, [u8], ()>,
+    _node: Node<ipc::Service>,
+}
+
+pub(super) fn host(
+    size: usize,
+    start: impl FnOnce(&str) -> Result<Child>,
+) -> Result<(Box<dyn Side>, Child)> {
+    let name = format!("pipewright-bench-{}", std::process::id());
+    let (node, there, back) = services(&name)?;
+    let side = ports(node, &there, &back, size)?;
+    let worker = start(&name)?;
+    while there.dynamic_config().number_of_subscribers() == 0
+        || back.dynamic_config().number_of_publishers() == 0
+    {
+        if worker.try_wait()?.is_some() {
+            return Err("the worker failed".into());
+        }
+        std::thread::yield_now();
+    }
+    Ok((side, worker))
+}
+
+pub(super) fn worker(name: &str, size: usize) -> Result<Box<dyn Side>> {
+    let (node, there, back) = services(name)?;
+    ports(node, &back, &there, size)
+}
+
+/// From the host to the worker, and back.
+fn services(name: &str) -> Result<(Node<ipc::Service>, Service, Service)> {
+    set_log_level(LogLevel::Error);
+    let node = NodeBuilder::new().create::<ipc::Service>()?;
+    let service = |way: &str| -> Result<Service> {
+        let name = ServiceName::new(&format!("{name}-{way}"))?;
+        Ok(node
+            .service_builder(&name)
+            .publish_subscribe::<[u8]>()
+            .enable_safe_overflow(false)
+            .subscriber_max_buffer_size(MESSAGES)
+            .history_size(0)
+            .max_publishers(1)
+            .max_subscribers(1)
+            .open_or_create()?)
+    };
+    let (there, back) = (service("there")?, service("back")?);
+    Ok((node, there, back))
+}
+
+fn ports(
+    node: Node<ipc::Service>,
+    out: &Service,
+    into: &Service,
+    size: usize,
+) -> Result<Box<dyn Side>> {
+    let publisher = out
+        .publisher_builder()
+        .initial_max_slice_len(size)
+        .backpressure_strategy(BackpressureStrategy::RetryUntilDelivered)
+        .create()?;
+    let subscriber = into.subscriber_builder().create()?;
+    Ok(Box::new(Ports { publisher, subscriber, _node: node }))
+}
+
+impl Side for Ports {
+    fn send(&mut self, body: &[u8]) -> Result<()> {
+        self.publisher.loan_slice_uninit(body.len())?.write_from_slice(body).send()?;
+        Ok(())
+    }
+
+    fn receive(&mut self, see: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let mut looks = 0;
+        loop {
+            if let Some(sample) = self.subscriber.receive()? {
+                return see(sample.payload());
+            }
+            looks += 1;
+            match looks % LOOKS {
+                0 => std::thread::yield_now(),
+                _ => std::hint::spin_loop(),
+            }
+        }
+    }
+}

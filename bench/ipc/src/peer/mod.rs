@@ -1,0 +1,126 @@
+//! A cell of another library: the same messages, the same checks, the same processors.
+
+mod iceoryx;
+mod servo;
+
+use std::time::Instant;
+
+use pipewright::{Child, Command};
+
+use crate::Result;
+use crate::cell::{check, pin, stamp, sum_of};
+
+/// One side of a connection.
+trait Side {
+    fn send(&mut self, body: &[u8]) -> Result<()>;
+    /// Shows the next message where the library has it.
+    fn receive(&mut self, see: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>;
+}
+
+/// What a cell does: `LIBRARY MODE WAY SIZE COUNT`.
+struct Cell<'a> {
+    library: &'a str,
+    mode: &'a str,
+    way: &'a str,
+    size: usize,
+    count: u64,
+}
+
+impl Cell<'_> {
+    fn parse(arguments: &[String]) -> Result<Cell<'_>> {
+        let [library, mode, way, size, count] = arguments else {
+            return Err("LIBRARY MODE WAY SIZE COUNT".into());
+        };
+        Ok(Cell { library, mode, way, size: size.parse()?, count: count.parse()? })
+    }
+
+    fn warm_up(&self) -> u64 {
+        self.count / 20
+    }
+}
+
+/// Runs the cell, and prints nanoseconds.
+pub(crate) fn host(arguments: &[String]) -> Result<()> {
+    let cell = Cell::parse(arguments)?;
+    pin(0)?;
+    let start = |name: &str| -> Result<Child> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["peer-worker", name]).args(arguments).kill_on_drop();
+        Ok(command.spawn()?)
+    };
+    let (mut side, worker): (Box<dyn Side>, Child) = match cell.library {
+        "iceoryx2" => iceoryx::host(cell.size, start)?,
+        "ipc-channel" => servo::bytes_host(start)?,
+        "ipc-channel-memory" => servo::memory_host(start)?,
+        other => return Err(format!("no library is called {other}").into()),
+    };
+    let mut body = vec![7; cell.size];
+    let mut samples = Vec::new();
+    for number in 0..cell.count {
+        let start = Instant::now();
+        stamp(&mut body, number);
+        side.send(&body)?;
+        if cell.mode == "round" {
+            side.receive(&mut |came| check(came, number, cell.size))?;
+            samples.push(start.elapsed().as_nanos() as f64);
+        }
+    }
+    if cell.mode == "round" {
+        let measured = samples.get_mut(cell.warm_up() as usize..).unwrap_or_default();
+        measured.sort_by(f64::total_cmp);
+        println!("{:.1}", measured.get(measured.len() / 2).ok_or("nothing was measured")?);
+    }
+    // In the other modes it is the worker that says how long it took.
+    match worker.wait()?.success() {
+        true => Ok(()),
+        false => Err("the worker failed".into()),
+    }
+}
+
+/// The other side of a cell.
+pub(crate) fn worker(arguments: &[String]) -> Result<()> {
+    let [name, arguments @ ..] = arguments else { return Err("NAME CELL...".into()) };
+    let cell = Cell::parse(arguments)?;
+    pin(1)?;
+    let mut side: Box<dyn Side> = match cell.library {
+        "iceoryx2" => iceoryx::worker(name, cell.size)?,
+        "ipc-channel" => servo::bytes_worker(name)?,
+        _ => servo::memory_worker(name)?,
+    };
+    let mut own = Vec::with_capacity(cell.size);
+    if cell.mode == "round" {
+        for _ in 0..cell.count {
+            side.receive(&mut |came| {
+                own.clear();
+                own.extend_from_slice(came);
+                Ok(())
+            })?;
+            side.send(&own)?;
+        }
+        return Ok(());
+    }
+    let mut start = Instant::now();
+    let mut sum = 0_u64;
+    for number in 0..cell.count {
+        if number == cell.warm_up() {
+            start = Instant::now();
+        }
+        side.receive(&mut |came| match (cell.mode, cell.way) {
+            ("sum", _) => {
+                sum = sum.wrapping_add(sum_of(came));
+                Ok(())
+            }
+            (_, "copied") => {
+                own.clear();
+                own.extend_from_slice(came);
+                check(&own, number, cell.size)
+            }
+            _ => check(came, number, cell.size),
+        })?;
+    }
+    if cell.mode == "sum" && sum == 0 {
+        return Err("nothing was read".into());
+    }
+    println!("{:.1}", start.elapsed().as_nanos() as f64 / (cell.count - cell.warm_up()) as f64);
+    Ok(())
+}
