@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`watchdog`] | ends a test that hangs, and waits for facts |
 //! | [`bodies`] | messages whose every byte is known to both sides |
+//! | [`hostile`] | a worker that lies to its host |
 //! | [`isolate`] | runs one test in a process of its own |
 //! | [`count`] | handles, zombies, threads and memory of this process |
 //! | [`alive`] | whether a process is there |
@@ -15,6 +16,7 @@
 pub mod alive;
 pub mod bodies;
 pub mod count;
+pub mod hostile;
 pub mod isolate;
 #[cfg(target_os = "linux")]
 pub mod mounts;

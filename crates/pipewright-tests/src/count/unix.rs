@@ -48,9 +48,10 @@ pub fn kept_bytes() -> usize {
     heap.uordblks + heap.hblkhd + shared.sum::<usize>()
 }
 
-/// By how much that may differ for no reason: small blocks that each thread keeps for its next.
+/// By how much that may differ for no reason: small blocks that each thread keeps for its next, and what a runtime
+/// does (40 to 90 KB were seen, whether after 500 runs or 5,000).
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-pub const KEPT_NOISE_BYTES: usize = 64 << 10;
+pub const KEPT_NOISE_BYTES: usize = 256 << 10;
 
 /// The memory of this process that is in use now: its allocator does not tell more.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]

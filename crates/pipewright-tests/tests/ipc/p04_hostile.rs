@@ -2,14 +2,13 @@
 //! too many handles) gets an error, never a crash, a hang or an allocation beyond what was agreed.
 
 use std::io::IoSlice;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use pipewright::Handle;
 use pipewright_ipc::{Channel, Error, ErrorKind, Options, SharedMemory};
-use pipewright_os::link::{self, Arrived, End};
-use pipewright_os::mux::{self, Slot};
+use pipewright_os::link::End;
 use pipewright_os::shm::{ShmOptions, Written};
+use pipewright_tests::hostile::{self, frame, greet, hear, outcome, send};
 use pipewright_tests::{count, isolate, skip, watchdog};
 use proptest::prelude::*;
 
@@ -24,87 +23,6 @@ fn options(shared_memory: SharedMemory) -> Options {
         timeout: Some(Duration::from_secs(5)),
         ..Options::default()
     }
-}
-
-/// A frame as it is on the wire.
-fn frame(kind: u8, flags: u8, handles: u16, length: u32, body: &[u8]) -> Vec<u8> {
-    let mut bytes = length.to_le_bytes().to_vec();
-    bytes.extend([kind, flags]);
-    bytes.extend(handles.to_le_bytes());
-    bytes.extend([0; 8]);
-    bytes.extend(body);
-    bytes
-}
-
-fn text(kind: u8, text: &str) -> Vec<u8> {
-    frame(kind, 0, 0, text.len() as u32, text.as_bytes())
-}
-
-fn send(end: &mut End, bytes: &[u8]) {
-    // Ignored: the host has seen enough and is gone.
-    let _ = end.send(&[IoSlice::new(bytes)]);
-    while end.unsent() > 0 {
-        mux::wait(&mut [Slot::Room(end)], None).unwrap();
-        if end.flush().is_err() {
-            return;
-        }
-    }
-}
-
-/// The next frame that the host sends: its kind and body. `None`: it is gone.
-fn hear(end: &mut End) -> Option<(u8, String)> {
-    loop {
-        if let Some(head) = end.arrived().first_chunk::<16>() {
-            let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
-            let kind = head[4];
-            if let Some(body) = end.arrived().get(16..16 + length) {
-                let body = String::from_utf8_lossy(body).into_owned();
-                end.consume(16 + length);
-                return Some((kind, body));
-            }
-        }
-        mux::wait(&mut [Slot::Arrival(end)], None).unwrap();
-        if end.receive(usize::MAX).ok()? == Arrived::End {
-            return None;
-        }
-    }
-}
-
-/// Answers the host's hello with its own words, and says what it can do.
-fn greet(end: &mut End, can: &str) {
-    let (kind, hello) = hear(end).unwrap();
-    assert_eq!(kind, 1);
-    let lines: Vec<&str> = hello.lines().filter(|line| !line.starts_with("can=")).collect();
-    send(end, &text(1, &format!("{}\ncan={can}\n", lines.join("\n"))));
-}
-
-/// A hostile worker on a thread, and the end of the link for the host.
-fn hostile(act: impl FnOnce(&mut End) + Send + 'static) -> (Handle, JoinHandle<()>) {
-    let (mut end, handle) = link::pair().unwrap();
-    (handle, std::thread::spawn(move || act(&mut end)))
-}
-
-/// What a host makes of that worker: connects, and receives until something is wrong.
-fn host(link: Handle, options: &Options) -> Error {
-    let connected: Result<Channel, Error> = Channel::as_host(link, options);
-    let mut channel = match connected {
-        Ok(channel) => channel,
-        Err(error) => return error,
-    };
-    let mut came = Vec::new();
-    loop {
-        if let Err(error) = channel.recv().and_then(|message| message.read_into(&mut came)) {
-            return error;
-        }
-        assert!(came.capacity() as u64 <= MOST_BYTES, "{} bytes", came.capacity());
-    }
-}
-
-fn outcome(act: impl FnOnce(&mut End) + Send + 'static, options: &Options) -> Error {
-    let (link, thread) = hostile(act);
-    let error = host(link, options);
-    thread.join().unwrap();
-    error
 }
 
 fn is_protocol(error: &Error) -> bool {
@@ -201,7 +119,7 @@ fn memory_that_could_harm_us_is_left_alone_and_the_channel_works_without() {
         send(end, &frame(10, 0, 0, 0, b""));
         while hear(end).is_some() {}
     };
-    let (link, thread) = hostile(act);
+    let (link, thread) = hostile::on_a_thread(act);
     let mut channel: Channel = Channel::as_host(link, &options(SharedMemory::Auto)).unwrap();
     assert_eq!(channel.recv().unwrap().bytes().unwrap(), b"hello");
     assert_eq!(channel.recv().unwrap_err().kind(), &ErrorKind::Closed);
@@ -219,20 +137,7 @@ fn with_memory(act: impl FnOnce(&mut End, &mut Written) + Send + 'static) -> Opt
         return None;
     };
     let greeting = move |end: &mut End| {
-        greet(end, "shm.v1");
-        let (kind, memory) = hear(end).unwrap();
-        assert_eq!(kind, 3);
-        let theirs = end.take_handle().unwrap();
-        let bytes = memory.lines().find_map(|line| line.strip_prefix("bytes=")).unwrap();
-        let shm = ShmOptions { bytes: bytes.parse().unwrap(), prefault: false };
-        let theirs = pipewright_os::shm::Seen::open(&theirs, shm).unwrap();
-        let [nonce, ..] = theirs.numbers(0).unwrap();
-        let body = format!("memory\nbytes=65536\nproof={}\n", u64::from_le(nonce));
-        let frame = frame(3, 0, 1, body.len() as u32, body.as_bytes());
-        let handle = ours.handle().try_clone().unwrap();
-        assert!(end.send_handles(&[IoSlice::new(&frame)], &[handle]).unwrap());
-        let (kind, ready) = hear(end).unwrap();
-        assert!(kind == 4 && ready.contains("shared=1"), "{ready}");
+        hostile::greet_with_memory(end, &ours);
         act(end, &mut ours);
         while hear(end).is_some() {}
     };

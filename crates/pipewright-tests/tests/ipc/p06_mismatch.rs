@@ -1,12 +1,12 @@
 //! Promise 6: a worker of another version, build, user or architecture is refused with the field named,
 //! on both sides, within the deadline.
 
-use std::io::{IoSlice, Read as _};
+use std::io::Read as _;
 
 use pipewright::Stdio;
 use pipewright_ipc::{Channel, Error, ErrorKind, Options, Side};
-use pipewright_os::link::{self, Arrived, End};
-use pipewright_os::mux::{self, Slot};
+use pipewright_os::link;
+use pipewright_tests::hostile::{hear, send, text};
 use pipewright_tests::{skip, watchdog};
 
 use super::worker;
@@ -73,7 +73,7 @@ fn impostor(
 ) -> (pipewright::Handle, std::thread::JoinHandle<String>) {
     let (mut end, handle) = link::pair().unwrap();
     let thread = std::thread::spawn(move || {
-        let hello = hear(&mut end).unwrap();
+        let (_, hello) = hear(&mut end).unwrap();
         let lines: Vec<String> = hello
             .lines()
             .map(|line| match line.split_once('=') {
@@ -82,29 +82,10 @@ fn impostor(
             })
             .collect();
         let body = lines.join("\n") + "\n";
-        let mut frame = (body.len() as u32).to_le_bytes().to_vec();
-        frame.extend([1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-        end.send(&[IoSlice::new(&frame), IoSlice::new(body.as_bytes())]).unwrap();
-        hear(&mut end).unwrap_or_default()
+        send(&mut end, &text(1, &body));
+        hear(&mut end).map(|(_, body)| body).unwrap_or_default()
     });
     (handle, thread)
-}
-
-fn hear(end: &mut End) -> Option<String> {
-    loop {
-        if let Some(head) = end.arrived().first_chunk::<16>() {
-            let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
-            if let Some(body) = end.arrived().get(16..16 + length) {
-                let body = String::from_utf8(body.to_vec()).unwrap();
-                end.consume(16 + length);
-                return Some(body);
-            }
-        }
-        mux::wait(&mut [Slot::Arrival(end)], None).unwrap();
-        if end.receive(usize::MAX).ok()? == Arrived::End {
-            return None;
-        }
-    }
 }
 
 #[test]

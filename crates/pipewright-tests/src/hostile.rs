@@ -1,0 +1,111 @@
+//! A worker that lies: what is on the wire, by hand.
+
+use std::io::IoSlice;
+use std::thread::JoinHandle;
+
+use pipewright_ipc::{Channel, Error, Options};
+use pipewright_os::handle::Handle;
+use pipewright_os::link::{self, Arrived, End};
+use pipewright_os::mux::{self, Slot};
+use pipewright_os::shm::{Seen, ShmOptions, Written};
+
+/// A frame as it is on the wire.
+pub fn frame(kind: u8, flags: u8, handles: u16, length: u32, body: &[u8]) -> Vec<u8> {
+    let mut bytes = length.to_le_bytes().to_vec();
+    bytes.extend([kind, flags]);
+    bytes.extend(handles.to_le_bytes());
+    bytes.extend([0; 8]);
+    bytes.extend(body);
+    bytes
+}
+
+/// A frame with a body of text.
+pub fn text(kind: u8, text: &str) -> Vec<u8> {
+    frame(kind, 0, 0, text.len() as u32, text.as_bytes())
+}
+
+/// Sends all of that, if the host is still there.
+pub fn send(end: &mut End, bytes: &[u8]) {
+    // Ignored: the host has seen enough and is gone.
+    let _ = end.send(&[IoSlice::new(bytes)]);
+    while end.unsent() > 0 {
+        mux::wait(&mut [Slot::Room(end)], None).unwrap();
+        if end.flush().is_err() {
+            return;
+        }
+    }
+}
+
+/// The next frame that the host sends: its kind and body. `None`: it is gone.
+pub fn hear(end: &mut End) -> Option<(u8, String)> {
+    loop {
+        if let Some(head) = end.arrived().first_chunk::<16>() {
+            let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
+            let kind = head[4];
+            if let Some(body) = end.arrived().get(16..16 + length) {
+                let body = String::from_utf8_lossy(body).into_owned();
+                end.consume(16 + length);
+                return Some((kind, body));
+            }
+        }
+        mux::wait(&mut [Slot::Arrival(end)], None).unwrap();
+        if end.receive(usize::MAX).ok()? == Arrived::End {
+            return None;
+        }
+    }
+}
+
+/// Answers the host's hello with its own words, and says what it can do.
+pub fn greet(end: &mut End, can: &str) {
+    let (kind, hello) = hear(end).unwrap();
+    assert_eq!(kind, 1);
+    let lines: Vec<&str> = hello.lines().filter(|line| !line.starts_with("can=")).collect();
+    send(end, &text(1, &format!("{}\ncan={can}\n", lines.join("\n"))));
+}
+
+/// As [`greet`], and agrees on shared memory, of which the worker's side is the one that is given.
+pub fn greet_with_memory(end: &mut End, ours: &Written) {
+    greet(end, "shm.v1");
+    let (kind, memory) = hear(end).unwrap();
+    assert_eq!(kind, 3);
+    let theirs = end.take_handle().unwrap();
+    let bytes = memory.lines().find_map(|line| line.strip_prefix("bytes=")).unwrap();
+    let shm = ShmOptions { bytes: bytes.parse().unwrap(), prefault: false };
+    let theirs = Seen::open(&theirs, shm).unwrap();
+    let [nonce, ..] = theirs.numbers(0).unwrap();
+    let body = format!("memory\nbytes={}\nproof={}\n", ours.bytes(), u64::from_le(nonce));
+    let frame = frame(3, 0, 1, body.len() as u32, body.as_bytes());
+    let handle = ours.handle().try_clone().unwrap();
+    assert!(end.send_handles(&[IoSlice::new(&frame)], &[handle]).unwrap());
+    let (kind, ready) = hear(end).unwrap();
+    assert!(kind == 4 && ready.contains("shared=1"), "{ready}");
+}
+
+/// That worker on a thread, and the end of the link for the host.
+pub fn on_a_thread(act: impl FnOnce(&mut End) + Send + 'static) -> (Handle, JoinHandle<()>) {
+    let (mut end, handle) = link::pair().unwrap();
+    (handle, std::thread::spawn(move || act(&mut end)))
+}
+
+/// What a host makes of that worker: connects, and receives until something is wrong.
+pub fn outcome(act: impl FnOnce(&mut End) + Send + 'static, options: &Options) -> Error {
+    let (link, thread) = on_a_thread(act);
+    let error = host(link, options);
+    thread.join().unwrap();
+    error
+}
+
+fn host(link: Handle, options: &Options) -> Error {
+    let connected: Result<Channel, Error> = Channel::as_host(link, options);
+    let mut channel = match connected {
+        Ok(channel) => channel,
+        Err(error) => return error,
+    };
+    let mut came = Vec::new();
+    loop {
+        if let Err(error) = channel.recv().and_then(|message| message.read_into(&mut came)) {
+            return error;
+        }
+        assert!(came.capacity() as u64 <= options.max_message_bytes, "{} bytes", came.capacity());
+    }
+}

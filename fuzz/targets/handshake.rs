@@ -1,0 +1,28 @@
+//! Any bytes for a handshake: the first says how much of a right one comes before them.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use pipewright_fuzz::options;
+use pipewright_ipc::SharedMemory;
+use pipewright_tests::hostile::{frame, greet, outcome, send};
+
+fuzz_target!(|bytes: Vec<u8>| {
+    outcome(
+        move |end| {
+            let Some((stage, rest)) = bytes.split_first() else { return };
+            match stage % 4 {
+                0 => send(end, rest),
+                1 => send(end, &frame(1, 0, 0, rest.len() as u32, rest)),
+                2 => {
+                    greet(end, "shm.v1");
+                    send(end, rest);
+                }
+                _ => {
+                    greet(end, "shm.v1");
+                    send(end, &frame(3, 0, 0, rest.len() as u32, rest));
+                }
+            }
+        },
+        &options(SharedMemory::Auto),
+    );
+});
