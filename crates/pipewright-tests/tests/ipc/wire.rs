@@ -13,7 +13,7 @@ fn python(options: &Options) -> Option<Channel> {
         return None;
     }
     let mut command = Command::new("python3");
-    command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ipc/worker.py"));
+    command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../pipewright-ipc/examples/worker.py"));
     Some(Channel::start(&mut command, options).unwrap())
 }
 
