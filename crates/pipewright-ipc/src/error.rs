@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 
-use pipewright::ExitStatus;
+use pipewright::{Child, ExitStatus};
 
 /// Why a message did not come, or did not go.
 ///
@@ -13,7 +14,7 @@ pub struct Error(Box<Facts>);
 
 struct Facts {
     kind: ErrorKind,
-    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
 /// The kinds of failure, each with the facts that belong to it.
@@ -72,6 +73,32 @@ pub enum ErrorKind {
     CutOff,
     /// The worker could not be started, or has not been started as one.
     Start,
+    /// The worker that had the call is gone, and the call was not tried again: it may have been done.
+    Lost {
+        /// The worker's process id.
+        pid: u32,
+        /// How it ended, where that is known.
+        status: Option<ExitStatus>,
+        /// What it wrote last to its stderr; whole lines, the last ones.
+        last_words: String,
+    },
+    /// The worker says that it could not do what it was asked for.
+    Failed {
+        /// Its reason.
+        message: String,
+    },
+    /// The host does not do what its worker asks for during a call.
+    Declined {
+        /// Its reason.
+        message: String,
+    },
+    /// More calls wait for a worker than may.
+    Full {
+        /// The most that may.
+        most: usize,
+    },
+    /// The pool takes no more calls.
+    ShutDown,
     /// A value could not be turned into bytes, or back.
     Codec,
     /// The system reported something else.
@@ -103,6 +130,18 @@ pub enum Peer {
     },
     /// It is connected; no more is known.
     Connected,
+    /// There is none: no worker was free.
+    Nobody,
+}
+
+impl Peer {
+    pub(crate) fn of(child: Option<&Child>) -> Peer {
+        match child {
+            Some(child) if child.as_exit().is_stopped() => Peer::Stopped { pid: child.id() },
+            Some(child) => Peer::Runs { pid: child.id() },
+            None => Peer::Connected,
+        }
+    }
 }
 
 impl Error {
@@ -114,7 +153,12 @@ impl Error {
         kind: ErrorKind,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Error {
-        Error(Box::new(Facts { kind, source: Some(source.into()) }))
+        Error(Box::new(Facts { kind, source: Some(source.into().into()) }))
+    }
+
+    /// The same error, for one more of those that it concerns.
+    pub(crate) fn share(&self) -> Error {
+        Error(Box::new(Facts { kind: self.0.kind.clone(), source: self.0.source.clone() }))
     }
 
     pub(crate) fn protocol(what: impl fmt::Display) -> Error {
@@ -198,6 +242,25 @@ impl fmt::Display for Error {
             (ErrorKind::CutOff, _) => f.write_str("an earlier message was cut off"),
             (ErrorKind::Start, Some(source)) => write!(f, "no worker: {source}"),
             (ErrorKind::Start, None) => f.write_str("this process was not started as a worker"),
+            (ErrorKind::Lost { pid, status, last_words }, source) => {
+                write!(f, "worker {pid} was lost with the call")?;
+                match (status, source) {
+                    (Some(status), None) => write!(f, ": {status}")?,
+                    (Some(status), Some(source)) => write!(f, ": {source} ({status})")?,
+                    (None, Some(source)) => write!(f, ": {source}")?,
+                    (None, None) => {}
+                }
+                match last_words.lines().next_back() {
+                    Some(line) => write!(f, ": {line}"),
+                    None => Ok(()),
+                }
+            }
+            (ErrorKind::Failed { message }, _) => write!(f, "the worker failed: {message}"),
+            (ErrorKind::Declined { message }, _) => write!(f, "the host declined: {message}"),
+            (ErrorKind::Full { most }, _) => {
+                write!(f, "{most} calls wait for a worker, and no more may")
+            }
+            (ErrorKind::ShutDown, _) => f.write_str("the pool takes no more calls"),
             (ErrorKind::Codec, Some(source)) => write!(f, "a value and its bytes: {source}"),
             (ErrorKind::Codec, None) => f.write_str("a value and its bytes do not match"),
             (ErrorKind::Io, Some(source)) => write!(f, "{source}"),
@@ -250,6 +313,7 @@ impl fmt::Display for Peer {
             Peer::Runs { pid } => write!(f, "the worker (process {pid}) runs and is silent"),
             Peer::Stopped { pid } => write!(f, "the worker (process {pid}) is stopped"),
             Peer::Connected => f.write_str("the other side is connected and silent"),
+            Peer::Nobody => f.write_str("none was free"),
         }
     }
 }

@@ -44,6 +44,7 @@ mod error;
 mod handshake;
 mod host;
 mod options;
+mod pool;
 mod ring;
 mod stats;
 mod wire;
@@ -52,6 +53,10 @@ pub mod worker;
 pub use channel::{Channel, Lease, Loan, Message, Raw};
 pub use error::{Error, ErrorKind, Peer, Side};
 pub use options::{Options, SharedMemory};
+pub use pool::{
+    CallEvent, LogLine, OnLine, PendingCall, Pool, PoolOptions, PoolStats, Question, Reply,
+    Request, Schedule, WorkerState, WorkerStatus,
+};
 pub use stats::{Direction, Stats};
 
 /// The result of this crate's calls.

@@ -107,6 +107,12 @@ impl Core {
 
     /// Begins the next message, if that needs no waiting.
     pub(super) fn try_begin(&mut self) -> Result<Progress, Error> {
+        let begun = self.try_begin_any()?;
+        self.line.has_begun(kind::MESSAGE).map(|()| begun)
+    }
+
+    /// The same, of whatever kind it is.
+    pub(crate) fn try_begin_any(&mut self) -> Result<Progress, Error> {
         let now = Some(Instant::now());
         let _ = self.line.be_eager();
         let begun = self.line.publish().and_then(|()| {

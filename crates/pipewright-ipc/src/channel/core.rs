@@ -18,6 +18,9 @@ use crate::wire::{Header, kind};
 /// Who has closed its end is about to end: its status is waited for, for so long.
 const END_TAKES: Duration = Duration::from_secs(1);
 
+/// How long a worker has to end after the goodbye.
+const CLOSE_TAKES: Duration = Duration::from_secs(5);
+
 /// A channel whose messages are bytes.
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -47,7 +50,7 @@ impl Core {
 
     /// When a call that begins now has to end.
     #[inline]
-    pub(super) fn until(&self) -> Option<Instant> {
+    pub(crate) fn until(&self) -> Option<Instant> {
         self.timeout.and_then(|timeout| Instant::now().checked_add(timeout))
     }
 
@@ -220,11 +223,7 @@ impl Core {
     }
 
     fn timed_out(&self, want: Want) -> Error {
-        let peer = match self.child.as_ref().map(|child| (child.as_exit(), child.id())) {
-            Some((exit, pid)) if exit.is_stopped() => Peer::Stopped { pid },
-            Some((_, pid)) => Peer::Runs { pid },
-            None => Peer::Connected,
-        };
+        let peer = Peer::of(self.child.as_ref());
         let waiting_for = match want {
             Want::Message => "a message",
             Want::Room => "the other side to read",
@@ -248,6 +247,19 @@ impl Core {
     /// Begins the next message. What is left of the one before is thrown away.
     #[inline]
     pub(super) fn begin(&mut self, until: Option<Instant>) -> Result<(), Error> {
+        self.begin_any(until)?;
+        // Calls have hosts and workers of their own.
+        self.line.has_begun(kind::MESSAGE)
+    }
+
+    /// The kind of the message that was begun, and the call that it belongs to.
+    pub(crate) fn begun(&self) -> (u8, u64) {
+        self.line.incoming_body().map_or((0, 0), |body| (body.kind, body.id))
+    }
+
+    /// As [`begin`](Self::begin), of whatever kind it is.
+    #[inline]
+    pub(crate) fn begin_any(&mut self, until: Option<Instant>) -> Result<(), Error> {
         self.skip(until)?;
         self.receive(until, Line::begin)
     }
@@ -262,14 +274,16 @@ impl Core {
         Ok(())
     }
 
+    /// As [`close`](Self::close), within the time that there is for it.
+    pub(crate) fn close_in_time(&mut self) -> Result<Option<ExitStatus>, Error> {
+        let timeout = self.timeout.unwrap_or(CLOSE_TAKES);
+        self.close(Instant::now().checked_add(timeout))
+    }
+
     /// Says that no more comes, waits until the other side says so too, and for the end of the child.
     pub(super) fn close(&mut self, until: Option<Instant>) -> Result<Option<ExitStatus>, Error> {
-        if !self.line.outgoing.cut_off && !self.line.outgoing.closed {
-            let said = self.line.put(&Header::new(kind::GOODBYE, 0), &[]);
-            self.line.outgoing.closed = true;
-            said.and_then(|()| self.hand_over(until))
-                .map_err(|error| self.explain(error, until))?;
-        }
+        let said = self.line.say_goodbye();
+        said.and_then(|()| self.hand_over(until)).map_err(|error| self.explain(error, until))?;
         loop {
             match self.begin(until) {
                 Ok(()) => {}

@@ -30,6 +30,9 @@ pub(super) struct Incoming {
 /// A message of which the header has come.
 #[derive(Debug)]
 pub(super) struct Body {
+    pub(super) kind: u8,
+    /// Which call it belongs to.
+    pub(super) id: u64,
     /// How long it is.
     pub(super) total: u64,
     /// How much of it has not been taken.
@@ -61,7 +64,7 @@ enum Next {
 
 /// How far a call got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(crate) enum Progress {
     Done,
     /// There is more to come, and nothing is there now.
     Nothing,
@@ -76,6 +79,15 @@ impl Line {
     /// The same, to look at.
     pub(super) fn incoming_body(&self) -> Option<&Body> {
         self.incoming.body.as_ref()
+    }
+
+    /// Whether the message that was begun is of that kind.
+    #[inline]
+    pub(super) fn has_begun(&self, kind: u8) -> Result<(), Error> {
+        match &self.incoming.body {
+            Some(body) if body.kind != kind => Err(Invalid::Kind(body.kind).into()),
+            _ => Ok(()),
+        }
     }
 
     /// Begins the next message, if one is there. The one before has to be taken completely.
@@ -101,7 +113,8 @@ impl Line {
             _ => self.take_handles(&header, lane)?,
         };
         let part = Part { left: header.length as usize, lane };
-        self.incoming.body = Some(Body { total, left: total, handles, part });
+        let Header { kind, id, .. } = header;
+        self.incoming.body = Some(Body { kind, id, total, left: total, handles, part });
         self.stats.received.messages += 1;
         self.stats.received.bytes += total;
         self.stats.received.progressive_messages += u64::from(header.total.is_some());
@@ -247,7 +260,7 @@ impl Line {
 
     /// Whether something is in the ring that was not looked at.
     #[inline]
-    pub(super) fn has_news(&self) -> bool {
+    pub(crate) fn has_news(&self) -> bool {
         self.ring.as_ref().is_some_and(|ring: &SharedRing| ring.into.has_news(&ring.theirs))
     }
 

@@ -24,7 +24,7 @@ pub struct Message<'a, R = super::Raw> {
 }
 
 impl<'a, R> Message<'a, R> {
-    pub(super) fn new(core: &'a mut Core, until: Option<Instant>) -> Message<'a, R> {
+    pub(crate) fn new(core: &'a mut Core, until: Option<Instant>) -> Message<'a, R> {
         Message { core, until, types: PhantomData }
     }
 

@@ -7,6 +7,7 @@ mod line;
 mod loan;
 mod message;
 mod outgoing;
+mod pieces;
 mod sink;
 mod spin;
 #[cfg(feature = "serde")]
@@ -25,10 +26,11 @@ use crate::handshake;
 use crate::options::Options;
 use crate::stats::Stats;
 use crate::wire::{Header, kind};
-use incoming::Progress;
+pub(crate) use incoming::Progress;
 pub(crate) use line::{Limits, Line, SharedRing};
 pub use loan::Loan;
 pub use message::{Lease, Message};
+pub(crate) use pieces::{Piece, Pieces, Sending};
 
 /// The type of messages that are bytes and nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +65,7 @@ pub enum Raw {}
 /// # Ok::<(), pipewright_ipc::Error>(())
 /// ```
 pub struct Channel<S = Raw, R = Raw> {
-    core: Core,
+    pub(crate) core: Core,
     types: PhantomData<fn(S) -> R>,
 }
 
@@ -259,16 +261,12 @@ impl<S, R> Channel<S, R> {
     /// # Errors
     /// [`TimedOut`](ErrorKind::TimedOut), and what else befalls the connection.
     pub fn close(mut self) -> Result<Option<ExitStatus>, Error> {
-        let timeout = self.core.timeout.unwrap_or(CLOSE_TAKES);
-        self.core.close(std::time::Instant::now().checked_add(timeout))
+        self.core.close_in_time()
     }
 }
 
 /// How long a worker has to end after it was refused, or has refused.
 const COMPLAINT_TAKES: Duration = Duration::from_secs(1);
-
-/// How long a worker has to end after the goodbye.
-const CLOSE_TAKES: Duration = Duration::from_secs(5);
 
 impl<S, R> fmt::Debug for Channel<S, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -24,8 +24,30 @@ pub(crate) mod kind {
     pub(crate) const GOODBYE: u8 = 10;
     /// In the ring: the rest of it up to its end is not used.
     pub(crate) const PAD: u8 = 11;
-    /// The first of the kinds that begin a message.
+    /// The first of the kinds that begin a message: one that is no part of a call.
     pub(crate) const MESSAGE: u8 = 16;
+    /// Host: a question that is to be answered under its id.
+    pub(crate) const CALL: u8 = 17;
+    /// Worker: the answer, the last of its call.
+    pub(crate) const REPLY: u8 = 18;
+    /// Worker: why there is no answer, the last of its call.
+    pub(crate) const FAILED: u8 = 19;
+    /// Host: nobody wants the answer any more.
+    pub(crate) const CANCEL: u8 = 20;
+    /// Worker: a piece of the answer, of which more come.
+    pub(crate) const ITEM: u8 = 21;
+    /// Host: so many more pieces may be sent.
+    pub(crate) const CREDIT: u8 = 22;
+    /// Worker: a question about the call that it has.
+    pub(crate) const ASK: u8 = 23;
+    /// Host: the answer to that.
+    pub(crate) const ANSWER: u8 = 24;
+    /// Host: why there is none.
+    pub(crate) const DECLINED: u8 = 25;
+    /// Host: be as if you had just been started.
+    pub(crate) const RESET: u8 = 26;
+    /// Worker: so it is.
+    pub(crate) const RESET_DONE: u8 = 27;
     /// The last of the kinds that begin a message.
     pub(crate) const LAST_MESSAGE: u8 = 31;
 }

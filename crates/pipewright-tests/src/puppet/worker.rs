@@ -2,7 +2,7 @@
 
 use std::io;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pipewright_ipc::{Channel, Options, SharedMemory, worker};
 use pipewright_tests::bodies;
@@ -54,6 +54,7 @@ pub(crate) fn perform(value: &str) -> io::Result<()> {
             channel.send_bytes(b"last words")?;
             std::process::exit(7);
         }
+        "calls" => worker::run(&options, &mut Calls::default())?,
         "typed" => typed(&options)?,
         "handles" => handles(&options)?,
         other => return Err(io::Error::other(format!("no worker is called {other}"))),
@@ -149,5 +150,86 @@ fn handles(options: &Options) -> Result<(), pipewright_ipc::Error> {
             Err(error) => return Err(error),
         };
         channel.send_bytes(&[count as u8])?;
+    }
+}
+
+/// Does what each call says, in words.
+#[derive(Default)]
+struct Calls {
+    count: u64,
+    leaked: Vec<Vec<u8>>,
+}
+
+impl worker::Serve for Calls {
+    fn call(&mut self, call: &mut worker::Call<'_>) -> worker::Answer {
+        self.count += 1;
+        let request = call.take_request();
+        let end = request.iter().position(|byte| *byte == b' ').unwrap_or(request.len());
+        let (name, rest) = request.split_at(end);
+        let rest = rest.get(1..).unwrap_or_default();
+        let text = String::from_utf8_lossy(rest);
+        let number = || text.parse::<usize>();
+        match name {
+            b"echo" => return Ok(rest.to_vec()),
+            b"pid" => return Ok(std::process::id().to_string().into_bytes()),
+            b"count" => return Ok(self.count.to_string().into_bytes()),
+            b"fail" => return Err(text.into()),
+            b"abort" => std::process::abort(),
+            b"exit" => {
+                eprintln!("a line before\nthe last line of {text}");
+                std::process::exit(number()? as i32);
+            }
+            b"panic" => panic!("{text}"),
+            b"hang" => park(),
+            b"wait" => {
+                let until = Instant::now() + Duration::from_millis(number()? as u64);
+                while Instant::now() < until {
+                    if call.is_cancelled() {
+                        return Err("cancelled".into());
+                    }
+                    thread::park_timeout(Duration::from_millis(2));
+                }
+            }
+            b"leak" => self.leaked.push(vec![1; number()?]),
+            b"print" => {
+                for number in 0..number()? {
+                    println!("line {number} on stdout");
+                    eprintln!("line {number} on stderr");
+                }
+            }
+            b"pollute" => {
+                // What would be a frame, and bytes that are none.
+                let frame = [0, 0, 0, 0, 18, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
+                io::Write::write_all(&mut io::stdout(), &frame.repeat(10_000))?;
+                io::Write::write_all(&mut io::stderr(), &[0xff; 100_000])?;
+            }
+            b"items" => {
+                for number in 0..number()? {
+                    call.send_item(number.to_string().as_bytes())?;
+                }
+            }
+            b"ask" => return Ok(call.ask(rest)?),
+            b"asks" => {
+                let mut sum = 0;
+                for number in 0..number()? {
+                    sum += String::from_utf8(call.ask(number.to_string().as_bytes())?)?
+                        .parse::<u64>()?;
+                }
+                return Ok(sum.to_string().into_bytes());
+            }
+            b"body" => {
+                let mut body = Vec::new();
+                let number = number()? as u64;
+                bodies::body(number, bodies::length(number), &mut body);
+                return Ok(body);
+            }
+            _ => return Err("nobody knows that word".into()),
+        }
+        Ok(b"done".to_vec())
+    }
+
+    fn reset(&mut self) -> bool {
+        *self = Calls::default();
+        true
     }
 }

@@ -9,6 +9,7 @@ mod p04_hostile;
 mod p05_refused_memory;
 mod p06_mismatch;
 mod p07_both_send;
+mod p09_pool;
 mod wire;
 
 use std::time::Duration;

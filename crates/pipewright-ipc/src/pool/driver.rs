@@ -1,0 +1,210 @@
+//! The one thread that drives a pool: it waits once for all of its workers and callers, and does what that
+//! brought.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+
+use pipewright::{CancelToken, Command};
+use pipewright_os::mux::{self, Slot};
+
+use super::fleet::Fleet;
+use super::job::Job;
+use super::mailbox::{Letter, Mailbox};
+use super::options::{PoolOptions, Schedule};
+use super::status::PoolStats;
+use super::worker::Worker;
+use crate::channel::Piece;
+use crate::error::{Error, ErrorKind};
+
+/// What the thread has.
+#[derive(Debug)]
+pub(super) struct Driver {
+    pub(super) command: Command,
+    pub(super) options: PoolOptions,
+    pub(super) workers: Vec<Worker>,
+    /// Calls that no worker has.
+    pub(super) waiting: VecDeque<Job>,
+    pub(super) fleet: Fleet,
+    pub(super) stats: PoolStats,
+    /// It is to end, and so until when calls are answered.
+    pub(super) ending: Option<(Schedule, Option<Instant>)>,
+    /// Dropped last: who waits for the end finds no worker any more.
+    mailbox: Closing,
+}
+
+/// Nobody leaves anything for a driver that is no more.
+#[derive(Debug)]
+pub(super) struct Closing(Arc<Mailbox>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+impl Driver {
+    pub(super) fn new(mailbox: Arc<Mailbox>, command: Command, options: PoolOptions) -> Driver {
+        Driver {
+            command,
+            fleet: Fleet::default(),
+            stats: PoolStats::default(),
+            workers: Vec::new(),
+            waiting: VecDeque::new(),
+            ending: None,
+            options,
+            mailbox: Closing(mailbox),
+        }
+    }
+
+    /// Goes on until it is told to end.
+    pub(super) fn drive(mut self) {
+        let mut letters = Vec::new();
+        loop {
+            self.mailbox.0.take(&mut letters);
+            for letter in letters.drain(..) {
+                if let Letter::Stop = letter {
+                    return self.stop();
+                }
+                self.open(letter);
+            }
+            self.assign();
+            self.talk();
+            let now = Instant::now();
+            self.look_at_the_clock(now);
+            self.bury_the_dead(now);
+            self.keep_the_fleet(now);
+            self.assign();
+            self.talk();
+            if self.ending.is_some() && self.workers.is_empty() && self.waiting.is_empty() {
+                return;
+            }
+            // Without memory, or whatever else a wait may lack, nobody could be answered.
+            if self.wait().is_err() {
+                return self.stop();
+            }
+        }
+    }
+
+    /// Ends all workers at once.
+    fn stop(mut self) {
+        for worker in &mut self.workers {
+            worker.kill();
+        }
+    }
+
+    fn open(&mut self, letter: Letter) {
+        match letter {
+            Letter::Call(job) => self.waiting.push_back(job),
+            Letter::Cancel(id) => self.unwant(id, &mut || Error::new(ErrorKind::Cancelled)),
+            Letter::Answer(id, answer) => self.answer(id, answer),
+            Letter::Credit(id, more) => self.give_credit(id, more),
+            Letter::ShutDown(schedule) => {
+                self.ending = Some((schedule, Instant::now().checked_add(schedule.drain)));
+            }
+            Letter::Stop => {}
+        }
+    }
+
+    /// Sends and receives what can be without waiting.
+    fn talk(&mut self) {
+        let mut heard: Vec<Piece> = Vec::new();
+        for at in 0..self.workers.len() {
+            let Some(worker) = self.workers.get_mut(at) else { return };
+            if !worker.is_due {
+                continue;
+            }
+            worker.go_on(&mut heard);
+            for piece in heard.drain(..) {
+                if let Err(error) = self.hear(at, piece) {
+                    if let Some(worker) = self.workers.get_mut(at) {
+                        worker.give_up(error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits until there is something to do.
+    fn wait(&mut self) -> std::io::Result<()> {
+        self.stats.workers.clear();
+        self.stats.workers.extend(self.workers.iter().map(Worker::status));
+        self.stats.waiting = self.waiting.len();
+        let mut may_wait = true;
+        for worker in &mut self.workers {
+            may_wait &= worker.fall_asleep();
+        }
+        // Last: who leaves something from now on wakes us.
+        may_wait &= self.mailbox.0.fall_asleep(self.waiting.len(), &self.stats);
+        let began = Instant::now();
+        let until = if may_wait { self.next_step() } else { Some(began) };
+        let tokens: Vec<CancelToken> = self.tokens();
+        let mut slots = vec![Slot::Wake(self.mailbox.0.wake())];
+        for worker in &mut self.workers {
+            slots.extend(worker.submit());
+        }
+        let first_token = slots.len();
+        for token in &tokens {
+            slots.push(Slot::Wake(token.wake()?));
+        }
+        let waited = mux::wait(&mut slots, until);
+        let slept = began.elapsed();
+        let woken: Vec<bool> =
+            slots.drain(first_token..).map(|slot| matches!(slot, Slot::WakeDone)).collect();
+        let mut slots = slots.into_iter().skip(1).map(Slot::detach).collect::<Vec<_>>().into_iter();
+        for worker in &mut self.workers {
+            let mut next = || slots.next().unwrap_or_default();
+            let five = [next(), next(), next(), next(), next()];
+            worker.take_back(five, slept, self.options.on_line.as_ref());
+        }
+        waited?;
+        if tokens.iter().zip(woken).any(|(token, woken)| woken && !is_heeded(token)) {
+            self.heed_tokens();
+        }
+        Ok(())
+    }
+
+    /// The tokens of all calls, each once.
+    fn tokens(&self) -> Vec<CancelToken> {
+        let mut seen = HashSet::new();
+        let open = self.workers.iter().flat_map(|it| &it.calls);
+        let open = open.filter(|call| call.unwanted_until.is_none()).map(|call| &call.job);
+        let tokens = self.waiting.iter().chain(open).filter_map(|job| job.token.as_ref());
+        let is_new = |token: &&CancelToken| {
+            token.wake().is_ok_and(|wake| seen.insert(std::ptr::from_ref(wake)))
+        };
+        tokens.filter(is_new).cloned().collect()
+    }
+
+    /// Ends the calls whose token is cancelled.
+    fn heed_tokens(&mut self) {
+        let is_cancelled =
+            |job: &Job| job.token.as_ref().is_some_and(CancelToken::is_cancelled).then_some(job.id);
+        let open = self.workers.iter().flat_map(|it| &it.calls);
+        let open = open.filter(|call| call.unwanted_until.is_none()).map(|call| &call.job);
+        let ids: Vec<u64> = self.waiting.iter().chain(open).filter_map(is_cancelled).collect();
+        for id in ids {
+            self.unwant(id, &mut || Error::new(ErrorKind::Cancelled));
+        }
+    }
+
+    /// When something is next, whatever happens.
+    fn next_step(&self) -> Option<Instant> {
+        let calls = self.workers.iter().flat_map(|it| &it.calls);
+        let calls = calls.filter_map(|call| call.unwanted_until.or(call.job.until));
+        let waiting = self.waiting.iter().filter_map(|job| job.until);
+        let steps = self.workers.iter().filter_map(Worker::next_step);
+        let drain = self.ending.and_then(|(_, until)| until);
+        let fleet = self.fleet_step();
+        calls.chain(waiting).chain(steps).chain(drain).chain(fleet).min()
+    }
+}
+
+/// A signal that is on its way to somebody's child is none of ours.
+fn is_heeded(token: &CancelToken) -> bool {
+    if token.is_cancelled() {
+        return false;
+    }
+    token.heed();
+    true
+}

@@ -1,0 +1,215 @@
+//! How many workers there are: who is started, who is let go, and what the end of one means.
+
+use std::time::Instant;
+
+use pipewright::ExitStatus;
+
+use super::driver::Driver;
+use super::worker::{Phase, Worker};
+use crate::error::{Error, ErrorKind};
+
+/// What is known of the workers so far.
+#[derive(Debug, Default)]
+pub(super) struct Fleet {
+    /// How many were started.
+    started: u64,
+    /// Starts in vain since one succeeded.
+    vain_starts: u32,
+    /// Workers that ended without having answered anything, since one did.
+    crashes: u32,
+    /// No worker is started before.
+    not_before: Option<Instant>,
+}
+
+impl Fleet {
+    /// A worker has answered something.
+    pub(super) fn note_success(&mut self) {
+        (self.vain_starts, self.crashes) = (0, 0);
+    }
+}
+
+impl Driver {
+    /// Starts workers, and lets them go.
+    pub(super) fn keep_the_fleet(&mut self, now: Instant) {
+        if self.ending.is_some() {
+            self.end_the_fleet(now);
+            if self.waiting.is_empty() {
+                return;
+            }
+        } else {
+            self.let_the_idle_go(now);
+        }
+        let (most, each) = (self.options.max_workers.max(1), self.options.calls_per_worker.max(1));
+        loop {
+            let mut alive = 0;
+            let mut room = 0;
+            for worker in self.workers.iter().filter(|it| !matches!(it.phase, Phase::Leaving(..))) {
+                alive += 1;
+                room += each.saturating_sub(worker.calls.len());
+            }
+            let is_wanted = alive < self.least() || self.waiting.len() > room;
+            let is_early = self.fleet.not_before.is_some_and(|time| now < time);
+            if alive >= most || !is_wanted || is_early {
+                return;
+            }
+            self.start_one(now);
+        }
+    }
+
+    /// So many workers are kept.
+    fn least(&self) -> usize {
+        if self.ending.is_some() { 0 } else { self.options.min_workers }
+    }
+
+    fn start_one(&mut self, now: Instant) {
+        self.fleet.started += 1;
+        let (number, kept) = (self.fleet.started, self.options.kept_output_bytes);
+        match Worker::start(number, &mut self.command, &self.options.channel, kept) {
+            Ok(worker) => {
+                self.stats.started += 1;
+                self.workers.push(worker);
+            }
+            Err(error) => self.note_vain_start(now, &error),
+        }
+    }
+
+    /// A worker could not be started. After some of them, whoever waits is told.
+    fn note_vain_start(&mut self, now: Instant, error: &Error) {
+        self.stats.failed_starts += 1;
+        self.fleet.vain_starts += 1;
+        self.back_off(now, self.fleet.vain_starts);
+        let nobody_serves = !self.workers.iter().any(Worker::is_serving);
+        if self.fleet.vain_starts >= self.options.start_attempts && nobody_serves {
+            for job in self.waiting.drain(..) {
+                job.end(Err(error.share()));
+            }
+        }
+    }
+
+    fn back_off(&mut self, now: Instant, times: u32) {
+        let doubled = 1_u32.checked_shl(times.saturating_sub(1)).unwrap_or(u32::MAX);
+        let pause = self.options.backoff.saturating_mul(doubled).min(self.options.max_backoff);
+        self.fleet.not_before = now.checked_add(pause);
+    }
+
+    fn let_the_idle_go(&mut self, now: Instant) {
+        let Some(timeout) = self.options.idle_timeout else { return };
+        let serving = |it: &&mut Worker| it.is_serving();
+        let mut left = self.workers.iter_mut().filter(serving).count();
+        let mut idle: Vec<&mut Worker> =
+            self.workers.iter_mut().filter(|it| it.is_serving() && it.calls.is_empty()).collect();
+        idle.sort_by_key(|it| it.last_used);
+        for worker in idle {
+            let is_over = now.saturating_duration_since(worker.last_used) >= timeout;
+            if left > self.options.min_workers && is_over {
+                left -= 1;
+                self.stats.retired += 1;
+                worker.let_go(self.options.shutdown);
+            }
+        }
+    }
+
+    /// Lets everyone go who has no call, and everyone when the time for calls is over.
+    fn end_the_fleet(&mut self, now: Instant) {
+        let Some((schedule, until)) = self.ending else { return };
+        let is_over = until.is_some_and(|until| until <= now);
+        if is_over {
+            self.waiting.clear();
+            self.ending = Some((schedule, None));
+        }
+        for worker in &mut self.workers {
+            if is_over {
+                for call in worker.calls.drain(..) {
+                    call.job.end(Err(Error::new(ErrorKind::ShutDown)));
+                }
+            }
+            if worker.calls.is_empty() && self.waiting.is_empty() {
+                worker.let_go(schedule);
+            }
+        }
+    }
+
+    /// When there is something to do for the fleet.
+    pub(super) fn fleet_step(&self) -> Option<Instant> {
+        let idle_since = self.workers.iter().filter(|it| it.is_serving() && it.calls.is_empty());
+        let oldest = idle_since.map(|it| it.last_used).min();
+        let serving = self.workers.iter().filter(|it| it.is_serving()).count();
+        let idle = match (oldest, self.options.idle_timeout) {
+            (Some(since), Some(timeout)) if serving > self.options.min_workers => {
+                since.checked_add(timeout)
+            }
+            _ => None,
+        };
+        let is_wanted = !self.waiting.is_empty() || serving < self.least();
+        let start = self.fleet.not_before.filter(|time| is_wanted && *time > Instant::now());
+        idle.into_iter().chain(start).min()
+    }
+
+    /// Tells whoever has called a worker that has ended, or asks another one.
+    pub(super) fn bury_the_dead(&mut self, now: Instant) {
+        let mut at = 0;
+        while let Some(worker) = self.workers.get(at) {
+            if worker.is_over() {
+                let worker = self.workers.swap_remove(at);
+                self.bury(worker, now);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    fn bury(&mut self, mut worker: Worker, now: Instant) {
+        let (status, last_words) = worker.bury(self.options.on_line.as_ref());
+        let death =
+            Death { pid: worker.child.id(), status, last_words, fault: worker.fault.take() };
+        if !worker.is_retired {
+            if worker.has_served {
+                self.stats.died += 1;
+                if worker.jobs == 0 {
+                    self.fleet.crashes += 1;
+                    self.back_off(now, self.fleet.crashes);
+                }
+            } else {
+                self.note_vain_start(now, &death.error());
+            }
+        }
+        for call in std::mem::take(&mut worker.calls) {
+            if call.unwanted_until.is_some() {
+                continue;
+            }
+            let mut job = call.job;
+            let was_sent = !worker.unsend(job.id);
+            job.attempts -= u32::from(!was_sent);
+            let may_retry =
+                job.idempotent && !job.has_spoken && job.attempts <= self.options.retries;
+            if !was_sent || may_retry {
+                self.stats.retries += u64::from(was_sent);
+                // It has waited already.
+                self.waiting.push_front(job);
+            } else {
+                self.stats.lost += 1;
+                job.end(Err(death.error()));
+            }
+        }
+    }
+}
+
+/// How a worker ended.
+struct Death {
+    pid: u32,
+    status: Option<ExitStatus>,
+    last_words: String,
+    fault: Option<Error>,
+}
+
+impl Death {
+    fn error(&self) -> Error {
+        let Death { pid, status, last_words, fault } = self;
+        let kind = ErrorKind::Lost { pid: *pid, status: *status, last_words: last_words.clone() };
+        match fault {
+            Some(fault) if matches!(fault.kind(), ErrorKind::Refused { .. }) => fault.share(),
+            Some(fault) if !fault.is_disconnect() => Error::caused(kind, fault.share()),
+            _ => Error::new(kind),
+        }
+    }
+}

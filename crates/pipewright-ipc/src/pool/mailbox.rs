@@ -1,0 +1,157 @@
+//! What callers leave for the thread that drives a pool.
+
+use std::mem;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use pipewright_os::wake::Wake;
+
+use super::job::Job;
+use super::options::Schedule;
+use super::status::PoolStats;
+use crate::error::{Error, ErrorKind};
+
+/// Where callers leave things.
+#[derive(Debug)]
+pub(super) struct Mailbox {
+    letters: Mutex<Letters>,
+    wake: Wake,
+    next_id: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Letters {
+    new: Vec<Letter>,
+    /// Calls that wait for a worker: there, and with the driver.
+    waiting: usize,
+    /// Nothing is taken any more.
+    closed: bool,
+    /// The driver waits, and has to be woken.
+    asleep: bool,
+    /// There is no driver any more.
+    ended: bool,
+    /// Who waits for that.
+    enders: Vec<Waker>,
+    stats: PoolStats,
+}
+
+/// Something for the driver.
+#[derive(Debug)]
+pub(super) enum Letter {
+    /// To be done.
+    Call(Job),
+    /// Nobody wants it any more.
+    Cancel(u64),
+    /// What a worker has asked during that call, or why it is not told.
+    Answer(u64, Result<Vec<u8>, String>),
+    /// So many pieces more may come.
+    Credit(u64, u32),
+    /// To end properly, and until when.
+    ShutDown(Schedule),
+    /// To end.
+    Stop,
+}
+
+impl Mailbox {
+    pub(super) fn new() -> Result<Mailbox, Error> {
+        Ok(Mailbox { letters: Mutex::default(), wake: Wake::new()?, next_id: AtomicU64::new(1) })
+    }
+
+    fn letters(&self) -> MutexGuard<'_, Letters> {
+        // Nothing in here panics while it holds the lock.
+        self.letters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of the next call.
+    pub(super) fn number(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Leaves a call; it is refused where more than so many wait.
+    pub(super) fn call(&self, job: Job, most: usize) -> Result<(), Error> {
+        let mut letters = self.letters();
+        if letters.closed {
+            return Err(Error::new(ErrorKind::ShutDown));
+        }
+        if letters.waiting >= most {
+            return Err(Error::new(ErrorKind::Full { most }));
+        }
+        letters.waiting += 1;
+        self.put(letters, Letter::Call(job));
+        Ok(())
+    }
+
+    /// Leaves anything else. What comes too late is of no use to anybody.
+    pub(super) fn leave(&self, letter: Letter) {
+        self.put(self.letters(), letter);
+    }
+
+    fn put(&self, mut letters: MutexGuard<'_, Letters>, letter: Letter) {
+        if matches!(letter, Letter::ShutDown(_) | Letter::Stop) {
+            letters.closed = true;
+        }
+        letters.new.push(letter);
+        // One wake is enough for all that come before the driver looks.
+        let was_asleep = mem::take(&mut letters.asleep);
+        drop(letters);
+        if was_asleep {
+            self.wake.raise();
+        }
+    }
+
+    /// What the driver waits for.
+    pub(super) fn wake(&self) -> &Wake {
+        &self.wake
+    }
+
+    /// Takes everything that has been left.
+    pub(super) fn take(&self, taken: &mut Vec<Letter>) {
+        self.wake.lower();
+        let mut letters = self.letters();
+        letters.asleep = false;
+        taken.append(&mut letters.new);
+    }
+
+    /// The driver tells how things stand, and is about to wait. `false`: there is something for it.
+    pub(super) fn fall_asleep(&self, waiting: usize, stats: &PoolStats) -> bool {
+        let mut letters = self.letters();
+        letters.stats.clone_from(stats);
+        letters.waiting = waiting + letters.new.iter().filter(|it| it.is_call()).count();
+        letters.asleep = letters.new.is_empty();
+        letters.asleep
+    }
+
+    /// How things stood when the driver last waited.
+    pub(super) fn stats(&self) -> PoolStats {
+        self.letters().stats.clone()
+    }
+
+    /// The driver has ended: nothing is taken any more, and whoever waits for that is woken.
+    pub(super) fn end(&self) {
+        let mut letters = self.letters();
+        (letters.closed, letters.ended) = (true, true);
+        let left = (mem::take(&mut letters.new), mem::take(&mut letters.enders));
+        // What nobody has taken ends as it is dropped, and that may call anything.
+        drop(letters);
+        for waker in left.1 {
+            waker.wake();
+        }
+    }
+
+    /// Whether the driver has ended; the task is woken when it has.
+    pub(super) fn poll_ended(&self, context: &Context<'_>) -> Poll<()> {
+        let mut letters = self.letters();
+        if letters.ended {
+            return Poll::Ready(());
+        }
+        letters.enders.push(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Letter {
+    fn is_call(&self) -> bool {
+        matches!(self, Letter::Call(_))
+    }
+}

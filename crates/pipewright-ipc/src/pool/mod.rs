@@ -1,0 +1,165 @@
+//! Workers that are kept warm, and calls that any of them answers.
+//!
+//! | file | what |
+//! |---|---|
+//! | `driver.rs` | the thread that waits for everything |
+//! | `calls.rs` | what becomes of calls |
+//! | `fleet.rs` | how many workers there are |
+//! | `worker.rs`, `output.rs` | one worker, and what it writes |
+//! | `mailbox.rs`, `job.rs` | what callers leave for the driver |
+//! | `pending.rs` | what the driver leaves for a caller |
+
+mod calls;
+mod driver;
+mod fleet;
+mod job;
+mod mailbox;
+mod options;
+mod output;
+mod pending;
+mod request;
+mod status;
+mod worker;
+
+use std::sync::Arc;
+
+use pipewright::Command;
+use pipewright_os::helper;
+
+use crate::error::Error;
+use driver::Driver;
+use job::Job;
+use mailbox::{Letter, Mailbox};
+pub use options::{LogLine, OnLine, PoolOptions, Schedule};
+pub use pending::{CallEvent, PendingCall, Question};
+pub use request::{Reply, Request};
+pub use status::{PoolStats, WorkerState, WorkerStatus};
+
+/// Workers that are started when they are needed and kept for the next call, and calls that any of them
+/// answers.
+///
+/// Any number of threads and tasks may call. One thread of the pool does all the waiting, for all workers.
+/// The end of a worker costs the calls that it had, and no others: each of them is told how it ended and
+/// what it wrote last, or is tried again if it [may be](Request::idempotent).
+///
+/// Workers belong to the pool: they have its end of a link and no other handle, their output is read and
+/// the end of it kept ([`PoolOptions::on_line`] hands it on), and they end with it, and with this process.
+///
+/// # Platform
+/// As [`Channel`](crate::Channel).
+///
+/// # Drop
+/// Kills the workers; calls that are not answered end with [`ShutDown`](crate::ErrorKind::ShutDown).
+/// [`shut_down`](Self::shut_down) is the polite way.
+///
+/// ```no_run
+/// use pipewright::Command;
+/// use pipewright_ipc::{Pool, PoolOptions, Request};
+///
+/// let pool = Pool::new(Command::new("my-worker"), PoolOptions::default())?;
+/// assert_eq!(*pool.call("hello")?, *b"olleh");
+///
+/// // Many at a time:
+/// let calls: Vec<_> = (0..100_u8)
+///     .map(|number| pool.begin(Request::new([number]).idempotent()))
+///     .collect::<Result<_, _>>()?;
+/// for call in calls {
+///     println!("{:?}", call.wait()?.into_bytes());
+/// }
+/// pool.shut_down();
+///
+/// // The worker, in the first line of its `main`:
+/// pipewright_ipc::worker::serve(&Default::default(), |question, answer| {
+///     answer.extend(question.iter().rev());
+/// })?;
+/// # Ok::<(), pipewright_ipc::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Pool {
+    mailbox: Arc<Mailbox>,
+    options: PoolOptions,
+}
+
+impl Pool {
+    /// A pool of workers that this command starts. Its stdio is the pool's.
+    ///
+    /// Without [`min_workers`](PoolOptions::min_workers) nothing is started before the first call.
+    ///
+    /// # Errors
+    /// No room for another handle, or another thread. What keeps workers from being started is told to
+    /// whoever calls.
+    pub fn new(command: Command, options: PoolOptions) -> Result<Pool, Error> {
+        let mailbox = Arc::new(Mailbox::new()?);
+        let driver = Driver::new(Arc::clone(&mailbox), command, options.clone());
+        helper::start(c"pw-pool", move || driver.drive())?;
+        Ok(Pool { mailbox, options })
+    }
+
+    /// Has a worker answer that, and waits for it.
+    ///
+    /// # Errors
+    /// [`Lost`](crate::ErrorKind::Lost): the worker that had it is gone, and it may have been done.
+    /// [`Failed`](crate::ErrorKind::Failed): the worker says so. [`TimedOut`](crate::ErrorKind::TimedOut),
+    /// [`Cancelled`](crate::ErrorKind::Cancelled), [`ShutDown`](crate::ErrorKind::ShutDown). Where no worker can be
+    /// started: why the last one could not.
+    pub fn call(&self, request: impl Into<Request>) -> Result<Reply, Error> {
+        self.put(request.into(), usize::MAX)?.wait()
+    }
+
+    /// The same for a task, of whatever runtime: nothing is blocked.
+    ///
+    /// # Cancellation
+    /// Dropping the future [cancels](PendingCall) the call.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub async fn call_async(&self, request: impl Into<Request>) -> Result<Reply, Error> {
+        self.put(request.into(), usize::MAX)?.await
+    }
+
+    /// Has a worker answer that, without waiting for it.
+    ///
+    /// # Errors
+    /// [`Full`](crate::ErrorKind::Full): too many calls wait for a worker.
+    /// [`ShutDown`](crate::ErrorKind::ShutDown).
+    pub fn begin(&self, request: impl Into<Request>) -> Result<PendingCall, Error> {
+        self.put(request.into(), self.options.max_waiting)
+    }
+
+    fn put(&self, mut request: Request, most: usize) -> Result<PendingCall, Error> {
+        request.timeout = request.timeout.or(self.options.call_timeout);
+        let (id, window, cell) = (self.mailbox.number(), request.window, Arc::default());
+        let job = Job::new(id, request, Arc::clone(&cell));
+        self.mailbox.call(job, most)?;
+        Ok(PendingCall::new(id, window, cell, Arc::clone(&self.mailbox)))
+    }
+
+    /// How the pool stood a moment ago, and what it has done so far.
+    #[must_use]
+    pub fn stats(&self) -> PoolStats {
+        self.mailbox.stats()
+    }
+
+    /// Takes no more calls, has those answered that were begun, and lets the workers go, each step as the
+    /// [schedule](PoolOptions::shutdown) says; and waits until all that is done.
+    pub fn shut_down(self) {
+        self.mailbox.leave(Letter::ShutDown(self.options.shutdown));
+        pending::block_on(|context| self.mailbox.poll_ended(context));
+    }
+
+    /// The same for a task, of whatever runtime.
+    ///
+    /// # Cancellation
+    /// Dropping the future drops the pool.
+    pub async fn shut_down_async(self) {
+        self.mailbox.leave(Letter::ShutDown(self.options.shutdown));
+        std::future::poll_fn(|context| self.mailbox.poll_ended(context)).await;
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.mailbox.leave(Letter::Stop);
+        pending::block_on(|context| self.mailbox.poll_ended(context));
+    }
+}

@@ -1,0 +1,59 @@
+//! How a pool stands.
+
+/// How a pool stands, and what it has done so far.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct PoolStats {
+    /// The workers that there are.
+    pub workers: Vec<WorkerStatus>,
+    /// Calls that wait for a worker.
+    pub waiting: usize,
+    /// Calls that were answered.
+    pub replies: u64,
+    /// Calls that the worker could not do, and said so.
+    pub failures: u64,
+    /// Calls that were given to another worker after theirs was lost.
+    pub retries: u64,
+    /// Calls that were lost with their worker.
+    pub lost: u64,
+    /// Calls that nobody wanted any more: cancelled, or out of time.
+    pub cancelled: u64,
+    /// Workers that were started.
+    pub started: u64,
+    /// Starts in vain.
+    pub failed_starts: u64,
+    /// Workers that were lost: they ended by themselves, broke the protocol, or did not end a call.
+    pub died: u64,
+    /// Workers that were let go, or replaced.
+    pub retired: u64,
+}
+
+/// One worker of a pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WorkerStatus {
+    /// Which one, counted from 1.
+    pub number: u64,
+    /// Its process id.
+    pub pid: u32,
+    /// What it does.
+    pub state: WorkerState,
+    /// Calls that it has answered.
+    pub jobs: u64,
+}
+
+/// What a worker does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum WorkerState {
+    /// It has been started, and has not said yet who it is.
+    Starting,
+    /// Nothing.
+    Idle,
+    /// Answers calls.
+    Busy,
+    /// Becomes as if it had just been started.
+    Resetting,
+    /// Ends.
+    Leaving,
+}

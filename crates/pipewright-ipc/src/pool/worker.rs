@@ -1,0 +1,369 @@
+//! One worker of a pool: its process, its connection, what it writes, and the calls that it has.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pipewright::{Child, Command, ExitStatus, Signal, Source, Stdio};
+use pipewright_os::mux::Slot;
+
+use super::job::Job;
+use super::options::{LogLine, OnLine, Schedule};
+use super::output::Output;
+use super::status::{WorkerState, WorkerStatus};
+use crate::channel::{Line, Piece, Pieces, Sending};
+use crate::error::{Error, ErrorKind, Peer, Side};
+use crate::handshake::{self, Greeting};
+use crate::options::Options;
+
+/// How many messages are taken from one worker before the others have their turn.
+const TURN: usize = 64;
+
+/// How long a worker that has closed its end has to end, before it is killed.
+const END_TAKES: Duration = Duration::from_secs(1);
+
+/// One worker.
+#[derive(Debug)]
+pub(super) struct Worker {
+    pub(super) number: u64,
+    pub(super) child: Child,
+    link: Link,
+    /// Stdout and stderr.
+    output: [Output; 2],
+    pub(super) calls: Vec<OpenCall>,
+    outgoing: VecDeque<Sending>,
+    pieces: Pieces,
+    pub(super) phase: Phase,
+    /// Why nothing comes from it any more.
+    pub(super) fault: Option<Error>,
+    /// Something has come, or is to be sent.
+    pub(super) is_due: bool,
+    exited: bool,
+    /// It has said who it is.
+    pub(super) has_served: bool,
+    /// It was let go.
+    pub(super) is_retired: bool,
+    pub(super) jobs: u64,
+    pub(super) last_used: Instant,
+}
+
+#[derive(Debug)]
+enum Link {
+    Greeting(Box<Greeting>),
+    Line(Box<Line>),
+    Closed,
+}
+
+/// A call that a worker has.
+#[derive(Debug)]
+pub(super) struct OpenCall {
+    pub(super) job: Job,
+    /// Nobody wants it any more, and the worker has to be done with it by then.
+    pub(super) unwanted_until: Option<Instant>,
+    /// How many more pieces of the answer the worker may send.
+    pub(super) credit: u32,
+    /// The worker has asked something that was not answered.
+    pub(super) has_asked: bool,
+}
+
+/// What a worker is at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    Starting,
+    /// Takes calls.
+    Serving,
+    /// Was told to end; what is done next, and when.
+    Leaving(Leave, Option<Instant>),
+}
+
+/// What is done next to a worker that does not end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Leave {
+    Terminate,
+    Kill,
+    /// Nothing: it has been killed.
+    Wait,
+}
+
+impl Worker {
+    pub(super) fn start(
+        number: u64,
+        command: &mut Command,
+        options: &Options,
+        kept: usize,
+    ) -> Result<Worker, Error> {
+        // Whatever the command says: nobody else is to read our stdin, or to find its output among ours.
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let (end, mut child) = crate::host::start(command)?;
+        let output = [child.stdout.take(), child.stderr.take()].map(|it| Output::new(it, kept));
+        let greeting = Greeting::host(end, options);
+        let (link, fault) = match greeting {
+            Ok(greeting) => (Link::Greeting(Box::new(greeting)), None),
+            Err(error) => (Link::Closed, Some(error)),
+        };
+        let now = Instant::now();
+        Ok(Worker {
+            number,
+            child,
+            link,
+            output,
+            calls: Vec::new(),
+            outgoing: VecDeque::new(),
+            pieces: Pieces::default(),
+            phase: Phase::Starting,
+            fault,
+            is_due: true,
+            exited: false,
+            has_served: false,
+            is_retired: false,
+            jobs: 0,
+            last_used: now,
+        })
+    }
+
+    /// Sends and receives what can be without waiting.
+    pub(super) fn go_on(&mut self, heard: &mut Vec<Piece>) {
+        self.is_due = false;
+        if self.fault.is_some() {
+            return;
+        }
+        if let Err(error) = self.talk(heard) {
+            self.give_up(error);
+        } else if self.exited && !self.is_due {
+            // What it said last has been taken; somebody else may still hold its end.
+            self.give_up(Error::new(ErrorKind::Died { status: None }));
+        }
+    }
+
+    fn talk(&mut self, heard: &mut Vec<Piece>) -> Result<(), Error> {
+        if let Link::Greeting(greeting) = &mut self.link {
+            if !greeting.go_on()? {
+                return Ok(());
+            }
+            let Link::Greeting(greeting) = std::mem::replace(&mut self.link, Link::Closed) else {
+                return Ok(());
+            };
+            if !greeting.answers_calls() {
+                return Err(Error::new(ErrorKind::Refused {
+                    by: Side::Host,
+                    field: "can".to_owned(),
+                    host: "calls.v1".to_owned(),
+                    worker: String::new(),
+                }));
+            }
+            self.link = Link::Line(Box::new(greeting.into_line()));
+            if self.phase == Phase::Starting {
+                self.phase = Phase::Serving;
+                self.has_served = true;
+            }
+        }
+        let Link::Line(line) = &mut self.link else { return Ok(()) };
+        let mut has_room = line.has_room()?;
+        while let (true, Some(first)) = (has_room, self.outgoing.front_mut()) {
+            has_room = first.go_on(line)?;
+            if has_room {
+                self.outgoing.pop_front();
+            }
+        }
+        for _ in 0..TURN {
+            match self.pieces.next(line)? {
+                Some(piece) => heard.push(piece),
+                None => return Ok(()),
+            }
+        }
+        self.is_due = true;
+        Ok(())
+    }
+
+    /// What to wait for: something from it, room, its end, and what it writes.
+    pub(super) fn submit(&mut self) -> [Slot<'_>; 5] {
+        let [out, err] = self.output.each_mut().map(Output::submit);
+        let wants_room = !self.outgoing.is_empty();
+        let (end, room) = match &self.link {
+            Link::Greeting(greeting) => (Some(greeting.end()), greeting.wants_room()),
+            Link::Line(line) => (Some(&line.end), wants_room || line.end.unsent() > 0),
+            Link::Closed => (None, false),
+        };
+        let arrival = match end {
+            Some(end) if !end.has_ended() => Slot::Arrival(end),
+            _ => Slot::Off,
+        };
+        let room = end.filter(|_| room).map_or(Slot::Off, Slot::Room);
+        let exit = if self.exited { Slot::Off } else { Slot::Exit(self.child.as_exit()) };
+        [arrival, room, exit, out, err]
+    }
+
+    /// To be called before a wait. `false`: there is something already.
+    pub(super) fn fall_asleep(&mut self) -> bool {
+        match &mut self.link {
+            _ if self.is_due => false,
+            Link::Line(line) => line.fall_asleep(),
+            _ => true,
+        }
+    }
+
+    /// Takes back what a wait has done.
+    pub(super) fn take_back(
+        &mut self,
+        slots: [Slot<'static>; 5],
+        slept: Duration,
+        on_line: Option<&OnLine>,
+    ) {
+        let [arrival, room, exit, out, err] = slots;
+        let arrived = matches!(arrival, Slot::ArrivalDone);
+        if let Link::Line(line) = &mut self.link {
+            line.wake_up(if arrived { slept } else { Duration::ZERO });
+            self.is_due |= line.has_news();
+        }
+        let exited = matches!(exit, Slot::ExitDone);
+        self.exited |= exited;
+        self.is_due |= arrived || exited || matches!(room, Slot::RoomDone);
+        let call = match &*self.calls {
+            [one] => Some(one.job.id),
+            _ => None,
+        };
+        let (worker, pid) = (self.number, self.child.id());
+        let streams = [(out, Source::Stdout), (err, Source::Stderr)];
+        for ((slot, source), output) in streams.into_iter().zip(&mut self.output) {
+            let mut log = |text: &str| {
+                if let Some(on_line) = on_line {
+                    on_line.take(&LogLine { worker, pid, call, source, text });
+                }
+            };
+            output.take_back(slot, &mut log);
+        }
+    }
+
+    /// Sends something as soon as there is room.
+    pub(super) fn send(&mut self, kind: u8, id: u64, body: Arc<Vec<u8>>) {
+        self.outgoing.push_back(Sending::new(kind, id, body));
+        self.is_due = true;
+    }
+
+    /// Takes back a call of which nothing has gone. Whether that was so.
+    pub(super) fn unsend(&mut self, id: u64) -> bool {
+        let before = self.outgoing.len();
+        self.outgoing.retain(|it| !(it.is_call(id) && it.is_whole()));
+        self.outgoing.len() < before
+    }
+
+    /// Whether it takes calls.
+    pub(super) fn is_serving(&self) -> bool {
+        self.phase == Phase::Serving && self.fault.is_none() && !self.exited
+    }
+
+    /// Nothing more is said to it or heard of it; it ends soon, or is killed.
+    pub(super) fn give_up(&mut self, why: Error) {
+        let is_gone = why.is_disconnect();
+        self.link = Link::Closed;
+        if self.fault.is_none() {
+            self.fault = Some(why);
+        }
+        match self.phase {
+            Phase::Leaving(..) if is_gone => {}
+            _ if is_gone => {
+                let until = Instant::now().checked_add(END_TAKES);
+                self.phase = Phase::Leaving(Leave::Kill, until);
+            }
+            _ => self.kill(),
+        }
+    }
+
+    /// Says goodbye. It ends soon, or is ended.
+    pub(super) fn let_go(&mut self, schedule: Schedule) {
+        if matches!(self.phase, Phase::Leaving(..)) {
+            return;
+        }
+        self.is_retired = true;
+        let until = Instant::now().checked_add(schedule.goodbye);
+        match &mut self.link {
+            Link::Line(line) => {
+                self.phase = Phase::Leaving(Leave::Terminate, until);
+                if let Err(error) = line.say_goodbye() {
+                    self.give_up(error);
+                }
+                self.is_due = true;
+            }
+            // It has not yet said who it is: nothing can be said to it.
+            _ => self.kill(),
+        }
+    }
+
+    pub(super) fn kill(&mut self) {
+        self.phase = Phase::Leaving(Leave::Wait, None);
+        // Ignored: it has become another user's, and will find its connection closed.
+        let _ = self.child.kill();
+    }
+
+    /// Does what is next, where that is due.
+    pub(super) fn keep_to_schedule(&mut self, now: Instant, schedule: Schedule) {
+        let due = |until: Option<Instant>| until.is_some_and(|until| until <= now);
+        match self.phase {
+            Phase::Starting if self.greeting_until().is_some_and(|until| until <= now) => {
+                self.give_up(handshake::timed_out(Some(&self.child)));
+            }
+            Phase::Leaving(Leave::Terminate, until) if due(until) => {
+                let until = now.checked_add(schedule.terminate);
+                match self.child.signal(Signal::TERM) {
+                    Ok(_) => self.phase = Phase::Leaving(Leave::Kill, until),
+                    Err(_) => self.kill(),
+                }
+            }
+            Phase::Leaving(Leave::Kill, until) if due(until) => self.kill(),
+            _ => {}
+        }
+    }
+
+    fn greeting_until(&self) -> Option<Instant> {
+        match &self.link {
+            Link::Greeting(greeting) => greeting.until(),
+            _ => None,
+        }
+    }
+
+    /// When something is next, whatever happens.
+    pub(super) fn next_step(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::Starting => self.greeting_until(),
+            Phase::Serving => None,
+            Phase::Leaving(_, until) => until,
+        }
+    }
+
+    /// Whether it has ended, and everything that it had said is known.
+    pub(super) fn is_over(&self) -> bool {
+        self.exited && (self.fault.is_some() || matches!(self.link, Link::Closed))
+    }
+
+    /// How it ended, and its last words: what it wrote stands in its streams.
+    pub(super) fn bury(&mut self, on_line: Option<&OnLine>) -> (Option<ExitStatus>, String) {
+        // A descendant that holds the streams may write for ever.
+        for _ in 0..TURN {
+            let [out, err] = self.output.each_mut().map(Output::submit);
+            let mut slots = [Slot::Off, Slot::Off, Slot::Off, out, err];
+            let came = pipewright_os::mux::wait(&mut slots, Some(Instant::now()));
+            self.take_back(slots.map(Slot::detach), Duration::ZERO, on_line);
+            if !matches!(came, Ok(1..)) {
+                break;
+            }
+        }
+        let [_, stderr] = &mut self.output;
+        // Ignored: a status that is lost is none.
+        (self.child.try_wait().ok().flatten(), stderr.last_words())
+    }
+
+    /// What is known of it when the time is over.
+    pub(super) fn as_peer(&self) -> Peer {
+        Peer::of(Some(&self.child))
+    }
+
+    pub(super) fn status(&self) -> WorkerStatus {
+        let state = match self.phase {
+            Phase::Starting => WorkerState::Starting,
+            Phase::Leaving(..) => WorkerState::Leaving,
+            Phase::Serving if self.calls.is_empty() => WorkerState::Idle,
+            Phase::Serving => WorkerState::Busy,
+        };
+        WorkerStatus { number: self.number, pid: self.child.id(), state, jobs: self.jobs }
+    }
+}

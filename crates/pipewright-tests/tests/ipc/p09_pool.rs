@@ -1,0 +1,310 @@
+//! Promise 9: a crashing, leaking, hanging or polluted worker costs only its own calls, and no answer that
+//! was promised is lost.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use pipewright::{ProcessHandle, Signal};
+use pipewright_ipc::{
+    ErrorKind, OnLine, Options, PendingCall, Pool, PoolOptions, Request, WorkerState,
+};
+use pipewright_tests::{alive, bodies, watchdog};
+
+use super::worker;
+
+/// Small rings: a pool that starts hundreds of workers makes as many.
+fn options() -> PoolOptions {
+    PoolOptions {
+        max_workers: 3,
+        channel: Options { ring_bytes: 64 << 10, ..Options::default() },
+        ..PoolOptions::default()
+    }
+}
+
+fn pool(options: PoolOptions) -> Pool {
+    Pool::new(worker("calls,ring=65536"), options).unwrap()
+}
+
+fn number(pool: &Pool, call: &str) -> u64 {
+    String::from_utf8(pool.call(call).unwrap().into_bytes()).unwrap().parse().unwrap()
+}
+
+fn until_busy(pool: &Pool) {
+    watchdog::until("a worker has a call", || {
+        pool.stats().workers.iter().any(|it| it.state == WorkerState::Busy)
+    });
+}
+
+#[test]
+fn calls_are_answered_by_as_many_workers_as_there_may_be() {
+    let _watch = watchdog::watch();
+    for calls_per_worker in [1, 4] {
+        let pool = pool(PoolOptions { calls_per_worker, ..options() });
+        assert_eq!(pool.stats().started, 0);
+        let calls: Vec<PendingCall> =
+            (0..200).map(|number| pool.begin(format!("body {number}")).unwrap()).collect();
+        let mut expected = Vec::new();
+        for (number, call) in calls.into_iter().enumerate() {
+            let number = number as u64;
+            let reply = call.wait().unwrap();
+            assert_eq!(reply.attempts(), 1);
+            bodies::check(number, bodies::length(number), &reply, &mut expected);
+        }
+        let stats = pool.stats();
+        assert!((1..=3).contains(&stats.started), "{stats:?}");
+        assert_eq!((stats.died, stats.lost), (0, 0));
+        pool.shut_down();
+    }
+}
+
+#[test]
+fn a_worker_that_dies_costs_the_calls_that_it_had_and_says_how() {
+    let _watch = watchdog::watch();
+    let pool = pool(options());
+    // Two others are busy meanwhile.
+    let others = ["wait 300", "wait 300"].map(|it| pool.begin(it).unwrap());
+    let error = pool.call("exit 7").unwrap_err();
+    let ErrorKind::Lost { status, last_words, .. } = error.kind() else { panic!("{error}") };
+    assert_eq!(status.unwrap().code(), Some(7));
+    assert_eq!(last_words, "a line before\nthe last line of 7");
+    let text = error.to_string();
+    assert!(text.ends_with("was lost with the call: exit status: 7: the last line of 7"), "{text}");
+    let error = pool.call("abort").unwrap_err();
+    assert!(error.to_string().contains("SIGABRT"), "{error}");
+    let error = pool.call("panic at the worker").unwrap_err();
+    assert!(error.to_string().contains("worker"), "{error}");
+    for other in others {
+        assert_eq!(*other.wait().unwrap(), *b"done");
+    }
+    assert_eq!(*pool.call("echo still here").unwrap(), *b"still here");
+}
+
+#[test]
+fn one_that_fails_says_so_and_goes_on() {
+    let _watch = watchdog::watch();
+    let pool = pool(PoolOptions { max_workers: 1, ..options() });
+    let pid = number(&pool, "pid");
+    let error = pool.call("fail for this reason").unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Failed { message: "for this reason".to_owned() });
+    assert_eq!(error.to_string(), "the worker failed: for this reason");
+    assert_eq!(number(&pool, "pid"), pid);
+    let stats = pool.stats();
+    assert_eq!((stats.failures, stats.died), (1, 0));
+}
+
+#[test]
+fn a_worker_that_hangs_is_killed_when_nobody_waits_for_it_any_more() {
+    let _watch = watchdog::watch();
+    let cancel_grace = Duration::from_millis(50);
+    let pool = pool(PoolOptions { max_workers: 1, cancel_grace, ..options() });
+    let pid = number(&pool, "pid");
+    let request = Request::new("hang").timeout(Duration::from_millis(100));
+    let error = pool.call(request).unwrap_err();
+    assert!(error.is_timeout(), "{error}");
+    assert!(error.to_string().contains(&format!("process {pid}")), "{error}");
+    assert_ne!(number(&pool, "pid"), pid);
+    // One that looks ends by itself.
+    let pid = number(&pool, "pid");
+    let call = pool.begin("wait 60000").unwrap();
+    until_busy(&pool);
+    call.cancel();
+    assert_eq!(call.wait().unwrap_err().kind(), &ErrorKind::Cancelled);
+    assert_eq!(number(&pool, "pid"), pid);
+    // Also if it is stopped.
+    let stopped = ProcessHandle::open(pid as u32).unwrap();
+    assert!(stopped.signal(Signal::STOP).unwrap());
+    let request = Request::new("pid").timeout(Duration::from_millis(100));
+    let error = pool.call(request).unwrap_err();
+    assert!(error.to_string().contains("is stopped"), "{error}");
+    assert_ne!(number(&pool, "pid"), pid);
+}
+
+#[test]
+fn calls_that_nobody_wants_are_not_begun() {
+    let _watch = watchdog::watch();
+    let pool = pool(PoolOptions { max_workers: 1, ..options() });
+    let token = pipewright::CancelToken::new();
+    let busy = pool.begin(Request::new("wait 60000").cancel(&token)).unwrap();
+    until_busy(&pool);
+    let dropped = pool.begin("exit 9").unwrap();
+    let late = pool.begin(Request::new("exit 9").timeout(Duration::from_millis(20))).unwrap();
+    assert!(late.wait().unwrap_err().is_timeout());
+    drop(dropped);
+    token.cancel();
+    assert_eq!(busy.wait().unwrap_err().kind(), &ErrorKind::Cancelled);
+    assert_eq!(*pool.call("count").unwrap(), *b"2");
+    assert_eq!(pool.stats().died, 0);
+}
+
+#[test]
+fn what_a_worker_writes_is_no_answer_and_is_kept_within_bounds() {
+    let _watch = watchdog::watch();
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let taken = Arc::clone(&lines);
+    let on_line = OnLine::new(move |line| {
+        taken.lock().unwrap().push((line.pid, line.call.is_some(), line.text.to_owned()));
+    });
+    let pool = pool(PoolOptions { max_workers: 1, on_line: Some(on_line), ..options() });
+    for _ in 0..10 {
+        assert_eq!(*pool.call("pollute").unwrap(), *b"done");
+        assert_eq!(*pool.call("print 20").unwrap(), *b"done");
+    }
+    let pid = number(&pool, "pid") as u32;
+    let error = pool.call("exit 3").unwrap_err();
+    let ErrorKind::Lost { last_words, .. } = error.kind() else { panic!("{error}") };
+    assert!(last_words.len() <= 16 << 10 && last_words.ends_with("the last line of 3"));
+    pool.shut_down();
+    let lines = lines.lock().unwrap();
+    assert!(lines.iter().all(|(whose, _, text)| *whose == pid && text.len() <= 3 * (16 << 10)));
+    let said = |words: &str| lines.iter().filter(|(_, _, text)| text.ends_with(words)).count();
+    assert_eq!(said("line 19 on stdout"), 10);
+    assert_eq!(said("line 19 on stderr"), 10);
+    assert!(lines.iter().any(|(_, during_call, _)| *during_call));
+}
+
+#[test]
+fn an_answer_may_come_in_pieces_and_no_faster_than_it_is_taken() {
+    let _watch = watchdog::watch();
+    let pool = pool(options());
+    for window in [1, 2, 7] {
+        let mut call = pool.begin(Request::new("items 100").in_pieces(window)).unwrap();
+        for number in 0..100 {
+            match call.next().unwrap() {
+                pipewright_ipc::CallEvent::Item(item) => {
+                    assert_eq!(item, number.to_string().as_bytes())
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(*call.wait().unwrap(), *b"done");
+    }
+    let error = pool.call("items 1").unwrap_err();
+    assert!(error.to_string().contains("takes its answer whole"), "{error}");
+    // One that nobody takes holds up nobody else, and is given up.
+    let untaken = pool.begin(Request::new("items 1000000").in_pieces(4)).unwrap();
+    assert_eq!(*pool.call("echo hi").unwrap(), *b"hi");
+    drop(untaken);
+}
+
+#[test]
+fn a_worker_may_ask_whoever_has_called_it() {
+    let _watch = watchdog::watch();
+    let pool = pool(options());
+    let mut call = pool.begin("asks 50").unwrap();
+    let reply = loop {
+        match call.next().unwrap() {
+            pipewright_ipc::CallEvent::Question(question) => {
+                let number: u64 = std::str::from_utf8(question.bytes()).unwrap().parse().unwrap();
+                // Which may need a worker itself.
+                let doubled = pool.call(format!("echo {}", number * 2)).unwrap();
+                question.answer(doubled.into_bytes());
+            }
+            pipewright_ipc::CallEvent::Reply(reply) => break reply,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(*reply, *(0..50).map(|it| it * 2).sum::<u64>().to_string().as_bytes());
+    let error = pool.call("ask anybody").unwrap_err();
+    assert!(error.to_string().contains("nobody answers questions"), "{error}");
+}
+
+#[test]
+fn a_pool_that_is_full_says_so() {
+    let _watch = watchdog::watch();
+    let pool = pool(PoolOptions { max_workers: 1, max_waiting: 5, ..options() });
+    let busy = pool.begin("wait 60000").unwrap();
+    until_busy(&pool);
+    let waiting: Vec<PendingCall> = (0..5).map(|_| pool.begin("echo").unwrap()).collect();
+    assert_eq!(pool.begin("echo").unwrap_err().kind(), &ErrorKind::Full { most: 5 });
+    drop(busy);
+    for call in waiting {
+        assert_eq!(*call.wait().unwrap(), *b"");
+    }
+}
+
+#[test]
+fn workers_that_cannot_be_started_are_told_to_whoever_calls() {
+    let _watch = watchdog::watch();
+    let start = |command| Pool::new(command, options()).unwrap().call("echo").unwrap_err();
+    let error = start(pipewright::Command::new("/no/such/worker"));
+    assert_eq!(error.kind(), &ErrorKind::Start);
+    let error = start(worker("calls,app=another"));
+    assert!(error.to_string().contains("app differs"), "{error}");
+    let mut command = pipewright::Command::new("sh");
+    command.args(["-c", "echo no disk >&2; exit 4"]);
+    let error = start(command);
+    assert!(error.to_string().ends_with("exit status: 4: no disk"), "{error}");
+    let channel = Options { handshake_timeout: Duration::from_millis(100), ..options().channel };
+    let pool = Pool::new(worker("mute"), PoolOptions { channel, start_attempts: 1, ..options() });
+    let error = pool.unwrap().call("echo").unwrap_err();
+    assert!(error.to_string().contains("timed out waiting for the handshake"), "{error}");
+}
+
+#[test]
+fn ten_thousand_calls_lose_no_answer_while_a_worker_is_killed_every_fifty() {
+    const CALLS: usize = 10_000;
+    let _watch = watchdog::watch_for(Duration::from_secs(300));
+    let backoff = Duration::from_millis(1);
+    let pool = pool(PoolOptions { retries: 1_000, calls_per_worker: 2, backoff, ..options() });
+    let mut open: VecDeque<(usize, PendingCall)> = VecDeque::new();
+    let (mut kills, mut lost, mut began) = (0, 0, 0);
+    for ended in 0..CALLS {
+        while open.len() < 30 && began < CALLS {
+            let request = Request::new(format!("echo {began}"));
+            let request = if began % 4 == 0 { request } else { request.idempotent() };
+            open.push_back((began, pool.begin(request).unwrap()));
+            began += 1;
+        }
+        if ended % 50 == 49 {
+            kills += usize::from(kill_one(&pool));
+        }
+        let (number, call) = open.pop_front().unwrap();
+        match call.wait() {
+            Ok(reply) => assert_eq!(*reply, *number.to_string().as_bytes()),
+            Err(error) => {
+                assert!(number % 4 == 0, "call {number} was promised: {error}");
+                let ErrorKind::Lost { status, .. } = error.kind() else { panic!("{error}") };
+                assert_eq!(status.unwrap().signal(), Some(Signal::KILL.number()));
+                lost += 1;
+            }
+        }
+    }
+    assert!(kills > 100, "{kills}");
+    // Two at a time at most.
+    assert!(lost <= 2 * kills, "{lost} of {kills}");
+    watchdog::until("the pool has counted the same", || {
+        let stats = pool.stats();
+        (stats.lost as usize, stats.replies as usize) == (lost, CALLS - lost)
+    });
+    pool.shut_down();
+}
+
+/// Kills one of the pool's workers, if there is one that certainly is.
+fn kill_one(pool: &Pool) -> bool {
+    let Some(pid) = pool.stats().workers.first().map(|it| it.pid) else { return false };
+    let Ok(process) = ProcessHandle::open(pid) else { return false };
+    // The number could have passed to a stranger since the pool told it.
+    alive::is_child_of(pid, std::process::id()) && process.kill().unwrap_or(false)
+}
+
+#[test]
+fn at_the_end_what_was_begun_is_answered_and_whoever_does_not_go_is_ended() {
+    let _watch = watchdog::watch();
+    let pool = pool(options());
+    let calls: Vec<PendingCall> = (0..20).map(|_| pool.begin("wait 10").unwrap()).collect();
+    let pids: Vec<u32> = std::iter::repeat_with(|| number(&pool, "pid") as u32).take(5).collect();
+    pool.shut_down();
+    for call in calls {
+        assert_eq!(*call.wait().unwrap(), *b"done");
+    }
+    for pid in pids {
+        watchdog::until("the worker is gone", || !alive::is_running(pid));
+    }
+    // Nothing is waited for where the pool is just dropped.
+    let pool = self::pool(options());
+    let call = pool.begin("hang").unwrap();
+    until_busy(&pool);
+    drop(pool);
+    assert_eq!(call.wait().unwrap_err().kind(), &ErrorKind::ShutDown);
+}
