@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::driver::Driver;
 use super::request::Reply;
-use super::worker::{OpenCall, Worker};
+use super::worker::{OpenCall, Phase, Worker};
 use crate::channel::Piece;
 use crate::error::{Error, ErrorKind, Peer};
 use crate::wire::kind;
@@ -13,7 +13,7 @@ use crate::wire::kind;
 impl Driver {
     /// Gives the calls that wait to the workers that can take them.
     pub(super) fn assign(&mut self) {
-        let most = self.options.calls_per_worker.max(1);
+        let most = self.options.each();
         while !self.waiting.is_empty() {
             let free =
                 self.workers.iter_mut().filter(|it| it.is_serving() && it.calls.len() < most);
@@ -36,14 +36,21 @@ impl Driver {
     pub(super) fn hear(&mut self, at: usize, piece: Piece) -> Result<(), Error> {
         let Piece { kind, id, bytes } = piece;
         let Some(worker) = self.workers.get_mut(at) else { return Ok(()) };
+        if let (Phase::Resetting(_), 0) = (worker.phase, id) {
+            return reset(worker, kind);
+        }
         let Some(place) = worker.calls.iter().position(|call| call.job.id == id) else {
             return Err(Error::protocol("an answer to a call that it does not have"));
         };
         match kind {
             kind::REPLY | kind::FAILED => {
                 let call = worker.calls.swap_remove(place);
-                worker.jobs += 1;
+                (worker.jobs, worker.has_worked) = (worker.jobs + 1, true);
                 worker.last_used = Instant::now();
+                if let (Some(timeout), true) = (self.options.reset_timeout, worker.calls.is_empty())
+                {
+                    worker.reset(timeout);
+                }
                 self.fleet.note_success();
                 if call.unwanted_until.is_some() {
                     return Ok(());
@@ -158,6 +165,15 @@ impl Driver {
             worker.keep_to_schedule(now, schedule);
         }
     }
+}
+
+/// What a worker has said of its reset.
+fn reset(worker: &mut Worker, kind: u8) -> Result<(), Error> {
+    if kind != kind::RESET_DONE {
+        return Err(Error::protocol("it cannot be reset"));
+    }
+    worker.phase = Phase::Serving;
+    Ok(())
 }
 
 fn timed_out(waiting_for: &'static str, peer: Peer) -> Error {

@@ -12,6 +12,7 @@ use super::fleet::Fleet;
 use super::job::Job;
 use super::mailbox::{Letter, Mailbox};
 use super::options::{PoolOptions, Schedule};
+use super::rules::Files;
 use super::status::PoolStats;
 use super::worker::Worker;
 use crate::channel::Piece;
@@ -26,6 +27,7 @@ pub(super) struct Driver {
     /// Calls that no worker has.
     pub(super) waiting: VecDeque<Job>,
     pub(super) fleet: Fleet,
+    pub(super) files: Files,
     pub(super) stats: PoolStats,
     /// It is to end, and so until when calls are answered.
     pub(super) ending: Option<(Schedule, Option<Instant>)>,
@@ -46,6 +48,7 @@ impl Drop for Closing {
 impl Driver {
     pub(super) fn new(mailbox: Arc<Mailbox>, command: Command, options: PoolOptions) -> Driver {
         Driver {
+            files: Files::of(&command, &options),
             command,
             fleet: Fleet::default(),
             stats: PoolStats::default(),
@@ -75,12 +78,12 @@ impl Driver {
             self.bury_the_dead(now);
             self.keep_the_fleet(now);
             self.assign();
-            self.talk();
+            let has_changed = self.talk();
             if self.ending.is_some() && self.workers.is_empty() && self.waiting.is_empty() {
                 return;
             }
             // Without memory, or whatever else a wait may lack, nobody could be answered.
-            if self.wait().is_err() {
+            if self.wait(has_changed).is_err() {
                 return self.stop();
             }
         }
@@ -106,15 +109,20 @@ impl Driver {
         }
     }
 
-    /// Sends and receives what can be without waiting.
-    fn talk(&mut self) {
+    /// Sends and receives what can be without waiting. Whether that has changed anything: a worker that was
+    /// starting or busy may be free now, and nothing else would tell.
+    fn talk(&mut self) -> bool {
         let mut heard: Vec<Piece> = Vec::new();
+        let mut has_changed = false;
         for at in 0..self.workers.len() {
-            let Some(worker) = self.workers.get_mut(at) else { return };
+            let Some(worker) = self.workers.get_mut(at) else { return has_changed };
             if !worker.is_due {
                 continue;
             }
+            let before = (worker.phase, worker.fault.is_some());
             worker.go_on(&mut heard);
+            let after = (worker.phase, worker.fault.is_some());
+            has_changed |= !heard.is_empty() || before != after;
             for piece in heard.drain(..) {
                 if let Err(error) = self.hear(at, piece) {
                     if let Some(worker) = self.workers.get_mut(at) {
@@ -123,14 +131,15 @@ impl Driver {
                 }
             }
         }
+        has_changed
     }
 
-    /// Waits until there is something to do.
-    fn wait(&mut self) -> std::io::Result<()> {
+    /// Waits until there is something to do; or only looks what there is.
+    fn wait(&mut self, only_look: bool) -> std::io::Result<()> {
         self.stats.workers.clear();
         self.stats.workers.extend(self.workers.iter().map(Worker::status));
         self.stats.waiting = self.waiting.len();
-        let mut may_wait = true;
+        let mut may_wait = !only_look;
         for worker in &mut self.workers {
             may_wait &= worker.fall_asleep();
         }

@@ -37,9 +37,11 @@ impl Driver {
                 return;
             }
         } else {
+            self.files.look(now);
+            self.replace_the_used(now);
             self.let_the_idle_go(now);
         }
-        let (most, each) = (self.options.max_workers.max(1), self.options.calls_per_worker.max(1));
+        let (most, each) = (self.options.max_workers.max(1), self.options.each());
         loop {
             let mut alive = 0;
             let mut room = 0;
@@ -64,7 +66,12 @@ impl Driver {
     fn start_one(&mut self, now: Instant) {
         self.fleet.started += 1;
         let (number, kept) = (self.fleet.started, self.options.kept_output_bytes);
-        match Worker::start(number, &mut self.command, &self.options.channel, kept) {
+        match Worker::start(
+            (number, self.files.version),
+            &mut self.command,
+            &self.options.channel,
+            kept,
+        ) {
             Ok(worker) => {
                 self.stats.started += 1;
                 self.workers.push(worker);
@@ -90,6 +97,17 @@ impl Driver {
         let doubled = 1_u32.checked_shl(times.saturating_sub(1)).unwrap_or(u32::MAX);
         let pause = self.options.backoff.saturating_mul(doubled).min(self.options.max_backoff);
         self.fleet.not_before = now.checked_add(pause);
+    }
+
+    /// Lets those go that are not to be used any more.
+    fn replace_the_used(&mut self, now: Instant) {
+        for worker in self.workers.iter_mut().filter(|it| it.is_serving()) {
+            if worker.calls.is_empty() && self.options.is_used_up(worker, &self.files, now) {
+                self.stats.retired += 1;
+                worker.let_go(self.options.shutdown);
+            }
+            worker.has_worked = false;
+        }
     }
 
     fn let_the_idle_go(&mut self, now: Instant) {
@@ -140,9 +158,13 @@ impl Driver {
             }
             _ => None,
         };
+        let old = self.options.max_age.and_then(|most| {
+            let idle = self.workers.iter().filter(|it| it.is_serving() && it.calls.is_empty());
+            idle.map(|it| it.started).min()?.checked_add(most)
+        });
         let is_wanted = !self.waiting.is_empty() || serving < self.least();
         let start = self.fleet.not_before.filter(|time| is_wanted && *time > Instant::now());
-        idle.into_iter().chain(start).min()
+        idle.into_iter().chain(old).chain(start).min()
     }
 
     /// Tells whoever has called a worker that has ended, or asks another one.

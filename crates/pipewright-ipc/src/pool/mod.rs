@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `driver.rs` | the thread that waits for everything |
 //! | `calls.rs` | what becomes of calls |
-//! | `fleet.rs` | how many workers there are |
+//! | `fleet.rs`, `rules.rs` | how many workers there are; when one is replaced though it works |
 //! | `worker.rs`, `output.rs` | one worker, and what it writes |
 //! | `mailbox.rs`, `job.rs` | what callers leave for the driver |
 //! | `pending.rs` | what the driver leaves for a caller |
@@ -18,6 +18,7 @@ mod options;
 mod output;
 mod pending;
 mod request;
+mod rules;
 mod status;
 mod worker;
 

@@ -1,6 +1,7 @@
 //! What a pool is to be like.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +39,19 @@ pub struct PoolOptions {
     /// When a worker that has nothing to do is let go, where there are more than
     /// [`min_workers`](Self::min_workers). 60 s; `None`: never.
     pub idle_timeout: Option<Duration>,
+    /// A worker that has answered so many calls is replaced. `None`: never for that.
+    pub max_jobs: Option<u64>,
+    /// A worker that was started so long ago is replaced, as soon as it has no call. `None`: never for that.
+    pub max_age: Option<Duration>,
+    /// A worker that uses more memory than this after a call is replaced; in bytes. `None`: never for that.
+    pub max_rss_bytes: Option<u64>,
+    /// Workers are replaced when their executable has changed. `true`.
+    pub replace_when_changed: bool,
+    /// The same for other files that they are made of.
+    pub watched_files: Vec<PathBuf>,
+    /// After each call the worker has to become [as if it had just been started](crate::worker::Serve::reset), and
+    /// has so long for that; else it is replaced. `None`: a worker keeps what it likes.
+    pub reset_timeout: Option<Duration>,
     /// A worker that could not be started, or ended before it had answered anything, is replaced after
     /// this time, and then after twice as long each time, up to
     /// [`max_backoff`](Self::max_backoff). 50 ms.
@@ -121,6 +135,12 @@ impl Default for PoolOptions {
             cancel_grace: Duration::from_secs(1),
             retries: 2,
             idle_timeout: Some(Duration::from_secs(60)),
+            max_jobs: None,
+            max_age: None,
+            max_rss_bytes: None,
+            replace_when_changed: true,
+            watched_files: Vec::new(),
+            reset_timeout: None,
             backoff: Duration::from_millis(50),
             max_backoff: Duration::from_secs(5),
             start_attempts: 3,
@@ -138,5 +158,12 @@ impl Default for Schedule {
             goodbye: Duration::from_secs(2),
             terminate: Duration::from_secs(1),
         }
+    }
+}
+
+impl PoolOptions {
+    /// How many calls a worker is given at a time: one alone where it is reset in between.
+    pub(super) fn each(&self) -> usize {
+        if self.reset_timeout.is_some() { 1 } else { self.calls_per_worker.max(1) }
     }
 }

@@ -15,6 +15,7 @@ use crate::channel::{Line, Piece, Pieces, Sending};
 use crate::error::{Error, ErrorKind, Peer, Side};
 use crate::handshake::{self, Greeting};
 use crate::options::Options;
+use crate::wire::kind;
 
 /// How many messages are taken from one worker before the others have their turn.
 const TURN: usize = 64;
@@ -44,6 +45,11 @@ pub(super) struct Worker {
     /// It was let go.
     pub(super) is_retired: bool,
     pub(super) jobs: u64,
+    /// It has answered something since its memory was looked at.
+    pub(super) has_worked: bool,
+    pub(super) started: Instant,
+    /// Of which state of its files it is.
+    pub(super) version: u64,
     pub(super) last_used: Instant,
 }
 
@@ -72,6 +78,8 @@ pub(super) enum Phase {
     Starting,
     /// Takes calls.
     Serving,
+    /// Becomes as if it had just been started, and has to say so until then.
+    Resetting(Option<Instant>),
     /// Was told to end; what is done next, and when.
     Leaving(Leave, Option<Instant>),
 }
@@ -87,7 +95,7 @@ pub(super) enum Leave {
 
 impl Worker {
     pub(super) fn start(
-        number: u64,
+        (number, version): (u64, u64),
         command: &mut Command,
         options: &Options,
         kept: usize,
@@ -117,6 +125,9 @@ impl Worker {
             has_served: false,
             is_retired: false,
             jobs: 0,
+            has_worked: false,
+            started: now,
+            version,
             last_used: now,
         })
     }
@@ -240,6 +251,12 @@ impl Worker {
         self.is_due = true;
     }
 
+    /// Tells it to become as if it had just been started.
+    pub(super) fn reset(&mut self, timeout: Duration) {
+        self.phase = Phase::Resetting(Instant::now().checked_add(timeout));
+        self.send(kind::RESET, 0, Arc::default());
+    }
+
     /// Takes back a call of which nothing has gone. Whether that was so.
     pub(super) fn unsend(&mut self, id: u64) -> bool {
         let before = self.outgoing.len();
@@ -302,6 +319,11 @@ impl Worker {
             Phase::Starting if self.greeting_until().is_some_and(|until| until <= now) => {
                 self.give_up(handshake::timed_out(Some(&self.child)));
             }
+            Phase::Resetting(until) if due(until) => {
+                let waiting_for = "a reset";
+                let peer = self.as_peer();
+                self.give_up(Error::new(ErrorKind::TimedOut { waiting_for, peer }));
+            }
             Phase::Leaving(Leave::Terminate, until) if due(until) => {
                 let until = now.checked_add(schedule.terminate);
                 match self.child.signal(Signal::TERM) {
@@ -326,7 +348,7 @@ impl Worker {
         match self.phase {
             Phase::Starting => self.greeting_until(),
             Phase::Serving => None,
-            Phase::Leaving(_, until) => until,
+            Phase::Resetting(until) | Phase::Leaving(_, until) => until,
         }
     }
 
@@ -361,6 +383,7 @@ impl Worker {
         let state = match self.phase {
             Phase::Starting => WorkerState::Starting,
             Phase::Leaving(..) => WorkerState::Leaving,
+            Phase::Resetting(_) => WorkerState::Resetting,
             Phase::Serving if self.calls.is_empty() => WorkerState::Idle,
             Phase::Serving => WorkerState::Busy,
         };

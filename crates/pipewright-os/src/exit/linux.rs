@@ -223,6 +223,12 @@ impl Exit {
         leads && self.keeps_its_number()
     }
 
+    pub(super) fn rss_bytes(&self) -> Option<u64> {
+        let told = told_bytes(&format!("/proc/{}/status", self.pid()), b"VmRSS:");
+        // Asked afterwards: then it was the child that was told of.
+        told.filter(|_| self.keeps_its_number())
+    }
+
     pub(super) fn keeps_its_number(&self) -> bool {
         if self.lock().is_some() {
             return false;
@@ -336,9 +342,13 @@ fn inherited_peak_rss_bytes() -> Option<u64> {
 
 /// `VmHWM` of `/proc/self/status` (proc(5)), which no other program's memory has gone into.
 fn own_peak_rss_bytes() -> Option<u64> {
-    let status = proc::read("/proc/self/status")?;
+    told_bytes("/proc/self/status", b"VmHWM:")
+}
+
+fn told_bytes(path: &str, name: &[u8]) -> Option<u64> {
+    let status = proc::read(path)?;
     let mut lines = status.split(|byte| *byte == b'\n');
-    let line = lines.find_map(|line| line.strip_prefix(b"VmHWM:"))?;
+    let line = lines.find_map(|line| line.strip_prefix(name))?;
     // More than 4 TiB is not told.
     let kib = proc::number(proc::words(line).next()?)?;
     Some(u64::from(kib) * 1024)

@@ -18,7 +18,7 @@ use crate::contain::{Containment, Tree};
 use crate::signal::Signal;
 use crate::spawn::Guard;
 use crate::status::ExitStatus;
-use crate::tree::libproc::{State, is_taken, members_of};
+use crate::tree::libproc::{State, is_taken, members_of, rss_bytes};
 use crate::usage::from_timeval;
 
 /// How often a child is looked at where there is no room for a kqueue.
@@ -194,6 +194,12 @@ impl Exit {
         let ended = self.lock();
         let leads = |state: State| state.group == self.pid();
         ended.is_none() && State::of(self.pid()).is_some_and(leads)
+    }
+
+    pub(super) fn rss_bytes(&self) -> Option<u64> {
+        // While it is not reaped, under the lock that the reap takes, its number is its own.
+        let ended = self.lock();
+        if ended.is_some() { None } else { rss_bytes(self.pid()) }
     }
 
     pub(super) fn keeps_its_number(&self) -> bool {

@@ -124,6 +124,16 @@ impl Exit {
         self.0.look_closer(usage)
     }
 
+    /// How much memory the child uses now, in bytes. `None`: it has ended, or that is not told.
+    ///
+    /// # Platform
+    /// Linux: `VmRSS` of `/proc/PID/status`. macOS: `proc_pidinfo(PROC_PIDTASKINFO)`. Windows: the working set
+    /// (`GetProcessMemoryInfo`).
+    #[must_use]
+    pub fn rss_bytes(&self) -> Option<u64> {
+        self.0.rss_bytes()
+    }
+
     /// Sends a signal. `false`: the child has ended and been reaped, and nobody was signalled. (A
     /// child that has ended and not been reaped takes it, and nothing comes of it.)
     ///

@@ -75,6 +75,10 @@ impl Exit {
         self.pid
     }
 
+    pub(super) fn rss_bytes(&self) -> Option<u64> {
+        self.process.as_ref().and_then(Process::rss_bytes)
+    }
+
     pub(super) fn wait(&self) -> io::Result<Ended> {
         if let Some(process) = &self.process {
             process.wait()?;

@@ -105,14 +105,22 @@ impl Process {
     }
 
     fn peak_rss_bytes(&self) -> Option<u64> {
+        // Nobody has run without memory: 0 is not known.
+        self.memory().map(|it| it.PeakWorkingSetSize as u64).filter(|bytes| *bytes > 0)
+    }
+
+    /// How much memory it uses now.
+    pub(crate) fn rss_bytes(&self) -> Option<u64> {
+        self.memory().map(|it| it.WorkingSetSize as u64).filter(|bytes| *bytes > 0)
+    }
+
+    fn memory(&self) -> Option<PROCESS_MEMORY_COUNTERS> {
         let mut counters = PROCESS_MEMORY_COUNTERS::default();
         let bytes = size_of_u32::<PROCESS_MEMORY_COUNTERS>();
         // SAFETY: the handle is open; a live struct and its size.
         let told =
             unsafe { K32GetProcessMemoryInfo(self.0.as_raw_handle(), &raw mut counters, bytes) };
-        // Nobody has run without memory: 0 is not known.
-        let peak = u64::try_from(counters.PeakWorkingSetSize).ok();
-        peak.filter(|bytes| told != 0 && *bytes > 0)
+        (told != 0).then_some(counters)
     }
 
     /// When it began. `None`: it cannot be asked.

@@ -69,8 +69,15 @@ impl Started {
     }
 }
 
+/// How much memory a process uses. `None` too where it belongs to another user, and we are not root.
+pub(crate) fn rss_bytes(pid: u32) -> Option<u64> {
+    let info: libc::proc_taskinfo = info(pid, libc::PROC_PIDTASKINFO)?;
+    Some(info.pti_resident_size)
+}
+
 /// Integers, for which all zeroes is a value.
 trait Info {}
+impl Info for libc::proc_taskinfo {}
 impl Info for libc::proc_bsdinfo {}
 impl Info for libc::proc_bsdshortinfo {}
 

@@ -158,6 +158,7 @@ fn handles(options: &Options) -> Result<(), pipewright_ipc::Error> {
 struct Calls {
     count: u64,
     leaked: Vec<Vec<u8>>,
+    is_deaf: bool,
 }
 
 impl worker::Serve for Calls {
@@ -190,6 +191,7 @@ impl worker::Serve for Calls {
                     thread::park_timeout(Duration::from_millis(2));
                 }
             }
+            b"deaf" => self.is_deaf = true,
             b"leak" => self.leaked.push(vec![1; number()?]),
             b"print" => {
                 for number in 0..number()? {
@@ -229,6 +231,9 @@ impl worker::Serve for Calls {
     }
 
     fn reset(&mut self) -> bool {
+        if self.is_deaf {
+            park();
+        }
         *self = Calls::default();
         true
     }

@@ -1,0 +1,87 @@
+//! When a worker is replaced though it works.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use pipewright::Command;
+
+use super::options::PoolOptions;
+use super::worker::Worker;
+
+/// The files that workers are made of, as they were when the first was started.
+#[derive(Debug)]
+pub(super) struct Files {
+    paths: Vec<PathBuf>,
+    marks: Vec<Mark>,
+    /// Which state of them is current: one more with each change.
+    pub(super) version: u64,
+    looked: Option<Instant>,
+}
+
+/// How a file is told from its replacement.
+type Mark = Option<(u64, SystemTime)>;
+
+/// They are looked at once in so long at most.
+const LOOK_PAUSE: Duration = Duration::from_millis(200);
+
+impl Files {
+    pub(super) fn of(command: &Command, options: &PoolOptions) -> Files {
+        let mut paths = options.watched_files.clone();
+        if options.replace_when_changed {
+            paths.extend(executable(command.get_program()));
+        }
+        let marks = paths.iter().map(|path| mark(path)).collect();
+        Files { paths, marks, version: 0, looked: None }
+    }
+
+    /// Looks whether they have changed.
+    pub(super) fn look(&mut self, now: Instant) {
+        let is_early = self.looked.is_some_and(|then| now < then + LOOK_PAUSE);
+        if self.paths.is_empty() || is_early {
+            return;
+        }
+        self.looked = Some(now);
+        let marks: Vec<Mark> = self.paths.iter().map(|path| mark(path)).collect();
+        // One that is away for a moment is about to be replaced.
+        let has_changed = |(new, old): (&Mark, &Mark)| new.is_some() && new != old;
+        if marks.iter().zip(&self.marks).any(has_changed) {
+            self.marks = marks;
+            self.version += 1;
+        }
+    }
+}
+
+/// The file that a program's name stands for.
+fn executable(program: &OsStr) -> Option<PathBuf> {
+    let path = Path::new(program);
+    if path.components().count() > 1 {
+        return Some(path.to_owned());
+    }
+    let folders = env::var_os("PATH")?;
+    let file = |folder: PathBuf| {
+        let file = folder.join(program).with_extension(env::consts::EXE_EXTENSION);
+        file.is_file().then_some(file)
+    };
+    env::split_paths(&folders).find_map(file)
+}
+
+fn mark(path: &Path) -> Mark {
+    let metadata = fs::metadata(path).ok()?;
+    Some((metadata.len(), metadata.modified().ok()?))
+}
+
+impl PoolOptions {
+    /// Whether a worker without anything to do is not to be given anything any more.
+    pub(super) fn is_used_up(&self, worker: &Worker, files: &Files, now: Instant) -> bool {
+        let age = now.saturating_duration_since(worker.started);
+        let grown = |most| worker.child.as_exit().rss_bytes().is_some_and(|bytes| bytes > most);
+        self.max_jobs.is_some_and(|most| worker.jobs >= most)
+            || self.max_age.is_some_and(|most| age >= most)
+            || worker.version != files.version
+            // Last, and only after work: it is a question to the system.
+            || (worker.has_worked && self.max_rss_bytes.is_some_and(grown))
+    }
+}
