@@ -34,6 +34,8 @@
 //! | [`try_send_bytes`](Channel::try_send_bytes), [`try_recv`](Channel::try_recv) | without waiting |
 //! | [`send_with_handles`](Channel::send_with_handles), [`Message::take_handles`] | open files with them |
 //! | [`stats`](Channel::stats) | what went where, and why |
+//! | [`Pool::call`], [`begin`](Pool::begin) | a question for any of several workers that are kept for it |
+//! | `recv_async`, `send_bytes_async` and so on | the same for tasks: feature `tokio`. A [`PendingCall`] is a future anyway |
 //!
 //! Whoever writes another side finds the bytes in `docs/wire.md`.
 

@@ -16,10 +16,10 @@ use crate::error::{Error, ErrorKind, Peer};
 use crate::wire::{Header, kind};
 
 /// Who has closed its end is about to end: its status is waited for, for so long.
-const END_TAKES: Duration = Duration::from_secs(1);
+pub(super) const END_TAKES: Duration = Duration::from_secs(1);
 
 /// How long a worker has to end after the goodbye.
-const CLOSE_TAKES: Duration = Duration::from_secs(5);
+pub(super) const CLOSE_TAKES: Duration = Duration::from_secs(5);
 
 /// A channel whose messages are bytes.
 #[derive(Debug)]
@@ -32,7 +32,10 @@ pub(crate) struct Core {
     /// For values on their way to bytes, and for loans that found no room.
     pub(super) scratch: Vec<u8>,
     /// The child was seen to end.
-    exited: bool,
+    pub(super) exited: bool,
+    /// What a task waits through.
+    #[cfg(feature = "tokio")]
+    pub(super) watch: mux::Watch,
 }
 
 impl Core {
@@ -45,6 +48,8 @@ impl Core {
             spin: Spin::new(spin),
             scratch: Vec::new(),
             exited: false,
+            #[cfg(feature = "tokio")]
+            watch: mux::Watch::default(),
         }
     }
 
@@ -110,6 +115,13 @@ impl Core {
 
     /// Waits once for room in the socket, and takes in what has come meanwhile.
     pub(super) fn wait_for_room(&mut self, until: Option<Instant>) -> Result<(), Error> {
+        self.may_wait_for_room()?;
+        let arrived = self.wait(Want::Room, until)?;
+        self.take_in(arrived)
+    }
+
+    /// Whether there can be room once.
+    pub(super) fn may_wait_for_room(&self) -> Result<(), Error> {
         if self.exited {
             return Err(Error::new(ErrorKind::Died { status: None }));
         }
@@ -117,7 +129,13 @@ impl Core {
         if self.line.end.arrived().len() >= most {
             return Err(Error::new(ErrorKind::Backlog { most }));
         }
-        if self.wait(Want::Room, until)? {
+        Ok(())
+    }
+
+    /// Keeps what has come while there was no room.
+    pub(super) fn take_in(&mut self, arrived: bool) -> Result<(), Error> {
+        let most = self.line.limits.max_backlog_bytes;
+        if arrived {
             while let Arrived::Bytes { .. } = self.line.end.receive(most)? {}
         }
         Ok(())
@@ -143,10 +161,22 @@ impl Core {
     }
 
     fn wait_for_more(&mut self, until: Option<Instant>) -> Result<(), Error> {
+        if !self.is_about_to_wait(true)? {
+            return Ok(());
+        }
+        let began = Instant::now();
+        let waited = self.wait(Want::Message, until);
+        self.has_waited(began.elapsed());
+        waited.map(drop)
+    }
+
+    /// Before a wait for a message. `false`: there may be one already.
+    #[inline]
+    pub(super) fn is_about_to_wait(&mut self, may_spin: bool) -> Result<bool, Error> {
         if self.exited {
             if self.line.be_eager() {
                 // What it said last may be in the socket.
-                return Ok(());
+                return Ok(false);
             }
             return Err(Error::new(ErrorKind::Died { status: None }));
         }
@@ -155,29 +185,28 @@ impl Core {
         self.line.end.flush()?;
         let in_order = !self.line.waits_for_socket();
         if in_order {
-            let line = &self.line;
-            let spun = self.spin.until(|| line.has_news());
-            self.line.stats.received.spun += spun;
-            self.line.stats.received.blocked += spun;
+            if may_spin {
+                let line = &self.line;
+                let spun = self.spin.until(|| line.has_news());
+                self.line.stats.received.spun += spun;
+                self.line.stats.received.blocked += spun;
+            }
             if self.line.has_news() {
-                return Ok(());
+                return Ok(false);
             }
             if let Some(ring) = &mut self.line.ring {
-                if !ring.into.fall_asleep(&ring.ours, &ring.theirs) {
-                    return Ok(());
-                }
+                return Ok(ring.into.fall_asleep(&ring.ours, &ring.theirs));
             }
         }
-        let began = Instant::now();
-        let waited = self.wait(Want::Message, until);
-        if let Some(ring) = &mut self.line.ring {
-            ring.into.wake_up(&ring.ours);
-        }
-        let slept = began.elapsed();
-        self.line.note_sleep(slept);
+        Ok(true)
+    }
+
+    /// After a wait for a message.
+    #[inline]
+    pub(super) fn has_waited(&mut self, slept: Duration) {
+        self.line.wake_up(slept);
         self.line.stats.received.blocked += slept;
         self.spin.note_sleep(slept);
-        waited.map(drop)
     }
 
     /// Waits for the socket, the end of the child, the cancel token, the deadline. Whether something
@@ -189,7 +218,16 @@ impl Core {
             self.line.end.wait_and_receive()?;
             return Ok(true);
         }
+        let mut slots = self.slots(want)?;
+        let done = mux::wait(&mut slots, until)?;
+        let slots = slots.map(Slot::detach);
+        self.note_wait(want, slots, done)
+    }
+
+    /// What to wait for: an arrival, room, the end of the child, the cancel token.
+    pub(super) fn slots(&self, want: Want) -> Result<[Slot<'_>; 4], Error> {
         let end = &self.line.end;
+        let wants_room = matches!(want, Want::Room) || self.line.unsent() > 0;
         let arrival = if end.has_ended() { Slot::Off } else { Slot::Arrival(end) };
         let room = if wants_room { Slot::Room(end) } else { Slot::Off };
         let exit = match &self.child {
@@ -200,8 +238,16 @@ impl Core {
             Some(token) => Slot::Wake(token.wake().map_err(Error::from)?),
             None => Slot::Off,
         };
-        let mut slots = [arrival, room, exit, cancel];
-        let done = mux::wait(&mut slots, until)?;
+        Ok([arrival, room, exit, cancel])
+    }
+
+    /// What has come of a wait: whether something has arrived.
+    pub(super) fn note_wait(
+        &mut self,
+        want: Want,
+        slots: [Slot<'static>; 4],
+        done: usize,
+    ) -> Result<bool, Error> {
         let [arrival, _, exit, cancel] = slots;
         let arrived = matches!(arrival, Slot::ArrivalDone);
         let (exited, woken) = (matches!(exit, Slot::ExitDone), matches!(cancel, Slot::WakeDone));
@@ -222,7 +268,7 @@ impl Core {
         Ok(arrived)
     }
 
-    fn timed_out(&self, want: Want) -> Error {
+    pub(super) fn timed_out(&self, want: Want) -> Error {
         let peer = Peer::of(self.child.as_ref());
         let waiting_for = match want {
             Want::Message => "a message",
@@ -301,7 +347,7 @@ impl Core {
 
 /// What a wait is for.
 #[derive(Debug, Clone, Copy)]
-enum Want {
+pub(super) enum Want {
     Message,
     Room,
 }

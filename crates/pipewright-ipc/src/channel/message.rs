@@ -65,11 +65,15 @@ impl<'a, R> Message<'a, R> {
     /// As [`bytes`](Self::bytes).
     #[inline]
     pub fn read_into(self, buffer: &mut Vec<u8>) -> Result<(), Error> {
-        buffer.clear();
-        buffer.try_reserve(self.len()).map_err(|_| Error::from(io::Error::from(NO_MEMORY)))?;
+        self.make_room(buffer)?;
         self.core.receive(self.until, |line| line.take(usize::MAX, &mut &mut *buffer))?;
         self.core.line.end_of_body();
         Ok(())
+    }
+
+    pub(super) fn make_room(&self, buffer: &mut Vec<u8>) -> Result<(), Error> {
+        buffer.clear();
+        buffer.try_reserve(self.len()).map_err(|_| Error::from(io::Error::from(NO_MEMORY)))
     }
 
     /// The message, to be read where it is.
@@ -78,7 +82,7 @@ impl<'a, R> Message<'a, R> {
         Lease { core: self.core, until: self.until }
     }
 
-    #[cfg(feature = "serde")]
+    #[cfg(any(feature = "serde", feature = "tokio"))]
     pub(super) fn core(self) -> (&'a mut Core, Option<Instant>) {
         (self.core, self.until)
     }

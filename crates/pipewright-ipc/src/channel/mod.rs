@@ -10,6 +10,8 @@ mod outgoing;
 mod pieces;
 mod sink;
 mod spin;
+#[cfg(feature = "tokio")]
+mod task;
 #[cfg(feature = "serde")]
 mod typed;
 

@@ -16,6 +16,8 @@ mod greeting;
 mod identity;
 mod memory;
 mod talk;
+#[cfg(feature = "tokio")]
+mod task;
 
 use std::time::{Duration, Instant};
 
@@ -27,6 +29,8 @@ use crate::channel::{Line, status_of};
 use crate::error::{Error, ErrorKind, Peer};
 use crate::options::Options;
 pub(crate) use greeting::Greeting;
+#[cfg(feature = "tokio")]
+pub(crate) use task::{end_async, host_async, worker_async};
 
 /// What a side can do, as words; unknown ones are passed over.
 const SHARED_MEMORY: &str = "shm.v1";

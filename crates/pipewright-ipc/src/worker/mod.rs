@@ -12,7 +12,7 @@ mod desk;
 
 use std::io;
 
-use pipewright_os::link;
+use pipewright_os::link::{self, End};
 
 use crate::channel::Channel;
 use crate::error::{Error, ErrorKind};
@@ -27,11 +27,26 @@ use desk::Desk;
 /// # Errors
 /// [`Start`](ErrorKind::Start): it was started in another way; and as [`Channel::start`].
 pub fn channel<S, R>(options: &Options) -> Result<Channel<S, R>, Error> {
-    let end = link::inherited(VARIABLE).map_err(|error| match error.kind() {
+    Channel::connected_as_worker(inherited()?, options)
+}
+
+/// As [`channel`], for a task of a tokio runtime: feature `tokio`.
+///
+/// # Cancellation
+/// Dropping the future closes the connection.
+///
+/// # Errors
+/// As [`channel`]; outside of a tokio runtime, `Unsupported`.
+#[cfg(feature = "tokio")]
+pub async fn channel_async<S, R>(options: &Options) -> Result<Channel<S, R>, Error> {
+    Channel::connected_async(inherited()?, options).await
+}
+
+fn inherited() -> Result<End, Error> {
+    link::inherited(VARIABLE).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Error::new(ErrorKind::Start),
         _ => Error::caused(ErrorKind::Start, error),
-    })?;
-    Channel::connected_as_worker(end, options)
+    })
 }
 
 /// Answers questions until the host says goodbye or is gone: the handler is given each question and a

@@ -1,6 +1,7 @@
 //! What `pipewright-ipc` promises about hosts and workers, a file a promise.
 #![cfg(unix)]
 
+mod async_calls;
 mod calls;
 mod p01_whole_and_in_order;
 mod p02_never_hangs;

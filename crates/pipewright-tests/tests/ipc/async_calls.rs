@@ -1,0 +1,195 @@
+//! The calls of channels and pools by tasks: no thread is blocked, and a future that is dropped says what
+//! that costs.
+
+use std::time::Duration;
+
+use pipewright_ipc::{Channel, ErrorKind, Options, Pool, PoolOptions, Request};
+use pipewright_tests::{bodies, watchdog};
+use tokio::time::timeout;
+
+use super::{both_ways, worker};
+
+fn run<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+async fn start(kind: &str, options: &Options) -> Channel {
+    Channel::start_async(&mut worker(kind), options).await.unwrap()
+}
+
+/// Sends messages of every length and has them back.
+async fn echo(options: &Options, count: u64) {
+    let mut channel = start("echo", options).await;
+    let (mut body, mut came) = (Vec::new(), Vec::new());
+    for number in 0..count {
+        let length = bodies::length(number);
+        bodies::body(number, length, &mut body);
+        if number % 2 == 0 {
+            channel.send_bytes_async(&body).await.unwrap();
+        } else {
+            channel.queue_bytes(&body).unwrap();
+            channel.flush_async().await.unwrap();
+        }
+        let message = channel.recv_async().await.unwrap();
+        assert_eq!(message.len(), length);
+        if number % 3 == 0 {
+            came = message.bytes_async().await.unwrap();
+        } else {
+            message.read_into_async(&mut came).await.unwrap();
+        }
+        bodies::check(number, length, &came, &mut body);
+    }
+    assert!(channel.close_async().await.unwrap().unwrap().success());
+}
+
+#[test]
+fn many_channels_of_one_thread_have_their_messages() {
+    let _watch = watchdog::watch();
+    for options in both_ways() {
+        run(async {
+            let (a, b, c) = (echo(&options, 200), echo(&options, 200), echo(&options, 200));
+            tokio::join!(a, b, c)
+        });
+    }
+}
+
+#[test]
+fn two_sides_that_send_at_once_come_to_an_end() {
+    let _watch = watchdog::watch();
+    for options in both_ways() {
+        let options = Options { ring_bytes: 64 << 10, ..options };
+        run(async {
+            let mut channel = start("both,ring=65536,count=300", &options).await;
+            let (mut body, mut came) = (Vec::new(), Vec::new());
+            for number in 0..300 {
+                bodies::body(number, bodies::length(number), &mut body);
+                channel.send_bytes_async(&body).await.unwrap();
+            }
+            for number in 0..300 {
+                channel.recv_async().await.unwrap().read_into_async(&mut came).await.unwrap();
+                bodies::check(number, bodies::length(number), &came, &mut body);
+            }
+            let last = channel.recv_async().await.unwrap().bytes_async().await.unwrap();
+            assert_eq!(last, b"right");
+            assert!(channel.close_async().await.unwrap().unwrap().success());
+        });
+    }
+}
+
+#[test]
+fn a_wait_for_a_message_that_is_given_up_loses_nothing() {
+    let _watch = watchdog::watch();
+    for options in both_ways() {
+        run(async {
+            let mut channel = start("slow", &options).await;
+            for round in 0..20_u8 {
+                // Nothing has been asked, so nothing can come.
+                assert!(timeout(Duration::ZERO, channel.recv_async()).await.is_err());
+                // It answers after so many milliseconds.
+                channel.send_bytes_async(&[5, round]).await.unwrap();
+                let answer = loop {
+                    let message = timeout(Duration::from_millis(1), channel.recv_async()).await;
+                    if let Ok(message) = message {
+                        break message.unwrap().bytes_async().await.unwrap();
+                    }
+                };
+                assert_eq!(answer, [5, round]);
+            }
+        });
+    }
+}
+
+#[test]
+fn a_long_message_that_is_given_up_half_way_is_the_last() {
+    let _watch = watchdog::watch();
+    for options in both_ways() {
+        run(async {
+            let mut channel = start("silent", &options).await;
+            let long = vec![7; 32 << 20];
+            let sent = timeout(Duration::from_millis(50), channel.send_bytes_async(&long)).await;
+            assert!(sent.is_err(), "nobody reads it");
+            let error = channel.send_bytes_async(b"short").await.unwrap_err();
+            assert_eq!(error.kind(), &ErrorKind::CutOff);
+        });
+    }
+}
+
+#[test]
+fn a_worker_that_ends_is_silent_or_is_refused_is_an_error() {
+    let _watch = watchdog::watch();
+    for options in both_ways() {
+        run(async {
+            let mut channel = start("die", &options).await;
+            let said = channel.recv_async().await.unwrap().bytes_async().await.unwrap();
+            assert_eq!(said, b"last words");
+            let error = channel.recv_async().await.unwrap_err();
+            let ErrorKind::Died { status: Some(status) } = error.kind() else { panic!("{error}") };
+            assert_eq!(status.code(), Some(7));
+
+            let mut channel = start("silent", &options).await;
+            channel.set_timeout(Some(Duration::from_millis(20)));
+            assert!(channel.recv_async().await.unwrap_err().is_timeout());
+            let token = pipewright::CancelToken::new();
+            channel.set_timeout(None);
+            channel.set_cancel(&token);
+            let cancel = async { token.cancel() };
+            let (error, ()) = tokio::join!(channel.recv_async(), cancel);
+            assert_eq!(error.unwrap_err().kind(), &ErrorKind::Cancelled);
+
+            let started = Channel::start_async(&mut worker("echo,app=other"), &options).await;
+            let error = {
+                let started: Result<Channel, _> = started;
+                started.unwrap_err()
+            };
+            assert!(error.to_string().contains("app differs"), "{error}");
+            let mut command = pipewright::Command::new("sh");
+            let started = Channel::start_async(command.args(["-c", "exit 3"]), &options).await;
+            let error = {
+                let started: Result<Channel, _> = started;
+                started.unwrap_err()
+            };
+            assert!(error.to_string().contains("exit status: 3"), "{error}");
+        });
+    }
+}
+
+#[test]
+fn without_a_runtime_there_is_an_error() {
+    let _watch = watchdog::watch();
+    let mut channel = super::start("silent", &Options::default());
+    let mut wait = std::pin::pin!(channel.recv_async());
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match wait.as_mut().poll(&mut context) {
+        std::task::Poll::Ready(Err(error)) => assert_eq!(error.kind(), &ErrorKind::Io),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_pool_is_called_by_tasks() {
+    let _watch = watchdog::watch();
+    let options = PoolOptions { max_workers: 2, idle_timeout: None, ..PoolOptions::default() };
+    let pool = Pool::new(worker("calls"), options).unwrap();
+    run(async {
+        let mut tasks = Vec::new();
+        for number in 0..200_u64 {
+            tasks.push(pool.call_async(Request::new(format!("body {number}")).idempotent()));
+        }
+        let mut expected = Vec::new();
+        for (number, task) in (0..).zip(tasks) {
+            bodies::check(number, bodies::length(number), &task.await.unwrap(), &mut expected);
+        }
+        // Whoever drops the future does not want the answer: the worker is free again.
+        for _ in 0..2 {
+            let call = pool.call_async("wait 60000");
+            assert!(timeout(Duration::from_millis(20), call).await.is_err());
+        }
+        let both = ["echo a", "echo b"].map(|it| pool.begin(it).unwrap());
+        for (call, expected) in both.into_iter().zip([b"a", b"b"]) {
+            assert_eq!(*call.await.unwrap(), *expected);
+        }
+        let error = pool.call_async("exit 5").await.unwrap_err();
+        assert!(error.to_string().contains("exit status: 5"), "{error}");
+        pool.shut_down_async().await;
+    });
+}
