@@ -7,6 +7,13 @@ use std::time::{Duration, Instant};
 use pipewright_ipc::{Channel, Options, SharedMemory, worker};
 use pipewright_tests::bodies;
 
+#[expect(dead_code, reason = "the host's side of the example")]
+#[path = "../../../pipewright-ipc/examples/build.rs"]
+mod build;
+#[expect(dead_code, reason = "the host's side of the example")]
+#[path = "../../../pipewright-ipc/examples/pool.rs"]
+mod pool;
+
 /// Is a worker of that kind until the host is gone.
 pub(crate) fn perform(value: &str) -> io::Result<()> {
     let (mode, rest) = value.split_once(',').unwrap_or((value, ""));
@@ -55,6 +62,8 @@ pub(crate) fn perform(value: &str) -> io::Result<()> {
             std::process::exit(7);
         }
         "calls" => worker::run(&options, &mut Calls::default())?,
+        "build" => build::work().map_err(|error| io::Error::other(error.to_string()))?,
+        "hash" => pool::work().map_err(|error| io::Error::other(error.to_string()))?,
         "typed" => typed(&options)?,
         "handles" => handles(&options)?,
         other => return Err(io::Error::other(format!("no worker is called {other}"))),

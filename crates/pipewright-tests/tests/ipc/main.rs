@@ -11,6 +11,7 @@ mod p05_refused_memory;
 mod p06_mismatch;
 mod p07_both_send;
 mod p09_pool;
+mod p10_build;
 mod wire;
 
 use std::time::Duration;
