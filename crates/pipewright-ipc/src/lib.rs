@@ -49,6 +49,8 @@ mod options;
 mod pool;
 mod ring;
 mod stats;
+mod trace;
+mod tune;
 mod wire;
 pub mod worker;
 

@@ -53,6 +53,14 @@ pub(super) struct Outgoing {
     pub(super) closed: bool,
 }
 
+impl Drop for Line {
+    fn drop(&mut self) {
+        if cfg!(feature = "tracing") {
+            crate::trace::connection_ended(&self.stats());
+        }
+    }
+}
+
 impl Line {
     pub(crate) fn new(
         end: End,

@@ -104,7 +104,11 @@ impl<S, R> Channel<S, R> {
     /// # Errors
     /// As [`start`](Self::start).
     pub fn as_host(link: Handle, options: &Options) -> Result<Channel<S, R>, Error> {
-        let line = handshake::host(End::from_handle(link)?, None, options)?;
+        Channel::connected_as_host(End::from_handle(link)?, options)
+    }
+
+    pub(crate) fn connected_as_host(end: End, options: &Options) -> Result<Channel<S, R>, Error> {
+        let line = handshake::host(end, None, options)?;
         Ok(Channel::of(line, None, options))
     }
 

@@ -7,6 +7,7 @@ use pipewright::ExitStatus;
 use super::driver::Driver;
 use super::worker::{Phase, Worker};
 use crate::error::{Error, ErrorKind};
+use crate::trace;
 
 /// What is known of the workers so far.
 #[derive(Debug, Default)]
@@ -73,6 +74,7 @@ impl Driver {
             kept,
         ) {
             Ok(worker) => {
+                trace::worker_started(worker.number, worker.child.id());
                 self.stats.started += 1;
                 self.workers.push(worker);
             }
@@ -82,6 +84,7 @@ impl Driver {
 
     /// A worker could not be started. After some of them, whoever waits is told.
     fn note_vain_start(&mut self, now: Instant, error: &Error) {
+        trace::worker_not_started(error);
         self.stats.failed_starts += 1;
         self.fleet.vain_starts += 1;
         self.back_off(now, self.fleet.vain_starts);
@@ -184,6 +187,15 @@ impl Driver {
         let (status, last_words) = worker.bury(self.options.on_line.as_ref());
         let death =
             Death { pid: worker.child.id(), status, last_words, fault: worker.fault.take() };
+        let error = (!worker.is_retired).then(|| death.error());
+        trace::worker_ended(&trace::End {
+            worker: worker.number,
+            pid: death.pid,
+            jobs: worker.jobs,
+            status,
+            last_words: &death.last_words,
+            why: error.as_ref(),
+        });
         if !worker.is_retired {
             if worker.has_served {
                 self.stats.died += 1;

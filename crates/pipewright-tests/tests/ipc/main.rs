@@ -12,6 +12,7 @@ mod p06_mismatch;
 mod p07_both_send;
 mod p09_pool;
 mod p10_build;
+mod traced;
 mod wire;
 
 use std::time::Duration;
