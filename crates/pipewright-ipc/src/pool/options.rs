@@ -96,7 +96,8 @@ pub struct LogLine<'a> {
     pub text: &'a str,
 }
 
-/// Takes the lines that workers write, on the thread that drives the pool: it is to be quick.
+/// Takes the lines that workers write, on the thread that drives the pool: it is to be quick, and has a stack of
+/// 256 KiB. If it panics the pool is at its end.
 #[derive(Clone)]
 pub struct OnLine(Arc<dyn Fn(&LogLine<'_>) + Send + Sync>);
 

@@ -1,10 +1,11 @@
 //! What a puppet can do as a worker: `ipc=MODE,key=value,...`.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use pipewright_ipc::{Channel, Options, SharedMemory, worker};
+use pipewright_os::link::{self, Arrived, End};
 use pipewright_tests::bodies;
 
 #[expect(dead_code, reason = "the host's side of the example")]
@@ -17,6 +18,9 @@ mod pool;
 /// Is a worker of that kind until the host is gone.
 pub(crate) fn perform(value: &str) -> io::Result<()> {
     let (mode, rest) = value.split_once(',').unwrap_or((value, ""));
+    if mode == "liar" {
+        return lie(rest);
+    }
     let pairs = rest.split(',').filter_map(|pair| pair.split_once('='));
     let mut options = Options::default();
     let (mut count, mut length) = (0, 0);
@@ -245,5 +249,45 @@ impl worker::Serve for Calls {
         }
         *self = Calls::default();
         true
+    }
+}
+
+/// Greets as a worker without shared memory, and answers whatever it is asked by a frame of that kind and call;
+/// `none`: does not know of calls.
+fn lie(answer: &str) -> io::Result<()> {
+    let mut end = link::inherited("PIPEWRIGHT_IPC")?;
+    let hello = String::from_utf8(frame(&mut end)?).map_err(io::Error::other)?;
+    let mut lines: Vec<&str> = hello.lines().filter(|line| !line.starts_with("can=")).collect();
+    lines.push(if answer == "none" { "can=" } else { "can=calls.v1" });
+    let body = lines.join("\n") + "\n";
+    send(&mut end, 1, 0, body.as_bytes())?;
+    let _ready = frame(&mut end)?;
+    let _question = frame(&mut end)?;
+    let (kind, call) = answer.split_once(',').unwrap_or_default();
+    let [kind, call] = [kind, call].map(|number| number.parse().unwrap_or(0));
+    send(&mut end, kind, call, &[])?;
+    park();
+}
+
+fn send(end: &mut End, kind: u8, call: u8, body: &[u8]) -> io::Result<()> {
+    let mut head = (body.len() as u32).to_le_bytes().to_vec();
+    head.extend([kind, 0, 0, 0, call, 0, 0, 0, 0, 0, 0, 0]);
+    end.send(&[IoSlice::new(&head), IoSlice::new(body)])
+}
+
+/// The body of the next frame.
+fn frame(end: &mut End) -> io::Result<Vec<u8>> {
+    loop {
+        if let Some(head) = end.arrived().first_chunk::<16>() {
+            let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
+            if let Some(body) = end.arrived().get(16..16 + length) {
+                let body = body.to_vec();
+                end.consume(16 + length);
+                return Ok(body);
+            }
+        }
+        if end.wait_and_receive()? == Arrived::End {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
     }
 }

@@ -19,6 +19,7 @@ fn options() -> PoolOptions {
     PoolOptions {
         max_workers: 3,
         idle_timeout: None,
+        cancel_grace: Duration::from_secs(60),
         channel: Options { ring_bytes: 64 << 10, ..Options::default() },
         ..PoolOptions::default()
     }
@@ -101,25 +102,29 @@ fn a_worker_that_hangs_is_killed_when_nobody_waits_for_it_any_more() {
     let cancel_grace = Duration::from_millis(50);
     let pool = pool(PoolOptions { max_workers: 1, cancel_grace, ..options() });
     let pid = number(&pool, "pid");
-    let request = Request::new("hang").timeout(Duration::from_millis(100));
-    let error = pool.call(request).unwrap_err();
+    let error = pool.call(Request::new("hang").timeout(Duration::from_secs(1))).unwrap_err();
     assert!(error.is_timeout(), "{error}");
     assert!(error.to_string().contains(&format!("process {pid}")), "{error}");
-    assert_ne!(number(&pool, "pid"), pid);
-    // One that looks ends by itself.
+    let next = number(&pool, "pid");
+    assert_ne!(next, pid);
+    // Also if it is stopped.
+    let stopped = rustix::process::Pid::from_raw(next as i32).unwrap();
+    rustix::process::kill_process(stopped, rustix::process::Signal::STOP).unwrap();
+    let error = pool.call(Request::new("pid").timeout(Duration::from_secs(1))).unwrap_err();
+    assert!(error.to_string().contains("is stopped"), "{error}");
+    assert_ne!(number(&pool, "pid"), next);
+}
+
+#[test]
+fn a_worker_that_ends_a_cancelled_call_by_itself_is_kept() {
+    let _watch = watchdog::watch();
+    let pool = pool(PoolOptions { max_workers: 1, ..options() });
     let pid = number(&pool, "pid");
     let call = pool.begin("wait 60000").unwrap();
     until_busy(&pool);
     call.cancel();
     assert_eq!(call.wait().unwrap_err().kind(), &ErrorKind::Cancelled);
     assert_eq!(number(&pool, "pid"), pid);
-    // Also if it is stopped.
-    let stopped = ProcessHandle::open(pid as u32).unwrap();
-    assert!(stopped.signal(Signal::STOP).unwrap());
-    let request = Request::new("pid").timeout(Duration::from_millis(100));
-    let error = pool.call(request).unwrap_err();
-    assert!(error.to_string().contains("is stopped"), "{error}");
-    assert_ne!(number(&pool, "pid"), pid);
 }
 
 #[test]
@@ -209,6 +214,30 @@ fn a_worker_may_ask_whoever_has_called_it() {
     assert_eq!(*reply, *(0..50).map(|it| it * 2).sum::<u64>().to_string().as_bytes());
     let error = pool.call("ask anybody").unwrap_err();
     assert!(error.to_string().contains("nobody answers questions"), "{error}");
+}
+
+#[test]
+fn a_worker_that_lies_is_killed_and_its_call_says_what_it_said() {
+    let _watch = watchdog::watch();
+    let lies = [
+        ("18,7", "an answer to a call that it does not have"),
+        ("21,1", "more of an answer than was asked for"),
+        ("16,1", "a frame of kind 16 as an answer"),
+        ("27,0", "an answer to a call that it does not have"),
+        ("31,1", "a frame of kind 31 as an answer"),
+        ("8,1", "a frame of kind 8 does not belong here"),
+    ];
+    for (lie, words) in lies {
+        let pool = Pool::new(worker(&format!("liar,{lie}")), options()).unwrap();
+        let error = pool.call("echo").unwrap_err();
+        let ErrorKind::Lost { status, .. } = error.kind() else { panic!("{error}") };
+        assert_eq!(status.unwrap().signal(), Some(Signal::KILL.number()));
+        assert!(error.to_string().contains(words), "{lie}: {error}");
+    }
+    // One that does not know of calls is refused, whatever else it is.
+    let pool = Pool::new(worker("liar,none"), options()).unwrap();
+    let error = pool.call("echo").unwrap_err();
+    assert!(error.to_string().contains("can differs"), "{error}");
 }
 
 #[test]
@@ -362,9 +391,17 @@ fn ten_thousand_calls_lose_no_answer_while_a_worker_is_killed_every_fifty() {
 /// Kills one of the pool's workers, if there is one that certainly is.
 fn kill_one(pool: &Pool) -> bool {
     let Some(pid) = pool.stats().workers.first().map(|it| it.pid) else { return false };
-    let Ok(process) = ProcessHandle::open(pid) else { return false };
     // The number could have passed to a stranger since the pool told it.
-    alive::is_child_of(pid, std::process::id()) && process.kill().unwrap_or(false)
+    let is_ours = || alive::is_child_of(pid, std::process::id());
+    match ProcessHandle::open(pid) {
+        Ok(process) => is_ours() && process.kill().unwrap_or(false),
+        // Where there are no pidfds.
+        Err(_) => {
+            let is_ours = is_ours();
+            is_ours.then(|| alive::kill(pid));
+            is_ours
+        }
+    }
 }
 
 #[test]
