@@ -33,6 +33,8 @@ pub(crate) use line::{Limits, Line, SharedRing};
 pub use loan::Loan;
 pub use message::{Lease, Message};
 pub(crate) use pieces::{Piece, Pieces, Sending};
+#[cfg(feature = "serde")]
+pub(crate) use typed::codec;
 
 /// The type of messages that are bytes and nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

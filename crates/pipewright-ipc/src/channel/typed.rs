@@ -39,6 +39,6 @@ impl<R: DeserializeOwned> Message<'_, R> {
     }
 }
 
-fn codec(error: postcard::Error) -> Error {
+pub(crate) fn codec(error: postcard::Error) -> Error {
     Error::caused(ErrorKind::Codec, error)
 }

@@ -20,6 +20,8 @@ mod pending;
 mod request;
 mod rules;
 mod status;
+#[cfg(feature = "serde")]
+mod typed;
 mod worker;
 
 use std::sync::Arc;

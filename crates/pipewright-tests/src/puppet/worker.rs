@@ -66,6 +66,10 @@ pub(crate) fn perform(value: &str) -> io::Result<()> {
             std::process::exit(7);
         }
         "calls" => worker::run(&options, &mut Calls::default())?,
+        "sums" => worker::serve_calls(&options, |call| {
+            let numbers: Vec<u64> = call.value()?;
+            worker::Call::answer(&(numbers.iter().sum::<u64>(), numbers.len()))
+        })?,
         "build" => build::work().map_err(|error| io::Error::other(error.to_string()))?,
         "hash" => pool::work().map_err(|error| io::Error::other(error.to_string()))?,
         "typed" => typed(&options)?,

@@ -241,6 +241,18 @@ fn a_worker_that_lies_is_killed_and_its_call_says_what_it_said() {
 }
 
 #[test]
+fn questions_and_answers_may_be_values() {
+    let _watch = watchdog::watch();
+    let pool = Pool::new(worker("sums,ring=65536"), options()).unwrap();
+    let reply = pool.call(Request::of(&vec![1_u64, 2, 300]).unwrap()).unwrap();
+    assert_eq!(reply.value::<(u64, usize)>().unwrap(), (303, 3));
+    assert_eq!(reply.value::<Vec<String>>().unwrap_err().kind(), &ErrorKind::Codec);
+    let error = pool.call("\u{7f}no numbers").unwrap_err();
+    let ErrorKind::Failed { message } = error.kind() else { panic!("{error}") };
+    assert!(message.starts_with("a value and its bytes"), "{message}");
+}
+
+#[test]
 fn a_pool_that_is_full_says_so() {
     let _watch = watchdog::watch();
     let pool = pool(PoolOptions { max_workers: 1, max_waiting: 5, ..options() });
