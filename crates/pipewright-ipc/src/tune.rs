@@ -25,12 +25,10 @@ impl Options {
     /// No room for handles or a thread. Where there is no shared memory there is nothing to find out, and the options
     /// are as they were.
     ///
-    /// ```
-    /// # #[cfg(unix)] {
+    /// ```no_run
     /// use pipewright_ipc::Options;
     /// let options = Options::default().tune()?;
     /// assert!((512..=128 << 10).contains(&options.threshold_bytes));
-    /// # }
     /// # Ok::<(), pipewright_ipc::Error>(())
     /// ```
     pub fn tune(&self) -> Result<Options, Error> {

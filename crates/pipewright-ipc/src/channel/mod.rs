@@ -33,6 +33,7 @@ pub(crate) use line::{Limits, Line, SharedRing};
 pub use loan::Loan;
 pub use message::{Lease, Message};
 pub(crate) use pieces::{Piece, Pieces, Sending};
+pub(crate) use spin::Spin;
 #[cfg(feature = "serde")]
 pub(crate) use typed::codec;
 

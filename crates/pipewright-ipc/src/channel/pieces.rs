@@ -73,6 +73,11 @@ pub(crate) struct Piece {
 pub(crate) struct Pieces(Option<Vec<u8>>);
 
 impl Pieces {
+    /// Whether a message has begun to come.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// The next message, if all of it is here.
     pub(crate) fn next(&mut self, line: &mut Line) -> Result<Option<Piece>, Error> {
         if self.0.is_none() {

@@ -10,6 +10,7 @@ mod p04_hostile;
 mod p05_refused_memory;
 mod p06_mismatch;
 mod p07_both_send;
+mod p09_kept;
 mod p09_pool;
 mod p10_build;
 mod traced;

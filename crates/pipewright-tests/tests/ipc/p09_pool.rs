@@ -15,7 +15,7 @@ use super::worker;
 
 /// Small rings: a pool that starts hundreds of workers makes as many. And no timer that would hide that
 /// somebody was not woken.
-fn options() -> PoolOptions {
+pub(super) fn options() -> PoolOptions {
     PoolOptions {
         max_workers: 3,
         idle_timeout: None,
@@ -25,11 +25,11 @@ fn options() -> PoolOptions {
     }
 }
 
-fn pool(options: PoolOptions) -> Pool {
+pub(super) fn pool(options: PoolOptions) -> Pool {
     Pool::new(worker("calls,ring=65536"), options).unwrap()
 }
 
-fn number(pool: &Pool, call: &str) -> u64 {
+pub(super) fn number(pool: &Pool, call: &str) -> u64 {
     String::from_utf8(pool.call(call).unwrap().into_bytes()).unwrap().parse().unwrap()
 }
 
@@ -282,83 +282,6 @@ fn workers_that_cannot_be_started_are_told_to_whoever_calls() {
     let pool = Pool::new(worker("mute"), PoolOptions { channel, start_attempts: 1, ..options() });
     let error = pool.unwrap().call("echo").unwrap_err();
     assert!(error.to_string().contains("timed out waiting for the handshake"), "{error}");
-}
-
-#[test]
-fn a_worker_that_leaks_is_replaced_and_so_is_one_that_is_used_up() {
-    let _watch = watchdog::watch();
-    let one = || PoolOptions { max_workers: 1, ..options() };
-    let pool = pool(PoolOptions { max_rss_bytes: Some(64 << 20), ..one() });
-    let pid = number(&pool, "pid");
-    pool.call("leak 1000000").unwrap();
-    assert_eq!(number(&pool, "pid"), pid);
-    pool.call("leak 100000000").unwrap();
-    assert_ne!(number(&pool, "pid"), pid);
-
-    let pool = self::pool(PoolOptions { max_jobs: Some(3), ..one() });
-    let counts: Vec<u64> = (0..7).map(|_| number(&pool, "count")).collect();
-    assert_eq!(counts, [1, 2, 3, 1, 2, 3, 1]);
-    let stats = pool.stats();
-    assert_eq!((stats.died, stats.lost), (0, 0));
-
-    let pool = self::pool(PoolOptions { max_age: Some(Duration::from_millis(30)), ..one() });
-    let pid = number(&pool, "pid");
-    watchdog::until("it is replaced", || number(&pool, "pid") != pid);
-
-    let idle_timeout = Some(Duration::from_millis(30));
-    let pool = self::pool(PoolOptions { idle_timeout, ..one() });
-    let pid = number(&pool, "pid") as u32;
-    watchdog::until("it is let go", || !alive::is_running(pid) && pool.stats().workers.is_empty());
-    let pool = self::pool(PoolOptions { idle_timeout, min_workers: 2, ..options() });
-    let calls = ["wait 50"; 3].map(|it| pool.begin(it).unwrap());
-    calls.into_iter().for_each(|call| drop(call.wait().unwrap()));
-    watchdog::until("two are left", || pool.stats().workers.len() == 2);
-}
-
-#[test]
-fn workers_of_a_program_that_has_changed_are_replaced() {
-    let _watch = watchdog::watch();
-    let folder = tempfile::tempdir().unwrap();
-    let puppet = folder.path().join("puppet");
-    let library = folder.path().join("library");
-    std::fs::copy(env!("CARGO_BIN_EXE_puppet"), &puppet).unwrap();
-    std::fs::write(&library, "1").unwrap();
-    let mut command = pipewright::Command::new(&puppet);
-    command.arg("ipc=calls,ring=65536");
-    let watched_files = vec![library.clone()];
-    let options = PoolOptions { max_workers: 1, watched_files, ..options() };
-    let pool = Pool::new(command, options).unwrap();
-    let pid = number(&pool, "pid");
-    assert_eq!(number(&pool, "pid"), pid);
-    std::fs::write(&library, "another").unwrap();
-    watchdog::until("it is replaced", || number(&pool, "pid") != pid);
-    let pid = number(&pool, "pid");
-    let again = folder.path().join("again");
-    std::fs::copy(env!("CARGO_BIN_EXE_puppet"), &again).unwrap();
-    std::fs::rename(again, &puppet).unwrap();
-    watchdog::until("it is replaced", || number(&pool, "pid") != pid);
-    assert_eq!(pool.stats().died, 0);
-}
-
-#[test]
-fn a_reset_is_acknowledged_or_the_worker_is_replaced() {
-    let _watch = watchdog::watch();
-    let reset_timeout = Some(Duration::from_secs(10));
-    let options = PoolOptions { max_workers: 1, reset_timeout, ..options() };
-    let pool = pool(options.clone());
-    let pid = number(&pool, "pid");
-    assert_eq!([(); 5].map(|()| number(&pool, "count")), [1; 5]);
-    assert_eq!(number(&pool, "pid"), pid);
-    // One that cannot be reset.
-    let command = worker("echo,ring=65536");
-    let pool = Pool::new(command, options.clone()).unwrap();
-    let workers: Vec<u64> = (0..3).map(|_| pool.call("x").unwrap().worker()).collect();
-    assert_eq!(workers, [1, 2, 3]);
-    // One that does not come to it.
-    let reset_timeout = Some(Duration::from_millis(50));
-    let pool = self::pool(PoolOptions { reset_timeout, ..options });
-    let workers: Vec<u64> = (0..2).map(|_| pool.call("deaf").unwrap().worker()).collect();
-    assert_eq!(workers, [1, 2]);
 }
 
 #[test]

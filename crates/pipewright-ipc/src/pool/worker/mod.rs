@@ -1,27 +1,27 @@
 //! One worker of a pool: its process, its connection, what it writes, and the calls that it has.
 
+mod phase;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pipewright::{Child, Command, ExitStatus, Signal, Source, Stdio};
+use pipewright::{Child, Command, ExitStatus, Source, Stdio};
 use pipewright_os::mux::Slot;
 
 use super::job::Job;
 use super::options::{LogLine, OnLine, Schedule};
 use super::output::Output;
 use super::status::{WorkerState, WorkerStatus};
-use crate::channel::{Line, Piece, Pieces, Sending};
+use crate::channel::{Line, Piece, Pieces, Sending, Spin};
 use crate::error::{Error, ErrorKind, Peer, Side};
-use crate::handshake::{self, Greeting};
+use crate::handshake::Greeting;
 use crate::options::Options;
 use crate::wire::kind;
+pub(super) use phase::Phase;
 
 /// How many messages are taken from one worker before the others have their turn.
 const TURN: usize = 64;
-
-/// How long a worker that has closed its end has to end, before it is killed.
-const END_TAKES: Duration = Duration::from_secs(1);
 
 /// One worker.
 #[derive(Debug)]
@@ -34,6 +34,8 @@ pub(super) struct Worker {
     pub(super) calls: Vec<OpenCall>,
     outgoing: VecDeque<Sending>,
     pieces: Pieces,
+    /// For the rest of a message that has begun.
+    spin: Spin,
     pub(super) phase: Phase,
     /// Why nothing comes from it any more.
     pub(super) fault: Option<Error>,
@@ -72,27 +74,6 @@ pub(super) struct OpenCall {
     pub(super) has_asked: bool,
 }
 
-/// What a worker is at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
-    Starting,
-    /// Takes calls.
-    Serving,
-    /// Becomes as if it had just been started, and has to say so until then.
-    Resetting(Option<Instant>),
-    /// Was told to end; what is done next, and when.
-    Leaving(Leave, Option<Instant>),
-}
-
-/// What is done next to a worker that does not end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Leave {
-    Terminate,
-    Kill,
-    /// Nothing: it has been killed.
-    Wait,
-}
-
 impl Worker {
     pub(super) fn start(
         (number, version): (u64, u64),
@@ -118,6 +99,7 @@ impl Worker {
             calls: Vec::new(),
             outgoing: VecDeque::new(),
             pieces: Pieces::default(),
+            spin: Spin::new(options.spin),
             phase: Phase::Starting,
             fault,
             is_due: true,
@@ -179,7 +161,15 @@ impl Worker {
         for _ in 0..TURN {
             match self.pieces.next(line)? {
                 Some(piece) => heard.push(piece),
-                None => return Ok(()),
+                None if !self.pieces.has_begun() => return Ok(()),
+                None => {
+                    // The rest is being written, most likely: to go through everything for each part of it would
+                    // take longer than the part.
+                    self.spin.until(|| line.has_news());
+                    if !line.has_news() {
+                        return Ok(());
+                    }
+                }
             }
         }
         self.is_due = true;
@@ -224,6 +214,9 @@ impl Worker {
         let arrived = matches!(arrival, Slot::ArrivalDone);
         if let Link::Line(line) = &mut self.link {
             line.wake_up(if arrived { slept } else { Duration::ZERO });
+            if arrived && self.pieces.has_begun() {
+                self.spin.note_sleep(slept);
+            }
             self.is_due |= line.has_news();
         }
         let exited = matches!(exit, Slot::ExitDone);
@@ -267,89 +260,6 @@ impl Worker {
     /// Whether it takes calls.
     pub(super) fn is_serving(&self) -> bool {
         self.phase == Phase::Serving && self.fault.is_none() && !self.exited
-    }
-
-    /// Nothing more is said to it or heard of it; it ends soon, or is killed.
-    pub(super) fn give_up(&mut self, why: Error) {
-        let is_gone = why.is_disconnect();
-        self.link = Link::Closed;
-        if self.fault.is_none() {
-            self.fault = Some(why);
-        }
-        match self.phase {
-            Phase::Leaving(..) if is_gone => {}
-            _ if is_gone => {
-                let until = Instant::now().checked_add(END_TAKES);
-                self.phase = Phase::Leaving(Leave::Kill, until);
-            }
-            _ => self.kill(),
-        }
-    }
-
-    /// Says goodbye. It ends soon, or is ended.
-    pub(super) fn let_go(&mut self, schedule: Schedule) {
-        if matches!(self.phase, Phase::Leaving(..)) {
-            return;
-        }
-        self.is_retired = true;
-        let until = Instant::now().checked_add(schedule.goodbye);
-        match &mut self.link {
-            Link::Line(line) => {
-                self.phase = Phase::Leaving(Leave::Terminate, until);
-                if let Err(error) = line.say_goodbye() {
-                    self.give_up(error);
-                }
-                self.is_due = true;
-            }
-            // It has not yet said who it is: nothing can be said to it.
-            _ => self.kill(),
-        }
-    }
-
-    pub(super) fn kill(&mut self) {
-        self.phase = Phase::Leaving(Leave::Wait, None);
-        // Ignored: it has become another user's, and will find its connection closed.
-        let _ = self.child.kill();
-    }
-
-    /// Does what is next, where that is due.
-    pub(super) fn keep_to_schedule(&mut self, now: Instant, schedule: Schedule) {
-        let due = |until: Option<Instant>| until.is_some_and(|until| until <= now);
-        match self.phase {
-            Phase::Starting if self.greeting_until().is_some_and(|until| until <= now) => {
-                self.give_up(handshake::timed_out(Some(&self.child)));
-            }
-            Phase::Resetting(until) if due(until) => {
-                let waiting_for = "a reset";
-                let peer = self.as_peer();
-                self.give_up(Error::new(ErrorKind::TimedOut { waiting_for, peer }));
-            }
-            Phase::Leaving(Leave::Terminate, until) if due(until) => {
-                let until = now.checked_add(schedule.terminate);
-                match self.child.signal(Signal::TERM) {
-                    Ok(_) => self.phase = Phase::Leaving(Leave::Kill, until),
-                    Err(_) => self.kill(),
-                }
-            }
-            Phase::Leaving(Leave::Kill, until) if due(until) => self.kill(),
-            _ => {}
-        }
-    }
-
-    fn greeting_until(&self) -> Option<Instant> {
-        match &self.link {
-            Link::Greeting(greeting) => greeting.until(),
-            _ => None,
-        }
-    }
-
-    /// When something is next, whatever happens.
-    pub(super) fn next_step(&self) -> Option<Instant> {
-        match self.phase {
-            Phase::Starting => self.greeting_until(),
-            Phase::Serving => None,
-            Phase::Resetting(until) | Phase::Leaving(_, until) => until,
-        }
     }
 
     /// Whether it has ended, and everything that it had said is known.
