@@ -60,12 +60,13 @@ fn executable(program: &OsStr) -> Option<PathBuf> {
     if path.components().count() > 1 {
         return Some(path.to_owned());
     }
+    // What it may be called: a dot in the name begins no ending that could be left out (`worker.py`).
+    let mut with_ending = program.to_owned();
+    with_ending.push(env::consts::EXE_SUFFIX);
     let folders = env::var_os("PATH")?;
-    let file = |folder: PathBuf| {
-        let file = folder.join(program).with_extension(env::consts::EXE_EXTENSION);
-        file.is_file().then_some(file)
-    };
-    env::split_paths(&folders).find_map(file)
+    env::split_paths(&folders)
+        .flat_map(|folder| [folder.join(program), folder.join(&with_ending)])
+        .find(|file| file.is_file())
 }
 
 fn mark(path: &Path) -> Mark {
@@ -83,5 +84,19 @@ impl PoolOptions {
             || worker.version != files.version
             // Last, and only after work: it is a question to the system.
             || (worker.has_worked && self.max_rss_bytes.is_some_and(grown))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dot_in_a_name_is_part_of_it() {
+        // The one program that a test can count on being found by its name.
+        let found = executable(OsStr::new("cargo")).unwrap();
+        assert!(found.is_file(), "{}", found.display());
+        assert_eq!(executable(OsStr::new("cargo.no-such")), None);
+        assert_eq!(executable(OsStr::new("dir/file")), Some(PathBuf::from("dir/file")));
     }
 }
