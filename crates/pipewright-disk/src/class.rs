@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use pipewright_os::file::{Action, Facts};
+use pipewright_os::port::Told;
 
 use crate::operation::Class;
 
@@ -34,6 +35,13 @@ pub(crate) enum Seen {
         /// How long that call took.
         took: Duration,
     },
+    /// Windows: what the call said that handed it over.
+    Call {
+        /// That.
+        told: Told,
+        /// How long the call took.
+        took: Duration,
+    },
     /// A thread of the engine did it.
     Thread {
         /// When that began, where somebody asked.
@@ -45,9 +53,10 @@ impl Seen {
     /// How long the call kept the caller that handed it over. `None`: it was not watched.
     pub(crate) fn took(self) -> Option<Duration> {
         match self {
-            Seen::Inline { took, .. } | Seen::Kernel { took, .. } | Seen::Queue { took, .. } => {
-                Some(took)
-            }
+            Seen::Inline { took, .. }
+            | Seen::Kernel { took, .. }
+            | Seen::Queue { took, .. }
+            | Seen::Call { took, .. } => Some(took),
             Seen::Nothing | Seen::Thread { .. } => None,
         }
     }
@@ -65,6 +74,7 @@ pub(crate) fn class_of(seen: Seen, action: Action, direct: bool, facts: &Facts) 
     let (slept, device_bytes) = match seen {
         Seen::Nothing => return None,
         Seen::Thread { .. } => return Some(Class::Worker),
+        Seen::Call { told, .. } => return Some(called(told, direct)),
         Seen::Inline { slept: false, .. } => return Some(Class::InlineCached),
         Seen::Inline { slept: true, .. } | Seen::Queue { slept: true, .. } => {
             return Some(Class::InlineBlocked);
@@ -85,6 +95,18 @@ pub(crate) fn class_of(seen: Seen, action: Action, direct: bool, facts: &Facts) 
     };
     // A thread of the kernel is made ready by the caller, which may sleep for that: not for the disk.
     Some(if slept && later != Class::Worker { Class::InlineBlocked } else { later })
+}
+
+/// What Windows tells of a call. It does not tell whether the thread slept.
+fn called(told: Told, direct: bool) -> Class {
+    match told {
+        // Past the cache nothing can be done without the disk: the caller waited for it.
+        Told::Done if direct => Class::InlineBlocked,
+        Told::Done => Class::InlineCached,
+        Told::PendingButDone => Class::PendingButDone,
+        Told::Pending if direct => Class::AsyncDevice,
+        Told::Pending => Class::AsyncPageWait,
+    }
 }
 
 /// What a read of pages that are not there becomes.
@@ -143,6 +165,22 @@ mod tests {
             (Seen::Thread { started_at: None }, Action::Read, true, disk, Class::Worker),
         ] {
             assert_eq!(class_of(seen, action, direct, &facts), Some(class), "{seen:?} {action:?}");
+        }
+    }
+
+    #[test]
+    fn what_windows_says_of_a_call_is_its_class() {
+        for (told, direct, class) in [
+            (Told::Done, false, Class::InlineCached),
+            (Told::Done, true, Class::InlineBlocked),
+            (Told::PendingButDone, false, Class::PendingButDone),
+            (Told::PendingButDone, true, Class::PendingButDone),
+            (Told::Pending, false, Class::AsyncPageWait),
+            (Told::Pending, true, Class::AsyncDevice),
+        ] {
+            let seen = Seen::Call { told, took: Duration::ZERO };
+            let found = class_of(seen, Action::Write, direct, &Facts::default());
+            assert_eq!(found, Some(class), "{told:?} {direct}");
         }
     }
 

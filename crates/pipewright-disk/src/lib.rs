@@ -55,7 +55,7 @@ pub use shared::{Pending, SharedEngine};
 
 pub use pipewright_os::aligned::AlignedBuf;
 pub use pipewright_os::file::{Alignment, Facts, Filesystem};
-pub use pipewright_os::why_not::WhyNot;
+pub use pipewright_os::why_not::{Unjudged, WhyNot};
 
 /// The result of this crate's calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

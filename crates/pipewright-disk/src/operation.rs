@@ -80,7 +80,8 @@ impl Operation {
     ///
     /// # Platform
     /// Linux: `fallocate`; [`Unsupported`](crate::ErrorKind::Unsupported) on some filesystems. macOS:
-    /// `F_PREALLOCATE`. Windows: `SetEndOfFile`.
+    /// `F_PREALLOCATE`. Windows: `FileAllocationInfo` and `FileEndOfFileInfo`, in two calls: what is written
+    /// past the end between them is cut off, so have no such write under way.
     #[must_use]
     pub fn preallocate(file: &DiskFile, offset: u64, bytes: u64) -> Operation {
         Operation::new(file, Action::Allocate(bytes), AlignedBuf::default(), offset)
@@ -191,7 +192,8 @@ pub enum Class {
     InlineCached,
     /// The disk worked while the caller went on, and its interrupt completed the operation.
     AsyncDevice,
-    /// As `AsyncDevice`, for a page of the cache that had to be read.
+    /// As `AsyncDevice`, for a page of the cache that had to be read. Windows: or a thread of the system waited
+    /// for it, which nothing tells.
     AsyncPageWait,
     /// A thread waited for the disk: one of the kernel's, or one of the engine's.
     Worker,

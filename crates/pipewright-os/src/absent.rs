@@ -4,6 +4,8 @@ use std::io;
 use std::sync::Arc;
 
 use crate::file::{Finished, Request};
+#[cfg(not(windows))]
+use crate::port::Told;
 use crate::ring::RingOptions;
 use crate::wake::Wake;
 use crate::why_not::WhyNot;
@@ -13,7 +15,12 @@ use crate::why_not::WhyNot;
 pub(crate) enum Ring {}
 
 /// There is none.
+#[cfg(not(target_os = "linux"))]
 pub(crate) type Aio = Ring;
+
+/// There is none.
+#[cfg(not(windows))]
+pub(crate) type Port = Ring;
 
 impl Ring {
     pub(crate) fn new(_: RingOptions, _: Option<Arc<Wake>>) -> Result<Ring, WhyNot> {
@@ -37,6 +44,16 @@ impl Ring {
     }
 
     pub(crate) fn cancel(&mut self, _: usize) {
+        match *self {}
+    }
+
+    #[cfg(not(windows))]
+    pub(crate) fn told(&self, _: usize) -> Told {
+        match *self {}
+    }
+
+    #[cfg(not(windows))]
+    pub(crate) fn waker(&self) -> fn() {
         match *self {}
     }
 }

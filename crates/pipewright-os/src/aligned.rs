@@ -88,7 +88,7 @@ impl AlignedBuf {
     }
 
     /// Where its bytes are, for who writes to them behind our back.
-    #[cfg(target_os = "linux")]
+    #[cfg(any(target_os = "linux", windows))]
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.start
     }

@@ -20,6 +20,7 @@ impl InKernel {
     }
 
     /// How many there are.
+    #[cfg(target_os = "linux")]
     pub(crate) fn count(&self) -> usize {
         self.count
     }

@@ -28,7 +28,7 @@
 //! | [`helper`] | threads of our own in somebody else's program |
 //! | [`mod@file`] | files whose bytes are named by their place |
 //! | [`aligned`] | memory for direct I/O |
-//! | [`ring`], [`aio`] | operations on files that the kernel carries out meanwhile |
+//! | [`ring`], [`aio`], [`port`] | operations on files that the kernel carries out meanwhile |
 //! | [`why_not`] | why they cannot be used on this machine |
 //! | [`thread_usage`] | how often a thread slept, and what it had the disks do |
 //! | [`cause`] | what an error of the system means |
@@ -57,6 +57,7 @@ pub mod machine;
 pub mod memory;
 pub mod mux;
 pub mod pipe;
+pub mod port;
 pub mod probe;
 pub mod process;
 pub mod ring;
@@ -72,11 +73,10 @@ pub mod usage;
 pub mod wake;
 pub mod why_not;
 
-#[cfg(not(target_os = "linux"))]
 mod absent;
 #[cfg(target_os = "linux")]
 mod fallback;
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 mod in_kernel;
 #[cfg(windows)]
 mod overlapped;

@@ -8,7 +8,9 @@ use windows_sys::Win32::Foundation::{
     HANDLE,
 };
 use windows_sys::Win32::Storage::FileSystem::{ReadFile, WriteFile};
-use windows_sys::Win32::System::IO::{CancelIoEx, GetOverlappedResult, OVERLAPPED};
+use windows_sys::Win32::System::IO::{
+    CancelIoEx, GetOverlappedResult, OVERLAPPED, OVERLAPPED_0, OVERLAPPED_0_0,
+};
 use windows_sys::Win32::System::Threading::{INFINITE, ResetEvent, WaitForSingleObject};
 use windows_sys::core::BOOL;
 
@@ -49,7 +51,22 @@ impl Operation {
     /// Until the operation is done or dropped the file and the event stay open, and the memory is
     /// there for that many bytes and nobody's else.
     pub(crate) unsafe fn read(file: HANDLE, event: &Wake, to: *mut u8, room: usize) -> Operation {
-        let mut new = Operation::new(file, event);
+        // SAFETY: promised by the caller.
+        unsafe { Operation::read_at(file, event, to, room, 0) }
+    }
+
+    /// As [`Operation::read`], from that place of a file that has places.
+    ///
+    /// # Safety
+    /// As for [`Operation::read`].
+    pub(crate) unsafe fn read_at(
+        file: HANDLE,
+        event: &Wake,
+        to: *mut u8,
+        room: usize,
+        offset: u64,
+    ) -> Operation {
+        let mut new = Operation::new(file, event, offset);
         // SAFETY: promised by the caller; the other struct is the operation's own.
         let started = unsafe { ReadFile(file, to, at_most(room), ptr::null_mut(), new.overlapped) };
         new.note_start(started);
@@ -67,7 +84,22 @@ impl Operation {
         from: *const u8,
         count: usize,
     ) -> Operation {
-        let mut new = Operation::new(file, event);
+        // SAFETY: promised by the caller.
+        unsafe { Operation::write_at(file, event, from, count, 0) }
+    }
+
+    /// As [`Operation::write`], to that place of a file that has places.
+    ///
+    /// # Safety
+    /// As for [`Operation::write`].
+    pub(crate) unsafe fn write_at(
+        file: HANDLE,
+        event: &Wake,
+        from: *const u8,
+        count: usize,
+        offset: u64,
+    ) -> Operation {
+        let mut new = Operation::new(file, event, offset);
         // SAFETY: as for a read.
         let started =
             unsafe { WriteFile(file, from, at_most(count), ptr::null_mut(), new.overlapped) };
@@ -75,13 +107,13 @@ impl Operation {
         new
     }
 
-    fn new(file: HANDLE, event: &Wake) -> Operation {
+    fn new(file: HANDLE, event: &Wake, offset: u64) -> Operation {
         let event = event.as_handle().as_raw_handle();
         // With its lowest bit, which is no part of a handle: the end is told to this event and to no
         // completion port. A runtime may have given one to the same open file, of which this is
         // another handle, and would take our struct for the beginning of one of its own.
         let told = event.map_addr(|address| address | 1);
-        let overlapped = Box::into_raw(Box::new(OVERLAPPED { hEvent: told, ..Default::default() }));
+        let overlapped = Box::into_raw(Box::new(at(offset, told)));
         Operation { file, event, overlapped, refused: None }
     }
 
@@ -156,6 +188,13 @@ impl Drop for Operation {
         // SAFETY: made by `new`, and the kernel has let go.
         drop(unsafe { Box::from_raw(self.overlapped) });
     }
+}
+
+/// The struct of an operation at that place of a file, whose end is told to that event.
+pub(crate) fn at(offset: u64, event: HANDLE) -> OVERLAPPED {
+    let place = OVERLAPPED_0_0 { Offset: offset as u32, OffsetHigh: (offset >> 32) as u32 };
+    let place = OVERLAPPED_0 { Anonymous: place };
+    OVERLAPPED { Anonymous: place, hEvent: event, ..Default::default() }
 }
 
 fn is_cancelled(result: &io::Result<usize>) -> bool {

@@ -9,8 +9,6 @@ use std::io;
 pub enum WhyNot {
     /// This operating system has nothing of the kind.
     NotThisSystem,
-    /// This version of the library does not have it yet.
-    NotYet,
     /// This build leaves it out (`--cfg pipewright_force_fallback`).
     LeftOut,
     /// The kernel is older than that.
@@ -44,18 +42,11 @@ pub enum WhyNot {
 }
 
 impl WhyNot {
-    /// Why there are no overlapped calls.
-    #[must_use]
-    pub fn no_overlapped() -> WhyNot {
-        if cfg!(windows) { WhyNot::NotYet } else { WhyNot::NotThisSystem }
-    }
-
     /// A name for machines, which stays as it is: `seccomp`, `disabled`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             WhyNot::NotThisSystem => "not_this_system",
-            WhyNot::NotYet => "not_yet",
             WhyNot::LeftOut => "left_out",
             WhyNot::KernelTooOld => "kernel_too_old",
             WhyNot::Disabled { .. } => "disabled",
@@ -73,7 +64,6 @@ impl fmt::Display for WhyNot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             WhyNot::NotThisSystem => f.write_str("this system has none"),
-            WhyNot::NotYet => f.write_str("this version does not have it yet"),
             WhyNot::LeftOut => f.write_str("left out of this build"),
             WhyNot::KernelTooOld => f.write_str("the kernel is too old"),
             WhyNot::Disabled { sysctl } => {
@@ -99,6 +89,51 @@ impl fmt::Display for WhyNot {
 }
 
 impl std::error::Error for WhyNot {}
+
+/// Why it cannot be judged here whether I/O is asynchronous, or only in part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unjudged {
+    /// This is Wine: no Windows.
+    Imitation,
+    /// This system's kernel has no asynchronous file I/O.
+    NoKernelIo,
+}
+
+impl Unjudged {
+    /// Why not on this machine. `None`: it can be judged.
+    #[must_use]
+    pub fn here() -> Option<Unjudged> {
+        if cfg!(target_os = "macos") {
+            return Some(Unjudged::NoKernelIo);
+        }
+        crate::machine::look().imitation.then_some(Unjudged::Imitation)
+    }
+
+    /// A name for machines, which stays as it is: `imitation`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Unjudged::Imitation => "imitation",
+            Unjudged::NoKernelIo => "no_kernel_io",
+        }
+    }
+}
+
+impl fmt::Display for Unjudged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Unjudged::Imitation => {
+                "this is Wine, which does every operation inside the call, says that it is pending, and goes \
+                 through the cache whatever is asked: nothing here says how Windows would do it"
+            }
+            Unjudged::NoKernelIo => {
+                "the kernel of this system has no asynchronous file I/O: threads wait for every operation, and \
+                 which of them were in memory cannot be told"
+            }
+        })
+    }
+}
 
 /// What can be known of a refusal beside its error.
 #[cfg(target_os = "linux")]

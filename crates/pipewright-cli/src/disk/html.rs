@@ -42,6 +42,9 @@ fn add(page: &mut String, report: &Report) {
     for step in &report.steps {
         let _ = writeln!(page, "<p>{}</p>", escape(&step.to_string()));
     }
+    if let Some(unjudged) = report.unjudged {
+        let _ = writeln!(page, "<p>Not judged: {}</p>", escape(&unjudged.to_string()));
+    }
     page.push_str(
         "<table>\n<tr><th>test<th>queued s<th>completed s<th>free<th>out of order<th>classes\
          <th>verdict, reasons and remedies</tr>\n",

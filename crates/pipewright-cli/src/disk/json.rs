@@ -14,6 +14,7 @@ struct Report<'a> {
     filesystem: Option<&'a str>,
     backend: Option<&'static str>,
     refused: Vec<Refused>,
+    unjudged: Option<Unjudged>,
     requests: usize,
     block_bytes: usize,
     sentence: String,
@@ -23,6 +24,13 @@ struct Report<'a> {
 #[derive(Debug, Serialize)]
 struct Refused {
     backend: &'static str,
+    why_not: &'static str,
+    message: String,
+}
+
+/// Why not everything could be judged.
+#[derive(Debug, Serialize)]
+struct Unjudged {
     why_not: &'static str,
     message: String,
 }
@@ -79,6 +87,9 @@ pub(super) fn text(report: &Diagnosis) -> serde_json::Result<String> {
         filesystem: report.filesystem.as_deref(),
         backend: report.backend.map(|backend| backend.name()),
         refused: refused.collect(),
+        unjudged: report
+            .unjudged
+            .map(|why| Unjudged { why_not: why.name(), message: why.to_string() }),
         requests: report.options.requests,
         block_bytes: report.options.block_bytes,
         sentence: super::sentence::lead(report),

@@ -17,6 +17,9 @@ pub(super) fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
     for step in &report.steps {
         writeln!(out, "{step}")?;
     }
+    if let Some(unjudged) = report.unjudged {
+        writeln!(out, "Not judged: {unjudged}")?;
+    }
     for (number, test) in report.tests.iter().enumerate() {
         writeln!(out, "\nTest {:<3} {}", number + 1, test.test)?;
         match &test.outcome {

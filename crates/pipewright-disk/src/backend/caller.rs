@@ -6,7 +6,7 @@ use std::io;
 use pipewright_os::file::{Finished, Request};
 
 use super::witness::Witness;
-use super::{Backend, cancelled, remove};
+use super::{Backend, Tell, cancelled, remove};
 use crate::class::Seen;
 
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl Backend for CallerBackend {
         }
     }
 
-    fn waker(&self) -> Option<Box<dyn Fn() + Send + Sync>> {
+    fn waker(&self) -> Option<Tell> {
         None
     }
 }

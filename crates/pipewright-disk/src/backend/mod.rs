@@ -2,6 +2,8 @@
 
 mod aio;
 mod caller;
+mod mixed;
+mod overlapped;
 mod pool;
 mod ring;
 mod witness;
@@ -14,10 +16,15 @@ use pipewright_os::file::{Finished, Request};
 
 use crate::class::Seen;
 
-pub(crate) use aio::AioBackend;
+pub(crate) use aio::AioQueue;
 pub(crate) use caller::CallerBackend;
+pub(crate) use mixed::MixedBackend;
+pub(crate) use overlapped::OverlappedQueue;
 pub(crate) use pool::PoolBackend;
 pub(crate) use ring::RingBackend;
+
+/// What ends a wait from elsewhere.
+pub(crate) type Tell = Box<dyn Fn() + Send + Sync>;
 
 /// Carries out requests, each of which it owns meanwhile and gives back in every case.
 pub(crate) trait Backend: fmt::Debug {
@@ -38,7 +45,7 @@ pub(crate) trait Backend: fmt::Debug {
     fn cancel(&mut self, token: usize);
 
     /// Ends waits from elsewhere, those to come included; `None` where this thread does the work itself.
-    fn waker(&self) -> Option<Box<dyn Fn() + Send + Sync>>;
+    fn waker(&self) -> Option<Tell>;
 }
 
 /// Takes a request out that nobody has begun.

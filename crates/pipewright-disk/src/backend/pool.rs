@@ -8,11 +8,8 @@ use std::time::Instant;
 use pipewright_os::file::{Finished, Request};
 use pipewright_os::helper;
 
-use super::{Backend, cancelled, remove};
+use super::{Backend, Tell, cancelled, remove};
 use crate::class::Seen;
-
-/// What ends somebody's wait.
-type Tell = Box<dyn Fn() + Send + Sync>;
 
 #[derive(Debug)]
 pub(crate) struct PoolBackend {

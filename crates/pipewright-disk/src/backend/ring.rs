@@ -10,7 +10,7 @@ use pipewright_os::wake::Wake;
 use pipewright_os::why_not::WhyNot;
 
 use super::witness::Witness;
-use super::{Backend, cancelled, remove};
+use super::{Backend, Tell, cancelled, remove};
 use crate::class::Seen;
 
 #[derive(Debug)]
@@ -126,7 +126,7 @@ impl Backend for RingBackend {
         self.ring.cancel(token);
     }
 
-    fn waker(&self) -> Option<Box<dyn Fn() + Send + Sync>> {
+    fn waker(&self) -> Option<Tell> {
         let wake = Arc::clone(self.wake.as_ref()?);
         Some(Box::new(move || wake.raise()))
     }

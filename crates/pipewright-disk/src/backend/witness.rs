@@ -20,6 +20,13 @@ pub(crate) struct Before {
     began: Instant,
 }
 
+impl Before {
+    /// How long the call took.
+    pub(crate) fn elapsed(self) -> Duration {
+        self.began.elapsed()
+    }
+}
+
 impl Witness {
     /// Of the calling thread, which it then belongs to.
     pub(crate) fn new() -> Witness {
@@ -36,7 +43,7 @@ impl Witness {
 
     /// Whether the thread slept, and how long the call took.
     fn since(before: Before) -> Option<(bool, Duration)> {
-        let took = before.began.elapsed();
+        let took = before.elapsed();
         Some((thread_usage::now()?.sleeps != before.sleeps?, took))
     }
 

@@ -3,7 +3,7 @@
 use pipewright_os::file::Facts;
 
 use super::Test;
-use crate::{BackendKind, Class, Misaligned, Step};
+use crate::{BackendKind, Class, Misaligned, Step, Unjudged};
 
 /// What is known of a test and of its file. What is not known is `None`.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,6 +30,8 @@ pub struct Evidence {
     pub backend: BackendKind,
     /// The better ways that are not to be had.
     pub steps: Vec<Step>,
+    /// Nothing can be judged on this machine, or not all.
+    pub unjudged: Option<Unjudged>,
     /// A request was refused for that.
     pub misaligned: Option<Misaligned>,
 }

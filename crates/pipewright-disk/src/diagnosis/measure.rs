@@ -8,7 +8,7 @@ use pipewright_os::thread_usage;
 
 use super::scratch::{Opened, Subject, noise};
 use super::{DiagnoseOptions, Evidence, Measured, Outcome, Pattern, Test, Verdict, Work, reasons};
-use crate::{BackendKind, Class, Engine, EngineOptions, Error, ErrorKind, Operation};
+use crate::{BackendKind, Class, Engine, EngineOptions, Error, ErrorKind, Operation, Unjudged};
 
 /// Runs a test on the calling thread, which has run none before.
 pub(super) fn run(subject: &Subject, test: Test, options: &DiagnoseOptions) -> Outcome {
@@ -162,6 +162,7 @@ impl Run {
             worker_limit: requests.next_power_of_two().min(4 * processors),
             backend: self.engine.backend(),
             steps: self.engine.steps().to_vec(),
+            unjudged: Unjudged::here(),
             misaligned: self.misaligned,
         };
         Measured {

@@ -28,8 +28,8 @@ pub use report::{Measured, Outcome, Report, TestReport, Verdict};
 /// and outlive the need.
 ///
 /// # Platform
-/// Linux: every class can be told. Elsewhere [`Verdict::Unknown`] is what there is for most, and Wine is no
-/// Windows.
+/// Linux: every class can be told. Windows: what the call said. Where not everything can be judged (macOS; Wine,
+/// where the verdict on its calls is [`Verdict::Unknown`]), [`Report::unjudged`] says why.
 ///
 /// # Errors
 /// The path cannot be opened; a file is empty; no file can be made in the folder. What goes wrong in one test

@@ -4,7 +4,7 @@ mod words;
 
 use pipewright_os::file::Filesystem;
 
-use super::{Evidence, Test, Work};
+use super::{Evidence, Test, Verdict, Work};
 use crate::{BackendKind, Class, WhyNot};
 
 /// Why requests were not asynchronous, or were not what they seem.
@@ -23,6 +23,8 @@ pub enum Reason {
     Extending,
     /// Writes fill a hole.
     Hole,
+    /// Writes go where nothing was ever written, and zeros are written first.
+    NeverWritten,
     /// The filesystem has no asynchronous writes through the cache.
     BufferedWrite,
     /// Writes change the times of the file, and that may wait.
@@ -57,6 +59,8 @@ pub enum Remedy {
     Preallocate,
     /// As `Preallocate`, and bypass the cache.
     PreallocateDirect,
+    /// Write all of it once, or have it taken for written, with what that exposes.
+    WriteOnce,
     /// Store it without compression, or read through the cache.
     Decompress,
     /// Let the disk encrypt (`inlinecrypt`), or use another folder.
@@ -107,8 +111,9 @@ pub fn reasons(evidence: &Evidence) -> Vec<Finding> {
         found.push(Reason::Misaligned);
     }
     // Threads of our own are a reason in themselves, which the backend's name tells.
-    let is_kernels = matches!(evidence.backend, BackendKind::Uring | BackendKind::Aio);
-    let is_judged = evidence.test.asynchronous && is_kernels && evidence.known() > 0;
+    let is_kernels = !matches!(evidence.backend, BackendKind::Threads | BackendKind::Caller);
+    let is_judged =
+        evidence.test.asynchronous && is_kernels && Verdict::of(evidence) != Verdict::Unknown;
     let is_asynchronous =
         evidence.is_mostly(&[Class::AsyncDevice, Class::AsyncPageWait], MOST_PERCENT);
     if is_judged && !is_asynchronous {
@@ -147,6 +152,13 @@ fn file_reasons(evidence: &Evidence, found: &mut Vec<Reason>) {
     }
     if has(Class::InlineBlocked) && is_queue_full(evidence) {
         found.push(Reason::DeviceQueueFull);
+    }
+    if evidence.backend == BackendKind::Overlapped {
+        return match test.work {
+            Work::Extend => found.push(Reason::Extending),
+            Work::Preallocated | Work::Hole => found.push(Reason::NeverWritten),
+            _ => {}
+        };
     }
     if !has(Class::Worker) {
         return;

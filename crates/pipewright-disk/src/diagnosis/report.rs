@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{DiagnoseOptions, Evidence, Finding, Test};
-use crate::{BackendKind, Class, Step};
+use crate::{BackendKind, Class, Step, Unjudged};
 
 /// What was found out.
 #[derive(Debug, Clone)]
@@ -19,6 +19,8 @@ pub struct Report {
     pub backend: Option<BackendKind>,
     /// The better ways that are not to be had here, each with the reason.
     pub steps: Vec<Step>,
+    /// Why not everything could be judged; `None`: it could.
+    pub unjudged: Option<Unjudged>,
     /// The name of the filesystem, where it is known.
     pub filesystem: Option<String>,
     /// The tests, in the order in which they were made.
@@ -106,7 +108,7 @@ impl Verdict {
         let asynchronous = [Class::AsyncDevice, Class::AsyncPageWait];
         if !evidence.test.asynchronous {
             Verdict::Synchronous
-        } else if evidence.known() == 0 {
+        } else if evidence.known() == 0 || is_imitated(evidence) {
             Verdict::Unknown
         } else if evidence.is_mostly(&asynchronous, MOST) {
             Verdict::Asynchronous
@@ -134,6 +136,11 @@ impl Verdict {
             Verdict::Unknown => "unknown",
         }
     }
+}
+
+/// What the system said is not what the real one says. Threads of the engine are its own.
+fn is_imitated(evidence: &Evidence) -> bool {
+    evidence.unjudged == Some(Unjudged::Imitation) && evidence.backend == BackendKind::Overlapped
 }
 
 impl fmt::Display for Verdict {
@@ -181,5 +188,6 @@ pub(super) fn judge(path: &Path, options: &DiagnoseOptions, tests: Vec<TestRepor
     let (backend, steps) = (first.map(|it| it.backend), first.map(|it| it.steps.clone()));
     let filesystem = evidence.clone().find_map(|it| it.facts.filesystem).map(|it| it.name());
     let steps = steps.unwrap_or_default();
-    Report { path: path.to_owned(), options: *options, backend, steps, filesystem, tests }
+    let (path, options, unjudged) = (path.to_owned(), *options, Unjudged::here());
+    Report { path, options, backend, steps, unjudged, filesystem, tests }
 }

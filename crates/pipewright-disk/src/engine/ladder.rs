@@ -8,7 +8,9 @@ use pipewright_os::wake::Wake;
 use pipewright_os::why_not::WhyNot;
 
 use super::EngineOptions;
-use crate::backend::{AioBackend, Backend, CallerBackend, PoolBackend, RingBackend};
+use crate::backend::{
+    AioQueue, Backend, CallerBackend, MixedBackend, OverlappedQueue, PoolBackend, RingBackend,
+};
 use crate::{Error, ErrorKind, Result};
 
 /// What carries operations out.
@@ -23,7 +25,7 @@ pub enum BackendKind {
     /// Linux: `io_submit` for direct reads and writes, threads for everything else. Containers that refuse
     /// io_uring mostly allow it; on overlay filesystems it is asynchronous where io_uring is not.
     Aio,
-    /// Windows: overlapped calls and a completion port. Not in this version.
+    /// Windows: overlapped reads and writes and a completion port, threads for everything else.
     Overlapped,
     /// Everywhere: threads of the engine's own.
     Threads,
@@ -113,8 +115,14 @@ fn make(
             let ring = RingOptions { depth, workers: options.kernel_workers };
             Box::new(RingBackend::new(ring, classes, wake.map(Arc::new))?)
         }
-        BackendKind::Aio => Box::new(AioBackend::new(depth, threads, classes, times)?),
-        BackendKind::Overlapped => return Err(WhyNot::no_overlapped()),
+        BackendKind::Aio => {
+            let queue = AioQueue::new(depth)?;
+            Box::new(MixedBackend::new(queue, depth, threads, classes, times))
+        }
+        BackendKind::Overlapped => {
+            let queue = OverlappedQueue::new(depth)?;
+            Box::new(MixedBackend::new(queue, depth, threads, classes, times))
+        }
         BackendKind::Caller => Box::new(CallerBackend::new(classes)),
         BackendKind::Auto | BackendKind::Threads => Box::new(PoolBackend::new(threads, times)),
     })

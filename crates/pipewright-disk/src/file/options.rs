@@ -90,6 +90,25 @@ impl FileOptions {
         self
     }
 
+    /// Room that the file is given ([`preallocate`](FileOptions::preallocate)) counts as written: whoever can
+    /// read the file reads what the disk held there before, **parts of other people's deleted files among it**.
+    ///
+    /// Windows writes zeros, inside the call, up to wherever a write begins beyond what was written before; so
+    /// a file that is not written from its beginning to its end is written synchronously, room or no room.
+    /// This does away with that. Ask for it where nobody reads the file who must not see such things, and
+    /// overwrite all of it.
+    ///
+    /// # Platform
+    /// Windows: `SetFileValidData`, which takes the right `SeManageVolumePrivilege` (an administrator's) and
+    /// turns it on for this process. Without it a preallocation is
+    /// [`PermissionDenied`](ErrorKind::PermissionDenied), and the file is as long as asked for. Elsewhere
+    /// nothing: room reads as zeros without being written to.
+    #[doc(alias = "SetFileValidData")]
+    pub fn expose_old_disk_contents(mut self, yes: bool) -> FileOptions {
+        self.options.expose_old_disk_contents = yes;
+        self
+    }
+
     /// In which order it will be read: whether the system reads ahead.
     ///
     /// # Platform

@@ -16,6 +16,9 @@ pub(super) use super::unix::{read_at, refuse_what_has_no_places, write_at};
 use super::{Access, Alignment, Facts, File, Filesystem, OpenOptions, SyncMode};
 use crate::aligned::AlignedBuf;
 
+/// A file as it is kept open.
+pub(super) type Open = fs::File;
+
 pub(super) fn open(path: &Path, options: &OpenOptions) -> io::Result<fs::File> {
     let direct = if options.direct { libc::O_DIRECT } else { 0 };
     let sync = match options.sync {

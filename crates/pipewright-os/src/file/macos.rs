@@ -9,6 +9,9 @@ use std::path::Path;
 pub(super) use super::unix::{read_at, refuse_what_has_no_places, write_at};
 use super::{Access, Alignment, Facts, File, OpenOptions, SyncMode};
 
+/// A file as it is kept open.
+pub(super) type Open = fs::File;
+
 pub(super) fn open(path: &Path, options: &OpenOptions) -> io::Result<fs::File> {
     let sync = match options.sync {
         SyncMode::None => 0,

@@ -48,6 +48,8 @@ pub struct OpenOptions {
     pub sync: SyncMode,
     /// In which order it will be read.
     pub access: Access,
+    /// Room that it is given holds what other files left there.
+    pub expose_old_disk_contents: bool,
 }
 
 /// Whether each write waits until the disk has it.
@@ -76,7 +78,7 @@ pub enum Access {
 
 /// An open file. Its copies are one file, which is closed with the last of them.
 #[derive(Debug, Clone)]
-pub struct File(Arc<fs::File>);
+pub struct File(Arc<imp::Open>);
 
 impl File {
     /// Opens a file.
@@ -84,7 +86,8 @@ impl File {
     /// # Platform
     /// Linux: `open(O_CLOEXEC)` with `O_DIRECT`, `O_DSYNC`, `O_SYNC` as asked; then `posix_fadvise`. macOS:
     /// `F_NOCACHE` in place of `O_DIRECT`, `F_RDAHEAD` for the hint. Windows: `CreateFileW` with
-    /// `FILE_FLAG_NO_BUFFERING`, `FILE_FLAG_WRITE_THROUGH`, `FILE_FLAG_SEQUENTIAL_SCAN`,
+    /// `FILE_FLAG_OVERLAPPED` (without it the system lets one call after the other at a file, whatever threads
+    /// make them), `FILE_FLAG_NO_BUFFERING`, `FILE_FLAG_WRITE_THROUGH`, `FILE_FLAG_SEQUENTIAL_SCAN`,
     /// `FILE_FLAG_RANDOM_ACCESS`.
     ///
     /// # Errors
@@ -169,7 +172,8 @@ impl File {
     ///
     /// # Platform
     /// Linux: `fallocate` without flags. macOS: `F_PREALLOCATE`, then `ftruncate`. Windows:
-    /// `SetEndOfFile`, which takes the room of a file that is not sparse.
+    /// `FileAllocationInfo`, `FileEndOfFileInfo`, and `SetFileValidData` where
+    /// [`OpenOptions::expose_old_disk_contents`] asks for it.
     ///
     /// # Errors
     /// What the system says; `Unsupported` where the filesystem cannot. Zeros are never written in its place.

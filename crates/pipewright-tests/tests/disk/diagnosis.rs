@@ -1,7 +1,7 @@
 //! The diagnosis: what it says of files whose nature is known, and what it leaves behind.
 
 use pipewright_disk::diagnosis::{DiagnoseOptions, Outcome, Reason, Test, Verdict, Work, diagnose};
-use pipewright_disk::{BackendKind, Class, ErrorKind};
+use pipewright_disk::{BackendKind, Class, ErrorKind, Unjudged};
 use pipewright_tests::skip::skipped;
 use pipewright_tests::watchdog;
 
@@ -95,6 +95,22 @@ fn threads_of_the_engine_are_told_as_such() {
     let read = Test { asynchronous: true, direct: false, work: Work::Read };
     let measured = report.measured(read).unwrap();
     assert_eq!((measured.verdict, measured.evidence.count(Class::Worker)), (Verdict::Workers, 60));
+}
+
+#[test]
+fn wine_is_not_taken_for_windows() {
+    let _watch = watchdog::watch();
+    let folder = folder();
+    let report = diagnose(folder.path(), &FEW).unwrap();
+    if report.unjudged != Some(Unjudged::Imitation) {
+        return skipped("this is no Wine");
+    }
+    assert_eq!(report.backend, Some(BackendKind::Overlapped));
+    for test in report.tests.iter().filter(|test| test.test.asynchronous) {
+        let Outcome::Measured(measured) = &test.outcome else { panic!("{test}") };
+        assert_eq!(measured.verdict, Verdict::Unknown, "{test}");
+        assert_eq!((measured.findings.len(), measured.evidence.known()), (0, 60), "{test}");
+    }
 }
 
 #[cfg(target_os = "linux")]

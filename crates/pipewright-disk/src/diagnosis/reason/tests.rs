@@ -3,8 +3,8 @@
 use pipewright_os::file::{Facts, Filesystem};
 
 use super::{Reason, Remedy, reasons};
-use crate::diagnosis::{Evidence, Test, Work};
-use crate::{BackendKind, Class, Misaligned, Part, Step, WhyNot};
+use crate::diagnosis::{Evidence, Test, Verdict, Work};
+use crate::{BackendKind, Class, Misaligned, Part, Step, Unjudged, WhyNot};
 
 /// What a test has brought to light on an ordinary filesystem.
 fn evidence(direct: bool, work: Work, counts: &[(Class, usize)]) -> Evidence {
@@ -27,6 +27,7 @@ fn evidence(direct: bool, work: Work, counts: &[(Class, usize)]) -> Evidence {
         worker_limit: 8,
         backend: BackendKind::Uring,
         steps: Vec::new(),
+        unjudged: None,
         misaligned: None,
     }
 }
@@ -35,6 +36,34 @@ fn evidence(direct: bool, work: Work, counts: &[(Class, usize)]) -> Evidence {
 fn check(evidence: &Evidence, expected: &[(Reason, Remedy)]) {
     let found: Vec<_> = reasons(evidence).iter().map(|it| (it.reason, it.remedy)).collect();
     assert_eq!(found, expected);
+}
+
+#[test]
+fn windows_writes_in_the_call_what_was_never_written() {
+    let blocked = &[(Class::InlineBlocked, 400), (Class::PendingButDone, 100)];
+    for (work, reason) in [
+        (Work::Extend, Reason::Extending),
+        (Work::Preallocated, Reason::NeverWritten),
+        (Work::Hole, Reason::NeverWritten),
+    ] {
+        let mut found = evidence(true, work, blocked);
+        (found.backend, found.facts.device_queue) = (BackendKind::Overlapped, None);
+        check(&found, &[(reason, Remedy::WriteOnce)]);
+        let words = &reasons(&found)[0].evidence;
+        assert!(words.starts_with("500 of 500 inside the call: "), "{words}");
+        found.facts.compressed = Some(true);
+        assert_eq!(reasons(&found)[0].reason, Reason::Compression);
+    }
+}
+
+#[test]
+fn an_imitation_is_not_judged() {
+    let mut found = evidence(true, Work::Extend, &[(Class::PendingButDone, 500)]);
+    found.backend = BackendKind::Overlapped;
+    assert_eq!(Verdict::of(&found), Verdict::Blocked);
+    found.unjudged = Some(Unjudged::Imitation);
+    assert_eq!(Verdict::of(&found), Verdict::Unknown);
+    check(&found, &[]);
 }
 
 const WORKERS: &[(Class, usize)] = &[(Class::Worker, 500)];

@@ -3,14 +3,18 @@
 use std::fmt;
 
 use super::{Evidence, Finding, Reason, Remedy, Test, Work};
-use crate::Class;
+use crate::{BackendKind, Class};
 
 /// A reason with what it is drawn from.
 pub(super) fn finding(reason: Reason, evidence: &Evidence) -> Finding {
     let facts = &evidence.facts;
     let filesystem = facts.filesystem.map_or("the filesystem".to_owned(), |kind| kind.name());
-    let workers =
-        format!("{} of {} by kernel threads", evidence.count(Class::Worker), evidence.requests);
+    let workers = if evidence.backend == BackendKind::Overlapped {
+        let waited = evidence.count(Class::InlineBlocked) + evidence.count(Class::PendingButDone);
+        format!("{waited} of {} inside the call", evidence.requests)
+    } else {
+        format!("{} of {} by kernel threads", evidence.count(Class::Worker), evidence.requests)
+    };
     let blocks = evidence.requests;
     let (evidence_words, remedy) = match reason {
         Reason::CacheHit => {
@@ -52,10 +56,17 @@ pub(super) fn finding(reason: Reason, evidence: &Evidence) -> Finding {
             (format!("{told}{grown}"), Remedy::InlineEncryption)
         }
         Reason::Extending | Reason::Hole => {
-            let remedy =
-                if evidence.test.direct { Remedy::Preallocate } else { Remedy::PreallocateDirect };
+            let remedy = match (evidence.backend, evidence.test.direct) {
+                (BackendKind::Overlapped, _) => Remedy::WriteOnce,
+                (_, true) => Remedy::Preallocate,
+                (_, false) => Remedy::PreallocateDirect,
+            };
             (format!("{workers}: room on the disk has to be found for each"), remedy)
         }
+        Reason::NeverWritten => (
+            format!("{workers}: zeros are written first up to where each begins"),
+            Remedy::WriteOnce,
+        ),
         Reason::BufferedWrite => {
             let remedy = match evidence.test.work {
                 Work::Overwrite | Work::Preallocated => Remedy::Direct,
@@ -119,6 +130,7 @@ impl Reason {
             Reason::Encryption => "encryption",
             Reason::Extending => "extending",
             Reason::Hole => "hole",
+            Reason::NeverWritten => "never_written",
             Reason::BufferedWrite => "buffered_write",
             Reason::FileTimes => "file_times",
             Reason::CopyOnWrite => "copy_on_write",
@@ -142,6 +154,7 @@ impl fmt::Display for Reason {
             Reason::Encryption => "the file is encrypted, or has no direct I/O",
             Reason::Extending => "each write extends the file",
             Reason::Hole => "each write fills a hole",
+            Reason::NeverWritten => "each write goes where nothing was ever written",
             Reason::BufferedWrite => "the filesystem has no asynchronous writes through the cache",
             Reason::FileTimes => {
                 "now and then a write changes the times of the file, and others wait behind it"
@@ -167,6 +180,7 @@ impl Remedy {
             Remedy::Direct => "direct",
             Remedy::Preallocate => "preallocate",
             Remedy::PreallocateDirect => "preallocate_direct",
+            Remedy::WriteOnce => "write_once",
             Remedy::Decompress => "decompress",
             Remedy::InlineEncryption => "inline_encryption",
             Remedy::NoCopyOnWrite => "no_copy_on_write",
@@ -188,6 +202,9 @@ impl fmt::Display for Remedy {
             Remedy::Preallocate => "give the file its room first (fallocate)",
             Remedy::PreallocateDirect => {
                 "give the file its room first (fallocate) and bypass the cache (O_DIRECT)"
+            }
+            Remedy::WriteOnce => {
+                "give the file its room and write all of it once; or, where nobody can read it who must not see what the disk held, have the room taken for written (SetFileValidData)"
             }
             Remedy::Decompress => "store it without compression, or read it through the cache",
             Remedy::InlineEncryption => {

@@ -1,0 +1,116 @@
+//! The class of an overlapped operation, as far as Wine can show it, and what one file is to several engines.
+
+use pipewright_disk::{
+    BackendKind, Class, DiskFile, EngineOptions, ErrorKind, Operation, SharedEngine, Unjudged,
+};
+use pipewright_tests::skip::skipped;
+use pipewright_tests::watchdog;
+
+use super::{BACKENDS, engine, file_with, folder, pattern};
+
+const BLOCK: usize = 4096;
+
+#[test]
+fn one_file_can_be_in_the_hands_of_several_engines() {
+    let _watch = watchdog::watch();
+    let folder = folder();
+    let content = pattern(64 * BLOCK);
+    for backend in BACKENDS {
+        let options = EngineOptions { backend, cached_first: false, ..EngineOptions::default() };
+        for direct in [false, true] {
+            let file = file_with(&folder, "several", &content, direct);
+            // More than once: a file outlives engines that had it.
+            for _ in 0..3 {
+                let (Some(mut one), Some(mut other)) = (engine(options), engine(options)) else {
+                    break;
+                };
+                let shared = SharedEngine::new(options).unwrap();
+                for block in 0..64 {
+                    let at = (block * BLOCK) as u64;
+                    for engine in [&mut one, &mut other] {
+                        let buffer = file.buffer(BLOCK).unwrap();
+                        engine.queue(Operation::read_exact_at(&file, buffer, at)).unwrap();
+                        engine.submit().unwrap();
+                    }
+                    let done = shared.read_exact_at(&file, file.buffer(BLOCK).unwrap(), at).wait();
+                    assert_eq!(done.result.unwrap().bytes, BLOCK);
+                    assert!(done.buffer[..] == content[block * BLOCK..][..BLOCK], "{backend}");
+                }
+                for engine in [&mut one, &mut other] {
+                    let mut done = 0;
+                    while let Some(read) = engine.next().unwrap() {
+                        let at = read.id.number() as usize * BLOCK;
+                        assert_eq!(read.result.unwrap().bytes, BLOCK);
+                        assert!(read.buffer[..] == content[at..at + BLOCK], "{backend}");
+                        done += 1;
+                    }
+                    assert_eq!(done, 64);
+                }
+            }
+            // Nobody holds the file: on Windows that would keep it from going.
+            let path = file.path().to_owned();
+            drop(file);
+            std::fs::remove_file(&path).unwrap();
+            assert!(!path.exists());
+        }
+    }
+}
+
+#[test]
+fn what_was_pending_and_done_when_the_call_returned_is_known() {
+    let _watch = watchdog::watch();
+    let folder = folder();
+    let options = EngineOptions {
+        backend: BackendKind::Overlapped,
+        classes: true,
+        times: true,
+        ..EngineOptions::default()
+    };
+    let Some(mut engine) = engine(options) else {
+        return skipped("there are no overlapped calls here");
+    };
+    let file = file_with(&folder, "told", &pattern(64 * BLOCK), false);
+    for block in 0..64 {
+        let buffer = file.buffer(BLOCK).unwrap();
+        engine.queue(Operation::read_exact_at(&file, buffer, block * BLOCK as u64)).unwrap();
+    }
+    engine.queue(Operation::sync_all(&file)).unwrap();
+    engine.submit().unwrap();
+    let is_wine = Unjudged::here() == Some(Unjudged::Imitation);
+    while let Some(done) = engine.next().unwrap() {
+        let completion = done.result.unwrap();
+        let class = completion.class.expect("Windows tells of every call");
+        if done.id.number() == 64 {
+            assert_eq!(class, Class::Worker, "no call of the kernel's syncs later");
+        } else if is_wine {
+            // It does the work in the call, and says that it is pending.
+            assert_eq!(class, Class::PendingButDone);
+            assert!(completion.times.unwrap().in_call.is_some());
+        } else {
+            assert_ne!(class, Class::Worker);
+        }
+    }
+    if is_wine {
+        skipped("the other classes: Wine has no others");
+    }
+}
+
+#[test]
+fn room_that_counts_as_written_is_given_or_refused_aloud() {
+    let _watch = watchdog::watch();
+    let folder = folder();
+    let path = folder.path().join("exposed");
+    let options = DiskFile::options().read(true).write(true).create(true);
+    let opened = options.expose_old_disk_contents(true).preallocate(1 << 20).open(&path);
+    match opened {
+        Ok(file) => assert_eq!(file.len().unwrap(), 1 << 20),
+        Err(error) => {
+            let is_windows = cfg!(windows);
+            assert!(is_windows && *error.kind() == ErrorKind::PermissionDenied, "{error}");
+            skipped("this user may not have room taken for written");
+        }
+    }
+    if cfg!(windows) {
+        skipped("what the room holds: SetFileValidData of Wine does nothing");
+    }
+}
