@@ -128,7 +128,7 @@ impl Engine {
     }
 
     /// Takes an operation, to be handed to the system by the next [`submit`](Engine::submit) or
-    /// [`next`](Engine::next).
+    /// [`next`](Engine::next) at the latest.
     ///
     /// Whatever is wrong with it is told when it is taken back. A read of what is in memory may be done at
     /// once ([`EngineOptions::cached_first`]).

@@ -27,7 +27,9 @@ pub struct EngineOptions {
     /// Whether each completion tells its times.
     pub times: bool,
     /// Whether a read through the cache is first tried on the caller, without waiting: data that are in
-    /// memory are then there at once. Unless said, yes.
+    /// memory are then there at once; and whether a read that the caller waits for
+    /// ([`Engine::read_at`](crate::Engine::read_at)) is a plain one where nothing else is under way. Unless said,
+    /// yes.
     ///
     /// # Platform
     /// Linux: `preadv2(RWF_NOWAIT)`. Elsewhere nothing.

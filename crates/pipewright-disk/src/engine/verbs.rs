@@ -39,29 +39,26 @@ impl Engine {
 
     /// Reads at most as many bytes as the buffer is long; 0 is the end of the file.
     ///
+    /// Where nothing else is under way this is one plain read on the calling thread, which waits in any case.
+    ///
     /// # Errors
     /// In [`Done::result`], as for every operation: the buffer comes back with it.
     pub fn read_at(&mut self, file: &DiskFile, mut buffer: AlignedBuf, offset: u64) -> Done {
-        // What most reads are that somebody waits for: nothing is queued, and nothing is looked up.
-        let is_plain = !self.options.classes && !self.options.times;
-        if is_plain && is_cached_first(&self.options, Action::Read, file) {
-            let (id, order) = (OperationId(self.next_id), self.next_order);
-            if let Some(bytes) = whole_from_cache(file, &mut buffer, offset) {
-                self.next_id += 1;
-                self.next_order += 1;
-                let result = Ok(Completion { bytes, order, class: None, times: None });
-                return Done { id, file: file.clone(), buffer, result };
-            }
+        match self.read_here(file, &mut buffer, offset) {
+            Some(bytes) => self.done_here(file, buffer, bytes),
+            None => self.run(Operation::read_at(file, buffer, offset)),
         }
-        self.run(Operation::read_at(file, buffer, offset))
     }
 
     /// Reads until the buffer is full.
     ///
     /// # Errors
     /// As [`Engine::read_at`]; [`EndOfFile`](crate::ErrorKind::EndOfFile).
-    pub fn read_exact_at(&mut self, file: &DiskFile, buffer: AlignedBuf, offset: u64) -> Done {
-        self.run(Operation::read_exact_at(file, buffer, offset))
+    pub fn read_exact_at(&mut self, file: &DiskFile, mut buffer: AlignedBuf, offset: u64) -> Done {
+        match self.read_here(file, &mut buffer, offset) {
+            Some(bytes) if bytes == buffer.len() => self.done_here(file, buffer, bytes),
+            _ => self.run(Operation::read_exact_at(file, buffer, offset)),
+        }
     }
 
     /// Writes from the buffer what one call takes.
@@ -102,6 +99,29 @@ impl Engine {
     /// As [`Engine::read_at`]; [`Unsupported`](crate::ErrorKind::Unsupported).
     pub fn preallocate(&mut self, file: &DiskFile, offset: u64, bytes: u64) -> Done {
         self.run(Operation::preallocate(file, offset, bytes))
+    }
+
+    /// A read without a queue, a token and a look at the clock. `None`: it has to go the long way, which also
+    /// tells what is wrong with it.
+    fn read_here(&self, file: &DiskFile, buffer: &mut AlignedBuf, offset: u64) -> Option<usize> {
+        let is_asked_about = self.options.classes || self.options.times;
+        if is_asked_about || !self.options.cached_first {
+            return None;
+        }
+        if self.slots.len() > 0 {
+            // What the kernel has of ours goes on only while this thread asks for it: no wait for anything else.
+            return file.may_be_cached().then(|| whole_from_cache(file, buffer, offset))?;
+        }
+        let is_possible = file.objection(Action::Read, buffer, offset).is_none();
+        is_possible.then(|| file.os().read_at(buffer, offset).ok())?
+    }
+
+    fn done_here(&mut self, file: &DiskFile, buffer: AlignedBuf, bytes: usize) -> Done {
+        let (id, order) = (OperationId(self.next_id), self.next_order);
+        self.next_id += 1;
+        self.next_order += 1;
+        let result = Ok(Completion { bytes, order, class: None, times: None });
+        Done { id, file: file.clone(), buffer, result }
     }
 
     /// Fewer operations than the depth are under way.

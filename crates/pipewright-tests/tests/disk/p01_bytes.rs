@@ -219,6 +219,60 @@ fn many_at_once_go_to_their_own_places() {
 }
 
 #[test]
+fn a_read_that_is_waited_for_is_what_the_long_way_gives() {
+    let _watch = watchdog::watch();
+    let folder = folder();
+    let content = pattern(10 * 4096 + 512);
+    for backend in BACKENDS {
+        for direct in [false, true] {
+            let options = EngineOptions { backend, ..EngineOptions::default() };
+            let Some(mut engine) = engine(options) else { continue };
+            let file = file_with(&folder, "waited", &content, direct);
+            // First with nothing under way, and then behind others.
+            for under_way in [0, 3] {
+                for (at, bytes) in [(0, 4096), (4096, 8192), (9 * 4096, 8192), (20 * 4096, 4096)] {
+                    for _ in 0..under_way {
+                        let other = Operation::read_at(&file, file.buffer(4096).unwrap(), 0);
+                        engine.queue(other).unwrap();
+                    }
+                    let expected = &content[at.min(content.len())..];
+                    let expected = &expected[..bytes.min(expected.len())];
+                    let done = engine.read_at(&file, file.buffer(bytes).unwrap(), at as u64);
+                    assert_eq!(
+                        (done.result.unwrap().bytes, done.buffer.len()),
+                        (expected.len(), bytes)
+                    );
+                    assert!(done.buffer[..expected.len()] == *expected, "{backend}: at {at}");
+                    let done = engine.read_exact_at(&file, done.buffer, at as u64);
+                    let got = expected.len();
+                    match done.result {
+                        Ok(completion) => assert_eq!((completion.bytes, got), (bytes, bytes)),
+                        Err(error) => assert_eq!(
+                            error.kind(),
+                            &ErrorKind::EndOfFile { wanted: bytes, got },
+                            "{backend}"
+                        ),
+                    }
+                    let mut others = 0;
+                    while let Some(other) = engine.next().unwrap() {
+                        assert_eq!(other.result.unwrap().bytes, 4096);
+                        others += 1;
+                    }
+                    assert_eq!(others, under_way, "{backend}: those of others stay theirs");
+                }
+            }
+            // What is wrong is told as ever.
+            let writer = DiskFile::options().write(true).open(file.path()).unwrap();
+            let done = engine.read_at(&writer, writer.buffer(16).unwrap(), 0);
+            let error = done.result.unwrap_err();
+            assert_eq!(error.kind(), &ErrorKind::NotOpenedFor { what: "reading" });
+            let done = engine.read_at(&file, file.buffer(4096).unwrap(), u64::MAX - 4095);
+            assert_eq!(done.result.unwrap_err().kind(), &ErrorKind::InvalidInput);
+        }
+    }
+}
+
+#[test]
 fn a_file_that_is_appended_to_grows_at_its_end() {
     let _watch = watchdog::watch();
     let folder = folder();
