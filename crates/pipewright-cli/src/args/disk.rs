@@ -11,8 +11,8 @@ use super::size;
 /// Options of `disk`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A FILE is read, and never written to; --write makes files of its own beside it. In a DIR everything is
-done in files of its own. They are removed.
+A FILE is read, and never written to, but for --write-existing; --write makes files of its own beside it.
+In a DIR everything is done in files of its own. They lose their names as soon as they are open.
 
 Each test makes all its requests at once and then waits for all of them. What it prints:
   queued     how long the calls took that handed the requests over
@@ -46,6 +46,10 @@ pub(crate) struct DiskOptions {
     /// Writes too, in files of its own beside FILE
     #[arg(long)]
     pub(crate) write: bool,
+
+    /// Writes too, and over FILE itself: with the bytes that it has. What others write to it meanwhile is lost
+    #[arg(long)]
+    pub(crate) write_existing: bool,
 
     /// Where requests go
     #[arg(long, value_name = "HOW", default_value = "random")]
@@ -101,6 +105,7 @@ impl DiskOptions {
             synchronous: self.sync.then_some(true),
             direct: self.unbuffered.then_some(true),
             writes: self.write,
+            write_existing: self.write_existing,
             backend: match self.backend {
                 BackendName::Auto => BackendKind::Auto,
                 BackendName::Uring => BackendKind::Uring,

@@ -121,6 +121,78 @@ fn the_page_stands_by_itself() {
 }
 
 #[test]
+fn a_page_is_never_written_over_what_is_to_be_read() {
+    let folder = folder();
+    let path = folder.path().join("data.bin");
+    std::fs::write(&path, vec![1; 1 << 20]).unwrap();
+    let name = path.display().to_string();
+    // By another spelling, too.
+    let other = folder.path().join(".").join("data.bin").display().to_string();
+    let output = pipewright(&["disk", &name, "--html", &other]).output().unwrap();
+    assert_eq!((output.status.code(), out(&output)), (Some(125), ""));
+    assert!(err(&output).starts_with("pipewright: the page would replace "), "{}", err(&output));
+    assert_eq!(std::fs::read(&path).unwrap().len(), 1 << 20);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_reader_that_has_gone_is_no_failure_and_a_full_disk_is_one() {
+    use std::process::Stdio;
+    let folder = folder();
+    let name = folder.path().display().to_string();
+    let words = ["disk", &name, "--requests", "5", "--block", "4k", "--sync"];
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = pipewright(&words).stdout(writer).output().unwrap();
+    assert_eq!((output.status.code(), err(&output)), (Some(0), ""));
+    let Ok(full) = std::fs::File::options().write(true).open("/dev/full") else { return };
+    let output = pipewright(&words).stdout(Stdio::from(full)).output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    let expected =
+        "pipewright: cannot print the diagnosis: No space left on device (os error 28)\n";
+    assert_eq!(err(&output), expected);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn its_own_files_have_no_names_for_a_kill_to_leave_behind() {
+    let folder = folder();
+    let name = folder.path().display().to_string();
+    let mut child = pipewright(&["disk", &name, "--requests", "20000", "--block", "4k"]);
+    let mut child = child.stdout(std::process::Stdio::null()).spawn().unwrap();
+    let process = child.id();
+    let send = |signal: &str| {
+        let words = [format!("-{signal}"), process.to_string()];
+        assert!(std::process::Command::new("kill").args(words).status().unwrap().success());
+    };
+    let state = || {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+        stat.rsplit(") ").next().and_then(|rest| rest.chars().next()).unwrap()
+    };
+    let holds_one = || {
+        let fds = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap().flatten();
+        let mut targets = fds.filter_map(|fd| std::fs::read_link(fd.path()).ok());
+        targets.any(|target| target.display().to_string().contains("/.pipewright-disk-"))
+    };
+    // Looked at while it stands still: it is at work in a file of its own, and there is none in the folder.
+    loop {
+        send("STOP");
+        while state() != 'T' {
+            assert_ne!(state(), 'Z', "it has ended before it was looked at");
+            std::thread::yield_now();
+        }
+        if holds_one() && std::fs::read_dir(folder.path()).unwrap().count() == 0 {
+            break;
+        }
+        send("CONT");
+        std::thread::yield_now();
+    }
+    send("KILL");
+    child.wait().unwrap();
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
 fn what_cannot_be_diagnosed_is_one_line_and_the_others_are_done() {
     let folder = folder();
     let name = folder.path().display().to_string();

@@ -37,7 +37,10 @@ fn try_run(subject: &Subject, test: Test, options: &DiagnoseOptions) -> Result<M
     if matches!(test.work, Work::Overwrite | Work::Preallocated) {
         // The first write to a file settles what holds for it (whether a write takes rights away), and that
         // is waited for. It is the file that is measured, and not its beginning.
-        let first = opened.file.buffer(options.block_bytes)?;
+        let mut first = opened.file.buffer(options.block_bytes)?;
+        if opened.keep {
+            first = read(&mut run.engine, &opened, first, 0)?;
+        }
         run.engine.write_all_at(&opened.file, first, 0).result?;
     }
     run.queue(&opened, test)?;
@@ -62,7 +65,7 @@ struct Run {
 
 impl Run {
     fn new(
-        engine: Engine,
+        mut engine: Engine,
         opened: &Opened,
         test: Test,
         options: &DiagnoseOptions,
@@ -70,8 +73,11 @@ impl Run {
         let offsets = offsets(opened.bytes, options, test);
         // Before the clock starts: memory that is touched first is no matter of the disk.
         let content = noise(options.block_bytes);
-        let fill = |_| {
+        let fill = |offset: &u64| {
             let mut buffer = opened.file.buffer(options.block_bytes)?;
+            if opened.keep && test.work.is_write() {
+                return read(&mut engine, opened, buffer, *offset);
+            }
             buffer.copy_from_slice(&content);
             Ok(buffer)
         };
@@ -175,6 +181,17 @@ impl Run {
             evidence,
         }
     }
+}
+
+/// What the file has there.
+fn read(
+    engine: &mut Engine,
+    opened: &Opened,
+    buffer: AlignedBuf,
+    offset: u64,
+) -> Result<AlignedBuf, Error> {
+    let done = engine.read_exact_at(&opened.file, buffer, offset);
+    done.result.map(|_| done.buffer)
 }
 
 /// A place for each request: each block once, and again from the beginning where the file has fewer.

@@ -21,7 +21,7 @@ pub use report::{Measured, Outcome, Report, TestReport, Verdict};
 
 /// Measures how reads and writes of a file, or of files in a folder, are really done.
 ///
-/// A file is read, and never written to. Files of its own are made in the folder for everything else (in that
+/// A file is read, and never written to, unless [`DiagnoseOptions::write_existing`] asks for it. Files of its own are made in the folder for everything else (in that
 /// of the file, where [`DiagnoseOptions::writes`] asks for it), and removed.
 ///
 /// Each test runs on a thread of its own: the kernel's threads for io_uring belong to the one that needs them,

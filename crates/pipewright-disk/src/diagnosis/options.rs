@@ -17,6 +17,9 @@ pub struct DiagnoseOptions {
     pub direct: Option<bool>,
     /// Writes too, in files of its own. For a folder they are always made.
     pub writes: bool,
+    /// As `writes`, and what is written over is the file itself: with the bytes that it has, block by block.
+    /// What somebody else writes to it meanwhile is lost. Nothing to a folder.
+    pub write_existing: bool,
     /// What carries the asynchronous ones out.
     pub backend: BackendKind,
 }
@@ -30,6 +33,7 @@ impl Default for DiagnoseOptions {
             synchronous: None,
             direct: None,
             writes: false,
+            write_existing: false,
             backend: BackendKind::Auto,
         }
     }

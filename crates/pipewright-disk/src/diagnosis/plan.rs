@@ -78,7 +78,7 @@ pub(super) fn tests(is_folder: bool, options: &DiagnoseOptions) -> Vec<Test> {
             tests.push(Test { asynchronous, direct, work: Work::Read });
         }
     }
-    if is_folder || options.writes {
+    if is_folder || options.writes || options.write_existing {
         for work in [Work::Overwrite, Work::Extend, Work::Preallocated, Work::Hole] {
             for direct in [true, false] {
                 tests.push(Test { asynchronous: true, direct, work });

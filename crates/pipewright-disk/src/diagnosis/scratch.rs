@@ -13,8 +13,11 @@ pub(super) struct Subject {
     /// The file to read; `None`: one of our own.
     file: Option<PathBuf>,
     folder: PathBuf,
+    /// It may be written to.
+    write_existing: bool,
     /// How long a file of our own is.
     bytes: u64,
+    block_bytes: u64,
 }
 
 /// A file for a test, which is removed afterwards where it is ours.
@@ -23,6 +26,8 @@ pub(super) struct Opened {
     pub(super) file: DiskFile,
     /// How much of it is read or written.
     pub(super) bytes: u64,
+    /// It is the caller's, and has to be what it was.
+    pub(super) keep: bool,
     _ours: Option<Ours>,
 }
 
@@ -38,12 +43,15 @@ impl Drop for Ours {
 
 impl Subject {
     pub(super) fn new(path: &Path, is_folder: bool, options: &DiagnoseOptions) -> Result<Subject> {
-        let bytes = (options.requests as u64).saturating_mul(options.block_bytes as u64);
+        let block_bytes = options.block_bytes as u64;
+        let bytes = (options.requests as u64).saturating_mul(block_bytes);
+        let (file, write_existing) = (None, options.write_existing);
         if is_folder {
-            return Ok(Subject { file: None, folder: path.to_owned(), bytes });
+            let folder = path.to_owned();
+            return Ok(Subject { file, folder, write_existing, bytes, block_bytes });
         }
-        let file = DiskFile::options().read(true).open(path)?;
-        if file.is_empty()? {
+        let found = DiskFile::options().read(true).open(path)?;
+        if found.is_empty()? {
             return Err(Error::new(
                 "diagnose",
                 Some(path),
@@ -54,7 +62,7 @@ impl Subject {
             Some(parent) if parent != Path::new("") => parent.to_owned(),
             _ => PathBuf::from("."),
         };
-        Ok(Subject { file: Some(path.to_owned()), folder, bytes })
+        Ok(Subject { file: Some(path.to_owned()), folder, write_existing, bytes, block_bytes })
     }
 
     /// The file as a test wants it.
@@ -62,27 +70,38 @@ impl Subject {
         // Else what is read ahead for one request would be there for the next.
         let access = if test.asynchronous { Access::Random } else { Access::Normal };
         let options = DiskFile::options().read(true).direct(test.direct).access(access);
-        if let (Some(path), Work::Read) = (&self.file, test.work) {
-            let file = options.open(path)?;
+        let is_existing =
+            test.work == Work::Read || (test.work == Work::Overwrite && self.write_existing);
+        if let (Some(path), true) = (&self.file, is_existing) {
+            let file = options.write(test.work.is_write()).open(path)?;
             let bytes = file.len()?;
-            return Ok(Opened { file, bytes, _ours: None });
+            if test.work.is_write() && bytes < self.block_bytes {
+                // A write of a block would make it longer.
+                let short =
+                    ErrorKind::EndOfFile { wanted: self.block_bytes as usize, got: bytes as usize };
+                return Err(Error::new("overwrite", Some(path), short));
+            }
+            return Ok(Opened { file, bytes, keep: true, _ours: None });
         }
         let path = self.unused_name();
         let made = fs::File::create_new(&path);
         let made = made.map_err(|error| Error::system("make", Some(&path), error))?;
         let ours = Ours(path.clone());
-        let prepared = self.prepare(made, test.work);
-        prepared.map_err(|error| Error::system("prepare", Some(&path), error))?;
         let mut options = options.write(test.work.is_write());
         if test.work == Work::Preallocated {
             options = options.preallocate(self.bytes);
         }
         let file = options.open(&path)?;
+        // Now, before anything is written: what has no name is not left behind, whatever ends this program.
+        // Ignored: where a file that is open keeps its name, it loses it afterwards.
+        let _ = fs::remove_file(&path);
+        let prepared = self.prepare(made, test.work);
+        prepared.map_err(|error| Error::system("prepare", Some(&path), error))?;
         if test.work == Work::Read {
             // As a file that has not been read for a while.
             file.forget_cache()?;
         }
-        Ok(Opened { file, bytes: self.bytes, _ours: Some(ours) })
+        Ok(Opened { file, bytes: self.bytes, keep: false, _ours: Some(ours) })
     }
 
     fn prepare(&self, mut made: fs::File, work: Work) -> std::io::Result<()> {

@@ -14,6 +14,7 @@ const FEW: DiagnoseOptions = DiagnoseOptions {
     synchronous: None,
     direct: None,
     writes: false,
+    write_existing: false,
     backend: BackendKind::Auto,
 };
 
@@ -47,6 +48,40 @@ fn a_file_is_read_and_never_written_to() {
     assert_eq!(std::fs::metadata(&path).unwrap().modified().unwrap(), modified);
     let left = std::fs::read_dir(folder.path()).unwrap().count();
     assert_eq!(left, 1, "its own files are gone");
+}
+
+#[test]
+fn a_file_that_may_be_written_over_is_what_it_was() {
+    let _watch = watchdog::watch();
+    let folder = folder();
+    let path = folder.path().join("data");
+    // Not a multiple of the block, and fewer blocks than requests.
+    let content = pattern(40 * (16 << 10) + 100);
+    std::fs::write(&path, &content).unwrap();
+    let long_ago = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000);
+    let open = || std::fs::File::options().write(true).open(&path).unwrap();
+    open().set_modified(long_ago).unwrap();
+    let options = DiagnoseOptions { write_existing: true, ..FEW };
+    let report = diagnose(&path, &options).unwrap();
+    for direct in [false, true] {
+        let test = Test { asynchronous: true, direct, work: Work::Overwrite };
+        let measured = report.measured(test).expect("it was made");
+        assert_eq!(measured.bytes, 60 * (16 << 10));
+    }
+    assert!(std::fs::read(&path).unwrap() == content);
+    assert_ne!(
+        std::fs::metadata(&path).unwrap().modified().unwrap(),
+        long_ago,
+        "it was written to"
+    );
+    // A block that it does not have would make it longer.
+    open().set_len(1000).unwrap();
+    let report = diagnose(&path, &options).unwrap();
+    let test = Test { asynchronous: true, direct: false, work: Work::Overwrite };
+    let outcome = &report.tests.iter().find(|it| it.test == test).unwrap().outcome;
+    let Outcome::Failed(why) = outcome else { panic!("{outcome:?}") };
+    assert!(why.ends_with("the file ends after 1000 of 16384 bytes"), "{why}");
+    assert!(std::fs::read(&path).unwrap() == content[..1000]);
 }
 
 #[test]
@@ -179,6 +214,19 @@ fn filesystems_of_known_nature_are_seen_for_what_they_are() {
                 Ok(btrfs) => {
                     let copied = (Verdict::Workers, Some(Reason::CopyOnWrite));
                     assert_eq!(of(btrfs.path(), true, Work::Overwrite), copied);
+                    // A folder hands its flag on to what is made in it; what is no noise is compressed.
+                    let packed = btrfs.path().join("packed");
+                    std::fs::create_dir(&packed).unwrap();
+                    match mounts::run("chattr", &["+c".as_ref(), packed.as_os_str()]) {
+                        Err(why) => skipped(&why),
+                        Ok(()) => {
+                            let path = packed.join("data");
+                            std::fs::write(&path, vec![b'x'; 4 << 20]).unwrap();
+                            std::fs::File::open(&path).unwrap().sync_all().unwrap();
+                            let compressed = (Verdict::Workers, Some(Reason::Compression));
+                            assert_eq!(of(&path, true, Work::Read), compressed);
+                        }
+                    }
                 }
             }
         },
