@@ -28,6 +28,10 @@ pub(crate) struct BenchOptions {
 pub(crate) enum Bench {
     /// How fast bytes go through pipes, over the size of the blocks
     Pipes(Box<PipesOptions>),
+    /// How fast messages go between this process and a worker, over their length
+    Ipc(Box<IpcOptions>),
+    /// How fast a file is read and written, over the size of the blocks
+    Disk(Box<BenchDiskOptions>),
     /// What it costs to start a process; with options, and from a large one
     Spawn(Box<CasesOptions>),
     /// What it costs to take what processes print
@@ -125,6 +129,68 @@ pub(crate) struct CasesOptions {
     pub(crate) measure: MeasureOptions,
 }
 
+/// Options of `bench ipc`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Messages go through shared memory, and through a socket. Sizes are written 100, 64k, 1MiB;
+durations 200ms, 1.5s.
+
+Examples:
+  pipewright bench ipc --html ipc.html
+  pipewright bench ipc --blocks 100,64k,1M --only ipc-round-trip --json")]
+pub(crate) struct IpcOptions {
+    /// How thoroughly it is measured
+    #[arg(long, value_name = "NAME", default_value = "quick")]
+    pub(crate) preset: CasesPreset,
+
+    /// How long the messages are
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = size::parse)]
+    pub(crate) blocks: Vec<usize>,
+
+    /// Where the two processes run; on different cores where that can be had
+    #[arg(long, value_name = "HOW")]
+    pub(crate) pin: Option<Placement>,
+
+    #[command(flatten)]
+    pub(crate) measure: MeasureOptions,
+}
+
+/// Options of `bench disk`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Everything is done in a file of its own in DIR, whose name is gone as soon as it is open: nothing is left
+of it, however the command ends. What kind of I/O a file gets is told by pipewright disk.
+
+Sizes are written 4096, 64k, 1MiB; durations 200ms, 1.5s.
+
+Examples:
+  pipewright bench disk /var/lib/db --html disk.html
+  pipewright bench disk --blocks 4k,64k,1M --depth 1,8,64 --file-size 1G --json")]
+pub(crate) struct BenchDiskOptions {
+    /// In which folder; here where it is left out
+    #[arg(value_name = "DIR", default_value = ".")]
+    pub(crate) folder: PathBuf,
+
+    /// What is measured, and how thoroughly
+    #[arg(long, value_name = "NAME", default_value = "quick")]
+    pub(crate) preset: DiskPreset,
+
+    /// The sizes of the blocks
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = size::parse)]
+    pub(crate) blocks: Vec<usize>,
+
+    /// How many are under way at once; the curves with many have the largest of these
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub(crate) depth: Vec<u16>,
+
+    /// How large the file is; 64 MiB, and 512 MiB for full
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub(crate) file_size: Option<usize>,
+
+    #[command(flatten)]
+    pub(crate) measure: MeasureOptions,
+}
+
 /// What `bench pipes` measures.
 #[derive(Debug, Args)]
 pub(crate) struct SweepOptions {
@@ -188,6 +254,17 @@ pub(crate) enum PipesPreset {
     Full,
 }
 
+/// `--preset` of `bench disk`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DiskPreset {
+    /// A few sizes: less than half a minute, unless the disk is slow
+    Quick,
+    /// The sizes of IBM's article of 2001, as far as a file can be read and written with them
+    Ibm2001,
+    /// Every power of two up to 4 MiB, five times: some minutes
+    Full,
+}
+
 /// `--preset` of the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CasesPreset {
@@ -219,6 +296,8 @@ pub(crate) enum Via {
     Fifo,
     /// A pair of Unix sockets
     Socket,
+    /// Shared memory, always between two processes
+    Memory,
 }
 
 /// `--color`.

@@ -12,8 +12,8 @@ mod size;
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
 pub(crate) use bench::{
-    Bench, BenchOptions, Capacity, CasesOptions, CasesPreset, Color, MeasureOptions, PipesOptions,
-    PipesPreset, SweepOptions, Topology, Via,
+    Bench, BenchDiskOptions, BenchOptions, Capacity, CasesOptions, CasesPreset, Color, DiskPreset,
+    IpcOptions, MeasureOptions, PipesOptions, PipesPreset, SweepOptions, Topology, Via,
 };
 pub(crate) use common::CommonOptions;
 use deferred::Deferred;
@@ -41,7 +41,7 @@ pub(crate) enum Command {
     Run(Deferred<RunOptions>),
     /// Run a pipeline without a shell, with a timeout, limits and a report of every stage
     Pipe(Deferred<PipeOptions>),
-    /// Measure what this machine makes of pipes and processes
+    /// Measure what this machine makes of pipes, processes, messages and files
     Bench(Deferred<BenchOptions>),
     /// Measure whether disk I/O is asynchronous here, and say why not
     Disk(Deferred<DiskOptions>),

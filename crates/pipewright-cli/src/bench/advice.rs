@@ -143,12 +143,21 @@ fn about_curves(report: &Report) -> Vec<(&'static str, String)> {
         if let Some((asked, got)) = asked.filter(|(asked, got)| got < asked) {
             said.push(("capacity", format!("{}: asked for {asked} bytes, got {got}", curve.name)));
         }
+    }
+    said.extend(about_what_is_missing(report).into_iter().map(|words| ("skipped", words)));
+    said
+}
+
+/// What was not measured; the same reason once, however many cells it is the reason of.
+fn about_what_is_missing(report: &Report) -> Vec<String> {
+    // Each reason with the first that it is the reason of, and how many curves it concerns.
+    let mut reasons: Vec<(&str, String, usize)> = Vec::new();
+    for curve in report.charts.iter().flat_map(|chart| &chart.curves) {
         let skipped: Vec<(&str, &str)> = curve
             .cells
             .iter()
             .filter_map(|cell| Some((cell.label.as_str(), cell.skipped.as_deref()?)))
             .collect();
-        // The same reason once, however many cells it is the reason of.
         for same in skipped.chunk_by(|(_, a), (_, b)| a == b) {
             let Some((first, reason)) = same.first() else { continue };
             let which = match same.len() {
@@ -156,8 +165,16 @@ fn about_curves(report: &Report) -> Vec<(&'static str, String)> {
                 1 => format!(", {first}"),
                 count => format!(", {first} and {} more", count - 1),
             };
-            said.push(("skipped", format!("not measured: {}{which}: {reason}", curve.name)));
+            match reasons.iter_mut().find(|(known, ..)| known == reason) {
+                Some((_, _, curves)) => *curves += 1,
+                None => reasons.push((reason, format!("{}{which}", curve.name), 1)),
+            }
         }
     }
-    said
+    let words = |(reason, first, curves): (&str, String, usize)| {
+        let others =
+            if curves > 1 { format!(" and {} more ways", curves - 1) } else { String::new() };
+        format!("not measured: {first}{others}: {reason}")
+    };
+    reasons.into_iter().map(words).collect()
 }

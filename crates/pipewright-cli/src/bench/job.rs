@@ -1,6 +1,7 @@
 //! One run of the command: look, measure, judge, save, show.
 
 use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use pipewright::os::{machine as os_machine, terminal};
@@ -12,9 +13,10 @@ use super::progress::Progress;
 use super::report::{self, Machine, Report, SCHEMA, Settings};
 use super::save::{self, Files};
 use super::stop::Stop;
-use super::{advice, compare, machine, pipes, show, spawn};
+use super::{advice, compare, disk, ipc, machine, pipes, show, spawn};
 use crate::args::{
-    CasesOptions, CasesPreset, Color, MeasureOptions, PipesOptions, PipesPreset, SweepOptions,
+    BenchDiskOptions, CasesOptions, CasesPreset, Color, DiskPreset, IpcOptions, MeasureOptions,
+    PipesOptions, PipesPreset, SweepOptions,
 };
 use crate::{Failure, exit_code};
 
@@ -36,6 +38,8 @@ type Verdict = fn(&[report::Chart]) -> Option<String>;
 struct Size {
     series: u16,
     time: Duration,
+    /// For cells of which there are many: those over the size of a block.
+    block_time: Duration,
     amount: Amount,
 }
 
@@ -45,11 +49,13 @@ impl Size {
             CasesPreset::Quick => Size {
                 series: 3,
                 time: Duration::from_millis(150),
+                block_time: Duration::from_millis(50),
                 amount: Amount { stream_bytes: 256 << 20, children: 200 },
             },
             CasesPreset::Full => Size {
                 series: 5,
                 time: Duration::from_millis(500),
+                block_time: Duration::from_millis(100),
                 amount: Amount { stream_bytes: 1 << 30, children: 1000 },
             },
         }
@@ -64,15 +70,11 @@ impl<'a> Job<'a> {
     pub(super) fn pipes(options: &'a PipesOptions) -> Result<Job<'a>, Failure> {
         let PipesOptions { sweep, measure } = options;
         let (series, time) = pipes::rules(sweep.preset);
-        let settings = settings(measure, series);
-        Ok(Job {
-            benchmark: "pipes",
-            preset: name(sweep.preset),
-            options: measure,
-            settings: Settings { count: sweep.count, verify: sweep.verify, ..settings },
-            charts: pipes::charts(sweep, time_of(measure, time))?,
-            verdict: pipes::verdict,
-        })
+        let charts = pipes::charts(sweep, time_of(measure, time))?;
+        let preset = name(sweep.preset);
+        let mut job = Job::new("pipes", preset, measure, series, charts, pipes::verdict);
+        (job.settings.count, job.settings.verify) = (sweep.count, sweep.verify);
+        Ok(job)
     }
 
     /// `bench spawn`.
@@ -88,19 +90,61 @@ impl<'a> Job<'a> {
         Job::of_cases("capture", options, charts, capture::verdict)
     }
 
+    /// `bench ipc`.
+    pub(super) fn ipc(options: &'a IpcOptions) -> Result<Job<'a>, Failure> {
+        let size = Size::of(options.preset);
+        let lengths = lengths(&options.blocks, || ipc::LENGTHS.to_vec())?;
+        let place = match options.pin {
+            Some(placement) => pipes::place(placement)?,
+            None => pipes::usual_place(),
+        };
+        let charts = ipc::charts(&lengths, place, time_of(&options.measure, size.block_time));
+        let preset = name(options.preset);
+        Ok(Job::new("ipc", preset, &options.measure, size.series, charts, ipc::verdict))
+    }
+
+    /// `bench disk`.
+    pub(super) fn disk(options: &'a BenchDiskOptions) -> Result<Job<'a>, Failure> {
+        let size = Size::of(match options.preset {
+            DiskPreset::Quick | DiskPreset::Ibm2001 => CasesPreset::Quick,
+            DiskPreset::Full => CasesPreset::Full,
+        });
+        let mut sweep = disk::Sweep::of(options.preset);
+        sweep.blocks = lengths(&options.blocks, || sweep.blocks.clone())?;
+        if let Some(most) = options.depth.iter().max() {
+            sweep.depth = usize::from(*most);
+            sweep.depths = options.depth.iter().copied().map(usize::from).collect();
+        }
+        if let Some(bytes) = options.file_size {
+            sweep.file_bytes = bytes as u64;
+        }
+        let time = time_of(&options.measure, size.block_time);
+        let charts = disk::charts(&options.folder, &sweep, time);
+        let preset = name(options.preset);
+        Ok(Job::new("disk", preset, &options.measure, size.series, charts, disk::verdict))
+    }
+
     /// `bench all`.
     pub(super) fn all(options: &'a CasesOptions) -> Result<Job<'a>, Failure> {
         let preset = match options.preset {
             CasesPreset::Quick => PipesPreset::Quick,
             CasesPreset::Full => PipesPreset::Full,
         };
+        let disk_preset = match options.preset {
+            CasesPreset::Quick => DiskPreset::Quick,
+            CasesPreset::Full => DiskPreset::Full,
+        };
         let (_, time) = pipes::rules(preset);
         let sweep = SweepOptions::preset(preset);
         let mut charts = pipes::charts(&sweep, time_of(&options.measure, time))?;
+        let time = time_of(&options.measure, Size::of(options.preset).block_time);
+        charts.extend(ipc::charts(&ipc::LENGTHS, pipes::usual_place(), time));
+        charts.extend(disk::charts(Path::new("."), &disk::Sweep::of(disk_preset), time));
         charts.extend(Job::spawn(options).charts);
         charts.extend(Job::capture(options).charts);
         let verdict: Verdict = |charts| {
-            let each = [pipes::verdict, spawn::verdict, capture::verdict];
+            let each =
+                [pipes::verdict, ipc::verdict, disk::verdict, spawn::verdict, capture::verdict];
             let said: Vec<String> = each.iter().filter_map(|verdict| verdict(charts)).collect();
             (!said.is_empty()).then(|| said.join("\n"))
         };
@@ -113,14 +157,20 @@ impl<'a> Job<'a> {
         charts: Vec<Chart>,
         verdict: Verdict,
     ) -> Job<'a> {
-        Job {
-            benchmark,
-            preset: name(options.preset),
-            options: &options.measure,
-            settings: settings(&options.measure, Size::of(options.preset).series),
-            charts,
-            verdict,
-        }
+        let series = Size::of(options.preset).series;
+        Job::new(benchmark, name(options.preset), &options.measure, series, charts, verdict)
+    }
+
+    fn new(
+        benchmark: &'static str,
+        preset: String,
+        options: &'a MeasureOptions,
+        series: u16,
+        charts: Vec<Chart>,
+        verdict: Verdict,
+    ) -> Job<'a> {
+        let settings = settings(options, series);
+        Job { benchmark, preset, options, settings, charts, verdict }
     }
 
     /// Measures, saves and shows.
@@ -158,7 +208,12 @@ impl<'a> Job<'a> {
             self.print(&report)?;
         }
         files.save(&report)?;
-        Ok(stop.exit_code().unwrap_or(exit_code::SUCCESS))
+        match stop.exit_code() {
+            Some(code) => Ok(code),
+            None => report.why_nothing().map_or(Ok(exit_code::SUCCESS), |why| {
+                Err(Failure(format!("nothing was measured: {why}")))
+            }),
+        }
     }
 
     /// Leaves out what is not asked for.
@@ -279,6 +334,11 @@ fn settings(options: &MeasureOptions, series: u16) -> Settings {
         seed: options.seed.unwrap_or_else(chance),
         verify: false,
     }
+}
+
+/// The sizes that are asked for, or the usual ones.
+fn lengths(asked: &[usize], usual: impl FnOnce() -> Vec<usize>) -> Result<Vec<usize>, Failure> {
+    if asked.is_empty() { Ok(usual()) } else { pipes::checked(asked.to_vec()) }
 }
 
 fn time_of(options: &MeasureOptions, usual: Duration) -> Duration {

@@ -1,4 +1,4 @@
-//! `pipewright bench`: measures what the machine at hand makes of pipes and processes.
+//! `pipewright bench`: measures what the machine at hand makes of pipes, processes, messages and files.
 //!
 //! A benchmark is a function that makes a [`plan`]: charts of curves of points, each of which can
 //! measure itself. All the rest is the same for each of them: [`measure`] runs the plan, [`report`]
@@ -8,17 +8,24 @@
 mod advice;
 mod capture;
 mod cases;
+mod cell;
 mod compare;
+mod disk;
 mod draw;
+mod histogram;
+mod ipc;
 mod job;
 mod machine;
 mod math;
 mod measure;
+mod pattern;
 mod peer;
 mod pipes;
+mod place;
 mod plan;
 mod progress;
 mod report;
+mod rounds;
 #[cfg(test)]
 mod sample;
 mod save;
@@ -27,10 +34,11 @@ mod shuffle;
 mod spawn;
 mod stats;
 mod stop;
+mod trips;
 mod units;
 
 pub(crate) use peer::play;
-pub(crate) use pipes::Placement;
+pub(crate) use place::Placement;
 
 use crate::Failure;
 use crate::args::{Bench, BenchOptions};
@@ -40,6 +48,8 @@ use job::Job;
 pub(crate) fn run(options: &BenchOptions) -> Result<i32, Failure> {
     match &options.what {
         Bench::Pipes(options) => Job::pipes(options)?.run(),
+        Bench::Ipc(options) => Job::ipc(options)?.run(),
+        Bench::Disk(options) => Job::disk(options)?.run(),
         Bench::Spawn(options) => Job::spawn(options).run(),
         Bench::Capture(options) => Job::capture(options).run(),
         Bench::All(options) => Job::all(options)?.run(),

@@ -8,11 +8,15 @@ use std::fs::File;
 use std::io::{self, BufRead as _, Write as _};
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::time::Duration;
 
-use pipewright::os::usage;
-use pipewright::{Command, console_out};
+use pipewright::os::usage::{self, Spent};
+use pipewright::{Command, console_in, console_out};
 
-use super::pipes::{Pattern, pin};
+use super::cell::pin;
+use super::ipc::{self, Packets};
+use super::pattern::Pattern;
+use super::trips;
 use crate::exit_code::{OWN_FAILURE, SUCCESS};
 
 /// What it is called by.
@@ -29,6 +33,12 @@ pub(super) enum Act {
     Lines { count: usize, one_write: bool },
     /// Write so many bytes.
     Flood { bytes: u64 },
+    /// Write to stdout what comes on stdin, block by block.
+    Echo { block_bytes: usize, processor: Option<usize> },
+    /// For each order that comes through a channel send so many messages, then say what that took.
+    IpcSend { packets: Packets, processor: Option<usize>, verify: bool },
+    /// Send back each message that comes through a channel.
+    IpcEcho { processor: Option<usize>, spins: bool },
 }
 
 /// Plays the part, if that is what we were started for, and gives the exit code.
@@ -67,31 +77,52 @@ impl Act {
     }
 
     fn words(&self) -> Vec<String> {
+        fn words(name: &str, values: &[&dyn ToString]) -> Vec<String> {
+            let values = values.iter().map(|value| value.to_string());
+            std::iter::once(name.to_owned()).chain(values).collect()
+        }
+        let on = |processor: &Option<usize>| processor.map_or("-".to_owned(), |it| it.to_string());
         match self {
-            Act::Exit => vec!["exit".to_owned()],
+            Act::Exit => words("exit", &[]),
             Act::Write { block_bytes, processor, verify } => {
-                let processor = processor.map_or("-".to_owned(), |processor| processor.to_string());
-                vec!["write".to_owned(), block_bytes.to_string(), processor, verify.to_string()]
+                words("write", &[block_bytes, &on(processor), verify])
             }
-            Act::Lines { count, one_write } => {
-                vec!["lines".to_owned(), count.to_string(), one_write.to_string()]
+            Act::Lines { count, one_write } => words("lines", &[count, one_write]),
+            Act::Flood { bytes } => words("flood", &[bytes]),
+            Act::Echo { block_bytes, processor } => words("echo", &[block_bytes, &on(processor)]),
+            Act::IpcSend { packets: Packets { bytes, mixed }, processor, verify } => {
+                words("ipc-send", &[bytes, mixed, &on(processor), verify])
             }
-            Act::Flood { bytes } => vec!["flood".to_owned(), bytes.to_string()],
+            Act::IpcEcho { processor, spins } => words("ipc-echo", &[&on(processor), spins]),
         }
     }
 
     fn parse(words: &[&str]) -> Option<Act> {
+        fn on(word: &str) -> Option<Option<usize>> {
+            if word == "-" { Some(None) } else { word.parse().ok().map(Some) }
+        }
         Some(match words {
             ["exit"] => Act::Exit,
             ["write", block, processor, verify] => Act::Write {
                 block_bytes: block.parse().ok()?,
-                processor: if *processor == "-" { None } else { Some(processor.parse().ok()?) },
+                processor: on(processor)?,
                 verify: verify.parse().ok()?,
             },
             ["lines", count, one_write] => {
                 Act::Lines { count: count.parse().ok()?, one_write: one_write.parse().ok()? }
             }
             ["flood", bytes] => Act::Flood { bytes: bytes.parse().ok()? },
+            ["echo", block, processor] => {
+                Act::Echo { block_bytes: block.parse().ok()?, processor: on(processor)? }
+            }
+            ["ipc-send", bytes, mixed, processor, verify] => Act::IpcSend {
+                packets: Packets { bytes: bytes.parse().ok()?, mixed: mixed.parse().ok()? },
+                processor: on(processor)?,
+                verify: verify.parse().ok()?,
+            },
+            ["ipc-echo", processor, spins] => {
+                Act::IpcEcho { processor: on(processor)?, spins: spins.parse().ok()? }
+            }
             _ => return None,
         })
     }
@@ -107,6 +138,18 @@ impl Act {
             }
             Act::Lines { count, one_write } => lines(&mut out, count, one_write),
             Act::Flood { bytes } => flood(&mut out, bytes),
+            Act::Echo { block_bytes, processor } => {
+                pin(processor)?;
+                trips::echo(&mut File::from(console_in()?), &mut out, block_bytes)
+            }
+            Act::IpcSend { packets, processor, verify } => {
+                pin(processor)?;
+                ipc::send(packets, verify)
+            }
+            Act::IpcEcho { processor, spins } => {
+                pin(processor)?;
+                ipc::echo(spins)
+            }
         }
     }
 }
@@ -120,10 +163,21 @@ fn write(out: &mut File, block_bytes: usize, verify: bool) -> io::Result<()> {
             out.write_all(sent.at(block * block_bytes as u64, block_bytes))?;
         }
         let spent = usage::of_this_process()? - before;
-        let switches = spent.switches.map_or("-".to_owned(), |switches| switches.to_string());
-        writeln!(io::stderr(), "{} {switches}", spent.cpu.as_nanos())?;
+        writeln!(io::stderr(), "{}", show_spent(spent))?;
     }
     Ok(())
+}
+
+/// What a child has used, in a line.
+pub(super) fn show_spent(spent: Spent) -> String {
+    let switches = spent.switches.map_or("-".to_owned(), |switches| switches.to_string());
+    format!("{} {switches}", spent.cpu.as_nanos())
+}
+
+/// Understands that line.
+pub(super) fn parse_spent(line: &str) -> Option<Spent> {
+    let (nanos, switches) = line.trim().split_once(' ')?;
+    Some(Spent { cpu: Duration::from_nanos(nanos.parse().ok()?), switches: switches.parse().ok() })
 }
 
 fn lines(out: &mut File, count: usize, one_write: bool) -> io::Result<()> {
@@ -152,7 +206,7 @@ fn flood(out: &mut File, bytes: u64) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::Act;
+    use super::*;
 
     #[test]
     fn what_is_told_is_what_is_understood() {
@@ -162,6 +216,9 @@ mod tests {
             Act::Write { block_bytes: 1, processor: None, verify: false },
             Act::Lines { count: 1000, one_write: false },
             Act::Flood { bytes: 1 << 40 },
+            Act::Echo { block_bytes: 64, processor: Some(0) },
+            Act::IpcSend { packets: Packets::all_of(100), processor: None, verify: true },
+            Act::IpcEcho { processor: Some(1), spins: false },
         ] {
             let words = act.words();
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -169,5 +226,16 @@ mod tests {
         }
         assert_eq!(Act::parse(&["write", "x", "-", "true"]), None);
         assert_eq!(Act::parse(&[]), None);
+    }
+
+    #[test]
+    fn what_a_child_has_used_is_understood() {
+        let spent = Spent { cpu: Duration::from_nanos(1500), switches: Some(7) };
+        for spent in [spent, Spent { switches: None, ..spent }] {
+            assert_eq!(parse_spent(&show_spent(spent)), Some(spent));
+        }
+        assert_eq!(parse_spent("1500 7\n"), Some(spent));
+        assert_eq!(parse_spent("pipewright: no\n"), None);
+        assert_eq!(parse_spent(""), None);
     }
 }

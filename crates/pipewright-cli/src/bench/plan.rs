@@ -11,8 +11,10 @@ use std::time::Duration;
 use pipewright::os::usage::Spent;
 use serde_json::Value;
 
+use super::histogram::Reads;
 use super::report::{self, Axis, Reference};
-use super::units::Unit;
+use super::stats::Percentiles;
+use super::units::{Unit, bytes};
 
 /// Curves that are to be seen together.
 #[derive(Debug)]
@@ -61,8 +63,10 @@ pub(super) struct Sample {
     pub(super) operations: u64,
     /// How many bytes went through.
     pub(super) bytes: u64,
-    /// With how many reads; 0 where nobody counted.
-    pub(super) reads: u64,
+    /// With which reads; none where nobody counted.
+    pub(super) reads: Reads,
+    /// What single operations took, where each went by the clock.
+    pub(super) each: Option<Percentiles>,
     /// What all processes that were part of it have used; `None`: it was not asked.
     pub(super) spent: Option<Spent>,
 }
@@ -88,6 +92,18 @@ impl From<pipewright::Error> for Failed {
     }
 }
 
+impl From<pipewright_disk::Error> for Failed {
+    fn from(error: pipewright_disk::Error) -> Failed {
+        Failed::Skip(error.to_string())
+    }
+}
+
+impl From<pipewright_ipc::Error> for Failed {
+    fn from(error: pipewright_ipc::Error) -> Failed {
+        Failed::Skip(error.to_string())
+    }
+}
+
 impl Point {
     pub(super) fn new(
         label: String,
@@ -102,7 +118,12 @@ impl Point {
         const MIB: f64 = 1_048_576.0;
         let values = self.samples.iter().map(|sample| sample.value).collect();
         let sum = |part: fn(&Sample) -> u64| self.samples.iter().map(part).sum::<u64>();
-        let (bytes, reads) = (sum(|it| it.bytes), sum(|it| it.reads));
+        let bytes = sum(|it| it.bytes);
+        let mut all_reads = Reads::default();
+        self.samples.iter().for_each(|sample| all_reads.merge(&sample.reads));
+        let reads = all_reads.count();
+        let each: Option<Vec<Percentiles>> =
+            self.samples.iter().map(|sample| sample.each).collect();
         let mib = (bytes > 0).then_some(bytes as f64 / MIB);
         let spent: Option<Vec<Spent>> = self.samples.iter().map(|sample| sample.spent).collect();
         let cpu_seconds =
@@ -113,8 +134,48 @@ impl Point {
             cpu_seconds_per_mib: cpu_seconds.zip(mib).map(|(seconds, mib)| seconds / mib),
             switches_per_mib: switches.zip(mib).map(|(switches, mib)| switches as f64 / mib),
             bytes_per_read: (reads > 0).then(|| bytes as f64 / reads as f64),
+            reads: all_reads.classes(),
+            percentiles: each.as_deref().and_then(Percentiles::median),
             skipped: self.skipped.clone(),
             ..report::Cell::new(&self.label, self.block_bytes, values)
+        }
+    }
+}
+
+impl Curve {
+    /// A cell for each size.
+    pub(super) fn over<M: Measure + 'static>(
+        name: &str,
+        facts: &[(&str, Value)],
+        sizes: &[usize],
+        cell: impl Fn(usize) -> M,
+    ) -> Curve {
+        let point = |size: usize| Point::new(bytes(size as u64), Some(size as u64), cell(size));
+        Curve {
+            name: name.to_owned(),
+            facts: facts.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
+            points: sizes.iter().copied().map(point).collect(),
+        }
+    }
+}
+
+impl Chart {
+    /// Lines over the sizes of blocks.
+    pub(super) fn over_blocks(
+        id: &str,
+        title: &str,
+        unit: Unit,
+        time: Duration,
+        curves: Vec<Curve>,
+    ) -> Chart {
+        Chart {
+            id: id.to_owned(),
+            title: title.to_owned(),
+            unit,
+            axis: Axis::BlockBytes,
+            time,
+            references: Vec::new(),
+            curves,
         }
     }
 }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::stats::{self, Ratio, Summary};
+use super::histogram::Class;
+use super::stats::{self, Percentiles, Ratio, Summary};
 use super::units::Unit;
 
 /// The name of the shape below. Fields are only ever added to it.
@@ -16,7 +17,7 @@ pub(super) const SCHEMA: &str = "pipewright.bench/1";
 pub(super) struct Report {
     pub(super) schema: String,
     pub(super) tool_version: String,
-    /// `pipes`, `spawn`, `capture`, `all`.
+    /// `pipes`, `ipc`, `disk`, `spawn`, `capture`, `all`.
     pub(super) benchmark: String,
     pub(super) preset: String,
     /// Not interrupted.
@@ -133,6 +134,12 @@ pub(super) struct Cell {
     pub(super) switches_per_mib: Option<f64>,
     /// How much came with one read, on average.
     pub(super) bytes_per_read: Option<f64>,
+    /// The reads of all series together, by what they brought; without those of which there were none.
+    #[serde(default)]
+    pub(super) reads: Vec<Class>,
+    /// What single operations took: of each figure the median over the series.
+    #[serde(default)]
+    pub(super) percentiles: Option<Percentiles>,
     /// Why it was not measured.
     pub(super) skipped: Option<String>,
 }
@@ -186,6 +193,8 @@ impl Cell {
             cpu_seconds_per_mib: None,
             switches_per_mib: None,
             bytes_per_read: None,
+            reads: Vec::new(),
+            percentiles: None,
             skipped: None,
         }
     }
@@ -219,5 +228,15 @@ impl Report {
     pub(super) fn measured(&self) -> impl Iterator<Item = &Cell> {
         let cells = self.charts.iter().flat_map(|chart| &chart.curves).flat_map(|it| &it.cells);
         cells.filter(|cell| !cell.samples.is_empty())
+    }
+
+    /// Why no cell has a figure; `None`: one has.
+    pub(super) fn why_nothing(&self) -> Option<&str> {
+        if self.measured().next().is_some() {
+            return None;
+        }
+        let mut cells = self.charts.iter().flat_map(|chart| &chart.curves).flat_map(|it| &it.cells);
+        let why = cells.find_map(|cell| cell.skipped.as_deref());
+        Some(why.unwrap_or("there is nothing to measure"))
     }
 }

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
+use super::histogram::Class;
 use super::report::{
     Axis, Cell, Chart, Curve, Machine, Reference, Report, SCHEMA, Settings, Warning,
 };
+use super::stats::Percentiles;
 use super::units::{Unit, bytes};
 
 const SIZES: [u64; 12] =
@@ -25,6 +27,10 @@ fn curve(name: &str, medians: &[f64], spread: f64, holds: u64) -> Curve {
             cpu_seconds_per_mib: Some(4e-4),
             switches_per_mib: Some(12.5),
             bytes_per_read: Some(SIZES[index] as f64),
+            reads: vec![
+                Class { from_bytes: SIZES[index] / 2, reads: 1 },
+                Class { from_bytes: SIZES[index], reads: 7 },
+            ],
             ..Cell::new(&bytes(SIZES[index]), Some(SIZES[index]), samples)
         }
     };
@@ -124,6 +130,37 @@ pub(super) fn pipes() -> Report {
     let mut report = report("pipes", vec![between, article]);
     report.warnings = super::advice::warnings(&report);
     report.verdict = super::pipes::verdict(&report.charts).unwrap_or_default();
+    report
+}
+
+/// Round trips: times over the size of a block.
+pub(super) fn trips() -> Report {
+    let curve = |name: &str, micros: [f64; 4]| {
+        let cell = |(index, micros): (usize, f64)| {
+            let size = SIZES[index * 3];
+            let p50 = micros * 1e-6;
+            let samples = [1.0, 0.97, 1.02].map(|factor| factor * p50).to_vec();
+            let [p90, p99, p99_9, most] = [1.2, 2.0, 6.0, 40.0].map(|factor| factor * p50);
+            let percentiles = Some(Percentiles { p50, p90, p99, p99_9, most });
+            Cell { percentiles, ..Cell::new(&bytes(size), Some(size), samples) }
+        };
+        let cells = micros.into_iter().enumerate().map(cell).collect();
+        Curve { name: name.to_owned(), facts: BTreeMap::new(), cells }
+    };
+    let chart = Chart {
+        id: "round-trip".to_owned(),
+        title: "A block to another process and back".to_owned(),
+        unit: Unit::Seconds,
+        axis: Axis::BlockBytes,
+        cell_seconds: 0.05,
+        references: Vec::new(),
+        curves: vec![
+            curve("pipes", [9.0, 10.5, 24.0, 190.0]),
+            curve("shared memory", [0.6, 1.1, 7.0, 60.0]),
+        ],
+    };
+    let mut report = report("pipes", vec![chart]);
+    report.warnings = super::advice::warnings(&report);
     report
 }
 

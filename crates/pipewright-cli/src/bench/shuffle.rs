@@ -1,4 +1,4 @@
-//! The order of measurements: a new one for each series, from a seed that can be given again.
+//! Chance, from a seed that can be given again; and the order of measurements, a new one for each series.
 //!
 //! What is measured in the order of the curve has the machine's drift in its shape.
 
@@ -11,7 +11,8 @@ impl Random {
         Random(seed)
     }
 
-    fn next(&mut self) -> u64 {
+    /// 64 bits.
+    pub(super) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -19,11 +20,16 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
+    /// A number below that, which is not 0.
+    pub(super) fn below(&mut self, end: u64) -> u64 {
+        // The remainder prefers small numbers by one in 2^40 or so.
+        self.next() % end
+    }
+
     /// Fisher and Yates.
     pub(super) fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
-            // The remainder prefers small numbers by one in 2^50 or so.
-            let other = self.next() % (last as u64 + 1);
+            let other = self.below(last as u64 + 1);
             items.swap(last, other as usize);
         }
     }

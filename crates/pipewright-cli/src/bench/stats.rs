@@ -85,6 +85,48 @@ pub(super) fn outliers(samples: &[f64]) -> usize {
     samples.iter().filter(|sample| (*sample - summary.median).abs() > far).count()
 }
 
+/// What single operations took, in seconds: how long at most so many of a hundred.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(super) struct Percentiles {
+    pub(super) p50: f64,
+    pub(super) p90: f64,
+    pub(super) p99: f64,
+    pub(super) p99_9: f64,
+    pub(super) most: f64,
+}
+
+impl Percentiles {
+    /// `None`: there was no operation.
+    pub(super) fn of(mut times: Vec<f64>) -> Option<Percentiles> {
+        times.sort_unstable_by(f64::total_cmp);
+        // The nearest rank: a time that there was.
+        let at = |share: f64| {
+            let rank = (times.len() as f64 * share).ceil() as usize;
+            times.get(rank.saturating_sub(1)).copied()
+        };
+        Some(Percentiles {
+            p50: at(0.5)?,
+            p90: at(0.9)?,
+            p99: at(0.99)?,
+            p99_9: at(0.999)?,
+            most: *times.last()?,
+        })
+    }
+
+    /// Of each figure the median of several.
+    pub(super) fn median(several: &[Percentiles]) -> Option<Percentiles> {
+        let median_of =
+            |part: fn(&Percentiles) -> f64| median(&several.iter().map(part).collect::<Vec<f64>>());
+        Some(Percentiles {
+            p50: median_of(|it| it.p50)?,
+            p90: median_of(|it| it.p90)?,
+            p99: median_of(|it| it.p99)?,
+            p99_9: median_of(|it| it.p99_9)?,
+            most: median_of(|it| it.most)?,
+        })
+    }
+}
+
 /// How a newer set of samples compares with an older one.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) struct Ratio {
@@ -119,6 +161,20 @@ impl Ratio {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn percentiles_are_times_that_there_were() {
+        let times: Vec<f64> = (1..=1000).rev().map(f64::from).collect();
+        let found = Percentiles::of(times).unwrap();
+        let shown = [found.p50, found.p90, found.p99, found.p99_9, found.most];
+        assert_eq!(shown, [500.0, 900.0, 990.0, 999.0, 1000.0]);
+        let one = Percentiles::of(vec![7.0]).unwrap();
+        assert_eq!((one.p50, one.p99_9), (7.0, 7.0));
+        assert_eq!(Percentiles::of(Vec::new()), None);
+        let middle = Percentiles::median(&[one, found, one]).unwrap();
+        assert_eq!(middle, one);
+        assert_eq!(Percentiles::median(&[]), None);
+    }
 
     fn summary(samples: &[f64]) -> Summary {
         Summary::of(samples).unwrap()

@@ -71,6 +71,14 @@ fn whole(bytes: u64) -> (u64, &'static str) {
     units.iter().find(fits).map_or((bytes, "B"), |(unit, shift)| (bytes >> shift, unit))
 }
 
+/// Several statements as one sentence; `None`: there is none.
+pub(super) fn sentence(statements: &[String]) -> Option<String> {
+    let said = statements.join("; ") + ".";
+    let mut characters = said.chars();
+    let first = characters.next().filter(|_| !statements.is_empty())?;
+    Some(first.to_uppercase().chain(characters).collect())
+}
+
 /// `+12 %`, `-5 %`.
 pub(super) fn change(ratio: f64) -> String {
     format!("{:+.0} %", (ratio - 1.0) * 100.0)
@@ -135,6 +143,13 @@ mod tests {
         ] {
             assert_eq!((bytes(size).as_str(), short_bytes(size).as_str()), (long, short));
         }
+    }
+
+    #[test]
+    fn statements_are_one_sentence() {
+        let said = ["one is 1".to_owned(), "two is 2".to_owned()];
+        assert_eq!(sentence(&said).as_deref(), Some("One is 1; two is 2."));
+        assert_eq!(sentence(&[]), None);
     }
 
     #[test]

@@ -64,6 +64,9 @@ fn misuse_is_125_and_one_line_and_nothing_is_measured() {
         (&["pipes", "--compare", other], "its schema is pipewright.run/1"),
         (&["pipes", "--json", "--csv", "-"], "two reports would go to \"-\""),
         (&["spawn", "--blocks", "1"], "--blocks"),
+        (&["disk", "--blocks", "0"], "a block has at least one byte"),
+        (&["disk", "--depth", "0"], "--depth"),
+        (&["ipc", "--blocks", "1G"], "at most 256 MiB"),
     ] {
         let output = bench(args);
         assert_eq!(output.status.code(), Some(125), "{args:?}: {}", err(&output));
@@ -196,6 +199,105 @@ fn spawn_and_capture_have_all_of_their_cases() {
         }
         assert!(!report["verdict"].as_str().unwrap().is_empty());
     }
+}
+
+#[test]
+fn messages_go_through_memory_and_through_a_socket() {
+    let output = bench(&["ipc", "--blocks", "100,64k", "--series", "2", "--json"]);
+    if !cfg!(target_os = "linux") && output.status.code() == Some(125) {
+        assert!(err(&output).contains("nothing was measured"), "{}", err(&output));
+        eprintln!("SKIPPED: {}", err(&output).trim());
+        return;
+    }
+    let report = json(&output);
+    let charts: Vec<&str> =
+        report["charts"].as_array().unwrap().iter().map(|it| it["id"].as_str().unwrap()).collect();
+    assert_eq!(charts, ["ipc-one-way", "ipc-round-trip", "ipc-build"]);
+    let cells = cells(&report);
+    assert_eq!(cells.len(), 3 * 2 + 3 * 2 + 2);
+    for cell in cells {
+        assert_eq!(cell["samples"].as_array().unwrap().len(), 2, "{cell}");
+    }
+    let trip = &report["charts"][1]["curves"][0]["cells"][0];
+    let [p50, p99] = ["p50", "p99"].map(|name| trip["percentiles"][name].as_f64().unwrap());
+    assert!(0.0 < p50 && p50 <= p99, "{trip}");
+    assert!(report["verdict"].as_str().is_some_and(|it| !it.is_empty()));
+}
+
+#[test]
+fn a_file_is_read_and_written_and_nothing_is_left_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap();
+    let report = json(&bench(&[
+        "disk",
+        path,
+        "--blocks",
+        "512,64k",
+        "--depth",
+        "1,4",
+        "--file-size",
+        "1M",
+        "--series",
+        "2",
+        "--json",
+    ]));
+    let cells = cells(&report);
+    // Reads in three ways, writes in four, and depths with threads and what else there is.
+    assert!(cells.len() >= 3 * 2 + 4 * 2 + 2, "{report}");
+    let cached = &report["charts"][0]["curves"][0];
+    assert_eq!(cached["name"], "through the cache");
+    for cell in cached["cells"].as_array().unwrap() {
+        assert_eq!(cell["skipped"], Value::Null, "{cell}");
+    }
+    let mut measured = 0;
+    for cell in cells {
+        // Not every filesystem can be read past the cache, nor in small blocks.
+        if !is_left_out(cell) {
+            measured += 1;
+            assert!(cell["median"].as_f64().unwrap() > 0.0, "{cell}");
+        }
+    }
+    assert!(measured >= 2 + 4, "{measured}");
+    assert_eq!(fs::read_dir(path).unwrap().count(), 0);
+}
+
+#[test]
+fn where_no_file_can_be_made_it_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let missing = dir.path().join("missing");
+    let output = bench(&["disk", missing.to_str().unwrap(), "--series", "1"]);
+    assert_eq!(output.status.code(), Some(125));
+    let said = err(&output);
+    assert!(said.starts_with("pipewright: nothing was measured: cannot make a file of"), "{said}");
+    assert!(said.contains("missing"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_disk_without_room_for_the_file_is_said() {
+    use std::process::Command;
+
+    // A mount of its own, which is gone with the process.
+    let script = "mount -t tmpfs -o size=1m pipewright /mnt && \
+                  \"$0\" bench disk /mnt --series 1 --time 1ms --quiet; code=$?; ls -A /mnt; exit $code";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script]).arg(pipewright(&[]).get_program());
+    let output = command.output().unwrap();
+    if !err(&output).contains("nothing was measured") {
+        let mounts = Command::new("unshare").args(["--mount", "true"]).status();
+        if !mounts.is_ok_and(|status| status.success()) {
+            eprintln!("SKIPPED: no mount of our own: {}", err(&output));
+            return;
+        }
+    }
+    assert_eq!(output.status.code(), Some(125), "{}", err(&output));
+    let said = err(&output);
+    assert!(said.contains("cannot make a file of 64 MiB in \"/mnt\": "), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    // What was written of it is gone.
+    let is_left = out(&output).lines().any(|line| line.starts_with(".pipewright-bench"));
+    assert!(!is_left, "{}", out(&output));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Scales: from figures to places on a line, and the round figures to write beside it.
 
 use super::super::math::{exponent_of_ten, log2, power_of_ten};
-use super::super::report::Chart;
+use super::super::report::{Axis, Chart};
 use super::super::units::{Unit, short_bytes};
 
 /// A vertical axis, or that of bars: from nothing to a round figure, or from one power of ten to another.
@@ -60,7 +60,8 @@ impl Scale {
         }
     }
 
-    /// That of a chart's figures: logarithmic where there are figures of other times beside them.
+    /// That of a chart's figures: logarithmic where there are figures of other times beside them, and for
+    /// times that differ so much that the short ones, which count, could not be told apart.
     pub(in crate::bench) fn of(chart: &Chart, steps: usize) -> Scale {
         let measured = chart.curves.iter().flat_map(|curve| &curve.cells);
         let ends = measured.flat_map(|cell| [cell.least, cell.most]).flatten();
@@ -69,7 +70,11 @@ impl Scale {
             ends.chain(beside).fold((f64::INFINITY, 0.0), |(least, most), value| {
                 (f64::min(least, value), f64::max(most, value))
             });
-        if chart.references.is_empty() || most <= 0.0 {
+        const FAR_APART: f64 = 20.0;
+        let is_far_apart = chart.axis == Axis::BlockBytes
+            && !chart.unit.more_is_better()
+            && most > FAR_APART * least;
+        if chart.references.is_empty() && !is_far_apart || most <= 0.0 {
             Scale::linear(chart.unit, most, steps)
         } else {
             Scale::logarithmic(chart.unit, least, most)

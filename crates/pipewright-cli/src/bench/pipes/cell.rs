@@ -1,77 +1,58 @@
-//! One cell: one way, one size of block.
+//! One cell: one way, one size of block; and the yardstick.
 
 use std::io;
-use std::thread;
 use std::time::Duration;
 
 use pipewright::os::conduit::{self, Kind};
 use pipewright::os::cpu;
 
-use super::super::plan::{Failed, Measure, Sample};
-use super::place::Place;
+use super::super::cell::{BlockCell, alone, pin};
+use super::super::ipc::{self, OneWay, Packets};
+use super::super::place::Place;
+use super::super::plan::{Failed, Measure};
+use super::super::rounds::{self, Rounds};
 use super::process::TwoProcesses;
-use super::rounds::{self, Rounds};
 use super::sweep::Way;
-use super::threads::{OneThread, TwoThreads, pin};
-use crate::args::{SweepOptions, Topology};
+use super::threads::{OneThread, TwoThreads};
+use crate::args::{SweepOptions, Topology, Via};
 
-#[derive(Debug)]
-pub(super) struct BlockCell {
+/// The cell of that way and that size.
+pub(super) fn cell(
+    way: Way,
+    place: Place,
+    block_bytes: usize,
+    options: &SweepOptions,
+) -> impl Measure + 'static {
+    let (verify, count) = (options.verify, options.count);
+    let set_up = move || set_up(way, place, block_bytes, verify);
+    BlockCell::new(block_bytes, place.reader, set_up).with_count(count)
+}
+
+/// Both sides, ready.
+fn set_up(
     way: Way,
     place: Place,
     block_bytes: usize,
     verify: bool,
-    count: Option<u64>,
-    /// How many blocks a second it made last time.
-    rate: Option<f64>,
-}
-
-impl BlockCell {
-    pub(super) fn new(
-        way: Way,
-        place: Place,
-        block_bytes: usize,
-        options: &SweepOptions,
-    ) -> BlockCell {
-        let (verify, count) = (options.verify, options.count);
-        BlockCell { way, place, block_bytes, verify, count, rate: None }
+) -> Result<Box<dyn Rounds>, Failed> {
+    if way.via == Via::Memory {
+        return Ok(Box::new(memory(place, block_bytes, verify)?));
     }
-
-    /// Both sides, ready.
-    fn set_up(&self) -> io::Result<Box<dyn Rounds>> {
-        let open = || conduit::open(self.way.kind(), self.way.holds_bytes);
-        let (block, verify) = (self.block_bytes, self.verify);
-        Ok(match self.way.topology {
-            Topology::Thread => Box::new(OneThread::new(open()?, block, verify)),
-            Topology::Threads => Box::new(TwoThreads::new(open()?, self.place, block, verify)),
-            Topology::Processes => {
-                Box::new(TwoProcesses::start(Some(open()?), self.place, block, verify)?)
-            }
-            Topology::Library => Box::new(TwoProcesses::start(None, self.place, block, verify)?),
-        })
-    }
-}
-
-impl Measure for BlockCell {
-    fn measure(&mut self, time: Duration) -> Result<Sample, Failed> {
-        let mut rate = self.rate;
-        // A thread of its own, which takes its processor with it when it ends.
-        let sample = alone(|| {
-            let mut rounds = self.set_up()?;
-            pin(self.place.reader)?;
-            rounds::timed(&mut *rounds, self.block_bytes as u64, time, self.count, &mut rate)
-        })?;
-        self.rate = rate;
-        Ok(sample)
-    }
-}
-
-/// Runs that on a thread of its own.
-fn alone<T: Send>(work: impl FnOnce() -> Result<T, Failed> + Send) -> Result<T, Failed> {
-    thread::scope(|scope| {
-        let worker = thread::Builder::new().spawn_scoped(scope, work)?;
-        worker.join().unwrap_or_else(|_| Err(Failed::Skip("the measurement panicked".to_owned())))
+    let open = || conduit::open(way.kind(), way.holds_bytes);
+    let process = |conduit| -> io::Result<Box<dyn Rounds>> {
+        Ok(Box::new(TwoProcesses::start(conduit, place, block_bytes, verify)?))
+    };
+    Ok(match way.topology {
+        Topology::Thread => Box::new(OneThread::new(open()?, block_bytes, verify)),
+        Topology::Threads => Box::new(TwoThreads::new(open()?, place, block_bytes, verify)),
+        Topology::Processes => process(Some(open()?))?,
+        Topology::Library => process(None)?,
     })
+}
+
+/// A worker that sends messages through shared memory.
+fn memory(place: Place, block_bytes: usize, verify: bool) -> Result<OneWay, Failed> {
+    OneWay::start(ipc::Way::Shared, place, Packets::all_of(block_bytes), verify)
 }
 
 /// The speed of the machine at this moment: system calls and copies, with one thread and a small pipe.

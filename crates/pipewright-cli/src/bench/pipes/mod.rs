@@ -4,21 +4,20 @@
 //! 2001), whose sizes are the preset `ibm2001`.
 
 mod cell;
-mod pattern;
-mod place;
 mod process;
-mod rounds;
 mod sweep;
 mod threads;
+mod trips;
 mod verdict;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pipewright::os::conduit::{self, Kind};
+use pipewright::os::conduit;
 use pipewright::os::cpu;
 use serde_json::{Value, json};
 
+use super::place::{Place, Placement};
 use super::plan::{Chart, Curve, Point};
 use super::report::{Axis, Reference};
 use super::units::{self, Unit};
@@ -26,17 +25,13 @@ use crate::Failure;
 use crate::args::{PipesPreset, SweepOptions, Topology, Via};
 
 pub(super) use cell::yardstick;
-pub(super) use pattern::Pattern;
-pub(crate) use place::Placement;
-pub(super) use threads::pin;
 pub(super) use verdict::verdict;
 
-use cell::BlockCell;
-use place::Place;
+use cell::cell;
 use sweep::{Sweep, Way};
 
 /// How often and for how long each cell is measured where nobody says otherwise.
-pub(super) use sweep::rules;
+pub(super) use sweep::{IBM_2001, checked, rules};
 
 /// The charts that are asked for, each cell for that long.
 pub(super) fn charts(options: &SweepOptions, time: Duration) -> Result<Vec<Chart>, Failure> {
@@ -57,6 +52,9 @@ pub(super) fn charts(options: &SweepOptions, time: Duration) -> Result<Vec<Chart
                 curves: vec![curve],
             }),
         }
+    }
+    if !sweep.is_chosen && options.preset != PipesPreset::Ibm2001 {
+        charts.push(trips::chart(&sweep.blocks, usual_place(), time));
     }
     Ok(charts)
 }
@@ -92,11 +90,10 @@ fn references(preset: PipesPreset, way: &Way) -> Vec<Reference> {
 
 /// The curve of a way. One that cannot be had here says why in every point.
 fn curve(way: &Way, blocks: &[usize], options: &SweepOptions) -> Result<Curve, Failure> {
-    let allowed = cpu::allowed().unwrap_or_default();
-    let place = way.placement.place(&allowed, cpu::same_core);
-    let place = place.map_err(|why| Failure(format!("--pin {}: {why}", flag(way.placement))))?;
+    let place = place(way.placement)?;
     let opened = match way.topology {
         Topology::Library => None,
+        _ if way.via == Via::Memory => None,
         _ => Some(conduit::open(way.kind(), way.holds_bytes)),
     };
     let (holds_bytes, fits_bytes, why) = match opened {
@@ -108,7 +105,7 @@ fn curve(way: &Way, blocks: &[usize], options: &SweepOptions) -> Result<Curve, F
         way.topology != Topology::Thread || fits_bytes.is_none_or(|most| *block <= most)
     };
     let points = blocks.iter().copied().filter(fits).map(|block_bytes| {
-        let cell = BlockCell::new(*way, place, block_bytes, options);
+        let cell = cell(*way, place, block_bytes, options);
         let mut point =
             Point::new(units::bytes(block_bytes as u64), Some(block_bytes as u64), cell);
         point.skipped.clone_from(&why);
@@ -116,6 +113,18 @@ fn curve(way: &Way, blocks: &[usize], options: &SweepOptions) -> Result<Curve, F
     });
     let points = points.collect();
     Ok(Curve { name: name(way, holds_bytes), facts: facts(way, place, holds_bytes), points })
+}
+
+/// Where two that are measured together run, where nobody says otherwise.
+pub(super) fn usual_place() -> Place {
+    place(sweep::usual_placement()).unwrap_or_default()
+}
+
+/// The processors of that placement.
+pub(super) fn place(placement: Placement) -> Result<Place, Failure> {
+    let allowed = cpu::allowed().unwrap_or_default();
+    let place = placement.place(&allowed, cpu::same_core);
+    place.map_err(|why| Failure(format!("--pin {}: {why}", flag(placement))))
 }
 
 fn flag(placement: Placement) -> &'static str {
@@ -138,6 +147,7 @@ fn name(way: &Way, holds_bytes: Option<usize>) -> String {
         Via::Pipe => "pipe",
         Via::Fifo => "FIFO",
         Via::Socket => "Unix socket",
+        Via::Memory => "shared memory",
     };
     let held = holds_bytes.or(way.holds_bytes).filter(|_| way.via != Via::Socket);
     let held = held.map(|held| format!(" {}", units::bytes(held as u64))).unwrap_or_default();
@@ -151,10 +161,11 @@ fn facts(way: &Way, place: Place, holds_bytes: Option<usize>) -> BTreeMap<String
         Topology::Processes => "processes",
         Topology::Library => "library",
     };
-    let via = match way.kind() {
-        Kind::Pipe => "pipe",
-        Kind::Fifo => "fifo",
-        Kind::Socket => "socket",
+    let via = match way.via {
+        Via::Pipe => "pipe",
+        Via::Fifo => "fifo",
+        Via::Socket => "socket",
+        Via::Memory => "memory",
     };
     let facts = [
         ("topology", json!(topology)),

@@ -2,15 +2,16 @@
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read, Write as _};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use pipewright::os::conduit::Conduit;
 use pipewright::os::usage::{self, Spent};
 use pipewright::{Child, ChildStderr, ChildStdin, PipeReader, Signal, Stdio};
 
-use super::super::peer::Act;
-use super::place::Place;
-use super::rounds::{Round, Rounds};
+use super::super::peer::{Act, parse_spent};
+use super::super::place::Place;
+use super::super::rounds::{Round, Rounds, both};
+
 use super::threads::Reading;
 
 /// A child that writes when it is told to.
@@ -94,17 +95,12 @@ impl TwoProcesses {
     fn answer(&mut self) -> io::Result<Spent> {
         let mut line = String::new();
         self.answers.read_line(&mut line)?;
-        parse(&line).ok_or_else(|| {
+        parse_spent(&line).ok_or_else(|| {
             let words = line.trim();
             // Its own words, where it ended with an error.
             io::Error::other(if words.is_empty() { "the child has ended" } else { words })
         })
     }
-}
-
-fn parse(line: &str) -> Option<Spent> {
-    let (nanos, switches) = line.trim().split_once(' ')?;
-    Some(Spent { cpu: Duration::from_nanos(nanos.parse().ok()?), switches: switches.parse().ok() })
 }
 
 impl Rounds for TwoProcesses {
@@ -125,25 +121,7 @@ impl Rounds for TwoProcesses {
             taken => taken?,
         };
         let child = self.answer()?;
-        let spent = after.zip(before).map(|(after, before)| {
-            let ours = after - before;
-            let switches = ours.switches.zip(child.switches).map(|(ours, its)| ours + its);
-            Spent { cpu: ours.cpu + child.cpu, switches }
-        });
-        Ok(Round { elapsed, reads, spent })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_childs_answer_is_understood() {
-        let spent = Spent { cpu: Duration::from_nanos(1500), switches: Some(7) };
-        assert_eq!(parse("1500 7\n"), Some(spent));
-        assert_eq!(parse("1500 -\n"), Some(Spent { switches: None, ..spent }));
-        assert_eq!(parse("pipewright: no\n"), None);
-        assert_eq!(parse(""), None);
+        let spent = after.zip(before).map(|(after, before)| both(after - before, child));
+        Ok(Round { elapsed, reads, each: None, spent })
     }
 }

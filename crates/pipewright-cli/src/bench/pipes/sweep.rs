@@ -6,14 +6,15 @@ use std::time::Duration;
 use pipewright::os::conduit::Kind;
 use pipewright::os::cpu;
 
-use super::place::Placement;
-use super::threads::pin;
+use super::super::cell::pin;
+use super::super::place::Placement;
+
 use crate::Failure;
 use crate::args::{Capacity, PipesPreset, SweepOptions, Topology, Via};
 
 /// The article's sizes: every one that its `pipespeed` scripts had.
 #[rustfmt::skip]
-const IBM_2001: [usize; 62] = [
+pub(in crate::bench) const IBM_2001: [usize; 62] = [
     1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60, 64, 72, 80, 88, 96,
     104, 112, 120, 128, 144, 160, 176, 192, 208, 224, 240, 256, 288, 320, 352, 384, 416, 448, 480, 512,
     576, 640, 704, 768, 832, 896, 960, 1024, 1280, 1536, 1792, 2048, 2560, 3072, 3584, 4096,
@@ -42,6 +43,8 @@ const MOST_BLOCK_BYTES: usize = 256 << 20;
 pub(super) struct Sweep {
     pub(super) blocks: Vec<usize>,
     pub(super) ways: Vec<Way>,
+    /// Ways were asked for, so that nothing else is measured.
+    pub(super) is_chosen: bool,
 }
 
 /// One way from a writer to a reader.
@@ -60,6 +63,10 @@ impl Way {
         match topology {
             // Its pipe is the library's to choose.
             Topology::Library => Way { via: Via::Pipe, holds_bytes: None, ..way },
+            // A worker is a process, and its ring is as large as it is.
+            _ if via == Via::Memory => {
+                Way { topology: Topology::Processes, holds_bytes: None, ..way }
+            }
             // It is in one place, or in none.
             Topology::Thread if placement != Placement::None => {
                 Way { placement: Placement::Same, ..way }
@@ -73,6 +80,8 @@ impl Way {
             Via::Pipe => Kind::Pipe,
             Via::Fifo => Kind::Fifo,
             Via::Socket => Kind::Socket,
+            // What it is measured beside.
+            Via::Memory => Kind::Pipe,
         }
     }
 }
@@ -88,27 +97,33 @@ pub(in crate::bench) fn rules(preset: PipesPreset) -> (u16, Duration) {
 
 impl Sweep {
     pub(super) fn of(options: &SweepOptions) -> Result<Sweep, Failure> {
-        let mut blocks = match options.preset {
+        let blocks = match options.preset {
             _ if !options.blocks.is_empty() => options.blocks.clone(),
             PipesPreset::Quick => QUICK.to_vec(),
             PipesPreset::Ibm2001 => IBM_2001.to_vec(),
             PipesPreset::Full => (0..=22).map(|shift| 1 << shift).collect(),
         };
-        blocks.sort_unstable();
-        blocks.dedup();
-        if blocks.first() == Some(&0) {
-            return Err(Failure("--blocks: a block has at least one byte".to_owned()));
-        }
-        if blocks.last().is_some_and(|block| *block > MOST_BLOCK_BYTES) {
-            return Err(Failure("--blocks: a block has at most 256 MiB".to_owned()));
-        }
-        let chosen = !(options.topology.is_empty()
+        let blocks = checked(blocks)?;
+        let is_chosen = !(options.topology.is_empty()
             && options.via.is_empty()
             && options.capacity.is_empty()
             && options.pin.is_empty());
-        let ways = if chosen { combinations(options) } else { preset(options.preset) };
-        Ok(Sweep { blocks, ways })
+        let ways = if is_chosen { combinations(options) } else { preset(options.preset) };
+        Ok(Sweep { blocks, ways, is_chosen })
     }
+}
+
+/// The sizes in order, each once, if they are such as can be had.
+pub(in crate::bench) fn checked(mut blocks: Vec<usize>) -> Result<Vec<usize>, Failure> {
+    blocks.sort_unstable();
+    blocks.dedup();
+    if blocks.first() == Some(&0) {
+        return Err(Failure("--blocks: a block has at least one byte".to_owned()));
+    }
+    if blocks.last().is_some_and(|block| *block > MOST_BLOCK_BYTES) {
+        return Err(Failure("--blocks: a block has at most 256 MiB".to_owned()));
+    }
+    Ok(blocks)
 }
 
 /// Every combination of what was asked for.
@@ -133,7 +148,7 @@ fn combinations(options: &SweepOptions) -> Vec<Way> {
 }
 
 /// Different cores, or no pinning where they cannot be had.
-fn usual_placement() -> Placement {
+pub(in crate::bench) fn usual_placement() -> Placement {
     if can_be_had(Placement::Other) { Placement::Other } else { Placement::None }
 }
 
@@ -159,6 +174,7 @@ fn preset(preset: PipesPreset) -> Vec<Way> {
             way(Topology::Processes, Via::Pipe, None),
             way(Topology::Library, Via::Pipe, None),
             way(Topology::Threads, Via::Socket, None),
+            way(Topology::Processes, Via::Memory, None),
             one,
             Way { holds_bytes: LARGE_BYTES, ..one },
         ],
@@ -173,6 +189,7 @@ fn preset(preset: PipesPreset) -> Vec<Way> {
                 ways.push(at(way(Topology::Threads, Via::Fifo, None)));
                 ways.push(at(way(Topology::Threads, Via::Socket, None)));
                 ways.push(at(way(Topology::Processes, Via::Pipe, None)));
+                ways.push(at(way(Topology::Processes, Via::Memory, None)));
                 ways.push(at(way(Topology::Library, Via::Pipe, None)));
             }
             ways.extend([one, Way { holds_bytes: LARGE_BYTES, ..one }]);
@@ -222,6 +239,11 @@ mod tests {
         assert_eq!(ways, expected);
         let ways = sweep(&["--topology", "thread", "--pin", "same,other"]).unwrap().ways;
         assert_eq!(ways.len(), 1, "one thread is in one place: {ways:?}");
+        let args = ["--via", "memory", "--topology", "thread,library", "--capacity", "1M"];
+        let ways = sweep(&[&args[..], &["--pin", "none"]].concat()).unwrap().ways;
+        let library = way(Topology::Library, None);
+        let memory = Way::new(Topology::Processes, Via::Memory, None, Placement::None);
+        assert_eq!(ways, [memory, library]);
     }
 
     #[test]

@@ -7,11 +7,13 @@ use std::thread;
 use std::time::Instant;
 
 use pipewright::os::conduit::Conduit;
-use pipewright::os::{cpu, usage};
+use pipewright::os::usage;
 
-use super::pattern::Pattern;
-use super::place::Place;
-use super::rounds::{Round, Rounds};
+use super::super::cell::pin;
+use super::super::histogram::Reads;
+use super::super::pattern::Pattern;
+use super::super::place::Place;
+use super::super::rounds::{Round, Rounds};
 
 /// The article's `pipespeed2`.
 #[derive(Debug)]
@@ -47,8 +49,8 @@ impl Reading {
     }
 
     /// Reads so many bytes, and counts the reads.
-    pub(super) fn take(&mut self, source: &mut impl Read, bytes: u64) -> io::Result<u64> {
-        let (mut place, mut reads) = (0, 0);
+    pub(super) fn take(&mut self, source: &mut impl Read, bytes: u64) -> io::Result<Reads> {
+        let (mut place, mut reads) = (0, Reads::default());
         while place < bytes {
             let count = source.read(&mut self.buffer)?;
             if count == 0 {
@@ -56,7 +58,7 @@ impl Reading {
             }
             self.expected.check(place, &self.buffer[..count])?;
             place += count as u64;
-            reads += 1;
+            reads.add(1, count);
         }
         if place == bytes { Ok(reads) } else { Err(too_many()) }
     }
@@ -64,11 +66,6 @@ impl Reading {
 
 fn too_many() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "more came out than went in")
-}
-
-/// Pins this thread, where it is to be.
-pub(in crate::bench) fn pin(processor: Option<usize>) -> io::Result<()> {
-    processor.map_or(Ok(()), cpu::pin_this_thread)
 }
 
 impl OneThread {
@@ -96,7 +93,7 @@ impl Rounds for OneThread {
         let elapsed = start.elapsed();
         let after = usage::of_this_process().ok();
         let spent = after.zip(before).map(|(after, before)| after - before);
-        Ok(Round { elapsed, reads: blocks, spent })
+        Ok(Round { elapsed, reads: Reads::of(blocks, self.block_bytes), each: None, spent })
     }
 }
 
@@ -138,7 +135,7 @@ impl Rounds for TwoThreads {
                 let elapsed = start.elapsed();
                 let after = usage::of_this_process().ok();
                 let spent = after.zip(before).map(|(after, before)| after - before);
-                (Round { elapsed, reads, spent }, reader)
+                (Round { elapsed, reads, each: None, spent }, reader)
             });
             let written = writing.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
             io::Result::Ok((taken, written))

@@ -47,6 +47,7 @@ fn a_terminal_of_any_width() {
         same(&format!("pipes-{columns}.txt"), &text);
     }
     same("spawn-80.txt", &super::terminal(&sample::spawn(), 80, false));
+    same("trips-80.txt", &super::terminal(&sample::trips(), 80, false));
     same("compared-80.txt", &super::terminal(&compared(), 80, false));
     // Colours change nothing else.
     let painted = super::terminal(&sample::pipes(), 80, true);
@@ -84,6 +85,7 @@ fn pages() {
 #[test]
 fn lists() {
     same("pipes.csv", &super::csv(&sample::pipes()));
+    same("pipes.md", &super::markdown(&sample::pipes()));
     same("compared.md", &super::markdown(&compared()));
     let json = serde_json::to_string_pretty(&sample::spawn()).unwrap();
     same("spawn.json", &(json + "\n"));

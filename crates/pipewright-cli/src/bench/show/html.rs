@@ -71,6 +71,9 @@ fn figure(page: &mut String, chart: &Chart, report: &Report) {
     let figures = table::figures(chart, report.comparison.as_ref(), true);
     page.push_str("<details><summary>All figures</summary>\n");
     table(page, &figures, Rows::Figures);
+    if let Some(reads) = table::reads(chart) {
+        table(page, &reads, Rows::Figures);
+    }
     page.push_str("</details>\n</figure>\n");
 }
 

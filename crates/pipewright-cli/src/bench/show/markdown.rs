@@ -31,6 +31,10 @@ pub(in crate::bench) fn markdown(report: &Report) -> String {
             text.push('\n');
         }
         text.push_str(&table(&table::figures(chart, report.comparison.as_ref(), true)));
+        if let Some(reads) = table::reads(chart) {
+            text.push('\n');
+            text.push_str(&table(&reads));
+        }
     }
     text
 }

@@ -111,21 +111,74 @@ fn compared<'a>(
 
 /// A row for each curve: where it is at its best, and what that costs.
 pub(super) fn curves(chart: &Chart) -> Table {
-    let heading = ["", "", "best at", "speed", "CPU/MiB", "switches/MiB"];
+    let costs = match chart.unit {
+        Unit::BytesPerSecond => ["speed", "CPU/MiB", "switches/MiB"],
+        Unit::Seconds => ["median", "99 of 100", "999 of 1000"],
+    };
+    let heading: Vec<&str> = ["", "", "best at"].into_iter().chain(costs).collect();
     let rows = chart.curves.iter().enumerate().map(|(index, curve)| {
         let mut row = vec![letter(index).to_string(), curve.name.clone()];
         match curve.best(chart.unit) {
-            Some((cell, summary)) => row.extend([
-                cell.label.clone(),
-                chart.unit.show(summary.median),
-                cell.cpu_seconds_per_mib.map_or("-".to_owned(), |it| Unit::Seconds.show(it)),
-                cell.switches_per_mib.map_or("-".to_owned(), units::three_digits),
-            ]),
+            Some((cell, summary)) => {
+                row.extend([cell.label.clone(), chart.unit.show(summary.median)]);
+                row.extend(cost(chart, cell));
+            }
             None => {
                 row.extend(["not measured".to_owned(), String::new(), String::new(), String::new()])
             }
         }
         row
     });
-    Table { heading: heading.map(str::to_owned).to_vec(), rows: rows.collect() }
+    Table { heading: heading.into_iter().map(str::to_owned).collect(), rows: rows.collect() }
+}
+
+/// What a cell takes beside its median.
+fn cost(chart: &Chart, cell: &Cell) -> [String; 2] {
+    let unknown = || "-".to_owned();
+    let time = |seconds: Option<f64>| seconds.map_or_else(unknown, |it| Unit::Seconds.show(it));
+    match chart.unit {
+        Unit::BytesPerSecond => [
+            time(cell.cpu_seconds_per_mib),
+            cell.switches_per_mib.map_or_else(unknown, units::three_digits),
+        ],
+        Unit::Seconds => {
+            [time(cell.percentiles.map(|it| it.p99)), time(cell.percentiles.map(|it| it.p99_9))]
+        }
+    }
+}
+
+/// How much the reads of each curve brought, in percent of its reads, where it was at its best; `None`: all
+/// of them brought a block, or nobody counted.
+pub(super) fn reads(chart: &Chart) -> Option<Table> {
+    let best: Vec<Option<&Cell>> =
+        chart.curves.iter().map(|curve| curve.best(chart.unit).map(|(cell, _)| cell)).collect();
+    let is_telling = |cell: &&Cell| cell.reads.len() > 1;
+    if !best.iter().flatten().any(is_telling) {
+        return None;
+    }
+    let mut classes: Vec<u64> =
+        best.iter().flatten().flat_map(|cell| &cell.reads).map(|class| class.from_bytes).collect();
+    classes.sort_unstable();
+    classes.dedup();
+    let mut heading = vec!["a read brought".to_owned()];
+    let names = best.iter().enumerate().map(|(index, cell)| match cell {
+        Some(cell) => format!("{} at {}", letter(index), cell.label),
+        None => letter(index).to_string(),
+    });
+    heading.extend(names);
+    let share = |cell: &Option<&Cell>, from_bytes: u64| {
+        let Some(cell) = cell else { return String::new() };
+        let all: u64 = cell.reads.iter().map(|class| class.reads).sum();
+        let found = cell.reads.iter().find(|class| class.from_bytes == from_bytes);
+        found.map_or(String::new(), |class| {
+            let percent = class.reads as f64 / all.max(1) as f64 * 100.0;
+            if percent < 0.1 { "< 0.1 %".to_owned() } else { format!("{percent:.1} %") }
+        })
+    };
+    let rows = classes.iter().map(|from_bytes| {
+        let mut row = vec![format!("from {}", units::bytes(*from_bytes))];
+        row.extend(best.iter().map(|cell| share(cell, *from_bytes)));
+        row
+    });
+    Some(Table { heading, rows: rows.collect() })
 }

@@ -19,14 +19,14 @@ pub(crate) enum Placement {
 
 /// The processors of the two. `None`: not pinned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(in crate::bench) struct Place {
-    pub(in crate::bench) reader: Option<usize>,
-    pub(in crate::bench) writer: Option<usize>,
+pub(super) struct Place {
+    pub(super) reader: Option<usize>,
+    pub(super) writer: Option<usize>,
 }
 
 impl Placement {
     /// The processors, of those that are allowed; or why it cannot be had.
-    pub(in crate::bench) fn place(
+    pub(super) fn place(
         self,
         allowed: &[usize],
         same_core: impl Fn(usize) -> Option<Vec<usize>>,

@@ -7,7 +7,7 @@ const PERIOD: usize = 251;
 
 /// Blocks of a stream, from wherever they begin.
 #[derive(Debug)]
-pub(in crate::bench) struct Pattern {
+pub(super) struct Pattern {
     bytes: Vec<u8>,
     /// Whether the bytes depend on their place, which costs those who write the alignment.
     verify: bool,
@@ -15,20 +15,20 @@ pub(in crate::bench) struct Pattern {
 
 impl Pattern {
     /// For blocks of at most so many bytes.
-    pub(in crate::bench) fn new(block_bytes: usize, verify: bool) -> Pattern {
+    pub(super) fn new(block_bytes: usize, verify: bool) -> Pattern {
         // Written to here: memory that is first touched while it is sent costs page faults.
         let bytes = (0..block_bytes + PERIOD).map(|place| (place % PERIOD) as u8).collect();
         Pattern { bytes, verify }
     }
 
     /// So many bytes, to be sent at that place of the stream.
-    pub(in crate::bench) fn at(&self, place: u64, count: usize) -> &[u8] {
+    pub(super) fn at(&self, place: u64, count: usize) -> &[u8] {
         let start = if self.verify { (place % PERIOD as u64) as usize } else { 0 };
         self.bytes.get(start..start + count).unwrap_or_default()
     }
 
     /// Whether these are the bytes of that place. What was sent without a pattern is not looked at.
-    pub(in crate::bench) fn check(&self, place: u64, bytes: &[u8]) -> io::Result<()> {
+    pub(super) fn check(&self, place: u64, bytes: &[u8]) -> io::Result<()> {
         if !self.verify || self.at(place, bytes.len()) == bytes {
             return Ok(());
         }

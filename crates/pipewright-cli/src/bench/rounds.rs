@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use pipewright::os::usage::Spent;
 
-use super::super::plan::{Failed, Sample};
+use super::histogram::Reads;
+use super::plan::{Failed, Sample};
+use super::stats::Percentiles;
 
 /// Both sides, set up and warm.
 pub(super) trait Rounds {
@@ -17,12 +19,27 @@ pub(super) trait Rounds {
 }
 
 /// What one round took.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Round {
     pub(super) elapsed: Duration,
-    pub(super) reads: u64,
+    /// Nothing where nobody counted.
+    pub(super) reads: Reads,
+    /// What each block took, where each went by the clock.
+    pub(super) each: Option<Percentiles>,
     /// By both sides; `None`: it cannot be told.
     pub(super) spent: Option<Spent>,
+}
+
+/// What two processes have used together.
+pub(super) fn both(ours: Spent, theirs: Spent) -> Spent {
+    let switches = ours.switches.zip(theirs.switches).map(|(ours, theirs)| ours + theirs);
+    Spent { cpu: ours.cpu + theirs.cpu, switches }
+}
+
+impl<R: Rounds + ?Sized> Rounds for Box<R> {
+    fn round(&mut self, blocks: u64) -> io::Result<Round> {
+        (**self).round(blocks)
+    }
 }
 
 /// The part of its time for which a cell warms up.
@@ -30,6 +47,7 @@ const WARM_UP_SHARE: u32 = 8;
 
 /// Warms up, then measures for about that long, or for exactly so many blocks.
 ///
+/// The value is in bytes a second, or in seconds where each block went by the clock: the median of these.
 /// `rate` is how many blocks a second the cell made last time, so that it need not be found again.
 pub(super) fn timed(
     rounds: &mut dyn Rounds,
@@ -56,11 +74,13 @@ pub(super) fn timed(
     };
     let round = rounds.round(blocks).map_err(failed)?;
     let bytes = blocks * block_bytes;
+    let speed = bytes as f64 / round.elapsed.as_secs_f64().max(1e-9);
     Ok(Sample {
-        value: bytes as f64 / round.elapsed.as_secs_f64().max(1e-9),
+        value: round.each.map_or(speed, |each| each.p50),
         operations: blocks,
         bytes,
         reads: round.reads,
+        each: round.each,
         spent: round.spent,
     })
 }
@@ -88,7 +108,7 @@ mod tests {
             self.0.push(blocks);
             let late = if self.0.len() == 1 { Duration::from_micros(100) } else { Duration::ZERO };
             let elapsed = Duration::from_micros(blocks) + late;
-            Ok(Round { elapsed, reads: blocks, spent: None })
+            Ok(Round { elapsed, ..Round::default() })
         }
     }
 
