@@ -216,10 +216,19 @@ impl Curve {
     /// The cell with the best median.
     pub(super) fn best(&self, unit: Unit) -> Option<(&Cell, Summary)> {
         let measured = self.cells.iter().filter_map(|cell| Some((cell, cell.summary()?)));
-        let rank = |summary: &Summary| {
-            if unit.more_is_better() { summary.median } else { -summary.median }
-        };
-        measured.max_by(|(_, a), (_, b)| rank(a).total_cmp(&rank(b)))
+        measured.max_by(|(_, a), (_, b)| unit.rank(a.median).total_cmp(&unit.rank(b.median)))
+    }
+}
+
+impl Chart {
+    /// The cell with the best median of all, and its curve.
+    pub(super) fn best(&self) -> Option<(&Curve, &Cell, Summary)> {
+        let each = self.curves.iter().filter_map(|curve| {
+            let (cell, summary) = curve.best(self.unit)?;
+            Some((curve, cell, summary))
+        });
+        let rank = |summary: &Summary| self.unit.rank(summary.median);
+        each.max_by(|(_, _, a), (_, _, b)| rank(a).total_cmp(&rank(b)))
     }
 }
 

@@ -17,6 +17,11 @@ impl Unit {
         self == Unit::BytesPerSecond
     }
 
+    /// The larger, the better.
+    pub(super) fn rank(self, value: f64) -> f64 {
+        if self.more_is_better() { value } else { -value }
+    }
+
     /// `2.31 GB/s`, `457 µs`.
     pub(super) fn show(self, value: f64) -> String {
         let (divisor, unit) = self.scale(value);
@@ -71,12 +76,15 @@ fn whole(bytes: u64) -> (u64, &'static str) {
     units.iter().find(fits).map_or((bytes, "B"), |(unit, shift)| (bytes >> shift, unit))
 }
 
-/// Several statements as one sentence; `None`: there is none.
-pub(super) fn sentence(statements: &[String]) -> Option<String> {
-    let said = statements.join("; ") + ".";
-    let mut characters = said.chars();
-    let first = characters.next().filter(|_| !statements.is_empty())?;
-    Some(first.to_uppercase().chain(characters).collect())
+/// Statements as sentences, a line for each; `None`: there is none.
+pub(super) fn sentences(statements: &[String]) -> Option<String> {
+    let sentence = |statement: &String| {
+        let mut characters = statement.chars();
+        let first = characters.next().into_iter().flat_map(char::to_uppercase);
+        first.chain(characters).chain(['.']).collect()
+    };
+    let lines: Vec<String> = statements.iter().map(sentence).collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
 /// `+12 %`, `-5 %`.
@@ -146,10 +154,10 @@ mod tests {
     }
 
     #[test]
-    fn statements_are_one_sentence() {
+    fn each_statement_is_a_sentence() {
         let said = ["one is 1".to_owned(), "two is 2".to_owned()];
-        assert_eq!(sentence(&said).as_deref(), Some("One is 1; two is 2."));
-        assert_eq!(sentence(&[]), None);
+        assert_eq!(sentences(&said).as_deref(), Some("One is 1.\nTwo is 2."));
+        assert_eq!(sentences(&[]), None);
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! What the cache brings, and what many at once do: in a sentence.
+//! What the cache brings, and what many at once do: a sentence each.
 
 use super::super::report::{Chart, Curve};
-use super::super::units::{Unit, sentence};
+use super::super::units::{Unit, sentences};
 use super::{CACHED, SMALL_BYTES};
 
-/// In a sentence; `None`: it was not measured.
+/// In sentences; `None`: it was not measured.
 pub(in crate::bench) fn verdict(charts: &[Chart]) -> Option<String> {
     let unit = Unit::BytesPerSecond;
     let chart = |id: &str| charts.iter().find(|chart| chart.id == id);
@@ -39,5 +39,5 @@ pub(in crate::bench) fn verdict(charts: &[Chart]) -> Option<String> {
             times(alone),
         ));
     }
-    sentence(&said)
+    sentences(&said)
 }

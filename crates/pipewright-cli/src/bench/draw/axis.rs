@@ -1,7 +1,7 @@
 //! Scales: from figures to places on a line, and the round figures to write beside it.
 
 use super::super::math::{exponent_of_ten, log2, power_of_ten};
-use super::super::report::{Axis, Chart};
+use super::super::report::{Axis, Chart, Curve};
 use super::super::units::{Unit, short_bytes};
 
 /// A vertical axis, or that of bars: from nothing to a round figure, or from one power of ten to another.
@@ -60,8 +60,8 @@ impl Scale {
         }
     }
 
-    /// That of a chart's figures: logarithmic where there are figures of other times beside them, and for
-    /// times that differ so much that the short ones, which count, could not be told apart.
+    /// That of a chart's figures: logarithmic where there are figures of other times beside them, and where
+    /// the lower ones could not be told apart otherwise.
     pub(in crate::bench) fn of(chart: &Chart, steps: usize) -> Scale {
         let measured = chart.curves.iter().flat_map(|curve| &curve.cells);
         let ends = measured.flat_map(|cell| [cell.least, cell.most]).flatten();
@@ -70,11 +70,7 @@ impl Scale {
             ends.chain(beside).fold((f64::INFINITY, 0.0), |(least, most), value| {
                 (f64::min(least, value), f64::max(most, value))
             });
-        const FAR_APART: f64 = 20.0;
-        let is_far_apart = chart.axis == Axis::BlockBytes
-            && !chart.unit.more_is_better()
-            && most > FAR_APART * least;
-        if chart.references.is_empty() && !is_far_apart || most <= 0.0 {
+        if chart.references.is_empty() && !is_far_apart(chart) || most <= 0.0 {
             Scale::linear(chart.unit, most, steps)
         } else {
             Scale::logarithmic(chart.unit, least, most)
@@ -90,6 +86,24 @@ impl Scale {
         };
         place.clamp(0.0, 1.0)
     }
+}
+
+/// Whether a curve at its best is next to nothing beside another one at its best. Of times the short ones
+/// count, so there all of them do.
+fn is_far_apart(chart: &Chart) -> bool {
+    const FAR: f64 = 10.0;
+    let medians = |curve: &Curve| -> Vec<f64> {
+        if chart.unit.more_is_better() {
+            curve.best(chart.unit).map(|(_, best)| best.median).into_iter().collect()
+        } else {
+            curve.cells.iter().filter_map(|cell| cell.median).collect()
+        }
+    };
+    let ends = chart.curves.iter().flat_map(medians);
+    let (least, most) = ends.fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), median| {
+        (least.min(median), most.max(median))
+    });
+    chart.axis == Axis::BlockBytes && most > FAR * least
 }
 
 /// 1, 2, 2.5 or 5 times a power of ten.

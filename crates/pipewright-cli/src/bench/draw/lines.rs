@@ -228,9 +228,7 @@ impl Chart<'_> {
     /// A ring round the highest point of all, and what it is.
     fn best(&self, svg: &mut Svg) {
         let chart = self.subject.chart;
-        let best = chart.curves.iter().filter_map(|curve| curve.best(chart.unit));
-        let best = best.max_by(|(_, a), (_, b)| a.median.total_cmp(&b.median));
-        let Some((cell, summary)) = best else { return };
+        let Some((_, cell, summary)) = chart.best() else { return };
         let Some(bytes) = cell.block_bytes else { return };
         let (x, y) = (self.x(bytes), self.y(summary.median));
         svg.empty("circle", &class("best").px([("cx", x), ("cy", y), ("r", 8.0)]));

@@ -1,10 +1,10 @@
-//! What shared memory brings: in a sentence.
+//! What shared memory brings: a sentence each.
 
 use super::super::report::{Chart, Curve};
-use super::super::units::{Unit, sentence};
+use super::super::units::{Unit, sentences};
 use super::{INLINE, SHARED};
 
-/// In a sentence; `None`: it was not measured.
+/// In sentences; `None`: it was not measured.
 pub(in crate::bench) fn verdict(charts: &[Chart]) -> Option<String> {
     let chart = |id: &str| charts.iter().find(|chart| chart.id == id);
     let curve = |id: &str, name: &str| -> Option<&Curve> {
@@ -40,5 +40,5 @@ pub(in crate::bench) fn verdict(charts: &[Chart]) -> Option<String> {
         let [shared, inline] = [shared, inline].map(|time| Unit::Seconds.show(time));
         said.push(format!("the packets of a build take {shared} instead of {inline}"));
     }
-    sentence(&said)
+    sentences(&said)
 }

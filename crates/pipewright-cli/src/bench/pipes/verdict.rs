@@ -1,6 +1,6 @@
 //! Which size of block is best, and what the usual others cost: in a sentence.
 
-use super::super::report::{Cell, Chart, Curve};
+use super::super::report::{Chart, Curve};
 use super::super::stats::Summary;
 use super::super::units::bytes;
 
@@ -52,9 +52,7 @@ fn is_as_good(cell: &Summary, best: &Summary) -> bool {
 /// Which other way is clearly faster than that curve.
 fn fastest(chart: &Chart, curve: &Curve) -> Option<String> {
     let (_, own) = curve.best(chart.unit)?;
-    let others = chart.curves.iter().filter_map(|other| Some((other, other.best(chart.unit)?)));
-    let (other, (cell, best)): (&Curve, (&Cell, Summary)) =
-        others.max_by(|(_, (_, a)), (_, (_, b))| a.median.total_cmp(&b.median))?;
+    let (other, cell, best) = chart.best()?;
     if best.least <= own.most || best.median < own.median * 1.1 {
         return None;
     }
@@ -64,6 +62,7 @@ fn fastest(chart: &Chart, curve: &Curve) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::report::Cell;
     use super::super::super::sample;
     use super::*;
 
