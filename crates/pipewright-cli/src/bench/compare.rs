@@ -124,7 +124,12 @@ fn verdict(comparison: &Comparison, noisy: Option<&str>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample;
+    use std::time::Duration;
+
+    use super::super::cases::{case, chart};
+    use super::super::measure::{Rules, Watch, measure};
+    use super::super::shuffle::Random;
+    use super::super::{plan, sample};
     use super::*;
 
     #[test]
@@ -184,6 +189,61 @@ mod tests {
             assert!(comparison.cells.iter().all(|cell| !cell.ratio.is_real));
             assert!(comparison.verdict.contains(words), "{}", comparison.verdict);
         }
+    }
+
+    /// Starts of a process, on a machine that is never twice the same, by a build that takes so much longer
+    /// for every second case. Cells are measured, and the clock is chance.
+    fn run(seed: u64, slowed: f64) -> Report {
+        let mut seeds = Random::new(seed);
+        let points = (0..20).map(|number: u32| {
+            let micros = 100.0 * f64::from(1 + number) * if number % 2 == 0 { slowed } else { 1.0 };
+            let mut random = Random::new(seeds.next());
+            let operation = move || {
+                // The sum of four is all but normal: a standard deviation of 2.3 %.
+                let sum: f64 = (0..4).map(|_| random.below(1000) as f64 / 1000.0).sum();
+                Ok(Duration::from_secs_f64(micros * 1e-6 * (1.0 + 0.04 * (sum - 2.0))).into())
+            };
+            case(number.to_string(), Unit::Seconds, operation)
+        });
+        // So short that each operation takes all of it, and is the sample.
+        let time = Duration::from_micros(1);
+        let mut charts = [chart("spawn", "Start and wait", Unit::Seconds, time, points.collect())];
+        let rules = Rules { series: 3, seed };
+        assert!(matches!(measure(&mut charts, &rules, &mut Unwatched), Ok(true)));
+        Report { charts: plan::report(&charts), ..sample::spawn() }
+    }
+
+    struct Unwatched;
+
+    impl Watch for Unwatched {
+        fn series(&mut self, _: usize) {}
+        fn cell(&mut self, _: &str) {}
+        fn after_series(&mut self, _: &[plan::Chart]) {}
+        fn stops(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_build_that_is_slower_is_told_from_one_that_is_not() {
+        let (mut wrong, mut found) = (0, 0);
+        for seed in 0..100 {
+            let old = run(2 * seed, 1.0);
+            let same = compare(&old, &run(2 * seed + 1, 1.0));
+            wrong += same.faster + same.slower;
+            let slowed = compare(&old, &run(2 * seed + 1, 1.4));
+            assert_eq!((slowed.compared, slowed.faster), (20, 0), "{}", slowed.verdict);
+            let right = slowed.cells.iter().filter(|cell| is_slowed(cell)).count();
+            found += right;
+            wrong += slowed.slower - right;
+        }
+        // Of 2000 and another 1000 cells that did not change, and of 1000 that did.
+        assert_eq!(wrong, 0);
+        assert!(found >= 990, "{found}");
+    }
+
+    fn is_slowed(cell: &Compared) -> bool {
+        cell.ratio.is_real && cell.label.parse::<u32>().unwrap() % 2 == 0
     }
 
     #[test]

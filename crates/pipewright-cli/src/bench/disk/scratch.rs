@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use pipewright_disk::{DiskFile, Engine, EngineOptions, FileOptions, Result, SyncMode};
+use pipewright_disk::{DiskFile, Engine, EngineOptions, ErrorKind, FileOptions, Result, SyncMode};
 
 use super::super::plan::Failed;
 use super::super::shuffle::Random;
@@ -99,6 +99,11 @@ impl Scratch {
 fn fill(file: &DiskFile, bytes: u64) -> Result<()> {
     const PIECE_BYTES: usize = 1 << 20;
     let mut engine = Engine::new(EngineOptions { depth: 1, ..EngineOptions::default() })?;
+    // A disk that has no room for it says so before it is full. Not every filesystem can.
+    match engine.preallocate(file, 0, bytes).result {
+        Err(error) if *error.kind() == ErrorKind::Unsupported => {}
+        preallocated => drop(preallocated?),
+    }
     let mut buffer = file.buffer(PIECE_BYTES)?;
     let mut random = Random::new(1);
     for word in buffer.chunks_exact_mut(8) {

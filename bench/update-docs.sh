@@ -1,0 +1,154 @@
+#!/usr/bin/env bash
+# Makes the tables of docs/benchmarks.md, and the chart of the README, from runs on this machine.
+#
+#   bash bench/update-docs.sh [--full] [--to FILE] [PART...]
+#
+# A part is a case of the driver (spawn, capture-lines, ..., cli), `messages`, `files`, `trees` or `pipes`; all of
+# them where none is named. Each stands in the document between two comments of its name, with the day, the
+# commit, the machine and the preset that it was measured with; what is not measured anew stays as it was. One that
+# fails keeps its old table, and the script fails at its end.
+#
+# The preset is quick (3 rounds, some minutes) unless --full asks for 7. Nothing else should run meanwhile.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+preset=quick rounds=3 seconds=0.3
+document=docs/benchmarks.md
+chart=docs/pipes.svg
+parts=()
+while [ $# -gt 0 ]; do
+    case $1 in
+        --full) preset=full rounds=7 seconds=1 ;;
+        --to) document=${2:?--to FILE}; shift ;;
+        -*) echo "update-docs.sh: $1 is not known" >&2; exit 2 ;;
+        *) parts+=("$1") ;;
+    esac
+    shift
+done
+
+cases=(spawn spawn-options capture-lines capture-block allocations stream collect text-lines
+    watched-line pipeline size cli)
+if [ ${#parts[@]} -eq 0 ]; then
+    parts=("${cases[@]}" messages files trees pipes)
+fi
+for part in "${parts[@]}"; do
+    if ! grep -qx "<!-- begin $part -->" "$document" || ! grep -qx "<!-- end $part -->" "$document"; then
+        echo "update-docs.sh: $document has no place for $part" >&2
+        exit 2
+    fi
+done
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+echo "update-docs.sh: building" >&2
+cargo build --release --locked --quiet -p pipewright-cli
+(cd bench && cargo build --release --locked --quiet --workspace)
+tool=$PWD/target/release/pipewright
+bench=$PWD/bench/target/release
+
+# A table is not better than its machine.
+machine() {
+    local processor memory
+    processor=$(sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo | head -n 1)
+    memory=$(awk '/^MemTotal/ { printf "%.0f", $2 / 1048576 }' /proc/meminfo)
+    echo "$processor, $(nproc) processors, $memory GiB, Linux $(uname -r)"
+}
+
+head_of() { # NAME WHAT
+    echo "### $1"
+    echo
+    echo "$2"
+    echo
+    echo "Measured on $(date -u +%F) at commit $(git describe --always --dirty), preset $preset: $3. $(machine)."
+}
+
+# The part's section without its heading, which is what stands below the second "## ".
+driver() {
+    local options=()
+    [ "$1" = size ] || options=(--rounds "$rounds")
+    "$bench/driver" "$1" "${options[@]}" --cli "$tool" > "$work/report"
+    head_of "$1" "$(awk 'found && NF { print; exit } /^## / { found = 1 }' "$work/report")" \
+        "$([ "$1" = size ] && echo "two programs" || echo "$rounds rounds")"
+    awk 'found == 2 { print } found == 1 && NF { found = 2 } /^## / && !found { found = 1 }' "$work/report"
+}
+
+messages() {
+    local options=(--rounds "$rounds")
+    [ "$preset" = full ] || options+=(--quick)
+    "$bench/ipc" "${options[@]}" > "$work/report"
+    head_of messages "Messages between a host and a worker, beside a ring, a socket and a pipe in C." "$rounds rounds"
+    # A heading of its own for each case would be one level too high.
+    sed 's/^### \(.*\)$/**\1**/' "$work/report"
+}
+
+files() {
+    local folder=$work/files
+    mkdir "$folder"
+    local cases=(cached direct128 classes)
+    if command -v fio > /dev/null; then cases+=(direct32 write); fi
+    "$bench/disk" "$folder" "${cases[@]}" --seconds "$seconds" --rounds "$rounds" > "$work/report"
+    head_of files "File I/O beside std, tokio, the io-uring crate and, where it is there, fio; a file of 1 GiB." \
+        "$rounds rounds of ${seconds} s"
+    sed 's/^## \(.*\)$/**\1**/' "$work/report"
+}
+
+trees() {
+    # For a user that owns nothing as well, who has to be able to run all three.
+    chmod 755 "$work"
+    cc -O2 -static -o "$work/exit0" bench/c/exit0.c
+    cp "$tool" "$work/pipewright"
+    cp "$bench/tree" "$work/tree"
+    "$work/tree" "$work/exit0" "$work/pipewright" > "$work/report"
+    head_of trees "What it costs to hold a tree, and how fast one of 500 processes ends." "one run"
+    # What the program prints are figures in columns, and no tables.
+    echo
+    echo '```text'
+    sed '/./,$!d' "$work/report"
+    echo '```'
+}
+
+pipes() {
+    "$tool" bench pipes --preset "$preset" --quiet --markdown "$work/report" --json "$work/json" > /dev/null
+    local first
+    first=$(python3 -c 'import json, sys; print(json.load(sys.stdin)["charts"][0]["id"])' < "$work/json")
+    "$tool" bench pipes --preset "$preset" --quiet --only "$first" --svg "$work/chart" > /dev/null
+    head_of pipes "\`pipewright bench pipes\`: no peers, but the machine itself." \
+        "$([ "$preset" = quick ] && echo 3 || echo 5) series"
+    # Without its own heading; its charts become lesser ones.
+    sed -e '1,2d' -e 's/^### \(.*\)$/**\1**/' "$work/report"
+    cp "$work/chart" "$chart"
+}
+
+# Puts the text of a file between the comments of that name.
+put() {
+    awk -v begin="<!-- begin $1 -->" -v end="<!-- end $1 -->" -v text="$2" '
+        $0 == end { skips = 0 }
+        !skips { print }
+        $0 == begin { skips = 1; while ((getline line < text) > 0) print line }
+    ' "$document" > "$work/document"
+    cat "$work/document" > "$document"
+}
+
+failed=()
+for part in "${parts[@]}"; do
+    echo "update-docs.sh: $part" >&2
+    case $part in
+        messages | files | trees | pipes) measure=("$part") ;;
+        *) measure=(driver "$part") ;;
+    esac
+    # A shell of its own, in which the first failure ends the part: `set -e` is off behind an `if`.
+    set +e
+    (set -e; "${measure[@]}" > "$work/text")
+    code=$?
+    set -e
+    if [ "$code" -eq 0 ]; then
+        put "$part" "$work/text"
+    else
+        failed+=("$part")
+    fi
+done
+if [ ${#failed[@]} -gt 0 ]; then
+    echo "update-docs.sh: not measured: ${failed[*]}" >&2
+    exit 1
+fi
