@@ -1,6 +1,6 @@
 //! One run of the command: look, measure, judge, save, show.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -264,22 +264,18 @@ impl<'a> Job<'a> {
 
     fn print(&self, report: &Report) -> Result<(), Failure> {
         const USUAL_COLUMNS: usize = 80;
-        let stdout = std::io::stdout();
         let colours = match self.options.color {
             Color::Always => true,
             Color::Never => false,
             // Set and not empty (no-color.org).
             Color::Auto => {
-                stdout.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty())
+                std::io::stdout().is_terminal()
+                    && std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty())
             }
         };
         let columns = terminal::columns().unwrap_or(USUAL_COLUMNS);
         let text = show::terminal(report, columns, colours);
-        match stdout.lock().write_all(text.as_bytes()) {
-            // `| head` has seen enough.
-            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-            written => Ok(written?),
-        }
+        save::to_stdout(&text)
     }
 }
 

@@ -66,7 +66,7 @@ impl Files {
         self.0
             .iter()
             .filter(|(_, path)| is_stdout(path))
-            .try_for_each(|(shape, _)| Ok(io::stdout().write_all(shape.text(report)?.as_bytes())?))
+            .try_for_each(|(shape, _)| to_stdout(&shape.text(report)?))
     }
 }
 
@@ -80,6 +80,17 @@ impl Shape {
             Shape::Csv => show::csv(report),
             Shape::Markdown => show::markdown(report),
         })
+    }
+}
+
+/// Prints that. A reader who has seen enough is no failure.
+pub(super) fn to_stdout(text: &str) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        // `| head`.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(Failure(format!("cannot write to stdout: {error}"))),
+        Ok(()) => Ok(()),
     }
 }
 

@@ -8,9 +8,9 @@ use serde_json::Value;
 use super::{err, out, pipewright};
 
 /// So little that a cell takes a moment.
-const TINY: [&str; 5] = ["--quiet", "--time", "1ms", "--seed", "7"];
+pub(super) const TINY: [&str; 5] = ["--quiet", "--time", "1ms", "--seed", "7"];
 
-fn bench(args: &[&str]) -> Output {
+pub(super) fn bench(args: &[&str]) -> Output {
     let mut all = vec!["bench"];
     all.extend(args);
     all.extend(TINY);
@@ -23,7 +23,7 @@ fn json(output: &Output) -> Value {
     serde_json::from_str(out(output)).unwrap()
 }
 
-fn cells(report: &Value) -> Vec<&Value> {
+pub(super) fn cells(report: &Value) -> Vec<&Value> {
     let list = |value: &'_ Value, name: &str| value[name].as_array().unwrap().len();
     let mut cells = Vec::new();
     for chart in 0..list(report, "charts") {
@@ -273,33 +273,6 @@ fn where_no_file_can_be_made_it_says_so() {
     assert_eq!(said.lines().count(), 1, "{said}");
 }
 
-#[cfg(target_os = "linux")]
-#[test]
-fn a_disk_without_room_for_the_file_is_said() {
-    use std::process::Command;
-
-    // A mount of its own, which is gone with the process.
-    let script = "mount -t tmpfs -o size=1m pipewright /mnt && \
-                  \"$0\" bench disk /mnt --series 1 --time 1ms --quiet; code=$?; ls -A /mnt; exit $code";
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", script]).arg(pipewright(&[]).get_program());
-    let output = command.output().unwrap();
-    if !err(&output).contains("nothing was measured") {
-        let mounts = Command::new("unshare").args(["--mount", "true"]).status();
-        if !mounts.is_ok_and(|status| status.success()) {
-            eprintln!("SKIPPED: no mount of our own: {}", err(&output));
-            return;
-        }
-    }
-    assert_eq!(output.status.code(), Some(125), "{}", err(&output));
-    let said = err(&output);
-    assert!(said.contains("cannot make a file of 64 MiB in \"/mnt\": "), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
-    // What was written of it is gone.
-    let is_left = out(&output).lines().any(|line| line.starts_with(".pipewright-bench"));
-    assert!(!is_left, "{}", out(&output));
-}
-
 #[test]
 fn a_child_that_is_told_nonsense_says_so_and_fails() {
     for args in [&["__bench-peer"][..], &["__bench-peer", "write", "x", "-", "true"]] {
@@ -307,50 +280,4 @@ fn a_child_that_is_told_nonsense_says_so_and_fails() {
         assert_eq!(output.status.code(), Some(125), "{args:?}");
         assert_eq!(err(&output).lines().count(), 1, "{}", err(&output));
     }
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn a_disk_that_is_full_takes_nothing_from_the_screen() {
-    let output = bench(&["pipes", "--blocks", "64", "--pin", "none", "--json", "/dev/full"]);
-    assert_eq!(output.status.code(), Some(125));
-    assert!(err(&output).contains("cannot write \"/dev/full\": "), "{}", err(&output));
-    assert_eq!(err(&output).lines().count(), 1, "{}", err(&output));
-    assert!(out(&output).contains("two threads, pipe"), "{}", out(&output));
-}
-
-#[cfg(unix)]
-#[test]
-fn a_signal_leaves_what_was_measured_so_far() {
-    use std::process::{Command, Stdio};
-    use std::time::{Duration, Instant};
-
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("report.json");
-    let args =
-        ["bench", "pipes", "--blocks", "64,4k", "--pin", "none", "--topology", "threads,processes"];
-    let mut command = pipewright(&args);
-    command.args(["--series", "1000", "--time", "20ms", "--quiet"]).arg("--json").arg(&path);
-    // What there is of it. While it is written there may be a part.
-    let saved = || {
-        let text = fs::read_to_string(&path).unwrap_or_default();
-        serde_json::from_str::<Value>(&text).ok()
-    };
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let start = Instant::now();
-    // Saved after each series.
-    while saved().is_none() {
-        assert!(start.elapsed() < Duration::from_secs(60), "nothing is saved");
-        std::thread::park_timeout(Duration::from_millis(5));
-    }
-    let told = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
-    assert!(told.success());
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(128 + 15), "{}", err(&output));
-    let report = saved().unwrap();
-    assert_eq!(report["complete"], false);
-    assert!(report["warnings"].as_array().unwrap().iter().any(|it| it["kind"] == "interrupted"));
-    assert!(cells(&report).iter().all(|cell| !cell["samples"].as_array().unwrap().is_empty()));
-    // And shown.
-    assert!(out(&output).contains("interrupted"), "{}", out(&output));
 }

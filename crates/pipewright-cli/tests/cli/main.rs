@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests end where they cannot go on")]
 
 mod bench;
+#[cfg(unix)]
+mod bench_rough;
 mod disk;
 mod pages;
 #[cfg(unix)]

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use super::{pipewright, run_sh};
 
-const MARK: &str = "PIPEWRIGHT_CLI_TREE_TEST";
+pub(super) const MARK: &str = "PIPEWRIGHT_CLI_TREE_TEST";
 
 /// The processes that were started with that mark in their environment, and run.
-fn marked(mark: &str) -> Vec<u32> {
+pub(super) fn marked(mark: &str) -> Vec<u32> {
     let wanted = format!("{MARK}={mark}");
     let pids = fs::read_dir("/proc").unwrap().flatten();
     let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());

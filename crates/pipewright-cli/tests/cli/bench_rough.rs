@@ -1,0 +1,126 @@
+//! `bench`, handled roughly: disks and pipes that are full or gone, signals, and what is left afterwards.
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::bench::{TINY, bench, cells};
+use super::trees::{MARK, marked};
+use super::{err, out, pipewright};
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_disk_without_room_for_the_file_is_said() {
+    // A mount of its own, which is gone with the process.
+    let script = "mount -t tmpfs -o size=1m pipewright /mnt || exit 77; \
+                  \"$0\" bench disk /mnt --series 1 --time 1ms --quiet; code=$?; ls -A /mnt; exit $code";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script]).arg(pipewright(&[]).get_program());
+    let output = command.output().unwrap();
+    if output.status.code() == Some(77) || err(&output).starts_with("unshare:") {
+        eprintln!("SKIPPED: no mount of our own: {}", err(&output));
+        return;
+    }
+    assert_eq!(output.status.code(), Some(125), "{}", err(&output));
+    let said = err(&output);
+    assert!(said.contains("cannot make a file of 64 MiB in \"/mnt\": "), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    // What was written of it is gone.
+    let is_left = out(&output).lines().any(|line| line.starts_with(".pipewright-bench"));
+    assert!(!is_left, "{}", out(&output));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_disk_that_is_full_takes_nothing_from_the_screen() {
+    let output = bench(&["pipes", "--blocks", "64", "--pin", "none", "--json", "/dev/full"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(err(&output).contains("cannot write \"/dev/full\": "), "{}", err(&output));
+    assert_eq!(err(&output).lines().count(), 1, "{}", err(&output));
+    assert!(out(&output).contains("two threads, pipe"), "{}", out(&output));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_stdout_that_takes_nothing_is_said_and_one_that_is_gone_is_no_failure() {
+    let args = ["bench", "pipes", "--blocks", "64", "--pin", "none", "--series", "1"];
+    for shape in [&[][..], &["--json"]] {
+        let mut full = pipewright(&args);
+        full.args(TINY).args(shape).stdout(fs::File::create("/dev/full").unwrap());
+        let output = full.stderr(Stdio::piped()).output().unwrap();
+        assert_eq!(output.status.code(), Some(125));
+        assert!(err(&output).contains("cannot write to stdout: "), "{}", err(&output));
+        let mut reader = Command::new("true").stdin(Stdio::piped()).spawn().unwrap();
+        let writer = reader.stdin.take().unwrap();
+        reader.wait().unwrap();
+        let mut gone = pipewright(&args);
+        gone.args(TINY).args(shape).stdout(writer).stderr(Stdio::piped());
+        let output = gone.output().unwrap();
+        assert_eq!((output.status.code(), err(&output)), (Some(0), ""));
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn nothing_is_left_of_one_that_is_killed() {
+    use std::os::unix::process::ExitStatusExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    for args in [&["disk", "."][..], &["ipc"], &["pipes", "--topology", "processes"]] {
+        let saved = dir.path().join("report.json");
+        let mark = format!("bench-killed-{}-{}", std::process::id(), args[0]);
+        let mut command = pipewright(&["bench"]);
+        command.args(args).args(["--blocks", "4k", "--series", "1000", "--time", "5ms", "--quiet"]);
+        command.arg("--json").arg(&saved).current_dir(&dir).env("TMPDIR", dir.path());
+        command.env(MARK, &mark);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let begin = Instant::now();
+        // From the first series on everything is there that there will be.
+        while fs::metadata(&saved).map_or(0, |file| file.len()) == 0 {
+            assert!(begin.elapsed() < Duration::from_secs(60), "{args:?}: nothing is saved");
+            std::thread::park_timeout(Duration::from_millis(2));
+        }
+        child.kill().unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(9), "{args:?}");
+        fs::remove_file(&saved).unwrap();
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 0, "{args:?}");
+        // Its children end with it.
+        while !marked(&mark).is_empty() {
+            assert!(begin.elapsed() < Duration::from_secs(60), "{args:?}: somebody is left");
+            std::thread::park_timeout(Duration::from_millis(2));
+        }
+    }
+}
+
+#[test]
+fn a_signal_leaves_what_was_measured_so_far() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("report.json");
+    let args =
+        ["bench", "pipes", "--blocks", "64,4k", "--pin", "none", "--topology", "threads,processes"];
+    let mut command = pipewright(&args);
+    command.args(["--series", "1000", "--time", "20ms", "--quiet"]).arg("--json").arg(&path);
+    // What there is of it. While it is written there may be a part.
+    let saved = || {
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        serde_json::from_str::<Value>(&text).ok()
+    };
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let start = Instant::now();
+    // Saved after each series.
+    while saved().is_none() {
+        assert!(start.elapsed() < Duration::from_secs(60), "nothing is saved");
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+    let told = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    assert!(told.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(128 + 15), "{}", err(&output));
+    let report = saved().unwrap();
+    assert_eq!(report["complete"], false);
+    assert!(report["warnings"].as_array().unwrap().iter().any(|it| it["kind"] == "interrupted"));
+    assert!(cells(&report).iter().all(|cell| !cell["samples"].as_array().unwrap().is_empty()));
+    // And shown.
+    assert!(out(&output).contains("interrupted"), "{}", out(&output));
+}
