@@ -268,7 +268,7 @@ pub(crate) enum DiskPreset {
 /// `--preset` of the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CasesPreset {
-    /// Less than a minute
+    /// Less than half a minute for each benchmark
     Quick,
     /// Some minutes: more often, longer, and with more to do
     Full,

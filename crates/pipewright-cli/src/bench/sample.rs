@@ -164,6 +164,29 @@ pub(super) fn trips() -> Report {
     report
 }
 
+/// A chart of curves, each with a name, and with the label and the median of its cells.
+pub(super) fn chart(id: &str, unit: Unit, curves: &[(&str, &[(&str, f64)])]) -> Chart {
+    let cell = |(label, median): &(&str, f64)| {
+        let p50 = *median;
+        let percentiles = Percentiles { p50, p90: p50, p99: 2.0 * p50, p99_9: p50, most: p50 };
+        Cell { percentiles: Some(percentiles), ..Cell::new(label, None, vec![*median; 3]) }
+    };
+    let curve = |(name, cells): &(&str, &[(&str, f64)])| Curve {
+        name: (*name).to_owned(),
+        facts: BTreeMap::new(),
+        cells: cells.iter().map(cell).collect(),
+    };
+    Chart {
+        id: id.to_owned(),
+        title: id.to_owned(),
+        unit,
+        axis: Axis::Cases,
+        cell_seconds: 0.05,
+        references: Vec::new(),
+        curves: curves.iter().map(curve).collect(),
+    }
+}
+
 /// A list of cases.
 pub(super) fn spawn() -> Report {
     let cell = |label: &str, micros: f64| {

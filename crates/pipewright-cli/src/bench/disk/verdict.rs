@@ -41,3 +41,38 @@ pub(in crate::bench) fn verdict(charts: &[Chart]) -> Option<String> {
     }
     sentences(&said)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::sample::chart;
+    use super::*;
+
+    #[test]
+    fn the_cache_and_many_at_once_have_their_sentences() {
+        let unit = Unit::BytesPerSecond;
+        let reads: [(&str, &[(&str, f64)]); 2] = [
+            (CACHED, &[("4 KiB", 6e9), ("64 KiB", 19e9)]),
+            ("direct, 32 at once", &[("1 MiB", 1.1e9)]),
+        ];
+        let depths: [(&str, &[(&str, f64)]); 2] = [
+            ("uring", &[("1 at a time", 40.96e6), ("64 at once", 409.6e6)]),
+            ("threads", &[("1 at a time", 4.096e6)]),
+        ];
+        let charts = [chart("disk-read", unit, &reads), chart("disk-depth", unit, &depths)];
+        let said = verdict(&charts).unwrap();
+        let lines: Vec<&str> = said.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "Reading a file reaches 19.0 GB/s through the cache (64 KiB) and 1.10 GB/s direct, 32 at \
+                 once (1 MiB).",
+                "Small reads: 100000 a second with 64 at once (uring), 10000 one at a time.",
+            ]
+        );
+        // Where direct I/O cannot be had, nothing is said of it.
+        let cached = chart("disk-read", unit, &reads[..1]);
+        let said = verdict(&[cached]).unwrap();
+        assert_eq!(said, "Reading a file reaches 19.0 GB/s through the cache (64 KiB).");
+        assert_eq!(verdict(&[]), None);
+    }
+}

@@ -42,3 +42,36 @@ pub(in crate::bench) fn verdict(charts: &[Chart]) -> Option<String> {
     }
     sentences(&said)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::sample::chart;
+    use super::*;
+
+    #[test]
+    fn each_way_has_its_sentence_where_it_was_measured() {
+        let one_way: [(&str, &[(&str, f64)]); 2] =
+            [(SHARED, &[("100 B", 0.5e9), ("64 KiB", 9.0e9)]), (INLINE, &[("1 MiB", 3.0e9)])];
+        let trips: [(&str, &[(&str, f64)]); 1] = [(SHARED, &[("100 B", 0.6e-6), ("1 MiB", 1e-4)])];
+        let build: [(&str, &[(&str, f64)]); 1] =
+            [("pipewright", &[(SHARED, 0.018), (INLINE, 0.13)])];
+        let charts = [
+            chart("ipc-one-way", Unit::BytesPerSecond, &one_way),
+            chart("ipc-round-trip", Unit::Seconds, &trips),
+            chart("ipc-build", Unit::Seconds, &build),
+        ];
+        let said = verdict(&charts).unwrap();
+        let lines: Vec<&str> = said.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "Messages of a worker come at 9.00 GB/s at best (64 KiB, shared memory), at 3.00 GB/s \
+                 through a socket (1 MiB).",
+                "There and back takes 600 ns, and 1.20 µs at most for 99 of 100.",
+                "The packets of a build take 18.0 ms instead of 130 ms.",
+            ]
+        );
+        assert_eq!(verdict(&charts[2..]).unwrap(), lines[2]);
+        assert_eq!(verdict(&[]), None);
+    }
+}
