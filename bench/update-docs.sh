@@ -47,6 +47,9 @@ cargo build --release --locked --quiet -p pipewright-cli
 tool=$PWD/target/release/pipewright
 bench=$PWD/bench/target/release
 
+# Once, before the document changes what it says.
+commit=$(git describe --always --dirty)
+
 # A table is not better than its machine.
 machine() {
     local processor memory
@@ -60,7 +63,7 @@ head_of() { # NAME WHAT
     echo
     echo "$2"
     echo
-    echo "Measured on $(date -u +%F) at commit $(git describe --always --dirty), preset $preset: $3. $(machine)."
+    echo "Measured on $(date -u +%F) at commit $commit, preset $preset: $3. $(machine)."
 }
 
 # The part's section without its heading, which is what stands below the second "## ".
@@ -143,6 +146,7 @@ for part in "${parts[@]}"; do
     code=$?
     set -e
     if [ "$code" -eq 0 ]; then
+        echo >> "$work/text"
         put "$part" "$work/text"
     else
         failed+=("$part")
