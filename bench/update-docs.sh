@@ -26,7 +26,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 
-cases=(spawn spawn-options capture-lines capture-block allocations stream collect text-lines
+cases=(spawn spawn-options spawn-async capture-lines capture-block allocations many stream collect text-lines
     watched-line pipeline size cli)
 if [ ${#parts[@]} -eq 0 ]; then
     parts=("${cases[@]}" messages files trees pipes)
