@@ -118,6 +118,7 @@ pipes() {
     "$tool" bench pipes --preset "$preset" --quiet --only "$first" --svg "$work/chart" > /dev/null
     head_of pipes "\`pipewright bench pipes\`: no peers, but the machine itself." \
         "$([ "$preset" = quick ] && echo 3 || echo 5) series"
+    echo
     # Without its own heading; its charts become lesser ones.
     sed -e '1,2d' -e 's/^### \(.*\)$/**\1**/' "$work/report"
     cp "$work/chart" "$chart"
@@ -146,7 +147,9 @@ for part in "${parts[@]}"; do
     code=$?
     set -e
     if [ "$code" -eq 0 ]; then
-        echo >> "$work/text"
+        # One line that is empty at its end, whatever stands there.
+        printf '%s\n\n' "$(cat "$work/text")" > "$work/section"
+        mv "$work/section" "$work/text"
         put "$part" "$work/text"
     else
         failed+=("$part")
