@@ -91,7 +91,7 @@ impl Scale {
 /// Whether a curve at its best is next to nothing beside another one at its best. Of times the short ones
 /// count, so there all of them do.
 fn is_far_apart(chart: &Chart) -> bool {
-    const FAR: f64 = 10.0;
+    const FAR: f64 = 4.0;
     let medians = |curve: &Curve| -> Vec<f64> {
         if chart.unit.more_is_better() {
             curve.best(chart.unit).map(|(_, best)| best.median).into_iter().collect()
@@ -161,11 +161,25 @@ impl Blocks {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::report::Cell;
     use super::super::super::sample;
     use super::*;
 
     fn texts(scale: &Scale) -> Vec<&str> {
         scale.ticks.iter().map(|(_, text)| text.as_str()).collect()
+    }
+
+    #[test]
+    fn curves_that_are_next_to_nothing_beside_another_one_are_still_told_apart() {
+        let mut chart = sample::pipes().charts.swap_remove(0);
+        assert_eq!(Scale::of(&chart, 5).unit, "GB/s");
+        for cell in &mut chart.curves[0].cells {
+            let faster = cell.samples.iter().map(|sample| sample * 9.0).collect();
+            *cell = Cell::new(&cell.label, cell.block_bytes, faster);
+        }
+        // Each power of ten has its unit with it.
+        assert_eq!(Scale::of(&chart, 5).unit, "");
+        assert_eq!(Scale::of(&sample::trips().charts[0], 5).unit, "");
     }
 
     #[test]
