@@ -41,7 +41,8 @@ fn plot(subject: &Subject<'_>, format: Format) -> Plot {
     let top = title + Legend::of(subject.chart, format).height + 24.0;
     let tall = if format == Format::Wide { 330.0 } else { 270.0 };
     // Figures with their units, on a scale of powers of ten, are longer.
-    let left = if subject.chart.references.is_empty() { 42.0 } else { 70.0 };
+    // Powers of ten have their units with them.
+    let left = if Scale::of(subject.chart, 5).is_logarithmic() { 70.0 } else { 42.0 };
     Plot { left, right: format.width() - 22.0, top, bottom: top + tall }
 }
 
