@@ -92,7 +92,7 @@ fn arrows_between_crates_point_one_way() {
         ("pipewright", &["pipewright-os"]),
         ("pipewright-disk", &["pipewright-os"]),
         ("pipewright-ipc", &["pipewright", "pipewright-os"]),
-        ("pipewright-cli", &["pipewright", "pipewright-disk"]),
+        ("pipewright-cli", &["pipewright", "pipewright-disk", "pipewright-ipc"]),
     ];
     for (name, allowed) in allowed {
         let manifest = root().join("crates").join(name).join("Cargo.toml");
