@@ -250,7 +250,7 @@ pub(crate) enum PipesPreset {
     Quick,
     /// The sizes of IBM's article of 2001, with one thread and with two
     Ibm2001,
-    /// Every way at every power of two, five times: some minutes
+    /// Every way at every power of two, five times: about seven minutes
     Full,
 }
 
@@ -261,16 +261,16 @@ pub(crate) enum DiskPreset {
     Quick,
     /// The sizes of IBM's article of 2001, as far as a file can be read and written with them
     Ibm2001,
-    /// Every power of two up to 4 MiB, five times: some minutes
+    /// Every power of two up to 4 MiB, five times: about two minutes
     Full,
 }
 
 /// `--preset` of the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CasesPreset {
-    /// Less than half a minute for each benchmark
+    /// Less than half a minute for each benchmark; all of them take two minutes
     Quick,
-    /// Some minutes: more often, longer, and with more to do
+    /// More often, longer, and with more to do: a minute or two for each; all of them take a quarter of an hour
     Full,
 }
 

@@ -23,7 +23,7 @@ fn json(output: &Output) -> Value {
     serde_json::from_str(out(output)).unwrap()
 }
 
-pub(super) fn cells(report: &Value) -> Vec<&Value> {
+fn cells(report: &Value) -> Vec<&Value> {
     let list = |value: &'_ Value, name: &str| value[name].as_array().unwrap().len();
     let mut cells = Vec::new();
     for chart in 0..list(report, "charts") {
@@ -280,4 +280,40 @@ fn a_child_that_is_told_nonsense_says_so_and_fails() {
         assert_eq!(output.status.code(), Some(125), "{args:?}");
         assert_eq!(err(&output).lines().count(), 1, "{}", err(&output));
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_signal_leaves_what_was_measured_so_far() {
+    use std::process::{Command, Stdio};
+    use std::time::{Duration, Instant};
+
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("report.json");
+    let args =
+        ["bench", "pipes", "--blocks", "64,4k", "--pin", "none", "--topology", "threads,processes"];
+    let mut command = pipewright(&args);
+    command.args(["--series", "1000", "--time", "20ms", "--quiet"]).arg("--json").arg(&path);
+    // What there is of it. While it is written there may be a part.
+    let saved = || {
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        serde_json::from_str::<Value>(&text).ok()
+    };
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let start = Instant::now();
+    // Saved after each series.
+    while saved().is_none() {
+        assert!(start.elapsed() < Duration::from_secs(60), "nothing is saved");
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+    let told = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    assert!(told.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(128 + 15), "{}", err(&output));
+    let report = saved().unwrap();
+    assert_eq!(report["complete"], false);
+    assert!(report["warnings"].as_array().unwrap().iter().any(|it| it["kind"] == "interrupted"));
+    assert!(cells(&report).iter().all(|cell| !cell["samples"].as_array().unwrap().is_empty()));
+    // And shown.
+    assert!(out(&output).contains("interrupted"), "{}", out(&output));
 }

@@ -1,16 +1,13 @@
-//! `bench`, handled roughly: disks and pipes that are full or gone, signals, and what is left afterwards.
+//! `bench`, handled roughly: disks and pipes that are full or gone, and what is left of one that is killed.
 
 use std::fs;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-
-use super::bench::{TINY, bench, cells};
+use super::bench::{TINY, bench};
 use super::trees::{MARK, marked};
 use super::{err, out, pipewright};
 
-#[cfg(target_os = "linux")]
 #[test]
 fn a_disk_without_room_for_the_file_is_said() {
     // A mount of its own, which is gone with the process.
@@ -32,7 +29,6 @@ fn a_disk_without_room_for_the_file_is_said() {
     assert!(!is_left, "{}", out(&output));
 }
 
-#[cfg(target_os = "linux")]
 #[test]
 fn a_disk_that_is_full_takes_nothing_from_the_screen() {
     let output = bench(&["pipes", "--blocks", "64", "--pin", "none", "--json", "/dev/full"]);
@@ -42,7 +38,6 @@ fn a_disk_that_is_full_takes_nothing_from_the_screen() {
     assert!(out(&output).contains("two threads, pipe"), "{}", out(&output));
 }
 
-#[cfg(target_os = "linux")]
 #[test]
 fn a_stdout_that_takes_nothing_is_said_and_one_that_is_gone_is_no_failure() {
     let args = ["bench", "pipes", "--blocks", "64", "--pin", "none", "--series", "1"];
@@ -62,7 +57,6 @@ fn a_stdout_that_takes_nothing_is_said_and_one_that_is_gone_is_no_failure() {
     }
 }
 
-#[cfg(target_os = "linux")]
 #[test]
 fn nothing_is_left_of_one_that_is_killed() {
     use std::os::unix::process::ExitStatusExt as _;
@@ -91,36 +85,4 @@ fn nothing_is_left_of_one_that_is_killed() {
             std::thread::park_timeout(Duration::from_millis(2));
         }
     }
-}
-
-#[test]
-fn a_signal_leaves_what_was_measured_so_far() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("report.json");
-    let args =
-        ["bench", "pipes", "--blocks", "64,4k", "--pin", "none", "--topology", "threads,processes"];
-    let mut command = pipewright(&args);
-    command.args(["--series", "1000", "--time", "20ms", "--quiet"]).arg("--json").arg(&path);
-    // What there is of it. While it is written there may be a part.
-    let saved = || {
-        let text = fs::read_to_string(&path).unwrap_or_default();
-        serde_json::from_str::<Value>(&text).ok()
-    };
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let start = Instant::now();
-    // Saved after each series.
-    while saved().is_none() {
-        assert!(start.elapsed() < Duration::from_secs(60), "nothing is saved");
-        std::thread::park_timeout(Duration::from_millis(5));
-    }
-    let told = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
-    assert!(told.success());
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(128 + 15), "{}", err(&output));
-    let report = saved().unwrap();
-    assert_eq!(report["complete"], false);
-    assert!(report["warnings"].as_array().unwrap().iter().any(|it| it["kind"] == "interrupted"));
-    assert!(cells(&report).iter().all(|cell| !cell["samples"].as_array().unwrap().is_empty()));
-    // And shown.
-    assert!(out(&output).contains("interrupted"), "{}", out(&output));
 }

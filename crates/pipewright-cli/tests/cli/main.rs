@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests end where they cannot go on")]
 
 mod bench;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod bench_rough;
 mod disk;
 mod pages;
