@@ -15,7 +15,7 @@ use windows as imp;
 #[cfg(windows)]
 pub(crate) use windows::overlaps;
 #[cfg(windows)]
-pub(crate) use windows::{Job, MOST_READ_BYTES, Relay, WriteEnd, of_read, of_write};
+pub(crate) use windows::{Job, MOST_READ_BYTES, Relay, WriteEnd, duplex, of_read, of_write};
 
 use std::fmt;
 use std::io;

@@ -12,7 +12,8 @@ use windows_sys::Win32::Foundation::{
 };
 use windows_sys::Win32::Storage::FileSystem::{
     CreateFileW, FILE_FLAG_FIRST_PIPE_INSTANCE, FILE_FLAG_OVERLAPPED, FILE_READ_ATTRIBUTES,
-    FILE_WRITE_ATTRIBUTES, OPEN_EXISTING, PIPE_ACCESS_INBOUND, PIPE_ACCESS_OUTBOUND,
+    FILE_WRITE_ATTRIBUTES, OPEN_EXISTING, PIPE_ACCESS_DUPLEX, PIPE_ACCESS_INBOUND,
+    PIPE_ACCESS_OUTBOUND,
 };
 use windows_sys::Win32::System::Pipes::{
     CreateNamedPipeW, PIPE_READMODE_BYTE, PIPE_REJECT_REMOTE_CLIENTS, PIPE_TYPE_BYTE, PIPE_WAIT,
@@ -43,10 +44,55 @@ pub(super) fn pair(options: PipeOptions) -> io::Result<Ends> {
 fn pair_named(options: PipeOptions, name: &mut dyn FnMut() -> String) -> io::Result<Ends> {
     let bytes = options.capacity.unwrap_or(USUAL_BYTES).max(LEAST_BYTES);
     let bytes = u32::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // The end that is made first is ours as a rule: the one that overlaps.
+    let reader_first = options.read == Mode::Async || options.write == Mode::Sync;
+    // The rights that the ends of an anonymous pipe have: programs ask for its state, and set it.
+    let kind = match reader_first {
+        true => Kind {
+            made: PIPE_ACCESS_INBOUND | flag(options.read),
+            access: GENERIC_WRITE | FILE_READ_ATTRIBUTES,
+            opened: flag(options.write),
+            bytes,
+        },
+        false => Kind {
+            made: PIPE_ACCESS_OUTBOUND | flag(options.write),
+            access: GENERIC_READ | FILE_WRITE_ATTRIBUTES,
+            opened: flag(options.read),
+            bytes,
+        },
+    };
+    let (made, opened) = ends_named(&kind, name)?;
+    let (read, write) = if reader_first { (made, opened) } else { (opened, made) };
+    Ok(Ends { read, write, bytes })
+}
+
+/// Two ends for both directions, of which each holds so many bytes. Calls on both overlap.
+pub(crate) fn duplex(bytes: u32) -> io::Result<(OwnedHandle, OwnedHandle)> {
+    let kind = Kind {
+        made: PIPE_ACCESS_DUPLEX | FILE_FLAG_OVERLAPPED,
+        access: GENERIC_READ | GENERIC_WRITE,
+        opened: FILE_FLAG_OVERLAPPED,
+        bytes,
+    };
+    ends_named(&kind, &mut random_name)
+}
+
+/// How the end is made, and how and for what the other one is opened.
+struct Kind {
+    made: u32,
+    access: u32,
+    opened: u32,
+    bytes: u32,
+}
+
+fn ends_named(
+    kind: &Kind,
+    name: &mut dyn FnMut() -> String,
+) -> io::Result<(OwnedHandle, OwnedHandle)> {
     let mut tries = 1;
     loop {
         let name: Vec<u16> = name().encode_utf16().chain([0]).collect();
-        match pair_at(&name, options, bytes) {
+        match ends_at(&name, kind) {
             // Somebody has made a pipe of that name before us, or has opened ours before us.
             Err(error) if tries < NAMES && is_taken(&error) => tries += 1,
             done => return done,
@@ -59,38 +105,26 @@ fn is_taken(error: &io::Error) -> bool {
     [ERROR_ACCESS_DENIED, ERROR_PIPE_BUSY].iter().any(|taken| code == Some(*taken as i32))
 }
 
-fn pair_at(name: &[u16], options: PipeOptions, bytes: u32) -> io::Result<Ends> {
-    // The end that is made first is ours as a rule: the one that overlaps.
-    let reader_first = options.read == Mode::Async || options.write == Mode::Sync;
-    let (first, second) = match reader_first {
-        true => (PIPE_ACCESS_INBOUND | flag(options.read), options.write),
-        false => (PIPE_ACCESS_OUTBOUND | flag(options.write), options.read),
-    };
+fn ends_at(name: &[u16], kind: &Kind) -> io::Result<(OwnedHandle, OwnedHandle)> {
     // SAFETY: a name that ends with a zero, and no attributes: so it is not inherited.
     let made = own(unsafe {
         CreateNamedPipeW(
             name.as_ptr(),
-            first | FILE_FLAG_FIRST_PIPE_INSTANCE,
+            kind.made | FILE_FLAG_FIRST_PIPE_INSTANCE,
             PIPE_TYPE_BYTE | PIPE_READMODE_BYTE | PIPE_WAIT | PIPE_REJECT_REMOTE_CLIENTS,
             1,
-            bytes,
-            bytes,
+            kind.bytes,
+            kind.bytes,
             TIMEOUT_MS,
             ptr::null(),
         )
     })?;
-    // The rights that the ends of an anonymous pipe have: programs ask for its state, and set it.
-    let access = match reader_first {
-        true => GENERIC_WRITE | FILE_READ_ATTRIBUTES,
-        false => GENERIC_READ | FILE_WRITE_ATTRIBUTES,
-    };
+    let (access, how) = (kind.access, kind.opened);
     // SAFETY: as above, and no template.
     let opened = own(unsafe {
-        let how = flag(second);
         CreateFileW(name.as_ptr(), access, 0, ptr::null(), OPEN_EXISTING, how, ptr::null_mut())
     })?;
-    let (read, write) = if reader_first { (made, opened) } else { (opened, made) };
-    Ok(Ends { read, write, bytes })
+    Ok((made, opened))
 }
 
 fn flag(mode: Mode) -> u32 {

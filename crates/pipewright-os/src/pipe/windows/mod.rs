@@ -18,6 +18,7 @@ use crate::handle::{Handle, ask, copy_of, number_of};
 
 pub(crate) use calls::{MOST_READ_BYTES, of_read, of_write};
 pub(super) use calls::{has_room, read, read_spare, try_read_spare, try_write, write};
+pub(crate) use make::duplex;
 use relay::Kind;
 pub(crate) use relay::{Job, Relay};
 use state::Waits;
