@@ -104,7 +104,9 @@ impl Written {
     /// process later (SIGBUS); `mmap`, `MADV_DONTFORK`, `MADV_POPULATE_WRITE` where that is asked for
     /// (5.14); then the seals `F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL`. macOS:
     /// `shm_open` under a random name, once for writing and once for reading, and `shm_unlink` at once;
-    /// the handle is the one for reading. Windows: not yet, `Unsupported`.
+    /// the handle is the one for reading. Windows: `CreateFileMappingW` of the system's own memory
+    /// (`SEC_COMMIT`), without a name and with nobody in its access list, and `MapViewOfFile`; the handle
+    /// is a copy that may read (`DuplicateHandle`), and with that list no copy of it may do more.
     ///
     /// # Errors
     /// The size is none (`InvalidInput`); there is no memory, or no room for another handle; the system
@@ -173,7 +175,8 @@ impl Seen {
     /// # Platform
     /// Linux: `F_GET_SEALS` has to say that it can never shrink and that nobody can map it for writing
     /// any more, `fstat` that it has exactly that size and no holes; then `mmap(PROT_READ)` and
-    /// `MADV_DONTFORK`. macOS: `fstat`, `mmap`. Windows: not yet, `Unsupported`.
+    /// `MADV_DONTFORK`. macOS: `fstat`, `mmap`. Windows: `NtQuerySection` has to say that it is no file, all there, and
+    /// of that size, and after `MapViewOfFile(FILE_MAP_READ)` `VirtualQuery` that all of it can be read.
     ///
     /// # Errors
     /// `InvalidData`: it is no such object. What the system says of mapping it.

@@ -137,3 +137,66 @@ mod linux {
         });
     }
 }
+
+#[cfg(windows)]
+mod windows {
+    use std::fs::OpenOptions;
+    use std::os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle};
+    use std::ptr;
+
+    use windows_sys::Win32::Foundation::{DuplicateHandle, HANDLE, INVALID_HANDLE_VALUE};
+    use windows_sys::Win32::System::Memory::{
+        CreateFileMappingW, FILE_MAP_ALL_ACCESS, FILE_MAP_WRITE, MapViewOfFile, PAGE_READWRITE,
+        SEC_COMMIT, SEC_RESERVE,
+    };
+    use windows_sys::Win32::System::Threading::GetCurrentProcess;
+
+    use super::*;
+
+    /// An object as somebody hostile would make it.
+    fn object(file: HANDLE, size: usize, how: u32) -> Handle {
+        let (name, how) = (ptr::null(), PAGE_READWRITE | how);
+        // SAFETY: a file that is open, or none; a size; no name.
+        let made = unsafe { CreateFileMappingW(file, ptr::null(), how, 0, size as u32, name) };
+        assert!(!made.is_null(), "{}", io::Error::last_os_error());
+        // SAFETY: made above, for nobody else.
+        Handle::from(unsafe { OwnedHandle::from_raw_handle(made) })
+    }
+
+    #[test]
+    fn objects_that_could_harm_us_are_refused() {
+        let size = CONTROL_BYTES + BYTES;
+        let refused = |handle: Handle, words: &str| {
+            let error = Seen::open(&handle, OPTIONS).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+            assert!(error.to_string().contains(words), "{error}");
+        };
+        let nothing = INVALID_HANDLE_VALUE;
+        assert!(Seen::open(&object(nothing, size, SEC_COMMIT), OPTIONS).is_ok());
+        refused(object(nothing, size - 4096, SEC_COMMIT), "not as large");
+        refused(object(nothing, size + 4096, SEC_COMMIT), "not as large");
+        refused(object(nothing, size, SEC_RESERVE), "not all there");
+        let path = std::env::temp_dir().join(format!("pipewright-{}-section", std::process::id()));
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
+        refused(object(file.as_raw_handle(), size, 0), "it is a file");
+        refused(Handle::from(file), "no memory");
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn nobody_else_can_write_it() {
+        let ours = written().unwrap();
+        let handle = ours.handle().as_raw_handle();
+        for rights in [FILE_MAP_WRITE, FILE_MAP_ALL_ACCESS] {
+            // SAFETY: an open handle; a new view where there is none.
+            let view = unsafe { MapViewOfFile(handle, rights, 0, 0, 0) };
+            assert!(view.Value.is_null(), "{rights:#x}");
+            let mut copy = ptr::null_mut();
+            // SAFETY: no arguments; a pseudo handle, which nobody closes.
+            let own = unsafe { GetCurrentProcess() };
+            // SAFETY: an open handle and a live place.
+            let copied = unsafe { DuplicateHandle(own, handle, own, &raw mut copy, rights, 0, 0) };
+            assert_eq!(copied, 0, "a copy may do more than what it is a copy of: {rights:#x}");
+        }
+    }
+}
