@@ -27,10 +27,6 @@ impl Inbox {
     }
 
     /// The buffer with room for as much as is read ahead at once.
-    #[cfg_attr(
-        all(windows, not(test)),
-        expect(dead_code, reason = "no link can be made there yet, so nothing arrives")
-    )]
     pub(super) fn room(&mut self) -> io::Result<&mut Vec<u8>> {
         if self.buffer.capacity() - self.buffer.len() < READ_AHEAD_BYTES {
             if self.start > 0 {

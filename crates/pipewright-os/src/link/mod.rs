@@ -28,6 +28,7 @@ use std::env;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::exit::Exit;
 use crate::handle::Handle;
 use inbox::Inbox;
 use outbox::Outbox;
@@ -92,13 +93,14 @@ enum Wait {
 ///
 /// # Platform
 /// Linux: `socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC)`. macOS: the same, then `FD_CLOEXEC`.
-/// Windows: not yet (an overlapped duplex pipe), `Unsupported`.
+/// Windows: `CreateNamedPipeW(PIPE_ACCESS_DUPLEX | FILE_FLAG_OVERLAPPED)` with 1 MiB for each direction, under
+/// a random name below `\\.\pipe\LOCAL\`, as the first and only instance and for this machine only, then
+/// `CreateFileW(FILE_FLAG_OVERLAPPED)` for the other end.
 ///
 /// # Errors
 /// No room for two more handles.
 ///
 /// ```
-/// # #[cfg(unix)] {
 /// use pipewright_os::link::{self, End};
 /// use pipewright_os::mux::{Slot, wait};
 /// use std::io::IoSlice;
@@ -109,7 +111,6 @@ enum Wait {
 /// wait(&mut [Slot::Arrival(&theirs)], None)?;
 /// theirs.receive(1024)?;
 /// assert_eq!(theirs.arrived(), b"hello");
-/// # }
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[doc(alias = "socketpair")]
@@ -123,7 +124,8 @@ pub fn pair() -> io::Result<(End, Handle)> {
 ///
 /// # Platform
 /// Unix: what is accepted is a socket without `FD_CLOEXEC`, which nothing that this program has opened
-/// by itself is, so that a variable which somebody else left behind takes nobody's handle.
+/// by itself is, so that a variable which somebody else left behind takes nobody's handle. Windows: a pipe
+/// end that was inherited, and on which calls overlap.
 ///
 /// # Errors
 /// `NotFound`: there is no such variable, or no such handle. `InvalidInput`: it is no end of a link.
@@ -140,7 +142,8 @@ pub fn inherited(variable: &str) -> io::Result<End> {
 /// Whom this process belongs to, as a text that is another one for every user of this machine.
 ///
 /// # Platform
-/// Unix: the number of the effective user. Windows: the name, as the environment tells.
+/// Unix: the number of the effective user. Windows: the identifier of the user in the token of the process
+/// (`S-1-5-21-...`).
 #[must_use]
 pub fn user() -> String {
     imp::user()
@@ -166,6 +169,29 @@ impl End {
         imp::socket(handle).map(End::of)
     }
 
+    /// Says which child has the other end, before anything is sent: handles are passed to and from that
+    /// process, and to no other.
+    ///
+    /// # Platform
+    /// Unix: nothing; handles reach whoever has the other end. Windows: a copy of the handle of the
+    /// process. It is told its number, and has to confirm it.
+    ///
+    /// # Errors
+    /// No room for another handle.
+    pub fn set_worker(&mut self, child: &Exit) -> io::Result<()> {
+        imp::set_worker(&mut self.socket, child)
+    }
+
+    /// Whether handles can be passed over the link, as far as that is known yet.
+    ///
+    /// # Platform
+    /// Unix: always. Windows: where the other end is a child's that was [named](Self::set_worker) and has
+    /// confirmed that, or the parent's that was asked so, or in this process.
+    #[must_use]
+    pub fn carries_handles(&self) -> bool {
+        imp::carries_handles(&self.socket)
+    }
+
     /// The bytes that have arrived and are not consumed.
     #[inline]
     #[must_use]
@@ -183,11 +209,14 @@ impl End {
     /// as much as `most` already.
     ///
     /// # Platform
-    /// Unix: `recvmsg(MSG_DONTWAIT | MSG_CMSG_CLOEXEC)`, once.
+    /// Unix: `recvmsg(MSG_DONTWAIT | MSG_CMSG_CLOEXEC)`, once. Windows: the end of an overlapped
+    /// `ReadFile`, and the beginning of the next; `DuplicateHandle(DUPLICATE_CLOSE_SOURCE)` for handles.
     ///
     /// # Errors
     /// `OutOfMemory`; `InvalidData`: more handles came than may be waiting, or than there was room for
-    /// in this process (`MSG_CTRUNC`), and are closed.
+    /// in this process (`MSG_CTRUNC`), and are closed; Windows: a handle was announced that is none, or by
+    /// somebody who is not known. `BrokenPipe` (Windows): the other side has ended before its handles
+    /// could be taken.
     pub fn receive(&mut self, most: usize) -> io::Result<Arrived> {
         if self.inbox.bytes().len() >= most {
             return Ok(Arrived::Nothing);
@@ -199,7 +228,7 @@ impl End {
     /// to wait for, a call less than to wait and then to receive.
     ///
     /// # Platform
-    /// Unix: `recvmsg(MSG_CMSG_CLOEXEC)`, once.
+    /// Unix: `recvmsg(MSG_CMSG_CLOEXEC)`, once. Windows: waits for the read that is under way.
     ///
     /// # Errors
     /// As [`receive`](Self::receive).
@@ -235,7 +264,8 @@ impl End {
     /// at once is kept, and goes with the next call, or [`flush`](Self::flush).
     ///
     /// # Platform
-    /// Unix: `sendmsg(MSG_DONTWAIT | MSG_NOSIGNAL)`, once.
+    /// Unix: `sendmsg(MSG_DONTWAIT | MSG_NOSIGNAL)`, once. Windows: an overlapped `WriteFile` of a copy;
+    /// what of it waits for room counts as kept.
     ///
     /// # Errors
     /// `BrokenPipe`: the other side is gone. `OutOfMemory`.
@@ -264,7 +294,8 @@ impl End {
     ///
     /// # Errors
     /// As [`send`](Self::send); `InvalidInput`: no bytes, more than [`MOST_HANDLES`], or something is
-    /// kept. What the system says of too many handles on their way (`ETOOMANYREFS`).
+    /// kept. What the system says of too many handles on their way (`ETOOMANYREFS`). `Unsupported`
+    /// (Windows): the link does not [carry handles](Self::carries_handles).
     pub fn send_handles(
         &mut self,
         parts: &[io::IoSlice<'_>],
@@ -297,6 +328,7 @@ impl End {
                 count => self.outbox.consume(count),
             }
         }
+        imp::settle(&mut self.socket)?;
         Ok(self.unsent())
     }
 
@@ -304,7 +336,7 @@ impl End {
     #[inline]
     #[must_use]
     pub fn unsent(&self) -> usize {
-        self.outbox.bytes().len()
+        self.outbox.bytes().len() + imp::unsent(&self.socket)
     }
 
     /// Whether the other side was found to have closed its end, or to be gone.

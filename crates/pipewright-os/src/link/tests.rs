@@ -1,13 +1,17 @@
 //! Both ends in one process.
 
-#![cfg(unix)]
-
 use std::fs::File;
 use std::io::{IoSlice, Read as _, Write as _};
+use std::time::{Duration, Instant};
 
 use super::*;
 use crate::mux::{Slot, wait};
 use crate::pipe;
+
+/// Something that is no link, and stays open.
+fn some_file() -> Handle {
+    Handle::from(File::open(std::env::current_exe().unwrap()).unwrap())
+}
 
 fn both() -> (End, End) {
     let (ours, theirs) = pair().unwrap();
@@ -63,8 +67,7 @@ fn nothing_is_taken_in_beyond_what_may_be_kept() {
 fn handles_arrive_with_the_bytes_and_work() {
     let (mut a, mut b) = both();
     let (mut reader, writer) = pipe::pair(Default::default()).unwrap();
-    let null = Handle::from(File::open("/dev/null").unwrap());
-    assert!(a.send_handles(&[IoSlice::new(b"x")], &[Handle::from(writer), null]).unwrap());
+    assert!(a.send_handles(&[IoSlice::new(b"x")], &[Handle::from(writer), some_file()]).unwrap());
     b.receive(10).unwrap();
     assert_eq!((b.arrived(), b.waiting_handles()), (&b"x"[..], 2));
     let mut writer = File::from(b.take_handle().unwrap());
@@ -109,6 +112,50 @@ fn an_end_that_is_gone_is_told_after_everything_that_it_sent() {
 
 #[test]
 fn what_is_no_link_is_refused() {
-    let file = Handle::from(File::open("/dev/null").unwrap());
-    assert_eq!(End::from_handle(file).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    assert_eq!(End::from_handle(some_file()).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+}
+
+/// On Windows what a thread has left to the kernel ends with it.
+#[test]
+fn an_end_outlives_the_thread_that_used_it() {
+    let bytes: Vec<u8> = (0..3_000_000).map(|at| (at % 251) as u8).collect();
+    let (mut a, mut b) = std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            let (mut a, b) = both();
+            a.send(&[IoSlice::new(&bytes)]).unwrap();
+            (a, b)
+        });
+        thread.join().unwrap()
+    });
+    assert!(a.unsent() > 0, "more was sent than a link holds");
+    let mut came = Vec::new();
+    while came.len() < bytes.len() {
+        a.flush().unwrap();
+        wait(&mut [Slot::Arrival(&b)], None).unwrap();
+        b.receive(usize::MAX).unwrap();
+        came.extend_from_slice(b.arrived());
+        b.consume(b.arrived().len());
+    }
+    assert!(came == bytes);
+    assert_eq!((a.unsent(), b.receive(1).unwrap()), (0, Arrived::Nothing));
+}
+
+#[test]
+fn a_wait_for_what_has_been_taken_ends_with_the_time() {
+    let (mut a, mut b) = both();
+    let file = some_file();
+    for round in 0..20 {
+        a.send(&[IoSlice::new(b"plain")]).unwrap(); // What handles come with stands for itself, however much arrives at once.
+        assert!(a.send_handles(&[IoSlice::new(b"more")], &[file.try_clone().unwrap()]).unwrap());
+        while b.arrived().len() < 9 {
+            assert_eq!(wait(&mut [Slot::Arrival(&b)], None).unwrap(), 1);
+            b.receive(usize::MAX).unwrap();
+        }
+        assert_eq!((b.arrived(), b.waiting_handles()), (&b"plainmore"[..], 1));
+        b.consume(9);
+        drop(b.take_handle());
+        let soon = Some(Instant::now() + Duration::from_millis(round % 3));
+        assert_eq!(wait(&mut [Slot::Arrival(&b)], soon).unwrap(), 0);
+        assert_eq!(wait(&mut [Slot::Room(&a)], None).unwrap(), 1);
+    }
 }

@@ -11,6 +11,7 @@ use rustix::net::{
 };
 
 use super::{Arrived, End, MOST_HANDLES, Wait};
+use crate::exit::Exit;
 use crate::handle::{Handle, HandleKind, kind_of};
 
 #[derive(Debug)]
@@ -59,6 +60,26 @@ pub(super) fn inherited(number: RawFd) -> io::Result<Socket> {
 
 pub(super) fn user() -> String {
     rustix::process::geteuid().as_raw().to_string()
+}
+
+/// Handles reach whoever has the other end, whichever process that is.
+pub(super) fn set_worker(_: &mut Socket, _: &Exit) -> io::Result<()> {
+    Ok(())
+}
+
+pub(super) fn carries_handles(_: &Socket) -> bool {
+    true
+}
+
+/// What was handed over is the kernel's, and needs no more of us.
+#[inline]
+pub(super) fn unsent(_: &Socket) -> usize {
+    0
+}
+
+#[inline]
+pub(super) fn settle(_: &mut Socket) -> io::Result<()> {
+    Ok(())
 }
 
 impl AsFd for Socket {

@@ -108,7 +108,7 @@ impl Slot<'_> {
 /// (`/dev/tty`; a terminal by its own name can) counts as ready, and the call on it may block.
 ///
 /// Windows: overlapped `ReadFile` and `WriteFile` for all of them, then one `WaitForMultipleObjects` for
-/// their common event and every process and flag; for those beyond 61 `RegisterWaitForSingleObject`.
+/// their common event, every process and flag, and the events of a link's end; for those beyond 61 `RegisterWaitForSingleObject`.
 /// Before the return what is not done is cancelled (`CancelIoEx`) and that is waited for; what was done
 /// first counts, so that no byte is lost or written twice. A deadline less than a tick of the clock away
 /// has a timer of its own. An end that does not overlap is looked at every 5 ms (`PeekNamedPipe`), or

@@ -126,6 +126,8 @@ pub(in crate::mux) fn mark(slot: &mut Slot<'_>) -> bool {
         Slot::Exit(_) => Slot::ExitDone,
         Slot::Gone(_) => Slot::GoneDone,
         Slot::Wake(_) => Slot::WakeDone,
+        Slot::Arrival(_) => Slot::ArrivalDone,
+        Slot::Room(_) => Slot::RoomDone,
         _ => return false,
     };
     true
@@ -137,6 +139,8 @@ pub(in crate::mux) fn handle_of<'a>(slot: &'a Slot<'_>) -> Option<BorrowedHandle
         Slot::Exit(exit) => exit.0.process(),
         Slot::Gone(member) => Some(member.as_handle()),
         Slot::Wake(wake) => Some(wake.as_handle()),
+        Slot::Arrival(end) => Some(end.socket.arrival()),
+        Slot::Room(end) => Some(end.socket.room()),
         _ => None,
     }
 }

@@ -15,7 +15,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use super::Slot;
-use handles::Handles;
+use handles::{Handles, handle_of};
 use pause::Pause;
 use transfers::Transfers;
 
@@ -24,10 +24,9 @@ pub(super) const LOOK_PAUSE: Duration = Duration::from_millis(5);
 
 pub(super) fn wait(slots: &mut [Slot<'_>], deadline: Option<Instant>) -> io::Result<usize> {
     let is_idle = |slot: &Slot<'_>| {
-        !matches!(
-            slot,
-            Slot::Read(..) | Slot::Write(..) | Slot::Exit(_) | Slot::Gone(_) | Slot::Wake(_)
-        )
+        let is_transfer = matches!(slot, Slot::Read(..) | Slot::Write(..));
+        // The end of no child has no handle.
+        !is_transfer && !matches!(slot, Slot::Exit(_)) && handle_of(slot).is_none()
     };
     if deadline.is_none() && slots.iter().all(is_idle) {
         // Nothing could ever end this wait.

@@ -1,0 +1,236 @@
+//! What goes through the pipe: bytes in packets, so that it can be told which handles come with which.
+//!
+//! | offset | bytes | what |
+//! |---|---|---|
+//! | 0 | 4 | how many bytes come: at least one |
+//! | 4 | 2 | how many handles come with them: at most 64 |
+//! | 6 | 2 | 0; 1: in place of bytes the first number is that of a process, and nothing comes |
+//! | 8 | 8 each | the handles |
+//!
+//! All numbers are little-endian.
+
+use std::io::{self, IoSlice};
+
+use super::super::MOST_HANDLES;
+
+const HEAD_BYTES: usize = 8;
+const NUMBER_BYTES: usize = 8;
+
+const OF_BYTES: u16 = 0;
+const OF_A_PROCESS: u16 = 1;
+
+/// A packet is not longer than this. It has to fit into the pipe as a whole, so that a write of it that was
+/// cancelled has moved nothing.
+const MOST_BYTES: usize = 256 << 10;
+
+/// What stands next in what was read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// So many bytes for whoever receives.
+    Bytes(usize),
+    /// So many bytes of a header: to be [added](Decoder::add).
+    Header(usize),
+    /// A header that says more than how many bytes come: to be [taken](Decoder::take).
+    Announced,
+}
+
+/// What such a header says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Announced {
+    /// The number of the process that has the other end, or that it takes us for.
+    Process(u32),
+    /// The handles that come with the next bytes.
+    Handles(Vec<u64>),
+}
+
+/// Where in a packet the other side's bytes are.
+#[derive(Debug, Default)]
+pub(super) struct Decoder {
+    /// As much of a header as has come.
+    header: Vec<u8>,
+    /// How much of the packet's bytes has not.
+    left: usize,
+    has_met: bool,
+}
+
+impl Decoder {
+    /// What stands at the front of these bytes; `None`: they are too few.
+    pub(super) fn next(&self, bytes: &[u8]) -> Option<Next> {
+        let whole = self.header_bytes();
+        match bytes.len() {
+            _ if self.is_announced() => Some(Next::Announced),
+            0 => None,
+            count if self.left > 0 => Some(Next::Bytes(count.min(self.left))),
+            count => Some(Next::Header(count.min(whole - self.header.len()))),
+        }
+    }
+
+    /// Whether there is a header to be taken.
+    pub(super) fn is_announced(&self) -> bool {
+        self.header.len() == self.header_bytes()
+    }
+
+    /// Notes that so many of the packet's bytes were passed on.
+    pub(super) fn pass(&mut self, count: usize) {
+        self.left = self.left.saturating_sub(count);
+    }
+
+    /// Adds to the header.
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        self.header.extend_from_slice(bytes);
+        if let Some((count, 0, OF_BYTES)) = self.head().filter(|(count, ..)| *count > 0) {
+            self.left = count as usize;
+            self.header.clear();
+        }
+    }
+
+    /// Takes the header.
+    pub(super) fn take(&mut self) -> io::Result<Announced> {
+        let announced = match self.head() {
+            Some((id, 0, OF_A_PROCESS)) if !self.has_met => {
+                self.has_met = true;
+                Announced::Process(id)
+            }
+            Some((count, handles, OF_BYTES))
+                if count > 0 && usize::from(handles) <= MOST_HANDLES =>
+            {
+                self.left = count as usize;
+                let numbers = self.header.chunks_exact(NUMBER_BYTES).skip(1);
+                let number = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
+                Announced::Handles(numbers.map(number).collect())
+            }
+            _ => {
+                let words =
+                    "a packet is none, or more handles were passed than a message may carry";
+                return Err(io::Error::new(io::ErrorKind::InvalidData, words));
+            }
+        };
+        self.header.clear();
+        Ok(announced)
+    }
+
+    /// How many bytes, how many handles, and of what kind; `None`: that has not come yet.
+    fn head(&self) -> Option<(u32, u16, u16)> {
+        let [a, b, c, d, e, f, g, h] = *self.header.first_chunk::<HEAD_BYTES>()?;
+        let count = u32::from_le_bytes([a, b, c, d]);
+        Some((count, u16::from_le_bytes([e, f]), u16::from_le_bytes([g, h])))
+    }
+
+    /// How long the header is, as far as that is known.
+    fn header_bytes(&self) -> usize {
+        match self.head() {
+            // More is wrong, and need not come.
+            Some((_, handles, OF_BYTES)) if usize::from(handles) <= MOST_HANDLES => {
+                HEAD_BYTES + usize::from(handles) * NUMBER_BYTES
+            }
+            _ => HEAD_BYTES,
+        }
+    }
+}
+
+/// Puts a packet of as many of the parts' bytes as one may have behind what stands in the buffer. How many
+/// that were.
+pub(super) fn encode(to: &mut Vec<u8>, numbers: &[u64], parts: &[IoSlice<'_>]) -> usize {
+    let total: usize = parts.iter().map(|part| part.len()).sum();
+    let count = total.min(MOST_BYTES);
+    encode_head(to, count as u32, numbers.len() as u16, OF_BYTES);
+    to.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+    let mut left = count;
+    for part in parts {
+        let now = part.get(..left).unwrap_or(part);
+        to.extend_from_slice(now);
+        left -= now.len();
+    }
+    count
+}
+
+/// Puts a packet that tells the number of a process there.
+pub(super) fn encode_process(to: &mut Vec<u8>, id: u32) {
+    encode_head(to, id, 0, OF_A_PROCESS);
+}
+
+fn encode_head(to: &mut Vec<u8>, count: u32, handles: u16, kind: u16) {
+    to.extend(count.to_le_bytes());
+    to.extend(handles.to_le_bytes());
+    to.extend(kind.to_le_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes that come, and what is announced before how many of them.
+    type Decoded = (Vec<u8>, Vec<(usize, Announced)>);
+
+    /// What a decoder makes of the bytes, in pieces of that size.
+    fn decode(bytes: &[u8], piece: usize) -> io::Result<Decoded> {
+        let (mut decoder, mut came, mut announced) = (Decoder::default(), Vec::new(), Vec::new());
+        for mut rest in bytes.chunks(piece) {
+            while let Some(next) = decoder.next(rest) {
+                let count = match next {
+                    Next::Announced => {
+                        announced.push((came.len(), decoder.take()?));
+                        0
+                    }
+                    Next::Header(count) => {
+                        decoder.add(&rest[..count]);
+                        count
+                    }
+                    Next::Bytes(count) => {
+                        came.extend_from_slice(&rest[..count]);
+                        decoder.pass(count);
+                        count
+                    }
+                };
+                rest = &rest[count..];
+            }
+        }
+        Ok((came, announced))
+    }
+
+    #[test]
+    fn packets_are_understood_however_they_are_cut() {
+        let mut bytes = Vec::new();
+        encode_process(&mut bytes, 4711);
+        let parts = [IoSlice::new(b"ab"), IoSlice::new(b""), IoSlice::new(b"c")];
+        assert_eq!(encode(&mut bytes, &[], &parts), 3);
+        assert_eq!(bytes[8..], [3, 0, 0, 0, 0, 0, 0, 0, b'a', b'b', b'c']);
+        assert_eq!(encode(&mut bytes, &[8, u64::MAX], &parts), 3);
+        let expected =
+            vec![(0, Announced::Process(4711)), (3, Announced::Handles(vec![8, u64::MAX]))];
+        for piece in 1..=bytes.len() {
+            let (came, announced) = decode(&bytes, piece).unwrap();
+            assert_eq!((&came[..], &announced), (&b"abcabc"[..], &expected), "{piece}");
+        }
+    }
+
+    #[test]
+    fn a_packet_takes_no_more_than_it_may() {
+        let long = vec![7; MOST_BYTES];
+        let mut bytes = Vec::new();
+        let parts = [IoSlice::new(b"before"), IoSlice::new(&long)];
+        assert_eq!(encode(&mut bytes, &[], &parts), MOST_BYTES);
+        assert_eq!(bytes.len(), HEAD_BYTES + MOST_BYTES);
+        assert!(
+            bytes.len() + HEAD_BYTES + MOST_HANDLES * NUMBER_BYTES
+                <= super::super::PIPE_BYTES as usize
+        );
+    }
+
+    #[test]
+    fn what_no_packet_can_be_is_refused() {
+        let wrong: [&[u8]; 5] = [
+            // No bytes; too many handles; another kind; a process that brings handles.
+            &[0, 0, 0, 0, 0, 0, 0, 0],
+            &[1, 0, 0, 0, 65, 0, 0, 0],
+            &[1, 0, 0, 0, 0, 0, 2, 0],
+            &[1, 0, 0, 0, 1, 0, 1, 0],
+            // A second process.
+            &[1, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 1, 0],
+        ];
+        for bytes in wrong {
+            let error = decode(bytes, 3).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{bytes:?}");
+        }
+    }
+}
