@@ -52,7 +52,8 @@ pub enum Raw {}
 /// room it takes in what comes, so two sides that send at once never wait for each other.
 ///
 /// # Platform
-/// Linux, macOS: a pair of Unix sockets, and two memory objects. Windows: not yet, `Unsupported`.
+/// Linux, macOS: a pair of Unix sockets, and two memory objects. Windows: an overlapped pipe for both
+/// directions, and two sections of memory.
 ///
 /// # Drop
 /// Closes the connection without a word; the other side finds it gone. A worker that was started by
@@ -178,10 +179,13 @@ impl<S, R> Channel<S, R> {
     /// same files, pipes and sockets.
     ///
     /// # Platform
-    /// Unix: `SCM_RIGHTS`, at most 64 with one message.
+    /// At most 64 with one message. Unix: `SCM_RIGHTS`. Windows: `DuplicateHandle` by the host, into the worker
+    /// and out of it; so only between a host and the worker that it has [started](Self::start), and what a
+    /// worker sends that ends before the host has received it is lost with it.
     ///
     /// # Errors
-    /// As [`send_bytes`](Self::send_bytes); an [`Io`](ErrorKind::Io) error where there are too many.
+    /// As [`send_bytes`](Self::send_bytes); an [`Io`](ErrorKind::Io) error where there are too many, and on
+    /// Windows where the process at the other end is not known (`Unsupported`).
     pub fn send_with_handles(&mut self, bytes: &[u8], handles: &[Handle]) -> Result<(), Error> {
         if handles.len() > MOST_HANDLES {
             let words = "too many handles for one message";

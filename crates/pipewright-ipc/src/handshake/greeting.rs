@@ -58,7 +58,8 @@ impl Greeting {
     /// The handshake of the side that began.
     pub(crate) fn host(end: End, options: &Options) -> Result<Greeting, Error> {
         let mut greeting = Greeting::new(end, options, Stage::HostHello);
-        greeting.talk.say(kind::HELLO, &hello(options).encode(MAGIC))?;
+        // Whether handles can be passed shows with the answer.
+        greeting.talk.say(kind::HELLO, &hello(options, true).encode(MAGIC))?;
         Ok(greeting)
     }
 
@@ -162,15 +163,19 @@ impl Greeting {
         }
         self.limits = limits(&self.options, theirs.number("max_message_bytes").unwrap_or(0));
         self.calls = can(theirs, CALLS);
-        let is_missing =
-            self.options.shared_memory != SharedMemory::Off && !can(theirs, SHARED_MEMORY);
-        self.fallback = is_missing.then(|| "the other side has it off".to_owned());
+        let why = match (can(theirs, SHARED_MEMORY), self.talk.end.carries_handles()) {
+            (true, true) => None,
+            (true, false) => Some("no handles can be passed over this link"),
+            (false, _) => Some("the other side has it off"),
+        };
+        let is_wanted = self.options.shared_memory != SharedMemory::Off;
+        self.fallback = why.filter(|_| is_wanted).map(str::to_owned);
         Ok(())
     }
 
     fn meet_worker(&mut self, theirs: &Fields) -> Result<Stage, Error> {
         self.meet(theirs, Side::Host)?;
-        if self.options.shared_memory != SharedMemory::Off && can(theirs, SHARED_MEMORY) {
+        if self.options.shared_memory != SharedMemory::Off && self.fallback.is_none() {
             return Ok(Stage::HostOffer(Offer::make(&self.options)));
         }
         self.without_memory(self.fallback.clone().unwrap_or_default())
@@ -178,7 +183,8 @@ impl Greeting {
 
     fn meet_host(&mut self, theirs: &Fields) -> Result<Stage, Error> {
         self.meet(theirs, Side::Worker)?;
-        self.talk.say(kind::HELLO, &hello(&self.options).encode(MAGIC))?;
+        let ours = hello(&self.options, self.talk.end.carries_handles());
+        self.talk.say(kind::HELLO, &ours.encode(MAGIC))?;
         Ok(Stage::WorkerMemory)
     }
 
@@ -239,12 +245,15 @@ impl Greeting {
     }
 }
 
-fn hello(options: &Options) -> Fields {
+fn hello(options: &Options, carries_handles: bool) -> Fields {
     let mut fields = Fields::default();
     Identity::of(options).say(&mut fields);
     fields.set("max_message_bytes", options.max_message_bytes.min(MOST_MESSAGE_BYTES));
-    let mut abilities = vec![HANDLES, CALLS];
-    if options.shared_memory != SharedMemory::Off {
+    let mut abilities = vec![CALLS];
+    if carries_handles {
+        abilities.push(HANDLES);
+    }
+    if carries_handles && options.shared_memory != SharedMemory::Off {
         abilities.push(SHARED_MEMORY);
     }
     fields.set("can", abilities.join(" "));

@@ -74,6 +74,7 @@ pub(crate) fn perform(value: &str) -> io::Result<()> {
         "hash" => pool::work().map_err(|error| io::Error::other(error.to_string()))?,
         "typed" => typed(&options)?,
         "handles" => handles(&options)?,
+        "gives" => gives(&options)?,
         other => return Err(io::Error::other(format!("no worker is called {other}"))),
     }
     Ok(())
@@ -293,5 +294,20 @@ fn frame(end: &mut End) -> io::Result<Vec<u8>> {
         if end.wait_and_receive()? == Arrived::End {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
+    }
+}
+
+/// Answers each message with the end of a pipe, through which the message comes back.
+fn gives(options: &Options) -> Result<(), pipewright_ipc::Error> {
+    let mut channel: Channel = worker::channel(options)?;
+    loop {
+        let question = match channel.recv() {
+            Ok(message) => message.bytes()?,
+            Err(error) if error.is_disconnect() => return channel.close().map(drop),
+            Err(error) => return Err(error),
+        };
+        let (reader, mut writer) = pipewright::pipe(Default::default())?;
+        channel.send_with_handles(b"read it", &[reader.into()])?;
+        io::Write::write_all(&mut writer, &question)?;
     }
 }

@@ -3,11 +3,11 @@
 use std::io::Read as _;
 use std::time::Duration;
 
-use pipewright::{Handle, PipeOptions, Stdio};
+use pipewright::{Command, Handle, PipeOptions, Stdio};
 use pipewright_ipc::{Channel, ErrorKind, Options, SharedMemory, Side};
 use pipewright_tests::{bodies, watchdog};
 
-use super::{both_ways, start, worker};
+use super::{both_ways, some_files, start, worker};
 
 #[test]
 fn what_is_sent_comes_back_in_every_way_to_send_and_to_receive() {
@@ -157,10 +157,57 @@ fn handles_go_with_messages() {
         });
         assert_eq!(counts, [2, 0, 1]);
         assert_eq!((&text[..10], text.len()), ("line\nline\n", 100_010));
-        let too_many: Vec<Handle> = (0..65).map(|_| Handle::copy_of_number(0).unwrap()).collect();
-        let error = channel.send_with_handles(b"", &too_many).unwrap_err();
+        let error = channel.send_with_handles(b"", &some_files(65)).unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::Io);
     }
+}
+
+#[test]
+fn a_worker_passes_handles_too() {
+    let _watch = watchdog::watch();
+    for options in both_ways() {
+        let mut channel = start("gives", &options);
+        for length in [0, 1, 10_000] {
+            let question = vec![7; length];
+            channel.send_bytes(&question).unwrap();
+            let mut message = channel.recv().unwrap();
+            let handle = message.take_handles().pop().unwrap();
+            assert_eq!(message.bytes().unwrap(), b"read it");
+            let mut came = Vec::new();
+            // Comes to its end when the worker has closed the other one.
+            std::fs::File::from(handle).read_to_end(&mut came).unwrap();
+            assert_eq!(came, question);
+        }
+        channel.close().unwrap();
+    }
+}
+
+/// On Windows handles are numbers of the process that was started, and here that is another one.
+#[test]
+fn a_worker_below_a_shell_works() {
+    let _watch = watchdog::watch();
+    let puppet = env!("CARGO_BIN_EXE_puppet");
+    let mut command = if cfg!(windows) {
+        let mut shell = Command::new("cmd");
+        shell.args(["/c", puppet, "ipc=echo"]);
+        shell
+    } else {
+        let mut shell = Command::new("sh");
+        // Not the last thing that it does: it would become the worker.
+        shell.args(["-c", "\"$0\" ipc=echo; exit $?", puppet]);
+        shell
+    };
+    let mut channel: Channel = Channel::start(&mut command, &Options::default()).unwrap();
+    let body = vec![7; 100_000];
+    channel.send_bytes(&body).unwrap();
+    assert_eq!(channel.recv().unwrap().bytes().unwrap(), body);
+    if cfg!(windows) {
+        assert!(!channel.stats().shared_memory);
+        let error = channel.send_with_handles(b"x", &some_files(1)).unwrap_err();
+        let source = std::error::Error::source(&error).unwrap().downcast_ref::<std::io::Error>();
+        assert_eq!(source.unwrap().kind(), std::io::ErrorKind::Unsupported, "{error}");
+    }
+    assert!(channel.close().unwrap().unwrap().success());
 }
 
 #[test]

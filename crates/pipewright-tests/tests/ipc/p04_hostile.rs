@@ -4,13 +4,14 @@
 use std::io::IoSlice;
 use std::time::Duration;
 
-use pipewright::Handle;
 use pipewright_ipc::{Channel, Error, ErrorKind, Options, SharedMemory};
 use pipewright_os::link::End;
 use pipewright_os::shm::{ShmOptions, Written};
 use pipewright_tests::hostile::{self, frame, greet, hear, outcome, send};
 use pipewright_tests::{count, isolate, skip, watchdog};
 use proptest::prelude::*;
+
+use super::some_files;
 
 const MOST_BYTES: u64 = 1 << 20;
 
@@ -82,8 +83,7 @@ fn handles_that_nobody_asked_for_are_an_error_and_are_closed() {
             let before = count::handles();
             let act = |end: &mut End| {
                 greet(end, "");
-                let handles: Vec<Handle> =
-                    (0..60).map(|_| Handle::copy_of_number(0).unwrap()).collect();
+                let handles = some_files(60);
                 for _ in 0..3 {
                     // Not announced by any frame.
                     let frame = frame(16, 0, 0, 1, b"x");
@@ -109,9 +109,8 @@ fn memory_that_could_harm_us_is_left_alone_and_the_channel_works_without() {
         if kind == 3 {
             // Something else under the name of memory.
             let body = b"memory\nbytes=65536\nproof=1\n";
-            let handle = Handle::from(std::fs::File::open("/dev/zero").unwrap());
             let frame = frame(3, 0, 1, body.len() as u32, body);
-            assert!(end.send_handles(&[IoSlice::new(&frame)], &[handle]).unwrap());
+            assert!(end.send_handles(&[IoSlice::new(&frame)], &some_files(1)).unwrap());
             let (kind, ready) = hear(end).unwrap();
             assert!(kind == 4 && ready.contains("shared=0"), "{ready}");
         }

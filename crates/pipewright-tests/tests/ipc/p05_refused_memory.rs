@@ -1,10 +1,15 @@
 //! Promise 5: where shared memory is refused everything works without it, and is counted.
 
+#[cfg(unix)]
 use pipewright::Resource;
 use pipewright_ipc::{Channel, Options, SharedMemory};
-use pipewright_tests::{bodies, isolate, skip, watchdog};
+#[cfg(unix)]
+use pipewright_tests::isolate;
+use pipewright_tests::{bodies, skip, watchdog};
 
-use super::{start, worker};
+use super::start;
+#[cfg(unix)]
+use super::worker;
 
 /// Sends messages of every kind and has them back. Whether shared memory was used, and why not.
 fn works(channel: &mut Channel) -> (bool, Option<String>) {
@@ -44,6 +49,7 @@ fn it_is_used_where_it_is_there() {
     assert_eq!((used, why), (true, None));
 }
 
+#[cfg(unix)]
 #[test]
 fn a_worker_without_the_means_works_without_it() {
     let _watch = watchdog::watch();
@@ -56,6 +62,7 @@ fn a_worker_without_the_means_works_without_it() {
     assert!(!used && why.is_some(), "{why:?}");
 }
 
+#[cfg(unix)]
 #[test]
 fn a_host_without_the_means_works_without_it() {
     isolate::isolated("p05_refused_memory::a_host_without_the_means_works_without_it", || {

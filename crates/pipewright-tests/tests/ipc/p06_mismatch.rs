@@ -7,7 +7,9 @@ use pipewright::Stdio;
 use pipewright_ipc::{Channel, Error, ErrorKind, Options, Side};
 use pipewright_os::link;
 use pipewright_tests::hostile::{hear, send, text};
-use pipewright_tests::{skip, watchdog};
+#[cfg(unix)]
+use pipewright_tests::skip;
+use pipewright_tests::watchdog;
 
 use super::worker;
 
@@ -49,6 +51,7 @@ fn another_application_build_or_salt_is_named_on_both_sides() {
     }
 }
 
+#[cfg(unix)]
 #[test]
 fn another_user_is_named() {
     let _watch = watchdog::watch();
