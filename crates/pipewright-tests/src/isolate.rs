@@ -19,11 +19,17 @@ pub fn isolated(test: &str, body: impl FnOnce()) {
     if is_isolated(test) {
         return body();
     }
-    let mut again = Command::new(own_program());
-    // In a process group of its own: a signal to the group is nobody else's.
+    let again = Command::new(own_program());
     #[cfg(unix)]
-    std::os::unix::process::CommandExt::process_group(&mut again, 0);
+    let again = in_a_group(again);
     run(again, test);
+}
+
+/// In a process group of its own: a signal to the group is nobody else's.
+#[cfg(unix)]
+fn in_a_group(mut again: Command) -> Command {
+    std::os::unix::process::CommandExt::process_group(&mut again, 0);
+    again
 }
 
 /// The same, in a session of its own too: nobody waits for its process group, as with a service's.
