@@ -299,8 +299,10 @@ fn ten_thousand_calls_lose_no_answer_while_a_worker_is_killed_every_fifty() {
             open.push_back((began, pool.begin(request).unwrap()));
             began += 1;
         }
-        if ended % 50 == 49 {
-            kills += usize::from(kill_one(&pool));
+        // Not at the end, when those who are left may be enough.
+        if ended % 50 == 49 && began < CALLS {
+            watchdog::until("one is killed", || kill_one(&pool));
+            kills += 1;
         }
         let (number, call) = open.pop_front().unwrap();
         match call.wait() {
@@ -313,7 +315,6 @@ fn ten_thousand_calls_lose_no_answer_while_a_worker_is_killed_every_fifty() {
             }
         }
     }
-    assert!(kills > 100, "{kills}");
     // Two at a time at most.
     assert!(lost <= 2 * kills, "{lost} of {kills}");
     watchdog::until("the pool has counted the same", || {
