@@ -187,10 +187,7 @@ impl<S, R> Channel<S, R> {
     /// As [`send_bytes`](Self::send_bytes); an [`Io`](ErrorKind::Io) error where there are too many, and on
     /// Windows where the process at the other end is not known (`Unsupported`).
     pub fn send_with_handles(&mut self, bytes: &[u8], handles: &[Handle]) -> Result<(), Error> {
-        if handles.len() > MOST_HANDLES {
-            let words = "too many handles for one message";
-            return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, words).into());
-        }
+        may_carry(handles)?;
         let until = self.core.until();
         self.core.send_with_handles(bytes, handles, until)
     }
@@ -292,4 +289,13 @@ impl<S, R> fmt::Debug for Channel<S, R> {
 pub(crate) fn no_shared_memory(by: Side, why: &str) -> Error {
     let field = "shared memory".to_owned();
     Error::new(ErrorKind::Refused { by, field, host: why.to_owned(), worker: why.to_owned() })
+}
+
+/// Whether so many handles can go with one message.
+fn may_carry(handles: &[Handle]) -> Result<(), Error> {
+    if handles.len() <= MOST_HANDLES {
+        return Ok(());
+    }
+    let words = "too many handles for one message";
+    Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, words).into())
 }

@@ -7,7 +7,7 @@ use std::mem;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use pipewright::{Command, ExitStatus};
+use pipewright::{Command, ExitStatus, Handle};
 use pipewright_os::link::End;
 use pipewright_os::mux::Slot;
 
@@ -16,7 +16,7 @@ use super::incoming::Progress;
 use super::line::Line;
 use super::outgoing::FRAME_BYTES;
 use super::sink::Nowhere;
-use super::{COMPLAINT_TAKES, Channel, Message};
+use super::{COMPLAINT_TAKES, Channel, Message, may_carry};
 use crate::error::{Error, ErrorKind};
 use crate::handshake;
 use crate::options::Options;
@@ -76,6 +76,24 @@ impl<S, R> Channel<S, R> {
     pub async fn send_bytes_async(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let until = self.core.until();
         self.core.send_async(Header::new(kind::MESSAGE, 0), bytes, until).await
+    }
+
+    /// As [`send_with_handles`](Self::send_with_handles), and blocks no thread.
+    ///
+    /// # Cancellation
+    /// As with [`send_bytes_async`](Self::send_bytes_async); but where there was no room, nothing has been sent, and
+    /// the channel is as it was.
+    ///
+    /// # Errors
+    /// As [`send_with_handles`](Self::send_with_handles); outside of a tokio runtime, `Unsupported`.
+    pub async fn send_with_handles_async(
+        &mut self,
+        bytes: &[u8],
+        handles: &[Handle],
+    ) -> Result<(), Error> {
+        may_carry(handles)?;
+        let until = self.core.until();
+        self.core.send_with_handles_async(bytes, handles, until).await
     }
 
     /// As [`flush`](Self::flush), and blocks no thread.
@@ -175,46 +193,87 @@ impl<R> Message<'_, R> {
 }
 
 impl Core {
-    async fn send_async(
+    /// As [`send`](Self::send).
+    pub(super) async fn send_async(
         &mut self,
         first: Header,
         body: &[u8],
         until: Option<Instant>,
     ) -> Result<(), Error> {
-        let bytes = body.len() as u64;
-        self.line.may_send(bytes)?;
-        let mut frames = 0;
-        for frame in body.chunks(FRAME_BYTES).chain(body.is_empty().then_some(body)) {
-            let header = if frames == 0 {
-                let total = (frame.len() < body.len()).then_some(bytes);
-                Header { total, length: frame.len() as u32, ..first }
-            } else {
-                Header::new(kind::PART, frame.len())
-            };
-            if let Err(error) = self.line.put(&header, frame) {
-                self.line.outgoing.cut_off = true;
-                return Err(self.explain_async(error, until).await);
-            }
-            frames += 1;
-            // Until there is room again, in case that nobody waits for it.
-            self.line.outgoing.cut_off = frames * FRAME_BYTES < body.len();
-            if let Err(error) = self.hand_over_async(until).await {
-                self.line.outgoing.cut_off = true;
-                return Err(self.explain_async(error, until).await);
-            }
+        self.line.may_send(body.len() as u64)?;
+        let (frame, rest) = body.split_at(body.len().min(FRAME_BYTES));
+        let put = self.line.put(&first_of(first, frame, rest), frame);
+        self.send_rest_async(put, body, rest, until).await
+    }
+
+    /// As [`send_with_handles`](Self::send_with_handles).
+    async fn send_with_handles_async(
+        &mut self,
+        body: &[u8],
+        handles: &[Handle],
+        until: Option<Instant>,
+    ) -> Result<(), Error> {
+        self.line.may_send(body.len() as u64)?;
+        let (frame, rest) = body.split_at(body.len().min(FRAME_BYTES));
+        let header = first_of(Header::new(kind::MESSAGE, 0), frame, rest);
+        if let Err(error) = self.begin_with_handles_async(&header, frame, handles, until).await {
+            return Err(self.explain_async(error, until).await);
         }
-        self.line.outgoing.cut_off = false;
-        self.line.note_sent(bytes, frames);
+        self.send_rest_async(Ok(()), body, rest, until).await
+    }
+
+    async fn begin_with_handles_async(
+        &mut self,
+        header: &Header,
+        frame: &[u8],
+        handles: &[Handle],
+        until: Option<Instant>,
+    ) -> Result<(), Error> {
+        self.hand_over_async(until).await?;
+        while !self.line.put_with_handles(header, frame, handles)? {
+            self.wait_for_room_async(until).await?;
+        }
+        Ok(())
+    }
+
+    /// What follows the first frame. A future that is dropped meanwhile leaves a message that is cut off, until
+    /// its last frame has been put where it goes by itself.
+    async fn send_rest_async(
+        &mut self,
+        mut put: Result<(), Error>,
+        body: &[u8],
+        rest: &[u8],
+        until: Option<Instant>,
+    ) -> Result<(), Error> {
+        let mut frames = rest.chunks(FRAME_BYTES);
+        loop {
+            self.line.outgoing.cut_off = frames.len() > 0;
+            let sent = match put {
+                Ok(()) => self.hand_over_async(until).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = sent {
+                self.line.outgoing.cut_off = true;
+                return Err(self.explain_async(error, until).await);
+            }
+            let Some(frame) = frames.next() else { break };
+            put = self.line.put(&Header::new(kind::PART, frame.len()), frame);
+        }
+        self.line.note_sent(body.len() as u64, 1 + rest.len().div_ceil(FRAME_BYTES));
         Ok(())
     }
 
     async fn hand_over_async(&mut self, until: Option<Instant>) -> Result<(), Error> {
         while self.line.end.flush()? > 0 {
-            self.may_wait_for_room()?;
-            let arrived = self.wait_async(Want::Room, until).await?;
-            self.take_in(arrived)?;
+            self.wait_for_room_async(until).await?;
         }
         Ok(())
+    }
+
+    async fn wait_for_room_async(&mut self, until: Option<Instant>) -> Result<(), Error> {
+        self.may_wait_for_room()?;
+        let arrived = self.wait_async(Want::Room, until).await?;
+        self.take_in(arrived)
     }
 
     async fn begin_async(&mut self, until: Option<Instant>) -> Result<(), Error> {
@@ -288,4 +347,10 @@ impl Core {
         let child = self.child.as_ref()?;
         handshake::end_async(child, until).await
     }
+}
+
+/// The header of the first frame, with what else the message is.
+fn first_of(first: Header, frame: &[u8], rest: &[u8]) -> Header {
+    let total = (!rest.is_empty()).then_some((frame.len() + rest.len()) as u64);
+    Header { total, length: frame.len() as u32, ..first }
 }

@@ -1,8 +1,10 @@
 //! The calls of channels and pools by tasks: no thread is blocked, and a future that is dropped says what
 //! that costs.
 
+use std::io::Read as _;
 use std::time::Duration;
 
+use pipewright::{Handle, PipeOptions};
 use pipewright_ipc::{Channel, ErrorKind, Options, Pool, PoolOptions, Request};
 use pipewright_tests::{bodies, watchdog};
 use tokio::time::timeout;
@@ -109,6 +111,52 @@ fn a_long_message_that_is_given_up_half_way_is_the_last() {
             let sent = timeout(Duration::from_millis(50), channel.send_bytes_async(&long)).await;
             assert!(sent.is_err(), "nobody reads it");
             let error = channel.send_bytes_async(b"short").await.unwrap_err();
+            assert_eq!(error.kind(), &ErrorKind::CutOff);
+        });
+    }
+}
+
+#[test]
+fn values_and_handles_go_too() {
+    let _watch = watchdog::watch();
+    for options in both_ways() {
+        run(async {
+            let mut command = worker("typed");
+            let started = Channel::<Vec<u64>, (u64, String)>::start_async(&mut command, &options);
+            let mut channel = started.await.unwrap();
+            for count in [0, 1, 100_000] {
+                channel.send_async(&(0..count).collect()).await.unwrap();
+                let (sum, text) = channel.recv_async().await.unwrap().value_async().await.unwrap();
+                assert_eq!((sum, text), ((0..count).sum(), format!("{count} numbers")));
+            }
+
+            let mut channel = start("handles", &options).await;
+            let (mut reader, writer) = pipewright::pipe(PipeOptions::default()).unwrap();
+            let writers = [Handle::from(writer.try_clone().unwrap()), Handle::from(writer)];
+            channel.send_with_handles_async(b"line\n", &writers).await.unwrap();
+            let count = channel.recv_async().await.unwrap().bytes_async().await.unwrap();
+            assert_eq!(count, [2]);
+            // Also a long one, of which the last part is a short one.
+            let long = [b'x'; 20_000 + (64 << 10)];
+            let reader = std::thread::spawn(move || {
+                let mut text = String::new();
+                reader.read_to_string(&mut text).map(|_| text)
+            });
+            channel.send_with_handles_async(&long, &writers[..1]).await.unwrap();
+            drop(writers);
+            let count = channel.recv_async().await.unwrap().bytes_async().await.unwrap();
+            assert_eq!(count, [1]);
+            let text = reader.join().unwrap().unwrap();
+            assert_eq!((&text[..11], text.len()), ("line\nline\nx", 10 + long.len()));
+            let files = [(); 65].map(|()| Handle::copy_of_number(0).unwrap());
+            let error = channel.send_with_handles_async(b"", &files).await.unwrap_err();
+            assert_eq!(error.kind(), &ErrorKind::Io);
+
+            let mut channel = start("silent", &options).await;
+            let long = vec![7; 32 << 20];
+            let sent = channel.send_with_handles_async(&long, &files[..2]);
+            assert!(timeout(Duration::from_millis(50), sent).await.is_err(), "nobody reads it");
+            let error = channel.send_with_handles_async(b"", &files[..2]).await.unwrap_err();
             assert_eq!(error.kind(), &ErrorKind::CutOff);
         });
     }
