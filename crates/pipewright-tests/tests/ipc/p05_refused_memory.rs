@@ -6,6 +6,8 @@ use pipewright_ipc::{Channel, Options, SharedMemory};
 #[cfg(unix)]
 use pipewright_tests::isolate;
 use pipewright_tests::{bodies, skip, watchdog};
+#[cfg(target_os = "linux")]
+use pipewright_tests::{mounts, refuse};
 
 use super::start;
 #[cfg(unix)]
@@ -71,5 +73,51 @@ fn a_host_without_the_means_works_without_it() {
         rustix::process::setrlimit(rustix::process::Resource::Fsize, few).unwrap();
         let (used, why) = works(&mut start("echo", &Options::default()));
         assert!(!used && why.is_some(), "{why:?}");
+    });
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_system_that_has_no_room_or_forbids_it_is_done_without() {
+    isolate::isolated(
+        "p05_refused_memory::a_system_that_has_no_room_or_forbids_it_is_done_without",
+        || {
+            let _watch = watchdog::watch();
+            let refusals = [
+                (libc::SYS_fallocate, libc::ENOSPC, "No space"),
+                (libc::SYS_ftruncate, libc::EPERM, "not permitted"),
+                (libc::SYS_memfd_create, libc::EACCES, "Permission denied"),
+                (libc::SYS_memfd_create, libc::ENOSYS, "not implemented"),
+            ];
+            for (call, errno, words) in refusals {
+                // For the worker too. Of two filters the later one says with which error.
+                refuse::refuse(&[call], errno);
+                let (used, why) = works(&mut start("echo", &Options::default()));
+                let why = why.unwrap_or_default();
+                assert!(!used && (skip::is_forced_off("memfd") || why.contains(words)), "{why}");
+                let required =
+                    Options { shared_memory: SharedMemory::Required, ..Options::default() };
+                let started: Result<Channel, _> = Channel::start(&mut worker("echo"), &required);
+                assert!(started.is_err());
+            }
+        },
+    );
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_small_folder_for_shared_memory_is_no_limit() {
+    isolate::isolated("p05_refused_memory::a_small_folder_for_shared_memory_is_no_limit", || {
+        let _watch = watchdog::watch();
+        let small = mounts::private().and_then(|()| {
+            let words = ["-t", "tmpfs", "-o", "size=64k", "tmpfs", "/dev/shm"];
+            mounts::run("mount", &words)
+        });
+        if let Err(why) = small {
+            return skip::skipped(&why);
+        }
+        let _small = mounts::Mounted::at("/dev/shm".into());
+        let (used, why) = works(&mut start("echo", &Options::default()));
+        assert!(used || skip::is_forced_off("memfd"), "{why:?}");
     });
 }
