@@ -22,7 +22,7 @@ pub(super) struct Files {
 }
 
 /// How a file is told from its replacement.
-type Mark = Option<(u64, SystemTime)>;
+type Mark = Option<(u64, SystemTime, Option<SystemTime>)>;
 
 /// They are looked at once in so long at most.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
@@ -71,7 +71,8 @@ fn executable(program: &OsStr) -> Option<PathBuf> {
 
 fn mark(path: &Path) -> Mark {
     let metadata = fs::metadata(path).ok()?;
-    Some((metadata.len(), metadata.modified().ok()?))
+    // The second time tells a copy that has kept the first one, where the filesystem has it.
+    Some((metadata.len(), metadata.modified().ok()?, metadata.created().ok()))
 }
 
 impl PoolOptions {

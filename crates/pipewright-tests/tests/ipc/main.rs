@@ -1,6 +1,5 @@
 //! What `pipewright-ipc` promises about hosts and workers, a file a promise.
 
-#[cfg(unix)]
 mod async_calls;
 mod calls;
 mod p01_whole_and_in_order;
@@ -10,13 +9,9 @@ mod p04_hostile;
 mod p05_refused_memory;
 mod p06_mismatch;
 mod p07_both_send;
-#[cfg(unix)]
 mod p09_kept;
-#[cfg(unix)]
 mod p09_pool;
-#[cfg(unix)]
 mod p10_build;
-#[cfg(unix)]
 mod traced;
 #[cfg(unix)]
 mod wire;
@@ -55,12 +50,23 @@ fn was_killed(status: ExitStatus) {
     assert_eq!(status.terminating_signal(), cfg!(unix).then_some(Signal::KILL), "{status}");
 }
 
+/// How a status with that code is written: each system has its own words, as with std.
+fn exit_words(code: i32) -> String {
+    format!("exit {}: {code}", if cfg!(windows) { "code" } else { "status" })
+}
+
+/// A command that is no worker, complains and ends.
+fn complains_and_ends() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_puppet"));
+    command.args(["err=no disk", "exit=4"]);
+    command
+}
+
 #[cfg(windows)]
 #[test]
 fn what_only_unix_has_is_left_out() {
     skip::skipped("p05_refused_memory: no limit on the size of files takes memory away here");
     skip::skipped("p06_mismatch: to start a worker of another user takes a password");
-    skip::skipped("async_calls, p09, p10, traced: not tried under Wine yet");
     skip::skipped("wire: the worker in Python is one for sockets");
 }
 

@@ -60,6 +60,12 @@ fn workers_of_a_program_that_has_changed_are_replaced() {
     let pid = number(&pool, "pid");
     let again = folder.path().join("again");
     std::fs::copy(env!("CARGO_BIN_EXE_puppet"), &again).unwrap();
+    // A copy has the time of the original on Windows, a program that was built anew has not.
+    let file = std::fs::File::options().write(true).open(&again).unwrap();
+    file.set_modified(std::time::SystemTime::now()).unwrap();
+    drop(file);
+    // Away first: Windows lets nobody have the name of a program that runs.
+    std::fs::rename(&puppet, folder.path().join("before")).unwrap();
     std::fs::rename(again, &puppet).unwrap();
     watchdog::until("it is replaced", || number(&pool, "pid") != pid);
     assert_eq!(pool.stats().died, 0);
