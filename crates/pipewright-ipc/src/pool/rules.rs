@@ -31,7 +31,8 @@ impl Files {
     pub(super) fn of(command: &Command, options: &PoolOptions) -> Files {
         let mut paths = options.watched_files.clone();
         if options.replace_when_changed {
-            paths.extend(executable(command.get_program()));
+            let folders = env::var_os("PATH").unwrap_or_default();
+            paths.extend(executable(command.get_program(), &folders));
         }
         let marks = paths.iter().map(|path| mark(path)).collect();
         Files { paths, marks, version: 0, looked: None }
@@ -54,8 +55,8 @@ impl Files {
     }
 }
 
-/// The file that a program's name stands for.
-fn executable(program: &OsStr) -> Option<PathBuf> {
+/// The file that a program's name stands for, with those folders in `PATH`.
+fn executable(program: &OsStr, folders: &OsStr) -> Option<PathBuf> {
     let path = Path::new(program);
     if path.components().count() > 1 {
         return Some(path.to_owned());
@@ -63,8 +64,7 @@ fn executable(program: &OsStr) -> Option<PathBuf> {
     // What it may be called: a dot in the name begins no ending that could be left out (`worker.py`).
     let mut with_ending = program.to_owned();
     with_ending.push(env::consts::EXE_SUFFIX);
-    let folders = env::var_os("PATH")?;
-    env::split_paths(&folders)
+    env::split_paths(folders)
         .flat_map(|folder| [folder.join(program), folder.join(&with_ending)])
         .find(|file| file.is_file())
 }
@@ -94,10 +94,14 @@ mod tests {
 
     #[test]
     fn a_dot_in_a_name_is_part_of_it() {
-        // The one program that a test can count on being found by its name.
-        let found = executable(OsStr::new("cargo")).unwrap();
-        assert!(found.is_file(), "{}", found.display());
-        assert_eq!(executable(OsStr::new("cargo.no-such")), None);
-        assert_eq!(executable(OsStr::new("dir/file")), Some(PathBuf::from("dir/file")));
+        let folder = env::temp_dir().join(format!("pipewright-rules-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join(format!("worker.v2{}", env::consts::EXE_SUFFIX));
+        fs::write(&file, "").unwrap();
+        let folders = env::join_paths([&folder]).unwrap();
+        let found = |name: &str| executable(OsStr::new(name), &folders);
+        let answers = [found("worker.v2"), found("worker"), found("worker.v3"), found("dir/file")];
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(answers, [Some(file), None, None, Some(PathBuf::from("dir/file"))]);
     }
 }
