@@ -141,7 +141,7 @@ fn a_reader_that_has_gone_is_no_failure_and_a_full_disk_is_one() {
     let folder = folder();
     let name = folder.path().display().to_string();
     let words = ["disk", &name, "--requests", "5", "--block", "4k", "--sync"];
-    let (reader, writer) = std::io::pipe().unwrap();
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
     drop(reader);
     let output = pipewright(&words).stdout(writer).output().unwrap();
     assert_eq!((output.status.code(), err(&output)), (Some(0), ""));
