@@ -26,6 +26,7 @@
 //! | [`shm`] | memory that one process writes and another one reads |
 //! | [`memory`] | large buffers: hints about them, and what stands where in them |
 //! | [`helper`] | threads of our own in somebody else's program |
+//! | [`park`] | a wait of the calling thread for what a task would wait for |
 //! | [`mod@file`] | files whose bytes are named by their place |
 //! | [`aligned`] | memory for direct I/O |
 //! | [`ring`], [`aio`], [`port`] | operations on files that the kernel carries out meanwhile |
@@ -56,6 +57,7 @@ pub mod link;
 pub mod machine;
 pub mod memory;
 pub mod mux;
+pub mod park;
 pub mod pipe;
 pub mod port;
 pub mod probe;

@@ -4,8 +4,9 @@ use std::future::Future;
 use std::mem;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::task::{Context, Poll, Waker};
+
+use pipewright_os::park::block_on;
 
 use super::mailbox::Mailbox;
 use crate::{Done, OperationId};
@@ -37,15 +38,8 @@ impl Pending {
 
     /// Waits for it on this thread, which needs no runtime.
     pub fn wait(self) -> Done {
-        let waker = Waker::from(Arc::new(Unpark(thread::current())));
-        let mut context = Context::from_waker(&waker);
         let mut this = pin!(self);
-        loop {
-            if let Poll::Ready(done) = this.as_mut().poll(&mut context) {
-                return done;
-            }
-            thread::park();
-        }
+        block_on(|context| this.as_mut().poll(context))
     }
 }
 
@@ -75,14 +69,6 @@ impl Drop for Pending {
                 mailbox.cancel(*id);
             }
         }
-    }
-}
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
     }
 }
 

@@ -28,6 +28,7 @@ use std::sync::Arc;
 
 use pipewright::Command;
 use pipewright_os::helper;
+use pipewright_os::park::block_on;
 
 use crate::error::Error;
 use driver::Driver;
@@ -147,7 +148,7 @@ impl Pool {
     /// [schedule](PoolOptions::shutdown) says; and waits until all that is done.
     pub fn shut_down(self) {
         self.mailbox.leave(Letter::ShutDown(self.options.shutdown));
-        pending::block_on(|context| self.mailbox.poll_ended(context));
+        block_on(|context| self.mailbox.poll_ended(context));
     }
 
     /// The same for a task, of whatever runtime.
@@ -163,6 +164,6 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.mailbox.leave(Letter::Stop);
-        pending::block_on(|context| self.mailbox.poll_ended(context));
+        block_on(|context| self.mailbox.poll_ended(context));
     }
 }

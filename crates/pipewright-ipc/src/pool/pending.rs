@@ -5,8 +5,9 @@ use std::future::Future;
 use std::mem;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::task::{Context, Poll, Waker};
+
+use pipewright_os::park::block_on;
 
 use super::mailbox::{Letter, Mailbox};
 use super::request::Reply;
@@ -175,26 +176,6 @@ impl Drop for PendingCall {
         if self.cell.abandon() {
             self.mailbox.leave(Letter::Cancel(self.id));
         }
-    }
-}
-
-/// Waits on this thread, which needs no runtime.
-pub(super) fn block_on<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut context = Context::from_waker(&waker);
-    loop {
-        if let Poll::Ready(done) = poll(&mut context) {
-            return done;
-        }
-        thread::park();
-    }
-}
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
     }
 }
 
