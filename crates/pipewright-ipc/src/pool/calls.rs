@@ -13,10 +13,11 @@ use crate::wire::kind;
 impl Driver {
     /// Gives the calls that wait to the workers that can take them.
     pub(super) fn assign(&mut self) {
-        let most = self.options.each();
+        let now = Instant::now();
+        let Driver { options, files, .. } = self;
+        let has_room = |it: &&mut Worker| it.is_serving() && options.room(it, files, now) > 0;
         while !self.waiting.is_empty() {
-            let free =
-                self.workers.iter_mut().filter(|it| it.is_serving() && it.calls.len() < most);
+            let free = self.workers.iter_mut().filter(has_room);
             // Whoever has least to do; of those the one that worked last, so that others can be let go.
             let order = |it: &&mut Worker| (it.calls.len(), std::cmp::Reverse(it.last_used));
             let Some(worker) = free.min_by_key(order) else { return };
@@ -45,7 +46,8 @@ impl Driver {
         match kind {
             kind::REPLY | kind::FAILED => {
                 let call = worker.calls.swap_remove(place);
-                (worker.jobs, worker.has_worked) = (worker.jobs + 1, true);
+                worker.jobs += 1;
+                worker.has_grown |= self.options.has_grown(worker);
                 worker.last_used = Instant::now();
                 if let (Some(timeout), true) = (self.options.reset_timeout, worker.calls.is_empty())
                 {

@@ -76,6 +76,8 @@ impl Driver {
             let now = Instant::now();
             self.look_at_the_clock(now);
             self.bury_the_dead(now);
+            // Before anybody is let go: who is new and waited for has a call then.
+            self.assign();
             self.keep_the_fleet(now);
             self.assign();
             let has_changed = self.talk();

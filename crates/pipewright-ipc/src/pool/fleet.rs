@@ -42,13 +42,13 @@ impl Driver {
             self.replace_the_used(now);
             self.let_the_idle_go(now);
         }
-        let (most, each) = (self.options.max_workers.max(1), self.options.each());
+        let most = self.options.max_workers.max(1);
         loop {
             let mut alive = 0;
             let mut room = 0;
             for worker in self.workers.iter().filter(|it| !matches!(it.phase, Phase::Leaving(..))) {
                 alive += 1;
-                room += each.saturating_sub(worker.calls.len());
+                room += self.options.room(worker, &self.files, now);
             }
             let is_wanted = alive < self.least() || self.waiting.len() > room;
             let is_early = self.fleet.not_before.is_some_and(|time| now < time);
@@ -109,7 +109,6 @@ impl Driver {
                 self.stats.retired += 1;
                 worker.let_go(self.options.shutdown);
             }
-            worker.has_worked = false;
         }
     }
 

@@ -76,15 +76,32 @@ fn mark(path: &Path) -> Mark {
 }
 
 impl PoolOptions {
-    /// Whether a worker without anything to do is not to be given anything any more.
+    /// Whether a worker that has answered all its calls is to be replaced.
     pub(super) fn is_used_up(&self, worker: &Worker, files: &Files, now: Instant) -> bool {
         let age = now.saturating_duration_since(worker.started);
-        let grown = |most| worker.child.as_exit().rss_bytes().is_some_and(|bytes| bytes > most);
         self.max_jobs.is_some_and(|most| worker.jobs >= most)
             || self.max_age.is_some_and(|most| age >= most)
             || worker.version != files.version
-            // Last, and only after work: it is a question to the system.
-            || (worker.has_worked && self.max_rss_bytes.is_some_and(grown))
+            || worker.has_grown
+    }
+
+    /// How many calls more a worker may be given. One that is to be replaced gets none, or its calls would never end.
+    pub(super) fn room(&self, worker: &Worker, files: &Files, now: Instant) -> usize {
+        let calls = worker.calls.len();
+        // Its first it gets in any case: with an age of zero, nobody would answer anything.
+        let is_new = worker.jobs == 0 && calls == 0;
+        if worker.version != files.version || (!is_new && self.is_used_up(worker, files, now)) {
+            return 0;
+        }
+        let left = self.max_jobs.map_or(u64::MAX, |most| most.max(1).saturating_sub(worker.jobs));
+        self.each().min(usize::try_from(left).unwrap_or(usize::MAX)).saturating_sub(calls)
+    }
+
+    /// Whether a worker uses too much memory. A question to the system: asked after each call, and only where it is
+    /// a rule.
+    pub(super) fn has_grown(&self, worker: &Worker) -> bool {
+        let grown = |most| worker.child.as_exit().rss_bytes().is_some_and(|bytes| bytes > most);
+        self.max_rss_bytes.is_some_and(grown)
     }
 }
 

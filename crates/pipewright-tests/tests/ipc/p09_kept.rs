@@ -41,6 +41,30 @@ fn a_worker_that_leaks_is_replaced_and_so_is_one_that_is_used_up() {
 }
 
 #[test]
+fn a_worker_is_given_no_more_than_it_may_answer_however_much_waits() {
+    let _watch = watchdog::watch();
+    for (max_jobs, calls_per_worker) in [(1, 1), (3, 1), (3, 8), (7, 2)] {
+        let max_jobs = Some(max_jobs);
+        let pool = start(PoolOptions { max_workers: 2, max_jobs, calls_per_worker, ..options() });
+        let calls: Vec<_> = (0..30).map(|_| pool.begin("count").unwrap()).collect();
+        let mut answered = std::collections::BTreeMap::<u64, u64>::new();
+        for call in calls {
+            *answered.entry(call.wait().unwrap().worker()).or_default() += 1;
+        }
+        assert!(answered.values().all(|jobs| Some(*jobs) <= max_jobs), "{answered:?}");
+        let stats = pool.stats();
+        assert_eq!((stats.died, stats.lost, stats.retries), (0, 0, 0));
+    }
+    // Nor is it let go before it has answered anything.
+    let max_age = Some(Duration::ZERO);
+    let pool = start(PoolOptions { max_age, max_workers: 1, calls_per_worker: 4, ..options() });
+    let calls: Vec<_> = (0..5).map(|_| pool.begin("count").unwrap()).collect();
+    for call in calls {
+        assert_eq!(String::from_utf8(call.wait().unwrap().into_bytes()).unwrap(), "1");
+    }
+}
+
+#[test]
 fn workers_of_a_program_that_has_changed_are_replaced() {
     let _watch = watchdog::watch();
     let folder = tempfile::tempdir().unwrap();

@@ -47,8 +47,8 @@ pub(super) struct Worker {
     /// It was let go.
     pub(super) is_retired: bool,
     pub(super) jobs: u64,
-    /// It has answered something since its memory was looked at.
-    pub(super) has_worked: bool,
+    /// It used more memory than it may, after a call.
+    pub(super) has_grown: bool,
     pub(super) started: Instant,
     /// Of which state of its files it is.
     pub(super) version: u64,
@@ -107,7 +107,7 @@ impl Worker {
             has_served: false,
             is_retired: false,
             jobs: 0,
-            has_worked: false,
+            has_grown: false,
             started: now,
             version,
             last_used: now,
