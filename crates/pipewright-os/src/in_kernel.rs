@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use crate::file::Request;
+use crate::file::{Action, Request};
 
 /// A place for each request that can be under way at once.
 ///
@@ -36,6 +36,17 @@ impl InKernel {
             self.count += usize::from(place.is_none());
             *place = Some(request);
         }
+    }
+
+    /// Keeps a request of those interfaces that only read and write; gives any other back, and one whose token is
+    /// not free.
+    pub(crate) fn put_transfer(&mut self, token: usize, request: Request) -> Result<(), Request> {
+        let is_transfer = matches!(request.action, Action::Read | Action::Write);
+        if !is_transfer || !self.is_free(token) {
+            return Err(request);
+        }
+        self.put(token, request);
+        Ok(())
     }
 
     /// Looks at a request.

@@ -2,12 +2,12 @@
 
 use std::ffi::OsString;
 
-use pipewright::{Containment, Error, Outcome, PipelineOutput, StageEnd, Usage};
+use pipewright::{Containment, Error, Outcome, PipelineOutput, StageEnd};
 use serde::Serialize;
 
 use super::words::Typed;
 use crate::args::PipeOptions;
-use crate::run::report::{Problem, outcome_word};
+use crate::run::report::{Problem, Used, outcome_word};
 
 /// The object. Fields are only ever added.
 #[derive(Debug, Serialize)]
@@ -44,23 +44,6 @@ struct Stage {
     signal: Option<String>,
     #[serde(flatten)]
     used: Used,
-}
-
-#[derive(Debug, Default, Serialize)]
-struct Used {
-    user_seconds: Option<f64>,
-    system_seconds: Option<f64>,
-    peak_rss_bytes: Option<u64>,
-}
-
-impl Used {
-    fn of(usage: Option<Usage>) -> Used {
-        Used {
-            user_seconds: usage.map(|usage| usage.user.as_secs_f64()),
-            system_seconds: usage.map(|usage| usage.system.as_secs_f64()),
-            peak_rss_bytes: usage.and_then(|usage| usage.peak_rss_bytes),
-        }
-    }
 }
 
 impl Report {

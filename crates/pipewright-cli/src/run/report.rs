@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use pipewright::{Capture, Containment, Error, Outcome};
+use pipewright::{Capture, Containment, Error, Outcome, Usage};
 use serde::Serialize;
 
 use crate::args::RunOptions;
@@ -19,9 +19,8 @@ pub(super) struct Report {
     exit_code: Option<i32>,
     signal: Option<String>,
     elapsed_seconds: f64,
-    user_seconds: Option<f64>,
-    system_seconds: Option<f64>,
-    peak_rss_bytes: Option<u64>,
+    #[serde(flatten)]
+    used: Used,
     stdout_bytes: Option<u64>,
     stderr_bytes: Option<u64>,
     held_open: bool,
@@ -42,6 +41,24 @@ pub(crate) struct Problem {
 impl Problem {
     pub(crate) fn new(error: &Error) -> Problem {
         Problem { kind: error.kind().name(), message: error.to_string() }
+    }
+}
+
+/// What a process has taken of the machine.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Used {
+    user_seconds: Option<f64>,
+    system_seconds: Option<f64>,
+    peak_rss_bytes: Option<u64>,
+}
+
+impl Used {
+    pub(crate) fn of(usage: Option<Usage>) -> Used {
+        Used {
+            user_seconds: usage.map(|usage| usage.user.as_secs_f64()),
+            system_seconds: usage.map(|usage| usage.system.as_secs_f64()),
+            peak_rss_bytes: usage.and_then(|usage| usage.peak_rss_bytes),
+        }
     }
 }
 
@@ -83,9 +100,7 @@ impl Report {
             exit_code: None,
             signal: None,
             elapsed_seconds: 0.0,
-            user_seconds: None,
-            system_seconds: None,
-            peak_rss_bytes: None,
+            used: Used::default(),
             stdout_bytes: None,
             stderr_bytes: None,
             held_open: false,
@@ -102,16 +117,13 @@ impl Report {
     }
 
     fn of(self, capture: &Capture) -> Report {
-        let usage = capture.usage;
         Report {
             pid: Some(capture.pid),
             outcome: outcome_word(capture.outcome),
             exit_code: capture.status.code(),
             signal: capture.status.terminating_signal().map(|signal| signal.to_string()),
             elapsed_seconds: capture.elapsed.as_secs_f64(),
-            user_seconds: usage.map(|usage| usage.user.as_secs_f64()),
-            system_seconds: usage.map(|usage| usage.system.as_secs_f64()),
-            peak_rss_bytes: usage.and_then(|usage| usage.peak_rss_bytes),
+            used: Used::of(capture.usage),
             stdout_bytes: capture.stdout_bytes,
             stderr_bytes: capture.stderr_bytes,
             held_open: capture.held_open,

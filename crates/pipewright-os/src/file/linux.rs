@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd as _, AsRawFd as _};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 
 use rustix::fs::{
@@ -13,7 +13,7 @@ use rustix::fs::{
 use rustix::io::{Errno, ReadWriteFlags};
 
 pub(super) use super::unix::{read_at, refuse_what_has_no_places, write_at};
-use super::{Access, Alignment, Facts, File, Filesystem, OpenOptions, SyncMode};
+use super::{Access, Alignment, Facts, File, Filesystem, OpenOptions};
 use crate::aligned::AlignedBuf;
 
 /// A file as it is kept open.
@@ -21,20 +21,7 @@ pub(super) type Open = fs::File;
 
 pub(super) fn open(path: &Path, options: &OpenOptions) -> io::Result<fs::File> {
     let direct = if options.direct { libc::O_DIRECT } else { 0 };
-    let sync = match options.sync {
-        SyncMode::None => 0,
-        SyncMode::Data => libc::O_DSYNC,
-        SyncMode::All => libc::O_SYNC,
-    };
-    let file = fs::OpenOptions::new()
-        .read(options.read)
-        .write(options.write)
-        .append(options.append)
-        .create(options.create)
-        .create_new(options.create_new)
-        .truncate(options.truncate)
-        .custom_flags(direct | sync)
-        .open(path)?;
+    let file = super::unix::open(path, options, direct)?;
     let advice = match options.access {
         Access::Normal => return Ok(file),
         Access::Sequential => Advice::Sequential,

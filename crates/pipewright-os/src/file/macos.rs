@@ -3,30 +3,16 @@
 use std::fs;
 use std::io;
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 pub(super) use super::unix::{read_at, refuse_what_has_no_places, write_at};
-use super::{Access, Alignment, Facts, File, OpenOptions, SyncMode};
+use super::{Access, Alignment, Facts, File, OpenOptions};
 
 /// A file as it is kept open.
 pub(super) type Open = fs::File;
 
 pub(super) fn open(path: &Path, options: &OpenOptions) -> io::Result<fs::File> {
-    let sync = match options.sync {
-        SyncMode::None => 0,
-        SyncMode::Data => libc::O_DSYNC,
-        SyncMode::All => libc::O_SYNC,
-    };
-    let file = fs::OpenOptions::new()
-        .read(options.read)
-        .write(options.write)
-        .append(options.append)
-        .create(options.create)
-        .create_new(options.create_new)
-        .truncate(options.truncate)
-        .custom_flags(sync)
-        .open(path)?;
+    let file = super::unix::open(path, options, 0)?;
     if options.direct {
         set(&file, libc::F_NOCACHE, 1)?;
     }

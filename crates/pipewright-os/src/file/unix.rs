@@ -1,10 +1,29 @@
-//! `pread`, `pwrite`, and what can be opened at all.
+//! `open`, `pread`, `pwrite`, and what can be opened at all.
 
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::unix::fs::{FileExt as _, FileTypeExt as _};
+use std::os::unix::fs::{FileExt as _, FileTypeExt as _, OpenOptionsExt as _};
+use std::path::Path;
 
-use super::refusal;
+use super::{OpenOptions, SyncMode, refusal};
+
+/// Opens it with those flags besides.
+pub(super) fn open(path: &Path, options: &OpenOptions, flags: libc::c_int) -> io::Result<File> {
+    let sync = match options.sync {
+        SyncMode::None => 0,
+        SyncMode::Data => libc::O_DSYNC,
+        SyncMode::All => libc::O_SYNC,
+    };
+    File::options()
+        .read(options.read)
+        .write(options.write)
+        .append(options.append)
+        .create(options.create)
+        .create_new(options.create_new)
+        .truncate(options.truncate)
+        .custom_flags(flags | sync)
+        .open(path)
+}
 
 pub(super) fn read_at(file: &File, to: &mut [u8], offset: u64) -> io::Result<usize> {
     file.read_at(to, offset)

@@ -81,11 +81,7 @@ impl Port {
     }
 
     pub(crate) fn push(&mut self, token: usize, request: Request) -> Result<(), Request> {
-        let is_transfer = matches!(request.action, Action::Read | Action::Write);
-        if !is_transfer || !self.requests.is_free(token) {
-            return Err(request);
-        }
-        self.requests.put(token, request);
+        self.requests.put_transfer(token, request)?;
         self.unseen.push_back(token);
         Ok(())
     }

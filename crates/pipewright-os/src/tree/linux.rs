@@ -80,18 +80,8 @@ impl AsFd for Public {
 }
 
 pub(super) fn collect(root: &Exit, members: &mut Vec<Public>) {
-    if !proc_is_ours() {
-        return;
-    }
-    add_children(root.pid(), || root.keeps_its_number(), members);
-    if let Some(tree) = root.tree() {
-        tree.collect(members);
-    }
-    // The list grows while it is walked: a member's children come after it.
-    let mut next = 0;
-    while let Some(member) = members.get(next).cloned() {
-        add_children(member.0.pid, || member.0.keeps_its_number(), members);
-        next += 1;
+    if proc_is_ours() {
+        super::walk::collect(root, members);
     }
 }
 

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use super::Member as Public;
 use super::libproc::{Started, State, children_of, is_taken};
+pub(super) use super::walk::collect;
 use crate::exit::Exit;
 use crate::exit::kqueue::Watch;
 use crate::exit::macos::kill;
@@ -120,19 +121,6 @@ impl AsFd for Public {
     }
 }
 
-pub(super) fn collect(root: &Exit, members: &mut Vec<Public>) {
-    add_children(root.pid(), || root.keeps_its_number(), members);
-    if let Some(tree) = root.tree() {
-        tree.collect(members);
-    }
-    // The list grows while it is walked: a member's children come after it.
-    let mut next = 0;
-    while let Some(member) = members.get(next).cloned() {
-        add_children(member.0.pid, || member.0.keeps_its_number(), members);
-        next += 1;
-    }
-}
-
 /// Whether the root has stopped, or has ended.
 pub(super) fn rests(root: &Exit) -> bool {
     !root.keeps_its_number() || State::of(root.pid()).is_none_or(|state| state.rests())
@@ -140,7 +128,11 @@ pub(super) fn rests(root: &Exit) -> bool {
 
 /// Takes hold of the children of one process. Every answer is believed only if the parent turns out
 /// to have kept its number throughout.
-fn add_children(parent: u32, keeps_its_number: impl Fn() -> bool, members: &mut Vec<Public>) {
+pub(super) fn add_children(
+    parent: u32,
+    keeps_its_number: impl Fn() -> bool,
+    members: &mut Vec<Public>,
+) {
     for pid in children_of(parent) {
         let is_child = || {
             let state = State::of(pid);

@@ -12,6 +12,8 @@ pub(crate) mod macos;
 pub(crate) mod proc;
 #[cfg(target_os = "macos")]
 use macos as imp;
+#[cfg(unix)]
+mod walk;
 #[cfg(windows)]
 pub(crate) mod windows;
 #[cfg(windows)]
