@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::bench::{TINY, bench};
-use super::trees::{MARK, marked};
+use super::trees::{MARK, mark, marked};
 use super::{err, out, pipewright};
 
 #[test]
@@ -63,11 +63,11 @@ fn nothing_is_left_of_one_that_is_killed() {
     let dir = tempfile::tempdir().unwrap();
     for args in [&["disk", "."][..], &["ipc"], &["pipes", "--topology", "processes"]] {
         let saved = dir.path().join("report.json");
-        let mark = format!("bench-killed-{}-{}", std::process::id(), args[0]);
+        let name = format!("bench-killed-{}", args[0]);
         let mut command = pipewright(&["bench"]);
         command.args(args).args(["--blocks", "4k", "--series", "1000", "--time", "5ms", "--quiet"]);
         command.arg("--json").arg(&saved).current_dir(&dir).env("TMPDIR", dir.path());
-        command.env(MARK, &mark);
+        command.env(MARK, mark(&name));
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let begin = Instant::now();
         // From the first series on everything is there that there will be.
@@ -80,7 +80,7 @@ fn nothing_is_left_of_one_that_is_killed() {
         fs::remove_file(&saved).unwrap();
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 0, "{args:?}");
         // Its children end with it.
-        while !marked(&mark).is_empty() {
+        while !marked(&name).is_empty() {
             assert!(begin.elapsed() < Duration::from_secs(60), "{args:?}: somebody is left");
             std::thread::park_timeout(Duration::from_millis(2));
         }

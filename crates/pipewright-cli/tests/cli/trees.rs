@@ -9,9 +9,14 @@ use super::{pipewright, run_sh};
 
 pub(super) const MARK: &str = "PIPEWRIGHT_CLI_TREE_TEST";
 
+/// The value of `MARK` for whom [`marked`] is to find: another run of this suite has another.
+pub(super) fn mark(name: &str) -> String {
+    format!("{name}-{}", std::process::id())
+}
+
 /// The processes that were started with that mark in their environment, and run.
-pub(super) fn marked(mark: &str) -> Vec<u32> {
-    let wanted = format!("{MARK}={mark}");
+pub(super) fn marked(name: &str) -> Vec<u32> {
+    let wanted = format!("{MARK}={}", mark(name));
     let pids = fs::read_dir("/proc").unwrap().flatten();
     let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let is_marked = |pid: &u32| {
@@ -65,20 +70,20 @@ fn kill(pid: u32) {
 }
 
 /// The command of the issue, in the middle of its run: two shells, three sleeps.
-fn in_the_middle(mark: &str, options: &[&str]) -> Child {
+fn in_the_middle(name: &str, options: &[&str]) -> Child {
     let script = "(setsid sh -c \"sleep 300 & sleep 300\") & sleep 300";
     let mut args = vec!["run"];
     args.extend(options);
     args.extend(["--", "sh", "-c", script]);
     let mut command = pipewright(&args);
-    command.env(MARK, mark).stdout(Stdio::null()).stderr(Stdio::null());
+    command.env(MARK, mark(name)).stdout(Stdio::null()).stderr(Stdio::null());
     let child = command.spawn().unwrap();
     let sleeps = || {
         let is_sleep = |pid: &u32| {
             let name = fs::read_to_string(format!("/proc/{pid}/comm"));
             name.is_ok_and(|name| name.trim() == "sleep")
         };
-        marked(mark).iter().filter(|pid| is_sleep(pid)).count()
+        marked(name).iter().filter(|pid| is_sleep(pid)).count()
     };
     until("the three sleep", || sleeps() == 3);
     child
@@ -114,7 +119,8 @@ fn nobody_outlives_a_timeout_or_the_end_of_the_command() {
     assert_eq!(child.wait().unwrap().code(), Some(124));
     until("nobody is left", || marked("timeout").is_empty());
 
-    let script = format!("export {MARK}=end; (setsid sleep 300 &) ; setsid sleep 300 & exit 5");
+    let script =
+        format!("export {MARK}={}; (setsid sleep 300 &) ; setsid sleep 300 & exit 5", mark("end"));
     let output = run_sh(&["--report", "-"], &format!("exec > /dev/null; {script}"));
     assert_eq!(output.status.code(), Some(5));
     until("nobody is left", || marked("end").is_empty());
@@ -126,7 +132,8 @@ fn nobody_outlives_a_timeout_or_the_end_of_the_command() {
 
 #[test]
 fn with_contain_none_what_the_command_leaves_goes_on() {
-    let script = format!("export {MARK}=goes-on; setsid sleep 300 > /dev/null 2>&1 & exit 5");
+    let script =
+        format!("export {MARK}={}; setsid sleep 300 > /dev/null 2>&1 & exit 5", mark("goes-on"));
     let output = run_sh(&["--contain", "none", "--report", "-"], &script);
     assert_eq!(output.status.code(), Some(5));
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -138,7 +145,7 @@ fn with_contain_none_what_the_command_leaves_goes_on() {
 #[test]
 fn a_detached_command_outlives_us_and_its_pid_is_printed() {
     let output = pipewright(&["run", "--detach", "--", "sleep", "300"])
-        .env(MARK, "detached")
+        .env(MARK, mark("detached"))
         .output()
         .unwrap();
     assert!(output.status.success());
@@ -170,7 +177,7 @@ fn a_pipeline_is_held_too() {
         "-c",
         "trap '' TERM; sleep 300; sleep 300",
     ]);
-    let status = command.env(MARK, "pipeline").stderr(Stdio::null()).status().unwrap();
+    let status = command.env(MARK, mark("pipeline")).stderr(Stdio::null()).status().unwrap();
     assert_eq!(status.code(), Some(124));
     until("nobody is left", || marked("pipeline").is_empty());
 }

@@ -19,10 +19,7 @@ pub fn state(pid: u32) -> Option<char> {
     String::from_utf8_lossy(&stat).rsplit_once(')')?.1.trim_start().chars().next()
 }
 
-/// The processes that were started with that variable in their environment, and run.
-///
-/// The way to find whoever a test has ever started, whatever became of its parents.
-pub fn marked(variable: &str, value: &str) -> Vec<u32> {
+pub(super) fn with_variable(variable: &str, value: &str) -> Vec<u32> {
     let mark = format!("{variable}={value}");
     let pids = fs::read_dir("/proc").expect("/proc is there").flatten();
     let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());

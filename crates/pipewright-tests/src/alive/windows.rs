@@ -22,10 +22,8 @@ pub fn state(pid: u32) -> Option<char> {
     is_running(pid).then_some('R')
 }
 
-/// The puppets that were started with that variable in their environment, and run.
-///
-/// Each holds a file that nobody else can open while it runs ([`hold_marks`]).
-pub fn marked(variable: &str, value: &str) -> Vec<u32> {
+/// Each puppet holds a file that nobody else can open while it runs ([`hold_marks`]).
+pub(super) fn with_variable(variable: &str, value: &str) -> Vec<u32> {
     let marks = fs::read_dir(directory(variable, value)).into_iter().flatten().flatten();
     let is_held = |mark: &fs::DirEntry| fs::remove_file(mark.path()).is_err();
     let pid = |mark: fs::DirEntry| mark.file_name().to_str()?.parse().ok();

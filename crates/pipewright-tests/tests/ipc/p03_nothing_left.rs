@@ -46,9 +46,9 @@ fn connect(round: u64, options: &Options) -> Channel {
 
 /// One connection whose worker is killed at some point of it.
 fn kill_one(round: u64, options: &Options) {
-    let mark = ("PIPEWRIGHT_KILLED_TEST", format!("{}-{round}", std::process::id()));
+    let mark = ("PIPEWRIGHT_KILLED_TEST", round.to_string());
     let mut command = worker("source,ring=65536");
-    command.env(mark.0, &mark.1);
+    command.env(mark.0, alive::mark(&mark.1));
     // The point is some time after the start, which is during the handshake at first.
     let after = Duration::from_micros(round * 37 % 5_000);
     let killer = std::thread::spawn(move || {

@@ -63,7 +63,7 @@ fn leaves_nothing(calls: impl AsyncFn(&str)) {
 }
 
 fn marked(acts: &[&str], mark: &str) -> Command {
-    puppet(acts).env(MARK, mark).stderr(Stdio::null()).take()
+    puppet(acts).env(MARK, alive::mark(mark)).stderr(Stdio::null()).take()
 }
 
 /// It writes much, has a child of its own, and does not end.

@@ -24,7 +24,7 @@ fn idle_children_take_no_thread() {
             let token = token.clone();
             tokio::spawn(async move {
                 let mut command = puppet(["wait=600"]);
-                command.env(MARK, "idle").cancel(&token).capture_async().await
+                command.env(MARK, alive::mark("idle")).cancel(&token).capture_async().await
             })
         };
         let are_there = |count| move || alive::marked(MARK, "idle").len() == count;
@@ -60,7 +60,7 @@ async fn a_peer_with_idle_children(crowd: usize) {
     let captures: Vec<_> = (0..crowd)
         .map(|_| {
             let mut command = tokio::process::Command::new(program);
-            command.arg("wait=600").env(MARK, "peer").kill_on_drop(true);
+            command.arg("wait=600").env(MARK, alive::mark("peer")).kill_on_drop(true);
             tokio::spawn(async move { command.output().await })
         })
         .collect();

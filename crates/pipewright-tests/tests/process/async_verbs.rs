@@ -212,7 +212,7 @@ fn many_commands_run_at_once() {
         assert_eq!(captures.len(), 2);
         assert_eq!(captures[0].as_ref().unwrap().outcome, Outcome::Cancelled);
         let token = CancelToken::new();
-        let commands = (0..5).map(|_| puppet(["wait=600"]).env(MARK, "cancel").take());
+        let commands = (0..5).map(|_| puppet(["wait=600"]).env(MARK, alive::mark("cancel")).take());
         let all = run_all(commands).concurrency(2).cancel(&token);
         let (captures, ()) = tokio::join!(all.captures_async(), async {
             until(|| alive::marked(MARK, "cancel").len() == 2).await;
@@ -234,33 +234,20 @@ fn a_signal_is_passed_on_to_all_and_a_cancel_comes_through_after_it() {
         let script = |name: &str| {
             let mut command = Command::new("sh");
             let heard = path(name).display().to_string();
-            let traps = "trap 'echo heard >\"$0\"' USR1; trap 'exit 3' TERM";
-            command.args(["-c", &format!("{traps}; while :; do sleep 0.01; done"), &heard]);
-            command.env(MARK, "signal").take()
+            let traps = "trap 'echo >\"$0.heard\"' USR1; trap 'exit 3' TERM; echo >\"$0.ready\"";
+            command.args(["-c", &format!("{traps}; while :; do sleep 0.01; done"), &heard]).take()
         };
         let all = run_all([script("a"), script("b")]).concurrency(2).cancel(&token);
         let (captures, ()) = tokio::join!(all.captures_async(), async {
             // Before that, it would end them.
-            until(|| traps_are_set("signal", 2)).await;
+            until(|| path("a.ready").exists() && path("b.ready").exists()).await;
             token.pass_on("USR1".parse().unwrap());
-            until(|| path("a").exists() && path("b").exists()).await;
+            until(|| path("a.heard").exists() && path("b.heard").exists()).await;
             token.cancel();
         });
         let codes: Vec<_> = captures.into_iter().map(|it| it.unwrap().status.code()).collect();
         assert_eq!(codes, [Some(3), Some(3)]);
     });
-}
-
-#[cfg(unix)]
-/// Whether that many shells with that mark catch SIGUSR1 and SIGTERM.
-fn traps_are_set(mark: &str, count: usize) -> bool {
-    const BOTH: u64 = 1 << (10 - 1) | 1 << (15 - 1);
-    let catches = |pid: &u32| {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
-        u64::from_str_radix(mask.trim(), 16).is_ok_and(|mask| mask & BOTH == BOTH)
-    };
-    alive::marked(MARK, mark).iter().filter(|pid| catches(pid)).count() >= count
 }
 
 /// Waits for a fact, and lets other tasks work meanwhile.

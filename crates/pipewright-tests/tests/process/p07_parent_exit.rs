@@ -17,7 +17,7 @@ fn host(mark: &str, change: impl FnOnce(&mut Command)) -> Option<(Child, Vec<u32
     }
     let acts = "host=daemon=600;spawn=daemon=600;spawn=wait=600;wait=600";
     let mut command = puppet([acts]);
-    command.env(MARK, mark).stdin(Stdio::null()).stderr(Stdio::null());
+    command.env(MARK, alive::mark(mark)).stdin(Stdio::null()).stderr(Stdio::null());
     change(&mut command);
     let child = command.spawn().unwrap();
     watchdog::until("the tree is complete", || alive::marked(MARK, mark).len() >= 5);
@@ -123,7 +123,10 @@ fn an_ordinary_user_can_have_a_tree_supervised() {
 fn a_supervisor_that_is_killed_does_not_leave_its_host_waiting() {
     let _watch = watchdog::watch();
     let mut command = puppet(["spawn=daemon=600", "wait=600"]);
-    command.env(MARK, "waiting").stderr(Stdio::null()).kill_on_parent_exit(Scope::Tree);
+    command
+        .env(MARK, alive::mark("waiting"))
+        .stderr(Stdio::null())
+        .kill_on_parent_exit(Scope::Tree);
     if cannot_supervise() {
         return;
     }

@@ -125,7 +125,7 @@ fn a_failure_stops_the_others_where_that_was_asked_for() {
     let _watch = watchdog::watch();
     let first = |failing: Command| {
         let mut waits = puppet(["out=so far", "wait=600"]);
-        waits.env(MARK, "fast");
+        waits.env(MARK, alive::mark("fast"));
         [waits, failing, puppet(["exit=9"])]
     };
     for failing in [puppet(["exit=3"]), Command::new("no-such-program")] {
@@ -147,7 +147,7 @@ fn a_cancel_stops_all_and_starts_no_more() {
             watchdog::until("three run", || alive::marked(MARK, "cancel").len() == 3);
             token.cancel();
         });
-        let commands = (0..9).map(|_| puppet(["wait=600"]).env(MARK, "cancel").take());
+        let commands = (0..9).map(|_| puppet(["wait=600"]).env(MARK, alive::mark("cancel")).take());
         let captures = run_all(commands).concurrency(3).cancel(&token).captures();
         assert_eq!(captures.len(), 3);
         assert!(captures.into_iter().all(|it| it.unwrap().outcome == Outcome::Cancelled));
@@ -166,7 +166,7 @@ fn a_signal_is_passed_on_to_all() {
             watchdog::until("both run", || alive::marked(MARK, "signal").len() == 2);
             token.pass_on(pipewright::Signal::USR1);
         });
-        let commands = (0..2).map(|_| puppet(["wait=600"]).env(MARK, "signal").take());
+        let commands = (0..2).map(|_| puppet(["wait=600"]).env(MARK, alive::mark("signal")).take());
         for capture in run_all(commands).concurrency(2).cancel(&token).captures() {
             ended_by(capture.unwrap().status, pipewright::Signal::USR1);
         }
@@ -181,8 +181,8 @@ fn who_looks_no_further_leaves_nobody_behind() {
             return skipped("descendants are only held by pidfds");
         }
         let before = count::handles();
-        let others =
-            (0..5).map(|_| puppet(["spawn=wait=600", "wait=600"]).env(MARK, "drop").take());
+        let others = (0..5)
+            .map(|_| puppet(["spawn=wait=600", "wait=600"]).env(MARK, alive::mark("drop")).take());
         let mut ends = run_all(others.chain([puppet(["exit=0"])])).concurrency(6).as_they_end();
         assert_eq!(ends.next().unwrap().0, 5);
         drop(ends);

@@ -13,13 +13,13 @@ const MARK: &str = "PIPEWRIGHT_TREE_TEST";
 /// A command whose tree is held, and whose processes can be told from all others by this.
 fn held<I: IntoIterator<Item = S>, S: AsRef<str>>(mark: &str, acts: I) -> Command {
     let mut command = puppet(acts);
-    command.env(MARK, mark).contain(Contain::Tree);
+    command.env(MARK, alive::mark(mark)).contain(Contain::Tree);
     command
 }
 
 fn shell(mark: &str, script: &str) -> Command {
     let mut command = Command::new("sh");
-    command.args(["-c", script]).env(MARK, mark).contain(Contain::Tree);
+    command.args(["-c", script]).env(MARK, alive::mark(mark)).contain(Contain::Tree);
     command
 }
 
@@ -305,7 +305,10 @@ fn many_threads_hold_trees_at_once() {
                 for round in 0..15 {
                     let code = (thread * 15 + round) % 100;
                     let mut command = puppet(["daemon=600".to_owned(), format!("exit={code}")]);
-                    command.env(MARK, "threads").contain(Contain::Tree).stderr(Stdio::null());
+                    command
+                        .env(MARK, alive::mark("threads"))
+                        .contain(Contain::Tree)
+                        .stderr(Stdio::null());
                     if round % 2 == 0 {
                         command.kill_on_parent_exit(Scope::Tree);
                     }

@@ -32,7 +32,7 @@ fn a_tree_ends_with_its_host_where_proc_hides_other_users() {
     let acts = "host=daemon=600;spawn=daemon=600;wait=600";
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_puppet"), acts]);
-    command.env(MARK, "hidepid").stdin(Stdio::null()).stderr(Stdio::null());
+    command.env(MARK, alive::mark("hidepid")).stdin(Stdio::null()).stderr(Stdio::null());
     let host = match command.spawn() {
         Ok(host) => host,
         Err(error) => return skipped(&format!("no unshare(1) here: {error}")),
@@ -71,7 +71,9 @@ fn a_host_without_stdio_holds_trees() {
         // Nothing can be said until they are there again, so a panic must come later.
         let run = |contain: fn(&mut Command)| {
             let mut command = puppet(["daemon=600", "out=x", "exit=7"]);
-            contain(command.env(MARK, "closed").stdin(Stdio::null()).stderr(Stdio::null()));
+            contain(
+                command.env(MARK, alive::mark("closed")).stdin(Stdio::null()).stderr(Stdio::null()),
+            );
             command.output().map(|it| (it.status.code(), it.stdout, it.containment))
         };
         let tree = run(|command| _ = command.contain(Contain::Tree));
@@ -103,7 +105,7 @@ fn a_host_without_stdio_holds_trees() {
 fn a_cgroup_that_is_taken_away_does_not_take_the_command_along() {
     let _watch = watchdog::watch();
     let mut command = puppet(["daemon=600", "out=x", "wait=600"]);
-    command.env(MARK, "vanished").contain(Contain::Tree);
+    command.env(MARK, alive::mark("vanished")).contain(Contain::Tree);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut said = Vec::with_capacity(1);
     child.stdout.take().unwrap().read_spare(&mut said).unwrap();

@@ -11,7 +11,7 @@ const MARK: &str = "PIPEWRIGHT_TREES_HOSTILE_TEST";
 /// A command below a supervisor, whose processes can be told from all others by this.
 fn supervised<I: IntoIterator<Item = S>, S: AsRef<str>>(mark: &str, acts: I) -> Command {
     let mut command = puppet(acts);
-    command.env(MARK, mark).kill_on_parent_exit(Scope::Tree);
+    command.env(MARK, alive::mark(mark)).kill_on_parent_exit(Scope::Tree);
     command
 }
 
@@ -51,7 +51,7 @@ fn a_command_in_a_group_of_its_own_can_be_stopped_by_its_terminal() {
             return;
         }
         let mut command = puppet(["wait=600"]);
-        command.env(MARK, "stopped").own_group();
+        command.env(MARK, alive::mark("stopped")).own_group();
         if let Some(scope) = scope {
             command.kill_on_parent_exit(scope);
         }
@@ -218,7 +218,7 @@ fn cgroups_that_a_tree_makes_for_itself_are_part_of_it() {
                   /proc/self/cgroup | cut -d: -f3) && mkdir -p a/b && \
                   (echo 0 > a/b/cgroup.procs; exec setsid sleep 600) & sleep 0.2; exit 5";
     let mut command = Command::new("sh");
-    command.args(["-c", script]).env(MARK, "below").contain(Contain::Tree);
+    command.args(["-c", script]).env(MARK, alive::mark("below")).contain(Contain::Tree);
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let capture = command.capture().unwrap();
     if capture.containment != Containment::Cgroup {

@@ -37,7 +37,7 @@ const CALLS: [(&str, libc::c_long); 17] = [
 fn trees_are_held_or_it_is_said_that_they_are_not(mark: &str) {
     let tree = |acts: &[&str]| {
         let mut command = puppet(acts);
-        command.env(MARK, mark).stderr(Stdio::null()).contain(Contain::Tree);
+        command.env(MARK, alive::mark(mark)).stderr(Stdio::null()).contain(Contain::Tree);
         command
     };
     match tree(&["daemon=600", "exit=3"]).kill_on_parent_exit(Scope::Tree).output() {
