@@ -22,8 +22,17 @@ impl Interrupt {
     ///
     /// `shares_terminal`: the command is in our process group, and has got what the terminal sends
     /// (Ctrl-C) itself. It may have its own idea of what that means, as an editor has.
-    pub(crate) fn catch(cancel: &CancelToken, shares_terminal: bool) -> io::Result<Interrupt> {
-        let caught = CaughtSignals::new(&[STOPPING, OTHERS].concat())?;
+    ///
+    /// `is_followed`: when the command stops, so do we, and not before. The shell would take the terminal back
+    /// while the command may still be about to read from it, and it would take what is typed for the shell.
+    pub(crate) fn catch(
+        cancel: &CancelToken,
+        shares_terminal: bool,
+        is_followed: bool,
+    ) -> io::Result<Interrupt> {
+        let mut caught = [STOPPING, OTHERS].concat();
+        caught.extend(is_followed.then_some(Signal::TSTP));
+        let caught = CaughtSignals::new(&caught)?;
         let signal = Arc::new(OnceLock::new());
         let (first, cancel) = (Arc::clone(&signal), cancel.clone());
         thread::Builder::new().name("signals".to_owned()).stack_size(64 << 10).spawn(

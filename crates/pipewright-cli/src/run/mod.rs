@@ -6,6 +6,7 @@ pub(crate) mod report;
 
 use std::io::Write as _;
 
+use pipewright::os::terminal::Foreground;
 use pipewright::{
     CancelToken, Capture, Captured, Command, Error, ErrorKind, Outcome, Scope, TeeFailed,
 };
@@ -21,7 +22,9 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
         return detach(&options);
     }
     let cancel = CancelToken::new();
-    let interrupt = Interrupt::catch(&cancel, options.common.contain != Contain::Group)?;
+    let is_in_front = Foreground::own().is_some();
+    let shares_terminal = options.common.contain != Contain::Group;
+    let interrupt = Interrupt::catch(&cancel, shares_terminal, is_in_front)?;
     let mut command = command::build(&options, &cancel)?;
     let mut attempts = 0;
     let result = loop {

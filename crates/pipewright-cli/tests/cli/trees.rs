@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{pipewright, run_sh};
+use super::{out, pipewright, run_sh};
 
 pub(super) const MARK: &str = "PIPEWRIGHT_CLI_TREE_TEST";
 
@@ -28,16 +28,20 @@ pub(super) fn marked(name: &str) -> Vec<u32> {
     pids.filter(is_marked).collect()
 }
 
-/// Our own processes below that one: the supervisor and its guard.
+/// Our own processes below that one: the supervisor and its guard. Nobody, where there can be none.
 fn supervisors(pid: u32) -> Vec<u32> {
-    // They bear the name of who starts them until they have a program of their own, which the guard
-    // may have after the command.
-    until("they have their programs", || named_below(pid, "pipewright").is_empty());
-    named_below(pid, "pw-supervisor")
+    let machine = pipewright(&["doctor", "--json"]).output().unwrap();
+    if !out(&machine).contains(r#""name":"supervisor","state":"available""#) {
+        return Vec::new();
+    }
+    // They have their name only when they are in their program, which the guard may be after the command.
+    let named = || named_below(pid, "pw-supervisor");
+    until("they have their names", || named().len() == 2);
+    named()
 }
 
 /// The descendants with that name whose parents up to that process have it too.
-fn named_below(pid: u32, wanted: &str) -> Vec<u32> {
+pub(super) fn named_below(pid: u32, wanted: &str) -> Vec<u32> {
     let mut found = Vec::new();
     let mut parents = vec![pid];
     while let Some(parent) = parents.pop() {
@@ -57,7 +61,7 @@ fn named_below(pid: u32, wanted: &str) -> Vec<u32> {
 }
 
 #[track_caller]
-fn until(what: &str, fact: impl Fn() -> bool) {
+pub(super) fn until(what: &str, mut fact: impl FnMut() -> bool) {
     let start = Instant::now();
     while !fact() {
         assert!(start.elapsed() < Duration::from_secs(30), "waited in vain until {what}");
@@ -77,7 +81,7 @@ fn in_the_middle(name: &str, options: &[&str]) -> Child {
     args.extend(["--", "sh", "-c", script]);
     let mut command = pipewright(&args);
     command.env(MARK, mark(name)).stdout(Stdio::null()).stderr(Stdio::null());
-    let child = command.spawn().unwrap();
+    let mut child = command.spawn().unwrap();
     let sleeps = || {
         let is_sleep = |pid: &u32| {
             let name = fs::read_to_string(format!("/proc/{pid}/comm"));
@@ -85,7 +89,8 @@ fn in_the_middle(name: &str, options: &[&str]) -> Child {
         };
         marked(name).iter().filter(|pid| is_sleep(pid)).count()
     };
-    until("the three sleep", || sleeps() == 3);
+    // A timeout may be over before.
+    until("the three sleep", || sleeps() == 3 || child.try_wait().unwrap().is_some());
     child
 }
 

@@ -11,7 +11,7 @@ use unix as imp;
 #[cfg(windows)]
 mod windows;
 #[cfg(unix)]
-pub(crate) use unix::AllBlocked;
+pub(crate) use unix::{AllBlocked, take_now};
 #[cfg(windows)]
 use windows as imp;
 
@@ -107,6 +107,8 @@ impl Signal {
     pub const CONT: Signal = Signal(imp::CONT);
     /// Stop: cannot be caught or ignored.
     pub const STOP: Signal = Signal(imp::STOP);
+    /// Stop at the terminal: Ctrl-Z.
+    pub const TSTP: Signal = Signal(imp::TSTP);
 
     /// The signal of that number, if it is one: 1 to 64 on Linux, 1 to 31 elsewhere.
     #[must_use]

@@ -8,8 +8,8 @@ use super::{Arrived, Signal};
 
 pub(super) use libc::{
     SIGABRT as ABRT, SIGCONT as CONT, SIGHUP as HUP, SIGINT as INT, SIGKILL as KILL,
-    SIGPIPE as PIPE, SIGQUIT as QUIT, SIGSTOP as STOP, SIGTERM as TERM, SIGUSR1 as USR1,
-    SIGUSR2 as USR2,
+    SIGPIPE as PIPE, SIGQUIT as QUIT, SIGSTOP as STOP, SIGTERM as TERM, SIGTSTP as TSTP,
+    SIGUSR1 as USR1, SIGUSR2 as USR2,
 };
 
 /// The highest signal number: 64 on Linux (signal(7)), 31 on macOS.
@@ -52,11 +52,7 @@ pub(super) struct Caught {
 
 impl Caught {
     pub(super) fn new(signals: &[Signal]) -> io::Result<Caught> {
-        let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: sigemptyset fills what it is given.
-        unsafe { libc::sigemptyset(set.as_mut_ptr()) };
-        // SAFETY: filled by the call above.
-        let mut caught = Caught { set: unsafe { set.assume_init() }, is_empty: true };
+        let mut caught = Caught { set: empty_set(), is_empty: true };
         for signal in signals {
             if is_ignored(*signal)? {
                 continue;
@@ -83,6 +79,14 @@ impl Caught {
         let signal = Signal::from_number(number).ok_or(io::ErrorKind::InvalidData)?;
         Ok(Arrived { signal, from_terminal })
     }
+}
+
+fn empty_set() -> libc::sigset_t {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigemptyset fills what it is given.
+    unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+    // SAFETY: filled by the call above.
+    unsafe { set.assume_init() }
 }
 
 #[cfg(target_os = "linux")]
@@ -129,30 +133,52 @@ impl fmt::Debug for Caught {
     }
 }
 
-/// Blocks every signal in this thread, and puts its mask back when dropped.
-pub(crate) struct AllBlocked {
-    before: libc::sigset_t,
+/// The signals that this thread had blocked, which it blocks again when this is dropped.
+struct MaskBefore(libc::sigset_t);
+
+impl MaskBefore {
+    /// Blocks or unblocks a set.
+    fn change(how: libc::c_int, set: &libc::sigset_t) -> MaskBefore {
+        let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: both are live; with one of its three ways the call has no error.
+        unsafe { libc::pthread_sigmask(how, set, before.as_mut_ptr()) };
+        // SAFETY: the call has written it.
+        MaskBefore(unsafe { before.assume_init() })
+    }
 }
+
+impl Drop for MaskBefore {
+    fn drop(&mut self) {
+        // SAFETY: the mask came from the same call.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut())
+        };
+    }
+}
+
+/// Blocks every signal in this thread, and puts its mask back when dropped.
+pub(crate) struct AllBlocked(#[expect(dead_code, reason = "held for its drop")] MaskBefore);
 
 impl AllBlocked {
     pub(crate) fn new() -> AllBlocked {
         let mut all = MaybeUninit::<libc::sigset_t>::uninit();
-        let mut before = MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: sigfillset fills what it is given.
         unsafe { libc::sigfillset(all.as_mut_ptr()) };
-        // SAFETY: both are live; SIG_SETMASK with a full set has no error.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
-        // SAFETY: the call has written it.
-        let before = unsafe { before.assume_init() };
-        AllBlocked { before }
+        // SAFETY: filled by the call above.
+        let all = unsafe { all.assume_init() };
+        AllBlocked(MaskBefore::change(libc::SIG_SETMASK, &all))
     }
 }
 
-impl Drop for AllBlocked {
-    fn drop(&mut self) {
-        // SAFETY: the mask came from the same call.
-        unsafe {
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut())
-        };
-    }
+/// Sends a signal to this thread, which takes it before this returns, whether it is blocked (and so perhaps
+/// [`Caught`] by another thread) or not.
+pub(crate) fn take_now(signal: Signal) {
+    let mut set = empty_set();
+    // SAFETY: a live set; a number that is none leaves it as it is.
+    unsafe { libc::sigaddset(&raw mut set, signal.number()) };
+    // SAFETY: always of a thread that is there: this one.
+    let this = unsafe { libc::pthread_self() };
+    // SAFETY: it is.
+    unsafe { libc::pthread_kill(this, signal.number()) };
+    drop(MaskBefore::change(libc::SIG_UNBLOCK, &set));
 }

@@ -7,7 +7,7 @@ use rustix::process::Pid;
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 
 use crate::handle::Handle;
-use crate::signal::AllBlocked;
+use crate::signal::{AllBlocked, Signal, take_now};
 
 pub(super) fn terminal() -> Option<Handle> {
     let mut options = OpenOptions::new();
@@ -32,8 +32,7 @@ pub(super) fn put_in_front(terminal: &Handle, group: u32) {
 }
 
 pub(super) fn stop_this_process() {
-    // Ignored: a signal to ourselves, which exists, has no error.
-    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TSTP);
+    take_now(Signal::TSTP);
 }
 
 pub(super) fn columns() -> Option<usize> {

@@ -47,25 +47,56 @@ impl Front for Held {
     }
 
     fn look(&self, children: &[Exit]) {
-        if !children.iter().any(Exit::take_stop) || !stays_stopped(children) {
-            return;
+        let mut have_stopped = take_stops(children);
+        while have_stopped && stays_stopped(children) {
+            // Whoever started us sees the job stop as it would have seen the command itself.
+            self.terminal.take_back();
+            terminal::stop_this_process();
+            self.give_back(children);
+            have_stopped = continue_others(children);
         }
-        // Whoever started us sees the job stop as it would have seen the command itself.
-        self.terminal.take_back();
-        terminal::stop_this_process();
+    }
+}
+
+impl Held {
+    /// Continues children that have a group of their own, as a shell does.
+    fn give_back(&self, children: &[Exit]) {
         let in_front = self.terminal.is_ours();
-        for child in children {
-            let own_group = child.containment() == Containment::Group;
-            if in_front && own_group {
+        for child in children.iter().filter(|child| has_own_group(child)) {
+            if in_front {
                 self.terminal.give_to(child.pid());
             }
             // Ignored: it has ended meanwhile, and the next step finds that out.
-            let _ = match own_group {
-                true => child.signal_group(Signal::CONT),
-                false => child.signal(Signal::CONT),
-            };
+            let _ = child.signal_group(Signal::CONT);
         }
     }
+}
+
+fn has_own_group(child: &Exit) -> bool {
+    child.containment() == Containment::Group
+}
+
+/// Whether one has stopped since that was last asked.
+fn take_stops(children: &[Exit]) -> bool {
+    children.iter().filter(|child| child.take_stop()).count() > 0
+}
+
+/// Continues children that share our group where we alone were continued. Whether one has stopped again by now: to
+/// continue that would undo a Ctrl-Z that came while we were on our way.
+fn continue_others(children: &[Exit]) -> bool {
+    let rests = |child: &&Exit| !has_own_group(child) && child.is_stopped();
+    if children.iter().any(|child| rests(&child)) {
+        // The group may not have been continued to its last, yet.
+        let _ = mux::wait(&mut [], Some(Instant::now() + CONTINUE_TAKES));
+    }
+    if take_stops(children) {
+        return true;
+    }
+    for child in children.iter().filter(rests) {
+        // Ignored as above.
+        let _ = child.signal(Signal::CONT);
+    }
+    false
 }
 
 /// Whether a child that was seen stopped is so for longer than it takes to continue a whole group:

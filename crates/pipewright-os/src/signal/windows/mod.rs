@@ -15,6 +15,7 @@ pub(super) const PIPE: i32 = 13;
 pub(super) const TERM: i32 = 15;
 pub(super) const CONT: i32 = 18;
 pub(super) const STOP: i32 = 19;
+pub(super) const TSTP: i32 = 20;
 
 /// The highest number.
 pub(super) const LAST: i32 = 31;
@@ -47,6 +48,7 @@ mod tests {
             ("SIGTERM", TERM),
             ("SIGCONT", CONT),
             ("SIGSTOP", STOP),
+            ("SIGTSTP", TSTP),
             ("SIGSYS", LAST),
         ];
         for constant in constants {
