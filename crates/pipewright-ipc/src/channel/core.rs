@@ -19,7 +19,7 @@ use crate::wire::{Header, kind};
 pub(super) const END_TAKES: Duration = Duration::from_secs(1);
 
 /// How long a worker has to end after the goodbye.
-pub(super) const CLOSE_TAKES: Duration = Duration::from_secs(5);
+const CLOSE_TAKES: Duration = Duration::from_secs(5);
 
 /// A channel whose messages are bytes.
 #[derive(Debug)]
@@ -322,8 +322,13 @@ impl Core {
 
     /// As [`close`](Self::close), within the time that there is for it.
     pub(crate) fn close_in_time(&mut self) -> Result<Option<ExitStatus>, Error> {
-        let timeout = self.timeout.unwrap_or(CLOSE_TAKES);
-        self.close(Instant::now().checked_add(timeout))
+        self.close(self.close_until())
+    }
+
+    /// Until when a close may take. A host that reads slowly is no reason to give up, its end ends the wait.
+    pub(super) fn close_until(&self) -> Option<Instant> {
+        let timeout = self.timeout.or(self.child.is_some().then_some(CLOSE_TAKES))?;
+        Instant::now().checked_add(timeout)
     }
 
     /// Says that no more comes, waits until the other side says so too, and for the end of the child.

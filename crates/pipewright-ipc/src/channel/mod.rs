@@ -266,7 +266,8 @@ impl<S, R> Channel<S, R> {
 
     /// Says that no more comes, and waits until the other side says so too; what it still sends is thrown
     /// away. Where this channel has started the worker, its end is waited for as well; a worker that
-    /// takes longer than the [timeout](Self::set_timeout), or 5 s where there is none, is killed.
+    /// takes longer than the [timeout](Self::set_timeout), or 5 s where there is none, is killed. A worker
+    /// waits for its host for as long as the timeout says, or as that lives.
     ///
     /// # Errors
     /// [`TimedOut`](ErrorKind::TimedOut), and what else befalls the connection.

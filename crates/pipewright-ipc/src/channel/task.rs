@@ -11,7 +11,7 @@ use pipewright::{Command, ExitStatus, Handle};
 use pipewright_os::link::End;
 use pipewright_os::mux::Slot;
 
-use super::core::{CLOSE_TAKES, Core, END_TAKES, Want};
+use super::core::{Core, END_TAKES, Want};
 use super::incoming::Progress;
 use super::line::Line;
 use super::outgoing::FRAME_BYTES;
@@ -137,8 +137,7 @@ impl<S, R> Channel<S, R> {
     /// # Errors
     /// As [`close`](Self::close); outside of a tokio runtime, `Unsupported`.
     pub async fn close_async(mut self) -> Result<Option<ExitStatus>, Error> {
-        let timeout = self.core.timeout.unwrap_or(CLOSE_TAKES);
-        let until = Instant::now().checked_add(timeout);
+        let until = self.core.close_until();
         let core = &mut self.core;
         core.line.say_goodbye()?;
         if let Err(error) = core.hand_over_async(until).await {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use pipewright::{Command, Signal};
 use pipewright_ipc::{Channel, ErrorKind, Options, Peer};
-use pipewright_tests::watchdog;
+use pipewright_tests::{bodies, watchdog};
 
 use super::{both_ways, cannot_stop, start, was_killed};
 
@@ -138,6 +138,24 @@ fn a_worker_whose_host_is_gone_ends() {
         drop(channel);
         watchdog::until("it has ended", || !pipewright_tests::alive::is_running(pid));
     }
+}
+
+#[test]
+fn a_worker_that_has_said_everything_waits_for_a_host_that_takes_its_time() {
+    // Longer than a host waits for its worker.
+    const LONG: Duration = Duration::from_millis(5_500);
+    let _watch = watchdog::watch();
+    let mut channel = start("both,count=1", &Options::default());
+    let (mut body, mut came) = (Vec::new(), Vec::new());
+    bodies::body(0, bodies::length(0), &mut body);
+    channel.send_bytes(&body).unwrap();
+    let until = Instant::now() + LONG;
+    while Instant::now() < until {
+        std::thread::park_timeout(LONG);
+    }
+    channel.recv().unwrap().read_into(&mut came).unwrap();
+    assert_eq!(channel.recv().unwrap().bytes().unwrap(), b"right");
+    assert!(channel.close().unwrap().unwrap().success());
 }
 
 #[test]
