@@ -15,6 +15,8 @@ mod report;
 mod run;
 #[cfg(unix)]
 mod signals;
+#[cfg(target_os = "linux")]
+mod start_up;
 #[cfg(unix)]
 mod terminal;
 #[cfg(unix)]

@@ -1,0 +1,16 @@
+//! What stands in front of other programs starts with little.
+
+use super::{out, run_sh};
+
+#[test]
+fn no_library_is_loaded_for_backtraces_or_for_logarithms() {
+    let output = run_sh(&["--contain", "none"], "cat /proc/$PPID/maps");
+    let maps = out(&output);
+    assert!(maps.contains("/pipewright\n") && maps.contains("/libc"), "{maps}");
+    assert!(!maps.contains("/libm.so") && !maps.contains("/libm-"), "{maps}");
+    if cfg!(unwinder_inside) {
+        assert!(!maps.contains("/libgcc_s"), "{maps}");
+    } else {
+        eprintln!("SKIPPED: the compiler that links has no archive of the unwinder");
+    }
+}
