@@ -6,11 +6,12 @@
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
+use pipewright::os::terminal;
+
 use super::show::cut;
 
-/// So many characters at least are left of every terminal.
-const COLUMNS: usize = 78;
-const BAR: usize = 20;
+/// As long as the line ever is.
+const MOST_COLUMNS: usize = 78;
 
 /// More often nobody reads it.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -49,9 +50,10 @@ impl Progress {
         let now = Instant::now();
         if self.is_shown && self.drawn.is_none_or(|drawn| now - drawn >= PAUSE) {
             self.drawn = Some(now);
-            let line = self.line(name, now - self.started);
+            let columns = columns();
+            let line = self.line(name, now - self.started, columns);
             // Ignored: a terminal that is gone is no reason to stop.
-            let _ = write!(io::stderr().lock(), "\r{line:<COLUMNS$}");
+            let _ = write!(io::stderr().lock(), "\r{line:<columns$}");
         }
         self.done += 1;
     }
@@ -60,14 +62,16 @@ impl Progress {
     pub(super) fn end(&self) {
         if self.drawn.is_some() {
             // Ignored, as above.
-            let _ = write!(io::stderr().lock(), "\r{:COLUMNS$}\r", "");
+            let _ = write!(io::stderr().lock(), "\r{:1$}\r", "", columns());
         }
     }
 
-    fn line(&self, name: &str, elapsed: Duration) -> String {
+    fn line(&self, name: &str, elapsed: Duration, columns: usize) -> String {
         let all = (self.cells * self.all_series).max(1);
-        let full = self.done * BAR / all;
-        let bar = format!("{}{}", "━".repeat(full), "─".repeat(BAR - full.min(BAR)));
+        // What else there is takes 32 characters and one between; then comes the name.
+        let length = columns.saturating_sub(33).min(20);
+        let full = self.done * length / all;
+        let bar = format!("{}{}", "━".repeat(full), "─".repeat(length - full.min(length)));
         let percent = self.done * 100 / all;
         let left = match self.done {
             0 => String::new(),
@@ -77,8 +81,14 @@ impl Progress {
             }
         };
         let (series, of) = (self.series, self.all_series);
-        cut(&format!("series {series} of {of} {bar} {percent:>3} % {left:>11}  {name}"), COLUMNS)
+        cut(&format!("series {series} of {of} {bar} {percent:>3} % {left:>11}  {name}"), columns)
     }
+}
+
+/// How long the line may be: one that goes on below is not drawn over the next time. Asked anew for each, as
+/// windows change.
+fn columns() -> usize {
+    terminal::stderr_columns().map_or(MOST_COLUMNS, |columns| (columns - 1).min(MOST_COLUMNS))
 }
 
 #[cfg(test)]
@@ -91,17 +101,23 @@ mod tests {
         progress.series(0);
         let second = Duration::from_secs(1);
         assert_eq!(
-            progress.line("x", second),
+            progress.line("x", second, 78),
             "series 1 of 3 ────────────────────   0 %              x"
         );
         (0..15).for_each(|_| progress.cell("x"));
         progress.series(1);
         assert_eq!(
-            progress.line("two threads, 4 KiB", 6 * second),
+            progress.line("two threads, 4 KiB", 6 * second, 78),
             "series 2 of 3 ━━━━━━━━━━──────────  50 %    6 s left  two threads, 4 KiB",
         );
-        let long = progress.line(&"x".repeat(100), second);
-        assert_eq!(long.chars().count(), COLUMNS);
-        assert_eq!(Progress::new(0, 1, true).line("", second).chars().count(), 54);
+        assert_eq!(
+            progress.line("two threads, 4 KiB", 6 * second, 40),
+            "series 2 of 3 ━━━────  50 %    6 s left…",
+        );
+        for columns in [0, 1, 39, 78] {
+            let long = progress.line(&"x".repeat(100), second, columns);
+            assert!(long.chars().count() <= columns, "{long:?}");
+        }
+        assert_eq!(Progress::new(0, 1, true).line("", second, 78).chars().count(), 54);
     }
 }

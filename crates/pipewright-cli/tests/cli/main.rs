@@ -4,7 +4,11 @@
 
 mod bench;
 #[cfg(target_os = "linux")]
+mod bench_pinned;
+#[cfg(target_os = "linux")]
 mod bench_rough;
+#[cfg(target_os = "linux")]
+mod bench_terminal;
 mod disk;
 mod pages;
 #[cfg(unix)]

@@ -11,13 +11,13 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use super::trees::{named_below, until};
 
-const CTRL_C: &str = "\x03";
+pub(super) const CTRL_C: &str = "\x03";
 const CTRL_D: &str = "\x04";
 const CTRL_Z: &str = "\x1a";
 const CTRL_BACKSLASH: &str = "\x1c";
 
 /// An interactive shell, and what its terminal shows.
-struct Shell {
+pub(super) struct Shell {
     shell: Child,
     keyboard: File,
     shown: Arc<Mutex<String>>,
@@ -27,7 +27,7 @@ struct Shell {
 
 impl Shell {
     /// `None`: there is no bash, or nothing that gives it the terminal.
-    fn start() -> Option<Shell> {
+    pub(super) fn start() -> Option<Shell> {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
@@ -58,19 +58,20 @@ impl Shell {
         Some(shell)
     }
 
-    fn types(&mut self, text: &str) {
+    pub(super) fn types(&mut self, text: &str) {
         self.keyboard.write_all(text.as_bytes()).unwrap();
     }
 
-    /// Waits until the terminal shows that, after what was waited for before.
+    /// Waits until the terminal shows that, after what was waited for before, and gives what came until then.
     #[track_caller]
-    fn shows(&mut self, text: &str) {
+    pub(super) fn shows(&mut self, text: &str) -> String {
         let start = Instant::now();
         loop {
             let shown = self.shown.lock().unwrap().clone();
             if let Some(at) = shown[self.seen..].find(text) {
+                let before = shown[self.seen..self.seen + at].to_owned();
                 self.seen += at + text.len();
-                return;
+                return before;
             }
             assert!(
                 start.elapsed() < Duration::from_secs(20),

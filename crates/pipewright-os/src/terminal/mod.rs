@@ -65,7 +65,16 @@ impl Foreground {
 #[must_use]
 #[doc(alias = "tcgetwinsize")]
 pub fn columns() -> Option<usize> {
-    imp::columns().filter(|columns| *columns > 0)
+    imp::columns(&std::io::stdout()).filter(|columns| *columns > 0)
+}
+
+/// The same of the terminal that is our stderr, which may be another one, or the only one.
+///
+/// # Platform
+/// As for [`columns`].
+#[must_use]
+pub fn stderr_columns() -> Option<usize> {
+    imp::columns(&std::io::stderr()).filter(|columns| *columns > 0)
 }
 
 /// Stops this process, as Ctrl-Z does, and returns when it is continued: at once where nobody

@@ -1,6 +1,7 @@
 //! `/dev/tty` and job control.
 
 use std::fs::OpenOptions;
+use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 
 use rustix::process::Pid;
@@ -35,6 +36,6 @@ pub(super) fn stop_this_process() {
     take_now(Signal::TSTP);
 }
 
-pub(super) fn columns() -> Option<usize> {
-    rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok().map(|size| size.ws_col.into())
+pub(super) fn columns(stream: &impl AsFd) -> Option<usize> {
+    rustix::termios::tcgetwinsize(stream).ok().map(|size| size.ws_col.into())
 }

@@ -1,6 +1,6 @@
 //! Windows has no job control: no terminal is ever ours to give.
 
-use std::os::windows::io::AsRawHandle as _;
+use std::os::windows::io::AsRawHandle;
 
 use windows_sys::Win32::System::Console::{CONSOLE_SCREEN_BUFFER_INFO, GetConsoleScreenBufferInfo};
 
@@ -27,11 +27,11 @@ pub(super) fn stop_this_process() {
     // Nobody could continue it.
 }
 
-pub(super) fn columns() -> Option<usize> {
+pub(super) fn columns(stream: &impl AsRawHandle) -> Option<usize> {
     let mut screen = CONSOLE_SCREEN_BUFFER_INFO::default();
-    let stdout = std::io::stdout().as_raw_handle();
-    // SAFETY: a live struct; a stdout that is no console, or none at all, is an error of the call.
-    let told = unsafe { GetConsoleScreenBufferInfo(stdout, &raw mut screen) };
+    let stream = stream.as_raw_handle();
+    // SAFETY: a live struct; a stream that is no console, or none at all, is an error of the call.
+    let told = unsafe { GetConsoleScreenBufferInfo(stream, &raw mut screen) };
     let columns = i32::from(screen.srWindow.Right) - i32::from(screen.srWindow.Left) + 1;
     (told != 0).then(|| usize::try_from(columns).ok()).flatten()
 }
