@@ -54,6 +54,9 @@ pub(super) fn warnings(report: &Report) -> Vec<Warning> {
     if machine.processors == 1 {
         let words = "one processor: reader and writer, parent and child take turns on it";
         warn("one_processor", words.to_owned());
+    } else if let Some(why) = machine.not_pinned.as_ref().filter(|_| has_two_sides(report)) {
+        let words = format!("reader and writer run wherever the system puts them: {why}");
+        warn("not_pinned", words);
     }
     if let Some(quota) = machine.quota_processors.filter(|quota| *quota < machine.processors as f64)
     {
@@ -91,6 +94,12 @@ pub(super) fn warnings(report: &Report) -> Vec<Warning> {
         warn(kind, message);
     }
     warnings
+}
+
+/// Whether anything in it has a reader and a writer, which have their places.
+fn has_two_sides(report: &Report) -> bool {
+    let mut curves = report.charts.iter().flat_map(|chart| &chart.curves);
+    curves.any(|curve| curve.facts.contains_key("reader_processor"))
 }
 
 fn processors(count: usize) -> String {
@@ -172,8 +181,11 @@ fn about_what_is_missing(report: &Report) -> Vec<String> {
         }
     }
     let words = |(reason, first, curves): (&str, String, usize)| {
-        let others =
-            if curves > 1 { format!(" and {} more ways", curves - 1) } else { String::new() };
+        let others = match curves {
+            1 => String::new(),
+            2 => " and another way".to_owned(),
+            _ => format!(" and {} more ways", curves - 1),
+        };
         format!("not measured: {first}{others}: {reason}")
     };
     reasons.into_iter().map(words).collect()

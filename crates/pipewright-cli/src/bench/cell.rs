@@ -71,5 +71,9 @@ pub(super) fn alone<T: Send>(work: impl FnOnce() -> Result<T, Failed> + Send) ->
 
 /// Pins this thread, where it is to be.
 pub(super) fn pin(processor: Option<usize>) -> io::Result<()> {
-    processor.map_or(Ok(()), cpu::pin_this_thread)
+    let Some(processor) = processor else { return Ok(()) };
+    cpu::pin_this_thread(processor).map_err(|error| {
+        let words = format!("cannot pin a thread to processor {processor}: {error}");
+        io::Error::new(error.kind(), words)
+    })
 }

@@ -2,6 +2,7 @@
 
 use pipewright::os::{cpu, machine};
 
+use super::pipes;
 use super::report::Machine;
 
 /// Looks at the machine before the first measurement.
@@ -15,6 +16,7 @@ pub(super) fn look() -> Machine {
         governor: found.governor,
         quota_processors: found.quota_processors,
         virtual_machine: found.virtual_machine,
+        not_pinned: pipes::why_not_pinned(),
         imitation: found.imitation,
         memory_bytes: found.memory_bytes,
         load_before: machine::load(),

@@ -56,6 +56,9 @@ pub(super) struct Machine {
     pub(super) governor: Option<String>,
     pub(super) quota_processors: Option<f64>,
     pub(super) virtual_machine: Option<String>,
+    /// Why threads cannot be kept on different cores here.
+    #[serde(default)]
+    pub(super) not_pinned: Option<String>,
     /// Wine: its speed says nothing about Windows.
     pub(super) imitation: bool,
     pub(super) memory_bytes: Option<u64>,
@@ -221,6 +224,11 @@ impl Curve {
 }
 
 impl Chart {
+    /// Whether any cell has a figure: a chart of none has axes and nothing else.
+    pub(super) fn is_measured(&self) -> bool {
+        self.curves.iter().flat_map(|curve| &curve.cells).any(|cell| !cell.samples.is_empty())
+    }
+
     /// The cell with the best median of all, and its curve.
     pub(super) fn best(&self) -> Option<(&Curve, &Cell, Summary)> {
         let each = self.curves.iter().filter_map(|curve| {

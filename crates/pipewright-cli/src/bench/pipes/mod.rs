@@ -14,7 +14,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pipewright::os::conduit;
-use pipewright::os::cpu;
 use serde_json::{Value, json};
 
 use super::place::{Place, Placement};
@@ -36,10 +35,14 @@ pub(super) use sweep::{IBM_2001, checked, rules};
 /// The charts that are asked for, each cell for that long.
 pub(super) fn charts(options: &SweepOptions, time: Duration) -> Result<Vec<Chart>, Failure> {
     let sweep = Sweep::of(options)?;
+    // One that cannot be had is said, and the others are measured.
+    if sweep.ways.iter().all(|way| sweep::tried(way.placement).is_err()) {
+        sweep.ways.iter().try_for_each(|way| place(way.placement).map(drop))?;
+    }
     let mut charts: Vec<Chart> = Vec::new();
     for way in &sweep.ways {
         let (id, title) = heading(way);
-        let curve = curve(way, &sweep.blocks, options)?;
+        let curve = curve(way, &sweep.blocks, options);
         match charts.iter_mut().find(|chart| chart.id == id) {
             Some(chart) => chart.curves.push(curve),
             None => charts.push(Chart {
@@ -89,8 +92,11 @@ fn references(preset: PipesPreset, way: &Way) -> Vec<Reference> {
 }
 
 /// The curve of a way. One that cannot be had here says why in every point.
-fn curve(way: &Way, blocks: &[usize], options: &SweepOptions) -> Result<Curve, Failure> {
-    let place = place(way.placement)?;
+fn curve(way: &Way, blocks: &[usize], options: &SweepOptions) -> Curve {
+    let (place, unplaced) = match sweep::tried(way.placement) {
+        Ok(place) => (place, None),
+        Err(why) => (Place::default(), Some(why)),
+    };
     let opened = match way.topology {
         Topology::Library => None,
         _ if way.via == Via::Memory => None,
@@ -108,23 +114,26 @@ fn curve(way: &Way, blocks: &[usize], options: &SweepOptions) -> Result<Curve, F
         let cell = cell(*way, place, block_bytes, options);
         let mut point =
             Point::new(units::bytes(block_bytes as u64), Some(block_bytes as u64), cell);
-        point.skipped.clone_from(&why);
+        point.skipped = unplaced.clone().or_else(|| why.clone());
         point
     });
     let points = points.collect();
-    Ok(Curve { name: name(way, holds_bytes), facts: facts(way, place, holds_bytes), points })
+    Curve { name: name(way, holds_bytes), facts: facts(way, place, holds_bytes), points }
 }
 
 /// Where two that are measured together run, where nobody says otherwise.
 pub(super) fn usual_place() -> Place {
-    place(sweep::usual_placement()).unwrap_or_default()
+    sweep::tried(sweep::usual_placement()).unwrap_or_default()
 }
 
 /// The processors of that placement.
 pub(super) fn place(placement: Placement) -> Result<Place, Failure> {
-    let allowed = cpu::allowed().unwrap_or_default();
-    let place = placement.place(&allowed, cpu::same_core);
-    place.map_err(|why| Failure(format!("--pin {}: {why}", flag(placement))))
+    sweep::tried(placement).map_err(|why| Failure(format!("--pin {}: {why}", flag(placement))))
+}
+
+/// Why writer and reader are not on different cores where nobody says otherwise.
+pub(super) fn why_not_pinned() -> Option<String> {
+    sweep::tried(Placement::Other).err()
 }
 
 fn flag(placement: Placement) -> &'static str {

@@ -1,5 +1,6 @@
 //! Which sizes and which ways: those of a preset, or every combination of what was asked for.
 
+use std::io;
 use std::thread;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use pipewright::os::conduit::Kind;
 use pipewright::os::cpu;
 
 use super::super::cell::pin;
-use super::super::place::Placement;
+use super::super::place::{Place, Placement};
 
 use crate::Failure;
 use crate::args::{Capacity, PipesPreset, SweepOptions, Topology, Via};
@@ -149,15 +150,17 @@ fn combinations(options: &SweepOptions) -> Vec<Way> {
 
 /// Different cores, or no pinning where they cannot be had.
 pub(in crate::bench) fn usual_placement() -> Placement {
-    if can_be_had(Placement::Other) { Placement::Other } else { Placement::None }
+    if tried(Placement::Other).is_ok() { Placement::Other } else { Placement::None }
 }
 
-fn can_be_had(placement: Placement) -> bool {
+/// The processors of that placement, if threads can be put there; or why not.
+pub(in crate::bench) fn tried(placement: Placement) -> Result<Place, String> {
     let allowed = cpu::allowed().unwrap_or_default();
-    let Ok(place) = placement.place(&allowed, cpu::same_core) else { return false };
+    let place = placement.place(&allowed, cpu::same_core)?;
     // A filter may refuse the call. Tried on a thread that takes the processor with it when it ends.
     let tried = thread::spawn(move || pin(place.reader).and_then(|()| pin(place.writer)));
-    tried.join().is_ok_and(|pinned| pinned.is_ok())
+    let pinned = tried.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
+    pinned.map(|()| place).map_err(|error| error.to_string())
 }
 
 fn preset(preset: PipesPreset) -> Vec<Way> {
@@ -182,7 +185,7 @@ fn preset(preset: PipesPreset) -> Vec<Way> {
             let mut ways = Vec::new();
             let mut placements = vec![usual, Placement::Same, Placement::None];
             placements.dedup();
-            placements.retain(|placement| can_be_had(*placement));
+            placements.retain(|placement| tried(*placement).is_ok());
             for placement in placements {
                 let at = |way: Way| Way { placement, ..way };
                 ways.extend([at(two), at(Way { holds_bytes: LARGE_BYTES, ..two })]);

@@ -1,0 +1,116 @@
+//! `bench` where threads cannot be pinned: on one processor, and where a filter refuses the call.
+
+use std::fs;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use super::bench::TINY;
+use super::{err, out, pipewright};
+
+/// Has the call of this process and its children refused, and becomes what it is told to.
+const REFUSE: &str = "
+import ctypes, os, struct, sys
+number = {'x86_64': 203, 'aarch64': 122, 'riscv64': 122}[os.uname().machine]
+steps = [(0x20, 0, 0, 0), (0x15, 0, 1, number), (6, 0, 0, 0x50001), (6, 0, 0, 0x7fff0000)]
+program = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *step) for step in steps))
+class Filter(ctypes.Structure):
+    _fields_ = [('length', ctypes.c_ushort), ('program', ctypes.c_void_p)]
+library = ctypes.CDLL(None)
+assert library.prctl(38, 1, 0, 0, 0) == 0
+filter = Filter(len(steps), ctypes.cast(program, ctypes.c_void_p))
+if library.prctl(22, 2, ctypes.byref(filter), 0, 0) != 0: sys.exit(77)
+os.execv(sys.argv[1], sys.argv[1:])
+";
+
+/// `bench` below that; `None`: it is not there, which is said.
+fn below(program: &str, words: &[&str], args: &[&str]) -> Option<Output> {
+    let mut command = Command::new(program);
+    command.args(words).arg(pipewright(&[]).get_program()).arg("bench").args(args).args(TINY);
+    match command.output() {
+        Ok(output) if output.status.code() != Some(77) => Some(output),
+        other => {
+            eprintln!("SKIPPED: no {program} that could do it: {other:?}");
+            None
+        }
+    }
+}
+
+fn on_one_processor(args: &[&str]) -> Option<Output> {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+    let first = allowed.trim().split([',', '-']).next().unwrap();
+    below("taskset", &["-c", first], args)
+}
+
+fn refused(args: &[&str]) -> Option<Output> {
+    below("python3", &["-c", REFUSE], args)
+}
+
+const PIPES: [&str; 5] = ["pipes", "--blocks", "4k", "--topology", "threads,processes"];
+
+#[track_caller]
+fn report(output: &Output) -> Value {
+    assert_eq!(output.status.code(), Some(0), "{}", err(output));
+    serde_json::from_str(out(output)).unwrap()
+}
+
+#[track_caller]
+fn warning<'a>(report: &'a Value, kind: &str) -> &'a str {
+    let warnings = report["warnings"].as_array().unwrap();
+    let found = warnings.iter().find(|it| it["kind"] == kind);
+    found.unwrap_or_else(|| panic!("no {kind}: {warnings:?}"))["message"].as_str().unwrap()
+}
+
+/// Of the first cell of each curve: how it is pinned, and whether it was measured.
+fn pins(report: &Value) -> Vec<(&str, bool)> {
+    let charts = report["charts"].as_array().unwrap();
+    let curves = charts.iter().flat_map(|chart| chart["curves"].as_array().unwrap());
+    let measured = |curve: &Value| curve["cells"][0]["median"].as_f64().is_some();
+    curves.map(|curve| (curve["facts"]["pin"].as_str().unwrap(), measured(curve))).collect()
+}
+
+#[track_caller]
+fn is_refused(output: &Output, words: &str) {
+    assert_eq!(output.status.code(), Some(125), "{}", err(output));
+    assert!(err(output).contains(words), "{}", err(output));
+    assert_eq!(err(output).lines().count(), 1, "{}", err(output));
+    assert_eq!(out(output), "");
+}
+
+#[test]
+fn one_processor_is_said_and_measured() {
+    let Some(output) = on_one_processor(&[&PIPES[..], &["--json"]].concat()) else { return };
+    let said = report(&output);
+    assert_eq!(said["machine"]["processors"], 1);
+    assert!(warning(&said, "one_processor").contains("take turns"));
+    assert_eq!(pins(&said), [("none", true); 2]);
+    // What was asked for and cannot be had: alone it is an error, beside others it is left out.
+    let output = on_one_processor(&[&PIPES[..], &["--pin", "other"]].concat()).unwrap();
+    is_refused(&output, "--pin other: there is only one processor for us");
+    let pins_wanted = ["--pin", "other,same", "--json"];
+    let said = report(&on_one_processor(&[&PIPES[..], &pins_wanted].concat()).unwrap());
+    assert_eq!(pins(&said), [("other", false), ("other", false), ("same", true), ("same", true)]);
+    assert!(warning(&said, "skipped").contains("there is only one processor for us"));
+}
+
+#[test]
+fn a_refusal_is_said_and_it_goes_on() {
+    let Some(output) = refused(&[&PIPES[..], &["--json"]].concat()) else { return };
+    let said = report(&output);
+    assert_eq!(pins(&said), [("none", true); 2]);
+    if said["machine"]["processors"] == 1 {
+        eprintln!("SKIPPED: on one processor nobody asks for another one");
+        return;
+    }
+    let words = warning(&said, "not_pinned");
+    assert!(words.contains("wherever the system puts them: "), "{words}");
+    for part in [words, said["machine"]["not_pinned"].as_str().unwrap()] {
+        assert!(part.contains("cannot pin a thread to processor "), "{part}");
+        assert!(part.contains("Operation not permitted"), "{part}");
+    }
+    for benchmark in [&PIPES[..], &["ipc", "--blocks", "4k"]] {
+        let output = refused(&[benchmark, &["--pin", "same"]].concat()).unwrap();
+        is_refused(&output, "--pin same: cannot pin a thread to processor ");
+    }
+}
