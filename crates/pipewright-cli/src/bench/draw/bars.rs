@@ -5,6 +5,7 @@ use super::axis::Scale;
 use super::frame::{self, CHARACTER, Format, Subject, of_curve};
 use super::lines::line;
 use super::svg::{Attributes, Svg, class};
+use super::tips::{self, Card};
 
 const BAR: f64 = 16.0;
 
@@ -95,6 +96,35 @@ pub(in crate::bench) fn draw(svg: &mut Svg, subject: Subject<'_>, format: Format
         let middle = if columns.stacked { top + 32.0 } else { top + columns.row / 2.0 };
         bar(svg, subject, case, (x(0.0), &x), middle);
     }
+    // After all bars, so that none of them lies on what appears.
+    for (row, case) in cases.iter().enumerate() {
+        let top = top + row as f64 * columns.row;
+        let card = card(subject, case);
+        let hit = [("x", 0.0), ("y", top), ("width", format.width()), ("height", columns.row)];
+        tips::spot(svg, hit, &card, |svg| {
+            // Below its bar, or above it where the chart ends.
+            let below = top + columns.row;
+            let is_last = below + card.height() > bottom + 30.0;
+            let top = if is_last { (top - card.height()).max(0.0) } else { below };
+            card.draw(svg, (columns.bars_left + 24.0, top), format);
+        });
+    }
+}
+
+/// What there is to say of a bar.
+fn card(subject: Subject<'_>, case: &Case<'_>) -> Card {
+    let (unit, cell) = (subject.chart.unit, case.cell);
+    let series = cell.samples.len();
+    let mut rows = vec![tips::words(unit, cell)];
+    // A report may come without.
+    if cell.operations > 0 {
+        rows.push(format!("measured {} times in {series} series", cell.operations));
+    }
+    let curve = &subject.chart.curves[case.curve];
+    rows.extend(
+        subject.old(&curve.name, &cell.label).map(|old| format!("{} before", unit.show(old))),
+    );
+    Card { heading: case.label.clone(), rows: rows.into_iter().map(|row| (None, row)).collect() }
 }
 
 fn bar(
@@ -107,9 +137,7 @@ fn bar(
     let Some(summary) = case.cell.summary() else { return };
     let unit = subject.chart.unit;
     let (left, right) = (x(summary.least), x(summary.most));
-    let spread = format!("{} to {}", unit.show(summary.least), unit.show(summary.most));
     svg.group("g", &class("case"), |svg| {
-        svg.text("title", &Attributes::default(), &format!("{}: {spread}", case.label));
         let width = (x(summary.median) - zero).max(1.0);
         let place = [
             ("x", zero),

@@ -181,11 +181,12 @@ svg .bar{fill:var(--c);fill-opacity:.55}
 svg .whisker{stroke:var(--fg);stroke-width:1.5;fill:none}
 svg .hit{fill:transparent}
 svg .tip{visibility:hidden;pointer-events:none}
-svg .column:hover .tip,svg .column:focus .tip{visibility:visible}
-svg .column:focus{outline:none}
+svg .spot:hover .tip,svg .spot:focus .tip{visibility:visible}
+svg .spot:hover .hit,svg .spot:focus .hit{fill:var(--fg);fill-opacity:.04}
+svg .spot:focus{outline:none}
 svg .rule{stroke:var(--faint);stroke-width:1}
 svg .box{fill:var(--raised);stroke:var(--grid);stroke-width:1}
-@media print{svg .column{display:none}}
+@media print{svg .spot{display:none}}
 ";
 
 #[cfg(test)]

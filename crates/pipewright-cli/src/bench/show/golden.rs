@@ -83,6 +83,27 @@ fn pages() {
 }
 
 #[test]
+fn a_chart_without_figures_has_no_axes() {
+    let mut report = sample::pipes();
+    for cell in report.charts.iter_mut().flat_map(|it| &mut it.curves).flat_map(|it| &mut it.cells)
+    {
+        *cell = Cell::new(&cell.label, cell.block_bytes, Vec::new());
+    }
+    let json = serde_json::to_string(&report).unwrap();
+    for text in
+        [super::terminal(&report, 80, false), super::html(&report, &json), super::markdown(&report)]
+    {
+        assert!(text.contains("Not measured."), "{text}");
+        assert!(text.contains(&report.charts[0].title), "{text}");
+        assert!(
+            !text.contains("<svg ") && !text.contains('┤') && !text.contains("| 4 KiB"),
+            "{text}"
+        );
+    }
+    assert!(super::svg(&report).ends_with("</svg>\n"));
+}
+
+#[test]
 fn lists() {
     same("pipes.csv", &super::csv(&sample::pipes()));
     same("pipes.md", &super::markdown(&sample::pipes()));

@@ -60,6 +60,12 @@ fn head(page: &mut String, report: &Report) {
 
 /// Text in a picture shrinks with it, so there is one for a screen and one for a phone.
 fn figure(page: &mut String, chart: &Chart, report: &Report) {
+    if !chart.is_measured() {
+        let title = escape(&chart.title);
+        let _ =
+            writeln!(page, "<figure>\n<h2>{title}</h2>\n<p>{}</p>\n</figure>", super::NOT_MEASURED);
+        return;
+    }
     page.push_str("<figure>\n");
     for (format, class) in [(Format::Wide, "wide"), (Format::Narrow, "narrow")] {
         let picture = picture::chart(chart, report, format);
@@ -128,6 +134,7 @@ const PAGE_CSS: &str = "\
 body{margin:0;background:var(--bg);color:var(--fg);font:16px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,sans-serif}
 main{max-width:944px;margin:0 auto;padding:32px}
 h1{font-size:26px;line-height:1.3;font-weight:650;margin:8px 0 12px;text-wrap:balance}
+h2{font-size:16px;font-weight:600;margin:0}
 p{margin:8px 0}
 .what,.machine,footer{color:var(--faint);font-size:14px}
 .what b{color:var(--fg)}

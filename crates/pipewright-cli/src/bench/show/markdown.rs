@@ -26,6 +26,10 @@ pub(in crate::bench) fn markdown(report: &Report) -> String {
     }
     for chart in &report.charts {
         let _ = writeln!(text, "\n### {}\n", escaped(&chart.title));
+        if !chart.is_measured() {
+            let _ = writeln!(text, "{}", super::NOT_MEASURED);
+            continue;
+        }
         if chart.axis == Axis::BlockBytes {
             text.push_str(&table(&table::curves(chart)));
             text.push('\n');

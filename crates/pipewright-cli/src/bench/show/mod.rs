@@ -22,6 +22,9 @@ pub(super) use terminal::terminal;
 use super::report::{Machine, Report};
 use super::units::{Unit, bytes};
 
+/// In the place of a chart that has no figure. The warnings say why.
+const NOT_MEASURED: &str = "Not measured.";
+
 /// The machine in a line.
 fn machine(machine: &Machine) -> String {
     let mut parts: Vec<String> = Vec::new();

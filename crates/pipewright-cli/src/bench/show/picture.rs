@@ -14,10 +14,11 @@ pub(in crate::bench) fn svg(report: &Report) -> String {
     let subjects: Vec<Subject<'_>> = report
         .charts
         .iter()
+        .filter(|chart| chart.is_measured())
         .map(|chart| Subject { chart, comparison: report.comparison.as_ref() })
         .collect();
     let heights: f64 = subjects.iter().map(|subject| height(subject, format) + APART).sum();
-    let size = (format.width() + 2.0 * MARGIN, heights - APART + 2.0 * MARGIN + 18.0);
+    let size = (format.width() + 2.0 * MARGIN, (heights - APART).max(0.0) + 2.0 * MARGIN + 18.0);
     picture(size, &super::heading(report), |svg| {
         svg.group("style", &Attributes::default(), |svg| svg.raw(&style()));
         let all = [("width", size.0), ("height", size.1)];

@@ -2,6 +2,7 @@
 
 use super::super::report::{Axis, Chart, Report};
 use super::super::units;
+use super::NOT_MEASURED;
 use super::columns::{chunks, cut, widths, wrap};
 use super::graph::graph;
 use super::paint::{Paint, Pen};
@@ -45,6 +46,11 @@ pub(in crate::bench) fn terminal(report: &Report, columns: usize, colours: bool)
 fn chart_text(chart: &Chart, report: &Report, columns: usize, paint: Paint) -> String {
     let mut text = paint.text(Pen::Bold, &wrap(&chart.title, columns, ""));
     text.push_str("\n\n");
+    if !chart.is_measured() {
+        text.push_str(NOT_MEASURED);
+        text.push('\n');
+        return text;
+    }
     text.push_str(&graph(chart, columns, paint));
     let compared = report.comparison.as_ref();
     if chart.axis == Axis::Cases && compared.is_none() {
