@@ -270,7 +270,7 @@ pub(crate) enum DiskPreset {
 pub(crate) enum CasesPreset {
     /// Less than half a minute for each benchmark; all of them take two minutes
     Quick,
-    /// More often, longer, and with more to do: a minute or two for each; all of them take a quarter of an hour
+    /// More often, longer, and with more to do: about a minute for each; all of them take a quarter of an hour
     Full,
 }
 

@@ -10,6 +10,17 @@ const TOO_NOISY_SHARE: f64 = 1.0 / 3.0;
 /// A yardstick that spreads by more than this says that the machine drifts.
 const DRIFT_SHARE: f64 = 0.15;
 
+/// Others that use more than this share of the processors are no longer part of the noise.
+const OTHERS_SHARE: f64 = 0.1;
+
+/// Whether others were at work for so much of it that its figures are theirs as well: in more than a third of
+/// the series, so that the medians may be.
+pub(super) fn is_disturbed(report: &Report) -> bool {
+    let shares = &report.machine.others_share;
+    let disturbed = shares.iter().filter(|share| **share > OTHERS_SHARE).count();
+    3 * disturbed > shares.len()
+}
+
 /// Whether no verdict would be honest.
 pub(super) fn is_too_noisy(report: &Report) -> bool {
     let (noisy, measured) = noisy(report);
@@ -41,7 +52,19 @@ pub(super) fn warnings(report: &Report) -> Vec<Warning> {
     if !report.complete {
         warn("interrupted", "interrupted: these are the figures up to there".to_owned());
     }
-    if let Some(load) = machine.load_before.filter(|load| *load > machine.processors as f64 / 2.0) {
+    let others = machine.others_share.iter().copied().reduce(f64::max);
+    if let Some(others) = others {
+        if others > OTHERS_SHARE {
+            let percent = others * 100.0;
+            let words = format!(
+                "others used up to {percent:.0} % of the processors while this was measured: end what else runs",
+            );
+            warn("others", words);
+        }
+    } else if let Some(load) =
+        // Less: it is an average over the last minute, of which we may have been the most.
+        machine.load_before.filter(|load| *load > machine.processors as f64 / 2.0)
+    {
         warn(
             "load",
             format!(
@@ -130,9 +153,13 @@ fn about_samples(report: &Report) -> Vec<(&'static str, String)> {
     }
     let outliers: usize = report.measured().map(|cell| cell.outliers).sum();
     if outliers > 0 {
-        said.push(("outliers", format!(
-            "{outliers} samples were far off all others of their cell: something else ran for a moment",
-        )));
+        let samples = if outliers == 1 {
+            "1 sample was".to_owned()
+        } else {
+            format!("{outliers} samples were")
+        };
+        let words = "far off all others of their cell: something else ran for a moment";
+        said.push(("outliers", format!("{samples} {words}")));
     }
     if settings.series < 3 {
         said.push(("few_series", "fewer than 3 series say nothing about the spread".to_owned()));

@@ -8,10 +8,16 @@ use super::units::{self, Unit};
 /// Compares cell by cell. Cells that only one of them has are left out. Where one of them is too noisy
 /// for a verdict nothing is more than noise.
 pub(super) fn compare(old: &Report, new: &Report) -> Comparison {
-    let noisy = match (advice::is_too_noisy(old), advice::is_too_noisy(new)) {
-        (_, true) => Some("this run is too noisy to be compared"),
-        (true, false) => Some("that run is too noisy to be compared with"),
-        (false, false) => None,
+    let noisy = match [new, old].map(advice::is_too_noisy) {
+        [true, _] => Some("this run is too noisy to be compared"),
+        [_, true] => Some("that run is too noisy to be compared with"),
+        _ => match [new, old].map(advice::is_disturbed) {
+            [true, _] => Some("others were at work during this run, so that it cannot be compared"),
+            [_, true] => {
+                Some("others were at work during that run, so that it cannot be compared with")
+            }
+            _ => None,
+        },
     };
     let yardstick_ratio = yardstick_ratio(old, new);
     let drift = yardstick_ratio.map_or(0.0, |ratio| (ratio.max(1.0 / ratio)) - 1.0);
@@ -187,6 +193,28 @@ mod tests {
             let comparison = compare(old, new);
             assert_eq!((comparison.faster, comparison.slower), (0, 0));
             assert!(comparison.cells.iter().all(|cell| !cell.ratio.is_real));
+            assert!(comparison.verdict.contains(words), "{}", comparison.verdict);
+        }
+    }
+
+    #[test]
+    fn where_others_were_at_work_nothing_is_blamed_on_the_build() {
+        let (old, mut new) = (sample::pipes(), sample::pipes());
+        let all = new.charts.iter_mut().flat_map(|chart| &mut chart.curves);
+        for cell in all.flat_map(|curve| &mut curve.cells) {
+            let slower = cell.samples.iter().map(|sample| sample * 0.5).collect();
+            *cell = Cell::new(&cell.label, cell.block_bytes, slower);
+        }
+        // A moment of it is not what the medians are made of.
+        new.machine.others_share = vec![0.0, 0.4, 0.05];
+        assert!(compare(&old, &new).slower > 10);
+        new.machine.others_share = vec![0.0, 0.4, 0.3];
+        for (old, new, words) in [
+            (&old, &new, "others were at work during this run"),
+            (&new, &old, "others were at work during that run"),
+        ] {
+            let comparison = compare(old, new);
+            assert_eq!((comparison.faster, comparison.slower), (0, 0));
             assert!(comparison.verdict.contains(words), "{}", comparison.verdict);
         }
     }

@@ -4,6 +4,7 @@ use std::io::IsTerminal as _;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
+use pipewright::os::machine::CpuTime;
 use pipewright::os::{machine as os_machine, terminal};
 
 use super::capture::{self, Amount};
@@ -191,6 +192,7 @@ impl<'a> Job<'a> {
             files: &files,
             report: self.empty_report(),
             started: Instant::now(),
+            series: None,
         };
         let rules = Rules { series: self.settings.series, seed: self.settings.seed };
         let measured = measure::measure(&mut self.charts, &rules, &mut watching);
@@ -286,6 +288,8 @@ struct Watching<'a> {
     files: &'a Files,
     report: Report,
     started: Instant,
+    /// What there was of CPU time when the series began.
+    series: Option<CpuTime>,
 }
 
 impl Watching<'_> {
@@ -298,6 +302,7 @@ impl Watching<'_> {
 impl Watch for Watching<'_> {
     fn series(&mut self, number: usize) {
         self.progress.series(number);
+        self.series = os_machine::cpu_time();
         let Machine { yardstick_bytes_per_second: found, .. } = &mut self.report.machine;
         found.extend(pipes::yardstick(YARDSTICK_TIME));
     }
@@ -308,6 +313,9 @@ impl Watch for Watching<'_> {
 
     fn after_series(&mut self, charts: &[Chart]) {
         self.note(charts);
+        if let Some((before, after)) = self.series.zip(os_machine::cpu_time()) {
+            self.report.machine.others_share.push(machine::others_share(before, after));
+        }
         // Said at the end, if it still fails then.
         let _ = self.files.save(&self.report);
     }

@@ -1,5 +1,6 @@
 //! Where it was measured, for the report.
 
+use pipewright::os::machine::CpuTime;
 use pipewright::os::{cpu, machine};
 
 use super::pipes;
@@ -21,8 +22,16 @@ pub(super) fn look() -> Machine {
         memory_bytes: found.memory_bytes,
         load_before: machine::load(),
         load_after: None,
+        others_share: Vec::new(),
         yardstick_bytes_per_second: Vec::new(),
     }
+}
+
+/// The share of all CPU time that others have used in between.
+pub(super) fn others_share(before: CpuTime, after: CpuTime) -> f64 {
+    let all = after.all.saturating_sub(before.all).as_secs_f64();
+    let others = after.others.saturating_sub(before.others).as_secs_f64();
+    if all > 0.0 { (others / all).min(1.0) } else { 0.0 }
 }
 
 /// How many processors this process may use.

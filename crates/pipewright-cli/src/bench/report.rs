@@ -64,6 +64,9 @@ pub(super) struct Machine {
     pub(super) memory_bytes: Option<u64>,
     pub(super) load_before: Option<f64>,
     pub(super) load_after: Option<f64>,
+    /// The share of all CPU time that others used, in each series; empty where nobody can tell.
+    #[serde(default)]
+    pub(super) others_share: Vec<f64>,
     /// The same small measurement before each series: what it spreads by is the machine's own drift.
     pub(super) yardstick_bytes_per_second: Vec<f64>,
 }

@@ -123,6 +123,22 @@ fn every_way_of_a_pipe_is_measured_and_what_goes_in_comes_out() {
 }
 
 #[test]
+fn the_quick_preset_has_a_figure_for_whatever_this_system_has() {
+    let report = json(&bench(&["pipes", "--preset", "quick", "--series", "1", "--json"]));
+    assert_eq!((&report["preset"], &report["complete"]), (&"quick".into(), &true.into()));
+    assert!(cfg!(windows) || report["machine"]["imitation"] == false, "{report}");
+    let charts: Vec<&str> =
+        report["charts"].as_array().unwrap().iter().map(|it| it["id"].as_str().unwrap()).collect();
+    assert_eq!(charts[1..], ["one-thread", "round-trip"]);
+    assert!(charts[0].starts_with("between-"), "{charts:?}");
+    let measured = cells(&report).into_iter().filter(|cell| !is_left_out(cell));
+    let measured = measured.filter(|cell| cell["median"].as_f64().is_some_and(|it| it > 0.0));
+    // Two threads, two processes and the library at twelve sizes, at least.
+    assert!(measured.count() >= 36, "{report}");
+    assert!(!report["verdict"].as_str().unwrap().is_empty());
+}
+
+#[test]
 fn a_count_is_kept_to() {
     let report = json(&bench(&[
         "pipes",

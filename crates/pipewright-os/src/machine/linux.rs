@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use super::Machine;
+use super::{CpuTime, Machine};
 
 pub(super) fn look() -> Machine {
     let processors = text("/proc/cpuinfo").unwrap_or_default();
@@ -21,6 +22,31 @@ pub(super) fn look() -> Machine {
 
 pub(super) fn load() -> Option<f64> {
     text("/proc/loadavg")?.split(' ').next()?.parse().ok()
+}
+
+pub(super) fn cpu_time() -> Option<CpuTime> {
+    parse_cpu_time(&text("/proc/stat")?, &text("/proc/self/stat")?)
+}
+
+/// The unit of both, on every processor: proc(5), `USER_HZ`.
+const TICK: Duration = Duration::from_millis(10);
+
+fn parse_cpu_time(all: &str, own: &str) -> Option<CpuTime> {
+    let ticks: Vec<u64> =
+        all.lines().next()?.split_whitespace().skip(1).flat_map(str::parse).collect();
+    // What guests took is part of the first two.
+    let [user, nice, system, idle, iowait, irq, softirq, steal, ..] = ticks[..] else {
+        return None;
+    };
+    // Behind the name, which may hold anything, and eleven others: our own two, and those of children.
+    let (_, behind) = own.rsplit_once(')')?;
+    let own: Vec<u64> = behind.split_whitespace().skip(11).take(4).flat_map(str::parse).collect();
+    let own = (own.len() == 4).then(|| own.iter().sum())?;
+    let time = |ticks: u64| TICK.saturating_mul(u32::try_from(ticks).unwrap_or(u32::MAX));
+    Some(CpuTime {
+        all: time(user + nice + system + idle + iowait + irq + softirq + steal),
+        others: time((user + nice + system + steal).saturating_sub(own)),
+    })
 }
 
 pub(super) fn free_memory_bytes() -> Option<u64> {
@@ -97,5 +123,18 @@ mod tests {
         assert_eq!(value(flags, "model name").as_deref(), Some("Some CPU"));
         assert!(virtual_machine(flags).is_some());
         assert_eq!(virtual_machine("flags\t: fpu vme"), None);
+    }
+
+    #[test]
+    fn others_are_all_but_us_our_children_and_interrupts() {
+        let own = "7 (a) b) R 1 7 7 0 -1 4194304 1 2 3 4 100 50 20 5 20 0 1 0";
+        let found = parse_cpu_time("cpu  1000 10 500 8000 30 4 6 50 0 0\ncpu0 1 1\n", own);
+        let expected = CpuTime {
+            all: Duration::from_millis(96_000),
+            others: Duration::from_millis(10 * (1560 - 175)),
+        };
+        assert_eq!(found, Some(expected));
+        assert_eq!(parse_cpu_time("cpu  1000 10\n", own), None);
+        assert_eq!(parse_cpu_time("cpu  1 2 3 4 5 6 7 8", "7 (a) R 1"), None);
     }
 }

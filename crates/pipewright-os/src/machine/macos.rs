@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::ptr;
 
-use super::Machine;
+use super::{CpuTime, Machine};
 
 pub(super) fn look() -> Machine {
     Machine {
@@ -20,6 +20,11 @@ pub(super) fn load() -> Option<f64> {
     let mut load = 0.0;
     // SAFETY: room for the one that is asked for.
     (unsafe { libc::getloadavg(&raw mut load, 1) } == 1).then_some(load)
+}
+
+pub(super) fn cpu_time() -> Option<CpuTime> {
+    // There is a call of Mach for it, which this crate does not bind.
+    None
 }
 
 pub(super) fn free_memory_bytes() -> Option<u64> {

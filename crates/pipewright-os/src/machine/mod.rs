@@ -1,5 +1,7 @@
 //! The machine, as far as figures that were measured on it depend on what it is.
 
+use std::time::Duration;
+
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "linux")]
@@ -56,6 +58,26 @@ pub fn load() -> Option<f64> {
     imp::load()
 }
 
+/// CPU time since the machine was started, of all its processors together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CpuTime {
+    /// What there was, used or not.
+    pub all: Duration,
+    /// What was used by others than this process and the children that it has waited for. What interrupts took
+    /// is left out: nobody can say for whom they were.
+    pub others: Duration,
+}
+
+/// How much CPU time there was so far, and how much of it others have used.
+///
+/// # Platform
+/// Linux: `/proc/stat` and `/proc/self/stat`, in steps of 10 ms. Elsewhere always `None`.
+#[must_use]
+pub fn cpu_time() -> Option<CpuTime> {
+    imp::cpu_time()
+}
+
 /// How much memory can still be used without anybody being pushed out, in bytes.
 ///
 /// # Platform
@@ -69,6 +91,17 @@ pub fn free_memory_bytes() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cpu_time_is_told_where_it_can_be_and_grows() {
+        assert_eq!(cpu_time().is_some(), cfg!(target_os = "linux"));
+        let Some(before) = cpu_time() else { return };
+        assert!(before.others < before.all, "{before:?}");
+        let start = std::time::Instant::now();
+        while cpu_time().is_some_and(|now| now.all == before.all) {
+            assert!(start.elapsed() < Duration::from_secs(60), "it stands still");
+        }
+    }
 
     #[test]
     fn a_machine_knows_what_it_is() {

@@ -2,7 +2,7 @@
 
 use windows_sys::Win32::System::SystemInformation::{GlobalMemoryStatusEx, MEMORYSTATUSEX};
 
-use super::Machine;
+use super::{CpuTime, Machine};
 use crate::handle::size_of_u32;
 use crate::probe;
 
@@ -18,6 +18,11 @@ pub(super) fn look() -> Machine {
 
 pub(super) fn load() -> Option<f64> {
     // It counts no such average.
+    None
+}
+
+pub(super) fn cpu_time() -> Option<CpuTime> {
+    // `GetSystemTimes` tells of all, and nothing of children that have ended.
     None
 }
 
