@@ -32,7 +32,7 @@ pub(crate) struct DiskOptions {
     pub(crate) requests: u32,
 
     /// How many bytes each request moves
-    #[arg(long, value_name = "BYTES", default_value = "64k", value_parser = size::parse)]
+    #[arg(long, value_name = "BYTES", default_value = "64k", value_parser = size::parse_some)]
     pub(crate) block: usize,
 
     /// Only the tests that are synchronous

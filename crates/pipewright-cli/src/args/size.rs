@@ -27,6 +27,14 @@ pub(super) fn parse(text: &str) -> Result<usize, String> {
     Ok(bytes as usize)
 }
 
+/// The same, and at least one byte.
+pub(super) fn parse_some(text: &str) -> Result<usize, String> {
+    match parse(text)? {
+        0 => Err("it has to be a byte at least".to_owned()),
+        bytes => Ok(bytes),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::parse;

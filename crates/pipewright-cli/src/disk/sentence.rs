@@ -1,7 +1,7 @@
 //! A diagnosis in one sentence, and the sentences of its tests.
 
 use pipewright_disk::BackendKind;
-use pipewright_disk::diagnosis::{Measured, Outcome, Reason, Report, Test, Verdict};
+use pipewright_disk::diagnosis::{Measured, Outcome, Reason, Report, Test, TestReport, Verdict};
 
 /// Leads: what is asynchronous, what is not, and why not.
 pub(super) fn lead(report: &Report) -> String {
@@ -20,11 +20,20 @@ pub(super) fn lead(report: &Report) -> String {
         let these = judged.iter().filter(|(_, it)| verdicts.contains(&it.verdict));
         let subjects = subjects(these.clone().map(|(test, _)| *test));
         if !subjects.is_empty() {
-            let is_not = verdicts.contains(&Verdict::Workers);
-            let why =
-                if is_not { why_not(report, these.map(|(_, it)| *it)) } else { String::new() };
+            let has_reasons = [Verdict::Workers, Verdict::Unknown];
+            let is_explained = has_reasons.iter().any(|verdict| verdicts.contains(verdict));
+            let why = if is_explained {
+                why_not(report, these.map(|(_, it)| *it))
+            } else {
+                String::new()
+            };
             parts.push(format!("{} {what}{why}", list(&subjects)));
         }
+    }
+    let is_failed = |test: &&TestReport| matches!(test.outcome, Outcome::Failed(_));
+    match report.tests.iter().filter(is_failed).count() {
+        0 => {}
+        count => parts.push(format!("{count} of {} tests failed", report.tests.len())),
     }
     let path = report.path.display();
     if parts.is_empty() {

@@ -22,6 +22,8 @@ pub struct Evidence {
     pub cached_before: Option<u64>,
     /// Bytes of it that were in memory afterwards.
     pub cached_after: Option<u64>,
+    /// Whether a part of it had no room on the disk before, and so nothing that could be read from there.
+    pub has_hole: Option<bool>,
     /// How many threads of the kernel were at work for it.
     pub kernel_workers: Option<usize>,
     /// How many there can be.

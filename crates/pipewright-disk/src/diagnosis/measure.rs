@@ -7,21 +7,15 @@ use pipewright_os::aligned::AlignedBuf;
 use pipewright_os::thread_usage;
 
 use super::scratch::{Opened, Subject, noise};
-use super::{DiagnoseOptions, Evidence, Measured, Outcome, Pattern, Test, Verdict, Work, reasons};
+use super::{DiagnoseOptions, Evidence, Measured, Pattern, Test, Verdict, Work, reasons};
 use crate::{BackendKind, Class, Engine, EngineOptions, Error, ErrorKind, Operation, Unjudged};
 
 /// Runs a test on the calling thread, which has run none before.
-pub(super) fn run(subject: &Subject, test: Test, options: &DiagnoseOptions) -> Outcome {
-    match try_run(subject, test, options) {
-        Ok(measured) => Outcome::Measured(Box::new(measured)),
-        Err(error) if *error.kind() == ErrorKind::Unsupported => {
-            Outcome::NotPossible(error.to_string())
-        }
-        Err(error) => Outcome::Failed(error.to_string()),
-    }
-}
-
-fn try_run(subject: &Subject, test: Test, options: &DiagnoseOptions) -> Result<Measured, Error> {
+pub(super) fn run(
+    subject: &Subject,
+    test: Test,
+    options: &DiagnoseOptions,
+) -> Result<Measured, Error> {
     let opened = subject.open(test)?;
     let backend = if test.asynchronous { options.backend } else { BackendKind::Caller };
     let engine = Engine::new(EngineOptions {
@@ -54,6 +48,7 @@ struct Run {
     offsets: Vec<u64>,
     buffers: Vec<AlignedBuf>,
     cached_before: Option<u64>,
+    has_hole: Option<bool>,
     kernel_workers: Option<usize>,
     counts: [usize; Class::ALL.len()],
     misaligned: Option<crate::Misaligned>,
@@ -87,6 +82,7 @@ impl Run {
             offsets,
             buffers,
             cached_before: opened.file.cached_bytes(0, opened.bytes),
+            has_hole: opened.file.os().next_hole(0).map(|place| place < opened.bytes),
             kernel_workers: None,
             counts: [0; Class::ALL.len()],
             misaligned: None,
@@ -164,6 +160,7 @@ impl Run {
             bypasses_cache: file.alignment().direct.filter(|_| test.direct),
             cached_before: self.cached_before,
             cached_after: file.cached_bytes(0, opened.bytes),
+            has_hole: self.has_hole,
             kernel_workers: self.kernel_workers.max(thread_usage::kernel_workers()),
             worker_limit: requests.next_power_of_two().min(4 * processors),
             backend: self.engine.backend(),

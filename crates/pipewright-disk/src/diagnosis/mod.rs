@@ -11,6 +11,8 @@ mod scratch;
 use std::path::Path;
 use std::thread;
 
+use pipewright_os::machine;
+
 use crate::{Error, ErrorKind, Result};
 
 pub use evidence::Evidence;
@@ -32,8 +34,10 @@ pub use report::{Measured, Outcome, Report, TestReport, Verdict};
 /// where the verdict on its calls is [`Verdict::Unknown`]), [`Report::unjudged`] says why.
 ///
 /// # Errors
-/// The path cannot be opened; a file is empty; no file can be made in the folder. What goes wrong in one test
-/// is told by it.
+/// The path cannot be opened; it is empty, or neither a file nor a folder nor a disk; no test at all can be
+/// made, as where no file can be made in the folder: then what went wrong in the first of them.
+/// [`ErrorKind::Limit`]: the buffers of a test would not fit into memory. What goes wrong in some tests is told
+/// by each.
 ///
 /// ```
 /// use pipewright_disk::diagnosis::{DiagnoseOptions, diagnose};
@@ -55,18 +59,41 @@ pub fn diagnose(path: impl AsRef<Path>, options: &DiagnoseOptions) -> Result<Rep
     }
     let found =
         std::fs::metadata(path).map_err(|error| Error::system("diagnose", Some(path), error))?;
-    let subject = scratch::Subject::new(path, found.is_dir(), options)?;
-    let mut tests = Vec::new();
+    let bytes = (options.requests as u64).saturating_mul(options.block_bytes as u64);
+    if machine::free_memory_bytes().is_some_and(|left| bytes > left / 2) {
+        return Err(wrong(ErrorKind::Limit {
+            what: "the buffers of a test would not fit into memory",
+        }));
+    }
+    let subject = scratch::Subject::new(path, &found, options)?;
+    let (mut tests, mut first_error) = (Vec::new(), None);
     for test in plan::tests(found.is_dir(), options) {
-        let run = || measure::run(&subject, test, options);
-        let outcome =
-            thread::scope(|scope| match thread::Builder::new().spawn_scoped(scope, run) {
-                Ok(thread) => {
-                    thread.join().unwrap_or_else(|_| Outcome::Failed("it panicked".to_owned()))
-                }
-                Err(error) => Outcome::Failed(error.to_string()),
-            });
+        let outcome = match run(&subject, test, options) {
+            Ok(measured) => Outcome::Measured(Box::new(measured)),
+            Err(error) if *error.kind() == ErrorKind::Unsupported => {
+                Outcome::NotPossible(error.to_string())
+            }
+            Err(error) => {
+                let outcome = Outcome::Failed(error.to_string());
+                first_error.get_or_insert(error);
+                outcome
+            }
+        };
         tests.push(TestReport { test, outcome });
     }
-    Ok(report::judge(path, options, tests))
+    let is_measured = |test: &TestReport| matches!(test.outcome, Outcome::Measured(_));
+    match first_error {
+        Some(error) if !tests.iter().any(is_measured) => Err(error),
+        _ => Ok(report::judge(path, options, tests)),
+    }
+}
+
+/// Makes one test, on a thread of its own.
+fn run(subject: &scratch::Subject, test: Test, options: &DiagnoseOptions) -> Result<Measured> {
+    let no_thread = |error| Error::system("start a thread for", None, error);
+    thread::scope(|scope| {
+        let work = || measure::run(subject, test, options);
+        let thread = thread::Builder::new().spawn_scoped(scope, work).map_err(no_thread)?;
+        thread.join().unwrap_or_else(|_| Err(no_thread(std::io::Error::other("it panicked"))))
+    })
 }

@@ -13,6 +13,8 @@ use crate::{BackendKind, Class, WhyNot};
 pub enum Reason {
     /// The data were in memory.
     CacheHit,
+    /// There are none: the file has a hole there.
+    NothingThere,
     /// They were not, and few threads of the kernel fetch them.
     CacheMiss,
     /// The filesystem stores it compressed.
@@ -128,11 +130,11 @@ pub fn reasons(evidence: &Evidence) -> Vec<Finding> {
 
 /// What the file, its filesystem and its disk have to do with it.
 fn file_reasons(evidence: &Evidence, found: &mut Vec<Reason>) {
-    let (facts, test) = (&evidence.facts, evidence.test);
+    let (facts, test, first) = (&evidence.facts, evidence.test, found.len());
     let has = |class| evidence.count(class) > 0;
     let is = |filesystem| facts.filesystem == Some(filesystem);
     if has(Class::InlineCached) && evidence.is_mostly(&[Class::InlineCached], 50) {
-        return found.push(Reason::CacheHit);
+        return found.push(if is_hole(evidence) { Reason::NothingThere } else { Reason::CacheHit });
     }
     if test.work == Work::Sync {
         return found.push(Reason::OperationKind);
@@ -150,9 +152,6 @@ fn file_reasons(evidence: &Evidence, found: &mut Vec<Reason>) {
     if facts.encrypted == Some(true) || (test.direct && evidence.bypasses_cache == Some(false)) {
         found.push(Reason::Encryption);
     }
-    if has(Class::InlineBlocked) && is_queue_full(evidence) {
-        found.push(Reason::DeviceQueueFull);
-    }
     if evidence.backend == BackendKind::Overlapped {
         return match test.work {
             Work::Extend => found.push(Reason::Extending),
@@ -160,25 +159,43 @@ fn file_reasons(evidence: &Evidence, found: &mut Vec<Reason>) {
             _ => {}
         };
     }
-    if !has(Class::Worker) {
-        return;
+    if has(Class::Worker) {
+        worker_reasons(evidence, found, first);
     }
+    let slept = evidence.count(Class::InlineBlocked);
+    if slept * 100 > evidence.requests * (100 - MOST_PERCENT) && is_queue_full(evidence) {
+        let explains_most = slept > evidence.count(Class::Worker);
+        found.insert(if explains_most { first } else { found.len() }, Reason::DeviceQueueFull);
+    }
+}
+
+/// Why threads of the kernel waited; what the file has to do with it begins at `first`.
+fn worker_reasons(evidence: &Evidence, found: &mut Vec<Reason>, first: usize) {
+    let (facts, test) = (&evidence.facts, evidence.test);
     match test.work {
         Work::Extend => found.push(Reason::Extending),
         Work::Hole => found.push(Reason::Hole),
         Work::Read if !test.direct => found.push(Reason::CacheMiss),
         _ => {}
     }
-    if test.work.is_write() && is(Filesystem::Btrfs) && facts.no_copy_on_write != Some(true) {
+    let is_btrfs = facts.filesystem == Some(Filesystem::Btrfs);
+    if test.work.is_write() && is_btrfs && facts.no_copy_on_write != Some(true) {
         found.push(Reason::CopyOnWrite);
     } else if test.work.is_write() && !test.direct {
         found.push(Reason::BufferedWrite);
-    } else if matches!(test.work, Work::Overwrite | Work::Preallocated) && found.is_empty() {
+    } else if matches!(test.work, Work::Overwrite | Work::Preallocated) && found.len() == first {
         // The kernel puts off a write that changes the time of its file (file_modified, with IOCB_NOWAIT):
         // the first one after each tick of its clock. Its thread locks the file, so that those behind it
         // are put off as well, for as long as one of them is left.
         found.push(Reason::FileTimes);
     }
+}
+
+/// Reads were done at once, and not because it was in memory.
+fn is_hole(evidence: &Evidence) -> bool {
+    let has_hole = evidence.test.work == Work::Read && evidence.has_hole == Some(true);
+    let is_cached = evidence.cached_before.is_none_or(|bytes| bytes * 2 > evidence.facts.length);
+    has_hole && (evidence.test.direct || !is_cached)
 }
 
 /// Direct requests wait for room in the queue of the disk, inside the call.

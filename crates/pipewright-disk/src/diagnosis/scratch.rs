@@ -1,6 +1,7 @@
 //! The file that a test reads or writes: that of the caller, or one of our own that is removed.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -13,6 +14,8 @@ pub(super) struct Subject {
     /// The file to read; `None`: one of our own.
     file: Option<PathBuf>,
     folder: PathBuf,
+    /// It is a disk, and what is beside it is not on it.
+    is_device: bool,
     /// It may be written to.
     write_existing: bool,
     /// How long a file of our own is.
@@ -42,27 +45,35 @@ impl Drop for Ours {
 }
 
 impl Subject {
-    pub(super) fn new(path: &Path, is_folder: bool, options: &DiagnoseOptions) -> Result<Subject> {
+    pub(super) fn new(
+        path: &Path,
+        found: &fs::Metadata,
+        options: &DiagnoseOptions,
+    ) -> Result<Subject> {
         let block_bytes = options.block_bytes as u64;
         let bytes = (options.requests as u64).saturating_mul(block_bytes);
-        let (file, write_existing) = (None, options.write_existing);
-        if is_folder {
-            let folder = path.to_owned();
-            return Ok(Subject { file, folder, write_existing, bytes, block_bytes });
+        let mut subject = Subject {
+            file: None,
+            folder: path.to_owned(),
+            is_device: false,
+            write_existing: options.write_existing,
+            bytes,
+            block_bytes,
+        };
+        if found.is_dir() {
+            return Ok(subject);
         }
-        let found = DiskFile::options().read(true).open(path)?;
-        if found.is_empty()? {
-            return Err(Error::new(
-                "diagnose",
-                Some(path),
-                ErrorKind::EndOfFile { wanted: 1, got: 0 },
-            ));
+        if DiskFile::options().read(true).open(path)?.is_empty()? {
+            // A device without an end has no length either.
+            let kind = if found.is_file() { ErrorKind::Empty } else { ErrorKind::NoPlaces };
+            return Err(Error::new("diagnose", Some(path), kind));
         }
-        let folder = match path.parent() {
+        subject.folder = match path.parent() {
             Some(parent) if parent != Path::new("") => parent.to_owned(),
             _ => PathBuf::from("."),
         };
-        Ok(Subject { file: Some(path.to_owned()), folder, write_existing, bytes, block_bytes })
+        (subject.file, subject.is_device) = (Some(path.to_owned()), !found.is_file());
+        Ok(subject)
     }
 
     /// The file as a test wants it.
@@ -82,6 +93,13 @@ impl Subject {
                 return Err(Error::new("overwrite", Some(path), short));
             }
             return Ok(Opened { file, bytes, keep: true, _ours: None });
+        }
+        if let (Some(path), true) = (&self.file, self.is_device) {
+            let elsewhere = io::Error::new(
+                io::ErrorKind::Unsupported,
+                "it is a disk: name a folder of the filesystem on it",
+            );
+            return Err(Error::system("make a file beside", Some(path), elsewhere));
         }
         let path = self.unused_name();
         let made = fs::File::create_new(&path);

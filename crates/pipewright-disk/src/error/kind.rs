@@ -20,6 +20,8 @@ pub enum ErrorKind {
     IsDirectory,
     /// It is a pipe, a socket or a terminal: nothing in it has a place.
     NoPlaces,
+    /// It has no bytes that could be read.
+    Empty,
     /// The filesystem can only be read.
     ReadOnly,
     /// The file was not opened for that.
@@ -101,6 +103,7 @@ impl ErrorKind {
             ErrorKind::PermissionDenied => "permission_denied",
             ErrorKind::IsDirectory => "is_directory",
             ErrorKind::NoPlaces => "no_places",
+            ErrorKind::Empty => "empty",
             ErrorKind::ReadOnly => "read_only",
             ErrorKind::NotOpenedFor { .. } => "not_opened_for",
             ErrorKind::NoSpace => "no_space",
@@ -169,6 +172,7 @@ impl ErrorKind {
             ErrorKind::PermissionDenied => "permission denied",
             ErrorKind::IsDirectory => "is a directory",
             ErrorKind::NoPlaces => "is neither a file nor a disk",
+            ErrorKind::Empty => "is empty",
             ErrorKind::ReadOnly => "the filesystem is read-only",
             ErrorKind::NoSpace => "no space left",
             ErrorKind::TooLarge => "the file would become too large",

@@ -43,6 +43,8 @@ pub enum Filesystem {
     Nfs,
     /// ZFS.
     Zfs,
+    /// None: a disk itself.
+    Device,
     /// Another one, by its number.
     Other(u64),
 }
@@ -78,6 +80,7 @@ impl Filesystem {
             Filesystem::Fuse => "fuse".to_owned(),
             Filesystem::Nfs => "nfs".to_owned(),
             Filesystem::Zfs => "zfs".to_owned(),
+            Filesystem::Device => "block device".to_owned(),
             Filesystem::Other(number) => format!("filesystem {number:#x}"),
         }
     }

@@ -88,7 +88,7 @@ pub(super) fn facts(file: &File) -> io::Result<Facts> {
     let flags = ioctl_getflags(file).ok();
     Ok(Facts {
         length: file.len()?,
-        filesystem: fstatfs(file).ok().map(|told| Filesystem::of_number(told.f_type as u64)),
+        filesystem: filesystem(&file.0),
         compressed: has(StatxAttributes::COMPRESSED)
             .or_else(|| flags.map(|flags| flags.contains(IFlags::COMPRESSED))),
         encrypted: has(StatxAttributes::ENCRYPTED),
@@ -97,6 +97,14 @@ pub(super) fn facts(file: &File) -> io::Result<Facts> {
         pollable: pollable(file),
         device_queue: device_queue(&file.0),
     })
+}
+
+fn filesystem(file: &fs::File) -> Option<Filesystem> {
+    if file.metadata().ok()?.file_type().is_block_device() {
+        // That of its name says nothing.
+        return Some(Filesystem::Device);
+    }
+    fstatfs(file).ok().map(|told| Filesystem::of_number(told.f_type as u64))
 }
 
 /// A read past the end brings nothing into memory and yet is refused where the flag is not known.

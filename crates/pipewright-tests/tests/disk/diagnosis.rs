@@ -93,13 +93,53 @@ fn what_cannot_be_diagnosed_says_why() {
     let empty = folder.path().join("empty");
     std::fs::write(&empty, b"").unwrap();
     let error = diagnose(&empty, &FEW).unwrap_err();
-    assert_eq!(error.kind(), &ErrorKind::EndOfFile { wanted: 1, got: 0 });
+    assert_eq!(error.kind(), &ErrorKind::Empty);
+    assert!(error.to_string().ends_with("empty\": is empty"), "{error}");
     for options in
         [DiagnoseOptions { requests: 0, ..FEW }, DiagnoseOptions { block_bytes: 0, ..FEW }]
     {
         let error = diagnose(folder.path(), &options).unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::InvalidInput);
     }
+    if pipewright_os::machine::free_memory_bytes().is_some() {
+        // Nothing of it is tried: a disk would be full before.
+        let options = DiagnoseOptions { requests: 30_000, block_bytes: 1 << 30, ..FEW };
+        let error = diagnose(folder.path(), &options).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Limit { .. }), "{error}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing was made");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn where_no_test_can_be_made_the_first_error_is_that_of_all() {
+    let _watch = watchdog::watch();
+    for endless in ["/dev/null", "/dev/zero", "/dev/full"] {
+        let error = diagnose(endless, &FEW).unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::NoPlaces, "{error}");
+    }
+    // Of no length, whatever can be read from it.
+    let error = diagnose("/proc/self/status", &FEW).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Empty, "{error}");
+    // Nobody can make a file there.
+    let error = diagnose("/proc", &FEW).unwrap_err();
+    assert!(error.to_string().starts_with("cannot make \"/proc/.pipewright-disk-"), "{error}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_read_from_a_hole_is_told_from_what_is_in_memory() {
+    let _watch = watchdog::watch();
+    let folder = folder();
+    let path = folder.path().join("sparse");
+    std::fs::File::create(&path).unwrap().set_len(4 << 20).unwrap();
+    let report = diagnose(&path, &FEW).unwrap();
+    let read = Test { asynchronous: true, direct: true, work: Work::Read };
+    let measured = report.measured(read).expect("it was made");
+    if measured.verdict != Verdict::Cached {
+        return skipped(&format!("a hole is read by {}", measured.verdict));
+    }
+    assert_eq!(measured.findings[0].reason, Reason::NothingThere, "{:?}", measured.findings);
 }
 
 #[test]

@@ -23,6 +23,7 @@ fn evidence(direct: bool, work: Work, counts: &[(Class, usize)]) -> Evidence {
         bypasses_cache: Some(true),
         cached_before: Some(0),
         cached_after: Some(0),
+        has_hole: Some(false),
         kernel_workers: Some(8),
         worker_limit: 8,
         backend: BackendKind::Uring,
@@ -190,6 +191,39 @@ fn row_10_the_queue_of_the_disk_is_full() {
     check(&full, &[(Reason::DeviceQueueFull, Remedy::LowerDepth)]);
     let words = "100 calls slept, with 500 requests for a queue of 8";
     assert_eq!(reasons(&full)[0].evidence, words);
+}
+
+#[test]
+fn a_few_calls_that_slept_explain_nothing_of_what_threads_did() {
+    let mixed = |blocked| {
+        let counts =
+            [(Class::AsyncDevice, 150), (Class::Worker, 250), (Class::InlineBlocked, blocked)];
+        let mut found = evidence(true, Work::Overwrite, &counts);
+        found.facts.device_queue = Some(8);
+        found
+    };
+    check(&mixed(1), &[(Reason::FileTimes, Remedy::ExpectWorker)]);
+    let both =
+        [(Reason::FileTimes, Remedy::ExpectWorker), (Reason::DeviceQueueFull, Remedy::LowerDepth)];
+    check(&mixed(100), &both);
+    let mut refused = mixed(300);
+    refused.steps = vec![Step { backend: BackendKind::Uring, why_not: WhyNot::Seccomp }];
+    let found: Vec<_> = reasons(&refused).iter().map(|it| it.reason).collect();
+    let first = [Reason::RingRefused(WhyNot::Seccomp), Reason::DeviceQueueFull, Reason::FileTimes];
+    assert_eq!(found, first);
+}
+
+#[test]
+fn what_is_read_from_a_hole_does_not_come_from_memory() {
+    for direct in [true, false] {
+        let mut hole = evidence(direct, Work::Read, &[(Class::InlineCached, 500)]);
+        (hole.has_hole, hole.facts.length) = (Some(true), 32 << 20);
+        check(&hole, &[(Reason::NothingThere, Remedy::Nothing)]);
+        // Through the cache it cannot be told where most of it is there.
+        hole.cached_before = Some(32 << 20);
+        let reason = if direct { Reason::NothingThere } else { Reason::CacheHit };
+        check(&hole, &[(reason, Remedy::Nothing)]);
+    }
 }
 
 #[test]

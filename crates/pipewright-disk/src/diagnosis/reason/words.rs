@@ -27,6 +27,12 @@ pub(super) fn finding(reason: Reason, evidence: &Evidence) -> Finding {
                 Remedy::Nothing,
             )
         }
+        Reason::NothingThere => {
+            let inline = evidence.count(Class::InlineCached);
+            let words =
+                format!("{inline} of {blocks} done inside the call, and the file has a hole");
+            (words, Remedy::Nothing)
+        }
         Reason::CacheMiss => {
             let busy = match evidence.kernel_workers {
                 Some(count) => format!(
@@ -125,6 +131,7 @@ impl Reason {
     pub fn name(self) -> &'static str {
         match self {
             Reason::CacheHit => "cache_hit",
+            Reason::NothingThere => "nothing_there",
             Reason::CacheMiss => "cache_miss",
             Reason::Compression => "compression",
             Reason::Encryption => "encryption",
@@ -149,6 +156,7 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Reason::CacheHit => "the data were in memory",
+            Reason::NothingThere => "the file has a hole there, and no data",
             Reason::CacheMiss => "the data were not in memory, and few threads fetch them",
             Reason::Compression => "the file is compressed",
             Reason::Encryption => "the file is encrypted, or has no direct I/O",
