@@ -71,7 +71,8 @@ fn why_not<'a>(report: &Report, measured: impl Iterator<Item = &'a Measured>) ->
             why.push(words);
         }
     }
-    if why.is_empty() && report.backend == Some(BackendKind::Threads) {
+    let has_threads = matches!(report.backend, Some(BackendKind::Threads | BackendKind::Aio));
+    if why.is_empty() && has_threads {
         why.push("the engine has threads wait".to_owned());
     }
     if why.is_empty() { String::new() } else { format!(": {}", why.join("; ")) }

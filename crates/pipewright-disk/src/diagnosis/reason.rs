@@ -113,7 +113,11 @@ pub fn reasons(evidence: &Evidence) -> Vec<Finding> {
         found.push(Reason::Misaligned);
     }
     // Threads of our own are a reason in themselves, which the backend's name tells.
-    let is_kernels = !matches!(evidence.backend, BackendKind::Threads | BackendKind::Caller);
+    let is_kernels = match evidence.backend {
+        BackendKind::Threads | BackendKind::Caller => false,
+        BackendKind::Aio => evidence.test.direct,
+        _ => true,
+    };
     let is_judged =
         evidence.test.asynchronous && is_kernels && Verdict::of(evidence) != Verdict::Unknown;
     let is_asynchronous =
@@ -159,7 +163,14 @@ fn file_reasons(evidence: &Evidence, found: &mut Vec<Reason>) {
             _ => {}
         };
     }
-    if has(Class::Worker) {
+    if evidence.backend == BackendKind::Aio {
+        // It has no threads, and does at once what it cannot do later.
+        match test.work {
+            Work::Extend => return found.push(Reason::Extending),
+            Work::Hole => return found.push(Reason::Hole),
+            _ => {}
+        }
+    } else if has(Class::Worker) {
         worker_reasons(evidence, found, first);
     }
     let slept = evidence.count(Class::InlineBlocked);

@@ -58,6 +58,21 @@ fn windows_writes_in_the_call_what_was_never_written() {
 }
 
 #[test]
+fn aio_does_at_once_what_it_cannot_do_later() {
+    for (work, reason) in [(Work::Extend, Reason::Extending), (Work::Hole, Reason::Hole)] {
+        let mut found = evidence(true, work, &[(Class::InlineBlocked, 500)]);
+        found.backend = BackendKind::Aio;
+        check(&found, &[(reason, Remedy::Preallocate)]);
+        let words = &reasons(&found)[0].evidence;
+        assert!(words.starts_with("500 of 500 inside the call: "), "{words}");
+    }
+    // Through the cache it is threads of the engine's own.
+    let mut found = evidence(false, Work::Read, WORKERS);
+    found.backend = BackendKind::Aio;
+    check(&found, &[]);
+}
+
+#[test]
 fn an_imitation_is_not_judged() {
     let mut found = evidence(true, Work::Extend, &[(Class::PendingButDone, 500)]);
     found.backend = BackendKind::Overlapped;

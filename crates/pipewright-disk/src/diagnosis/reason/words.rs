@@ -9,7 +9,8 @@ use crate::{BackendKind, Class};
 pub(super) fn finding(reason: Reason, evidence: &Evidence) -> Finding {
     let facts = &evidence.facts;
     let filesystem = facts.filesystem.map_or("the filesystem".to_owned(), |kind| kind.name());
-    let workers = if evidence.backend == BackendKind::Overlapped {
+    let is_inside = matches!(evidence.backend, BackendKind::Overlapped | BackendKind::Aio);
+    let workers = if is_inside {
         let waited = evidence.count(Class::InlineBlocked) + evidence.count(Class::PendingButDone);
         format!("{waited} of {} inside the call", evidence.requests)
     } else {
