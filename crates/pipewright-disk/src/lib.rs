@@ -22,7 +22,8 @@
 //! # Ok::<(), pipewright_disk::Error>(())
 //! ```
 //!
-//! [`SharedEngine`] does the same for any number of threads, and for tasks of any executor.
+//! [`SharedEngine`] does the same for any number of threads, and for tasks of any executor. With the feature
+//! `tokio`, `AsyncFile` is a file as tokio's `AsyncRead`, `AsyncWrite` and `AsyncSeek`.
 //!
 //! [`diagnosis::diagnose`] measures whether the I/O on a file is asynchronous, and says why not.
 //!
@@ -45,6 +46,8 @@ mod file;
 mod operation;
 mod progress;
 mod shared;
+#[cfg(feature = "tokio")]
+mod task;
 
 pub use engine::{BackendKind, Engine, EngineOptions, Step};
 pub use error::{Error, ErrorKind, Misaligned, Part};
@@ -52,6 +55,8 @@ pub use file::{Access, DiskFile, FileOptions, SyncMode};
 pub use operation::{Class, Completion, Done, Operation, OperationId, Times};
 
 pub use shared::{Pending, SharedEngine};
+#[cfg(feature = "tokio")]
+pub use task::AsyncFile;
 
 pub use pipewright_os::aligned::AlignedBuf;
 pub use pipewright_os::file::{Alignment, Facts, Filesystem};

@@ -12,6 +12,7 @@ mod p05_errors;
 #[cfg(target_os = "linux")]
 mod p05_mounted;
 mod p06_bounded;
+mod task;
 
 use std::path::PathBuf;
 

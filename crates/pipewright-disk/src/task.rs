@@ -1,0 +1,283 @@
+//! A file as a stream with a position, for tasks: tokio's traits.
+
+use std::future::Future as _;
+use std::io::{self, SeekFrom};
+use std::mem;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncSeek, AsyncWrite, ReadBuf};
+use tokio::task::coop;
+
+use crate::{AlignedBuf, DiskFile, Done, Pending, SharedEngine};
+
+/// The most that one operation moves: a larger one would only hold more memory.
+const MOST_BYTES: usize = 256 << 10;
+
+/// A [`DiskFile`] with a position, for what takes tokio's `AsyncRead`, `AsyncWrite` and `AsyncSeek`.
+///
+/// Feature `tokio`. Any number of them share an engine, and so its one thread; none of the runtime's is blocked.
+/// It needs no runtime of its own: the traits are all that it takes of tokio.
+///
+/// A write is done when its future is: nothing is buffered behind the caller, so `flush` has nothing to do, and
+/// an error belongs to the write that met it. (`tokio::fs::File` tells it to the next one.) As with every file,
+/// the disk has it after a [`sync_all`](SharedEngine::sync_all).
+///
+/// A file that was opened past the cache ([`direct`](crate::FileOptions::direct)) can be read in pieces of any
+/// size from any position: whole blocks are read, and what is left of one is there for the next read. What is
+/// written to it has to be [aligned](DiskFile::alignment).
+///
+/// # Cancellation
+/// Dropping the future of a read loses no byte: the next read finds it. That of a write that has begun is done
+/// all the same, or fails; the position stays where it was, so that the same bytes can be written again. What is
+/// asked for next waits for it, and tells its error.
+///
+/// # Drop
+/// What has not begun is cancelled; nobody is told what becomes of a write that has.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// use pipewright_disk::{AsyncFile, DiskFile, EngineOptions, SharedEngine};
+/// use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
+/// let path = std::env::temp_dir().join(format!("pipewright-task-{}", std::process::id()));
+/// let file = DiskFile::options().read(true).write(true).create(true).open(&path)?;
+/// let engine = SharedEngine::new(EngineOptions::default())?;
+///
+/// let mut stream = AsyncFile::new(&engine, &file);
+/// stream.write_all(b"hello, disk").await?;
+/// engine.sync_data(&file).await.result?;
+///
+/// stream.seek(std::io::SeekFrom::Start(7)).await?;
+/// let mut word = String::new();
+/// stream.read_to_string(&mut word).await?;
+/// assert_eq!(word, "disk");
+/// # std::fs::remove_file(&path).unwrap();
+/// # Ok::<(), std::io::Error>(())
+/// # }).unwrap();
+/// ```
+#[derive(Debug)]
+pub struct AsyncFile {
+    engine: SharedEngine,
+    file: DiskFile,
+    position: u64,
+    state: State,
+    /// That of the last operation, for the next.
+    buffer: AlignedBuf,
+}
+
+#[derive(Debug)]
+enum State {
+    Idle,
+    /// From that place of the file on.
+    Reading {
+        pending: Pending,
+        from: u64,
+    },
+    /// The buffer has so many bytes from that place on, and the next read takes them.
+    Read {
+        from: u64,
+        bytes: usize,
+    },
+    Writing {
+        pending: Pending,
+        from: u64,
+    },
+}
+
+impl AsyncFile {
+    /// The file, read and written by that engine, from its beginning on.
+    #[must_use]
+    pub fn new(engine: &SharedEngine, file: &DiskFile) -> AsyncFile {
+        AsyncFile {
+            engine: engine.clone(),
+            file: file.clone(),
+            position: 0,
+            state: State::Idle,
+            buffer: AlignedBuf::default(),
+        }
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn file(&self) -> &DiskFile {
+        &self.file
+    }
+
+    /// Where the next read or write begins.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// A buffer of that length: the last one, where it is large enough.
+    fn take_buffer(&mut self, bytes: usize) -> io::Result<AlignedBuf> {
+        let mut buffer = mem::take(&mut self.buffer);
+        buffer.expand();
+        if buffer.len() < bytes {
+            buffer = self.file.buffer(bytes)?;
+        }
+        buffer.truncate(bytes);
+        Ok(buffer)
+    }
+
+    /// Asks for what a read of so many bytes takes: whole blocks, past the cache.
+    fn start_read(&mut self, wanted: usize) -> io::Result<()> {
+        let block = self.file.alignment().offset.max(1);
+        let before = (self.position % block as u64) as usize;
+        let bytes = (before + wanted.min(MOST_BYTES)).next_multiple_of(block);
+        let (buffer, from) = (self.take_buffer(bytes)?, self.position - before as u64);
+        let pending = self.engine.read_at(&self.file, buffer, from);
+        self.state = State::Reading { pending, from };
+        Ok(())
+    }
+
+    /// Takes what has been read. Nothing: the file ends here.
+    fn take_read(&mut self, from: u64, bytes: usize, to: &mut ReadBuf<'_>) {
+        let before = (self.position - from) as usize;
+        let there = self.buffer.get(before..bytes).unwrap_or_default();
+        let part = there.get(..to.remaining()).unwrap_or(there);
+        to.put_slice(part);
+        self.position += part.len() as u64;
+        if part.len() == there.len() {
+            self.state = State::Idle;
+        }
+    }
+
+    /// The end of what is under way; its buffer is the next one's.
+    fn end(&mut self, done: Done) -> io::Result<usize> {
+        self.state = State::Idle;
+        self.buffer = done.buffer;
+        Ok(done.result?.bytes)
+    }
+
+    fn poll_read_once(
+        &mut self,
+        context: &mut Context<'_>,
+        to: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            match &mut self.state {
+                State::Idle if to.remaining() == 0 => return Poll::Ready(Ok(())),
+                State::Idle => self.start_read(to.remaining())?,
+                State::Reading { pending, from } => {
+                    let from = *from;
+                    let done = ready!(Pin::new(pending).poll(context));
+                    let bytes = self.end(done)?;
+                    self.state = State::Read { from, bytes };
+                }
+                State::Read { from, bytes } => {
+                    let (from, bytes) = (*from, *bytes);
+                    self.take_read(from, bytes, to);
+                    return Poll::Ready(Ok(()));
+                }
+                State::Writing { .. } => ready!(self.poll_settled(context))?,
+            }
+        }
+    }
+
+    fn poll_write_once(
+        &mut self,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            match &mut self.state {
+                State::Idle if bytes.is_empty() => return Poll::Ready(Ok(0)),
+                State::Idle => {
+                    let part = bytes.get(..MOST_BYTES).unwrap_or(bytes);
+                    let mut buffer = self.take_buffer(part.len())?;
+                    buffer.copy_from_slice(part);
+                    let from = self.position;
+                    let pending = self.engine.write_at(&self.file, buffer, from);
+                    self.state = State::Writing { pending, from };
+                }
+                State::Writing { pending, from } => {
+                    let is_here = *from == self.position;
+                    let done = ready!(Pin::new(pending).poll(context));
+                    let written = self.end(done)?;
+                    // Else it is one whose future was dropped: what is asked for now comes after it.
+                    if is_here && bytes.starts_with(&self.buffer) {
+                        self.position += written as u64;
+                        return Poll::Ready(Ok(written));
+                    }
+                }
+                // What was read ahead of the write would not be what the file has after it.
+                State::Reading { .. } | State::Read { .. } => self.state = State::Idle,
+            }
+        }
+    }
+
+    /// No write is under way.
+    fn poll_settled(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let State::Writing { pending, .. } = &mut self.state {
+            let done = ready!(Pin::new(pending).poll(context));
+            self.end(done)?;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Has a task that finds everything in memory let others have their turn now and then.
+fn taking_turns<T>(
+    context: &mut Context<'_>,
+    poll: impl FnOnce(&mut Context<'_>) -> Poll<T>,
+) -> Poll<T> {
+    let turn = ready!(coop::poll_proceed(context));
+    let polled = poll(context);
+    if polled.is_ready() {
+        turn.made_progress();
+    }
+    polled
+}
+
+impl AsyncRead for AsyncFile {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        to: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        taking_turns(context, |context| self.poll_read_once(context, to))
+    }
+}
+
+impl AsyncWrite for AsyncFile {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        taking_turns(context, |context| self.poll_write_once(context, bytes))
+    }
+
+    /// Waits for a write whose future was dropped.
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_settled(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_flush(context)
+    }
+}
+
+impl AsyncSeek for AsyncFile {
+    fn start_seek(mut self: Pin<&mut Self>, to: SeekFrom) -> io::Result<()> {
+        let (base, distance) = match to {
+            SeekFrom::Start(place) => (place, 0),
+            SeekFrom::Current(distance) => (self.position, distance),
+            // It is known without asking the disk.
+            SeekFrom::End(distance) => (self.file.len()?, distance),
+        };
+        let nowhere = || io::Error::new(io::ErrorKind::InvalidInput, "before the beginning");
+        let place = base.checked_add_signed(distance).ok_or_else(nowhere)?;
+        if place != self.position && !matches!(self.state, State::Writing { .. }) {
+            self.state = State::Idle;
+        }
+        self.position = place;
+        Ok(())
+    }
+
+    fn poll_complete(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<u64>> {
+        ready!(self.poll_settled(context))?;
+        Poll::Ready(Ok(self.position))
+    }
+}

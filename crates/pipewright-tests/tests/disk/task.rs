@@ -1,0 +1,319 @@
+//! A file in the hands of tokio's traits.
+
+use std::future::Future;
+use std::io::{ErrorKind, SeekFrom};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use pipewright_disk::{AsyncFile, BackendKind, DiskFile, EngineOptions, SharedEngine};
+use pipewright_tests::skip::skipped;
+use pipewright_tests::watchdog;
+use proptest::prelude::*;
+use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
+use tokio::runtime::{Builder, Runtime};
+
+use super::{BACKENDS, engine, file_with, folder, pattern};
+
+/// A runtime without a thread of its own, and one with some. Neither knows of files: it need not.
+fn runtimes() -> [Runtime; 2] {
+    let many = Builder::new_multi_thread().worker_threads(2).build().unwrap();
+    [Builder::new_current_thread().build().unwrap(), many]
+}
+
+/// Engines that have nothing done on the caller, so that everything is waited for; and the usual one.
+fn engines() -> Vec<(BackendKind, SharedEngine)> {
+    let mut engines = vec![(BackendKind::Auto, SharedEngine::new(Default::default()).unwrap())];
+    for backend in BACKENDS {
+        let options =
+            EngineOptions { backend, cached_first: false, depth: 4, ..Default::default() };
+        if engine(options).is_some() {
+            engines.push((backend, SharedEngine::new(options).unwrap()));
+        }
+    }
+    engines
+}
+
+/// Polls once.
+fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
+    pin!(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// One call of a script.
+#[derive(Debug, Clone)]
+enum Act {
+    Write { bytes: usize, seed: u8 },
+    Read { bytes: usize },
+    DroppedRead { bytes: usize },
+    Seek { to: SeekFrom },
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let bytes = 0..700_000_usize;
+    let seek = prop_oneof![
+        (0..1_000_000_u64).prop_map(SeekFrom::Start),
+        (-300_000..300_000_i64).prop_map(SeekFrom::Current),
+        (-900_000..1000_i64).prop_map(SeekFrom::End),
+    ];
+    let act = prop_oneof![
+        (bytes.clone(), any::<u8>()).prop_map(|(bytes, seed)| Act::Write { bytes, seed }),
+        bytes.clone().prop_map(|bytes| Act::Read { bytes }),
+        bytes.prop_map(|bytes| Act::DroppedRead { bytes }),
+        seek.prop_map(|to| Act::Seek { to }),
+    ];
+    proptest::collection::vec(act, 1..12)
+}
+
+/// Plays a script on the file and on a `Vec` that has to stay the same.
+async fn play(stream: &mut AsyncFile, model: &mut Vec<u8>, acts: &[Act]) {
+    let mut place = 0;
+    for act in acts {
+        match act {
+            Act::Write { bytes, seed } => {
+                let bytes: Vec<u8> = pattern(*bytes).iter().map(|byte| byte ^ seed).collect();
+                stream.write_all(&bytes).await.unwrap();
+                if !bytes.is_empty() {
+                    model.resize(model.len().max(place + bytes.len()), 0);
+                    model[place..place + bytes.len()].copy_from_slice(&bytes);
+                }
+                place += bytes.len();
+            }
+            Act::Read { bytes } => {
+                let mut read = Vec::new();
+                stream.take(*bytes as u64).read_to_end(&mut read).await.unwrap();
+                let there = model.get(place..).unwrap_or_default();
+                assert!(read == there[..there.len().min(*bytes)], "{act:?} at {place}");
+                place += read.len();
+            }
+            Act::DroppedRead { bytes } => {
+                let mut read = vec![0; *bytes];
+                let there = model.get(place..).unwrap_or_default();
+                if let Poll::Ready(count) = poll_once(stream.read(&mut read)) {
+                    let count = count.unwrap();
+                    assert!(read[..count] == there[..count], "{act:?} at {place}");
+                    assert!(count > 0 || *bytes == 0 || there.is_empty());
+                    place += count;
+                }
+            }
+            Act::Seek { to } => {
+                let (base, distance) = match *to {
+                    SeekFrom::Start(place) => (place, 0),
+                    SeekFrom::Current(distance) => (place as u64, distance),
+                    SeekFrom::End(distance) => (model.len() as u64, distance),
+                };
+                let told = stream.seek(*to).await;
+                match base.checked_add_signed(distance) {
+                    Some(expected) => {
+                        assert_eq!(told.unwrap(), expected);
+                        place = expected as usize;
+                    }
+                    None => assert_eq!(told.unwrap_err().kind(), ErrorKind::InvalidInput),
+                }
+            }
+        }
+        assert_eq!(stream.position(), place as u64, "{act:?}");
+    }
+}
+
+#[test]
+fn what_is_read_is_what_was_written_wherever_a_script_goes() {
+    let _watch = watchdog::watch_for(std::time::Duration::from_secs(300));
+    let folder = folder();
+    for (name, engine) in engines() {
+        for runtime in runtimes() {
+            let config = ProptestConfig { cases: 12, ..ProptestConfig::default() };
+            proptest!(config, |(acts in acts())| {
+                let mut model = pattern(600_000);
+                let file = file_with(&folder, "script", &model, false);
+                let mut stream = AsyncFile::new(&engine, &file);
+                runtime.block_on(play(&mut stream, &mut model, &acts));
+                // One whose read was dropped, or was not taken up, has changed nothing.
+                drop(stream);
+                prop_assert!(std::fs::read(file.path()).unwrap() == model, "{name}");
+            });
+        }
+    }
+}
+
+#[test]
+fn past_the_cache_pieces_of_any_size_can_be_read() {
+    let _watch = watchdog::watch();
+    let folder = folder();
+    let content = pattern(300_001);
+    for (name, engine) in engines() {
+        let file = file_with(&folder, "direct", &content, true);
+        for (from, piece) in
+            [(0, 1000), (1, 4096), (4095, 70_000), (299_000, 300_000), (300_001, 1)]
+        {
+            for runtime in runtimes() {
+                let mut stream = AsyncFile::new(&engine, &file);
+                let read: Vec<u8> = runtime.block_on(async {
+                    stream.seek(SeekFrom::Start(from)).await.unwrap();
+                    let (mut read, mut part) = (Vec::new(), vec![0; piece]);
+                    loop {
+                        match stream.read(&mut part).await.unwrap() {
+                            0 => return read,
+                            count => read.extend(&part[..count]),
+                        }
+                    }
+                });
+                assert!(read == content[from as usize..], "{name}: {piece} bytes from {from} on");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_written_past_the_cache_has_to_be_aligned() {
+    let _watch = watchdog::watch();
+    let folder = folder();
+    let file = file_with(&folder, "aligned", &pattern(64 << 10), true);
+    let block = file.alignment().offset;
+    if block == 1 {
+        return skipped("nothing has to be aligned here");
+    }
+    for (_, engine) in engines() {
+        let mut stream = AsyncFile::new(&engine, &file);
+        runtimes()[0].block_on(async {
+            stream.write_all(&vec![7; 8 * block]).await.unwrap();
+            let error = stream.write_all(b"odd").await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+            // Nothing has moved, and the file is what it was.
+            assert_eq!(stream.position(), 8 * block as u64);
+            stream.write_all(&vec![8; block]).await.unwrap();
+        });
+        let there = std::fs::read(file.path()).unwrap();
+        assert!(there[..8 * block] == vec![7; 8 * block]);
+        assert!(there[8 * block..9 * block] == vec![8; block]);
+    }
+}
+
+#[test]
+fn a_write_whose_future_was_dropped_comes_before_what_is_asked_for_next() {
+    let _watch = watchdog::watch();
+    let folder = folder();
+    let long = pattern(200_000);
+    for (name, engine) in engines() {
+        for runtime in runtimes() {
+            let file = file_with(&folder, "dropped", &[], false);
+            let mut stream = AsyncFile::new(&engine, &file);
+            let dropped = |stream: &mut AsyncFile| {
+                let before = stream.position();
+                match poll_once(stream.write(&long)) {
+                    // It was faster than the look.
+                    Poll::Ready(count) => {
+                        assert_eq!(count.unwrap() as u64, stream.position() - before)
+                    }
+                    Poll::Pending => assert_eq!(stream.position(), before, "{name}"),
+                }
+                before
+            };
+            let mut read = vec![0; long.len()];
+            runtime.block_on(async {
+                // Other bytes to the same place: the last word is theirs.
+                let at = dropped(&mut stream);
+                stream.seek(SeekFrom::Start(at)).await.unwrap();
+                stream.write_all(b"other").await.unwrap();
+                stream.seek(SeekFrom::Start(0)).await.unwrap();
+                stream.read_exact(&mut read).await.unwrap();
+                assert!(read[..5] == *b"other" && read[5..] == long[5..], "{name}");
+                // The same to another place: both places have them.
+                let at = dropped(&mut stream);
+                stream.seek(SeekFrom::Start(1_000_000)).await.unwrap();
+                stream.write_all(&long).await.unwrap();
+                for from in [at, 1_000_000] {
+                    stream.seek(SeekFrom::Start(from)).await.unwrap();
+                    stream.read_exact(&mut read).await.unwrap();
+                    assert!(read == long, "{name}");
+                }
+                // The same to the same place is that write; and a flush waits for one.
+                let at = dropped(&mut stream);
+                stream.flush().await.unwrap();
+                let there = std::fs::read(file.path()).unwrap();
+                assert!(there[at as usize..] == long, "{name}");
+            });
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_error_belongs_to_the_write_that_met_it() {
+    let _watch = watchdog::watch();
+    let folder = folder();
+    let path = folder.path().join("one-way");
+    std::fs::write(&path, b"x").unwrap();
+    for (name, engine) in engines() {
+        // A device that is always full.
+        let full = DiskFile::options().write(true).open("/dev/full").unwrap();
+        let reader = DiskFile::options().read(true).open(&path).unwrap();
+        runtimes()[0].block_on(async {
+            let mut stream = AsyncFile::new(&engine, &full);
+            for _ in 0..2 {
+                let error = stream.write(b"lost").await.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::StorageFull, "{name}");
+                stream.flush().await.unwrap();
+            }
+            // Where nobody waited for it the next call tells, once.
+            if poll_once(stream.write(b"lost")).is_pending() {
+                assert_eq!(stream.flush().await.unwrap_err().kind(), ErrorKind::StorageFull);
+            }
+            stream.shutdown().await.unwrap();
+            let mut stream = AsyncFile::new(&engine, &reader);
+            let error = stream.write(b"y").await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{name}: {error}");
+            assert_eq!(stream.read_u8().await.unwrap(), b'x');
+        });
+    }
+}
+
+#[test]
+fn many_tasks_share_an_engine() {
+    let _watch = watchdog::watch();
+    let folder = folder();
+    for (name, engine) in engines() {
+        for runtime in runtimes() {
+            let tasks: Vec<_> = (0..16_usize)
+                .map(|task| {
+                    let content = pattern(100_000 + task * 7777);
+                    let from = file_with(&folder, &format!("from-{task}"), &content, task % 2 == 0);
+                    let to = file_with(&folder, &format!("to-{task}"), &[], false);
+                    let engine = engine.clone();
+                    runtime.spawn(async move {
+                        let mut from = AsyncFile::new(&engine, &from);
+                        let mut to = AsyncFile::new(&engine, &to);
+                        let copied = tokio::io::copy(&mut from, &mut to).await.unwrap();
+                        assert_eq!(copied, content.len() as u64);
+                        assert!(std::fs::read(to.file().path()).unwrap() == content);
+                    })
+                })
+                .collect();
+            runtime.block_on(async {
+                for task in tasks {
+                    task.await.unwrap_or_else(|error| panic!("{name}: {error}"));
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn a_task_that_finds_everything_in_memory_lets_others_have_their_turn() {
+    let _watch = watchdog::watch();
+    let folder = folder();
+    let file = file_with(&folder, "cached", &pattern(4096), false);
+    let engine = SharedEngine::new(EngineOptions::default()).unwrap();
+    runtimes()[0].block_on(async {
+        let (stop, stopped) = std::sync::mpsc::channel();
+        let reader = tokio::spawn(async move {
+            let (mut stream, mut byte) = (AsyncFile::new(&engine, &file), [0]);
+            // Without an end, unless the other gets the one thread that there is.
+            while stopped.try_recv().is_err() {
+                stream.seek(SeekFrom::Start(0)).await.unwrap();
+                stream.read_exact(&mut byte).await.unwrap();
+            }
+        });
+        let other = tokio::spawn(async move { stop.send(()).unwrap() });
+        reader.await.unwrap();
+        other.await.unwrap();
+    });
+}
