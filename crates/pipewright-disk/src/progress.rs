@@ -56,6 +56,11 @@ impl Progress {
         self
     }
 
+    /// Where the next call begins.
+    pub(crate) fn place(&self) -> u64 {
+        self.offset + self.moved as u64
+    }
+
     /// After a call that gave this.
     pub(crate) fn after(&mut self, result: io::Result<usize>) -> Next {
         let bytes = match result {
@@ -78,7 +83,7 @@ impl Progress {
             return Next::Done;
         }
         // Where a direct read stops in the middle of a block the file ends: no read could go on from there.
-        let ends = bytes == 0 || (self.offset + self.moved as u64) % self.granule != 0;
+        let ends = bytes == 0 || self.place() % self.granule != 0;
         if ends {
             return Next::Wrong(ErrorKind::EndOfFile { wanted: self.wanted, got: self.moved });
         }

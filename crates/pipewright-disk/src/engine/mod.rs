@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
 
+use pipewright_os::aligned::AlignedBuf;
 use pipewright_os::file::{Finished, Request};
 
 use crate::backend::Backend;
@@ -211,40 +212,46 @@ impl Engine {
 
     /// Begins an operation, or finishes it at once.
     fn start(&mut self, id: OperationId, operation: Operation) {
-        let queued_at = self.options.times.then(Instant::now);
-        let Operation { file, action, mut buffer, offset, exact } = operation;
-        if let Some(kind) = file.objection(action, &buffer, offset) {
-            let result = Err(Error::new(words(action), Some(file.path()), kind));
-            return self.finish(Done { id, file, buffer, result });
-        }
-        let progress = Progress::new(action, exact, buffer.len(), offset);
-        let mut slot = Slot::new(id, file, action, progress, queued_at);
-        if slot.file.is_direct() {
-            slot.progress = progress.with_granule(slot.file.alignment().offset);
-        } else if verbs::is_cached_first(&self.options, action, &slot.file) {
-            if let Ok(Some(bytes)) = slot.file.os().read_cached_at(&mut buffer, offset) {
+        let (mut slot, mut request) = match self.prepare(id, operation) {
+            Ok(prepared) => prepared,
+            Err(done) => return self.finish(*done),
+        };
+        if verbs::is_cached_first(&self.options, slot.action, &slot.file) {
+            if let Ok(Some(bytes)) =
+                request.file.read_cached_at(&mut request.buffer, request.offset)
+            {
                 slot.progress.moved = bytes;
                 if self.options.classes {
                     slot.seen.push(Seen::Inline { slept: false, took: Duration::ZERO });
                 }
-                if bytes == buffer.len() {
-                    return self.complete(slot, buffer, None);
+                if bytes == request.buffer.len() {
+                    return self.complete(slot, request.buffer, None);
                 }
+                go_on(&mut request, &slot);
             }
         }
-        let moved = slot.progress.moved;
-        let request = Request {
-            file: slot.file.os().clone(),
-            action,
-            buffer,
-            from: moved,
-            offset: offset + moved as u64,
-            may_wait: false,
-            direct: slot.file.is_direct(),
-        };
         // There is room: fewer than the depth are under way.
         let token = self.slots.put(slot);
         self.push(token, request);
+    }
+
+    /// An operation as it is kept, and as it is handed over; or the end of one that makes no sense.
+    fn prepare(&self, id: OperationId, operation: Operation) -> Result<(Slot, Request), Box<Done>> {
+        let queued_at = self.options.times.then(Instant::now);
+        let Operation { file, action, buffer, offset, exact } = operation;
+        if let Some(kind) = file.objection(action, &buffer, offset) {
+            let result = Err(Error::new(words(action), Some(file.path()), kind));
+            return Err(Box::new(Done { id, file, buffer, result }));
+        }
+        let mut progress = Progress::new(action, exact, buffer.len(), offset);
+        let direct = file.is_direct();
+        if direct {
+            progress = progress.with_granule(file.alignment().offset);
+        }
+        let os = file.os().clone();
+        let request =
+            Request { file: os, action, buffer, from: 0, offset, may_wait: false, direct };
+        Ok((Slot::new(id, file, action, progress, queued_at), request))
     }
 
     fn push(&mut self, token: usize, request: Request) {
@@ -265,38 +272,27 @@ impl Engine {
     fn after_call(&mut self, finished: Finished, seen: Seen) {
         let Finished { token, mut request, result } = finished;
         let Some(slot) = self.slots.get(token) else { return };
-        let before = slot.progress.moved;
         let next = slot.progress.after(result);
         if seen != Seen::Nothing && (self.options.classes || self.options.times) {
             slot.seen.push(seen);
         }
-        let moved = slot.progress.moved;
-        let error = match next {
-            Next::Again { may_wait } => {
-                request.from = moved;
-                request.offset += (moved - before) as u64;
-                request.may_wait = may_wait;
-                return self.push(token, request);
-            }
-            Next::Done => None,
-            Next::Failed(error) => {
-                Some(Error::system(words(request.action), Some(slot.file.path()), error))
-            }
-            Next::Wrong(kind) => {
-                Some(Error::new(words(request.action), Some(slot.file.path()), kind))
-            }
-        };
+        if let Next::Again { may_wait } = next {
+            go_on(&mut request, slot);
+            request.may_wait = may_wait;
+            return self.push(token, request);
+        }
         let Some(slot) = self.slots.take(token) else { return };
-        self.complete(slot, request.buffer, error.map(|error| error.after(moved)));
+        let error = failure(next, &slot);
+        self.complete(slot, request.buffer, error);
     }
 
     /// The end of an operation.
-    fn complete(
-        &mut self,
-        slot: Slot,
-        buffer: pipewright_os::aligned::AlignedBuf,
-        error: Option<Error>,
-    ) {
+    fn complete(&mut self, slot: Slot, buffer: AlignedBuf, error: Option<Error>) {
+        let done = self.done_with(slot, buffer, error);
+        self.finish(done);
+    }
+
+    fn done_with(&self, slot: Slot, buffer: AlignedBuf, error: Option<Error>) -> Done {
         let result = match error {
             Some(error) => {
                 let is_sync = words(slot.action) == "sync";
@@ -307,7 +303,7 @@ impl Engine {
             }
             None => Ok(self.completion(&slot)),
         };
-        self.finish(Done { id: slot.id, file: slot.file, buffer, result });
+        Done { id: slot.id, file: slot.file, buffer, result }
     }
 
     fn completion(&self, slot: &Slot) -> Completion {
@@ -335,4 +331,20 @@ impl Engine {
         self.next_order += 1;
         self.done.push_back(done);
     }
+}
+
+/// The next call is for what has not been moved yet.
+fn go_on(request: &mut Request, slot: &Slot) {
+    (request.from, request.offset) = (slot.progress.moved, slot.progress.place());
+}
+
+/// What went wrong with an operation that does not go on, if something did.
+fn failure(next: Next, slot: &Slot) -> Option<Error> {
+    let (doing, path) = (words(slot.action), Some(slot.file.path()));
+    let error = match next {
+        Next::Done | Next::Again { .. } => return None,
+        Next::Failed(error) => Error::system(doing, path, error),
+        Next::Wrong(kind) => Error::new(doing, path, kind),
+    };
+    Some(error.after(slot.progress.moved))
 }

@@ -27,12 +27,11 @@ pub struct EngineOptions {
     /// Whether each completion tells its times.
     pub times: bool,
     /// Whether a read through the cache is first tried on the caller, without waiting: data that are in
-    /// memory are then there at once; and whether a read that the caller waits for
-    /// ([`Engine::read_at`](crate::Engine::read_at)) is a plain one where nothing else is under way. Unless said,
-    /// yes.
+    /// memory are then there at once; and whether what the caller waits for ([`Engine::run`](crate::Engine::run) and
+    /// its kin) is a plain call on its own thread where nothing else is under way. Unless said, yes.
     ///
     /// # Platform
-    /// Linux: `preadv2(RWF_NOWAIT)`. Elsewhere nothing.
+    /// Linux: `preadv2(RWF_NOWAIT)`. Elsewhere nothing is tried; the plain call is everywhere.
     pub cached_first: bool,
 }
 

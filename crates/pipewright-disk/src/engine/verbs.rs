@@ -5,21 +5,72 @@ use std::time::Instant;
 use pipewright_os::aligned::AlignedBuf;
 use pipewright_os::file::Action;
 
-use super::{Engine, EngineOptions};
+use super::{Engine, EngineOptions, failure, go_on};
+use crate::progress::Next;
 use crate::{Class, Completion, DiskFile, Done, Error, Operation, OperationId, Times};
 
 impl Engine {
     /// Carries an operation out and waits for it. Others that are under way go on.
     ///
+    /// Where nothing else is under way it is a plain call on this thread, which waits in any case
+    /// ([`EngineOptions::cached_first`]).
+    ///
     /// Where the system refuses to tell of operations any more ([`Engine::next`]), and only then, the buffer
     /// stays with the engine and an empty one comes back.
     pub fn run(&mut self, operation: Operation) -> Done {
+        let id = OperationId(self.next_id);
+        self.next_id += 1;
+        let done = match self.run_here(id, operation) {
+            Ok(done) => done,
+            Err(operation) => return self.run_there(id, operation),
+        };
+        self.next_order += 1;
+        done
+    }
+
+    /// Without a queue, a token and a look at the clock. Gives back what has to go the long way.
+    fn run_here(&mut self, id: OperationId, mut operation: Operation) -> Result<Done, Operation> {
+        let is_asked_about = self.options.classes || self.options.times;
+        if is_asked_about || !self.options.cached_first {
+            return Err(operation);
+        }
+        if self.slots.len() == 0 {
+            return Ok(self.perform(id, operation));
+        }
+        // What the kernel has of ours goes on only while this thread asks for it: no wait for anything else.
+        if operation.action != Action::Read || !operation.file.may_be_cached() {
+            return Err(operation);
+        }
+        let Operation { file, buffer, offset, .. } = &mut operation;
+        let Some(bytes) = whole_from_cache(file, buffer, *offset) else { return Err(operation) };
+        let order = self.next_order;
+        let result = Ok(Completion { bytes, order, class: None, times: None });
+        Ok(Done { id, file: operation.file, buffer: operation.buffer, result })
+    }
+
+    /// By plain calls on this thread. What has failed is not tried again in another way: a write that waits for
+    /// the disk would then succeed without its data.
+    fn perform(&self, id: OperationId, operation: Operation) -> Done {
+        let (mut slot, mut request) = match self.prepare(id, operation) {
+            Ok(prepared) => prepared,
+            Err(done) => return *done,
+        };
+        let next = loop {
+            match slot.progress.after(request.perform()) {
+                Next::Again { .. } => go_on(&mut request, &slot),
+                next => break next,
+            }
+        };
+        let error = failure(next, &slot);
+        self.done_with(slot, request.buffer, error)
+    }
+
+    /// By the backend.
+    fn run_there(&mut self, id: OperationId, operation: Operation) -> Done {
         // Those that were done before are taken back by who queued them, and count against the depth.
         let others = std::mem::take(&mut self.done);
-        let (id, file) = (OperationId(self.next_id), operation.file.clone());
-        self.next_id += 1;
-        let result = self.wait_for_room();
-        let done = match result {
+        let file = operation.file.clone();
+        let done = match self.wait_for_room() {
             Err(error) => Done { id, file, buffer: operation.buffer, result: Err(error) },
             Ok(()) => {
                 self.start(id, operation);
@@ -39,26 +90,18 @@ impl Engine {
 
     /// Reads at most as many bytes as the buffer is long; 0 is the end of the file.
     ///
-    /// Where nothing else is under way this is one plain read on the calling thread, which waits in any case.
-    ///
     /// # Errors
     /// In [`Done::result`], as for every operation: the buffer comes back with it.
-    pub fn read_at(&mut self, file: &DiskFile, mut buffer: AlignedBuf, offset: u64) -> Done {
-        match self.read_here(file, &mut buffer, offset) {
-            Some(bytes) => self.done_here(file, buffer, bytes),
-            None => self.run(Operation::read_at(file, buffer, offset)),
-        }
+    pub fn read_at(&mut self, file: &DiskFile, buffer: AlignedBuf, offset: u64) -> Done {
+        self.run(Operation::read_at(file, buffer, offset))
     }
 
     /// Reads until the buffer is full.
     ///
     /// # Errors
     /// As [`Engine::read_at`]; [`EndOfFile`](crate::ErrorKind::EndOfFile).
-    pub fn read_exact_at(&mut self, file: &DiskFile, mut buffer: AlignedBuf, offset: u64) -> Done {
-        match self.read_here(file, &mut buffer, offset) {
-            Some(bytes) if bytes == buffer.len() => self.done_here(file, buffer, bytes),
-            _ => self.run(Operation::read_exact_at(file, buffer, offset)),
-        }
+    pub fn read_exact_at(&mut self, file: &DiskFile, buffer: AlignedBuf, offset: u64) -> Done {
+        self.run(Operation::read_exact_at(file, buffer, offset))
     }
 
     /// Writes from the buffer what one call takes.
@@ -99,29 +142,6 @@ impl Engine {
     /// As [`Engine::read_at`]; [`Unsupported`](crate::ErrorKind::Unsupported).
     pub fn preallocate(&mut self, file: &DiskFile, offset: u64, bytes: u64) -> Done {
         self.run(Operation::preallocate(file, offset, bytes))
-    }
-
-    /// A read without a queue, a token and a look at the clock. `None`: it has to go the long way, which also
-    /// tells what is wrong with it.
-    fn read_here(&self, file: &DiskFile, buffer: &mut AlignedBuf, offset: u64) -> Option<usize> {
-        let is_asked_about = self.options.classes || self.options.times;
-        if is_asked_about || !self.options.cached_first {
-            return None;
-        }
-        if self.slots.len() > 0 {
-            // What the kernel has of ours goes on only while this thread asks for it: no wait for anything else.
-            return file.may_be_cached().then(|| whole_from_cache(file, buffer, offset))?;
-        }
-        let is_possible = file.objection(Action::Read, buffer, offset).is_none();
-        is_possible.then(|| file.os().read_at(buffer, offset).ok())?
-    }
-
-    fn done_here(&mut self, file: &DiskFile, buffer: AlignedBuf, bytes: usize) -> Done {
-        let (id, order) = (OperationId(self.next_id), self.next_order);
-        self.next_id += 1;
-        self.next_order += 1;
-        let result = Ok(Completion { bytes, order, class: None, times: None });
-        Done { id, file: file.clone(), buffer, result }
     }
 
     /// Fewer operations than the depth are under way.

@@ -161,6 +161,35 @@ fn fuse(folder: &Path, below: &Path) -> Result<Mounted, String> {
 }
 
 #[test]
+fn what_is_waited_for_alone_is_a_plain_call_unless_somebody_asks_about_it() {
+    let _watch = watchdog::watch();
+    let folder = folder();
+    let backend = BackendKind::Uring;
+    let path = folder.path().join("alone");
+    std::fs::write(&path, pattern(BLOCK)).unwrap();
+    let file = DiskFile::options().read(true).write(true).open(&path).unwrap();
+    for classes in [false, true] {
+        // Its thread is new: the workers that the kernel gives to one stay for some time.
+        let work = || {
+            let Ok(mut engine) =
+                Engine::new(EngineOptions { backend, classes, ..Default::default() })
+            else {
+                return skipped("there is no io_uring here");
+            };
+            // The kernel hands either to a worker, if it comes by the ring.
+            let written =
+                engine.write_all_at(&file, file.buffer(BLOCK).unwrap(), 0).result.unwrap();
+            let synced = engine.sync_all(&file).result.unwrap();
+            assert_eq!((written.bytes, written.order, synced.order), (BLOCK, 0, 1));
+            let class = classes.then_some(Class::Worker);
+            assert_eq!(synced.class, class);
+            assert_eq!(pipewright_os::thread_usage::kernel_workers() > Some(0), classes);
+        };
+        std::thread::scope(|scope| scope.spawn(work).join().unwrap());
+    }
+}
+
+#[test]
 fn the_class_agrees_with_the_kernels_own_tracepoint() {
     isolate::isolated("p02_classes::the_class_agrees_with_the_kernels_own_tracepoint", || {
         let _watch = watchdog::watch_for(std::time::Duration::from_secs(300));
