@@ -42,12 +42,28 @@ pub(crate) fn cached_shared(path: &Path, time: Duration) -> Result<f64> {
     Ok(count as f64 / began.elapsed().as_secs_f64())
 }
 
+/// One write after the other of what is in memory: by plain calls, or by the backend.
+pub(crate) fn alone(path: &Path, time: Duration, cached_first: bool) -> Result<f64> {
+    let file = DiskFile::options().write(true).open(path)?;
+    let mut engine = Engine::new(EngineOptions { cached_first, ..EngineOptions::default() })?;
+    let (mut places, mut buffer) = (Places::near(), file.buffer(BLOCK)?);
+    let (began, mut count) = (Instant::now(), 0_u64);
+    while began.elapsed() < time {
+        for _ in 0..64 {
+            let done = engine.write_at(&file, buffer, places.next_place());
+            done.result?;
+            buffer = done.buffer;
+        }
+        count += 64;
+    }
+    Ok(count as f64 / began.elapsed().as_secs_f64())
+}
+
 /// As many reads past the cache as the depth, always.
-pub(crate) fn direct(path: &Path, time: Duration, depth: usize, classes: bool) -> Result<f64> {
+pub(crate) fn direct(path: &Path, time: Duration, depth: usize) -> Result<f64> {
     let file = DiskFile::options().read(true).direct(true).open(path)?;
     let backend = BackendKind::Uring;
-    let mut engine =
-        Engine::new(EngineOptions { backend, depth, classes, ..EngineOptions::default() })?;
+    let mut engine = Engine::new(EngineOptions { backend, depth, ..EngineOptions::default() })?;
     let mut places = Places::default();
     for _ in 0..depth {
         let read = Operation::read_at(&file, file.buffer(BLOCK)?, places.next_place());

@@ -5,6 +5,7 @@
 //! cell, `--rounds N` how many there are.
 
 mod cells;
+mod classes;
 mod peers;
 
 use std::error::Error;
@@ -23,7 +24,8 @@ struct Settings {
     rounds: usize,
 }
 
-const CASES: [&str; 6] = ["cached", "direct32", "direct128", "classes", "write", "diagnosis"];
+const CASES: [&str; 7] =
+    ["cached", "alone", "direct32", "direct128", "classes", "write", "diagnosis"];
 
 fn main() -> Result<()> {
     let settings = settings()?;
@@ -70,6 +72,10 @@ fn cases(settings: &Settings, file: &Path) -> Result<()> {
             cells::diagnosis(file)?;
             continue;
         }
+        if case == "classes" {
+            classes::compare(file, settings.time * settings.rounds as u32)?;
+            continue;
+        }
         let time = settings.time;
         let cells: Vec<(&str, Cell<'_>)> = match case.as_str() {
             "cached" => vec![
@@ -81,17 +87,18 @@ fn cases(settings: &Settings, file: &Path) -> Result<()> {
             ],
             "direct32" => vec![
                 ("fio io_uring", Box::new(move || peers::fio_read(file, time, 32))),
-                ("pipewright Engine", Box::new(move || cells::direct(file, time, 32, false))),
+                ("pipewright Engine", Box::new(move || cells::direct(file, time, 32))),
                 ("io-uring crate", Box::new(move || peers::ring_direct(file, time, 32))),
                 ("tokio spawn_blocking", Box::new(move || peers::tokio_direct(file, time, 32))),
             ],
             "direct128" => vec![
                 ("io-uring crate", Box::new(move || peers::ring_direct(file, time, 128))),
-                ("pipewright Engine", Box::new(move || cells::direct(file, time, 128, false))),
+                ("pipewright Engine", Box::new(move || cells::direct(file, time, 128))),
             ],
-            "classes" => vec![
-                ("not asked for", Box::new(move || cells::direct(file, time, 32, false))),
-                ("asked for", Box::new(move || cells::direct(file, time, 32, true))),
+            "alone" => vec![
+                ("std pwrite", Box::new(move || peers::std_pwrite(file, time))),
+                ("pipewright Engine", Box::new(move || cells::alone(file, time, true))),
+                ("by its backend", Box::new(move || cells::alone(file, time, false))),
             ],
             _ => {
                 let folder = &settings.folder;

@@ -27,20 +27,25 @@ pub(crate) const WRITE_DEPTH: usize = 8;
 const O_DIRECT: i32 = 0o40_000;
 
 /// Places of blocks that nothing foresees: the same for all.
-pub(crate) struct Places(u64);
+pub(crate) struct Places(u64, u64);
 
 impl Default for Places {
     fn default() -> Places {
-        Places(0x2545_f491_4f6c_dd1d)
+        Places(0x2545_f491_4f6c_dd1d, BLOCKS)
     }
 }
 
 impl Places {
+    /// All within 4 MiB: writes to them stay in memory.
+    pub(crate) fn near() -> Places {
+        Places(0x2545_f491_4f6c_dd1d, 1024)
+    }
+
     pub(crate) fn next_place(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        self.0 % BLOCKS * BLOCK as u64
+        self.0 % self.1 * BLOCK as u64
     }
 }
 
@@ -61,6 +66,19 @@ pub(crate) fn std_cached(path: &Path, time: Duration) -> Result<f64> {
             assert_eq!(file.read_at(&mut buffer, places.next_place())?, BLOCK);
         }
         count += 256;
+    }
+    Ok(count as f64 / began.elapsed().as_secs_f64())
+}
+
+pub(crate) fn std_pwrite(path: &Path, time: Duration) -> Result<f64> {
+    let file = OpenOptions::new().write(true).open(path)?;
+    let (mut places, buffer) = (Places::near(), AlignedBuf::zeroed(BLOCK, 1)?);
+    let (began, mut count) = (Instant::now(), 0_u64);
+    while began.elapsed() < time {
+        for _ in 0..64 {
+            assert_eq!(file.write_at(&buffer, places.next_place())?, BLOCK);
+        }
+        count += 64;
     }
     Ok(count as f64 / began.elapsed().as_secs_f64())
 }
@@ -94,7 +112,7 @@ pub(crate) fn tokio_direct(path: &Path, time: Duration, depth: usize) -> Result<
             .map(|number| {
                 let (file, count) = (Arc::clone(&file), Arc::clone(&count));
                 tokio::spawn(async move {
-                    let mut places = Places(0x1234_5678 + number * 7919);
+                    let mut places = Places(0x1234_5678 + number * 7919, BLOCKS);
                     let mut buffer = AlignedBuf::zeroed(BLOCK, BLOCK)?;
                     while began.elapsed() < time {
                         let (file, place) = (Arc::clone(&file), places.next_place());

@@ -41,7 +41,7 @@ impl Queue for AioQueue {
         self.aio.submit()
     }
 
-    fn seen(&self, _: usize, witness: &mut Witness, before: Before) -> Seen {
+    fn seen(&self, _: usize, witness: &Witness, before: Before) -> Seen {
         witness.queued_since(before)
     }
 

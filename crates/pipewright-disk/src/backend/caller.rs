@@ -17,8 +17,8 @@ pub(crate) struct CallerBackend {
 }
 
 impl CallerBackend {
-    pub(crate) fn new(classes: bool) -> CallerBackend {
-        let witness = classes.then(Witness::new);
+    pub(crate) fn new(classes: bool, times: bool) -> CallerBackend {
+        let witness = classes.then(|| Witness::new(times));
         CallerBackend { pushed: VecDeque::new(), done: VecDeque::new(), witness }
     }
 }
@@ -31,9 +31,9 @@ impl Backend for CallerBackend {
 
     fn submit(&mut self) -> io::Result<()> {
         while let Some((token, mut request)) = self.pushed.pop_front() {
-            let before = self.witness.as_mut().map(Witness::look);
+            let before = self.witness.as_ref().map(Witness::look);
             let result = request.perform();
-            let seen = match (&mut self.witness, before) {
+            let seen = match (&self.witness, before) {
                 (Some(witness), Some(before)) => witness.inline_since(before),
                 _ => Seen::Nothing,
             };

@@ -23,7 +23,7 @@ pub(crate) trait Queue: fmt::Debug {
     fn submit(&mut self) -> io::Result<()>;
 
     /// What was seen of the request that has just been handed over.
-    fn seen(&self, token: usize, witness: &mut Witness, before: Before) -> Seen;
+    fn seen(&self, token: usize, witness: &Witness, before: Before) -> Seen;
 
     /// As [`Backend::wait`].
     fn wait(&mut self) -> io::Result<()>;
@@ -70,7 +70,7 @@ impl<Q: Queue> MixedBackend<Q> {
         // Who waits for the queue hears of the pool as well.
         pool.tell(queue.waker());
         let watched = classes.then(|| Watched {
-            witness: Witness::new(),
+            witness: Witness::new(times),
             pushed: VecDeque::new(),
             done: VecDeque::new(),
             seen: vec![Seen::Nothing; depth],
@@ -91,7 +91,7 @@ impl Watched {
             // Where the kernel has no room now the queue keeps it.
             queue.submit()?;
             if let Some(place) = self.seen.get_mut(token) {
-                *place = queue.seen(token, &mut self.witness, before);
+                *place = queue.seen(token, &self.witness, before);
             }
         }
         Ok(())

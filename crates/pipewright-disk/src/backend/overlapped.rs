@@ -33,7 +33,7 @@ impl Queue for OverlappedQueue {
         self.0.submit()
     }
 
-    fn seen(&self, token: usize, _: &mut Witness, before: Before) -> Seen {
+    fn seen(&self, token: usize, _: &Witness, before: Before) -> Seen {
         Seen::Call { told: self.0.told(token), took: before.elapsed() }
     }
 

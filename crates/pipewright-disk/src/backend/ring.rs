@@ -41,11 +41,12 @@ impl RingBackend {
     pub(crate) fn new(
         options: RingOptions,
         classes: bool,
+        times: bool,
         wake: Option<Arc<Wake>>,
     ) -> Result<RingBackend, WhyNot> {
         let ring = Ring::new(options, wake.clone())?;
         let watched = classes.then(|| Watched {
-            witness: Witness::new(),
+            witness: Witness::new(times),
             pushed: VecDeque::new(),
             done: VecDeque::new(),
             seen: vec![Seen::Nothing; options.depth],
@@ -57,16 +58,23 @@ impl RingBackend {
 impl Watched {
     /// Hands over one after the other: what is done when the call returns was done in it.
     fn submit(&mut self, ring: &mut Ring) -> io::Result<()> {
+        if self.pushed.is_empty() {
+            return Ok(());
+        }
+        let mut before = self.witness.look();
         while let Some((token, request)) = self.pushed.pop_front() {
             if let Err(request) = ring.push(token, request) {
                 self.pushed.push_front((token, request));
                 return Err(io::ErrorKind::WouldBlock.into());
             }
-            let before = self.witness.look();
+            before = self.witness.again(before);
             ring.submit()?;
+            let (found, after) = self.witness.handed_over_since(before);
             if let Some(seen) = self.seen.get_mut(token) {
-                *seen = self.witness.handed_over_since(before);
+                *seen = found;
             }
+            // The look after one is that before the next: in between there is nothing that could sleep.
+            before = after;
             while let Some(finished) = ring.take() {
                 let seen = self.seen.get(finished.token).copied().unwrap_or(Seen::Nothing);
                 let seen = match seen {

@@ -2,68 +2,77 @@
 
 use std::time::{Duration, Instant};
 
-use pipewright_os::thread_usage::{self, DiskCounter};
+use pipewright_os::thread_usage::{self, ThreadUsage};
 
 use crate::class::Seen;
 
 /// Looks at the calling thread before and after a call.
 #[derive(Debug)]
 pub(crate) struct Witness {
-    disk: Option<DiskCounter>,
+    counts_disk_bytes: bool,
+    /// Somebody wants to know how long the calls took.
+    times: bool,
 }
 
 /// What there was before a call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Before {
-    sleeps: Option<u64>,
-    device_bytes: Option<u64>,
-    began: Instant,
+    usage: Option<ThreadUsage>,
+    began: Option<Instant>,
 }
 
 impl Before {
-    /// How long the call took.
+    /// How long the call took; nothing, where nobody wants to know.
     pub(crate) fn elapsed(self) -> Duration {
-        self.began.elapsed()
+        self.began.map_or(Duration::ZERO, |began| began.elapsed())
     }
 }
 
 impl Witness {
-    /// Of the calling thread, which it then belongs to.
-    pub(crate) fn new() -> Witness {
-        Witness { disk: DiskCounter::open() }
+    pub(crate) fn new(times: bool) -> Witness {
+        Witness { counts_disk_bytes: thread_usage::counts_disk_bytes(), times }
     }
 
     /// Looks, before a call.
-    pub(crate) fn look(&mut self) -> Before {
-        let device_bytes = self.disk.as_ref().and_then(DiskCounter::bytes);
-        let sleeps = thread_usage::now().map(|usage| usage.sleeps);
-        // Last, so that the look itself is not counted.
-        Before { sleeps, device_bytes, began: Instant::now() }
+    pub(crate) fn look(&self) -> Before {
+        self.again(Before { usage: thread_usage::now(), began: None })
     }
 
-    /// Whether the thread slept, and how long the call took.
-    fn since(before: Before) -> Option<(bool, Duration)> {
-        let took = before.elapsed();
-        Some((thread_usage::now()?.sleeps != before.sleeps?, took))
+    /// The same look, for a call that begins now.
+    pub(crate) fn again(&self, before: Before) -> Before {
+        // Last, so that the look itself is not counted.
+        Before { began: self.times.then(Instant::now), ..before }
     }
 
     /// The call has done it.
-    pub(crate) fn inline_since(&mut self, before: Before) -> Seen {
-        let seen = |(slept, took)| Seen::Inline { slept, took };
-        Witness::since(before).map_or(Seen::Nothing, seen)
+    pub(crate) fn inline_since(&self, before: Before) -> Seen {
+        let took = before.elapsed();
+        match before.usage.zip(thread_usage::now()) {
+            Some((then, now)) => Seen::Inline { slept: now.sleeps != then.sleeps, took },
+            None => Seen::Nothing,
+        }
     }
 
-    /// The call has handed it over.
-    pub(crate) fn handed_over_since(&mut self, before: Before) -> Seen {
-        let Some((slept, took)) = Witness::since(before) else { return Seen::Nothing };
-        let now = self.disk.as_ref().and_then(DiskCounter::bytes);
-        let device_bytes = now.zip(before.device_bytes).map(|(now, then)| now.saturating_sub(then));
-        Seen::Kernel { slept, took, device_bytes }
+    /// The call has handed it over. Also what there is before the next one.
+    pub(crate) fn handed_over_since(&self, before: Before) -> (Seen, Before) {
+        let took = before.elapsed();
+        let now = thread_usage::now();
+        let seen = match before.usage.zip(now) {
+            Some((then, now)) => {
+                let bytes = now.disk_bytes.saturating_sub(then.disk_bytes);
+                let device_bytes = self.counts_disk_bytes.then_some(bytes);
+                Seen::Kernel { slept: now.sleeps != then.sleeps, took, device_bytes }
+            }
+            None => Seen::Nothing,
+        };
+        (seen, Before { usage: now, began: None })
     }
 
     /// The call has handed it to a queue without threads.
-    pub(crate) fn queued_since(&mut self, before: Before) -> Seen {
-        let seen = |(slept, took)| Seen::Queue { slept, took };
-        Witness::since(before).map_or(Seen::Nothing, seen)
+    pub(crate) fn queued_since(&self, before: Before) -> Seen {
+        match self.inline_since(before) {
+            Seen::Inline { slept, took } => Seen::Queue { slept, took },
+            other => other,
+        }
     }
 }

@@ -113,7 +113,7 @@ fn make(
         BackendKind::Uring => {
             let wake = wakes.then(Wake::new).transpose().map_err(|_| WhyNot::Limit)?;
             let ring = RingOptions { depth, workers: options.kernel_workers };
-            Box::new(RingBackend::new(ring, classes, wake.map(Arc::new))?)
+            Box::new(RingBackend::new(ring, classes, times, wake.map(Arc::new))?)
         }
         BackendKind::Aio => {
             let queue = AioQueue::new(depth)?;
@@ -123,7 +123,7 @@ fn make(
             let queue = OverlappedQueue::new(depth)?;
             Box::new(MixedBackend::new(queue, depth, threads, classes, times))
         }
-        BackendKind::Caller => Box::new(CallerBackend::new(classes)),
+        BackendKind::Caller => Box::new(CallerBackend::new(classes, times)),
         BackendKind::Auto | BackendKind::Threads => Box::new(PoolBackend::new(threads, times)),
     })
 }

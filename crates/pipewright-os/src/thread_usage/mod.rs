@@ -14,39 +14,28 @@ use unknown as imp;
 pub struct ThreadUsage {
     /// How often it gave its processor up by itself: each is a sleep.
     pub sleeps: u64,
+    /// How many bytes it has had disks read and write, where [`counts_disk_bytes`]. What a worker of the kernel
+    /// does for it is the worker's.
+    pub disk_bytes: u64,
 }
 
 /// What the calling thread has used. `None`: that cannot be known.
 ///
 /// # Platform
-/// Linux: `getrusage(RUSAGE_THREAD)`. Elsewhere `None`.
+/// Linux: `getrusage(RUSAGE_THREAD)`, one call for both. Elsewhere `None`.
 #[must_use]
 #[doc(alias = "RUSAGE_THREAD")]
 pub fn now() -> Option<ThreadUsage> {
     imp::now()
 }
 
-/// How many bytes the calling thread itself has had disks read and write.
+/// Whether this system counts what a thread has disks do. Where it does not, the count stays 0.
 ///
-/// What a worker of the kernel does for it is the worker's.
-#[derive(Debug)]
-pub struct DiskCounter(imp::DiskCounter);
-
-impl DiskCounter {
-    /// The counter of the calling thread. `None`: the system keeps none.
-    ///
-    /// # Platform
-    /// Linux: `/proc/thread-self/io`. Elsewhere `None`.
-    #[must_use]
-    pub fn open() -> Option<DiskCounter> {
-        imp::DiskCounter::open().map(DiskCounter)
-    }
-
-    /// Bytes read and written until now, together. `None`: it could not be read.
-    #[must_use]
-    pub fn bytes(&self) -> Option<u64> {
-        self.0.bytes()
-    }
+/// # Platform
+/// Linux: whether there is a `/proc/thread-self/io`, which has the same counters. Elsewhere `false`.
+#[must_use]
+pub fn counts_disk_bytes() -> bool {
+    imp::counts_disk_bytes()
 }
 
 /// How many workers of the kernel's io_uring serve the calling thread now. `None`: that cannot be known.

@@ -10,15 +10,6 @@ pub(super) fn kernel_workers() -> Option<usize> {
     None
 }
 
-#[derive(Debug)]
-pub(super) struct DiskCounter;
-
-impl DiskCounter {
-    pub(super) fn open() -> Option<DiskCounter> {
-        None
-    }
-
-    pub(super) fn bytes(&self) -> Option<u64> {
-        None
-    }
+pub(super) fn counts_disk_bytes() -> bool {
+    false
 }

@@ -1,0 +1,114 @@
+//! What it costs to be told the class of each operation.
+//!
+//! Two engines of one thread on one file, one that tells and one that does not, take turns in slices of some
+//! milliseconds: what the machine and its disk do meanwhile meets both. Each pair of slices gives a ratio.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use pipewright_disk::{BackendKind, DiskFile, Engine, EngineOptions, Operation};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::Result;
+use crate::peers::{BLOCK, Places};
+
+const DEPTH: usize = 32;
+const OPERATIONS: usize = 1000;
+
+/// How long an operation took, and how much of a processor, in nanoseconds.
+struct Slice {
+    wall: f64,
+    cpu: f64,
+}
+
+/// For so long each: past the cache, and where nothing waits for a disk.
+pub(crate) fn compare(path: &Path, time: Duration) -> Result<()> {
+    println!(
+        "\n## classes\n\n| reads of 4 KiB, 32 at once | ns, not asked for | asked for | ratio (95 % of its \
+         median; quartiles) | pairs |\n|---|--:|--:|--:|--:|"
+    );
+    for direct in [true, false] {
+        let file = DiskFile::options().read(true).direct(direct).open(path)?;
+        let engine = |classes| {
+            Engine::new(EngineOptions {
+                backend: BackendKind::Uring,
+                depth: DEPTH,
+                classes,
+                cached_first: false,
+                ..EngineOptions::default()
+            })
+        };
+        let mut engines = [engine(false)?, engine(true)?];
+        let (mut places, mut pairs) = (Places::default(), Vec::new());
+        let began = Instant::now();
+        while began.elapsed() < time {
+            // Neither is always the first.
+            let order = [[0, 1], [1, 0]][pairs.len() % 2];
+            let mut pair = [None, None];
+            for which in order {
+                pair[which] = Some(slice(&mut engines[which], &file, &mut places)?);
+            }
+            if let [Some(without), Some(with)] = pair {
+                pairs.push([without, with]);
+            }
+        }
+        let way = if direct { "past the cache" } else { "in memory" };
+        tell(&format!("{way}, time"), &pairs, |slice| slice.wall);
+        tell(&format!("{way}, processor time of the thread"), &pairs, |slice| slice.cpu);
+    }
+    Ok(())
+}
+
+fn slice(engine: &mut Engine, file: &DiskFile, places: &mut Places) -> Result<Slice> {
+    let (began, cpu) = (Instant::now(), cpu_nanos());
+    let mut queued = 0;
+    while queued < DEPTH {
+        let read = Operation::read_at(file, file.buffer(BLOCK)?, places.next_place());
+        engine.queue(read).map_err(|_| "there is room")?;
+        queued += 1;
+    }
+    while let Some(done) = engine.next()? {
+        assert_eq!(done.result?.bytes, BLOCK);
+        if queued < OPERATIONS {
+            let next = Operation::read_at(file, done.buffer, places.next_place());
+            engine.queue(next).map_err(|_| "there is room")?;
+            queued += 1;
+        }
+    }
+    let (wall, cpu) = (began.elapsed().as_nanos() as f64, cpu_nanos() - cpu);
+    Ok(Slice { wall: wall / OPERATIONS as f64, cpu: cpu / OPERATIONS as f64 })
+}
+
+fn cpu_nanos() -> f64 {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
+}
+
+fn tell(what: &str, pairs: &[[Slice; 2]], figure: impl Fn(&Slice) -> f64) {
+    let sorted = |figures: Vec<f64>| {
+        let mut figures = figures;
+        figures.sort_by(f64::total_cmp);
+        figures
+    };
+    let middle = |which: usize| {
+        let own = sorted(pairs.iter().map(|pair| figure(&pair[which])).collect());
+        own[own.len() / 2]
+    };
+    let ratios =
+        sorted(pairs.iter().map(|[without, with]| figure(with) / figure(without)).collect());
+    let at = |place: f64| ratios[(place.max(0.0) as usize).min(ratios.len() - 1)];
+    let count = ratios.len() as f64;
+    // The median lies between these ranks in 95 % of all such runs, whatever the spread is like.
+    let (half, off) = (count / 2.0, 0.98 * count.sqrt());
+    println!(
+        "| {what} | {:.0} | {:.0} | {:.3} ({:.3}..{:.3}; {:.2}..{:.2}) | {} |",
+        middle(0),
+        middle(1),
+        at(half),
+        at(half - off),
+        at(half + off),
+        at(count / 4.0),
+        at(count * 3.0 / 4.0),
+        ratios.len()
+    );
+}
