@@ -9,6 +9,7 @@
 //! | [`count`] | handles, zombies, threads and memory of this process |
 //! | [`alive`] | whether a process is there |
 //! | `refuse` | a filter of system calls (Linux) |
+//! | `failing` | a filesystem that fails, for root (Linux) |
 //! | `mounts` | filesystems of a test's own, for root (Linux) |
 //! | `oracle` | what the kernel says of io_uring (Linux) |
 //! | [`skip`] | says aloud what was not tested |
@@ -16,6 +17,8 @@
 pub mod alive;
 pub mod bodies;
 pub mod count;
+#[cfg(target_os = "linux")]
+pub mod failing;
 pub mod hostile;
 pub mod isolate;
 #[cfg(target_os = "linux")]

@@ -1,6 +1,7 @@
 //! Errors that take a disk of one's own: one that is full, one that fails, one that is read-only.
 
-use pipewright_disk::{DiskFile, ErrorKind, Operation};
+use pipewright_disk::{DiskFile, Done, ErrorKind, Operation};
+use pipewright_tests::failing::{self, GOOD_BYTES};
 use pipewright_tests::skip::skipped;
 use pipewright_tests::{isolate, mounts, watchdog};
 
@@ -91,6 +92,68 @@ fn a_sync_that_failed_is_never_tried_into_a_success() {
             // What is still there can be read.
             doer.run(Operation::read_at(&file, file.buffer(4096).unwrap(), 0)).result.unwrap();
             drop((file, disk, memory));
+        }
+    });
+}
+
+#[test]
+fn a_disk_that_fails_tells_how_far_it_came() {
+    isolate::isolated("p05_mounted::a_disk_that_fails_tells_how_far_it_came", || {
+        let _watch = watchdog::watch();
+        let folder = folder();
+        if let Err(why) = mounts::private() {
+            return skipped(&why);
+        }
+        for (name, mut doer) in doers() {
+            // One for each: its first sync fails.
+            let (mounted, path) = match failing::mount_failing(folder.path()) {
+                Ok(mounted) => mounted,
+                Err(why) => return skipped(&why),
+            };
+            for direct in [false, true] {
+                let options = DiskFile::options().read(true).write(true).direct(direct);
+                let file = options.open(&path).unwrap();
+                let name = format!("{name}, direct: {direct}");
+                let check = |done: Done, doing: &str| {
+                    let error = done.result.unwrap_err();
+                    assert_eq!(error.kind(), &ErrorKind::Device, "{name}: {error}");
+                    assert_eq!(
+                        (error.bytes(), error.raw_os_error()),
+                        (GOOD_BYTES, Some(5)),
+                        "{name}"
+                    );
+                    let words = format!(
+                        "cannot {doing} {path:?} after {GOOD_BYTES} bytes: the disk failed (os error 5)"
+                    );
+                    assert_eq!(error.to_string(), words);
+                    done.buffer
+                };
+                let content = pattern(2 * GOOD_BYTES);
+                let mut buffer = file.buffer(content.len()).unwrap();
+                buffer.copy_from_slice(&content);
+                let done = doer.run(Operation::write_all_at(&file, buffer, 0));
+                let mut buffer = check(done, "write to");
+                assert!(buffer[..] == content, "{name}: to be written to a better place");
+                buffer.fill(0);
+                let done = doer.run(Operation::read_exact_at(&file, buffer, 0));
+                let buffer = check(done, "read");
+                assert!(buffer[..GOOD_BYTES] == content[..GOOD_BYTES], "{name}");
+                // One call gives what is there, and the next the error: neither hides the other.
+                let done = doer.run(Operation::read_at(&file, buffer, 0));
+                assert_eq!(done.result.unwrap().bytes, GOOD_BYTES, "{name}");
+                let done = doer.run(Operation::read_at(&file, done.buffer, GOOD_BYTES as u64));
+                assert_eq!(done.result.unwrap_err().kind(), &ErrorKind::Device, "{name}");
+                assert_eq!(done.buffer.len(), 2 * GOOD_BYTES);
+                if direct {
+                    continue;
+                }
+                let error = doer.run(Operation::sync_data(&file)).result.unwrap_err();
+                assert_eq!(error.kind(), &ErrorKind::Device, "{name}: {error}");
+                file_says_that_all_is_well(&path);
+                let error = doer.run(Operation::sync_data(&file)).result.unwrap_err();
+                assert_eq!(error.kind(), &ErrorKind::Poisoned, "{name}: {error}");
+            }
+            drop(mounted);
         }
     });
 }
