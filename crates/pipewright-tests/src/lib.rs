@@ -9,6 +9,7 @@
 //! | [`count`] | handles, zombies, threads and memory of this process |
 //! | [`alive`] | whether a process is there |
 //! | `refuse` | a filter of system calls (Linux) |
+//! | `encrypt` | folders that the filesystem encrypts, for root (Linux) |
 //! | `failing` | a filesystem that fails, for root (Linux) |
 //! | `mounts` | filesystems of a test's own, for root (Linux) |
 //! | `oracle` | what the kernel says of io_uring (Linux) |
@@ -17,6 +18,8 @@
 pub mod alive;
 pub mod bodies;
 pub mod count;
+#[cfg(target_os = "linux")]
+pub mod encrypt;
 #[cfg(target_os = "linux")]
 pub mod failing;
 pub mod hostile;

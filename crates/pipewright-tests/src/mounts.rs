@@ -57,14 +57,36 @@ pub fn mount<W: AsRef<OsStr>>(folder: &Path, name: &str, words: &[W]) -> Result<
 
 /// Makes a filesystem of that kind in a file of that size below the folder, and mounts it. `Err`: why not.
 pub fn loop_mount(folder: &Path, kind: &str, bytes: u64, options: &str) -> Result<Mounted, String> {
-    let image = folder.join(format!("{kind}.img"));
+    let image = new_image(folder, kind, bytes)?;
+    make_filesystem(&image, kind, &[])?;
+    mount_image(folder, &image, kind, options)
+}
+
+/// As [`loop_mount`] with ext4 that can encrypt folders. `Err`: why not.
+pub fn loop_mount_encrypting(folder: &Path, bytes: u64) -> Result<Mounted, String> {
+    let image = new_image(folder, "encrypting", bytes)?;
+    make_filesystem(&image, "ext4", &["-O", "encrypt"])?;
+    mount_image(folder, &image, "ext4", "rw")
+}
+
+fn new_image(folder: &Path, name: &str, bytes: u64) -> Result<PathBuf, String> {
+    let image = folder.join(format!("{name}.img"));
     let file = fs::File::create(&image).map_err(|error| error.to_string())?;
     file.set_len(bytes).map_err(|error| error.to_string())?;
+    Ok(image)
+}
+
+fn make_filesystem(image: &Path, kind: &str, words: &[&str]) -> Result<(), String> {
     let quiet = if kind == "xfs" || kind == "btrfs" { "-fq" } else { "-Fq" };
-    run(&format!("mkfs.{kind}"), &[quiet.as_ref(), image.as_os_str()])?;
+    let words = words.iter().map(OsStr::new).chain([quiet.as_ref(), image.as_os_str()]);
+    run(&format!("mkfs.{kind}"), &words.collect::<Vec<_>>())
+}
+
+fn mount_image(folder: &Path, image: &Path, kind: &str, options: &str) -> Result<Mounted, String> {
     let options = format!("loop,{options}");
     let words = ["-t".as_ref(), kind.as_ref(), "-o".as_ref(), options.as_ref(), image.as_os_str()];
-    mount::<&OsStr>(folder, &format!("{kind}-mounted"), &words)
+    let stem = image.file_stem().unwrap_or_default().to_string_lossy();
+    mount::<&OsStr>(folder, &format!("{stem}-mounted"), &words)
 }
 
 /// Runs a program of the system. `Err`: it is not there, or what it said.

@@ -128,6 +128,9 @@ pub fn reasons(evidence: &Evidence) -> Vec<Finding> {
         if found.len() == before {
             found.push(Reason::Unexplained);
         }
+    } else if is_judged && is_through_cache(evidence) {
+        // Asynchronous, and yet not what was asked for.
+        found.push(Reason::Encryption);
     }
     found.into_iter().map(|reason| words::finding(reason, evidence)).collect()
 }
@@ -138,6 +141,9 @@ fn file_reasons(evidence: &Evidence, found: &mut Vec<Reason>) {
     let has = |class| evidence.count(class) > 0;
     let is = |filesystem| facts.filesystem == Some(filesystem);
     if has(Class::InlineCached) && evidence.is_mostly(&[Class::InlineCached], 50) {
+        if is_through_cache(evidence) {
+            found.push(Reason::Encryption);
+        }
         return found.push(if is_hole(evidence) { Reason::NothingThere } else { Reason::CacheHit });
     }
     if test.work == Work::Sync {
@@ -153,7 +159,7 @@ fn file_reasons(evidence: &Evidence, found: &mut Vec<Reason>) {
     if facts.compressed == Some(true) {
         found.push(Reason::Compression);
     }
-    if facts.encrypted == Some(true) || (test.direct && evidence.bypasses_cache == Some(false)) {
+    if facts.encrypted == Some(true) || is_through_cache(evidence) {
         found.push(Reason::Encryption);
     }
     if evidence.backend == BackendKind::Overlapped {
@@ -200,6 +206,11 @@ fn worker_reasons(evidence: &Evidence, found: &mut Vec<Reason>, first: usize) {
         // are put off as well, for as long as one of them is left.
         found.push(Reason::FileTimes);
     }
+}
+
+/// Direct I/O was asked for, and the system says that there is none.
+fn is_through_cache(evidence: &Evidence) -> bool {
+    evidence.test.direct && evidence.bypasses_cache == Some(false)
 }
 
 /// Reads were done at once, and not because it was in memory.

@@ -211,7 +211,7 @@ fn where_io_uring_is_refused_the_diagnosis_says_so_first() {
 #[cfg(target_os = "linux")]
 #[test]
 fn filesystems_of_known_nature_are_seen_for_what_they_are() {
-    use pipewright_tests::mounts;
+    use pipewright_tests::{encrypt, mounts};
     pipewright_tests::isolate::isolated(
         "diagnosis::filesystems_of_known_nature_are_seen_for_what_they_are",
         || {
@@ -247,6 +247,27 @@ fn filesystems_of_known_nature_are_seen_for_what_they_are() {
                     assert_eq!(of(ext4.path(), false, Work::Overwrite), buffered);
                     let sync = (Verdict::Workers, Some(Reason::OperationKind));
                     assert_eq!(of(ext4.path(), false, Work::Sync), sync);
+                }
+            }
+            let encrypting = mounts::loop_mount_encrypting(folder.path(), 64 << 20);
+            let secret = |ext4: &mounts::Mounted| {
+                let secret = ext4.path().join("secret");
+                encrypt::encrypted_folder(&secret).map(|()| secret)
+            };
+            match encrypting.and_then(|ext4| Ok((secret(&ext4)?, ext4))) {
+                Err(why) => skipped(&why),
+                Ok((secret, _ext4)) => {
+                    let encrypted = Some(Reason::Encryption);
+                    // It takes direct reads, and does them in its cache.
+                    let read = of(&secret, true, Work::Read);
+                    assert_eq!(read, (Verdict::Asynchronous, encrypted));
+                    for work in [Work::Overwrite, Work::Extend, Work::Preallocated] {
+                        assert_eq!(
+                            of(&secret, true, work),
+                            (Verdict::Workers, encrypted),
+                            "{work:?}"
+                        );
+                    }
                 }
             }
             match mounts::loop_mount(folder.path(), "btrfs", 160 << 20, "rw") {

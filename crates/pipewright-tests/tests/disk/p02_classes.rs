@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use pipewright_disk::{Access, BackendKind, Class, DiskFile, Engine, EngineOptions, Operation};
-use pipewright_tests::mounts::{Mounted, loop_mount, mount, private, run};
+use pipewright_tests::encrypt::encrypted_folder;
+use pipewright_tests::mounts::{Mounted, loop_mount, loop_mount_encrypting, mount, private, run};
 use pipewright_tests::oracle::Oracle;
 use pipewright_tests::skip::skipped;
 use pipewright_tests::{isolate, watchdog};
@@ -220,6 +221,15 @@ fn the_class_agrees_with_the_kernels_own_tracepoint() {
                     Err(why) => skipped(&format!("fuse: {why}")),
                 }
             }
+        }
+        let secret = |ext4: &Mounted| {
+            let secret = ext4.path().join("secret");
+            encrypted_folder(&secret).map(|()| secret)
+        };
+        let encrypting = loop_mount_encrypting(folder.path(), 128 * MIB);
+        match encrypting.and_then(|ext4| Ok((secret(&ext4)?, ext4))) {
+            Ok((secret, _ext4)) => on(&oracle, "fscrypt", &secret, &CASES),
+            Err(why) => skipped(&format!("fscrypt: {why}")),
         }
         for (kind, bytes) in [("xfs", 512 * MIB), ("btrfs", 256 * MIB)] {
             match disk(kind, bytes) {

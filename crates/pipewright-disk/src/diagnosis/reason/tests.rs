@@ -136,6 +136,15 @@ fn row_4_encryption() {
     assert!(
         reasons(&encrypted)[0].evidence.ends_with("and 64 KiB went through the cache all the same")
     );
+    // Reads are asynchronous, by way of the cache; or come from it.
+    let mut read = evidence(true, Work::Read, &[(Class::AsyncPageWait, 500)]);
+    (read.facts.encrypted, read.bypasses_cache) = (Some(true), Some(false));
+    check(&read, &[(Reason::Encryption, Remedy::InlineEncryption)]);
+    let mut cached = evidence(true, Work::Read, &[(Class::InlineCached, 500)]);
+    (cached.facts.encrypted, cached.bypasses_cache) = (Some(true), Some(false));
+    let both =
+        [(Reason::Encryption, Remedy::InlineEncryption), (Reason::CacheHit, Remedy::Nothing)];
+    check(&cached, &both);
 }
 
 #[test]
