@@ -89,6 +89,16 @@ fn mount_image(folder: &Path, image: &Path, kind: &str, options: &str) -> Result
     mount::<&OsStr>(folder, &format!("{stem}-mounted"), &words)
 }
 
+/// A layer over a folder. `Err`: why not.
+pub fn overlay(folder: &Path, below: &Path) -> Result<Mounted, String> {
+    for part in ["lower", "upper", "work"] {
+        fs::create_dir_all(below.join(part)).map_err(|error| error.to_string())?;
+    }
+    let below = below.display();
+    let options = format!("lowerdir={below}/lower,upperdir={below}/upper,workdir={below}/work");
+    mount(folder, "overlay", &["-t", "overlay", "-o", &options, "none"])
+}
+
 /// Runs a program of the system. `Err`: it is not there, or what it said.
 pub fn run<W: AsRef<OsStr>>(program: &str, words: &[W]) -> Result<(), String> {
     let output = Command::new(program).args(words).output();

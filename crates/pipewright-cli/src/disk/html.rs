@@ -50,12 +50,12 @@ fn add(page: &mut String, report: &Report) {
          <th>verdict, reasons and remedies</tr>\n",
     );
     for test in &report.tests {
-        add_test(page, report, test);
+        add_test(page, test);
     }
     page.push_str("</table>\n");
 }
 
-fn add_test(page: &mut String, report: &Report, test: &TestReport) {
+fn add_test(page: &mut String, test: &TestReport) {
     let name = escape(&test.test.to_string());
     let measured = match &test.outcome {
         Outcome::Measured(measured) => measured,
@@ -87,7 +87,7 @@ fn add_test(page: &mut String, report: &Report, test: &TestReport) {
             escape(&finding.reason.to_string()),
             escape(&finding.evidence),
             escape(&finding.remedy.to_string()),
-            escape(&text::effect(report, finding)),
+            escape(&text::effect(finding)),
         );
     }
     page.push_str("</tr>\n");

@@ -69,8 +69,9 @@ struct Reason {
     evidence: String,
     remedy: &'static str,
     remedy_message: String,
-    /// Seconds until all were done in the test that shows the remedy.
+    /// Seconds until all were done, with the remedy.
     remedy_completed_seconds: Option<f64>,
+    remedy_free_share: Option<f64>,
     remedy_verdict: Option<&'static str>,
 }
 
@@ -93,13 +94,13 @@ pub(super) fn text(report: &Diagnosis) -> serde_json::Result<String> {
         requests: report.options.requests,
         block_bytes: report.options.block_bytes,
         sentence: super::sentence::lead(report),
-        tests: report.tests.iter().map(|test| test_of(report, test)).collect(),
+        tests: report.tests.iter().map(test_of).collect(),
     })
 }
 
-fn test_of(report: &Diagnosis, found: &TestReport) -> Test {
+fn test_of(found: &TestReport) -> Test {
     let (outcome, message, measured) = match &found.outcome {
-        Outcome::Measured(measured) => ("measured", None, Some(numbers(report, measured))),
+        Outcome::Measured(measured) => ("measured", None, Some(numbers(measured))),
         Outcome::NotPossible(why) => ("not_possible", Some(why.clone()), None),
         Outcome::Failed(why) => ("failed", Some(why.clone()), None),
     };
@@ -114,19 +115,17 @@ fn test_of(report: &Diagnosis, found: &TestReport) -> Test {
     }
 }
 
-fn numbers(report: &Diagnosis, measured: &Measured) -> Numbers {
+fn numbers(measured: &Measured) -> Numbers {
     let evidence = &measured.evidence;
-    let reasons = measured.findings.iter().map(|finding| {
-        let tried = finding.tried.and_then(|test| report.measured(test));
-        Reason {
-            reason: finding.reason.name(),
-            message: finding.reason.to_string(),
-            evidence: finding.evidence.clone(),
-            remedy: finding.remedy.name(),
-            remedy_message: finding.remedy.to_string(),
-            remedy_completed_seconds: tried.map(|tried| tried.completed.as_secs_f64()),
-            remedy_verdict: tried.map(|tried| tried.verdict.name()),
-        }
+    let reasons = measured.findings.iter().map(|finding| Reason {
+        reason: finding.reason.name(),
+        message: finding.reason.to_string(),
+        evidence: finding.evidence.clone(),
+        remedy: finding.remedy.name(),
+        remedy_message: finding.remedy.to_string(),
+        remedy_completed_seconds: finding.effect.map(|it| it.completed.as_secs_f64()),
+        remedy_free_share: finding.effect.map(|it| it.free_share),
+        remedy_verdict: finding.effect.map(|it| it.verdict.name()),
     });
     Numbers {
         requests: evidence.requests,

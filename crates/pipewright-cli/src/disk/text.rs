@@ -23,7 +23,7 @@ pub(super) fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
     for (number, test) in report.tests.iter().enumerate() {
         writeln!(out, "\nTest {:<3} {}", number + 1, test.test)?;
         match &test.outcome {
-            Outcome::Measured(measured) => write_measured(out, report, measured)?,
+            Outcome::Measured(measured) => write_measured(out, measured)?,
             Outcome::NotPossible(why) => writeln!(out, "  not possible here: {why}")?,
             Outcome::Failed(why) => writeln!(out, "  failed: {why}")?,
         }
@@ -31,7 +31,7 @@ pub(super) fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
     Ok(())
 }
 
-fn write_measured(out: &mut impl Write, report: &Report, measured: &Measured) -> io::Result<()> {
+fn write_measured(out: &mut impl Write, measured: &Measured) -> io::Result<()> {
     writeln!(out, "  {}", sentence::times(measured))?;
     writeln!(out, "  {}", sentence::order(measured))?;
     let counts = Class::ALL.iter().filter_map(|class| {
@@ -44,15 +44,14 @@ fn write_measured(out: &mut impl Write, report: &Report, measured: &Measured) ->
     for finding in &measured.findings {
         writeln!(out, "  Reason:  {}", finding.reason)?;
         writeln!(out, "           {}", finding.evidence)?;
-        writeln!(out, "  Remedy:  {}{}", finding.remedy, effect(report, finding))?;
+        writeln!(out, "  Remedy:  {}{}", finding.remedy, effect(finding))?;
     }
     Ok(())
 }
 
-/// What the remedy did in another test of the same report.
-pub(super) fn effect(report: &Report, finding: &Finding) -> String {
-    let Some(tried) = finding.tried.and_then(|test| report.measured(test)) else {
-        return String::new();
-    };
-    format!(" (measured: {:.4} s, {})", tried.completed.as_secs_f64(), tried.verdict)
+/// What the remedy did.
+pub(super) fn effect(finding: &Finding) -> String {
+    let Some(effect) = finding.effect else { return String::new() };
+    let (completed, free) = (effect.completed.as_secs_f64(), effect.free_share * 100.0);
+    format!(" (measured: {completed:.4} s, {free:.0} % free, {})", effect.verdict)
 }

@@ -97,6 +97,7 @@ fn the_json_has_every_documented_field() {
                 "reason",
                 "remedy",
                 "remedy_completed_seconds",
+                "remedy_free_share",
                 "remedy_message",
                 "remedy_verdict"
             ]

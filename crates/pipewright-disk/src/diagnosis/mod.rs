@@ -7,6 +7,7 @@ mod plan;
 mod reason;
 mod report;
 mod scratch;
+mod trial;
 
 use std::path::Path;
 use std::thread;
@@ -18,7 +19,7 @@ use crate::{Error, ErrorKind, Result};
 pub use evidence::Evidence;
 pub use options::{DiagnoseOptions, Pattern};
 pub use plan::{Test, Work};
-pub use reason::{Finding, Reason, Remedy, reasons};
+pub use reason::{Effect, Finding, Reason, Remedy, reasons};
 pub use report::{Measured, Outcome, Report, TestReport, Verdict};
 
 /// Measures how reads and writes of a file, or of files in a folder, are really done.
@@ -84,7 +85,10 @@ pub fn diagnose(path: impl AsRef<Path>, options: &DiagnoseOptions) -> Result<Rep
     let is_measured = |test: &TestReport| matches!(test.outcome, Outcome::Measured(_));
     match first_error {
         Some(error) if !tests.iter().any(is_measured) => Err(error),
-        _ => Ok(report::judge(path, options, tests)),
+        _ => {
+            trial::try_remedies(&run, &subject, options, &mut tests);
+            Ok(report::judge(path, options, tests))
+        }
     }
 }
 

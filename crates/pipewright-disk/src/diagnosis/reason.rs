@@ -2,9 +2,11 @@
 
 mod words;
 
+use std::time::Duration;
+
 use pipewright_os::file::Filesystem;
 
-use super::{Evidence, Test, Verdict, Work};
+use super::{Evidence, Measured, Test, Verdict, Work};
 use crate::{BackendKind, Class, WhyNot};
 
 /// Why requests were not asynchronous, or were not what they seem.
@@ -29,6 +31,8 @@ pub enum Reason {
     NeverWritten,
     /// The filesystem has no asynchronous writes through the cache.
     BufferedWrite,
+    /// Writes past the cache have to throw out first what is in it.
+    InCache,
     /// Writes change the times of the file, and that may wait.
     FileTimes,
     /// The filesystem copies on write, or keeps checksums.
@@ -57,6 +61,8 @@ pub enum Remedy {
     Nothing,
     /// Bypass the cache.
     Direct,
+    /// Have the cache forget it, and keep it out of it.
+    ForgetCache,
     /// Give the file its room before it is written to.
     Preallocate,
     /// As `Preallocate`, and bypass the cache.
@@ -69,8 +75,10 @@ pub enum Remedy {
     InlineEncryption,
     /// `chattr +C`, while the file is empty.
     NoCopyOnWrite,
-    /// Use a volume instead of the container's own layers, or a plain pool of threads.
+    /// Use a volume, or a plain pool of threads.
     AnotherFilesystem,
+    /// Have Linux AIO do it, or use a volume instead of the container's own layers.
+    Aio,
     /// Use a plain pool of threads: the ring keeps the caller waiting.
     Threads,
     /// Ask for less at once.
@@ -95,6 +103,30 @@ pub struct Finding {
     pub remedy: Remedy,
     /// The test of the same report that shows what the remedy does, where there is one.
     pub tried: Option<Test>,
+    /// What the remedy did, in that test or in the same one made once more with it. `None`: it was not tried.
+    pub effect: Option<Effect>,
+}
+
+/// What a remedy did.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct Effect {
+    /// How long it took until all requests were done.
+    pub completed: Duration,
+    /// The share of that time that the caller had for itself, from 0 to 1.
+    pub free_share: f64,
+    /// Whether it was asynchronous.
+    pub verdict: Verdict,
+}
+
+impl Effect {
+    pub(super) fn of(measured: &Measured) -> Effect {
+        Effect {
+            completed: measured.completed,
+            free_share: measured.free_share(),
+            verdict: measured.verdict,
+        }
+    }
 }
 
 /// A test counts as asynchronous where so many of its requests were, in percent.
@@ -204,7 +236,8 @@ fn worker_reasons(evidence: &Evidence, found: &mut Vec<Reason>, first: usize) {
         // The kernel puts off a write that changes the time of its file (file_modified, with IOCB_NOWAIT):
         // the first one after each tick of its clock. Its thread locks the file, so that those behind it
         // are put off as well, for as long as one of them is left.
-        found.push(Reason::FileTimes);
+        let is_cached = test.direct && evidence.cached_before > Some(0);
+        found.push(if is_cached { Reason::InCache } else { Reason::FileTimes });
     }
 }
 

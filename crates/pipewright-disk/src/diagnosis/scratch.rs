@@ -5,11 +5,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use pipewright_os::file::write_in_place;
+
 use super::{DiagnoseOptions, Test, Work};
 use crate::{Access, DiskFile, Error, ErrorKind, Result};
 
 /// What is diagnosed.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Subject {
     /// The file to read; `None`: one of our own.
     file: Option<PathBuf>,
@@ -21,6 +23,8 @@ pub(super) struct Subject {
     /// How long a file of our own is.
     bytes: u64,
     block_bytes: u64,
+    /// Files of our own are written in place.
+    in_place: bool,
 }
 
 /// A file for a test, which is removed afterwards where it is ours.
@@ -59,6 +63,7 @@ impl Subject {
             write_existing: options.write_existing,
             bytes,
             block_bytes,
+            in_place: false,
         };
         if found.is_dir() {
             return Ok(subject);
@@ -74,6 +79,11 @@ impl Subject {
         };
         (subject.file, subject.is_device) = (Some(path.to_owned()), !found.is_file());
         Ok(subject)
+    }
+
+    /// The same, with files of our own that are written in place; `None`: what is written to is the caller's.
+    pub(super) fn without_copy_on_write(&self) -> Option<Subject> {
+        (!self.write_existing).then(|| Subject { in_place: true, ..self.clone() })
     }
 
     /// The file as a test wants it.
@@ -109,14 +119,22 @@ impl Subject {
         if test.work == Work::Preallocated {
             options = options.preallocate(self.bytes);
         }
+        if self.in_place {
+            // While it is empty: afterwards nothing of it changes.
+            let asked = write_in_place(&made);
+            asked.map_err(|error| {
+                Error::system("do away with copies on write of", Some(&path), error)
+            })?;
+        }
         let file = options.open(&path)?;
         // Now, before anything is written: what has no name is not left behind, whatever ends this program.
         // Ignored: where a file that is open keeps its name, it loses it afterwards.
         let _ = fs::remove_file(&path);
         let prepared = self.prepare(made, test.work);
         prepared.map_err(|error| Error::system("prepare", Some(&path), error))?;
-        if test.work == Work::Read {
-            // As a file that has not been read for a while.
+        if test.work == Work::Read || test.direct {
+            // As a file that has not been read for a while. A write past the cache that has to throw out what is
+            // in it goes to a thread of the kernel (kiocb_invalidate_pages).
             file.forget_cache()?;
         }
         Ok(Opened { file, bytes: self.bytes, keep: false, _ours: Some(ours) })

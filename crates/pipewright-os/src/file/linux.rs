@@ -8,7 +8,7 @@ use std::path::Path;
 
 use rustix::fs::{
     Advice, AtFlags, FallocateFlags, IFlags, SeekFrom, StatxAttributes, StatxFlags, fadvise,
-    fallocate, fstatfs, ioctl_getflags, seek, statx,
+    fallocate, fstatfs, ioctl_getflags, ioctl_setflags, seek, statx,
 };
 use rustix::io::{Errno, ReadWriteFlags};
 
@@ -169,6 +169,10 @@ pub(super) fn cached_bytes(file: &fs::File, offset: u64, bytes: u64) -> Option<u
     // SAFETY: an open file, a range to read and a struct to fill in, both of the call's own layout.
     let result = unsafe { libc::syscall(SYS_CACHESTAT, fd, &raw const range, &raw mut found, 0) };
     (result == 0).then(|| (found.cached * crate::memory::page_bytes() as u64).min(bytes))
+}
+
+pub(super) fn write_in_place(file: &fs::File) -> io::Result<()> {
+    Ok(ioctl_setflags(file, ioctl_getflags(file)? | IFlags::NOCOW)?)
 }
 
 pub(super) fn forget_cache(file: &fs::File) -> io::Result<()> {

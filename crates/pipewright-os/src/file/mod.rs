@@ -264,6 +264,18 @@ impl File {
     }
 }
 
+/// Asks for a file without anything in it to be written in place from here on, without copies and checksums.
+///
+/// # Platform
+/// Linux: `FS_IOC_SETFLAGS` with `FS_NOCOW_FL` (`chattr +C`). Elsewhere `Unsupported`.
+///
+/// # Errors
+/// What the system says; the filesystem knows no such flag.
+#[doc(alias = "FS_NOCOW_FL")]
+pub fn write_in_place(file: &fs::File) -> io::Result<()> {
+    imp::write_in_place(file)
+}
+
 #[cfg(unix)]
 impl std::os::fd::AsFd for File {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {

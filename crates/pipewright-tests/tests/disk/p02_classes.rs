@@ -6,7 +6,9 @@ use std::path::Path;
 
 use pipewright_disk::{Access, BackendKind, Class, DiskFile, Engine, EngineOptions, Operation};
 use pipewright_tests::encrypt::encrypted_folder;
-use pipewright_tests::mounts::{Mounted, loop_mount, loop_mount_encrypting, mount, private, run};
+use pipewright_tests::mounts::{
+    Mounted, loop_mount, loop_mount_encrypting, mount, overlay, private, run,
+};
 use pipewright_tests::oracle::Oracle;
 use pipewright_tests::skip::skipped;
 use pipewright_tests::{isolate, watchdog};
@@ -139,16 +141,6 @@ fn on(oracle: &Oracle, name: &str, folder: &Path, cases: &[Case]) {
     for case in cases {
         agree(oracle, name, folder, *case);
     }
-}
-
-/// A layer over a folder.
-fn overlay(folder: &Path, below: &Path) -> Result<Mounted, String> {
-    for part in ["lower", "upper", "work"] {
-        std::fs::create_dir_all(below.join(part)).map_err(|error| error.to_string())?;
-    }
-    let below = below.display();
-    let options = format!("lowerdir={below}/lower,upperdir={below}/upper,workdir={below}/work");
-    mount(folder, "overlay", &["-t", "overlay", "-o", &options, "none"])
 }
 
 /// A folder seen through a program.

@@ -175,6 +175,11 @@ fn a_write_in_place_that_changes_the_files_times() {
         &evidence(true, Work::Preallocated, WORKERS),
         &[(Reason::FileTimes, Remedy::ExpectWorker)],
     );
+    let mut cached = evidence(true, Work::Overwrite, WORKERS);
+    cached.cached_before = Some(8 << 20);
+    check(&cached, &[(Reason::InCache, Remedy::ForgetCache)]);
+    let words = "500 of 500 by kernel threads, 8192 KiB of it in memory before";
+    assert_eq!(reasons(&cached)[0].evidence, words);
     // Reads have nothing to do with it.
     check(&evidence(true, Work::Read, WORKERS), &[(Reason::Unexplained, Remedy::ExpectWorker)]);
 }
@@ -195,6 +200,10 @@ fn row_8_no_nowait() {
         let mut layered = evidence(true, Work::Extend, WORKERS);
         (layered.facts.filesystem, layered.facts.nowait) = (Some(filesystem), Some(false));
         check(&layered, &[(Reason::NoNowait, Remedy::AnotherFilesystem)]);
+        layered.test.work = Work::Read;
+        let is_overlay = filesystem == Filesystem::Overlay;
+        let remedy = if is_overlay { Remedy::Aio } else { Remedy::AnotherFilesystem };
+        check(&layered, &[(Reason::NoNowait, remedy)]);
         let words = format!("500 of 500 by kernel threads: {name} does not know RWF_NOWAIT");
         assert_eq!(reasons(&layered)[0].evidence, words);
     }

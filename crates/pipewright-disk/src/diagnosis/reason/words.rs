@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use pipewright_os::file::Filesystem;
+
 use super::{Evidence, Finding, Reason, Remedy, Test, Work};
 use crate::{BackendKind, Class};
 
@@ -81,6 +83,10 @@ pub(super) fn finding(reason: Reason, evidence: &Evidence) -> Finding {
             };
             (format!("{workers}, one at a time for each file: {filesystem}"), remedy)
         }
+        Reason::InCache => {
+            let cached = evidence.cached_before.unwrap_or_default() / 1024;
+            (format!("{workers}, {cached} KiB of it in memory before"), Remedy::ForgetCache)
+        }
         Reason::FileTimes => {
             let others = evidence.count(Class::AsyncDevice);
             (format!("{workers}, {others} by the device"), Remedy::ExpectWorker)
@@ -89,7 +95,15 @@ pub(super) fn finding(reason: Reason, evidence: &Evidence) -> Finding {
             (format!("{workers}: {filesystem} without chattr +C"), Remedy::NoCopyOnWrite)
         }
         Reason::NoNowait => {
-            (format!("{workers}: {filesystem} does not know RWF_NOWAIT"), Remedy::AnotherFilesystem)
+            let is_layered = facts.filesystem == Some(Filesystem::Overlay);
+            let remedy = match evidence.test {
+                // The layer below is asked, and no thread of the kernel stands in between.
+                Test { direct: true, work, .. } if is_layered && work != Work::Extend => {
+                    Remedy::Aio
+                }
+                _ => Remedy::AnotherFilesystem,
+            };
+            (format!("{workers}: {filesystem} does not know RWF_NOWAIT"), remedy)
         }
         Reason::Fuse => {
             let slept = evidence.count(Class::InlineBlocked);
@@ -111,7 +125,8 @@ pub(super) fn finding(reason: Reason, evidence: &Evidence) -> Finding {
         Reason::RingRefused(why_not) => (why_not.to_string(), Remedy::AllowRing),
         Reason::Unexplained => (workers, Remedy::ExpectWorker),
     };
-    Finding { reason, evidence: evidence_words, remedy, tried: tried(remedy, evidence.test) }
+    let tried = tried(remedy, evidence.test);
+    Finding { reason, evidence: evidence_words, remedy, tried, effect: None }
 }
 
 /// The test that does what the remedy says.
@@ -140,6 +155,7 @@ impl Reason {
             Reason::Hole => "hole",
             Reason::NeverWritten => "never_written",
             Reason::BufferedWrite => "buffered_write",
+            Reason::InCache => "in_cache",
             Reason::FileTimes => "file_times",
             Reason::CopyOnWrite => "copy_on_write",
             Reason::NoNowait => "no_nowait",
@@ -165,6 +181,7 @@ impl fmt::Display for Reason {
             Reason::Hole => "each write fills a hole",
             Reason::NeverWritten => "each write goes where nothing was ever written",
             Reason::BufferedWrite => "the filesystem has no asynchronous writes through the cache",
+            Reason::InCache => "what the cache has of the file has to be thrown out first",
             Reason::FileTimes => {
                 "now and then a write changes the times of the file, and others wait behind it"
             }
@@ -187,6 +204,7 @@ impl Remedy {
         match self {
             Remedy::Nothing => "nothing",
             Remedy::Direct => "direct",
+            Remedy::ForgetCache => "forget_cache",
             Remedy::Preallocate => "preallocate",
             Remedy::PreallocateDirect => "preallocate_direct",
             Remedy::WriteOnce => "write_once",
@@ -194,6 +212,7 @@ impl Remedy {
             Remedy::InlineEncryption => "inline_encryption",
             Remedy::NoCopyOnWrite => "no_copy_on_write",
             Remedy::AnotherFilesystem => "another_filesystem",
+            Remedy::Aio => "aio",
             Remedy::Threads => "threads",
             Remedy::LowerDepth => "lower_depth",
             Remedy::Align => "align",
@@ -208,6 +227,9 @@ impl fmt::Display for Remedy {
         f.write_str(match self {
             Remedy::Nothing => "none is needed",
             Remedy::Direct => "bypass the cache (O_DIRECT)",
+            Remedy::ForgetCache => {
+                "have the cache forget it (posix_fadvise), and read and write it past the cache alone"
+            }
             Remedy::Preallocate => "give the file its room first (fallocate)",
             Remedy::PreallocateDirect => {
                 "give the file its room first (fallocate) and bypass the cache (O_DIRECT)"
@@ -221,8 +243,9 @@ impl fmt::Display for Remedy {
             }
             Remedy::NoCopyOnWrite => "chattr +C on the file while it is empty, or on its folder",
             Remedy::AnotherFilesystem => {
-                "use a volume or a bind mount; a pool of threads is as good here, and on overlay the backend aio may be asynchronous"
+                "use a volume or a bind mount; a pool of threads is as good here"
             }
+            Remedy::Aio => "use Linux AIO (backend aio), or a volume or a bind mount",
             Remedy::Threads => "use a pool of threads (backend threads)",
             Remedy::LowerDepth => "have fewer requests under way than the queue takes",
             Remedy::Align => "align the buffer, the offset and the length as the error says",

@@ -159,6 +159,10 @@ pub(super) fn forget_cache(_: &fs::File) -> io::Result<()> {
     Ok(())
 }
 
+pub(super) fn write_in_place(_: &fs::File) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 pub(super) fn next_hole(_: &fs::File, _: u64) -> Option<u64> {
     None
 }

@@ -1,0 +1,58 @@
+//! What a remedy does: by another test of the same report, or by the same test made once more with it.
+
+use super::scratch::Subject;
+use super::{DiagnoseOptions, Effect, Outcome, Remedy, Test, TestReport};
+use crate::{BackendKind, Result};
+
+use super::Measured;
+
+/// Runs a test on a file.
+pub(super) type Run<'a> = &'a dyn Fn(&Subject, Test, &DiagnoseOptions) -> Result<Measured>;
+
+/// Has each finding tell what its remedy does, where that can be tried.
+pub(super) fn try_remedies(
+    run: Run<'_>,
+    subject: &Subject,
+    options: &DiagnoseOptions,
+    tests: &mut [TestReport],
+) {
+    let effects: Vec<(Test, Effect)> = tests
+        .iter()
+        .filter_map(|report| Some((report.test, Effect::of(measured(&report.outcome)?))))
+        .collect();
+    for TestReport { test, outcome } in tests {
+        let Outcome::Measured(measured) = outcome else { continue };
+        for finding in &mut measured.findings {
+            finding.effect = match finding.tried {
+                Some(tried) => effects.iter().find(|(test, _)| *test == tried).map(|it| it.1),
+                // A test that goes wrong shows nothing.
+                None => once_more(run, subject, *test, options, finding.remedy),
+            };
+        }
+    }
+}
+
+fn measured(outcome: &Outcome) -> Option<&Measured> {
+    match outcome {
+        Outcome::Measured(measured) => Some(measured),
+        Outcome::NotPossible(_) | Outcome::Failed(_) => None,
+    }
+}
+
+/// The same test with the remedy. `None`: it is not one that a test can try.
+fn once_more(
+    run: Run<'_>,
+    subject: &Subject,
+    test: Test,
+    options: &DiagnoseOptions,
+    remedy: Remedy,
+) -> Option<Effect> {
+    let backend = |backend| DiagnoseOptions { backend, ..*options };
+    let (subject, options) = match remedy {
+        Remedy::Aio => (subject.clone(), backend(BackendKind::Aio)),
+        Remedy::Threads => (subject.clone(), backend(BackendKind::Threads)),
+        Remedy::NoCopyOnWrite => (subject.without_copy_on_write()?, *options),
+        _ => return None,
+    };
+    run(&subject, test, &options).ok().map(|measured| Effect::of(&measured))
+}
