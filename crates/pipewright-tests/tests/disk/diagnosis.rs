@@ -1,8 +1,6 @@
 //! The diagnosis: what it says of files whose nature is known, and what it leaves behind.
 
-use pipewright_disk::diagnosis::{
-    DiagnoseOptions, Outcome, Reason, Remedy, Test, Verdict, Work, diagnose,
-};
+use pipewright_disk::diagnosis::{DiagnoseOptions, Outcome, Reason, Test, Verdict, Work, diagnose};
 use pipewright_disk::{BackendKind, Class, ErrorKind, Unjudged};
 use pipewright_tests::skip::skipped;
 use pipewright_tests::watchdog;
@@ -213,6 +211,7 @@ fn where_io_uring_is_refused_the_diagnosis_says_so_first() {
 #[cfg(target_os = "linux")]
 #[test]
 fn filesystems_of_known_nature_are_seen_for_what_they_are() {
+    use pipewright_disk::diagnosis::Remedy;
     use pipewright_tests::{encrypt, mounts};
     pipewright_tests::isolate::isolated(
         "diagnosis::filesystems_of_known_nature_are_seen_for_what_they_are",

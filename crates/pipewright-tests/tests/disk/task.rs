@@ -5,7 +5,7 @@ use std::io::{ErrorKind, SeekFrom};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use pipewright_disk::{AsyncFile, BackendKind, DiskFile, EngineOptions, SharedEngine};
+use pipewright_disk::{AsyncFile, BackendKind, EngineOptions, SharedEngine};
 use pipewright_tests::skip::skipped;
 use pipewright_tests::watchdog;
 use proptest::prelude::*;
@@ -238,6 +238,7 @@ fn a_write_whose_future_was_dropped_comes_before_what_is_asked_for_next() {
 #[cfg(target_os = "linux")]
 #[test]
 fn an_error_belongs_to_the_write_that_met_it() {
+    use pipewright_disk::DiskFile;
     let _watch = watchdog::watch();
     let folder = folder();
     let path = folder.path().join("one-way");
