@@ -9,7 +9,7 @@ use pipewright_disk::{AsyncFile, BackendKind, EngineOptions, SharedEngine};
 use pipewright_tests::skip::skipped;
 use pipewright_tests::watchdog;
 use proptest::prelude::*;
-use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncSeek as _, AsyncSeekExt as _, AsyncWriteExt as _};
 use tokio::runtime::{Builder, Runtime};
 
 use super::{BACKENDS, engine, file_with, folder, pattern};
@@ -230,6 +230,15 @@ fn a_write_whose_future_was_dropped_comes_before_what_is_asked_for_next() {
                 stream.flush().await.unwrap();
                 let there = std::fs::read(file.path()).unwrap();
                 assert!(there[at as usize..] == long, "{name}");
+                // The same to another place that nobody has waited to be at.
+                let at = dropped(&mut stream);
+                let place = SeekFrom::Start(at + 1_000_000);
+                std::pin::Pin::new(&mut stream).start_seek(place).unwrap();
+                stream.write_all(&long).await.unwrap();
+                let there = std::fs::read(file.path()).unwrap();
+                for from in [at as usize, at as usize + 1_000_000] {
+                    assert!(there.get(from..from + long.len()) == Some(&long[..]), "{name}");
+                }
             });
         }
     }
