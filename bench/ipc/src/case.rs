@@ -60,7 +60,8 @@ fn every_byte(name: &'static str, size: u64, count: u64) -> Case {
         rows: vec![
             row("C ring", format!("ring sum {size} {count}")),
             row("pipewright, copied out", format!("cell sum copied {size} {count}")),
-            row("pipewright, leased", format!("cell sum leased {size} {count}")),
+            row("pipewright, read in place", format!("cell sum folded {size} {count}")),
+            row("pipewright, leased in chunks", format!("cell sum chunks {size} {count}")),
             row("C socketpair", format!("unix sum {size} {}", count / 4)),
         ]
         .into_iter()

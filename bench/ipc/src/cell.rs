@@ -183,8 +183,13 @@ pub(crate) fn worker(arguments: &[String]) -> Result<()> {
                 }
                 continue;
             }
-            if cell.way == "leased" {
+            if cell.way == "chunks" {
                 sum = sum.wrapping_add(add_up(message)?);
+                continue;
+            }
+            if cell.way == "folded" {
+                let add = |sum: u64, block: &[u8]| sum.wrapping_add(sum_of(block));
+                sum = message.lease().fold(sum, add)?;
                 continue;
             }
             message.read_into(&mut came)?;

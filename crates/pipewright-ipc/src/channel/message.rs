@@ -9,7 +9,7 @@ use pipewright::Handle;
 
 use super::core::Core;
 use super::incoming::Progress;
-use super::sink::Fill;
+use super::sink::{Fill, Fold};
 use crate::error::Error;
 
 /// A message that has come, or is coming: of a long one the first part is here while the last is being
@@ -95,14 +95,26 @@ const CHUNK_BYTES: usize = 16 << 10;
 
 /// A message that is read where it is, in the memory of the other side.
 ///
-/// That side could change the bytes while they are read, so there is no `&[u8]` over them. What
-/// [`for_each_chunk`](Self::for_each_chunk) shows has been brought into our nearest cache, and no
-/// further: that costs what reading costs.
+/// That side could change the bytes while they are read, so there is no `&[u8]` over them.
+/// [`fold`](Self::fold) reads them into registers, a block at a time, and is as fast as the memory is.
+/// What [`for_each_chunk`](Self::for_each_chunk) shows has been brought into our nearest cache, in longer
+/// pieces, and [`Read`](io::Read) copies them to wherever they shall be. Each byte is read once: what was
+/// shown does not change.
 ///
 /// The place in the ring is free for new messages as soon as it has been read.
 ///
 /// # Drop
 /// What was not read is thrown away by the next call that receives.
+///
+/// ```no_run
+/// # fn example(channel: &mut pipewright_ipc::Channel) -> Result<(), pipewright_ipc::Error> {
+/// let lines = channel.recv()?.lease().fold(0, |lines, block| {
+///     lines + block.iter().filter(|byte| **byte == b'\n').count()
+/// })?;
+/// # let _ = lines;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Lease<'a> {
     core: &'a mut Core,
     until: Option<Instant>,
@@ -114,6 +126,19 @@ impl Lease<'_> {
     pub fn left(&self) -> usize {
         let body = self.core.line.incoming_body();
         body.map_or(0, |body| usize::try_from(body.left).unwrap_or(usize::MAX))
+    }
+
+    /// Folds all bytes that have not been read yet, in order, in blocks of 64 bytes, of which only the
+    /// last may be shorter.
+    ///
+    /// # Errors
+    /// As [`Message::bytes`].
+    pub fn fold<B>(self, start: B, add: impl FnMut(B, &[u8]) -> B) -> Result<B, Error> {
+        let mut fold = Fold::new(start, add);
+        self.core.receive(self.until, |line| line.take(usize::MAX, &mut fold))?;
+        self.core.line.end_of_body();
+        // Gone after an error alone.
+        fold.end().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput).into())
     }
 
     /// Shows all bytes that have not been read yet, in order, in pieces of at most 16 KiB.

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use pipewright_os::shm::Seen;
+use pipewright_os::shm::{BLOCK_BYTES, Seen};
 
 /// Takes the bytes of a body, in order.
 pub(super) trait Sink {
@@ -56,6 +56,80 @@ impl Sink for Fill<'_> {
 
     fn take_shared(&mut self, memory: &Seen, at: usize, count: usize) -> io::Result<()> {
         memory.copy_to(at, self.next(count)?)
+    }
+}
+
+/// Folds block by block. What does not fill one is kept until more comes.
+pub(super) struct Fold<B, F> {
+    /// Always there between two calls.
+    folded: Option<B>,
+    add: F,
+    kept: [u8; BLOCK_BYTES],
+    count: usize,
+}
+
+impl<B, F: FnMut(B, &[u8]) -> B> Fold<B, F> {
+    pub(super) fn new(start: B, add: F) -> Fold<B, F> {
+        Fold { folded: Some(start), add, kept: [0; BLOCK_BYTES], count: 0 }
+    }
+
+    /// What has come of it, with the last block, which may be a short one.
+    pub(super) fn end(mut self) -> Option<B> {
+        self.add_kept();
+        self.folded
+    }
+
+    fn add_kept(&mut self) {
+        let kept = self.kept.get(..self.count).unwrap_or_default();
+        if !kept.is_empty() {
+            self.folded = self.folded.take().map(|folded| (self.add)(folded, kept));
+            self.count = 0;
+        }
+    }
+
+    /// Keeps so many bytes, and adds the block if that is full then.
+    fn keep(
+        &mut self,
+        count: usize,
+        fill: impl FnOnce(&mut [u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut room = Fill { to: &mut self.kept, filled: self.count };
+        fill(room.next(count)?)?;
+        self.count += count;
+        if self.count == BLOCK_BYTES {
+            self.add_kept();
+        }
+        Ok(())
+    }
+
+    /// How so many bytes are taken: what fills up what is kept, whole blocks, and what is to be kept.
+    fn split(&self, count: usize) -> [usize; 3] {
+        let first = if self.count == 0 { 0 } else { count.min(BLOCK_BYTES - self.count) };
+        let last = (count - first) % BLOCK_BYTES;
+        [first, count - first - last, last]
+    }
+}
+
+impl<B, F: FnMut(B, &[u8]) -> B> Sink for Fold<B, F> {
+    fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let [first, whole, _] = self.split(bytes.len());
+        let (first, rest) = bytes.split_at(first);
+        let (whole, last) = rest.split_at(whole);
+        self.keep(first.len(), |to| Ok(to.copy_from_slice(first)))?;
+        let blocks = whole.chunks(BLOCK_BYTES);
+        self.folded = self.folded.take().map(|folded| blocks.fold(folded, &mut self.add));
+        self.keep(last.len(), |to| Ok(to.copy_from_slice(last)))
+    }
+
+    #[inline]
+    fn take_shared(&mut self, memory: &Seen, at: usize, count: usize) -> io::Result<()> {
+        let [first, whole, last] = self.split(count);
+        self.keep(first, |to| memory.copy_to(at, to))?;
+        if let Some(folded) = self.folded.take() {
+            let add = |folded, block: &[u8; BLOCK_BYTES]| (self.add)(folded, block);
+            self.folded = Some(memory.fold_blocks(at + first, whole, folded, add)?);
+        }
+        self.keep(last, |to| memory.copy_to(at + first + whole, to))
     }
 }
 

@@ -5,6 +5,8 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
+use super::BLOCK_BYTES;
+
 /// Copies bytes that somebody outside of this program may be writing to.
 ///
 /// # Safety
@@ -40,6 +42,57 @@ unsafe fn string_move(from: *const u8, to: *mut u8, count: usize) {
             options(nostack, preserves_flags)
         );
     }
+}
+
+/// A block of bytes that somebody outside of this program may be writing to, as a value: it is in
+/// registers until somebody wants it elsewhere.
+///
+/// # Safety
+/// That many bytes can be read at `from`.
+#[inline]
+pub(super) unsafe fn block(from: *const u8) -> [u8; BLOCK_BYTES] {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        // SAFETY: promised by the caller.
+        unsafe { load(from) }
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    {
+        let mut block = [0; BLOCK_BYTES];
+        // SAFETY: promised by the caller.
+        unsafe { by_words(from, block.as_mut_ptr(), BLOCK_BYTES) };
+        block
+    }
+}
+
+/// Four loads of sixteen bytes, which every such processor has, and which to the compiler are what
+/// [`string_move`] is. Relaxed atomic loads of eight bytes would be kept apart by it: a sum of them goes
+/// one by one, at less than the speed of the memory.
+///
+/// # Safety
+/// As [`block`].
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline]
+unsafe fn load(from: *const u8) -> [u8; BLOCK_BYTES] {
+    use std::arch::x86_64::__m128i;
+    let (first, second, third, fourth): (__m128i, __m128i, __m128i, __m128i);
+    // SAFETY: promised by the caller; no alignment is asked for.
+    unsafe {
+        std::arch::asm!(
+            "movdqu {first}, [{from}]",
+            "movdqu {second}, [{from} + 16]",
+            "movdqu {third}, [{from} + 32]",
+            "movdqu {fourth}, [{from} + 48]",
+            from = in(reg) from,
+            first = out(xmm_reg) first,
+            second = out(xmm_reg) second,
+            third = out(xmm_reg) third,
+            fourth = out(xmm_reg) fourth,
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+    // SAFETY: plain bytes, and as many.
+    unsafe { std::mem::transmute([first, second, third, fourth]) }
 }
 
 /// A relaxed atomic load for every eight bytes, and for every single byte before and after those.

@@ -62,6 +62,9 @@ pub const WORD_STRIDE: usize = 128;
 /// How many words an object has.
 pub const WORDS: usize = CONTROL_BYTES / WORD_STRIDE;
 
+/// How much data is read at once where it is not copied out: what fits into registers.
+pub const BLOCK_BYTES: usize = 64;
+
 /// The most data that an object may have.
 pub const MOST_BYTES: usize = 1 << 30;
 
@@ -232,6 +235,32 @@ impl Seen {
         // SAFETY: they have just been written.
         unsafe { to.set_len(length) };
         Ok(())
+    }
+
+    /// Folds what stands there in the data, block by block, without a copy of it in memory. Each byte is
+    /// read once; what is shown of it is a value that nobody else can change.
+    ///
+    /// # Errors
+    /// `InvalidInput`: the place is not inside the data, or the count no multiple of [`BLOCK_BYTES`].
+    #[inline]
+    pub fn fold_blocks<B>(
+        &self,
+        from: usize,
+        count: usize,
+        start: B,
+        mut add: impl FnMut(B, &[u8; BLOCK_BYTES]) -> B,
+    ) -> io::Result<B> {
+        let place = self.place(from, count)?;
+        if count % BLOCK_BYTES != 0 {
+            return Err(outside());
+        }
+        let mut folded = start;
+        for at in (0..count).step_by(BLOCK_BYTES) {
+            // SAFETY: that many bytes are mapped there.
+            let block = unsafe { copy::block(place.wrapping_add(at)) };
+            folded = add(folded, &block);
+        }
+        Ok(folded)
     }
 
     /// Four numbers that stand there in the data, each read once; the place is a multiple of 8.

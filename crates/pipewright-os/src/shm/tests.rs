@@ -36,6 +36,15 @@ fn what_is_written_is_seen() {
         theirs.append_to(from, count, &mut buffer).unwrap();
         assert_eq!((&buffer[..6], &buffer[6..]), (&b"before"[..], &expected[..]));
     }
+    for (from, blocks) in
+        [(0, BYTES / BLOCK_BYTES), (8, 0), (1, 1), (BYTES - BLOCK_BYTES, 1), (37, 9)]
+    {
+        let expected: Vec<u8> =
+            (from..from + blocks * BLOCK_BYTES).map(|at| (at % 251) as u8).collect();
+        let append = |bytes: Vec<u8>, block: &[u8; BLOCK_BYTES]| [&bytes[..], block].concat();
+        let bytes = theirs.fold_blocks(from, blocks * BLOCK_BYTES, Vec::new(), append).unwrap();
+        assert_eq!(bytes, expected, "{from} {blocks}");
+    }
     let words: Vec<u8> = theirs.words(8, 16).unwrap().flat_map(u64::to_ne_bytes).collect();
     assert_eq!(words, (8..24).collect::<Vec<u8>>());
     assert_eq!(theirs.numbers(0).unwrap()[1].to_ne_bytes(), [8, 9, 10, 11, 12, 13, 14, 15]);
@@ -51,6 +60,10 @@ fn nothing_outside_can_be_read() {
     assert!(theirs.copy_to(BYTES - 1, &mut [0; 2]).is_err());
     assert!(theirs.words(4, 8).is_err() && theirs.words(0, 12).is_err());
     assert!(theirs.numbers(BYTES - 24).is_err());
+    for (from, count) in [(BYTES, BLOCK_BYTES), (BYTES - 63, 64), (0, 63), (usize::MAX - 1, 64)] {
+        let looked = theirs.fold_blocks(from, count, (), |(), block| panic!("{block:?}"));
+        assert_eq!(looked.unwrap_err().kind(), io::ErrorKind::InvalidInput, "{from} {count}");
+    }
 }
 
 #[test]
@@ -117,7 +130,7 @@ mod linux {
     }
 
     #[test]
-    fn what_changes_while_it_is_copied_is_some_mixture_and_nothing_else() {
+    fn what_changes_while_it_is_read_is_some_mixture_and_stands_still_once_it_was_read() {
         let Some(mut ours) = written() else { return };
         let theirs = Seen::open(ours.handle(), OPTIONS).unwrap();
         let done = std::sync::atomic::AtomicBool::new(false);
@@ -133,6 +146,13 @@ mod linux {
                 copied.clear();
                 theirs.append_to(0, BYTES, &mut copied).unwrap();
                 assert!(copied.iter().all(|byte| [0, 0xAA, 0x55].contains(byte)));
+                let look = |blocks, block: &[u8; BLOCK_BYTES]| {
+                    let before = std::hint::black_box(*block);
+                    assert!(block.iter().all(|byte| [0, 0xAA, 0x55].contains(byte)));
+                    assert_eq!(*std::hint::black_box(block), before);
+                    blocks + 1
+                };
+                assert_eq!(theirs.fold_blocks(8, BYTES - 64, 0, look).unwrap(), BYTES / 64 - 1);
             }
         });
     }

@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::time::Duration;
 
 use pipewright::{Command, Handle, PipeOptions, Stdio};
-use pipewright_ipc::{Channel, ErrorKind, Options, SharedMemory, Side};
+use pipewright_ipc::{Channel, ErrorKind, Lease, Options, SharedMemory, Side};
 use pipewright_tests::{bodies, watchdog};
 
 use super::{both_ways, some_files, start, worker};
@@ -34,13 +34,14 @@ fn what_is_sent_comes_back_in_every_way_to_send_and_to_receive() {
             }
             let message = channel.recv().unwrap();
             assert_eq!((message.len(), message.is_empty()), (length, length == 0));
-            match number % 4 {
+            match number % 5 {
                 0 => message.read_into(&mut came).unwrap(),
                 1 => came = message.bytes().unwrap(),
                 2 => {
                     came.clear();
                     message.lease().for_each_chunk(|chunk| came.extend_from_slice(chunk)).unwrap();
                 }
+                3 => came = folded(message.lease()),
                 _ => {
                     came.clear();
                     let mut lease = message.lease();
@@ -56,6 +57,42 @@ fn what_is_sent_comes_back_in_every_way_to_send_and_to_receive() {
         assert_eq!(stats.sent.bytes, stats.received.bytes);
         for direction in [stats.sent, stats.received] {
             assert_eq!(direction.inline_bytes + direction.shared_bytes, direction.bytes);
+        }
+        assert!(channel.close().unwrap().unwrap().success());
+    }
+}
+
+/// What is left of a message, by its blocks, of which the last alone may be short.
+fn folded(lease: Lease<'_>) -> Vec<u8> {
+    let blocks = lease.left().div_ceil(64);
+    let (came, count) = lease
+        .fold((Vec::new(), 0), |(mut came, count), block| {
+            assert!(count + 1 == blocks || block.len() == 64, "{} in {count}", block.len());
+            came.extend_from_slice(block);
+            (came, count + 1)
+        })
+        .unwrap();
+    assert_eq!(count, blocks);
+    came
+}
+
+#[test]
+fn a_message_is_folded_in_whole_blocks_wherever_it_begins_and_however_it_was_cut() {
+    let _watch = watchdog::watch();
+    for options in both_ways() {
+        let mut channel = start("echo,ring=65536", &options);
+        let (mut body, mut number) = (Vec::new(), 0);
+        for length in [0, 1, 63, 64, 65, 127, 128, 4_095, 65_535, 65_536, 65_537, 65_600, 300_001] {
+            for begun in [0, 1, 7, 63, 64, 65_530] {
+                bodies::body(number, length, &mut body);
+                channel.send_bytes(&body).unwrap();
+                let mut lease = channel.recv().unwrap().lease();
+                let mut came = vec![0; begun.min(length)];
+                lease.read_exact(&mut came).unwrap();
+                came.extend(folded(lease));
+                assert!(came == body, "{length} after {begun}");
+                number += 1;
+            }
         }
         assert!(channel.close().unwrap().unwrap().success());
     }
