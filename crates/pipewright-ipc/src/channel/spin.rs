@@ -39,23 +39,25 @@ impl Spin {
         Spin { most, credit: MOST_CREDIT / 2, until_try: FIRST_PAUSE, pause: FIRST_PAUSE }
     }
 
-    /// Looks until the fact has come or the budget is used up. How long that took.
+    /// Looks until the fact has come or the budget is used up. How long that took when the clock was
+    /// looked at last: what comes soon is not kept waiting for that.
     #[inline]
     pub(crate) fn until(&mut self, mut fact: impl FnMut() -> bool) -> Duration {
+        let mut spun = Duration::ZERO;
         if self.credit == 0 || self.most.is_zero() {
-            return Duration::ZERO;
+            return spun;
         }
-        let start = Instant::now();
+        let mut start = None;
         loop {
             for _ in 0..LOOKS {
                 if fact() {
                     self.credit = (self.credit + 2).min(MOST_CREDIT);
                     self.pause = FIRST_PAUSE;
-                    return start.elapsed();
+                    return spun;
                 }
                 hint::spin_loop();
             }
-            let spun = start.elapsed();
+            spun = start.get_or_insert_with(Instant::now).elapsed();
             if spun >= self.most {
                 self.note_failure();
                 return spun;
