@@ -4,8 +4,6 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::time::Instant;
 
-use pipewright_os::shm::Written;
-
 use super::core::Core;
 use crate::error::Error;
 use crate::ring::Place;
@@ -87,8 +85,7 @@ impl Deref for Loan<'_> {
         match &self.room {
             Room::InRing(place, bytes) => {
                 let ring = self.core.line.ring.as_ref();
-                let data = ring.map(|ring| ring.ours.data_so_far()).unwrap_or_default();
-                data.get(place.body()..place.body() + bytes).unwrap_or_default()
+                ring.and_then(|ring| ring.ours.get(place.body(), *bytes)).unwrap_or_default()
             }
             Room::Own(buffer) => buffer,
         }
@@ -100,8 +97,7 @@ impl DerefMut for Loan<'_> {
         match &mut self.room {
             Room::InRing(place, bytes) => {
                 let ring = self.core.line.ring.as_mut();
-                let data = ring.map(|ring| Written::data(&mut ring.ours)).unwrap_or_default();
-                data.get_mut(place.body()..place.body() + *bytes).unwrap_or_default()
+                ring.and_then(|ring| ring.ours.get_mut(place.body(), *bytes)).unwrap_or_default()
             }
             Room::Own(buffer) => buffer,
         }

@@ -87,15 +87,11 @@ impl<B, F: FnMut(B, &[u8]) -> B> Fold<B, F> {
         }
     }
 
-    /// Keeps so many bytes, and adds the block if that is full then.
-    fn keep(
-        &mut self,
-        count: usize,
-        fill: impl FnOnce(&mut [u8]) -> io::Result<()>,
-    ) -> io::Result<()> {
-        let mut room = Fill { to: &mut self.kept, filled: self.count };
-        fill(room.next(count)?)?;
-        self.count += count;
+    /// Keeps what fills it up, and adds the block if that is full then.
+    fn keep(&mut self, take: impl FnOnce(&mut Fill<'_>) -> io::Result<()>) -> io::Result<()> {
+        let mut kept = Fill { to: &mut self.kept, filled: self.count };
+        take(&mut kept)?;
+        self.count = kept.filled;
         if self.count == BLOCK_BYTES {
             self.add_kept();
         }
@@ -115,21 +111,21 @@ impl<B, F: FnMut(B, &[u8]) -> B> Sink for Fold<B, F> {
         let [first, whole, _] = self.split(bytes.len());
         let (first, rest) = bytes.split_at(first);
         let (whole, last) = rest.split_at(whole);
-        self.keep(first.len(), |to| Ok(to.copy_from_slice(first)))?;
+        self.keep(|kept| kept.take(first))?;
         let blocks = whole.chunks(BLOCK_BYTES);
         self.folded = self.folded.take().map(|folded| blocks.fold(folded, &mut self.add));
-        self.keep(last.len(), |to| Ok(to.copy_from_slice(last)))
+        self.keep(|kept| kept.take(last))
     }
 
     #[inline]
     fn take_shared(&mut self, memory: &Seen, at: usize, count: usize) -> io::Result<()> {
         let [first, whole, last] = self.split(count);
-        self.keep(first, |to| memory.copy_to(at, to))?;
+        self.keep(|kept| kept.take_shared(memory, at, first))?;
         if let Some(folded) = self.folded.take() {
             let add = |folded, block: &[u8; BLOCK_BYTES]| (self.add)(folded, block);
             self.folded = Some(memory.fold_blocks(at + first, whole, folded, add)?);
         }
-        self.keep(last, |to| memory.copy_to(at + first + whole, to))
+        self.keep(|kept| kept.take_shared(memory, at + first + whole, last))
     }
 }
 

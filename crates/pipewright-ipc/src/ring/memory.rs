@@ -41,8 +41,7 @@ impl Ours for Written {
 
     #[inline]
     fn fill(&mut self, at: usize, bytes: &[u8]) {
-        let place = self.data().get_mut(at..).and_then(|rest| rest.get_mut(..bytes.len()));
-        if let Some(place) = place {
+        if let Some(place) = self.get_mut(at, bytes.len()) {
             place.copy_from_slice(bytes);
         }
     }

@@ -24,6 +24,9 @@ mod memory;
 #[cfg(all(test, loom))]
 mod model;
 mod producer;
+#[cfg(test)]
+#[cfg(not(loom))]
+mod threads;
 
 pub(crate) use consumer::Consumer;
 pub(crate) use cursor::Place;

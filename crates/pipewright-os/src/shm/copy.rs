@@ -13,7 +13,7 @@ use super::BLOCK_BYTES;
 /// That many bytes can be read at `from` and written at `to`, and the latter are nobody else's.
 #[inline]
 pub(super) unsafe fn out(from: *const u8, to: *mut u8, count: usize) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[cfg(all(target_arch = "x86_64", not(any(miri, pipewright_plain_memory))))]
     if count >= 1024 {
         // SAFETY: promised by the caller.
         return unsafe { string_move(from, to, count) };
@@ -29,7 +29,7 @@ pub(super) unsafe fn out(from: *const u8, to: *mut u8, count: usize) {
 ///
 /// # Safety
 /// As [`out`].
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(all(target_arch = "x86_64", not(any(miri, pipewright_plain_memory))))]
 #[inline]
 unsafe fn string_move(from: *const u8, to: *mut u8, count: usize) {
     // SAFETY: promised by the caller; the direction flag is clear by the rules of the ABI.
@@ -51,12 +51,12 @@ unsafe fn string_move(from: *const u8, to: *mut u8, count: usize) {
 /// That many bytes can be read at `from`.
 #[inline]
 pub(super) unsafe fn block(from: *const u8) -> [u8; BLOCK_BYTES] {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[cfg(all(target_arch = "x86_64", not(any(miri, pipewright_plain_memory))))]
     {
         // SAFETY: promised by the caller.
         unsafe { load(from) }
     }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    #[cfg(not(all(target_arch = "x86_64", not(any(miri, pipewright_plain_memory)))))]
     {
         let mut block = [0; BLOCK_BYTES];
         // SAFETY: promised by the caller.
@@ -71,7 +71,7 @@ pub(super) unsafe fn block(from: *const u8) -> [u8; BLOCK_BYTES] {
 ///
 /// # Safety
 /// As [`block`].
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(all(target_arch = "x86_64", not(any(miri, pipewright_plain_memory))))]
 #[inline]
 unsafe fn load(from: *const u8) -> [u8; BLOCK_BYTES] {
     use std::arch::x86_64::__m128i;

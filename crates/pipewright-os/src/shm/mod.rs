@@ -30,16 +30,20 @@
 //! makes of it, and both compilers are kept from moving anything across.
 
 mod copy;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(any(miri, pipewright_plain_memory))))]
 mod linux;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(any(miri, pipewright_plain_memory))))]
 use linux as imp;
 #[cfg(target_os = "macos")]
 mod macos;
 #[cfg(target_os = "macos")]
 use macos as imp;
-#[cfg(unix)]
+#[cfg(all(unix, not(any(miri, pipewright_plain_memory))))]
 mod mapping;
+#[cfg(all(target_os = "linux", any(miri, pipewright_plain_memory)))]
+mod plain;
+#[cfg(all(target_os = "linux", any(miri, pipewright_plain_memory)))]
+use plain as imp;
 #[cfg(test)]
 mod tests;
 #[cfg(windows)]
@@ -151,24 +155,31 @@ impl Written {
         }
     }
 
-    /// The data: ours to read and write until a word says that the other side may read it.
-    #[inline]
+    /// All of the data.
     #[must_use]
     pub fn data(&mut self) -> &mut [u8] {
         let length = self.bytes();
-        // SAFETY: that many bytes stand behind the words in a mapping that lives as long as `self`,
-        // which is borrowed mutably; no other mapping of the object can be written (see above).
-        unsafe { std::slice::from_raw_parts_mut(self.mapping.data(), length) }
+        self.get_mut(0, length).unwrap_or_default()
     }
-}
 
-impl Written {
-    /// The data, to look at.
+    /// So many bytes from there on, if they are inside: ours to read and write until a word says that
+    /// the other side may read them.
     #[inline]
     #[must_use]
-    pub fn data_so_far(&self) -> &[u8] {
-        // SAFETY: as for `data`; nobody writes while `self` is borrowed.
-        unsafe { std::slice::from_raw_parts(self.mapping.data(), self.bytes()) }
+    pub fn get_mut(&mut self, from: usize, count: usize) -> Option<&mut [u8]> {
+        let place = self.mapping.place(from, count)?;
+        // SAFETY: that many bytes stand there in a mapping that lives as long as `self`, which is
+        // borrowed mutably; no other mapping of the object can be written (see above).
+        Some(unsafe { std::slice::from_raw_parts_mut(place, count) })
+    }
+
+    /// The same, to look at.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, from: usize, count: usize) -> Option<&[u8]> {
+        let place = self.mapping.place(from, count)?;
+        // SAFETY: as for `get_mut`; nobody writes while `self` is borrowed.
+        Some(unsafe { std::slice::from_raw_parts(place, count) })
     }
 }
 
@@ -297,13 +308,7 @@ impl Seen {
 
     #[inline]
     fn place(&self, from: usize, count: usize) -> io::Result<*const u8> {
-        match from.checked_add(count) {
-            Some(end) if end <= self.bytes() => {
-                // SAFETY: inside the mapping, as was just checked.
-                Ok(unsafe { self.mapping.data().add(from) })
-            }
-            _ => Err(outside()),
-        }
+        self.mapping.place(from, count).map(<*mut u8>::cast_const).ok_or_else(outside)
     }
 }
 
@@ -347,10 +352,15 @@ impl Mapping {
         Some(unsafe { &*place.cast::<AtomicU64>() })
     }
 
+    /// So many bytes of the data, if they are inside.
     #[inline]
-    fn data(&self) -> *mut u8 {
-        // SAFETY: a mapping is larger than its words.
-        unsafe { self.start().add(CONTROL_BYTES) }
+    fn place(&self, from: usize, count: usize) -> Option<*mut u8> {
+        let end = from.checked_add(count)?;
+        if end > self.len() - CONTROL_BYTES {
+            return None;
+        }
+        // SAFETY: inside the mapping, as was just checked.
+        Some(unsafe { self.start().add(CONTROL_BYTES + from) })
     }
 }
 

@@ -1,0 +1,135 @@
+//! The ring between two threads, over memory as it is between two processes. Miri and a thread sanitizer
+//! run it too (`ci/sanitize.sh`): with them a body that is read before it is there, or written again
+//! before it was read, is an error wherever it happens.
+
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+
+use pipewright_os::shm::{BLOCK_BYTES, Seen, ShmOptions, Written};
+
+use super::{Ours as _, Ring};
+use crate::wire::{Header, kind};
+
+/// Small, so that it is full and comes round again and again.
+const OPTIONS: ShmOptions = ShmOptions { bytes: 4096, prefault: true };
+
+const MESSAGES: u64 = if cfg!(miri) { 150 } else { 20_000 };
+
+type Side = Ring<Written, Seen>;
+
+/// Both sides, unless this build or machine has no shared memory.
+fn both() -> Option<(Side, Side)> {
+    let (Ok(first), Ok(second)) = (Written::create(OPTIONS), Written::create(OPTIONS)) else {
+        eprintln!("SKIPPED: no shared memory here");
+        return None;
+    };
+    let seen = Seen::open(first.handle(), OPTIONS).unwrap();
+    let other = Seen::open(second.handle(), OPTIONS).unwrap();
+    Some((Ring::new(first, other), Ring::new(second, seen)))
+}
+
+/// What the socket is for the ring.
+#[derive(Clone, Default)]
+struct Socket(Arc<(Mutex<bool>, Condvar)>);
+
+impl Socket {
+    fn ring(&self) {
+        *self.0.0.lock().unwrap() = true;
+        self.0.1.notify_one();
+    }
+
+    fn wait(&self) {
+        let mut rung = self.0.1.wait_while(self.0.0.lock().unwrap(), |rung| !*rung).unwrap();
+        *rung = false;
+    }
+}
+
+fn body(number: u64, bytes: &mut Vec<u8>) {
+    bytes.clear();
+    let length = number * 37 % 301;
+    bytes.extend((0..length).map(|at| (number * 13 + at) as u8));
+}
+
+/// Sends a message; looks at the ring until there is room.
+fn send(ring: &mut Side, socket: &Socket, number: u64, bytes: &[u8]) {
+    let place = loop {
+        match ring.out.reserve(&ring.theirs, bytes.len()).unwrap() {
+            Some(place) => break place,
+            None => thread::yield_now(),
+        }
+    };
+    ring.ours.fill(place.body(), bytes);
+    let header = Header { id: number, ..Header::new(kind::MESSAGE, bytes.len()) };
+    ring.out.commit(&mut ring.ours, place, &header, 0);
+    if ring.out.publish(&ring.ours, &ring.theirs) {
+        socket.ring();
+    }
+}
+
+/// Takes the next message, by a copy and by blocks, and checks it.
+fn receive(ring: &mut Side, socket: &Socket, number: u64, expected: &[u8]) {
+    let mut looks = 0;
+    let record = loop {
+        if let Some(record) = ring.into.peek(&ring.theirs).unwrap() {
+            break *record;
+        }
+        looks += 1;
+        if looks < number % 50 {
+            thread::yield_now();
+        } else if ring.into.fall_asleep(&ring.ours, &ring.theirs) {
+            socket.wait();
+            ring.into.wake_up(&ring.ours);
+        }
+    };
+    assert_eq!((record.header.id, record.header.length as usize), (number, expected.len()));
+    let whole = expected.len() - expected.len() % BLOCK_BYTES;
+    let append = |bytes: Vec<u8>, block: &[u8; BLOCK_BYTES]| [&bytes[..], block].concat();
+    let mut came = ring.theirs.fold_blocks(record.body, whole, Vec::new(), append).unwrap();
+    assert_eq!(came, expected[..whole]);
+    came.clear();
+    ring.theirs.append_to(record.body, expected.len(), &mut came).unwrap();
+    assert_eq!(came, expected);
+    ring.into.release(&ring.ours, record.end);
+}
+
+#[test]
+fn every_body_is_there_when_it_is_read_and_until_then() {
+    let Some((mut host, mut worker)) = both() else { return };
+    let socket = Socket::default();
+    let bell = socket.clone();
+    let sending = thread::spawn(move || {
+        let mut bytes = Vec::new();
+        for number in 0..MESSAGES {
+            body(number, &mut bytes);
+            send(&mut host, &bell, number, &bytes);
+        }
+    });
+    let mut expected = Vec::new();
+    for number in 0..MESSAGES {
+        body(number, &mut expected);
+        receive(&mut worker, &socket, number, &expected);
+    }
+    sending.join().unwrap();
+}
+
+#[test]
+fn both_directions_at_once() {
+    let Some((mut host, mut worker)) = both() else { return };
+    let (to_host, to_worker) = (Socket::default(), Socket::default());
+    let (from_worker, from_host) = (to_host.clone(), to_worker.clone());
+    let answering = thread::spawn(move || {
+        let mut bytes = Vec::new();
+        for number in 0..MESSAGES / 4 {
+            body(number, &mut bytes);
+            receive(&mut worker, &to_worker, number, &bytes);
+            send(&mut worker, &from_worker, number, &bytes);
+        }
+    });
+    let mut bytes = Vec::new();
+    for number in 0..MESSAGES / 4 {
+        body(number, &mut bytes);
+        send(&mut host, &from_host, number, &bytes);
+        receive(&mut host, &to_host, number, &bytes);
+    }
+    answering.join().unwrap();
+}
