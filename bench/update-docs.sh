@@ -42,10 +42,24 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 echo "update-docs.sh: building" >&2
-cargo build --release --locked --quiet -p pipewright-cli
-(cd bench && cargo build --release --locked --quiet --workspace)
 tool=$PWD/target/release/pipewright
 bench=$PWD/bench/target/release
+if [ "${parts[*]}" != messages ]; then
+    cargo build --release --locked --quiet -p pipewright-cli
+    (cd bench && cargo build --release --locked --quiet --workspace)
+fi
+if [[ " ${parts[*]} " = *" messages "* ]]; then
+    beside="a ring, a socket and a pipe in C"
+    # Two minutes more, and crates that not every machine has.
+    if command -v python3 > /dev/null && (cd bench && cargo build --release --locked --quiet -p ipc --features peers); then
+        peers=$(cd bench && cargo tree --locked -p ipc --features peers --depth 1 --prefix none)
+        version() { sed -n "s/^\($1\) v\([^ ]*\).*/\1 \2/p" <<< "$peers"; }
+        beside+=", and beside $(version iceoryx2), $(version ipc-channel) and $(python3 --version)"
+    else
+        echo "update-docs.sh: messages without iceoryx2, ipc-channel and Python, which cannot be had here" >&2
+        (cd bench && cargo build --release --locked --quiet -p ipc)
+    fi
+fi
 
 # Once, before the document changes what it says.
 commit=$(git describe --always --dirty)
@@ -80,7 +94,9 @@ messages() {
     local options=(--rounds "$rounds")
     [ "$preset" = full ] || options+=(--quick)
     "$bench/ipc" "${options[@]}" > "$work/report"
-    head_of messages "Messages between a host and a worker, beside a ring, a socket and a pipe in C." "$rounds rounds"
+    # What iceoryx2 leaves behind.
+    rm -rf /tmp/iceoryx2 /dev/shm/iox2_*
+    head_of messages "Messages between a host and a worker, beside $beside." "$rounds rounds"
     # A heading of its own for each case would be one level too high.
     sed 's/^### \(.*\)$/**\1**/' "$work/report"
 }

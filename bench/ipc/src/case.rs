@@ -72,7 +72,10 @@ fn every_byte(name: &'static str, size: u64, count: u64) -> Case {
 
 fn round_trip(name: &'static str, size: u64, count: u64) -> Case {
     let others = peers(vec![
-        row("iceoryx2, polling", format!("peer iceoryx2 round copied {size} {count}")),
+        row(
+            "iceoryx2, polling, a look at the answer",
+            format!("peer iceoryx2 round seen {size} {count}"),
+        ),
         row("ipc-channel", format!("peer ipc-channel round copied {size} {count}")),
         row("ipc-channel, memory", format!("peer ipc-channel-memory round copied {size} {count}")),
         row("Python, Pipe", format!("python round {size} {count}")),
@@ -84,6 +87,7 @@ fn round_trip(name: &'static str, size: u64, count: u64) -> Case {
         rows: vec![
             row("C ring", format!("ring round {size} {count}")),
             row("pipewright", format!("cell round copied {size} {count}")),
+            row("pipewright, a look at the answer", format!("cell round seen {size} {count}")),
             row("pipewright, without spinning", format!("cell round sleeping {size} {count}")),
             row("pipewright, without shared memory", format!("cell round inline {size} {count}")),
             row("C socketpair", format!("unix round {size} {count}")),
@@ -109,6 +113,15 @@ pub(crate) fn all(quick: bool) -> Vec<Case> {
         round_trip("round-64k", 64 << 10, many(15_000)),
         round_trip("round-1m", 1 << 20, many(1_500)),
         round_trip("round-16m", 16 << 20, many(100)),
+        Case {
+            name: "progressive",
+            what: "there and back, 1 MiB, a ring of 4 MiB",
+            bytes: None,
+            rows: vec![
+                row("all copied, then told", format!("cell round whole 1048576 {}", many(1_500))),
+                row("pipewright", format!("cell round steps 1048576 {}", many(1_500))),
+            ],
+        },
         Case {
             name: "small",
             what: "one way, 100 bytes each, as many at once as 64 KiB hold",

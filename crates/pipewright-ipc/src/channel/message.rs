@@ -9,7 +9,7 @@ use pipewright::Handle;
 
 use super::core::Core;
 use super::incoming::Progress;
-use super::sink::{Fill, Fold};
+use super::sink::{Fill, Fold, Nowhere};
 use crate::error::Error;
 
 /// A message that has come, or is coming: of a long one the first part is here while the last is being
@@ -98,8 +98,8 @@ const CHUNK_BYTES: usize = 16 << 10;
 /// That side could change the bytes while they are read, so there is no `&[u8]` over them.
 /// [`fold`](Self::fold) reads them into registers, a block at a time, and is as fast as the memory is.
 /// What [`for_each_chunk`](Self::for_each_chunk) shows has been brought into our nearest cache, in longer
-/// pieces, and [`Read`](io::Read) copies them to wherever they shall be. Each byte is read once: what was
-/// shown does not change.
+/// pieces, and [`Read`](io::Read) copies them to wherever they shall be. What was shown does not
+/// change.
 ///
 /// The place in the ring is free for new messages as soon as it has been read.
 ///
@@ -126,6 +126,18 @@ impl Lease<'_> {
     pub fn left(&self) -> usize {
         let body = self.core.line.incoming_body();
         body.map_or(0, |body| usize::try_from(body.left).unwrap_or(usize::MAX))
+    }
+
+    /// Passes over so many bytes, or over what is left.
+    ///
+    /// # Errors
+    /// As [`Message::bytes`].
+    pub fn skip(&mut self, bytes: usize) -> Result<(), Error> {
+        let rest = self.left().saturating_sub(bytes);
+        self.core.receive(self.until, |line| {
+            let left = line.incoming_body().map_or(0, |body| body.left);
+            line.take((left as usize).saturating_sub(rest), &mut Nowhere)
+        })
     }
 
     /// Folds all bytes that have not been read yet, in order, in blocks of 64 bytes, of which only the

@@ -18,8 +18,8 @@
 //!   this program looks on changes nothing that the program could notice, and what a reader sees of bytes
 //!   that are being written is the reader's business.
 //! * What the *peer* writes may change at any moment, whatever the protocol says, so there is never a
-//!   reference to it. Words are read by atomic loads. Data is copied out by one instruction that the
-//!   compiler does not look into (`copy.rs`); what that does to the abstract machine is what a relaxed
+//!   reference to it. Words are read by atomic loads. Data is copied out by instructions that the
+//!   compiler does not look into (`copy/`); what they do to the abstract machine is what a relaxed
 //!   atomic load for each byte would do, which may be raced by anybody. What has been copied is private,
 //!   and is decoded after that: nothing is fetched twice.
 //! * An access never faults: the object's size is checked and sealed, and every page of it is there
@@ -249,7 +249,7 @@ impl Seen {
     }
 
     /// Folds what stands there in the data, block by block, without a copy of it in memory. Each byte is
-    /// read once; what is shown of it is a value that nobody else can change.
+    /// read once; what is shown is a value that nobody else can change.
     ///
     /// # Errors
     /// `InvalidInput`: the place is not inside the data, or the count no multiple of [`BLOCK_BYTES`].

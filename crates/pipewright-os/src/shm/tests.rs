@@ -27,7 +27,10 @@ fn what_is_written_is_seen() {
     }
     ours.publish(3, 7);
     assert_eq!((theirs.word(3), theirs.word(2), theirs.word(WORDS)), (7, 0, 0));
-    for (from, count) in [(0, BYTES), (1, 0), (3, 5), (7, 4097), (BYTES - 1, 1), (BYTES, 0)] {
+    let lengths = (0..140).map(|count| (count * 3, count));
+    let edges =
+        [(0, BYTES), (1, 0), (7, 4097), (9, 1023), (BYTES - 1, 1), (BYTES - 17, 17), (BYTES, 0)];
+    for (from, count) in lengths.chain(edges) {
         let expected: Vec<u8> = (from..from + count).map(|at| (at % 251) as u8).collect();
         let mut bytes = vec![0; count];
         theirs.copy_to(from, &mut bytes).unwrap();

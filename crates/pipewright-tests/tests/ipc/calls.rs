@@ -99,6 +99,33 @@ fn a_message_is_folded_in_whole_blocks_wherever_it_begins_and_however_it_was_cut
 }
 
 #[test]
+fn what_is_skipped_of_a_message_is_not_read() {
+    let _watch = watchdog::watch();
+    for options in both_ways() {
+        let mut channel = start("echo,ring=65536", &options);
+        let (mut body, length) = (Vec::new(), 400_000);
+        bodies::body(5, length, &mut body);
+        for steps in [[0, 1], [1, 63], [7, 4_097], [65_533, 70_001], [399_000, 998]] {
+            channel.send_bytes(&body).unwrap();
+            let mut lease = channel.recv().unwrap().lease();
+            let mut at = 0;
+            for step in steps {
+                lease.skip(step).unwrap();
+                at += step;
+                assert_eq!(lease.left(), length - at);
+                let mut byte = [0];
+                lease.read_exact(&mut byte).unwrap();
+                assert_eq!(byte[0], body[at], "{at}");
+                at += 1;
+            }
+            lease.skip(usize::MAX).unwrap();
+            assert_eq!((lease.left(), lease.read(&mut [0]).unwrap()), (0, 0));
+        }
+        assert!(channel.close().unwrap().unwrap().success());
+    }
+}
+
+#[test]
 fn many_small_messages_go_together() {
     let _watch = watchdog::watch();
     for options in both_ways() {
