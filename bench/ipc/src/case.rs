@@ -3,7 +3,7 @@
 /// One row of a table: who does it, and how.
 pub(crate) struct Row {
     pub(crate) label: &'static str,
-    /// Arguments of the C program, or (`cell ...`) of this one.
+    /// Arguments of the C program, or (`cell ...`, `pool ...`) of this one.
     pub(crate) arguments: String,
 }
 
@@ -98,6 +98,19 @@ fn round_trip(name: &'static str, size: u64, count: u64) -> Case {
     }
 }
 
+/// Calls of a pool beside the same questions over a channel, answered by the same worker.
+fn calls(name: &'static str, size: u64, count: u64) -> Case {
+    let ways = [
+        ("Channel", "channel"),
+        ("Pool::call", "pool"),
+        ("Pool::begin and wait", "pool-begun"),
+        ("Channel, without spinning", "channel-sleeping"),
+        ("Pool::call, without spinning", "pool-sleeping"),
+    ];
+    let rows = ways.map(|(label, way)| row(label, format!("pool {way} {size} {count}")));
+    Case { name, what: "a question and its answer", bytes: None, rows: rows.into() }
+}
+
 /// All tables.
 pub(crate) fn all(quick: bool) -> Vec<Case> {
     let many = |count: u64| if quick { count / 20 + 20 } else { count };
@@ -113,6 +126,8 @@ pub(crate) fn all(quick: bool) -> Vec<Case> {
         round_trip("round-64k", 64 << 10, many(15_000)),
         round_trip("round-1m", 1 << 20, many(1_500)),
         round_trip("round-16m", 16 << 20, many(100)),
+        calls("call-64", 64, many(30_000)),
+        calls("call-1m", 1 << 20, many(1_500)),
         Case {
             name: "progressive",
             what: "there and back, 1 MiB, a ring of 4 MiB",

@@ -1,12 +1,14 @@
 //! What messages between a host and a worker cost: interleaved rounds of every peer, ratios to a ring in C.
 //!
 //! `ipc [CASE...] [--rounds N] [--quick]`; `ipc cell MODE WAY SIZE COUNT` is one cell of pipewright's own,
-//! `ipc peer LIBRARY MODE WAY SIZE COUNT` one of another library (feature `peers`).
+//! `ipc pool WAY SIZE COUNT` one of a pool, `ipc peer LIBRARY MODE WAY SIZE COUNT` one of another library
+//! (feature `peers`).
 
 mod case;
 mod cell;
 #[cfg(feature = "peers")]
 mod peer;
+mod pool;
 mod rounds;
 
 use std::error::Error;
@@ -30,6 +32,8 @@ fn run() -> Result<()> {
         match what.as_str() {
             "cell" => return cell::host(rest),
             "worker" => return cell::worker(rest),
+            "pool" => return pool::host(rest),
+            "pool-worker" => return pool::worker(rest),
             #[cfg(feature = "peers")]
             "peer" => return peer::host(rest),
             #[cfg(feature = "peers")]

@@ -46,7 +46,7 @@ fn build() -> Result<PathBuf> {
 fn cell(row: &Row, floor: &Path) -> Result<f64> {
     let mut arguments = row.arguments.split(' ');
     let mut command = match arguments.clone().next() {
-        Some("cell" | "peer") => Command::new(std::env::current_exe()?),
+        Some("cell" | "pool" | "peer") => Command::new(std::env::current_exe()?),
         Some("python") => {
             arguments.next();
             let mut command = Command::new("python3");

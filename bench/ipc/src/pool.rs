@@ -1,0 +1,79 @@
+//! A cell of a pool: one call after the other, beside the same questions over a channel to the same worker.
+
+use std::time::{Duration, Instant};
+
+use pipewright::Command;
+use pipewright_ipc::{Channel, Options, Pool, PoolOptions, worker as ipc_worker};
+
+use crate::Result;
+use crate::cell::{check, pin, stamp};
+
+/// What a cell does: `WAY SIZE COUNT`.
+struct Cell<'a> {
+    way: &'a str,
+    size: usize,
+    count: u64,
+}
+
+impl Cell<'_> {
+    fn parse(arguments: &[String]) -> Result<Cell<'_>> {
+        let [way, size, count] = arguments else { return Err("WAY SIZE COUNT".into()) };
+        Ok(Cell { way, size: size.parse()?, count: count.parse()? })
+    }
+
+    fn options(&self) -> Options {
+        let spin = Options::default().spin;
+        let spin = if self.way.ends_with("sleeping") { Duration::ZERO } else { spin };
+        Options { spin, ..Options::default() }
+    }
+}
+
+/// Runs the cell, and prints nanoseconds.
+pub(crate) fn host(arguments: &[String]) -> Result<()> {
+    let cell = Cell::parse(arguments)?;
+    pin(0)?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("pool-worker").args(arguments);
+    if cell.way.starts_with("channel") {
+        let mut channel: Channel = Channel::start(&mut command, &cell.options())?;
+        let mut came = Vec::new();
+        return measure(&cell, &mut |number, body| {
+            channel.send_bytes(body)?;
+            channel.recv()?.read_into(&mut came)?;
+            check(&came, number, body.len())
+        });
+    }
+    let options =
+        PoolOptions { channel: cell.options(), max_workers: 1, ..PoolOptions::default() };
+    let pool = Pool::new(command, options)?;
+    measure(&cell, &mut |number, body| {
+        let reply = match cell.way {
+            "pool-begun" => pool.begin(&*body)?.wait()?,
+            _ => pool.call(&*body)?,
+        };
+        check(&reply, number, body.len())
+    })
+}
+
+fn measure(cell: &Cell<'_>, ask: &mut dyn FnMut(u64, &mut [u8]) -> Result<()>) -> Result<()> {
+    let mut body = vec![7; cell.size];
+    let mut samples = Vec::new();
+    for number in 0..cell.count {
+        let start = Instant::now();
+        stamp(&mut body, number);
+        ask(number, &mut body)?;
+        samples.push(start.elapsed().as_nanos() as f64);
+    }
+    let measured = samples.get_mut(cell.count as usize / 20..).unwrap_or_default();
+    measured.sort_by(f64::total_cmp);
+    println!("{:.1}", measured.get(measured.len() / 2).ok_or("nothing was measured")?);
+    Ok(())
+}
+
+/// The other side of a cell.
+pub(crate) fn worker(arguments: &[String]) -> Result<()> {
+    let cell = Cell::parse(arguments)?;
+    pin(1)?;
+    let echo = |question: &[u8], answer: &mut Vec<u8>| answer.extend_from_slice(question);
+    Ok(ipc_worker::serve(&cell.options(), echo)?)
+}
