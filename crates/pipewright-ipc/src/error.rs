@@ -161,6 +161,12 @@ impl Error {
         Error(Box::new(Facts { kind: self.0.kind.clone(), source: self.0.source.clone() }))
     }
 
+    /// What a worker says of a call that it could not do.
+    pub(crate) fn failed(message: &[u8]) -> Error {
+        let message = String::from_utf8_lossy(message).into_owned();
+        Error::new(ErrorKind::Failed { message })
+    }
+
     pub(crate) fn protocol(what: impl fmt::Display) -> Error {
         Error::new(ErrorKind::Protocol { what: what.to_string() })
     }

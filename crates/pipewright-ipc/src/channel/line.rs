@@ -100,6 +100,12 @@ impl Line {
         if self.outgoing.closed {
             return Err(Error::new(ErrorKind::Closed));
         }
+        self.has_agreed_to(bytes)
+    }
+
+    /// Whether a message may be that long.
+    #[inline]
+    pub(crate) fn has_agreed_to(&self, bytes: u64) -> Result<(), Error> {
         let most = self.limits.max_message_bytes;
         if bytes > most {
             return Err(Error::new(ErrorKind::TooLong { bytes, most }));

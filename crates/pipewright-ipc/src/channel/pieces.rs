@@ -107,6 +107,16 @@ impl Line {
         Ok(self.end.flush()? == 0)
     }
 
+    /// To be called when nobody has looked for a while: what has come meanwhile may be in the socket.
+    pub(crate) fn look_anew(&mut self) {
+        let _ = self.be_eager();
+    }
+
+    /// Whether the ring has something that is next.
+    pub(crate) fn has_next(&mut self) -> bool {
+        !self.waits_for_socket() && self.has_news()
+    }
+
     /// To be called before a wait that ends when something arrives. `false`: there is something already.
     pub(crate) fn fall_asleep(&mut self) -> bool {
         if self.waits_for_socket() {

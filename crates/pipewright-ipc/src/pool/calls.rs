@@ -22,12 +22,16 @@ impl Driver {
             let order = |it: &&mut Worker| (it.calls.len(), std::cmp::Reverse(it.last_used));
             let Some(worker) = free.min_by_key(order) else { return };
             let Some(mut job) = self.waiting.pop_front() else { return };
+            if let Err(error) = worker.has_agreed_to(&job.body()) {
+                job.end(Err(error));
+                continue;
+            }
             job.attempts += 1;
             if job.window > 0 {
                 let credit = Arc::new(job.window.to_le_bytes().to_vec());
                 worker.send(kind::CREDIT, job.id, credit);
             }
-            worker.send(kind::CALL, job.id, Arc::clone(&job.body));
+            worker.send(kind::CALL, job.id, job.body());
             let credit = job.window;
             worker.calls.push(OpenCall { job, unwanted_until: None, credit, has_asked: false });
         }
@@ -60,11 +64,10 @@ impl Driver {
                 let (worker, attempts) = (worker.number, call.job.attempts);
                 if kind == kind::REPLY {
                     self.stats.replies += 1;
-                    call.job.end(Ok(Reply { body: bytes, worker, attempts }));
+                    self.ended.push((call.job, Ok(Reply { body: bytes, worker, attempts })));
                 } else {
                     self.stats.failures += 1;
-                    let message = String::from_utf8_lossy(&bytes).into_owned();
-                    call.job.end(Err(Error::new(ErrorKind::Failed { message })));
+                    self.ended.push((call.job, Err(Error::failed(&bytes))));
                 }
             }
             kind::ITEM => {
@@ -101,6 +104,10 @@ impl Driver {
         if !std::mem::replace(&mut call.has_asked, false) || call.unwanted_until.is_some() {
             return;
         }
+        let answer = answer.and_then(|bytes| match worker.has_agreed_to(&bytes) {
+            Ok(()) => Ok(bytes),
+            Err(error) => Err(error.to_string()),
+        });
         let (kind, bytes) = match answer {
             Ok(bytes) => (kind::ANSWER, bytes),
             Err(why) => (kind::DECLINED, why.into_bytes()),

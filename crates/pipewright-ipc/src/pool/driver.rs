@@ -12,6 +12,7 @@ use super::fleet::Fleet;
 use super::job::Job;
 use super::mailbox::{Letter, Mailbox};
 use super::options::{PoolOptions, Schedule};
+use super::request::Reply;
 use super::rules::Files;
 use super::status::PoolStats;
 use super::worker::Worker;
@@ -29,15 +30,17 @@ pub(super) struct Driver {
     pub(super) fleet: Fleet,
     pub(super) files: Files,
     pub(super) stats: PoolStats,
+    /// Calls that are done, of which nobody was told yet.
+    pub(super) ended: Vec<(Job, Result<Reply, Error>)>,
     /// It is to end, and so until when calls are answered.
     pub(super) ending: Option<(Schedule, Option<Instant>)>,
     /// Dropped last: who waits for the end finds no worker any more.
-    mailbox: Closing,
+    pub(super) mailbox: Closing,
 }
 
 /// Nobody leaves anything for a driver that is no more.
 #[derive(Debug)]
-pub(super) struct Closing(Arc<Mailbox>);
+pub(super) struct Closing(pub(super) Arc<Mailbox>);
 
 impl Drop for Closing {
     fn drop(&mut self) {
@@ -54,6 +57,7 @@ impl Driver {
             stats: PoolStats::default(),
             workers: Vec::new(),
             waiting: VecDeque::new(),
+            ended: Vec::new(),
             ending: None,
             options,
             mailbox: Closing(mailbox),
@@ -65,6 +69,7 @@ impl Driver {
         let mut letters = Vec::new();
         loop {
             self.mailbox.0.take(&mut letters);
+            self.take_back();
             for letter in letters.drain(..) {
                 if let Letter::Stop = letter {
                     return self.stop();
@@ -85,7 +90,7 @@ impl Driver {
                 return;
             }
             // Without memory, or whatever else a wait may lack, nobody could be answered.
-            if self.wait(has_changed).is_err() {
+            if self.wait(has_changed, now).is_err() {
                 return self.stop();
             }
         }
@@ -104,6 +109,8 @@ impl Driver {
             Letter::Cancel(id) => self.unwant(id, &mut || Error::new(ErrorKind::Cancelled)),
             Letter::Answer(id, answer) => self.answer(id, answer),
             Letter::Credit(id, more) => self.give_credit(id, more),
+            Letter::Returned(returned) => drop(self.have_back(returned)),
+            Letter::Rest(rest) => self.go_on_with(*rest),
             Letter::ShutDown(schedule) => {
                 self.ending = Some((schedule, Instant::now().checked_add(schedule.drain)));
             }
@@ -126,29 +133,31 @@ impl Driver {
             let after = (worker.phase, worker.fault.is_some());
             has_changed |= !heard.is_empty() || before != after;
             for piece in heard.drain(..) {
-                if let Err(error) = self.hear(at, piece) {
-                    if let Some(worker) = self.workers.get_mut(at) {
-                        worker.give_up(error);
-                    }
-                }
+                let said = self.hear(at, piece);
+                self.give_up_where(at, said);
+            }
+            // Before they are told: who calls again at once finds the worker free.
+            self.lend(at);
+            for (job, result) in self.ended.drain(..) {
+                job.end(result);
             }
         }
         has_changed
     }
 
-    /// Waits until there is something to do; or only looks what there is.
-    fn wait(&mut self, only_look: bool) -> std::io::Result<()> {
+    /// Waits until there is something to do after what was done at that time; or only looks what there is.
+    fn wait(&mut self, only_look: bool, now: Instant) -> std::io::Result<()> {
         self.stats.workers.clear();
         self.stats.workers.extend(self.workers.iter().map(Worker::status));
         self.stats.waiting = self.waiting.len();
         let mut may_wait = !only_look;
-        for worker in &mut self.workers {
-            may_wait &= worker.fall_asleep();
+        for at in 0..self.workers.len() {
+            may_wait &= self.settle(at, may_wait);
         }
         // Last: who leaves something from now on wakes us.
         may_wait &= self.mailbox.0.fall_asleep(self.waiting.len(), &self.stats);
         let began = Instant::now();
-        let until = if may_wait { self.next_step() } else { Some(began) };
+        let until = if may_wait { self.next_step(now) } else { Some(began) };
         let tokens: Vec<CancelToken> = self.tokens();
         let mut slots = vec![Slot::Wake(self.mailbox.0.wake())];
         for worker in &mut self.workers {
@@ -200,19 +209,19 @@ impl Driver {
     }
 
     /// When something is next, whatever happens.
-    fn next_step(&self) -> Option<Instant> {
+    fn next_step(&self, now: Instant) -> Option<Instant> {
         let calls = self.workers.iter().flat_map(|it| &it.calls);
         let calls = calls.filter_map(|call| call.unwanted_until.or(call.job.until));
         let waiting = self.waiting.iter().filter_map(|job| job.until);
         let steps = self.workers.iter().filter_map(Worker::next_step);
         let drain = self.ending.and_then(|(_, until)| until);
-        let fleet = self.fleet_step();
+        let fleet = self.fleet_step(now);
         calls.chain(waiting).chain(steps).chain(drain).chain(fleet).min()
     }
 }
 
 /// A signal that is on its way to somebody's child is none of ours.
-fn is_heeded(token: &CancelToken) -> bool {
+pub(super) fn is_heeded(token: &CancelToken) -> bool {
     if token.is_cancelled() {
         return false;
     }

@@ -114,8 +114,7 @@ impl Driver {
 
     fn let_the_idle_go(&mut self, now: Instant) {
         let Some(timeout) = self.options.idle_timeout else { return };
-        let serving = |it: &&mut Worker| it.is_serving();
-        let mut left = self.workers.iter_mut().filter(serving).count();
+        let mut left = self.workers.iter().filter(|it| it.is_in_service()).count();
         let mut idle: Vec<&mut Worker> =
             self.workers.iter_mut().filter(|it| it.is_serving() && it.calls.is_empty()).collect();
         idle.sort_by_key(|it| it.last_used);
@@ -149,11 +148,14 @@ impl Driver {
         }
     }
 
-    /// When there is something to do for the fleet.
-    pub(super) fn fleet_step(&self) -> Option<Instant> {
-        let idle_since = self.workers.iter().filter(|it| it.is_serving() && it.calls.is_empty());
-        let oldest = idle_since.map(|it| it.last_used).min();
-        let serving = self.workers.iter().filter(|it| it.is_serving()).count();
+    /// When there is something to do for the fleet that was not to be done at that time. (Not now: what has become due
+    /// since would be left out, and nothing else would tell.)
+    pub(super) fn fleet_step(&self, now: Instant) -> Option<Instant> {
+        let in_service = self.workers.iter().filter(|it| it.is_in_service());
+        // A connection that is lent may come back at any moment, and nobody would tell.
+        let since = |it: &Worker| if it.is_lent() { now } else { it.last_used };
+        let oldest = in_service.clone().filter(|it| it.calls.is_empty()).map(since).min();
+        let serving = in_service.count();
         let idle = match (oldest, self.options.idle_timeout) {
             (Some(since), Some(timeout)) if serving > self.options.min_workers => {
                 since.checked_add(timeout)
@@ -165,7 +167,7 @@ impl Driver {
             idle.map(|it| it.started).min()?.checked_add(most)
         });
         let is_wanted = !self.waiting.is_empty() || serving < self.least();
-        let start = self.fleet.not_before.filter(|time| is_wanted && *time > Instant::now());
+        let start = self.fleet.not_before.filter(|time| is_wanted && *time > now);
         idle.into_iter().chain(old).chain(start).min()
     }
 

@@ -13,7 +13,7 @@ use crate::error::Error;
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) id: u64,
-    pub(super) body: Arc<Vec<u8>>,
+    body: Arc<Vec<u8>>,
     pub(super) idempotent: bool,
     pub(super) until: Option<Instant>,
     pub(super) token: Option<CancelToken>,
@@ -40,6 +40,11 @@ impl Job {
             has_spoken: false,
             cell,
         }
+    }
+
+    /// What is asked, for one more worker.
+    pub(super) fn body(&self) -> Arc<Vec<u8>> {
+        Arc::clone(&self.body)
     }
 
     /// Hands out a piece of the answer.

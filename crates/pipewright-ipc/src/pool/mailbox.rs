@@ -7,8 +7,10 @@ use std::task::{Context, Poll, Waker};
 
 use pipewright_os::wake::Wake;
 
+use super::direct::Rest;
 use super::job::Job;
 use super::options::Schedule;
+use super::shelf::{Lent, Returned, Shelf};
 use super::status::PoolStats;
 use crate::error::{Error, ErrorKind};
 
@@ -18,6 +20,8 @@ pub(super) struct Mailbox {
     letters: Mutex<Letters>,
     wake: Wake,
     next_id: AtomicU64,
+    /// What callers may take.
+    pub(super) shelf: Shelf,
 }
 
 #[derive(Debug, Default)]
@@ -47,6 +51,10 @@ pub(super) enum Letter {
     Answer(u64, Result<Vec<u8>, String>),
     /// So many pieces more may come.
     Credit(u64, u32),
+    /// A connection that is wanted.
+    Returned(Returned),
+    /// The same with a call that is not answered.
+    Rest(Box<Rest>),
     /// To end properly, and until when.
     ShutDown(Schedule),
     /// To end.
@@ -55,7 +63,12 @@ pub(super) enum Letter {
 
 impl Mailbox {
     pub(super) fn new() -> Result<Mailbox, Error> {
-        Ok(Mailbox { letters: Mutex::default(), wake: Wake::new()?, next_id: AtomicU64::new(1) })
+        Ok(Mailbox {
+            letters: Mutex::default(),
+            wake: Wake::new()?,
+            next_id: AtomicU64::new(1),
+            shelf: Shelf::default(),
+        })
     }
 
     fn letters(&self) -> MutexGuard<'_, Letters> {
@@ -82,6 +95,14 @@ impl Mailbox {
         Ok(())
     }
 
+    /// Gives a connection back: to the shelf, or to the driver where that wants it. Whether its worker has
+    /// answered by an error; `None`: it was not asked.
+    pub(super) fn give_back(&self, lent: Lent, has_failed: Option<bool>) {
+        if let Some(returned) = self.shelf.give_back(lent, has_failed) {
+            self.leave(Letter::Returned(returned));
+        }
+    }
+
     /// Leaves anything else. What comes too late is of no use to anybody.
     pub(super) fn leave(&self, letter: Letter) {
         self.put(self.letters(), letter);
@@ -90,6 +111,11 @@ impl Mailbox {
     fn put(&self, mut letters: MutexGuard<'_, Letters>, letter: Letter) {
         if matches!(letter, Letter::ShutDown(_) | Letter::Stop) {
             letters.closed = true;
+        }
+        if letters.ended {
+            // A call that is in it ends as it is dropped, and that may call anything.
+            drop(letters);
+            return drop(letter);
         }
         letters.new.push(letter);
         // One wake is enough for all that come before the driver looks.
@@ -124,7 +150,9 @@ impl Mailbox {
 
     /// How things stood when the driver last waited.
     pub(super) fn stats(&self) -> PoolStats {
-        self.letters().stats.clone()
+        let mut stats = self.letters().stats.clone();
+        self.shelf.add_to(&mut stats);
+        stats
     }
 
     /// The driver has ended: nothing is taken any more, and whoever waits for that is woken.
@@ -134,6 +162,7 @@ impl Mailbox {
         let left = (mem::take(&mut letters.new), mem::take(&mut letters.enders));
         // What nobody has taken ends as it is dropped, and that may call anything.
         drop(letters);
+        self.shelf.close();
         for waker in left.1 {
             waker.wake();
         }

@@ -5,20 +5,25 @@
 //! | `driver.rs` | the thread that waits for everything |
 //! | `calls.rs` | what becomes of calls |
 //! | `fleet.rs`, `rules.rs` | how many workers there are; when one is replaced though it works |
-//! | `worker.rs`, `output.rs` | one worker, and what it writes |
+//! | `worker/`, `connection.rs`, `output.rs` | one worker, what calls go over, and what it writes |
+//! | `shelf.rs`, `lend.rs`, `direct.rs` | callers who talk to a worker that has nothing to do |
 //! | `mailbox.rs`, `job.rs` | what callers leave for the driver |
 //! | `pending.rs` | what the driver leaves for a caller |
 
 mod calls;
+mod connection;
+mod direct;
 mod driver;
 mod fleet;
 mod job;
+mod lend;
 mod mailbox;
 mod options;
 mod output;
 mod pending;
 mod request;
 mod rules;
+mod shelf;
 mod status;
 #[cfg(feature = "serde")]
 mod typed;
@@ -107,7 +112,15 @@ impl Pool {
     /// [`Cancelled`](crate::ErrorKind::Cancelled), [`ShutDown`](crate::ErrorKind::ShutDown). Where no worker can be
     /// started: why the last one could not.
     pub fn call(&self, request: impl Into<Request>) -> Result<Reply, Error> {
-        self.put(request.into(), usize::MAX)?.wait()
+        let request = request.into();
+        // Where the answer comes whole, a worker that has nothing to do may be asked from here.
+        let lent = if request.window == 0 { self.mailbox.shelf.take() } else { None };
+        let Some(lent) = lent else { return self.put(request, usize::MAX)?.wait() };
+        let (job, pending) = self.job(request);
+        match direct::call(&self.mailbox, lent, job) {
+            Some(result) => result,
+            None => pending().wait(),
+        }
     }
 
     /// The same for a task, of whatever runtime: nothing is blocked.
@@ -130,12 +143,18 @@ impl Pool {
         self.put(request.into(), self.options.max_waiting)
     }
 
-    fn put(&self, mut request: Request, most: usize) -> Result<PendingCall, Error> {
+    fn put(&self, request: Request, most: usize) -> Result<PendingCall, Error> {
+        let (job, pending) = self.job(request);
+        self.mailbox.call(job, most)?;
+        Ok(pending())
+    }
+
+    /// The call, and how to wait for it once the driver has it.
+    fn job(&self, mut request: Request) -> (Job, impl FnOnce() -> PendingCall + '_) {
         request.timeout = request.timeout.or(self.options.call_timeout);
         let (id, window, cell) = (self.mailbox.number(), request.window, Arc::default());
         let job = Job::new(id, request, Arc::clone(&cell));
-        self.mailbox.call(job, most)?;
-        Ok(PendingCall::new(id, window, cell, Arc::clone(&self.mailbox)))
+        (job, move || PendingCall::new(id, window, cell, Arc::clone(&self.mailbox)))
     }
 
     /// How the pool stood a moment ago, and what it has done so far.

@@ -9,6 +9,7 @@ use pipewright::Source;
 use pipewright_os::probe;
 
 use crate::options::Options;
+use crate::worker::MOST_WAITING;
 
 /// What a pool is to be like.
 ///
@@ -26,7 +27,7 @@ pub struct PoolOptions {
     /// More are never started. The number of processors that this process may use.
     pub max_workers: usize,
     /// How many calls a worker is given at a time; it answers them one after the other, and the end of
-    /// it costs all of them. More than one saves it the wait for the next. 1.
+    /// it costs all of them. More than one saves it the wait for the next. 1; at most 1024.
     pub calls_per_worker: usize,
     /// How many calls that were [begun](crate::Pool::begin) may wait for a worker. 4096.
     pub max_waiting: usize,
@@ -97,7 +98,10 @@ pub struct LogLine<'a> {
 }
 
 /// Takes the lines that workers write, on the thread that drives the pool: it is to be quick, and has a stack of
-/// 256 KiB. If it panics the pool is at its end.
+/// 256 KiB. If it panics the pool is at its end; a call of the same pool that it waits for never ends.
+///
+/// So that each line is told with its call, every call of such a pool goes through that thread, which takes longer
+/// than a caller who talks to a free worker without it.
 #[derive(Clone)]
 pub struct OnLine(Arc<dyn Fn(&LogLine<'_>) + Send + Sync>);
 
@@ -165,6 +169,6 @@ impl Default for Schedule {
 impl PoolOptions {
     /// How many calls a worker is given at a time: one alone where it is reset in between.
     pub(super) fn each(&self) -> usize {
-        if self.reset_timeout.is_some() { 1 } else { self.calls_per_worker.max(1) }
+        if self.reset_timeout.is_some() { 1 } else { self.calls_per_worker.clamp(1, MOST_WAITING) }
     }
 }

@@ -43,6 +43,9 @@ pub enum CallEvent {
 
 /// What a worker asks of whoever has called it.
 ///
+/// Its worker waits meanwhile. An answer for which the pool is called again needs another worker: where all of them
+/// ask so, or [`max_workers`](super::PoolOptions::max_workers) is 1, nobody goes on until a call's time is over.
+///
 /// # Drop
 /// Without an answer it is declined.
 #[derive(Debug)]

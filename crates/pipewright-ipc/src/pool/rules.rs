@@ -38,6 +38,14 @@ impl Files {
         Files { paths, marks, version: 0, looked: None }
     }
 
+    /// Until when nobody has to look again.
+    pub(super) fn fresh_until(&self) -> Option<Instant> {
+        if self.paths.is_empty() {
+            return None;
+        }
+        Some(self.looked.map_or_else(Instant::now, |looked| looked + LOOK_PAUSE))
+    }
+
     /// Looks whether they have changed.
     pub(super) fn look(&mut self, now: Instant) {
         let is_early = self.looked.is_some_and(|then| now < then + LOOK_PAUSE);
@@ -95,6 +103,14 @@ impl PoolOptions {
         }
         let left = self.max_jobs.map_or(u64::MAX, |most| most.max(1).saturating_sub(worker.jobs));
         self.each().min(usize::try_from(left).unwrap_or(usize::MAX)).saturating_sub(calls)
+    }
+
+    /// Whether callers may talk to workers themselves: not where something is looked at after each call, or told
+    /// with it.
+    pub(super) fn may_lend(&self) -> bool {
+        let rules = self.max_jobs.is_some() || self.max_age.is_some();
+        let looks = self.max_rss_bytes.is_some() || self.reset_timeout.is_some();
+        !rules && !looks && self.on_line.is_none()
     }
 
     /// Whether a worker uses too much memory. A question to the system: asked after each call, and only where it is

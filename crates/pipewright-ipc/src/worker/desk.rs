@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind};
 use crate::wire::{Header, kind};
 
 /// So many calls may wait here while another one is being answered.
-const MOST_WAITING: usize = 1024;
+pub(crate) const MOST_WAITING: usize = 1024;
 
 /// A connection that calls come over.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl Desk {
                 return Ok((piece.kind, piece.id));
             }
             let (kind, id) = self.receive(buffer)?;
-            if !self.note(kind, id, buffer)? {
+            if !self.note(0, kind, id, buffer)? {
                 return Ok((kind, id));
             }
         }
@@ -53,12 +53,16 @@ impl Desk {
         Ok(begun)
     }
 
-    /// Notes what belongs to a call without being one. `false`: it is one.
-    fn note(&mut self, kind: u8, id: u64, bytes: &[u8]) -> Result<bool, Error> {
+    /// Notes what belongs to a call without being one: to that which is being answered, or to one that waits. `false`:
+    /// it is one.
+    fn note(&mut self, call: u64, kind: u8, id: u64, bytes: &[u8]) -> Result<bool, Error> {
         match kind {
             kind::MESSAGE | kind::CALL | kind::RESET => return Ok(false),
             kind::CANCEL => {
-                self.cancelled.insert(id);
+                // One that comes after its call's answer would be kept for ever.
+                if id == call || self.waiting.iter().any(|piece| piece.id == id) {
+                    self.cancelled.insert(id);
+                }
             }
             kind::CREDIT => {
                 let more = bytes.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
@@ -95,7 +99,7 @@ impl Desk {
             // One that nobody waits for belongs to a call that has ended meanwhile.
             return Ok((id == call).then_some((kind, bytes)));
         }
-        if !self.note(kind, id, &bytes)? {
+        if !self.note(call, kind, id, &bytes)? {
             if self.waiting.len() >= MOST_WAITING {
                 return Err(Error::protocol("too many calls at a time"));
             }
@@ -124,7 +128,13 @@ impl Desk {
     pub(super) fn end(&mut self, kind: u8, call: u64, bytes: &[u8]) -> Result<(), Error> {
         self.credit.remove(&call);
         self.cancelled.remove(&call);
-        self.send(kind, call, bytes)
+        match self.send(kind, call, bytes) {
+            // Nothing of it has gone; a call that is one of a pool can be told.
+            Err(error) if is_too_long(&error) && kind != kind::MESSAGE => {
+                self.send(kind::FAILED, call, error.to_string().as_bytes())
+            }
+            sent => sent,
+        }
     }
 
     /// What is left to do when nothing more can be received.
@@ -135,4 +145,8 @@ impl Desk {
             _ => Err(why),
         }
     }
+}
+
+fn is_too_long(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::TooLong { .. })
 }

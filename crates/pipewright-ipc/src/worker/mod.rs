@@ -21,6 +21,7 @@ use crate::options::Options;
 use crate::wire::kind;
 pub use call::{Answer, Call, Serve};
 use desk::Desk;
+pub(crate) use desk::MOST_WAITING;
 
 /// The channel to the process that started this one with [`Channel::start`].
 ///

@@ -192,6 +192,7 @@ impl worker::Serve for Calls {
             b"echo" => return Ok(rest.to_vec()),
             b"pid" => return Ok(std::process::id().to_string().into_bytes()),
             b"count" => return Ok(self.count.to_string().into_bytes()),
+            b"long" => return Ok(vec![b'x'; number()?]),
             b"fail" => return Err(text.into()),
             b"abort" => std::process::abort(),
             b"exit" => {
@@ -257,8 +258,8 @@ impl worker::Serve for Calls {
     }
 }
 
-/// Greets as a worker without shared memory, and answers whatever it is asked by a frame of that kind and call;
-/// `none`: does not know of calls.
+/// Greets as a worker without shared memory, and answers whatever it is asked by frames of that kind and call,
+/// `KIND,CALL,KIND,CALL...`; `none`: does not know of calls.
 fn lie(answer: &str) -> io::Result<()> {
     let mut end = link::inherited("PIPEWRIGHT_IPC")?;
     let hello = String::from_utf8(frame(&mut end)?).map_err(io::Error::other)?;
@@ -268,9 +269,10 @@ fn lie(answer: &str) -> io::Result<()> {
     send(&mut end, 1, 0, body.as_bytes())?;
     let _ready = frame(&mut end)?;
     let _question = frame(&mut end)?;
-    let (kind, call) = answer.split_once(',').unwrap_or_default();
-    let [kind, call] = [kind, call].map(|number| number.parse().unwrap_or(0));
-    send(&mut end, kind, call, &[])?;
+    let numbers: Vec<u8> = answer.split(',').map(|number| number.parse().unwrap_or(0)).collect();
+    for pair in numbers.chunks_exact(2) {
+        send(&mut end, pair[0], pair[1], &[])?;
+    }
     park();
 }
 

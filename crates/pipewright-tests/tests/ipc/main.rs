@@ -9,6 +9,10 @@ mod p04_hostile;
 mod p05_refused_memory;
 mod p06_mismatch;
 mod p07_both_send;
+mod p09_alone;
+mod p09_edges;
+#[cfg(target_os = "linux")]
+mod p09_held;
 mod p09_kept;
 mod p09_pool;
 mod p10_build;

@@ -1,5 +1,6 @@
 //! One worker of a pool: its process, its connection, what it writes, and the calls that it has.
 
+mod lend;
 mod phase;
 
 use std::collections::VecDeque;
@@ -8,12 +9,14 @@ use std::time::{Duration, Instant};
 
 use pipewright::{Child, Command, ExitStatus, Source, Stdio};
 use pipewright_os::mux::Slot;
+use pipewright_os::wake::Wake;
 
+use super::connection::Connection;
 use super::job::Job;
 use super::options::{LogLine, OnLine, Schedule};
 use super::output::Output;
 use super::status::{WorkerState, WorkerStatus};
-use crate::channel::{Line, Piece, Pieces, Sending, Spin};
+use crate::channel::{Piece, Sending};
 use crate::error::{Error, ErrorKind, Peer, Side};
 use crate::handshake::Greeting;
 use crate::options::Options;
@@ -33,9 +36,10 @@ pub(super) struct Worker {
     output: [Output; 2],
     pub(super) calls: Vec<OpenCall>,
     outgoing: VecDeque<Sending>,
-    pieces: Pieces,
-    /// For the rest of a message that has begun.
-    spin: Spin,
+    /// The longest look for something before a sleep.
+    spin: Duration,
+    /// For whoever has its connection: it is to come back.
+    wake: Option<Arc<Wake>>,
     pub(super) phase: Phase,
     /// Why nothing comes from it any more.
     pub(super) fault: Option<Error>,
@@ -58,7 +62,9 @@ pub(super) struct Worker {
 #[derive(Debug)]
 enum Link {
     Greeting(Box<Greeting>),
-    Line(Box<Line>),
+    Open(Box<Connection>),
+    /// On the shelf, or with a caller.
+    Lent,
     Closed,
 }
 
@@ -98,8 +104,8 @@ impl Worker {
             output,
             calls: Vec::new(),
             outgoing: VecDeque::new(),
-            pieces: Pieces::default(),
-            spin: Spin::new(options.spin),
+            spin: options.spin,
+            wake: None,
             phase: Phase::Starting,
             fault,
             is_due: true,
@@ -117,7 +123,7 @@ impl Worker {
     /// Sends and receives what can be without waiting.
     pub(super) fn go_on(&mut self, heard: &mut Vec<Piece>) {
         self.is_due = false;
-        if self.fault.is_some() {
+        if self.fault.is_some() || self.is_lent() {
             return;
         }
         if let Err(error) = self.talk(heard) {
@@ -144,32 +150,18 @@ impl Worker {
                     worker: String::new(),
                 }));
             }
-            self.link = Link::Line(Box::new(greeting.into_line()));
+            self.link = Link::Open(Box::new(Connection::new(greeting.into_line(), self.spin)));
             if self.phase == Phase::Starting {
                 self.phase = Phase::Serving;
                 self.has_served = true;
             }
         }
-        let Link::Line(line) = &mut self.link else { return Ok(()) };
-        let mut has_room = line.has_room()?;
-        while let (true, Some(first)) = (has_room, self.outgoing.front_mut()) {
-            has_room = first.go_on(line)?;
-            if has_room {
-                self.outgoing.pop_front();
-            }
-        }
+        let Link::Open(connection) = &mut self.link else { return Ok(()) };
+        connection.send(&mut self.outgoing)?;
         for _ in 0..TURN {
-            match self.pieces.next(line)? {
+            match connection.next()? {
                 Some(piece) => heard.push(piece),
-                None if !self.pieces.has_begun() => return Ok(()),
-                None => {
-                    // The rest is being written, most likely: to go through everything for each part of it would
-                    // take longer than the part.
-                    self.spin.until(|| line.has_news());
-                    if !line.has_news() {
-                        return Ok(());
-                    }
-                }
+                None => return Ok(()),
             }
         }
         self.is_due = true;
@@ -182,8 +174,8 @@ impl Worker {
         let wants_room = !self.outgoing.is_empty();
         let (end, room) = match &self.link {
             Link::Greeting(greeting) => (Some(greeting.end()), greeting.wants_room()),
-            Link::Line(line) => (Some(&line.end), wants_room || line.end.unsent() > 0),
-            Link::Closed => (None, false),
+            Link::Open(it) => (Some(&it.line.end), wants_room || it.line.end.unsent() > 0),
+            Link::Lent | Link::Closed => (None, false),
         };
         let arrival = match end {
             Some(end) if !end.has_ended() => Slot::Arrival(end),
@@ -198,7 +190,7 @@ impl Worker {
     pub(super) fn fall_asleep(&mut self) -> bool {
         match &mut self.link {
             _ if self.is_due => false,
-            Link::Line(line) => line.fall_asleep(),
+            Link::Open(connection) => connection.line.fall_asleep(),
             _ => true,
         }
     }
@@ -212,12 +204,9 @@ impl Worker {
     ) {
         let [arrival, room, exit, out, err] = slots;
         let arrived = matches!(arrival, Slot::ArrivalDone);
-        if let Link::Line(line) = &mut self.link {
-            line.wake_up(if arrived { slept } else { Duration::ZERO });
-            if arrived && self.pieces.has_begun() {
-                self.spin.note_sleep(slept);
-            }
-            self.is_due |= line.has_news();
+        if let Link::Open(connection) = &mut self.link {
+            connection.wake_up(arrived, slept, false);
+            self.is_due |= connection.line.has_news();
         }
         let exited = matches!(exit, Slot::ExitDone);
         self.exited |= exited;
@@ -250,6 +239,14 @@ impl Worker {
         self.send(kind::RESET, 0, Arc::default());
     }
 
+    /// Whether a message to it may be that long.
+    pub(super) fn has_agreed_to(&self, body: &[u8]) -> Result<(), Error> {
+        match &self.link {
+            Link::Open(connection) => connection.line.has_agreed_to(body.len() as u64),
+            _ => Ok(()),
+        }
+    }
+
     /// Takes back a call of which nothing has gone. Whether that was so.
     pub(super) fn unsend(&mut self, id: u64) -> bool {
         let before = self.outgoing.len();
@@ -257,9 +254,9 @@ impl Worker {
         self.outgoing.len() < before
     }
 
-    /// Whether it takes calls.
+    /// Whether it is given calls.
     pub(super) fn is_serving(&self) -> bool {
-        self.phase == Phase::Serving && self.fault.is_none() && !self.exited
+        self.is_in_service() && !self.is_lent()
     }
 
     /// Whether it has ended, and everything that it had said is known.

@@ -58,9 +58,9 @@ impl Worker {
         self.is_retired = true;
         let until = Instant::now().checked_add(schedule.goodbye);
         match &mut self.link {
-            Link::Line(line) => {
+            Link::Open(connection) => {
                 self.phase = Phase::Leaving(Leave::Terminate, until);
-                if let Err(error) = line.say_goodbye() {
+                if let Err(error) = connection.line.say_goodbye() {
                     self.give_up(error);
                 }
                 self.is_due = true;

@@ -1,0 +1,170 @@
+//! Promise 9, of callers who find a worker with nothing to do, and talk to it themselves: whatever happens then is as it
+//! is through the thread of the pool.
+
+use std::sync::Barrier;
+use std::time::Duration;
+
+use pipewright::CancelToken;
+use pipewright_ipc::{ErrorKind, Pool, PoolOptions, Request, WorkerState};
+use pipewright_tests::{bodies, watchdog};
+
+use super::p09_pool::{number, options, pool as start};
+use super::{exit_words, was_killed, worker};
+
+/// A pool of one worker, which has nothing to do.
+fn one_idle() -> (Pool, u64) {
+    let pool = start(PoolOptions { max_workers: 1, ..options() });
+    let pid = number(&pool, "pid");
+    (pool, pid)
+}
+
+#[test]
+fn callers_on_many_threads_have_their_own_answers_and_every_call_is_counted() {
+    let _watch = watchdog::watch_for(Duration::from_secs(120));
+    const CALLS: u64 = if cfg!(windows) { 40 } else { 400 };
+    for (threads, max_workers, calls_per_worker) in [(1, 1, 1), (2, 2, 1), (4, 1, 1), (4, 2, 3)] {
+        let pool = start(PoolOptions { max_workers, calls_per_worker, ..options() });
+        let together = Barrier::new(threads as usize);
+        std::thread::scope(|scope| {
+            for thread in 0..threads {
+                let (pool, together) = (&pool, &together);
+                scope.spawn(move || {
+                    let mut expected = Vec::new();
+                    together.wait();
+                    for number in thread * CALLS..(thread + 1) * CALLS {
+                        if number % 3 == 0 {
+                            let error = pool.call(format!("fail {number}")).unwrap_err();
+                            assert!(error.to_string().ends_with(&format!(": {number}")), "{error}");
+                            continue;
+                        }
+                        // Small ones and, now and then, one that is longer than the ring.
+                        let which = if number % 50 == 0 { number } else { number % 8 };
+                        let reply = pool.call(format!("body {which}")).unwrap();
+                        bodies::check(which, bodies::length(which), &reply, &mut expected);
+                    }
+                });
+            }
+        });
+        let all = threads * CALLS;
+        let failures = (0..all).filter(|number| number % 3 == 0).count() as u64;
+        watchdog::until("the pool has counted the same", || {
+            let stats = pool.stats();
+            (stats.replies, stats.failures) == (all - failures, failures)
+        });
+        let stats = pool.stats();
+        assert!(stats.started as usize <= max_workers, "{stats:?}");
+        assert_eq!((stats.died, stats.lost, stats.retries, stats.cancelled), (0, 0, 0, 0));
+        watchdog::until("every job has its worker", || {
+            let stats = pool.stats();
+            stats.workers.iter().map(|worker| worker.jobs).sum::<u64>() == all
+        });
+        pool.shut_down();
+    }
+}
+
+#[test]
+fn a_worker_that_ends_during_a_call_says_how_and_the_next_call_has_another() {
+    let _watch = watchdog::watch();
+    let (pool, pid) = one_idle();
+    let error = pool.call("exit 7").unwrap_err();
+    let ErrorKind::Lost { pid: whose, status, last_words } = error.kind() else {
+        panic!("{error}")
+    };
+    assert_eq!((u64::from(*whose), status.unwrap().code()), (pid, Some(7)));
+    assert_eq!(last_words, "a line before\nthe last line of 7");
+    assert!(error.to_string().contains(&exit_words(7)), "{error}");
+    assert_ne!(number(&pool, "pid"), pid);
+    // What may be done twice is asked of the next one, until that is enough.
+    let error = pool.call(Request::new("exit 8").idempotent()).unwrap_err();
+    assert!(error.to_string().contains(&exit_words(8)), "{error}");
+    watchdog::until("each is counted", || {
+        let stats = pool.stats();
+        (stats.died, stats.lost, stats.retries) == (4, 2, 2)
+    });
+    assert_eq!(number(&pool, "count"), 1);
+}
+
+#[test]
+fn a_worker_that_ended_while_it_had_nothing_to_do_costs_no_call() {
+    let _watch = watchdog::watch();
+    let rounds = if cfg!(windows) { 3 } else { 30 };
+    let (pool, mut pid) = one_idle();
+    for _ in 0..rounds {
+        let handle = pipewright::ProcessHandle::open(pid as u32);
+        match handle {
+            Ok(process) => assert!(process.kill().unwrap()),
+            Err(_) => pipewright_tests::alive::kill(pid as u32),
+        }
+        // It may be found out before the kill is known of, but not before it has happened: what is sent is lost.
+        watchdog::until("it has ended", || !pipewright_tests::alive::is_running(pid as u32));
+        let next = number(&pool, "pid");
+        assert_ne!(next, pid);
+        pid = next;
+    }
+    let stats = pool.stats();
+    assert_eq!((stats.died, stats.lost), (rounds, 0));
+}
+
+#[test]
+fn a_call_whose_time_is_over_or_whose_token_is_cancelled_ends() {
+    let _watch = watchdog::watch();
+    let (pool, pid) = one_idle();
+    for _ in 0..3 {
+        let request = Request::new("wait 60000").timeout(Duration::from_millis(30));
+        let error = pool.call(request).unwrap_err();
+        assert!(error.is_timeout() && error.to_string().contains("a reply"), "{error}");
+        // It ends the call by itself, and is kept.
+        assert_eq!(number(&pool, "pid"), pid);
+    }
+    for _ in 0..3 {
+        let token = CancelToken::new();
+        std::thread::scope(|scope| {
+            let call = scope.spawn(|| pool.call(Request::new("wait 60000").cancel(&token)));
+            watchdog::until("the worker has it", || {
+                pool.stats().workers.iter().any(|it| it.state == WorkerState::Busy)
+            });
+            token.cancel();
+            let error = call.join().unwrap().unwrap_err();
+            assert_eq!(error.kind(), &ErrorKind::Cancelled);
+        });
+        assert_eq!(number(&pool, "pid"), pid);
+        // One that was cancelled before.
+        let error = pool.call(Request::new("wait 60000").cancel(&token)).unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::Cancelled);
+        assert_eq!(number(&pool, "pid"), pid);
+    }
+    let stats = pool.stats();
+    assert_eq!((stats.cancelled, stats.died), (9, 0));
+}
+
+#[test]
+fn others_who_call_meanwhile_have_the_worker_next() {
+    let _watch = watchdog::watch();
+    let (pool, pid) = one_idle();
+    std::thread::scope(|scope| {
+        let slow = scope.spawn(|| pool.call("wait 100"));
+        watchdog::until("the worker has it", || {
+            pool.stats().workers.iter().any(|it| it.state == WorkerState::Busy)
+        });
+        let others: Vec<_> = (0..20).map(|_| pool.begin("pid").unwrap()).collect();
+        for other in others {
+            assert_eq!(*other.wait().unwrap(), *pid.to_string().as_bytes());
+        }
+        assert_eq!(*slow.join().unwrap().unwrap(), *b"done");
+    });
+}
+
+/// Its second answer comes when it has nothing to do, or with the next call.
+#[test]
+fn a_worker_that_answers_twice_is_replaced() {
+    let _watch = watchdog::watch();
+    let pool = Pool::new(worker("liar,18,1,18,1"), PoolOptions { max_workers: 1, ..options() });
+    let pool = pool.unwrap();
+    assert_eq!(*pool.call("x").unwrap(), *b"");
+    // The next one does not know the number of this call.
+    let error = pool.call("x").unwrap_err();
+    let ErrorKind::Lost { status, .. } = error.kind() else { panic!("{error}") };
+    was_killed(status.unwrap());
+    let words = "an answer to a call that it does not have";
+    assert!(error.to_string().contains(words), "{error}");
+}
