@@ -41,6 +41,9 @@
 
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod forced;
+
 mod channel;
 mod error;
 mod handshake;

@@ -51,6 +51,8 @@ pub mod contain;
 pub mod cpu;
 pub mod exit;
 pub mod file;
+#[cfg(all(pipewright_force_async, feature = "tokio"))]
+pub mod forced;
 pub mod handle;
 pub mod helper;
 pub mod link;

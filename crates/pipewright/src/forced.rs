@@ -8,17 +8,8 @@
 macro_rules! by_its_twin {
     ($twin:expr) => {
         #[cfg(all(pipewright_force_async, feature = "tokio"))]
-        if let Some(runtime) = crate::forced::runtime() {
+        if let Some(runtime) = pipewright_os::forced::runtime() {
             return runtime.block_on($twin);
         }
     };
-}
-
-#[cfg(all(pipewright_force_async, feature = "tokio"))]
-pub(crate) fn runtime() -> Option<tokio::runtime::Runtime> {
-    use tokio::runtime::{Builder, Handle};
-    if Handle::try_current().is_ok() {
-        return None;
-    }
-    Builder::new_current_thread().enable_all().build().ok()
 }

@@ -67,6 +67,7 @@ impl Core {
         handles: &[Handle],
         until: Option<Instant>,
     ) -> Result<(), Error> {
+        by_its_twin!(self, self.send_with_handles_async(body, handles, until));
         let bytes = body.len() as u64;
         self.line.may_send(bytes)?;
         let (frame, rest) = body.split_at(body.len().min(FRAME_BYTES));

@@ -67,6 +67,7 @@ impl Core {
         body: &[u8],
         until: Option<Instant>,
     ) -> Result<(), Error> {
+        by_its_twin!(self, self.send_async(first, body, until));
         let bytes = body.len() as u64;
         self.line.may_send(bytes)?;
         let mut frames = 0;
@@ -105,6 +106,7 @@ impl Core {
     }
 
     fn hand_over_slowly(&mut self, until: Option<Instant>) -> Result<(), Error> {
+        by_its_twin!(self, self.hand_over_async(until));
         let began = Instant::now();
         while self.line.end.flush()? > 0 {
             self.wait_for_room(until)?;
@@ -148,6 +150,7 @@ impl Core {
         until: Option<Instant>,
         mut step: impl FnMut(&mut Line) -> Result<Progress, Error>,
     ) -> Result<(), Error> {
+        by_its_twin!(self, self.receive_async(until, step));
         loop {
             match step(&mut self.line) {
                 Ok(Progress::Done) => return Ok(()),
@@ -293,6 +296,7 @@ impl Core {
     /// Begins the next message. What is left of the one before is thrown away.
     #[inline]
     pub(super) fn begin(&mut self, until: Option<Instant>) -> Result<(), Error> {
+        by_its_twin!(self, self.begin_async(until));
         self.begin_any(until)?;
         // Calls have hosts and workers of their own.
         self.line.has_begun(kind::MESSAGE)

@@ -89,6 +89,7 @@ impl<S, R> Channel<S, R> {
     /// [`Died`](ErrorKind::Died) and [`TimedOut`](ErrorKind::TimedOut) where the worker does not answer.
     /// There is no worker then.
     pub fn start(command: &mut Command, options: &Options) -> Result<Channel<S, R>, Error> {
+        by_its_twin!(Channel::start_async(command, options));
         let (end, child) = crate::host::start(command)?;
         match handshake::host(end, Some(&child), options) {
             Ok(line) => Ok(Channel::of(line, Some(child), options)),
@@ -126,6 +127,7 @@ impl<S, R> Channel<S, R> {
     }
 
     pub(crate) fn connected_as_worker(end: End, options: &Options) -> Result<Channel<S, R>, Error> {
+        by_its_twin!(Channel::connected_async(end, options));
         let line = handshake::worker(end, options)?;
         Ok(Channel::of(line, None, options))
     }
@@ -272,6 +274,7 @@ impl<S, R> Channel<S, R> {
     /// # Errors
     /// [`TimedOut`](ErrorKind::TimedOut), and what else befalls the connection.
     pub fn close(mut self) -> Result<Option<ExitStatus>, Error> {
+        by_its_twin!(self.close_async());
         self.core.close_in_time()
     }
 }

@@ -206,7 +206,7 @@ impl Core {
     }
 
     /// As [`send_with_handles`](Self::send_with_handles).
-    async fn send_with_handles_async(
+    pub(super) async fn send_with_handles_async(
         &mut self,
         body: &[u8],
         handles: &[Handle],
@@ -262,7 +262,7 @@ impl Core {
         Ok(())
     }
 
-    async fn hand_over_async(&mut self, until: Option<Instant>) -> Result<(), Error> {
+    pub(super) async fn hand_over_async(&mut self, until: Option<Instant>) -> Result<(), Error> {
         while self.line.end.flush()? > 0 {
             self.wait_for_room_async(until).await?;
         }
@@ -275,7 +275,7 @@ impl Core {
         self.take_in(arrived)
     }
 
-    async fn begin_async(&mut self, until: Option<Instant>) -> Result<(), Error> {
+    pub(super) async fn begin_async(&mut self, until: Option<Instant>) -> Result<(), Error> {
         if self.line.body().is_some() {
             self.receive_async(until, |line| line.take(usize::MAX, &mut Nowhere)).await?;
             self.line.end_of_body();
@@ -284,7 +284,7 @@ impl Core {
         self.line.has_begun(kind::MESSAGE)
     }
 
-    async fn receive_async(
+    pub(super) async fn receive_async(
         &mut self,
         until: Option<Instant>,
         mut step: impl FnMut(&mut Line) -> Result<Progress, Error>,

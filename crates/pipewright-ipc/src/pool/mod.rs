@@ -113,6 +113,7 @@ impl Pool {
     /// started: why the last one could not.
     pub fn call(&self, request: impl Into<Request>) -> Result<Reply, Error> {
         let request = request.into();
+        by_its_twin!(self.call_async(request));
         // Where the answer comes whole, a worker that has nothing to do may be asked from here.
         let lent = if request.window == 0 { self.mailbox.shelf.take() } else { None };
         let Some(lent) = lent else { return self.put(request, usize::MAX)?.wait() };
@@ -166,6 +167,7 @@ impl Pool {
     /// Takes no more calls, has those answered that were begun, and lets the workers go, each step as the
     /// [schedule](PoolOptions::shutdown) says; and waits until all that is done.
     pub fn shut_down(self) {
+        by_its_twin!(self.shut_down_async());
         self.mailbox.leave(Letter::ShutDown(self.options.shutdown));
         block_on(|context| self.mailbox.poll_ended(context));
     }

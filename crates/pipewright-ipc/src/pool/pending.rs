@@ -103,6 +103,7 @@ impl PendingCall {
     /// # Errors
     /// As [`Pool::call`](super::Pool::call).
     pub fn wait(mut self) -> Result<Reply, Error> {
+        by_its_twin!(self);
         loop {
             if let CallEvent::Reply(reply) = self.next()? {
                 return Ok(reply);
@@ -119,6 +120,7 @@ impl PendingCall {
         reason = "it ends with a reply or an error, not with a None"
     )]
     pub fn next(&mut self) -> Result<CallEvent, Error> {
+        by_its_twin!(self.next_async());
         block_on(|context| self.poll_next(context))
     }
 
