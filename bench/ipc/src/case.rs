@@ -111,6 +111,22 @@ fn calls(name: &'static str, size: u64, count: u64) -> Case {
     Case { name, what: "a question and its answer", bytes: None, rows: rows.into() }
 }
 
+/// A worker that is started, asked once and let go; with and without the pages of its rings.
+fn starts(count: u64) -> Case {
+    let ways = [
+        ("Channel", "start"),
+        ("Channel, prefault off on both sides", "start-lazy"),
+        ("Channel, without shared memory", "start-inline"),
+    ];
+    let rows = ways.map(|(label, way)| row(label, format!("pool {way} 64 {count}")));
+    Case {
+        name: "start",
+        what: "a worker from its start to its end",
+        bytes: None,
+        rows: rows.into(),
+    }
+}
+
 /// All tables.
 pub(crate) fn all(quick: bool) -> Vec<Case> {
     let many = |count: u64| if quick { count / 20 + 20 } else { count };
@@ -128,6 +144,7 @@ pub(crate) fn all(quick: bool) -> Vec<Case> {
         round_trip("round-16m", 16 << 20, many(100)),
         calls("call-64", 64, many(30_000)),
         calls("call-1m", 1 << 20, many(1_500)),
+        starts(many(300)),
         Case {
             name: "progressive",
             what: "there and back, 1 MiB, a ring of 4 MiB",

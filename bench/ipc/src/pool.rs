@@ -1,9 +1,10 @@
-//! A cell of a pool: one call after the other, beside the same questions over a channel to the same worker.
+//! A cell of a pool: one call after the other, beside the same questions over a channel to the same worker; and what it
+//! takes to have a worker, ask it something and let it go.
 
 use std::time::{Duration, Instant};
 
 use pipewright::Command;
-use pipewright_ipc::{Channel, Options, Pool, PoolOptions, worker as ipc_worker};
+use pipewright_ipc::{Channel, Options, Pool, PoolOptions, SharedMemory, worker as ipc_worker};
 
 use crate::Result;
 use crate::cell::{check, pin, stamp};
@@ -24,7 +25,12 @@ impl Cell<'_> {
     fn options(&self) -> Options {
         let spin = Options::default().spin;
         let spin = if self.way.ends_with("sleeping") { Duration::ZERO } else { spin };
-        Options { spin, ..Options::default() }
+        let shared_memory = match self.way.ends_with("inline") {
+            true => SharedMemory::Off,
+            false => SharedMemory::Auto,
+        };
+        let prefault = !self.way.ends_with("lazy");
+        Options { spin, shared_memory, prefault, ..Options::default() }
     }
 }
 
@@ -34,6 +40,15 @@ pub(crate) fn host(arguments: &[String]) -> Result<()> {
     pin(0)?;
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("pool-worker").args(arguments);
+    if cell.way.starts_with("start") {
+        return measure(&cell, &mut |number, body| {
+            let mut channel: Channel = Channel::start(&mut command, &cell.options())?;
+            channel.send_bytes(body)?;
+            check(&channel.recv()?.bytes()?, number, body.len())?;
+            channel.close()?;
+            Ok(())
+        });
+    }
     if cell.way.starts_with("channel") {
         let mut channel: Channel = Channel::start(&mut command, &cell.options())?;
         let mut came = Vec::new();
@@ -43,8 +58,7 @@ pub(crate) fn host(arguments: &[String]) -> Result<()> {
             check(&came, number, body.len())
         });
     }
-    let options =
-        PoolOptions { channel: cell.options(), max_workers: 1, ..PoolOptions::default() };
+    let options = PoolOptions { channel: cell.options(), max_workers: 1, ..PoolOptions::default() };
     let pool = Pool::new(command, options)?;
     measure(&cell, &mut |number, body| {
         let reply = match cell.way {
