@@ -20,7 +20,8 @@ use crate::worker::MOST_WAITING;
 /// ```
 #[derive(Debug, Clone)]
 pub struct PoolOptions {
-    /// What each connection is to be like. Its timeout does not count: calls have their own.
+    /// What each connection is to be like. Its timeout does not count: calls have their own. Most of the time of a
+    /// worker's start goes into the pages of its rings: where calls are small, smaller rings or none make that short.
     pub channel: Options,
     /// So many workers are kept even if there is nothing to do. 0.
     pub min_workers: usize,
