@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use pipewright::CancelToken;
 use pipewright_os::mux::{self, Slot};
 
 use super::driver::is_heeded;
@@ -69,7 +70,7 @@ fn talk(
         let is_sent = connection.send(outgoing)?;
         // There is no answer yet to what has not gone.
         let has_news = is_sent && connection.look();
-        if !has_news && !wait(lent, job, !is_sent)? {
+        if !has_news && !wait(lent, job, !is_sent) {
             return Ok(None);
         }
         piece = lent.connection.next()?;
@@ -78,15 +79,17 @@ fn talk(
 }
 
 /// Waits until something has come, or there is room. `false`: the driver has to see to it.
-fn wait(lent: &mut Lent, job: &Job, wants_room: bool) -> Result<bool, Error> {
+fn wait(lent: &mut Lent, job: &Job, wants_room: bool) -> bool {
     let Lent { connection, wake, .. } = lent;
-    let token = match &job.token {
-        Some(token) => Slot::Wake(token.wake()?),
+    let token = match job.token.as_ref().map(CancelToken::wake) {
+        Some(Ok(wake)) => Slot::Wake(wake),
+        // That is none of the worker's doing.
+        Some(Err(_)) => return false,
         None => Slot::Off,
     };
     if !connection.line.fall_asleep() {
         connection.wake_up(false, Duration::ZERO, false);
-        return Ok(true);
+        return true;
     }
     let began = Instant::now();
     let end = &connection.line.end;
@@ -98,5 +101,5 @@ fn wait(lent: &mut Lent, job: &Job, wants_room: bool) -> Result<bool, Error> {
     connection.wake_up(arrived, slept, true);
     let [_, _, wake, token] = slots.map(|slot| matches!(slot, Slot::WakeDone));
     let is_cancelled = token && job.token.as_ref().is_some_and(|token| !is_heeded(token));
-    Ok(waited? > 0 && !wake && !is_cancelled)
+    matches!(waited, Ok(1..)) && !wake && !is_cancelled
 }

@@ -2,13 +2,14 @@
 //! is through the thread of the pool.
 
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use pipewright::CancelToken;
 use pipewright_ipc::{ErrorKind, Pool, PoolOptions, Request, WorkerState};
 use pipewright_tests::{bodies, watchdog};
 
-use super::p09_pool::{number, options, pool as start};
+use super::p09_pool::{kill_one, number, options, pool as start};
 use super::{exit_words, was_killed, worker};
 
 /// A pool of one worker, which has nothing to do.
@@ -103,6 +104,48 @@ fn a_worker_that_ended_while_it_had_nothing_to_do_costs_no_call() {
     }
     let stats = pool.stats();
     assert_eq!((stats.died, stats.lost), (rounds, 0));
+}
+
+#[test]
+fn callers_lose_no_answer_that_was_promised_while_workers_are_killed() {
+    let _watch = watchdog::watch_for(Duration::from_secs(120));
+    const KILLS: usize = if cfg!(windows) { 10 } else { 100 };
+    let backoff = Duration::from_millis(1);
+    let pool = start(PoolOptions { max_workers: 2, retries: 1_000, backoff, ..options() });
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let (pool, is_over) = (&pool, &is_over);
+            scope.spawn(move || {
+                for number in 0.. {
+                    if is_over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let request = Request::new(format!("echo {thread} {number}"));
+                    // Every fourth may be lost, with whoever was killed.
+                    let is_promised = number % 4 != 0;
+                    let request = if is_promised { request.idempotent() } else { request };
+                    match pool.call(request) {
+                        Ok(reply) => assert_eq!(*reply, *format!("{thread} {number}").as_bytes()),
+                        Err(error) => {
+                            assert!(!is_promised, "{error}");
+                            let ErrorKind::Lost { status, .. } = error.kind() else {
+                                panic!("{error}")
+                            };
+                            was_killed(status.unwrap());
+                        }
+                    }
+                }
+            });
+        }
+        for kill in 0..KILLS {
+            watchdog::until("one is killed", || kill_one(&pool));
+            watchdog::until("that is known", || pool.stats().died > kill as u64);
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(pool.stats().failures, 0);
+    pool.shut_down();
 }
 
 #[test]

@@ -333,7 +333,7 @@ fn ten_thousand_calls_lose_no_answer_while_a_worker_is_killed_every_fifty() {
 }
 
 /// Kills one of the pool's workers, if there is one that certainly is.
-fn kill_one(pool: &Pool) -> bool {
+pub(super) fn kill_one(pool: &Pool) -> bool {
     let stats = pool.stats();
     // Wine's server does not survive it when a process is killed that has just begun.
     let has_begun = |it: &&WorkerStatus| it.state != WorkerState::Starting;
