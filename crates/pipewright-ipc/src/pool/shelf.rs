@@ -177,9 +177,8 @@ impl Shelf {
             let place = content.places.iter().find(|place| place.worker == worker.number);
             let Some(place) = place else { continue };
             worker.jobs += place.used.jobs;
-            if place.connection.is_none() {
-                worker.state = WorkerState::Busy;
-            }
+            let is_idle = place.connection.is_some();
+            worker.state = if is_idle { WorkerState::Idle } else { WorkerState::Busy };
         }
     }
 }

@@ -33,14 +33,15 @@ fn its_calls_end_all_the_same() {
             Ok(end) => end,
             Err(error) => return skip::skipped(&format!("pidfd_getfd: {error}")),
         };
+        let is = |state| pool.stats().workers.iter().any(|it| it.state == state);
+        // What the pool tells is of a moment ago, and might be of the call before.
+        watchdog::until("it has nothing to do", || is(WorkerState::Idle));
         std::thread::scope(|scope| {
             let call = scope.spawn(|| match is_begun {
                 true => pool.begin("hang").unwrap().wait(),
                 false => pool.call("hang"),
             });
-            watchdog::until("the worker has it", || {
-                pool.stats().workers.iter().any(|it| it.state == WorkerState::Busy)
-            });
+            watchdog::until("the worker has it", || is(WorkerState::Busy));
             alive::kill(pid);
             let error = call.join().unwrap().unwrap_err();
             let ErrorKind::Lost { status, .. } = error.kind() else { panic!("{error}") };
