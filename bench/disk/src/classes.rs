@@ -21,20 +21,31 @@ struct Slice {
     cpu: f64,
 }
 
+impl Slice {
+    fn since(began: Instant, cpu: f64) -> Slice {
+        let (wall, cpu) = (began.elapsed().as_nanos() as f64, cpu_nanos() - cpu);
+        Slice { wall: wall / OPERATIONS as f64, cpu: cpu / OPERATIONS as f64 }
+    }
+}
+
 /// For so long each: past the cache, and where nothing waits for a disk.
 pub(crate) fn compare(path: &Path, time: Duration) -> Result<()> {
     println!(
-        "\n## classes\n\n| reads of 4 KiB, 32 at once | ns, not asked for | asked for | ratio (95 % of its \
+        "\n## classes\n\n| reads of 4 KiB, 32 at once but for one caller | ns, not asked for | asked for | ratio (95 % of its \
          median; quartiles) | pairs |\n|---|--:|--:|--:|--:|"
     );
-    for direct in [true, false] {
+    for (way, direct, alone) in [
+        ("past the cache", true, false),
+        ("in memory, through the ring", false, false),
+        ("in memory, one caller", false, true),
+    ] {
         let file = DiskFile::options().read(true).direct(direct).open(path)?;
         let engine = |classes| {
             Engine::new(EngineOptions {
                 backend: BackendKind::Uring,
                 depth: DEPTH,
                 classes,
-                cached_first: false,
+                cached_first: alone,
                 ..EngineOptions::default()
             })
         };
@@ -46,20 +57,32 @@ pub(crate) fn compare(path: &Path, time: Duration) -> Result<()> {
             let order = [[0, 1], [1, 0]][pairs.len() % 2];
             let mut pair = [None, None];
             for which in order {
+                let slice = if alone { one_by_one } else { many_at_once };
                 pair[which] = Some(slice(&mut engines[which], &file, &mut places)?);
             }
             if let [Some(without), Some(with)] = pair {
                 pairs.push([without, with]);
             }
         }
-        let way = if direct { "past the cache" } else { "in memory" };
         tell(&format!("{way}, time"), &pairs, |slice| slice.wall);
         tell(&format!("{way}, processor time of the thread"), &pairs, |slice| slice.cpu);
     }
     Ok(())
 }
 
-fn slice(engine: &mut Engine, file: &DiskFile, places: &mut Places) -> Result<Slice> {
+/// Each is waited for before the next.
+fn one_by_one(engine: &mut Engine, file: &DiskFile, places: &mut Places) -> Result<Slice> {
+    let mut buffer = file.buffer(BLOCK)?;
+    let (began, cpu) = (Instant::now(), cpu_nanos());
+    for _ in 0..OPERATIONS {
+        let done = engine.read_at(file, buffer, places.next_place());
+        assert_eq!(done.result?.bytes, BLOCK);
+        buffer = done.buffer;
+    }
+    Ok(Slice::since(began, cpu))
+}
+
+fn many_at_once(engine: &mut Engine, file: &DiskFile, places: &mut Places) -> Result<Slice> {
     let (began, cpu) = (Instant::now(), cpu_nanos());
     let mut queued = 0;
     while queued < DEPTH {
@@ -75,8 +98,7 @@ fn slice(engine: &mut Engine, file: &DiskFile, places: &mut Places) -> Result<Sl
             queued += 1;
         }
     }
-    let (wall, cpu) = (began.elapsed().as_nanos() as f64, cpu_nanos() - cpu);
-    Ok(Slice { wall: wall / OPERATIONS as f64, cpu: cpu / OPERATIONS as f64 })
+    Ok(Slice::since(began, cpu))
 }
 
 fn cpu_nanos() -> f64 {

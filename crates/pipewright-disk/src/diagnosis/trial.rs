@@ -1,10 +1,8 @@
 //! What a remedy does: by another test of the same report, or by the same test made once more with it.
 
 use super::scratch::Subject;
-use super::{DiagnoseOptions, Effect, Outcome, Remedy, Test, TestReport};
+use super::{DiagnoseOptions, Effect, Measured, Outcome, Remedy, Test, TestReport};
 use crate::{BackendKind, Result};
-
-use super::Measured;
 
 /// Runs a test on a file.
 pub(super) type Run<'a> = &'a dyn Fn(&Subject, Test, &DiagnoseOptions) -> Result<Measured>;

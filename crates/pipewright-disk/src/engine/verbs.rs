@@ -28,24 +28,19 @@ impl Engine {
         done
     }
 
-    /// Without a queue, a token and a look at the clock. Gives back what has to go the long way.
-    fn run_here(&mut self, id: OperationId, mut operation: Operation) -> Result<Done, Operation> {
-        let is_asked_about = self.options.classes || self.options.times;
-        if is_asked_about || !self.options.cached_first {
-            return Err(operation);
-        }
-        if self.slots.len() == 0 {
+    /// Without a queue and a token. Gives back what has to go the long way.
+    fn run_here(&self, id: OperationId, operation: Operation) -> Result<Done, Operation> {
+        let EngineOptions { cached_first, classes, times, .. } = self.options;
+        // A plain call does not say whether it waited.
+        if cached_first && !classes && !times && self.slots.len() == 0 {
             return Ok(self.perform(id, operation));
         }
         // What the kernel has of ours goes on only while this thread asks for it: no wait for anything else.
-        if operation.action != Action::Read || !operation.file.may_be_cached() {
-            return Err(operation);
+        let mut done = cached_read(&self.options, operation, id)?;
+        if let Ok(completion) = &mut done.result {
+            completion.order = self.next_order;
         }
-        let Operation { file, buffer, offset, .. } = &mut operation;
-        let Some(bytes) = whole_from_cache(file, buffer, *offset) else { return Err(operation) };
-        let order = self.next_order;
-        let result = Ok(Completion { bytes, order, class: None, times: None });
-        Ok(Done { id, file: operation.file, buffer: operation.buffer, result })
+        Ok(done)
     }
 
     /// By plain calls on this thread. What has failed is not tried again in another way: a write that waits for
@@ -173,14 +168,6 @@ pub(super) fn is_cached_first(options: &EngineOptions, action: Action, file: &Di
     options.cached_first && action == Action::Read && file.may_be_cached()
 }
 
-/// All that the buffer takes, if it is in memory.
-fn whole_from_cache(file: &DiskFile, buffer: &mut AlignedBuf, offset: u64) -> Option<usize> {
-    // An offset that makes no sense is told by the other way.
-    i64::try_from(offset).ok()?;
-    let bytes = file.os().read_cached_at(buffer, offset).ok()??;
-    (bytes == buffer.len()).then_some(bytes)
-}
-
 /// Carries out a read of what is in memory, without an engine. Gives other operations back.
 pub(crate) fn cached_read(
     options: &EngineOptions,
@@ -192,7 +179,12 @@ pub(crate) fn cached_read(
     }
     let queued_at = options.times.then(Instant::now);
     let Operation { file, buffer, offset, .. } = &mut operation;
-    let Some(bytes) = whole_from_cache(file, buffer, *offset) else { return Err(operation) };
+    // An offset that makes no sense is told by the other way, as is every error.
+    let found = match i64::try_from(*offset) {
+        Ok(_) => file.os().read_cached_at(buffer, *offset).ok().flatten(),
+        Err(_) => None,
+    };
+    let Some(bytes) = found.filter(|bytes| *bytes == buffer.len()) else { return Err(operation) };
     let times = queued_at.map(|queued_at| Times {
         queued_at,
         submitted_at: queued_at,

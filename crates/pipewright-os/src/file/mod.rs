@@ -52,6 +52,16 @@ pub struct OpenOptions {
     pub expose_old_disk_contents: bool,
 }
 
+impl OpenOptions {
+    /// What std knows of them.
+    fn of_std(&self) -> std::fs::OpenOptions {
+        let mut options = std::fs::OpenOptions::new();
+        options.read(self.read).write(self.write).append(self.append);
+        options.create(self.create).create_new(self.create_new).truncate(self.truncate);
+        options
+    }
+}
+
 /// Whether each write waits until the disk has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SyncMode {

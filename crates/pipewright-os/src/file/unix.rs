@@ -14,15 +14,7 @@ pub(super) fn open(path: &Path, options: &OpenOptions, flags: libc::c_int) -> io
         SyncMode::Data => libc::O_DSYNC,
         SyncMode::All => libc::O_SYNC,
     };
-    File::options()
-        .read(options.read)
-        .write(options.write)
-        .append(options.append)
-        .create(options.create)
-        .create_new(options.create_new)
-        .truncate(options.truncate)
-        .custom_flags(flags | sync)
-        .open(path)
+    options.of_std().custom_flags(flags | sync).open(path)
 }
 
 pub(super) fn read_at(file: &File, to: &mut [u8], offset: u64) -> io::Result<usize> {

@@ -59,15 +59,7 @@ pub(super) fn open(path: &Path, options: &OpenOptions) -> io::Result<Open> {
         Access::Sequential => flags |= FILE_FLAG_SEQUENTIAL_SCAN,
         Access::Random => flags |= FILE_FLAG_RANDOM_ACCESS,
     }
-    let file = fs::OpenOptions::new()
-        .read(options.read)
-        .write(options.write)
-        .append(options.append)
-        .create(options.create)
-        .create_new(options.create_new)
-        .truncate(options.truncate)
-        .custom_flags(flags)
-        .open(path)?;
+    let file = options.of_std().custom_flags(flags).open(path)?;
     // As std has it.
     let mut rights = if options.read { GENERIC_READ } else { 0 };
     if options.append {
