@@ -93,6 +93,12 @@ impl Operation {
         &self.file
     }
 
+    /// Why it cannot be carried out, if that is certain before the system is asked.
+    pub(crate) fn objection(&self) -> Option<Error> {
+        let kind = self.file.objection(self.action, &self.buffer, self.offset)?;
+        Some(Error::new(words(self.action), Some(self.file.path()), kind))
+    }
+
     /// Its buffer, without it.
     #[must_use]
     pub fn into_buffer(self) -> AlignedBuf {

@@ -4,6 +4,7 @@ use std::io;
 
 use pipewright_os::file::Action;
 
+use crate::Operation;
 use crate::error::ErrorKind;
 
 /// A call that was refused for the moment is tried again this often; the kernel does so to requests that it
@@ -16,7 +17,7 @@ const RETRIES_WITHOUT_WAITING: u32 = 2;
 /// How far an operation has come.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Progress {
-    action: Action,
+    pub(crate) action: Action,
     exact: bool,
     /// How many bytes are to be moved.
     wanted: usize,
@@ -46,12 +47,19 @@ pub(crate) enum Next {
 }
 
 impl Progress {
-    pub(crate) fn new(action: Action, exact: bool, wanted: usize, offset: u64) -> Progress {
+    /// That of an operation which has not begun.
+    pub(crate) fn of(operation: &Operation) -> Progress {
+        let Operation { file, action, buffer, offset, exact } = operation;
+        let progress = Progress::new(*action, *exact, buffer.len(), *offset);
+        // Direct reads go on at multiples of that alone.
+        if file.is_direct() { progress.with_granule(file.alignment().offset) } else { progress }
+    }
+
+    fn new(action: Action, exact: bool, wanted: usize, offset: u64) -> Progress {
         Progress { action, exact, wanted, moved: 0, retries: 0, offset, granule: 1 }
     }
 
-    /// Direct reads go on at multiples of that alone.
-    pub(crate) fn with_granule(mut self, granule: usize) -> Progress {
+    fn with_granule(mut self, granule: usize) -> Progress {
         self.granule = granule.max(1) as u64;
         self
     }

@@ -1,5 +1,6 @@
 //! An engine: operations in, completions out, on the thread that made it.
 
+mod here;
 mod ladder;
 mod options;
 mod slots;
@@ -10,18 +11,18 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use pipewright_os::aligned::AlignedBuf;
-use pipewright_os::file::{Finished, Request};
+use pipewright_os::file::{Action, Finished, Request};
 
 use crate::backend::Backend;
 use crate::class::{Seen, class_of};
 use crate::operation::words;
 use crate::progress::{Next, Progress};
-use crate::{Completion, Done, Error, ErrorKind, Operation, OperationId, Result, Times};
+use crate::{Completion, DiskFile, Done, Error, ErrorKind, Operation, OperationId, Result, Times};
 
+pub(crate) use here::read_cached;
 pub use ladder::{BackendKind, Step};
 pub use options::EngineOptions;
 use slots::{Slot, Slots};
-pub(crate) use verbs::cached_read;
 
 /// Carries out operations on files, many at a time, and hands each back when it is done.
 ///
@@ -216,7 +217,7 @@ impl Engine {
             Ok(prepared) => prepared,
             Err(done) => return self.finish(*done),
         };
-        if verbs::is_cached_first(&self.options, slot.action, &slot.file) {
+        if here::is_cached_first(&self.options, slot.action, &slot.file) {
             if let Ok(Some(bytes)) =
                 request.file.read_cached_at(&mut request.buffer, request.offset)
             {
@@ -238,16 +239,13 @@ impl Engine {
     /// An operation as it is kept, and as it is handed over; or the end of one that makes no sense.
     fn prepare(&self, id: OperationId, operation: Operation) -> Result<(Slot, Request), Box<Done>> {
         let queued_at = self.options.times.then(Instant::now);
-        let Operation { file, action, buffer, offset, exact } = operation;
-        if let Some(kind) = file.objection(action, &buffer, offset) {
-            let result = Err(Error::new(words(action), Some(file.path()), kind));
-            return Err(Box::new(Done { id, file, buffer, result }));
+        if let Some(objection) = operation.objection() {
+            let Operation { file, buffer, .. } = operation;
+            return Err(Box::new(Done { id, file, buffer, result: Err(objection) }));
         }
-        let mut progress = Progress::new(action, exact, buffer.len(), offset);
+        let progress = Progress::of(&operation);
+        let Operation { file, action, buffer, offset, .. } = operation;
         let direct = file.is_direct();
-        if direct {
-            progress = progress.with_granule(file.alignment().offset);
-        }
         let os = file.os().clone();
         let request =
             Request { file: os, action, buffer, from: 0, offset, may_wait: false, direct };
@@ -282,28 +280,17 @@ impl Engine {
             return self.push(token, request);
         }
         let Some(slot) = self.slots.take(token) else { return };
-        let error = failure(next, &slot);
+        let error = failure(next, &slot.file, &slot.progress);
         self.complete(slot, request.buffer, error);
     }
 
     /// The end of an operation.
     fn complete(&mut self, slot: Slot, buffer: AlignedBuf, error: Option<Error>) {
-        let done = self.done_with(slot, buffer, error);
-        self.finish(done);
-    }
-
-    fn done_with(&self, slot: Slot, buffer: AlignedBuf, error: Option<Error>) -> Done {
         let result = match error {
-            Some(error) => {
-                let is_sync = words(slot.action) == "sync";
-                if is_sync && *error.kind() != ErrorKind::Cancelled {
-                    slot.file.poison();
-                }
-                Err(error)
-            }
+            Some(error) => Err(error),
             None => Ok(self.completion(&slot)),
         };
-        Done { id: slot.id, file: slot.file, buffer, result }
+        self.finish(Done { id: slot.id, file: slot.file, buffer, result });
     }
 
     fn completion(&self, slot: &Slot) -> Completion {
@@ -339,12 +326,16 @@ fn go_on(request: &mut Request, slot: &Slot) {
 }
 
 /// What went wrong with an operation that does not go on, if something did.
-fn failure(next: Next, slot: &Slot) -> Option<Error> {
-    let (doing, path) = (words(slot.action), Some(slot.file.path()));
+fn failure(next: Next, file: &DiskFile, progress: &Progress) -> Option<Error> {
+    let (action, path) = (progress.action, Some(file.path()));
     let error = match next {
         Next::Done | Next::Again { .. } => return None,
-        Next::Failed(error) => Error::system(doing, path, error),
-        Next::Wrong(kind) => Error::new(doing, path, kind),
+        Next::Failed(error) => Error::system(words(action), path, error),
+        Next::Wrong(kind) => Error::new(words(action), path, kind),
     };
-    Some(error.after(slot.progress.moved))
+    let is_sync = matches!(action, Action::SyncAll | Action::SyncData);
+    if is_sync && *error.kind() != ErrorKind::Cancelled {
+        file.poison();
+    }
+    Some(error.after(progress.moved))
 }

@@ -1,13 +1,9 @@
 //! One operation at a time, and the wait for it.
 
-use std::time::Instant;
-
 use pipewright_os::aligned::AlignedBuf;
-use pipewright_os::file::Action;
 
-use super::{Engine, EngineOptions, failure, go_on};
-use crate::progress::Next;
-use crate::{Class, Completion, DiskFile, Done, Error, Operation, OperationId, Times};
+use super::{Engine, EngineOptions, here};
+use crate::{Completion, DiskFile, Done, Error, Operation, OperationId};
 
 impl Engine {
     /// Carries an operation out and waits for it. Others that are under way go on.
@@ -17,47 +13,29 @@ impl Engine {
     ///
     /// Where the system refuses to tell of operations any more ([`Engine::next`]), and only then, the buffer
     /// stays with the engine and an empty one comes back.
-    pub fn run(&mut self, operation: Operation) -> Done {
+    pub fn run(&mut self, mut operation: Operation) -> Done {
         let id = OperationId(self.next_id);
         self.next_id += 1;
-        let done = match self.run_here(id, operation) {
-            Ok(done) => done,
-            Err(operation) => return self.run_there(id, operation),
+        let Some(mut result) = self.run_here(&mut operation) else {
+            return self.run_there(id, operation);
         };
+        if let Ok(completion) = &mut result {
+            completion.order = self.next_order;
+        }
         self.next_order += 1;
-        done
+        let Operation { file, buffer, .. } = operation;
+        Done { id, file, buffer, result }
     }
 
-    /// Without a queue and a token. Gives back what has to go the long way.
-    fn run_here(&self, id: OperationId, operation: Operation) -> Result<Done, Operation> {
+    /// Without a queue and a token. `None`: it has to go the long way.
+    fn run_here(&self, operation: &mut Operation) -> Option<Result<Completion, Error>> {
         let EngineOptions { cached_first, classes, times, .. } = self.options;
         // A plain call does not say whether it waited.
         if cached_first && !classes && !times && self.slots.len() == 0 {
-            return Ok(self.perform(id, operation));
+            return Some(here::perform(operation));
         }
         // What the kernel has of ours goes on only while this thread asks for it: no wait for anything else.
-        let mut done = cached_read(&self.options, operation, id)?;
-        if let Ok(completion) = &mut done.result {
-            completion.order = self.next_order;
-        }
-        Ok(done)
-    }
-
-    /// By plain calls on this thread. What has failed is not tried again in another way: a write that waits for
-    /// the disk would then succeed without its data.
-    fn perform(&self, id: OperationId, operation: Operation) -> Done {
-        let (mut slot, mut request) = match self.prepare(id, operation) {
-            Ok(prepared) => prepared,
-            Err(done) => return *done,
-        };
-        let next = loop {
-            match slot.progress.after(request.perform()) {
-                Next::Again { .. } => go_on(&mut request, &slot),
-                next => break next,
-            }
-        };
-        let error = failure(next, &slot);
-        self.done_with(slot, request.buffer, error)
+        here::read_cached(&self.options, operation).map(Ok)
     }
 
     /// By the backend.
@@ -161,38 +139,4 @@ impl Engine {
             }
         }
     }
-}
-
-/// Whether an operation is first tried on the caller.
-pub(super) fn is_cached_first(options: &EngineOptions, action: Action, file: &DiskFile) -> bool {
-    options.cached_first && action == Action::Read && file.may_be_cached()
-}
-
-/// Carries out a read of what is in memory, without an engine. Gives other operations back.
-pub(crate) fn cached_read(
-    options: &EngineOptions,
-    mut operation: Operation,
-    id: OperationId,
-) -> Result<Done, Operation> {
-    if !is_cached_first(options, operation.action, &operation.file) {
-        return Err(operation);
-    }
-    let queued_at = options.times.then(Instant::now);
-    let Operation { file, buffer, offset, .. } = &mut operation;
-    // An offset that makes no sense is told by the other way, as is every error.
-    let found = match i64::try_from(*offset) {
-        Ok(_) => file.os().read_cached_at(buffer, *offset).ok().flatten(),
-        Err(_) => None,
-    };
-    let Some(bytes) = found.filter(|bytes| *bytes == buffer.len()) else { return Err(operation) };
-    let times = queued_at.map(|queued_at| Times {
-        queued_at,
-        submitted_at: queued_at,
-        started_at: None,
-        in_call: None,
-        completed_at: Instant::now(),
-    });
-    let class = options.classes.then_some(Class::InlineCached);
-    let result = Ok(Completion { bytes, order: 0, class, times });
-    Ok(Done { id, file: operation.file, buffer: operation.buffer, result })
 }

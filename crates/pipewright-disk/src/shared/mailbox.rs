@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::pending::{Cell, Pending};
-use crate::engine::{EngineOptions, cached_read};
+use crate::engine::{EngineOptions, read_cached};
 use crate::{Done, Operation, OperationId};
 
 /// Ends a wait of the engine.
@@ -60,12 +60,17 @@ impl Mailbox {
     }
 
     /// Leaves an operation, unless it can be done at once.
-    pub(super) fn send(self: &Arc<Mailbox>, operation: Operation) -> Pending {
+    pub(super) fn send(self: &Arc<Mailbox>, mut operation: Operation) -> Pending {
         let id = OperationId(self.next_id.fetch_add(1, Ordering::Relaxed));
-        let operation = match cached_read(&self.options, operation, id) {
-            Ok(done) => return Pending::ready(self.with_order(done)),
-            Err(operation) => operation,
-        };
+        if let Some(completion) = read_cached(&self.options, &mut operation) {
+            let Operation { file, buffer, .. } = operation;
+            return Pending::ready(self.with_order(Done {
+                id,
+                file,
+                buffer,
+                result: Ok(completion),
+            }));
+        }
         let cell = Arc::new(Cell::default());
         let pending = Pending::waiting(id, Arc::clone(&cell), Arc::clone(self));
         self.leave(|letters| letters.new.push_back(Letter { id, operation, cell }));

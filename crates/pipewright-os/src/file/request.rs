@@ -60,24 +60,30 @@ impl Request {
         self.buffer.len().saturating_sub(self.from).min(MOST_BYTES)
     }
 
-    /// Carries it out, on this thread.
+    /// Carries it out, on this thread: [`File::perform`].
     ///
     /// # Errors
     /// What the system says.
     pub fn perform(&mut self) -> io::Result<usize> {
-        let end = self.from.saturating_add(self.left());
-        match self.action {
-            Action::Read => {
-                let to = self.buffer.get_mut(self.from..end).unwrap_or_default();
-                self.file.read_at(to, self.offset)
-            }
-            Action::Write => {
-                let from = self.buffer.get(self.from..end).unwrap_or_default();
-                self.file.write_at(from, self.offset)
-            }
-            Action::SyncAll => self.file.sync_all().map(|()| 0),
-            Action::SyncData => self.file.sync_data().map(|()| 0),
-            Action::Allocate(bytes) => self.file.allocate(self.offset, bytes).map(|()| 0),
+        let rest = self.buffer.get_mut(self.from..).unwrap_or_default();
+        self.file.perform(self.action, rest, self.offset)
+    }
+}
+
+impl File {
+    /// One call of an operation, on this thread: what it moves goes to or comes from the buffer.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn perform(&self, action: Action, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let most = buffer.len().min(MOST_BYTES);
+        let buffer = buffer.get_mut(..most).unwrap_or_default();
+        match action {
+            Action::Read => self.read_at(buffer, offset),
+            Action::Write => self.write_at(buffer, offset),
+            Action::SyncAll => self.sync_all().map(|()| 0),
+            Action::SyncData => self.sync_data().map(|()| 0),
+            Action::Allocate(bytes) => self.allocate(offset, bytes).map(|()| 0),
         }
     }
 }
