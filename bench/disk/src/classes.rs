@@ -1,12 +1,17 @@
 //! What it costs to be told the class of each operation.
 //!
 //! Two engines of one thread on one file, one that tells and one that does not, take turns in slices of some
-//! milliseconds: what the machine and its disk do meanwhile meets both. Each pair of slices gives a ratio.
+//! milliseconds: what the machine and its disk do meanwhile meets both. Each pair of slices gives a ratio. The
+//! calls alone are beside them, as is the engine beside `pread`.
 
+use std::fs::File;
+use std::io::IoSliceMut;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use pipewright_disk::{BackendKind, DiskFile, Engine, EngineOptions, Operation};
+use rustix::io::{ReadWriteFlags, preadv2};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::Result;
@@ -31,7 +36,7 @@ impl Slice {
 /// For so long each: past the cache, and where nothing waits for a disk.
 pub(crate) fn compare(path: &Path, time: Duration) -> Result<()> {
     println!(
-        "\n## classes\n\n| reads of 4 KiB, 32 at once but for one caller | ns, not asked for | asked for | ratio (95 % of its \
+        "\n## classes\n\n| reads of 4 KiB, 32 at once but for one caller: without classes, and with | ns | ns | ratio (95 % of its \
          median; quartiles) | pairs |\n|---|--:|--:|--:|--:|"
     );
     for (way, direct, alone) in [
@@ -50,24 +55,70 @@ pub(crate) fn compare(path: &Path, time: Duration) -> Result<()> {
             })
         };
         let mut engines = [engine(false)?, engine(true)?];
-        let (mut places, mut pairs) = (Places::default(), Vec::new());
-        let began = Instant::now();
-        while began.elapsed() < time {
-            // Neither is always the first.
-            let order = [[0, 1], [1, 0]][pairs.len() % 2];
-            let mut pair = [None, None];
-            for which in order {
-                let slice = if alone { one_by_one } else { many_at_once };
-                pair[which] = Some(slice(&mut engines[which], &file, &mut places)?);
-            }
-            if let [Some(without), Some(with)] = pair {
-                pairs.push([without, with]);
-            }
-        }
+        let (mut places, slice) =
+            (Places::default(), if alone { one_by_one } else { many_at_once });
+        let pairs = take_turns(time, |which| slice(&mut engines[which], &file, &mut places))?;
         tell(&format!("{way}, time"), &pairs, |slice| slice.wall);
         tell(&format!("{way}, processor time of the thread"), &pairs, |slice| slice.cpu);
     }
+    let (std_file, mut places) = (File::open(path)?, Places::default());
+    let calls = [by_pread, by_preadv2];
+    let pairs = take_turns(time, |which| calls[which](&std_file, &mut places))?;
+    tell("the calls of one caller: `pread`, and `preadv2`", &pairs, |slice| slice.wall);
+
+    let file = DiskFile::options().read(true).open(path)?;
+    let mut engine = Engine::new(EngineOptions::default())?;
+    let pairs = take_turns(time, |which| match which {
+        0 => by_pread(&std_file, &mut places),
+        _ => one_by_one(&mut engine, &file, &mut places),
+    })?;
+    tell("one caller: `pread`, and the engine without classes", &pairs, |slice| slice.wall);
     Ok(())
+}
+
+/// Two that do the same in two ways, in pairs of slices.
+fn take_turns(
+    time: Duration,
+    mut slice: impl FnMut(usize) -> Result<Slice>,
+) -> Result<Vec<[Slice; 2]>> {
+    let (mut pairs, began) = (Vec::new(), Instant::now());
+    while began.elapsed() < time {
+        // Neither is always the first.
+        let order = [[0, 1], [1, 0]][pairs.len() % 2];
+        let mut pair = [None, None];
+        for which in order {
+            pair[which] = Some(slice(which)?);
+        }
+        if let [Some(without), Some(with)] = pair {
+            pairs.push([without, with]);
+        }
+    }
+    Ok(pairs)
+}
+
+fn by_pread(file: &File, places: &mut Places) -> Result<Slice> {
+    one_call_each(places, |buffer, place| Ok(file.read_at(buffer, place)?))
+}
+
+/// What is not in memory any more is read all the same.
+fn by_preadv2(file: &File, places: &mut Places) -> Result<Slice> {
+    one_call_each(places, |buffer, place| {
+        let mut to = [IoSliceMut::new(buffer)];
+        let found = preadv2(file, &mut to, place, ReadWriteFlags::NOWAIT);
+        Ok(found.or_else(|_| preadv2(file, &mut to, place, ReadWriteFlags::empty()))?)
+    })
+}
+
+fn one_call_each(
+    places: &mut Places,
+    call: impl Fn(&mut [u8], u64) -> Result<usize>,
+) -> Result<Slice> {
+    let mut buffer = vec![0; BLOCK];
+    let (began, cpu) = (Instant::now(), cpu_nanos());
+    for _ in 0..OPERATIONS {
+        assert_eq!(call(&mut buffer, places.next_place())?, BLOCK);
+    }
+    Ok(Slice::since(began, cpu))
 }
 
 /// Each is waited for before the next.

@@ -21,8 +21,9 @@ pub struct EngineOptions {
     pub threads: Option<usize>,
     /// How many threads the kernel may start for [`BackendKind::Uring`]; `None`: 4 for each processor.
     pub kernel_workers: Option<u32>,
-    /// Whether each completion tells its class. That takes some microseconds an operation, as each is then
-    /// handed over by itself; and nothing where it is not asked for.
+    /// Whether each completion tells its class. That takes about a microsecond of a processor an operation, as
+    /// each is then handed over by itself; 60 ns for a read of what is in memory that the caller waits for; and
+    /// nothing where it is not asked for.
     pub classes: bool,
     /// Whether each completion tells its times.
     pub times: bool,
