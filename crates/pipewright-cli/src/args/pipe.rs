@@ -19,7 +19,7 @@ use super::common::CommonOptions;
     "Exit codes:\n",
     "  that of the pipeline, or\n",
     "  124    stopped by us: --timeout, --idle-timeout or --limit\n",
-    "  125    pipewright itself failed\n",
+    "  125    pipewright itself failed; also to pass the output on, or to write the report\n",
     "  126    a command was found and could not be executed\n",
     "  127    a command was not found\n",
     "  128+N  ended by signal N\n",

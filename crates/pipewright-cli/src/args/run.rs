@@ -15,7 +15,7 @@ use super::duration::Span;
     "Exit codes:\n",
     "  the command's own, or\n",
     "  124    stopped by us: --timeout, --idle-timeout or --limit\n",
-    "  125    pipewright itself failed; also where it could not pass the output on\n",
+    "  125    pipewright itself failed; also to pass the output on, or to write the report\n",
     "  126    the command was found and could not be executed\n",
     "  127    the command was not found\n",
     "  128+N  ended by signal N\n",

@@ -10,7 +10,8 @@ use pipewright::{
 use crate::args::{Contain, PipeOptions};
 use crate::run::command::{hold, set_surroundings};
 use crate::run::interrupt::Interrupt;
-use crate::run::{code_of, lost_output, report as writing};
+use crate::run::report::deliver;
+use crate::run::{code_of, lost_output};
 use crate::{Failure, complain, exit_code};
 use report::Report;
 use words::{Output, Typed};
@@ -35,13 +36,10 @@ pub(crate) fn run(options: &PipeOptions) -> Result<i32, Failure> {
         Ok(output) => code_of(output, &interrupt),
         Err(error) => exit_code::of_error(error.kind()),
     };
-    if let Some(path) = &options.common.report {
-        if let Err(error) = writing::write(&Report::new(options, &typed, &result), path) {
-            // Said, and no more: whoever runs a pipeline wants to know how *it* ended.
-            complain(&format!("cannot write the report to \"{}\": {error}", path.display()));
-        }
-    }
-    Ok(code)
+    Ok(match &options.common.report {
+        Some(path) => deliver(&Report::new(options, &typed, &result), path, code),
+        None => code,
+    })
 }
 
 fn build(

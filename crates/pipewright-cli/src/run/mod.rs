@@ -43,13 +43,10 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
         Ok(capture) => code_of(capture, &interrupt),
         Err(error) => exit_code::of_error(error.kind()),
     };
-    if let Some(path) = &options.common.report {
-        if let Err(error) = report::write(&Report::new(&options, &result, attempts), path) {
-            // Said, and no more: whoever runs a command wants to know how *it* ended.
-            complain(&format!("cannot write the report to \"{}\": {error}", path.display()));
-        }
-    }
-    Ok(code)
+    Ok(match &options.common.report {
+        Some(path) => report::deliver(&Report::new(&options, &result, attempts), path, code),
+        None => code,
+    })
 }
 
 /// Runs the command once, held as well as this machine can.

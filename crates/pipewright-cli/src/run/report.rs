@@ -8,6 +8,7 @@ use pipewright::{Capture, Containment, Error, Outcome, Usage};
 use serde::Serialize;
 
 use crate::args::RunOptions;
+use crate::{complain, exit_code};
 
 /// The object. Fields are only ever added.
 #[derive(Debug, Serialize)]
@@ -74,8 +75,18 @@ pub(crate) fn outcome_word(outcome: Outcome) -> &'static str {
     }
 }
 
-/// Writes a report and a line end; `-` is stdout.
-pub(crate) fn write(report: &impl Serialize, path: &Path) -> io::Result<()> {
+/// Writes a report, and gives the code to exit with: that of what ran, unless nobody can read of it.
+pub(crate) fn deliver(report: &impl Serialize, path: &Path, code: i32) -> i32 {
+    let Err(error) = write(report, path) else { return code };
+    complain(&format!(
+        "cannot write the report to \"{}\": {error}; the exit code would have been {code}",
+        path.display()
+    ));
+    exit_code::OWN_FAILURE
+}
+
+/// A report and a line end; `-` is stdout.
+fn write(report: &impl Serialize, path: &Path) -> io::Result<()> {
     let mut text = serde_json::to_string(report)?;
     text.push('\n');
     if path.as_os_str() == "-" {

@@ -89,15 +89,14 @@ fn held_open_and_attempts_are_told() {
 }
 
 #[test]
-fn a_report_that_cannot_be_written_is_said_and_the_code_comes_through() {
+fn a_report_that_cannot_be_written_is_a_failure_of_ours_which_tells_the_code() {
     let output = run_sh(&["--report", "/no/such/dir/report"], "exit 7");
-    assert_eq!(output.status.code(), Some(7));
-    assert!(
-        err(&output)
-            .starts_with("pipewright: cannot write the report to \"/no/such/dir/report\": ")
-    );
-    assert_eq!(err(&output).lines().count(), 1);
+    assert_eq!(output.status.code(), Some(125));
+    let told = err(&output);
+    assert!(told.starts_with("pipewright: cannot write the report to \"/no/such/dir/report\": "));
+    assert!(told.ends_with("; the exit code would have been 7\n"), "{told}");
+    assert_eq!(told.lines().count(), 1);
     let output = run_sh(&["--report", "/dev/full"], "exit 8");
-    assert_eq!(output.status.code(), Some(8));
+    assert_eq!(output.status.code(), Some(125));
     assert!(err(&output).contains("No space left"), "{}", err(&output));
 }
