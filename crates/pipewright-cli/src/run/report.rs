@@ -1,10 +1,11 @@
 //! The report of a run: one JSON object, described in `docs/json.md`.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use pipewright::{Capture, Containment, Error, Outcome, Usage};
+use pipewright::{Capture, Captured, Containment, Error, ExitStatus, Outcome, Usage};
 use serde::Serialize;
 
 use crate::args::RunOptions;
@@ -15,6 +16,14 @@ use crate::{complain, exit_code};
 pub(super) struct Report {
     schema: &'static str,
     command: Vec<String>,
+    #[serde(flatten)]
+    ended: Ended,
+    attempts: u32,
+}
+
+/// How it ended, and what it took; the same for a pipeline.
+#[derive(Debug, Serialize)]
+pub(crate) struct Ended {
     pid: Option<u32>,
     outcome: &'static str,
     exit_code: Option<i32>,
@@ -28,21 +37,65 @@ pub(super) struct Report {
     truncated: bool,
     containment: String,
     leftovers_killed: u32,
-    attempts: u32,
     error: Option<Problem>,
+}
+
+impl Ended {
+    pub(crate) fn new<T>(result: Result<&Captured<T>, &Error>) -> Ended {
+        match result {
+            Err(error) => Ended::without_start(error),
+            Ok(captured) => Ended::of(captured),
+        }
+    }
+
+    fn of<T>(captured: &Captured<T>) -> Ended {
+        Ended {
+            pid: Some(captured.pid),
+            outcome: outcome_word(captured.outcome),
+            exit_code: captured.status.code(),
+            signal: signal_of(captured.status),
+            elapsed_seconds: captured.elapsed.as_secs_f64(),
+            used: Used::of(captured.usage),
+            stdout_bytes: captured.stdout_bytes,
+            stderr_bytes: captured.stderr_bytes,
+            held_open: captured.held_open,
+            // What merely passes through is meant not to be kept.
+            truncated: captured.outcome == Outcome::LimitExceeded,
+            containment: captured.containment.to_string(),
+            leftovers_killed: captured.leftovers_killed,
+            error: None,
+        }
+    }
+
+    fn without_start(error: &Error) -> Ended {
+        Ended {
+            pid: None,
+            outcome: "not_started",
+            exit_code: None,
+            signal: None,
+            elapsed_seconds: 0.0,
+            used: Used::default(),
+            stdout_bytes: None,
+            stderr_bytes: None,
+            held_open: false,
+            truncated: false,
+            containment: Containment::None.to_string(),
+            leftovers_killed: 0,
+            error: Some(Problem { kind: error.kind().name(), message: error.to_string() }),
+        }
+    }
+}
+
+/// The signal that ended it, by its name.
+pub(crate) fn signal_of(status: ExitStatus) -> Option<String> {
+    status.terminating_signal().map(|signal| signal.to_string())
 }
 
 /// Why a command was not started, or lost on its way.
 #[derive(Debug, Serialize)]
-pub(crate) struct Problem {
+struct Problem {
     kind: &'static str,
     message: String,
-}
-
-impl Problem {
-    pub(crate) fn new(error: &Error) -> Problem {
-        Problem { kind: error.kind().name(), message: error.to_string() }
-    }
 }
 
 /// What a process has taken of the machine.
@@ -64,7 +117,7 @@ impl Used {
 }
 
 /// The word for an outcome.
-pub(crate) fn outcome_word(outcome: Outcome) -> &'static str {
+fn outcome_word(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Signaled => "signaled",
         Outcome::TimedOut => "timed_out",
@@ -102,47 +155,16 @@ impl Report {
         result: &Result<Capture, Error>,
         attempts: u32,
     ) -> Report {
-        let command = options.command.iter().map(|word| word.to_string_lossy().into_owned());
-        let empty = Report {
-            schema: "pipewright.run/1",
-            command: command.collect(),
-            pid: None,
-            outcome: "not_started",
-            exit_code: None,
-            signal: None,
-            elapsed_seconds: 0.0,
-            used: Used::default(),
-            stdout_bytes: None,
-            stderr_bytes: None,
-            held_open: false,
-            truncated: false,
-            containment: Containment::None.to_string(),
-            leftovers_killed: 0,
-            attempts,
-            error: None,
-        };
-        match result {
-            Err(error) => Report { error: Some(Problem::new(error)), ..empty },
-            Ok(capture) => empty.of(capture),
-        }
-    }
-
-    fn of(self, capture: &Capture) -> Report {
         Report {
-            pid: Some(capture.pid),
-            outcome: outcome_word(capture.outcome),
-            exit_code: capture.status.code(),
-            signal: capture.status.terminating_signal().map(|signal| signal.to_string()),
-            elapsed_seconds: capture.elapsed.as_secs_f64(),
-            used: Used::of(capture.usage),
-            stdout_bytes: capture.stdout_bytes,
-            stderr_bytes: capture.stderr_bytes,
-            held_open: capture.held_open,
-            containment: capture.containment.to_string(),
-            leftovers_killed: capture.leftovers_killed,
-            // What merely passes through is meant not to be kept.
-            truncated: capture.outcome == Outcome::LimitExceeded,
-            ..self
+            schema: "pipewright.run/1",
+            command: lossy(&options.command),
+            ended: Ended::new(result.as_ref()),
+            attempts,
         }
     }
+}
+
+/// As JSON has it: what is not Unicode is replaced.
+pub(crate) fn lossy(words: &[OsString]) -> Vec<String> {
+    words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }
