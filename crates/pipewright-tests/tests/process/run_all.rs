@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use pipewright::{CancelToken, Command, ErrorKind, Outcome, Stdio, run_all};
-use pipewright_tests::skip::{is_forced_off, skipped};
+use pipewright_tests::skip::{is_forced_async, is_forced_off, skipped};
 use pipewright_tests::{alive, count, isolate, watchdog};
 
 use super::{alternating, ended_by, flood, puppet};
@@ -209,7 +209,10 @@ fn a_crowd_of_idle_children_takes_one_thread() {
             let threads = count::threads();
             let is_there = || count::children().len() == CROWD || cfg!(windows);
             watchdog::until("all run", is_there);
-            assert_eq!(count::threads(), threads, "the one that runs them was there before");
+            // Windows: one waits for the handles of all tasks (`--cfg pipewright_force_async`).
+            let of_tasks = usize::from(cfg!(windows) && is_forced_async());
+            let more = count::threads() - threads;
+            assert!(more <= of_tasks, "{more} more: the one that runs them was there before");
             token.cancel();
             assert_eq!(crowd.join().unwrap().len(), CROWD);
         });
