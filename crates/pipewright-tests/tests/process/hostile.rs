@@ -90,7 +90,7 @@ fn a_grace_without_end_lets_the_child_end_by_itself() {
     let _watch = watchdog::watch();
     let mut command = Command::new("sh");
     command.args(["-c", "trap 'echo bye; exit 5' TERM; while :; do sleep 0.05; done"]);
-    let capture = command.timeout(SHORT).kill_grace(Duration::MAX).capture().unwrap();
+    let capture = command.timeout(LATER).kill_grace(Duration::MAX).capture().unwrap();
     assert_eq!((capture.outcome, capture.status.code()), (Outcome::TimedOut, Some(5)));
     assert_eq!(capture.stdout, "bye\n");
 }

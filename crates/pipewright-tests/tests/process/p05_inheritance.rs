@@ -193,7 +193,9 @@ fn a_listed_pipe_can_be_used_under_the_number_that_was_told() {
     let writer = Handle::from(writer);
     assert_eq!(writer.kind().unwrap(), HandleKind::Pipe);
     let mut command = Command::new("sh");
-    command.args(["-c", "echo through the list >&\"$1\"", "sh"]).arg(writer.number().to_string());
+    // By its path: behind `>&` some shells take a single digit, and whether it is one is luck.
+    command.args(["-c", "echo through the list > \"/dev/fd/$1\"", "sh"]);
+    command.arg(writer.number().to_string());
     command.inherit(writer);
     command.run().unwrap();
     drop(command);
