@@ -257,12 +257,16 @@ impl fmt::Display for Error {
                     (None, None) => {}
                 }
                 match last_words.lines().next_back() {
-                    Some(line) => write!(f, ": {line}"),
+                    Some(line) => write!(f, ": {}", OneLine(line)),
                     None => Ok(()),
                 }
             }
-            (ErrorKind::Failed { message }, _) => write!(f, "the worker failed: {message}"),
-            (ErrorKind::Declined { message }, _) => write!(f, "the host declined: {message}"),
+            (ErrorKind::Failed { message }, _) => {
+                write!(f, "the worker failed: {}", OneLine(message))
+            }
+            (ErrorKind::Declined { message }, _) => {
+                write!(f, "the host declined: {}", OneLine(message))
+            }
             (ErrorKind::Full { most }, _) => {
                 write!(f, "{most} calls wait for a worker, and no more may")
             }
@@ -272,6 +276,19 @@ impl fmt::Display for Error {
             (ErrorKind::Io, Some(source)) => write!(f, "{source}"),
             (ErrorKind::Io, None) => f.write_str("not possible here"),
         }
+    }
+}
+
+/// What another process wrote, as one line that tells a terminal nothing.
+struct OneLine<'a>(&'a str);
+
+impl fmt::Display for OneLine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.trim_end().chars().try_for_each(|character| match character {
+            '\t' => f.write_str(" "),
+            it if it.is_control() => write!(f, "{}", it.escape_debug()),
+            it => write!(f, "{it}"),
+        })
     }
 }
 
@@ -321,5 +338,25 @@ impl fmt::Display for Peer {
             Peer::Connected => f.write_str("the other side is connected and silent"),
             Peer::Nobody => f.write_str("none was free"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_process_says_is_one_line_and_tells_a_terminal_nothing() {
+        let said = "\u{1b}[31mno\tdisk\r\nat all\n".to_owned();
+        let words = r"\u{1b}[31mno disk\r\nat all";
+        let failed = Error::failed(said.as_bytes());
+        assert_eq!(failed.to_string(), format!("the worker failed: {words}"));
+        // Nothing is lost of it.
+        assert_eq!(*failed.kind(), ErrorKind::Failed { message: said.clone() });
+        let declined = Error::new(ErrorKind::Declined { message: said });
+        assert_eq!(declined.to_string(), format!("the host declined: {words}"));
+        let last_words = "first\nlast\u{7}".to_owned();
+        let lost = Error::new(ErrorKind::Lost { pid: 7, status: None, last_words });
+        assert_eq!(lost.to_string(), r"worker 7 was lost with the call: last\u{7}");
     }
 }
