@@ -19,6 +19,9 @@ pub(super) struct Desk {
     /// How many pieces of an answer may be sent, where the host takes any.
     credit: HashMap<u64, u32>,
     cancelled: HashSet<u64>,
+    /// Of the calls that were answered last, those that could have sent pieces: more credit for them may be under
+    /// way. As many as the host can have open at a time, so that none is missed.
+    answered: VecDeque<u64>,
 }
 
 impl Desk {
@@ -28,6 +31,7 @@ impl Desk {
             waiting: VecDeque::new(),
             credit: HashMap::new(),
             cancelled: HashSet::new(),
+            answered: VecDeque::new(),
         }
     }
 
@@ -64,6 +68,8 @@ impl Desk {
                     self.cancelled.insert(id);
                 }
             }
+            // It would be kept for ever.
+            kind::CREDIT if self.answered.contains(&id) => {}
             kind::CREDIT => {
                 let more = bytes.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
                 let credit = self.credit.entry(id).or_default();
@@ -126,7 +132,12 @@ impl Desk {
 
     /// Sends the last of a call.
     pub(super) fn end(&mut self, kind: u8, call: u64, bytes: &[u8]) -> Result<(), Error> {
-        self.credit.remove(&call);
+        if self.credit.remove(&call).is_some() {
+            if self.answered.len() >= MOST_WAITING {
+                self.answered.pop_front();
+            }
+            self.answered.push_back(call);
+        }
         self.cancelled.remove(&call);
         match self.send(kind, call, bytes) {
             // Nothing of it has gone; a call that is one of a pool can be told.
@@ -149,4 +160,32 @@ impl Desk {
 
 fn is_too_long(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::TooLong { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Options;
+
+    #[test]
+    fn credit_that_comes_after_the_answer_is_not_kept() {
+        let (end, handle) = pipewright_os::link::pair().unwrap();
+        let host = std::thread::spawn(move || {
+            let mut host: Channel = Channel::connected_as_host(end, &Options::default()).unwrap();
+            // Until the worker is gone.
+            while host.recv().is_ok() {}
+        });
+        let mut desk = Desk::new(Channel::as_worker(handle, &Options::default()).unwrap());
+        let one = 1_u32.to_le_bytes();
+        for call in 1..=MOST_WAITING as u64 * 3 {
+            desk.note(0, kind::CREDIT, call, &one).unwrap();
+            assert_eq!(desk.credit(call).copied(), Some(1));
+            desk.end(kind::MESSAGE, call, &[]).unwrap();
+            desk.note(0, kind::CREDIT, call, &one).unwrap();
+            assert_eq!(desk.credit(call), None);
+        }
+        assert!(desk.credit.is_empty() && desk.answered.len() <= MOST_WAITING);
+        drop(desk);
+        host.join().unwrap();
+    }
 }
