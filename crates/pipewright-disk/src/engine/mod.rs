@@ -71,19 +71,23 @@ pub struct Engine {
     next_order: u64,
 }
 
+/// More would be memory for their places alone: 100 MiB and more, for requests that no disk ever holds.
+const MOST_DEPTH: usize = 1 << 20;
+
 impl Engine {
     /// Makes an engine.
     ///
     /// # Errors
     /// [`ErrorKind::NoBackend`]: the backend that was asked for cannot be used, and why.
-    /// [`BackendKind::Auto`] always finds one. [`ErrorKind::InvalidInput`]: a depth of 0.
+    /// [`BackendKind::Auto`] always finds one. [`ErrorKind::InvalidInput`]: a depth of 0, or of
+    /// more than 2^20.
     pub fn new(options: EngineOptions) -> Result<Engine> {
         Engine::with_wakes(options, false)
     }
 
     /// One whose waits can be ended from elsewhere, if asked.
     pub(crate) fn with_wakes(options: EngineOptions, wakes: bool) -> Result<Engine> {
-        if options.depth == 0 {
+        if !(1..=MOST_DEPTH).contains(&options.depth) {
             return Err(Error::new("make an engine", None, ErrorKind::InvalidInput));
         }
         let (backend, kind, steps) = ladder::choose(&options, wakes)?;

@@ -13,7 +13,8 @@ use super::BackendKind;
 pub struct EngineOptions {
     /// What carries its operations out. [`BackendKind::Auto`] unless said.
     pub backend: BackendKind,
-    /// How many operations it has at most, under way or waiting to be taken back. 128 unless said.
+    /// How many operations it has at most, under way or waiting to be taken back. 128 unless said; at most
+    /// 2^20.
     ///
     /// More than the queue of the disk takes (`/sys/block/DISK/queue/nr_requests`) makes the submit wait.
     pub depth: usize,

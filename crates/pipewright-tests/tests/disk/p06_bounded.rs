@@ -1,6 +1,6 @@
 //! However many operations there are to do, an engine holds no more memory than its depth asks for.
 
-use pipewright_disk::{EngineOptions, Operation};
+use pipewright_disk::{BackendKind, Engine, EngineOptions, ErrorKind, Operation};
 use pipewright_tests::{count, isolate, watchdog};
 
 use super::{BACKENDS, engine, file_with, folder, pattern};
@@ -54,4 +54,16 @@ fn a_hundred_thousand_operations_take_the_memory_of_those_under_way() {
             }
         },
     );
+}
+
+#[test]
+fn a_depth_that_no_memory_holds_is_an_error() {
+    let _watch = watchdog::watch();
+    for backend in BACKENDS.into_iter().chain([BackendKind::Auto]) {
+        for depth in [0, (1 << 20) + 1, u32::MAX as usize, usize::MAX] {
+            let options = EngineOptions { backend, depth, ..EngineOptions::default() };
+            let error = Engine::new(options).unwrap_err();
+            assert_eq!(error.kind(), &ErrorKind::InvalidInput, "{backend}, {depth}");
+        }
+    }
 }
