@@ -132,9 +132,15 @@ impl FileOptions {
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] and the like; [`ErrorKind::Unsupported`] where the filesystem refuses direct
-    /// I/O or has no room to give beforehand; [`ErrorKind::NoPlaces`] for a pipe, a socket, a terminal.
+    /// I/O or has no room to give beforehand; [`ErrorKind::NoPlaces`] for a pipe, a socket, a terminal;
+    /// [`ErrorKind::NotOpenedFor`] where room is asked for and nothing can be written.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<DiskFile> {
         let path = path.as_ref();
+        let room = self.preallocate.filter(|bytes| *bytes > 0);
+        if room.is_some() && !self.options.write && !self.options.append {
+            let kind = ErrorKind::NotOpenedFor { what: "writing" };
+            return Err(Error::new("preallocate", Some(path), kind));
+        }
         let file = file::File::open(path, &self.options).map_err(|error| {
             let is_invalid = error.kind() == io::ErrorKind::InvalidInput;
             let error = Error::system("open", Some(path), error);
@@ -148,7 +154,7 @@ impl FileOptions {
         } else {
             Alignment::NONE
         };
-        if let Some(bytes) = self.preallocate.filter(|bytes| *bytes > 0) {
+        if let Some(bytes) = room {
             file.allocate(0, bytes)
                 .map_err(|error| Error::system("preallocate", Some(path), error))?;
         }

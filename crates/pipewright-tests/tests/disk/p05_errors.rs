@@ -32,6 +32,8 @@ fn what_cannot_be_opened_says_why() {
         &ErrorKind::InvalidInput,
         "neither for reading nor for writing: {error}"
     );
+    let error = read.preallocate(4096).open(&path).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::NotOpenedFor { what: "writing" });
 }
 
 #[cfg(target_os = "linux")]
