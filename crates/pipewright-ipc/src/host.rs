@@ -1,6 +1,6 @@
 //! Starts a worker, with its end of a link.
 
-use pipewright::{Child, Command, Scope};
+use pipewright::{Child, Command};
 use pipewright_os::link::{self, End};
 
 use crate::error::Error;
@@ -11,10 +11,8 @@ pub(crate) const VARIABLE: &str = "PIPEWRIGHT_IPC";
 /// Starts the command as a worker. It ends when the child is dropped, and with this process.
 pub(crate) fn start(command: &mut Command) -> Result<(End, Child), Error> {
     let (mut ours, theirs) = link::pair()?;
-    command.env(VARIABLE, theirs.number().to_string());
-    command.kill_on_drop().kill_on_parent_exit(Scope::Child);
     // For this start and no longer: an end that we kept would hide the end of the worker.
-    let child = command.spawn_inheriting(theirs)?;
+    let child = command.spawn_serving(theirs, VARIABLE)?;
     ours.set_worker(child.as_exit())?;
     Ok((ours, child))
 }

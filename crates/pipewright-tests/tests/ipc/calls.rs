@@ -3,8 +3,8 @@
 use std::io::Read as _;
 use std::time::Duration;
 
-use pipewright::{Command, Handle, PipeOptions, Stdio};
-use pipewright_ipc::{Channel, ErrorKind, Lease, Options, SharedMemory, Side};
+use pipewright::{Command, Containment, Handle, PipeOptions, Scope, Stdio};
+use pipewright_ipc::{Channel, ErrorKind, Lease, Options, Raw, SharedMemory, Side};
 use pipewright_tests::{bodies, skip, watchdog};
 
 use super::{both_ways, some_files, start, worker};
@@ -345,5 +345,23 @@ fn a_cancel_ends_a_wait() {
             assert_eq!(error.kind(), &ErrorKind::Cancelled);
         });
         assert_eq!(channel.recv().unwrap_err().kind(), &ErrorKind::Cancelled);
+    }
+}
+
+#[test]
+fn the_command_of_a_worker_stays_as_it_was() {
+    let _watch = watchdog::watch();
+    let mut command = worker("echo");
+    drop(Channel::<Raw, Raw>::start(&mut command, &Options::default()).unwrap());
+    // Whatever else it starts would take itself for a worker.
+    assert_eq!(command.get_envs().count(), 0);
+    // And what was asked for holds.
+    command.kill_on_parent_exit(Scope::Tree);
+    match Channel::<Raw, Raw>::start(&mut command, &Options::default()) {
+        Ok(channel) => {
+            let containment = channel.worker().unwrap().containment();
+            assert_ne!(containment, Containment::None);
+        }
+        Err(error) => skip::skipped(&format!("a tree that ends with us: {error}")),
     }
 }

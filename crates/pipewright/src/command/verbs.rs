@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use pipewright_os::handle::Handle;
 use pipewright_os::status::ExitStatus;
 
-use super::{Command, Limit, Rules, Started, StdioDefaults, Usual};
+use super::{Command, Limit, Rules, Scope, Started, StdioDefaults, Usual};
 use crate::child::{Child, Process, Reading};
 use crate::drive::{self, Run, Sink, Stepwise, open_tee};
 use crate::error::{Doing, Error, ErrorKind};
@@ -285,12 +285,20 @@ impl Command {
         Ok(Child::new(started, &self.program, &self.rules, reading))
     }
 
-    /// As [`spawn`](Self::spawn), with one more handle for this child, which is closed here afterwards.
+    /// As [`spawn`](Self::spawn), of a child that serves us: with one more handle, which is closed here afterwards, and
+    /// its number in that variable. It ends when it is dropped and with this process, or with its tree where that is
+    /// asked for. The command stays as it was: what else is started with it serves nobody.
     #[doc(hidden)]
-    pub fn spawn_inheriting(&mut self, handle: Handle) -> Result<Child, Error> {
+    pub fn spawn_serving(&mut self, handle: Handle, variable: &str) -> Result<Child, Error> {
+        let before = (self.env.clone(), self.lifetime, self.unix.kill_on_parent_exit);
+        self.env(variable, handle.number().to_string()).kill_on_drop();
+        if !self.ends_with_us {
+            self.kill_on_parent_exit(Scope::Child);
+        }
         self.inherit.push((handle, None));
         let child = self.spawn();
         self.inherit.pop();
+        (self.env, self.lifetime, self.unix.kill_on_parent_exit) = before;
         child
     }
 
