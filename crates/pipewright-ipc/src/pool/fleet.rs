@@ -186,8 +186,12 @@ impl Driver {
 
     fn bury(&mut self, mut worker: Worker, now: Instant) {
         let (status, last_words) = worker.bury(self.options.on_line.as_ref());
-        let death =
-            Death { pid: worker.child.id(), status, last_words, fault: worker.fault.take() };
+        let mut fault = worker.fault.take();
+        if !worker.was_killed {
+            // Its status says it all.
+            fault = fault.filter(|fault| !fault.is_disconnect());
+        }
+        let death = Death { pid: worker.child.id(), status, last_words, fault };
         let error = (!worker.is_retired).then(|| death.error());
         trace::worker_ended(&trace::End {
             worker: worker.number,
@@ -243,8 +247,8 @@ impl Death {
         let kind = ErrorKind::Lost { pid: *pid, status: *status, last_words: last_words.clone() };
         match fault {
             Some(fault) if matches!(fault.kind(), ErrorKind::Refused { .. }) => fault.share(),
-            Some(fault) if !fault.is_disconnect() => Error::caused(kind, fault.share()),
-            _ => Error::new(kind),
+            Some(fault) => Error::caused(kind, fault.share()),
+            None => Error::new(kind),
         }
     }
 }

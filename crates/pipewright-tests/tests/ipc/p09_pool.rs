@@ -235,6 +235,8 @@ fn a_worker_that_lies_is_killed_and_its_call_says_what_it_said() {
         ("27,0", "an answer to a call that it does not have"),
         ("31,1", "a frame of kind 31 as an answer"),
         ("8,1", "a frame of kind 8 does not belong here"),
+        // It goes on, and is killed for that: not by whoever else kills processes.
+        ("10,0", "the other side has closed the connection"),
     ];
     for (lie, words) in lies {
         let pool = Pool::new(worker(&format!("liar,{lie}")), options()).unwrap();

@@ -46,6 +46,8 @@ pub(super) struct Worker {
     /// Something has come, or is to be sent.
     pub(super) is_due: bool,
     exited: bool,
+    /// By us, while it ran.
+    pub(super) was_killed: bool,
     /// It has said who it is.
     pub(super) has_served: bool,
     /// It was let go.
@@ -110,6 +112,7 @@ impl Worker {
             fault,
             is_due: true,
             exited: false,
+            was_killed: false,
             has_served: false,
             is_retired: false,
             jobs: 0,

@@ -73,7 +73,7 @@ impl Worker {
     pub(in crate::pool) fn kill(&mut self) {
         self.phase = Phase::Leaving(Leave::Wait, None);
         // Ignored: it has become another user's, and will find its connection closed.
-        let _ = self.child.kill();
+        self.was_killed |= self.child.kill().is_ok() && !self.exited;
     }
 
     /// Does what is next, where that is due.
