@@ -110,10 +110,11 @@ impl Pool {
     /// [`Lost`](crate::ErrorKind::Lost): the worker that had it is gone, and it may have been done.
     /// [`Failed`](crate::ErrorKind::Failed): the worker says so. [`TimedOut`](crate::ErrorKind::TimedOut),
     /// [`Cancelled`](crate::ErrorKind::Cancelled), [`ShutDown`](crate::ErrorKind::ShutDown). Where no worker can be
-    /// started: why the last one could not.
+    /// started: why the last one could not. No room for the handle that its token takes.
     pub fn call(&self, request: impl Into<Request>) -> Result<Reply, Error> {
         let request = request.into();
         by_its_twin!(self.call_async(request));
+        request.watch_token()?;
         // Where the answer comes whole, a worker that has nothing to do may be asked from here.
         let lent = if request.window == 0 { self.mailbox.shelf.take() } else { None };
         let Some(lent) = lent else { return self.put(request, usize::MAX)?.wait() };
@@ -139,12 +140,13 @@ impl Pool {
     ///
     /// # Errors
     /// [`Full`](crate::ErrorKind::Full): too many calls wait for a worker.
-    /// [`ShutDown`](crate::ErrorKind::ShutDown).
+    /// [`ShutDown`](crate::ErrorKind::ShutDown). No room for the handle that its token takes.
     pub fn begin(&self, request: impl Into<Request>) -> Result<PendingCall, Error> {
         self.put(request.into(), self.options.max_waiting)
     }
 
     fn put(&self, request: Request, most: usize) -> Result<PendingCall, Error> {
+        request.watch_token()?;
         let (job, pending) = self.job(request);
         self.mailbox.call(job, most)?;
         Ok(pending())

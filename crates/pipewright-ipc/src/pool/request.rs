@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use pipewright::CancelToken;
 
+use crate::error::Error;
+
 /// What is asked of a worker.
 ///
 /// ```
@@ -45,6 +47,14 @@ impl Request {
     pub fn cancel(mut self, token: &CancelToken) -> Request {
         self.cancel = Some(token.clone());
         self
+    }
+
+    /// A token that nobody can wait for would end nothing.
+    pub(super) fn watch_token(&self) -> Result<(), Error> {
+        if let Some(token) = &self.cancel {
+            token.wake()?;
+        }
+        Ok(())
     }
 
     /// Its answer may come in pieces, of which so many may be on their way at a time.

@@ -3,9 +3,13 @@
 
 use std::time::Duration;
 
+#[cfg(unix)]
+use pipewright::CancelToken;
 use pipewright_ipc::{
     CallEvent, ErrorKind, OnLine, Options, PendingCall, Pool, PoolOptions, Request, WorkerState,
 };
+#[cfg(unix)]
+use pipewright_tests::isolate;
 use pipewright_tests::{alive, watchdog};
 
 use super::p09_pool::{number, options, pool as start};
@@ -153,4 +157,32 @@ fn a_function_for_lines_that_panics_ends_the_pool_and_its_workers() {
     assert!(is_over("pid"));
     watchdog::until("the worker is gone", || !alive::is_running(pid));
     pool.shut_down();
+}
+
+#[cfg(unix)]
+#[test]
+fn a_token_that_nobody_can_wait_for_is_an_error_and_no_call_without_end() {
+    isolate::isolated(
+        "p09_edges::a_token_that_nobody_can_wait_for_is_an_error_and_no_call_without_end",
+        || {
+            let _watch = watchdog::watch();
+            let pool = start(PoolOptions { max_workers: 1, ..options() });
+            number(&pool, "pid");
+            let files = rustix::process::Resource::Nofile;
+            let most = rustix::process::getrlimit(files);
+            let few = rustix::process::Rlimit { current: Some(64), ..most };
+            rustix::process::setrlimit(files, few).unwrap();
+            let token = CancelToken::new();
+            let request = || Request::new("hang").cancel(&token);
+            let open = || std::fs::File::open("/dev/null").ok();
+            let all: Vec<_> = std::iter::from_fn(open).collect();
+            for error in [pool.begin(request()).unwrap_err(), pool.call(request()).unwrap_err()] {
+                assert_eq!(error.kind(), &ErrorKind::Io, "{error}");
+            }
+            drop(all);
+            let call = pool.begin(request()).unwrap();
+            token.cancel();
+            assert_eq!(call.wait().unwrap_err().kind(), &ErrorKind::Cancelled);
+        },
+    );
 }
