@@ -101,6 +101,13 @@ impl CancelToken {
         Signal::from_number(self.0.signal.load(Ordering::SeqCst))
     }
 
+    /// Whether a run waits for the token, or has: then there was a child.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is_waited_for(&self) -> bool {
+        self.0.wake.get().is_some()
+    }
+
     /// After a wake-up: what is to be passed on. Whether it is cancelled is asked afterwards.
     #[doc(hidden)]
     pub fn heed(&self) -> Vec<Signal> {

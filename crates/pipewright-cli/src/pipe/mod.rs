@@ -31,6 +31,7 @@ pub(crate) fn run(options: &PipeOptions) -> Result<i32, Failure> {
         // Without a supervisor: then what can be had without one, and the report says so.
         result = attempt(Scope::Child)?;
     }
+    interrupt.rest();
     say(options, &typed, &result);
     let code = match &result {
         Ok(output) => code_of(output, &interrupt),

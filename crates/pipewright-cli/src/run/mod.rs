@@ -8,7 +8,7 @@ use std::io::Write as _;
 
 use pipewright::os::terminal::Foreground;
 use pipewright::{
-    CancelToken, Capture, Captured, Command, Error, ErrorKind, Outcome, Scope, TeeFailed,
+    CancelToken, Capture, Captured, Command, Error, ErrorKind, Outcome, Scope, Signal, TeeFailed,
 };
 
 use crate::args::{Contain, RunOptions};
@@ -29,8 +29,11 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
     let mut attempts = 0;
     let result = loop {
         attempts += 1;
+        interrupt.begin();
         let result = attempt(&mut command, &options);
-        let again = attempts <= options.retries && is_worth_another_try(&result);
+        interrupt.rest();
+        let is_wanted = attempts <= options.retries && !interrupt.was_typed();
+        let again = is_wanted && is_worth_another_try(&result);
         if !again || cancel.wait_for(options.retry_delay.duration) {
             break result;
         }
@@ -81,7 +84,13 @@ fn detach(options: &RunOptions) -> Result<i32, Failure> {
 
 fn is_worth_another_try(result: &Result<Capture, Error>) -> bool {
     match result {
-        Ok(capture) => !capture.success() && capture.outcome != Outcome::Cancelled,
+        // Who was interrupted from the terminal (in a group of its own, we have not heard of it) is not meant to
+        // start anew.
+        Ok(capture) => {
+            !capture.success()
+                && capture.outcome != Outcome::Cancelled
+                && capture.status.terminating_signal() != Some(Signal::INT)
+        }
         // What cannot be started now cannot be started in a second either.
         Err(_) => false,
     }

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use super::pipewright;
+use super::trees::until;
 
 /// A shell that says which signal it got.
 fn listening(options: &[&str], end: &str) -> (Child, Lines<BufReader<ChildStdout>>) {
@@ -75,4 +76,39 @@ fn other_signals_are_passed_on_and_stop_nothing() {
     send("TERM", child.id());
     assert_eq!(lines.next().unwrap().unwrap(), "TERM");
     child.wait().unwrap();
+}
+
+#[test]
+fn a_signal_ends_us_where_there_is_no_command_yet() {
+    let dir = tempfile::tempdir().unwrap();
+    let fifo = dir.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let fifo = fifo.to_str().unwrap();
+    // Nobody ever opens its other side, so nothing is started.
+    let ways = [
+        &["run", "--stdin", fifo, "--", "cat"][..],
+        &["run", "--stdout", fifo, "--", "true"],
+        &["pipe", "--", "<", fifo, "cat"],
+        &["pipe", "--", "true", ">", fifo],
+    ];
+    for args in ways {
+        let mut child = pipewright(args).spawn().unwrap();
+        until("it catches signals", || blocks_term(child.id()));
+        send("TERM", child.id());
+        assert_eq!(child.wait().unwrap().code(), Some(143), "{args:?}");
+    }
+    let mut child = pipewright(&["run", "--report", fifo, "--", "true"]).spawn().unwrap();
+    until("it catches signals", || blocks_term(child.id()));
+    // Whether one comes before the end of the command or after it: the report is in nobody's way.
+    until("it has ended", || {
+        send("TERM", child.id());
+        child.try_wait().unwrap().is_some()
+    });
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+}
+
+fn blocks_term(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap_or("0");
+    (u64::from_str_radix(mask.trim(), 16).unwrap_or(0) >> (15 - 1)) & 1 == 1
 }

@@ -131,6 +131,25 @@ fn ctrl_backslash_too() {
 }
 
 #[test]
+fn ctrl_c_is_the_end_of_retries_too() {
+    let Some(mut shell) = Shell::start() else { return };
+    for way in WAYS {
+        shell.types(&format!(
+            "$PW run --retries 3 {way} -- sh -c 'echo up; exec sleep 600'; echo code=$?\n"
+        ));
+        shell.shows("up\r\n");
+        shell.types(CTRL_C);
+        let before = shell.shows("code=130");
+        assert!(!before.contains("attempt"), "{before}");
+    }
+    // Between two attempts there is no command to make anything of it.
+    shell.types("$PW run --retries 3 --retry-delay 600s -- sh -c 'exit 3'; echo code=$?\n");
+    shell.shows("attempt 1 of 4");
+    shell.types(CTRL_C);
+    shell.shows("code=3");
+}
+
+#[test]
 fn ctrl_z_stops_the_job_and_fg_continues_it() {
     let Some(mut shell) = Shell::start() else { return };
     for way in WAYS {
