@@ -8,7 +8,7 @@ use std::io::Write as _;
 
 use pipewright::os::terminal::Foreground;
 use pipewright::{
-    CancelToken, Capture, Captured, Command, Error, ErrorKind, Outcome, Scope, Signal, TeeFailed,
+    CancelToken, Captured, Command, Error, ErrorKind, Outcome, Output, Scope, Signal, TeeFailed,
 };
 
 use crate::args::{Contain, RunOptions};
@@ -53,13 +53,13 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
 }
 
 /// Runs the command once, held as well as this machine can.
-fn attempt(command: &mut Command, options: &RunOptions) -> Result<Capture, Error> {
+fn attempt(command: &mut Command, options: &RunOptions) -> Result<Output, Error> {
     command::hold(command, options.common.contain, Scope::Tree);
-    match command.capture() {
+    match command.output() {
         Err(error) if matches!(error.kind(), ErrorKind::Unsupported) => {
             // Without a supervisor: then what can be had without one, and the report says so.
             command::hold(command, options.common.contain, Scope::Child);
-            command.capture()
+            command.output()
         }
         done => done,
     }
@@ -82,7 +82,7 @@ fn detach(options: &RunOptions) -> Result<i32, Failure> {
     }
 }
 
-fn is_worth_another_try(result: &Result<Capture, Error>) -> bool {
+fn is_worth_another_try(result: &Result<Output, Error>) -> bool {
     match result {
         // Who was interrupted from the terminal (in a group of its own, we have not heard of it) is not meant to
         // start anew.
@@ -114,14 +114,14 @@ pub(crate) fn lost_output<T>(capture: &Captured<T>) -> Option<TeeFailed> {
 }
 
 /// Prints what was captured, if it is wanted, and says in a line what we did.
-fn show(options: &RunOptions, result: &Result<Capture, Error>) {
+fn show(options: &RunOptions, result: &Result<Output, Error>) {
     match result {
         Err(error) => complain(&error.to_string()),
         Ok(capture) => {
             if options.capture && !capture.success() {
                 // Ignored: whoever does not want to read it need not.
-                let _ = std::io::stdout().write_all(capture.stdout.as_bytes());
-                let _ = std::io::stderr().write_all(capture.stderr.as_bytes());
+                let _ = std::io::stdout().write_all(&capture.stdout);
+                let _ = std::io::stderr().write_all(&capture.stderr);
             }
             if let Some(failed) = lost_output(capture) {
                 complain(&failed.to_string());
@@ -150,7 +150,7 @@ fn name(options: &RunOptions) -> String {
 }
 
 /// What became of the command, in a line.
-fn words(options: &RunOptions, result: &Result<Capture, Error>) -> String {
+fn words(options: &RunOptions, result: &Result<Output, Error>) -> String {
     let capture = match result {
         Ok(capture) => capture,
         Err(error) => return error.to_string(),

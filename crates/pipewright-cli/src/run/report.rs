@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use pipewright::{Capture, Captured, Containment, Error, ExitStatus, Outcome, Usage};
+use pipewright::{Captured, Containment, Error, ExitStatus, Outcome, Output, Usage};
 use serde::Serialize;
 
 use crate::args::RunOptions;
@@ -152,7 +152,7 @@ fn write(report: &impl Serialize, path: &Path) -> io::Result<()> {
 impl Report {
     pub(super) fn new(
         options: &RunOptions,
-        result: &Result<Capture, Error>,
+        result: &Result<Output, Error>,
         attempts: u32,
     ) -> Report {
         Report {

@@ -140,6 +140,9 @@ fn capture_shows_nothing_unless_it_fails() {
     assert_eq!((out(&output), err(&output)), ("", ""));
     let output = run_sh(&["--capture"], "echo out; echo err >&2; exit 1");
     assert_eq!((out(&output), err(&output)), ("out\n", "err\n"));
+    // As it was written, whether that is text or not.
+    let output = run_sh(&["--capture"], r"printf 'a\377\376b'; exit 1");
+    assert_eq!(output.stdout, b"a\xff\xfeb");
 }
 
 #[test]
