@@ -15,6 +15,8 @@ mod pages;
 mod pipe;
 mod run;
 
+use std::io;
+
 use clap::Parser as _;
 use clap::error::ErrorKind;
 
@@ -72,11 +74,12 @@ fn complain(message: &str) {
 /// Help and version are what was asked for; anything else is a misuse, said in one line.
 fn refuse(error: &clap::Error) -> i32 {
     match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // Ignored: nobody is left to read it.
-            let _ = error.print();
-            return exit_code::SUCCESS;
-        }
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => match error.print() {
+            Ok(()) => return exit_code::SUCCESS,
+            // Nobody is left to read it.
+            Err(gone) if gone.kind() == io::ErrorKind::BrokenPipe => return exit_code::SUCCESS,
+            Err(error) => complain(&format!("cannot write to stdout: {error}")),
+        },
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = error.print();
         }

@@ -93,6 +93,17 @@ fn handles_lists_what_was_inherited() {
     assert_eq!(list["handles"][0]["kind"], "char device");
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn help_that_cannot_be_written_is_a_failure() {
+    for args in [&["--help"][..], &["--version"], &["run", "--help"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = pipewright(args).stdout(full).output().unwrap();
+        let words = "pipewright: cannot write to stdout: No space left on device (os error 28)\n";
+        assert_eq!((output.status.code(), err(&output)), (Some(125), words), "{args:?}");
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn a_reader_that_goes_away_is_no_panic() {
