@@ -80,6 +80,11 @@ fn permission_denied() {
     fs::set_permissions(locked.path(), fs::Permissions::from_mode(0o700)).unwrap();
     let error = Command::new("true").uid(65534).current_dir(locked.path()).status().unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::PermissionDenied);
+    let words = format!(
+        "cannot start \"true\": cannot change to its working directory \"{}\": permission denied (os error 13)",
+        locked.path().display()
+    );
+    assert_eq!(error.to_string(), words);
 }
 
 #[test]

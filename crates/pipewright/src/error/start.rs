@@ -15,6 +15,10 @@ use super::{Doing, Error, ErrorKind, NotExecutable};
 pub(crate) fn could_not_start(plan: &Plan<'_>, failed: SpawnError) -> Error {
     let kind = kind(plan, &failed);
     let doing = match failed.step {
+        Step::CurrentDir if kind == ErrorKind::PermissionDenied => {
+            let dir = plan.current_dir.unwrap_or(Path::new("")).as_os_str();
+            Doing::Prepare(format!("cannot change to its working directory {}", Quoted(dir)))
+        }
         // The words of a general error alone would not say what could not be done.
         step if needs_words(step, &kind) => Doing::Prepare(format!("cannot {step}")),
         _ => Doing::Start,
@@ -24,7 +28,8 @@ pub(crate) fn could_not_start(plan: &Plan<'_>, failed: SpawnError) -> Error {
 
 fn needs_words(step: Step, kind: &ErrorKind) -> bool {
     match kind {
-        ErrorKind::Io => step != Step::Exec,
+        // Of the program itself it is what everybody thinks of.
+        ErrorKind::Io | ErrorKind::PermissionDenied => step != Step::Exec,
         // A bad plan is said in whole words by the check itself.
         ErrorKind::InvalidInput => !matches!(step, Step::Check(_)),
         _ => false,
