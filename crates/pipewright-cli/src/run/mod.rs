@@ -34,12 +34,14 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
         interrupt.rest();
         let is_wanted = attempts <= options.retries && !interrupt.was_typed();
         let again = is_wanted && is_worth_another_try(&result);
-        if !again || cancel.wait_for(options.retry_delay.duration) {
+        if !again {
             break result;
         }
-        say(&options, || {
-            format!("attempt {attempts} of {}: {}", options.retries + 1, words(&options, &result))
-        });
+        let most = u64::from(options.retries) + 1;
+        say(&options, || format!("attempt {attempts} of {most}: {}", words(&options, &result)));
+        if cancel.wait_for(options.retry_delay.duration) {
+            break result;
+        }
     };
     show(&options, &result);
     let code = match &result {
