@@ -4,11 +4,11 @@ mod report;
 mod words;
 
 use pipewright::{
-    CancelToken, Command, Error, ErrorKind, Limit, Outcome, Pipeline, PipelineOutput, Scope, Stdio,
+    CancelToken, Command, Error, ErrorKind, Outcome, Pipeline, PipelineOutput, Scope, Stdio,
 };
 
 use crate::args::{Contain, PipeOptions};
-use crate::run::command::{hold, set_surroundings};
+use crate::run::command::{counting, hold, set_surroundings};
 use crate::run::interrupt::Interrupt;
 use crate::run::report::deliver;
 use crate::run::{code_of, lost_output};
@@ -91,8 +91,7 @@ fn set_rules(pipeline: &mut Pipeline<'_>, options: &PipeOptions, cancel: &Cancel
         .stop_signal(options.common.signal)
         .cancel(cancel);
     pipeline.linger(options.common.linger.to_linger()).pipefail(!options.no_pipefail);
-    // What passes through is counted and not kept.
-    pipeline.limit(options.common.limit.map_or(Limit::keep_head(0), Limit::fail));
+    pipeline.limit(counting(options.common.limit));
 }
 
 /// Says in a line what we did, or what went wrong.

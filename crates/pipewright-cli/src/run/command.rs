@@ -82,16 +82,20 @@ fn set_streams(command: &mut Command, options: &RunOptions) {
     } else {
         command.stderr(output(options.stderr.as_deref()));
     }
-    match options.common.limit {
-        Some(bytes) => {
+    match (options.common.limit, options.capture) {
+        (Some(bytes), true) => {
             command.limit(Limit::fail(bytes));
         }
-        // What passes through is counted and not kept.
-        None if !options.capture => {
-            command.limit(Limit::keep_head(0));
+        (None, true) => {}
+        (limit, false) => {
+            command.limit(counting(limit));
         }
-        None => {}
     }
+}
+
+/// What passes through is counted and not kept.
+pub(crate) fn counting(limit: Option<usize>) -> Limit {
+    limit.map_or(Limit::keep_head(0), Limit::fail).that_only_counts()
 }
 
 /// The streams of a command that is left alone: null, where they are not files.

@@ -105,6 +105,12 @@ pub(crate) fn code_of<T>(capture: &Captured<T>, interrupt: &Interrupt) -> i32 {
             .signal()
             .map_or(exit_code::OWN_FAILURE, |signal| exit_code::of_signal(signal.number())),
         _ if lost_output(capture).is_some() => exit_code::OWN_FAILURE,
+        // Our reader, and so the command's, had read all that it wanted.
+        _ if capture.status.terminating_signal() == Some(Signal::PIPE)
+            && capture.tee_failed.is_some() =>
+        {
+            exit_code::SUCCESS
+        }
         _ => exit_code::of_status(capture.status),
     }
 }

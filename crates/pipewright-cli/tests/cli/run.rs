@@ -124,6 +124,12 @@ fn output_that_could_not_be_passed_on_is_a_failure_unless_nobody_wants_it() {
     assert_eq!(sh("run sh -c 'echo hi; exit 3' > /dev/full").status.code(), Some(125));
     let output = sh("{ run seq 100000; echo $? >&2; } | head -n 1");
     assert_eq!((out(&output), err(&output)), ("1\n", "0\n"));
+    // Nor does a command go on for ever for nobody.
+    let output = sh("{ run yes; echo $? >&2; } | head -n 1");
+    assert_eq!((out(&output), err(&output)), ("y\n", "0\n"));
+    let script = format!("{{ {own} run --limit 1G -- yes; echo $? >&2; }} | head -n 1");
+    let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert_eq!((out(&output), err(&output)), ("y\n", "0\n"));
 }
 
 #[test]

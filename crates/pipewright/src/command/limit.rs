@@ -11,6 +11,8 @@ use std::time::Duration;
 pub struct Limit {
     pub(crate) bytes: usize,
     pub(crate) past: Past,
+    /// Nothing is kept: the stream is counted, and passed on where it is a tee.
+    pub(crate) only_counts: bool,
 }
 
 /// What happens past a limit.
@@ -26,19 +28,28 @@ impl Limit {
     /// [`LimitExceeded`](crate::Outcome::LimitExceeded), and what was kept is there.
     #[must_use]
     pub const fn fail(bytes: usize) -> Limit {
-        Limit { bytes, past: Past::Fail }
+        Limit { bytes, past: Past::Fail, only_counts: false }
     }
 
     /// Keeps the first so many bytes of each stream.
     #[must_use]
     pub const fn keep_head(bytes: usize) -> Limit {
-        Limit { bytes, past: Past::KeepHead }
+        Limit { bytes, past: Past::KeepHead, only_counts: false }
     }
 
     /// Keeps the last so many bytes of each stream.
     #[must_use]
     pub const fn keep_tail(bytes: usize) -> Limit {
-        Limit { bytes, past: Past::KeepTail }
+        Limit { bytes, past: Past::KeepTail, only_counts: false }
+    }
+
+    /// The same where nothing is to be kept of what passes through: it only counts. Where a tee's reader has gone
+    /// then, nobody wants the stream any more, and it is closed: the child gets the SIGPIPE that it would have got
+    /// from that reader.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn that_only_counts(self) -> Limit {
+        Limit { only_counts: true, ..self }
     }
 }
 

@@ -294,10 +294,12 @@ impl Run {
                     self.note_chunk(index, pipe, buffer, count, now);
                 }
                 Slot::WriteDone(pipe, _, result) if index < STDIN => {
-                    if let Some(sink) = &mut self.streams[index].sink {
+                    let stream = &mut self.streams[index];
+                    if let Some(sink) = &mut stream.sink {
                         sink.note_passed(pipe, result);
                         self.conduct.note_output(now);
                     }
+                    stream.close_if_in_vain();
                 }
                 Slot::WriteDone(pipe, _, result) => {
                     if let Some(feed) = &mut self.feed {
@@ -335,6 +337,7 @@ impl Run {
             self.nap.note(count, buffer.len() == buffer.capacity(), now);
         }
         self.too_much |= sink.accept(buffer, count) == Verdict::TooMuch;
+        self.streams[index].close_if_in_vain();
     }
 
     fn note_end(&mut self, exits: &[Exit], now: Instant) -> Result<(), Failed> {

@@ -55,9 +55,10 @@ pub(super) enum Verdict {
 
 impl Sink {
     pub(crate) fn new(limit: Option<Limit>) -> Sink {
+        let only_counts = limit.is_some_and(|limit| limit.only_counts);
         Sink {
             kept: Vec::new(),
-            keep: Keep::All,
+            keep: if only_counts { Keep::Nothing } else { Keep::All },
             limit,
             tee: None,
             total_bytes: 0,
@@ -122,6 +123,13 @@ impl Sink {
         if let Some(tee) = &mut self.tee {
             tee.note(writer, result);
         }
+    }
+
+    /// Whether nobody wants what comes: it is passed on to a reader that has gone, and nothing else is done with it.
+    pub(super) fn is_in_vain(&self) -> bool {
+        let only_counts = self.limit.is_some_and(|limit| limit.only_counts);
+        let failed = self.tee.as_ref().and_then(|tee| tee.failed());
+        only_counts && failed.is_some_and(|failed| failed.is_reader_gone())
     }
 
     /// Whether somebody watches the stream while it comes.
@@ -202,7 +210,7 @@ impl Sink {
     }
 
     fn apply_limit(&mut self, buffer: &mut Vec<u8>, new: usize) -> Verdict {
-        let Some(Limit { bytes, past }) = self.limit else { return Verdict::Fine };
+        let Some(Limit { bytes, past, .. }) = self.limit else { return Verdict::Fine };
         if past == Past::KeepTail {
             if buffer.len() > bytes.saturating_mul(2) {
                 self.keep_tail(buffer, bytes);
@@ -226,7 +234,7 @@ impl Sink {
     /// What was kept, and whether something was not.
     pub(super) fn finish(mut self) -> Finished {
         let mut kept = std::mem::take(&mut self.kept);
-        if let Some(Limit { bytes, past: Past::KeepTail }) = self.limit {
+        if let Some(Limit { bytes, past: Past::KeepTail, .. }) = self.limit {
             self.keep_tail(&mut kept, bytes);
         }
         Finished {
@@ -308,6 +316,17 @@ mod tests {
         }
         let (_, _, room) = pass(Sink::discarding(), &all, LEAST_ROOM_BYTES);
         assert!(room <= SCRATCH_BYTES, "{room}");
+    }
+
+    #[test]
+    fn what_only_counts_keeps_nothing_and_still_refuses() {
+        let all = bytes(4 << 20);
+        let limit = |bytes| Some(Limit::fail(bytes).that_only_counts());
+        let (done, verdict, room) = pass(Sink::new(limit(4 << 20)), &all, LEAST_ROOM_BYTES);
+        assert_eq!((done.kept.len(), done.total_bytes, verdict), (0, 4 << 20, Verdict::Fine));
+        assert!(room <= SCRATCH_BYTES, "{room}");
+        let (_, verdict, _) = pass(Sink::new(limit((4 << 20) - 1)), &all, LEAST_ROOM_BYTES);
+        assert_eq!(verdict, Verdict::TooMuch);
     }
 
     #[test]

@@ -44,6 +44,13 @@ impl Stream {
         self.sink.as_ref().is_some_and(Sink::is_behind)
     }
 
+    /// Closes our end where nobody wants what comes, as a reader of the child's own would have.
+    pub(super) fn close_if_in_vain(&mut self) {
+        if self.sink.as_ref().is_some_and(Sink::is_in_vain) {
+            self.pipe = None;
+        }
+    }
+
     /// Takes what is in the pipe at this moment, and gives the stream up; also what has not been
     /// passed on by now.
     ///
