@@ -37,6 +37,8 @@ use system::{Arguments, Reaped, Watch};
 
 /// The kinds of message; `src/contain/linux/report.rs` reads them.
 const ENDED: i64 = 1;
+/// The command, and nobody is left: the host need not be told twice, nor ask.
+const ENDED_LAST: i64 = 6;
 const TREE_ENDED: i64 = 2;
 const STOPPED: i64 = 4;
 const CAN_WORK: i64 = 5;
@@ -62,6 +64,8 @@ struct Tree {
     /// How many processes ended because the tree was to end.
     killed: i64,
     finishing: bool,
+    /// The host knows that nobody is left.
+    told: bool,
 }
 
 /// The program; `_start` calls it.
@@ -78,6 +82,7 @@ fn run(arguments: &Arguments) -> ! {
         subject_has_ended: false,
         killed: 0,
         finishing: false,
+        told: false,
     };
     if tree.role == Role::Guard {
         system::leave_session();
@@ -112,7 +117,7 @@ fn run(arguments: &Arguments) -> ! {
         system::pause(PASS_NANOS);
         system::wait_for_children(ends, AGAIN_NANOS);
     }
-    if tree.role == Role::Supervisor || tree.killed > 0 {
+    if (tree.role == Role::Supervisor && !tree.told) || tree.killed > 0 {
         system::send(&[TREE_ENDED, tree.killed, 0, 0, 0, 0]);
     }
     if tree.finishing {
@@ -124,20 +129,23 @@ fn run(arguments: &Arguments) -> ! {
 impl Tree {
     /// Reaps whoever has ended. `false`: nobody is left.
     fn reap(&mut self) -> bool {
+        // Kept until the next answer, which tells whether it was the last.
+        let mut ended: Option<[i64; 5]> = None;
         loop {
-            match system::reap() {
+            let reaped = system::reap();
+            if let Some([pid, status, user_micros, system_micros, peak_kib]) = ended.take() {
+                let nobody_left = matches!(reaped, Reaped::NobodyLeft);
+                self.told = nobody_left && self.role == Role::Supervisor && self.killed == 0;
+                let kind = if self.told { ENDED_LAST } else { ENDED };
+                system::send(&[kind, pid, status, user_micros, system_micros, peak_kib]);
+            }
+            match reaped {
                 Reaped::One(pid, [status, user_micros, system_micros, peak_kib]) => {
                     let is_subject = pid == self.subject;
                     if is_subject != (self.role == Role::Guard) {
                         // The guard does not know which of those that it has adopted it is.
-                        system::send(&[
-                            ENDED,
-                            i64::from(pid),
-                            status,
-                            user_micros,
-                            system_micros,
-                            peak_kib,
-                        ]);
+                        let pid = i64::from(pid);
+                        ended = Some([pid, status, user_micros, system_micros, peak_kib]);
                     }
                     if is_subject {
                         self.subject_has_ended = true;

@@ -3,6 +3,9 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{Member as Public, proc};
 use crate::exit::Exit;
@@ -35,9 +38,18 @@ impl Member {
     }
 
     pub(super) fn is_alive(&self) -> bool {
-        let mut polled = [rustix::event::PollFd::new(&self.pidfd, rustix::event::PollFlags::IN)];
-        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-        matches!(rustix::event::poll(&mut polled, Some(&now)), Ok(0))
+        matches!(self.poll(Duration::ZERO), Ok(0))
+    }
+
+    /// Waits until it has ended, but not longer than that.
+    pub(super) fn wait_for_its_end(&self, limit: Duration) {
+        // Ignored: the caller asks afterwards whether it has. A signal ends the wait early.
+        let _ = self.poll(limit);
+    }
+
+    fn poll(&self, limit: Duration) -> rustix::io::Result<usize> {
+        let mut polled = [PollFd::new(&self.pidfd, PollFlags::IN)];
+        poll(&mut polled, Timespec::try_from(limit).ok().as_ref())
     }
 
     pub(super) fn rests(&self) -> bool {
@@ -51,6 +63,10 @@ impl Member {
 }
 
 impl Public {
+    pub(crate) fn wait_for_its_end(&self, limit: Duration) {
+        self.0.wait_for_its_end(limit);
+    }
+
     /// Takes hold of a process that `belongs` while it is held; `None` where it is gone, has ended
     /// or is a member already.
     pub(crate) fn open(

@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
 use crate::exit::linux::{open_pidfd, send};
+use crate::tree::proc;
 
 const PREFIX: &str = "pipewright-";
 
@@ -86,7 +87,7 @@ impl Cgroup {
         // One read tells nearly every tree that it has made none.
         let stat = self.read("cgroup.stat").unwrap_or_default();
         if !stat.lines().any(|line| line == "nr_descendants 0") {
-            add_pids_below(&self.path(), &mut pids);
+            add_pids_below(&path_of(self.dir()), &mut pids);
         }
         pids
     }
@@ -130,9 +131,10 @@ impl Cgroup {
         }
     }
 
-    /// Where it is, for this process only.
-    fn path(&self) -> PathBuf {
-        format!("/proc/self/fd/{}", self.dir.as_raw_fd()).into()
+    /// Removes it. `false`: somebody is in it, or in one that the tree made for itself.
+    pub(crate) fn remove_if_empty(&self) -> bool {
+        // Somebody else may have removed it, which takes that nobody was in it.
+        matches!(self.remove(), Ok(()) | Err(rustix::io::Errno::NOENT))
     }
 
     fn remove(&self) -> rustix::io::Result<()> {
@@ -149,7 +151,7 @@ impl Drop for Cgroup {
     fn drop(&mut self) {
         // What cannot be removed has somebody in it, or a cgroup that the tree made for itself.
         if matches!(self.remove(), Err(rustix::io::Errno::BUSY | rustix::io::Errno::NOTEMPTY)) {
-            remove_below(&self.path());
+            remove_below(&path_of(self.dir()));
             // Ignored: somebody is still in it, and the next process that starts here removes it.
             let _ = self.remove();
         }
@@ -165,6 +167,11 @@ static REFUSED: AtomicBool = AtomicBool::new(crate::fallback::NO_CGROUP);
 
 fn open(dir: &OwnedFd, file: &str, flags: OFlags) -> io::Result<OwnedFd> {
     Ok(rustix::fs::openat(dir, file, flags | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Where a directory is, for this process only.
+fn path_of(dir: BorrowedFd<'_>) -> PathBuf {
+    format!("/proc/self/fd/{}", dir.as_raw_fd()).into()
 }
 
 fn add_pids(procs: &str, pids: &mut Vec<u32>) {
@@ -200,7 +207,6 @@ fn parent() -> Option<BorrowedFd<'static>> {
     }
     let parent = PARENT.get_or_init(|| {
         let path = own_cgroup()?;
-        remove_stale(&path);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         rustix::fs::open(path, flags, Mode::empty()).ok()
     });
@@ -209,9 +215,9 @@ fn parent() -> Option<BorrowedFd<'static>> {
 
 /// Where the cgroup that this process is in is mounted: not always at `/sys/fs/cgroup`.
 fn own_cgroup() -> Option<PathBuf> {
-    let cgroups = fs::read("/proc/self/cgroup").ok()?;
+    let cgroups = proc::read("/proc/self/cgroup")?;
     let own = cgroups.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"0::"))?;
-    let mounts = fs::read("/proc/self/mountinfo").ok()?;
+    let mounts = proc::read("/proc/self/mountinfo")?;
     mounts.split(|byte| *byte == b'\n').find_map(|mount| below_mount(mount, own))
 }
 
@@ -251,11 +257,14 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// Removes what processes that were killed have left behind, once they are empty.
-fn remove_stale(parent: &Path) {
+/// Removes what processes that were killed have left behind, once they are empty; once in the life of
+/// this process.
+pub(crate) fn remove_stale() {
     /// Not those that are just being made by a process that we cannot see from here.
     const OLD: Duration = Duration::from_secs(60);
-    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+    static DONE: AtomicBool = AtomicBool::new(false);
+    let Some(parent) = parent().filter(|_| !DONE.swap(true, Ordering::Relaxed)) else { return };
+    for entry in fs::read_dir(path_of(parent)).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next());
         let Some(owner) = owner.and_then(|owner| owner.parse::<u32>().ok()) else { continue };

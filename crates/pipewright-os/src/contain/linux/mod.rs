@@ -11,7 +11,7 @@ pub(crate) mod image;
 pub(crate) mod report;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -36,6 +36,8 @@ pub(crate) struct Tree {
     command: u32,
     /// How many were killed, the command not counted.
     killed: AtomicU32,
+    /// Everyone has gone, who held it included.
+    is_over: AtomicBool,
 }
 
 /// The two processes that hold the tree, and what they tell.
@@ -55,7 +57,46 @@ impl Tree {
         supervisor: Option<Supervisor>,
         command: u32,
     ) -> Tree {
-        Tree { cgroup, supervisor, command, killed: AtomicU32::new(0) }
+        let (killed, is_over) = (AtomicU32::new(0), AtomicBool::new(false));
+        Tree { cgroup, supervisor, command, killed, is_over }
+    }
+
+    /// Whether nobody is left whom a kill would hit.
+    fn is_empty(&self) -> bool {
+        // Whoever loses its parent becomes the supervisor's, and that tells when it has none left.
+        let has_ended = match &self.supervisor {
+            Some(supervisor) => self.hear(supervisor),
+            None => true,
+        };
+        // Nor can a cgroup be removed while somebody is in it: who has entered another pid namespace
+        // finds another parent there.
+        has_ended && self.cgroup.as_ref().is_none_or(Cgroup::remove_if_empty)
+    }
+
+    /// Takes what the two have told. Whether that is the end.
+    fn hear(&self, supervisor: &Supervisor) -> bool {
+        let told = supervisor.told_at_the_end();
+        self.note_killed(told.unwrap_or(0));
+        told.is_some()
+    }
+
+    fn end_now(&self) {
+        if !self.is_empty() {
+            self.kill();
+        }
+        let until = Instant::now() + END_WAIT;
+        if let Some(supervisor) = &self.supervisor {
+            supervisor.guard.wait_for_its_end(END_WAIT);
+        }
+        // Whoever has killed the guard has left the others to the supervisor, or to the cgroup.
+        while self.is_left() && Instant::now() < until {
+            thread::park_timeout(PAUSE);
+        }
+        if let Some(supervisor) = &self.supervisor {
+            self.hear(supervisor);
+            // Ignored: it is reaped with the tree if it still runs.
+            let _ = supervisor.guard_exit.try_wait();
+        }
     }
 
     /// Notes, before a kill, whom it will hit.
@@ -100,20 +141,9 @@ impl Held for Tree {
     }
 
     fn end(&self) -> u32 {
-        let is_empty = self.supervisor.is_none() && !self.is_left();
-        if !is_empty {
-            self.kill();
-        }
-        let until = Instant::now() + END_WAIT;
-        while self.is_left() && Instant::now() < until {
-            thread::park_timeout(PAUSE);
-        }
-        if let Some(supervisor) = &self.supervisor {
-            if let Some(count) = supervisor.told_at_the_end() {
-                self.note_killed(count);
-            }
-            // Ignored: it is reaped with the tree if it still runs.
-            let _ = supervisor.guard_exit.try_wait();
+        if !self.is_over.load(Ordering::Relaxed) {
+            self.end_now();
+            self.is_over.store(!self.is_left(), Ordering::Relaxed);
         }
         self.killed.load(Ordering::Relaxed)
     }
@@ -144,6 +174,7 @@ impl Supervisor {
         loop {
             match self.reports.take() {
                 Ok(Some(Report::TreeEnded(count))) => return Some(count),
+                Ok(Some(Report::EndedLast(..))) => return Some(0),
                 Ok(Some(Report::Nothing) | None) | Err(_) => return None,
                 Ok(Some(_)) => {}
             }

@@ -23,6 +23,7 @@ const WORD_BYTES: usize = 8;
 const MESSAGE_BYTES: usize = 6 * WORD_BYTES;
 
 const ENDED: i64 = 1;
+const ENDED_LAST: i64 = 6;
 const TREE_ENDED: i64 = 2;
 /// Sent before the supervisor has become the program.
 const STARTED: i64 = 3;
@@ -34,6 +35,8 @@ const CAN_WORK: i64 = 5;
 pub(crate) enum Report {
     /// A process of that number: the command, or one that the guard had to adopt.
     Ended(i32, Ended),
+    /// The command, and nobody is left. Nothing more is coming.
+    EndedLast(i32, Ended),
     /// By Ctrl-Z, or another signal that stops.
     CommandStopped,
     /// How many were killed.
@@ -155,13 +158,19 @@ impl Tells for Teller {
         loop {
             match self.reports.peek()? {
                 None => return Ok(None),
-                Some(Report::Ended(pid, ended)) if pid == self.command => return Ok(Some(ended)),
+                Some(Report::Ended(pid, ended) | Report::EndedLast(pid, ended))
+                    if pid == self.command =>
+                {
+                    return Ok(Some(ended));
+                }
                 Some(Report::CommandStopped) => {
                     self.has_stopped.store(true, Ordering::Relaxed);
                     self.reports.take().map(drop)?;
                 }
                 // Somebody else of the tree, whose supervisor was killed. Or what never comes now.
-                Some(Report::Ended(..) | Report::Started | Report::CanWork) => {
+                Some(
+                    Report::Ended(..) | Report::EndedLast(..) | Report::Started | Report::CanWork,
+                ) => {
                     self.reports.take().map(drop)?;
                 }
                 // Both who could have told have been killed, and it with them.
@@ -196,7 +205,7 @@ impl AsFd for Reports {
 fn read(message: [u8; MESSAGE_BYTES]) -> Report {
     let word = |index| word(&message, index);
     match word(0) {
-        ENDED => {
+        kind @ (ENDED | ENDED_LAST) => {
             let usage = Usage {
                 user: micros(word(3)),
                 system: micros(word(4)),
@@ -204,7 +213,8 @@ fn read(message: [u8; MESSAGE_BYTES]) -> Report {
                 peak_rss_bytes: None,
             };
             let status = ExitStatus::from_raw(word(2) as i32);
-            Report::Ended(word(1) as i32, Ended { status, usage: Some(usage) })
+            let report = if kind == ENDED { Report::Ended } else { Report::EndedLast };
+            report(word(1) as i32, Ended { status, usage: Some(usage) })
         }
         STARTED => Report::Started,
         STOPPED => Report::CommandStopped,

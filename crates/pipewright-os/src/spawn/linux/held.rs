@@ -27,7 +27,11 @@ pub(crate) fn start_held(plan: &Plan<'_>, dies_with_us: bool) -> Result<Exit, Sp
     if let Some(cgroup) = Cgroup::new() {
         match start_in(plan, layout, moves, cgroup, dies_with_us) {
             Err(error) if is_about_the_cgroup(&error) => cgroup::refuse(),
-            done => return done,
+            done => {
+                // The child runs meanwhile, and nobody waits for this.
+                cgroup::remove_stale();
+                return done;
+            }
         }
     }
     match can_supervise() {
