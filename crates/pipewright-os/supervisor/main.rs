@@ -16,7 +16,8 @@
 //! It is handed, under fixed numbers:
 //! * 0: a socket to the host, for reports; that the host lets go of it means that the tree is to end
 //! * 1: a pidfd of the host, or nothing
-//! * 2: for the supervisor, a pidfd of the guard, or nothing
+//! * 2: for the supervisor, a pidfd of the guard, or nothing; for the guard, where this machine has not
+//!   been seen yet to let all of this work, what the supervisor waits for before it starts the command
 //! * 3: `cgroup.kill` of the tree's cgroup, or nothing
 //! * 4: the directory that the cgroup is in, or nothing
 //! * 5: the list of its own children, `/proc/thread-self/children`
@@ -85,6 +86,13 @@ fn run(arguments: &Arguments) -> ! {
         told: false,
     };
     if tree.role == Role::Guard {
+        if system::is_on_proof() {
+            if !system::can_work() {
+                // The supervisor sees our end, and starts nothing.
+                system::give_up()
+            }
+            system::prove();
+        }
         system::leave_session();
     }
     system::become_quiet();

@@ -49,7 +49,7 @@ pub fn tree(dies_with_us: bool) -> Contain {
 /// Why it cannot be had.
 #[cfg(target_os = "linux")]
 pub(crate) fn supervisor() -> std::io::Result<String> {
-    linux::image::image().map(|_| String::new())
+    linux::image::try_it().map(|()| String::new())
 }
 
 /// How a child is held.

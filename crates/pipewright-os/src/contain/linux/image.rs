@@ -3,6 +3,7 @@
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::tree::linux::proc_is_ours;
 
@@ -14,17 +15,53 @@ const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/supervisor"));
 const PROGRAM: &[u8] = &[];
 
 static IMAGE: OnceLock<io::Result<OwnedFd>> = OnceLock::new();
+/// It has been seen to run here and to do its work.
+static PROVEN: AtomicBool = AtomicBool::new(false);
+/// It has been seen not to.
+static REFUSED: AtomicBool = AtomicBool::new(false);
 
-/// A handle on the program.
+/// A handle on the program. Until it [`is_proven`] nothing may depend on it.
 ///
 /// # Errors
 /// This machine does not let memory be executed (`vm.memfd_noexec`, a seccomp filter, SELinux), or
 /// the program was left out of this build.
 pub(crate) fn image() -> io::Result<BorrowedFd<'static>> {
-    match IMAGE.get_or_init(make_and_try) {
+    match IMAGE.get_or_init(make) {
+        Ok(_) if REFUSED.load(Ordering::Relaxed) => Err(refused()),
         Ok(image) => Ok(image.as_fd()),
         Err(error) => Err(copy_of(error)),
     }
+}
+
+/// Whether it is known to work here.
+pub(crate) fn is_proven() -> bool {
+    PROVEN.load(Ordering::Relaxed)
+}
+
+/// It works here: nobody has to find out any more.
+pub(crate) fn prove() {
+    PROVEN.store(true, Ordering::Relaxed);
+}
+
+/// It does not work here: nobody tries again. In words.
+pub(crate) fn refuse() -> io::Error {
+    REFUSED.store(true, Ordering::Relaxed);
+    refused()
+}
+
+fn refused() -> io::Error {
+    let words = "memory cannot be executed, or a call that it needs is refused";
+    io::Error::new(io::ErrorKind::PermissionDenied, words)
+}
+
+/// Finds out whether it works here, where nothing has been started that would have.
+pub(crate) fn try_it() -> io::Result<()> {
+    let image = image()?;
+    if !is_proven() {
+        crate::spawn::try_image(image).map_err(|_| refuse())?;
+        prove();
+    }
+    Ok(())
 }
 
 fn copy_of(error: &io::Error) -> io::Error {
@@ -34,7 +71,7 @@ fn copy_of(error: &io::Error) -> io::Error {
     }
 }
 
-fn make_and_try() -> io::Result<OwnedFd> {
+fn make() -> io::Result<OwnedFd> {
     if crate::fallback::NO_SUPERVISOR {
         return Err(io::Error::other("left out of this build"));
     }
@@ -48,14 +85,12 @@ fn make_and_try() -> io::Result<OwnedFd> {
     if !proc_is_ours() {
         return Err(io::Error::other("/proc does not show its processes"));
     }
-    let image = make()?;
-    crate::spawn::try_image(image.as_fd())?;
-    Ok(image)
+    write()
 }
 
 /// Writes the program into memory and seals it: what other code of this process does to the
 /// handle, it stays what it is.
-fn make() -> io::Result<OwnedFd> {
+fn write() -> io::Result<OwnedFd> {
     use rustix::fs::{MemfdFlags, SealFlags};
     const NAME: &std::ffi::CStr = c"pipewright-supervisor";
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;

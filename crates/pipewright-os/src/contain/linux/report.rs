@@ -80,6 +80,22 @@ impl Reports {
         Ok((Reports(ours), theirs))
     }
 
+    /// Whether a sandbox would refuse one of the calls below: it answers before anybody finds out that
+    /// this is no socket.
+    pub(crate) fn can_be_used(no_socket: BorrowedFd<'_>) -> io::Result<()> {
+        let mut space = RecvAncillaryBuffer::default();
+        let none = RecvFlags::DONTWAIT;
+        let answers = [
+            rustix::net::shutdown(no_socket, Shutdown::Write),
+            rustix::net::recv(no_socket, &mut [0; 1], none).map(drop),
+            rustix::net::recvmsg(no_socket, &mut [], &mut space, none).map(drop),
+        ];
+        match answers.into_iter().find(|answer| *answer != Err(Errno::NOTSOCK)) {
+            Some(refused) => Ok(refused?),
+            None => Ok(()),
+        }
+    }
+
     /// Waits for the word on how the start went.
     pub(crate) fn started(&self) -> io::Result<Started> {
         let mut message = [0; MESSAGE_BYTES];

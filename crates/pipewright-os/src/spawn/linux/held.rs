@@ -1,5 +1,6 @@
 //! Starts a child whose tree is held: in a cgroup, below a supervisor, in a group.
 
+use std::fmt;
 use std::io;
 use std::os::fd::AsRawFd as _;
 
@@ -34,9 +35,13 @@ pub(crate) fn start_held(plan: &Plan<'_>, dies_with_us: bool) -> Result<Exit, Sp
             }
         }
     }
-    match can_supervise() {
+    let supervised = match can_supervise() {
         Ok(()) => start_supervised(plan, layout, moves, None),
-        Err(_) => start_in_group(plan, moves),
+        Err(error) => Err(SpawnError::new(Step::Contain, error)),
+    };
+    match supervised {
+        Err(error) if error.step == Step::Contain && !dies_with_us => start_in_group(plan, moves),
+        done => done,
     }
 }
 
@@ -74,7 +79,13 @@ fn start_supervised(
     job.parent_pid = 0;
     let peak = own_peak_rss_bytes();
     let _dumpable = job.changes_identity().then(dumpable::Kept::new);
-    let held = start(&job, |job| supervised::start(job, cgroup.as_ref()))?;
+    let held = start(&job, |job| supervised::start(job, cgroup.as_ref()));
+    let held = held.map_err(|error| match error {
+        SpawnError { step: Step::Contain, source, .. } if source.raw_os_error().is_none() => {
+            SpawnError::new(Step::Contain, cannot_supervise(&source))
+        }
+        other => other,
+    })?;
     let teller = Teller::new(held.supervisor.reports.clone(), held.pid);
     let tree = Tree::new(cgroup, Some(held.supervisor), held.pid as u32);
     Ok(Exit(
@@ -97,21 +108,25 @@ fn start_in_group(plan: &Plan<'_>, moves: &Moves) -> Result<Exit, SpawnError> {
 
 /// Whether a supervisor can be had.
 fn can_supervise() -> io::Result<()> {
-    let why = match image() {
+    match image() {
         // Signals would go by a number that the supervisor may have freed.
-        _ if exit::pidfds_are_refused() => "no pidfds".to_owned(),
-        Ok(_) => return Ok(()),
-        Err(error) => error.to_string(),
-    };
+        _ if exit::pidfds_are_refused() => Err(cannot_supervise(&"no pidfds")),
+        Ok(_) => Ok(()),
+        Err(error) => Err(cannot_supervise(&error)),
+    }
+}
+
+fn cannot_supervise(why: &dyn fmt::Display) -> io::Error {
     let words = format!("its tree cannot be supervised: {why}");
-    Err(io::Error::new(io::ErrorKind::Unsupported, words))
+    io::Error::new(io::ErrorKind::Unsupported, words)
 }
 
 /// Whether it is the cgroup that the child could not be started in. Not a want of room.
 fn is_about_the_cgroup(error: &SpawnError) -> bool {
     let errno = error.source.raw_os_error();
     match error.step {
-        Step::Contain => true,
+        // Without a number it is about the supervisor.
+        Step::Contain => errno.is_some(),
         Step::Create => matches!(
             errno,
             Some(

@@ -24,12 +24,13 @@ mod held;
 mod immortal;
 mod stack;
 mod supervised;
+mod trial;
 
 use child::{Job, Move};
 pub(crate) use held::start_held;
 pub(super) use immortal::run as run_forever;
 use stack::Stack;
-pub(crate) use supervised::try_image;
+pub(crate) use trial::try_image;
 
 pub(super) fn spawn(plan: &Plan<'_>) -> Result<Exit, SpawnError> {
     if let Some(contain) = plan.contain {

@@ -9,6 +9,9 @@
 //! the child, and the guard after it. So both run beside us, on stacks that are not used again
 //! before they are off them, and by system calls that leave `errno` alone (`bare.rs`): that one
 //! belongs to the thread of ours that waits.
+//!
+//! The first start of a process finds out whether this machine lets the program run and do its work:
+//! there the guard becomes it first, and the supervisor starts nothing before that has said so.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::io;
@@ -16,7 +19,7 @@ use std::mem;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 
 use super::child::Job;
 use super::clone::{self, Twin};
@@ -24,8 +27,8 @@ use super::stack::Stack;
 use super::{SpawnError, Step, bare, failure, own_pidfd};
 use crate::contain::linux::Supervisor;
 use crate::contain::linux::cgroup::Cgroup;
-use crate::contain::linux::image::image;
-use crate::contain::linux::report::{Report, Reports, Started};
+use crate::contain::linux::image::{self, image};
+use crate::contain::linux::report::{Reports, Started};
 use crate::exit::{Exit, linux as exit};
 use crate::signal::AllBlocked;
 use crate::tree::Member;
@@ -46,6 +49,10 @@ struct Chain<'a> {
     program: Program,
     /// A pidfd of the guard, once that runs.
     guard_end: AtomicI32,
+    /// Where the program has not been seen to work yet: what the guard says by that it does.
+    proof: AtomicI32,
+    /// Nothing is started before.
+    is_proven: AtomicBool,
 }
 
 /// How many handles the program is given, under the numbers from 0 on (`supervisor/main.rs`).
@@ -53,11 +60,13 @@ const HANDLES: usize = 6;
 const NONE: RawFd = -1;
 const HOST: usize = 0;
 const GUARD_END: usize = 2;
+/// The guard has none above it: there it is what the proof is written to.
+const PROOF: usize = GUARD_END;
 const CHILDREN: usize = 5;
 
 /// The program that both become.
 #[derive(Clone, Copy)]
-struct Program {
+pub(super) struct Program {
     image: RawFd,
     /// [`NONE`] for what there is not.
     handles: [RawFd; HANDLES],
@@ -71,15 +80,18 @@ pub(super) fn start(job: &Job<'_>, cgroup: Option<&Cgroup>) -> Result<Held, Spaw
     let create_error = |error| SpawnError::new(Step::Create, error);
     let image = image().map_err(|error| SpawnError::new(Step::Contain, error))?;
     check_room().map_err(create_error)?;
-    let (reports, theirs) = Reports::pair().map_err(create_error)?;
     let [for_guard, for_supervisor, for_child] = [take_stack()?, take_stack()?, take_stack()?];
-    let our_end = pidfd_open(getpid(), PidfdFlags::empty());
-    let our_end = our_end.map_err(|error| create_error(error.into()))?;
+    let is_proven = image::is_proven();
+    let (reports, theirs, our_end) = do_our_part(!is_proven).map_err(|error| {
+        if is_proven || is_want_of_room(&error) { create_error(error) } else { refuse() }
+    })?;
     let chain = Chain {
         job,
         stacks: [&for_supervisor, &for_child],
         program: Program::new(image, theirs.as_fd(), our_end.as_fd(), cgroup),
         guard_end: AtomicI32::new(NONE),
+        proof: AtomicI32::new(NONE),
+        is_proven: AtomicBool::new(is_proven),
     };
     // Until the child is there: a handler that ran on this thread would share its `errno`.
     let _blocked = AllBlocked::new();
@@ -110,6 +122,7 @@ pub(super) fn start(job: &Job<'_>, cgroup: Option<&Cgroup>) -> Result<Held, Spaw
                 let guard = Member::new(guard as u32, guard_pidfd);
                 let reports = Arc::new(reports);
                 let supervisor = Supervisor { reports, supervisor, guard, guard_exit };
+                image::prove();
                 return Ok(Held { pid, pidfd, supervisor });
             }
             Ok(None) => create_error(io::ErrorKind::Unsupported.into()),
@@ -119,8 +132,38 @@ pub(super) fn start(job: &Job<'_>, cgroup: Option<&Cgroup>) -> Result<Held, Spaw
     // The supervisor has ended, or is told to (a fork of this process may hold a copy, so a drop
     // would not do); the guard ends last. Ignored: somebody else has reaped it.
     reports.let_go();
-    let _ = guard_exit.wait();
-    Err(failed)
+    let guard_status = guard_exit.wait().map(|ended| ended.status);
+    if chain.is_proven.load(Relaxed) || is_want_of_room(&failed.source) {
+        return Err(failed);
+    }
+    match guard_status {
+        // Somebody has killed the one or the other, which says nothing of this machine.
+        Ok(status) if status.success() || status.signal() == Some(libc::SIGKILL) => Err(failed),
+        _ => Err(refuse()),
+    }
+}
+
+/// A socket for reports, the end of it for the supervisor, and a pidfd of this process. With `tries`
+/// also whether this machine lets us do what we do ourselves while we hold a tree: a sandbox answers a
+/// call before anybody looks at what it is about.
+fn do_our_part(tries: bool) -> io::Result<(Reports, OwnedFd, OwnedFd)> {
+    let (reports, theirs) = Reports::pair()?;
+    let our_end = pidfd_open(getpid(), PidfdFlags::empty())?;
+    if tries {
+        exit::send(our_end.as_fd(), 0, 0)?;
+        Reports::can_be_used(our_end.as_fd())?;
+    }
+    Ok((reports, theirs, our_end))
+}
+
+/// No tree can be supervised here.
+fn refuse() -> SpawnError {
+    SpawnError::new(Step::Contain, image::refuse())
+}
+
+fn is_want_of_room(error: &io::Error) -> bool {
+    let rooms = [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::EAGAIN, libc::ETOOMANYREFS];
+    error.raw_os_error().is_some_and(|errno| rooms.contains(&errno))
 }
 
 /// Neither of the two may run out of numbers when it arranges its handles: by then the command
@@ -163,15 +206,18 @@ impl Chain<'_> {
 extern "C" fn guard(argument: *mut c_void) -> c_int {
     // SAFETY: the host keeps the chain where it is until the child is there.
     let chain = unsafe { &*argument.cast_const().cast::<Chain<'_>>() };
-    let program = chain.program;
+    let mut program = chain.program;
     bare::become_subreaper();
     // The supervisor has it from here; what the command is to find is what we found.
     chain.job.ignores_children.store(bare::keep_ended_children(), Relaxed);
-    match start_supervisor(chain) {
+    match start_supervisor(chain, &mut program) {
         Ok(pid) => {
             program.become_it(c"guard", pid);
             // It cannot be guarded, so it must not be.
-            bare::kill(pid);
+            if !bare::kill(pid) {
+                // It may wait for a proof, and so for our end.
+                bare::exit()
+            }
         }
         Err(errno) => program.fail(errno),
     }
@@ -179,13 +225,24 @@ extern "C" fn guard(argument: *mut c_void) -> c_int {
     bare::exit()
 }
 
-fn start_supervisor(chain: &Chain<'_>) -> Result<i32, i32> {
+/// From here on the chain is the supervisor's.
+fn start_supervisor(chain: &Chain<'_>, program: &mut Program) -> Result<i32, i32> {
     chain.guard_end.store(bare::open_own_end()?, Relaxed);
     let [stack, _] = chain.stacks;
+    let twin = chain.twin(stack, supervisor, None);
+    if !chain.is_proven.load(Relaxed) {
+        bare::try_to_send()?;
+        program.handles[PROOF] = bare::open_flag()?;
+        chain.proof.store(program.handles[PROOF], Relaxed);
+        // Not after it: it waits for what the guard is to find out.
+        // SAFETY: as in `start`.
+        let born = unsafe { clone::without_waiting(&twin) };
+        return born.map_err(|error| errno_of(&error));
+    }
     // Until the supervisor is off our memory: on few processors the guard would otherwise load its
     // program where the supervisor is to start the command.
-    // SAFETY: as in `start`. From here on the chain is the supervisor's.
-    let born = unsafe { clone::vfork_unattended(&chain.twin(stack, supervisor, None)) };
+    // SAFETY: as in `start`.
+    let born = unsafe { clone::vfork_unattended(&twin) };
     born.map_err(|error| errno_of(&error))
 }
 
@@ -216,6 +273,9 @@ fn start_command(chain: &Chain<'_>, program: &mut Program) -> Result<Option<i32>
     // what it likes.
     bare::become_subreaper();
     program.handles[CHILDREN] = bare::open_children()?;
+    if !chain.is_proven.load(Relaxed) {
+        wait_for_proof(chain)?;
+    }
     let [_, stack] = chain.stacks;
     let (pid, pidfd) = clone::create(chain.job, stack).map_err(|error| errno_of(&error))?;
     let failed = chain.job.errno.load(Relaxed);
@@ -226,6 +286,16 @@ fn start_command(chain: &Chain<'_>, program: &mut Program) -> Result<Option<i32>
         bare::kill(pid);
     }
     told.map(|()| (failed == 0).then_some(pid))
+}
+
+/// Waits until the guard has found out that the program works here.
+fn wait_for_proof(chain: &Chain<'_>) -> Result<(), i32> {
+    let [proof, guard_end] = [&chain.proof, &chain.guard_end].map(|fd| fd.load(Relaxed));
+    if !bare::wait_for_flag(proof, guard_end) {
+        return Err(libc::EPERM);
+    }
+    chain.is_proven.store(true, Relaxed);
+    Ok(())
 }
 
 fn errno_of(error: &io::Error) -> i32 {
@@ -259,8 +329,15 @@ impl Program {
         }
     }
 
+    /// With nobody to look after.
+    pub(super) fn alone(image: BorrowedFd<'_>, host: BorrowedFd<'_>) -> Program {
+        let mut handles = [NONE; HANDLES];
+        handles[HOST] = host.as_raw_fd();
+        Program { image: image.as_raw_fd(), handles, cgroup: [0; NAME_BYTES] }
+    }
+
     /// Tells the host how the start of the command went.
-    fn tell(&self, pid: i32, pidfd: Option<&OwnedFd>, errno: i32) -> Result<(), i32> {
+    pub(super) fn tell(&self, pid: i32, pidfd: Option<&OwnedFd>, errno: i32) -> Result<(), i32> {
         let words = Started::words(pid, bare::own_pid(), errno);
         bare::send(self.handles[HOST], &words, pidfd.map(|fd| fd.as_raw_fd()))
     }
@@ -272,7 +349,7 @@ impl Program {
     }
 
     /// Returns only if that fails.
-    fn become_it(&self, role: &CStr, subject: i32) {
+    pub(super) fn become_it(&self, role: &CStr, subject: i32) {
         bare::close_all_but(self.image, &self.handles);
         let mut handles = self.handles;
         if handles[CHILDREN] == NONE {
@@ -306,54 +383,6 @@ impl Digits {
     fn as_c_str(&self) -> &CStr {
         CStr::from_bytes_until_nul(&self.0).unwrap_or(c"")
     }
-}
-
-/// Starts the program alone, once, to see whether this machine lets it run and do its work.
-pub(crate) fn try_image(image: BorrowedFd<'_>) -> io::Result<()> {
-    let (reports, theirs) = Reports::pair()?;
-    let mut handles = [NONE; HANDLES];
-    handles[HOST] = theirs.as_raw_fd();
-    let program = Program { image: image.as_raw_fd(), handles, cgroup: [0; NAME_BYTES] };
-    let stack = Stack::take()?;
-    let mut pidfd = NONE;
-    let twin = Twin {
-        stack: &stack,
-        cgroup: None,
-        after_clone3: run_alone,
-        after_clone: run_alone,
-        argument: ptr::from_ref(&program).cast_mut().cast(),
-        pidfd: Some(&raw mut pidfd),
-    };
-    let pid = {
-        let _blocked = AllBlocked::new();
-        // SAFETY: the stack is in use by nobody else, the entry does not return, and the program
-        // stays where it is until this is over.
-        unsafe { clone::vfork(&twin) }?
-    };
-    // Ignored: this process may not care about its children, or another part of it reaps them all.
-    let _ = Exit(exit::Exit::new(pid, own_pidfd(pidfd), None)).wait();
-    // What we do ourselves while we hold a tree may be refused as well.
-    exit::send(pidfd_open(getpid(), PidfdFlags::empty())?.as_fd(), 0, 0)?;
-    reports.try_to_let_go()?;
-    if reports.peek()? == Some(Report::Started) {
-        reports.started()?;
-    }
-    if reports.take()? == Some(Report::CanWork) {
-        return Ok(());
-    }
-    let words = "memory cannot be executed, or a call that it needs is refused";
-    Err(io::Error::new(io::ErrorKind::PermissionDenied, words))
-}
-
-extern "C" fn run_alone(argument: *mut c_void) -> c_int {
-    // SAFETY: as in `guard`.
-    let program = unsafe { &*argument.cast_const().cast::<Program>() };
-    bare::become_subreaper();
-    bare::keep_ended_children();
-    if bare::open_own_end().is_ok() && program.tell(0, None, 0).is_ok() {
-        program.become_it(c"trial", 0);
-    }
-    bare::exit()
 }
 
 #[cfg(test)]

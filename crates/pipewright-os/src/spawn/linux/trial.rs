@@ -1,0 +1,61 @@
+//! Starts the supervisor's program alone, to tell somebody who asks whether it works on this machine.
+
+use std::ffi::{c_int, c_void};
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::ptr;
+
+use rustix::process::{PidfdFlags, getpid, pidfd_open};
+
+use super::clone::{self, Twin};
+use super::stack::Stack;
+use super::supervised::Program;
+use super::{bare, own_pidfd};
+use crate::contain::linux::report::{Report, Reports};
+use crate::exit::{Exit, linux as exit};
+use crate::signal::AllBlocked;
+
+/// Starts the program alone, once, to see whether this machine lets it run and do its work.
+pub(crate) fn try_image(image: BorrowedFd<'_>) -> io::Result<()> {
+    let (reports, theirs) = Reports::pair()?;
+    let program = Program::alone(image, theirs.as_fd());
+    let stack = Stack::take()?;
+    let mut pidfd = -1;
+    let twin = Twin {
+        stack: &stack,
+        cgroup: None,
+        after_clone3: run_alone,
+        after_clone: run_alone,
+        argument: ptr::from_ref(&program).cast_mut().cast(),
+        pidfd: Some(&raw mut pidfd),
+    };
+    let pid = {
+        let _blocked = AllBlocked::new();
+        // SAFETY: the stack is in use by nobody else, the entry does not return, and the program
+        // stays where it is until this is over.
+        unsafe { clone::vfork(&twin) }?
+    };
+    // Ignored: this process may not care about its children, or another part of it reaps them all.
+    let _ = Exit(exit::Exit::new(pid, own_pidfd(pidfd), None)).wait();
+    // What we do ourselves while we hold a tree may be refused as well.
+    exit::send(pidfd_open(getpid(), PidfdFlags::empty())?.as_fd(), 0, 0)?;
+    reports.try_to_let_go()?;
+    if reports.peek()? == Some(Report::Started) {
+        reports.started()?;
+    }
+    if reports.take()? == Some(Report::CanWork) {
+        return Ok(());
+    }
+    Err(io::ErrorKind::PermissionDenied.into())
+}
+
+extern "C" fn run_alone(argument: *mut c_void) -> c_int {
+    // SAFETY: who waits for this process keeps it where it is.
+    let program = unsafe { &*argument.cast_const().cast::<Program>() };
+    bare::become_subreaper();
+    bare::keep_ended_children();
+    if bare::open_own_end().is_ok() && program.tell(0, None, 0).is_ok() {
+        program.become_it(c"trial", 0);
+    }
+    bare::exit()
+}
