@@ -66,6 +66,8 @@ impl Interrupt {
             at_rest: AtomicBool::new(false),
         });
         let noting = Arc::clone(&seen);
+        // The thread below does next to nothing but wait.
+        pipewright::os::memory::share_one_heap();
         thread::Builder::new().name("signals".to_owned()).stack_size(64 << 10).spawn(
             move || {
                 while let Ok(arrived) = caught.wait_for_arrival() {

@@ -330,6 +330,11 @@ impl Exit {
     }
 }
 
+/// Looks up what [`Exit::look_closer`] is going to need, while a child runs and nobody waits for that.
+pub(crate) fn prepare_a_closer_look() {
+    let _ = inherited_peak_rss_bytes();
+}
+
 /// What `getrusage` says of this process where that is more than it ever had itself: the figure
 /// of the program that started it, which stays until it is outgrown. Looked up once.
 fn inherited_peak_rss_bytes() -> Option<u64> {

@@ -20,6 +20,15 @@ pub fn expect_filling(buffer: &mut Vec<u8>) {
     imp::expect_filling(buffer);
 }
 
+/// Has all threads allocate from one heap. For a program whose other threads allocate next to nothing: each
+/// would otherwise have a heap of its own, which is mapped where it begins and unmapped where the program ends.
+///
+/// # Platform
+/// glibc: `mallopt(M_ARENA_MAX)`; elsewhere nothing.
+pub fn share_one_heap() {
+    imp::share_one_heap();
+}
+
 /// The size of a page of memory, in bytes.
 #[must_use]
 pub fn page_bytes() -> usize {

@@ -1,5 +1,12 @@
 //! `madvise`, `memchr`.
 
+pub(super) fn share_one_heap() {
+    // Ignored: then there are several.
+    // SAFETY: numbers.
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    let _ = unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
+}
+
 pub(super) fn page_bytes() -> usize {
     // SAFETY: a number that sysconf knows.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };

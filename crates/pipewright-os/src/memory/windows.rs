@@ -10,6 +10,8 @@ unsafe extern "C" {
     fn memchr(bytes: *const c_void, byte: c_int, length: usize) -> *const c_void;
 }
 
+pub(super) fn share_one_heap() {}
+
 pub(super) fn page_bytes() -> usize {
     let mut info = MaybeUninit::uninit();
     // SAFETY: it fills in what it is given, and has no error.

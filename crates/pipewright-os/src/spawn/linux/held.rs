@@ -86,6 +86,7 @@ fn start_supervised(
         }
         other => other,
     })?;
+    exit::prepare_a_closer_look();
     let teller = Teller::new(held.supervisor.reports.clone(), held.pid);
     let tree = Tree::new(cgroup, Some(held.supervisor), held.pid as u32);
     Ok(Exit(
