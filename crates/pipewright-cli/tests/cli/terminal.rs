@@ -62,6 +62,18 @@ impl Shell {
         self.keyboard.write_all(text.as_bytes()).unwrap();
     }
 
+    /// Presses a key again and again until the terminal shows that.
+    #[track_caller]
+    fn shows_while_typing(&mut self, key: &str, text: &str) {
+        let start = Instant::now();
+        while !self.shown.lock().unwrap()[self.seen..].contains(text) {
+            assert!(start.elapsed() < Duration::from_secs(20), "never showed {text:?}");
+            self.types(key);
+            thread::park_timeout(Duration::from_millis(100));
+        }
+        self.shows(text);
+    }
+
     /// Waits until the terminal shows that, after what was waited for before, and gives what came until then.
     #[track_caller]
     pub(super) fn shows(&mut self, text: &str) -> String {
@@ -172,6 +184,45 @@ fn ctrl_z_stops_the_job_and_fg_continues_it() {
         shell.types("echo code=$?\n");
         shell.shows("code=4");
     }
+}
+
+#[test]
+fn ctrl_z_and_ctrl_c_between_two_tries_are_for_the_tool() {
+    let Some(mut shell) = Shell::start() else { return };
+    for way in WAYS {
+        let tries = format!("$PW run --quiet {way} --retries 1 --retry-delay 10m");
+        shell.types(&format!("{tries} -- sh -c 'echo up; exit 3'; echo co''de=$?\n"));
+        shell.shows("up\r\n");
+        until("the command has ended", || is_childless(shell.shell.id()));
+        // Nothing tells when the wait has begun: pressed until it has, as a person would. To a shell that
+        // has the terminal back it means nothing.
+        shell.shows_while_typing(CTRL_Z, "Stopped");
+        shell.shows("code=148");
+        shell.types("fg; echo en''ded=$?\n");
+        until("it is in front again", || is_in_front(shell.shell.id()));
+        shell.types(CTRL_C);
+        shell.shows("ended=3");
+    }
+}
+
+/// Whether the tool below that shell has no child, nor its guard.
+fn is_childless(shell: u32) -> bool {
+    named_below(shell, "pipewright").iter().any(|pid| {
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        children.is_ok_and(|children| children.is_empty())
+    })
+}
+
+/// Whether the tool below that shell runs and has the terminal (proc(5), `/proc/PID/stat`).
+fn is_in_front(shell: u32) -> bool {
+    named_below(shell, "pipewright").iter().any(|pid| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let after_name = stat.rsplit(')').next().unwrap_or_default();
+        match after_name.split_whitespace().collect::<Vec<_>>()[..] {
+            [state, _, group, _, _, group_in_front, ..] => state != "T" && group == group_in_front,
+            _ => false,
+        }
+    })
 }
 
 /// Whether the tool below that shell takes SIGTSTP for itself: all the time but while it is stopped.
