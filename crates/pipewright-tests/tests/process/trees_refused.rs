@@ -40,9 +40,15 @@ fn trees_are_held_or_it_is_said_that_they_are_not(mark: &str) {
         command.env(MARK, alive::mark(mark)).stderr(Stdio::null()).contain(Contain::Tree);
         command
     };
-    match tree(&["daemon=600", "exit=3"]).kill_on_parent_exit(Scope::Tree).output() {
+    let said = tempfile::tempfile().unwrap();
+    let mut command = tree(&["out=x", "daemon=600", "exit=3"]);
+    command.kill_on_parent_exit(Scope::Tree).stdout(said.try_clone().unwrap());
+    match command.output() {
         Ok(output) => assert_eq!((output.status.code(), output.leftovers_killed), (Some(3), 1)),
-        Err(error) => assert_eq!(error.kind(), &ErrorKind::Unsupported, "{error}"),
+        Err(error) => {
+            assert_eq!(error.kind(), &ErrorKind::Unsupported, "{error}");
+            assert_eq!(said.metadata().unwrap().len(), 0, "nothing has run that was not held");
+        }
     }
     let output = tree(&["daemon=0.5", "exit=3"]).output().unwrap();
     let killed = if output.containment == Containment::Group { 0 } else { 1 };
