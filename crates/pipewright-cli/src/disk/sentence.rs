@@ -14,13 +14,14 @@ pub(super) fn lead(report: &Report) -> String {
     for (verdicts, what) in [
         (&[Verdict::Asynchronous][..], "are truly asynchronous"),
         (&[Verdict::Cached], "come from memory at once"),
-        (&[Verdict::Partly, Verdict::Workers, Verdict::Blocked], "are not"),
+        (&[Verdict::Partly], "are partly so"),
+        (&[Verdict::Workers, Verdict::Blocked], "are not"),
         (&[Verdict::Unknown], "cannot be judged here"),
     ] {
         let these = judged.iter().filter(|(_, it)| verdicts.contains(&it.verdict));
         let subjects = subjects(these.clone().map(|(test, _)| *test));
         if !subjects.is_empty() {
-            let has_reasons = [Verdict::Workers, Verdict::Unknown];
+            let has_reasons = [Verdict::Partly, Verdict::Workers, Verdict::Unknown];
             let is_explained = has_reasons.iter().any(|verdict| verdicts.contains(verdict));
             let why = if is_explained {
                 why_not(report, these.map(|(_, it)| *it))

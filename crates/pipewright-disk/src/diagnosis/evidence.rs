@@ -1,8 +1,10 @@
 //! What a test has brought to light: all that its reasons are drawn from.
 
-use pipewright_os::file::Facts;
+use std::time::Duration;
 
-use super::Test;
+use pipewright_os::file::{Facts, NowaitWrites};
+
+use super::{Test, Work};
 use crate::{BackendKind, Class, Misaligned, Step, Unjudged};
 
 /// What is known of a test and of its file. What is not known is `None`.
@@ -28,6 +30,10 @@ pub struct Evidence {
     pub kernel_workers: Option<usize>,
     /// How many there can be.
     pub worker_limit: usize,
+    /// What becomes of writes to such a file that must not wait; nothing for what is no write.
+    pub nowait_writes: Option<NowaitWrites>,
+    /// How long it took to ask for all of them.
+    pub asked: Duration,
     /// What carried it out.
     pub backend: BackendKind,
     /// The better ways that are not to be had.
@@ -49,6 +55,29 @@ impl Evidence {
     #[must_use]
     pub fn known(&self) -> usize {
         self.counts.iter().sum()
+    }
+
+    /// The tick of the clock, where the first write after each of them is put off.
+    ///
+    /// How many others wait behind it is decided by what else the processors have to do, and differs from run to
+    /// run of the same test. That there are such writes does not.
+    pub(super) fn tick(&self) -> Option<Duration> {
+        let (test, ring) = (self.test, self.backend == BackendKind::Uring);
+        // What waits for room, or for the cache to let go, waits in any case.
+        let is_put_off = match test.work {
+            Work::Overwrite | Work::Preallocated => !self.has_to_leave_cache(),
+            Work::Extend | Work::Hole => !test.direct,
+            Work::Read | Work::Sync => false,
+        };
+        match self.nowait_writes {
+            Some(NowaitWrites::WaitForTimes { tick }) if ring && is_put_off => Some(tick),
+            _ => None,
+        }
+    }
+
+    /// Writes past the cache throw out first what is in it.
+    pub(super) fn has_to_leave_cache(&self) -> bool {
+        self.test.direct && self.cached_before > Some(0)
     }
 
     /// Whether at least that share of the requests, in percent, was of these classes.

@@ -4,6 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pipewright_os::aligned::AlignedBuf;
+use pipewright_os::file::NowaitWrites;
 use pipewright_os::thread_usage;
 
 use super::scratch::{Opened, Subject, noise};
@@ -39,8 +40,12 @@ pub(super) fn run(
     }
     run.queue(&opened, test)?;
     run.collect()?;
+    run.try_nowait_writes(&opened, test, options)?;
     Ok(run.judge(&opened, test))
 }
+
+/// Blocks that are tried out are no longer than that, which is a multiple of what any disk asks for.
+const MOST_TRIED: usize = 1 << 20;
 
 struct Run {
     engine: Engine,
@@ -50,6 +55,8 @@ struct Run {
     cached_before: Option<u64>,
     has_hole: Option<bool>,
     kernel_workers: Option<usize>,
+    nowait_writes: Option<NowaitWrites>,
+    asked: Duration,
     counts: [usize; Class::ALL.len()],
     misaligned: Option<crate::Misaligned>,
     out_of_order: usize,
@@ -84,6 +91,8 @@ impl Run {
             cached_before: opened.file.cached_bytes(0, opened.bytes),
             has_hole: opened.file.os().next_hole(0).map(|place| place < opened.bytes),
             kernel_workers: None,
+            nowait_writes: None,
+            asked: Duration::ZERO,
             counts: [0; Class::ALL.len()],
             misaligned: None,
             out_of_order: 0,
@@ -106,6 +115,7 @@ impl Run {
         let began = Instant::now();
         self.engine.submit()?;
         self.queued = began.elapsed();
+        self.asked = self.queued;
         self.kernel_workers = thread_usage::kernel_workers();
         Ok(())
     }
@@ -148,6 +158,26 @@ impl Run {
         Ok(())
     }
 
+    /// Finds out what becomes of writes that must not wait, of which io_uring makes one of each that it is given.
+    fn try_nowait_writes(
+        &mut self,
+        opened: &Opened,
+        test: Test,
+        options: &DiagnoseOptions,
+    ) -> Result<(), Error> {
+        let is_asked = test.work.is_write() && test.work != Work::Sync;
+        if !is_asked || self.engine.backend() != BackendKind::Uring || self.misaligned.is_some() {
+            return Ok(());
+        }
+        // The longest that every filesystem takes in one piece, as far as that can be known.
+        let mut block = opened.file.buffer(options.block_bytes.min(MOST_TRIED))?;
+        if opened.keep {
+            block = read(&mut self.engine, opened, block, 0)?;
+        }
+        self.nowait_writes = opened.file.os().nowait_writes(&block, 0);
+        Ok(())
+    }
+
     fn judge(self, opened: &Opened, test: Test) -> Measured {
         let file = &opened.file;
         let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -163,6 +193,8 @@ impl Run {
             has_hole: self.has_hole,
             kernel_workers: self.kernel_workers.max(thread_usage::kernel_workers()),
             worker_limit: requests.next_power_of_two().min(4 * processors),
+            nowait_writes: self.nowait_writes,
+            asked: self.asked,
             backend: self.engine.backend(),
             steps: self.engine.steps().to_vec(),
             unjudged: Unjudged::here(),

@@ -4,7 +4,7 @@ mod words;
 
 use std::time::Duration;
 
-use pipewright_os::file::Filesystem;
+use pipewright_os::file::{Filesystem, NowaitWrites};
 
 use super::{Evidence, Measured, Test, Verdict, Work};
 use crate::{BackendKind, Class, WhyNot};
@@ -33,8 +33,10 @@ pub enum Reason {
     BufferedWrite,
     /// Writes past the cache have to throw out first what is in it.
     InCache,
-    /// Writes change the times of the file, and that may wait.
+    /// The first write after each tick of the clock changes the times of the file, and that may wait.
     FileTimes,
+    /// A write that has to wait has the file locked, and others wait behind it.
+    WriteLock,
     /// The filesystem copies on write, or keeps checksums.
     CopyOnWrite,
     /// The filesystem cannot be asked not to wait.
@@ -79,6 +81,10 @@ pub enum Remedy {
     AnotherFilesystem,
     /// Have Linux AIO do it, or use a volume instead of the container's own layers.
     Aio,
+    /// As `Aio`, which changes the times inside the call; or mount with `lazytime`, from Linux 7.0 on.
+    AioOrLazytime,
+    /// Mount with `lazytime`, from Linux 7.0 on; or have it done by a thread, knowingly.
+    Lazytime,
     /// Use a plain pool of threads: the ring keeps the caller waiting.
     Threads,
     /// Ask for less at once.
@@ -150,11 +156,9 @@ pub fn reasons(evidence: &Evidence) -> Vec<Finding> {
         BackendKind::Aio => evidence.test.direct,
         _ => true,
     };
-    let is_judged =
-        evidence.test.asynchronous && is_kernels && Verdict::of(evidence) != Verdict::Unknown;
-    let is_asynchronous =
-        evidence.is_mostly(&[Class::AsyncDevice, Class::AsyncPageWait], MOST_PERCENT);
-    if is_judged && !is_asynchronous {
+    let verdict = Verdict::of(evidence);
+    let is_judged = evidence.test.asynchronous && is_kernels && verdict != Verdict::Unknown;
+    if is_judged && verdict != Verdict::Asynchronous {
         let before = found.len();
         file_reasons(evidence, &mut found);
         if found.len() == before {
@@ -172,7 +176,9 @@ fn file_reasons(evidence: &Evidence, found: &mut Vec<Reason>) {
     let (facts, test, first) = (&evidence.facts, evidence.test, found.len());
     let has = |class| evidence.count(class) > 0;
     let is = |filesystem| facts.filesystem == Some(filesystem);
-    if has(Class::InlineCached) && evidence.is_mostly(&[Class::InlineCached], 50) {
+    let is_put_off = evidence.tick().is_some();
+    let is_inline = has(Class::InlineCached) && evidence.is_mostly(&[Class::InlineCached], 50);
+    if is_inline && !is_put_off {
         if is_through_cache(evidence) {
             found.push(Reason::Encryption);
         }
@@ -208,12 +214,16 @@ fn file_reasons(evidence: &Evidence, found: &mut Vec<Reason>) {
             Work::Hole => return found.push(Reason::Hole),
             _ => {}
         }
+    } else if is_put_off {
+        found.push(Reason::FileTimes);
     } else if has(Class::Worker) {
         worker_reasons(evidence, found, first);
     }
     let slept = evidence.count(Class::InlineBlocked);
     if slept * 100 > evidence.requests * (100 - MOST_PERCENT) && is_queue_full(evidence) {
-        let explains_most = slept > evidence.count(Class::Worker);
+        // How many a thread did is luck, where it is the clock that decides.
+        let most = if is_put_off { evidence.requests / 2 } else { 0 };
+        let explains_most = slept > evidence.count(Class::Worker).max(most);
         found.insert(if explains_most { first } else { found.len() }, Reason::DeviceQueueFull);
     }
 }
@@ -231,13 +241,10 @@ fn worker_reasons(evidence: &Evidence, found: &mut Vec<Reason>, first: usize) {
     if test.work.is_write() && is_btrfs && facts.no_copy_on_write != Some(true) {
         found.push(Reason::CopyOnWrite);
     } else if test.work.is_write() && !test.direct {
-        found.push(Reason::BufferedWrite);
+        let is_taken = evidence.nowait_writes == Some(NowaitWrites::Taken);
+        found.push(if is_taken { Reason::WriteLock } else { Reason::BufferedWrite });
     } else if matches!(test.work, Work::Overwrite | Work::Preallocated) && found.len() == first {
-        // The kernel puts off a write that changes the time of its file (file_modified, with IOCB_NOWAIT):
-        // the first one after each tick of its clock. Its thread locks the file, so that those behind it
-        // are put off as well, for as long as one of them is left.
-        let is_cached = test.direct && evidence.cached_before > Some(0);
-        found.push(if is_cached { Reason::InCache } else { Reason::FileTimes });
+        found.extend(evidence.has_to_leave_cache().then_some(Reason::InCache));
     }
 }
 

@@ -105,11 +105,15 @@ impl Verdict {
     #[must_use]
     pub fn of(evidence: &Evidence) -> Verdict {
         const MOST: usize = 95;
+        const PUT_OFF: [Class; 3] = [Class::AsyncDevice, Class::InlineCached, Class::Worker];
         let asynchronous = [Class::AsyncDevice, Class::AsyncPageWait];
         if !evidence.test.asynchronous {
             Verdict::Synchronous
         } else if evidence.known() == 0 || is_imitated(evidence) {
             Verdict::Unknown
+        } else if evidence.tick().is_some() && evidence.is_mostly(&PUT_OFF, 50) {
+            // Which share it was is the luck of this run.
+            Verdict::Partly
         } else if evidence.is_mostly(&asynchronous, MOST) {
             Verdict::Asynchronous
         } else if evidence.is_mostly(&[Class::Worker], MOST) {

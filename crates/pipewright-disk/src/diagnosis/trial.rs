@@ -47,7 +47,7 @@ fn once_more(
 ) -> Option<Effect> {
     let backend = |backend| DiagnoseOptions { backend, ..*options };
     let (subject, options) = match remedy {
-        Remedy::Aio => (subject.clone(), backend(BackendKind::Aio)),
+        Remedy::Aio | Remedy::AioOrLazytime => (subject.clone(), backend(BackendKind::Aio)),
         Remedy::Threads => (subject.clone(), backend(BackendKind::Threads)),
         Remedy::NoCopyOnWrite => (subject.without_copy_on_write()?, *options),
         _ => return None,

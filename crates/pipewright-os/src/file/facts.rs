@@ -1,5 +1,7 @@
 //! What a system knows of a file that decides how it is read and written.
 
+use std::time::Duration;
+
 /// What direct I/O has to be a multiple of, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Alignment {
@@ -106,4 +108,20 @@ pub struct Facts {
     pub pollable: Option<bool>,
     /// How many requests the queue of its disk takes.
     pub device_queue: Option<u32>,
+}
+
+/// What becomes of a write that must not wait (`RWF_NOWAIT`), as io_uring first tries each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NowaitWrites {
+    /// It is done.
+    Taken,
+    /// It is refused where it changes the times of the file: once the clock that they are from has moved on, and
+    /// until a write that may wait has changed them.
+    WaitForTimes {
+        /// How long it takes that clock to move on.
+        tick: Duration,
+    },
+    /// It is always refused.
+    Refused,
 }

@@ -1,5 +1,7 @@
 //! `O_DIRECT`, `statx`, `preadv2`, `fallocate`, `cachestat`.
 
+mod nowait;
+
 use std::fs;
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd as _, AsRawFd as _};
@@ -11,6 +13,8 @@ use rustix::fs::{
     fallocate, fstatfs, ioctl_getflags, ioctl_setflags, seek, statx,
 };
 use rustix::io::{Errno, ReadWriteFlags};
+
+pub(super) use nowait::nowait_writes;
 
 pub(super) use super::unix::{read_at, refuse_what_has_no_places, write_at};
 use super::{Access, Alignment, Facts, File, Filesystem, OpenOptions};

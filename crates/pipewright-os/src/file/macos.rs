@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd as _;
 use std::path::Path;
 
 pub(super) use super::unix::{read_at, refuse_what_has_no_places, write_at};
-use super::{Access, Alignment, Facts, File, OpenOptions};
+use super::{Access, Alignment, Facts, File, NowaitWrites, OpenOptions};
 
 /// A file as it is kept open.
 pub(super) type Open = fs::File;
@@ -68,6 +68,10 @@ pub(super) fn alignment(_: &fs::File) -> io::Result<Alignment> {
 
 pub(super) fn facts(file: &File) -> io::Result<Facts> {
     Ok(Facts { length: file.len()?, ..Facts::default() })
+}
+
+pub(super) fn nowait_writes(_: &fs::File, _: &[u8], _: u64) -> Option<NowaitWrites> {
+    None
 }
 
 pub(super) fn cached_bytes(_: &fs::File, _: u64, _: u64) -> Option<u64> {

@@ -23,7 +23,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use facts::{Alignment, Facts, Filesystem};
+pub use facts::{Alignment, Facts, Filesystem, NowaitWrites};
 pub use request::{Action, Finished, MOST_BYTES, Request};
 
 /// How a file is opened.
@@ -239,6 +239,19 @@ impl File {
     /// What the system says to the first of them; what the others do not tell is `None`.
     pub fn facts(&self) -> io::Result<Facts> {
         imp::facts(self)
+    }
+
+    /// What becomes of writes that must not wait, to room that has been written to. `None`: that cannot be known.
+    ///
+    /// Tried out with that block, which is written there again and again for some milliseconds: give it what is
+    /// there. The times of the file change.
+    ///
+    /// # Platform
+    /// Linux: `pwritev2(RWF_NOWAIT)`, `futimens`. Elsewhere `None`.
+    #[must_use]
+    #[doc(alias = "RWF_NOWAIT")]
+    pub fn nowait_writes(&self, block: &[u8], offset: u64) -> Option<NowaitWrites> {
+        imp::nowait_writes(&self.0, block, offset)
     }
 
     /// How many bytes of that range are in memory. `None`: that cannot be known.

@@ -1,6 +1,8 @@
 //! What `pipewright-disk` promises, a file a promise; every backend keeps the same.
 
 mod diagnosis;
+#[cfg(target_os = "linux")]
+mod diagnosis_times;
 mod p01_bytes;
 #[cfg(target_os = "linux")]
 mod p02_classes;

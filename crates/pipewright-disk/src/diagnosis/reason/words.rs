@@ -76,7 +76,7 @@ pub(super) fn finding(reason: Reason, evidence: &Evidence) -> Finding {
             format!("{workers}: zeros are written first up to where each begins"),
             Remedy::WriteOnce,
         ),
-        Reason::BufferedWrite => {
+        Reason::BufferedWrite | Reason::WriteLock => {
             let remedy = match evidence.test.work {
                 Work::Overwrite | Work::Preallocated => Remedy::Direct,
                 _ => Remedy::PreallocateDirect,
@@ -88,8 +88,9 @@ pub(super) fn finding(reason: Reason, evidence: &Evidence) -> Finding {
             (format!("{workers}, {cached} KiB of it in memory before"), Remedy::ForgetCache)
         }
         Reason::FileTimes => {
-            let others = evidence.count(Class::AsyncDevice);
-            (format!("{workers}, {others} by the device"), Remedy::ExpectWorker)
+            let remedy =
+                if evidence.test.direct { Remedy::AioOrLazytime } else { Remedy::Lazytime };
+            (format!("{workers}; {}", ticks(evidence)), remedy)
         }
         Reason::CopyOnWrite => {
             (format!("{workers}: {filesystem} without chattr +C"), Remedy::NoCopyOnWrite)
@@ -129,6 +130,16 @@ pub(super) fn finding(reason: Reason, evidence: &Evidence) -> Finding {
     Finding { reason, evidence: evidence_words, remedy, tried, effect: None }
 }
 
+/// How often the clock ticks, and what that comes to at the rate of this run.
+fn ticks(evidence: &Evidence) -> String {
+    let (tick, asked) = (evidence.tick().unwrap_or_default(), evidence.asked);
+    let (tick, asked) = (tick.as_secs_f64(), asked.max(tick).as_secs_f64());
+    let one_in = (evidence.requests as f64 * tick / asked).round() as usize;
+    let share =
+        if one_in > 1 { format!("one in {one_in} writes") } else { "every write".to_owned() };
+    format!("the clock ticks every {:.0} ms, at this rate for {share}", tick * 1e3)
+}
+
 /// The test that does what the remedy says.
 fn tried(remedy: Remedy, test: Test) -> Option<Test> {
     let direct = Test { direct: true, ..test };
@@ -157,6 +168,7 @@ impl Reason {
             Reason::BufferedWrite => "buffered_write",
             Reason::InCache => "in_cache",
             Reason::FileTimes => "file_times",
+            Reason::WriteLock => "write_lock",
             Reason::CopyOnWrite => "copy_on_write",
             Reason::NoNowait => "no_nowait",
             Reason::Fuse => "fuse",
@@ -183,7 +195,10 @@ impl fmt::Display for Reason {
             Reason::BufferedWrite => "the filesystem has no asynchronous writes through the cache",
             Reason::InCache => "what the cache has of the file has to be thrown out first",
             Reason::FileTimes => {
-                "now and then a write changes the times of the file, and others wait behind it"
+                "the first write after each tick of the clock changes the times of the file, and those behind it wait for that"
+            }
+            Reason::WriteLock => {
+                "a write that has to wait has the file locked, and those behind it wait too"
             }
             Reason::CopyOnWrite => "the filesystem copies on write and keeps checksums",
             Reason::NoNowait => "the filesystem cannot be asked not to wait",
@@ -213,6 +228,8 @@ impl Remedy {
             Remedy::NoCopyOnWrite => "no_copy_on_write",
             Remedy::AnotherFilesystem => "another_filesystem",
             Remedy::Aio => "aio",
+            Remedy::AioOrLazytime => "aio_or_lazytime",
+            Remedy::Lazytime => "lazytime",
             Remedy::Threads => "threads",
             Remedy::LowerDepth => "lower_depth",
             Remedy::Align => "align",
@@ -246,6 +263,12 @@ impl fmt::Display for Remedy {
                 "use a volume or a bind mount; a pool of threads is as good here"
             }
             Remedy::Aio => "use Linux AIO (backend aio), or a volume or a bind mount",
+            Remedy::AioOrLazytime => {
+                "use Linux AIO (backend aio), which changes them inside the call; or mount with lazytime (Linux 7.0 and later)"
+            }
+            Remedy::Lazytime => {
+                "mount with lazytime (Linux 7.0 and later), or expect a thread to do some"
+            }
             Remedy::Threads => "use a pool of threads (backend threads)",
             Remedy::LowerDepth => "have fewer requests under way than the queue takes",
             Remedy::Align => "align the buffer, the offset and the length as the error says",

@@ -19,7 +19,7 @@ use windows_sys::Win32::Storage::FileSystem::{
     FileStorageInfo, GetFileInformationByHandleEx,
 };
 
-use super::{Access, Alignment, Facts, File, OpenOptions, SyncMode, refusal};
+use super::{Access, Alignment, Facts, File, NowaitWrites, OpenOptions, SyncMode, refusal};
 use crate::overlapped::Operation;
 use crate::wake::Wake;
 use claim::Claims;
@@ -141,6 +141,10 @@ pub(super) fn facts(file: &File) -> io::Result<Facts> {
         encrypted: Some(attributes & FILE_ATTRIBUTE_ENCRYPTED != 0),
         ..Facts::default()
     })
+}
+
+pub(super) fn nowait_writes(_: &fs::File, _: &[u8], _: u64) -> Option<NowaitWrites> {
+    None
 }
 
 pub(super) fn cached_bytes(_: &fs::File, _: u64, _: u64) -> Option<u64> {
