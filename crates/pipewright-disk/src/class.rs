@@ -18,6 +18,8 @@ pub(crate) enum Seen {
         slept: bool,
         /// How long the call took.
         took: Duration,
+        /// What the thread itself had disks do in that call, where that was watched.
+        device_bytes: Option<u64>,
     },
     /// It was not, and the kernel went on with it.
     Kernel {
@@ -75,6 +77,10 @@ pub(crate) fn class_of(seen: Seen, action: Action, direct: bool, facts: &Facts) 
         Seen::Nothing => return None,
         Seen::Thread { .. } => return Some(Class::Worker),
         Seen::Call { told, .. } => return Some(called(told, direct)),
+        // The disk was done before the call was.
+        Seen::Inline { slept: false, device_bytes: Some(1..), .. } if direct => {
+            return Some(Class::AsyncDevice);
+        }
         Seen::Inline { slept: false, .. } => return Some(Class::InlineCached),
         Seen::Inline { slept: true, .. } | Seen::Queue { slept: true, .. } => {
             return Some(Class::InlineBlocked);
@@ -130,7 +136,11 @@ mod tests {
     }
 
     fn inline(slept: bool) -> Seen {
-        Seen::Inline { slept, took: Duration::ZERO }
+        Seen::Inline { slept, took: Duration::ZERO, device_bytes: None }
+    }
+
+    fn quick(slept: bool, device_bytes: u64) -> Seen {
+        Seen::Inline { slept, took: Duration::ZERO, device_bytes: Some(device_bytes) }
     }
 
     fn queue(slept: bool) -> Seen {
@@ -147,6 +157,12 @@ mod tests {
         for (seen, action, direct, facts, class) in [
             (inline(false), Action::Read, false, disk, Class::InlineCached),
             (inline(true), Action::Read, true, fuse, Class::InlineBlocked),
+            // A disk that is faster than the call; a hole, of which it knows nothing; and nothing to fetch.
+            (quick(false, 4096), Action::Read, true, disk, Class::AsyncDevice),
+            (quick(false, 4096), Action::Write, true, disk, Class::AsyncDevice),
+            (quick(true, 4096), Action::Read, true, disk, Class::InlineBlocked),
+            (quick(false, 0), Action::Read, true, disk, Class::InlineCached),
+            (quick(false, 4096), Action::Read, false, disk, Class::InlineCached),
             (later(false, 4096), Action::Read, false, disk, Class::AsyncPageWait),
             // Another request reads the page already.
             (later(false, 0), Action::Read, false, disk, Class::AsyncPageWait),

@@ -181,7 +181,8 @@ impl<'a> Job<'a> {
         let files = Files::new(self.options)?;
         let old = self.options.compare.as_deref().map(save::load).transpose()?;
         // Before there is another thread, which would take the signals.
-        let stop = Stop::catch()?;
+        let stop =
+            Stop::catch().map_err(|error| Failure(format!("cannot watch for signals: {error}")))?;
         let mut watching = Watching {
             progress: Progress::new(
                 measure::cells(&self.charts),

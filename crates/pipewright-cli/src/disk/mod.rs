@@ -5,10 +5,12 @@ mod json;
 mod sentence;
 mod text;
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use pipewright::os::file;
+use pipewright::{CaughtSignals, Signal};
 use pipewright_disk::diagnosis::{Report, diagnose};
 
 use crate::args::DiskOptions;
@@ -16,15 +18,8 @@ use crate::{Failure, complain, exit_code};
 
 /// Diagnoses each path and tells. A path that cannot be diagnosed does not keep the others from it.
 pub(crate) fn run(options: &DiskOptions) -> Result<i32, Failure> {
-    // Opened before anything is measured: a page that cannot be written is known at once.
-    let page = options.html.as_ref().map(|path| {
-        if let Some(same) = options.paths.iter().find(|other| is_same(path, other)) {
-            return Err(Failure(format!("the page would replace {same:?}, which is to be read")));
-        }
-        let made = File::create(path);
-        made.map_err(|error| Failure(format!("cannot write the page to {path:?}: {error}")))
-    });
-    let page = page.transpose()?;
+    let_large_files_fail();
+    let page = options.html.as_ref().map(|path| Page::new(path, &options.paths)).transpose()?;
     let (mut reports, mut code) = (Vec::new(), exit_code::SUCCESS);
     for path in &options.paths {
         match diagnose(path, &options.diagnose()) {
@@ -48,14 +43,51 @@ pub(crate) fn run(options: &DiskOptions) -> Result<i32, Failure> {
         }
     }
     if let Some(page) = page {
-        write_page(page, &reports)?;
+        page.write(&reports)?;
     }
     Ok(code)
 }
 
-/// Whether both names are names of one file.
-fn is_same(one: &Path, other: &Path) -> bool {
-    matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
+/// Has a file that is longer than may be (`RLIMIT_FSIZE`) be an error, which would be the end of us without a word.
+pub(crate) fn let_large_files_fail() {
+    // Ignored: a system that has no such signal needs nothing.
+    let _ = "XFSZ".parse().map(|signal: Signal| CaughtSignals::new(&[signal]));
+}
+
+/// The page of HTML.
+#[derive(Debug)]
+struct Page {
+    path: PathBuf,
+    /// It was not there before.
+    is_new: bool,
+}
+
+impl Page {
+    /// Opened once before anything is measured: that it cannot be written is known at once. What is there
+    /// stays until there is something new.
+    fn new(path: &Path, read: &[PathBuf]) -> Result<Page, Failure> {
+        // One that is not there is none of them.
+        let is_same = |other: &&PathBuf| file::is_same(path, other).unwrap_or(false);
+        if let Some(same) = read.iter().find(is_same) {
+            return Err(Failure(format!("the page would replace {same:?}, which is to be read")));
+        }
+        let is_new = fs::symlink_metadata(path).is_err();
+        let opened = File::options().create(true).append(true).open(path);
+        opened.map_err(|error| Failure(format!("cannot write the page to {path:?}: {error}")))?;
+        Ok(Page { path: path.to_owned(), is_new })
+    }
+
+    fn write(self, reports: &[Report]) -> Result<(), Failure> {
+        if reports.is_empty() {
+            if self.is_new {
+                // Ignored: an empty file does no harm.
+                let _ = fs::remove_file(&self.path);
+            }
+            return Ok(());
+        }
+        fs::write(&self.path, html::page(reports))
+            .map_err(|error| Failure(format!("cannot write the page: {error}")))
+    }
 }
 
 /// Prints. A reader that has gone has read what it wanted.
@@ -67,9 +99,4 @@ fn print(words: &[u8]) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
-}
-
-fn write_page(mut page: File, reports: &[Report]) -> Result<(), Failure> {
-    page.write_all(html::page(reports).as_bytes())
-        .map_err(|error| Failure(format!("cannot write the page: {error}")))
 }

@@ -1,5 +1,7 @@
 //! A diagnosis in one sentence, and the sentences of its tests.
 
+use std::path::Path;
+
 use pipewright_disk::BackendKind;
 use pipewright_disk::diagnosis::{Measured, Outcome, Reason, Report, Test, TestReport, Verdict};
 
@@ -31,16 +33,28 @@ pub(super) fn lead(report: &Report) -> String {
             parts.push(format!("{} {what}{why}", list(&subjects)));
         }
     }
-    let is_failed = |test: &&TestReport| matches!(test.outcome, Outcome::Failed(_));
-    match report.tests.iter().filter(is_failed).count() {
-        0 => {}
-        count => parts.push(format!("{count} of {} tests failed", report.tests.len())),
+    let failed = |test: &TestReport| match &test.outcome {
+        Outcome::Failed(why) => Some(why.clone()),
+        _ => None,
+    };
+    let failures: Vec<String> = report.tests.iter().filter_map(failed).collect();
+    if let Some(first) = failures.first() {
+        parts.push(format!("{} of {} tests failed: {first}", failures.len(), report.tests.len()));
     }
-    let path = report.path.display();
+    let path = shown(&report.path);
     if parts.is_empty() {
         return format!("{path}: nothing was measured that could be asynchronous.");
     }
     format!("{path}: {}.", parts.join("; "))
+}
+
+/// A path as a part of a line: what would end the line, or command a terminal, is named instead.
+fn shown(path: &Path) -> String {
+    let escaped = |character: char| match character.is_control() {
+        true => character.escape_debug().to_string(),
+        false => character.to_string(),
+    };
+    path.to_string_lossy().chars().map(escaped).collect()
 }
 
 /// What tests do, as the subject of a sentence: what is done in both ways is named once.
@@ -114,7 +128,15 @@ pub(super) fn order(measured: &Measured) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::list;
+    use std::path::Path;
+
+    use super::{list, shown};
+
+    #[test]
+    fn a_path_neither_ends_a_line_nor_commands_a_terminal() {
+        assert_eq!(shown(Path::new("a b/ü")), "a b/ü");
+        assert_eq!(shown(Path::new("a\n\u{1b}[31mb\u{9b}")), "a\\n\\u{1b}[31mb\\u{9b}");
+    }
 
     #[test]
     fn names_are_listed_as_in_a_sentence() {

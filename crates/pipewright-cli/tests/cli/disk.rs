@@ -133,6 +133,66 @@ fn a_page_is_never_written_over_what_is_to_be_read() {
     assert_eq!((output.status.code(), out(&output)), (Some(125), ""));
     assert!(err(&output).starts_with("pipewright: the page would replace "), "{}", err(&output));
     assert_eq!(std::fs::read(&path).unwrap().len(), 1 << 20);
+    if cfg!(unix) {
+        let link = folder.path().join("hard link");
+        std::fs::hard_link(&path, &link).unwrap();
+        let link = link.display().to_string();
+        let output = pipewright(&["disk", &name, "--html", &link]).output().unwrap();
+        assert_eq!(output.status.code(), Some(125));
+        assert_eq!(std::fs::read(&path).unwrap().len(), 1 << 20);
+    }
+}
+
+#[test]
+fn a_page_without_a_diagnosis_is_none_and_an_older_one_stays() {
+    let folder = folder();
+    let place = |name: &str| folder.path().join(name);
+    std::fs::write(place("old.html"), "older").unwrap();
+    for page in ["old.html", "new.html"] {
+        let page = place(page).display().to_string();
+        let output = pipewright(&["disk", "no/such/file", "--html", &page]).output().unwrap();
+        assert_eq!(output.status.code(), Some(125));
+        assert_eq!(err(&output).lines().count(), 1, "{}", err(&output));
+    }
+    assert_eq!(std::fs::read_to_string(place("old.html")).unwrap(), "older");
+    assert!(!place("new.html").exists());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_name_neither_ends_the_sentence_nor_commands_the_terminal() {
+    let folder = folder();
+    let path = folder.path().join("a\nb\u{1b}[31m");
+    std::fs::write(&path, vec![1; 1 << 16]).unwrap();
+    let name = path.display().to_string();
+    let output = pipewright(&["disk", "--requests", "5", &name]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let first = out(&output).lines().next().unwrap();
+    assert!(first.contains("a\\nb\\u{1b}[31m: ") && first.ends_with('.'), "{first}");
+    assert!(!out(&output).contains('\u{1b}'));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn limits_of_the_process_are_errors_on_one_line() {
+    let folder = folder();
+    let program = env!("CARGO_BIN_EXE_pipewright");
+    for (limit, words, ends) in [
+        // A signal would be the end of it (SIGXFSZ).
+        ("-f 100", "--requests 30 --block 64k", "too large (os error 27)\n"),
+        ("-v 120000", "--requests 30000 --block 4k", "would not fit into memory\n"),
+    ] {
+        let script = format!("ulimit {limit}; exec \"$0\" disk {words} \"$1\"");
+        let output = std::process::Command::new("sh")
+            .args(["-c", &script, program])
+            .arg(folder.path())
+            .output()
+            .unwrap();
+        assert_eq!((output.status.code(), out(&output)), (Some(125), ""), "{limit}");
+        assert_eq!(err(&output).lines().count(), 1, "{}", err(&output));
+        assert!(err(&output).ends_with(ends), "{}", err(&output));
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
 #[cfg(unix)]

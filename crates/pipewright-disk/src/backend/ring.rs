@@ -78,8 +78,8 @@ impl Watched {
             while let Some(finished) = ring.take() {
                 let seen = self.seen.get(finished.token).copied().unwrap_or(Seen::Nothing);
                 let seen = match seen {
-                    Seen::Kernel { slept, took, .. } if finished.token == token => {
-                        Seen::Inline { slept, took }
+                    Seen::Kernel { slept, took, device_bytes } if finished.token == token => {
+                        Seen::Inline { slept, took, device_bytes }
                     }
                     other => other,
                 };

@@ -48,7 +48,9 @@ impl Witness {
     pub(crate) fn inline_since(&self, before: Before) -> Seen {
         let took = before.elapsed();
         match before.usage.zip(thread_usage::now()) {
-            Some((then, now)) => Seen::Inline { slept: now.sleeps != then.sleeps, took },
+            Some((then, now)) => {
+                Seen::Inline { slept: now.sleeps != then.sleeps, took, device_bytes: None }
+            }
             None => Seen::Nothing,
         }
     }
@@ -71,7 +73,7 @@ impl Witness {
     /// The call has handed it to a queue without threads.
     pub(crate) fn queued_since(&self, before: Before) -> Seen {
         match self.inline_since(before) {
-            Seen::Inline { slept, took } => Seen::Queue { slept, took },
+            Seen::Inline { slept, took, .. } => Seen::Queue { slept, took },
             other => other,
         }
     }

@@ -22,6 +22,8 @@ pub struct Evidence {
     pub bypasses_cache: Option<bool>,
     /// Bytes of it that were in memory before.
     pub cached_before: Option<u64>,
+    /// Bytes of it that were in memory before, and not on the disk yet.
+    pub unwritten_before: Option<u64>,
     /// Bytes of it that were in memory afterwards.
     pub cached_after: Option<u64>,
     /// Whether a part of it had no room on the disk before, and so nothing that could be read from there.

@@ -94,7 +94,7 @@ pub fn diagnose(path: impl AsRef<Path>, options: &DiagnoseOptions) -> Result<Rep
 
 /// Makes one test, on a thread of its own.
 fn run(subject: &scratch::Subject, test: Test, options: &DiagnoseOptions) -> Result<Measured> {
-    let no_thread = |error| Error::system("start a thread for", None, error);
+    let no_thread = |error| Error::system("start a thread", None, error);
     thread::scope(|scope| {
         let work = || measure::run(subject, test, options);
         let thread = thread::Builder::new().spawn_scoped(scope, work).map_err(no_thread)?;

@@ -31,6 +31,8 @@ pub enum Reason {
     NeverWritten,
     /// The filesystem has no asynchronous writes through the cache.
     BufferedWrite,
+    /// Reads past the cache have to wait until the disk has what was written through it.
+    Unwritten,
     /// Writes past the cache have to throw out first what is in it.
     InCache,
     /// The first write after each tick of the clock changes the times of the file, and that may wait.
@@ -43,6 +45,8 @@ pub enum Reason {
     NoNowait,
     /// The filesystem is a program.
     Fuse,
+    /// The file can be polled, and so is taken for one that never waits.
+    Pollable,
     /// The queue of the disk was full.
     DeviceQueueFull,
     /// Requests were not aligned.
@@ -65,6 +69,8 @@ pub enum Remedy {
     Direct,
     /// Have the cache forget it, and keep it out of it.
     ForgetCache,
+    /// Sync it first.
+    Sync,
     /// Give the file its room before it is written to.
     Preallocate,
     /// As `Preallocate`, and bypass the cache.
@@ -188,8 +194,11 @@ fn file_reasons(evidence: &Evidence, found: &mut Vec<Reason>) {
         return found.push(Reason::OperationKind);
     }
     // What decides for all of a filesystem comes first: nothing else is asked there.
-    if is(Filesystem::Fuse) || facts.pollable == Some(true) {
+    if is(Filesystem::Fuse) {
         return found.push(Reason::Fuse);
+    }
+    if facts.pollable == Some(true) {
+        return found.push(Reason::Pollable);
     }
     if facts.nowait == Some(false) && has(Class::Worker) {
         return found.push(Reason::NoNowait);
@@ -235,6 +244,7 @@ fn worker_reasons(evidence: &Evidence, found: &mut Vec<Reason>, first: usize) {
         Work::Extend => found.push(Reason::Extending),
         Work::Hole => found.push(Reason::Hole),
         Work::Read if !test.direct => found.push(Reason::CacheMiss),
+        Work::Read if evidence.unwritten_before > Some(0) => found.push(Reason::Unwritten),
         _ => {}
     }
     let is_btrfs = facts.filesystem == Some(Filesystem::Btrfs);

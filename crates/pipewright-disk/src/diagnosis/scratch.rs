@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use pipewright_os::file::write_in_place;
+use pipewright_os::file::{Filesystem, claim_disk, write_in_place};
 
 use super::{DiagnoseOptions, Test, Work};
 use crate::{Access, DiskFile, Error, ErrorKind, Result};
@@ -36,6 +36,8 @@ pub(super) struct Opened {
     /// It is the caller's, and has to be what it was.
     pub(super) keep: bool,
     _ours: Option<Ours>,
+    /// Nobody mounts it meanwhile.
+    _claimed: Option<fs::File>,
 }
 
 #[derive(Debug)]
@@ -68,9 +70,12 @@ impl Subject {
         if found.is_dir() {
             return Ok(subject);
         }
-        if DiskFile::options().read(true).open(path)?.is_empty()? {
+        let file = DiskFile::options().read(true).open(path)?;
+        if file.is_empty()? {
             // A device without an end has no length either.
-            let kind = if found.is_file() { ErrorKind::Empty } else { ErrorKind::NoPlaces };
+            let is_disk = file.facts().filesystem == Some(Filesystem::Device);
+            let has_end = found.is_file() || is_disk;
+            let kind = if has_end { ErrorKind::Empty } else { ErrorKind::NoPlaces };
             return Err(Error::new("diagnose", Some(path), kind));
         }
         subject.folder = match path.parent() {
@@ -94,6 +99,8 @@ impl Subject {
         let is_existing =
             test.work == Work::Read || (test.work == Work::Overwrite && self.write_existing);
         if let (Some(path), true) = (&self.file, is_existing) {
+            let claimed =
+                (self.is_device && test.work.is_write()).then(|| claim(path)).transpose()?;
             let file = options.write(test.work.is_write()).open(path)?;
             let bytes = file.len()?;
             if test.work.is_write() && bytes < self.block_bytes {
@@ -102,7 +109,7 @@ impl Subject {
                     ErrorKind::EndOfFile { wanted: self.block_bytes as usize, got: bytes as usize };
                 return Err(Error::new("overwrite", Some(path), short));
             }
-            return Ok(Opened { file, bytes, keep: true, _ours: None });
+            return Ok(Opened { file, bytes, keep: true, _ours: None, _claimed: claimed });
         }
         if let (Some(path), true) = (&self.file, self.is_device) {
             let elsewhere = io::Error::new(
@@ -137,7 +144,7 @@ impl Subject {
             // in it goes to a thread of the kernel (kiocb_invalidate_pages).
             file.forget_cache()?;
         }
-        Ok(Opened { file, bytes: self.bytes, keep: false, _ours: Some(ours) })
+        Ok(Opened { file, bytes: self.bytes, keep: false, _ours: Some(ours), _claimed: None })
     }
 
     fn prepare(&self, mut made: fs::File, work: Work) -> std::io::Result<()> {
@@ -163,6 +170,17 @@ impl Subject {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         self.folder.join(format!(".pipewright-disk-{}-{number}", std::process::id()))
     }
+}
+
+/// A disk with a filesystem that is in use is not written over, not even with what it has.
+fn claim(path: &Path) -> Result<fs::File> {
+    claim_disk(path).map_err(|error| match error.kind() {
+        io::ErrorKind::ResourceBusy => {
+            let busy = io::Error::new(error.kind(), "it is mounted, or a part of another disk");
+            Error::system("overwrite", Some(path), busy)
+        }
+        _ => Error::system("overwrite", Some(path), error),
+    })
 }
 
 /// Bytes without a pattern.

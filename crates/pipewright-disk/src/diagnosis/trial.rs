@@ -49,6 +49,8 @@ fn once_more(
     let (subject, options) = match remedy {
         Remedy::Aio | Remedy::AioOrLazytime => (subject.clone(), backend(BackendKind::Aio)),
         Remedy::Threads => (subject.clone(), backend(BackendKind::Threads)),
+        // The first time has waited for all that was asked for.
+        Remedy::Sync => (subject.clone(), *options),
         Remedy::NoCopyOnWrite => (subject.without_copy_on_write()?, *options),
         _ => return None,
     };

@@ -227,7 +227,11 @@ impl Engine {
             {
                 slot.progress.moved = bytes;
                 if self.options.classes {
-                    slot.seen.push(Seen::Inline { slept: false, took: Duration::ZERO });
+                    slot.seen.push(Seen::Inline {
+                        slept: false,
+                        took: Duration::ZERO,
+                        device_bytes: None,
+                    });
                 }
                 if bytes == request.buffer.len() {
                     return self.complete(slot, request.buffer, None);

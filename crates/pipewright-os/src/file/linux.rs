@@ -5,7 +5,7 @@ mod nowait;
 use std::fs;
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd as _, AsRawFd as _};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use rustix::fs::{
@@ -16,7 +16,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 pub(super) use nowait::nowait_writes;
 
-pub(super) use super::unix::{read_at, refuse_what_has_no_places, write_at};
+pub(super) use super::unix::{is_same, read_at, refuse_what_has_no_places, write_at};
 use super::{Access, Alignment, Facts, File, Filesystem, OpenOptions};
 use crate::aligned::AlignedBuf;
 
@@ -167,12 +167,26 @@ struct CacheStat {
 const SYS_CACHESTAT: libc::c_long = 451;
 
 pub(super) fn cached_bytes(file: &fs::File, offset: u64, bytes: u64) -> Option<u64> {
+    let found = cachestat(file, offset, bytes)?;
+    Some((found.cached * crate::memory::page_bytes() as u64).min(bytes))
+}
+
+pub(super) fn unwritten_bytes(file: &fs::File, offset: u64, bytes: u64) -> Option<u64> {
+    let found = cachestat(file, offset, bytes)?;
+    Some(((found.dirty + found.writeback) * crate::memory::page_bytes() as u64).min(bytes))
+}
+
+fn cachestat(file: &fs::File, offset: u64, bytes: u64) -> Option<CacheStat> {
     let range = Range { offset, bytes };
     let mut found = CacheStat::default();
     let fd = file.as_fd().as_raw_fd();
     // SAFETY: an open file, a range to read and a struct to fill in, both of the call's own layout.
     let result = unsafe { libc::syscall(SYS_CACHESTAT, fd, &raw const range, &raw mut found, 0) };
-    (result == 0).then(|| (found.cached * crate::memory::page_bytes() as u64).min(bytes))
+    (result == 0).then_some(found)
+}
+
+pub(super) fn claim_disk(path: &Path) -> io::Result<fs::File> {
+    fs::File::options().read(true).custom_flags(libc::O_EXCL).open(path)
 }
 
 pub(super) fn write_in_place(file: &fs::File) -> io::Result<()> {

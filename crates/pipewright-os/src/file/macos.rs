@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::AsRawFd as _;
 use std::path::Path;
 
-pub(super) use super::unix::{read_at, refuse_what_has_no_places, write_at};
+pub(super) use super::unix::{is_same, read_at, refuse_what_has_no_places, write_at};
 use super::{Access, Alignment, Facts, File, NowaitWrites, OpenOptions};
 
 /// A file as it is kept open.
@@ -78,8 +78,16 @@ pub(super) fn cached_bytes(_: &fs::File, _: u64, _: u64) -> Option<u64> {
     None
 }
 
+pub(super) fn unwritten_bytes(_: &fs::File, _: u64, _: u64) -> Option<u64> {
+    None
+}
+
 pub(super) fn forget_cache(_: &fs::File) -> io::Result<()> {
     Ok(())
+}
+
+pub(super) fn claim_disk(path: &Path) -> io::Result<fs::File> {
+    fs::File::open(path)
 }
 
 pub(super) fn write_in_place(_: &fs::File) -> io::Result<()> {

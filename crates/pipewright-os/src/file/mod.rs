@@ -264,6 +264,16 @@ impl File {
         imp::cached_bytes(&self.0, offset, bytes)
     }
 
+    /// How many bytes of that range are in memory and not on the disk yet. `None`: that cannot be known.
+    ///
+    /// # Platform
+    /// As [`File::cached_bytes`].
+    #[must_use]
+    #[doc(alias = "cachestat")]
+    pub fn unwritten_bytes(&self, offset: u64, bytes: u64) -> Option<u64> {
+        imp::unwritten_bytes(&self.0, offset, bytes)
+    }
+
     /// Asks for memory not to hold that file any longer. What has not been written yet stays.
     ///
     /// # Platform
@@ -285,6 +295,29 @@ impl File {
     pub fn next_hole(&self, from: u64) -> Option<u64> {
         imp::next_hole(&self.0, from)
     }
+}
+
+/// Has a disk for this process alone, as far as the system is asked: until the handle is closed it is mounted by nobody.
+///
+/// # Platform
+/// Linux: `open(O_EXCL)`. Elsewhere it is opened, and others are not kept away.
+///
+/// # Errors
+/// What the system says; `ResourceBusy` where it is mounted, or a part of another disk.
+#[doc(alias = "O_EXCL")]
+pub fn claim_disk(path: &Path) -> io::Result<fs::File> {
+    imp::claim_disk(path)
+}
+
+/// Whether both names are names of one file.
+///
+/// # Platform
+/// Unix: the device and the number of the file. Windows: what the names come to.
+///
+/// # Errors
+/// One of them is not there, or may not be looked at.
+pub fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
+    imp::is_same(one, other)
 }
 
 /// Asks for a file without anything in it to be written in place from here on, without copies and checksums.

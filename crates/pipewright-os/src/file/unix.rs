@@ -2,7 +2,7 @@
 
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::unix::fs::{FileExt as _, FileTypeExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use super::{OpenOptions, SyncMode, refusal};
@@ -15,6 +15,11 @@ pub(super) fn open(path: &Path, options: &OpenOptions, flags: libc::c_int) -> io
         SyncMode::All => libc::O_SYNC,
     };
     options.of_std().custom_flags(flags | sync).open(path)
+}
+
+pub(super) fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
+    let (one, other) = (std::fs::metadata(one)?, std::fs::metadata(other)?);
+    Ok((one.dev(), one.ino()) == (other.dev(), other.ino()))
 }
 
 pub(super) fn read_at(file: &File, to: &mut [u8], offset: u64) -> io::Result<usize> {

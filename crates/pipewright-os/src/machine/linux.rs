@@ -4,7 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::process::{Resource, getrlimit};
+
 use super::{CpuTime, Machine};
+use crate::memory::page_bytes;
 
 pub(super) fn look() -> Machine {
     let processors = text("/proc/cpuinfo").unwrap_or_default();
@@ -55,7 +58,16 @@ pub(super) fn free_memory_bytes() -> Option<u64> {
         // "max" is no number: no limit.
         Some(number("memory.max")?.saturating_sub(number("memory.current")?))
     };
-    memory("MemAvailable").into_iter().chain(groups().iter().filter_map(left)).min()
+    let groups = groups();
+    let left = groups.iter().filter_map(left).chain(address_space_left());
+    memory("MemAvailable").into_iter().chain(left).min()
+}
+
+/// What `RLIMIT_AS` leaves; `None`: there is none.
+fn address_space_left() -> Option<u64> {
+    let most = getrlimit(Resource::As).current?;
+    let pages = text("/proc/self/statm")?.split(' ').next()?.parse::<u64>().ok()?;
+    Some(most.saturating_sub(pages * page_bytes() as u64))
 }
 
 fn text(path: impl AsRef<Path>) -> Option<String> {

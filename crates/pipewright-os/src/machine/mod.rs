@@ -81,7 +81,7 @@ pub fn cpu_time() -> Option<CpuTime> {
 /// How much memory can still be used without anybody being pushed out, in bytes.
 ///
 /// # Platform
-/// Linux: `MemAvailable` of `/proc/meminfo`, or what the groups (cgroup v2) leave, where that is less.
+/// Linux: `MemAvailable` of `/proc/meminfo`, or what the groups (cgroup v2) or `RLIMIT_AS` leave, where that is less.
 /// Windows: `GlobalMemoryStatusEx`. macOS: always `None`.
 #[must_use]
 pub fn free_memory_bytes() -> Option<u64> {

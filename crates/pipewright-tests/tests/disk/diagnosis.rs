@@ -142,6 +142,69 @@ fn what_is_read_from_a_hole_is_told_from_what_is_in_memory() {
     assert_eq!(measured.findings[0].reason, Reason::NothingThere, "{:?}", measured.findings);
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn reads_past_the_cache_of_what_was_just_written_say_what_they_wait_for() {
+    let _watch = watchdog::watch();
+    let folder = folder();
+    let path = folder.path().join("fresh");
+    // So much that it is not all on its way to the disk with the first of it.
+    std::fs::write(&path, vec![7; 32 << 20]).unwrap();
+    let read = Test { asynchronous: true, direct: true, work: Work::Read };
+    let report = diagnose(&path, &FEW).unwrap();
+    let measured = report.measured(read).expect("it was made");
+    let evidence = &measured.evidence;
+    let is_judged = report.backend == Some(BackendKind::Uring)
+        && evidence.facts.nowait == Some(true)
+        && evidence.facts.compressed != Some(true);
+    if !is_judged || measured.verdict != Verdict::Workers {
+        // Somebody else may have had it written in between.
+        return skipped(&format!("no thread waited: {evidence:?}"));
+    }
+    assert!(evidence.unwritten_before.is_none_or(|bytes| bytes > 0), "{evidence:?}");
+    if evidence.unwritten_before.is_some() {
+        let finding = &measured.findings[0];
+        assert_eq!(finding.reason, Reason::Unwritten);
+        // What it has waited for is there the second time.
+        assert_ne!(finding.effect.expect("it was tried").verdict, Verdict::Workers, "{finding:?}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_disk_that_is_mounted_is_read_and_not_written_over() {
+    pipewright_tests::isolate::isolated(
+        "diagnosis::a_disk_that_is_mounted_is_read_and_not_written_over",
+        || {
+            let _watch = watchdog::watch();
+            let folder = folder();
+            let mounted = pipewright_tests::mounts::private().and_then(|()| {
+                pipewright_tests::mounts::loop_mount(folder.path(), "ext4", 32 << 20, "rw")
+            });
+            let mounted = match mounted {
+                Ok(mounted) => mounted,
+                Err(why) => return skipped(&why),
+            };
+            let device = rustix::fs::stat(mounted.path()).unwrap().st_dev;
+            let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+            let told = format!("/sys/dev/block/{major}:{minor}/uevent");
+            let told = std::fs::read_to_string(told).unwrap();
+            let name = told.lines().find_map(|line| line.strip_prefix("DEVNAME=")).unwrap();
+            let disk = std::path::Path::new("/dev").join(name);
+            let report = diagnose(&disk, &DiagnoseOptions { write_existing: true, ..FEW }).unwrap();
+            for direct in [true, false] {
+                let outcome = |work| {
+                    let test = Test { asynchronous: true, direct, work };
+                    &report.tests.iter().find(|it| it.test == test).unwrap().outcome
+                };
+                assert!(matches!(outcome(Work::Read), Outcome::Measured(_)), "{report:?}");
+                let Outcome::Failed(why) = outcome(Work::Overwrite) else { panic!("{report:?}") };
+                assert!(why.ends_with("it is mounted, or a part of another disk"), "{why}");
+            }
+        },
+    );
+}
+
 #[test]
 fn requests_of_a_length_that_no_disk_takes_are_misaligned() {
     let _watch = watchdog::watch();

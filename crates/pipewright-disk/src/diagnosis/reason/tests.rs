@@ -24,6 +24,7 @@ fn evidence(direct: bool, work: Work, counts: &[(Class, usize)]) -> Evidence {
         facts,
         bypasses_cache: Some(true),
         cached_before: Some(0),
+        unwritten_before: Some(0),
         cached_after: Some(0),
         has_hole: Some(false),
         kernel_workers: Some(8),
@@ -121,6 +122,17 @@ fn row_2_a_cache_miss_and_few_workers() {
     let finding = &reasons(&miss)[0];
     assert_eq!(finding.evidence, "500 of 500 by kernel threads, 8 of them at once (at most 8)");
     assert_eq!(finding.tried, Some(Test { direct: true, ..miss.test }));
+}
+
+#[test]
+fn reads_past_the_cache_wait_for_what_was_written_through_it() {
+    let mut fresh = evidence(true, Work::Read, WORKERS);
+    (fresh.cached_before, fresh.unwritten_before) = (Some(32 << 20), Some(2 << 20));
+    check(&fresh, &[(Reason::Unwritten, Remedy::Sync)]);
+    let words = "500 of 500 by kernel threads, 2048 KiB of it not on the disk before";
+    assert_eq!(reasons(&fresh)[0].evidence, words);
+    fresh.test.direct = false;
+    check(&fresh, &[(Reason::CacheMiss, Remedy::Direct)]);
 }
 
 #[test]
@@ -277,6 +289,9 @@ fn row_9_fuse() {
     let mut fuse = evidence(true, Work::Read, &[(Class::InlineBlocked, 500)]);
     (fuse.facts.filesystem, fuse.facts.pollable) = (Some(Filesystem::Fuse), Some(true));
     check(&fuse, &[(Reason::Fuse, Remedy::Threads)]);
+    // Those of sysfs can be polled as well.
+    fuse.facts.filesystem = Some(Filesystem::Other(0x6265_6572));
+    check(&fuse, &[(Reason::Pollable, Remedy::Threads)]);
 }
 
 #[test]

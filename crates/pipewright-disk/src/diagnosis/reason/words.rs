@@ -83,6 +83,10 @@ pub(super) fn finding(reason: Reason, evidence: &Evidence) -> Finding {
             };
             (format!("{workers}, one at a time for each file: {filesystem}"), remedy)
         }
+        Reason::Unwritten => {
+            let unwritten = evidence.unwritten_before.unwrap_or_default() / 1024;
+            (format!("{workers}, {unwritten} KiB of it not on the disk before"), Remedy::Sync)
+        }
         Reason::InCache => {
             let cached = evidence.cached_before.unwrap_or_default() / 1024;
             (format!("{workers}, {cached} KiB of it in memory before"), Remedy::ForgetCache)
@@ -106,7 +110,7 @@ pub(super) fn finding(reason: Reason, evidence: &Evidence) -> Finding {
             };
             (format!("{workers}: {filesystem} does not know RWF_NOWAIT"), remedy)
         }
-        Reason::Fuse => {
+        Reason::Fuse | Reason::Pollable => {
             let slept = evidence.count(Class::InlineBlocked);
             (format!("{slept} of {blocks} kept the caller asleep: {filesystem}"), Remedy::Threads)
         }
@@ -166,12 +170,14 @@ impl Reason {
             Reason::Hole => "hole",
             Reason::NeverWritten => "never_written",
             Reason::BufferedWrite => "buffered_write",
+            Reason::Unwritten => "unwritten",
             Reason::InCache => "in_cache",
             Reason::FileTimes => "file_times",
             Reason::WriteLock => "write_lock",
             Reason::CopyOnWrite => "copy_on_write",
             Reason::NoNowait => "no_nowait",
             Reason::Fuse => "fuse",
+            Reason::Pollable => "pollable",
             Reason::DeviceQueueFull => "device_queue_full",
             Reason::Misaligned => "misaligned",
             Reason::OperationKind => "operation_kind",
@@ -193,6 +199,7 @@ impl fmt::Display for Reason {
             Reason::Hole => "each write fills a hole",
             Reason::NeverWritten => "each write goes where nothing was ever written",
             Reason::BufferedWrite => "the filesystem has no asynchronous writes through the cache",
+            Reason::Unwritten => "what was written to it has to reach the disk first",
             Reason::InCache => "what the cache has of the file has to be thrown out first",
             Reason::FileTimes => {
                 "the first write after each tick of the clock changes the times of the file, and those behind it wait for that"
@@ -203,6 +210,7 @@ impl fmt::Display for Reason {
             Reason::CopyOnWrite => "the filesystem copies on write and keeps checksums",
             Reason::NoNowait => "the filesystem cannot be asked not to wait",
             Reason::Fuse => "the filesystem is a program, and waits for it keep the caller",
+            Reason::Pollable => "the file can be polled, and is taken for one that never waits",
             Reason::DeviceQueueFull => "the queue of the disk was full",
             Reason::Misaligned => "the requests are not aligned",
             Reason::OperationKind => "operations of that kind never are",
@@ -220,6 +228,7 @@ impl Remedy {
             Remedy::Nothing => "nothing",
             Remedy::Direct => "direct",
             Remedy::ForgetCache => "forget_cache",
+            Remedy::Sync => "sync",
             Remedy::Preallocate => "preallocate",
             Remedy::PreallocateDirect => "preallocate_direct",
             Remedy::WriteOnce => "write_once",
@@ -247,6 +256,7 @@ impl fmt::Display for Remedy {
             Remedy::ForgetCache => {
                 "have the cache forget it (posix_fadvise), and read and write it past the cache alone"
             }
+            Remedy::Sync => "sync it before (fsync)",
             Remedy::Preallocate => "give the file its room first (fallocate)",
             Remedy::PreallocateDirect => {
                 "give the file its room first (fallocate) and bypass the cache (O_DIRECT)"

@@ -151,8 +151,20 @@ pub(super) fn cached_bytes(_: &fs::File, _: u64, _: u64) -> Option<u64> {
     None
 }
 
+pub(super) fn unwritten_bytes(_: &fs::File, _: u64, _: u64) -> Option<u64> {
+    None
+}
+
 pub(super) fn forget_cache(_: &fs::File) -> io::Result<()> {
     Ok(())
+}
+
+pub(super) fn claim_disk(path: &Path) -> io::Result<fs::File> {
+    fs::File::open(path)
+}
+
+pub(super) fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
+    Ok(one.canonicalize()? == other.canonicalize()?)
 }
 
 pub(super) fn write_in_place(_: &fs::File) -> io::Result<()> {
