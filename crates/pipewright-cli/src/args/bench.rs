@@ -59,7 +59,7 @@ pub(crate) struct MeasureOptions {
     #[arg(long, value_name = "CHARTS", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
 
-    /// Compare with an older report, and mark what differs by more than the noise
+    /// Compare with an older report, and mark what differs by more than the noise and the machine itself
     #[arg(long, value_name = "OLD.json")]
     pub(crate) compare: Option<PathBuf>,
 

@@ -24,7 +24,12 @@ pub(super) fn is_disturbed(report: &Report) -> bool {
 /// Whether no verdict would be honest.
 pub(super) fn is_too_noisy(report: &Report) -> bool {
     let (noisy, measured) = noisy(report);
-    measured > 0 && noisy as f64 > TOO_NOISY_SHARE * measured as f64
+    are_too_many_noisy(noisy, measured)
+}
+
+/// Whether so many noisy cells, of all, are no longer some noisy cells.
+pub(super) fn are_too_many_noisy(noisy: usize, all: usize) -> bool {
+    noisy as f64 > TOO_NOISY_SHARE * all as f64
 }
 
 fn noisy(report: &Report) -> (usize, usize) {

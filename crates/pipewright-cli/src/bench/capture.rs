@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use pipewright::os::machine;
 use pipewright::{Capture, Stdio, run_all};
 
-use super::cases::{Took, case, chart};
+use super::cases::{Took, case, chart, starting};
 use super::peer::Act;
 use super::plan::{Chart, Failed, Point};
 use super::report;
@@ -44,7 +44,7 @@ pub(super) fn charts(amount: Amount, time: Duration) -> Vec<Chart> {
 
 fn lines() -> Vec<Point> {
     let one = |label, one_write| {
-        case(label, Unit::Seconds, move || {
+        starting(label, move || {
             let begin = Instant::now();
             let capture = Act::Lines { count: LINES, one_write }.command()?.capture()?;
             let time = begin.elapsed();
@@ -55,7 +55,7 @@ fn lines() -> Vec<Point> {
     vec![
         one(LINE_WRITES, false),
         one("1000 lines, one write", true),
-        case("1000 lines, as they come", Unit::Seconds, || {
+        starting("1000 lines, as they come", || {
             let begin = Instant::now();
             let mut count = 0;
             let act = Act::Lines { count: LINES, one_write: false };
@@ -66,7 +66,7 @@ fn lines() -> Vec<Point> {
             let time = begin.elapsed();
             if count == LINES { Ok(time.into()) } else { Err(wrong(count, LINES)) }
         }),
-        case("nothing", Unit::Seconds, || {
+        starting("nothing", || {
             let begin = Instant::now();
             let capture = Act::Lines { count: 0, one_write: true }.command()?.capture()?;
             let time = begin.elapsed();
@@ -149,10 +149,10 @@ fn crowds(children: usize) -> Vec<Point> {
     let in_turn = format!("{AT_ONCE} at once, one thread for all");
     let threads = |label: String, threads: usize| {
         let act = act.clone();
-        case(label, Unit::Seconds, move || parallel(&act, children, threads))
+        starting(label, move || parallel(&act, children, threads))
     };
     vec![
-        case(in_turn, Unit::Seconds, one_thread),
+        starting(in_turn, one_thread),
         threads(format!("{AT_ONCE} at once, a thread for each"), AT_ONCE),
         // What a parallel loop does: as many as there are processors.
         threads("a parallel loop over all processors".to_owned(), processors),

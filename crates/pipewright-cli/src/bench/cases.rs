@@ -10,6 +10,7 @@ use super::plan::{Chart, Curve, Failed, Measure, Point, Sample};
 use super::report::Axis;
 use super::stats::median;
 use super::units::Unit;
+use super::yardstick;
 
 /// What one operation took.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +30,8 @@ impl From<Duration> for Took {
 struct Case<F> {
     unit: Unit,
     operation: F,
+    /// What a bare start takes at this moment, where the operation is a start or more.
+    bare_start: Option<fn() -> Option<Duration>>,
 }
 
 impl<F> fmt::Debug for Case<F> {
@@ -43,7 +46,16 @@ pub(super) fn case(
     unit: Unit,
     operation: impl FnMut() -> Result<Took, Failed> + 'static,
 ) -> Point {
-    Point::new(label.into(), None, Case { unit, operation })
+    Point::new(label.into(), None, Case { unit, operation, bare_start: None })
+}
+
+/// A case of that name that starts processes: its time goes beside that of bare starts, in turns.
+pub(super) fn starting(
+    label: impl Into<String>,
+    operation: impl FnMut() -> Result<Took, Failed> + 'static,
+) -> Point {
+    let bare_start = Some(yardstick::bare_start as fn() -> _);
+    Point::new(label.into(), None, Case { unit: Unit::Seconds, operation, bare_start })
 }
 
 /// A chart of cases.
@@ -69,26 +81,58 @@ pub(super) fn chart(
 impl<F: FnMut() -> Result<Took, Failed>> Measure for Case<F> {
     /// The first one warms up, unless it takes all of the time; of the others the median counts.
     fn measure(&mut self, time: Duration) -> Result<Sample, Failed> {
-        let first = (self.operation)()?;
         let mut all = Vec::new();
-        if first.time >= time {
+        let mut bare = self.bare_starts(Duration::ZERO);
+        let first = self.one(&mut bare)?;
+        let takes_all = first.0.time >= time;
+        if takes_all {
             all.push(first);
         }
         let start = Instant::now();
-        while all.is_empty() || start.elapsed() < time && first.time < time {
-            all.push((self.operation)()?);
+        while all.is_empty() || start.elapsed() < time && !takes_all {
+            all.push(self.one(&mut bare)?);
         }
-        let values: Vec<f64> = all.iter().map(|took| self.value(took)).collect();
+        let values: Vec<f64> = all.iter().map(|(took, _)| self.value(took)).collect();
+        let in_bare_starts: Option<Vec<f64>> =
+            all.iter().map(|(_, bare_starts)| *bare_starts).collect();
         Ok(Sample {
             value: median(&values).unwrap_or_default(),
+            in_bare_starts: in_bare_starts.as_deref().and_then(median),
             operations: all.len() as u64,
-            bytes: all.iter().map(|took| took.bytes).sum(),
+            bytes: all.iter().map(|(took, _)| took.bytes).sum(),
             ..Sample::default()
         })
     }
 }
 
+impl<F: FnMut() -> Result<Took, Failed>> Case<F> {
+    /// What one operation took, and how many bare starts that is: by those right before it (`bare`) and right
+    /// after it, since a machine's mood may last for less than a cell.
+    fn one(&mut self, bare: &mut Option<f64>) -> Result<(Took, Option<f64>), Failed> {
+        let took = (self.operation)()?;
+        let after = self.bare_starts(took.time);
+        let before = std::mem::replace(bare, after);
+        let in_bare_starts = before
+            .zip(after)
+            .map(|(before, after)| took.time.as_secs_f64() / ((before + after) / 2.0));
+        Ok((took, in_bare_starts))
+    }
+}
+
 impl<F> Case<F> {
+    /// What a bare start takes: the median of as many as fit into a tenth of what they go beside, and at least
+    /// of one.
+    fn bare_starts(&self, beside: Duration) -> Option<f64> {
+        let bare_start = self.bare_start?;
+        let (mut times, mut spent) = (Vec::new(), Duration::ZERO);
+        while times.is_empty() || spent < beside / 10 {
+            let time = bare_start()?;
+            times.push(time.as_secs_f64());
+            spent += time;
+        }
+        median(&times)
+    }
+
     fn value(&self, took: &Took) -> f64 {
         let seconds = took.time.as_secs_f64().max(1e-9);
         match self.unit {
@@ -100,6 +144,9 @@ impl<F> Case<F> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use super::*;
 
     fn measured(unit: Unit, took: &'static [u64], time: Duration) -> Sample {
@@ -119,6 +166,50 @@ mod tests {
         let sample = measured(Unit::Seconds, &[900, 7, 7, 7, 7, 7], Duration::from_millis(2));
         assert!((sample.value - 7e-6).abs() < 1e-12, "{sample:?}");
         assert!(sample.operations > 1, "{sample:?}");
+    }
+
+    #[test]
+    fn a_start_is_told_in_bare_starts_of_the_same_moment() {
+        // Which becomes three times as slow in between.
+        fn mood() -> u64 {
+            static CALLS: AtomicU64 = AtomicU64::new(0);
+            if CALLS.fetch_add(1, Ordering::Relaxed) < 8 { 1 } else { 3 }
+        }
+        fn bare_start() -> Option<Duration> {
+            Some(Duration::from_micros(100 * mood()))
+        }
+        let operation = || Ok(Duration::from_micros(200 * mood()).into());
+        let bare_start = Some(bare_start as fn() -> _);
+        let mut case = Case { unit: Unit::Seconds, operation, bare_start };
+        let mut bare = case.bare_starts(Duration::ZERO);
+        let all: Vec<_> = (0..10).map(|_| case.one(&mut bare).unwrap()).collect();
+        let micros = all.iter().map(|(took, _)| took.time.as_micros()).collect::<BTreeSet<_>>();
+        assert_eq!(micros, [200, 600].into());
+        let in_bare_starts: Vec<f64> = all.iter().filter_map(|(_, it)| *it).collect();
+        assert_eq!(in_bare_starts.len(), 10);
+        assert!((median(&in_bare_starts).unwrap() - 2.0).abs() < 1e-9, "{in_bare_starts:?}");
+    }
+
+    #[test]
+    fn bare_starts_take_a_tenth_of_what_they_go_beside() {
+        static STARTS: AtomicU64 = AtomicU64::new(0);
+        fn bare_start() -> Option<Duration> {
+            STARTS.fetch_add(1, Ordering::Relaxed);
+            Some(Duration::from_micros(100))
+        }
+        let operation = || Ok(Duration::from_millis(10).into());
+        let bare_start = Some(bare_start as fn() -> _);
+        let mut case = Case { unit: Unit::Seconds, operation, bare_start };
+        let sample = case.measure(Duration::from_millis(1));
+        let Ok(sample) = sample else { panic!("{sample:?}") };
+        assert_eq!((sample.operations, sample.in_bare_starts), (1, Some(100.0)));
+        assert_eq!(STARTS.load(Ordering::Relaxed), 11);
+        // Where there is none the figure is all that there is.
+        case.bare_start = Some(|| None);
+        assert_eq!(
+            case.measure(Duration::from_millis(1)).map(|it| it.in_bare_starts).ok(),
+            Some(None)
+        );
     }
 
     #[test]

@@ -1,58 +1,66 @@
 //! What has changed since an older report, by more than the noise of both.
 
 use super::advice;
+use super::change::{Circumstances, Noise, Ratio};
+use super::mood::Mood;
 use super::report::{Cell, Chart, Compared, Comparison, Curve, Report};
-use super::stats::{Ratio, median};
+use super::stats::Summary;
 use super::units::{self, Unit};
 
 /// Compares cell by cell. Cells that only one of them has are left out. Where one of them is too noisy
 /// for a verdict nothing is more than noise.
 pub(super) fn compare(old: &Report, new: &Report) -> Comparison {
-    let noisy = match [new, old].map(advice::is_too_noisy) {
-        [true, _] => Some("this run is too noisy to be compared"),
-        [_, true] => Some("that run is too noisy to be compared with"),
-        _ => match [new, old].map(advice::is_disturbed) {
-            [true, _] => Some("others were at work during this run, so that it cannot be compared"),
-            [_, true] => {
-                Some("others were at work during that run, so that it cannot be compared with")
-            }
-            _ => None,
-        },
-    };
-    let yardstick_ratio = yardstick_ratio(old, new);
-    let drift = yardstick_ratio.map_or(0.0, |ratio| (ratio.max(1.0 / ratio)) - 1.0);
-    let mut cells = Vec::new();
-    let (mut faster, mut slower) = (0, 0);
-    for (chart, curve, cell) in all(new) {
-        let Some((old_curve, old_cell)) = find(old, chart, curve, cell) else { continue };
-        let Some((before, now)) = old_cell.summary().zip(cell.summary()) else { continue };
-        let usual = old_curve.usual_spread().max(curve.usual_spread());
-        let Some(mut ratio) = Ratio::of(&before, &now, usual, drift) else { continue };
-        ratio.is_real &= noisy.is_none();
-        if ratio.is_real {
-            if is_better(chart.unit, ratio.ratio) { faster += 1 } else { slower += 1 }
-        }
-        cells.push(Compared {
-            chart: chart.id.clone(),
-            curve: curve.name.clone(),
-            label: cell.label.clone(),
-            old_median: before.median,
-            new_median: now.median,
-            ratio,
-        });
-    }
+    let pairs = pairs(old, new);
+    let noisy = why_not(old, new, &pairs);
+    let mood = Mood::between(old, new, pairs.iter().map(|pair| (pair.old, pair.new)));
     let mut comparison = Comparison {
         started_unix_seconds: old.started_unix_seconds,
         tool_version: old.tool_version.clone(),
         differences: differences(old, new),
-        yardstick_ratio,
-        compared: cells.len(),
-        faster,
-        slower,
-        cells,
+        yardstick_ratio: mood.copies.map(|times| 1.0 / times),
+        wake_yardstick_ratio: mood.wakes,
+        start_yardstick_ratio: mood.starts,
+        compared: 0,
+        faster: 0,
+        slower: 0,
+        unsure: 0,
+        cells: Vec::new(),
         verdict: String::new(),
     };
-    comparison.verdict = verdict(&comparison, noisy);
+    for pair in &pairs {
+        let Pair { chart, curve, old_curve, old, new } = pair;
+        let (before, now) = Cell::comparable(old, new);
+        let circumstances = Circumstances {
+            noise: noise(old_curve, curve),
+            pairs: pairs.len(),
+            drift: mood.drift_of(old, new),
+        };
+        let Some(mut ratio) = Ratio::of(before, now, &circumstances) else { continue };
+        ratio.is_real &= noisy.is_none();
+        ratio.is_unsure &= noisy.is_none();
+        let Some((old_median, new_median)) = old.summary().zip(new.summary()) else { continue };
+        let (old_median, new_median) = (old_median.median, new_median.median);
+        comparison.compared += 1;
+        comparison.unsure += usize::from(ratio.is_unsure);
+        let is_better = is_better(chart.unit, ratio.ratio);
+        comparison.faster += usize::from(ratio.is_real && is_better);
+        comparison.slower += usize::from(ratio.is_real && !is_better);
+        comparison.cells.push(Compared {
+            chart: chart.id.clone(),
+            curve: curve.name.clone(),
+            label: new.label.clone(),
+            old_median,
+            new_median,
+            yardstick_ratio: Mood::of_starts(old, new),
+            ratio,
+        });
+    }
+    let why_unsure = if [old, new].iter().any(|report| report.settings.series < 2) {
+        "one series says nothing about the spread"
+    } else {
+        "the machine itself may have changed by as much"
+    };
+    comparison.verdict = verdict(&comparison, noisy, why_unsure, &mood);
     comparison
 }
 
@@ -60,10 +68,54 @@ pub(super) fn is_better(unit: Unit, ratio: f64) -> bool {
     (ratio > 1.0) == unit.more_is_better()
 }
 
-fn yardstick_ratio(old: &Report, new: &Report) -> Option<f64> {
-    let of = |report: &Report| median(&report.machine.yardstick_bytes_per_second);
-    let ratio = of(new)? / of(old)?;
-    (ratio.is_finite() && ratio > 0.0).then_some(ratio)
+/// A cell that both have.
+struct Pair<'a> {
+    chart: &'a Chart,
+    curve: &'a Curve,
+    old_curve: &'a Curve,
+    old: &'a Cell,
+    new: &'a Cell,
+}
+
+fn pairs<'a>(old: &'a Report, new: &'a Report) -> Vec<Pair<'a>> {
+    let pair = |(chart, curve, new): (&'a Chart, &'a Curve, &'a Cell)| {
+        let (old_curve, old) = find(old, chart, curve, new)?;
+        let is_measured = !old.samples.is_empty() && !new.samples.is_empty();
+        is_measured.then_some(Pair { chart, curve, old_curve, old, new })
+    };
+    all(new).filter_map(pair).collect()
+}
+
+/// What the samples of both curves spread by, as they are compared.
+fn noise(old: &Curve, new: &Curve) -> Option<Noise> {
+    let both = new.cells.iter().filter_map(|cell| {
+        let old = old.cells.iter().find(|it| it.label == cell.label)?;
+        let (before, now) = Cell::comparable(old, cell);
+        Some([before, now])
+    });
+    Noise::of(both.flatten())
+}
+
+/// Why nothing can be said at all.
+fn why_not(old: &Report, new: &Report, pairs: &[Pair<'_>]) -> Option<&'static str> {
+    let is_noisy = |samples| Summary::of(samples).is_some_and(|it| it.is_noisy());
+    let sides = pairs.iter().map(|pair| Cell::comparable(pair.old, pair.new));
+    let (before, now): (Vec<bool>, Vec<bool>) =
+        sides.map(|(before, now)| (is_noisy(before), is_noisy(now))).unzip();
+    let is_too_noisy = |noisy: &[bool]| {
+        advice::are_too_many_noisy(noisy.iter().filter(|it| **it).count(), noisy.len())
+    };
+    if is_too_noisy(&now) {
+        Some("this run is too noisy to be compared")
+    } else if is_too_noisy(&before) {
+        Some("that run is too noisy to be compared with")
+    } else if advice::is_disturbed(new) {
+        Some("others were at work during this run, so that it cannot be compared")
+    } else if advice::is_disturbed(old) {
+        Some("others were at work during that run, so that it cannot be compared with")
+    } else {
+        None
+    }
 }
 
 fn all(report: &Report) -> impl Iterator<Item = (&Chart, &Curve, &Cell)> {
@@ -108,7 +160,7 @@ fn differences(old: &Report, new: &Report) -> Vec<String> {
     said
 }
 
-fn verdict(comparison: &Comparison, noisy: Option<&str>) -> String {
+fn verdict(comparison: &Comparison, noisy: Option<&str>, why_unsure: &str, mood: &Mood) -> String {
     let since = units::date(comparison.started_unix_seconds);
     if comparison.compared == 0 {
         return format!("The report of {since} has no cell that this one has.");
@@ -122,10 +174,15 @@ fn verdict(comparison: &Comparison, noisy: Option<&str>) -> String {
         (0, _) => format!("{slower} slower, of {count} cells"),
         _ => format!("{faster} faster and {slower} slower, of {count} cells"),
     };
-    let machine = comparison.yardstick_ratio.filter(|ratio| (ratio - 1.0).abs() > 0.05);
-    let machine = machine
-        .map(|ratio| format!("; the machine itself is {} (yardstick)", units::change(ratio)));
-    format!("Since {since}: {changed}{}.", machine.unwrap_or_default())
+    let mut said = format!("Since {since}: {changed}.");
+    if comparison.unsure > 0 {
+        let unsure = comparison.unsure;
+        said.push_str(&format!(" No verdict on {unsure} (marked ?): {why_unsure}."));
+    }
+    for words in [mood.words(), mood.missing()].into_iter().flatten() {
+        said.push_str(&format!(" {words}"));
+    }
+    said
 }
 
 #[cfg(test)]
@@ -173,7 +230,10 @@ mod tests {
         new.machine.yardstick_bytes_per_second.iter_mut().for_each(|it| *it *= 0.8);
         let comparison = compare(&old, &new);
         assert_eq!((comparison.faster, comparison.slower), (0, 0), "{}", comparison.verdict);
-        assert!(comparison.verdict.contains("-20 % (yardstick)"), "{}", comparison.verdict);
+        assert!(comparison.unsure > 30, "{}", comparison.verdict);
+        for words in ["(marked ?): the machine itself may have", "changed: a copy takes +25 %."] {
+            assert!(comparison.verdict.contains(words), "{}", comparison.verdict);
+        }
         new.machine.yardstick_bytes_per_second = old.machine.yardstick_bytes_per_second.clone();
         assert!(compare(&old, &new).slower > 10);
     }

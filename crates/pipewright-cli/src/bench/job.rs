@@ -11,9 +11,10 @@ use super::capture::{self, Amount};
 use super::measure::{self, Rules, Watch};
 use super::plan::{self, Chart};
 use super::progress::Progress;
-use super::report::{self, Machine, Report, SCHEMA, Settings};
+use super::report::{self, Report, SCHEMA, Settings};
 use super::save::{self, Files};
 use super::stop::Stop;
+use super::yardstick::Yardsticks;
 use super::{advice, compare, disk, ipc, machine, pipes, show, spawn};
 use crate::args::{
     BenchDiskOptions, CasesOptions, CasesPreset, Color, DiskPreset, IpcOptions, MeasureOptions,
@@ -62,9 +63,6 @@ impl Size {
         }
     }
 }
-
-/// For the yardstick, before each series.
-const YARDSTICK_TIME: Duration = Duration::from_millis(20);
 
 impl<'a> Job<'a> {
     /// `bench pipes`.
@@ -194,12 +192,15 @@ impl<'a> Job<'a> {
             report: self.empty_report(),
             started: Instant::now(),
             series: None,
+            yardsticks: Yardsticks::default(),
         };
         let rules = Rules { series: self.settings.series, seed: self.settings.seed };
         let measured = measure::measure(&mut self.charts, &rules, &mut watching);
         watching.progress.end();
         let complete = measured?;
         watching.note(&self.charts);
+        // Of a series that was interrupted; else there is nothing left.
+        watching.yardsticks.end_series(&mut watching.report.machine);
         let Watching { mut report, stop, .. } = watching;
         report.complete = complete;
         report.machine.load_after = os_machine::load();
@@ -291,6 +292,7 @@ struct Watching<'a> {
     started: Instant,
     /// What there was of CPU time when the series began.
     series: Option<CpuTime>,
+    yardsticks: Yardsticks,
 }
 
 impl Watching<'_> {
@@ -304,16 +306,16 @@ impl Watch for Watching<'_> {
     fn series(&mut self, number: usize) {
         self.progress.series(number);
         self.series = os_machine::cpu_time();
-        let Machine { yardstick_bytes_per_second: found, .. } = &mut self.report.machine;
-        found.extend(pipes::yardstick(YARDSTICK_TIME));
     }
 
     fn cell(&mut self, name: &str) {
         self.progress.cell(name);
+        self.yardsticks.look();
     }
 
     fn after_series(&mut self, charts: &[Chart]) {
         self.note(charts);
+        self.yardsticks.end_series(&mut self.report.machine);
         if let Some((before, after)) = self.series.zip(os_machine::cpu_time()) {
             self.report.machine.others_share.push(machine::others_share(before, after));
         }

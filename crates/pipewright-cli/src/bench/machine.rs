@@ -24,6 +24,7 @@ pub(super) fn look() -> Machine {
         load_after: None,
         others_share: Vec::new(),
         yardstick_bytes_per_second: Vec::new(),
+        yardstick_wake_seconds: Vec::new(),
     }
 }
 

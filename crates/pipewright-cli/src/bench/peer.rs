@@ -62,16 +62,14 @@ pub(crate) fn play() -> Option<i32> {
 impl Act {
     /// A command that does it.
     pub(super) fn command(&self) -> io::Result<Command> {
-        // Asked once: it is no part of what a start costs.
-        static OURS: OnceLock<PathBuf> = OnceLock::new();
-        let program = match OURS.get() {
-            Some(program) => program,
-            None => {
-                let found = std::env::current_exe()?;
-                OURS.get_or_init(|| found)
-            }
-        };
-        let mut command = Command::new(program);
+        let mut command = Command::new(program()?);
+        command.arg(NAME).args(self.words());
+        Ok(command)
+    }
+
+    /// A command of std's that does it.
+    pub(super) fn bare_command(&self) -> io::Result<std::process::Command> {
+        let mut command = std::process::Command::new(program()?);
         command.arg(NAME).args(self.words());
         Ok(command)
     }
@@ -150,6 +148,18 @@ impl Act {
                 pin(processor)?;
                 ipc::echo(spins)
             }
+        }
+    }
+}
+
+/// This very program. Asked once: it is no part of what a start costs.
+fn program() -> io::Result<&'static PathBuf> {
+    static OURS: OnceLock<PathBuf> = OnceLock::new();
+    match OURS.get() {
+        Some(program) => Ok(program),
+        None => {
+            let found = std::env::current_exe()?;
+            Ok(OURS.get_or_init(|| found))
         }
     }
 }

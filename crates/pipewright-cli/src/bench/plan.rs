@@ -59,6 +59,8 @@ pub(super) trait Measure: fmt::Debug {
 pub(super) struct Sample {
     /// In the unit of the chart.
     pub(super) value: f64,
+    /// As so many bare starts, where those went beside.
+    pub(super) in_bare_starts: Option<f64>,
     /// How many operations it took.
     pub(super) operations: u64,
     /// How many bytes went through.
@@ -129,7 +131,10 @@ impl Point {
         let cpu_seconds =
             spent.as_ref().map(|all| all.iter().map(|it| it.cpu.as_secs_f64()).sum::<f64>());
         let switches = spent.and_then(|all| all.iter().map(|it| it.switches).sum::<Option<u64>>());
+        let in_bare_starts: Option<Vec<f64>> =
+            self.samples.iter().map(|sample| sample.in_bare_starts).collect();
         report::Cell {
+            in_bare_starts: in_bare_starts.unwrap_or_default(),
             operations: sum(|it| it.operations),
             cpu_seconds_per_mib: cpu_seconds.zip(mib).map(|(seconds, mib)| seconds / mib),
             switches_per_mib: switches.zip(mib).map(|(switches, mib)| switches as f64 / mib),

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::change::Ratio;
 use super::histogram::Class;
-use super::stats::{self, Percentiles, Ratio, Summary};
+use super::stats::{self, Percentiles, Summary};
 use super::units::Unit;
 
 /// The name of the shape below. Fields are only ever added to it.
@@ -67,8 +68,12 @@ pub(super) struct Machine {
     /// The share of all CPU time that others used, in each series; empty where nobody can tell.
     #[serde(default)]
     pub(super) others_share: Vec<f64>,
-    /// The same small measurement before each series: what it spreads by is the machine's own drift.
+    /// The same small measurement before each cell, of each series the median: what it spreads by is the
+    /// machine's own drift. Here of copies.
     pub(super) yardstick_bytes_per_second: Vec<f64>,
+    /// The same of wake-ups: a byte to another thread and back. Older reports have none.
+    #[serde(default)]
+    pub(super) yardstick_wake_seconds: Vec<f64>,
 }
 
 /// Something about the figures that a reader has to know.
@@ -126,6 +131,10 @@ pub(super) struct Cell {
     pub(super) block_bytes: Option<u64>,
     /// One for each series, in their order.
     pub(super) samples: Vec<f64>,
+    /// The samples again, each as so many bare starts, which went in turns with what was measured. None
+    /// where that is no start, and in older reports.
+    #[serde(default)]
+    pub(super) in_bare_starts: Vec<f64>,
     pub(super) median: Option<f64>,
     pub(super) least: Option<f64>,
     pub(super) most: Option<f64>,
@@ -157,12 +166,20 @@ pub(super) struct Comparison {
     pub(super) tool_version: String,
     /// What differs between the machines and settings, in words.
     pub(super) differences: Vec<String>,
-    /// The yardstick, new by old: how much faster the machine itself was.
+    /// The yardstick of copies, new by old: how much faster the machine itself was.
     pub(super) yardstick_ratio: Option<f64>,
+    /// The same of wake-ups and of bare starts, in seconds: how much slower it was.
+    #[serde(default)]
+    pub(super) wake_yardstick_ratio: Option<f64>,
+    #[serde(default)]
+    pub(super) start_yardstick_ratio: Option<f64>,
     /// Cells that both have.
     pub(super) compared: usize,
     pub(super) faster: usize,
     pub(super) slower: usize,
+    /// About which no verdict would be honest.
+    #[serde(default)]
+    pub(super) unsure: usize,
     /// Those cells, in the order of the charts.
     pub(super) cells: Vec<Compared>,
     /// In a sentence.
@@ -177,6 +194,9 @@ pub(super) struct Compared {
     pub(super) label: String,
     pub(super) old_median: f64,
     pub(super) new_median: f64,
+    /// The bare starts beside it, new by old, where the ratio is without what those have changed by.
+    #[serde(default)]
+    pub(super) yardstick_ratio: Option<f64>,
     #[serde(flatten)]
     pub(super) ratio: Ratio,
 }
@@ -195,6 +215,7 @@ impl Cell {
             noisy: summary.is_some_and(|it| it.is_noisy()),
             outliers: stats::outliers(&samples),
             samples,
+            in_bare_starts: Vec::new(),
             operations: 0,
             cpu_seconds_per_mib: None,
             switches_per_mib: None,
@@ -205,6 +226,15 @@ impl Cell {
         }
     }
 
+    /// The samples of two cells as they are compared best: in bare starts, where both have gone beside those.
+    pub(super) fn comparable<'a>(one: &'a Cell, other: &'a Cell) -> (&'a [f64], &'a [f64]) {
+        if one.in_bare_starts.is_empty() || other.in_bare_starts.is_empty() {
+            (&one.samples, &other.samples)
+        } else {
+            (&one.in_bare_starts, &other.in_bare_starts)
+        }
+    }
+
     /// From the samples, not from what else the object says: it may be somebody's own.
     pub(super) fn summary(&self) -> Option<Summary> {
         Summary::of(&self.samples)
@@ -212,13 +242,6 @@ impl Cell {
 }
 
 impl Curve {
-    /// What the cells of this curve usually spread by.
-    pub(super) fn usual_spread(&self) -> f64 {
-        let spreads: Vec<f64> =
-            self.cells.iter().filter_map(Cell::summary).map(|it| it.spread()).collect();
-        stats::median(&spreads).unwrap_or(0.0)
-    }
-
     /// The cell with the best median.
     pub(super) fn best(&self, unit: Unit) -> Option<(&Cell, Summary)> {
         let measured = self.cells.iter().filter_map(|cell| Some((cell, cell.summary()?)));

@@ -77,6 +77,7 @@ pub(super) fn timed(
     let speed = bytes as f64 / round.elapsed.as_secs_f64().max(1e-9);
     Ok(Sample {
         value: round.each.map_or(speed, |each| each.p50),
+        in_bare_starts: None,
         operations: blocks,
         bytes,
         reads: round.reads,

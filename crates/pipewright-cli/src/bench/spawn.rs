@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use pipewright::os::machine;
 use pipewright::{Command, Contain, Resource, Scope, null};
 
-use super::cases::{Took, case, chart};
+use super::cases::{Took, chart, starting};
+use super::change::{Circumstances, Noise, Ratio};
 use super::peer::Act;
 use super::plan::{Chart, Failed, Point};
 use super::report;
-use super::stats::{Ratio, Summary};
 use super::units::{self, Unit, bytes};
 
 const PLAIN: &str = "no option";
@@ -39,14 +39,14 @@ pub(super) fn charts(time: Duration) -> Vec<Chart> {
 
 fn starts() -> Vec<Point> {
     vec![
-        case("start", Unit::Seconds, || {
+        starting("start", || {
             let begin = Instant::now();
             let child = command()?.start()?;
             let time = begin.elapsed();
             child.wait()?;
             Ok(time.into())
         }),
-        case(AND_WAIT, Unit::Seconds, || wait_for(&|_| Ok(()))),
+        starting(AND_WAIT, || wait_for(&|_| Ok(()))),
     ]
 }
 
@@ -93,14 +93,13 @@ fn options() -> Vec<Point> {
             Ok(())
         }),
     ];
-    let held = case("held as a tree", Unit::Seconds, || {
+    let held = starting("held as a tree", || {
         wait_for(&|command| {
             command.contain(Contain::Tree);
             Ok(())
         })
     });
-    let each =
-        |(label, setting): (&str, Setting)| case(label, Unit::Seconds, move || wait_for(&setting));
+    let each = |(label, setting): (&str, Setting)| starting(label, move || wait_for(&setting));
     SETTINGS.into_iter().map(each).chain([held]).collect()
 }
 
@@ -139,7 +138,7 @@ struct Large {
 impl super::plan::Measure for Large {
     fn measure(&mut self, time: Duration) -> Result<super::plan::Sample, Failed> {
         let ballast = ballast(self.size)?;
-        let mut point = case("", Unit::Seconds, || wait_for(&|_| Ok(())));
+        let mut point = starting("", || wait_for(&|_| Ok(())));
         let sample = point.measure.measure(time);
         drop(black_box(ballast));
         sample
@@ -174,18 +173,18 @@ fn ballast(size: u64) -> Result<Vec<u8>, Failed> {
 pub(super) fn verdict(charts: &[report::Chart]) -> Option<String> {
     let figures = |id: &str, label: &str| {
         let chart = charts.iter().find(|chart| chart.id == id)?;
-        let mut cells = chart.curves.iter().flat_map(|curve| &curve.cells);
-        cells.find(|cell| cell.label == label)?.summary()
+        chart.curves.iter().flat_map(|curve| &curve.cells).find(|cell| cell.label == label)
     };
-    let beside = |before: Option<Summary>, after: Option<Summary>| {
-        let ratio = Ratio::of(&before?, &after?, 0.0, 0.0)?;
+    let beside = |before: Option<&report::Cell>, after: Option<&report::Cell>| {
+        let (before, after) = report::Cell::comparable(before?, after?);
+        let noise = Noise::of([before, after])?;
+        let circumstances = Circumstances { noise: Some(noise), pairs: 2, drift: 1.0 };
+        let ratio = Ratio::of(before, after, &circumstances)?;
         Some(if ratio.is_real { units::change(ratio.ratio) } else { "the same".to_owned() })
     };
-    let plain = figures("spawn", AND_WAIT)?;
-    let mut said = format!(
-        "Starting a process and waiting for its end takes {}",
-        Unit::Seconds.show(plain.median),
-    );
+    let plain = figures("spawn", AND_WAIT)?.median?;
+    let mut said =
+        format!("Starting a process and waiting for its end takes {}", Unit::Seconds.show(plain));
     if let Some(change) = beside(figures("spawn-options", PLAIN), figures("spawn-options", ALL)) {
         said.push_str(&format!("; with options: {change}"));
     }

@@ -1,11 +1,9 @@
-//! Statistics of few samples: the median and how far they spread, and whether two such sets differ.
+//! Statistics of few samples: the median and how far they spread.
 //!
 //! Medians, because what disturbs a measurement mostly makes it slower, and never by a normal
 //! distribution; the median absolute deviation (MAD) for the same reason.
 
 use serde::{Deserialize, Serialize};
-
-use super::math;
 
 /// Above this share of the median a MAD says that the samples are noise.
 const NOISY_SHARE: f64 = 0.10;
@@ -18,14 +16,6 @@ const OUTLIER_SIGMAS: f64 = 10.0;
 
 /// Of fewer samples nobody can say which is the odd one.
 const LEAST_FOR_OUTLIERS: usize = 5;
-
-/// A difference below this share is none, however close together the samples are: the placement of
-/// code and data in memory alone makes more (Mytkowicz, "Producing wrong data without doing anything
-/// obviously wrong!").
-const LEAST_CHANGE: f64 = 0.10;
-
-/// So many standard deviations are a difference.
-const CHANGE_SIGMAS: f64 = 3.0;
 
 /// What there is to say of some samples.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -127,37 +117,6 @@ impl Percentiles {
     }
 }
 
-/// How a newer set of samples compares with an older one.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub(super) struct Ratio {
-    /// New median by old median.
-    pub(super) ratio: f64,
-    /// The least and the most that it could be: of the ends of both bands.
-    pub(super) least: f64,
-    pub(super) most: f64,
-    /// It is more than noise.
-    pub(super) is_real: bool,
-}
-
-impl Ratio {
-    /// `usual_spread`: what the neighbours of these samples spread by, since that of three samples is
-    /// itself chance. `drift`: by which share the machine itself was faster or slower.
-    pub(super) fn of(old: &Summary, new: &Summary, usual_spread: f64, drift: f64) -> Option<Ratio> {
-        if old.least <= 0.0 || new.least <= 0.0 {
-            return None;
-        }
-        let (least, most) = (new.least / old.most, new.most / old.least);
-        let ratio = new.median / old.median;
-        let [old_spread, new_spread] = [old, new].map(|it| it.spread().max(usual_spread));
-        let sigma = SIGMAS_PER_MAD * (old_spread * old_spread + new_spread * new_spread).sqrt();
-        let needed = LEAST_CHANGE.max(CHANGE_SIGMAS * sigma) + drift;
-        // As a logarithm twice as fast and half as fast are equally far from equal.
-        let is_far = math::ln(ratio).abs() > math::ln(1.0 + needed);
-        let is_apart = least > 1.0 || most < 1.0;
-        Some(Ratio { ratio, least, most, is_real: is_far && is_apart })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -216,25 +175,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_change_is_real_where_the_bands_are_apart_and_the_step_is_large() {
-        let old = summary(&[100.0, 98.0, 102.0]);
-        let real = |samples: &[f64], usual, drift| {
-            Ratio::of(&old, &summary(samples), usual, drift).unwrap().is_real
-        };
-        assert!(real(&[80.0, 79.0, 81.0], 0.0, 0.0));
-        assert!(real(&[130.0, 131.0, 129.0], 0.0, 0.0));
-        // Small.
-        assert!(!real(&[95.0, 94.0, 96.0], 0.0, 0.0));
-        // The bands touch.
-        assert!(!real(&[80.0, 79.0, 99.0], 0.0, 0.0));
-        // The neighbours spread as much.
-        assert!(!real(&[80.0, 79.0, 81.0], 0.08, 0.0));
-        // The whole machine was slower.
-        assert!(!real(&[80.0, 79.0, 81.0], 0.0, 0.2));
-        assert_eq!(Ratio::of(&summary(&[0.0]), &old, 0.0, 0.0), None);
-    }
-
     proptest::proptest! {
         #[test]
         fn a_median_is_in_the_middle(samples in proptest::collection::vec(-1e9..1e9_f64, 1..50)) {
@@ -256,25 +196,6 @@ mod tests {
             let after = summary(&samples);
             assert!((after.median / scale - before.median).abs() <= 1e-9 * before.median);
             assert!((after.spread() - before.spread()).abs() <= 1e-9);
-        }
-
-        #[test]
-        fn nothing_differs_from_itself(samples in proptest::collection::vec(1.0..1e6_f64, 1..20)) {
-            let summary = summary(&samples);
-            let ratio = Ratio::of(&summary, &summary, 0.0, 0.0).unwrap();
-            assert!(!ratio.is_real && ratio.ratio == 1.0, "{ratio:?}");
-        }
-
-        #[test]
-        fn a_ratio_read_backwards_says_the_same(
-            old in proptest::collection::vec(1.0..100.0_f64, 1..9),
-            new in proptest::collection::vec(1.0..100.0_f64, 1..9),
-        ) {
-            let (old, new) = (summary(&old), summary(&new));
-            let there = Ratio::of(&old, &new, 0.0, 0.0).unwrap();
-            let back = Ratio::of(&new, &old, 0.0, 0.0).unwrap();
-            assert_eq!(there.is_real, back.is_real);
-            assert!(there.least <= there.ratio && there.ratio <= there.most);
         }
     }
 }

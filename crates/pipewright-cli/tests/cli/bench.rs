@@ -211,8 +211,11 @@ fn spawn_and_capture_have_all_of_their_cases() {
             if !is_left_out(cell) {
                 assert_eq!(cell["samples"].as_array().unwrap().len(), 1, "{cell}");
                 assert!(cell["median"].as_f64().unwrap() > 0.0, "{cell}");
+                // Each of these is a start or more, and goes beside bare ones.
+                assert_eq!(cell["in_bare_starts"].as_array().unwrap().len(), 1, "{cell}");
             }
         }
+        assert!(report["machine"]["yardstick_wake_seconds"][0].as_f64().unwrap() > 0.0, "{report}");
         assert!(!report["verdict"].as_str().unwrap().is_empty());
     }
 }

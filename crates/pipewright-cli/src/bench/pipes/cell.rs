@@ -1,16 +1,14 @@
-//! One cell: one way, one size of block; and the yardstick.
+//! One cell: one way, one size of block.
 
 use std::io;
-use std::time::Duration;
 
-use pipewright::os::conduit::{self, Kind};
-use pipewright::os::cpu;
+use pipewright::os::conduit;
 
-use super::super::cell::{BlockCell, alone, pin};
+use super::super::cell::BlockCell;
 use super::super::ipc::{self, OneWay, Packets};
 use super::super::place::Place;
 use super::super::plan::{Failed, Measure};
-use super::super::rounds::{self, Rounds};
+use super::super::rounds::Rounds;
 use super::process::TwoProcesses;
 use super::sweep::Way;
 use super::threads::{OneThread, TwoThreads};
@@ -53,19 +51,4 @@ fn set_up(
 /// A worker that sends messages through shared memory.
 fn memory(place: Place, block_bytes: usize, verify: bool) -> Result<OneWay, Failed> {
     OneWay::start(ipc::Way::Shared, place, Packets::all_of(block_bytes), verify)
-}
-
-/// The speed of the machine at this moment: system calls and copies, with one thread and a small pipe.
-/// Measured again and again it tells how much of a difference is the machine's own.
-pub(in crate::bench) fn yardstick(time: Duration) -> Option<f64> {
-    const BLOCK_BYTES: usize = 4096;
-    let processor = cpu::allowed().ok().and_then(|allowed| allowed.first().copied());
-    let sample = alone(|| {
-        // Where it may not be pinned it is a yardstick all the same.
-        let _ = pin(processor);
-        let conduit = conduit::open(Kind::Pipe, None)?;
-        let mut rounds = OneThread::new(conduit, BLOCK_BYTES, false);
-        rounds::timed(&mut rounds, BLOCK_BYTES as u64, time, None, &mut None)
-    });
-    sample.ok().map(|sample| sample.value)
 }

@@ -23,7 +23,7 @@ use super::units::{self, Unit};
 use crate::Failure;
 use crate::args::{PipesPreset, SweepOptions, Topology, Via};
 
-pub(super) use cell::yardstick;
+pub(super) use threads::OneThread;
 pub(super) use verdict::verdict;
 
 use cell::cell;

@@ -25,7 +25,8 @@ fn same(name: &str, found: &str) {
     assert_eq!(expected.lines().count(), found.lines().count(), "{name}");
 }
 
-/// The pipes of a machine that became slower in places, beside what it was.
+/// The pipes of a build that became slower and faster in places, beside what they were; by so much as the
+/// machine itself did in one.
 fn compared() -> Report {
     let (old, mut new) = (sample::pipes(), sample::pipes());
     for (cell, factor) in new.charts[0].curves[0].cells.iter_mut().zip([1.02, 1.3, 1.0, 0.98, 0.7])
@@ -33,6 +34,7 @@ fn compared() -> Report {
         let samples = cell.samples.iter().map(|sample| sample * factor).collect();
         *cell = Cell::new(&cell.label, cell.block_bytes, samples);
     }
+    new.machine.yardstick_wake_seconds.iter_mut().for_each(|seconds| *seconds *= 1.2);
     new.started_unix_seconds += 86_400;
     new.comparison = Some(compare::compare(&old, &new));
     new

@@ -89,11 +89,13 @@ fn entry(chart: &Chart, curve: &Curve, cell: &Cell, comparison: Option<&Comparis
     let Some(comparison) = comparison else { return text };
     let Some(found) = compared(chart, curve, cell, comparison) else { return text };
     let change = units::change(found.ratio.ratio);
-    text.push_str(&match (found.ratio.is_real, is_better(chart.unit, found.ratio.ratio)) {
-        (false, _) => format!(" {change:>6}  "),
-        (true, true) => format!(" {change:>6} ▲"),
-        (true, false) => format!(" {change:>6} ▼"),
-    });
+    let mark = match (found.ratio.is_real, is_better(chart.unit, found.ratio.ratio)) {
+        (false, _) if found.ratio.is_unsure => "?",
+        (false, _) => " ",
+        (true, true) => "▲",
+        (true, false) => "▼",
+    };
+    text.push_str(&format!(" {change:>6} {mark}"));
     text
 }
 
