@@ -153,6 +153,8 @@ fn differences(old: &Report, new: &Report) -> Vec<String> {
     differ("kernel", before.kernel.as_deref(), now.kernel.as_deref());
     differ("processor", before.processor.as_deref(), now.processor.as_deref());
     differ("governor", before.governor.as_deref(), now.governor.as_deref());
+    let programs = [before, now].map(|machine| machine.bare_start_program.as_deref());
+    differ("bare starts", programs[0], programs[1]);
     let processors = [before, now].map(|machine| machine.processors.to_string());
     differ("processors", Some(&processors[0]), Some(&processors[1]));
     let verify = [old, new].map(|report| if report.settings.verify { "on" } else { "off" });

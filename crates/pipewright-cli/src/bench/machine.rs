@@ -5,6 +5,7 @@ use pipewright::os::{cpu, machine};
 
 use super::pipes;
 use super::report::Machine;
+use super::yardstick;
 
 /// Looks at the machine before the first measurement.
 pub(super) fn look() -> Machine {
@@ -25,6 +26,7 @@ pub(super) fn look() -> Machine {
         others_share: Vec::new(),
         yardstick_bytes_per_second: Vec::new(),
         yardstick_wake_seconds: Vec::new(),
+        bare_start_program: Some(yardstick::bare_program().to_owned()),
     }
 }
 

@@ -74,6 +74,9 @@ pub(super) struct Machine {
     /// The same of wake-ups: a byte to another thread and back. Older reports have none.
     #[serde(default)]
     pub(super) yardstick_wake_seconds: Vec<f64>,
+    /// What bare starts start. Older reports have none.
+    #[serde(default)]
+    pub(super) bare_start_program: Option<String>,
 }
 
 /// Something about the figures that a reader has to know.
