@@ -221,6 +221,10 @@ impl Engine {
             Ok(prepared) => prepared,
             Err(done) => return self.finish(*done),
         };
+        if slot.action == Action::Allocate(0) {
+            // The system calls that invalid, and an empty file is copied like any other.
+            return self.complete(slot, request.buffer, None);
+        }
         if here::is_cached_first(&self.options, slot.action, &slot.file) {
             if let Ok(Some(bytes)) =
                 request.file.read_cached_at(&mut request.buffer, request.offset)

@@ -178,7 +178,7 @@ impl File {
         self.0.sync_data()
     }
 
-    /// Gives the file room for those bytes on the disk; it becomes as long as that.
+    /// Gives the file room for those bytes on the disk; it becomes as long as that. No bytes need no room.
     ///
     /// # Platform
     /// Linux: `fallocate` without flags. macOS: `F_PREALLOCATE`, then `ftruncate`. Windows:
@@ -189,6 +189,9 @@ impl File {
     /// What the system says; `Unsupported` where the filesystem cannot. Zeros are never written in its place.
     #[doc(alias = "fallocate")]
     pub fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
         imp::allocate(&self.0, offset, bytes)
     }
 

@@ -154,6 +154,18 @@ fn a_full_disk_gives_the_buffer_back() {
     }
 }
 
+#[test]
+fn room_for_nothing_is_always_there() {
+    let _watch = watchdog::watch();
+    let folder = folder();
+    for (name, mut doer) in doers() {
+        let file = file_with(&folder, "nothing", &[], false);
+        let done = doer.run(Operation::preallocate(&file, 0, 0));
+        assert_eq!(done.result.unwrap().bytes, 0, "{name}");
+        assert_eq!(file.len().unwrap(), 0, "{name}");
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_limit_on_the_size_of_files_tells_what_was_written_before() {
