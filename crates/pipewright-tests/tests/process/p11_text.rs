@@ -60,12 +60,17 @@ fn a_gigabyte_in_one_line_keeps_memory_bounded() {
 #[test]
 fn lines_of_both_streams_arrive_as_they_are_written() {
     let _watch = watchdog::watch();
-    let acts = ["out=1\n", "wait=0.05", "err=2\n", "wait=0.05", "out=3\n", "wait=600"];
+    // The child writes a line when the one before it has been read.
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str| dir.path().join(name).display().to_string();
+    let wait_for = |name: &str| format!("wait-for-file={}", file(name));
+    let acts = ["out=1\n", &wait_for("1"), "err=2\n", &wait_for("2"), "out=3\n", "wait=600"];
     let mut lines = puppet(acts).lines().unwrap();
     let pid = lines.pid();
     for (source, text) in [(Source::Stdout, "1"), (Source::Stderr, "2"), (Source::Stdout, "3")] {
         let line = lines.next().unwrap().unwrap();
         assert_eq!((line.source, line.text.as_str(), line.truncated), (source, text, false));
+        std::fs::write(file(text), "").unwrap();
     }
     assert!(alive::is_running(pid), "the child has not ended, and its lines are here");
     // Dropping them closes the streams; this child never writes again.

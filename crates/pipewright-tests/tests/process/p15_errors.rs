@@ -155,8 +155,9 @@ fn a_program_that_is_being_written_is_busy_and_tried_again() {
             let writer = fs::OpenOptions::new().append(true).open(&path).unwrap();
             let error = error_of(&path);
             assert_eq!(error.kind(), &ErrorKind::Busy);
-            let words = "\": text file busy: something still writes to it";
-            assert!(error.to_string().ends_with(words), "{error}");
+            assert!(
+                error.to_string().ends_with("\": text file busy: something still writes to it")
+            );
             let closer = std::thread::spawn(move || {
                 std::thread::park_timeout(Duration::from_millis(5));
                 drop(writer);
