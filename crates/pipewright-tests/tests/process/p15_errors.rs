@@ -155,9 +155,8 @@ fn a_program_that_is_being_written_is_busy_and_tried_again() {
             let writer = fs::OpenOptions::new().append(true).open(&path).unwrap();
             let error = error_of(&path);
             assert_eq!(error.kind(), &ErrorKind::Busy);
-            assert!(
-                error.to_string().ends_with("\": text file busy: something still writes to it")
-            );
+            let words = error.to_string();
+            assert!(words.ends_with("\": text file busy: something still writes to it"));
             let closer = std::thread::spawn(move || {
                 std::thread::park_timeout(Duration::from_millis(5));
                 drop(writer);
@@ -198,9 +197,8 @@ fn invalid_input_says_what_is_wrong() {
 
     assert!(words(Command::new("cat").stdin(Stdio::create("/tmp/x"))).contains("stdin"));
     assert!(words(Command::new("cat").stdout(Stdio::bytes("x"))).contains("stdout"));
-    let mut reader = Command::new("cat");
-    reader.stdin(Stdio::reader(io::empty())).stdout(Stdio::null());
-    assert!(reader.status().unwrap().success());
+    let mut reader = Command::new("true");
+    assert!(reader.stdin(Stdio::reader(io::empty())).status().unwrap().success());
     assert!(words(&mut reader).contains("used up"));
 }
 
