@@ -26,13 +26,13 @@ mod p11_text;
 mod p12_dropped;
 #[cfg(unix)]
 mod p12_forgotten;
+mod p13_no_thread;
+mod p14_dropped_calls;
 #[cfg(unix)]
 mod p15_errors;
 #[cfg(windows)]
 mod p15_windows;
 
-mod async_cancel;
-mod async_crowd;
 mod async_pipes;
 mod async_verbs;
 mod events;

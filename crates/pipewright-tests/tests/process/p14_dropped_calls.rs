@@ -71,7 +71,7 @@ const BUSY: [&str; 3] = ["out-bytes=200000", "spawn=wait=600", "wait=600"];
 
 #[test]
 fn a_verb_that_is_dropped_kills_whom_it_started() {
-    isolate::isolated("async_cancel::a_verb_that_is_dropped_kills_whom_it_started", || {
+    isolate::isolated("p14_dropped_calls::a_verb_that_is_dropped_kills_whom_it_started", || {
         leaves_nothing(async |mark| {
             let busy = || {
                 let mut command = marked(&BUSY, mark);
@@ -89,7 +89,7 @@ fn a_verb_that_is_dropped_kills_whom_it_started() {
 
 #[test]
 fn a_pipeline_that_is_dropped_kills_every_stage() {
-    isolate::isolated("async_cancel::a_pipeline_that_is_dropped_kills_every_stage", || {
+    isolate::isolated("p14_dropped_calls::a_pipeline_that_is_dropped_kills_every_stage", || {
         leaves_nothing(async |mark| {
             let busy = || -> Pipeline<'static> {
                 let mut last = marked(&["cat"], mark);
@@ -107,7 +107,7 @@ fn a_pipeline_that_is_dropped_kills_every_stage() {
 
 #[test]
 fn many_commands_that_are_dropped_are_all_killed() {
-    isolate::isolated("async_cancel::many_commands_that_are_dropped_are_all_killed", || {
+    isolate::isolated("p14_dropped_calls::many_commands_that_are_dropped_are_all_killed", || {
         if cfg!(windows) {
             return skipped(
                 "the server of Wine 8 itself crashes in most runs of it, see ci/under-wine.sh",
@@ -128,7 +128,7 @@ fn many_commands_that_are_dropped_are_all_killed() {
 
 #[test]
 fn a_wait_that_is_dropped_leaves_the_child_alone() {
-    isolate::isolated("async_cancel::a_wait_that_is_dropped_leaves_the_child_alone", || {
+    isolate::isolated("p14_dropped_calls::a_wait_that_is_dropped_leaves_the_child_alone", || {
         leaves_nothing(async |mark| {
             let token = CancelToken::new();
             let idle = || marked(&["wait=600"], mark);
@@ -161,7 +161,7 @@ fn a_wait_that_is_dropped_leaves_the_child_alone() {
 /// As any child that is dropped: it goes on, unless it is to be killed then.
 #[test]
 fn a_child_that_is_read_is_dropped_with_the_call() {
-    isolate::isolated("async_cancel::a_child_that_is_read_is_dropped_with_the_call", || {
+    isolate::isolated("p14_dropped_calls::a_child_that_is_read_is_dropped_with_the_call", || {
         leaves_nothing(async |mark| {
             let spawn = |kill: bool| {
                 let mut command = marked(&["out=text", "wait=600"], mark);
@@ -192,7 +192,7 @@ fn a_child_that_is_read_is_dropped_with_the_call() {
 
 #[test]
 fn what_is_handed_out_goes_on_where_it_was() {
-    isolate::isolated("async_cancel::what_is_handed_out_goes_on_where_it_was", || {
+    isolate::isolated("p14_dropped_calls::what_is_handed_out_goes_on_where_it_was", || {
         leaves_nothing(async |mark| {
             const LINES: usize = 500;
             let acts = ["lines=250", "wait=0.05", "lines=250", "exit=3"];
@@ -245,14 +245,17 @@ fn what_is_handed_out_goes_on_where_it_was() {
 /// To leave off in the middle of the end is to leave off.
 #[test]
 fn a_finish_that_is_dropped_ends_what_it_was_to_finish() {
-    isolate::isolated("async_cancel::a_finish_that_is_dropped_ends_what_it_was_to_finish", || {
-        leaves_nothing(async |mark| {
-            // They end when nobody reads them any more.
-            let endless = || marked(&["lines=100000000"], mark);
-            at_every_point(|| endless().lines_async().unwrap().finish()).await;
-            at_every_point(|| endless().events_async().unwrap().finish()).await;
-            let spawn = || endless().stdout(Stdio::piped()).spawn().unwrap();
-            at_every_point(|| spawn().read_all_lines_async().unwrap().finish()).await;
-        });
-    });
+    isolate::isolated(
+        "p14_dropped_calls::a_finish_that_is_dropped_ends_what_it_was_to_finish",
+        || {
+            leaves_nothing(async |mark| {
+                // They end when nobody reads them any more.
+                let endless = || marked(&["lines=100000000"], mark);
+                at_every_point(|| endless().lines_async().unwrap().finish()).await;
+                at_every_point(|| endless().events_async().unwrap().finish()).await;
+                let spawn = || endless().stdout(Stdio::piped()).spawn().unwrap();
+                at_every_point(|| spawn().read_all_lines_async().unwrap().finish()).await;
+            });
+        },
+    );
 }

@@ -1,4 +1,4 @@
-//! What a crowd of children takes that do nothing.
+//! Promise 13: a crowd of children that do nothing takes no thread of the tasks that wait for them.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const MARK: &str = "PIPEWRIGHT_CROWD_TEST";
 
 #[test]
 fn idle_children_take_no_thread() {
-    isolate::isolated("async_crowd::idle_children_take_no_thread", || {
+    isolate::isolated("p13_no_thread::idle_children_take_no_thread", || {
         if is_forced_off("pidfd") {
             return skipped("without pidfds a child takes a thread");
         }
