@@ -118,7 +118,7 @@ trees() {
     cp "$tool" "$work/pipewright"
     cp "$bench/tree" "$work/tree"
     "$work/tree" "$work/exit0" "$work/pipewright" > "$work/report"
-    head_of trees "What it costs to hold a tree, and how fast one of 500 processes ends." "one run"
+    head_of trees "What it costs to hold a tree, how fast one of 500 processes ends, and how late a timeout is told." "one run"
     # What the program prints are figures in columns, and no tables.
     echo
     echo '```text'

@@ -1,4 +1,4 @@
-//! What it costs to hold a tree, and how fast one of 500 processes is killed.
+//! What it costs to hold a tree, how fast one of 500 processes is killed, and how late a timeout is told.
 //!
 //! `tree CHILD [PIPEWRIGHT]` measures as the user that runs it; as root it then runs itself again as a user that
 //! owns nothing, who can have no cgroup, so that the supervisor is measured too. With the path of
@@ -10,7 +10,7 @@ use std::io::{BufRead as _, BufReader};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pipewright::{Child, Command, Contain, Containment, ProcessHandle, Scope, Stdio};
+use pipewright::{Child, Command, Contain, Containment, Outcome, ProcessHandle, Scope, Stdio};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -43,6 +43,7 @@ fn main() -> Result<()> {
     println!("\n## {held}\n");
     starts(&child)?;
     kills()?;
+    timeouts()?;
     if let Some(tool) = &tool {
         deaths(tool)?;
     }
@@ -157,6 +158,34 @@ fn kills() -> Result<()> {
         micros(times[0]) / 1000.0,
         micros(times[KILLS - 1]) / 1000.0
     );
+    Ok(())
+}
+
+/// How late a timeout is told: of a shell with a child that hears the request to end, or hears nothing and is
+/// killed after the grace. Both hold the pipe that is read.
+fn timeouts() -> Result<()> {
+    const TIME: Duration = Duration::from_millis(100);
+    const GRACE: Duration = Duration::from_millis(50);
+    for (who, script, least) in [
+        ("that end when asked", "sleep 60 & sleep 60", TIME),
+        ("that have to be killed", "trap '' TERM; sleep 60 & sleep 60", TIME + GRACE),
+    ] {
+        let mut late = Vec::with_capacity(KILLS);
+        for _ in 0..KILLS {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]).contain(Contain::Tree).timeout(TIME).kill_grace(GRACE);
+            let start = Instant::now();
+            let capture = command.capture()?;
+            late.push(start.elapsed().saturating_sub(least));
+            assert_eq!(capture.outcome, Outcome::TimedOut);
+        }
+        let middle = middle(&mut late);
+        println!(
+            "\nA timeout of 100 ms, of processes {who}: told {:.1} ms after it was due (most {:.1}, {KILLS} times)",
+            micros(middle) / 1e3,
+            micros(*late.iter().max().ok_or("none")?) / 1e3
+        );
+    }
     Ok(())
 }
 
