@@ -1,7 +1,7 @@
 //! Options that `run` and `pipe` share: about the whole of what is run.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use pipewright::Signal;
@@ -61,12 +61,21 @@ pub(crate) struct CommonOptions {
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
 
+    /// Print the report on stdout, as --report - does
+    #[arg(long, conflicts_with = "report")]
+    pub(crate) json: bool,
+
     /// Say nothing of our own but errors
     #[arg(long)]
     pub(crate) quiet: bool,
 }
 
 impl CommonOptions {
+    /// Where a report goes, if one is wanted.
+    pub(crate) fn report(&self) -> Option<&Path> {
+        self.report.as_deref().or(self.json.then_some(Path::new("-")))
+    }
+
     /// Whether the output has to pass through us.
     pub(crate) fn passes_through(&self) -> bool {
         self.tee || self.idle_timeout.is_some() || self.limit.is_some()

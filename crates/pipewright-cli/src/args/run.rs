@@ -68,7 +68,7 @@ pub(crate) struct RunOptions {
 
     /// Start the command in a session of its own, print its pid, and leave it alone
     #[arg(long, conflicts_with_all = [
-        "timeout", "idle_timeout", "capture", "tee", "limit", "retries", "contain", "report",
+        "timeout", "idle_timeout", "capture", "tee", "limit", "retries", "contain", "report", "json",
     ])]
     pub(crate) detach: bool,
 

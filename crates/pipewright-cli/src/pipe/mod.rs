@@ -37,7 +37,7 @@ pub(crate) fn run(options: &PipeOptions) -> Result<i32, Failure> {
         Ok(output) => code_of(output, &interrupt),
         Err(error) => exit_code::of_error(error.kind()),
     };
-    Ok(match &options.common.report {
+    Ok(match options.common.report() {
         Some(path) => deliver(&Report::new(options, &typed, &result), path, code),
         None => code,
     })

@@ -48,7 +48,7 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
         Ok(capture) => code_of(capture, &interrupt),
         Err(error) => exit_code::of_error(error.kind()),
     };
-    Ok(match &options.common.report {
+    Ok(match options.common.report() {
         Some(path) => report::deliver(&Report::new(&options, &result, attempts), path, code),
         None => code,
     })

@@ -83,6 +83,24 @@ fn what_could_not_be_started_is_reported_too() {
 }
 
 #[test]
+fn json_is_a_report_on_stdout() {
+    for (args, schema) in [
+        (&["run", "--json", "--", "sh", "-c", "exit 3"][..], "pipewright.run/1"),
+        (&["pipe", "--json", "--", "true", "|", "sh", "-c", "exit 3"], "pipewright.pipe/1"),
+    ] {
+        let output = pipewright(args).output().unwrap();
+        let report: Value = serde_json::from_str(out(&output)).unwrap();
+        assert_eq!((&report["schema"], &report["exit_code"]), (&schema.into(), &3.into()));
+        assert_eq!((output.status.code(), err(&output)), (Some(3), ""));
+    }
+    for other in ["--report=-", "--detach"] {
+        let output = pipewright(&["run", "--json", other, "--", "true"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(125), "{other}");
+        assert!(err(&output).contains("cannot be used with"), "{}", err(&output));
+    }
+}
+
+#[test]
 fn held_open_and_attempts_are_told() {
     let report = report_of(&["--tee", "--retries", "1"], "sleep 2 & exit 1");
     assert_eq!((&report["held_open"], &report["attempts"]), (&true.into(), &2.into()));
