@@ -43,11 +43,11 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
             break result;
         }
     };
-    show(&options, &result);
     let code = match &result {
         Ok(capture) => code_of(capture, &interrupt),
         Err(error) => exit_code::of_error(error.kind()),
     };
+    let code = show(&options, &result, code);
     Ok(match options.common.report() {
         Some(path) => report::deliver(&Report::new(&options, &result, attempts), path, code),
         None => code,
@@ -121,15 +121,13 @@ pub(crate) fn lost_output<T>(capture: &Captured<T>) -> Option<TeeFailed> {
     capture.tee_failed.filter(|failed| !failed.is_reader_gone())
 }
 
-/// Prints what was captured, if it is wanted, and says in a line what we did.
-fn show(options: &RunOptions, result: &Result<Output, Error>) {
+/// Prints what was captured, if it is wanted, says in a line what we did, and gives the code to exit with.
+fn show(options: &RunOptions, result: &Result<Output, Error>, mut code: i32) -> i32 {
     match result {
         Err(error) => complain(&error.to_string()),
         Ok(capture) => {
             if options.capture && !capture.success() {
-                // Ignored: whoever does not want to read it need not.
-                let _ = std::io::stdout().write_all(&capture.stdout);
-                let _ = std::io::stderr().write_all(&capture.stderr);
+                code = report::show_captured(capture, code);
             }
             if let Some(failed) = lost_output(capture) {
                 complain(&failed.to_string());
@@ -144,6 +142,7 @@ fn show(options: &RunOptions, result: &Result<Output, Error>) {
             }
         }
     }
+    code
 }
 
 fn say(options: &RunOptions, words: impl FnOnce() -> String) {

@@ -130,11 +130,31 @@ fn outcome_word(outcome: Outcome) -> &'static str {
 
 /// Writes a report, and gives the code to exit with: that of what ran, unless nobody can read of it.
 pub(crate) fn deliver(report: &impl Serialize, path: &Path, code: i32) -> i32 {
-    let Err(error) = write(report, path) else { return code };
-    complain(&format!(
-        "cannot write the report to \"{}\": {error}; the exit code would have been {code}",
-        path.display()
-    ));
+    match write(report, path) {
+        Ok(()) => code,
+        Err(error) => fail(&format!("write the report to \"{}\"", path.display()), &error, code),
+    }
+}
+
+/// Prints what was captured, and gives the code to exit with: that of what ran, unless it is lost. A reader
+/// that has gone has read what it wanted.
+pub(super) fn show_captured(captured: &Output, code: i32) -> i32 {
+    let mut stdout = io::stdout().lock();
+    let shown = stdout.write_all(&captured.stdout).and_then(|()| stdout.flush());
+    let shown = [shown, io::stderr().write_all(&captured.stderr)];
+    match shown.into_iter().filter_map(Result::err).find(|error| !is_reader_gone(error)) {
+        Some(error) => fail("show what was captured", &error, code),
+        None => code,
+    }
+}
+
+fn is_reader_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::BrokenPipe
+}
+
+/// Says what could not be done, and of which exit code that takes the place.
+fn fail(doing: &str, error: &io::Error, code: i32) -> i32 {
+    complain(&format!("cannot {doing}: {error}; the exit code would have been {code}"));
     exit_code::OWN_FAILURE
 }
 

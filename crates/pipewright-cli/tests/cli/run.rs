@@ -152,6 +152,34 @@ fn capture_shows_nothing_unless_it_fails() {
 }
 
 #[test]
+fn captured_output_that_cannot_be_shown_is_a_failure_unless_nobody_wants_it() {
+    let own = env!("CARGO_BIN_EXE_pipewright");
+    let sh = |script: &str, redirect: &str| {
+        let script =
+            format!("{{ {own} run --capture -- sh -c '{script}'; echo $? >&3; }} {redirect}");
+        let script = format!("exec 3>&1; {script}");
+        std::process::Command::new("sh").args(["-c", &script]).output().unwrap()
+    };
+    // Without a line end too, which std would keep for later.
+    for script in ["echo hi; exit 3", "printf hi; exit 3"] {
+        let output = sh(script, "> /dev/full");
+        assert_eq!(out(&output), "125\n");
+        let words = "pipewright: cannot show what was captured: No space left on device (os error 28); the exit code \
+                     would have been 3\n";
+        assert_eq!(err(&output), words);
+    }
+    assert_eq!(out(&sh("echo hi >&2; exit 3", "2> /dev/full")), "125\n");
+    // The reader ends before the tool begins.
+    let script = format!(
+        "mkfifo f; exec 3>&1; (: < f) & exec 4> f; wait; {own} run --capture -- sh -c 'echo hi; exit 3' >&4"
+    );
+    let dir = tempfile::tempdir().unwrap();
+    let output =
+        std::process::Command::new("sh").args(["-c", &script]).current_dir(&dir).output().unwrap();
+    assert_eq!((err(&output), output.status.code()), ("", Some(3)));
+}
+
+#[test]
 fn environment_and_directory_are_what_was_asked_for() {
     let options = ["--clear-env", "--env", "A=1", "--env", "B=x=y", "--cwd", "/"];
     assert_eq!(out(&run_sh(&options, "echo $A $B $HOME; pwd")), "1 x=y\n/\n");
