@@ -1,12 +1,11 @@
 //! `pipewright doctor`: what this machine offers.
 
-use std::io::Write as _;
-
 use pipewright::machine::{self, State};
 use serde::Serialize;
 
 use crate::Failure;
 use crate::args::DoctorOptions;
+use crate::print::{print, print_json};
 
 #[derive(Debug, Serialize)]
 struct Findings {
@@ -36,19 +35,19 @@ pub(crate) fn run(options: &DoctorOptions) -> Result<i32, Failure> {
         Finding { name: facility.name, state, detail, used_for: facility.used_for }
     });
     let findings = Findings { schema: "pipewright.doctor/1", facilities: facilities.collect() };
-    let mut out = std::io::stdout().lock();
     if options.json {
-        writeln!(out, "{}", serde_json::to_string(&findings)?)?;
+        print_json(&findings)?;
         return Ok(crate::exit_code::SUCCESS);
     }
-    for finding in &findings.facilities {
+    let line = |finding: &Finding| {
         let said = match (finding.state, finding.detail.as_str()) {
             ("available", "") => "yes".to_owned(),
             ("available", detail) => format!("yes ({detail})"),
             ("missing", why) => format!("no: {why}"),
             (_, detail) => detail.to_owned(),
         };
-        writeln!(out, "{:<20} {:<28} {}", finding.name, said, finding.used_for)?;
-    }
+        format!("{:<20} {:<28} {}\n", finding.name, said, finding.used_for)
+    };
+    print(findings.facilities.iter().map(line).collect::<String>())?;
     Ok(crate::exit_code::SUCCESS)
 }

@@ -1,11 +1,10 @@
 //! `pipewright handles`: what this process inherited.
 
-use std::io::Write as _;
-
 use serde::Serialize;
 
 use crate::Failure;
 use crate::args::HandlesOptions;
+use crate::print::{print, print_json};
 
 #[derive(Debug, Serialize)]
 struct List {
@@ -22,7 +21,8 @@ struct Entry {
 
 /// Lists the handles.
 pub(crate) fn run(options: &HandlesOptions) -> Result<i32, Failure> {
-    let handles = pipewright::open_handles()?
+    let handles = pipewright::open_handles()
+        .map_err(Failure::cannot("list the handles"))?
         .into_iter()
         .map(|handle| Entry {
             number: handle.number,
@@ -31,14 +31,14 @@ pub(crate) fn run(options: &HandlesOptions) -> Result<i32, Failure> {
         })
         .collect();
     let list = List { schema: "pipewright.handles/1", handles };
-    let mut out = std::io::stdout().lock();
     if options.json {
-        writeln!(out, "{}", serde_json::to_string(&list)?)?;
+        print_json(&list)?;
         return Ok(crate::exit_code::SUCCESS);
     }
-    for handle in &list.handles {
+    let line = |handle: &Entry| {
         let target = handle.target.as_deref().unwrap_or("");
-        writeln!(out, "{:>5}  {:<12} {}", handle.number, handle.kind, target.escape_debug())?;
-    }
+        format!("{:>5}  {:<12} {}\n", handle.number, handle.kind, target.escape_debug())
+    };
+    print(list.handles.iter().map(line).collect::<String>())?;
     Ok(crate::exit_code::SUCCESS)
 }

@@ -13,9 +13,10 @@ mod exit_code;
 mod handles;
 mod pages;
 mod pipe;
+mod print;
 mod run;
 
-use std::io;
+use std::fmt::Display;
 
 use clap::Parser as _;
 use clap::error::ErrorKind;
@@ -47,21 +48,22 @@ fn work() -> i32 {
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { command } => pages::man(&command),
     };
-    match result {
-        Ok(code) => code,
-        Err(Failure(message)) => {
-            complain(&message);
-            OWN_FAILURE
-        }
-    }
+    result.unwrap_or_else(Failure::tell)
 }
 
 /// Something that pipewright itself could not do, in the words to print.
 struct Failure(String);
 
-impl<E: std::error::Error> From<E> for Failure {
-    fn from(error: E) -> Failure {
-        Failure(error.to_string())
+impl Failure {
+    /// Says it, and gives the exit code.
+    fn tell(self) -> i32 {
+        complain(&self.0);
+        OWN_FAILURE
+    }
+
+    /// The words for an error: "cannot ..." and why. The error alone would not say what could not be done.
+    fn cannot<E: Display>(doing: &str) -> impl FnOnce(E) -> Failure {
+        move |error| Failure(format!("cannot {doing}: {error}"))
     }
 }
 
@@ -74,12 +76,10 @@ fn complain(message: &str) {
 /// Help and version are what was asked for; anything else is a misuse, said in one line.
 fn refuse(error: &clap::Error) -> i32 {
     match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => match error.print() {
-            Ok(()) => return exit_code::SUCCESS,
-            // Nobody is left to read it.
-            Err(gone) if gone.kind() == io::ErrorKind::BrokenPipe => return exit_code::SUCCESS,
-            Err(error) => complain(&format!("cannot write to stdout: {error}")),
-        },
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            let printed = print::wrote(error.print());
+            return printed.map_or_else(Failure::tell, |()| exit_code::SUCCESS);
+        }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = error.print();
         }

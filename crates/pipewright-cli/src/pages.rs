@@ -1,17 +1,16 @@
 //! Completion scripts and manual pages, made from what can be typed.
 
-use std::io::Write as _;
-
 use clap::CommandFactory as _;
 
 use crate::Failure;
 use crate::args::Args;
+use crate::print::print;
 
 /// Prints a completion script.
 pub(crate) fn completions(shell: clap_complete::Shell) -> Result<i32, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Args::command(), "pipewright", &mut script);
-    std::io::stdout().write_all(&script)?;
+    print(script)?;
     Ok(crate::exit_code::SUCCESS)
 }
 
@@ -24,6 +23,8 @@ pub(crate) fn man(names: &[String]) -> Result<i32, Failure> {
         let found = found.ok_or_else(|| Failure(format!("no command is called \"{name}\"")))?;
         command = found.clone();
     }
-    clap_mangen::Man::new(command).render(&mut std::io::stdout())?;
+    let mut page = Vec::new();
+    clap_mangen::Man::new(command).render(&mut page).map_err(Failure::cannot("make the page"))?;
+    print(page)?;
     Ok(crate::exit_code::SUCCESS)
 }

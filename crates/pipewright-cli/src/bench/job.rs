@@ -279,7 +279,7 @@ impl<'a> Job<'a> {
         };
         let columns = terminal::columns().unwrap_or(USUAL_COLUMNS);
         let text = show::terminal(report, columns, colours);
-        save::to_stdout(&text)
+        crate::print::print(text)
     }
 }
 

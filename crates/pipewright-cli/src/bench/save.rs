@@ -1,13 +1,14 @@
 //! The files of a report: looked at before anything is measured, written again after each series.
 
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::report::{Report, SCHEMA};
 use super::show;
 use crate::Failure;
 use crate::args::MeasureOptions;
+use crate::print::print;
 
 /// What a file is to contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,13 +67,16 @@ impl Files {
         self.0
             .iter()
             .filter(|(_, path)| is_stdout(path))
-            .try_for_each(|(shape, _)| to_stdout(&shape.text(report)?))
+            .try_for_each(|(shape, _)| print(&shape.text(report)?))
     }
 }
 
 impl Shape {
     fn text(self, report: &Report) -> Result<String, Failure> {
-        let json = || -> Result<String, Failure> { Ok(serde_json::to_string(report)? + "\n") };
+        let json = || -> Result<String, Failure> {
+            let text = serde_json::to_string(report).map_err(Failure::cannot("write JSON"))?;
+            Ok(text + "\n")
+        };
         Ok(match self {
             Shape::Json => json()?,
             Shape::Html => show::html(report, &json()?),
@@ -80,17 +84,6 @@ impl Shape {
             Shape::Csv => show::csv(report),
             Shape::Markdown => show::markdown(report),
         })
-    }
-}
-
-/// Prints that. A reader who has seen enough is no failure.
-pub(super) fn to_stdout(text: &str) -> Result<(), Failure> {
-    let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        // `| head`.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        Err(error) => Err(Failure(format!("cannot write to stdout: {error}"))),
-        Ok(()) => Ok(()),
     }
 }
 

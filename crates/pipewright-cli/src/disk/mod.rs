@@ -14,6 +14,7 @@ use pipewright::{CaughtSignals, Signal};
 use pipewright_disk::diagnosis::{Report, diagnose};
 
 use crate::args::DiskOptions;
+use crate::print::print;
 use crate::{Failure, complain, exit_code};
 
 /// Diagnoses each path and tells. A path that cannot be diagnosed does not keep the others from it.
@@ -28,16 +29,8 @@ pub(crate) fn run(options: &DiskOptions) -> Result<i32, Failure> {
                 code = exit_code::OWN_FAILURE;
             }
             Ok(report) => {
-                let mut words = Vec::new();
-                if options.json {
-                    writeln!(words, "{}", json::text(&report)?)?;
-                } else {
-                    if !reports.is_empty() {
-                        writeln!(words)?;
-                    }
-                    text::write(&mut words, &report)?;
-                }
-                print(&words)?;
+                let words = words(options.json, reports.is_empty(), &report);
+                print(words.map_err(Failure::cannot("print the diagnosis"))?)?;
                 reports.push(report);
             }
         }
@@ -90,13 +83,16 @@ impl Page {
     }
 }
 
-/// Prints. A reader that has gone has read what it wanted.
-fn print(words: &[u8]) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    match out.write_all(words).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure(format!("cannot print the diagnosis: {error}")))
+/// What is printed of it.
+fn words(as_json: bool, is_first: bool, report: &Report) -> io::Result<Vec<u8>> {
+    let mut words = Vec::new();
+    if as_json {
+        writeln!(words, "{}", json::text(report)?)?;
+    } else {
+        if !is_first {
+            writeln!(words)?;
         }
-        _ => Ok(()),
+        text::write(&mut words, report)?;
     }
+    Ok(words)
 }

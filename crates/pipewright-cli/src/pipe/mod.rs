@@ -20,7 +20,8 @@ use words::{Output, Typed};
 pub(crate) fn run(options: &PipeOptions) -> Result<i32, Failure> {
     let typed = Typed::parse(&options.words)?;
     let cancel = CancelToken::new();
-    let interrupt = Interrupt::catch(&cancel, options.common.contain != Contain::Group, false)?;
+    let interrupt = Interrupt::catch(&cancel, options.common.contain != Contain::Group, false)
+        .map_err(Failure::cannot("catch signals"))?;
     let attempt = |ends_with_us| -> Result<_, Failure> {
         let mut pipeline = build(options, &typed, ends_with_us)?;
         set_rules(&mut pipeline, options, &cancel);

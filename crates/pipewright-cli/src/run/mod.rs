@@ -4,14 +4,13 @@ pub(crate) mod command;
 pub(crate) mod interrupt;
 pub(crate) mod report;
 
-use std::io::Write as _;
-
 use pipewright::os::terminal::Foreground;
 use pipewright::{
     CancelToken, Captured, Command, Error, ErrorKind, Outcome, Output, Scope, Signal, TeeFailed,
 };
 
 use crate::args::{Contain, RunOptions};
+use crate::print::print;
 use crate::{Failure, complain, exit_code};
 use interrupt::Interrupt;
 use report::Report;
@@ -24,7 +23,8 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
     let cancel = CancelToken::new();
     let is_in_front = Foreground::own().is_some();
     let shares_terminal = options.common.contain != Contain::Group;
-    let interrupt = Interrupt::catch(&cancel, shares_terminal, is_in_front)?;
+    let interrupt = Interrupt::catch(&cancel, shares_terminal, is_in_front)
+        .map_err(Failure::cannot("catch signals"))?;
     let mut command = command::build(&options, &cancel)?;
     let mut attempts = 0;
     let result = loop {
@@ -73,7 +73,7 @@ fn detach(options: &RunOptions) -> Result<i32, Failure> {
     match command.detached().start_and_forget() {
         Ok(pid) => {
             if !options.common.quiet {
-                writeln!(std::io::stdout(), "{pid}")?;
+                print(format!("{pid}\n"))?;
             }
             Ok(exit_code::SUCCESS)
         }

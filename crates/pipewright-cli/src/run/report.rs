@@ -9,6 +9,7 @@ use pipewright::{Captured, Containment, Error, ExitStatus, Outcome, Output, Usag
 use serde::Serialize;
 
 use crate::args::RunOptions;
+use crate::print::is_reader_gone;
 use crate::{complain, exit_code};
 
 /// The object. Fields are only ever added.
@@ -136,8 +137,7 @@ pub(crate) fn deliver(report: &impl Serialize, path: &Path, code: i32) -> i32 {
     }
 }
 
-/// Prints what was captured, and gives the code to exit with: that of what ran, unless it is lost. A reader
-/// that has gone has read what it wanted.
+/// Prints what was captured, and gives the code to exit with: that of what ran, unless it is lost.
 pub(super) fn show_captured(captured: &Output, code: i32) -> i32 {
     let mut stdout = io::stdout().lock();
     let shown = stdout.write_all(&captured.stdout).and_then(|()| stdout.flush());
@@ -146,10 +146,6 @@ pub(super) fn show_captured(captured: &Output, code: i32) -> i32 {
         Some(error) => fail("show what was captured", &error, code),
         None => code,
     }
-}
-
-fn is_reader_gone(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::BrokenPipe
 }
 
 /// Says what could not be done, and of which exit code that takes the place.

@@ -209,8 +209,7 @@ fn a_reader_that_has_gone_is_no_failure_and_a_full_disk_is_one() {
     let Ok(full) = std::fs::File::options().write(true).open("/dev/full") else { return };
     let output = pipewright(&words).stdout(Stdio::from(full)).output().unwrap();
     assert_eq!(output.status.code(), Some(125));
-    let expected =
-        "pipewright: cannot print the diagnosis: No space left on device (os error 28)\n";
+    let expected = "pipewright: cannot write to stdout: No space left on device (os error 28)\n";
     assert_eq!(err(&output), expected);
 }
 

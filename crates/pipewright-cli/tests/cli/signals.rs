@@ -40,6 +40,30 @@ fn is_ignored(name: &str, number: u32) -> bool {
     ignored
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn without_room_for_the_thread_that_waits_for_signals_it_says_so() {
+    // Root has no such limit. Of this user there is no other process.
+    let other = rustix::process::geteuid().is_root().then_some(54_321);
+    for args in [["run", "--", "true"], ["pipe", "--", "true"]] {
+        let mut command = pipewright::Command::new(env!("CARGO_BIN_EXE_pipewright"));
+        command.args(args).rlimit(pipewright::Resource::Processes, Some(1), Some(1));
+        if let Some(user) = other {
+            command.uid(user).gid(user).groups(&[]);
+        }
+        let output = match command.capture() {
+            Ok(output) => output,
+            Err(error) => {
+                eprintln!("SKIPPED: the tool cannot be run by another user: {error}");
+                return;
+            }
+        };
+        let words =
+            "pipewright: cannot catch signals: Resource temporarily unavailable (os error 11)\n";
+        assert_eq!((output.stderr.as_str(), output.status.code()), (words, Some(125)));
+    }
+}
+
 #[test]
 fn a_signal_that_stops_reaches_the_command_as_itself() {
     for (name, number) in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
