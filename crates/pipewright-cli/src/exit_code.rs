@@ -1,6 +1,6 @@
 //! The exit codes, which are those of coreutils' `timeout`. `run --help` prints the table.
 
-use pipewright::{ErrorKind, ExitStatus};
+use pipewright::{Error, ErrorKind, ExitStatus};
 
 /// All is well.
 pub(crate) const SUCCESS: i32 = 0;
@@ -30,12 +30,12 @@ pub(crate) fn of_signal(number: i32) -> i32 {
 }
 
 /// The code for a command that could not be started.
-pub(crate) fn of_error(kind: &ErrorKind) -> i32 {
-    match kind {
+pub(crate) fn of_error(error: &Error) -> i32 {
+    match error.kind() {
         ErrorKind::NotFound { .. } => NOT_FOUND,
-        ErrorKind::NotExecutable { .. } | ErrorKind::PermissionDenied | ErrorKind::Busy => {
-            NOT_EXECUTABLE
-        }
+        ErrorKind::Limit { .. } => OWN_FAILURE,
+        // Not of its directory, its files or its process, which are for us to have.
+        _ if error.is_execution() => NOT_EXECUTABLE,
         _ => OWN_FAILURE,
     }
 }

@@ -36,7 +36,7 @@ pub(crate) fn run(options: &PipeOptions) -> Result<i32, Failure> {
     say(options, &typed, &result);
     let code = match &result {
         Ok(output) => code_of(output, &interrupt),
-        Err(error) => exit_code::of_error(error.kind()),
+        Err(error) => exit_code::of_error(error),
     };
     Ok(match options.common.report() {
         Some(path) => deliver(&Report::new(options, &typed, &result), path, code),

@@ -45,7 +45,7 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
     };
     let code = match &result {
         Ok(capture) => code_of(capture, &interrupt),
-        Err(error) => exit_code::of_error(error.kind()),
+        Err(error) => exit_code::of_error(error),
     };
     let code = show(&options, &result, code);
     Ok(match options.common.report() {
@@ -79,7 +79,7 @@ fn detach(options: &RunOptions) -> Result<i32, Failure> {
         }
         Err(error) => {
             complain(&error.to_string());
-            Ok(exit_code::of_error(error.kind()))
+            Ok(exit_code::of_error(&error))
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 use std::time::Instant;
 
@@ -30,6 +31,53 @@ fn exit_codes_are_those_of_timeout() {
     {
         let output = pipewright(&["run", "--", command]).output().unwrap();
         assert_eq!(output.status.code(), Some(code), "{command}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_the_program_is_126_and_with_its_surroundings_125() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path.display().to_string()
+    };
+    let ring = dir.path().join("ring");
+    std::os::unix::fs::symlink("ring", &ring).unwrap();
+    let nowhere = file("nowhere", "#!/no/such/interpreter\n");
+    let plain = file("plain", "echo hi\n");
+    let long = format!("/{}", "x".repeat(300));
+    let ring = ring.display().to_string();
+    for (command, code) in [
+        (&ring[..], 126),
+        (&long, 126),
+        (&nowhere, 126),
+        (&plain, 126),
+        (&format!("{plain}/x"), 127),
+        (&long[1..], 127),
+    ] {
+        let output = pipewright(&["run", "--", command]).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{command}: {}", err(&output));
+    }
+    let locked = dir.path().join("locked");
+    fs::create_dir(&locked).unwrap();
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0)).unwrap();
+    let locked = locked.display().to_string();
+    for args in [["run", "--cwd", &locked, "--", "true"], ["pipe", "--cwd", &locked, "--", "true"]]
+    {
+        // Root may enter it, but for another user's sake.
+        let mut command = pipewright::Command::new(env!("CARGO_BIN_EXE_pipewright"));
+        if rustix::process::geteuid().is_root() {
+            command.uid(54_322).gid(54_322).groups(&[]);
+        }
+        match command.args(args).capture() {
+            Ok(output) => {
+                assert_eq!(output.status.code(), Some(125), "{}", output.stderr);
+                assert!(output.stderr.contains("permission denied"), "{}", output.stderr);
+            }
+            Err(error) => eprintln!("SKIPPED: the tool cannot be run by another user: {error}"),
+        }
     }
 }
 

@@ -40,6 +40,8 @@ struct Facts {
 pub(crate) enum Doing {
     /// Starting the program.
     Start,
+    /// The last step of that: the system refused to execute it.
+    Execute,
     /// Something that the start needs, in the words "cannot ...".
     Prepare(String),
     /// Waiting for it, feeding it, reading from it, stopping it.
@@ -82,6 +84,13 @@ impl Error {
         &self.0.program
     }
 
+    /// Whether the system refused to execute the program: there is none, or it is none for us. `false`: something
+    /// else that a start needs failed, as a process, a right or the working directory, or the program ran.
+    #[must_use]
+    pub fn is_execution(&self) -> bool {
+        matches!(self.0.doing, Doing::Execute)
+    }
+
     /// The system's error number, if the system reported one.
     #[must_use]
     pub fn raw_os_error(&self) -> Option<i32> {
@@ -94,7 +103,7 @@ impl fmt::Display for Error {
         let facts = &*self.0;
         let program = kind::Quoted(&facts.program);
         match &facts.doing {
-            Doing::Start => write!(f, "cannot start {program}: ")?,
+            Doing::Start | Doing::Execute => write!(f, "cannot start {program}: ")?,
             Doing::Prepare(words) => write!(f, "cannot start {program}: {words}: ")?,
             Doing::Talk(doing) => write!(f, "cannot {doing} {program}: ")?,
             Doing::Judge => write!(f, "{program} failed: ")?,

@@ -21,6 +21,7 @@ pub(crate) fn could_not_start(plan: &Plan<'_>, failed: SpawnError) -> Error {
         }
         // The words of a general error alone would not say what could not be done.
         step if needs_words(step, &kind) => Doing::Prepare(format!("cannot {step}")),
+        Step::Exec => Doing::Execute,
         _ => Doing::Start,
     };
     Error::new(plan.program, doing, kind, Some(failed.source))
