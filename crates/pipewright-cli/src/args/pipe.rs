@@ -11,7 +11,8 @@ use super::common::CommonOptions;
 #[command(after_help = concat!(
     "The words of the pipeline are separate arguments, so those with a meaning have to be quoted for\n",
     "the shell: '|' between two commands; '<' FILE before the first; '>' FILE or '>>' FILE (append)\n",
-    "after the last. Where such a word is meant as it is, write '\\|', '\\<', '\\>' or '\\>>'.\n",
+    "after the last. Where such a word is meant as it is, write '\\|', '\\<', '\\>' or '\\>>';\n",
+    "with another backslash, '\\\\|', it is the word '\\|'.\n",
     "\n",
     "The pipeline fails where a command does, and has the code of the last one that did. A command\n",
     "that ended by SIGPIPE, as its reader had read all that it wanted, has not failed.\n",

@@ -62,8 +62,9 @@ fn plain(word: &OsString) -> Result<OsString, Failure> {
     match word.to_str() {
         Some("<") => Err(misplaced("<", "before the first command")),
         Some(sign @ (">" | ">>")) => Err(misplaced(sign, "after the last command, with its file")),
+        // More of them than one: the word has one less, so that each word can be written.
         Some(marked) => match marked.strip_prefix('\\') {
-            Some(sign) if MEANINGFUL.contains(&sign) => Ok(sign.into()),
+            Some(word) if MEANINGFUL.contains(&word.trim_start_matches('\\')) => Ok(word.into()),
             _ => Ok(marked.into()),
         },
         None => Ok(word.clone()),
@@ -109,6 +110,13 @@ mod tests {
         let commands: &[&[&str]] = &[&["grep", "|", "x"], &["grep", ">>", ">", "y"], &["<", r"\x"]];
         assert_eq!(typed.stages, stages(commands));
         assert_eq!((typed.input, typed.output), (None, None));
+    }
+
+    #[test]
+    fn a_word_with_the_mark_can_be_written_too() {
+        let typed = parse(r"echo \\| \\\>> \\ \\x \| | cat").unwrap();
+        let commands: &[&[&str]] = &[&["echo", r"\|", r"\\>>", r"\\", r"\\x", "|"], &["cat"]];
+        assert_eq!(typed.stages, stages(commands));
     }
 
     #[test]
