@@ -32,6 +32,7 @@
 //! | [`ring`], [`aio`], [`port`] | operations on files that the kernel carries out meanwhile |
 //! | [`why_not`] | why they cannot be used on this machine |
 //! | [`thread_usage`] | how often a thread slept, and what it had the disks do |
+//! | [`os_text`] | text that need not be Unicode, taken apart |
 //! | [`cause`] | what an error of the system means |
 //! | [`probe`] | what this machine offers, and which handles this process has |
 //! | [`machine`] | what this machine is, for figures that are measured on it |
@@ -59,6 +60,7 @@ pub mod link;
 pub mod machine;
 pub mod memory;
 pub mod mux;
+pub mod os_text;
 pub mod park;
 pub mod pipe;
 pub mod port;

@@ -1,8 +1,9 @@
 //! From options to a command.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::path::Path;
 
+use pipewright::os::os_text;
 use pipewright::{CancelToken, Command, Handle, Limit, Scope, Stdio};
 
 use crate::Failure;
@@ -126,13 +127,10 @@ fn file_to_write(path: &Path, options: &RunOptions) -> Stdio {
 }
 
 /// The name and the value of `--env`.
-fn split_variable(variable: &OsStr) -> Result<(OsString, OsString), Failure> {
-    let refuse = || Failure(format!("--env takes K=V, not {variable:?}"));
-    // Split as text: a variable that is not Unicode can be inherited, but not typed here.
-    let text = variable.to_str().ok_or_else(refuse)?;
-    let (key, value) =
-        text.split_once('=').filter(|(key, _)| !key.is_empty()).ok_or_else(refuse)?;
-    Ok((key.into(), value.into()))
+fn split_variable(variable: &OsStr) -> Result<(&OsStr, &OsStr), Failure> {
+    os_text::split_once(variable, b'=')
+        .filter(|(key, _)| !key.is_empty())
+        .ok_or_else(|| Failure(format!("--env takes K=V, not {variable:?}")))
 }
 
 /// A copy of a handle of ours.

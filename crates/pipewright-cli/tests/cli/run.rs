@@ -1,7 +1,9 @@
 //! `pipewright run`.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 use std::time::Instant;
@@ -106,6 +108,8 @@ fn misuse_is_125_and_says_what_to_write() {
         (&["run", "--env", "NOVALUE", "--", "true"], "--env takes K=V"),
         (&["run", "--inherit", "999", "--", "true"], "cannot inherit handle 999"),
         (&["run"], "CMD"),
+        (&[], "requires a subcommand but one was not provided [subcommands: run, pipe, "),
+        (&["bench"], "requires a subcommand but one was not provided [subcommands: pipes, "),
         (&["frobnicate"], "frobnicate"),
     ] {
         let output = pipewright(args).output().unwrap();
@@ -231,6 +235,17 @@ fn captured_output_that_cannot_be_shown_is_a_failure_unless_nobody_wants_it() {
 fn environment_and_directory_are_what_was_asked_for() {
     let options = ["--clear-env", "--env", "A=1", "--env", "B=x=y", "--cwd", "/"];
     assert_eq!(out(&run_sh(&options, "echo $A $B $HOME; pwd")), "1 x=y\n/\n");
+}
+
+#[test]
+fn a_variable_is_bytes_and_need_not_be_text() {
+    let variable = OsStr::from_bytes(b"A=\xff=\xfe");
+    for command in ["run", "pipe"] {
+        let mut tool = pipewright(&[command, "--env"]);
+        tool.arg(variable).args(["--", "sh", "-c", "printf %s \"$A\""]);
+        let output = tool.output().unwrap();
+        assert_eq!((&output.stdout[..], err(&output)), (&b"\xff=\xfe"[..], ""), "{command}");
+    }
 }
 
 #[test]
