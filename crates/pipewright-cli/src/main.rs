@@ -80,9 +80,6 @@ fn refuse(error: &clap::Error) -> i32 {
             let printed = print::wrote(error.print());
             return printed.map_or_else(Failure::tell, |()| exit_code::SUCCESS);
         }
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let _ = error.print();
-        }
         // What clap says up to its first empty line is the error; the rest is advice.
         _ => {
             let said = error.to_string();

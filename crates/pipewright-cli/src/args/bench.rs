@@ -11,7 +11,7 @@ use crate::bench::Placement;
 /// Options of `bench`.
 #[derive(Debug, Args)]
 #[command(
-    arg_required_else_help = true,
+    arg_required_else_help = false,
     subcommand_value_name = "WHAT",
     after_help = "\
 Examples:

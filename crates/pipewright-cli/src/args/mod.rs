@@ -23,8 +23,10 @@ pub(crate) use pipe::PipeOptions;
 pub(crate) use run::{Contain, RunOptions};
 
 /// Run processes, and know what your I/O really does.
+//
+// Without a command it is told in a line what is missing, as of every other misuse.
 #[derive(Debug, Parser)]
-#[command(name = "pipewright", version, arg_required_else_help = true)]
+#[command(name = "pipewright", version, arg_required_else_help = false)]
 #[command(after_help = "\
 Examples:
   pipewright run --timeout 2m --report report.json -- make -j8 test
