@@ -64,7 +64,7 @@ fn what_is_wrong_with_the_program_is_126_and_with_its_surroundings_125() {
     }
     let locked = dir.path().join("locked");
     fs::create_dir(&locked).unwrap();
-    fs::set_permissions(&locked, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0o000)).unwrap();
     let locked = locked.display().to_string();
     for args in [["run", "--cwd", &locked, "--", "true"], ["pipe", "--cwd", &locked, "--", "true"]]
     {
