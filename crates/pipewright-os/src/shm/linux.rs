@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, ProtFlags};
 use rustix::process::{Resource, getrlimit};
 
+use super::failed::at;
 pub(super) use super::mapping::Mapping;
 use crate::fallback;
 use crate::handle::Handle;
@@ -25,12 +26,12 @@ pub(super) fn create(size: usize, prefault: bool) -> io::Result<(Mapping, Handle
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, words));
     }
     let fd = memory()?;
-    rustix::fs::ftruncate(&fd, length)?;
+    rustix::fs::ftruncate(&fd, length).map_err(at("ftruncate"))?;
     // Every page, now: one that cannot be had when it is touched is SIGBUS, and the end of us.
-    rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, length)?;
+    rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, length).map_err(at("fallocate"))?;
     let mapping = Mapping::of(&fd, size, ProtFlags::READ | ProtFlags::WRITE)?;
     // After that mapping, which is the one that can be written.
-    rustix::fs::fcntl_add_seals(&fd, SEALS)?;
+    rustix::fs::fcntl_add_seals(&fd, SEALS).map_err(at("fcntl(F_ADD_SEALS)"))?;
     settle(&mapping, prefault.then_some(Advice::LinuxPopulateWrite))?;
     Ok((mapping, Handle::from(fd)))
 }
@@ -60,16 +61,17 @@ fn memory() -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     // Without the flag the kernel complains in its log, or refuses (vm.memfd_noexec); before 6.3
     // there is no such flag.
-    match rustix::fs::memfd_create(c"pipewright", flags | MemfdFlags::NOEXEC_SEAL) {
-        Err(Errno::INVAL) => Ok(rustix::fs::memfd_create(c"pipewright", flags)?),
-        result => Ok(result?),
-    }
+    let made = match rustix::fs::memfd_create(c"pipewright", flags | MemfdFlags::NOEXEC_SEAL) {
+        Err(Errno::INVAL) => rustix::fs::memfd_create(c"pipewright", flags),
+        made => made,
+    };
+    made.map_err(at("memfd_create"))
 }
 
 fn settle(mapping: &Mapping, populate: Option<Advice>) -> io::Result<()> {
     // A child that is forked by other code of this program gets no mapping: it could go on reading
     // and writing what is between us and the peer.
-    mapping.advise(Advice::LinuxDontFork)?;
+    mapping.advise(Advice::LinuxDontFork).map_err(at("madvise"))?;
     if let Some(populate) = populate {
         // Ignored: before Linux 5.14 there is no such advice, and pages are mapped when touched.
         let _ = mapping.advise(populate);

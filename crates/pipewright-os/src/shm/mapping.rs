@@ -7,6 +7,8 @@ use std::ptr::{self, NonNull};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
+use super::failed::at;
+
 /// Mapped memory.
 #[derive(Debug)]
 pub(crate) struct Mapping {
@@ -23,7 +25,8 @@ impl Mapping {
     /// Maps that much of the object, from its start on.
     pub(super) fn of(fd: impl AsFd, length: usize, rights: ProtFlags) -> io::Result<Mapping> {
         // SAFETY: a new mapping where there is none, so nothing of ours is changed by it.
-        let start = unsafe { mmap(ptr::null_mut(), length, rights, MapFlags::SHARED, fd, 0) }?;
+        let start = unsafe { mmap(ptr::null_mut(), length, rights, MapFlags::SHARED, fd, 0) };
+        let start = start.map_err(at("mmap"))?;
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Mapping { start, length })
     }

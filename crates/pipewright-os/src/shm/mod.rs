@@ -30,6 +30,8 @@
 //! makes of it, and both compilers are kept from moving anything across.
 
 mod copy;
+#[cfg(not(any(miri, pipewright_plain_memory)))]
+mod failed;
 #[cfg(all(target_os = "linux", not(any(miri, pipewright_plain_memory))))]
 mod linux;
 #[cfg(all(target_os = "linux", not(any(miri, pipewright_plain_memory))))]
@@ -117,7 +119,7 @@ impl Written {
     ///
     /// # Errors
     /// The size is none (`InvalidInput`); there is no memory, or no room for another handle; the system
-    /// has no such objects, or a filter denies them.
+    /// has no such objects, or a filter denies them. It names the call.
     pub fn create(options: ShmOptions) -> io::Result<Written> {
         let size = size_of_object(options.bytes)?;
         let (mapping, handle) = imp::create(size, options.prefault)?;

@@ -20,6 +20,7 @@ use windows_sys::Win32::System::Memory::{
 use windows_sys::Win32::System::SystemServices::SECURITY_DESCRIPTOR_REVISION;
 use windows_sys::Win32::System::Threading::GetCurrentProcess;
 
+use super::failed::at;
 use crate::handle::{Handle, size_of_u32};
 
 /// Mapped memory.
@@ -75,7 +76,7 @@ fn section(size: usize) -> io::Result<OwnedHandle> {
         CreateFileMappingW(INVALID_HANDLE_VALUE, &raw const attributes, how, high, low, ptr::null())
     };
     if section.is_null() {
-        return Err(io::Error::last_os_error());
+        return Err(at("CreateFileMappingW")(io::Error::last_os_error()));
     }
     // SAFETY: made by the call above, for nobody else.
     Ok(unsafe { OwnedHandle::from_raw_handle(section) })
