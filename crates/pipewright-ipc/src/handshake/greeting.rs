@@ -70,7 +70,7 @@ impl Greeting {
 
     fn new(end: End, options: &Options, stage: Stage) -> Greeting {
         let until = Instant::now().checked_add(options.handshake_timeout);
-        let (talk, options) = (Talk { end }, options.clone());
+        let (talk, options) = (Talk::new(end), options.clone());
         let limits = limits(&options, 0);
         Greeting { talk, options, stage, limits, fallback: None, calls: false, until }
     }
@@ -139,7 +139,7 @@ impl Greeting {
                 Some(heard) if heard.kind == kind::READY => self.settle(None, &heard.fields)?,
                 Some(heard) => {
                     let mut offer = Offer::make(&self.options);
-                    let found = offer.open(&heard.fields, heard.handle.as_ref(), &self.options);
+                    let found = offer.open(&heard.fields, &heard.handle, &self.options);
                     Stage::WorkerOffer(offer, found)
                 }
                 None => return Ok((Stage::WorkerMemory, false)),
@@ -204,7 +204,7 @@ impl Greeting {
 
     /// The host's last word, where memory was offered.
     fn conclude(&mut self, mut offer: Offer, heard: &Heard) -> Result<Stage, Error> {
-        match offer.take(&heard.fields, heard.handle.as_ref(), &self.options) {
+        match offer.take(&heard.fields, &heard.handle, &self.options) {
             Ok(proof) => {
                 self.talk.say(kind::READY, &ready(Ok(proof)).encode(READY.1))?;
                 Ok(Stage::Over(offer.into_ring()))

@@ -56,15 +56,16 @@ impl Offer {
     pub(super) fn open(
         &mut self,
         fields: &Fields,
-        handle: Option<&Handle>,
+        handle: &Result<Handle, String>,
         options: &Options,
     ) -> Result<u64, String> {
         if let Err(why) = &self.ours {
             return Err(why.clone());
         }
-        let told = || fields.get("why").unwrap_or("no memory was passed").to_owned();
-        let (Some(bytes), Some(handle)) = (fields.number("bytes"), handle) else {
-            return Err(told());
+        let (Some(bytes), Ok(handle)) = (fields.number("bytes"), handle) else {
+            let missing = handle.as_ref().err().map(String::as_str);
+            let why = fields.get("why").or(missing).unwrap_or("no memory was passed");
+            return Err(why.to_owned());
         };
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         if !bytes.is_power_of_two() || !(LEAST_RING_BYTES..=MOST_RING_BYTES).contains(&bytes) {
@@ -81,7 +82,7 @@ impl Offer {
     pub(super) fn take(
         &mut self,
         fields: &Fields,
-        handle: Option<&Handle>,
+        handle: &Result<Handle, String>,
         options: &Options,
     ) -> Result<u64, String> {
         let found = self.open(fields, handle, options)?;

@@ -1,10 +1,10 @@
 //! What the two sides of a handshake say to each other, and never a wait for it.
 
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::slice;
 
 use pipewright::Handle;
-use pipewright_os::link::{Arrived, End};
+use pipewright_os::link::{Arrived, End, lacks_room_for_handles};
 
 use crate::error::{Error, ErrorKind, Side};
 use crate::wire::{Fields, Frame, Header, Invalid, MOST_HELLO_BYTES, kind};
@@ -13,6 +13,8 @@ use crate::wire::{Fields, Frame, Header, Invalid, MOST_HELLO_BYTES, kind};
 #[derive(Debug)]
 pub(super) struct Talk {
     pub(super) end: End,
+    /// A handle came that this process has no room for.
+    lost: Option<io::Error>,
 }
 
 /// What the other side has said.
@@ -20,7 +22,8 @@ pub(super) struct Talk {
 pub(super) struct Heard {
     pub(super) kind: u8,
     pub(super) fields: Fields,
-    pub(super) handle: Option<Handle>,
+    /// What came with it, or why nothing did.
+    pub(super) handle: Result<Handle, String>,
 }
 
 /// What may be said next: a kind, and the first line of its body.
@@ -30,6 +33,10 @@ pub(super) type Expected = (u8, &'static str);
 const REJECTED: &str = "rejected";
 
 impl Talk {
+    pub(super) fn new(end: End) -> Talk {
+        Talk { end, lost: None }
+    }
+
     /// Says something. What the system does not take at once is kept.
     pub(super) fn say(&mut self, kind: u8, body: &[u8]) -> Result<(), Error> {
         let (bytes, count) = Header::new(kind, body.len()).encode();
@@ -58,10 +65,13 @@ impl Talk {
         let (header, count) = loop {
             match self.whole_frame()? {
                 Some(frame) => break frame,
-                None => match self.end.receive(usize::MAX)? {
-                    Arrived::Bytes { .. } => {}
-                    Arrived::Nothing => return Ok(None),
-                    Arrived::End => return Err(Error::new(ErrorKind::Died { status: None })),
+                None => match self.end.receive(usize::MAX) {
+                    Ok(Arrived::Bytes { .. }) => {}
+                    Ok(Arrived::Nothing) => return Ok(None),
+                    Ok(Arrived::End) => return Err(Error::new(ErrorKind::Died { status: None })),
+                    // That is our lack, and no fault of the other side: what came with it is here.
+                    Err(error) if lacks_room_for_handles(&error) => self.lost = Some(error),
+                    Err(error) => return Err(error.into()),
                 },
             }
         };
@@ -94,11 +104,17 @@ impl Talk {
         Ok(is_whole.then_some((header, count)))
     }
 
-    fn handle(&mut self, header: &Header) -> Result<Option<Handle>, Error> {
-        if usize::from(header.handles) > self.end.waiting_handles() || header.handles > 1 {
-            return Err(Error::protocol("a frame says that handles come with it, and none came"));
+    /// The handle that came with a frame, or why there is none.
+    fn handle(&mut self, header: &Header) -> Result<Result<Handle, String>, Error> {
+        if header.handles == 0 {
+            return Ok(Err("no memory was passed".to_owned()));
         }
-        Ok(if header.handles == 1 { self.end.take_handle() } else { None })
+        let came = if header.handles == 1 { self.end.take_handle() } else { None };
+        match (came, self.lost.take()) {
+            (Some(handle), _) => Ok(Ok(handle)),
+            (None, Some(error)) => Ok(Err(format!("cannot take in a handle: {error}"))),
+            _ => Err(Error::protocol("a frame says that handles come with it, and none came")),
+        }
     }
 
     /// Tells the other side why, and gives that error.

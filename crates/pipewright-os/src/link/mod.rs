@@ -149,6 +149,16 @@ pub fn user() -> String {
     imp::user()
 }
 
+/// Whether that is what an end says of handles that came and are closed, because this process may have no more. The
+/// bytes that came with them have arrived all the same.
+///
+/// # Platform
+/// Unix: `EMFILE`. Windows: never; handles are taken by the side that has them.
+#[must_use]
+pub fn lacks_room_for_handles(error: &io::Error) -> bool {
+    imp::lacks_room_for_handles(error)
+}
+
 impl End {
     fn of(socket: imp::Socket) -> End {
         End {
@@ -213,9 +223,9 @@ impl End {
     /// `ReadFile`, and the beginning of the next; `DuplicateHandle(DUPLICATE_CLOSE_SOURCE)` for handles.
     ///
     /// # Errors
-    /// `OutOfMemory`; `InvalidData`: more handles came than may be waiting, or than there was room for
-    /// in this process (`MSG_CTRUNC`), and are closed; Windows: a handle was announced that is none, or by
-    /// somebody who is not known. `BrokenPipe` (Windows): the other side has ended before its handles
+    /// `OutOfMemory`; `InvalidData`: more handles came than may be waiting, and are closed; Windows: a handle was
+    /// announced that is none, or by somebody who is not known. [Too few](lacks_room_for_handles) handles that this
+    /// process may have (`EMFILE`, where the system says `MSG_CTRUNC`). `BrokenPipe` (Windows): the other side has ended before its handles
     /// could be taken.
     pub fn receive(&mut self, most: usize) -> io::Result<Arrived> {
         if self.inbox.bytes().len() >= most {

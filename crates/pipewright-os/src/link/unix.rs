@@ -193,16 +193,21 @@ pub(super) fn receive(
     let length = ahead.len() + count - to_caller;
     // SAFETY: the same of the second part, which is filled after the first.
     unsafe { ahead.set_len(length) };
-    if message.msg_flags & libc::MSG_CTRUNC != 0 {
-        let words = "handles were passed that this process has no room for";
-        return Err(io::Error::new(io::ErrorKind::InvalidData, words));
+    let is_cut = message.msg_flags & libc::MSG_CTRUNC != 0;
+    if is_cut && came.len() < MOST_HANDLES {
+        // There was room for more in the message: it is this process that may have no more.
+        return Err(Errno::MFILE.into());
     }
-    if handles.len() + came.len() > MOST_HANDLES {
+    if is_cut || handles.len() + came.len() > MOST_HANDLES {
         let words = "more handles were passed than a message may carry";
         return Err(io::Error::new(io::ErrorKind::InvalidData, words));
     }
     handles.extend(came);
     Ok(Arrived::Bytes { to_caller, ahead: count - to_caller })
+}
+
+pub(super) fn lacks_room_for_handles(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::MFILE.raw_os_error())
 }
 
 /// The handles that came with a message.

@@ -1,7 +1,16 @@
 //! Promise 5: where shared memory is refused everything works without it, and is counted.
 
+#[cfg(target_os = "linux")]
+use std::os::fd::OwnedFd;
+#[cfg(target_os = "linux")]
+use std::os::unix::net::UnixStream;
+
+#[cfg(target_os = "linux")]
+use pipewright::Handle;
 #[cfg(unix)]
 use pipewright::Resource;
+#[cfg(target_os = "linux")]
+use pipewright_ipc::ErrorKind;
 use pipewright_ipc::{Channel, Options, SharedMemory};
 #[cfg(unix)]
 use pipewright_tests::isolate;
@@ -84,10 +93,11 @@ fn a_system_that_has_no_room_or_forbids_it_is_done_without() {
         || {
             let _watch = watchdog::watch();
             let refusals = [
-                (libc::SYS_fallocate, libc::ENOSPC, "No space"),
-                (libc::SYS_ftruncate, libc::EPERM, "not permitted"),
-                (libc::SYS_memfd_create, libc::EACCES, "Permission denied"),
-                (libc::SYS_memfd_create, libc::ENOSYS, "not implemented"),
+                (libc::SYS_madvise, libc::EINVAL, "madvise: Invalid argument"),
+                (libc::SYS_fallocate, libc::ENOSPC, "fallocate: No space"),
+                (libc::SYS_ftruncate, libc::EPERM, "ftruncate: Operation not permitted"),
+                (libc::SYS_memfd_create, libc::EACCES, "memfd_create: Permission denied"),
+                (libc::SYS_memfd_create, libc::ENOSYS, "memfd_create: Function not implemented"),
             ];
             for (call, errno, words) in refusals {
                 // For the worker too. Of two filters the later one says with which error.
@@ -100,6 +110,70 @@ fn a_system_that_has_no_room_or_forbids_it_is_done_without() {
                 let started: Result<Channel, _> = Channel::start(&mut worker("echo"), &required);
                 assert!(started.is_err());
             }
+        },
+    );
+}
+
+/// Takes all the handles that this process may have, but so many.
+#[cfg(target_os = "linux")]
+fn leave_room_for(free: usize) -> Vec<std::fs::File> {
+    let mut all: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
+    all.truncate(all.len() - free);
+    all
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn whoever_may_have_no_more_handles_does_without_it() {
+    isolate::isolated(
+        "p05_refused_memory::whoever_may_have_no_more_handles_does_without_it",
+        || {
+            let _watch = watchdog::watch();
+            if skip::is_forced_off("memfd") {
+                return skip::skipped("this build has no memfd");
+            }
+            if cfg!(pipewright_force_async) {
+                return skip::skipped("a runtime takes handles of its own");
+            }
+            let files = rustix::process::Resource::Nofile;
+            let most = rustix::process::getrlimit(files);
+            let few = rustix::process::Rlimit { current: Some(64), ..most };
+            rustix::process::setrlimit(files, few).unwrap();
+            let pair = || UnixStream::pair().unwrap();
+            let handles = |(one, other)| [one, other].map(|it| Handle::from(OwnedFd::from(it)));
+            // A host, whose object is the first, and the worker's the second.
+            let steps = [Some("memfd_create"), Some("cannot take in a handle"), None];
+            for (free, step) in steps.into_iter().enumerate() {
+                let [ours, theirs] = handles(pair());
+                let _child = worker("echo").spawn_serving(theirs, "PIPEWRIGHT_IPC").unwrap();
+                let all = leave_room_for(free);
+                let mut host: Channel = Channel::as_host(ours, &Options::default()).unwrap();
+                drop(all);
+                let (used, why) = works(&mut host);
+                assert_eq!(used, step.is_none());
+                let expected = step.map(|it| format!("{it}: Too many open files (os error 24)"));
+                assert_eq!(why, expected);
+            }
+            // Its worker, here in the same process: there is room for what the host has, and then for nothing.
+            let [ours, theirs] = handles(pair());
+            let all = leave_room_for(1);
+            let greeted = || Channel::as_worker(theirs, &Options::default()).unwrap();
+            let worker = std::thread::spawn(greeted);
+            let mut host: Channel = Channel::as_host(ours, &Options::default()).unwrap();
+            let mut worker: Channel = worker.join().unwrap();
+            drop(all);
+            assert!(!host.stats().shared_memory && !worker.stats().shared_memory);
+            host.send_bytes(b"a question").unwrap();
+            assert_eq!(worker.recv().unwrap().bytes().unwrap(), b"a question");
+            // Later it is an error, and our own.
+            let one = [Handle::from(std::fs::File::open("/dev/null").unwrap())];
+            let all = leave_room_for(0);
+            host.send_with_handles(b"with a handle", &one).unwrap();
+            let error = worker.recv().map(drop).unwrap_err();
+            assert_eq!(error.kind(), &ErrorKind::Io, "{error}");
+            let words = "cannot talk to the other side: Too many open files";
+            assert!(error.to_string().starts_with(words), "{error}");
+            drop(all);
         },
     );
 }
