@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use pipewright::{Child, ExitStatus};
 
+use crate::words::{OneLine, gist};
+
 /// Why a message did not come, or did not go.
 ///
 /// Prints as one line. The system's error, if there was one, is the
@@ -14,8 +16,14 @@ pub struct Error(Box<Facts>);
 
 struct Facts {
     kind: ErrorKind,
+    /// What could not be done, where it is the system that says so.
+    doing: Option<&'static str>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
+
+/// What the system may [refuse](Error::cannot) in more than one place.
+pub(crate) const WAIT: &str = "wait for the other side";
+pub(crate) const WATCH_TOKEN: &str = "watch a cancel token";
 
 /// The kinds of failure, each with the facts that belong to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -146,19 +154,29 @@ impl Peer {
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind) -> Error {
-        Error(Box::new(Facts { kind, source: None }))
+        Error(Box::new(Facts { kind, doing: None, source: None }))
     }
 
     pub(crate) fn caused(
         kind: ErrorKind,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Error {
-        Error(Box::new(Facts { kind, source: Some(source.into().into()) }))
+        Error(Box::new(Facts { kind, doing: None, source: Some(source.into().into()) }))
+    }
+
+    /// What the system says, of something that was to be done: "cannot ...".
+    pub(crate) fn cannot(doing: &'static str) -> impl Fn(io::Error) -> Error {
+        move |error| {
+            let mut error = Error::from(error);
+            error.0.doing = Some(doing);
+            error
+        }
     }
 
     /// The same error, for one more of those that it concerns.
     pub(crate) fn share(&self) -> Error {
-        Error(Box::new(Facts { kind: self.0.kind.clone(), source: self.0.source.clone() }))
+        let Facts { kind, doing, source } = &*self.0;
+        Error(Box::new(Facts { kind: kind.clone(), doing: *doing, source: source.clone() }))
     }
 
     /// What a worker says of a call that it could not do.
@@ -227,8 +245,12 @@ impl fmt::Display for Error {
             (ErrorKind::Died { status: None }, _) => {
                 f.write_str("the other side is gone without a word")
             }
-            (ErrorKind::TimedOut { waiting_for, peer }, _) => {
-                write!(f, "timed out waiting for {waiting_for}: {peer}")
+            (ErrorKind::TimedOut { waiting_for, peer }, source) => {
+                write!(f, "timed out waiting for {waiting_for}: {peer}")?;
+                match source {
+                    Some(why) => write!(f, ", and the last one did not start: {why}"),
+                    None => Ok(()),
+                }
             }
             (ErrorKind::Cancelled, _) => f.write_str("cancelled"),
             (ErrorKind::Refused { by, field, host, worker }, _) => write!(
@@ -256,10 +278,7 @@ impl fmt::Display for Error {
                     (None, Some(source)) => write!(f, ": {source}")?,
                     (None, None) => {}
                 }
-                match last_words.lines().next_back() {
-                    Some(line) => write!(f, ": {}", OneLine(line)),
-                    None => Ok(()),
-                }
+                gist(last_words).try_for_each(|line| write!(f, ": {}", OneLine(line)))
             }
             (ErrorKind::Failed { message }, _) => {
                 write!(f, "the worker failed: {}", OneLine(message))
@@ -273,22 +292,12 @@ impl fmt::Display for Error {
             (ErrorKind::ShutDown, _) => f.write_str("the pool takes no more calls"),
             (ErrorKind::Codec, Some(source)) => write!(f, "a value and its bytes: {source}"),
             (ErrorKind::Codec, None) => f.write_str("a value and its bytes do not match"),
-            (ErrorKind::Io, Some(source)) => write!(f, "{source}"),
+            (ErrorKind::Io, Some(source)) => {
+                let doing = self.0.doing.unwrap_or("talk to the other side");
+                write!(f, "cannot {doing}: {source}")
+            }
             (ErrorKind::Io, None) => f.write_str("not possible here"),
         }
-    }
-}
-
-/// What another process wrote, as one line that tells a terminal nothing.
-struct OneLine<'a>(&'a str);
-
-impl fmt::Display for OneLine<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.trim_end().chars().try_for_each(|character| match character {
-            '\t' => f.write_str(" "),
-            it if it.is_control() => write!(f, "{}", it.escape_debug()),
-            it => write!(f, "{it}"),
-        })
     }
 }
 

@@ -55,6 +55,7 @@ mod stats;
 mod trace;
 mod tune;
 mod wire;
+mod words;
 pub mod worker;
 
 pub use channel::{Channel, Lease, Loan, Message, Raw};

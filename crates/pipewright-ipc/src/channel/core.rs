@@ -12,7 +12,7 @@ use super::line::Line;
 use super::outgoing::FRAME_BYTES;
 use super::sink::Nowhere;
 use super::spin::Spin;
-use crate::error::{Error, ErrorKind, Peer};
+use crate::error::{Error, ErrorKind, Peer, WAIT, WATCH_TOKEN};
 use crate::wire::{Header, kind};
 
 /// Who has closed its end is about to end: its status is waited for, for so long.
@@ -222,7 +222,7 @@ impl Core {
             return Ok(true);
         }
         let mut slots = self.slots(want)?;
-        let done = mux::wait(&mut slots, until)?;
+        let done = mux::wait(&mut slots, until).map_err(Error::cannot(WAIT))?;
         let slots = slots.map(Slot::detach);
         self.note_wait(want, slots, done)
     }
@@ -238,7 +238,7 @@ impl Core {
             _ => Slot::Off,
         };
         let cancel = match &self.cancel {
-            Some(token) => Slot::Wake(token.wake().map_err(Error::from)?),
+            Some(token) => Slot::Wake(token.wake().map_err(Error::cannot(WATCH_TOKEN))?),
             None => Slot::Off,
         };
         Ok([arrival, room, exit, cancel])

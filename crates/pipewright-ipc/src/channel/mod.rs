@@ -301,5 +301,6 @@ fn may_carry(handles: &[Handle]) -> Result<(), Error> {
         return Ok(());
     }
     let words = "too many handles for one message";
-    Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, words).into())
+    let error = std::io::Error::new(std::io::ErrorKind::InvalidInput, words);
+    Err(Error::cannot("pass them")(error))
 }

@@ -17,7 +17,7 @@ use super::line::Line;
 use super::outgoing::FRAME_BYTES;
 use super::sink::Nowhere;
 use super::{COMPLAINT_TAKES, Channel, Message, may_carry};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, WAIT};
 use crate::handshake;
 use crate::options::Options;
 use crate::wire::{Header, kind};
@@ -322,7 +322,7 @@ impl Core {
                 Err(error) => return Poll::Ready(Err(error)),
             };
             let waited = watch.poll_wait(context, &mut slots, until);
-            waited.map(|done| Ok((slots.map(Slot::detach), done?)))
+            waited.map(|done| Ok((slots.map(Slot::detach), done.map_err(Error::cannot(WAIT))?)))
         })
         .await?;
         self.watch = watch;

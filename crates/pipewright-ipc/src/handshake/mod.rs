@@ -26,7 +26,7 @@ use pipewright_os::link::End;
 use pipewright_os::mux::{self, Slot};
 
 use crate::channel::{Line, status_of};
-use crate::error::{Error, ErrorKind, Peer};
+use crate::error::{Error, ErrorKind, Peer, WAIT};
 use crate::options::Options;
 pub(crate) use greeting::Greeting;
 #[cfg(feature = "tokio")]
@@ -65,7 +65,7 @@ fn see_through(mut greeting: Greeting, child: Option<&Child>) -> Result<Line, Er
             return Err(explain(Error::new(ErrorKind::Died { status: None }), child));
         }
         let mut slots = slots(&greeting, child);
-        if mux::wait(&mut slots, greeting.until())? == 0 {
+        if mux::wait(&mut slots, greeting.until()).map_err(Error::cannot(WAIT))? == 0 {
             return Err(timed_out(child));
         }
         exited = matches!(slots, [_, _, Slot::ExitDone]);

@@ -9,7 +9,7 @@ use pipewright_os::mux::{Slot, Watch};
 
 use super::{END_TAKES, Greeting, slots, timed_out};
 use crate::channel::Line;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, WAIT};
 use crate::options::Options;
 
 /// As [`host`](super::host), of a side that has started the other one.
@@ -45,7 +45,8 @@ async fn see_through(mut greeting: Greeting, child: Option<&Child>) -> Result<Li
         }
         let mut slots = slots(&greeting, child);
         let until = greeting.until();
-        if poll_fn(|context| watch.poll_wait(context, &mut slots, until)).await? == 0 {
+        let waited = poll_fn(|context| watch.poll_wait(context, &mut slots, until)).await;
+        if waited.map_err(Error::cannot(WAIT))? == 0 {
             return Err(timed_out(child));
         }
         exited = matches!(slots, [_, _, Slot::ExitDone]);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pipewright::CancelToken;
 
-use crate::error::Error;
+use crate::error::{Error, WATCH_TOKEN};
 
 /// What is asked of a worker.
 ///
@@ -52,7 +52,7 @@ impl Request {
     /// A token that nobody can wait for would end nothing.
     pub(super) fn watch_token(&self) -> Result<(), Error> {
         if let Some(token) = &self.cancel {
-            token.wake()?;
+            token.wake().map_err(Error::cannot(WATCH_TOKEN))?;
         }
         Ok(())
     }
