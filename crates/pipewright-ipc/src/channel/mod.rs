@@ -55,6 +55,9 @@ pub enum Raw {}
 /// Linux, macOS: a pair of Unix sockets, and two memory objects. Windows: an overlapped pipe for both
 /// directions, and two sections of memory.
 ///
+/// Unix: after a `fork` by other code of this process the channel is the parent's. The child may drop it, which
+/// neither ends the worker nor closes what the parent has; with two who talk, nobody knows who hears what.
+///
 /// # Drop
 /// Closes the connection without a word; the other side finds it gone. A worker that was started by
 /// this is killed. [`close`](Self::close) is the polite way.

@@ -153,8 +153,9 @@ impl Driver {
         let is_over = |until: Option<Instant>| until.is_some_and(|until| until <= now);
         let waiting = self.waiting.iter().filter(|job| is_over(job.until));
         let late: Vec<u64> = waiting.map(|job| job.id).collect();
-        for id in late {
-            self.unwant(id, &mut || timed_out("a worker", Peer::Nobody));
+        if !late.is_empty() {
+            let error = self.no_worker_in_time();
+            late.into_iter().for_each(|id| self.unwant(id, &mut || error.share()));
         }
         let mut late = Vec::new();
         for worker in &mut self.workers {

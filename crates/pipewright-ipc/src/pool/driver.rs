@@ -90,8 +90,8 @@ impl Driver {
                 return;
             }
             // Without memory, or whatever else a wait may lack, nobody could be answered.
-            if self.wait(has_changed, now).is_err() {
-                return self.stop();
+            if let Err(error) = self.wait(has_changed, now) {
+                return self.fail(&Error::cannot("wait for workers")(error));
             }
         }
     }
@@ -101,6 +101,16 @@ impl Driver {
         for worker in &mut self.workers {
             worker.kill();
         }
+    }
+
+    /// Ends all calls for that reason, also those that are yet to come, and all workers.
+    fn fail(mut self, why: &Error) {
+        self.mailbox.0.fail(why.share());
+        let open = self.workers.iter_mut().flat_map(|it| it.calls.drain(..)).map(|it| it.job);
+        for job in open.chain(self.waiting.drain(..)) {
+            job.end(Err(why.share()));
+        }
+        self.stop();
     }
 
     fn open(&mut self, letter: Letter) {

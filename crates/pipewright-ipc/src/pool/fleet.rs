@@ -6,7 +6,7 @@ use pipewright::ExitStatus;
 
 use super::driver::Driver;
 use super::worker::{Phase, Worker};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Peer};
 use crate::trace;
 
 /// What is known of the workers so far.
@@ -16,6 +16,8 @@ pub(super) struct Fleet {
     started: u64,
     /// Starts in vain since one succeeded.
     vain_starts: u32,
+    /// Why the last of them was in vain.
+    last_vain: Option<Error>,
     /// Workers that ended without having answered anything, since one did.
     crashes: u32,
     /// No worker is started before.
@@ -25,7 +27,7 @@ pub(super) struct Fleet {
 impl Fleet {
     /// A worker has answered something.
     pub(super) fn note_success(&mut self) {
-        (self.vain_starts, self.crashes) = (0, 0);
+        (self.vain_starts, self.crashes, self.last_vain) = (0, 0, None);
     }
 }
 
@@ -88,11 +90,23 @@ impl Driver {
         self.stats.failed_starts += 1;
         self.fleet.vain_starts += 1;
         self.back_off(now, self.fleet.vain_starts);
+        self.fleet.last_vain = Some(error.share());
         let nobody_serves = !self.workers.iter().any(Worker::is_serving);
         if self.fleet.vain_starts >= self.options.start_attempts && nobody_serves {
             for job in self.waiting.drain(..) {
                 job.end(Err(error.share()));
             }
+        }
+    }
+
+    /// The time of a call is over that no worker was free for: with the reason why there is none.
+    pub(super) fn no_worker_in_time(&self) -> Error {
+        let kind = ErrorKind::TimedOut { waiting_for: "a worker", peer: Peer::Nobody };
+        match &self.fleet.last_vain {
+            Some(why) if !self.workers.iter().any(Worker::is_in_service) => {
+                Error::caused(kind, why.share())
+            }
+            _ => Error::new(kind),
         }
     }
 

@@ -35,6 +35,8 @@ struct Letters {
     asleep: bool,
     /// There is no driver any more.
     ended: bool,
+    /// Why it had to end, where nobody told it to.
+    why: Option<Error>,
     /// Who waits for that.
     enders: Vec<Waker>,
     stats: PoolStats,
@@ -65,7 +67,7 @@ impl Mailbox {
     pub(super) fn new() -> Result<Mailbox, Error> {
         Ok(Mailbox {
             letters: Mutex::default(),
-            wake: Wake::new()?,
+            wake: Wake::new().map_err(Error::cannot("make a handle that wakes a pool"))?,
             next_id: AtomicU64::new(1),
             shelf: Shelf::default(),
         })
@@ -85,7 +87,7 @@ impl Mailbox {
     pub(super) fn call(&self, job: Job, most: usize) -> Result<(), Error> {
         let mut letters = self.letters();
         if letters.closed {
-            return Err(Error::new(ErrorKind::ShutDown));
+            return Err(letters.why());
         }
         if letters.waiting >= most {
             return Err(Error::new(ErrorKind::Full { most }));
@@ -113,9 +115,10 @@ impl Mailbox {
             letters.closed = true;
         }
         if letters.ended {
-            // A call that is in it ends as it is dropped, and that may call anything.
+            let why = letters.why();
+            // A call that is in it ends, and that may call anything.
             drop(letters);
-            return drop(letter);
+            return letter.end(&why);
         }
         letters.new.push(letter);
         // One wake is enough for all that come before the driver looks.
@@ -155,15 +158,25 @@ impl Mailbox {
         stats
     }
 
+    /// The driver has to end, for that reason: so does every call that comes from now on.
+    pub(super) fn fail(&self, why: Error) {
+        let mut letters = self.letters();
+        (letters.closed, letters.why) = (true, Some(why));
+    }
+
     /// The driver has ended: nothing is taken any more, and whoever waits for that is woken.
     pub(super) fn end(&self) {
         let mut letters = self.letters();
         (letters.closed, letters.ended) = (true, true);
-        let left = (mem::take(&mut letters.new), mem::take(&mut letters.enders));
-        // What nobody has taken ends as it is dropped, and that may call anything.
+        let (left, enders) = (mem::take(&mut letters.new), mem::take(&mut letters.enders));
+        let why = letters.why();
+        // What nobody has taken ends, and that may call anything.
         drop(letters);
+        for letter in left {
+            letter.end(&why);
+        }
         self.shelf.close();
-        for waker in left.1 {
+        for waker in enders {
             waker.wake();
         }
     }
@@ -179,7 +192,23 @@ impl Mailbox {
     }
 }
 
+impl Letters {
+    /// Why no call is taken.
+    fn why(&self) -> Error {
+        self.why.as_ref().map_or_else(|| Error::new(ErrorKind::ShutDown), Error::share)
+    }
+}
+
 impl Letter {
+    /// The call that is in it has ended, for that reason.
+    fn end(self, why: &Error) {
+        match self {
+            Letter::Call(job) => job.end(Err(why.share())),
+            Letter::Rest(rest) => rest.job.end(Err(why.share())),
+            _ => {}
+        }
+    }
+
     fn is_call(&self) -> bool {
         matches!(self, Letter::Call(_))
     }

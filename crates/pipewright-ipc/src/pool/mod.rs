@@ -53,9 +53,13 @@ pub use status::{PoolStats, WorkerState, WorkerStatus};
 ///
 /// Workers belong to the pool: they have its end of a link and no other handle, their output is read and
 /// the end of it kept ([`PoolOptions::on_line`] hands it on), and they end with it, and with this process.
+/// What a worker has started itself goes on after a polite end, unless the command says
+/// [`contain(Contain::Tree)`](Command::contain).
 ///
 /// # Platform
-/// As [`Channel`](crate::Channel).
+/// As [`Channel`](crate::Channel). Unix: after a `fork` by other code of this process the pool is the parent's.
+/// In the child, a drop and [`shut_down`](Self::shut_down) do nothing to the workers, and a call may wait for
+/// ever.
 ///
 /// # Drop
 /// Kills the workers; calls that are not answered end with [`ShutDown`](crate::ErrorKind::ShutDown).
@@ -87,6 +91,8 @@ pub use status::{PoolStats, WorkerState, WorkerStatus};
 pub struct Pool {
     mailbox: Arc<Mailbox>,
     options: PoolOptions,
+    /// The process that has its thread.
+    pid: u32,
 }
 
 impl Pool {
@@ -100,8 +106,9 @@ impl Pool {
     pub fn new(command: Command, options: PoolOptions) -> Result<Pool, Error> {
         let mailbox = Arc::new(Mailbox::new()?);
         let driver = Driver::new(Arc::clone(&mailbox), command, options.clone());
-        helper::start(c"pw-pool", move || driver.drive())?;
-        Ok(Pool { mailbox, options })
+        helper::start(c"pw-pool", move || driver.drive())
+            .map_err(Error::cannot("start the thread of a pool"))?;
+        Ok(Pool { mailbox, options, pid: std::process::id() })
     }
 
     /// Has a worker answer that, and waits for it.
@@ -160,6 +167,12 @@ impl Pool {
         (job, move || PendingCall::new(id, window, cell, Arc::clone(&self.mailbox)))
     }
 
+    /// Whether other code has forked since: this process has no thread of the pool, which nobody would end, and a lock
+    /// may be held for ever.
+    fn is_a_copy(&self) -> bool {
+        self.pid != std::process::id()
+    }
+
     /// How the pool stood a moment ago, and what it has done so far.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
@@ -169,6 +182,9 @@ impl Pool {
     /// Takes no more calls, has those answered that were begun, and lets the workers go, each step as the
     /// [schedule](PoolOptions::shutdown) says; and waits until all that is done.
     pub fn shut_down(self) {
+        if self.is_a_copy() {
+            return;
+        }
         by_its_twin!(self.shut_down_async());
         self.mailbox.leave(Letter::ShutDown(self.options.shutdown));
         block_on(|context| self.mailbox.poll_ended(context));
@@ -179,6 +195,9 @@ impl Pool {
     /// # Cancellation
     /// Dropping the future drops the pool.
     pub async fn shut_down_async(self) {
+        if self.is_a_copy() {
+            return;
+        }
         self.mailbox.leave(Letter::ShutDown(self.options.shutdown));
         std::future::poll_fn(|context| self.mailbox.poll_ended(context)).await;
     }
@@ -186,6 +205,9 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
+        if self.is_a_copy() {
+            return;
+        }
         self.mailbox.leave(Letter::Stop);
         block_on(|context| self.mailbox.poll_ended(context));
     }

@@ -1,5 +1,7 @@
 //! How a pool stands.
 
+use std::sync::Arc;
+
 /// How a pool stands, and what it has done so far.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -40,6 +42,10 @@ pub struct WorkerStatus {
     pub state: WorkerState,
     /// Calls that it has answered.
     pub jobs: u64,
+    /// Whether shared memory is used between it and the pool. Not before it has said who it is.
+    pub shared_memory: bool,
+    /// Why it is not used, though it was not switched off; as in [`Stats`](crate::Stats::fallback).
+    pub fallback: Option<Arc<str>>,
 }
 
 /// What a worker does.

@@ -15,6 +15,7 @@ mod p09_edges;
 mod p09_held;
 mod p09_kept;
 mod p09_pool;
+mod p09_told;
 mod p10_build;
 mod traced;
 #[cfg(unix)]
@@ -69,6 +70,7 @@ fn complains_and_ends() -> Command {
 #[cfg(windows)]
 #[test]
 fn what_only_unix_has_is_left_out() {
+    skip::skipped("p01_whole_and_in_order: Windows stops no process");
     skip::skipped("p05_refused_memory: no limit on the size of files takes memory away here");
     skip::skipped("p06_mismatch: to start a worker of another user takes a password");
     skip::skipped("wire: the worker in Python is one for sockets");

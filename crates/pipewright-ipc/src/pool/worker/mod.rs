@@ -20,6 +20,7 @@ use crate::channel::{Piece, Sending};
 use crate::error::{Error, ErrorKind, Peer, Side};
 use crate::handshake::Greeting;
 use crate::options::Options;
+use crate::stats::Stats;
 use crate::wire::kind;
 pub(super) use phase::Phase;
 
@@ -59,6 +60,9 @@ pub(super) struct Worker {
     /// Of which state of its files it is.
     pub(super) version: u64,
     pub(super) last_used: Instant,
+    shared_memory: bool,
+    /// Shared: it is told with every status.
+    fallback: Option<Arc<str>>,
 }
 
 #[derive(Debug)]
@@ -120,6 +124,8 @@ impl Worker {
             started: now,
             version,
             last_used: now,
+            shared_memory: false,
+            fallback: None,
         })
     }
 
@@ -153,7 +159,10 @@ impl Worker {
                     worker: String::new(),
                 }));
             }
-            self.link = Link::Open(Box::new(Connection::new(greeting.into_line(), self.spin)));
+            let line = greeting.into_line();
+            let Stats { shared_memory, fallback, .. } = line.stats();
+            (self.shared_memory, self.fallback) = (shared_memory, fallback.map(Arc::from));
+            self.link = Link::Open(Box::new(Connection::new(line, self.spin)));
             if self.phase == Phase::Starting {
                 self.phase = Phase::Serving;
                 self.has_served = true;
@@ -297,6 +306,13 @@ impl Worker {
             Phase::Serving if self.calls.is_empty() => WorkerState::Idle,
             Phase::Serving => WorkerState::Busy,
         };
-        WorkerStatus { number: self.number, pid: self.child.id(), state, jobs: self.jobs }
+        WorkerStatus {
+            number: self.number,
+            pid: self.child.id(),
+            state,
+            jobs: self.jobs,
+            shared_memory: self.shared_memory,
+            fallback: self.fallback.clone(),
+        }
     }
 }
