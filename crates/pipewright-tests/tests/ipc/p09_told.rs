@@ -4,13 +4,17 @@
 use std::error::Error as _;
 use std::time::Duration;
 
-use pipewright_ipc::{ErrorKind, Pool, PoolOptions, Request};
+#[cfg(target_os = "linux")]
+use pipewright_ipc::ErrorKind;
+use pipewright_ipc::{Pool, PoolOptions, Request};
 #[cfg(target_os = "linux")]
 use pipewright_tests::{isolate, refuse};
 use pipewright_tests::{skip, watchdog};
 
 use super::p09_pool::{number, options, pool as start};
-use super::{complains_and_ends, start as channel, worker};
+#[cfg(target_os = "linux")]
+use super::start as channel;
+use super::{complains_and_ends, worker};
 
 #[cfg(target_os = "linux")]
 #[test]
