@@ -94,6 +94,7 @@ fn handles_lists_what_was_inherited() {
 }
 
 /// What prints something of its own.
+#[cfg(unix)]
 const PRINTING: [&[&str]; 9] = [
     &["--help"],
     &["--version"],
