@@ -2,11 +2,25 @@
 
 use std::fs;
 
-use crate::alive;
+use crate::{alive, watchdog};
 
 /// How many handles this process has open.
 pub fn handles() -> usize {
     pipewright_os::probe::open_handles().expect("the handles can be listed").len()
+}
+
+/// The same, when no thread of ours is about to close one more: without pidfds, the one that has waited for a
+/// child still holds a handle when that child's run has returned.
+pub fn handles_at_rest() -> usize {
+    watchdog::until("nobody waits for a child", || !has_thread("pipewright-exit"));
+    handles()
+}
+
+fn has_thread(name: &str) -> bool {
+    let names = fs::read_dir("/proc/self/task").expect("/proc is there").flatten();
+    names
+        .filter_map(|task| fs::read_to_string(task.path().join("comm")).ok())
+        .any(|it| it.trim_end() == name)
 }
 
 /// The children of this process that nobody has reaped.

@@ -75,7 +75,7 @@ fn with_closed_stdio(body: impl FnOnce() -> Result<(), String>) {
         unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 100) }
     };
     let saved: Vec<i32> = (0..3).map(save).collect();
-    let before = count::handles();
+    let before = count::handles_at_rest();
     for fd in 0..3 {
         // SAFETY: as above.
         unsafe { libc::close(fd) };

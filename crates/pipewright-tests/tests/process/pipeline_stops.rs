@@ -148,7 +148,7 @@ fn a_stage_that_cannot_start_is_named_and_nothing_is_left() {
             let sleeper = || puppet(["ignore=TERM", below, "wait=600"]);
             // The first start makes what stays.
             assert!(Command::new("true").status().unwrap().success());
-            let handles = count::handles();
+            let handles = count::handles_at_rest();
             // Without pidfds a thread holds one for a moment longer than its child is there.
             let no_handle_is_left =
                 || watchdog::until("no handle is left", || count::handles() == handles);

@@ -39,7 +39,7 @@ fn is_stopped_in_time(stdout: &OwnedFd) {
     let run = |change: &dyn Fn(&mut pipewright::Command)| {
         let mut command = puppet(["out-bytes=3000000", "wait=600"]);
         command.stdout(Stdio::tee()).kill_grace(Duration::ZERO);
-        let before = count::handles();
+        let before = count::handles_at_rest();
         change(&mut command);
         let done = with_stdout(stdout, || command.output()).unwrap();
         // A cancel token has a handle too, and the thread that cancels may be the last to hold it.
