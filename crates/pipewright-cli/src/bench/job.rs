@@ -212,7 +212,9 @@ impl<'a> Job<'a> {
             self.print(&report)?;
         }
         files.save(&report)?;
-        match stop.exit_code() {
+        // What a benchmark has made is taken away, as this may be the end of us.
+        drop(self);
+        match stop.end() {
             Some(code) => Ok(code),
             None => report.why_nothing().map_or(Ok(exit_code::SUCCESS), |why| {
                 Err(Failure(format!("nothing was measured: {why}")))

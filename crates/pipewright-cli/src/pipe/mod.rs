@@ -38,10 +38,11 @@ pub(crate) fn run(options: &PipeOptions) -> Result<i32, Failure> {
         Ok(output) => code_of(output, &interrupt),
         Err(error) => exit_code::of_error(error),
     };
-    Ok(match options.common.report() {
+    let code = match options.common.report() {
         Some(path) => deliver(&Report::new(options, &typed, &result), path, code),
         None => code,
-    })
+    };
+    Ok(interrupt.end(result.as_deref().ok(), code))
 }
 
 fn build(

@@ -5,8 +5,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use pipewright::os::{mux, terminal};
-use pipewright::{ArrivedSignal, CancelToken, CaughtSignals, Signal};
+use pipewright::os::terminal::{self, Foreground};
+use pipewright::os::{mux, signal};
+use pipewright::{ArrivedSignal, CancelToken, Captured, CaughtSignals, Outcome, Signal};
 
 use crate::exit_code;
 
@@ -35,6 +36,8 @@ struct Seen {
     signal: OnceLock<Signal>,
     /// A stop was typed at the terminal that we share with the command.
     typed: AtomicBool,
+    /// Ctrl-C was among it, whether there was a command or not.
+    ctrl_c: AtomicBool,
     /// Between two attempts, and after the last.
     at_rest: AtomicBool,
 }
@@ -63,6 +66,7 @@ impl Interrupt {
             cancel: cancel.clone(),
             signal: OnceLock::new(),
             typed: AtomicBool::new(false),
+            ctrl_c: AtomicBool::new(false),
             at_rest: AtomicBool::new(false),
         });
         let noting = Arc::clone(&seen);
@@ -88,6 +92,23 @@ impl Interrupt {
         self.seen.typed.load(Ordering::SeqCst)
     }
 
+    /// Ends us by Ctrl-C where that has ended the command, or came while there was none; else gives the code to exit
+    /// with. A shell ends its loop for what SIGINT has ended, and goes on after what exits, with whichever code.
+    pub(crate) fn end<T>(&self, done: Option<&Captured<T>>, code: i32) -> i32 {
+        let ended_by = done.filter(|done| done.outcome == Outcome::Signaled);
+        let ended_by = ended_by.and_then(|done| done.status.terminating_signal());
+        let is_ctrl_c = if ended_by == Some(Signal::INT) {
+            // Whether we have got it as well, or it was for the group of the command alone.
+            Foreground::own().is_some()
+        } else {
+            self.seen.ctrl_c.load(Ordering::SeqCst) && self.signal() == Some(Signal::INT)
+        };
+        if is_ctrl_c && code != exit_code::OWN_FAILURE {
+            signal::raise(Signal::INT);
+        }
+        code
+    }
+
     /// A command is about to be started.
     pub(crate) fn begin(&self) {
         self.seen.at_rest.store(false, Ordering::SeqCst);
@@ -102,6 +123,9 @@ impl Interrupt {
 impl Seen {
     fn note(&self, arrived: ArrivedSignal, shares_terminal: bool) {
         let ArrivedSignal { signal, from_terminal, .. } = arrived;
+        if from_terminal && signal == Signal::INT {
+            self.ctrl_c.store(true, Ordering::SeqCst);
+        }
         let has_command = self.wait_for_command();
         let stops = STOPPING.contains(&signal) || (signal == Signal::QUIT && !has_command);
         if from_terminal && shares_terminal && has_command {

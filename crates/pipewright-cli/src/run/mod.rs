@@ -48,10 +48,11 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
         Err(error) => exit_code::of_error(error),
     };
     let code = show(&options, &result, code);
-    Ok(match options.common.report() {
+    let code = match options.common.report() {
         Some(path) => report::deliver(&Report::new(&options, &result, attempts), path, code),
         None => code,
-    })
+    };
+    Ok(interrupt.end(result.as_ref().ok(), code))
 }
 
 /// Runs the command once, held as well as this machine can.

@@ -11,7 +11,7 @@ use unix as imp;
 #[cfg(windows)]
 mod windows;
 #[cfg(unix)]
-pub(crate) use unix::{AllBlocked, take_now};
+pub(crate) use unix::AllBlocked;
 #[cfg(windows)]
 use windows as imp;
 
@@ -68,6 +68,18 @@ impl Caught {
     pub fn wait_for_arrival(&self) -> io::Result<Arrived> {
         self.0.wait()
     }
+}
+
+/// Sends a signal to this thread, which takes it before this returns, also where another thread
+/// [catches](Caught) it: as by raise(3), and nobody can come between. Who was interrupted, and has tidied up, ends by
+/// the signal, so that a shell ends its loop as well.
+///
+/// Returns where that is not the end: the signal is ignored, or has a handler.
+///
+/// # Platform
+/// Unix: `pthread_kill`. Windows: nothing, as nobody is ended by a signal there.
+pub fn raise(signal: Signal) {
+    imp::raise(signal);
 }
 
 /// A signal that has come.

@@ -170,9 +170,7 @@ impl AllBlocked {
     }
 }
 
-/// Sends a signal to this thread, which takes it before this returns, whether it is blocked (and so perhaps
-/// [`Caught`] by another thread) or not.
-pub(crate) fn take_now(signal: Signal) {
+pub(super) fn raise(signal: Signal) {
     let mut set = empty_set();
     // SAFETY: a live set; a number that is none leaves it as it is.
     unsafe { libc::sigaddset(&raw mut set, signal.number()) };

@@ -8,7 +8,7 @@ use rustix::process::Pid;
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 
 use crate::handle::Handle;
-use crate::signal::{AllBlocked, Signal, take_now};
+use crate::signal::{AllBlocked, Signal, raise};
 
 pub(super) fn terminal() -> Option<Handle> {
     let mut options = OpenOptions::new();
@@ -33,7 +33,7 @@ pub(super) fn put_in_front(terminal: &Handle, group: u32) {
 }
 
 pub(super) fn stop_this_process() {
-    take_now(Signal::TSTP);
+    raise(Signal::TSTP);
 }
 
 pub(super) fn columns(stream: &impl AsFd) -> Option<usize> {

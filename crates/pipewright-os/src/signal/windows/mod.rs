@@ -2,6 +2,8 @@
 
 mod caught;
 
+use super::Signal;
+
 pub(super) use caught::Caught;
 
 pub(super) const HUP: i32 = 1;
@@ -28,6 +30,10 @@ const NAMES: &str = "SIGHUP SIGINT SIGQUIT SIGILL SIGTRAP SIGABRT SIGBUS SIGFPE 
 /// The signals that have names.
 pub(super) fn named() -> impl Iterator<Item = (&'static str, i32)> {
     NAMES.split(' ').zip(1..).filter(|(name, _)| *name != "-")
+}
+
+pub(super) fn raise(_: Signal) {
+    // It would reach the other processes of the console, and not us alone.
 }
 
 #[cfg(test)]
