@@ -38,6 +38,7 @@ fn work() -> i32 {
         Ok(args) => args,
         Err(error) => return refuse(&error),
     };
+    print::let_large_files_fail();
     let result = match args.command {
         Command::Run(options) => run::run(*options.0),
         Command::Pipe(options) => pipe::run(&options.0),

@@ -2,9 +2,17 @@
 
 use std::io::{self, Write as _};
 
+use pipewright::{CaughtSignals, Signal};
 use serde::Serialize;
 
 use crate::Failure;
+
+/// Has a file that is longer than may be (`RLIMIT_FSIZE`) be an error, which would be the end of us without a word.
+/// Before there is another thread.
+pub(crate) fn let_large_files_fail() {
+    // Ignored: a system that has no such signal needs nothing.
+    let _ = "XFSZ".parse().map(|signal: Signal| CaughtSignals::new(&[signal]));
+}
 
 /// Prints that.
 pub(crate) fn print(bytes: impl AsRef<[u8]>) -> Result<(), Failure> {

@@ -49,7 +49,6 @@ use job::Job;
 
 /// Measures, and gives the exit code.
 pub(crate) fn run(options: &BenchOptions) -> Result<i32, Failure> {
-    crate::disk::let_large_files_fail();
     match &options.what {
         Bench::Pipes(options) => Job::pipes(options)?.run(),
         Bench::Ipc(options) => Job::ipc(options)?.run(),

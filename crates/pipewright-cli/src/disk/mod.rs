@@ -10,7 +10,6 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use pipewright::os::file;
-use pipewright::{CaughtSignals, Signal};
 use pipewright_disk::diagnosis::{Report, diagnose};
 
 use crate::args::DiskOptions;
@@ -19,7 +18,6 @@ use crate::{Failure, complain, exit_code};
 
 /// Diagnoses each path and tells. A path that cannot be diagnosed does not keep the others from it.
 pub(crate) fn run(options: &DiskOptions) -> Result<i32, Failure> {
-    let_large_files_fail();
     let page = options.html.as_ref().map(|path| Page::new(path, &options.paths)).transpose()?;
     let (mut reports, mut code) = (Vec::new(), exit_code::SUCCESS);
     for path in &options.paths {
@@ -39,12 +37,6 @@ pub(crate) fn run(options: &DiskOptions) -> Result<i32, Failure> {
         page.write(&reports)?;
     }
     Ok(code)
-}
-
-/// Has a file that is longer than may be (`RLIMIT_FSIZE`) be an error, which would be the end of us without a word.
-pub(crate) fn let_large_files_fail() {
-    // Ignored: a system that has no such signal needs nothing.
-    let _ = "XFSZ".parse().map(|signal: Signal| CaughtSignals::new(&[signal]));
 }
 
 /// The page of HTML.

@@ -51,6 +51,30 @@ fn every_documented_field_is_there() {
     assert!(report["user_seconds"].as_f64().is_some());
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_that_may_not_be_that_long_is_an_error_and_no_signal_to_us() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |words: &str| {
+        let script = format!("ulimit -f 0; cd \"$1\"; exec \"$0\" run {words}");
+        let program = env!("CARGO_BIN_EXE_pipewright");
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", &script, program]).arg(folder.path()).output().unwrap()
+    };
+    for (words, cannot) in [
+        ("--report it -- true", "cannot write the report to \"it\""),
+        ("--tee -- echo hi > it", "cannot write to stdout"),
+        ("--capture -- sh -c 'echo hi; exit 3' > it", "cannot show what was captured"),
+    ] {
+        let output = run(words);
+        assert_eq!(output.status.code(), Some(125), "{words}: {}", err(&output));
+        assert!(err(&output).contains(cannot), "{words}: {}", err(&output));
+        assert!(err(&output).contains("(os error 27)"), "{words}: {}", err(&output));
+    }
+    // To the command it is the signal that it was.
+    assert_eq!(run("--quiet -- sh -c 'echo hi > it'").status.code(), Some(128 + 25));
+}
+
 #[test]
 fn streams_that_do_not_pass_through_us_are_not_counted() {
     let report = report_of(&[], "echo hi >/dev/null");
