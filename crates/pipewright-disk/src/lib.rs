@@ -59,7 +59,7 @@ pub use shared::{Pending, SharedEngine};
 pub use task::AsyncFile;
 
 pub use pipewright_os::aligned::AlignedBuf;
-pub use pipewright_os::file::{Alignment, Facts, Filesystem, NowaitWrites};
+pub use pipewright_os::file::{Alignment, Facts, Filesystem, NowaitReads, NowaitWrites};
 pub use pipewright_os::why_not::{Unjudged, WhyNot};
 
 /// The result of this crate's calls.

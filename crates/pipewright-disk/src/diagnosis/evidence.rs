@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pipewright_os::file::{Facts, NowaitWrites};
+use pipewright_os::file::{Facts, NowaitReads, NowaitWrites};
 
 use super::{Test, Work};
 use crate::{BackendKind, Class, Misaligned, Step, Unjudged};
@@ -28,10 +28,17 @@ pub struct Evidence {
     pub cached_after: Option<u64>,
     /// Whether a part of it had no room on the disk before, and so nothing that could be read from there.
     pub has_hole: Option<bool>,
+    /// How many of the requests met more than one piece (extent) of it; nothing but for writes in place, past the cache.
+    pub split: Option<usize>,
+    /// For how many writes at once the filesystem has room to keep account of, where that is little (Btrfs).
+    pub write_room: Option<usize>,
     /// How many threads of the kernel were at work for it.
     pub kernel_workers: Option<usize>,
     /// How many there can be.
     pub worker_limit: usize,
+    /// What becomes of reads of that length that must not wait; nothing but for reads past the cache of which a
+    /// thread did some.
+    pub nowait_reads: Option<NowaitReads>,
     /// What becomes of writes to such a file that must not wait; nothing for what is no write.
     pub nowait_writes: Option<NowaitWrites>,
     /// How long it took to ask for all of them.
@@ -65,9 +72,9 @@ impl Evidence {
     /// run of the same test. That there are such writes does not.
     pub(super) fn tick(&self) -> Option<Duration> {
         let (test, ring) = (self.test, self.backend == BackendKind::Uring);
-        // What waits for room, or for the cache to let go, waits in any case.
+        // What waits for room, for the cache to let go, or as it is split, waits in any case.
         let is_put_off = match test.work {
-            Work::Overwrite | Work::Preallocated => !self.has_to_leave_cache(),
+            Work::Overwrite | Work::Preallocated => !self.has_to_leave_cache() && !self.is_split(),
             Work::Extend | Work::Hole => !test.direct,
             Work::Read | Work::Sync => false,
         };
@@ -80,6 +87,11 @@ impl Evidence {
     /// Writes past the cache throw out first what is in it.
     pub(super) fn has_to_leave_cache(&self) -> bool {
         self.test.direct && self.cached_before > Some(0)
+    }
+
+    /// More of the requests than are overlooked met more than one piece of the file.
+    pub(super) fn is_split(&self) -> bool {
+        self.split.is_some_and(|split| split * 20 > self.requests)
     }
 
     /// Whether at least that share of the requests, in percent, was of these classes.

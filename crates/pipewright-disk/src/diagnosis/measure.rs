@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pipewright_os::aligned::AlignedBuf;
-use pipewright_os::file::NowaitWrites;
+use pipewright_os::file::{NowaitReads, NowaitWrites};
 use pipewright_os::thread_usage;
 
 use super::scratch::{Opened, Subject, noise};
@@ -40,6 +40,7 @@ pub(super) fn run(
     }
     run.queue(&opened, test)?;
     run.collect()?;
+    run.try_nowait_reads(&opened, test, options)?;
     run.try_nowait_writes(&opened, test, options)?;
     Ok(run.judge(&opened, test))
 }
@@ -55,7 +56,10 @@ struct Run {
     cached_before: Option<u64>,
     unwritten_before: Option<u64>,
     has_hole: Option<bool>,
+    split: Option<usize>,
+    write_room: Option<usize>,
     kernel_workers: Option<usize>,
+    nowait_reads: Option<NowaitReads>,
     nowait_writes: Option<NowaitWrites>,
     asked: Duration,
     counts: [usize; Class::ALL.len()],
@@ -85,6 +89,7 @@ impl Run {
             Ok(buffer)
         };
         let buffers = offsets.iter().map(fill).collect::<Result<Vec<_>, Error>>()?;
+        let split = split(opened, test, options, &offsets);
         Ok(Run {
             engine,
             offsets,
@@ -92,7 +97,10 @@ impl Run {
             cached_before: opened.file.cached_bytes(0, opened.bytes),
             unwritten_before: opened.file.os().unwritten_bytes(0, opened.bytes),
             has_hole: opened.file.os().next_hole(0).map(|place| place < opened.bytes),
+            split,
+            write_room: opened.file.os().write_room(),
             kernel_workers: None,
+            nowait_reads: None,
             nowait_writes: None,
             asked: Duration::ZERO,
             counts: [0; Class::ALL.len()],
@@ -160,6 +168,23 @@ impl Run {
         Ok(())
     }
 
+    /// Finds out what becomes of reads that must not wait, where threads did some.
+    fn try_nowait_reads(
+        &mut self,
+        opened: &Opened,
+        test: Test,
+        options: &DiagnoseOptions,
+    ) -> Result<(), Error> {
+        let mut counts = Class::ALL.iter().zip(self.counts);
+        let by_threads = counts.any(|(class, count)| *class == Class::Worker && count > 0);
+        let is_asked = test.work == Work::Read && test.direct && by_threads;
+        if is_asked && self.engine.backend() == BackendKind::Uring {
+            let mut block = opened.file.buffer(options.block_bytes.min(MOST_TRIED))?;
+            self.nowait_reads = opened.file.os().nowait_reads(&mut block, 0);
+        }
+        Ok(())
+    }
+
     /// Finds out what becomes of writes that must not wait, of which io_uring makes one of each that it is given.
     fn try_nowait_writes(
         &mut self,
@@ -194,8 +219,11 @@ impl Run {
             unwritten_before: self.unwritten_before,
             cached_after: file.cached_bytes(0, opened.bytes),
             has_hole: self.has_hole,
+            split: self.split,
+            write_room: self.write_room,
             kernel_workers: self.kernel_workers.max(thread_usage::kernel_workers()),
             worker_limit: requests.next_power_of_two().min(4 * processors),
+            nowait_reads: self.nowait_reads,
             nowait_writes: self.nowait_writes,
             asked: self.asked,
             backend: self.engine.backend(),
@@ -213,6 +241,15 @@ impl Run {
             evidence,
         }
     }
+}
+
+/// How many of the requests meet more than one piece of the file.
+fn split(opened: &Opened, test: Test, options: &DiagnoseOptions, offsets: &[u64]) -> Option<usize> {
+    if !test.direct || !matches!(test.work, Work::Overwrite | Work::Preallocated) {
+        return None;
+    }
+    let pieces = |offset: &u64| opened.file.os().extents(*offset, options.block_bytes as u64);
+    offsets.iter().map(|offset| pieces(offset).map(|count| usize::from(count > 1))).sum()
 }
 
 /// What the file has there.

@@ -4,7 +4,7 @@ mod words;
 
 use std::time::Duration;
 
-use pipewright_os::file::{Filesystem, NowaitWrites};
+use pipewright_os::file::{Filesystem, NowaitReads, NowaitWrites};
 
 use super::{Evidence, Measured, Test, Verdict, Work};
 use crate::{BackendKind, Class, WhyNot};
@@ -35,6 +35,12 @@ pub enum Reason {
     Unwritten,
     /// Writes past the cache have to throw out first what is in it.
     InCache,
+    /// A write meets more than one piece (extent) of the file.
+    Split,
+    /// The filesystem has room for the accounts of few writes at once.
+    WriteRoom,
+    /// Reads past the cache that ask for more than a page go to threads there.
+    ManyPages,
     /// The first write after each tick of the clock changes the times of the file, and that may wait.
     FileTimes,
     /// A write that has to wait has the file locked, and others wait behind it.
@@ -89,12 +95,18 @@ pub enum Remedy {
     Aio,
     /// As `Aio`, which changes the times inside the call; or mount with `lazytime`, from Linux 7.0 on.
     AioOrLazytime,
+    /// As `Aio`; or have the file in larger pieces.
+    AioOrDefragment,
+    /// As `Aio`; or ask for one page at once.
+    AioOrOnePage,
     /// Mount with `lazytime`, from Linux 7.0 on; or have it done by a thread, knowingly.
     Lazytime,
     /// Use a plain pool of threads: the ring keeps the caller waiting.
     Threads,
     /// Ask for less at once.
     LowerDepth,
+    /// Have fewer writes under way.
+    FewerWrites,
     /// Align the requests.
     Align,
     /// Have it done by a thread, knowingly.
@@ -245,6 +257,9 @@ fn worker_reasons(evidence: &Evidence, found: &mut Vec<Reason>, first: usize) {
         Work::Hole => found.push(Reason::Hole),
         Work::Read if !test.direct => found.push(Reason::CacheMiss),
         Work::Read if evidence.unwritten_before > Some(0) => found.push(Reason::Unwritten),
+        Work::Read if evidence.nowait_reads == Some(NowaitReads::OfOnePage) => {
+            found.push(Reason::ManyPages);
+        }
         _ => {}
     }
     let is_btrfs = facts.filesystem == Some(Filesystem::Btrfs);
@@ -254,6 +269,12 @@ fn worker_reasons(evidence: &Evidence, found: &mut Vec<Reason>, first: usize) {
         let is_taken = evidence.nowait_writes == Some(NowaitWrites::Taken);
         found.push(if is_taken { Reason::WriteLock } else { Reason::BufferedWrite });
     } else if matches!(test.work, Work::Overwrite | Work::Preallocated) && found.len() == first {
+        let is_crowded = evidence.write_room.is_some_and(|room| room < evidence.requests);
+        found.extend(is_crowded.then_some(Reason::WriteRoom));
+        // Few of them explain something only where nothing else does.
+        if evidence.is_split() || (!is_crowded && evidence.split > Some(0)) {
+            found.insert(first, Reason::Split);
+        }
         found.extend(evidence.has_to_leave_cache().then_some(Reason::InCache));
     }
 }

@@ -47,7 +47,9 @@ fn once_more(
 ) -> Option<Effect> {
     let backend = |backend| DiagnoseOptions { backend, ..*options };
     let (subject, options) = match remedy {
-        Remedy::Aio | Remedy::AioOrLazytime => (subject.clone(), backend(BackendKind::Aio)),
+        Remedy::Aio | Remedy::AioOrDefragment | Remedy::AioOrOnePage | Remedy::AioOrLazytime => {
+            (subject.clone(), backend(BackendKind::Aio))
+        }
         Remedy::Threads => (subject.clone(), backend(BackendKind::Threads)),
         // The first time has waited for all that was asked for.
         Remedy::Sync => (subject.clone(), *options),

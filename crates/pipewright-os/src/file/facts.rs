@@ -110,6 +110,18 @@ pub struct Facts {
     pub device_queue: Option<u32>,
 }
 
+/// What becomes of a read that must not wait (`RWF_NOWAIT`), as io_uring first tries each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NowaitReads {
+    /// It is done.
+    Taken,
+    /// It is done where it asks for no more than a page of memory.
+    OfOnePage,
+    /// It is always refused.
+    Refused,
+}
+
 /// What becomes of a write that must not wait (`RWF_NOWAIT`), as io_uring first tries each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]

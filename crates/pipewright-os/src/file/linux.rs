@@ -1,5 +1,7 @@
 //! `O_DIRECT`, `statx`, `preadv2`, `fallocate`, `cachestat`.
 
+mod btrfs;
+mod extents;
 mod nowait;
 
 use std::fs;
@@ -14,7 +16,9 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, ReadWriteFlags};
 
-pub(super) use nowait::nowait_writes;
+pub(super) use btrfs::write_room;
+pub(super) use extents::extents;
+pub(super) use nowait::{nowait_reads, nowait_writes};
 
 pub(super) use super::unix::{is_same, read_at, refuse_what_has_no_places, write_at};
 use super::{Access, Alignment, Facts, File, Filesystem, OpenOptions};

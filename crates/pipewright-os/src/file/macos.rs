@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd as _;
 use std::path::Path;
 
 pub(super) use super::unix::{is_same, read_at, refuse_what_has_no_places, write_at};
-use super::{Access, Alignment, Facts, File, NowaitWrites, OpenOptions};
+use super::{Access, Alignment, Facts, File, NowaitReads, NowaitWrites, OpenOptions};
 
 /// A file as it is kept open.
 pub(super) type Open = fs::File;
@@ -70,7 +70,19 @@ pub(super) fn facts(file: &File) -> io::Result<Facts> {
     Ok(Facts { length: file.len()?, ..Facts::default() })
 }
 
+pub(super) fn nowait_reads(_: &fs::File, _: &mut [u8], _: u64) -> Option<NowaitReads> {
+    None
+}
+
 pub(super) fn nowait_writes(_: &fs::File, _: &[u8], _: u64) -> Option<NowaitWrites> {
+    None
+}
+
+pub(super) fn extents(_: &fs::File, _: u64, _: u64) -> Option<usize> {
+    None
+}
+
+pub(super) fn write_room(_: &fs::File) -> Option<usize> {
     None
 }
 

@@ -23,7 +23,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use facts::{Alignment, Facts, Filesystem, NowaitWrites};
+pub use facts::{Alignment, Facts, Filesystem, NowaitReads, NowaitWrites};
 pub use request::{Action, Finished, MOST_BYTES, Request};
 
 /// How a file is opened.
@@ -244,6 +244,19 @@ impl File {
         imp::facts(self)
     }
 
+    /// What becomes of reads of that length that must not wait. `None`: that cannot be known.
+    ///
+    /// Tried out there, where the file has to have that much. A read through the cache of what is not in memory is
+    /// refused by every filesystem, and tells nothing.
+    ///
+    /// # Platform
+    /// Linux: `preadv2(RWF_NOWAIT)`. Elsewhere `None`.
+    #[must_use]
+    #[doc(alias = "RWF_NOWAIT")]
+    pub fn nowait_reads(&self, to: &mut [u8], offset: u64) -> Option<NowaitReads> {
+        imp::nowait_reads(&self.0, to, offset)
+    }
+
     /// What becomes of writes that must not wait, to room that has been written to. `None`: that cannot be known.
     ///
     /// Tried out with that block, which is written there again and again for some milliseconds: give it what is
@@ -255,6 +268,26 @@ impl File {
     #[doc(alias = "RWF_NOWAIT")]
     pub fn nowait_writes(&self, block: &[u8], offset: u64) -> Option<NowaitWrites> {
         imp::nowait_writes(&self.0, block, offset)
+    }
+
+    /// In how many pieces (extents) that range lies on the disk. `None`: that cannot be known.
+    ///
+    /// # Platform
+    /// Linux: `FS_IOC_FIEMAP`. Elsewhere `None`.
+    #[must_use]
+    #[doc(alias = "FS_IOC_FIEMAP")]
+    pub fn extents(&self, offset: u64, bytes: u64) -> Option<usize> {
+        imp::extents(&self.0, offset, bytes)
+    }
+
+    /// For how many writes at once, past the cache and in place, its filesystem has room to keep account of; about.
+    /// `None`: for any number, or that cannot be known.
+    ///
+    /// # Platform
+    /// Linux: on Btrfs `/sys/fs/btrfs/UUID/allocation`. Elsewhere `None`.
+    #[must_use]
+    pub fn write_room(&self) -> Option<usize> {
+        imp::write_room(&self.0)
     }
 
     /// How many bytes of that range are in memory. `None`: that cannot be known.

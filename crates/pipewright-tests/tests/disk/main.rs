@@ -2,6 +2,8 @@
 
 mod diagnosis;
 #[cfg(target_os = "linux")]
+mod diagnosis_pieces;
+#[cfg(target_os = "linux")]
 mod diagnosis_times;
 mod p01_bytes;
 #[cfg(target_os = "linux")]

@@ -1,8 +1,10 @@
 //! The table of reasons, row by row.
 
+mod in_place;
+
 use std::time::Duration;
 
-use pipewright_os::file::{Facts, Filesystem, NowaitWrites};
+use pipewright_os::file::{Facts, Filesystem, NowaitReads, NowaitWrites};
 
 use super::{Reason, Remedy, reasons};
 use crate::diagnosis::{Evidence, Test, Verdict, Work};
@@ -27,8 +29,11 @@ fn evidence(direct: bool, work: Work, counts: &[(Class, usize)]) -> Evidence {
         unwritten_before: Some(0),
         cached_after: Some(0),
         has_hole: Some(false),
+        split: (direct && work != Work::Read).then_some(0),
+        write_room: None,
         kernel_workers: Some(8),
         worker_limit: 8,
+        nowait_reads: None,
         nowait_writes: Some(if direct { NowaitWrites::Taken } else { NowaitWrites::Refused }),
         asked: Duration::from_millis(8),
         backend: BackendKind::Uring,
@@ -192,71 +197,17 @@ fn put_off(direct: bool, work: Work, counts: &[(Class, usize)]) -> Evidence {
 }
 
 #[test]
-fn writes_that_change_the_times_are_one_verdict_whatever_their_share() {
-    for workers in [0, 2, 16, 444, 500] {
-        let counts = [(Class::AsyncDevice, 500 - workers), (Class::Worker, workers)];
-        for work in [Work::Overwrite, Work::Preallocated] {
-            let found = put_off(true, work, &counts);
-            check(&found, &[(Reason::FileTimes, Remedy::AioOrLazytime)]);
-            assert_eq!(Verdict::of(&found), Verdict::Partly, "{workers}");
-            let words = format!(
-                "{workers} of 500 by kernel threads; the clock ticks every 4 ms, at this rate for one in 250 writes"
-            );
-            assert_eq!(reasons(&found)[0].evidence, words);
-        }
-        let counts = [(Class::InlineCached, 500 - workers), (Class::Worker, workers)];
-        for work in [Work::Overwrite, Work::Preallocated, Work::Extend, Work::Hole] {
-            let found = put_off(false, work, &counts);
-            check(&found, &[(Reason::FileTimes, Remedy::Lazytime)]);
-            assert_eq!(Verdict::of(&found), Verdict::Partly, "{workers}");
-        }
+fn reads_of_more_than_a_page_go_to_threads_where_only_a_page_is_taken() {
+    for (nowait, reason, remedy) in [
+        (Some(NowaitReads::OfOnePage), Reason::ManyPages, Remedy::AioOrOnePage),
+        (Some(NowaitReads::Taken), Reason::Unexplained, Remedy::ExpectWorker),
+        (Some(NowaitReads::Refused), Reason::Unexplained, Remedy::ExpectWorker),
+        (None, Reason::Unexplained, Remedy::ExpectWorker),
+    ] {
+        let mut found = evidence(true, Work::Read, WORKERS);
+        (found.facts.filesystem, found.nowait_reads) = (Some(Filesystem::Btrfs), nowait);
+        check(&found, &[(reason, remedy)]);
     }
-}
-
-#[test]
-fn what_a_tick_comes_to_depends_on_how_fast_requests_are_made() {
-    for (milliseconds, words) in
-        [(1, "one in 500 writes"), (500, "one in 4 writes"), (9000, "every write")]
-    {
-        let mut found = put_off(true, Work::Overwrite, WORKERS);
-        found.asked = Duration::from_millis(milliseconds);
-        let told = &reasons(&found)[0].evidence;
-        assert!(told.ends_with(&format!("at this rate for {words}")), "{told}");
-    }
-}
-
-#[test]
-fn times_explain_nothing_of_what_waits_in_any_case() {
-    // Room has to be found, whatever the clock says.
-    check(&put_off(true, Work::Extend, WORKERS), &[(Reason::Extending, Remedy::Preallocate)]);
-    check(&put_off(true, Work::Hole, WORKERS), &[(Reason::Hole, Remedy::Preallocate)]);
-    check(&put_off(true, Work::Read, WORKERS), &[(Reason::Unexplained, Remedy::ExpectWorker)]);
-    let mut cached = put_off(true, Work::Overwrite, WORKERS);
-    cached.cached_before = Some(8 << 20);
-    check(&cached, &[(Reason::InCache, Remedy::ForgetCache)]);
-    let words = "500 of 500 by kernel threads, 8192 KiB of it in memory before";
-    assert_eq!(reasons(&cached)[0].evidence, words);
-    assert_eq!(Verdict::of(&cached), Verdict::Workers);
-    // Linux AIO changes them inside the call.
-    let mut aio = put_off(true, Work::Overwrite, &[(Class::AsyncDevice, 500)]);
-    aio.backend = BackendKind::Aio;
-    check(&aio, &[]);
-    assert_eq!(Verdict::of(&aio), Verdict::Asynchronous);
-}
-
-#[test]
-fn writes_in_place_that_are_taken_and_yet_wait_are_not_explained() {
-    let some = [(Class::AsyncDevice, 400), (Class::Worker, 100)];
-    let unexplained = [(Reason::Unexplained, Remedy::ExpectWorker)];
-    check(&evidence(true, Work::Overwrite, &some), &unexplained);
-    let mut unknown = evidence(true, Work::Overwrite, &some);
-    unknown.nowait_writes = None;
-    check(&unknown, &unexplained);
-    // Through the cache it is the lock of the file.
-    let mut taken =
-        evidence(false, Work::Overwrite, &[(Class::InlineCached, 100), (Class::Worker, 400)]);
-    taken.nowait_writes = Some(NowaitWrites::Taken);
-    check(&taken, &[(Reason::WriteLock, Remedy::Direct)]);
 }
 
 #[test]

@@ -91,6 +91,22 @@ pub(super) fn finding(reason: Reason, evidence: &Evidence) -> Finding {
             let cached = evidence.cached_before.unwrap_or_default() / 1024;
             (format!("{workers}, {cached} KiB of it in memory before"), Remedy::ForgetCache)
         }
+        Reason::Split => {
+            let split = evidence.split.unwrap_or_default();
+            let words = format!("{workers}; {split} of the writes meet more than one extent");
+            (words, Remedy::AioOrDefragment)
+        }
+        Reason::WriteRoom => {
+            let room = evidence.write_room.unwrap_or_default();
+            let words = format!("{workers}; {filesystem} has room for about {room} at once");
+            (words, Remedy::FewerWrites)
+        }
+        Reason::ManyPages => (
+            format!(
+                "{workers}: {filesystem} refuses them with RWF_NOWAIT, and not those of a page"
+            ),
+            Remedy::AioOrOnePage,
+        ),
         Reason::FileTimes => {
             let remedy =
                 if evidence.test.direct { Remedy::AioOrLazytime } else { Remedy::Lazytime };
@@ -172,6 +188,9 @@ impl Reason {
             Reason::BufferedWrite => "buffered_write",
             Reason::Unwritten => "unwritten",
             Reason::InCache => "in_cache",
+            Reason::Split => "split",
+            Reason::WriteRoom => "write_room",
+            Reason::ManyPages => "many_pages",
             Reason::FileTimes => "file_times",
             Reason::WriteLock => "write_lock",
             Reason::CopyOnWrite => "copy_on_write",
@@ -201,6 +220,9 @@ impl fmt::Display for Reason {
             Reason::BufferedWrite => "the filesystem has no asynchronous writes through the cache",
             Reason::Unwritten => "what was written to it has to reach the disk first",
             Reason::InCache => "what the cache has of the file has to be thrown out first",
+            Reason::Split => "the file lies in small pieces, and each write meets several",
+            Reason::WriteRoom => "the filesystem has room for the accounts of few writes at once",
+            Reason::ManyPages => "the filesystem has reads of more than a page done by threads",
             Reason::FileTimes => {
                 "the first write after each tick of the clock changes the times of the file, and those behind it wait for that"
             }
@@ -238,9 +260,12 @@ impl Remedy {
             Remedy::AnotherFilesystem => "another_filesystem",
             Remedy::Aio => "aio",
             Remedy::AioOrLazytime => "aio_or_lazytime",
+            Remedy::AioOrDefragment => "aio_or_defragment",
+            Remedy::AioOrOnePage => "aio_or_one_page",
             Remedy::Lazytime => "lazytime",
             Remedy::Threads => "threads",
             Remedy::LowerDepth => "lower_depth",
+            Remedy::FewerWrites => "fewer_writes",
             Remedy::Align => "align",
             Remedy::ExpectWorker => "expect_worker",
             Remedy::AllowRing => "allow_ring",
@@ -276,10 +301,15 @@ impl fmt::Display for Remedy {
             Remedy::AioOrLazytime => {
                 "use Linux AIO (backend aio), which changes them inside the call; or mount with lazytime (Linux 7.0 and later)"
             }
+            Remedy::AioOrDefragment => {
+                "use Linux AIO (backend aio); or have the file in larger pieces (room for all of it at once, or defragmented), or smaller blocks"
+            }
+            Remedy::AioOrOnePage => "use Linux AIO (backend aio), or read a page at once",
             Remedy::Lazytime => {
                 "mount with lazytime (Linux 7.0 and later), or expect a thread to do some"
             }
             Remedy::Threads => "use a pool of threads (backend threads)",
+            Remedy::FewerWrites => "have fewer writes under way, or a larger filesystem",
             Remedy::LowerDepth => "have fewer requests under way than the queue takes",
             Remedy::Align => "align the buffer, the offset and the length as the error says",
             Remedy::ExpectWorker => "expect a thread to do it",

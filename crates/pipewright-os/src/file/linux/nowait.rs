@@ -1,14 +1,14 @@
-//! What becomes of a write that must not wait: tried out, as nothing tells.
+//! What becomes of a read or a write that must not wait: tried out, as nothing tells.
 
 use std::fs;
-use std::io::IoSlice;
+use std::io::{IoSlice, IoSliceMut};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, futimens};
-use rustix::io::{Errno, ReadWriteFlags, pwritev2};
+use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev2};
 use rustix::time::{ClockId, clock_getres};
 
-use super::super::NowaitWrites;
+use super::super::{NowaitReads, NowaitWrites};
 
 /// Longer than two ticks of the slowest clock that Linux can be built with (`CONFIG_HZ=100`).
 const TICKS: Duration = Duration::from_millis(25);
@@ -18,6 +18,31 @@ const MOMENT: Duration = Duration::from_millis(2);
 const ROUNDS: usize = 3;
 /// A tick may pass between the times and the write, or a lock be held.
 const TRIES: usize = 64;
+
+pub(in crate::file) fn nowait_reads(
+    file: &fs::File,
+    to: &mut [u8],
+    offset: u64,
+) -> Option<NowaitReads> {
+    if is_read(file, to, offset)? {
+        return Some(NowaitReads::Taken);
+    }
+    let page = to.get_mut(..crate::memory::page_bytes());
+    let is_page_read = page.map_or(Some(false), |page| is_read(file, page, offset))?;
+    Some(if is_page_read { NowaitReads::OfOnePage } else { NowaitReads::Refused })
+}
+
+/// Whether a read is done, and be it after some tries: a lock may be held.
+fn is_read(file: &fs::File, to: &mut [u8], offset: u64) -> Option<bool> {
+    for _ in 0..TRIES {
+        match read(file, to, offset)? {
+            Tried::Done => return Some(true),
+            Tried::Refused => return Some(false),
+            Tried::WouldWait => {}
+        }
+    }
+    Some(false)
+}
 
 pub(in crate::file) fn nowait_writes(
     file: &fs::File,
@@ -60,9 +85,17 @@ enum Tried {
     Refused,
 }
 
-/// `None`: it failed in a way that says nothing.
+fn read(file: &fs::File, to: &mut [u8], offset: u64) -> Option<Tried> {
+    tried(preadv2(file, &mut [IoSliceMut::new(to)], offset, ReadWriteFlags::NOWAIT))
+}
+
 fn write(file: &fs::File, block: &[u8], offset: u64) -> Option<Tried> {
-    match pwritev2(file, &[IoSlice::new(block)], offset, ReadWriteFlags::NOWAIT) {
+    tried(pwritev2(file, &[IoSlice::new(block)], offset, ReadWriteFlags::NOWAIT))
+}
+
+/// `None`: it failed in a way that says nothing.
+fn tried(result: Result<usize, Errno>) -> Option<Tried> {
+    match result {
         Ok(_) => Some(Tried::Done),
         Err(Errno::AGAIN) => Some(Tried::WouldWait),
         Err(Errno::OPNOTSUPP) => Some(Tried::Refused),

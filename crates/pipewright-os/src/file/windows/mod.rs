@@ -19,7 +19,9 @@ use windows_sys::Win32::Storage::FileSystem::{
     FileStorageInfo, GetFileInformationByHandleEx,
 };
 
-use super::{Access, Alignment, Facts, File, NowaitWrites, OpenOptions, SyncMode, refusal};
+use super::{
+    Access, Alignment, Facts, File, NowaitReads, NowaitWrites, OpenOptions, SyncMode, refusal,
+};
 use crate::overlapped::Operation;
 use crate::wake::Wake;
 use claim::Claims;
@@ -143,7 +145,19 @@ pub(super) fn facts(file: &File) -> io::Result<Facts> {
     })
 }
 
+pub(super) fn nowait_reads(_: &fs::File, _: &mut [u8], _: u64) -> Option<NowaitReads> {
+    None
+}
+
 pub(super) fn nowait_writes(_: &fs::File, _: &[u8], _: u64) -> Option<NowaitWrites> {
+    None
+}
+
+pub(super) fn extents(_: &fs::File, _: u64, _: u64) -> Option<usize> {
+    None
+}
+
+pub(super) fn write_room(_: &fs::File) -> Option<usize> {
     None
 }
 

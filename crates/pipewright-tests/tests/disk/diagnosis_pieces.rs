@@ -1,0 +1,149 @@
+//! Requests that a filesystem takes in one piece of the file, in one page, or a few at once, and has threads do otherwise.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use pipewright_disk::diagnosis::{
+    DiagnoseOptions, Finding, Measured, Reason, Remedy, Test, Verdict, Work, diagnose,
+};
+use pipewright_disk::{BackendKind, NowaitReads};
+use pipewright_os::file::write_in_place;
+use pipewright_tests::skip::skipped;
+use pipewright_tests::{isolate, mounts, watchdog};
+use rustix::fs::{FallocateFlags, fallocate};
+
+use super::folder;
+
+const BLOCK: usize = 64 << 10;
+const PIECE: usize = 16 << 10;
+const BLOCKS: usize = 60;
+
+/// A file in pieces that are shorter than a block: each has another's beside it.
+fn in_pieces(folder: &Path) -> PathBuf {
+    let path = folder.join("pieces");
+    let make = |path: &Path| {
+        let file = File::create_new(path).unwrap();
+        // Where that can be had: else each write is a copy.
+        let _ = write_in_place(&file);
+        file
+    };
+    let (file, between) = (make(&path), make(&folder.join("between")));
+    for number in 0..(BLOCKS * BLOCK / PIECE) as u64 {
+        for file in [&file, &between] {
+            let place = number * PIECE as u64;
+            fallocate(file, FallocateFlags::empty(), place, PIECE as u64).unwrap();
+            file.sync_all().unwrap();
+        }
+    }
+    file.write_all_at(&vec![7; BLOCKS * BLOCK], 0).unwrap();
+    file.sync_all().unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    path
+}
+
+#[track_caller]
+fn told(measured: &Measured, reason: Reason, remedy: Remedy) -> Finding {
+    assert_eq!(measured.verdict, Verdict::Workers, "{measured:?}");
+    let finding = measured.findings[0].clone();
+    assert_eq!((finding.reason, finding.remedy), (reason, remedy), "{measured:?}");
+    // Linux AIO has no threads.
+    assert_ne!(finding.effect.expect("it was tried").verdict, Verdict::Workers, "{finding:?}");
+    finding
+}
+
+#[test]
+fn what_goes_to_threads_for_its_size_or_its_pieces_is_told() {
+    isolate::isolated(
+        "diagnosis_pieces::what_goes_to_threads_for_its_size_or_its_pieces_is_told",
+        || {
+            let _watch = watchdog::watch();
+            let folder = folder();
+            if let Err(why) = mounts::private() {
+                return skipped(&why);
+            }
+            for (kind, bytes) in [("ext4", 64 << 20), ("xfs", 512 << 20), ("btrfs", 160 << 20)] {
+                match mounts::loop_mount(folder.path(), kind, bytes, "rw") {
+                    Ok(disk) => on(disk.path(), kind),
+                    Err(why) => skipped(&why),
+                }
+            }
+        },
+    );
+}
+
+#[test]
+fn writes_for_which_a_small_filesystem_has_no_room_to_keep_account_of_are_told() {
+    isolate::isolated(
+        "diagnosis_pieces::writes_for_which_a_small_filesystem_has_no_room_to_keep_account_of_are_told",
+        || {
+            let _watch = watchdog::watch();
+            let folder = folder();
+            let disk = mounts::private()
+                .and_then(|()| mounts::loop_mount(folder.path(), "btrfs", 160 << 20, "rw"));
+            let disk = match disk {
+                Ok(disk) => disk,
+                Err(why) => return skipped(&why),
+            };
+            write_in_place(&File::open(disk.path()).unwrap()).unwrap();
+            let options = DiagnoseOptions {
+                requests: 600,
+                block_bytes: BLOCK,
+                direct: Some(true),
+                ..DiagnoseOptions::default()
+            };
+            let report = diagnose(disk.path(), &options).unwrap();
+            for work in [Work::Overwrite, Work::Preallocated] {
+                let test = Test { asynchronous: true, direct: true, work };
+                let found = report.measured(test).expect("it was made");
+                if !matches!(found.verdict, Verdict::Workers | Verdict::Partly) {
+                    skipped(&format!("there was room for all: {:?}", found.evidence));
+                    continue;
+                }
+                let room = found.evidence.write_room.expect("Btrfs tells");
+                assert!((1..600).contains(&room), "{room}");
+                let finding = found.findings.iter().find(|it| it.reason == Reason::WriteRoom);
+                let finding = finding.unwrap_or_else(|| panic!("{found:?}"));
+                assert_eq!(finding.remedy, Remedy::FewerWrites);
+            }
+        },
+    );
+}
+
+fn on(disk: &Path, kind: &str) {
+    let options = DiagnoseOptions {
+        requests: BLOCKS,
+        block_bytes: BLOCK,
+        direct: Some(true),
+        write_existing: true,
+        ..DiagnoseOptions::default()
+    };
+    let report = diagnose(in_pieces(disk), &options).unwrap();
+    if report.backend != Some(BackendKind::Uring) {
+        return skipped("there is no io_uring here");
+    }
+    let of = |work| {
+        report.measured(Test { asynchronous: true, direct: true, work }).expect("it was made")
+    };
+    let written = of(Work::Overwrite);
+    match written.evidence.split {
+        Some(BLOCKS) => {
+            let finding = told(written, Reason::Split, Remedy::AioOrDefragment);
+            let words = "60 of 60 by kernel threads; 60 of the writes meet more than one extent";
+            assert_eq!(finding.evidence, words);
+        }
+        split => skipped(&format!("no file in small pieces is to be had on {kind}: {split:?}")),
+    }
+    // In one piece, on a disk with nothing else.
+    let whole = of(Work::Preallocated);
+    assert_eq!(whole.evidence.write_room.is_some(), kind == "btrfs", "{whole:?}");
+    assert!(!whole.findings.iter().any(|it| it.reason == Reason::Split), "{whole:?}");
+    let read = of(Work::Read);
+    match (kind, read.evidence.nowait_reads) {
+        ("btrfs", Some(NowaitReads::OfOnePage)) => {
+            told(read, Reason::ManyPages, Remedy::AioOrOnePage);
+        }
+        ("btrfs", other) => skipped(&format!("Btrfs has them done otherwise: {other:?}")),
+        _ => assert!(!read.findings.iter().any(|it| it.reason == Reason::ManyPages), "{read:?}"),
+    }
+}
