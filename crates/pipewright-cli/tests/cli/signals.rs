@@ -81,7 +81,8 @@ fn a_signal_that_stops_reaches_the_command_as_itself() {
 
 #[test]
 fn a_command_that_does_not_heed_it_is_killed_after_the_grace() {
-    let (mut child, mut lines) = listening(&["--quiet", "--kill-grace", "100ms"], ":");
+    // Long enough for a shell to say that it has come, whatever else the processors have to do.
+    let (mut child, mut lines) = listening(&["--quiet", "--kill-grace", "3s"], ":");
     send("TERM", child.id());
     assert_eq!(lines.next().unwrap().unwrap(), "TERM");
     assert_eq!(child.wait().unwrap().code(), Some(143));
