@@ -42,7 +42,7 @@ pub(crate) fn run(options: &PipeOptions) -> Result<i32, Failure> {
         Some(path) => deliver(&Report::new(options, &typed, &result), path, code),
         None => code,
     };
-    Ok(interrupt.end(result.as_deref().ok(), code))
+    Ok(interrupt.end(result.as_deref().ok(), false, code))
 }
 
 fn build(

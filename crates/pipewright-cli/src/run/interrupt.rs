@@ -92,16 +92,18 @@ impl Interrupt {
         self.seen.typed.load(Ordering::SeqCst)
     }
 
-    /// Ends us by Ctrl-C where that has ended the command, or came while there was none; else gives the code to exit
-    /// with. A shell ends its loop for what SIGINT has ended, and goes on after what exits, with whichever code.
-    pub(crate) fn end<T>(&self, done: Option<&Captured<T>>, code: i32) -> i32 {
+    /// Ends us by Ctrl-C where that has ended the command, or came while there was none, or was why we gave up what we
+    /// would have tried again; else gives the code to exit with. A shell ends its loop for what SIGINT has ended, and
+    /// goes on after what exits, with whichever code.
+    pub(crate) fn end<T>(&self, done: Option<&Captured<T>>, gave_up: bool, code: i32) -> i32 {
         let ended_by = done.filter(|done| done.outcome == Outcome::Signaled);
         let ended_by = ended_by.and_then(|done| done.status.terminating_signal());
         let is_ctrl_c = if ended_by == Some(Signal::INT) {
             // Whether we have got it as well, or it was for the group of the command alone.
             Foreground::own().is_some()
         } else {
-            self.seen.ctrl_c.load(Ordering::SeqCst) && self.signal() == Some(Signal::INT)
+            let is_ours = gave_up || self.signal() == Some(Signal::INT);
+            is_ours && self.seen.ctrl_c.load(Ordering::SeqCst)
         };
         if is_ctrl_c && code != exit_code::OWN_FAILURE {
             signal::raise(Signal::INT);

@@ -27,20 +27,19 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
         .map_err(Failure::cannot("catch signals"))?;
     let mut command = command::build(&options, &cancel)?;
     let mut attempts = 0;
-    let result = loop {
+    let (result, gave_up) = loop {
         attempts += 1;
         interrupt.begin();
         let result = attempt(&mut command, &options);
         interrupt.rest();
-        let is_wanted = attempts <= options.retries && !interrupt.was_typed();
-        let again = is_wanted && is_worth_another_try(&result);
-        if !again {
-            break result;
+        let again = attempts <= options.retries && is_worth_another_try(&result);
+        if !again || interrupt.was_typed() {
+            break (result, again);
         }
         let most = u64::from(options.retries) + 1;
         say(&options, || format!("attempt {attempts} of {most}: {}", words(&options, &result)));
         if cancel.wait_for(options.retry_delay.duration) {
-            break result;
+            break (result, true);
         }
     };
     let code = match &result {
@@ -52,7 +51,7 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
         Some(path) => report::deliver(&Report::new(&options, &result, attempts), path, code),
         None => code,
     };
-    Ok(interrupt.end(result.as_ref().ok(), code))
+    Ok(interrupt.end(result.as_ref().ok(), gave_up, code))
 }
 
 /// Runs the command once, held as well as this machine can.
