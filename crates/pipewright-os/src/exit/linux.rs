@@ -25,7 +25,8 @@ const PIDFD_SIGNAL_PROCESS_GROUP: u32 = 1 << 2;
 pub(crate) struct Exit {
     pid: i32,
     pidfd: Option<OwnedFd>,
-    /// The peak memory of this process when the child was started: see [`Usage::peak_rss_bytes`].
+    /// The peak memory of this process when the child had been started: see [`Usage::peak_rss_bytes`]. Before, other
+    /// threads could still have added to what the child began with.
     parent_peak_rss_bytes: Option<u64>,
     ended: Mutex<Option<Ended>>,
     /// Without a pidfd: raised by a thread that waits for this one child.
@@ -50,15 +51,11 @@ pub(crate) trait Tells: fmt::Debug + Send + Sync {
 
 impl Exit {
     /// Takes charge of a child that nobody has reaped yet.
-    pub(crate) fn new(
-        pid: i32,
-        pidfd: Option<OwnedFd>,
-        parent_peak_rss_bytes: Option<u64>,
-    ) -> Exit {
+    pub(crate) fn new(pid: i32, pidfd: Option<OwnedFd>) -> Exit {
         Exit {
             pid,
             pidfd,
-            parent_peak_rss_bytes,
+            parent_peak_rss_bytes: super::waitid::own_peak_rss_bytes(),
             ended: Mutex::new(None),
             bell: OnceLock::new(),
             teller: None,
@@ -78,7 +75,7 @@ impl Exit {
     }
 
     pub(super) fn of_nobody() -> Exit {
-        let exit = Exit::new(0, None, None);
+        let exit = Exit::new(0, None);
         *exit.lock() = Some(Ended::default());
         exit
     }

@@ -12,7 +12,6 @@ use crate::contain::linux::Tree;
 use crate::contain::linux::cgroup::{self, Cgroup};
 use crate::contain::linux::image::image;
 use crate::contain::linux::report::Teller;
-use crate::exit::waitid::own_peak_rss_bytes;
 use crate::exit::{Exit, linux as exit};
 use crate::spawn::UnixOptions;
 
@@ -77,7 +76,6 @@ fn start_supervised(
     job.cgroup_procs = procs.as_ref().map(|procs| procs.as_raw_fd());
     // The supervisor is its parent, and sees to that.
     job.parent_pid = 0;
-    let peak = own_peak_rss_bytes();
     let _dumpable = job.changes_identity().then(dumpable::Kept::new);
     let held = start(&job, |job| supervised::start(job, cgroup.as_ref()));
     let held = held.map_err(|error| match error {
@@ -90,9 +88,7 @@ fn start_supervised(
     let teller = Teller::new(held.supervisor.reports.clone(), held.pid);
     let tree = Tree::new(cgroup, Some(held.supervisor), held.pid as u32);
     Ok(Exit(
-        exit::Exit::new(held.pid, held.pidfd, peak)
-            .told_by(Box::new(teller))
-            .held_by(Box::new(tree)),
+        exit::Exit::new(held.pid, held.pidfd).told_by(Box::new(teller)).held_by(Box::new(tree)),
     ))
 }
 

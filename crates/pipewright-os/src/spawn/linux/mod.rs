@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32};
 use super::layout::{self, Layout};
 use super::{ChildStdio, Env, Group, Inherit, Plan, SpawnError, Step, listed, steps};
 use crate::contain::Containment;
-use crate::exit::waitid::own_peak_rss_bytes;
 use crate::exit::{Exit, linux as exit};
 use crate::handle::Handle;
 use crate::signal::AllBlocked;
@@ -92,14 +91,13 @@ fn start_alone(job: &Job<'_>) -> Result<Exit, SpawnError> {
 
 fn start_here(job: &Job<'_>) -> Result<Exit, SpawnError> {
     let create_error = |error| SpawnError::new(Step::Create, error);
-    let peak = own_peak_rss_bytes();
     let _dumpable = job.changes_identity().then(dumpable::Kept::new);
     let stack = Stack::take().map_err(create_error)?;
     let created = clone::create(job, &stack);
     drop(stack);
     let (pid, pidfd) = created.map_err(create_error)?;
     let pidfd = pidfd.or_else(|| exit::open_pidfd(pid));
-    let mut exit = Exit(exit::Exit::new(pid, pidfd, peak));
+    let mut exit = Exit(exit::Exit::new(pid, pidfd));
     if matches!(job.options.group, Group::Own | Group::Session) {
         exit.0.containment = Containment::Group;
     }

@@ -109,7 +109,7 @@ pub(super) fn start(job: &Job<'_>, cgroup: Option<&Cgroup>) -> Result<Held, Spaw
     let guard = born.map_err(create_error)?;
     let started = reports.started();
     let again = guard_pidfd.as_ref().map(OwnedFd::try_clone).transpose();
-    let guard_exit = Exit(exit::Exit::new(guard, guard_pidfd, None));
+    let guard_exit = Exit(exit::Exit::new(guard, guard_pidfd));
     let failed = match (failure(job), started) {
         (Some(failed), _) => failed,
         (None, Err(error)) => create_error(error),

@@ -36,7 +36,7 @@ pub(crate) fn try_image(image: BorrowedFd<'_>) -> io::Result<()> {
         unsafe { clone::vfork(&twin) }?
     };
     // Ignored: this process may not care about its children, or another part of it reaps them all.
-    let _ = Exit(exit::Exit::new(pid, own_pidfd(pidfd), None)).wait();
+    let _ = Exit(exit::Exit::new(pid, own_pidfd(pidfd))).wait();
     // What we do ourselves while we hold a tree may be refused as well.
     exit::send(pidfd_open(getpid(), PidfdFlags::empty())?.as_fd(), 0, 0)?;
     reports.try_to_let_go()?;
