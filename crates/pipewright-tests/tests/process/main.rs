@@ -76,10 +76,10 @@ use std::time::Duration;
 use pipewright::{Child, Command, ExitStatus, Signal};
 
 /// A time in which a child has begun. Wine takes 70 ms and more to start one.
-const SHORT: Duration = Duration::from_millis(if cfg!(windows) { 1500 } else { 400 });
+const SHORT: Duration = Duration::from_millis(if cfg!(windows) { 1500 } else { 800 });
 
 /// A time in which a few of them, one started by the other, have begun, whatever else is going on.
-const LATER: Duration = Duration::from_millis(if cfg!(windows) { 4000 } else { 1000 });
+const LATER: Duration = Duration::from_millis(if cfg!(windows) { 4000 } else { 2500 });
 
 /// A command that runs the puppet with these acts.
 fn puppet<I: IntoIterator<Item = S>, S: AsRef<str>>(acts: I) -> Command {

@@ -11,9 +11,7 @@ use pipewright_tests::skip::{is_forced_async, skipped};
 use pipewright_tests::{count, isolate, watchdog};
 use rustix::fs::OFlags;
 
-use super::{flood, puppet};
-
-const SHORT: Duration = Duration::from_millis(150);
+use super::{SHORT, flood, puppet};
 
 /// Runs something while that is our stdout. Only in a process of its own.
 fn with_stdout<T>(stdout: impl AsFd, work: impl FnOnce() -> T) -> T {

@@ -214,9 +214,11 @@ fn nobody_supervises() {
 #[test]
 fn cgroups_that_a_tree_makes_for_itself_are_part_of_it() {
     let _watch = watchdog::watch();
-    let script = "cd $(grep cgroup2 /proc/mounts | head -n 1 | cut -d' ' -f2)/$(grep ^0:: \
-                  /proc/self/cgroup | cut -d: -f3) && mkdir -p a/b && \
-                  (echo 0 > a/b/cgroup.procs; exec setsid sleep 600) & sleep 0.2; exit 5";
+    let script =
+        "top=$(grep cgroup2 /proc/mounts | head -n 1 | cut -d' ' -f2); test -n \"$top\" || exit 5
+        cd \"$top/$(grep ^0:: /proc/self/cgroup | cut -d: -f3)\" && mkdir -p a/b || exit 5
+        (echo 0 > a/b/cgroup.procs; exec setsid sleep 600) &
+        until grep -q . a/b/cgroup.procs; do sleep 0.01; done; exit 5";
     let mut command = Command::new("sh");
     command.args(["-c", script]).env(MARK, alive::mark("below")).contain(Contain::Tree);
     command.stdout(Stdio::null()).stderr(Stdio::null());
