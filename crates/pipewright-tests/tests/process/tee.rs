@@ -177,6 +177,23 @@ fn both_streams_and_lines_are_passed_on() {
 }
 
 #[test]
+fn a_spawned_pipeline_passes_on_what_it_captures() {
+    isolate::isolated("tee::a_spawned_pipeline_passes_on_what_it_captures", || {
+        let _watch = watchdog::watch();
+        let (mut reader, stdout) = pipe();
+        let done = with_stdout(&stdout, || {
+            let last = puppet(["cat"]).stdout(Stdio::tee()).take();
+            (puppet(["out=both ways"]) | last).spawn().unwrap().wait_with_output()
+        });
+        drop(stdout);
+        assert_eq!(done.unwrap().stdout, b"both ways");
+        let mut passed = String::new();
+        reader.read_to_string(&mut passed).unwrap();
+        assert_eq!(passed, "both ways");
+    });
+}
+
+#[test]
 fn a_full_disk_is_told_and_what_is_captured_is_whole() {
     isolate::isolated("tee::a_full_disk_is_told_and_what_is_captured_is_whole", || {
         let _watch = watchdog::watch();

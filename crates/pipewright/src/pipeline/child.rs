@@ -13,7 +13,7 @@ use super::verbs::{conduct, wait_for_all};
 use super::{PipelineOutput, joined};
 use crate::child::Processes;
 use crate::command::{Keep, Limit, OutputEnd, Rules};
-use crate::drive::{Feed, Reach, Run, see_through};
+use crate::drive::{Feed, OpenTee, Reach, Run, see_through};
 use crate::error::Error;
 use crate::{ChildStderr, ChildStdin, ChildStdout};
 
@@ -40,6 +40,8 @@ pub struct PipelineChild {
     pub(super) rules: Rules,
     limit: Option<Limit>,
     pipefail: bool,
+    /// What whoever reads the streams is to pass on: us, if we do.
+    tees: [Option<OpenTee>; 2],
 }
 
 impl PipelineChild {
@@ -49,6 +51,8 @@ impl PipelineChild {
         limit: Option<Limit>,
         pipefail: bool,
     ) -> PipelineChild {
+        let Running { stdout, stderr, .. } = &running;
+        let tees = [stdout, stderr].map(|end| end.as_ref().and_then(|end| end.tee));
         PipelineChild {
             stdin: running.stdin,
             stdout: running.stdout.map(OutputEnd::into_pipe),
@@ -60,6 +64,7 @@ impl PipelineChild {
             rules,
             limit,
             pipefail,
+            tees,
         }
     }
 
@@ -130,13 +135,14 @@ impl PipelineChild {
     /// What is seen through when everything is read.
     pub(super) fn into_running(self) -> (Running, Rules, Option<Limit>, bool) {
         drop(self.stdin);
+        let [stdout_tee, stderr_tee] = self.tees;
         let running = Running {
             programs: self.programs,
             processes: self.processes,
             stdin: None,
             feed: self.feed.into_inner().unwrap_or_else(PoisonError::into_inner),
-            stdout: self.stdout.map(|pipe| OutputEnd::new(pipe, None)),
-            stderr: self.stderr.map(|pipe| OutputEnd::new(pipe, None)),
+            stdout: self.stdout.map(|pipe| OutputEnd::new(pipe, stdout_tee)),
+            stderr: self.stderr.map(|pipe| OutputEnd::new(pipe, stderr_tee)),
             at: self.started,
         };
         (running, self.rules, self.limit, self.pipefail)
