@@ -1,6 +1,6 @@
 //! How much of a stream is kept.
 
-use pipewright::{Limit, Outcome};
+use pipewright::{Command, ErrorKind, Limit, Outcome, Stdio};
 use pipewright_tests::{alive, count, isolate, watchdog};
 
 use super::{flood, puppet};
@@ -39,6 +39,28 @@ fn fail_stops_the_child_and_keeps_what_fits() {
     assert_eq!((capture.outcome, capture.truncated), (Outcome::Exited, false));
     let error = puppet(["out=12345"]).limit(Limit::fail(4)).read().unwrap_err();
     assert!(error.to_string().ends_with("failed: stopped at its output limit"), "{error}");
+}
+
+#[test]
+fn fail_stops_the_child_whatever_the_verb_keeps() {
+    let _watch = watchdog::watch();
+    let is_stopped = |command: &mut Command| {
+        let error = command.limit(Limit::fail(3)).run().unwrap_err();
+        let ErrorKind::Failed { outcome, .. } = error.kind() else { panic!("{error}") };
+        assert_eq!(*outcome, Outcome::LimitExceeded, "{error}");
+    };
+    is_stopped(puppet(["out=12345", "wait=600"]).stdout(Stdio::piped()));
+    is_stopped(puppet(["err=12345", "wait=600"]).stderr(Stdio::piped()));
+    let mut command = puppet(["out=12345", "wait=600"]);
+    let status = command.stdout(Stdio::piped()).limit(Limit::fail(3)).status().unwrap();
+    assert!(!status.success(), "{status}");
+    let last = puppet(["out=12345", "wait=600"]).stdout(Stdio::piped()).take();
+    let error = (puppet(["out="]) | last).limit(Limit::fail(3)).run().unwrap_err();
+    assert!(error.to_string().ends_with("failed: stopped at its output limit"), "{error}");
+    // What is no reason to stop is none here either, and an error has its whole end of stderr.
+    let mut command = puppet(["err=12345", "exit=3"]);
+    let error = command.stderr(Stdio::piped()).limit(Limit::keep_head(3)).run().unwrap_err();
+    assert!(error.to_string().ends_with("12345"), "{error}");
 }
 
 #[test]

@@ -96,7 +96,8 @@ impl Command {
         self
     }
 
-    /// How much of each stream is kept; everything where it is not set.
+    /// How much of each stream is kept; everything where it is not set. A [`Limit::fail`] counts also
+    /// what passes through the verbs that keep nothing.
     pub fn limit(&mut self, limit: Limit) -> &mut Command {
         self.limit = Some(limit);
         self

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use pipewright_os::handle::Handle;
 use pipewright_os::status::ExitStatus;
 
-use super::{Command, Limit, Rules, Scope, Started, StdioDefaults, Usual};
+use super::{Command, Limit, Past, Rules, Scope, Started, StdioDefaults, Usual};
 use crate::child::{Child, Process, Reading};
 use crate::drive::{self, Run, Sink, Stepwise, open_tee};
 use crate::error::{Doing, Error, ErrorKind};
@@ -35,10 +35,14 @@ pub(crate) enum Keep {
 
 impl Keep {
     pub(crate) fn sink(self, source: Source, limit: Option<Limit>) -> Sink {
+        // One that stops the child stops it whatever is kept.
+        let fail = limit.filter(|limit| limit.past == Past::Fail);
         match self {
             Keep::Both => Sink::new(limit),
-            Keep::Tail if source == Source::Stderr => Sink::new(Some(Limit::keep_tail(TAIL_BYTES))),
-            Keep::Tail | Keep::Nothing => Sink::discarding(),
+            Keep::Tail if source == Source::Stderr => {
+                Sink::new(Some(fail.unwrap_or(Limit::keep_tail(TAIL_BYTES))))
+            }
+            Keep::Tail | Keep::Nothing => Sink::discarding(fail),
         }
     }
 }

@@ -66,9 +66,9 @@ impl Sink {
         }
     }
 
-    /// A sink that only drains.
-    pub(crate) fn discarding() -> Sink {
-        Sink { keep: Keep::Nothing, ..Sink::new(None) }
+    /// A sink that only drains, and counts where there is a limit.
+    pub(crate) fn discarding(limit: Option<Limit>) -> Sink {
+        Sink { keep: Keep::Nothing, ..Sink::new(limit) }
     }
 
     /// A sink from which what has come is taken.
@@ -314,7 +314,7 @@ mod tests {
             let (_, _, room) = pass(Sink::new(Some(limit)), &all, LEAST_ROOM_BYTES);
             assert!(room <= 2 * 100_000 + SCRATCH_BYTES, "{room}");
         }
-        let (_, _, room) = pass(Sink::discarding(), &all, LEAST_ROOM_BYTES);
+        let (_, _, room) = pass(Sink::discarding(None), &all, LEAST_ROOM_BYTES);
         assert!(room <= SCRATCH_BYTES, "{room}");
     }
 
