@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use pipewright::{Command, Outcome, Signal, Stdio};
+use pipewright::{Command, ErrorKind, Outcome, Signal, Stdio};
 use pipewright_tests::{isolate, watchdog};
 
 use super::{ended_by, puppet};
@@ -117,6 +117,27 @@ fn exec_replaces_the_process() {
     assert!(text.ends_with("another program"), "{text}");
     let error = Command::new("/no/such/program").exec();
     assert!(error.to_string().contains("no such file"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn exec_refuses_what_takes_somebody_who_stays() {
+    let _watch = watchdog::watch();
+    // Of a program that is not there: one that is would replace this.
+    let words = |change: fn(&mut Command) -> &mut Command| {
+        let error = change(&mut Command::new("/no/such/program")).exec();
+        assert_eq!(error.kind(), &ErrorKind::InvalidInput);
+        error.to_string()
+    };
+    let said = words(|command| command.stdin(Stdio::bytes("input")));
+    assert!(
+        said.ends_with("its stdin would pass through us, and nobody is left for that"),
+        "{said}"
+    );
+    let said = words(|command| command.stdout(Stdio::tee()));
+    assert!(said.ends_with("its stdout would pass through us, and nobody is left for that"));
+    let said = words(|command| command.timeout(Duration::from_secs(1)));
+    assert!(said.ends_with("it has a timeout or a cancel token, and nobody to heed it"), "{said}");
 }
 
 /// The other half of the test above.

@@ -151,7 +151,7 @@ impl Command {
     pub(crate) fn become_program(&self) -> Error {
         let ours =
             StdioDefaults { stdin: Usual::Inherit, stdout: Usual::Inherit, stderr: Usual::Inherit };
-        let prepared = match self.prepare(ours) {
+        let prepared = match self.check_alone().and_then(|()| self.prepare(ours)) {
             Ok(prepared) => prepared,
             Err(error) => return error,
         };

@@ -144,6 +144,12 @@ impl Command {
 
     /// Starts a child that gets no help from us while it runs.
     fn launch_alone(&self, defaults: StdioDefaults) -> Result<Started, Error> {
+        self.check_alone()?;
+        self.launch(defaults)
+    }
+
+    /// Refuses what takes somebody on our side while the command runs.
+    pub(super) fn check_alone(&self) -> Result<(), Error> {
         let streams = [&self.stdin, &self.stdout, &self.stderr];
         for (name, stream) in ["stdin", "stdout", "stderr"].into_iter().zip(streams) {
             if stream.as_ref().is_some_and(Stdio::passes_through_us) {
@@ -155,7 +161,7 @@ impl Command {
         if self.rules.can_stop() {
             return Err(self.misuse("it has a timeout or a cancel token, and nobody to heed it"));
         }
-        self.launch(defaults)
+        Ok(())
     }
 
     /// Looks at what contradicts itself, and says what the streams of a detached child are.

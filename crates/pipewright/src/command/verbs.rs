@@ -311,6 +311,9 @@ impl Command {
     ///
     /// Nothing of this program runs any more: no destructor, no buffered output is written.
     /// [`kill_on_parent_exit`](Self::kill_on_parent_exit) means a child, and does nothing here.
+    ///
+    /// As with [`start_and_forget`](Self::start_and_forget), a stream that would pass through us, a
+    /// timeout or a cancel token is [`InvalidInput`](crate::ErrorKind::InvalidInput).
     #[must_use = "it only returns if it failed"]
     pub fn exec(&mut self) -> Error {
         self.become_program()
