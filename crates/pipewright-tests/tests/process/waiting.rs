@@ -1,8 +1,10 @@
 //! Waiting for a child, from one thread and from several.
 
+#[cfg(unix)]
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 
-use pipewright::{Command, ErrorKind, Outcome, Signal, Stdio};
+use pipewright::{Command, Outcome, Signal, Stdio};
 use pipewright_tests::{isolate, watchdog};
 
 use super::{ended_by, puppet};
@@ -121,12 +123,26 @@ fn exec_replaces_the_process() {
 
 #[cfg(unix)]
 #[test]
+fn who_lives_on_after_an_exec_can_write_to_who_has_gone() {
+    isolate::isolated("waiting::who_lives_on_after_an_exec_can_write_to_who_has_gone", || {
+        let _watch = watchdog::watch();
+        let error = Command::new("/no/such/program").exec();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
+        let (reader, mut writer) = pipewright::pipe(pipewright::PipeOptions::default()).unwrap();
+        drop(reader);
+        let error = writer.write(b"x").unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
+    });
+}
+
+#[cfg(unix)]
+#[test]
 fn exec_refuses_what_takes_somebody_who_stays() {
     let _watch = watchdog::watch();
     // Of a program that is not there: one that is would replace this.
     let words = |change: fn(&mut Command) -> &mut Command| {
         let error = change(&mut Command::new("/no/such/program")).exec();
-        assert_eq!(error.kind(), &ErrorKind::InvalidInput);
+        assert_eq!(error.kind(), &pipewright::ErrorKind::InvalidInput);
         error.to_string()
     };
     let said = words(|command| command.stdin(Stdio::bytes("input")));

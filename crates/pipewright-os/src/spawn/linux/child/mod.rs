@@ -119,11 +119,13 @@ pub(super) unsafe fn run(job: &Job<'_>, handlers: Handlers) -> ! {
     unsafe { libc::_exit(127) }
 }
 
-/// Does what the plan says to this process and loads the program. Returns if something failed.
+/// Does what the plan says to this process and loads the program. Returns if something failed: then
+/// a write to somebody who has gone is what it was, and not the end of this process.
 ///
 /// # Safety
 /// Changes this process; `job`'s pointers must be good.
 pub(super) unsafe fn become_program(job: &Job<'_>) {
+    let _kept = signals::Kept::new(libc::SIGPIPE);
     // SAFETY: as this function's.
     unsafe { attempt(job, None, false) };
 }

@@ -30,8 +30,33 @@ type KernelAction = [usize; 8];
 /// The kernel's signal sets have 64 bits.
 const SIGSET_BYTES: usize = 8;
 
+/// What a signal does to a process that lives on: put back when this goes.
+pub(super) struct Kept {
+    signal: libc::c_int,
+    action: Option<KernelAction>,
+}
+
+impl Kept {
+    pub(super) fn new(signal: libc::c_int) -> Kept {
+        Kept { signal, action: action_of(signal) }
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if let Some(action) = &self.action {
+            // SAFETY: as the kernel told it, with whatever comes with a function.
+            unsafe { set(self.signal, action) };
+        }
+    }
+}
+
 /// The handler of a signal; `None` for what has none.
 fn handler_of(signal: libc::c_int) -> Option<libc::sighandler_t> {
+    action_of(signal).map(|[handler, ..]| handler)
+}
+
+fn action_of(signal: libc::c_int) -> Option<KernelAction> {
     let mut now: KernelAction = [0; 8];
     // Bare calls: the C library's may lock.
     // SAFETY: asks only, into an array that is larger than the kernel's struct.
@@ -44,21 +69,28 @@ fn handler_of(signal: libc::c_int) -> Option<libc::sighandler_t> {
             SIGSET_BYTES,
         )
     };
-    (result == 0).then_some(now[0])
+    (result == 0).then_some(now)
 }
 
 pub(super) fn set_default(signal: libc::c_int) {
-    set(signal, libc::SIG_DFL);
+    set_handler(signal, libc::SIG_DFL);
 }
 
 pub(super) fn ignore(signal: libc::c_int) {
-    set(signal, libc::SIG_IGN);
+    set_handler(signal, libc::SIG_IGN);
 }
 
-fn set(signal: libc::c_int, handler: libc::sighandler_t) {
+fn set_handler(signal: libc::c_int, handler: libc::sighandler_t) {
     let mut action: KernelAction = [0; 8];
     action[0] = handler;
     // SAFETY: neither of the two that come here is a function.
+    unsafe { set(signal, &action) };
+}
+
+/// # Safety
+/// A function in it must be one that handles signals, with the flags that the kernel wants with it.
+unsafe fn set(signal: libc::c_int, action: &KernelAction) {
+    // SAFETY: a live action, which is as this function's caller says.
     unsafe {
         libc::syscall(
             libc::SYS_rt_sigaction,
