@@ -142,13 +142,35 @@ fn read(pipe: &PipeReader, buffer: &mut Vec<u8>) -> io::Result<usize> {
 fn poll(polled: &mut [libc::pollfd], deadline: Option<Instant>) -> io::Result<bool> {
     loop {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        match poll_once(polled, left) {
+        let count = match poll_once(polled, left) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                poll_each_once(polled, left)
+            }
+            done => done,
+        };
+        match count {
             Ok(0) if left.is_none_or(|left| left > LONGEST_WAIT) => {}
             Ok(count) => return Ok(count > 0),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
+}
+
+/// For more entries than this process may have descriptors, which poll(2) refuses however many of them are left out
+/// or name the same one. Of different descriptors there cannot be more.
+#[cold]
+fn poll_each_once(polled: &mut [libc::pollfd], left: Option<Duration>) -> io::Result<usize> {
+    let key = |entry: &libc::pollfd| (entry.fd, entry.events);
+    let mut each: Vec<_> = polled.iter().filter(|entry| entry.fd >= 0).copied().collect();
+    each.sort_unstable_by_key(key);
+    each.dedup_by_key(|entry| key(entry));
+    let count = poll_once(&mut each, left)?;
+    for entry in polled {
+        let found = each.binary_search_by_key(&key(entry), key);
+        entry.revents = found.ok().and_then(|at| each.get(at)).map_or(0, |found| found.revents);
+    }
+    Ok(count)
 }
 
 /// A deadline further away is waited for in pieces: no conversion to a C type can then overflow.

@@ -219,3 +219,28 @@ fn a_crowd_of_idle_children_takes_one_thread() {
         watchdog::until("everyone is reaped", || count::children().is_empty());
     });
 }
+
+#[cfg(unix)]
+#[test]
+fn as_many_run_as_there_is_room_for_handles() {
+    isolate::isolated("run_all::as_many_run_as_there_is_room_for_handles", || {
+        if is_forced_async() {
+            return skipped("tasks wait by another call, and with a handle more for each");
+        }
+        let _watch = watchdog::watch();
+        // Each has three handles: of its end and of its streams. What can be waited for is twice as much: its input, the
+        // one token of all, and more.
+        const CROWD: usize = 100;
+        let token = CancelToken::new();
+        let room = (count::handles() + 3 * CROWD + 32) as u64;
+        let old = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        let new = rustix::process::Rlimit { current: Some(room), maximum: old.maximum };
+        rustix::process::setrlimit(rustix::process::Resource::Nofile, new).unwrap();
+        let commands =
+            (0..CROWD).map(|index| puppet([format!("out={index}")]).cancel(&token).take());
+        let captures = run_all(commands).concurrency(CROWD).captures();
+        for (index, capture) in captures.into_iter().enumerate() {
+            assert_eq!(capture.unwrap().stdout, index.to_string());
+        }
+    });
+}
