@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
 use pipewright::{Command, Contain, Containment, Scope, Signal, Stdio};
 use pipewright_tests::skip::{is_root, skipped};
@@ -115,7 +116,7 @@ fn a_cgroup_that_is_taken_away_does_not_take_the_command_along() {
         alive::marked(MARK, "vanished").into_iter().for_each(alive::kill);
         return skipped("no cgroup is to be had here");
     }
-    let cgroup = cgroup_of(child.id());
+    let cgroup = cgroup_of(child.id()).unwrap();
     let parent = cgroup.parent().unwrap();
     for pid in fs::read_to_string(cgroup.join("cgroup.procs")).unwrap().lines() {
         fs::write(parent.join("cgroup.procs"), pid).unwrap();
@@ -129,11 +130,40 @@ fn a_cgroup_that_is_taken_away_does_not_take_the_command_along() {
     nobody_is_left("vanished");
 }
 
+#[test]
+fn what_trees_within_a_killed_tree_have_left_is_removed_by_the_next() {
+    isolate::isolated(
+        "trees_deprived::what_trees_within_a_killed_tree_have_left_is_removed_by_the_next",
+        || {
+            let _watch = watchdog::watch();
+            // No process has the number of its owner.
+            let name = format!("pipewright-{}-{}", u32::MAX, std::process::id());
+            let left = cgroup_of(std::process::id()).map(|own| own.join(name));
+            let Some(left) = left.filter(|left| fs::create_dir(left).is_ok()) else {
+                return skipped("no cgroup is to be had here");
+            };
+            fs::create_dir_all(left.join("pipewright-1-0/own")).unwrap();
+            let an_hour_ago = SystemTime::now() - Duration::from_secs(3600);
+            fs::File::open(&left).unwrap().set_modified(an_hour_ago).unwrap();
+            let mut command = puppet(["exit=0"]);
+            let done = command.contain(Contain::Tree).capture().unwrap();
+            let is_left = left.exists();
+            for dir in ["pipewright-1-0/own", "pipewright-1-0", ""] {
+                let _ = fs::remove_dir(left.join(dir));
+            }
+            if done.containment != Containment::Cgroup {
+                return skipped("no cgroup is to be had here");
+            }
+            assert!(!is_left, "{left:?}");
+        },
+    );
+}
+
 /// Where the cgroup of that process is mounted.
-fn cgroup_of(pid: u32) -> PathBuf {
-    let own = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
-    let path = own.lines().find_map(|line| line.strip_prefix("0::")).unwrap();
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-    let mount = mounts.lines().find(|line| line.split(' ').nth(2) == Some("cgroup2")).unwrap();
-    PathBuf::from(mount.split(' ').nth(1).unwrap()).join(path.trim_start_matches('/'))
+fn cgroup_of(pid: u32) -> Option<PathBuf> {
+    let own = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+    let mount = mounts.lines().find(|line| line.split(' ').nth(2) == Some("cgroup2"))?;
+    Some(PathBuf::from(mount.split(' ').nth(1)?).join(path.trim_start_matches('/')))
 }

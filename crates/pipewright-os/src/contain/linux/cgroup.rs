@@ -95,7 +95,7 @@ impl Cgroup {
     /// Whether anybody is in it, in cgroups below it included.
     pub(crate) fn is_populated(&self) -> bool {
         match self.read("cgroup.events") {
-            Ok(text) => !text.lines().any(|line| line == "populated 0"),
+            Ok(events) => !says_deserted(&events),
             // Removed by somebody else, which takes that nobody was in it.
             Err(_) => false,
         }
@@ -172,6 +172,11 @@ fn open(dir: &OwnedFd, file: &str, flags: OFlags) -> io::Result<OwnedFd> {
 /// Where a directory is, for this process only.
 fn path_of(dir: BorrowedFd<'_>) -> PathBuf {
     format!("/proc/self/fd/{}", dir.as_raw_fd()).into()
+}
+
+/// Whether `cgroup.events` says that nobody is in it, nor in one below.
+fn says_deserted(events: &str) -> bool {
+    events.lines().any(|line| line == "populated 0")
 }
 
 fn add_pids(procs: &str, pids: &mut Vec<u32>) {
@@ -271,8 +276,12 @@ pub(crate) fn remove_stale() {
         let made = entry.metadata().and_then(|it| it.modified()).ok();
         let age = made.and_then(|made| SystemTime::now().duration_since(made).ok());
         let gone = !Path::new(&format!("/proc/{owner}")).exists();
-        if gone && age.is_some_and(|age| age > OLD) {
-            // Ignored: somebody is in it.
+        let events = || fs::read_to_string(entry.path().join("cgroup.events")).unwrap_or_default();
+        // Its owner may live in a pid namespace that we cannot see, and those below be in use.
+        if gone && age.is_some_and(|age| age > OLD) && says_deserted(&events()) {
+            // A command that held a tree itself, and was killed with it, has left its own in there.
+            remove_below(&entry.path());
+            // Ignored: somebody else was faster.
             let _ = fs::remove_dir(entry.path());
         }
     }
