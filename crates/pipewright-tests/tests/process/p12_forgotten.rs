@@ -101,6 +101,8 @@ fn contradictions_are_refused() {
     assert!(said.ends_with("it is detached, so it cannot be in another group"), "{said}");
     let said = words(|command| command.kill_on_drop());
     assert!(said.ends_with("nothing is kept of it, so it cannot be killed on drop"), "{said}");
+    let said = words(|command| command.own_group().foreground());
+    assert!(said.ends_with("terminal, and nobody is left to take that back"), "{said}");
     // A group of its own comes with the session.
     assert!(puppet(["exit=0"]).detached().own_group().status().unwrap().success());
 }

@@ -63,7 +63,8 @@ impl Command {
     /// [`Child::wait`](crate::Child::wait), take it back at the end. While one of them waits, a stop
     /// of the child (Ctrl-Z) stops this process too, and its continuation (`fg`, `bg`) continues
     /// the child: whoever has started us sees one job. Without a terminal, or where another job has
-    /// it, nothing is done.
+    /// it, nothing is done. The verbs that keep no [`Child`](crate::Child) and do not wait
+    /// ([`start`](Self::start), [`start_and_forget`](Self::start_and_forget), [`exec`](Self::exec)) refuse it.
     ///
     /// # Platform
     /// Unix: `tcsetpgrp` in the child, before it is loaded (macOS: here, before the child runs);
@@ -113,8 +114,8 @@ impl Command {
     /// # Errors
     /// The child could not be started; there is then none.
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput): a stream that would pass through us (piped,
-    /// tee, bytes, a reader), a timeout, a cancel token or [`kill_on_drop`](Self::kill_on_drop) is
-    /// set, and there would be nobody to see to it.
+    /// tee, bytes, a reader), a timeout, a cancel token, [`foreground`](Self::foreground) or
+    /// [`kill_on_drop`](Self::kill_on_drop) is set, and there would be nobody to see to it.
     ///
     /// ```
     /// let pid = pipewright::Command::new("true").start_and_forget()?;
@@ -160,6 +161,11 @@ impl Command {
         }
         if self.rules.can_stop() {
             return Err(self.misuse("it has a timeout or a cancel token, and nobody to heed it"));
+        }
+        if self.lifetime.front.is_some() {
+            let words =
+                "it would be in front of the terminal, and nobody is left to take that back";
+            return Err(self.misuse(words));
         }
         Ok(())
     }

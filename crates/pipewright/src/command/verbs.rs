@@ -313,7 +313,8 @@ impl Command {
     /// [`kill_on_parent_exit`](Self::kill_on_parent_exit) means a child, and does nothing here.
     ///
     /// As with [`start_and_forget`](Self::start_and_forget), a stream that would pass through us, a
-    /// timeout or a cancel token is [`InvalidInput`](crate::ErrorKind::InvalidInput).
+    /// timeout, a cancel token or [`foreground`](Self::foreground) is
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput).
     #[must_use = "it only returns if it failed"]
     pub fn exec(&mut self) -> Error {
         self.become_program()

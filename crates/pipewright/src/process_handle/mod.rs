@@ -94,8 +94,8 @@ impl ProcessHandle {
     /// # Errors
     /// The child could not be started; there is then none.
     /// [`InvalidInput`](ErrorKind::InvalidInput): a stream that would pass through us (piped, tee,
-    /// bytes, a reader), a timeout or a cancel token is set on the command, and there would be
-    /// nobody to see to it.
+    /// bytes, a reader), a timeout, a cancel token or [`foreground`](Command::foreground) is set on
+    /// the command, and there would be nobody to see to it.
     pub fn start(command: &mut Command) -> Result<ProcessHandle, Error> {
         command.start()
     }
