@@ -155,7 +155,7 @@ impl Command {
         judge(&self.program, &output)
     }
 
-    /// Runs the command and gives its stdout as text without the line end at its end; anything but
+    /// Runs the command and gives its stdout as text without the line ends at its end; anything but
     /// success is an error that tells why.
     ///
     /// Both streams are captured and stdin is empty where nothing else is set.

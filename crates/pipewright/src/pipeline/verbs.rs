@@ -113,7 +113,7 @@ impl Pipeline<'_> {
         self.judge(&output)
     }
 
-    /// Runs the pipeline and gives the last stage's stdout as text without the line end at its end;
+    /// Runs the pipeline and gives the last stage's stdout as text without the line ends at its end;
     /// anything but success is an error that tells why.
     ///
     /// Streams are as with [`output`](Self::output).
