@@ -96,6 +96,19 @@ impl Decoding {
         }
     }
 
+    /// Decodes what a limit has left of a stream. The limit may have cut a character in two, at either edge, which
+    /// says nothing of the stream: strict text does without the half.
+    pub(crate) fn decode_cut(self, source: Source, bytes: Vec<u8>) -> Result<String, NotUtf8> {
+        if !self.strict || !self.is_utf8() {
+            return self.decode(source, bytes);
+        }
+        let is_later = |byte: &&u8| **byte & 0xc0 == 0x80;
+        let half_bytes = bytes.iter().take(3).take_while(is_later).count();
+        let rest = bytes.get(half_bytes..).unwrap_or_default();
+        self.decode(source, self.without_half_a_character(rest).to_owned())
+            .map_err(|bad| NotUtf8 { offset: bad.offset + half_bytes, ..bad })
+    }
+
     #[cfg(feature = "encoding")]
     fn decode_from(
         self,
@@ -138,6 +151,24 @@ mod tests {
         strict.make_strict();
         let refused = NotUtf8 { source: Source::Stderr, offset: 6 };
         assert_eq!(strict.decode(Source::Stderr, bytes), Err(refused));
+    }
+
+    #[test]
+    fn the_half_of_a_character_at_a_cut_is_left_out_of_strict_text() {
+        let mut strict = Decoding::default();
+        strict.make_strict();
+        let cut = |bytes: &[u8]| strict.decode_cut(Source::Stdout, bytes.to_owned());
+        for text in ["caf\u{e9}", "\u{1f600}\u{1f600}", "plain", ""] {
+            for (from, to) in (0..=text.len()).flat_map(|to| (0..=to).map(move |from| (from, to))) {
+                let whole = cut(&text.as_bytes()[from..to]).unwrap();
+                assert!(
+                    text.contains(&whole) && whole.len() + 6 >= to - from,
+                    "{text} {from} {to}"
+                );
+            }
+        }
+        let refused = NotUtf8 { source: Source::Stdout, offset: 4 };
+        assert_eq!(cut(b"\xa9ab \xff \xc3"), Err(refused));
     }
 
     #[cfg(feature = "encoding")]

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use pipewright::{Command, Line, Outcome, Source, Stdio};
+use pipewright::{Command, ErrorKind, Limit, Line, Outcome, Source, Stdio};
 use pipewright_tests::{alive, count, isolate, watchdog};
 
 use super::{SHORT, puppet};
@@ -33,10 +33,26 @@ fn lines_split_anywhere_decode_right() {
 }
 
 #[test]
+fn a_limit_that_cuts_a_character_is_no_reason_for_strict_text_to_fail() {
+    let _watch = watchdog::watch();
+    let text = |limit| {
+        let mut command = puppet(["out=\u{e9}a\u{e9}"]);
+        command.strict_utf8().limit(limit).capture().map(|capture| capture.stdout)
+    };
+    assert_eq!(text(Limit::keep_head(4)).unwrap(), "\u{e9}a");
+    assert_eq!(text(Limit::fail(4)).unwrap(), "\u{e9}a");
+    assert_eq!(text(Limit::keep_tail(4)).unwrap(), "a\u{e9}");
+    assert_eq!(text(Limit::keep_head(5)).unwrap(), "\u{e9}a\u{e9}");
+    let mut command = puppet(["out-hex=61ff62"]);
+    let error = command.strict_utf8().limit(Limit::keep_head(2)).capture().unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::InvalidUtf8 { offset: 1, .. }), "{error}");
+}
+
+#[test]
 fn a_cut_character_at_the_edge_of_a_limit_is_replaced_and_not_lost_track_of() {
     let _watch = watchdog::watch();
     let mut command = puppet(["out=ab\u{e9}"]);
-    let capture = command.limit(pipewright::Limit::keep_head(3)).capture().unwrap();
+    let capture = command.limit(Limit::keep_head(3)).capture().unwrap();
     assert_eq!((capture.stdout.as_str(), capture.truncated), ("ab\u{fffd}", true));
 }
 

@@ -357,7 +357,12 @@ pub(crate) fn into_text(
     decoding: Decoding,
     output: Output,
 ) -> Result<Capture, Error> {
-    output.try_map(|source, bytes| decoding.decode(source, bytes)).map_err(|bad| {
+    let written = [output.stdout_bytes, output.stderr_bytes];
+    let decode = |source, bytes: Vec<u8>| {
+        let is_cut = written[source as usize].is_some_and(|written| written > bytes.len() as u64);
+        if is_cut { decoding.decode_cut(source, bytes) } else { decoding.decode(source, bytes) }
+    };
+    output.try_map(decode).map_err(|bad| {
         let kind = ErrorKind::InvalidUtf8 { source: bad.source, offset: bad.offset };
         Error::new(program, Doing::Talk("decode the output of"), kind, None)
     })

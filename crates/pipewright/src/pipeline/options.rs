@@ -78,7 +78,8 @@ impl Pipeline<'_> {
         self
     }
 
-    /// Makes text that is not UTF-8 an error that tells where, instead of a replacement character.
+    /// Makes text that is not UTF-8 an error that tells where, instead of a replacement character. What a limit
+    /// has left of a character is neither: it is left out.
     pub fn strict_utf8(&mut self) -> &mut Self {
         self.decoding.make_strict();
         self
