@@ -54,8 +54,9 @@ fn the_best_hold_that_can_be_had_is_taken_and_told() {
     }
     assert_eq!(puppet(["out=x"]).capture().unwrap().containment, Containment::None);
     assert_eq!(puppet(["out=x"]).own_group().capture().unwrap().containment, Containment::Group);
-    let capture = puppet(["out=x"]).contain(Contain::Group).capture().unwrap();
-    assert_eq!(capture.containment, Containment::Group);
+    let mut command = puppet(["out=x"]);
+    assert_eq!(command.contain(Contain::Group).capture().unwrap().containment, Containment::Group);
+    assert_eq!(command.contain(Contain::None).capture().unwrap().containment, Containment::None);
     #[cfg(unix)]
     {
         let capture = puppet(["status=NSpgid"]).contain(Contain::Group).capture().unwrap();

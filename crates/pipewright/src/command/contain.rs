@@ -1,7 +1,7 @@
 //! How far a child is held, and by whom it is outlived.
 
 use pipewright_os::contain::tree;
-use pipewright_os::spawn::parent_exit;
+use pipewright_os::spawn::{Group, parent_exit};
 
 use super::Command;
 
@@ -66,7 +66,11 @@ impl Command {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn contain(&mut self, contain: Contain) -> &mut Command {
-        self.holds_tree = contain == Contain::Tree;
+        if self.contain == Contain::Group && self.unix.group == Group::Own {
+            // It came with that, and goes with it.
+            self.unix.group = Group::Same;
+        }
+        self.contain = contain;
         if contain == Contain::Group {
             self.own_group();
         }
@@ -105,7 +109,7 @@ impl Command {
     }
 
     fn hold_if_asked(&mut self) -> &mut Command {
-        let asked = self.holds_tree || self.ends_with_us;
+        let asked = self.contain == Contain::Tree || self.ends_with_us;
         self.hold = asked.then_some(tree);
         self
     }

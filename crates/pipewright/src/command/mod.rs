@@ -74,7 +74,7 @@ pub struct Command {
     unix: UnixOptions,
     /// Few programs ask for any of it.
     windows: Option<Box<WindowsOptions>>,
-    holds_tree: bool,
+    contain: Contain,
     /// The tree is killed when this process ends.
     ends_with_us: bool,
     /// Where the tree is held: what holds it, by a pointer, so that programs which never ask for
@@ -112,7 +112,7 @@ impl Command {
             inherit_all: false,
             unix: UnixOptions::default(),
             windows: None,
-            holds_tree: false,
+            contain: Contain::None,
             ends_with_us: false,
             hold: None,
             lifetime: Lifetime::default(),
