@@ -1,6 +1,6 @@
 //! The thread that drives a shared engine.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use pipewright_os::aligned::AlignedBuf;
@@ -30,8 +30,8 @@ impl Driver<'_> {
         loop {
             let letters = self.mailbox.take();
             self.waiting.extend(letters.new);
-            for id in letters.cancelled {
-                self.cancel(id);
+            if !letters.cancelled.is_empty() {
+                self.cancel(&letters.cancelled.into_iter().collect());
             }
             if let Some(error) = &broken {
                 self.give_up(error);
@@ -75,12 +75,14 @@ impl Driver<'_> {
         }
     }
 
-    /// Nobody wants it any more. Its buffer is freed when the system has let go of it.
-    fn cancel(&mut self, id: OperationId) {
-        self.waiting.retain(|letter| letter.id != id);
-        let found = self.under_way.iter().find(|(_, (other, ..))| *other == id);
-        if let Some(number) = found.map(|(number, _)| *number) {
-            self.engine.cancel(number);
+    /// Nobody wants these any more. Their buffers are freed when the system has let go of them. All at once: a look at
+    /// everything that waits for each of them would take minutes where tens of thousands are dropped together.
+    fn cancel(&mut self, ids: &HashSet<OperationId>) {
+        self.waiting.retain(|letter| !ids.contains(&letter.id));
+        for (number, (id, ..)) in &self.under_way {
+            if ids.contains(id) {
+                self.engine.cancel(*number);
+            }
         }
     }
 

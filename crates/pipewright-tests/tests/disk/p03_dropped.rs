@@ -167,6 +167,21 @@ fn tasks_can_be_dropped_at_every_stage() {
 }
 
 #[test]
+fn a_hundred_thousand_that_wait_can_be_dropped_together() {
+    // With a look at all that wait for each of them this took many minutes.
+    let _watch = watchdog::watch();
+    let folder = folder();
+    let file = file_with(&folder, "together", &pattern(BLOCK), false);
+    let options = EngineOptions { depth: 1, cached_first: false, ..EngineOptions::default() };
+    let shared = SharedEngine::new(options).unwrap();
+    let mut all: Vec<_> = (0..100_000).map(|_| shared.sync_data(&file)).collect();
+    let last = all.pop().unwrap();
+    drop(all);
+    last.wait().result.unwrap();
+    assert_eq!(shared.sync_data(&file).wait().result.unwrap().bytes, 0);
+}
+
+#[test]
 fn a_task_is_woken_whichever_waker_it_had_last() {
     let _watch = watchdog::watch();
     let folder = folder();
