@@ -96,6 +96,23 @@ fn a_cancel_kills_and_says_so() {
     assert_eq!((end.outcome, end.status.unwrap().code()), (Some(Outcome::Exited), Some(7)));
 }
 
+#[cfg(unix)]
+#[test]
+fn a_signal_is_passed_on_and_is_no_cancel() {
+    let _watch = watchdog::watch();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for is_task in [false, true] {
+        let (token, process) = (CancelToken::new(), puppet(["wait=600"]).start().unwrap());
+        token.pass_on(Signal::USR1);
+        let end = match is_task {
+            true => runtime.block_on(process.wait_or_kill_on_cancel_async(&token)).unwrap(),
+            false => process.wait_or_kill_on_cancel(&token).unwrap(),
+        };
+        ended_by(end.status.unwrap(), Signal::USR1);
+        assert_eq!(end.outcome, Some(Outcome::Signaled));
+    }
+}
+
 #[test]
 fn threads_wait_while_another_kills() {
     let _watch = watchdog::watch();

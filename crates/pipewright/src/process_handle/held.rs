@@ -7,9 +7,9 @@ use pipewright_os::mux::{self, Slot};
 use pipewright_os::process::{Fate, Opened};
 use pipewright_os::signal::Signal;
 use pipewright_os::status::ExitStatus;
-use pipewright_os::wake::Wake;
 
 use super::ProcessEnd;
+use crate::cancel::CancelToken;
 use crate::child::Process;
 use crate::output::Outcome;
 
@@ -43,13 +43,13 @@ impl Held {
         })
     }
 
-    /// Waits for the end. `None`: the deadline or the wake-up came first.
+    /// Waits for the end. `None`: the deadline or a cancel came first.
     pub(super) fn wait(
         &self,
         deadline: Option<Instant>,
-        wake: Option<&Wake>,
+        token: Option<&CancelToken>,
     ) -> io::Result<Option<ProcessEnd>> {
-        if let (Held::Started(process), None, None) = (self, deadline, wake) {
+        if let (Held::Started(process), None, None) = (self, deadline, token) {
             // Without pidfds the wait below would take a thread.
             return Ok(Some(end_of(Some(process.wait()?.status))));
         }
@@ -58,10 +58,10 @@ impl Held {
             return Ok(end);
         }
         while end.is_none() {
-            let mut slots = self.slots(wake);
+            let mut slots = self.slots(token)?;
             let done = mux::wait(&mut slots, deadline)?;
             end = self.end()?;
-            if end.is_none() && is_given_up(&slots, done) {
+            if end.is_none() && self.is_given_up(&slots, done, token) {
                 return Ok(None);
             }
         }
@@ -82,19 +82,30 @@ impl Held {
         }
     }
 
-    /// What to wait for: its end, and the flag.
-    pub(super) fn slots<'a>(&'a self, wake: Option<&'a Wake>) -> [Slot<'a>; 2] {
+    /// What to wait for: its end, and the token.
+    pub(super) fn slots<'a>(&'a self, token: Option<&'a CancelToken>) -> io::Result<[Slot<'a>; 2]> {
         let end = match self {
             Held::Started(process) => Slot::Exit(process),
             Held::Opened(opened) => Slot::Gone(opened.member().clone()),
         };
-        [end, wake.map_or(Slot::Off, Slot::Wake)]
+        Ok([end, token.map(CancelToken::wake).transpose()?.map_or(Slot::Off, Slot::Wake)])
     }
-}
 
-/// Whether a wait for these slots brought the deadline or the flag.
-pub(super) fn is_given_up(slots: &[Slot<'_>; 2], done: usize) -> bool {
-    done == 0 || matches!(slots[1], Slot::WakeDone)
+    /// Whether a wait for these slots brought the deadline or a cancel. What the token has for the process is passed on.
+    pub(super) fn is_given_up(
+        &self,
+        slots: &[Slot<'_>; 2],
+        done: usize,
+        token: Option<&CancelToken>,
+    ) -> bool {
+        let woken = matches!(slots[1], Slot::WakeDone);
+        let Some(token) = token.filter(|_| woken) else { return done == 0 };
+        for signal in token.heed() {
+            // Ignored: it has ended meanwhile, or is another user's.
+            let _ = self.signal(signal);
+        }
+        token.is_cancelled()
+    }
 }
 
 fn end_of(status: Option<ExitStatus>) -> ProcessEnd {

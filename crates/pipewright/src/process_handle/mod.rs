@@ -211,13 +211,14 @@ impl ProcessHandle {
     }
 
     /// Waits until the process has ended. When the token is cancelled before that, the process is
-    /// killed, and waited for however long that takes.
+    /// killed, and waited for however long that takes. A signal that the token
+    /// [passes on](CancelToken::pass_on) is sent to it.
     ///
     /// # Errors
     /// As [`wait`](Self::wait) and [`kill`](Self::kill); the process may then go on running.
     pub fn wait_or_kill_on_cancel(&self, token: &CancelToken) -> Result<ProcessEnd, Error> {
         by_its_twin!(self.wait_or_kill_on_cancel_async(token));
-        let ended = token.wake().and_then(|wake| self.held.wait(None, Some(wake)));
+        let ended = self.held.wait(None, Some(token));
         match ended.map_err(|error| self.cannot(WAIT, error))? {
             Some(end) => Ok(end),
             None => self.kill_and_wait(Outcome::Cancelled),

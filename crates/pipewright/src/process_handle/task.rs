@@ -5,9 +5,8 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use pipewright_os::mux::Watch;
-use pipewright_os::wake::Wake;
 
-use super::held::{REAP_TAKES, is_given_up};
+use super::held::REAP_TAKES;
 use super::{ProcessEnd, ProcessHandle, WAIT};
 use crate::cancel::CancelToken;
 use crate::error::Error;
@@ -82,8 +81,7 @@ impl ProcessHandle {
         &self,
         token: &CancelToken,
     ) -> Result<ProcessEnd, Error> {
-        let wake = token.wake().map_err(|error| self.cannot(WAIT, error))?;
-        match self.watch(None, Some(wake)).await? {
+        match self.watch(None, Some(token)).await? {
             Some(end) => Ok(end),
             None => self.kill_and_wait_async(Outcome::Cancelled).await,
         }
@@ -106,11 +104,11 @@ impl ProcessHandle {
         Ok(end)
     }
 
-    /// `None`: the time is up, or the flag.
+    /// `None`: the time is up, or the token is cancelled.
     async fn watch(
         &self,
         deadline: Option<Instant>,
-        wake: Option<&Wake>,
+        token: Option<&CancelToken>,
     ) -> Result<Option<ProcessEnd>, Error> {
         let cannot = |error| self.cannot(WAIT, error);
         let mut watch = Watch::default();
@@ -118,10 +116,10 @@ impl ProcessHandle {
             if let Some(end) = self.held.end().map_err(cannot)? {
                 return self.after_reap(end).await.map(Some);
             }
-            let mut slots = self.held.slots(wake);
+            let mut slots = self.held.slots(token).map_err(cannot)?;
             let done = poll_fn(|cx| watch.poll_wait(cx, &mut slots, deadline)).await;
             let done = done.map_err(cannot)?;
-            if is_given_up(&slots, done) {
+            if self.held.is_given_up(&slots, done, token) {
                 return self.held.end().map_err(cannot);
             }
         }
