@@ -1,6 +1,6 @@
 //! How many workers there are: who is started, who is let go, and what the end of one means.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pipewright::ExitStatus;
 
@@ -8,6 +8,9 @@ use super::driver::Driver;
 use super::worker::{Phase, Worker};
 use crate::error::{Error, ErrorKind, Peer};
 use crate::trace;
+
+/// Without any, a program that cannot be started would be tried again and again, and nobody be heard meanwhile.
+const LEAST_BACKOFF: Duration = Duration::from_millis(1);
 
 /// What is known of the workers so far.
 #[derive(Debug, Default)]
@@ -113,7 +116,7 @@ impl Driver {
     fn back_off(&mut self, now: Instant, times: u32) {
         let doubled = 1_u32.checked_shl(times.saturating_sub(1)).unwrap_or(u32::MAX);
         let pause = self.options.backoff.saturating_mul(doubled).min(self.options.max_backoff);
-        self.fleet.not_before = now.checked_add(pause);
+        self.fleet.not_before = now.checked_add(pause.max(LEAST_BACKOFF));
     }
 
     /// Lets those go that are not to be used any more.

@@ -56,7 +56,7 @@ pub struct PoolOptions {
     pub reset_timeout: Option<Duration>,
     /// A worker that could not be started, or ended before it had answered anything, is replaced after
     /// this time, and then after twice as long each time, up to
-    /// [`max_backoff`](Self::max_backoff). 50 ms.
+    /// [`max_backoff`](Self::max_backoff). 50 ms; at least 1 ms.
     pub backoff: Duration,
     /// 5 s.
     pub max_backoff: Duration,

@@ -144,6 +144,15 @@ fn thousands_who_wait_are_told_why_no_worker_can_be_started() {
 }
 
 #[test]
+fn a_pool_that_pauses_for_no_time_hears_its_callers() {
+    let _watch = watchdog::watch();
+    let options = PoolOptions { min_workers: 1, backoff: Duration::ZERO, ..options() };
+    let pool = Pool::new(pipewright::Command::new("/no/such/worker"), options).unwrap();
+    assert_eq!(pool.call("x").unwrap_err().kind(), &ErrorKind::Start);
+    pool.shut_down();
+}
+
+#[test]
 fn a_function_for_lines_that_panics_ends_the_pool_and_its_workers() {
     let _watch = watchdog::watch();
     let on_line = OnLine::new(|_| panic!("this panic is part of the test"));
