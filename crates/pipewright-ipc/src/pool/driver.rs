@@ -115,6 +115,11 @@ impl Driver {
 
     fn open(&mut self, letter: Letter) {
         match letter {
+            // A worker that answers at once would be faster than any wait for the token.
+            Letter::Call(job) if job.is_cancelled() => {
+                self.stats.cancelled += 1;
+                job.end(Err(Error::new(ErrorKind::Cancelled)));
+            }
             Letter::Call(job) => self.waiting.push_back(job),
             Letter::Cancel(id) => self.unwant(id, &mut || Error::new(ErrorKind::Cancelled)),
             Letter::Answer(id, answer) => self.answer(id, answer),
@@ -208,11 +213,10 @@ impl Driver {
 
     /// Ends the calls whose token is cancelled.
     fn heed_tokens(&mut self) {
-        let is_cancelled =
-            |job: &Job| job.token.as_ref().is_some_and(CancelToken::is_cancelled).then_some(job.id);
         let open = self.workers.iter().flat_map(|it| &it.calls);
         let open = open.filter(|call| call.unwanted_until.is_none()).map(|call| &call.job);
-        let ids: Vec<u64> = self.waiting.iter().chain(open).filter_map(is_cancelled).collect();
+        let cancelled = self.waiting.iter().chain(open).filter(|job| job.is_cancelled());
+        let ids: Vec<u64> = cancelled.map(|job| job.id).collect();
         for id in ids {
             self.unwant(id, &mut || Error::new(ErrorKind::Cancelled));
         }

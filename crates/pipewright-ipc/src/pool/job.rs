@@ -42,6 +42,10 @@ impl Job {
         }
     }
 
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.token.as_ref().is_some_and(CancelToken::is_cancelled)
+    }
+
     /// What is asked, for one more worker.
     pub(super) fn body(&self) -> Arc<Vec<u8>> {
         Arc::clone(&self.body)

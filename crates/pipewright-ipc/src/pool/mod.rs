@@ -123,7 +123,8 @@ impl Pool {
         by_its_twin!(self.call_async(request));
         request.watch_token()?;
         // Where the answer comes whole, a worker that has nothing to do may be asked from here.
-        let lent = if request.window == 0 { self.mailbox.shelf.take() } else { None };
+        let may_ask = request.window == 0 && !request.is_cancelled();
+        let lent = if may_ask { self.mailbox.shelf.take() } else { None };
         let Some(lent) = lent else { return self.put(request, usize::MAX)?.wait() };
         let (job, pending) = self.job(request);
         match direct::call(&self.mailbox, lent, job) {

@@ -43,10 +43,14 @@ impl Request {
         self
     }
 
-    /// Ends it when the token is cancelled.
+    /// Ends it when the token is cancelled. Where it is already, no worker is asked.
     pub fn cancel(mut self, token: &CancelToken) -> Request {
         self.cancel = Some(token.clone());
         self
+    }
+
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.cancel.as_ref().is_some_and(CancelToken::is_cancelled)
     }
 
     /// A token that nobody can wait for would end nothing.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use pipewright::CancelToken;
-use pipewright_ipc::{ErrorKind, Pool, PoolOptions, Request, WorkerState};
+use pipewright_ipc::{ErrorKind, Options, Pool, PoolOptions, Request, WorkerState};
 use pipewright_tests::{bodies, watchdog};
 
 use super::p09_pool::{kill_one, number, options, pool as start};
@@ -178,6 +178,27 @@ fn a_call_whose_time_is_over_or_whose_token_is_cancelled_ends() {
     }
     let stats = pool.stats();
     assert_eq!((stats.cancelled, stats.died), (9, 0));
+}
+
+#[test]
+fn a_call_whose_token_is_cancelled_already_is_not_begun() {
+    let _watch = watchdog::watch();
+    // Who asks the worker finds the answer before there is any need to sleep, and so to look at the token.
+    let channel = Options { spin: Duration::from_millis(100), ..options().channel };
+    let pool = start(PoolOptions { max_workers: 1, channel, ..options() });
+    let before = (0..200).map(|_| number(&pool, "count")).max().unwrap();
+    let token = CancelToken::new();
+    token.cancel();
+    // By callers who would ask the worker themselves, and by the thread of the pool.
+    for _ in 0..20 {
+        let request = || Request::new("count").cancel(&token);
+        let ends = [pool.call(request()), pool.begin(request()).unwrap().wait()];
+        for end in ends {
+            assert_eq!(end.unwrap_err().kind(), &ErrorKind::Cancelled);
+        }
+    }
+    assert_eq!(number(&pool, "count"), before + 1);
+    assert_eq!(pool.stats().cancelled, 40);
 }
 
 #[test]
