@@ -33,7 +33,7 @@ fn both_stdins() -> [Stdio; 2] {
 }
 
 /// Polls once.
-fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
+pub(super) fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
     pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 

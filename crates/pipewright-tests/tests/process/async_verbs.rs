@@ -1,11 +1,12 @@
 //! The verbs of tasks: what holds of the others holds of them.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pipewright::{CancelToken, Command, ErrorKind, Event, Outcome, Signal, Source, Stdio, run_all};
 use pipewright_tests::{alive, count, isolate, watchdog};
 use tokio::runtime::{Builder, Runtime};
 
+use super::async_pipes::poll_once;
 use super::{SHORT, alternating, ended_by, flood, puppet};
 
 const MARK: &str = "PIPEWRIGHT_ASYNC_TEST";
@@ -269,4 +270,42 @@ fn outside_of_a_runtime_there_is_an_error_and_no_child() {
         assert!(error.to_string().ends_with("there is no tokio runtime here"), "{error}");
         watchdog::until("it is reaped", || count::children().is_empty());
     });
+}
+
+#[test]
+fn what_is_handed_out_goes_on_in_another_runtime() {
+    let _watch = watchdog::watch();
+    let dir = tempfile::tempdir().unwrap();
+    let go = |name: &str| dir.path().join(name).display().to_string();
+    // Nobody drives the first runtime any more, or there is none.
+    for (is_kept, file) in [(true, go("kept")), (false, go("dropped"))] {
+        // With a time limit, for which the runtime has a timer.
+        let start = || {
+            let mut command = puppet(["lines=1", &format!("wait-for-file={file}"), "lines=1"]);
+            command.timeout(Duration::from_secs(600)).take()
+        };
+        let mut lines = start().lines_async().unwrap();
+        let mut events = start().events_async().unwrap();
+        let mut ends = run_all([start(), start()]).concurrency(2).as_they_end_async();
+        let first = one_thread();
+        first.block_on(async {
+            assert_eq!(lines.next().await.unwrap().unwrap().text, "line 0");
+            // Nothing more is said before the file is there.
+            assert!(poll_once(lines.next()).is_pending());
+            while !matches!(events.next().await.unwrap().unwrap(), Event::Stdout(_)) {}
+            assert!(poll_once(events.next()).is_pending());
+            assert!(poll_once(ends.next()).is_pending());
+        });
+        let first = is_kept.then_some(first);
+        std::fs::write(&file, "").unwrap();
+        one_thread().block_on(async {
+            assert_eq!(lines.next().await.unwrap().unwrap().text, "line 0");
+            assert!(lines.finish().await.unwrap().status.success());
+            assert!(events.finish().await.unwrap().status.success());
+            for _ in 0..2 {
+                assert_eq!(ends.next().await.unwrap().1.unwrap().stdout.lines().count(), 2);
+            }
+        });
+        drop(first);
+    }
 }

@@ -168,7 +168,9 @@ impl Running for Members {
 impl Members {
     /// Goes on with each whose turn it is, and takes out those that are over.
     fn poll(&mut self, cx: &Context<'_>) -> Vec<End> {
-        self.task.is_polled(cx);
+        if self.task.is_polled(cx) {
+            self.members.iter().for_each(|member| member.turn.set());
+        }
         let mut ends = Vec::new();
         // From the end: what takes the place of one that is taken out has been looked at.
         for at in (0..self.members.len()).rev() {

@@ -26,15 +26,18 @@ impl Default for Task {
 }
 
 impl Task {
-    /// To be called before any turn is taken: who comes from then on wakes this task.
-    pub(super) fn is_polled(&self, cx: &Context<'_>) {
+    /// To be called before any turn is taken: who comes from then on wakes this task. `true`: it is another one than
+    /// the last time, maybe in another runtime, and has to look at everyone.
+    pub(super) fn is_polled(&self, cx: &Context<'_>) -> bool {
         let mut waker = self.waker();
-        if !waker.will_wake(cx.waker()) {
-            let old = mem::replace(&mut *waker, cx.waker().clone());
-            drop(waker);
-            // Only now: dropping another's waker may call anything.
-            drop(old);
+        if waker.will_wake(cx.waker()) {
+            return false;
         }
+        let old = mem::replace(&mut *waker, cx.waker().clone());
+        drop(waker);
+        // Only now: dropping another's waker may call anything.
+        drop(old);
+        true
     }
 
     fn waker(&self) -> MutexGuard<'_, Waker> {
@@ -98,14 +101,14 @@ mod tests {
 
         let poll =
             |count: &Arc<Count>| task.is_polled(&Context::from_waker(&Arc::clone(count).into()));
-        poll(&first);
+        assert!(poll(&first) && !poll(&first));
         let waker = Waker::from(Arc::clone(&one));
         waker.wake_by_ref();
         waker.wake_by_ref();
         assert_eq!(counts(), [1, 0]);
         assert!(one.take() && !one.take() && !other.take());
 
-        poll(&second);
+        assert!(poll(&second));
         waker.wake();
         Waker::from(other).wake();
         assert_eq!(counts(), [1, 2]);

@@ -15,6 +15,9 @@ use crate::output::{Capture, Output};
 /// The runtime needs `enable_io` and `enable_time`, and may have one thread or many. Nothing is
 /// started before the future is polled for the first time. The start itself is made in place: it
 /// takes about a tenth of a millisecond, however large this program is.
+///
+/// What is handed out piece by piece may go on in another runtime than it began in. Time limits go by the clock of the
+/// system: where that of the runtime is paused (`tokio::time::pause`, for tests), a wait with a limit looks at it all the time.
 impl Command {
     /// As [`status`](Self::status), and blocks no thread.
     ///

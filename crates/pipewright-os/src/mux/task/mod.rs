@@ -15,6 +15,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
+use tokio::runtime::{Handle, Id};
 use tokio::time::Sleep;
 
 use super::Slot;
@@ -22,7 +23,7 @@ use super::Slot;
 /// What the slots of one task are waited for through: its registrations with the runtime.
 ///
 /// A task that waits keeps one, and passes it the same places for the same sources, wait after
-/// wait.
+/// wait. Where the next wait is in another runtime it registers there.
 ///
 /// # Drop
 /// Gives the registrations up. Nothing is left to the kernel.
@@ -30,6 +31,8 @@ use super::Slot;
 pub struct Watch {
     sources: imp::Sources,
     timer: Timer,
+    /// Whose registrations these are.
+    runtime: Option<Id>,
 }
 
 impl Watch {
@@ -59,6 +62,9 @@ impl Watch {
         slots: &mut [Slot<'_>],
         deadline: Option<Instant>,
     ) -> Poll<io::Result<usize>> {
+        if let Err(error) = self.settle() {
+            return Poll::Ready(Err(error));
+        }
         loop {
             if let Poll::Ready(result) = self.sources.poll_wait(cx, slots) {
                 return Poll::Ready(result);
@@ -74,6 +80,30 @@ impl Watch {
             }
         }
     }
+}
+
+impl Watch {
+    /// What another runtime was to tell of would never be told, if nobody drives that one any more.
+    fn settle(&mut self) -> io::Result<()> {
+        let here = Some(current_runtime()?.id());
+        if self.runtime != here {
+            // Windows: they are ours, and a write that has begun stays with them.
+            if cfg!(unix) {
+                self.sources = imp::Sources::default();
+            }
+            self.timer = Timer::default();
+            self.runtime = here;
+        }
+        Ok(())
+    }
+}
+
+/// That of the calling task. Elsewhere a registration would panic.
+pub(crate) fn current_runtime() -> io::Result<Handle> {
+    Handle::try_current().map_err(|_| {
+        let words = "there is no tokio runtime here";
+        io::Error::new(io::ErrorKind::Unsupported, words)
+    })
 }
 
 #[cfg(windows)]

@@ -10,7 +10,6 @@ use std::time::Instant;
 
 use tokio::io::Interest;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
-use tokio::runtime::Handle;
 use tokio::task::coop::consume_budget;
 
 use super::super::unix::LOOK_PAUSE;
@@ -144,10 +143,6 @@ impl Source {
 }
 
 fn register(copy: OwnedFd, writes: bool) -> io::Result<AsyncFd<OwnedFd>> {
-    if Handle::try_current().is_err() {
-        let words = "there is no tokio runtime here";
-        return Err(io::Error::new(io::ErrorKind::Unsupported, words));
-    }
     let interest = if writes { Interest::WRITABLE } else { Interest::READABLE };
     // SAFETY: it owns the descriptor, which stays what it is until it is dropped.
     let registered = unsafe { AsyncFd::register_with_interest(copy, interest) };

@@ -14,9 +14,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::runtime::Handle;
 
 use super::{PipeReader, PipeWriter};
+use crate::mux::current_runtime;
 
 /// The end of a pipe that is read, for tasks of a tokio runtime: see [`PipeReader::into_async`].
 ///
@@ -79,7 +79,7 @@ impl PipeReader {
     /// # }).unwrap();
     /// ```
     pub fn into_async(self) -> io::Result<AsyncPipeReader> {
-        check_runtime()?;
+        current_runtime()?;
         imp::reader(self).map(AsyncPipeReader)
     }
 }
@@ -113,19 +113,8 @@ impl PipeWriter {
     /// # }).unwrap();
     /// ```
     pub fn into_async(self) -> io::Result<AsyncPipeWriter> {
-        check_runtime()?;
+        current_runtime()?;
         imp::writer(self).map(AsyncPipeWriter)
-    }
-}
-
-/// Elsewhere a registration would panic.
-fn check_runtime() -> io::Result<()> {
-    match Handle::try_current() {
-        Ok(_) => Ok(()),
-        Err(_) => {
-            let words = "there is no tokio runtime here";
-            Err(io::Error::new(io::ErrorKind::Unsupported, words))
-        }
     }
 }
 

@@ -19,7 +19,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use tokio::runtime::Handle;
 use tokio::task::coop;
 
 use super::super::windows::LOOK_PAUSE;
@@ -109,10 +108,6 @@ impl Sources {
         cx: &mut Context<'_>,
         slots: &mut [Slot<'_>],
     ) -> Poll<io::Result<usize>> {
-        if Handle::try_current().is_err() {
-            let words = "there is no tokio runtime here";
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::Unsupported, words)));
-        }
         self.is_put_off = !coop::has_budget_remaining();
         if self.is_put_off {
             // A child that never stops writing must not keep the other tasks from their turn.
