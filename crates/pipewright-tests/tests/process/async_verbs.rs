@@ -1,5 +1,7 @@
 //! The verbs of tasks: what holds of the others holds of them.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use pipewright::{CancelToken, Command, ErrorKind, Event, Outcome, Signal, Source, Stdio, run_all};
@@ -307,5 +309,63 @@ fn what_is_handed_out_goes_on_in_another_runtime() {
             }
         });
         drop(first);
+    }
+}
+
+#[test]
+fn what_is_ready_again_and_again_lets_other_tasks_have_their_turn() {
+    let _watch = watchdog::watch();
+    let dir = tempfile::tempdir().unwrap();
+    let written = dir.path().join("written").display().to_string();
+    one_thread().block_on(async {
+        let turns = Arc::new(AtomicUsize::new(0));
+        let other = tokio::spawn({
+            let turns = Arc::clone(&turns);
+            async move {
+                loop {
+                    turns.fetch_add(1, Ordering::Relaxed);
+                    tokio::task::yield_now().await;
+                }
+            }
+        });
+        let mut row = Row { turns, ..Row::default() };
+
+        // All of it is there before the first line is taken.
+        let acts = [&format!("out={}", "x\n".repeat(5000)), &format!("touch={written}")];
+        let mut lines = puppet(acts).lines_async().unwrap();
+        until(|| std::path::Path::new(&written).exists()).await;
+        while let Some(line) = lines.next().await {
+            assert_eq!(line.unwrap().text, "x");
+            row.note();
+        }
+        assert!(row.longest < 1000, "{} of 5000 lines in a row", row.longest);
+
+        row.longest = 0;
+        let missing = (0..1000).map(|_| Command::new("/no/such/program"));
+        let mut ends = run_all(missing).as_they_end_async();
+        while let Some((_, end)) = ends.next().await {
+            assert!(end.is_err());
+            row.note();
+        }
+        assert!(row.longest < 500, "{} of 1000 starts in a row", row.longest);
+        other.abort();
+    });
+}
+
+/// How often something happens while no other task has its turn.
+#[derive(Default)]
+struct Row {
+    turns: Arc<AtomicUsize>,
+    seen: usize,
+    now: usize,
+    longest: usize,
+}
+
+impl Row {
+    fn note(&mut self) {
+        let turns = self.turns.load(Ordering::Relaxed);
+        self.now = if turns == self.seen { self.now + 1 } else { 1 };
+        self.seen = turns;
+        self.longest = self.longest.max(self.now);
     }
 }

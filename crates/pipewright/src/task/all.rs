@@ -11,7 +11,7 @@ use pipewright_os::mux::{Slot, Watch};
 use pipewright_os::signal::Signal;
 
 use super::seeing::Seeing;
-use super::turn::{Task, Turn};
+use super::turn::{Task, Turn, with_others};
 use crate::command::{CAPTURED, Command, Keep, into_text};
 use crate::error::Error;
 use crate::output::{Capture, Output};
@@ -100,6 +100,10 @@ where
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<(usize, Result<Capture, Error>)>> {
+        with_others(cx, |cx| self.poll_end(cx))
+    }
+
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Option<(usize, Result<Capture, Error>)>> {
         loop {
             self.heed(cx);
             if let Some(end) = self.queue.next(&mut self.members) {

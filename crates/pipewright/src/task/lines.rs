@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 use futures_core::Stream;
 use pipewright_os::mux::Watch;
 
+use super::turn::with_others;
 use crate::error::Error;
 use crate::lines::{Line, Lines};
 use crate::output::Ending;
@@ -67,6 +68,10 @@ impl AsyncLines {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Line, Error>>> {
+        with_others(cx, |cx| self.poll_line(cx))
+    }
+
+    fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Line, Error>>> {
         let AsyncLines { watch, lines } = self;
         loop {
             if let Some(line) = lines.take_line() {

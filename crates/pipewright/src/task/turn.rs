@@ -1,4 +1,4 @@
-//! Whose turn it is, of many that one task goes on with.
+//! Whose turn it is: of many that one task goes on with, and of other tasks.
 //!
 //! A task is woken without being told what for. If each wake-up meant a look at all, a thousand
 //! children would cost a thousand looks for every line of one of them.
@@ -6,7 +6,21 @@
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker, ready};
+
+use tokio::task::coop;
+
+/// Has a task let others have their turn now and then, where what it polls is ready again and again: a batch has
+/// thousands of lines, and what cannot be started is told at once.
+pub(super) fn with_others<T>(
+    cx: &mut Context<'_>,
+    poll: impl FnOnce(&mut Context<'_>) -> Poll<T>,
+) -> Poll<T> {
+    let turn = ready!(coop::poll_proceed(cx));
+    let value = ready!(poll(cx));
+    turn.made_progress();
+    Poll::Ready(value)
+}
 
 /// The task that goes on with all of them.
 #[derive(Debug)]
