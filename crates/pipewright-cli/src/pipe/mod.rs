@@ -8,7 +8,7 @@ use pipewright::{
 };
 
 use crate::args::{Contain, PipeOptions};
-use crate::run::command::{counting, hold, set_surroundings};
+use crate::run::command::{counting, hold, seen, set_surroundings};
 use crate::run::interrupt::Interrupt;
 use crate::run::report::deliver;
 use crate::run::{code_of, lost_output};
@@ -72,8 +72,8 @@ fn build(
     }
     if let Some(last) = commands.last_mut() {
         last.stdout(match &typed.output {
-            Some(Output::Create(file)) => Stdio::create(file),
-            Some(Output::Append(file)) => Stdio::append(file),
+            Some(Output::Create(file)) => seen(Stdio::create(file), &options.common),
+            Some(Output::Append(file)) => seen(Stdio::append(file), &options.common),
             None if options.common.passes_through() => Stdio::tee(),
             None => Stdio::inherit(),
         });

@@ -72,7 +72,7 @@ fn set_times(command: &mut Command, options: &RunOptions) {
 fn set_streams(command: &mut Command, options: &RunOptions) {
     set_stdin(command, options);
     let output = |file: Option<&Path>| match file {
-        Some(path) => file_to_write(path, options),
+        Some(path) => seen(file_to_write(path, options), &options.common),
         None if options.capture => Stdio::piped(),
         None if options.common.passes_through() => Stdio::tee(),
         None => Stdio::inherit(),
@@ -92,6 +92,12 @@ fn set_streams(command: &mut Command, options: &RunOptions) {
             command.limit(counting(limit));
         }
     }
+}
+
+/// The file, by way of us where somebody has to see what is written to it.
+pub(crate) fn seen(file: Stdio, options: &CommonOptions) -> Stdio {
+    let is_watched = options.idle_timeout.is_some() || options.limit.is_some();
+    if is_watched { Stdio::tee_to(file) } else { file }
 }
 
 /// What passes through is counted and not kept.

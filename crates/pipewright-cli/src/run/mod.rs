@@ -127,7 +127,7 @@ fn show(options: &RunOptions, result: &Result<Output, Error>, mut code: i32) -> 
         Err(error) => complain(&error.to_string()),
         Ok(capture) => {
             if options.capture && !capture.success() {
-                code = report::show_captured(capture, code);
+                code = report::show_captured(capture, options, code);
             }
             if let Some(failed) = lost_output(capture) {
                 complain(&failed.to_string());

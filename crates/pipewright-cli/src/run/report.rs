@@ -137,11 +137,18 @@ pub(crate) fn deliver(report: &impl Serialize, path: &Path, code: i32) -> i32 {
     }
 }
 
-/// Prints what was captured, and gives the code to exit with: that of what ran, unless it is lost.
-pub(super) fn show_captured(captured: &Output, code: i32) -> i32 {
+/// Prints what was captured and is in no file, and gives the code to exit with: that of what ran, unless it is lost.
+pub(super) fn show_captured(captured: &Output, options: &RunOptions, code: i32) -> i32 {
+    let (mut out, mut err) = (&captured.stdout[..], &captured.stderr[..]);
+    if options.stdout.is_some() {
+        out = &[];
+    }
+    if options.stderr.is_some() {
+        err = &[];
+    }
     let mut stdout = io::stdout().lock();
-    let shown = stdout.write_all(&captured.stdout).and_then(|()| stdout.flush());
-    let shown = [shown, io::stderr().write_all(&captured.stderr)];
+    let shown = stdout.write_all(out).and_then(|()| stdout.flush());
+    let shown = [shown, io::stderr().write_all(err)];
     match shown.into_iter().filter_map(Result::err).find(|error| !is_reader_gone(error)) {
         Some(error) => fail("show what was captured", &error, code),
         None => code,

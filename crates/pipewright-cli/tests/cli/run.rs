@@ -136,6 +136,33 @@ fn a_timeout_ends_the_tree_says_so_and_leaves_nobody() {
 }
 
 #[test]
+fn what_goes_to_a_file_is_watched_as_well() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("out");
+    let file = path.to_str().unwrap();
+    let written = || std::fs::read_to_string(&path).unwrap();
+    let often = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do echo hi; sleep 0.1; done";
+    // That is longer than it may be silent.
+    let output = run_sh(&["--idle-timeout", "1400ms", "--stdout", file], often);
+    assert_eq!((output.status.code(), written()), (Some(0), "hi\n".repeat(15)));
+    let output = run_sh(&["--idle-timeout", "200ms", "--stdout", file], "echo ho; sleep 60");
+    assert_eq!(output.status.code(), Some(124));
+    assert!(err(&output).contains("said nothing for 200ms"), "{}", err(&output));
+    let options = ["--limit", "1000", "--stdout", file];
+    let output = run_sh(&options, "while :; do echo hi; done");
+    assert_eq!((output.status.code(), out(&output)), (Some(124), ""));
+    assert!(written().len() >= 1000);
+    let output = run_sh(&["--limit", "1000", "--append", "--stderr", file], "echo end >&2");
+    assert!(output.status.success() && written().ends_with("hi\nend\n"), "{}", err(&output));
+    // It is in the file, and nowhere else.
+    let output = run_sh(&["--capture", "--limit", "1000", "--stdout", file], "echo in; exit 3");
+    assert_eq!((output.status.code(), out(&output), written()), (Some(3), "", "in\n".to_owned()));
+    let words = ["pipe", "--limit", "1000", "--", "yes", "|", "cat", ">", file];
+    assert_eq!(pipewright(&words).output().unwrap().status.code(), Some(124));
+    assert!(written().len() >= 1000);
+}
+
+#[test]
 fn silence_and_excess_stop_it_too() {
     let output = run_sh(&["--idle-timeout", "200ms"], "echo hi; sleep 60");
     assert_eq!((out(&output), output.status.code()), ("hi\n", Some(124)));

@@ -47,6 +47,20 @@ fn a_timeout_ends_the_tree_and_is_reported() {
 }
 
 #[test]
+fn what_goes_to_a_file_is_watched_as_well() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("out");
+    let file = path.to_str().unwrap();
+    let output = run_cmd(&["--limit", "1000", "--stdout", file], "echo hi");
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert_eq!(std::fs::read_to_string(&path).unwrap().trim_end(), "hi");
+    let output =
+        run_cmd(&["--limit", "100", "--stdout", file], "for /L %i in (1,1,100000) do echo hi");
+    assert_eq!(output.status.code(), Some(124), "{}", err(&output));
+    assert!(std::fs::metadata(&path).unwrap().len() >= 100);
+}
+
+#[test]
 fn the_command_ends_with_the_tool() {
     let dir = tempfile::tempdir().unwrap();
     let held = dir.path().join("held");

@@ -59,6 +59,17 @@ pub fn console_writer(to_stderr: bool) -> io::Result<Option<PipeWriter>> {
     imp::console_writer(to_stderr)
 }
 
+/// A writer to that file, pipe or terminal, as [`console_writer`] gives one to ours.
+///
+/// # Platform
+/// As [`console_writer`].
+///
+/// # Errors
+/// No room for another handle.
+pub fn writer_to(target: Handle) -> io::Result<PipeWriter> {
+    imp::writer_to(target)
+}
+
 /// A copy of this process's own stdin.
 ///
 /// # Platform

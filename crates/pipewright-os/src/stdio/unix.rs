@@ -37,31 +37,38 @@ const SURELY_TAKEN_BYTES: usize = libc::PIPE_BUF;
 pub(super) fn console_writer(to_stderr: bool) -> io::Result<Option<PipeWriter>> {
     let (stdout, stderr) = (io::stdout(), io::stderr());
     let console = if to_stderr { stderr.as_fd() } else { stdout.as_fd() };
-    let stat = match rustix::fs::fstat(console) {
-        Ok(stat) => stat,
-        Err(Errno::BADF) => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
-    let kind = FileType::from_raw_mode(stat.st_mode);
-    if let Some(own) = open_anew(console, &stat, kind) {
-        return Ok(Some(PipeWriter::from(own)));
+    match rustix::fs::fstat(console) {
+        Ok(stat) => writer(console, &stat).map(Some),
+        Err(Errno::BADF) => Ok(None),
+        Err(error) => Err(error.into()),
     }
-    let copy = console.try_clone_to_owned()?;
+}
+
+pub(super) fn writer_to(target: Handle) -> io::Result<PipeWriter> {
+    writer(target.as_fd(), &rustix::fs::fstat(&target)?)
+}
+
+fn writer(target: BorrowedFd<'_>, stat: &Stat) -> io::Result<PipeWriter> {
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    if let Some(own) = open_anew(target, stat, kind) {
+        return Ok(PipeWriter::from(own));
+    }
+    let copy = target.try_clone_to_owned()?;
     let never_blocks = matches!(kind, FileType::RegularFile | FileType::BlockDevice);
     let most_bytes = if never_blocks { usize::MAX } else { SURELY_TAKEN_BYTES };
-    Ok(Some(PipeWriter::with_writes_of(copy, most_bytes)))
+    Ok(PipeWriter::with_writes_of(copy, most_bytes))
 }
 
 /// An open file of our own for the same pipe or terminal.
 #[cfg(target_os = "linux")]
-fn open_anew(console: BorrowedFd<'_>, stat: &Stat, kind: FileType) -> Option<OwnedFd> {
+fn open_anew(target: BorrowedFd<'_>, stat: &Stat, kind: FileType) -> Option<OwnedFd> {
     // Opening the controlling side of a terminal makes a new terminal.
     let is_ptmx = stat.st_rdev == rustix::fs::makedev(5, 2);
-    let is_terminal = kind == FileType::CharacterDevice && io::IsTerminal::is_terminal(&console);
+    let is_terminal = kind == FileType::CharacterDevice && io::IsTerminal::is_terminal(&target);
     if kind != FileType::Fifo && (is_ptmx || !is_terminal) {
         return None;
     }
-    let path = format!("/proc/self/fd/{}", console.as_raw_fd());
+    let path = format!("/proc/self/fd/{}", target.as_raw_fd());
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     // Ignored: there is the other way.
     rustix::fs::open(path, flags, Mode::empty()).ok()

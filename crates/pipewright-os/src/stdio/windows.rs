@@ -2,6 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io;
+use std::os::windows::io::OwnedHandle;
 
 use windows_sys::Win32::Foundation::{ERROR_INVALID_HANDLE, HANDLE};
 use windows_sys::Win32::System::Console::{
@@ -31,6 +32,10 @@ pub(super) fn console_writer(to_stderr: bool) -> io::Result<Option<PipeWriter>> 
         Err(error) if error.raw_os_error() == Some(ERROR_INVALID_HANDLE as i32) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+pub(super) fn writer_to(target: Handle) -> io::Result<PipeWriter> {
+    Ok(PipeWriter::from(OwnedHandle::from(target)))
 }
 
 /// This process's own; `None`: it has none, as a program without a console.

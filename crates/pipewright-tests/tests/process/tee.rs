@@ -260,3 +260,49 @@ fn a_closed_stdout_takes_nothing_and_is_no_failure() {
         assert_eq!((done.stdout.as_slice(), done.tee_failed), (&b"x"[..], None));
     });
 }
+
+#[test]
+fn a_tee_to_a_file_is_captured_and_is_in_the_file() {
+    let _watch = watchdog::watch();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("out");
+    let to = |target| {
+        let mut command = puppet(["out-bytes=300000"]);
+        command.stdout(Stdio::tee_to(target));
+        command
+    };
+    let done = to(Stdio::create(&path)).output().unwrap();
+    assert!(done.stdout == flood(300_000) && done.tee_failed.is_none());
+    to(Stdio::append(&path)).run().unwrap();
+    let child = to(Stdio::append(&path)).spawn().unwrap();
+    assert!(child.wait_with_output().unwrap().stdout == flood(300_000));
+    let file = std::fs::File::options().append(true).open(&path).unwrap();
+    let mut command = to(file.into());
+    // A copy of the handle for each.
+    command.status().unwrap();
+    command.status().unwrap();
+    assert!(std::fs::read(&path).unwrap() == flood(300_000).repeat(5));
+    let mut through = puppet(["out=x"]) | to(Stdio::create(&path));
+    assert!(through.output().unwrap().stdout == std::fs::read(&path).unwrap());
+}
+
+#[test]
+fn a_tee_to_what_takes_nothing_is_told() {
+    let _watch = watchdog::watch();
+    let full = || Stdio::tee_to(Stdio::append("/dev/full"));
+    let done = puppet(["out=x"]).stdout(full()).output().unwrap();
+    assert_eq!(done.stdout, b"x");
+    if cfg!(target_os = "linux") {
+        assert_eq!(done.tee_failed.unwrap().kind, io::ErrorKind::StorageFull);
+        assert!(puppet(["out=x"]).stdout(full()).status().is_err());
+    }
+    let refused = |stdio| puppet(["out=x"]).stdout(stdio).output().unwrap_err().to_string();
+    let words = refused(Stdio::tee_to(Stdio::piped()));
+    assert!(words.ends_with("a tee cannot be passed on to what passes through us"), "{words}");
+    assert!(refused(Stdio::tee_to(Stdio::open("/dev/null"))).contains("read from"));
+    let nobody = refused(Stdio::tee_to(Stdio::create("/no/such/file")));
+    assert!(nobody.contains("/no/such/file"), "{nobody}");
+    let stage = puppet(["out=x"]).stderr(Stdio::tee_to(Stdio::null())).take();
+    let words = (stage | puppet(["cat"])).output().unwrap_err().to_string();
+    assert!(words.contains("its stderr is one pipe"), "{words}");
+}

@@ -18,8 +18,8 @@ use pipewright_os::status::ExitStatus;
 
 pub(crate) use process::{Process, Processes, kill};
 
-use crate::command::{Limit, Rules, Started};
-use crate::drive::{self, Feed, Front, Job, OpenTee, Reach, Sink};
+use crate::command::{Limit, OutputEnd, Rules, Started};
+use crate::drive::{self, Feed, Front, Job, Reach, Sink, TeeTo};
 use crate::error::Error;
 use crate::output::Output;
 use crate::process_handle::ProcessHandle;
@@ -54,7 +54,7 @@ pub struct Child {
     rules: Rules,
     reading: Reading,
     /// What whoever reads the streams is to pass on: us, if we do.
-    tees: [Option<OpenTee>; 2],
+    tees: [Option<TeeTo>; 2],
 }
 
 /// What the command says about reading a child's streams.
@@ -68,11 +68,11 @@ pub(crate) struct Reading {
 impl Child {
     pub(crate) fn new(started: Started, program: &OsStr, rules: &Rules, reading: Reading) -> Child {
         let Started { process, ends, at, front } = started;
-        let tees = [&ends.stdout, &ends.stderr].map(|end| end.as_ref().and_then(|end| end.tee));
+        let ([stdout, stderr], tees) = OutputEnd::split([ends.stdout, ends.stderr]);
         Child {
             stdin: ends.stdin,
-            stdout: ends.stdout.map(|end| end.pipe),
-            stderr: ends.stderr.map(|end| end.pipe),
+            stdout,
+            stderr,
             process,
             program: program.to_owned(),
             started: at,

@@ -1,12 +1,13 @@
 //! Reads everything that a spawned child writes.
 
+use std::mem;
 use std::sync::PoisonError;
 
 use pipewright_os::pipe::PipeReader;
 
 use super::{Child, Reading};
 use crate::command::{OutputEnd, into_text};
-use crate::drive::{Feed, OpenTee, Run, Sink, Stepwise};
+use crate::drive::{Feed, Run, Sink, Stepwise, TeeTo};
 use crate::error::Error;
 use crate::lines::Lines;
 use crate::output::{Capture, Output, Source};
@@ -47,7 +48,7 @@ impl Child {
         drop(self.stdin.take());
         let feed = self.feed.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         let ends = [self.stdout.take(), self.stderr.take()];
-        (feed, streams(ends, self.tees, || Sink::new(self.reading.limit)))
+        (feed, streams(ends, mem::take(&mut self.tees), || Sink::new(self.reading.limit)))
     }
 
     /// The same under the name that std has for it.
@@ -119,7 +120,7 @@ impl Child {
 /// The streams as a run takes them. Those that were to be passed on to ours are.
 fn streams(
     ends: [Option<PipeReader>; 2],
-    tees: [Option<OpenTee>; 2],
+    tees: [Option<TeeTo>; 2],
     sink: impl Fn() -> Sink,
 ) -> Streams {
     let [out, err] = ends;

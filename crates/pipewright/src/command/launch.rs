@@ -18,7 +18,7 @@ use pipewright_os::stdio;
 use super::stdio::Choice;
 use super::{Command, Rules, Stdio};
 use crate::child::{Process, reaper};
-use crate::drive::{Feed, Front, OpenTee, Run, Sink};
+use crate::drive::{Feed, Front, OpenTee, Run, Sink, TeeTo};
 use crate::error::{Doing, Error, ErrorKind, could_not_open, could_not_prepare, could_not_start};
 use crate::output::Source;
 
@@ -79,22 +79,27 @@ impl Started {
 pub(crate) struct OutputEnd {
     pub(crate) pipe: PipeReader,
     /// What comes is passed through to our own stream as well.
-    pub(crate) tee: Option<OpenTee>,
+    pub(crate) tee: Option<TeeTo>,
 }
 
 impl OutputEnd {
-    pub(crate) fn new(pipe: PipeReader, tee: Option<OpenTee>) -> OutputEnd {
+    pub(crate) fn new(pipe: PipeReader, tee: Option<TeeTo>) -> OutputEnd {
         OutputEnd { pipe, tee }
     }
 
-    pub(crate) fn into_pipe(self) -> PipeReader {
-        self.pipe
+    /// The pipes, and what they are to be passed on to by whoever reads them.
+    pub(crate) fn split(
+        ends: [Option<OutputEnd>; 2],
+    ) -> ([Option<PipeReader>; 2], [Option<TeeTo>; 2]) {
+        let [(out, out_tee), (err, err_tee)] =
+            ends.map(|end| end.map_or((None, None), |end| (Some(end.pipe), end.tee)));
+        ([out, err], [out_tee, err_tee])
     }
 
     /// The end and its sink, as a drive takes them.
     pub(crate) fn into_stream(self, source: Source, sink: Sink) -> (PipeReader, Sink) {
         let sink = match self.tee {
-            Some(open) => sink.passing_on(open(source)),
+            Some(to) => sink.passing_on(to.open(source)),
             None => sink,
         };
         (self.pipe, sink)
@@ -244,7 +249,7 @@ impl Command {
                 let feed = Some(Feed::reader(writer, copy, reader));
                 return Ok((theirs, Ends { feed, ..no_ends() }));
             }
-            Some(Choice::Create(_) | Choice::Append(_) | Choice::Tee(_)) => {
+            Some(Choice::Create(_) | Choice::Append(_) | Choice::Tee(_) | Choice::TeeTo(..)) => {
                 return Err(self.misuse("its stdin cannot be something to write to"));
             }
         };
@@ -285,12 +290,16 @@ impl Command {
                 Usual::Inherit => Theirs::Inherit,
                 Usual::Null => self.null()?,
                 Usual::Piped => return captured(None),
-                Usual::Tee(open) => return captured(Some(open)),
+                Usual::Tee(open) => return captured(Some(TeeTo::Ours(open))),
             },
             Some(Choice::Inherit) => Theirs::Inherit,
             Some(Choice::Null) => self.null()?,
             Some(Choice::Piped(_)) => return captured(None),
-            Some(Choice::Tee(open)) => return captured(Some(*open)),
+            Some(Choice::Tee(open)) => return captured(Some(TeeTo::Ours(*open))),
+            Some(Choice::TeeTo(open, target)) => {
+                let target = self.tee_target(stream, target)?;
+                return captured(Some(TeeTo::Other(*open, target)));
+            }
             Some(Choice::Handle(handle)) => Theirs::Borrowed(handle),
             Some(Choice::Create(path)) => {
                 self.open_file(stream, path, write.write(true).create(true).truncate(true))?
@@ -304,6 +313,18 @@ impl Command {
             }
         };
         Ok((theirs, None))
+    }
+
+    /// What a tee passes a stream on to.
+    fn tee_target(&self, stream: usize, target: &Stdio) -> Result<Handle, Error> {
+        let cannot = |error| self.cannot_open(STREAM_NAMES[stream], error);
+        match self.open_output(stream, Some(target), Usual::Null)? {
+            (Theirs::Owned(handle), None) => Ok(handle),
+            (Theirs::Borrowed(handle), None) => handle.try_clone().map_err(cannot),
+            (Theirs::Inherit, None) if stream == 1 => stdio::console_out().map_err(cannot),
+            (Theirs::Inherit, None) => stdio::console_err().map_err(cannot),
+            _ => Err(self.misuse("a tee cannot be passed on to what passes through us")),
+        }
     }
 
     fn open_file(

@@ -194,6 +194,13 @@ impl Command {
 impl Stdio {
     /// Whether it takes somebody on our side who reads or writes.
     fn passes_through_us(&self) -> bool {
-        matches!(self.0, Choice::Piped(_) | Choice::Tee(_) | Choice::Bytes(_) | Choice::Reader(_))
+        matches!(
+            self.0,
+            Choice::Piped(_)
+                | Choice::Tee(_)
+                | Choice::TeeTo(..)
+                | Choice::Bytes(_)
+                | Choice::Reader(_)
+        )
     }
 }

@@ -45,6 +45,11 @@ impl Command {
         if !place.is_last && is_set(self.stdout.as_ref()) {
             return Err(self.misuse("its stdout is the stage after it, and cannot be set"));
         }
+        if matches!(&self.stderr, Some(Stdio(Choice::TeeTo(..)))) {
+            return Err(self.misuse(
+                "its stderr is one pipe with that of the others, and goes to no file of its own",
+            ));
+        }
         match self.rule_of_its_own() {
             Some(name) => Err(self.misuse(&format!(
                 "its `{name}` would be that of one stage: set it on the pipeline"
@@ -79,7 +84,7 @@ impl Command {
         match self.stderr.as_ref().map(|stderr| &stderr.0) {
             _ if self.merge_stderr => StageStderr::ItsOwn,
             Some(Choice::Piped(_)) => StageStderr::Piped,
-            Some(Choice::Tee(_)) => StageStderr::Teed,
+            Some(Choice::Tee(_) | Choice::TeeTo(..)) => StageStderr::Teed,
             None => match default {
                 Usual::Piped => StageStderr::Piped,
                 Usual::Tee(_) => StageStderr::Teed,

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use pipewright_os::handle::Handle;
 use pipewright_os::pipe::Mode;
 
-use crate::drive::{OpenTee, open_tee};
+use crate::drive::{OpenTee, OpenTeeTo, open_tee, open_tee_to};
 
 /// What a child's stdin, stdout or stderr is to be.
 ///
@@ -34,6 +34,7 @@ pub(super) enum Choice {
     /// How our end of stdin is made; those of the others can always be waited for.
     Piped(Mode),
     Tee(OpenTee),
+    TeeTo(OpenTeeTo, Box<Stdio>),
     Handle(Handle),
     Open(PathBuf),
     Create(PathBuf),
@@ -96,6 +97,31 @@ impl Stdio {
         Stdio(Choice::Tee(open_tee))
     }
 
+    /// For stdout and stderr: captured, and passed on to a file, or to whatever has a handle, as it comes: what is
+    /// written there is seen, so that [`idle_timeout`](crate::Command::idle_timeout) and
+    /// [`limit`](crate::Command::limit) hold for it.
+    ///
+    /// As with [`tee`](Self::tee), which is what it is to [`inherit`](Self::inherit). A stage of a pipeline has its
+    /// stdout passed on so, where it is the last, and not its stderr: that is one pipe for all stages.
+    ///
+    /// # Platform
+    /// As with [`tee`](Self::tee).
+    ///
+    /// ```
+    /// use pipewright::{Command, Limit, Outcome, Stdio};
+    /// let log = std::env::temp_dir().join(format!("tee-to-doc-{}", pipewright::id()));
+    /// let mut command = Command::new("yes");
+    /// command.stdout(Stdio::tee_to(Stdio::create(&log))).limit(Limit::fail(10_000));
+    /// assert_eq!(command.output()?.outcome, Outcome::LimitExceeded);
+    /// assert!(std::fs::metadata(&log).unwrap().len() >= 10_000);
+    /// # std::fs::remove_file(log).unwrap();
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    #[must_use]
+    pub fn tee_to(target: impl Into<Stdio>) -> Stdio {
+        Stdio(Choice::TeeTo(open_tee_to, Box::new(target.into())))
+    }
+
     /// The file at that path, which must exist, to read from. It is opened when the command runs.
     #[must_use]
     pub fn open(path: impl Into<PathBuf>) -> Stdio {
@@ -145,6 +171,9 @@ impl fmt::Debug for Stdio {
             Choice::Null => "Null",
             Choice::Piped(_) => "Piped",
             Choice::Tee(_) => "Tee",
+            Choice::TeeTo(_, target) => {
+                return f.debug_tuple("Stdio::tee_to").field(target).finish();
+            }
             Choice::Handle(handle) => return f.debug_tuple("Stdio").field(handle).finish(),
             Choice::Open(path) => return f.debug_tuple("Stdio::open").field(path).finish(),
             Choice::Create(path) => return f.debug_tuple("Stdio::create").field(path).finish(),

@@ -9,6 +9,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::sync::Arc;
 
+use pipewright_os::handle::Handle;
 use pipewright_os::mux::Slot;
 use pipewright_os::pipe::PipeWriter;
 use pipewright_os::stdio;
@@ -39,10 +40,29 @@ pub(crate) trait Tee: fmt::Debug + Send {
 /// Makes the tee to that stream of ours.
 pub(crate) type OpenTee = fn(Source) -> Box<dyn Tee>;
 
+/// Makes the tee of that stream to something else.
+pub(crate) type OpenTeeTo = fn(Source, Handle) -> Box<dyn Tee>;
+
+/// What a stream is passed on to.
+#[derive(Debug)]
+pub(crate) enum TeeTo {
+    Ours(OpenTee),
+    Other(OpenTeeTo, Handle),
+}
+
+impl TeeTo {
+    pub(crate) fn open(self, stream: Source) -> Box<dyn Tee> {
+        match self {
+            TeeTo::Ours(open) => open(stream),
+            TeeTo::Other(open, target) => open(stream, target),
+        }
+    }
+}
+
 /// Opens our stream for a tee.
-pub(crate) fn open_tee(to: Source) -> Box<dyn Tee> {
-    let mut console = Console { to, writer: None, kept: Arc::default(), written: 0, failed: None };
-    match stdio::console_writer(to == Source::Stderr) {
+pub(crate) fn open_tee(stream: Source) -> Box<dyn Tee> {
+    let mut console = Console::new(stream, stream == Source::Stdout);
+    match stdio::console_writer(stream == Source::Stderr) {
         // Closed: there is nobody to pass anything on to, which is no failure, as in std.
         Ok(writer) => console.writer = writer,
         Err(error) => console.fail(&error),
@@ -50,10 +70,23 @@ pub(crate) fn open_tee(to: Source) -> Box<dyn Tee> {
     Box::new(console)
 }
 
-/// Our stdout or stderr.
+/// Opens something else for the tee of that stream.
+pub(crate) fn open_tee_to(stream: Source, target: Handle) -> Box<dyn Tee> {
+    let mut console = Console::new(stream, false);
+    match stdio::writer_to(target) {
+        Ok(writer) => console.writer = Some(writer),
+        Err(error) => console.fail(&error),
+    }
+    Box::new(console)
+}
+
+/// Our stdout or stderr, or what stands in its place.
 #[derive(Debug)]
 struct Console {
-    to: Source,
+    /// The stream that is passed on.
+    stream: Source,
+    /// It goes to our stdout, of which std may have something in its buffer.
+    is_stdout: bool,
     /// Here while nothing is kept; then it is in a slot.
     writer: Option<PipeWriter>,
     kept: Arc<Vec<u8>>,
@@ -63,8 +96,13 @@ struct Console {
 }
 
 impl Console {
+    fn new(stream: Source, is_stdout: bool) -> Console {
+        let (kept, written) = (Arc::default(), 0);
+        Console { stream, is_stdout, writer: None, kept, written, failed: None }
+    }
+
     fn fail(&mut self, error: &io::Error) {
-        self.failed = Some(TeeFailed::new(self.to, error));
+        self.failed = Some(TeeFailed::new(self.stream, error));
         self.writer = None;
         self.kept = Arc::default();
         self.written = 0;
@@ -77,7 +115,7 @@ impl Console {
             if !writer.has_room() {
                 break;
             }
-            if self.to == Source::Stdout && written == 0 {
+            if self.is_stdout && written == 0 {
                 // What the program itself has printed comes first. Only where there is room, as
                 // this write can wait. Ignored: the write below says so.
                 let _ = io::stdout().flush();

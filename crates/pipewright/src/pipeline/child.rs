@@ -13,7 +13,7 @@ use super::verbs::{conduct, wait_for_all};
 use super::{PipelineOutput, joined};
 use crate::child::Processes;
 use crate::command::{Keep, Limit, OutputEnd, Rules};
-use crate::drive::{Feed, OpenTee, Reach, Run, see_through};
+use crate::drive::{Feed, Reach, Run, TeeTo, see_through};
 use crate::error::Error;
 use crate::{ChildStderr, ChildStdin, ChildStdout};
 
@@ -41,7 +41,7 @@ pub struct PipelineChild {
     limit: Option<Limit>,
     pipefail: bool,
     /// What whoever reads the streams is to pass on: us, if we do.
-    tees: [Option<OpenTee>; 2],
+    tees: [Option<TeeTo>; 2],
 }
 
 impl PipelineChild {
@@ -51,12 +51,11 @@ impl PipelineChild {
         limit: Option<Limit>,
         pipefail: bool,
     ) -> PipelineChild {
-        let Running { stdout, stderr, .. } = &running;
-        let tees = [stdout, stderr].map(|end| end.as_ref().and_then(|end| end.tee));
+        let ([stdout, stderr], tees) = OutputEnd::split([running.stdout, running.stderr]);
         PipelineChild {
             stdin: running.stdin,
-            stdout: running.stdout.map(OutputEnd::into_pipe),
-            stderr: running.stderr.map(OutputEnd::into_pipe),
+            stdout,
+            stderr,
             processes: running.processes,
             programs: running.programs,
             started: running.at,

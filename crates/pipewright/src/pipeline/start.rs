@@ -11,7 +11,7 @@ use crate::child::Processes;
 use crate::command::{
     Command, Joints, OutputEnd, Place, StageStderr, Started, Stdio, StdioDefaults, Usual,
 };
-use crate::drive::{Feed, Reach, open_tee};
+use crate::drive::{Feed, Reach, TeeTo, open_tee};
 use crate::error::{Doing, Error, ErrorKind};
 
 /// Stages that run, and our ends of their pipes.
@@ -108,7 +108,8 @@ impl Pipeline<'_> {
         let Some((command, way)) = first else { return Ok((None, None)) };
         let options = PipeOptions { read: Mode::Async, ..PipeOptions::default() };
         let (reader, writer) = command.make_pipe(options)?;
-        let ours = OutputEnd::new(reader, (way == StageStderr::Teed).then_some(open_tee));
+        let ours =
+            OutputEnd::new(reader, (way == StageStderr::Teed).then_some(TeeTo::Ours(open_tee)));
         Ok((Some(writer.into()), Some(ours)))
     }
 }
