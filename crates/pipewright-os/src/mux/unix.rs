@@ -161,14 +161,27 @@ fn poll(polled: &mut [libc::pollfd], deadline: Option<Instant>) -> io::Result<bo
 /// or name the same one. Of different descriptors there cannot be more.
 #[cold]
 fn poll_each_once(polled: &mut [libc::pollfd], left: Option<Duration>) -> io::Result<usize> {
-    let key = |entry: &libc::pollfd| (entry.fd, entry.events);
-    let mut each: Vec<_> = polled.iter().filter(|entry| entry.fd >= 0).copied().collect();
-    each.sort_unstable_by_key(key);
-    each.dedup_by_key(|entry| key(entry));
+    let number = |entry: &libc::pollfd| usize::try_from(entry.fd).ok();
+    // Where each descriptor has its entry. A table, as a sort is 7 KB of code in every program.
+    let mut places =
+        vec![usize::MAX; polled.iter().filter_map(number).max().map_or(0, |it| it + 1)];
+    let mut each: Vec<libc::pollfd> = Vec::new();
+    for entry in polled.iter() {
+        let Some(place) = number(entry).and_then(|number| places.get_mut(number)) else { continue };
+        match each.get_mut(*place) {
+            Some(there) => there.events |= entry.events,
+            None => {
+                *place = each.len();
+                each.push(*entry);
+            }
+        }
+    }
     let count = poll_once(&mut each, left)?;
     for entry in polled {
-        let found = each.binary_search_by_key(&key(entry), key);
-        entry.revents = found.ok().and_then(|at| each.get(at)).map_or(0, |found| found.revents);
+        let place = number(entry).and_then(|number| places.get(number));
+        let found = place.and_then(|place| each.get(*place)).map_or(0, |found| found.revents);
+        // Those are told of without being asked for (poll(2)).
+        entry.revents = found & (entry.events | libc::POLLERR | libc::POLLHUP | libc::POLLNVAL);
     }
     Ok(count)
 }

@@ -18,7 +18,7 @@ use pipewright_os::stdio;
 use super::stdio::Choice;
 use super::{Command, Rules, Stdio};
 use crate::child::{Process, reaper};
-use crate::drive::{Feed, Front, OpenTee, Run, Sink, TeeTo};
+use crate::drive::{Feed, Front, OpenTee, Run, Sink, TeeTo, open_tee_to};
 use crate::error::{Doing, Error, ErrorKind, could_not_open, could_not_prepare, could_not_start};
 use crate::output::Source;
 
@@ -296,9 +296,8 @@ impl Command {
             Some(Choice::Null) => self.null()?,
             Some(Choice::Piped(_)) => return captured(None),
             Some(Choice::Tee(open)) => return captured(Some(TeeTo::Ours(*open))),
-            Some(Choice::TeeTo(open, target)) => {
-                let target = self.tee_target(stream, target)?;
-                return captured(Some(TeeTo::Other(*open, target)));
+            Some(Choice::TeeTo(find, target)) => {
+                return captured(Some(find(self, stream, target)?));
             }
             Some(Choice::Handle(handle)) => Theirs::Borrowed(handle),
             Some(Choice::Create(path)) => {
@@ -316,15 +315,16 @@ impl Command {
     }
 
     /// What a tee passes a stream on to.
-    fn tee_target(&self, stream: usize, target: &Stdio) -> Result<Handle, Error> {
+    pub(super) fn find_tee(&self, stream: usize, target: &Stdio) -> Result<TeeTo, Error> {
         let cannot = |error| self.cannot_open(STREAM_NAMES[stream], error);
-        match self.open_output(stream, Some(target), Usual::Null)? {
+        let handle = match self.open_output(stream, Some(target), Usual::Null)? {
             (Theirs::Owned(handle), None) => Ok(handle),
-            (Theirs::Borrowed(handle), None) => handle.try_clone().map_err(cannot),
-            (Theirs::Inherit, None) if stream == 1 => stdio::console_out().map_err(cannot),
-            (Theirs::Inherit, None) => stdio::console_err().map_err(cannot),
-            _ => Err(self.misuse("a tee cannot be passed on to what passes through us")),
-        }
+            (Theirs::Borrowed(handle), None) => handle.try_clone(),
+            (Theirs::Inherit, None) if stream == 1 => stdio::console_out(),
+            (Theirs::Inherit, None) => stdio::console_err(),
+            _ => return Err(self.misuse("a tee cannot be passed on to what passes through us")),
+        };
+        Ok(TeeTo::Other(open_tee_to, handle.map_err(cannot)?))
     }
 
     fn open_file(

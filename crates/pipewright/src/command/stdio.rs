@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 use pipewright_os::handle::Handle;
 use pipewright_os::pipe::Mode;
 
-use crate::drive::{OpenTee, OpenTeeTo, open_tee, open_tee_to};
+use super::Command;
+use crate::drive::{OpenTee, TeeTo, open_tee};
+use crate::error::Error;
 
 /// What a child's stdin, stdout or stderr is to be.
 ///
@@ -34,7 +36,7 @@ pub(super) enum Choice {
     /// How our end of stdin is made; those of the others can always be waited for.
     Piped(Mode),
     Tee(OpenTee),
-    TeeTo(OpenTeeTo, Box<Stdio>),
+    TeeTo(FindTee, Box<Stdio>),
     Handle(Handle),
     Open(PathBuf),
     Create(PathBuf),
@@ -43,6 +45,9 @@ pub(super) enum Choice {
     /// Taken by the first run.
     Reader(Mutex<Option<Box<dyn io::Read + Send>>>),
 }
+
+/// Finds what a stream is passed on to. By a pointer, as for the tee to ours.
+pub(super) type FindTee = fn(&Command, stream: usize, target: &Stdio) -> Result<TeeTo, Error>;
 
 impl Stdio {
     /// Ours.
@@ -119,7 +124,7 @@ impl Stdio {
     /// ```
     #[must_use]
     pub fn tee_to(target: impl Into<Stdio>) -> Stdio {
-        Stdio(Choice::TeeTo(open_tee_to, Box::new(target.into())))
+        Stdio(Choice::TeeTo(Command::find_tee, Box::new(target.into())))
     }
 
     /// The file at that path, which must exist, to read from. It is opened when the command runs.

@@ -39,4 +39,4 @@ pub(crate) use reach::Reach;
 pub(crate) use run::{Failed, Run, SLOTS};
 pub(crate) use sink::Sink;
 pub(crate) use stepwise::{Chunk, Decide, Stepwise};
-pub(crate) use tee::{OpenTee, OpenTeeTo, TeeTo, open_tee, open_tee_to};
+pub(crate) use tee::{OpenTee, TeeTo, open_tee, open_tee_to};
