@@ -84,7 +84,7 @@ impl Command {
         match self.stderr.as_ref().map(|stderr| &stderr.0) {
             _ if self.merge_stderr => StageStderr::ItsOwn,
             Some(Choice::Piped(_)) => StageStderr::Piped,
-            Some(Choice::Tee(_) | Choice::TeeTo(..)) => StageStderr::Teed,
+            Some(Choice::Tee(_)) => StageStderr::Teed,
             None => match default {
                 Usual::Piped => StageStderr::Piped,
                 Usual::Tee(_) => StageStderr::Teed,
