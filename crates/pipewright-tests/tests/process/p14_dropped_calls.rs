@@ -69,6 +69,17 @@ fn marked(acts: &[&str], mark: &str) -> Command {
 /// It writes much, has a child of its own, and does not end.
 const BUSY: [&str; 3] = ["out-bytes=200000", "spawn=wait=600", "wait=600"];
 
+/// The verbs that a command and a pipeline have under the same names.
+macro_rules! drop_every_verb {
+    ($busy:ident) => {
+        at_every_point(|| async { $busy().status_async().await.map(drop) }).await;
+        at_every_point(|| async { $busy().output_async().await.map(drop) }).await;
+        at_every_point(|| async { $busy().capture_async().await.map(drop) }).await;
+        at_every_point(|| async { $busy().run_async().await }).await;
+        at_every_point(|| async { $busy().read_async().await.map(drop) }).await;
+    };
+}
+
 #[test]
 fn a_verb_that_is_dropped_kills_whom_it_started() {
     isolate::isolated("p14_dropped_calls::a_verb_that_is_dropped_kills_whom_it_started", || {
@@ -78,11 +89,7 @@ fn a_verb_that_is_dropped_kills_whom_it_started() {
                 command.stdin(Stdio::bytes(flood(300_000))).stdout(Stdio::piped());
                 command.take()
             };
-            at_every_point(|| async { busy().status_async().await.map(drop) }).await;
-            at_every_point(|| async { busy().output_async().await.map(drop) }).await;
-            at_every_point(|| async { busy().capture_async().await.map(drop) }).await;
-            at_every_point(|| async { busy().run_async().await }).await;
-            at_every_point(|| async { busy().read_async().await.map(drop) }).await;
+            drop_every_verb!(busy);
         });
     });
 }
@@ -96,11 +103,7 @@ fn a_pipeline_that_is_dropped_kills_every_stage() {
                 last.stdout(Stdio::piped());
                 marked(&BUSY, mark) | last
             };
-            at_every_point(|| async { busy().status_async().await.map(drop) }).await;
-            at_every_point(|| async { busy().output_async().await.map(drop) }).await;
-            at_every_point(|| async { busy().capture_async().await.map(drop) }).await;
-            at_every_point(|| async { busy().run_async().await }).await;
-            at_every_point(|| async { busy().read_async().await.map(drop) }).await;
+            drop_every_verb!(busy);
         });
     });
 }
