@@ -3,7 +3,7 @@
 //! The child may not allocate (it shares the memory of a process whose other threads may be inside
 //! the allocator), so everything it will touch is in place before it exists.
 
-use std::ffi::{OsStr, c_char};
+use std::ffi::{OsStr, OsString, c_char};
 use std::os::unix::ffi::OsStrExt as _;
 
 use super::check::check;
@@ -17,9 +17,9 @@ pub(super) const DEFAULT_PATH: &str = "/bin:/usr/bin";
 pub(super) struct Layout {
     /// Owns every byte that the pointers refer to; never changed once they are made.
     bytes: Vec<u8>,
-    /// argv, NULL, [envp, NULL,] candidates, NULL.
+    /// argv, NULL, envp, NULL, candidates, NULL.
     pointers: Vec<*const c_char>,
-    envp: Option<usize>,
+    envp: usize,
     candidates: usize,
     current_dir: Option<usize>,
     chroot: Option<usize>,
@@ -45,17 +45,11 @@ impl Layout {
         }
         strings.end_array();
 
-        let envp = match plan.env {
-            Env::Inherit => None,
-            Env::Exactly(variables) => {
-                let at = strings.offsets.len();
-                for (name, value) in variables {
-                    strings.add(&[name.as_bytes(), b"=", value.as_bytes()]);
-                }
-                strings.end_array();
-                Some(at)
-            }
-        };
+        let envp = strings.offsets.len();
+        for (name, value) in variables(plan.env) {
+            strings.add(&[name.as_bytes(), b"=", value.as_bytes()]);
+        }
+        strings.end_array();
 
         let candidates = strings.offsets.len();
         if is_path(plan.program) {
@@ -82,9 +76,9 @@ impl Layout {
         self.pointers.as_ptr()
     }
 
-    /// The environment, ended by NULL; `None` where it is inherited.
-    pub(super) fn envp(&self) -> Option<*const *const c_char> {
-        self.envp.map(|at| self.pointers[at..].as_ptr())
+    /// The environment, ended by NULL.
+    pub(super) fn envp(&self) -> *const *const c_char {
+        self.pointers[self.envp..].as_ptr()
     }
 
     /// The paths to try, ended by NULL.
@@ -107,6 +101,13 @@ impl Layout {
 
 pub(super) fn is_path(program: &OsStr) -> bool {
     program.as_bytes().contains(&b'/')
+}
+
+fn variables(env: Env<'_>) -> &[(OsString, OsString)] {
+    match env {
+        Env::Inherit(own) => own.variables(),
+        Env::Exactly(variables) => variables,
+    }
 }
 
 /// The directories of a search path, in order.
@@ -133,11 +134,9 @@ impl Strings {
         let mut bytes = plan.arg0.map_or(program, OsStr::len) + 1;
         let mut pointers = 1 + plan.args.len() + 1;
         bytes += plan.args.iter().map(|arg| arg.len() + 1).sum::<usize>();
-        if let Env::Exactly(variables) = plan.env {
-            bytes +=
-                variables.iter().map(|(name, value)| name.len() + value.len() + 2).sum::<usize>();
-            pointers += variables.len() + 1;
-        }
+        let variables = variables(plan.env);
+        bytes += variables.iter().map(|(name, value)| name.len() + value.len() + 2).sum::<usize>();
+        pointers += variables.len() + 1;
         if is_path(plan.program) {
             bytes += program + 1;
             pointers += 2;
@@ -186,10 +185,10 @@ impl Strings {
 
 #[cfg(test)]
 mod tests {
-    use std::ffi::{CStr, OsString};
+    use std::ffi::CStr;
     use std::path::Path;
 
-    use super::super::{ChildStdio, Inherit, UnixOptions};
+    use super::super::{ChildStdio, EnvSnapshot, Inherit, UnixOptions};
     use super::*;
 
     /// The strings of an array that ends with NULL.
@@ -214,7 +213,7 @@ mod tests {
             search: Search::Path(OsStr::new("/a::/b c")),
             arg0: None,
             args,
-            env: Env::Inherit,
+            env: Env::Exactly(&[]),
             current_dir: None,
             stdio: [ChildStdio::Inherit; 3],
             inherit: Inherit::List(&[]),
@@ -237,7 +236,7 @@ mod tests {
         };
         let layout = Layout::new(&plan).unwrap();
         assert_eq!(texts(layout.argv()), ["cc", "x", "", "long argument"]);
-        assert_eq!(texts(layout.envp().unwrap()), ["A=1", "=C:="]);
+        assert_eq!(texts(layout.envp()), ["A=1", "=C:="]);
         assert_eq!(texts(layout.candidates()), ["/a/cc", "./cc", "/b c/cc"]);
         assert_eq!(text(layout.current_dir()), "/cwd");
         assert_eq!(text(layout.chroot()), "/root dir");
@@ -248,7 +247,20 @@ mod tests {
         let unix = UnixOptions::default();
         let layout = Layout::new(&plan("./cc", &[], &unix)).unwrap();
         assert_eq!(texts(layout.candidates()), ["./cc"]);
-        assert!(layout.envp().is_none() && layout.current_dir().is_null());
+        assert!(texts(layout.envp()).is_empty() && layout.current_dir().is_null());
+    }
+
+    #[test]
+    fn an_inherited_environment_is_laid_out_in_its_order() {
+        let unix = UnixOptions::default();
+        let own = EnvSnapshot::take();
+        let layout = Layout::new(&Plan { env: Env::Inherit(&own), ..plan("cc", &[], &unix) });
+        let joined =
+            |(name, value)| [name, value].map(|it: OsString| it.into_string().unwrap()).join("=");
+        assert_eq!(
+            texts(layout.unwrap().envp()),
+            std::env::vars_os().map(joined).collect::<Vec<_>>()
+        );
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod check;
 mod error;
 mod names;
 mod plan;
+mod snapshot;
 
 #[cfg(unix)]
 mod layout;
@@ -44,6 +45,7 @@ pub use plan::{
     ChildStdio, Env, Group, Identity, Inherit, ParentExit, Plan, Resource, ResourceLimit, Search,
     UnixOptions, WindowsOptions,
 };
+pub use snapshot::EnvSnapshot;
 
 use crate::exit::Exit;
 
@@ -54,7 +56,7 @@ use crate::exit::Exit;
 ///
 /// The child has the stdio and the handles that the plan lists and no other, an empty signal mask,
 /// SIGPIPE at its default, and no handler of this program; what this program ignores it ignores
-/// (so that `nohup` works).
+/// (so that `nohup` works). Its environment comes from the plan: a start never reads `environ`.
 ///
 /// # Platform
 /// Linux: one path for every option: `clone3(CLONE_VM | CLONE_VFORK | CLONE_PIDFD |

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::EnvSnapshot;
 use crate::contain::Contain;
 use crate::handle::Handle;
 use crate::terminal::Foreground;
@@ -50,8 +51,8 @@ pub enum Search<'a> {
 /// The child's environment.
 #[derive(Debug, Clone, Copy)]
 pub enum Env<'a> {
-    /// A copy of this process's own.
-    Inherit,
+    /// This process's own, as the snapshot has it.
+    Inherit(&'a EnvSnapshot),
     /// These variables and no other.
     Exactly(&'a [(OsString, OsString)]),
 }

@@ -45,6 +45,7 @@ pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
             std::env::args().try_for_each(|arg| say(io::stdout(), format!("{arg}\n").as_bytes()))
         }
         "env" => say(io::stdout(), std::env::var(value).unwrap_or_default().as_bytes()),
+        "expect-env" => expect_env(value),
         "env-all" => std::env::vars()
             .try_for_each(|(key, value)| say(io::stdout(), format!("{key}={value}\n").as_bytes())),
         "cwd" => say(io::stdout(), std::env::current_dir()?.to_string_lossy().as_bytes()),
@@ -195,6 +196,15 @@ fn detach(acts: &str) -> io::Result<()> {
     let mut command = pipewright::Command::new(std::env::current_exe()?);
     let pid = command.args(acts.split(';')).detached().start_and_forget()?;
     say(io::stderr(), format!("{pid}\n").as_bytes())
+}
+
+/// Fails unless a variable has that value: `NAME=VALUE`.
+fn expect_env(expected: &str) -> io::Result<()> {
+    let (name, value) = expected.split_once('=').unwrap_or((expected, ""));
+    match std::env::var(name) {
+        Ok(found) if found == value => Ok(()),
+        found => Err(io::Error::other(format!("expected {expected}, found {found:?}"))),
+    }
 }
 
 /// Number, kind and inheritability of every handle, a line each.

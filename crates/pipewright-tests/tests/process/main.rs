@@ -35,6 +35,7 @@ mod p15_windows;
 
 mod async_pipes;
 mod async_verbs;
+mod environment;
 mod events;
 mod feeding;
 mod handles;

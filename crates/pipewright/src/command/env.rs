@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::slice;
 
-use pipewright_os::spawn::{LASTING_VARIABLES, compare_names};
+use pipewright_os::spawn::{Env, EnvSnapshot, LASTING_VARIABLES, Search, compare_names};
 
 /// What a command changes about the environment that its child inherits.
 #[derive(Debug, Clone, Default)]
@@ -17,6 +17,36 @@ pub(super) struct EnvChanges {
 /// [`Command::get_envs`](crate::Command::get_envs).
 #[derive(Debug, Clone)]
 pub struct CommandEnvs<'a>(slice::Iter<'a, (OsString, Option<OsString>)>);
+
+/// The environment of one child, complete.
+#[derive(Debug)]
+pub(super) enum ChildEnv {
+    /// Ours, unchanged.
+    Inherited(EnvSnapshot),
+    /// In the order of the names.
+    Changed(Vec<(OsString, OsString)>),
+}
+
+impl ChildEnv {
+    pub(super) fn as_plan(&self) -> Env<'_> {
+        match self {
+            ChildEnv::Inherited(own) => Env::Inherit(own),
+            ChildEnv::Changed(variables) => Env::Exactly(variables),
+        }
+    }
+
+    /// Returns where a bare name is searched for: in the child's `PATH`, as std has it.
+    pub(super) fn search(&self) -> Search<'_> {
+        let path = match self {
+            ChildEnv::Inherited(own) => own.search_path(),
+            ChildEnv::Changed(variables) => find(variables, OsStr::new("PATH"))
+                .ok()
+                .and_then(|at| variables.get(at))
+                .map(|(_, value)| value.as_os_str()),
+        };
+        path.map_or(Search::Default, Search::Path)
+    }
+}
 
 impl EnvChanges {
     pub(super) fn set(&mut self, key: &OsStr, value: &OsStr) {
@@ -44,10 +74,11 @@ impl EnvChanges {
         CommandEnvs(self.variables.iter())
     }
 
-    /// The child's whole environment, in the order of the names; `None` where it is ours unchanged.
-    pub(super) fn whole(&self) -> Option<Vec<(OsString, OsString)>> {
+    /// Makes the child's environment. It reads ours once, through [`std::env`] only: std's lock
+    /// around it is private, and whoever reads without it may read freed memory.
+    pub(super) fn apply(&self) -> ChildEnv {
         if !self.clear && self.variables.is_empty() {
-            return None;
+            return ChildEnv::Inherited(EnvSnapshot::take());
         }
         let mut whole = Vec::new();
         if self.clear {
@@ -67,7 +98,7 @@ impl EnvChanges {
                 None => drop(find(&whole, key).map(|at| whole.remove(at))),
             }
         }
-        Some(whole)
+        ChildEnv::Changed(whole)
     }
 }
 

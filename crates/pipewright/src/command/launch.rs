@@ -1,6 +1,5 @@
 //! From a command to a started child and our ends of its pipes.
 
-use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
@@ -12,9 +11,10 @@ use pipewright_os::exit::Exit;
 use pipewright_os::handle::Handle;
 use pipewright_os::mux;
 use pipewright_os::pipe::{self, Mode, PipeOptions, PipeReader, PipeWriter};
-use pipewright_os::spawn::{self, ChildStdio, Env, Inherit, Plan, Search};
+use pipewright_os::spawn::{self, ChildStdio, Inherit, Plan};
 use pipewright_os::stdio;
 
+use super::env::ChildEnv;
 use super::stdio::Choice;
 use super::{Command, Rules, Stdio};
 use crate::child::{Process, reaper};
@@ -128,8 +128,7 @@ const STREAM_NAMES: [&str; 3] = ["stdin", "stdout", "stderr"];
 
 /// Everything that is opened, and looked up, before anything is started.
 struct Prepared<'a> {
-    env: Option<Vec<(OsString, OsString)>>,
-    path: Option<OsString>,
+    env: ChildEnv,
     stdio: [Theirs<'a>; 3],
     ends: Ends,
 }
@@ -168,8 +167,7 @@ impl Command {
     }
 
     fn prepare(&self, defaults: StdioDefaults) -> Result<Prepared<'_>, Error> {
-        let env = self.env.whole();
-        let path = self.search_path(env.as_deref());
+        let env = self.env.apply();
         let (stdin, mut ends) = self.open_stdin(defaults.stdin)?;
         let (stdout, out) = self.open_output(1, self.stdout.as_ref(), defaults.stdout)?;
         ends.stdout = out;
@@ -182,7 +180,7 @@ impl Command {
         } else {
             Theirs::SameAsStdout
         };
-        Ok(Prepared { env, path, stdio: [stdin, stdout, stderr], ends })
+        Ok(Prepared { env, stdio: [stdin, stdout, stderr], ends })
     }
 
     fn plan<'a>(&'a self, prepared: &'a Prepared<'a>) -> Plan<'a> {
@@ -193,10 +191,10 @@ impl Command {
         };
         Plan {
             program: &self.program,
-            search: prepared.path.as_deref().map_or(Search::Default, Search::Path),
+            search: prepared.env.search(),
             arg0: self.arg0.as_deref(),
             args: &self.args,
-            env: prepared.env.as_deref().map_or(Env::Inherit, Env::Exactly),
+            env: prepared.env.as_plan(),
             current_dir: self.current_dir.as_deref(),
             stdio: [stdin.as_plan(), stdout.as_plan(), stderr.as_plan()],
             inherit: match self.inherit_all {
@@ -207,21 +205,6 @@ impl Command {
             foreground: None,
             unix: &self.unix,
             windows: self.windows.as_deref(),
-        }
-    }
-
-    /// Where a bare name is searched for: the child's `PATH` where the command changes the
-    /// environment, as std has it; `None` where there is none.
-    fn search_path(&self, env: Option<&[(OsString, OsString)]>) -> Option<OsString> {
-        if spawn::is_path(&self.program) {
-            return None;
-        }
-        match env {
-            Some(env) => env
-                .iter()
-                .find(|(key, _)| spawn::compare_names(key, OsStr::new("PATH")).is_eq())
-                .map(|(_, value)| value.clone()),
-            None => std::env::var_os("PATH"),
         }
     }
 

@@ -41,6 +41,9 @@ use lifetime::Lifetime;
 /// # Differences from std
 /// * The child inherits its stdio and what [`inherit`](Self::inherit) lists, and no other handle,
 ///   however it was opened; [`inherit_all`](Self::inherit_all) restores std's rule.
+/// * On Unix the child inherits a copy of our environment, made by [`std::env::vars_os`] when the
+///   start begins. Malformed entries, without a `=`, are not passed on. As with std, a child may be
+///   started while another thread is in [`std::env::set_var`].
 /// * Errors are [`Error`](crate::Error), which converts to [`std::io::Error`].
 /// * [`Child::kill`](crate::Child::kill) reaches the descendants that can be found, not only the child.
 /// * [`status`](Self::status) of a command with piped streams drains them: it cannot deadlock.

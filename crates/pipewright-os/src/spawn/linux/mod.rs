@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32};
 
 use super::layout::{self, Layout};
-use super::{ChildStdio, Env, Group, Inherit, Plan, SpawnError, Step, listed, steps};
+use super::{ChildStdio, Group, Inherit, Plan, SpawnError, Step, listed, steps};
 use crate::contain::Containment;
 use crate::exit::{Exit, linux as exit};
 use crate::handle::Handle;
@@ -140,10 +140,7 @@ fn job<'a>(plan: &'a Plan<'a>, layout: &'a Layout, moves: &'a Moves) -> Job<'a> 
         current_dir: layout.current_dir(),
         chroot: layout.chroot(),
         argv: layout.argv(),
-        envp: match plan.env {
-            Env::Inherit => environment(),
-            Env::Exactly(_) => layout.envp().unwrap_or_else(environment),
-        },
+        envp: layout.envp(),
         candidates: layout.candidates(),
         searches: !is_path(plan.program),
         cgroup: None,
@@ -161,17 +158,6 @@ fn job<'a>(plan: &'a Plan<'a>, layout: &'a Layout, moves: &'a Moves) -> Job<'a> 
         failed_step: AtomicU32::new(0),
         errno: AtomicI32::new(0),
     }
-}
-
-/// This process's own environment, as it stands.
-fn environment() -> *const *const libc::c_char {
-    unsafe extern "C" {
-        static environ: *const *const libc::c_char;
-    }
-    // SAFETY: reading the pointer is reading a word. execve reads what it leads to, as every C
-    // program's does: whoever changes the environment while other threads run has to know that
-    // nobody reads it, through std or not (std::env::set_var, "Safety").
-    unsafe { environ }
 }
 
 /// The inherited handles, ordered for the child.

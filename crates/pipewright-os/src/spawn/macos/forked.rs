@@ -14,7 +14,7 @@ use std::ptr;
 use super::actions::{Actions, Attributes, posix_spawn};
 use super::places::Places;
 use super::search::{errno, first};
-use super::{Layout, environment, is_path};
+use super::{Layout, is_path};
 use crate::exit::macos::wait4;
 use crate::signal::AllBlocked;
 use crate::spawn::{Group, Identity, Plan, Resource, ResourceLimit, SpawnError, Step, steps};
@@ -52,7 +52,7 @@ impl<'a> Job<'a> {
             candidates: layout.candidates(),
             searches: !is_path(plan.program),
             argv: layout.argv(),
-            envp: environment(plan, layout),
+            envp: layout.envp(),
             actions,
             attributes,
         }

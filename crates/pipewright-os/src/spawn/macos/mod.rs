@@ -16,13 +16,13 @@
 //! else.
 
 use std::convert::Infallible;
-use std::ffi::{CStr, OsStr, c_char};
+use std::ffi::{CStr, OsStr};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 use super::layout::{self, Layout};
-use super::{Env, Group, Identity, ParentExit, Plan, SpawnError, Step, UnixOptions};
+use super::{Group, Identity, ParentExit, Plan, SpawnError, Step, UnixOptions};
 use crate::contain::Containment;
 use crate::exit::{Exit, macos as exit};
 use crate::signal::{AllBlocked, Signal};
@@ -211,7 +211,7 @@ fn spawned(
     }
     let candidates = moved.as_ref().map_or(layout.candidates(), search::Absolute::candidates);
     let attributes = attributes(plan, places, Way::Create, suspended)?;
-    let (argv, envp) = (layout.argv(), environment(plan, layout));
+    let (argv, envp) = (layout.argv(), layout.envp());
     let make = |path| {
         // SAFETY: a candidate, and arrays that the layout owns, each ended by NULL.
         unsafe { actions::posix_spawn(path, &actions, &attributes, argv, envp) }
@@ -219,19 +219,4 @@ fn spawned(
     // SAFETY: an array that the layout owns, or that was made of one, ended by NULL.
     let started = unsafe { search::first(candidates, !is_path(plan.program), make) };
     started.map_err(|errno| search::why_not(plan, errno))
-}
-
-fn environment(plan: &Plan<'_>, layout: &Layout) -> *const *const c_char {
-    let own = || {
-        // SAFETY: no argument.
-        let place = unsafe { libc::_NSGetEnviron() };
-        // SAFETY: reading the pointer is reading a word. The kernel reads what it leads to, as for
-        // every C program: whoever changes the environment while other threads run has to know that
-        // nobody reads it, through std or not (std::env::set_var, "Safety").
-        unsafe { *place }.cast_const().cast::<*const c_char>()
-    };
-    match plan.env {
-        Env::Inherit => own(),
-        Env::Exactly(_) => layout.envp().unwrap_or_else(own),
-    }
 }

@@ -164,7 +164,7 @@ mod tests {
             search: Search::Default,
             arg0: None,
             args: &[],
-            env: Env::Inherit,
+            env: Env::Exactly(&[]),
             current_dir: None,
             stdio: [ChildStdio::Handle(&c), ChildStdio::Inherit, ChildStdio::Inherit],
             inherit: Inherit::List(&list),

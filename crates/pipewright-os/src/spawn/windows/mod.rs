@@ -118,7 +118,8 @@ fn create(
 ) -> Result<exit::Exit, SpawnError> {
     let manner = Manner::of(plan);
     let environment = match plan.env {
-        Env::Inherit => None,
+        // The system copies it, under the lock that `SetEnvironmentVariableW` takes too.
+        Env::Inherit(_) => None,
         Env::Exactly(variables) => Some(block(text::variables(variables), text::compare)),
     };
     let dir = plan.current_dir.map(directories::as_working_directory);

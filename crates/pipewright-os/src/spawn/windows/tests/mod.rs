@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::exit::Exit;
 use crate::mux::{self, Slot};
-use crate::spawn::{ChildStdio, Env, Inherit, Plan, Search, UnixOptions};
+use crate::spawn::{ChildStdio, Env, EnvSnapshot, Inherit, Plan, Search, UnixOptions};
 
 mod acts;
 mod errors;
@@ -27,7 +27,7 @@ pub(super) fn plan<'a>(program: &'a str, args: &'a [OsString], unix: &'a UnixOpt
         search: Search::Default,
         arg0: None,
         args,
-        env: Env::Inherit,
+        env: Env::Inherit(&EnvSnapshot {}),
         current_dir: None,
         stdio: [ChildStdio::Inherit; 3],
         inherit: Inherit::List(&[]),
