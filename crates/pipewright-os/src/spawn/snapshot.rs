@@ -8,7 +8,7 @@ use std::fmt;
 /// # Platform
 /// Unix: a copy made by [`std::env::vars_os`]. `environ` itself must not be read while another
 /// thread may be in [`std::env::set_var`]: the C library moves and frees the array, std's lock
-/// around it is private, and the safety rule of `set_var` allows readers through [`std::env`] only.
+/// around it is private, and the safety rule of `set_var` allows readers through `std::env` only.
 /// The copy keeps the order and keeps duplicates. It lacks entries without a `=` after their first
 /// byte, which std does not return.
 ///

@@ -74,7 +74,7 @@ impl EnvChanges {
         CommandEnvs(self.variables.iter())
     }
 
-    /// Makes the child's environment. It reads ours once, through [`std::env`] only: std's lock
+    /// Makes the child's environment. It reads ours once, through `std::env` only: std's lock
     /// around it is private, and whoever reads without it may read freed memory.
     pub(super) fn apply(&self) -> ChildEnv {
         if !self.clear && self.variables.is_empty() {
