@@ -50,7 +50,7 @@ impl Driver {
         match kind {
             kind::REPLY | kind::FAILED => {
                 let call = worker.calls.swap_remove(place);
-                worker.jobs += 1;
+                worker.jobs.add_one();
                 worker.has_grown |= self.options.has_grown(worker);
                 worker.last_used = Instant::now();
                 if let (Some(timeout), true) = (self.options.reset_timeout, worker.calls.is_empty())
@@ -63,10 +63,10 @@ impl Driver {
                 }
                 let (worker, attempts) = (worker.number, call.job.attempts);
                 if kind == kind::REPLY {
-                    self.stats.replies += 1;
+                    self.counters.replies.add_one();
                     self.ended.push((call.job, Ok(Reply { body: bytes, worker, attempts })));
                 } else {
-                    self.stats.failures += 1;
+                    self.counters.failures.add_one();
                     self.ended.push((call.job, Err(Error::failed(&bytes))));
                 }
             }
@@ -89,17 +89,9 @@ impl Driver {
         Ok(())
     }
 
-    /// The worker and the call of that number, if one has it.
-    fn find(&mut self, id: u64) -> Option<(&mut Worker, usize)> {
-        self.workers.iter_mut().find_map(|worker| {
-            let place = worker.calls.iter().position(|call| call.job.id == id)?;
-            Some((worker, place))
-        })
-    }
-
     /// Tells a worker what it has asked for.
     pub(super) fn answer(&mut self, id: u64, answer: Result<Vec<u8>, String>) {
-        let Some((worker, place)) = self.find(id) else { return };
+        let Some((worker, place)) = find(&mut self.workers, id) else { return };
         let Some(call) = worker.calls.get_mut(place) else { return };
         if !std::mem::replace(&mut call.has_asked, false) || call.unwanted_until.is_some() {
             return;
@@ -117,7 +109,7 @@ impl Driver {
 
     /// Lets a worker send so many pieces more.
     pub(super) fn give_credit(&mut self, id: u64, more: u32) {
-        let Some((worker, place)) = self.find(id) else { return };
+        let Some((worker, place)) = find(&mut self.workers, id) else { return };
         let Some(call) = worker.calls.get_mut(place) else { return };
         call.credit = call.credit.saturating_add(more);
         worker.send(kind::CREDIT, id, Arc::new(more.to_le_bytes().to_vec()));
@@ -128,16 +120,17 @@ impl Driver {
         let until = Instant::now().checked_add(self.options.cancel_grace);
         if let Some(place) = self.waiting.iter().position(|job| job.id == id) {
             if let Some(job) = self.waiting.remove(place) {
-                self.stats.cancelled += 1;
+                self.counters.cancelled.add_one();
                 job.end(Err(why()));
             }
             return;
         }
-        let Some((worker, place)) = self.find(id) else { return };
+        let Some((worker, place)) = find(&mut self.workers, id) else { return };
         let Some(call) = worker.calls.get_mut(place) else { return };
         if call.unwanted_until.is_some() {
             return;
         }
+        self.counters.cancelled.add_one();
         call.job.end(Err(why()));
         call.unwanted_until = until;
         if worker.unsend(id) {
@@ -145,7 +138,6 @@ impl Driver {
         } else {
             worker.send(kind::CANCEL, id, Arc::default());
         }
-        self.stats.cancelled += 1;
     }
 
     /// Ends what takes too long.
@@ -175,6 +167,14 @@ impl Driver {
             worker.keep_to_schedule(now, schedule);
         }
     }
+}
+
+/// Returns the worker that has the call of that number, and the call's place there.
+fn find(workers: &mut [Worker], id: u64) -> Option<(&mut Worker, usize)> {
+    workers.iter_mut().find_map(|worker| {
+        let place = worker.calls.iter().position(|call| call.job.id == id)?;
+        Some((worker, place))
+    })
 }
 
 /// What a worker has said of its reset.

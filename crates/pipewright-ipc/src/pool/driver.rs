@@ -8,13 +8,13 @@ use std::time::Instant;
 use pipewright::{CancelToken, Command};
 use pipewright_os::mux::{self, Slot};
 
+use super::counters::Counters;
 use super::fleet::Fleet;
 use super::job::Job;
 use super::mailbox::{Letter, Mailbox};
 use super::options::{PoolOptions, Schedule};
 use super::request::Reply;
 use super::rules::Files;
-use super::status::PoolStats;
 use super::worker::Worker;
 use crate::channel::Piece;
 use crate::error::{Error, ErrorKind};
@@ -29,7 +29,8 @@ pub(super) struct Driver {
     pub(super) waiting: VecDeque<Job>,
     pub(super) fleet: Fleet,
     pub(super) files: Files,
-    pub(super) stats: PoolStats,
+    /// The mailbox has them too.
+    pub(super) counters: Arc<Counters>,
     /// Calls that are done, of which nobody was told yet.
     pub(super) ended: Vec<(Job, Result<Reply, Error>)>,
     /// It is to end, and so until when calls are answered.
@@ -54,7 +55,7 @@ impl Driver {
             files: Files::of(&command, &options),
             command,
             fleet: Fleet::default(),
-            stats: PoolStats::default(),
+            counters: Arc::clone(&mailbox.counters),
             workers: Vec::new(),
             waiting: VecDeque::new(),
             ended: Vec::new(),
@@ -117,7 +118,7 @@ impl Driver {
         match letter {
             // A worker that answers at once would be faster than any wait for the token.
             Letter::Call(job) if job.is_cancelled() => {
-                self.stats.cancelled += 1;
+                self.counters.cancelled.add_one();
                 job.end(Err(Error::new(ErrorKind::Cancelled)));
             }
             Letter::Call(job) => self.waiting.push_back(job),
@@ -162,15 +163,15 @@ impl Driver {
 
     /// Waits until there is something to do after what was done at that time; or only looks what there is.
     fn wait(&mut self, only_look: bool, now: Instant) -> std::io::Result<()> {
-        self.stats.workers.clear();
-        self.stats.workers.extend(self.workers.iter().map(Worker::status));
-        self.stats.waiting = self.waiting.len();
         let mut may_wait = !only_look;
         for at in 0..self.workers.len() {
             may_wait &= self.settle(at, may_wait);
         }
         // Last: who leaves something from now on wakes us.
-        may_wait &= self.mailbox.0.fall_asleep(self.waiting.len(), &self.stats);
+        may_wait &= self
+            .mailbox
+            .0
+            .fall_asleep(self.waiting.len(), self.workers.iter().map(Worker::standing));
         let began = Instant::now();
         let until = if may_wait { self.next_step(now) } else { Some(began) };
         let tokens: Vec<CancelToken> = self.tokens();

@@ -80,7 +80,7 @@ impl Driver {
         ) {
             Ok(worker) => {
                 trace::worker_started(worker.number, worker.child.id());
-                self.stats.started += 1;
+                self.counters.started.add_one();
                 self.workers.push(worker);
             }
             Err(error) => self.note_vain_start(now, &error),
@@ -90,7 +90,7 @@ impl Driver {
     /// A worker could not be started. After some of them, whoever waits is told.
     fn note_vain_start(&mut self, now: Instant, error: &Error) {
         trace::worker_not_started(error);
-        self.stats.failed_starts += 1;
+        self.counters.failed_starts.add_one();
         self.fleet.vain_starts += 1;
         self.back_off(now, self.fleet.vain_starts);
         self.fleet.last_vain = Some(error.share());
@@ -123,7 +123,7 @@ impl Driver {
     fn replace_the_used(&mut self, now: Instant) {
         for worker in self.workers.iter_mut().filter(|it| it.is_serving()) {
             if worker.calls.is_empty() && self.options.is_used_up(worker, &self.files, now) {
-                self.stats.retired += 1;
+                self.counters.retired.add_one();
                 worker.let_go(self.options.shutdown);
             }
         }
@@ -139,7 +139,7 @@ impl Driver {
             let is_over = now.saturating_duration_since(worker.last_used) >= timeout;
             if left > self.options.min_workers && is_over {
                 left -= 1;
-                self.stats.retired += 1;
+                self.counters.retired.add_one();
                 worker.let_go(self.options.shutdown);
             }
         }
@@ -213,15 +213,15 @@ impl Driver {
         trace::worker_ended(&trace::End {
             worker: worker.number,
             pid: death.pid,
-            jobs: worker.jobs,
+            jobs: worker.jobs.get(),
             status,
             last_words: &death.last_words,
             why: error.as_ref(),
         });
         if !worker.is_retired {
             if worker.has_served {
-                self.stats.died += 1;
-                if worker.jobs == 0 {
+                self.counters.died.add_one();
+                if worker.jobs.get() == 0 {
                     self.fleet.crashes += 1;
                     self.back_off(now, self.fleet.crashes);
                 }
@@ -239,11 +239,13 @@ impl Driver {
             let may_retry =
                 job.idempotent && !job.has_spoken && job.attempts <= self.options.retries;
             if !was_sent || may_retry {
-                self.stats.retries += u64::from(was_sent);
+                if was_sent {
+                    self.counters.retries.add_one();
+                }
                 // It has waited already.
                 self.waiting.push_front(job);
             } else {
-                self.stats.lost += 1;
+                self.counters.lost.add_one();
                 job.end(Err(death.error()));
             }
         }

@@ -18,7 +18,7 @@ impl Driver {
     /// A connection has come back. Where its worker stands, which is there as long as that is lent.
     pub(super) fn have_back(&mut self, returned: Returned) -> Option<usize> {
         let at = self.workers.iter().position(|it| it.number == returned.worker)?;
-        if returned.used.jobs > 0 {
+        if returned.used.has_answered {
             self.fleet.note_success();
         }
         self.workers.get_mut(at)?.have_back(returned);

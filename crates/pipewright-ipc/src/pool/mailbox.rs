@@ -2,16 +2,17 @@
 
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use pipewright_os::wake::Wake;
 
+use super::counters::Counters;
 use super::direct::Rest;
 use super::job::Job;
 use super::options::Schedule;
 use super::shelf::{Lent, Returned, Shelf};
-use super::status::PoolStats;
+use super::status::{PoolStats, Standing};
 use crate::error::{Error, ErrorKind};
 
 /// Where callers leave things.
@@ -22,6 +23,7 @@ pub(super) struct Mailbox {
     next_id: AtomicU64,
     /// What callers may take.
     pub(super) shelf: Shelf,
+    pub(super) counters: Arc<Counters>,
 }
 
 #[derive(Debug, Default)]
@@ -39,7 +41,8 @@ struct Letters {
     why: Option<Error>,
     /// Who waits for that.
     enders: Vec<Waker>,
-    stats: PoolStats,
+    /// The workers when the driver last waited.
+    workers: Vec<Standing>,
 }
 
 /// Something for the driver.
@@ -70,6 +73,7 @@ impl Mailbox {
             wake: Wake::new().map_err(Error::cannot("make a handle that wakes a pool"))?,
             next_id: AtomicU64::new(1),
             shelf: Shelf::default(),
+            counters: Arc::default(),
         })
     }
 
@@ -100,7 +104,12 @@ impl Mailbox {
     /// Gives a connection back: to the shelf, or to the driver where that wants it. Whether its worker has
     /// answered by an error; `None`: it was not asked.
     pub(super) fn give_back(&self, lent: Lent, has_failed: Option<bool>) {
-        if let Some(returned) = self.shelf.give_back(lent, has_failed) {
+        match has_failed {
+            Some(true) => self.counters.failures.add_one(),
+            Some(false) => self.counters.replies.add_one(),
+            None => {}
+        }
+        if let Some(returned) = self.shelf.give_back(lent, has_failed.is_some()) {
             self.leave(Letter::Returned(returned));
         }
     }
@@ -143,18 +152,28 @@ impl Mailbox {
     }
 
     /// The driver tells how things stand, and is about to wait. `false`: there is something for it.
-    pub(super) fn fall_asleep(&self, waiting: usize, stats: &PoolStats) -> bool {
+    pub(super) fn fall_asleep(
+        &self,
+        waiting: usize,
+        workers: impl Iterator<Item = Standing>,
+    ) -> bool {
         let mut letters = self.letters();
-        letters.stats.clone_from(stats);
+        letters.workers.clear();
+        letters.workers.extend(workers);
         letters.waiting = waiting + letters.new.iter().filter(|it| it.is_call()).count();
         letters.asleep = letters.new.is_empty();
         letters.asleep
     }
 
-    /// How things stood when the driver last waited.
+    /// Returns the workers as the driver last saw them, and the counters as they are now.
     pub(super) fn stats(&self) -> PoolStats {
-        let mut stats = self.letters().stats.clone();
-        self.shelf.add_to(&mut stats);
+        let mut stats = self.counters.stats();
+        {
+            let letters = self.letters();
+            stats.workers.extend(letters.workers.iter().map(Standing::status));
+            stats.waiting = letters.waiting;
+        }
+        self.shelf.note_states(&mut stats.workers);
         stats
     }
 

@@ -8,10 +8,12 @@
 //! | `worker/`, `connection.rs`, `output.rs` | one worker, what calls go over, and what it writes |
 //! | `shelf.rs`, `lend.rs`, `direct.rs` | callers who talk to a worker that has nothing to do |
 //! | `mailbox.rs`, `job.rs` | what callers leave for the driver |
+//! | `counters.rs`, `status.rs` | the numbers of [`PoolStats`] |
 //! | `pending.rs` | what the driver leaves for a caller |
 
 mod calls;
 mod connection;
+mod counters;
 mod direct;
 mod driver;
 mod fleet;
@@ -174,7 +176,10 @@ impl Pool {
         self.pid != std::process::id()
     }
 
-    /// How the pool stood a moment ago, and what it has done so far.
+    /// Returns the state of the pool and its counters.
+    ///
+    /// Each counter includes what a caller already knows: a reply counts before the call returns it. The list of
+    /// workers and the state of each are those of a moment ago.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
         self.mailbox.stats()

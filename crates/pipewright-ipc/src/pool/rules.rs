@@ -87,7 +87,7 @@ impl PoolOptions {
     /// Whether a worker that has answered all its calls is to be replaced.
     pub(super) fn is_used_up(&self, worker: &Worker, files: &Files, now: Instant) -> bool {
         let age = now.saturating_duration_since(worker.started);
-        self.max_jobs.is_some_and(|most| worker.jobs >= most)
+        self.max_jobs.is_some_and(|most| worker.jobs.get() >= most)
             || self.max_age.is_some_and(|most| age >= most)
             || worker.version != files.version
             || worker.has_grown
@@ -97,11 +97,12 @@ impl PoolOptions {
     pub(super) fn room(&self, worker: &Worker, files: &Files, now: Instant) -> usize {
         let calls = worker.calls.len();
         // Its first it gets in any case: with an age of zero, nobody would answer anything.
-        let is_new = worker.jobs == 0 && calls == 0;
+        let is_new = worker.jobs.get() == 0 && calls == 0;
         if worker.version != files.version || (!is_new && self.is_used_up(worker, files, now)) {
             return 0;
         }
-        let left = self.max_jobs.map_or(u64::MAX, |most| most.max(1).saturating_sub(worker.jobs));
+        let left =
+            self.max_jobs.map_or(u64::MAX, |most| most.max(1).saturating_sub(worker.jobs.get()));
         self.each().min(usize::try_from(left).unwrap_or(usize::MAX)).saturating_sub(calls)
     }
 

@@ -10,7 +10,8 @@ use std::time::Instant;
 use pipewright_os::wake::Wake;
 
 use super::connection::Connection;
-use super::status::{PoolStats, WorkerState};
+use super::counters::Counter;
+use super::status::{WorkerState, WorkerStatus};
 
 /// Where they are.
 #[derive(Debug, Default)]
@@ -21,9 +22,6 @@ struct Content {
     places: Vec<Place>,
     /// Nothing is put there any more.
     closed: bool,
-    /// Calls that callers had answered by themselves.
-    replies: u64,
-    failures: u64,
 }
 
 /// The place of one worker.
@@ -39,12 +37,13 @@ struct Place {
     is_wanted: bool,
     /// Raised: at once.
     wake: Arc<Wake>,
+    jobs: Arc<Counter>,
 }
 
 /// What a worker has answered while its connection was on the shelf.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Used {
-    pub(super) jobs: u64,
+    pub(super) has_answered: bool,
     pub(super) last: Instant,
 }
 
@@ -55,6 +54,8 @@ pub(super) struct Lent {
     pub(super) connection: Box<Connection>,
     /// Raised: the driver has to have it.
     pub(super) wake: Arc<Wake>,
+    /// The calls that the worker has answered.
+    pub(super) jobs: Arc<Counter>,
 }
 
 /// A connection that comes back to the driver.
@@ -80,19 +81,20 @@ impl Shelf {
         let places = content.places.iter_mut().filter(is_there);
         let place = places.max_by_key(|place| place.used.last)?;
         let connection = place.connection.take()?;
-        Some(Lent { worker: place.worker, connection, wake: Arc::clone(&place.wake) })
+        let (wake, jobs) = (Arc::clone(&place.wake), Arc::clone(&place.jobs));
+        Some(Lent { worker: place.worker, connection, wake, jobs })
     }
 
-    /// The caller has done with it; whether it was answered by an error, where it was at all. It comes back where
-    /// the driver wants it.
-    pub(super) fn give_back(&self, lent: Lent, has_failed: Option<bool>) -> Option<Returned> {
+    /// Takes a connection back from a caller, whose call may have been answered. Returns it where the driver wants it.
+    pub(super) fn give_back(&self, lent: Lent, was_answered: bool) -> Option<Returned> {
+        if was_answered {
+            lent.jobs.add_one();
+        }
         let mut content = self.content();
-        content.failures += u64::from(has_failed == Some(true));
-        content.replies += u64::from(has_failed == Some(false));
         let at = content.places.iter().position(|place| place.worker == lent.worker)?;
         let place = content.places.get_mut(at)?;
-        let jobs = place.used.jobs + u64::from(has_failed.is_some());
-        place.used = Used { jobs, last: Instant::now() };
+        let has_answered = place.used.has_answered || was_answered;
+        place.used = Used { has_answered, last: Instant::now() };
         if !place.is_wanted {
             place.connection = Some(lent.connection);
             return None;
@@ -104,21 +106,16 @@ impl Shelf {
     /// The caller's call is not answered: the driver has to see to it.
     pub(super) fn hand_over(&self, lent: Lent) -> Returned {
         let mut content = self.content();
-        let mut used = Used { jobs: 0, last: Instant::now() };
+        let mut used = Used { has_answered: false, last: Instant::now() };
         if let Some(at) = content.places.iter().position(|place| place.worker == lent.worker) {
-            used.jobs = content.places.swap_remove(at).used.jobs;
+            used.has_answered = content.places.swap_remove(at).used.has_answered;
         }
         Returned { worker: lent.worker, connection: lent.connection, used }
     }
 
     /// The driver puts one there, to be taken until then.
-    pub(super) fn put(
-        &self,
-        worker: u64,
-        connection: Box<Connection>,
-        until: Option<Instant>,
-        (last, wake): (Instant, Arc<Wake>),
-    ) {
+    pub(super) fn put(&self, lent: Lent, until: Option<Instant>, last: Instant) {
+        let Lent { worker, connection, wake, jobs } = lent;
         let mut content = self.content();
         if content.closed {
             return;
@@ -127,9 +124,10 @@ impl Shelf {
             worker,
             connection: Some(connection),
             until,
-            used: Used { jobs: 0, last },
+            used: Used { has_answered: false, last },
             is_wanted: false,
             wake,
+            jobs,
         });
     }
 
@@ -168,15 +166,12 @@ impl Shelf {
         }
     }
 
-    /// Adds what the driver does not know of.
-    pub(super) fn add_to(&self, stats: &mut PoolStats) {
+    /// Notes which workers callers talk to themselves, which the driver does not know.
+    pub(super) fn note_states(&self, workers: &mut [WorkerStatus]) {
         let content = self.content();
-        stats.replies += content.replies;
-        stats.failures += content.failures;
-        for worker in &mut stats.workers {
+        for worker in workers {
             let place = content.places.iter().find(|place| place.worker == worker.number);
             let Some(place) = place else { continue };
-            worker.jobs += place.used.jobs;
             let is_idle = place.connection.is_some();
             worker.state = if is_idle { WorkerState::Idle } else { WorkerState::Busy };
         }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use super::counters::Counter;
+
 /// How a pool stands, and what it has done so far.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -62,4 +64,28 @@ pub enum WorkerState {
     Resetting,
     /// Ends.
     Leaving,
+}
+
+/// A worker as the driver last saw it, with the counter that goes on meanwhile.
+#[derive(Debug)]
+pub(super) struct Standing {
+    pub(super) number: u64,
+    pub(super) pid: u32,
+    pub(super) state: WorkerState,
+    pub(super) jobs: Arc<Counter>,
+    pub(super) shared_memory: bool,
+    pub(super) fallback: Option<Arc<str>>,
+}
+
+impl Standing {
+    pub(super) fn status(&self) -> WorkerStatus {
+        WorkerStatus {
+            number: self.number,
+            pid: self.pid,
+            state: self.state,
+            jobs: self.jobs.get(),
+            shared_memory: self.shared_memory,
+            fallback: self.fallback.clone(),
+        }
+    }
 }

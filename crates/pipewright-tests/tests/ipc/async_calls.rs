@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::{both_ways, complains_and_ends, exit_words, some_files, worker};
 
-fn run<T>(future: impl Future<Output = T>) -> T {
+pub(super) fn run<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 

@@ -9,7 +9,7 @@ use pipewright_os::wake::Wake;
 use super::{Link, OpenCall, Phase, Worker};
 use crate::channel::Sending;
 use crate::pool::job::Job;
-use crate::pool::shelf::{Returned, Shelf};
+use crate::pool::shelf::{Lent, Returned, Shelf};
 
 impl Worker {
     /// Whether it can answer calls, whoever has its connection.
@@ -31,7 +31,8 @@ impl Worker {
         let Some(wake) = self.wake() else { return };
         self.link = match std::mem::replace(&mut self.link, Link::Lent) {
             Link::Open(connection) if connection.is_quiet() => {
-                shelf.put(self.number, connection, until, (self.last_used, wake));
+                let (worker, jobs) = (self.number, Arc::clone(&self.jobs));
+                shelf.put(Lent { worker, connection, wake, jobs }, until, self.last_used);
                 Link::Lent
             }
             link => link,
@@ -48,7 +49,6 @@ impl Worker {
 
     /// Takes its connection back.
     pub(in crate::pool) fn have_back(&mut self, returned: Returned) {
-        self.jobs += returned.used.jobs;
         self.last_used = self.last_used.max(returned.used.last);
         self.link = Link::Open(returned.connection);
         // Of one that has ended, what it said last is in there.

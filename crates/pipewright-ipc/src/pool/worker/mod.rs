@@ -12,10 +12,11 @@ use pipewright_os::mux::Slot;
 use pipewright_os::wake::Wake;
 
 use super::connection::Connection;
+use super::counters::Counter;
 use super::job::Job;
 use super::options::{LogLine, OnLine, Schedule};
 use super::output::Output;
-use super::status::{WorkerState, WorkerStatus};
+use super::status::{Standing, WorkerState};
 use crate::channel::{Piece, Sending};
 use crate::error::{Error, ErrorKind, Peer, Side};
 use crate::handshake::Greeting;
@@ -53,7 +54,8 @@ pub(super) struct Worker {
     pub(super) has_served: bool,
     /// It was let go.
     pub(super) is_retired: bool,
-    pub(super) jobs: u64,
+    /// Shared: whoever has its connection counts too.
+    pub(super) jobs: Arc<Counter>,
     /// It used more memory than it may, after a call.
     pub(super) has_grown: bool,
     pub(super) started: Instant,
@@ -119,7 +121,7 @@ impl Worker {
             was_killed: false,
             has_served: false,
             is_retired: false,
-            jobs: 0,
+            jobs: Arc::default(),
             has_grown: false,
             started: now,
             version,
@@ -298,7 +300,8 @@ impl Worker {
         Peer::of(Some(&self.child))
     }
 
-    pub(super) fn status(&self) -> WorkerStatus {
+    /// Returns its state, to be asked for by whoever wants the statistics.
+    pub(super) fn standing(&self) -> Standing {
         let state = match self.phase {
             Phase::Starting => WorkerState::Starting,
             Phase::Leaving(..) => WorkerState::Leaving,
@@ -306,11 +309,11 @@ impl Worker {
             Phase::Serving if self.calls.is_empty() => WorkerState::Idle,
             Phase::Serving => WorkerState::Busy,
         };
-        WorkerStatus {
+        Standing {
             number: self.number,
             pid: self.child.id(),
             state,
-            jobs: self.jobs,
+            jobs: Arc::clone(&self.jobs),
             shared_memory: self.shared_memory,
             fallback: self.fallback.clone(),
         }
