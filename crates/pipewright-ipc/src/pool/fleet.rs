@@ -57,7 +57,9 @@ impl Driver {
             }
             let is_wanted = alive < self.least() || self.waiting.len() > room;
             let is_early = self.fleet.not_before.is_some_and(|time| now < time);
-            if alive >= most || !is_wanted || is_early {
+            // The pause before the next start begins when that one has ended.
+            let has_failed = self.workers.iter().any(Worker::has_failed_to_start);
+            if alive >= most || !is_wanted || is_early || has_failed {
                 return;
             }
             self.start_one(now);

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use pipewright::CancelToken;
-use pipewright_ipc::{ErrorKind, PendingCall, PoolOptions, Request};
+use pipewright_ipc::{ErrorKind, PendingCall, Pool, PoolOptions, Request};
 use pipewright_tests::watchdog;
 
+use super::complains_and_ends;
 use super::p09_pool::{options, pool as start};
 
 const CALLS: u64 = if cfg!(windows) { 200 } else { 2_000 };
@@ -129,5 +130,18 @@ fn a_cancelled_call_is_counted_before_its_caller_is_told() {
         assert!(pool.begin(late).unwrap().wait().unwrap_err().is_timeout());
         cancelled += 1;
         assert_eq!(pool.stats().cancelled, cancelled);
+    }
+}
+
+#[test]
+fn starts_in_vain_are_counted_before_the_caller_is_told() {
+    let _watch = watchdog::watch();
+    let backoff = Duration::from_millis(1);
+    for number in 1..=if cfg!(windows) { 2 } else { 20 } {
+        let options =
+            PoolOptions { start_attempts: number, backoff, max_backoff: backoff, ..options() };
+        let pool = Pool::new(complains_and_ends(), options).unwrap();
+        pool.begin("x").unwrap().wait().unwrap_err();
+        assert_eq!(pool.stats().failed_starts, u64::from(number));
     }
 }

@@ -100,22 +100,18 @@ impl Worker {
         let (end, mut child) = crate::host::start(command)?;
         let output = [child.stdout.take(), child.stderr.take()].map(|it| Output::new(it, kept));
         let greeting = Greeting::host(end, options);
-        let (link, fault) = match greeting {
-            Ok(greeting) => (Link::Greeting(Box::new(greeting)), None),
-            Err(error) => (Link::Closed, Some(error)),
-        };
         let now = Instant::now();
-        Ok(Worker {
+        let mut worker = Worker {
             number,
             child,
-            link,
+            link: Link::Closed,
             output,
             calls: Vec::new(),
             outgoing: VecDeque::new(),
             spin: options.spin,
             wake: None,
             phase: Phase::Starting,
-            fault,
+            fault: None,
             is_due: true,
             exited: false,
             was_killed: false,
@@ -128,7 +124,12 @@ impl Worker {
             last_used: now,
             shared_memory: false,
             fallback: None,
-        })
+        };
+        match greeting {
+            Ok(greeting) => worker.link = Link::Greeting(Box::new(greeting)),
+            Err(error) => worker.give_up(error),
+        }
+        Ok(worker)
     }
 
     /// Sends and receives what can be without waiting.
@@ -271,6 +272,11 @@ impl Worker {
     /// Whether it is given calls.
     pub(super) fn is_serving(&self) -> bool {
         self.is_in_service() && !self.is_lent()
+    }
+
+    /// Returns true if it will never serve, and is about to end.
+    pub(super) fn has_failed_to_start(&self) -> bool {
+        !self.has_served && !self.is_retired && matches!(self.phase, Phase::Leaving(..))
     }
 
     /// Whether it has ended, and everything that it had said is known.
