@@ -3,10 +3,14 @@
 use pipewright::{Child, Command};
 use pipewright_os::link::{self, End};
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
+use crate::output::Output;
 
 /// The variable that tells a worker the number of its end.
 pub(crate) const VARIABLE: &str = "PIPEWRIGHT_IPC";
+
+/// How much is kept of what a worker wrote before the handshake.
+const MOST_LAST_WORDS_BYTES: usize = 16 << 10;
 
 /// Starts the command as a worker. It ends when the child is dropped, and with this process.
 pub(crate) fn start(command: &mut Command) -> Result<(End, Child), Error> {
@@ -15,4 +19,17 @@ pub(crate) fn start(command: &mut Command) -> Result<(End, Child), Error> {
     let child = command.spawn_serving(theirs, VARIABLE)?;
     ours.set_worker(child.as_exit()).map_err(Error::cannot("tell the link its worker"))?;
     Ok((ours, child))
+}
+
+/// Returns the error for a worker of a channel that did not complete the handshake, with its last words if its stderr
+/// is ours to read.
+pub(crate) fn without_handshake(error: Error, child: &mut Child) -> Error {
+    let (status, timeout) = match error.kind() {
+        ErrorKind::Died { status } => (*status, None),
+        ErrorKind::TimedOut { .. } => (None, Some(&error)),
+        _ => return error,
+    };
+    let mut stderr = Output::new(child.stderr.take(), MOST_LAST_WORDS_BYTES);
+    stderr.take_in();
+    Error::no_handshake((child.id(), status), stderr.last_words(), timeout)
 }

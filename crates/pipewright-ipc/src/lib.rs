@@ -49,6 +49,7 @@ mod error;
 mod handshake;
 mod host;
 mod options;
+mod output;
 mod pool;
 mod ring;
 mod stats;

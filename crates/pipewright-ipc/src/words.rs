@@ -2,16 +2,23 @@
 
 use std::fmt;
 
-/// What another process wrote, as one line that tells a terminal nothing.
+/// A longer text of another process is cut off in an error.
+const MOST_CHARACTERS: usize = 500;
+
+/// Text of another process on one bounded line, without commands for a terminal.
 pub(crate) struct OneLine<'a>(pub(crate) &'a str);
 
 impl fmt::Display for OneLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.trim_end().chars().try_for_each(|character| match character {
+        let text = self.0.trim_end();
+        let cut = text.char_indices().nth(MOST_CHARACTERS);
+        let kept = cut.and_then(|(end, _)| text.get(..end));
+        kept.unwrap_or(text).chars().try_for_each(|character| match character {
             '\t' => f.write_str(" "),
             it if it.is_control() => write!(f, "{}", it.escape_debug()),
             it => write!(f, "{it}"),
-        })
+        })?;
+        if kept.is_some() { f.write_str("...") } else { Ok(()) }
     }
 }
 

@@ -25,6 +25,7 @@ use pipewright_os::link::{End, MOST_HANDLES};
 pub(crate) use self::core::{Core, status_of};
 use crate::error::{Error, ErrorKind, Side};
 use crate::handshake;
+use crate::host;
 use crate::options::Options;
 use crate::stats::Stats;
 use crate::wire::{Header, kind};
@@ -88,12 +89,12 @@ impl<S, R> Channel<S, R> {
     /// The number of the worker's end is in its environment (`PIPEWRIGHT_IPC`).
     ///
     /// # Errors
-    /// [`Start`](ErrorKind::Start); [`Refused`](ErrorKind::Refused), which names what differs;
-    /// [`Died`](ErrorKind::Died) and [`TimedOut`](ErrorKind::TimedOut) where the worker does not answer.
+    /// [`Start`](ErrorKind::Start): the command cannot be started. [`NoHandshake`](ErrorKind::NoHandshake): the worker
+    /// ended or was silent, and may not be a worker program. [`Refused`](ErrorKind::Refused), which names what differs.
     /// There is no worker then.
     pub fn start(command: &mut Command, options: &Options) -> Result<Channel<S, R>, Error> {
         by_its_twin!(Channel::start_async(command, options));
-        let (end, child) = crate::host::start(command)?;
+        let (end, mut child) = host::start(command)?;
         match handshake::host(end, Some(&child), options) {
             Ok(line) => Ok(Channel::of(line, Some(child), options)),
             Err(error) => {
@@ -102,7 +103,7 @@ impl<S, R> Channel<S, R> {
                     let until = std::time::Instant::now().checked_add(COMPLAINT_TAKES);
                     let _ = status_of(child.as_exit(), until);
                 }
-                Err(error)
+                Err(host::without_handshake(error, &mut child))
             }
         }
     }
@@ -110,7 +111,8 @@ impl<S, R> Channel<S, R> {
     /// Connects as the host through a link that was passed on in another way.
     ///
     /// # Errors
-    /// As [`start`](Self::start).
+    /// [`Refused`](ErrorKind::Refused), which names what differs; [`Died`](ErrorKind::Died) and
+    /// [`TimedOut`](ErrorKind::TimedOut) if the other side does not answer.
     pub fn as_host(link: Handle, options: &Options) -> Result<Channel<S, R>, Error> {
         Channel::connected_as_host(End::from_handle(link)?, options)
     }
@@ -124,7 +126,7 @@ impl<S, R> Channel<S, R> {
     /// [`worker::channel`](crate::worker::channel) takes it from.
     ///
     /// # Errors
-    /// As [`start`](Self::start).
+    /// As [`as_host`](Self::as_host).
     pub fn as_worker(link: Handle, options: &Options) -> Result<Channel<S, R>, Error> {
         Channel::connected_as_worker(End::from_handle(link)?, options)
     }

@@ -19,6 +19,7 @@ use super::sink::Nowhere;
 use super::{COMPLAINT_TAKES, Channel, Message, may_carry};
 use crate::error::{Error, ErrorKind, WAIT};
 use crate::handshake;
+use crate::host;
 use crate::options::Options;
 use crate::wire::{Header, kind};
 
@@ -35,7 +36,7 @@ impl<S, R> Channel<S, R> {
         command: &mut Command,
         options: &Options,
     ) -> Result<Channel<S, R>, Error> {
-        let (end, child) = crate::host::start(command)?;
+        let (end, mut child) = host::start(command)?;
         match handshake::host_async(end, &child, options).await {
             Ok(line) => Ok(Channel::of(line, Some(child), options)),
             Err(error) => {
@@ -44,7 +45,7 @@ impl<S, R> Channel<S, R> {
                     let until = Instant::now().checked_add(COMPLAINT_TAKES);
                     let _ = handshake::end_async(&child, until).await;
                 }
-                Err(error)
+                Err(host::without_handshake(error, &mut child))
             }
         }
     }

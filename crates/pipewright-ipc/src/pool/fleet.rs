@@ -210,7 +210,8 @@ impl Driver {
             // Its status says it all.
             fault = fault.filter(|fault| !fault.is_disconnect());
         }
-        let death = Death { pid: worker.child.id(), status, last_words, fault };
+        let (pid, has_served) = (worker.child.id(), worker.has_served);
+        let death = Death { pid, has_served, status, last_words, fault };
         let error = (!worker.is_retired).then(|| death.error());
         trace::worker_ended(&trace::End {
             worker: worker.number,
@@ -257,6 +258,8 @@ impl Driver {
 /// How a worker ended.
 struct Death {
     pid: u32,
+    /// The handshake was over: calls may have been lost with it.
+    has_served: bool,
     status: Option<ExitStatus>,
     last_words: String,
     fault: Option<Error>,
@@ -264,12 +267,27 @@ struct Death {
 
 impl Death {
     fn error(&self) -> Error {
-        let Death { pid, status, last_words, fault } = self;
+        let Death { pid, has_served, status, last_words, fault } = self;
+        if !has_served {
+            return self.without_handshake();
+        }
         let kind = ErrorKind::Lost { pid: *pid, status: *status, last_words: last_words.clone() };
         match fault {
-            Some(fault) if matches!(fault.kind(), ErrorKind::Refused { .. }) => fault.share(),
             Some(fault) => Error::caused(kind, fault.share()),
             None => Error::new(kind),
+        }
+    }
+
+    fn without_handshake(&self) -> Error {
+        let Death { pid, status, last_words, fault, .. } = self;
+        let no_handshake =
+            |status, cause| Error::no_handshake((*pid, status), last_words.clone(), cause);
+        match fault {
+            None => no_handshake(*status, None),
+            // The status would be that of our kill.
+            Some(fault) if fault.is_disconnect() => no_handshake(None, None),
+            Some(fault) if fault.is_timeout() => no_handshake(None, Some(fault)),
+            Some(fault) => fault.share(),
         }
     }
 }

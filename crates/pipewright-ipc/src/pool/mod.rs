@@ -5,7 +5,7 @@
 //! | `driver.rs` | the thread that waits for everything |
 //! | `calls.rs` | what becomes of calls |
 //! | `fleet.rs`, `rules.rs` | how many workers there are; when one is replaced though it works |
-//! | `worker/`, `connection.rs`, `output.rs` | one worker, what calls go over, and what it writes |
+//! | `worker/`, `connection.rs` | one worker, and what calls go over |
 //! | `shelf.rs`, `lend.rs`, `direct.rs` | callers who talk to a worker that has nothing to do |
 //! | `mailbox.rs`, `job.rs` | what callers leave for the driver |
 //! | `counters.rs`, `status.rs` | the numbers of [`PoolStats`] |
@@ -21,7 +21,6 @@ mod job;
 mod lend;
 mod mailbox;
 mod options;
-mod output;
 mod pending;
 mod request;
 mod rules;
@@ -103,8 +102,7 @@ impl Pool {
     /// Without [`min_workers`](PoolOptions::min_workers) nothing is started before the first call.
     ///
     /// # Errors
-    /// No room for another handle, or another thread. What keeps workers from being started is told to
-    /// whoever calls.
+    /// No room for another handle, or another thread. A worker that cannot be started is an error of the [`call`](Self::call).
     pub fn new(command: Command, options: PoolOptions) -> Result<Pool, Error> {
         let mailbox = Arc::new(Mailbox::new()?);
         let driver = Driver::new(Arc::clone(&mailbox), command, options.clone());
@@ -118,8 +116,10 @@ impl Pool {
     /// # Errors
     /// [`Lost`](crate::ErrorKind::Lost): the worker that had it is gone, and it may have been done.
     /// [`Failed`](crate::ErrorKind::Failed): the worker says so. [`TimedOut`](crate::ErrorKind::TimedOut),
-    /// [`Cancelled`](crate::ErrorKind::Cancelled), [`ShutDown`](crate::ErrorKind::ShutDown). Where no worker can be
-    /// started: why the last one could not. No room for the handle that its token takes.
+    /// [`Cancelled`](crate::ErrorKind::Cancelled), [`ShutDown`](crate::ErrorKind::ShutDown). If no worker can be
+    /// started, the reason of the last attempt: [`Start`](crate::ErrorKind::Start),
+    /// [`NoHandshake`](crate::ErrorKind::NoHandshake), [`Refused`](crate::ErrorKind::Refused). No room for the handle
+    /// that its token takes.
     pub fn call(&self, request: impl Into<Request>) -> Result<Reply, Error> {
         let request = request.into();
         by_its_twin!(self.call_async(request));

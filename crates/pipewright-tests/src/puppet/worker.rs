@@ -54,6 +54,10 @@ pub(crate) fn perform(value: &str) -> io::Result<()> {
             park();
         }
         "mute" => park(),
+        "leaves" => {
+            drop(link::inherited("PIPEWRIGHT_IPC")?);
+            park();
+        }
         "slow" => worker::serve(&options, |question, answer| {
             thread::park_timeout(Duration::from_millis(
                 question.first().map_or(0, |it| *it as u64),

@@ -3,6 +3,7 @@
 mod async_calls;
 mod calls;
 mod counted;
+mod no_handshake;
 mod p01_whole_and_in_order;
 mod p02_never_hangs;
 mod p03_nothing_left;

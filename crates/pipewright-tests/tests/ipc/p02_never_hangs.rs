@@ -112,14 +112,15 @@ fn a_handshake_ends_with_the_worker_or_in_time() {
     // Is no worker, and ends.
     let started: Result<Channel, _> = Channel::start(&mut no_worker("exit=0"), &Options::default());
     let error = started.unwrap_err();
-    let ErrorKind::Died { status: Some(status) } = error.kind() else { panic!("{error}") };
+    let ErrorKind::NoHandshake { status: Some(status), .. } = error.kind() else {
+        panic!("{error}")
+    };
     assert!(status.success());
     // Is no worker, and does not end.
     let started: Result<Channel, _> = Channel::start(&mut no_worker("wait=60"), &options);
     let error = started.unwrap_err();
-    let ErrorKind::TimedOut { waiting_for, peer } = error.kind() else { panic!("{error}") };
-    assert_eq!(*waiting_for, "the handshake");
-    let Peer::Runs { pid } = peer else { panic!("{error}") };
+    let ErrorKind::NoHandshake { pid, status: None, .. } = error.kind() else { panic!("{error}") };
+    assert!(error.is_timeout(), "{error}");
     watchdog::until("it was killed", || !pipewright_tests::alive::is_running(*pid));
     // Cannot be started.
     let started: Result<Channel, _> =

@@ -15,12 +15,12 @@ use super::connection::Connection;
 use super::counters::Counter;
 use super::job::Job;
 use super::options::{LogLine, OnLine, Schedule};
-use super::output::Output;
 use super::status::{Standing, WorkerState};
 use crate::channel::{Piece, Sending};
 use crate::error::{Error, ErrorKind, Peer, Side};
 use crate::handshake::Greeting;
 use crate::options::Options;
+use crate::output::Output;
 use crate::stats::Stats;
 use crate::wire::kind;
 pub(super) use phase::Phase;
@@ -306,7 +306,7 @@ impl Worker {
         Peer::of(Some(&self.child))
     }
 
-    /// Returns its state, to be asked for by whoever wants the statistics.
+    /// Returns its state, for the statistics of the pool.
     pub(super) fn standing(&self) -> Standing {
         let state = match self.phase {
             Phase::Starting => WorkerState::Starting,

@@ -1,16 +1,17 @@
 //! What a worker writes to its stdout or stderr: the end of it is kept, and whole lines are handed on.
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use pipewright::PipeReader;
-use pipewright_os::mux::Slot;
+use pipewright_os::mux::{self, Slot};
 
 /// A longer line is handed on in pieces.
 const MOST_LINE_BYTES: usize = 16 << 10;
 
 /// Our end of one of a worker's output streams.
 #[derive(Debug)]
-pub(super) struct Output {
+pub(crate) struct Output {
     /// `None`: lent to a wait, or at its end.
     pipe: Option<PipeReader>,
     chunk: Vec<u8>,
@@ -22,18 +23,18 @@ pub(super) struct Output {
 }
 
 impl Output {
-    pub(super) fn new(pipe: Option<PipeReader>, most: usize) -> Output {
+    pub(crate) fn new(pipe: Option<PipeReader>, most: usize) -> Output {
         Output { pipe, chunk: Vec::new(), line: Vec::new(), kept: VecDeque::new(), most }
     }
 
     /// What a wait is to do about it.
-    pub(super) fn submit(&mut self) -> Slot<'static> {
+    pub(crate) fn submit(&mut self) -> Slot<'static> {
         let chunk = &mut self.chunk;
         self.pipe.take().map_or(Slot::Off, |pipe| Slot::Read(pipe, std::mem::take(chunk)))
     }
 
     /// Takes back what a wait has done. Whether something has come.
-    pub(super) fn take_back(&mut self, slot: Slot<'_>, on_line: &mut dyn FnMut(&str)) -> bool {
+    pub(crate) fn take_back(&mut self, slot: Slot<'_>, on_line: &mut dyn FnMut(&str)) -> bool {
         let (pipe, mut chunk, count) = match slot {
             Slot::Read(pipe, chunk) => {
                 (self.pipe, self.chunk) = (Some(pipe), chunk);
@@ -69,7 +70,7 @@ impl Output {
     }
 
     /// Hands on the line that has begun.
-    pub(super) fn end(&mut self, on_line: &mut dyn FnMut(&str)) {
+    pub(crate) fn end(&mut self, on_line: &mut dyn FnMut(&str)) {
         let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if !self.line.is_empty() {
@@ -78,8 +79,23 @@ impl Output {
         self.line.clear();
     }
 
+    /// Takes in what has been written so far, without waiting. A descendant that holds the stream may write for ever,
+    /// so there is a bound.
+    pub(crate) fn take_in(&mut self) {
+        const READS: usize = 64;
+        for _ in 0..READS {
+            let mut slots = [self.submit()];
+            // Ignored: what cannot be read is not told.
+            let _ = mux::wait(&mut slots, Some(Instant::now()));
+            let [slot] = slots.map(Slot::detach);
+            if !self.take_back(slot, &mut |_| {}) {
+                break;
+            }
+        }
+    }
+
     /// The last lines, as many whole ones as are kept.
-    pub(super) fn last_words(&mut self) -> String {
+    pub(crate) fn last_words(&mut self) -> String {
         let is_cut = self.kept.len() >= self.most;
         let kept = self.kept.make_contiguous();
         let first_end = kept.iter().position(|byte| *byte == b'\n');

@@ -1,12 +1,15 @@
 //! What went wrong between a host and a worker, in one line and with its facts.
 
+mod kind;
+
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use pipewright::{Child, ExitStatus};
+use pipewright::ExitStatus;
 
 use crate::words::{OneLine, gist};
+pub use kind::{ErrorKind, Peer, Side};
 
 /// Why a message did not come, or did not go.
 ///
@@ -24,133 +27,6 @@ struct Facts {
 /// What the system may [refuse](Error::cannot) in more than one place.
 pub(crate) const WAIT: &str = "wait for the other side";
 pub(crate) const WATCH_TOKEN: &str = "watch a cancel token";
-
-/// The kinds of failure, each with the facts that belong to it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ErrorKind {
-    /// The other side has said that no more comes.
-    Closed,
-    /// The other side is gone without having said so. Everything that it sent before has been
-    /// received.
-    Died {
-        /// How it ended, where it was a child of this process and has ended. `None`: it has closed the
-        /// connection, and may be running.
-        status: Option<ExitStatus>,
-    },
-    /// The time was over.
-    TimedOut {
-        /// What was being waited for.
-        waiting_for: &'static str,
-        /// What is known of the other side.
-        peer: Peer,
-    },
-    /// The [`CancelToken`](pipewright::CancelToken) was cancelled.
-    Cancelled,
-    /// One side refuses to talk to the other one.
-    Refused {
-        /// Which side found it.
-        by: Side,
-        /// What differs: `version`, `app`, `build`, `arch`, `user`, `salt`.
-        field: String,
-        /// What the host has.
-        host: String,
-        /// What the worker has.
-        worker: String,
-    },
-    /// The other side said something that the protocol does not know. Nothing more is read from it.
-    Protocol {
-        /// What it was.
-        what: String,
-    },
-    /// The message is longer than was agreed.
-    TooLong {
-        /// How long it is.
-        bytes: u64,
-        /// The most that was agreed.
-        most: u64,
-    },
-    /// The other side does not read, and has meanwhile sent so much that it would have to be kept in
-    /// memory.
-    Backlog {
-        /// The most that is kept.
-        most: usize,
-    },
-    /// An earlier message was cut off, by a timeout or a cancel: the other side could not tell a new
-    /// one from the rest of it.
-    CutOff,
-    /// The worker could not be started, or has not been started as one.
-    Start,
-    /// The worker that had the call is gone, and the call was not tried again: it may have been done.
-    Lost {
-        /// The worker's process id.
-        pid: u32,
-        /// How it ended, where that is known.
-        status: Option<ExitStatus>,
-        /// What it wrote last to its stderr; whole lines, the last ones.
-        last_words: String,
-    },
-    /// The worker says that it could not do what it was asked for.
-    Failed {
-        /// Its reason.
-        message: String,
-    },
-    /// The host does not do what its worker asks for during a call.
-    Declined {
-        /// Its reason.
-        message: String,
-    },
-    /// More calls wait for a worker than may.
-    Full {
-        /// The most that may.
-        most: usize,
-    },
-    /// The pool takes no more calls.
-    ShutDown,
-    /// A value could not be turned into bytes, or back.
-    Codec,
-    /// The system reported something else.
-    Io,
-}
-
-/// One of the two sides of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Side {
-    /// The side that started the other one.
-    Host,
-    /// The side that was started.
-    Worker,
-}
-
-/// What is known of the other side when the time is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Peer {
-    /// It is a child of ours, and runs.
-    Runs {
-        /// Its process id.
-        pid: u32,
-    },
-    /// It is a child of ours, and stopped (SIGSTOP, a debugger).
-    Stopped {
-        /// Its process id.
-        pid: u32,
-    },
-    /// It is connected; no more is known.
-    Connected,
-    /// There is none: no worker was free.
-    Nobody,
-}
-
-impl Peer {
-    pub(crate) fn of(child: Option<&Child>) -> Peer {
-        match child {
-            Some(child) if child.as_exit().is_stopped() => Peer::Stopped { pid: child.id() },
-            Some(child) => Peer::Runs { pid: child.id() },
-            None => Peer::Connected,
-        }
-    }
-}
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind) -> Error {
@@ -185,6 +61,17 @@ impl Error {
         Error::new(ErrorKind::Failed { message })
     }
 
+    /// The error of a worker that ended, closed its link, or was silent for too long before the handshake was over.
+    pub(crate) fn no_handshake(
+        (pid, status): (u32, Option<ExitStatus>),
+        last_words: String,
+        timeout: Option<&Error>,
+    ) -> Error {
+        let mut error = Error::new(ErrorKind::NoHandshake { pid, status, last_words });
+        error.0.source = timeout.map(|timeout| Arc::new(timeout.share()) as _);
+        error
+    }
+
     pub(crate) fn protocol(what: impl fmt::Display) -> Error {
         Error::new(ErrorKind::Protocol { what: what.to_string() })
     }
@@ -195,16 +82,25 @@ impl Error {
         &self.0.kind
     }
 
-    /// Whether the time was over.
+    /// Returns true if the time was over.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
-        matches!(self.kind(), ErrorKind::TimedOut { .. })
+        match self.kind() {
+            ErrorKind::TimedOut { .. } => true,
+            // Nothing but a deadline is a source of it.
+            ErrorKind::NoHandshake { .. } => self.0.source.is_some(),
+            _ => false,
+        }
     }
 
-    /// Whether the other side is gone, properly or not.
+    /// Returns true if the other side is gone, properly or not.
     #[must_use]
     pub fn is_disconnect(&self) -> bool {
-        matches!(self.kind(), ErrorKind::Closed | ErrorKind::Died { .. })
+        match self.kind() {
+            ErrorKind::Closed | ErrorKind::Died { .. } => true,
+            ErrorKind::NoHandshake { .. } => !self.is_timeout(),
+            _ => false,
+        }
     }
 }
 
@@ -270,6 +166,21 @@ impl fmt::Display for Error {
             (ErrorKind::CutOff, _) => f.write_str("an earlier message was cut off"),
             (ErrorKind::Start, Some(source)) => write!(f, "no worker: {source}"),
             (ErrorKind::Start, None) => f.write_str("this process was not started as a worker"),
+            (ErrorKind::NoHandshake { pid, status, last_words }, source) => {
+                match (source, status) {
+                    (Some(timeout), _) => write!(f, "{timeout}")?,
+                    (None, Some(_)) => write!(f, "worker {pid} ended before the handshake")?,
+                    (None, None) => write!(f, "worker {pid} closed its link before the handshake")?,
+                }
+                // A signal that ended it says nothing about the program.
+                if status.is_none_or(|status| status.code().is_some()) {
+                    f.write_str(", so it may not be a worker program")?;
+                }
+                if let Some(status) = status {
+                    write!(f, ": {status}")?;
+                }
+                gist(last_words).try_for_each(|line| write!(f, ": {}", OneLine(line)))
+            }
             (ErrorKind::Lost { pid, status, last_words }, source) => {
                 write!(f, "worker {pid} was lost with the call")?;
                 match (status, source) {
@@ -321,32 +232,12 @@ impl From<Error> for io::Error {
     /// The whole error is inside.
     fn from(error: Error) -> io::Error {
         let kind = match error.kind() {
-            ErrorKind::TimedOut { .. } => io::ErrorKind::TimedOut,
-            ErrorKind::Closed | ErrorKind::Died { .. } => io::ErrorKind::BrokenPipe,
+            _ if error.is_timeout() => io::ErrorKind::TimedOut,
+            _ if error.is_disconnect() => io::ErrorKind::BrokenPipe,
             ErrorKind::Protocol { .. } | ErrorKind::Codec => io::ErrorKind::InvalidData,
             _ => io::ErrorKind::Other,
         };
         io::Error::new(kind, error)
-    }
-}
-
-impl fmt::Display for Side {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Side::Host => "host",
-            Side::Worker => "worker",
-        })
-    }
-}
-
-impl fmt::Display for Peer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Peer::Runs { pid } => write!(f, "the worker (process {pid}) runs and is silent"),
-            Peer::Stopped { pid } => write!(f, "the worker (process {pid}) is stopped"),
-            Peer::Connected => f.write_str("the other side is connected and silent"),
-            Peer::Nobody => f.write_str("none was free"),
-        }
     }
 }
 
@@ -365,7 +256,14 @@ mod tests {
         let declined = Error::new(ErrorKind::Declined { message: said });
         assert_eq!(declined.to_string(), format!("the host declined: {words}"));
         let last_words = "first\nlast\u{7}".to_owned();
-        let lost = Error::new(ErrorKind::Lost { pid: 7, status: None, last_words });
+        let lost =
+            Error::new(ErrorKind::Lost { pid: 7, status: None, last_words: last_words.clone() });
         assert_eq!(lost.to_string(), r"worker 7 was lost with the call: last\u{7}");
+        let silent = Error::new(ErrorKind::NoHandshake { pid: 7, status: None, last_words });
+        let words = r"worker 7 closed its link before the handshake, so it may not be a worker program: last\u{7}";
+        assert_eq!(silent.to_string(), words);
+        // And no longer than a line may be.
+        let long = Error::failed("x".repeat(10_000).as_bytes()).to_string();
+        assert_eq!(long, format!("the worker failed: {}...", "x".repeat(500)));
     }
 }

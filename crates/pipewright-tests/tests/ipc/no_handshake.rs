@@ -1,0 +1,161 @@
+//! Programs that are started as workers and never complete the handshake: the error says how each ended and what it
+//! wrote, and no call counts as lost.
+
+use std::time::Duration;
+
+use pipewright::{Command, ExitStatus, Stdio};
+use pipewright_ipc::{Channel, Error, ErrorKind, Options, Pool, PoolOptions};
+use pipewright_tests::{alive, watchdog};
+
+use super::async_calls::run;
+use super::exit_words;
+use super::p09_pool::options;
+
+/// The puppet as a program that knows nothing of hosts.
+fn program(acts: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_puppet"));
+    command.args(acts);
+    command
+}
+
+/// Starts it as the worker of a channel and of a pool, by threads and by tasks. For each the error, and if stderr was
+/// read.
+fn start_in_every_way(program: &dyn Fn() -> Command, options: &Options) -> Vec<(Error, bool)> {
+    let mut errors = Vec::new();
+    for is_piped in [false, true] {
+        let command = || {
+            let mut command = program();
+            command.stderr(if is_piped { Stdio::piped() } else { Stdio::null() });
+            command
+        };
+        let started: Result<Channel, Error> = Channel::start(&mut command(), options);
+        errors.push((started.unwrap_err(), is_piped));
+        let started: Result<Channel, Error> =
+            run(async { Channel::start_async(&mut command(), options).await });
+        errors.push((started.unwrap_err(), is_piped));
+    }
+    let options = PoolOptions { start_attempts: 2, channel: options.clone(), ..self::options() };
+    let pool = || Pool::new(program(), options.clone()).unwrap();
+    let counts = |pool: &Pool| {
+        let stats = pool.stats();
+        assert_eq!((stats.lost, stats.died, stats.failed_starts), (0, 0, 2));
+    };
+    let by_thread = pool();
+    errors.push((by_thread.call("x").unwrap_err(), true));
+    counts(&by_thread);
+    let by_task = pool();
+    errors.push((run(by_task.call_async("x")).unwrap_err(), true));
+    counts(&by_task);
+    errors
+}
+
+/// The facts of such an error, which is on one line.
+#[track_caller]
+fn facts(error: &Error) -> (u32, Option<ExitStatus>, &str, String) {
+    let text = error.to_string();
+    let ErrorKind::NoHandshake { pid, status, last_words } = error.kind() else {
+        panic!("{error}")
+    };
+    assert!(!text.contains('\n') && !text.contains("lost with the call"), "{text}");
+    assert!(text.contains(&pid.to_string()), "{text}");
+    (*pid, *status, last_words, text)
+}
+
+fn quick() -> Options {
+    Options { ring_bytes: 64 << 10, ..Options::default() }
+}
+
+#[test]
+fn a_program_that_only_ends_is_told_with_its_status() {
+    let _watch = watchdog::watch();
+    for (error, _) in start_in_every_way(&|| program(&["exit=0"]), &quick()) {
+        let (pid, status, last_words, text) = facts(&error);
+        assert!(status.unwrap().success() && last_words.is_empty());
+        let words = format!(
+            "worker {pid} ended before the handshake, so it may not be a worker program: {}",
+            exit_words(0)
+        );
+        assert_eq!(text, words);
+        assert!(error.is_disconnect() && !error.is_timeout());
+    }
+}
+
+#[test]
+fn a_program_that_prints_its_usage_is_told_with_it() {
+    let _watch = watchdog::watch();
+    let acts = ["err=a line before\nusage: puppet [acts]\n", "exit=2"];
+    for (error, is_read) in start_in_every_way(&|| program(&acts), &quick()) {
+        let (_, status, last_words, text) = facts(&error);
+        assert_eq!(status.unwrap().code(), Some(2));
+        let (words, line) = match is_read {
+            true => ("a line before\nusage: puppet [acts]", ": usage: puppet [acts]"),
+            false => ("", ""),
+        };
+        assert_eq!(last_words, words);
+        assert!(text.ends_with(&format!("{}{line}", exit_words(2))), "{text}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_program_that_is_killed_is_told_with_the_signal() {
+    let _watch = watchdog::watch();
+    for (error, _) in start_in_every_way(&|| program(&["raise=KILL"]), &quick()) {
+        let (pid, status, _, text) = facts(&error);
+        super::was_killed(status.unwrap());
+        // That says nothing about the program.
+        let words = format!("worker {pid} ended before the handshake: {}", status.unwrap());
+        assert_eq!(text, words);
+    }
+}
+
+#[test]
+fn a_program_that_never_speaks_is_told_in_time_and_killed() {
+    let _watch = watchdog::watch();
+    let options = Options { handshake_timeout: Duration::from_secs(1), ..quick() };
+    let acts = ["err=listening on port 80", "wait=60"];
+    for (error, is_read) in start_in_every_way(&|| program(&acts), &options) {
+        let (pid, status, last_words, text) = facts(&error);
+        assert!(status.is_none() && error.is_timeout() && !error.is_disconnect());
+        assert_eq!(last_words, if is_read { "listening on port 80" } else { "" });
+        let words = format!(
+            "timed out waiting for the handshake: the worker (process {pid}) runs and is silent, \
+             so it may not be a worker program"
+        );
+        assert!(text.starts_with(&words) && text.ends_with(last_words), "{text}");
+        watchdog::until("it was killed", || !alive::is_running(pid));
+    }
+}
+
+#[test]
+fn a_program_that_closes_its_link_and_runs_on_is_told_and_killed() {
+    let _watch = watchdog::watch();
+    for (error, _) in start_in_every_way(&|| program(&["ipc=leaves"]), &quick()) {
+        let (pid, status, _, text) = facts(&error);
+        assert!(status.is_none(), "{text}");
+        let words = format!("worker {pid} closed its link before the handshake, so it may not");
+        assert!(text.starts_with(&words), "{text}");
+        watchdog::until("it was killed", || !alive::is_running(pid));
+    }
+}
+
+#[test]
+fn a_program_that_cannot_be_started_is_told_by_its_name() {
+    let _watch = watchdog::watch();
+    for (error, _) in start_in_every_way(&|| Command::new("/no/such/worker"), &quick()) {
+        assert_eq!(error.kind(), &ErrorKind::Start);
+        assert!(error.to_string().contains("/no/such/worker"), "{error}");
+    }
+}
+
+#[test]
+fn what_a_program_wrote_is_bounded_in_its_error() {
+    let _watch = watchdog::watch();
+    // Less than a pipe holds: of a channel, nobody reads meanwhile.
+    let acts = ["err-bytes=30000", "exit=2"];
+    for (error, _) in start_in_every_way(&|| program(&acts), &quick()) {
+        let (_, _, last_words, text) = facts(&error);
+        assert!(last_words.len() <= 3 * (16 << 10), "{}", last_words.len());
+        assert!(text.chars().count() < 6_000, "{text}");
+    }
+}
