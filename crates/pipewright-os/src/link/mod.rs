@@ -11,6 +11,7 @@
 //! [`Slot::Room`]: crate::mux::Slot::Room
 
 mod inbox;
+mod inheritance;
 mod outbox;
 #[cfg(test)]
 mod tests;
@@ -24,13 +25,12 @@ mod windows;
 use windows as imp;
 
 use std::collections::VecDeque;
-use std::env;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::exit::Exit;
 use crate::handle::Handle;
 use inbox::Inbox;
+pub use inheritance::{Inheritance, inheritance, inherited, variables};
 use outbox::Outbox;
 
 /// The most handles that one message may carry, and that may be waiting at one end.
@@ -117,26 +117,6 @@ enum Wait {
 pub fn pair() -> io::Result<(End, Handle)> {
     let (ours, theirs) = imp::pair()?;
     Ok((End::of(ours), theirs))
-}
-
-/// The end of a link that the parent of this process has passed on: its number is the value of that
-/// environment variable. Works once in the life of a process; the end is not passed on to children.
-///
-/// # Platform
-/// Unix: what is accepted is a socket without `FD_CLOEXEC`, which nothing that this program has opened
-/// by itself is, so that a variable which somebody else left behind takes nobody's handle. Windows: a pipe
-/// end that was inherited, and on which calls overlap.
-///
-/// # Errors
-/// `NotFound`: there is no such variable, or no such handle. `InvalidInput`: it is no end of a link.
-pub fn inherited(variable: &str) -> io::Result<End> {
-    static TAKEN: AtomicBool = AtomicBool::new(false);
-    let number = env::var(variable).ok().and_then(|number| number.parse().ok());
-    let number = number.filter(|number| *number > 2).ok_or(io::ErrorKind::NotFound)?;
-    if TAKEN.swap(true, Ordering::SeqCst) {
-        return Err(io::ErrorKind::NotFound.into());
-    }
-    imp::inherited(number).map(End::of)
 }
 
 /// Whom this process belongs to, as a text that is another one for every user of this machine.

@@ -10,6 +10,7 @@ use rustix::net::{
     sendmsg, socketpair,
 };
 
+use super::inheritance::not_passed_on;
 use super::{Arrived, End, MOST_HANDLES, Wait};
 use crate::exit::Exit;
 use crate::handle::{Handle, HandleKind, kind_of};
@@ -45,13 +46,32 @@ pub(super) fn socket(handle: Handle) -> io::Result<Socket> {
     Ok(Socket(OwnedFd::from(handle)))
 }
 
-pub(super) fn inherited(number: RawFd) -> io::Result<Socket> {
+/// Checks that the number is that of a socket that was inherited, and of the one with that id.
+pub(super) fn check(number: RawFd, id: Option<&str>) -> io::Result<()> {
     // SAFETY: a number, which is only asked about; one that is not open is an error of the call.
     let asked = unsafe { BorrowedFd::borrow_raw(number) };
     let flags = rustix::io::fcntl_getfd(asked).map_err(|_| io::ErrorKind::NotFound)?;
     if flags.contains(FdFlags::CLOEXEC) || kind_of(asked)? != HandleKind::Socket {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it was not passed on to us"));
+        return Err(not_passed_on());
     }
+    match id {
+        Some(id) if id_of(asked).is_some_and(|found| found != id) => Err(not_passed_on()),
+        _ => Ok(()),
+    }
+}
+
+/// Returns what tells that socket from every other one, as long as it is open somewhere.
+pub(super) fn id(handle: &Handle) -> Option<String> {
+    id_of(handle.as_fd())
+}
+
+fn id_of(fd: BorrowedFd<'_>) -> Option<String> {
+    let stat = rustix::fs::fstat(fd).ok()?;
+    Some(format!("{}:{}", stat.st_dev, stat.st_ino))
+}
+
+/// Takes one that was [checked](check).
+pub(super) fn inherited(number: RawFd) -> io::Result<Socket> {
     // SAFETY: passed on to this process under that number, for whoever asks first, which this is.
     let fd = unsafe { OwnedFd::from_raw_fd(number) };
     rustix::io::fcntl_setfd(&fd, FdFlags::CLOEXEC)?;

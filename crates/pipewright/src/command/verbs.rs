@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 
 use pipewright_os::handle::Handle;
+use pipewright_os::link;
 use pipewright_os::status::ExitStatus;
 
 use super::{Command, Limit, Past, Rules, Scope, Started, StdioDefaults, Usual};
@@ -292,10 +293,18 @@ impl Command {
     /// As [`spawn`](Self::spawn), of a child that serves us: with one more handle, which is closed here afterwards, and
     /// its number in that variable. It ends when it is dropped and with this process, or with its tree where that is
     /// asked for. The command stays as it was: what else is started with it serves nobody.
+    /// A second variable keeps descendants of that child from taking another handle for it: [`link::variables`].
     #[doc(hidden)]
     pub fn spawn_serving(&mut self, handle: Handle, variable: &str) -> Result<Child, Error> {
         let before = (self.env.clone(), self.lifetime, self.unix.kill_on_parent_exit);
-        self.env(variable, handle.number().to_string()).kill_on_drop();
+        for (variable, value) in link::variables(variable, &handle) {
+            match value {
+                Some(value) => self.env(variable, value),
+                // One that this process has inherited itself.
+                None => self.env_remove(variable),
+            };
+        }
+        self.kill_on_drop();
         if !self.ends_with_us {
             self.kill_on_parent_exit(Scope::Child);
         }

@@ -21,6 +21,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use super::inbox::Inbox;
+use super::inheritance::not_passed_on;
 use super::{Arrived, End, MOST_HANDLES, Wait};
 use crate::exit::Exit;
 use crate::handle::{Handle, inheritable};
@@ -58,7 +59,17 @@ pub(super) fn socket(handle: Handle) -> io::Result<Socket> {
     Socket::of(file, peer)
 }
 
-pub(super) fn inherited(number: i32) -> io::Result<Socket> {
+/// Checks that the number is that of a pipe that was inherited, and on which calls overlap.
+pub(super) fn check(number: i32, _: Option<&str>) -> io::Result<()> {
+    copy_of_inherited(number).map(drop)
+}
+
+/// There is nothing that tells a pipe from a later one of its number.
+pub(super) fn id(_: &Handle) -> Option<String> {
+    None
+}
+
+fn copy_of_inherited(number: i32) -> io::Result<Handle> {
     // A number of this kind that is open is a handle, and not another spelling of one.
     if number % 4 != 0 {
         return Err(io::ErrorKind::NotFound.into());
@@ -69,8 +80,15 @@ pub(super) fn inherited(number: i32) -> io::Result<Socket> {
     let passed_on = inheritable(asked).map_err(|_| io::ErrorKind::NotFound)?;
     let copy = Handle::copy_of_number(number)?;
     if !passed_on || !copy.overlaps() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it was not passed on to us"));
+        return Err(not_passed_on());
     }
+    Ok(copy)
+}
+
+/// Takes one that was [checked](check).
+pub(super) fn inherited(number: i32) -> io::Result<Socket> {
+    let copy = copy_of_inherited(number)?;
+    let raw = ptr::without_provenance_mut(number as usize);
     // SAFETY: passed on to this process under that number, for whoever asks first, which this is. The
     // copy is not inherited by children.
     drop(unsafe { OwnedHandle::from_raw_handle(raw) });
