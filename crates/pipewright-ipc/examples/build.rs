@@ -18,7 +18,7 @@ const BACK: (u64, usize) = (1_664, 73_175);
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     // The host starts this program once more for each worker.
-    if env::var_os("PIPEWRIGHT_IPC").is_some() {
+    if worker::is_worker() {
         return work();
     }
     println!(

@@ -14,7 +14,7 @@ const BUFFER_BYTES: usize = 4 << 20;
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     // The pool starts this program once more for each worker.
-    if env::var_os("PIPEWRIGHT_IPC").is_some() {
+    if worker::is_worker() {
         return work();
     }
     let start = Instant::now();

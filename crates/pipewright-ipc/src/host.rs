@@ -1,7 +1,7 @@
 //! Starts a worker, with its end of a link.
 
 use pipewright::{Child, Command};
-use pipewright_os::link::{self, End};
+use pipewright_os::link::{self, End, Inheritance};
 
 use crate::error::{Error, ErrorKind};
 use crate::output::Output;
@@ -12,8 +12,18 @@ pub(crate) const VARIABLE: &str = "PIPEWRIGHT_IPC";
 /// How much is kept of what a worker wrote before the handshake.
 const MOST_LAST_WORDS_BYTES: usize = 16 << 10;
 
+/// Checks that this process is no worker that has forgotten to claim its link: started by its own program, it would start
+/// the same program once more, and so would that one.
+pub(crate) fn may_start() -> Result<(), Error> {
+    match link::inheritance(VARIABLE) {
+        Inheritance::Unclaimed => Err(Error::new(ErrorKind::Unclaimed)),
+        Inheritance::Nothing | Inheritance::Claimed => Ok(()),
+    }
+}
+
 /// Starts the command as a worker. It ends when the child is dropped, and with this process.
 pub(crate) fn start(command: &mut Command) -> Result<(End, Child), Error> {
+    may_start()?;
     let (mut ours, theirs) = link::pair().map_err(Error::cannot("make a link"))?;
     // For this start and no longer: an end that we kept would hide the end of the worker.
     let child = command.spawn_serving(theirs, VARIABLE)?;

@@ -91,7 +91,8 @@ impl<S, R> Channel<S, R> {
     /// # Errors
     /// [`Start`](ErrorKind::Start): the command cannot be started. [`NoHandshake`](ErrorKind::NoHandshake): the worker
     /// ended or was silent, and may not be a worker program. [`Refused`](ErrorKind::Refused), which names what differs.
-    /// There is no worker then.
+    /// [`Unclaimed`](ErrorKind::Unclaimed): this process is a worker itself and has not claimed its link. There is no
+    /// worker then.
     pub fn start(command: &mut Command, options: &Options) -> Result<Channel<S, R>, Error> {
         by_its_twin!(Channel::start_async(command, options));
         let (end, mut child) = host::start(command)?;

@@ -60,6 +60,10 @@ pub enum ErrorKind {
     CutOff,
     /// The worker could not be started, or this process was not started as one.
     Start,
+    /// This process was itself started as a worker and has not claimed its link, so it may start no workers: a program
+    /// that starts itself as its worker and forgets to ask [`worker::is_worker`](crate::worker::is_worker) would do so
+    /// without end. Nothing was started.
+    Unclaimed,
     /// The worker was started, and did not complete the handshake: it ended, closed its link, or was silent until the
     /// deadline (then [`Error::is_timeout`] is true). It may not be a worker program. No call was lost.
     NoHandshake {

@@ -166,6 +166,10 @@ impl fmt::Display for Error {
             (ErrorKind::CutOff, _) => f.write_str("an earlier message was cut off"),
             (ErrorKind::Start, Some(source)) => write!(f, "no worker: {source}"),
             (ErrorKind::Start, None) => f.write_str("this process was not started as a worker"),
+            (ErrorKind::Unclaimed, _) => f.write_str(
+                "this process was started as a worker and has not claimed its link, so it may start no workers: \
+                 call worker::serve first if worker::is_worker() is true",
+            ),
             (ErrorKind::NoHandshake { pid, status, last_words }, source) => {
                 match (source, status) {
                     (Some(timeout), _) => write!(f, "{timeout}")?,

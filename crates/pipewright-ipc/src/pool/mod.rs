@@ -37,6 +37,7 @@ use pipewright_os::helper;
 use pipewright_os::park::block_on;
 
 use crate::error::Error;
+use crate::host;
 use driver::Driver;
 use job::Job;
 use mailbox::{Letter, Mailbox};
@@ -102,8 +103,10 @@ impl Pool {
     /// Without [`min_workers`](PoolOptions::min_workers) nothing is started before the first call.
     ///
     /// # Errors
-    /// No room for another handle, or another thread. A worker that cannot be started is an error of the [`call`](Self::call).
+    /// [`Unclaimed`](crate::ErrorKind::Unclaimed): this process is a worker itself and has not claimed its link. No room
+    /// for another handle, or another thread. A worker that cannot be started is an error of the [`call`](Self::call).
     pub fn new(command: Command, options: PoolOptions) -> Result<Pool, Error> {
+        host::may_start()?;
         let mailbox = Arc::new(Mailbox::new()?);
         let driver = Driver::new(Arc::clone(&mailbox), command, options.clone());
         helper::start(c"pw-pool", move || driver.drive())

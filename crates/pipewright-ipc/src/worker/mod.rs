@@ -6,13 +6,14 @@
 //! | [`serve_calls`] | answers in pieces, questions back to the host, cancellation; errors that are told |
 //! | [`run`] | the same, of something that can be reset |
 //! | [`channel`] | messages of any other order |
+//! | [`is_worker`] | a program that starts itself as its worker |
 
 mod call;
 mod desk;
 
 use std::io;
 
-use pipewright_os::link::{self, End};
+use pipewright_os::link::{self, End, Inheritance};
 
 use crate::channel::Channel;
 use crate::error::{Error, ErrorKind};
@@ -23,10 +24,47 @@ pub use call::{Answer, Call, Serve};
 use desk::Desk;
 pub(crate) use desk::MOST_WAITING;
 
+/// Returns true if a [`Channel`] or a [`Pool`](crate::Pool) started this process as its worker, before the link to the
+/// host is claimed and afterwards. Leaves the link alone.
+///
+/// A program that starts itself as its worker asks this first in `main`. If it is true, [`serve`] or one of the other
+/// functions of this module claims the link; without that this process may start no workers of its own
+/// ([`Unclaimed`](ErrorKind::Unclaimed)).
+///
+/// Descendants of a worker are no workers, though they inherit its environment. Between the worker and its host there may
+/// be a shell that passes the link on. So a child that a worker starts with `std::process` before it has claimed the link
+/// is taken for the worker; one that it starts with [`pipewright::Command`] is not.
+///
+/// # Platform
+/// Looks for the variable `PIPEWRIGHT_IPC` and the handle whose number it holds. Unix: which is a socket without
+/// `FD_CLOEXEC`, and that of `PIPEWRIGHT_IPC_ID`. Windows: which is an inherited pipe.
+///
+/// ```no_run
+/// use pipewright::Command;
+/// use pipewright_ipc::{Pool, PoolOptions, worker};
+///
+/// fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     if worker::is_worker() {
+///         return Ok(worker::serve(&Default::default(), |question, answer| {
+///             answer.extend(question.iter().rev());
+///         })?);
+///     }
+///     let pool = Pool::new(Command::new(std::env::current_exe()?), PoolOptions::default())?;
+///     assert_eq!(*pool.call("hello")?, *b"olleh");
+///     pool.shut_down();
+///     Ok(())
+/// }
+/// ```
+#[must_use]
+pub fn is_worker() -> bool {
+    link::inheritance(VARIABLE) != Inheritance::Nothing
+}
+
 /// The channel to the process that started this one with [`Channel::start`].
 ///
 /// # Errors
-/// [`Start`](ErrorKind::Start): it was started in another way; and as [`Channel::start`].
+/// [`Start`](ErrorKind::Start): it was started in another way, or has claimed its link already; and as
+/// [`Channel::as_worker`].
 pub fn channel<S, R>(options: &Options) -> Result<Channel<S, R>, Error> {
     Channel::connected_as_worker(inherited()?, options)
 }

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio, exit};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::{system, worker};
+use crate::{started, system, worker};
 
 /// Does one thing.
 pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
@@ -52,6 +52,8 @@ pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
         "handles" => handles(),
         // Of a worker.
         "ipc" => worker::perform(value),
+        "is-worker" => started::is_worker(value),
+        "forgets" => started::forgets(value),
         other => system::perform(other, value),
     }
 }

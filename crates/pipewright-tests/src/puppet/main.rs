@@ -8,6 +8,7 @@
 //! grandchild, separated by semicolons, and does not wait for it.
 
 mod acts;
+mod started;
 #[cfg(unix)]
 #[path = "unix.rs"]
 mod system;

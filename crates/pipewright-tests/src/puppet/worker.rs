@@ -4,9 +4,11 @@ use std::io::{self, IoSlice};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pipewright_ipc::{Channel, Options, SharedMemory, worker};
+use pipewright_ipc::{Channel, Options, Pool, PoolOptions, SharedMemory, worker};
 use pipewright_os::link::{self, Arrived, End};
 use pipewright_tests::bodies;
+
+use crate::started;
 
 #[expect(dead_code, reason = "the host's side of the example")]
 #[path = "../../../pipewright-ipc/examples/build.rs"]
@@ -233,6 +235,9 @@ impl worker::Serve for Calls {
                     call.send_item(number.to_string().as_bytes())?;
                 }
             }
+            b"is-worker" => return Ok(format!("{}\n", worker::is_worker()).into_bytes()),
+            b"child" => return Ok(started::child_is_worker(&text)?.into_bytes()),
+            b"pool" => return pool_of_its_own(),
             b"ask" => return Ok(call.ask(rest)?),
             b"asks" => {
                 let mut sum = 0;
@@ -260,6 +265,21 @@ impl worker::Serve for Calls {
         *self = Calls::default();
         true
     }
+}
+
+/// Is a host itself: has a worker of its own answer, and a second one through a channel.
+fn pool_of_its_own() -> worker::Answer {
+    let mut command = pipewright::Command::new(std::env::current_exe()?);
+    command.arg("ipc=calls,ring=65536");
+    let channel = Options { ring_bytes: 64 << 10, ..Options::default() };
+    let pool = Pool::new(command, PoolOptions { max_workers: 1, channel, ..Default::default() })?;
+    let mut answer = pool.call("is-worker")?.into_bytes();
+    pool.shut_down();
+    let mut command = pipewright::Command::new(std::env::current_exe()?);
+    let mut channel: Channel = Channel::start(command.arg("ipc=echo"), &Options::default())?;
+    channel.send_bytes(b"echo")?;
+    answer.extend(channel.recv()?.bytes()?);
+    Ok(answer)
 }
 
 /// Greets as a worker without shared memory, and answers whatever it is asked by frames of that kind and call,

@@ -19,6 +19,7 @@ mod p09_kept;
 mod p09_pool;
 mod p09_told;
 mod p10_build;
+mod started_as_worker;
 mod traced;
 #[cfg(unix)]
 mod wire;

@@ -1,0 +1,164 @@
+//! A process that was started as a worker: how it can tell, and what it starts before it has claimed its link.
+
+use std::fs;
+use std::path::Path;
+
+use std::io::Read as _;
+
+use pipewright::{Command, Stdio};
+use pipewright_ipc::{Channel, Error, ErrorKind, Options, Pool, PoolOptions, SharedMemory, worker};
+use pipewright_tests::watchdog;
+
+use super::p09_pool::{options, pool as start};
+
+/// The puppet as a program that forgets the check, one level below this process.
+fn forgets(kind: &str, file: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_puppet"));
+    command.arg(format!("forgets={kind},1,{}", file.display()));
+    command
+}
+
+/// How many processes of each depth there were, from the first worker on.
+fn processes_by_depth(file: &Path) -> Vec<usize> {
+    let list = fs::read_to_string(file).unwrap();
+    let depths: Vec<usize> = list.lines().map(|line| line.parse().unwrap()).collect();
+    let deepest = depths.iter().copied().max().unwrap_or(0);
+    (1..=deepest).map(|depth| depths.iter().filter(|it| **it == depth).count()).collect()
+}
+
+/// What a host says of such a worker.
+#[track_caller]
+fn tells_of_the_worker(error: &Error) {
+    let text = error.to_string();
+    assert!(text.contains("was started as a worker and has not claimed its link"), "{text}");
+    assert!(text.contains("worker::serve") && !text.contains('\n'), "{text}");
+}
+
+#[test]
+fn a_pool_whose_program_forgets_the_check_starts_no_tree_of_processes() {
+    let _watch = watchdog::watch();
+    for kind in ["pool", "channel", "channel-async"] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("depths");
+        let channel = Options { shared_memory: SharedMemory::Off, ..Options::default() };
+        let options =
+            PoolOptions { max_workers: 1, start_attempts: 2, channel, ..Default::default() };
+        let pool = Pool::new(forgets(kind, &file), options).unwrap();
+        let error = pool.call("x").unwrap_err();
+        assert_eq!(processes_by_depth(&file), [2], "{kind}: {error}");
+        assert!(matches!(error.kind(), ErrorKind::NoHandshake { .. }), "{error}");
+        tells_of_the_worker(&error);
+        assert_eq!(pool.stats().failed_starts, 2);
+    }
+}
+
+#[test]
+fn a_channel_whose_program_forgets_the_check_starts_no_tree_of_processes() {
+    let _watch = watchdog::watch();
+    for kind in ["pool", "channel", "channel-async"] {
+        for is_async in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let file = folder.path().join("depths");
+            let mut command = forgets(kind, &file);
+            command.stderr(Stdio::piped());
+            let started: Result<Channel, Error> = match is_async {
+                false => Channel::start(&mut command, &Options::default()),
+                true => super::async_calls::run(async {
+                    Channel::start_async(&mut command, &Options::default()).await
+                }),
+            };
+            let error = started.unwrap_err();
+            assert_eq!(processes_by_depth(&file), [1], "{kind}: {error}");
+            tells_of_the_worker(&error);
+        }
+    }
+}
+
+/// What a worker says that does these acts before it claims its link, and whether it was one that answers afterwards.
+fn says_before_it_claims(acts: &[&str]) -> String {
+    let (mut said, writer) = pipewright::pipe(Default::default()).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_puppet"));
+    command.args(acts).arg("ipc=echo").stdout(writer);
+    let mut channel: Channel = Channel::start(&mut command, &Options::default()).unwrap();
+    drop(command);
+    channel.send_bytes(b"echo").unwrap();
+    assert_eq!(channel.recv().unwrap().bytes().unwrap(), b"echo");
+    channel.close().unwrap();
+    let mut text = String::new();
+    said.read_to_string(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn a_worker_knows_that_it_is_one_before_and_after_it_claims_its_link() {
+    let _watch = watchdog::watch();
+    assert!(!worker::is_worker());
+    // To ask takes nothing away.
+    assert_eq!(says_before_it_claims(&["is-worker", "is-worker"]), "true\ntrue\n");
+    let pool = start(PoolOptions { max_workers: 1, ..options() });
+    for _ in 0..2 {
+        assert_eq!(*pool.call("is-worker").unwrap(), *b"true\n");
+    }
+}
+
+#[test]
+fn a_child_of_a_worker_is_no_worker() {
+    let _watch = watchdog::watch();
+    let pool = start(PoolOptions { max_workers: 1, ..options() });
+    for kind in ["std", "pipewright"] {
+        assert_eq!(*pool.call(format!("child {kind}")).unwrap(), *b"false\n", "{kind}");
+    }
+    // Before the link is claimed, a child that gets no handles but its own is none either.
+    assert_eq!(says_before_it_claims(&["is-worker=pipewright", "is-worker"]), "false\ntrue\n");
+}
+
+#[test]
+fn a_worker_that_has_claimed_its_link_may_have_workers() {
+    let _watch = watchdog::watch();
+    let pool = start(PoolOptions { max_workers: 1, ..options() });
+    assert_eq!(*pool.call("pool").unwrap(), *b"true\necho");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_shell_may_stand_between_a_host_and_its_worker() {
+    let _watch = watchdog::watch();
+    let mut command = Command::new("sh");
+    // The shell stays: it has something left to do.
+    command.args(["-c", "\"$0\" is-worker ipc=echo >&2; exit 3", env!("CARGO_BIN_EXE_puppet")]);
+    command.stderr(Stdio::piped());
+    let mut channel: Channel = Channel::start(&mut command, &Options::default()).unwrap();
+    channel.send_bytes(b"echo").unwrap();
+    assert_eq!(channel.recv().unwrap().bytes().unwrap(), b"echo");
+    let mut said = channel.worker_mut().unwrap().stderr.take().unwrap();
+    assert_eq!(channel.close().unwrap().unwrap().code(), Some(3));
+    let mut text = String::new();
+    said.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "true\n");
+}
+
+/// The variables of a worker are inherited by its descendants, which may have a socket of that number.
+#[cfg(unix)]
+#[test]
+fn another_socket_that_has_the_number_is_no_link() {
+    use pipewright::Handle;
+
+    let _watch = watchdog::watch();
+    let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+    let handle = Handle::from(std::os::fd::OwnedFd::from(one));
+    let number = i32::try_from(handle.number()).unwrap();
+    let is_worker = |id: Option<String>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_puppet"));
+        command.arg("is-worker").env("PIPEWRIGHT_IPC", number.to_string());
+        let list = command.inherit_fd_as(handle.try_clone().unwrap(), number);
+        match id {
+            Some(id) => list.env("PIPEWRIGHT_IPC_ID", id),
+            None => list.env_remove("PIPEWRIGHT_IPC_ID"),
+        };
+        command.read().unwrap()
+    };
+    // A host that sets no second variable, or one that has inherited that of another host.
+    assert_eq!(is_worker(None), "true");
+    assert_eq!(is_worker(Some(format!("{}:0:0", number + 1))), "true");
+    assert_eq!(is_worker(Some(format!("{number}:0:0"))), "false");
+}
