@@ -1,43 +1,85 @@
 //! Messages between a host and the worker processes that it starts.
 //!
-//! A [`Channel`] carries messages of any length both ways, whole and in order: through a ring of shared
-//! memory where both sides have it, through a socket where not, and nobody notices which. It waits
-//! without ever hanging: a worker that dies, stops or stays silent is an [`Error`] that says so, and how
-//! it died. A worker that lies is an error too, and never a crash.
+//! A [`Channel`] carries messages of any length both ways, whole and in order, through a ring of shared memory where both
+//! sides have it and through a socket where not. A [`Pool`] keeps workers and gives each call to one of them.
+//! No call hangs on a worker that dies, stops or stays silent: it ends with an [`Error`] that says how the worker ended.
+//! A worker that breaks the protocol is an error too, and never a crash.
+//!
+//! A program that is its own worker, with a pool:
 //!
 //! ```no_run
-//! // The host:
-//! use pipewright::Command;
-//! use pipewright_ipc::{Channel, Options};
+//! use pipewright_ipc::{Command, Pool, PoolOptions, worker};
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     // The pool starts this program once more for each worker.
+//!     if worker::is_worker() {
+//!         return Ok(worker::serve(&Default::default(), |question, answer| {
+//!             answer.extend(question.iter().rev());
+//!         })?);
+//!     }
+//!     let pool = Pool::new(Command::new(std::env::current_exe()?), PoolOptions::default())?;
+//!     assert_eq!(*pool.call("hello")?, *b"olleh");
+//!     pool.shut_down();
+//!     Ok(())
+//! }
+//! ```
+//!
+//! One worker and a channel to it:
+//!
+//! ```no_run
+//! use pipewright_ipc::{Channel, Command, Options};
 //!
 //! let mut command = Command::new("my-worker");
 //! let mut worker: Channel = Channel::start(&mut command, &Options::default())?;
 //! worker.send_bytes(b"hello")?;
 //! assert_eq!(worker.recv()?.bytes()?, b"olleh");
 //! worker.close()?;
-//!
-//! // The worker, in the first line of its `main`:
-//! pipewright_ipc::worker::serve(&Options::default(), |question, answer| {
-//!     answer.extend(question.iter().rev());
-//! })?;
 //! # Ok::<(), pipewright_ipc::Error>(())
 //! ```
 //!
-//! | call | what |
+//! # When to use which
+//!
+//! * [`Pool`]: independent questions, each with one answer. It starts workers when they are needed, keeps them, replaces
+//!   those that end, and may be called by any number of threads and tasks.
+//! * [`Channel`]: a conversation with one worker. Each side sends what it likes when it likes; there are no calls and no
+//!   restarts.
+//! * [`worker::serve`]: the worker's side of both, where an answer follows from a question.
+//!   [`worker::serve_calls`] also sends answers in pieces, asks the host and sees cancels; [`worker::channel`] is the
+//!   other end of a conversation.
+//! * [`worker::is_worker`]: in a program that starts itself as its worker, the first line of `main`.
+//! * Neither, if the other program is no worker: its output is read by the verbs of [`pipewright::Command`].
+//!
+//! | call | use |
 //! |---|---|
 //! | [`Channel::start`], [`worker::channel`], [`worker::serve`] | the two sides of a connection |
 //! | [`send_bytes`](Channel::send_bytes), [`recv`](Channel::recv) | one message |
 //! | [`reserve`](Channel::reserve) | a message that is written where it will be read |
-//! | [`Message::bytes`], [`Message::read_into`] | copied out |
-//! | [`Message::lease`] | read where it is |
-//! | [`queue_bytes`](Channel::queue_bytes), [`flush`](Channel::flush) | many small ones together |
-//! | [`try_send_bytes`](Channel::try_send_bytes), [`try_recv`](Channel::try_recv) | without waiting |
-//! | [`send_with_handles`](Channel::send_with_handles), [`Message::take_handles`] | open files with them |
-//! | [`stats`](Channel::stats) | what went where, and why |
-//! | [`Pool::call`], [`begin`](Pool::begin) | a question for any of several workers that are kept for it |
-//! | `recv_async`, `send_bytes_async` and so on | the same for tasks: feature `tokio`. A [`PendingCall`] is a future anyway |
+//! | [`Message::bytes`], [`Message::read_into`] | a message that is copied out |
+//! | [`Message::lease`] | a message that is read where it is |
+//! | [`queue_bytes`](Channel::queue_bytes), [`flush`](Channel::flush) | many small messages together |
+//! | [`try_send_bytes`](Channel::try_send_bytes), [`try_recv`](Channel::try_recv) | no wait |
+//! | [`send_with_handles`](Channel::send_with_handles), [`Message::take_handles`] | open files with a message |
+//! | [`stats`](Channel::stats) | what went which way, and why |
+//! | [`Pool::call`], [`begin`](Pool::begin) | a question for any worker of a pool |
+//! | `recv_async`, `send_bytes_async` and so on | the same for tasks: feature `tokio`. A [`PendingCall`] is a future without it |
 //!
-//! Whoever writes another side finds the bytes in `docs/wire.md`.
+//! # Features
+//!
+//! None is on by default.
+//!
+//! * `serde`: values as messages, by serde and postcard: `Channel::send`, `Message::value`, `Request::of`,
+//!   `Reply::value`.
+//! * `tokio`: the calls of a [`Channel`] for tasks, with names in `_async`. A [`Pool`] needs no runtime for its tasks.
+//! * `tracing`: events for the end of each connection, and for workers that start, end, and fail to start.
+//!
+//! # Related crates
+//!
+//! * [`pipewright`] runs processes: [`Command`], its verbs, pipelines, and the trees of processes that they start.
+//!   [`Command`], [`Child`], [`ExitStatus`], [`Handle`] and the other types that this crate takes or returns are re-exported.
+//! * `pipewright-disk` reads and writes files asynchronously, and says when an operation was not.
+//! * `pipewright-cli` is the tool `pipewright`; its `bench ipc` measures channels on a machine.
+//!
+//! `docs/wire.md` in the repository specifies the bytes, for workers in other languages.
 
 #![forbid(unsafe_code)]
 
@@ -67,6 +109,18 @@ pub use pool::{
     Request, Schedule, WorkerState, WorkerStatus,
 };
 pub use stats::{Direction, Stats};
+
+#[doc(no_inline)]
+pub use pipewright::{CancelToken, Child, Command, Scope, Source, Stdio};
+// Inlined: else each would link to the crate that defines it, which is none of its users' business.
+#[cfg(feature = "tokio")]
+#[doc(inline)]
+pub use pipewright::{AsyncPipeReader, AsyncPipeWriter};
+#[doc(inline)]
+pub use pipewright::{
+    ExitStatus, ExitStatusError, Handle, HandleKind, Mode, PipeReader, PipeWriter, Signal,
+    UnknownSignal,
+};
 
 /// The result of this crate's calls.
 pub type Result<T> = std::result::Result<T, Error>;

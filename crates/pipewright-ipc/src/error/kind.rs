@@ -65,7 +65,7 @@ pub enum ErrorKind {
     /// without end. Nothing was started.
     Unclaimed,
     /// The worker was started, and did not complete the handshake: it ended, closed its link, or was silent until the
-    /// deadline (then [`Error::is_timeout`] is true). It may not be a worker program. No call was lost.
+    /// deadline (then [`Error::is_timeout`](crate::Error::is_timeout) is true). It may not be a worker program. No call was lost.
     NoHandshake {
         /// The worker's process id.
         pid: u32,

@@ -28,8 +28,7 @@ use std::io;
 /// another call, and is no handle of this kind.)
 ///
 /// ```
-/// use pipewright_os::handle::{Handle, HandleKind};
-///
+/// # use pipewright_os::handle::{Handle, HandleKind};
 /// let file = Handle::from(std::fs::File::open(std::env::current_exe()?)?);
 /// assert_eq!(file.kind()?, HandleKind::File);
 /// # Ok::<(), std::io::Error>(())

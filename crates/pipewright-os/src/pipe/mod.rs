@@ -29,7 +29,7 @@ pub enum Mode {
     /// Calls block: what a child expects of its standard handles.
     #[default]
     Sync,
-    /// Calls can be waited for together with others, by a [`crate::mux`] or a runtime.
+    /// Calls can be waited for together with others, on a thread or in a runtime.
     /// Unix: `O_NONBLOCK`. Windows: overlapped.
     Async,
 }
@@ -64,8 +64,9 @@ pub struct PipeOptions {
 /// (`/proc/sys/fs/pipe-max-size`, `EPERM`). Windows: eight names in a row that others have.
 ///
 /// ```
+/// # use pipewright_os::pipe::pair as pipe;
 /// use std::io::{Read, Write};
-/// let (mut reader, mut writer) = pipewright_os::pipe::pair(Default::default())?;
+/// let (mut reader, mut writer) = pipe(Default::default())?;
 /// writer.write_all(b"hello")?;
 /// drop(writer);
 /// let mut text = String::new();
@@ -161,8 +162,7 @@ impl PipeWriter {
     ///
     /// # Platform
     /// Unix: `poll(POLLOUT)`. Windows: an end that overlaps can always be tried, and a file takes
-    /// everything. Of another pipe, and of a console, nobody can tell: no. Wait for the write
-    /// ([`Slot::Write`](crate::mux::Slot::Write)).
+    /// everything. For another pipe, and for a console, the system cannot tell: always false.
     #[must_use]
     pub fn has_room(&self) -> bool {
         imp::has_room(&self.0)

@@ -20,7 +20,7 @@ use windows as imp;
 /// Plain data on every platform; where one cannot be sent, sending it is the error.
 ///
 /// ```
-/// use pipewright_os::signal::Signal;
+/// # use pipewright_os::signal::Signal;
 /// let term: Signal = "term".parse()?;
 /// assert_eq!(term, Signal::TERM);
 /// assert_eq!(term.to_string(), "SIGTERM");

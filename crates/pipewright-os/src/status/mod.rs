@@ -18,7 +18,7 @@ use crate::signal::Signal;
 /// It converts from and to std's, and has the methods of std's Unix extension trait itself.
 ///
 /// ```
-/// use pipewright_os::status::ExitStatus;
+/// # use pipewright_os::status::ExitStatus;
 /// let status = ExitStatus::from_raw(0);
 /// assert!(status.success());
 /// assert_eq!(std::process::ExitStatus::from(status).code(), Some(0));

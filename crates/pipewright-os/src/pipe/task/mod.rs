@@ -66,9 +66,10 @@ impl PipeReader {
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # use pipewright_os::pipe::pair as pipe;
     /// use std::io::Write;
     /// use tokio::io::AsyncReadExt;
-    /// let (reader, mut writer) = pipewright_os::pipe::pair(Default::default())?;
+    /// let (reader, mut writer) = pipe(Default::default())?;
     /// let mut reader = reader.into_async()?;
     /// writer.write_all(b"hello")?;
     /// drop(writer);
@@ -100,9 +101,10 @@ impl PipeWriter {
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # use pipewright_os::pipe::pair as pipe;
     /// use std::io::Read;
     /// use tokio::io::AsyncWriteExt;
-    /// let (mut reader, writer) = pipewright_os::pipe::pair(Default::default())?;
+    /// let (mut reader, writer) = pipe(Default::default())?;
     /// let mut writer = writer.into_async()?;
     /// writer.write_all(b"hello").await?;
     /// writer.shutdown().await?;
