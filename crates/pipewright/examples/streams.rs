@@ -21,7 +21,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
 /// A command that says something three times, and takes its time.
 fn says(word: &str) -> Command {
     let script = format!("for file in a b c; do echo {word} $file; sleep 0.05; done");
-    Command::new("sh").args(["-c", &script]).take()
+    Command::new("sh").args(["-c", &script]).owned()
 }
 
 /// Line by line, whichever of the two has one.

@@ -72,10 +72,10 @@
 #![cfg_attr(not(feature = "tokio"), doc = "```ignore")]
 //! use pipewright::Command;
 //!
-//! let mut greet = Command::new("echo").arg("hi").take();
+//! let mut greet = Command::new("echo").arg("hi").owned();
 //! assert_eq!(greet.read()?, "hi");
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-//! let (mut one, mut two) = (greet.arg("you").take(), Command::new("echo"));
+//! let (mut one, mut two) = (greet.arg("you").owned(), Command::new("echo"));
 //! let (one, two) = tokio::join!(one.read_async(), two.arg("ho").read_async());
 //! assert_eq!((one?.as_str(), two?.as_str()), ("hi you", "ho"));
 //! # Ok::<(), pipewright::Error>(())

@@ -70,7 +70,7 @@ fn prepare_pipe(child: ChildCommand) -> Work {
     let stages = child.stages();
     Box::new(move || {
         let commands = stages.iter().filter_map(|words| words.split_first());
-        let commands = commands.map(|(program, rest)| Command::new(program).args(rest).take());
+        let commands = commands.map(|(program, rest)| Command::new(program).args(rest).owned());
         let output = Pipeline::new(commands).output()?;
         Seen::told(output.success(), &output.stdout)
     })

@@ -215,7 +215,8 @@ fn many_commands_run_at_once() {
         assert_eq!(captures.len(), 2);
         assert_eq!(captures[0].as_ref().unwrap().outcome, Outcome::Cancelled);
         let token = CancelToken::new();
-        let commands = (0..5).map(|_| puppet(["wait=600"]).env(MARK, alive::mark("cancel")).take());
+        let commands =
+            (0..5).map(|_| puppet(["wait=600"]).env(MARK, alive::mark("cancel")).owned());
         let all = run_all(commands).concurrency(2).cancel(&token);
         let (captures, ()) = tokio::join!(all.captures_async(), async {
             until(|| alive::marked(MARK, "cancel").len() == 2).await;
@@ -238,7 +239,7 @@ fn a_signal_is_passed_on_to_all_and_a_cancel_comes_through_after_it() {
             let mut command = Command::new("sh");
             let heard = path(name).display().to_string();
             let traps = "trap 'echo >\"$0.heard\"' USR1; trap 'exit 3' TERM; echo >\"$0.ready\"";
-            command.args(["-c", &format!("{traps}; while :; do sleep 0.01; done"), &heard]).take()
+            command.args(["-c", &format!("{traps}; while :; do sleep 0.01; done"), &heard]).owned()
         };
         let all = run_all([script("a"), script("b")]).concurrency(2).cancel(&token);
         let (captures, ()) = tokio::join!(all.captures_async(), async {
@@ -284,7 +285,7 @@ fn what_is_handed_out_goes_on_in_another_runtime() {
         // With a time limit, for which the runtime has a timer.
         let start = || {
             let mut command = puppet(["lines=1", &format!("wait-for-file={file}"), "lines=1"]);
-            command.timeout(Duration::from_secs(600)).take()
+            command.timeout(Duration::from_secs(600)).owned()
         };
         let mut lines = start().lines_async().unwrap();
         let mut events = start().events_async().unwrap();

@@ -54,7 +54,7 @@ fn fail_stops_the_child_whatever_the_verb_keeps() {
     let mut command = puppet(["out=12345", "wait=600"]);
     let status = command.stdout(Stdio::piped()).limit(Limit::fail(3)).status().unwrap();
     assert!(!status.success(), "{status}");
-    let last = puppet(["out=12345", "wait=600"]).stdout(Stdio::piped()).take();
+    let last = puppet(["out=12345", "wait=600"]).stdout(Stdio::piped()).owned();
     let error = (puppet(["out="]) | last).limit(Limit::fail(3)).run().unwrap_err();
     assert!(error.to_string().ends_with("failed: stopped at its output limit"), "{error}");
     // What is no reason to stop is none here either, and an error has its whole end of stderr.

@@ -63,7 +63,7 @@ fn leaves_nothing(calls: impl AsyncFn(&str)) {
 }
 
 fn marked(acts: &[&str], mark: &str) -> Command {
-    puppet(acts).env(MARK, alive::mark(mark)).stderr(Stdio::null()).take()
+    puppet(acts).env(MARK, alive::mark(mark)).stderr(Stdio::null()).owned()
 }
 
 /// It writes much, has a child of its own, and does not end.
@@ -87,7 +87,7 @@ fn a_verb_that_is_dropped_kills_whom_it_started() {
             let busy = || {
                 let mut command = marked(&BUSY, mark);
                 command.stdin(Stdio::bytes(flood(300_000))).stdout(Stdio::piped());
-                command.take()
+                command.owned()
             };
             drop_every_verb!(busy);
         });

@@ -56,7 +56,7 @@ fn input() -> impl Strategy<Value = Vec<u8>> {
 
 fn pipeline(stages: &[Words], input: &std::path::Path, fed: Option<&[u8]>) -> Pipeline<'static> {
     let mut commands: Vec<Command> =
-        stages.iter().map(|stage| Command::new(&stage[0]).args(&stage[1..]).take()).collect();
+        stages.iter().map(|stage| Command::new(&stage[0]).args(&stage[1..]).owned()).collect();
     commands[0].stdin(match fed {
         Some(bytes) => Stdio::bytes(bytes),
         None => Stdio::open(input),

@@ -9,7 +9,7 @@ use super::{flood, puppet};
 
 /// A shell script as a stage.
 fn sh(script: &str) -> Command {
-    Command::new("/bin/sh").args(["-c", script]).take()
+    Command::new("/bin/sh").args(["-c", script]).owned()
 }
 
 /// What a process has open under that number, as the kernel names it: `pipe:[4711]`.
@@ -29,7 +29,7 @@ fn every_way_to_join_commands_gives_the_same_pipeline() {
     assert_eq!(read.unwrap(), "b\na");
     let read = (Command::new("echo") | Command::new("wc").arg("-l") | Command::new("cat")).read();
     assert_eq!(read.unwrap().trim(), "1");
-    let mut kept = a.take() | Command::new("sort");
+    let mut kept = a.owned() | Command::new("sort");
     assert_eq!(kept.to_string(), r"printf 'b\na\n' | sort");
     assert_eq!(format!("{kept:?}"), r#"["printf" "b\\na\\n", "sort"]"#);
     for _ in 0..2 {
@@ -213,7 +213,7 @@ fn the_ends_of_a_pipeline_go_where_their_commands_say() {
         assert_eq!((output.stdout_bytes, output.stderr_bytes), (None, Some(0)));
         assert_eq!(fs::read_to_string(path("out")).unwrap(), "a\nb\n");
     }
-    let append = puppet(["cat"]).stdout(Stdio::append(path("out"))).take();
+    let append = puppet(["cat"]).stdout(Stdio::append(path("out"))).owned();
     assert!(
         (puppet(["out=c
 "]) | append)

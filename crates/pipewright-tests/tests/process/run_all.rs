@@ -74,7 +74,7 @@ fn much_of_many_streams_arrives_whole() {
     let commands = (0..12).map(|index| match index % 3 {
         0 => puppet(["out-bytes=3000000", "err-bytes=10"]),
         1 => puppet(["alternate=2000000"]),
-        _ => puppet(["cat"]).stdin(Stdio::bytes(flood(1_000_000))).take(),
+        _ => puppet(["cat"]).stdin(Stdio::bytes(flood(1_000_000))).owned(),
     });
     for (index, result) in run_all(commands).concurrency(12).as_they_end() {
         let capture = result.unwrap();
@@ -92,11 +92,11 @@ fn much_of_many_streams_arrives_whole() {
 fn each_keeps_its_own_rules_and_errors_stop_nobody() {
     let _watch = watchdog::watch();
     let commands = [
-        puppet(["out=x", "wait=600"]).timeout(Duration::from_millis(1)).take(),
+        puppet(["out=x", "wait=600"]).timeout(Duration::from_millis(1)).owned(),
         Command::new("no-such-program"),
-        puppet(["out=hello"]).limit(pipewright::Limit::fail(1)).take(),
+        puppet(["out=hello"]).limit(pipewright::Limit::fail(1)).owned(),
         puppet(["exit=3"]),
-        puppet(["out-hex=ff"]).strict_utf8().take(),
+        puppet(["out-hex=ff"]).strict_utf8().owned(),
         puppet(["out=last"]),
     ];
     let mut captures = run_all(commands).concurrency(2).captures().into_iter();
@@ -147,7 +147,8 @@ fn a_cancel_stops_all_and_starts_no_more() {
             watchdog::until("three run", || alive::marked(MARK, "cancel").len() == 3);
             token.cancel();
         });
-        let commands = (0..9).map(|_| puppet(["wait=600"]).env(MARK, alive::mark("cancel")).take());
+        let commands =
+            (0..9).map(|_| puppet(["wait=600"]).env(MARK, alive::mark("cancel")).owned());
         let captures = run_all(commands).concurrency(3).cancel(&token).captures();
         assert_eq!(captures.len(), 3);
         assert!(captures.into_iter().all(|it| it.unwrap().outcome == Outcome::Cancelled));
@@ -166,7 +167,8 @@ fn a_signal_is_passed_on_to_all() {
             watchdog::until("both run", || alive::marked(MARK, "signal").len() == 2);
             token.pass_on(pipewright::Signal::USR1);
         });
-        let commands = (0..2).map(|_| puppet(["wait=600"]).env(MARK, alive::mark("signal")).take());
+        let commands =
+            (0..2).map(|_| puppet(["wait=600"]).env(MARK, alive::mark("signal")).owned());
         for capture in run_all(commands).concurrency(2).cancel(&token).captures() {
             ended_by(capture.unwrap().status, pipewright::Signal::USR1);
         }
@@ -182,7 +184,7 @@ fn who_looks_no_further_leaves_nobody_behind() {
         }
         let before = count::handles();
         let others = (0..5)
-            .map(|_| puppet(["spawn=wait=600", "wait=600"]).env(MARK, alive::mark("drop")).take());
+            .map(|_| puppet(["spawn=wait=600", "wait=600"]).env(MARK, alive::mark("drop")).owned());
         let mut ends = run_all(others.chain([puppet(["exit=0"])])).concurrency(6).as_they_end();
         assert_eq!(ends.next().unwrap().0, 5);
         drop(ends);
@@ -237,7 +239,7 @@ fn as_many_run_as_there_is_room_for_handles() {
         let new = rustix::process::Rlimit { current: Some(room), maximum: old.maximum };
         rustix::process::setrlimit(rustix::process::Resource::Nofile, new).unwrap();
         let commands =
-            (0..CROWD).map(|index| puppet([format!("out={index}")]).cancel(&token).take());
+            (0..CROWD).map(|index| puppet([format!("out={index}")]).cancel(&token).owned());
         let captures = run_all(commands).concurrency(CROWD).captures();
         for (index, capture) in captures.into_iter().enumerate() {
             assert_eq!(capture.unwrap().stdout, index.to_string());

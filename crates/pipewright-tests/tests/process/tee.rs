@@ -182,7 +182,7 @@ fn a_spawned_pipeline_passes_on_what_it_captures() {
         let _watch = watchdog::watch();
         let (mut reader, stdout) = pipe();
         let done = with_stdout(&stdout, || {
-            let last = puppet(["cat"]).stdout(Stdio::tee()).take();
+            let last = puppet(["cat"]).stdout(Stdio::tee()).owned();
             (puppet(["out=both ways"]) | last).spawn().unwrap().wait_with_output()
         });
         drop(stdout);
@@ -302,7 +302,7 @@ fn a_tee_to_what_takes_nothing_is_told() {
     assert!(refused(Stdio::tee_to(Stdio::open("/dev/null"))).contains("read from"));
     let nobody = refused(Stdio::tee_to(Stdio::create("/no/such/file")));
     assert!(nobody.contains("/no/such/file"), "{nobody}");
-    let stage = puppet(["out=x"]).stderr(Stdio::tee_to(Stdio::null())).take();
+    let stage = puppet(["out=x"]).stderr(Stdio::tee_to(Stdio::null())).owned();
     let words = (stage | puppet(["cat"])).output().unwrap_err().to_string();
     assert!(words.contains("its stderr is one pipe"), "{words}");
 }

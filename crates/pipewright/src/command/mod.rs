@@ -59,6 +59,20 @@ use lifetime::Lifetime;
 /// assert_eq!(output.stdout, b"HELLO");
 /// # Ok::<(), pipewright::Error>(())
 /// ```
+///
+/// # A command that is kept or returned
+/// As in std, the setters return `&mut Command`. A chain that ends with a setter is therefore a
+/// reference to a temporary: a closure or function that returns it fails to compile with E0515
+/// ("cannot return value referencing temporary value"), and a `let` with E0716. End such a chain
+/// with [`owned`](Self::owned), which returns the command by value:
+///
+/// ```
+/// use pipewright::{Command, run_all};
+/// // Without `owned()`: error[E0515].
+/// let compile = |name: &str| Command::new("echo").arg("compiled").arg(name).owned();
+/// let captures = run_all(["a.c", "b.c"].map(compile)).captures();
+/// assert!(captures.into_iter().all(|capture| capture.is_ok_and(|it| it.success())));
+/// ```
 #[must_use = "a command does nothing until a verb such as `status` or `capture` is called"]
 pub struct Command {
     program: OsString,
@@ -221,16 +235,22 @@ impl Command {
         self
     }
 
-    /// The command itself, at the end of a chain of setters. What it is taken from is left empty.
+    /// Returns the command by value, at the end of a chain of setters. The command it is called on
+    /// is left empty.
+    ///
+    /// The setters return `&mut Command`, which must not outlive the command itself: see
+    /// [the command's own page](Self#a-command-that-is-kept-or-returned).
     ///
     /// ```
     /// use pipewright::Command;
-    /// let sort = Command::new("sort").arg("-n").take();
-    /// let mut pipeline = Command::new("printf").arg(r"10\n9\n").take() | sort;
+    /// let sort = Command::new("sort").arg("-n").owned();
+    /// let mut pipeline = Command::new("printf").arg(r"10\n9\n").owned() | sort;
     /// assert_eq!(pipeline.read()?, "9\n10");
     /// # Ok::<(), pipewright::Error>(())
     /// ```
-    pub fn take(&mut self) -> Command {
+    #[doc(alias = "take")]
+    #[doc(alias = "build")]
+    pub fn owned(&mut self) -> Command {
         std::mem::replace(self, Command::new(""))
     }
 

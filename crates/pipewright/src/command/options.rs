@@ -176,6 +176,9 @@ impl Command {
     /// # Platform
     /// Unix: `setpgid`. Windows: `CREATE_NEW_PROCESS_GROUP`: a stop is a Ctrl-Break then, where the
     /// child has our console, and without a group it can only be killed.
+    #[doc(alias = "new_group")]
+    #[doc(alias = "setpgid")]
+    #[doc(alias = "CREATE_NEW_PROCESS_GROUP")]
     pub fn own_group(&mut self) -> &mut Command {
         // A session of its own comes with a group of its own.
         if self.unix.group != Group::Session {

@@ -64,6 +64,7 @@ impl Stdio {
 
     /// A pipe to us: captured by the verbs that capture, a field of [`Child`](crate::Child) after
     /// `spawn`.
+    #[doc(alias = "pipe")]
     #[must_use]
     pub fn piped() -> Stdio {
         Stdio(Choice::Piped(Mode::Sync))

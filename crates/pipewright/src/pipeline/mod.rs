@@ -25,7 +25,7 @@ use crate::text::Decoding;
 ///
 /// Made by `|`, by [`Command::pipe`] or from a list; run by the verbs of [`Command`]. Commands are
 /// borrowed where they are borrowed in the expression, so that the usual chains work as they are;
-/// a pipeline that is to be kept has to own its commands, for which there is [`Command::take`].
+/// a pipeline that is to be kept has to own its commands, for which there is [`Command::owned`].
 ///
 /// # Streams
 /// The stdin of the first stage and the stdout of the last are what their commands say, with the
@@ -107,6 +107,27 @@ impl<'a> Pipeline<'a> {
         self
     }
 
+    /// Returns the pipeline by value, at the end of a chain of setters. The pipeline it is called
+    /// on is left without stages. See
+    /// [`Command`](Command#a-command-that-is-kept-or-returned) for the compiler errors that this avoids.
+    ///
+    /// ```
+    /// use pipewright::{Command, Pipeline};
+    /// use std::time::Duration;
+    /// fn sorted(text: &str) -> Pipeline<'static> {
+    ///     (Command::new("printf").arg(text).owned() | Command::new("sort"))
+    ///         .timeout(Duration::from_secs(10))
+    ///         .owned()
+    /// }
+    /// assert_eq!(sorted(r"b\na\n").read()?, "a\nb");
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    #[doc(alias = "take")]
+    #[doc(alias = "build")]
+    pub fn owned(&mut self) -> Pipeline<'a> {
+        std::mem::replace(self, Pipeline::new(std::iter::empty::<Stage<'a>>()))
+    }
+
     /// The commands, from the first to the last.
     pub fn stages(&self) -> impl ExactSizeIterator<Item = &Command> {
         self.stages.iter().map(Stage::command)
@@ -142,7 +163,7 @@ impl Command {
     /// Joins this command's stdout to the stdin of the next one: see [`Pipeline`].
     ///
     /// It borrows this command, and the next one where that is borrowed. A pipeline that is to be
-    /// kept owns them: `first | second`, or [`Pipeline::new`], and [`take`](Self::take) at the end
+    /// kept owns them: `first | second`, or [`Pipeline::new`], and [`owned`](Self::owned) at the end
     /// of a chain.
     ///
     /// ```
@@ -151,6 +172,8 @@ impl Command {
     /// assert_eq!(count.trim(), "2");
     /// # Ok::<(), pipewright::Error>(())
     /// ```
+    #[doc(alias = "|")]
+    #[doc(alias = "pipeline")]
     pub fn pipe<'a>(&'a mut self, next: impl Into<Stage<'a>>) -> Pipeline<'a> {
         Pipeline::new([self]).pipe(next)
     }

@@ -47,7 +47,7 @@ impl Pipeline<'_> {
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
     /// use pipewright::Command;
-    /// let mut pipeline = Command::new("echo").arg("hi").take() | Command::new("cat");
+    /// let mut pipeline = Command::new("echo").arg("hi").owned() | Command::new("cat");
     /// assert_eq!(pipeline.capture_async().await?.stdout, "hi\n");
     /// # Ok::<(), pipewright::Error>(())
     /// # }).unwrap();

@@ -28,7 +28,7 @@ impl Pipeline<'_> {
     ///
     /// ```
     /// use pipewright::{Command, Stdio};
-    /// let head = Command::new("head").arg("-1").stdout(Stdio::null()).take();
+    /// let head = Command::new("head").arg("-1").stdout(Stdio::null()).owned();
     /// let status = (Command::new("yes") | head).status()?;
     /// assert!(status.success(), "the SIGPIPE that ends `yes` is no failure");
     /// # Ok::<(), pipewright::Error>(())

@@ -22,9 +22,12 @@ pub(crate) use queue::{End, Queue, Running, in_order};
 /// The next command is taken out of `commands` when there is room for it, so that there may be any
 /// number.
 ///
+/// A closure that makes the commands ends with [`owned`](crate::Command::owned): without it, it
+/// returns a reference to a temporary, which is error E0515.
+///
 /// ```
 /// use pipewright::{Command, run_all};
-/// let compile = |name: &str| Command::new("echo").arg(format!("compiled {name}")).take();
+/// let compile = |name: &str| Command::new("echo").arg(format!("compiled {name}")).owned();
 /// let files = ["a.c", "b.c", "c.c"];
 /// for capture in run_all(files.map(compile)).concurrency(2).captures() {
 ///     assert!(capture?.stdout.starts_with("compiled"));
@@ -54,6 +57,8 @@ where
     I: Iterator<Item: Into<Stage<'a>>>,
 {
     /// How many run at once, at least one. Where it is not set, as many as there are processors.
+    #[doc(alias = "max_parallel")]
+    #[doc(alias = "jobs")]
     pub fn concurrency(mut self, count: usize) -> RunAll<I> {
         self.concurrency = count.max(1);
         self

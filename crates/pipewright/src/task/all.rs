@@ -33,7 +33,7 @@ where
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
     /// use pipewright::{Command, run_all};
     /// let hosts = ["one", "two", "three"];
-    /// let captures = run_all(hosts.map(|host| Command::new("echo").arg(host).take())).captures_async().await;
+    /// let captures = run_all(hosts.map(|host| Command::new("echo").arg(host).owned())).captures_async().await;
     /// assert_eq!(captures.into_iter().filter(|capture| capture.is_ok()).count(), 3);
     /// # });
     /// ```
