@@ -35,6 +35,7 @@
 //! | [`Command::exec`] | nothing: the command runs in the place of this process |
 //! | `a \| b`, [`Command::pipe`] | a [`Pipeline`], with `status`, `output`, `capture`, `run`, `read` and `spawn` |
 //! | [`run_all`] | what many commands say, some of them at once, on this thread |
+//! | [`Runner`] | the same, of commands that are found while others run: retries, graphs, queues |
 //! | [`Child::read_all_text`], [`read_all_bytes`](Child::read_all_bytes), [`read_all_lines`](Child::read_all_lines) | what a spawned child writes |
 //! | [`ProcessHandle::open`] | a [`ProcessHandle`] on whatever process has that number |
 //!
@@ -66,6 +67,7 @@
 //! | [`Child::wait_with_output`], `read_all_*` | `wait_with_output_async` and so on | drops the child |
 //! | [`ProcessHandle::wait`] and its kin | `wait_async` and so on | leaves the process alone |
 //! | [`RunAll::captures`], [`as_they_end`](RunAll::as_they_end) | `captures_async`, `as_they_end_async` | kills those that run; goes on where it was |
+//! | [`Runner`] | `AsyncRunner`: a `Stream`, or `next().await` | goes on where it was |
 //! | `Read` and `Write` of a [`ChildStdout`], a [`ChildStdin`] | `into_async`: tokio's `AsyncRead` and `AsyncWrite` | loses no byte |
 //!
 #![cfg_attr(feature = "tokio", doc = "```")]
@@ -98,6 +100,7 @@ mod drive;
 mod error;
 mod events;
 mod lines;
+mod next;
 mod output;
 mod pipeline;
 mod process_handle;
@@ -112,14 +115,15 @@ pub use command::{Command, CommandArgs, CommandEnvs, Contain, Limit, Linger, Sco
 pub use error::{Error, ErrorKind, NotExecutable};
 pub use events::{Event, Events};
 pub use lines::{Line, Lines};
+pub use next::Next;
 pub use output::{Capture, Captured, Ending, Outcome, Output, Source, TeeFailed};
 pub use pipeline::{
     Pipeline, PipelineCapture, PipelineChild, PipelineOutput, Pipelined, Stage, StageEnd,
 };
 pub use process_handle::{ProcessEnd, ProcessHandle};
-pub use run_all::{AsTheyEnd, RunAll, run_all};
+pub use run_all::{AsTheyEnd, RunAll, Runnable, Runner, run_all};
 #[cfg(feature = "tokio")]
-pub use task::{AsTheyEndAsync, AsyncEvents, AsyncLines};
+pub use task::{AsTheyEndAsync, AsyncEvents, AsyncLines, AsyncRunner};
 
 pub use pipewright_os::contain::Containment;
 pub use pipewright_os::exit::Usage;

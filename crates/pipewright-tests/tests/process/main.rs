@@ -34,6 +34,7 @@ mod p15_errors;
 mod p15_windows;
 
 mod async_pipes;
+mod async_runner;
 mod async_verbs;
 mod environment;
 mod events;
@@ -56,6 +57,7 @@ mod read_all;
 #[cfg(target_os = "linux")]
 mod refused;
 mod run_all;
+mod runner;
 #[cfg(unix)]
 mod samples;
 #[cfg(unix)]

@@ -6,7 +6,7 @@ use std::future::Future;
 use std::task::Poll;
 use std::time::Duration;
 
-use pipewright::{CancelToken, Command, Event, Pipeline, Stdio, run_all};
+use pipewright::{AsyncRunner, CancelToken, Command, Event, Pipeline, Stdio, run_all};
 use pipewright_tests::skip::{is_forced_off, skipped};
 use pipewright_tests::{alive, count, isolate, watchdog};
 
@@ -125,6 +125,13 @@ fn many_commands_that_are_dropped_are_all_killed() {
             };
             at_every_point(|| async { busy().captures_async().await.len() }).await;
             at_every_point(|| async { busy().as_they_end_async().next().await.is_some() }).await;
+            let runner = || {
+                let mut runner = AsyncRunner::new(2).with_cancel(&token);
+                runner.push(0, marked(&BUSY, mark) | marked(&BUSY, mark));
+                runner.push(1, marked(&BUSY, mark));
+                runner
+            };
+            at_every_point(|| async { runner().next().await.is_some() }).await;
         });
     });
 }

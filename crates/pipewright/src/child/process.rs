@@ -102,6 +102,13 @@ impl Processes {
         Processes { exits: Vec::with_capacity(count), doom: None }
     }
 
+    /// One child alone.
+    pub(crate) fn of(process: Process) -> Processes {
+        let mut processes = Processes::with_room_for(1);
+        processes.push(process);
+        processes
+    }
+
     /// One more child, after the others. Where one is killed on drop, all are.
     pub(crate) fn push(&mut self, mut process: Process) {
         self.doom = self.doom.or(process.doom);

@@ -7,8 +7,8 @@ use pipewright_os::link;
 use pipewright_os::status::ExitStatus;
 
 use super::{Command, Limit, Past, Rules, Scope, Started, StdioDefaults, Usual};
-use crate::child::{Child, Process, Reading};
-use crate::drive::{self, Run, Sink, Stepwise, open_tee};
+use crate::child::{Child, Processes, Reading};
+use crate::drive::{self, Decide, Run, Sink, Stepwise, open_tee};
 use crate::error::{Doing, Error, ErrorKind};
 use crate::events::Events;
 use crate::lines::Lines;
@@ -48,14 +48,16 @@ impl Keep {
     }
 }
 
-/// A capture that has been started, apart from its command.
+/// A capture that has been started, apart from its command or pipeline.
 #[derive(Debug)]
 pub(crate) struct Begun {
-    pub(crate) process: Process,
+    pub(crate) processes: Processes,
     pub(crate) run: Run,
     pub(crate) program: OsString,
     pub(crate) rules: Rules,
     pub(crate) decoding: Decoding,
+    /// Of a pipeline: makes the end of the whole.
+    pub(crate) decide: Option<Decide>,
 }
 
 impl Command {
@@ -258,11 +260,12 @@ impl Command {
         let sink = |source| Keep::Both.sink(source, self.limit);
         let (process, run) = self.launch(CAPTURED)?.into_run(&self.rules, sink);
         Ok(Begun {
-            process,
+            processes: Processes::of(process),
             run,
             program: self.program.clone(),
             rules: self.rules.clone(),
             decoding: self.decoding,
+            decide: None,
         })
     }
 

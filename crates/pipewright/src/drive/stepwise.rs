@@ -55,9 +55,7 @@ pub(crate) struct Chunk {
 
 impl Stepwise {
     pub(crate) fn new(process: Process, program: OsString, rules: Rules, run: Run) -> Stepwise {
-        let mut processes = Processes::with_room_for(1);
-        processes.push(process);
-        Stepwise::of_all(processes, program, rules, run, None)
+        Stepwise::of_all(Processes::of(process), program, rules, run, None)
     }
 
     /// Of several children.

@@ -64,6 +64,8 @@ pub enum ErrorKind {
         /// Where the first byte stands that is not.
         offset: usize,
     },
+    /// A [`Runner`](crate::Runner) was told to cancel it before its start.
+    Cancelled,
     /// No process has that number.
     NoSuchProcess,
     /// Other code of this program reaped the child, and the kernel did not keep its status.
@@ -101,6 +103,7 @@ impl ErrorKind {
             ErrorKind::Unsupported => "unsupported",
             ErrorKind::Failed { .. } => "failed",
             ErrorKind::InvalidUtf8 { .. } => "invalid_utf8",
+            ErrorKind::Cancelled => "cancelled",
             ErrorKind::NoSuchProcess => "no_such_process",
             ErrorKind::StatusLost => "status_lost",
             ErrorKind::Io => "io",
@@ -135,6 +138,7 @@ impl ErrorKind {
             ErrorKind::PermissionDenied => numbered("permission denied", source, f),
             ErrorKind::NotExecutable { reason } => write!(f, "{reason}"),
             ErrorKind::Busy => f.write_str("text file busy: something still writes to it"),
+            ErrorKind::Cancelled => f.write_str("cancelled before its start"),
             ErrorKind::BatArgs => f.write_str("an argument is not safe for cmd.exe"),
             ErrorKind::Limit { what } => numbered(what, source, f),
             ErrorKind::Failed { status, outcome, stderr_tail } => {
@@ -192,6 +196,7 @@ impl PartialEq<io::ErrorKind> for ErrorKind {
             ErrorKind::Limit { .. }
             | ErrorKind::Failed { .. }
             | ErrorKind::StatusLost
+            | ErrorKind::Cancelled
             | ErrorKind::Io => false,
         }
     }

@@ -144,7 +144,7 @@ fn joined(programs: &[OsString]) -> OsString {
 }
 
 impl Stage<'_> {
-    fn command(&self) -> &Command {
+    pub(crate) fn command(&self) -> &Command {
         match &self.0 {
             Held::Owned(command) => command,
             Held::Borrowed(command) => command,

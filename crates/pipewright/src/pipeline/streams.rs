@@ -7,7 +7,8 @@ use pipewright_os::exit::Exit;
 use super::Pipeline;
 use super::end::{StageEnd, conclude};
 use super::start::Running;
-use crate::command::CAPTURED;
+use super::verbs::Seen;
+use crate::command::{Begun, CAPTURED, Keep};
 use crate::drive::{Decide, Run, Sink, Stepwise};
 use crate::error::Error;
 use crate::events::Events;
@@ -62,8 +63,28 @@ impl Pipeline<'_> {
             stderr.map(|end| end.into_stream(Source::Stderr, sink())),
         ];
         let run = Run::new(&self.rules, at, feed, streams);
-        let decide: Decide = if self.pipefail { decide_with_pipefail } else { decide_by_last };
-        Ok(Stepwise::of_all(processes, self.name(), self.rules.clone(), run, Some(decide)))
+        let decide = Some(self.decide());
+        Ok(Stepwise::of_all(processes, self.name(), self.rules.clone(), run, decide))
+    }
+
+    /// Starts a capture of the whole, for those who run many.
+    pub(crate) fn begin_capture(&mut self) -> Result<Begun, Error> {
+        let mut running = self.start(CAPTURED)?;
+        // Nobody will write to it, so the first stage is to find the end of its input.
+        running.stdin = None;
+        let (run, Seen { processes, .. }) = running.into_run(&self.rules, self.limit, Keep::Both);
+        Ok(Begun {
+            processes,
+            run,
+            program: self.name(),
+            rules: self.rules.clone(),
+            decoding: self.decoding,
+            decide: Some(self.decide()),
+        })
+    }
+
+    fn decide(&self) -> Decide {
+        if self.pipefail { decide_with_pipefail } else { decide_by_last }
     }
 }
 

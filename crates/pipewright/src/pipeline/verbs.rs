@@ -187,7 +187,7 @@ impl Pipeline<'_> {
         }
     }
 
-    pub(super) fn name(&self) -> OsString {
+    pub(crate) fn name(&self) -> OsString {
         joined(&self.programs())
     }
 }

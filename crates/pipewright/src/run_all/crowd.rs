@@ -7,11 +7,11 @@ use std::time::Instant;
 
 use pipewright_os::mux::{self, Slot};
 
-use super::{End, Running};
+use super::{End, Runnable, Running};
 use crate::cancel::CancelToken;
-use crate::child::Process;
-use crate::command::{Begun, Command, Rules, into_text};
-use crate::drive::{Failed, Run, SLOTS, earlier};
+use crate::child::Processes;
+use crate::command::{Begun, Rules, into_text};
+use crate::drive::{Decide, Failed, Run, SLOTS, earlier};
 use crate::error::Error;
 use crate::output::{Capture, Outcome};
 use crate::text::Decoding;
@@ -29,10 +29,11 @@ pub(super) struct Crowd {
 #[derive(Debug)]
 struct Member {
     index: usize,
-    process: Process,
+    processes: Processes,
     program: OsString,
     rules: Rules,
     decoding: Decoding,
+    decide: Option<Decide>,
 }
 
 /// Where one stands before a wait.
@@ -47,9 +48,9 @@ impl Running for Crowd {
         self.runs.len()
     }
 
-    fn start(&mut self, index: usize, command: &mut Command) -> Result<(), Error> {
-        let Begun { process, run, program, rules, decoding } = command.begin_capture()?;
-        self.members.push(Member { index, process, program, rules, decoding });
+    fn start(&mut self, index: usize, mut command: Runnable<'_>) -> Result<(), Error> {
+        let Begun { processes, run, program, rules, decoding, decide } = command.begin()?;
+        self.members.push(Member { index, processes, program, rules, decoding, decide });
         self.runs.push(run);
         Ok(())
     }
@@ -57,24 +58,33 @@ impl Running for Crowd {
     fn stop(&mut self) {
         let now = Instant::now();
         for (run, member) in self.runs.iter_mut().zip(&self.members) {
-            let exits = member.process.alone();
-            if run.stop(Outcome::Cancelled, exits, &member.rules, now).is_err() {
-                // Another user's by now: nobody can stop it, and nobody waits for it.
-                run.abandon(exits);
-            }
+            member.stop(run, now);
         }
+    }
+
+    fn stop_one(&mut self, index: usize) -> bool {
+        let mut all = self.runs.iter_mut().zip(&self.members);
+        let Some((run, member)) = all.find(|(_, member)| member.index == index) else {
+            return false;
+        };
+        member.stop(run, Instant::now());
+        true
     }
 }
 
 impl Crowd {
-    /// Waits once, for all, and does what that brought. Gives those that are over, and what came of
-    /// them.
-    pub(super) fn step(&mut self, cancel: Option<&CancelToken>) -> Vec<End> {
+    /// Waits once, for all, but not beyond that time, and does what that brought. Returns the
+    /// results of those that are over.
+    pub(super) fn step(
+        &mut self,
+        cancel: Option<&CancelToken>,
+        limit: Option<Instant>,
+    ) -> Vec<End> {
         let mut slots = Vec::with_capacity(self.runs.len() * SLOTS + 1);
         let mut states = Vec::with_capacity(self.runs.len());
-        let mut until = None;
+        let mut until = limit;
         for (run, member) in self.runs.iter_mut().zip(&self.members) {
-            states.push(match run.before(member.process.alone(), &member.rules) {
+            states.push(match run.before(&member.processes, &member.rules) {
                 Ok(Some(wait)) => {
                     slots.extend(wait.slots);
                     until = earlier(until, wait.until);
@@ -100,7 +110,7 @@ impl Crowd {
                 // It has lent nothing.
                 continue;
             }
-            let (slots, exits) = (lent.next().unwrap_or_default(), member.process.alone());
+            let (slots, exits) = (lent.next().unwrap_or_default(), &*member.processes);
             let waited = waited.as_ref().map_err(same_error).copied();
             if let Err(failed) = run.after(slots, waited, exits, &member.rules) {
                 *state = State::Failed(failed);
@@ -114,7 +124,9 @@ impl Crowd {
     fn pass_on(&self, token: &CancelToken) {
         for signal in token.heed() {
             for member in &self.members {
-                let _ = member.process.signal(signal);
+                for exit in member.processes.iter() {
+                    let _ = exit.signal(signal);
+                }
             }
         }
     }
@@ -136,10 +148,20 @@ impl Crowd {
 }
 
 impl Member {
+    fn stop(&self, run: &mut Run, now: Instant) {
+        if run.stop(Outcome::Cancelled, &self.processes, &self.rules, now).is_err() {
+            // Another user's by now: nobody can stop it, and nobody waits for it.
+            run.abandon(&self.processes);
+        }
+    }
+
     fn end(self, mut run: Run, failed: Option<Failed>) -> Result<Capture, Error> {
-        let exits = self.process.alone();
+        let exits = &self.processes;
         let output = match failed {
-            None => run.finish(exits),
+            None => run.finish(exits).and_then(|whole| match self.decide {
+                Some(decide) => decide(exits, whole).map_err(|source| ("wait for", source)),
+                None => Ok(whole),
+            }),
             Some(failed) => {
                 run.abandon(exits);
                 Err(failed)
@@ -153,7 +175,7 @@ impl Member {
 impl Drop for Crowd {
     fn drop(&mut self) {
         for (mut run, member) in mem::take(&mut self.runs).into_iter().zip(&self.members) {
-            run.abandon(member.process.alone());
+            run.abandon(&member.processes);
         }
     }
 }

@@ -1,17 +1,25 @@
 //! Many commands at once, on one thread.
 
 mod crowd;
+mod pushed;
 mod queue;
+mod runnable;
+mod runner;
 
 use std::num::NonZero;
 use std::thread;
+use std::time::Instant;
 
 use crate::cancel::CancelToken;
 use crate::error::Error;
+use crate::next::Next;
 use crate::output::Capture;
-use crate::pipeline::Stage;
 use crowd::Crowd;
-pub(crate) use queue::{End, Queue, Running, in_order};
+#[cfg(feature = "tokio")]
+pub(crate) use pushed::{KeyedEnd, Pushed};
+pub(crate) use queue::{End, Numbered, Queue, QueueRules, Running, Source, in_order};
+pub use runnable::Runnable;
+pub use runner::Runner;
 
 /// Runs many commands, some of them at once, and captures what each says.
 ///
@@ -21,6 +29,10 @@ pub(crate) use queue::{End, Queue, Running, in_order};
 ///
 /// The next command is taken out of `commands` when there is room for it, so that there may be any
 /// number.
+///
+/// Commands that are found while others run (a retry, a graph, a queue) need a [`Runner`]. A
+/// [`Pipeline`](crate::Pipeline) counts as one command, with the result of
+/// [its whole](crate::Pipelined::whole).
 ///
 /// A closure that makes the commands ends with [`owned`](crate::Command::owned): without it, it
 /// returns a reference to a temporary, which is error E0515.
@@ -36,7 +48,7 @@ pub(crate) use queue::{End, Queue, Running, in_order};
 /// ```
 pub fn run_all<'a, C>(commands: C) -> RunAll<C::IntoIter>
 where
-    C: IntoIterator<Item: Into<Stage<'a>>>,
+    C: IntoIterator<Item: Into<Runnable<'a>>>,
 {
     let concurrency = thread::available_parallelism().map_or(1, NonZero::get);
     RunAll { commands: commands.into_iter(), concurrency, fail_fast: false, cancel: None }
@@ -54,7 +66,7 @@ pub struct RunAll<I> {
 
 impl<'a, I> RunAll<I>
 where
-    I: Iterator<Item: Into<Stage<'a>>>,
+    I: Iterator<Item: Into<Runnable<'a>>>,
 {
     /// How many run at once, at least one. Where it is not set, as many as there are processors.
     #[doc(alias = "max_parallel")]
@@ -94,7 +106,13 @@ where
 
     /// Gives what came of each as it ends, with the number of its command, counted from 0.
     pub fn as_they_end(self) -> AsTheyEnd<I> {
-        AsTheyEnd { queue: Queue::new(self), crowd: Crowd::default() }
+        AsTheyEnd { queue: self.into_queue(), crowd: Crowd::default() }
+    }
+
+    pub(crate) fn into_queue(self) -> Queue<Numbered<I>> {
+        let RunAll { commands, concurrency, fail_fast, cancel } = self;
+        let rules = QueueRules { concurrency, fail_fast, cancel, drain: None };
+        Queue::new(Numbered::new(commands), rules)
     }
 }
 
@@ -106,27 +124,45 @@ where
 /// Those that still run are killed, with the descendants that can be found.
 #[derive(Debug)]
 pub struct AsTheyEnd<I: Iterator> {
-    queue: Queue<I>,
+    queue: Queue<Numbered<I>>,
     crowd: Crowd,
 }
 
 impl<'a, I> Iterator for AsTheyEnd<I>
 where
-    I: Iterator<Item: Into<Stage<'a>>>,
+    I: Iterator<Item: Into<Runnable<'a>>>,
 {
     type Item = (usize, Result<Capture, Error>);
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if let Some(end) = self.queue.next(&mut self.crowd) {
-                return Some(end);
-            }
-            if self.crowd.len() == 0 {
-                return None;
-            }
-            for end in self.crowd.step(self.queue.cancel()) {
-                self.queue.note(end, &mut self.crowd);
-            }
+        match next_end(&mut self.queue, &mut self.crowd, None) {
+            Next::Item(end) => Some(end),
+            Next::Pending | Next::Done => None,
         }
+    }
+}
+
+/// Waits until one ends, but not beyond that time.
+fn next_end(
+    queue: &mut Queue<impl Source>,
+    crowd: &mut Crowd,
+    until: Option<Instant>,
+) -> Next<End> {
+    let mut is_late = false;
+    loop {
+        if let Some(end) = queue.next(crowd) {
+            return Next::Item(end);
+        }
+        if crowd.len() == 0 {
+            return Next::Done;
+        }
+        if is_late {
+            return Next::Pending;
+        }
+        for end in crowd.step(queue.cancel(), until) {
+            queue.note(end, crowd);
+        }
+        // At least one step: a limit of zero takes what there is.
+        is_late = until.is_some_and(|until| Instant::now() >= until);
     }
 }

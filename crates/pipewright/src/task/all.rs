@@ -12,17 +12,18 @@ use pipewright_os::signal::Signal;
 
 use super::seeing::Seeing;
 use super::turn::{Task, Turn, with_others};
-use crate::command::{CAPTURED, Command, Keep, into_text};
+use crate::cancel::CancelToken;
+use crate::command::{Begun, into_text};
+use crate::drive::Stepwise;
 use crate::error::Error;
 use crate::output::{Capture, Output};
-use crate::pipeline::Stage;
-use crate::run_all::{End, Queue, RunAll, Running, in_order};
+use crate::run_all::{End, Numbered, Queue, RunAll, Runnable, Running, Source, in_order};
 use crate::text::Decoding;
 
 /// For tasks of a tokio runtime: feature `tokio`.
 impl<'a, I> RunAll<I>
 where
-    I: Iterator<Item: Into<Stage<'a>>> + Unpin,
+    I: Iterator<Item: Into<Runnable<'a>>> + Unpin,
 {
     /// As [`captures`](Self::captures), and blocks no thread.
     ///
@@ -51,7 +52,7 @@ where
     /// What it gives is no future: see [`AsTheyEndAsync::next`].
     pub fn as_they_end_async(self) -> AsTheyEndAsync<I> {
         AsTheyEndAsync {
-            queue: Queue::new(self),
+            queue: self.into_queue(),
             members: Members::default(),
             watch: Watch::default(),
         }
@@ -64,14 +65,14 @@ where
 /// Those that still run are killed, with the descendants that can be found.
 #[derive(Debug)]
 pub struct AsTheyEndAsync<I: Iterator> {
-    queue: Queue<I>,
+    queue: Queue<Numbered<I>>,
     members: Members,
     /// For the cancel.
     watch: Watch,
 }
 
 #[derive(Debug, Default)]
-struct Members {
+pub(super) struct Members {
     members: Vec<Member>,
     task: Arc<Task>,
 }
@@ -89,7 +90,7 @@ struct Member {
 
 impl<'a, I> AsTheyEndAsync<I>
 where
-    I: Iterator<Item: Into<Stage<'a>>> + Unpin,
+    I: Iterator<Item: Into<Runnable<'a>>> + Unpin,
 {
     /// What ends next, with the number of its command, counted from 0; `None` after the last.
     ///
@@ -100,49 +101,14 @@ where
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<(usize, Result<Capture, Error>)>> {
-        with_others(cx, |cx| self.poll_end(cx))
-    }
-
-    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Option<(usize, Result<Capture, Error>)>> {
-        loop {
-            self.heed(cx);
-            if let Some(end) = self.queue.next(&mut self.members) {
-                return Poll::Ready(Some(end));
-            }
-            if self.members.len() == 0 {
-                return Poll::Ready(None);
-            }
-            let ends = self.members.poll(cx);
-            if ends.is_empty() {
-                return Poll::Pending;
-            }
-            for end in ends {
-                self.queue.note(end, &mut self.members);
-            }
-        }
-    }
-
-    /// Sees to it that the token wakes the task, and does what it says. Whether it is cancelled, the
-    /// queue asks itself.
-    fn heed(&mut self, cx: &mut Context<'_>) {
-        let Some(token) = self.queue.cancel() else { return };
-        // Ignored: without a flag to wait for, the cancel is seen when something else wakes us.
-        let Ok(wake) = token.wake() else { return };
-        // Until it is lowered again, for only then the next time wakes us.
-        while let Poll::Ready(Ok(_)) = self.watch.poll_wait(cx, &mut [Slot::Wake(wake)], None) {
-            for signal in token.heed() {
-                self.members.pass_on(signal);
-            }
-            if token.is_cancelled() {
-                return;
-            }
-        }
+        let AsTheyEndAsync { queue, members, watch } = self;
+        with_others(cx, |cx| members.poll_end(queue, watch, cx))
     }
 }
 
 impl<'a, I> Stream for AsTheyEndAsync<I>
 where
-    I: Iterator<Item: Into<Stage<'a>>> + Unpin,
+    I: Iterator<Item: Into<Runnable<'a>>> + Unpin,
 {
     type Item = (usize, Result<Capture, Error>);
 
@@ -156,20 +122,64 @@ impl Running for Members {
         self.members.len()
     }
 
-    fn start(&mut self, index: usize, command: &mut Command) -> Result<(), Error> {
-        self.members.push(Member::start(index, command, &self.task)?);
+    fn start(&mut self, index: usize, mut command: Runnable<'_>) -> Result<(), Error> {
+        self.members.push(Member::new(index, command.begin()?, &self.task));
         Ok(())
     }
 
     fn stop(&mut self) {
-        for member in &mut self.members {
-            member.seeing.stop();
-            member.turn.set();
-        }
+        self.members.iter_mut().for_each(Member::stop);
+    }
+
+    fn stop_one(&mut self, index: usize) -> bool {
+        let member = self.members.iter_mut().find(|member| member.index == index);
+        member.map(Member::stop).is_some()
     }
 }
 
 impl Members {
+    /// `None`: nothing is left to wait for.
+    pub(super) fn poll_end(
+        &mut self,
+        queue: &mut Queue<impl Source>,
+        watch: &mut Watch,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<End>> {
+        loop {
+            self.heed(queue.cancel(), watch, cx);
+            if let Some(end) = queue.next(self) {
+                return Poll::Ready(Some(end));
+            }
+            if self.len() == 0 {
+                return Poll::Ready(None);
+            }
+            let ends = self.poll(cx);
+            if ends.is_empty() {
+                return Poll::Pending;
+            }
+            for end in ends {
+                queue.note(end, self);
+            }
+        }
+    }
+
+    /// Registers the token, so that it wakes the task, and passes its signals on. The queue itself
+    /// asks if it is cancelled.
+    fn heed(&self, cancel: Option<&CancelToken>, watch: &mut Watch, cx: &mut Context<'_>) {
+        let Some(token) = cancel else { return };
+        // Ignored: without a flag to wait for, the cancel is seen when something else wakes us.
+        let Ok(wake) = token.wake() else { return };
+        // Until it is lowered again, for only then the next time wakes us.
+        while let Poll::Ready(Ok(_)) = watch.poll_wait(cx, &mut [Slot::Wake(wake)], None) {
+            for signal in token.heed() {
+                self.pass_on(signal);
+            }
+            if token.is_cancelled() {
+                return;
+            }
+        }
+    }
+
     /// Goes on with each whose turn it is, and takes out those that are over.
     fn poll(&mut self, cx: &Context<'_>) -> Vec<End> {
         if self.task.is_polled(cx) {
@@ -196,17 +206,23 @@ impl Members {
 }
 
 impl Member {
-    fn start(index: usize, command: &mut Command, task: &Arc<Task>) -> Result<Member, Error> {
-        let seeing = Seeing::new(command.steps(CAPTURED, Keep::Both)?);
+    fn new(index: usize, begun: Begun, task: &Arc<Task>) -> Member {
+        let Begun { processes, run, program, rules, decoding, decide } = begun;
+        let steps = Stepwise::of_all(processes, program.clone(), rules, run, decide);
         let turn = Turn::new(task);
-        Ok(Member {
+        Member {
             index,
             waker: Arc::clone(&turn).into(),
             turn,
-            seeing,
-            program: command.get_program().to_owned(),
-            decoding: command.decoding(),
-        })
+            seeing: Seeing::new(steps),
+            program,
+            decoding,
+        }
+    }
+
+    fn stop(&mut self) {
+        self.seeing.stop();
+        self.turn.set();
     }
 
     /// `None`: it is not its turn.

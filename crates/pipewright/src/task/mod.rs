@@ -11,6 +11,7 @@
 //! | `lines.rs` | both streams, line by line |
 //! | `events.rs` | what happens, as it happens |
 //! | `all.rs` | many commands at once |
+//! | `runner.rs` | the same, and more can come |
 //! | `turn.rs` | which of them has something to do |
 //!
 //! What else waits has its twin beside it: `child/task.rs`, `process_handle/task.rs`,
@@ -19,6 +20,7 @@
 mod all;
 mod events;
 mod lines;
+mod runner;
 mod seeing;
 mod turn;
 mod verbs;
@@ -26,3 +28,4 @@ mod verbs;
 pub use all::AsTheyEndAsync;
 pub use events::AsyncEvents;
 pub use lines::AsyncLines;
+pub use runner::AsyncRunner;

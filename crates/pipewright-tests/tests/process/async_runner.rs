@@ -1,0 +1,141 @@
+//! A runner of a task: what holds of the other holds of it.
+
+use std::time::Duration;
+
+use pipewright::{AsyncRunner, CancelToken, Command, ErrorKind, Outcome, Runner};
+use pipewright_tests::skip::{is_forced_off, skipped};
+use pipewright_tests::{alive, count, isolate, watchdog};
+
+use super::async_verbs::one_thread;
+use super::puppet;
+
+const MARK: &str = "PIPEWRIGHT_ASYNC_RUNNER_TEST";
+const IDLE: [&str; 1] = ["wait=600"];
+const A_WHILE: Duration = Duration::from_millis(50);
+
+fn marked(mark: &str) -> Command {
+    puppet(IDLE).env(MARK, alive::mark(mark)).owned()
+}
+
+#[test]
+fn async_runner_takes_retries_and_pipelines_in_its_loop() {
+    let _watch = watchdog::watch();
+    one_thread().block_on(async {
+        let attempt = |number: i32| puppet([format!("exit={}", 3 - number)]) | puppet(["cat"]);
+        let mut runner = AsyncRunner::new(2);
+        runner.push(1, attempt(1));
+        let mut codes = Vec::new();
+        while let Some((number, result)) = runner.next().await {
+            let capture = result.unwrap();
+            codes.push(capture.status.code());
+            if !capture.success() {
+                runner.push(number + 1, attempt(number + 1));
+            }
+        }
+        assert_eq!(codes, [Some(2), Some(1), Some(0)]);
+        runner.push(9, puppet(["exit=0"]));
+        assert_eq!(runner.next().await.unwrap().0, 9);
+        assert!(runner.next().await.is_none() && runner.is_empty());
+    });
+}
+
+#[test]
+fn a_dropped_next_of_an_async_runner_loses_nothing() {
+    let _watch = watchdog::watch();
+    one_thread().block_on(async {
+        let dir = tempfile::tempdir().unwrap();
+        let go = dir.path().join("go");
+        let mut runner = AsyncRunner::new(2);
+        for number in 0..3 {
+            runner.push(number, puppet([format!("wait-for-file={}", go.display())]));
+        }
+        for _ in 0..3 {
+            assert!(tokio::time::timeout(A_WHILE, runner.next()).await.is_err());
+        }
+        assert_eq!((runner.len(), runner.running(), runner.queued()), (3, 2, 1));
+        std::fs::write(&go, b"").unwrap();
+        let mut keys = Vec::new();
+        while keys.len() < 3 {
+            if let Ok(end) = tokio::time::timeout(A_WHILE, runner.next()).await {
+                let (key, result) = end.unwrap();
+                assert!(result.unwrap().success());
+                keys.push(key);
+            }
+        }
+        keys.sort_unstable();
+        assert_eq!(keys, [0, 1, 2]);
+    });
+}
+
+#[test]
+fn async_cancel_by_key_stops_one_and_never_starts_another() {
+    let _watch = watchdog::watch();
+    one_thread().block_on(async {
+        let mut runner = AsyncRunner::new(1);
+        runner.push("runs", marked("key"));
+        runner.push("waits", marked("key"));
+        assert!(tokio::time::timeout(A_WHILE, runner.next()).await.is_err());
+        assert!(runner.cancel(&"waits") && runner.cancel(&"runs"));
+        let (key, result) = runner.next().await.unwrap();
+        assert_eq!((key, result.unwrap_err().kind()), ("waits", &ErrorKind::Cancelled));
+        let (key, result) = runner.next().await.unwrap();
+        assert_eq!((key, result.unwrap().outcome), ("runs", Outcome::Cancelled));
+        assert!(runner.next().await.is_none());
+        assert!(alive::marked(MARK, "key").is_empty());
+    });
+}
+
+#[test]
+fn a_token_wakes_an_async_runner_and_a_drain_starts_no_more() {
+    let _watch = watchdog::watch();
+    one_thread().block_on(async {
+        let (token, drain) = (CancelToken::new(), CancelToken::new());
+        let mut runner = AsyncRunner::new(2).with_cancel(&token).with_drain(&drain);
+        for number in 0..4 {
+            runner.push(number, puppet(IDLE));
+        }
+        assert!(tokio::time::timeout(A_WHILE, runner.next()).await.is_err());
+        assert_eq!(runner.running(), 2);
+        drain.cancel();
+        for number in [2, 3] {
+            let (key, result) = runner.next().await.unwrap();
+            assert_eq!((key, result.unwrap_err().kind()), (number, &ErrorKind::Cancelled));
+        }
+        let canceller = std::thread::spawn(move || token.cancel());
+        for _ in 0..2 {
+            assert_eq!(runner.next().await.unwrap().1.unwrap().outcome, Outcome::Cancelled);
+        }
+        assert!(runner.next().await.is_none());
+        canceller.join().unwrap();
+    });
+}
+
+#[test]
+fn an_async_runner_that_is_dropped_leaves_nobody_behind() {
+    isolate::isolated("async_runner::an_async_runner_that_is_dropped_leaves_nobody_behind", || {
+        if is_forced_off("pidfd") {
+            return skipped("descendants are only held by pidfds");
+        }
+        let _watch = watchdog::watch();
+        let runtime = one_thread();
+        runtime.block_on(async {
+            let mut runner = AsyncRunner::new(3);
+            runner.push(0, marked("drop"));
+            runner.push(1, marked("drop") | marked("drop"));
+            assert!(tokio::time::timeout(A_WHILE, runner.next()).await.is_err());
+            drop(runner);
+            watchdog::until("nobody is left", || alive::marked(MARK, "drop").is_empty());
+        });
+        drop(runtime);
+        watchdog::until("everyone is reaped", || count::children().is_empty());
+    });
+}
+
+#[test]
+fn runners_can_be_sent_to_other_threads_and_tasks() {
+    fn is_sent<T: Send + Unpin>() {}
+    is_sent::<Runner<String>>();
+    is_sent::<AsyncRunner<String>>();
+    fn future_is_sent<F: Future + Send>(_: F) {}
+    future_is_sent(async { AsyncRunner::<u8>::new(1).next().await.is_none() });
+}

@@ -1,0 +1,102 @@
+//! A command or a pipeline, as one thing that can be run and captured.
+
+use std::ffi::OsString;
+use std::fmt;
+
+use crate::command::{Begun, Command};
+use crate::error::{Doing, Error, ErrorKind};
+use crate::pipeline::{Pipeline, Stage};
+
+/// A command or a pipeline, owned or borrowed: the type that [`run_all`](crate::run_all) and
+/// [`Runner::push`](crate::Runner::push) convert their commands to.
+#[derive(Debug)]
+pub struct Runnable<'a>(Box<dyn Begin + Send + Sync + 'a>);
+
+/// Starts a capture. Behind a pointer, so that a program without pipelines does not contain them.
+trait Begin: fmt::Debug {
+    fn begin(&mut self) -> Result<Begun, Error>;
+    /// The program, for errors.
+    fn name(&self) -> OsString;
+}
+
+impl Runnable<'_> {
+    /// Starts the capture.
+    pub(crate) fn begin(&mut self) -> Result<Begun, Error> {
+        self.0.begin()
+    }
+
+    /// The error of a run that was cancelled before its start.
+    pub(crate) fn cancelled(&self) -> Error {
+        Error::new(&self.0.name(), Doing::Start, ErrorKind::Cancelled, None)
+    }
+}
+
+impl Begin for Command {
+    fn begin(&mut self) -> Result<Begun, Error> {
+        self.begin_capture()
+    }
+
+    fn name(&self) -> OsString {
+        self.get_program().to_owned()
+    }
+}
+
+impl Begin for Stage<'_> {
+    fn begin(&mut self) -> Result<Begun, Error> {
+        self.command_mut().begin_capture()
+    }
+
+    fn name(&self) -> OsString {
+        self.command().get_program().to_owned()
+    }
+}
+
+impl Begin for Pipeline<'_> {
+    fn begin(&mut self) -> Result<Begun, Error> {
+        self.begin_capture()
+    }
+
+    fn name(&self) -> OsString {
+        Pipeline::name(self)
+    }
+}
+
+impl<T: Begin> Begin for &mut T {
+    fn begin(&mut self) -> Result<Begun, Error> {
+        (**self).begin()
+    }
+
+    fn name(&self) -> OsString {
+        (**self).name()
+    }
+}
+
+impl From<Command> for Runnable<'_> {
+    fn from(command: Command) -> Self {
+        Runnable(Box::new(command))
+    }
+}
+
+impl<'a> From<&'a mut Command> for Runnable<'a> {
+    fn from(command: &'a mut Command) -> Self {
+        Runnable(Box::new(command))
+    }
+}
+
+impl<'a> From<Stage<'a>> for Runnable<'a> {
+    fn from(stage: Stage<'a>) -> Self {
+        Runnable(Box::new(stage))
+    }
+}
+
+impl<'a> From<Pipeline<'a>> for Runnable<'a> {
+    fn from(pipeline: Pipeline<'a>) -> Self {
+        Runnable(Box::new(pipeline))
+    }
+}
+
+impl<'a> From<&'a mut Pipeline<'_>> for Runnable<'a> {
+    fn from(pipeline: &'a mut Pipeline<'_>) -> Self {
+        Runnable(Box::new(pipeline))
+    }
+}
