@@ -2,13 +2,15 @@
 
 use std::io;
 use std::mem;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pipewright_os::mux::{self, Slot};
 use pipewright_os::signal::Signal;
-use pipewright_os::wake::Wake;
+use pipewright_os::wake::{Latch, Wake};
+
+use crate::signal_guard::SignalGuard;
 
 /// Stops the runs that were given it, from any thread.
 ///
@@ -31,13 +33,12 @@ pub struct CancelToken(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    cancelled: AtomicBool,
+    /// Up once it is cancelled. Of its own, as a signal handler raises it.
+    latch: Arc<Latch>,
     /// The number of the signal that stops; 0: that of the command.
     signal: AtomicI32,
     /// Signals on their way to a child.
     passed_on: Mutex<Vec<Signal>>,
-    /// Made by the first run that waits for it.
-    wake: OnceLock<Wake>,
 }
 
 impl CancelToken {
@@ -49,8 +50,7 @@ impl CancelToken {
 
     /// Stops every run that has this token, now and later.
     pub fn cancel(&self) {
-        self.0.cancelled.store(true, Ordering::SeqCst);
-        self.raise();
+        self.0.latch.raise();
     }
 
     /// As [`cancel`](Self::cancel), with that stop signal in the place of the command's own. The
@@ -67,22 +67,53 @@ impl CancelToken {
     /// For programs that stand in the place of another one, and are sent what is meant for that.
     pub fn pass_on(&self, signal: Signal) {
         self.passed_on().push(signal);
-        self.raise();
+        self.0.latch.nudge();
     }
 
-    /// Wakes who waits.
-    fn raise(&self) {
-        // With its twin in `wake`: either we see the flag in place, or its maker sees this.
-        fence(Ordering::SeqCst);
-        if let Some(wake) = self.0.wake.get() {
-            wake.raise();
-        }
+    /// Lets signals cancel the token, for as long as the guard lives: the first of them, as
+    /// [`cancel`](Self::cancel) does. The next one has its usual effect, as if there were no guard
+    /// (Ctrl-C ends this process), so that a user is never stuck; [`SignalGuard::then`] comes before
+    /// that. [`SignalGuard::received`] tells which signal it was.
+    ///
+    /// It takes no thread, and threads that run already need not care. Signals that are ignored at
+    /// the moment (`nohup`, a job in the background) stay ignored. The recipes of docs/stopping.md
+    /// use it.
+    ///
+    /// ```
+    /// use pipewright::{CancelToken, Command, Signal};
+    ///
+    /// let token = CancelToken::new();
+    /// let guard = token.cancel_on(&[Signal::INT, Signal::TERM])?;
+    /// // From here on Ctrl-C stops this command, and this process goes on.
+    /// let capture = Command::new("echo").arg("hi").cancel(&token).capture()?;
+    /// assert_eq!((capture.stdout.as_str(), guard.received()), ("hi\n", None));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Platform
+    /// Unix: a handler (`sigaction` with `SA_RESTART`), in place of any other until the guard is
+    /// dropped; system calls of other code may return `EINTR` when a signal comes. It does not see a signal that is blocked in all threads, as
+    /// [`CaughtSignals`](crate::CaughtSignals) blocks it. Windows: `SetConsoleCtrlHandler`; Ctrl-C is
+    /// `INT`, Ctrl-Break `QUIT`, and the end of the console or the session `TERM`, after which there
+    /// are some seconds (5 as a rule). No other comes.
+    ///
+    /// # Errors
+    /// One of them cannot be handled (`KILL`, `STOP`): `InvalidInput`.
+    #[doc(alias = "ctrl_c")]
+    #[doc(alias = "sigint")]
+    pub fn cancel_on(&self, signals: &[Signal]) -> io::Result<SignalGuard> {
+        SignalGuard::new(signals, &self.0.latch)
+    }
+
+    /// The flag, for a guard.
+    pub(crate) fn latch(&self) -> &Arc<Latch> {
+        &self.0.latch
     }
 
     /// Whether [`cancel`](Self::cancel) has been called.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.0.cancelled.load(Ordering::SeqCst)
+        self.0.latch.is_up()
     }
 
     /// Waits until the token is cancelled, but not longer than that. Says whether it is.
@@ -105,14 +136,14 @@ impl CancelToken {
     #[doc(hidden)]
     #[must_use]
     pub fn is_waited_for(&self) -> bool {
-        self.0.wake.get().is_some()
+        self.0.latch.made().is_some()
     }
 
     /// After a wake-up: what is to be passed on. Whether it is cancelled is asked afterwards.
     #[doc(hidden)]
     pub fn heed(&self) -> Vec<Signal> {
         let mut passed_on = self.passed_on();
-        if let Some(wake) = self.0.wake.get() {
+        if let Some(wake) = self.0.latch.made() {
             wake.lower();
             // A cancel is for everyone who waits.
             if self.is_cancelled() {
@@ -130,13 +161,8 @@ impl CancelToken {
     /// What a run waits for.
     #[doc(hidden)]
     pub fn wake(&self) -> io::Result<&Wake> {
-        if self.0.wake.get().is_none() {
-            // Ignored: another run was faster, and its flag serves as well.
-            let _ = self.0.wake.set(Wake::new()?);
-        }
-        let wake = self.0.wake.get().ok_or(io::ErrorKind::NotFound)?;
+        let wake = self.0.latch.wake()?;
         // Looked at after the flag is in place: whoever cancels from now on raises it.
-        fence(Ordering::SeqCst);
         if self.is_cancelled() || !self.passed_on().is_empty() {
             wake.raise();
         }

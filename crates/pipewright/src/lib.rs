@@ -105,6 +105,7 @@ mod output;
 mod pipeline;
 mod process_handle;
 mod run_all;
+mod signal_guard;
 #[cfg(feature = "tokio")]
 mod task;
 mod text;
@@ -122,6 +123,7 @@ pub use pipeline::{
 };
 pub use process_handle::{ProcessEnd, ProcessHandle};
 pub use run_all::{AsTheyEnd, RunAll, Runnable, Runner, run_all};
+pub use signal_guard::SignalGuard;
 #[cfg(feature = "tokio")]
 pub use task::{AsTheyEndAsync, AsyncEvents, AsyncLines, AsyncRunner};
 

@@ -10,6 +10,8 @@ mod task;
 mod unix;
 #[cfg(unix)]
 use unix as imp;
+#[cfg(unix)]
+pub(crate) use unix::poll_readable;
 #[cfg(windows)]
 mod windows;
 #[cfg(windows)]

@@ -139,6 +139,12 @@ fn read(pipe: &PipeReader, buffer: &mut Vec<u8>) -> io::Result<usize> {
 }
 
 /// `false`: the deadline has passed.
+/// Waits until one descriptor is readable, or until that time. `false`: it is not.
+pub(crate) fn poll_readable(fd: BorrowedFd<'_>, deadline: Option<Instant>) -> io::Result<bool> {
+    let entry = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    poll(&mut [entry], deadline)
+}
+
 fn poll(polled: &mut [libc::pollfd], deadline: Option<Instant>) -> io::Result<bool> {
     loop {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::io;
 use std::str::FromStr;
+use std::time::{Duration, Instant};
 
+mod trip;
 #[cfg(unix)]
 mod unix;
 #[cfg(unix)]
@@ -14,6 +16,8 @@ mod windows;
 pub(crate) use unix::AllBlocked;
 #[cfg(windows)]
 use windows as imp;
+
+pub use trip::Trip;
 
 /// A signal, under the number the platform at hand gives it.
 ///
@@ -32,10 +36,12 @@ pub struct Signal(i32);
 /// Signals that this process takes one by one instead of being ended by them.
 ///
 /// # Platform
-/// Unix: blocks them in the calling thread, and so in every thread and not in any child that is
-/// started later; `sigwait` takes them. Windows: `SetConsoleCtrlHandler`; Ctrl-C is `INT`, Ctrl-Break
-/// `QUIT`, and `TERM` that the console closes, the user logs off or the system shuts down, after which
-/// there are some seconds (5 as a rule) until the process is ended. No other comes.
+/// Unix: blocks them in the calling thread. Threads that are started later inherit that; threads that
+/// run already do not, and children do not either. So call it before other threads are started (a
+/// runtime of many threads among them). Windows: `SetConsoleCtrlHandler`, for the whole process;
+/// Ctrl-C is `INT`, Ctrl-Break `QUIT`, and `TERM` that the console closes, the user logs off or the
+/// system shuts down, after which there are some seconds (5 as a rule) until the process is ended. No
+/// other comes.
 #[derive(Debug)]
 pub struct Caught(imp::Caught);
 
@@ -55,6 +61,45 @@ impl Caught {
     /// Nothing was caught: all of them are ignored, or none of them ever comes (Windows).
     pub fn wait(&self) -> io::Result<Signal> {
         self.wait_for_arrival().map(|arrived| arrived.signal)
+    }
+
+    /// Waits for the next one, but not longer than that. Zero takes one that has come already.
+    ///
+    /// ```
+    /// use pipewright_os::signal::{Caught, Signal};
+    /// use std::time::Duration;
+    /// let caught = Caught::new(&[Signal::TERM])?;
+    /// assert_eq!(caught.wait_for(Duration::from_millis(1))?, None);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Platform
+    /// Linux: `signalfd`, and `sigtimedwait` without a wait. macOS: a kqueue, and `sigwait` when it
+    /// tells of one. Windows: an event that the console's handler raises.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait); and no room for another handle.
+    #[doc(alias = "wait_timeout")]
+    pub fn wait_for(&self, limit: Duration) -> io::Result<Option<Signal>> {
+        // A limit that the clock cannot hold is none.
+        let arrived = self.0.wait_until(Instant::now().checked_add(limit))?;
+        Ok(arrived.map(|arrived| arrived.signal))
+    }
+
+    /// As [`wait`](Self::wait), for a task of a tokio runtime: blocks no thread (feature `tokio`).
+    ///
+    /// # Platform
+    /// Unix: the handle of [`wait_for`](Self::wait_for), registered with the runtime. Where that has
+    /// several threads, the signals have to be caught before it is built.
+    ///
+    /// # Cancellation
+    /// Dropping the future loses no signal.
+    ///
+    /// # Errors
+    /// As [`wait_for`](Self::wait_for); outside of a tokio runtime, `Unsupported`.
+    #[cfg(feature = "tokio")]
+    pub async fn wait_async(&self) -> io::Result<Signal> {
+        self.0.wait_async().await.map(|arrived| arrived.signal)
     }
 
     /// Waits for the next one, and tells where it came from.
@@ -126,6 +171,18 @@ impl Signal {
     #[must_use]
     pub const fn from_number(number: i32) -> Option<Signal> {
         if number >= 1 && number <= imp::LAST { Some(Signal(number)) } else { None }
+    }
+
+    /// Sends this signal to the calling thread, which takes it before this returns, even if it is
+    /// [caught](Caught): to end as its default action would have ended this process, after tidying
+    /// up. A shell then sees the signal (128 + number), and Ctrl-C ends its loop as well.
+    ///
+    /// Returns if the signal is ignored or has a handler: drop the guard that handles it first.
+    ///
+    /// # Platform
+    /// Unix: `pthread_kill`. Windows: does nothing, as signals end no process there.
+    pub fn raise(self) {
+        raise(self);
     }
 
     /// The platform's number.

@@ -1,5 +1,6 @@
 //! A flag that any thread can raise and a multiplexer can wait for.
 
+mod latch;
 #[cfg(unix)]
 mod unix;
 #[cfg(unix)]
@@ -12,6 +13,8 @@ use windows as imp;
 pub(crate) use windows::is_signalled;
 
 use std::io;
+
+pub use latch::Latch;
 
 /// A flag that stays raised once it is raised.
 ///

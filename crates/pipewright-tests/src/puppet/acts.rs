@@ -6,6 +6,8 @@ use std::process::{Child, Command, Stdio, exit};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use pipewright::{CancelToken, Signal};
+
 use crate::{started, system, worker};
 
 /// Does one thing.
@@ -39,6 +41,7 @@ pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
         "host" => host(value),
         "detach" => detach(value),
         "wait-for-file" => wait_for_file(value),
+        "guard" => guard(value),
         "touch" => fs::write(value, b""),
         // What it finds itself to be.
         "args" => {
@@ -207,6 +210,32 @@ fn expect_env(expected: &str) -> io::Result<()> {
         Ok(found) if found == value => Ok(()),
         found => Err(io::Error::other(format!("expected {expected}, found {found:?}"))),
     }
+}
+
+/// `INT+TERM,2`: lets these signals cancel so many tokens, one after the other, and says so. After the last one it
+/// waits; with `,raise` it ends by the signal that came first.
+fn guard(value: &str) -> io::Result<()> {
+    let mut parts = value.split(',');
+    let names = parts.next().unwrap_or_default().split('+');
+    let signals: Result<Vec<Signal>, _> = names.map(str::parse).collect();
+    let count = number(parts.next().unwrap_or("1"))?;
+    let tokens: Vec<CancelToken> = (0..count).map(|_| CancelToken::new()).collect();
+    let mut tokens = tokens.iter();
+    let first = tokens.next().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut guard = first.cancel_on(&signals.map_err(io::Error::other)?)?;
+    for token in tokens.clone() {
+        guard = guard.then(token);
+    }
+    say(io::stdout(), b"guarded\n")?;
+    for token in std::iter::once(first).chain(tokens) {
+        while !token.wait_for(Duration::from_secs(600)) {}
+        say(io::stdout(), format!("cancelled {:?}\n", guard.received()).as_bytes())?;
+    }
+    if let (Some("raise"), Some(signal)) = (parts.next(), guard.received()) {
+        drop(guard);
+        signal.raise();
+    }
+    wait("600")
 }
 
 /// Number, kind and inheritability of every handle, a line each.

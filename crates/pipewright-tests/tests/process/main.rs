@@ -61,6 +61,8 @@ mod runner;
 #[cfg(unix)]
 mod samples;
 #[cfg(unix)]
+mod signals;
+#[cfg(unix)]
 mod std_rules;
 mod stdio;
 #[cfg(unix)]

@@ -1,7 +1,14 @@
 //! The examples of the library: each runs to its end and leaves nothing behind.
 
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pipewright::{Command, Outcome};
 use pipewright_tests::skip::{is_forced_off, skipped};
 use pipewright_tests::{count, isolate, watchdog};
+
+use super::puppet;
 
 #[path = "../../../pipewright/examples/capture.rs"]
 mod capture;
@@ -19,12 +26,16 @@ mod process_handle;
 mod redirect;
 #[path = "../../../pipewright/examples/run.rs"]
 mod run;
+#[path = "../../../pipewright/examples/runner.rs"]
+mod runner;
+#[path = "../../../pipewright/examples/stopping.rs"]
+mod stopping;
 #[path = "../../../pipewright/examples/streams.rs"]
 mod streams;
 
 type Sample = fn() -> Result<(), Box<dyn std::error::Error>>;
 
-const SAMPLES: [(&str, Sample); 9] = [
+const SAMPLES: [(&str, Sample); 11] = [
     ("capture", capture::main),
     ("child", child::main),
     ("inherit", inherit::main),
@@ -33,6 +44,8 @@ const SAMPLES: [(&str, Sample); 9] = [
     ("process_handle", process_handle::main),
     ("redirect", redirect::main),
     ("run", run::main),
+    ("runner", runner::main),
+    ("stopping", stopping::main),
     ("streams", streams::main),
 ];
 
@@ -53,6 +66,47 @@ fn every_sample_runs_to_its_end_and_leaves_nothing_behind() {
         watchdog::until("every child is reaped", || count::children().is_empty());
         watchdog::until("every handle is closed", || count::handles() == before);
     });
+}
+
+/// Says that it has started, and ends when it is told to.
+fn until_file(dir: &Path, name: &str) -> Command {
+    let path = |name: &str| dir.join(name).display().to_string();
+    let touch = format!("touch={}", path(&format!("{name}.started")));
+    puppet([touch, format!("wait-for-file={}", path(name))])
+}
+
+#[test]
+fn in_the_example_the_first_signal_drains_and_the_second_one_stops() {
+    isolate::isolated(
+        "samples::in_the_example_the_first_signal_drains_and_the_second_one_stops",
+        || {
+            let _watch = watchdog::watch();
+            let dir = tempfile::tempdir().unwrap();
+            let path = |name: &str| dir.path().join(name);
+            let jobs = ["ends", "runs", "waits"].map(|name| (name, until_file(dir.path(), name)));
+            let run = thread::spawn(move || stopping::run_jobs(2, jobs).map_err(|e| e.to_string()));
+            let interrupt = || {
+                // Taken by this thread, before it returns.
+                // SAFETY: a number.
+                assert_eq!(unsafe { libc::raise(libc::SIGINT) }, 0);
+            };
+            let is_started = |name: &str| path(&format!("{name}.started")).exists();
+            watchdog::until("two have started", || is_started("ends") && is_started("runs"));
+            // The first one drains: the third job will not be started when there is room for it.
+            interrupt();
+            std::fs::write(path("ends"), b"").unwrap();
+            // The second one stops. What comes with the first counts as that.
+            let first = Instant::now();
+            watchdog::until("it counts", || first.elapsed() > Duration::from_millis(150));
+            interrupt();
+            let (ends, signal) = run.join().unwrap().unwrap();
+            let end = |name| ends.iter().find(|(key, _)| *key == name).unwrap().1;
+            assert_eq!(end("waits"), None);
+            assert_eq!(end("runs"), Some(Outcome::Cancelled));
+            assert_eq!(signal, Some(pipewright::Signal::INT));
+            assert!(!is_started("waits"));
+        },
+    );
 }
 
 #[test]

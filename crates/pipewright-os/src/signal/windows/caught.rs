@@ -1,8 +1,9 @@
 //! What the console tells, as signals that are taken one by one.
 
 use std::io;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
+use std::time::Instant;
 
 use windows_sys::Win32::System::Console::{
     CTRL_BREAK_EVENT, CTRL_C_EVENT, CTRL_CLOSE_EVENT, CTRL_LOGOFF_EVENT, CTRL_SHUTDOWN_EVENT,
@@ -10,7 +11,10 @@ use windows_sys::Win32::System::Console::{
 };
 use windows_sys::core::BOOL;
 
+use super::super::trip::{self, Delivered};
 use super::super::{Arrived, Signal};
+use crate::mux::{self, Slot};
+use crate::wake::Wake;
 
 /// What the console can tell. Others can be asked for, and never come.
 const COMING: [Signal; 3] = [Signal::INT, Signal::QUIT, Signal::TERM];
@@ -22,52 +26,120 @@ struct Console {
     caught: u32,
     /// What has come and nobody has taken. What comes twice before is one.
     pending: u32,
+    /// Raised when something has come.
+    wakes: Vec<Weak<Wake>>,
 }
 
-static CONSOLE: Mutex<Console> = Mutex::new(Console { is_handled: false, caught: 0, pending: 0 });
-static CAME: Condvar = Condvar::new();
+static CONSOLE: Mutex<Console> =
+    Mutex::new(Console { is_handled: false, caught: 0, pending: 0, wakes: Vec::new() });
 
 #[derive(Debug)]
 pub(crate) struct Caught {
     set: u32,
+    wake: Arc<Wake>,
 }
 
 impl Caught {
     pub(crate) fn new(signals: &[Signal]) -> io::Result<Caught> {
-        if signals.iter().any(|signal| matches!(*signal, Signal::KILL | Signal::STOP)) {
-            return Err(io::ErrorKind::InvalidInput.into());
+        let mut set = 0;
+        for signal in signals {
+            if can_come(*signal)? {
+                set |= bit(*signal);
+            }
         }
-        let coming = signals.iter().filter(|signal| COMING.contains(signal));
-        let set = coming.fold(0, |set, signal| set | bit(*signal));
+        let wake = Arc::new(Wake::new()?);
         let mut console = console();
-        if set != 0 && !console.is_handled {
+        if set != 0 {
+            console.handle()?;
+        }
+        console.caught |= set;
+        console.wakes.retain(|wake| wake.strong_count() > 0);
+        console.wakes.push(Arc::downgrade(&wake));
+        Ok(Caught { set, wake })
+    }
+
+    pub(crate) fn wait(&self) -> io::Result<Arrived> {
+        loop {
+            if let Some(arrived) = self.wait_until(None)? {
+                return Ok(arrived);
+            }
+        }
+    }
+
+    pub(crate) fn wait_until(&self, until: Option<Instant>) -> io::Result<Option<Arrived>> {
+        self.check()?;
+        loop {
+            if let Some(arrived) = self.take() {
+                return Ok(Some(arrived));
+            }
+            if until.is_some_and(|until| until <= Instant::now()) {
+                return Ok(None);
+            }
+            mux::wait(&mut [Slot::Wake(&self.wake)], until)?;
+        }
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) async fn wait_async(&self) -> io::Result<Arrived> {
+        self.check()?;
+        let mut watch = mux::Watch::default();
+        loop {
+            if let Some(arrived) = self.take() {
+                return Ok(arrived);
+            }
+            let wait = |cx: &mut std::task::Context<'_>| {
+                watch.poll_wait(cx, &mut [Slot::Wake(&self.wake)], None)
+            };
+            std::future::poll_fn(wait).await?;
+        }
+    }
+
+    /// Nothing would ever come.
+    fn check(&self) -> io::Result<()> {
+        if self.set == 0 { Err(io::ErrorKind::NotFound.into()) } else { Ok(()) }
+    }
+
+    /// Takes one that has come.
+    fn take(&self) -> Option<Arrived> {
+        // Before the look: what comes from here on raises it again.
+        self.wake.lower();
+        let mut console = console();
+        let ours = COMING.into_iter().find(|signal| console.pending & self.set & bit(*signal) != 0);
+        let signal = ours?;
+        console.pending &= !bit(signal);
+        if console.pending & self.set != 0 {
+            self.wake.raise();
+        }
+        // Ctrl-C at the keyboard. A break is also what a parent sends, to one group.
+        Some(Arrived { signal, from_terminal: signal == Signal::INT })
+    }
+}
+
+impl Console {
+    /// Lets the system call the handler.
+    fn handle(&mut self) -> io::Result<()> {
+        if !self.is_handled {
             // SAFETY: a function that lasts as long as the program.
             if unsafe { SetConsoleCtrlHandler(Some(on_event), 1) } == 0 {
                 return Err(io::Error::last_os_error());
             }
-            console.is_handled = true;
+            self.is_handled = true;
         }
-        console.caught |= set;
-        Ok(Caught { set })
+        Ok(())
     }
+}
 
-    pub(crate) fn wait(&self) -> io::Result<Arrived> {
-        if self.set == 0 {
-            // Nothing would ever come.
-            return Err(io::ErrorKind::NotFound.into());
-        }
-        let mut console = console();
-        loop {
-            let ours =
-                COMING.into_iter().find(|signal| console.pending & self.set & bit(*signal) != 0);
-            if let Some(signal) = ours {
-                console.pending &= !bit(signal);
-                // Ctrl-C at the keyboard. A break is also what a parent sends, to one group.
-                return Ok(Arrived { signal, from_terminal: signal == Signal::INT });
-            }
-            console = CAME.wait(console).unwrap_or_else(PoisonError::into_inner);
-        }
+/// Whether the console can tell of it.
+pub(crate) fn can_come(signal: Signal) -> io::Result<bool> {
+    match signal {
+        Signal::KILL | Signal::STOP => Err(io::ErrorKind::InvalidInput.into()),
+        signal => Ok(COMING.contains(&signal)),
     }
+}
+
+/// Lets the handler be called, for trips.
+pub(crate) fn install(_: Signal) -> io::Result<()> {
+    console().handle()
 }
 
 fn bit(signal: Signal) -> u32 {
@@ -87,7 +159,10 @@ unsafe extern "system" fn on_event(event: u32) -> BOOL {
         CTRL_CLOSE_EVENT | CTRL_LOGOFF_EVENT | CTRL_SHUTDOWN_EVENT => Signal::TERM,
         _ => return 0,
     };
-    if !note(signal) {
+    let is_caught = note(signal);
+    let delivered = trip::deliver(signal.number(), || {});
+    if !is_caught && delivered != Delivered::Taken {
+        // As if this handler were not there.
         return 0;
     }
     if signal == Signal::TERM {
@@ -106,7 +181,7 @@ fn note(signal: Signal) -> bool {
     let is_caught = console.caught & bit(signal) != 0;
     if is_caught {
         console.pending |= bit(signal);
-        CAME.notify_all();
+        console.wakes.iter().filter_map(Weak::upgrade).for_each(|wake| wake.raise());
     }
     is_caught
 }

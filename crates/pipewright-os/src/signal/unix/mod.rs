@@ -1,10 +1,16 @@
 //! The numbers are libc's: they differ between Linux and macOS.
 
+mod handler;
+mod ready;
+
 use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
+use std::time::Instant;
 
 use super::{Arrived, Signal};
+pub(super) use handler::{can_come, install, prepare, restore};
+use ready::Ready;
 
 pub(super) use libc::{
     SIGABRT as ABRT, SIGCONT as CONT, SIGHUP as HUP, SIGINT as INT, SIGKILL as KILL,
@@ -71,14 +77,57 @@ impl Caught {
     }
 
     pub(super) fn wait(&self) -> io::Result<Arrived> {
-        if self.is_empty {
-            // sigwait on nothing would wait for ever.
-            return Err(io::ErrorKind::NotFound.into());
-        }
-        let (number, from_terminal) = wait_for_one_of(&self.set)?;
-        let signal = Signal::from_number(number).ok_or(io::ErrorKind::InvalidData)?;
-        Ok(Arrived { signal, from_terminal })
+        self.check()?;
+        arrived(wait_for_one_of(&self.set)?)
     }
+
+    pub(super) fn wait_until(&self, until: Option<Instant>) -> io::Result<Option<Arrived>> {
+        self.check()?;
+        if let Some(arrived) = self.take()? {
+            return Ok(Some(arrived));
+        }
+        let ready = Ready::new(&self.set)?;
+        loop {
+            // Looked at after the handle is there: it need not tell of what came before.
+            if let Some(arrived) = self.take()? {
+                return Ok(Some(arrived));
+            }
+            if until.is_some_and(|until| until <= Instant::now()) {
+                return Ok(None);
+            }
+            ready.wait(until)?;
+        }
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(super) async fn wait_async(&self) -> io::Result<Arrived> {
+        self.check()?;
+        let ready = Ready::new(&self.set)?.register()?;
+        loop {
+            // Taken last: nothing is awaited after it that could be dropped.
+            if let Some(arrived) = self.take()? {
+                return Ok(arrived);
+            }
+            let mut guard = ready.readable().await?;
+            guard.get_inner().lower();
+            guard.clear_ready();
+        }
+    }
+
+    /// sigwait on nothing would wait for ever.
+    fn check(&self) -> io::Result<()> {
+        if self.is_empty { Err(io::ErrorKind::NotFound.into()) } else { Ok(()) }
+    }
+
+    /// Takes one that has come.
+    fn take(&self) -> io::Result<Option<Arrived>> {
+        take_one_of(&self.set)?.map(arrived).transpose()
+    }
+}
+
+fn arrived((number, from_terminal): (i32, bool)) -> io::Result<Arrived> {
+    let signal = Signal::from_number(number).ok_or(io::ErrorKind::InvalidData)?;
+    Ok(Arrived { signal, from_terminal })
 }
 
 fn empty_set() -> libc::sigset_t {
@@ -104,6 +153,45 @@ fn wait_for_one_of(set: &libc::sigset_t) -> io::Result<(i32, bool)> {
         if error.kind() != io::ErrorKind::Interrupted {
             return Err(error);
         }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn take_one_of(set: &libc::sigset_t) -> io::Result<Option<(i32, bool)>> {
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    loop {
+        // SAFETY: a live set, room for what the call tells, and a live time.
+        let number = unsafe { libc::sigtimedwait(set, info.as_mut_ptr(), &raw const now) };
+        if number > 0 {
+            // SAFETY: the call has filled it in; and all zeroes was a value before.
+            let info = unsafe { info.assume_init() };
+            return Ok(Some((number, info.si_code == libc::SI_KERNEL)));
+        }
+        let error = io::Error::last_os_error();
+        match error.kind() {
+            io::ErrorKind::WouldBlock => return Ok(None),
+            io::ErrorKind::Interrupted => {}
+            _ => return Err(error),
+        }
+    }
+}
+
+/// Another thread that waits for the same signal may take it in between: then this waits for the next.
+#[cfg(not(target_os = "linux"))]
+fn take_one_of(set: &libc::sigset_t) -> io::Result<Option<(i32, bool)>> {
+    let mut pending = empty_set();
+    // SAFETY: a live set.
+    if unsafe { libc::sigpending(&raw mut pending) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let is_in = |set: &libc::sigset_t, number| {
+        // SAFETY: a live set; a number that is none is in none.
+        unsafe { libc::sigismember(set, number) == 1 }
+    };
+    match (1..=LAST).any(|number| is_in(set, number) && is_in(&pending, number)) {
+        true => wait_for_one_of(set).map(Some),
+        false => Ok(None),
     }
 }
 

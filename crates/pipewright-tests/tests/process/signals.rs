@@ -1,0 +1,348 @@
+//! Signals that this program takes: as cancels, and one by one.
+
+use std::io::{BufRead, BufReader};
+use std::sync::mpsc;
+use std::task::Poll;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pipewright::{CancelToken, CaughtSignals, Child, Command, Outcome, Signal, Stdio};
+use pipewright_tests::{isolate, watchdog};
+
+use super::async_pipes::poll_once;
+use super::async_verbs::one_thread;
+use super::{SHORT, ended_by, flood, puppet};
+
+/// To this process, whichever thread takes it.
+fn send(signal: Signal) {
+    // SAFETY: numbers.
+    assert_eq!(unsafe { libc::kill(libc::getpid(), signal.number()) }, 0);
+}
+
+/// A field of `/proc/self/status` that is a set of signals.
+fn has(field: &str, signal: Signal) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+    let set = u64::from_str_radix(line.trim_start_matches(':').trim(), 16).unwrap();
+    set & (1 << (signal.number() - 1)) != 0
+}
+
+fn is_handled(signal: Signal) -> bool {
+    has("SigCgt", signal)
+}
+
+/// A puppet that takes signals, and the lines that it says of them.
+fn guarded(act: &str) -> (Child, impl Iterator<Item = String>) {
+    let mut child = puppet([act]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().unwrap(), "guarded");
+    (child, lines)
+}
+
+/// Until it takes effect: signals that come together count once.
+fn send_until(signal: Signal, child: &Child, mut is_done: impl FnMut() -> bool) {
+    watchdog::until("the signal has its effect", || {
+        child.signal(signal).unwrap();
+        is_done()
+    });
+}
+
+#[test]
+fn the_first_signal_cancels_the_token_and_tells_which_it_was() {
+    isolate::isolated("signals::the_first_signal_cancels_the_token_and_tells_which_it_was", || {
+        let _watch = watchdog::watch();
+        let token = CancelToken::new();
+        let guard = token.cancel_on(&[Signal::INT, Signal::TERM]).unwrap();
+        assert_eq!((guard.received(), guard.count()), (None, 0));
+        let run = {
+            let token = token.clone();
+            thread::spawn(move || puppet(["wait=600"]).own_group().cancel(&token).capture())
+        };
+        watchdog::until("the run waits for the token", || token.is_waited_for());
+        send(Signal::TERM);
+        let capture = run.join().unwrap().unwrap();
+        assert_eq!(capture.outcome, Outcome::Cancelled);
+        ended_by(capture.status, Signal::TERM);
+        assert_eq!((guard.received(), guard.count()), (Some(Signal::TERM), 1));
+        assert!(token.is_cancelled());
+    });
+}
+
+#[test]
+fn a_signal_cancels_a_run_of_a_task() {
+    isolate::isolated("signals::a_signal_cancels_a_run_of_a_task", || {
+        let _watch = watchdog::watch();
+        let token = CancelToken::new();
+        let _guard = token.cancel_on(&[Signal::INT]).unwrap();
+        one_thread().block_on(async {
+            let mut command = puppet(["wait=600"]);
+            let capture = command.own_group().cancel(&token).capture_async();
+            let sender = thread::spawn({
+                let token = token.clone();
+                move || {
+                    watchdog::until("the run waits for the token", || token.is_waited_for());
+                    send(Signal::INT);
+                }
+            });
+            assert_eq!(capture.await.unwrap().outcome, Outcome::Cancelled);
+            sender.join().unwrap();
+        });
+    });
+}
+
+#[test]
+fn the_signal_after_the_last_token_ends_the_process() {
+    let _watch = watchdog::watch();
+    let (child, mut lines) = guarded("guard=INT+TERM");
+    child.signal(Signal::INT).unwrap();
+    assert_eq!(lines.next().unwrap(), "cancelled Some(SIGINT)");
+    send_until(Signal::TERM, &child, || child.try_wait().unwrap().is_some());
+    ended_by(child.wait().unwrap(), Signal::TERM);
+}
+
+#[test]
+fn each_signal_cancels_the_next_token() {
+    let _watch = watchdog::watch();
+    let (child, lines) = guarded("guard=INT,3");
+    let (say, said) = mpsc::channel();
+    let reader = thread::spawn(move || lines.for_each(|line| say.send(line).unwrap()));
+    for _ in 0..3 {
+        // Again where it came together with the one before it.
+        watchdog::until("the next token is cancelled", || {
+            child.signal(Signal::INT).unwrap();
+            said.recv_timeout(Duration::from_secs(1)).is_ok()
+        });
+    }
+    send_until(Signal::INT, &child, || child.try_wait().unwrap().is_some());
+    ended_by(child.wait().unwrap(), Signal::INT);
+    assert!(said.recv().is_err());
+    reader.join().unwrap();
+}
+
+#[test]
+fn after_the_guard_a_raise_ends_the_process_by_the_signal() {
+    let _watch = watchdog::watch();
+    let (child, mut lines) = guarded("guard=INT,1,raise");
+    child.signal(Signal::INT).unwrap();
+    assert_eq!(lines.next().unwrap(), "cancelled Some(SIGINT)");
+    ended_by(child.wait().unwrap(), Signal::INT);
+}
+
+#[test]
+fn a_dropped_guard_restores_what_was_before() {
+    isolate::isolated("signals::a_dropped_guard_restores_what_was_before", || {
+        let _watch = watchdog::watch();
+        let (first, second) = (CancelToken::new(), CancelToken::new());
+        assert!(!is_handled(Signal::INT) && !is_handled(Signal::TERM));
+        let one = first.cancel_on(&[Signal::INT, Signal::TERM]).unwrap();
+        let other = second.cancel_on(&[Signal::INT]).unwrap();
+        drop(one);
+        assert!(is_handled(Signal::INT) && !is_handled(Signal::TERM));
+        send(Signal::INT);
+        assert!(second.wait_for(Duration::from_secs(60)) && !first.is_cancelled());
+        drop(other);
+        assert!(!is_handled(Signal::INT));
+    });
+}
+
+#[test]
+fn every_guard_of_a_signal_sees_it() {
+    isolate::isolated("signals::every_guard_of_a_signal_sees_it", || {
+        let _watch = watchdog::watch();
+        let (first, second) = (CancelToken::new(), CancelToken::new());
+        let one = first.cancel_on(&[Signal::INT, Signal::HUP]).unwrap();
+        let other = second.cancel_on(&[Signal::HUP]).unwrap();
+        send(Signal::HUP);
+        assert!(first.wait_for(Duration::from_secs(60)) && second.is_cancelled());
+        assert_eq!((one.received(), other.received()), (Some(Signal::HUP), Some(Signal::HUP)));
+
+        // One of them has no token left, and the other has.
+        let (third, send_here) = (CancelToken::new(), sender());
+        let _other = other.then(&third);
+        watchdog::until("the third is cancelled", || {
+            send_here(Signal::HUP);
+            third.is_cancelled()
+        });
+    });
+}
+
+#[test]
+fn signals_that_come_together_count_once() {
+    isolate::isolated("signals::signals_that_come_together_count_once", || {
+        let _watch = watchdog::watch();
+        let send_here = sender();
+        // Where this thread was away for so long between the two, they did not come together.
+        loop {
+            let (drain, stop) = (CancelToken::new(), CancelToken::new());
+            let guard = drain.cancel_on(&[Signal::TERM]).unwrap().then(&stop);
+            let start = Instant::now();
+            // Taken before each returns.
+            send_here(Signal::TERM);
+            send_here(Signal::TERM);
+            if start.elapsed() < Duration::from_millis(50) {
+                assert!(drain.is_cancelled() && !stop.is_cancelled());
+                assert_eq!(guard.count(), 1);
+                return;
+            }
+        }
+    });
+}
+
+#[test]
+fn an_ignored_signal_stays_ignored() {
+    isolate::isolated("signals::an_ignored_signal_stays_ignored", || {
+        let _watch = watchdog::watch();
+        // SAFETY: SIG_IGN is no function of ours.
+        unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
+        let token = CancelToken::new();
+        let guard = token.cancel_on(&[Signal::INT, Signal::TERM]).unwrap();
+        assert!(!is_handled(Signal::INT) && is_handled(Signal::TERM));
+        send(Signal::INT);
+        drop(guard);
+        assert!(has("SigIgn", Signal::INT) && !token.is_cancelled());
+    });
+}
+
+#[test]
+fn a_signal_that_cannot_be_handled_is_refused_and_changes_nothing() {
+    isolate::isolated(
+        "signals::a_signal_that_cannot_be_handled_is_refused_and_changes_nothing",
+        || {
+            let token = CancelToken::new();
+            for signal in [Signal::KILL, Signal::STOP] {
+                let error = token.cancel_on(&[Signal::INT, signal]).unwrap_err();
+                assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+                assert!(!is_handled(Signal::INT));
+            }
+        },
+    );
+}
+
+#[test]
+fn children_have_the_default_effect_while_a_guard_lives() {
+    isolate::isolated("signals::children_have_the_default_effect_while_a_guard_lives", || {
+        let _watch = watchdog::watch();
+        let plain = ["status=SigCgt", "status=SigIgn", "status=SigBlk"];
+        let before = puppet(plain).read().unwrap();
+        let token = CancelToken::new();
+        let _guard = token.cancel_on(&[Signal::INT, Signal::TERM]).unwrap();
+        assert_eq!(puppet(plain).read().unwrap(), before);
+        let child = puppet(["wait=600"]).own_group().spawn().unwrap();
+        child.signal(Signal::INT).unwrap();
+        ended_by(child.wait().unwrap(), Signal::INT);
+        assert!(!token.is_cancelled());
+    });
+}
+
+#[test]
+fn signals_do_not_disturb_what_waits() {
+    isolate::isolated("signals::signals_do_not_disturb_what_waits", || {
+        let _watch = watchdog::watch();
+        let spare: Vec<CancelToken> = (0..500).map(|_| CancelToken::new()).collect();
+        let mut guard = CancelToken::new().cancel_on(&[Signal::USR1]).unwrap();
+        for token in &spare {
+            guard = guard.then(token);
+        }
+        let all = thread::spawn(|| {
+            let input = flood(20_000_000);
+            let mut command = puppet(["cat-both"]);
+            let output = command.stdin(Stdio::bytes(input.clone())).output().unwrap();
+            assert!(output.stdout == input && output.stderr == input);
+            assert!(puppet(["wait=0.2"]).status().unwrap().success());
+        });
+        while !all.is_finished() && guard.count() < spare.len() {
+            send(Signal::USR1);
+            thread::park_timeout(Duration::from_micros(200));
+        }
+        all.join().unwrap();
+        assert!(guard.count() > 0);
+        // The last signal may be on its way to another thread.
+        std::mem::forget(guard);
+    });
+}
+
+#[test]
+fn guards_come_and_go_while_signals_arrive() {
+    isolate::isolated("signals::guards_come_and_go_while_signals_arrive", || {
+        let _watch = watchdog::watch();
+        let spare: Vec<CancelToken> = (0..1000).map(|_| CancelToken::new()).collect();
+        let mut guard = CancelToken::new().cancel_on(&[Signal::USR1, Signal::USR2]).unwrap();
+        for token in &spare {
+            guard = guard.then(token);
+        }
+        let changes = thread::spawn(|| {
+            for _ in 0..2000 {
+                let token = CancelToken::new();
+                // Never the last one: the default effect of these is the end.
+                let guard = token.cancel_on(&[Signal::USR1]).unwrap().then(&token).then(&token);
+                let more = token.cancel_on(&[Signal::USR2]).unwrap().then(&token).then(&token);
+                drop((guard, more));
+            }
+        });
+        while !changes.is_finished() && guard.count() < spare.len() {
+            send(Signal::USR1);
+            send(Signal::USR2);
+        }
+        changes.join().unwrap();
+        // The last signals may be on their way to another thread.
+        std::mem::forget(guard);
+    });
+}
+
+#[test]
+fn caught_signals_are_waited_for_with_a_limit() {
+    isolate::isolated("signals::caught_signals_are_waited_for_with_a_limit", || {
+        let _watch = watchdog::watch();
+        let caught = CaughtSignals::new(&[Signal::USR1, Signal::USR2]).unwrap();
+        let start = Instant::now();
+        assert_eq!(caught.wait_for(SHORT).unwrap(), None);
+        assert!(start.elapsed() >= SHORT);
+        let send_here = sender();
+        send_here(Signal::USR1);
+        assert_eq!(caught.wait_for(Duration::ZERO).unwrap(), Some(Signal::USR1));
+        assert_eq!(caught.wait_for(Duration::ZERO).unwrap(), None);
+        let sends = thread::spawn(move || send_here(Signal::USR2));
+        assert_eq!(caught.wait_for(Duration::MAX).unwrap(), Some(Signal::USR2));
+        sends.join().unwrap();
+    });
+}
+
+#[test]
+fn caught_signals_wake_a_task_and_a_dropped_wait_loses_none() {
+    isolate::isolated("signals::caught_signals_wake_a_task_and_a_dropped_wait_loses_none", || {
+        let _watch = watchdog::watch();
+        let caught = CaughtSignals::new(&[Signal::USR1, Signal::USR2]).unwrap();
+        let send_here = sender();
+        one_thread().block_on(async {
+            let limit = Duration::from_millis(20);
+            assert!(tokio::time::timeout(limit, caught.wait_async()).await.is_err());
+            send_here(Signal::USR1);
+            assert_eq!(caught.wait_async().await.unwrap(), Signal::USR1);
+            let sends = thread::spawn(move || send_here(Signal::USR2));
+            assert_eq!(caught.wait_async().await.unwrap(), Signal::USR2);
+            sends.join().unwrap();
+        });
+        // Outside of a runtime.
+        let Poll::Ready(result) = poll_once(caught.wait_async()) else { panic!("it waits") };
+        assert_eq!(result.unwrap_err().kind(), std::io::ErrorKind::Unsupported);
+    });
+}
+
+/// Sends signals to the calling thread: the harness has others, which block other ones.
+fn sender() -> impl Fn(Signal) + Send + Copy + 'static {
+    // SAFETY: the number of the calling thread.
+    let thread = unsafe { libc::pthread_self() };
+    move |signal| {
+        // SAFETY: the test's own thread, which waits for this.
+        assert_eq!(unsafe { libc::pthread_kill(thread, signal.number()) }, 0);
+    }
+}
+
+#[test]
+fn a_command_that_ctrl_c_reaches_directly_was_signaled_and_not_cancelled() {
+    let _watch = watchdog::watch();
+    // As a terminal does it: the whole group gets it, and we are in another one here.
+    let child = Command::new("sh").args(["-c", "kill -INT $$"]).capture().unwrap();
+    assert_eq!(child.outcome, Outcome::Signaled);
+    assert_eq!(child.status.terminating_signal(), Some(Signal::INT));
+}
