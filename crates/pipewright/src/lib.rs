@@ -53,6 +53,8 @@
 //! | [`Command::kill_on_parent_exit`] | the child, or whatever it has ever started: with this process, however that ends |
 //! | [`Command::kill_on_drop`] | the child, and the descendants that can be found: with its handle |
 //! | [`Command::detached`] | nothing: it outlives this process and its terminal |
+//!
+//! Ctrl-C and other signals: [`CancelToken::cancel_on`], and the page `docs/stopping.md`.
 
 //! # Threads and tasks, side by side
 //!
@@ -158,6 +160,11 @@ pub use std::process::{ExitCode, Termination, abort, exit, id};
 
 /// The result of this crate's calls.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// Runs the code of the page.
+#[cfg(all(doctest, feature = "tokio"))]
+#[doc = include_str!("../../../docs/stopping.md")]
+mod stopping {}
 
 /// The platform layer, for the other crates of the family. Not covered by any promise.
 #[doc(hidden)]

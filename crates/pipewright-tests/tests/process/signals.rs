@@ -1,6 +1,7 @@
 //! Signals that this program takes: as cancels, and one by one.
 
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::sync::mpsc;
 use std::task::Poll;
 use std::thread;
@@ -338,11 +339,54 @@ fn sender() -> impl Fn(Signal) + Send + Copy + 'static {
     }
 }
 
+/// To everyone in the group of this process, as the terminal sends Ctrl-C.
+fn send_to_group(signal: Signal) {
+    // SAFETY: numbers; 0 is the own group, which is that of the isolated test.
+    assert_eq!(unsafe { libc::kill(0, signal.number()) }, 0);
+}
+
+/// Says that it has started, and ends when it is told to.
+fn until_told(dir: &Path) -> Command {
+    let path = |name: &str| dir.join(name).display().to_string();
+    puppet([format!("touch={}", path("started")), format!("wait-for-file={}", path("go"))])
+}
+
 #[test]
-fn a_command_that_ctrl_c_reaches_directly_was_signaled_and_not_cancelled() {
-    let _watch = watchdog::watch();
-    // As a terminal does it: the whole group gets it, and we are in another one here.
-    let child = Command::new("sh").args(["-c", "kill -INT $$"]).capture().unwrap();
-    assert_eq!(child.outcome, Outcome::Signaled);
-    assert_eq!(child.status.terminating_signal(), Some(Signal::INT));
+fn a_child_that_shares_the_group_gets_ctrl_c_itself_and_was_signaled_not_cancelled() {
+    isolate::isolated(
+        "signals::a_child_that_shares_the_group_gets_ctrl_c_itself_and_was_signaled_not_cancelled",
+        || {
+            let _watch = watchdog::watch();
+            let dir = tempfile::tempdir().unwrap();
+            let token = CancelToken::new();
+            let guard = token.cancel_on(&[Signal::INT]).unwrap();
+            let mut command = until_told(dir.path());
+            let run = thread::spawn(move || command.capture());
+            watchdog::until("it has started", || dir.path().join("started").exists());
+            send_to_group(Signal::INT);
+            let capture = run.join().unwrap().unwrap();
+            assert_eq!(capture.outcome, Outcome::Signaled);
+            assert_eq!(capture.status.terminating_signal(), Some(Signal::INT));
+            assert!(token.wait_for(Duration::from_secs(60)));
+            assert_eq!(guard.received(), Some(Signal::INT));
+        },
+    );
+}
+
+#[test]
+fn a_child_in_a_group_of_its_own_is_left_to_this_program() {
+    isolate::isolated("signals::a_child_in_a_group_of_its_own_is_left_to_this_program", || {
+        let _watch = watchdog::watch();
+        let dir = tempfile::tempdir().unwrap();
+        let token = CancelToken::new();
+        let _guard = token.cancel_on(&[Signal::INT]).unwrap();
+        let mut command = until_told(dir.path()).own_group().owned();
+        let run = thread::spawn(move || command.capture());
+        watchdog::until("it has started", || dir.path().join("started").exists());
+        send_to_group(Signal::INT);
+        assert!(token.wait_for(Duration::from_secs(60)));
+        // It drains.
+        std::fs::write(dir.path().join("go"), b"").unwrap();
+        assert!(run.join().unwrap().unwrap().success());
+    });
 }

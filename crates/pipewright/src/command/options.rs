@@ -76,8 +76,8 @@ impl Command {
         self
     }
 
-    /// Stops the child when the token is cancelled. Where the child has ended and something else
-    /// holds its streams, they are given up.
+    /// Stops the child when the token is cancelled, also [by a signal](CancelToken::cancel_on). Where
+    /// the child has ended and something else holds its streams, they are given up.
     pub fn cancel(&mut self, token: &CancelToken) -> &mut Command {
         self.rules.cancel = Some(token.clone());
         self
