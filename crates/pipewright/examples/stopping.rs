@@ -46,7 +46,7 @@ pub(crate) fn run_jobs<K>(
         runner.push(key, job);
     }
     let mut ends = Vec::new();
-    while let Some((key, result)) = runner.next() {
+    for (key, result) in runner {
         match result {
             Ok(capture) => ends.push((key, Some(capture.outcome))),
             Err(error) if error.kind() == &ErrorKind::Cancelled => ends.push((key, None)),
