@@ -9,7 +9,7 @@ use std::path::Path;
 use pipewright::{Command, Handle, HandleKind, PipeOptions, Stdio};
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
-    let path = std::env::temp_dir().join(format!("pipewright-redirect-{}", pipewright::id()));
+    let path = std::env::temp_dir().join(format!("pipewright-redirect-{}", std::process::id()));
     let done = redirect(&path);
     fs::remove_file(&path)?;
     done

@@ -105,6 +105,7 @@ mod lines;
 mod next;
 mod output;
 mod pipeline;
+pub mod process;
 mod process_handle;
 mod run_all;
 mod signal_guard;
@@ -154,9 +155,6 @@ pub type ChildStderr = PipeReader;
 pub mod machine {
     pub use pipewright_os::probe::{Facility, State, facilities};
 }
-
-// What is left of `std::process`, so that `use pipewright as process;` is enough.
-pub use std::process::{ExitCode, Termination, abort, exit, id};
 
 /// The result of this crate's calls.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -123,6 +123,15 @@ impl Exit {
         }
     }
 
+    /// The handle on the process; a null handle where there is no child.
+    pub(super) fn handle(&self) -> BorrowedHandle<'_> {
+        match &self.process {
+            Some(process) => process.as_handle(),
+            // SAFETY: null is no handle, and every call says so.
+            None => unsafe { BorrowedHandle::borrow_raw(std::ptr::null_mut()) },
+        }
+    }
+
     pub(super) fn signal_group(&self, signal: Signal) -> io::Result<bool> {
         // The event goes to all of the group, and nothing else can be sent to a group.
         self.signal(signal)
@@ -159,5 +168,11 @@ impl Exit {
     pub(super) fn group_is_left(&self) -> bool {
         // The system does not tell who is in it.
         false
+    }
+}
+
+impl AsHandle for super::Exit {
+    fn as_handle(&self) -> BorrowedHandle<'_> {
+        self.0.handle()
     }
 }

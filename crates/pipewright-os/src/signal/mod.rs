@@ -13,7 +13,7 @@ use unix as imp;
 #[cfg(windows)]
 mod windows;
 #[cfg(unix)]
-pub(crate) use unix::AllBlocked;
+pub(crate) use unix::{AllBlocked, mask_now};
 #[cfg(windows)]
 use windows as imp;
 

@@ -1,14 +1,18 @@
 //! What no child can be given, on any system.
 
 use std::ffi::{OsStr, OsString};
+use std::io;
 
-use super::{BadInput, Env, Plan, SpawnError};
+use super::{BadInput, Env, Plan, SpawnError, Step};
 
 pub(super) fn check(plan: &Plan<'_>) -> Result<(), SpawnError> {
     let has_nul = |text: &OsStr| contains(text.as_encoded_bytes(), 0);
     let bad = |input| Err(SpawnError::bad(input));
+    let std_rules = plan.unix.std_rules;
     if plan.program.is_empty() {
-        return bad(BadInput::EmptyProgram);
+        // The word of execvp(3) on it. (On Windows std refuses it, too.)
+        let not_found = SpawnError { step: Step::Exec, source: io::ErrorKind::NotFound.into() };
+        return if std_rules && cfg!(unix) { Err(not_found) } else { bad(BadInput::EmptyProgram) };
     }
     if has_nul(plan.program) || plan.arg0.is_some_and(has_nul) {
         return bad(BadInput::NulInProgram);
@@ -17,7 +21,10 @@ pub(super) fn check(plan: &Plan<'_>) -> Result<(), SpawnError> {
         return bad(BadInput::NulInArg(index));
     }
     if let Env::Exactly(variables) = plan.env {
-        let is_bad = |(name, value): &(OsString, OsString)| is_bad_name(name) || has_nul(value);
+        let is_bad = |(name, value): &(OsString, OsString)| match std_rules {
+            true => has_nul(name) || has_nul(value),
+            false => is_bad_name(name) || has_nul(value),
+        };
         if let Some(index) = variables.iter().position(is_bad) {
             return bad(BadInput::BadVariable(index));
         }

@@ -46,6 +46,8 @@ pub enum Step {
     ParentDeath,
     /// Taking it out of the job that this process is in.
     Breakaway,
+    /// Running the closures of `pre_exec`.
+    PreExec,
     /// Loading the program.
     Exec,
 }
@@ -144,6 +146,7 @@ impl fmt::Display for Step {
             Step::ParentDeath => f.write_str("tie it to its parent"),
             Step::Breakaway => f.write_str("take it out of our job"),
             Step::Contain => f.write_str("hold its tree together"),
+            Step::PreExec => f.write_str("run its pre_exec closures"),
             Step::Exec => f.write_str("load the program"),
         }
     }

@@ -23,6 +23,8 @@ use macos as imp;
 #[cfg(target_os = "macos")]
 pub(crate) use macos::{Guard, start_held};
 #[cfg(unix)]
+mod pre_exec;
+#[cfg(unix)]
 mod steps;
 #[cfg(any(windows, test))]
 mod wide;
@@ -45,6 +47,8 @@ pub use plan::{
     ChildStdio, Env, Group, Identity, Inherit, ParentExit, Plan, Resource, ResourceLimit, Search,
     UnixOptions, WindowsOptions,
 };
+#[cfg(unix)]
+pub use pre_exec::PreExec;
 pub use snapshot::EnvSnapshot;
 
 use crate::exit::Exit;
@@ -56,17 +60,19 @@ use crate::exit::Exit;
 ///
 /// The child has the stdio and the handles that the plan lists and no other, an empty signal mask,
 /// SIGPIPE at its default, and no handler of this program; what this program ignores it ignores
-/// (so that `nohup` works). Its environment comes from the plan: a start never reads `environ`.
+/// (so that `nohup` works). With [`UnixOptions::std_rules`] the signal mask is the calling thread's.
+/// The environment comes from the plan: a start never reads `environ`.
 ///
 /// # Platform
 /// Linux: one path for every option: `clone3(CLONE_VM | CLONE_VFORK | CLONE_PIDFD |
 /// CLONE_CLEAR_SIGHAND)` on a stack of our own; the child runs async-signal-safe code only and
 /// reports its error through shared memory. The size of this process does not matter, because
-/// nothing of it is copied. Where `clone3` is refused: `clone`; where the pidfd is: none.
+/// nothing of it is copied. Where `clone3` is refused: `clone`; where the pidfd is: none. A child
+/// with `pre_exec` closures is forked.
 ///
 /// macOS: `posix_spawn` with `POSIX_SPAWN_CLOEXEC_DEFAULT`; nothing of this process is copied either.
-/// It has no option for a user, groups, a root directory, a umask, a niceness or a resource limit: a
-/// child with one of those is forked, which costs more the larger this process is, and becomes its
+/// It has no option for a user, groups, a root directory, a umask, a niceness, a resource limit or a
+/// closure: a child with one of those is forked, which costs more the larger this process is, and becomes its
 /// program by the same call (`POSIX_SPAWN_SETEXEC`). With a working directory, a program that is
 /// named by a relative path is given to the system as an absolute one, which a script sees in `$0`.
 /// Which of several steps inside the call has failed is found out afterwards, where the system has

@@ -9,6 +9,9 @@ use crate::contain::Contain;
 use crate::handle::Handle;
 use crate::terminal::Foreground;
 
+#[cfg(unix)]
+use super::PreExec;
+
 /// What a child is to be. Everything in it is borrowed: a plan is made, used and gone.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan<'a> {
@@ -109,6 +112,13 @@ pub struct UnixOptions {
     /// Linux: `PR_SET_PDEATHSIG`. macOS: a guard, which is a `/bin/sh` that waits for the end of a
     /// pipe; see [`contain::tree`](crate::contain::tree).
     pub kill_on_parent_exit: Option<ParentExit>,
+    /// The rules of std where those of this crate differ, on every system: the child has the signal
+    /// mask of the thread that starts it, names of environment variables are passed on as they are,
+    /// and a program without a name is not found.
+    pub std_rules: bool,
+    /// Closures that the child runs before its program is loaded.
+    #[cfg(unix)]
+    pub pre_exec: PreExec,
 }
 
 /// That a child ends with this process, from [`parent_exit`](super::parent_exit).
@@ -198,6 +208,15 @@ pub enum Resource {
 }
 
 impl UnixOptions {
+    /// Sets the group of that number; 0 is one of the child's own, which a session comes with.
+    pub fn set_process_group(&mut self, group: i32) {
+        self.group = match (group, self.group) {
+            (0, Group::Session) => Group::Session,
+            (0, _) => Group::Own,
+            (group, _) => Group::Join(group),
+        };
+    }
+
     /// The setter of the first option that is not at its default and that only Unix has.
     #[cfg(windows)]
     pub(crate) fn asked_for(&self) -> Option<&'static str> {

@@ -18,6 +18,7 @@ pub(super) fn number_of(step: Step) -> u32 {
         Step::ParentDeath => (11, 0),
         Step::Exec => (12, 0),
         Step::Contain => (13, 0),
+        Step::PreExec => (14, 0),
     };
     step | ((index as u32) << 8)
 }
@@ -39,6 +40,7 @@ pub(super) fn step_of(number: u32) -> Step {
         11 => Step::ParentDeath,
         12 => Step::Exec,
         13 => Step::Contain,
+        14 => Step::PreExec,
         _ => Step::Create,
     }
 }
@@ -62,6 +64,7 @@ mod tests {
             Step::ParentDeath,
             Step::Exec,
             Step::Contain,
+            Step::PreExec,
         ];
         for step in indexed.into_iter().chain(plain) {
             assert_eq!(step_of(number_of(step)), step);

@@ -63,6 +63,8 @@ mod samples;
 #[cfg(unix)]
 mod signals;
 #[cfg(unix)]
+mod std_process;
+#[cfg(unix)]
 mod std_rules;
 mod stdio;
 #[cfg(unix)]

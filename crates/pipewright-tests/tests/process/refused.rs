@@ -33,7 +33,7 @@ fn everything_works() {
     assert_eq!(process.try_wait_for(Duration::from_millis(10)).unwrap(), None);
     let end = process.wait_or_kill_on_timeout(Duration::ZERO).unwrap();
     assert_eq!(end.outcome, Some(Outcome::TimedOut));
-    if let Err(error) = ProcessHandle::open(pipewright::id()) {
+    if let Err(error) = ProcessHandle::open(std::process::id()) {
         assert_eq!(error.kind(), &ErrorKind::Unsupported);
     }
 

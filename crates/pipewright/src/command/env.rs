@@ -1,6 +1,7 @@
 //! Changes of the environment, with std's rules.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::slice;
 
 use pipewright_os::spawn::{Env, EnvSnapshot, LASTING_VARIABLES, Search, compare_names};
@@ -15,7 +16,7 @@ pub(super) struct EnvChanges {
 
 /// The environment variables that a command sets or removes, from
 /// [`Command::get_envs`](crate::Command::get_envs).
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct CommandEnvs<'a>(slice::Iter<'a, (OsString, Option<OsString>)>);
 
 /// The environment of one child, complete.
@@ -131,3 +132,9 @@ impl<'a> Iterator for CommandEnvs<'a> {
 }
 
 impl ExactSizeIterator for CommandEnvs<'_> {}
+
+impl fmt::Debug for CommandEnvs<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.clone()).finish()
+    }
+}

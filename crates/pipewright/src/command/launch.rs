@@ -12,6 +12,7 @@ use pipewright_os::handle::Handle;
 use pipewright_os::mux;
 use pipewright_os::pipe::{self, Mode, PipeOptions, PipeReader, PipeWriter};
 use pipewright_os::spawn::{self, ChildStdio, Inherit, Plan};
+use pipewright_os::std_process::ParentStream;
 use pipewright_os::stdio;
 
 use super::env::ChildEnv;
@@ -216,6 +217,7 @@ impl Command {
             None | Some(Choice::Inherit) => Theirs::Inherit,
             Some(Choice::Null) => self.null()?,
             Some(Choice::Handle(handle)) => Theirs::Borrowed(handle),
+            Some(Choice::Parent(stream)) => self.parent_stream(*stream)?,
             Some(Choice::Open(path)) => self.open_file(0, path, OpenOptions::new().read(true))?,
             Some(Choice::Piped(mode)) => return self.pipe_stdin(*mode),
             Some(Choice::Bytes(bytes)) => {
@@ -283,6 +285,7 @@ impl Command {
                 return captured(Some(find(self, stream, target)?));
             }
             Some(Choice::Handle(handle)) => Theirs::Borrowed(handle),
+            Some(Choice::Parent(stream)) => self.parent_stream(*stream)?,
             Some(Choice::Create(path)) => {
                 self.open_file(stream, path, write.write(true).create(true).truncate(true))?
             }
@@ -320,6 +323,14 @@ impl Command {
             .open(path)
             .map_err(|error| could_not_open(&self.program, path, STREAM_NAMES[stream], error))?;
         Ok(Theirs::Owned(file.into()))
+    }
+
+    fn parent_stream(&self, stream: ParentStream) -> Result<Theirs<'static>, Error> {
+        let opened = match stream {
+            ParentStream::Stdout => stdio::console_out(),
+            ParentStream::Stderr => stdio::console_err(),
+        };
+        opened.map(Theirs::Owned).map_err(|error| self.cannot_open("a stream of this process", error))
     }
 
     fn null(&self) -> Result<Theirs<'static>, Error> {

@@ -1,6 +1,7 @@
 //! A command to run: its fields and setters. The verbs stand in `verbs.rs`.
 
 mod contain;
+mod convert;
 mod env;
 mod launch;
 mod lifetime;
@@ -13,6 +14,7 @@ mod verbs;
 mod windows;
 
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use pipewright_os::contain::Contain as Hold;
@@ -105,7 +107,7 @@ pub struct Command {
 }
 
 /// The arguments of a [`Command`], from [`Command::get_args`].
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct CommandArgs<'a>(std::slice::Iter<'a, OsString>);
 
 impl Command {
@@ -291,44 +293,9 @@ impl<'a> Iterator for CommandArgs<'a> {
 
 impl ExactSizeIterator for CommandArgs<'_> {}
 
-impl From<std::process::Command> for Command {
-    /// Takes over what std lets others see: program, arguments, changes of the environment and the
-    /// working directory. Stdio, `env_clear` and what the extension traits set cannot be seen and
-    /// have to be set again.
-    fn from(command: std::process::Command) -> Command {
-        let mut ours = Command::new(command.get_program());
-        ours.args(command.get_args());
-        for (key, value) in command.get_envs() {
-            match value {
-                Some(value) => ours.env(key, value),
-                None => ours.env_remove(key),
-            };
-        }
-        if let Some(dir) = command.get_current_dir() {
-            ours.current_dir(dir);
-        }
-        ours
-    }
-}
-
-impl From<Command> for std::process::Command {
-    /// Hands over what std has setters for on every platform: program, arguments, environment and
-    /// working directory.
-    fn from(command: Command) -> std::process::Command {
-        let mut theirs = std::process::Command::new(&command.program);
-        theirs.args(&command.args);
-        if command.env.is_clear() {
-            theirs.env_clear();
-        }
-        for (key, value) in command.get_envs() {
-            match value {
-                Some(value) => theirs.env(key, value),
-                None => theirs.env_remove(key),
-            };
-        }
-        if let Some(dir) = &command.current_dir {
-            theirs.current_dir(dir);
-        }
-        theirs
+impl fmt::Debug for CommandArgs<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // As std's derived one.
+        f.debug_struct("CommandArgs").field("inner", &self.0.as_slice()).finish()
     }
 }

@@ -180,22 +180,13 @@ impl Command {
     #[doc(alias = "setpgid")]
     #[doc(alias = "CREATE_NEW_PROCESS_GROUP")]
     pub fn own_group(&mut self) -> &mut Command {
-        // A session of its own comes with a group of its own.
-        if self.unix.group != Group::Session {
-            self.unix.group = Group::Own;
-        }
-        self
+        self.process_group(0)
     }
 
     /// Puts the child in the process group of that number; 0 is one of its own. The name is std's.
     pub fn process_group(&mut self, group: i32) -> &mut Command {
-        match group {
-            0 => self.own_group(),
-            group => {
-                self.unix.group = Group::Join(group);
-                self
-            }
-        }
+        self.unix.set_process_group(group);
+        self
     }
 
     /// Starts a session of its own for the child, without a terminal.

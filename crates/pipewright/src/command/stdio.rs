@@ -7,20 +7,23 @@ use std::sync::{Arc, Mutex};
 
 use pipewright_os::handle::Handle;
 use pipewright_os::pipe::Mode;
+use pipewright_os::std_process::{ParentStream, STD_STDIN_MODE, StdioKind};
 
 use super::Command;
 use crate::drive::{OpenTee, TeeTo, open_tee};
 use crate::error::Error;
+use crate::process;
 
 /// What a child's stdin, stdout or stderr is to be.
 ///
 /// Beside std's constructors there are files by their paths, input from memory, and
 /// [`tee`](Stdio::tee). Anything that owns a handle converts: `File`, `OwnedFd`, a
-/// [`PipeReader`](crate::PipeReader), another child's stream.
+/// [`PipeReader`](crate::PipeReader), another child's stream; so do `io::stdout()`, `io::stderr()` and
+/// [`process::Stdio`](crate::process::Stdio).
 ///
 /// ```
 /// use pipewright::{Command, Stdio};
-/// let log = std::env::temp_dir().join(format!("stdio-doc-{}", pipewright::id()));
+/// let log = std::env::temp_dir().join(format!("stdio-doc-{}", std::process::id()));
 /// Command::new("echo").arg("one").stdout(Stdio::create(&log)).run()?;
 /// Command::new("echo").arg("two").stdout(Stdio::append(&log)).run()?;
 /// assert_eq!(Command::new("cat").stdin(Stdio::open(&log)).read()?, "one\ntwo");
@@ -38,6 +41,8 @@ pub(super) enum Choice {
     Tee(OpenTee),
     TeeTo(FindTee, Box<Stdio>),
     Handle(Handle),
+    /// Our stdout or stderr, whichever stream of the child it becomes.
+    Parent(ParentStream),
     Open(PathBuf),
     Create(PathBuf),
     Append(PathBuf),
@@ -115,7 +120,7 @@ impl Stdio {
     ///
     /// ```
     /// use pipewright::{Command, Limit, Outcome, Stdio};
-    /// let log = std::env::temp_dir().join(format!("tee-to-doc-{}", pipewright::id()));
+    /// let log = std::env::temp_dir().join(format!("tee-to-doc-{}", std::process::id()));
     /// let mut command = Command::new("yes");
     /// command.stdout(Stdio::tee_to(Stdio::create(&log))).limit(Limit::fail(10_000));
     /// assert_eq!(command.output()?.outcome, Outcome::LimitExceeded);
@@ -163,10 +168,17 @@ impl Stdio {
     }
 }
 
-impl<T: Into<Handle>> From<T> for Stdio {
-    /// A copy of the handle for the child; the command keeps it open until it is dropped.
+impl<T: Into<process::Stdio>> From<T> for Stdio {
+    /// Gives the child a copy of a handle, which the command keeps open until it is dropped; or
+    /// what a [`process::Stdio`] says.
     fn from(owner: T) -> Stdio {
-        Stdio(Choice::Handle(owner.into()))
+        Stdio(match owner.into().into_kind() {
+            StdioKind::Null => Choice::Null,
+            StdioKind::Piped => Choice::Piped(STD_STDIN_MODE),
+            StdioKind::Parent(stream) => Choice::Parent(stream),
+            StdioKind::Handle(handle) => Choice::Handle(handle),
+            _ => Choice::Inherit,
+        })
     }
 }
 
@@ -180,6 +192,7 @@ impl fmt::Debug for Stdio {
             Choice::TeeTo(_, target) => {
                 return f.debug_tuple("Stdio::tee_to").field(target).finish();
             }
+            Choice::Parent(stream) => return write!(f, "Stdio({stream:?})"),
             Choice::Handle(handle) => return f.debug_tuple("Stdio").field(handle).finish(),
             Choice::Open(path) => return f.debug_tuple("Stdio::open").field(path).finish(),
             Choice::Create(path) => return f.debug_tuple("Stdio::create").field(path).finish(),

@@ -42,6 +42,8 @@ pub(crate) enum Doing {
     Start,
     /// The last step of that: the system refused to execute it.
     Execute,
+    /// Running the closures of `pre_exec`, one of which failed.
+    RunClosures,
     /// Something that the start needs, in the words "cannot ...".
     Prepare(String),
     /// Waiting for it, feeding it, reading from it, stopping it.
@@ -91,6 +93,14 @@ impl Error {
         matches!(self.0.doing, Doing::Execute)
     }
 
+    /// The error number of the `pre_exec` closure that failed, if that is what failed.
+    pub(crate) fn of_closure(&self) -> Option<i32> {
+        match self.0.doing {
+            Doing::RunClosures => self.raw_os_error(),
+            _ => None,
+        }
+    }
+
     /// The system's error number, if the system reported one.
     #[must_use]
     pub fn raw_os_error(&self) -> Option<i32> {
@@ -104,6 +114,7 @@ impl fmt::Display for Error {
         let program = kind::Quoted(&facts.program);
         match &facts.doing {
             Doing::Start | Doing::Execute => write!(f, "cannot start {program}: ")?,
+            Doing::RunClosures => write!(f, "cannot start {program}: pre_exec closure failed: ")?,
             Doing::Prepare(words) => write!(f, "cannot start {program}: {words}: ")?,
             Doing::Talk(doing) => write!(f, "cannot {doing} {program}: ")?,
             Doing::Judge => write!(f, "{program} failed: ")?,

@@ -19,6 +19,7 @@ pub(crate) fn could_not_start(plan: &Plan<'_>, failed: SpawnError) -> Error {
             let dir = plan.current_dir.unwrap_or(Path::new("")).as_os_str();
             Doing::Prepare(format!("cannot change to its working directory {}", Quoted(dir)))
         }
+        Step::PreExec => Doing::RunClosures,
         // The words of a general error alone would not say what could not be done.
         step if needs_words(step, &kind) => Doing::Prepare(format!("cannot {step}")),
         Step::Exec => Doing::Execute,
@@ -64,6 +65,7 @@ fn kind(plan: &Plan<'_>, failed: &SpawnError) -> ErrorKind {
             dir: plan.current_dir.map(Path::to_owned).unwrap_or_default(),
         },
         Step::Exec => exec_kind(plan, &failed.source),
+        Step::PreExec => ErrorKind::Io,
         // Closed behind the back of its owner, or a number that there cannot be.
         Step::Stdio(_) | Step::Inherit(_) if cause(&failed.source) == Some(Cause::BadHandle) => {
             ErrorKind::InvalidInput
@@ -75,6 +77,9 @@ fn kind(plan: &Plan<'_>, failed: &SpawnError) -> ErrorKind {
 }
 
 fn exec_kind(plan: &Plan<'_>, source: &io::Error) -> ErrorKind {
+    if plan.program.is_empty() {
+        return ErrorKind::NotFound { searched: Vec::new() };
+    }
     let found = || existing_file(plan);
     if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) {
         return match found() {

@@ -122,7 +122,7 @@ impl ProcessHandle {
     ///
     /// ```
     /// use pipewright::{ErrorKind, ProcessHandle};
-    /// let us = ProcessHandle::open(pipewright::id())?;
+    /// let us = ProcessHandle::open(std::process::id())?;
     /// assert_eq!(us.try_wait()?, None);
     /// assert_eq!(ProcessHandle::open(0).unwrap_err().kind(), &ErrorKind::InvalidInput);
     /// # Ok::<(), pipewright::Error>(())

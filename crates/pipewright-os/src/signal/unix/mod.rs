@@ -244,6 +244,15 @@ impl Drop for MaskBefore {
     }
 }
 
+/// Returns the signals that this thread blocks.
+pub(crate) fn mask_now() -> libc::sigset_t {
+    let mut now = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: asks only, into a live set; it has no error.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, std::ptr::null(), now.as_mut_ptr()) };
+    // SAFETY: the call has written it.
+    unsafe { now.assume_init() }
+}
+
 /// Blocks every signal in this thread, and puts its mask back when dropped.
 pub(crate) struct AllBlocked(#[expect(dead_code, reason = "held for its drop")] MaskBefore);
 

@@ -22,7 +22,7 @@ pub(crate) fn start_held(plan: &Plan<'_>, dies_with_us: bool) -> Result<Exit, Sp
     let moves = &moves(plan)?;
     if dies_with_us {
         // Nothing less will do.
-        can_supervise().map_err(|error| SpawnError::new(Step::Contain, error))?;
+        can_supervise(plan).map_err(|error| SpawnError::new(Step::Contain, error))?;
     }
     if let Some(cgroup) = Cgroup::new() {
         match start_in(plan, layout, moves, cgroup, dies_with_us) {
@@ -34,7 +34,7 @@ pub(crate) fn start_held(plan: &Plan<'_>, dies_with_us: bool) -> Result<Exit, Sp
             }
         }
     }
-    let supervised = match can_supervise() {
+    let supervised = match can_supervise(plan) {
         Ok(()) => start_supervised(plan, layout, moves, None),
         Err(error) => Err(SpawnError::new(Step::Contain, error)),
     };
@@ -103,9 +103,11 @@ fn start_in_group(plan: &Plan<'_>, moves: &Moves) -> Result<Exit, SpawnError> {
     start(&job(&plan, &layout, moves), start_alone)
 }
 
-/// Whether a supervisor can be had.
-fn can_supervise() -> io::Result<()> {
+/// Checks that a supervisor can be had for that child.
+fn can_supervise(plan: &Plan<'_>) -> io::Result<()> {
     match image() {
+        // It comes from a process in our memory, which must not run them.
+        _ if !plan.unix.pre_exec.is_empty() => Err(cannot_supervise(&"it has pre_exec closures")),
         // Signals would go by a number that the supervisor may have freed.
         _ if exit::pidfds_are_refused() => Err(cannot_supervise(&"no pidfds")),
         Ok(_) => Ok(()),

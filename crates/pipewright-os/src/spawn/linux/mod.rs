@@ -13,12 +13,13 @@ use super::{ChildStdio, Group, Inherit, Plan, SpawnError, Step, listed, steps};
 use crate::contain::Containment;
 use crate::exit::{Exit, linux as exit};
 use crate::handle::Handle;
-use crate::signal::AllBlocked;
+use crate::signal::{AllBlocked, mask_now};
 
 mod bare;
 mod child;
 mod clone;
 mod dumpable;
+mod forked;
 mod held;
 mod immortal;
 mod stack;
@@ -26,6 +27,7 @@ mod supervised;
 mod trial;
 
 use child::{Job, Move};
+pub(super) use forked::{FORK, Fork};
 pub(crate) use held::start_held;
 pub(super) use immortal::run as run_forever;
 use stack::Stack;
@@ -50,10 +52,12 @@ pub(super) fn exec(plan: &Plan<'_>) -> Result<Infallible, SpawnError> {
     let layout = Layout::new(plan)?;
     let moves = moves(plan)?;
     let job = job(plan, &layout, &moves);
+    let mut locked = plan.unix.pre_exec.lock();
+    let closures = locked.as_mut().map_or(&mut [][..], |locked| &mut locked.closures);
     // If it fails this process lives on, with the signal mask that it had.
     let _mask = AllBlocked::new();
     // SAFETY: the job borrows live data, and this thread is the one that becomes the program.
-    unsafe { child::become_program(&job) };
+    unsafe { child::become_program(&job, closures) };
     Err(failure(&job)
         .unwrap_or_else(|| SpawnError::new(Step::Exec, io::Error::from_raw_os_error(libc::ENOENT))))
 }
@@ -92,9 +96,10 @@ fn start_alone(job: &Job<'_>) -> Result<Exit, SpawnError> {
 fn start_here(job: &Job<'_>) -> Result<Exit, SpawnError> {
     let create_error = |error| SpawnError::new(Step::Create, error);
     let _dumpable = job.changes_identity().then(dumpable::Kept::new);
-    let stack = Stack::take().map_err(create_error)?;
-    let created = clone::create(job, &stack);
-    drop(stack);
+    let created = match job.options.pre_exec.lock() {
+        None => Stack::take().and_then(|stack| clone::create(job, &stack)),
+        Some(mut hooks) => (hooks.fork)(job, &mut hooks.closures).map(|pid| (pid, None)),
+    };
     let (pid, pidfd) = created.map_err(create_error)?;
     let pidfd = pidfd.or_else(|| exit::open_pidfd(pid));
     let mut exit = Exit(exit::Exit::new(pid, pidfd));
@@ -143,6 +148,7 @@ fn job<'a>(plan: &'a Plan<'a>, layout: &'a Layout, moves: &'a Moves) -> Job<'a> 
         envp: layout.envp(),
         candidates: layout.candidates(),
         searches: !is_path(plan.program),
+        mask: plan.unix.std_rules.then(mask_now),
         cgroup: None,
         cgroup_procs: None,
         terminal: plan

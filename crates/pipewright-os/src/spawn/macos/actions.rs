@@ -71,13 +71,12 @@ pub(super) struct Attributes {
 }
 
 impl Attributes {
-    /// No handler of ours, which exec sees to, an empty mask, and SIGPIPE at its default: Rust
+    /// No handler of ours, which exec sees to, and SIGPIPE at its default: Rust
     /// programs ignore it from the start, and a child that inherits that does not stop when its
     /// reader is gone (rust-lang/rust#62569).
     pub(super) fn usual() -> io::Result<Attributes> {
         let mut attributes = Attributes::new()?;
         attributes.default_signals(&signals(&[libc::SIGPIPE]))?;
-        attributes.block(&signals(&[]))?;
         Ok(attributes)
     }
 

@@ -8,6 +8,7 @@
 use std::ffi::c_char;
 use std::fs::File;
 use std::io::{self, Read as _};
+use std::mem;
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr;
 
@@ -17,6 +18,7 @@ use super::search::{errno, first};
 use super::{Layout, is_path};
 use crate::exit::macos::wait4;
 use crate::signal::AllBlocked;
+use crate::spawn::pre_exec::{self, AbortOnPanic, Closure};
 use crate::spawn::{Group, Identity, Plan, Resource, ResourceLimit, SpawnError, Step, steps};
 
 /// Everything the child needs, made before it exists.
@@ -29,7 +31,10 @@ pub(super) struct Job<'a> {
     searches: bool,
     argv: *const *const c_char,
     envp: *const *const c_char,
+    places: &'a Places,
     actions: &'a Actions,
+    /// What is set before closures run.
+    mask: libc::sigset_t,
     /// With `POSIX_SPAWN_SETEXEC`.
     attributes: &'a Attributes,
 }
@@ -38,6 +43,7 @@ impl<'a> Job<'a> {
     pub(super) fn new(
         plan: &'a Plan<'a>,
         layout: &'a Layout,
+        places: &'a Places,
         actions: &'a Actions,
         attributes: &'a Attributes,
     ) -> Job<'a> {
@@ -53,11 +59,18 @@ impl<'a> Job<'a> {
             searches: !is_path(plan.program),
             argv: layout.argv(),
             envp: layout.envp(),
+            places,
             actions,
+            mask: super::mask(plan),
             attributes,
         }
     }
 }
+
+/// The code that forks is always there, for what `posix_spawn` has no option for.
+pub(in crate::spawn) type Fork = ();
+
+pub(in crate::spawn) const FORK: Fork = ();
 
 /// A step that failed, and why.
 type Failed = (Step, i32);
@@ -70,13 +83,15 @@ const REPORT_BYTES: usize = 8;
     clippy::disallowed_methods,
     reason = "only fork leaves a process that can change its user and its limits before exec"
 )]
-pub(super) fn start(job: &Job<'_>, places: &Places) -> Result<i32, SpawnError> {
+pub(super) fn start(job: &Job<'_>) -> Result<i32, SpawnError> {
     let create_error = |error| SpawnError::new(Step::Create, error);
     let (read, made) = crate::pipe::ends().map_err(create_error)?;
     // The file actions come before the last thing that can fail, and must not put another handle in
     // its place.
-    let write = places.out_of_the_way(&made).map_err(create_error)?;
+    let write = job.places.out_of_the_way(&made).map_err(create_error)?;
     drop(made);
+    let mut locked = job.plan.unix.pre_exec.lock();
+    let closures = locked.as_mut().map_or(&mut [][..], |locked| &mut locked.closures);
     let pid = {
         // A signal that arrived in the child before exec would run a handler of this program there.
         let _blocked = AllBlocked::new();
@@ -84,7 +99,7 @@ pub(super) fn start(job: &Job<'_>, places: &Places) -> Result<i32, SpawnError> {
         match unsafe { libc::fork() } {
             -1 => return Err(create_error(io::Error::last_os_error())),
             // SAFETY: this is the child.
-            0 => unsafe { run(job, write.as_raw_fd()) },
+            0 => unsafe { run(job, closures, write.as_raw_fd()) },
             pid => pid,
         }
     };
@@ -106,9 +121,11 @@ pub(super) fn start(job: &Job<'_>, places: &Places) -> Result<i32, SpawnError> {
 ///
 /// # Safety
 /// Only in a forked process of one thread.
-unsafe fn run(job: &Job<'_>, report_to: RawFd) -> ! {
+unsafe fn run(job: &Job<'_>, closures: &mut [Closure], report_to: RawFd) -> ! {
+    let no_unwinding = AbortOnPanic;
     // SAFETY: this process is there for nothing else.
-    let (step, errno) = unsafe { become_program(job) };
+    let (step, errno) = unsafe { become_program(job, closures) };
+    mem::forget(no_unwinding);
     let [a, b, c, d] = steps::number_of(step).to_ne_bytes();
     let [e, f, g, h] = errno.to_ne_bytes();
     let report: [u8; REPORT_BYTES] = [a, b, c, d, e, f, g, h];
@@ -123,9 +140,10 @@ unsafe fn run(job: &Job<'_>, report_to: RawFd) -> ! {
 ///
 /// # Safety
 /// Changes this process; the job's pointers must be good.
-pub(super) unsafe fn become_program(job: &Job<'_>) -> Failed {
+pub(super) unsafe fn become_program(job: &Job<'_>, closures: &mut [Closure]) -> Failed {
     // SAFETY: as this function's.
-    match unsafe { prepare(job) } {
+    let prepared = unsafe { prepare(job) }.and_then(|()| run_closures(job, closures));
+    match prepared {
         Err(failed) => failed,
         // SAFETY: as this function's.
         Ok(()) => unsafe { load(job) },
@@ -162,6 +180,18 @@ unsafe fn prepare(job: &Job<'_>) -> Result<(), Failed> {
         check(unsafe { libc::chdir(job.current_dir) }, Step::CurrentDir)?;
     }
     Ok(())
+}
+
+/// Places the handles first, because closures may use and change them: the file actions, which come
+/// when the program is loaded, then only keep them open.
+fn run_closures(job: &Job<'_>, closures: &mut [Closure]) -> Result<(), Failed> {
+    if closures.is_empty() {
+        return Ok(());
+    }
+    job.places.place()?;
+    // SAFETY: a live set; SIG_SETMASK with it has no error.
+    unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const job.mask, ptr::null_mut()) };
+    pre_exec::run(closures).map_err(|errno| (Step::PreExec, errno))
 }
 
 /// # Safety

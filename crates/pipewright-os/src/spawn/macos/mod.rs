@@ -25,7 +25,7 @@ use super::layout::{self, Layout};
 use super::{Group, Identity, ParentExit, Plan, SpawnError, Step, UnixOptions};
 use crate::contain::Containment;
 use crate::exit::{Exit, macos as exit};
-use crate::signal::{AllBlocked, Signal};
+use crate::signal::{AllBlocked, Signal, mask_now};
 
 mod actions;
 mod forked;
@@ -34,6 +34,7 @@ mod places;
 mod search;
 
 use actions::Attributes;
+pub(super) use forked::{FORK, Fork};
 pub(crate) use guard::Guard;
 use guard::Whom;
 pub(super) use layout::is_path;
@@ -94,13 +95,15 @@ pub(super) fn search_dirs<'a>(plan: &Plan<'a>) -> impl Iterator<Item = PathBuf> 
 pub(super) fn exec(plan: &Plan<'_>) -> Result<Infallible, SpawnError> {
     let layout = Layout::new(plan)?;
     let places = Places::new(plan)?;
-    let actions = places.actions()?;
+    let actions = places.actions(!plan.unix.pre_exec.is_empty())?;
     let attributes = attributes(plan, &places, Way::Replace, false)?;
-    let job = forked::Job::new(plan, &layout, &actions, &attributes);
+    let job = forked::Job::new(plan, &layout, &places, &actions, &attributes);
+    let mut locked = plan.unix.pre_exec.lock();
+    let closures = locked.as_mut().map_or(&mut [][..], |locked| &mut locked.closures);
     // If it fails this process lives on, with the signal mask that it had.
     let _mask = AllBlocked::new();
     // SAFETY: the job borrows live data, and this thread is the one that becomes the program.
-    let (step, errno) = unsafe { forked::become_program(&job) };
+    let (step, errno) = unsafe { forked::become_program(&job, closures) };
     Err(SpawnError::new(step, io::Error::from_raw_os_error(errno)))
 }
 
@@ -113,9 +116,9 @@ fn start(plan: &Plan<'_>, guarded: Option<Guarded>) -> Result<Exit, SpawnError> 
     let pid = match takes_fork(plan.unix) {
         false => spawned(plan, &layout, &places, waits)?,
         true => {
-            let actions = places.actions()?;
+            let actions = places.actions(!plan.unix.pre_exec.is_empty())?;
             let attributes = attributes(plan, &places, Way::Replace, waits)?;
-            forked::start(&forked::Job::new(plan, &layout, &actions, &attributes), &places)?
+            forked::start(&forked::Job::new(plan, &layout, &places, &actions, &attributes))?
         }
     };
     let mut exit = exit::Exit::new(pid);
@@ -151,10 +154,10 @@ fn continued(exit: Exit, waits: bool) -> Exit {
 }
 
 fn takes_fork(options: &UnixOptions) -> bool {
-    let UnixOptions { group: _, identity, chroot, umask, nice, limits, kill_on_parent_exit: _ } =
-        options;
+    let UnixOptions { identity, chroot, umask, nice, limits, pre_exec, .. } = options;
     let changes_rights = *identity != Identity::default() || chroot.is_some();
-    changes_rights || umask.is_some() || nice.is_some() || !limits.is_empty()
+    let changes_limits = umask.is_some() || nice.is_some() || !limits.is_empty();
+    changes_rights || changes_limits || !pre_exec.is_empty()
 }
 
 /// How a process comes to its program.
@@ -166,6 +169,12 @@ enum Way {
     Replace,
 }
 
+/// The signal mask of the program. Where there are closures it is set before they run, because they may
+/// change it.
+fn mask(plan: &Plan<'_>) -> libc::sigset_t {
+    if plan.unix.std_rules { mask_now() } else { actions::signals(&[]) }
+}
+
 fn attributes(
     plan: &Plan<'_>,
     places: &Places,
@@ -174,6 +183,9 @@ fn attributes(
 ) -> Result<Attributes, SpawnError> {
     let make = || {
         let mut attributes = Attributes::usual()?;
+        if plan.unix.pre_exec.is_empty() {
+            attributes.block(&mask(plan))?;
+        }
         if places.closes_others() {
             attributes.close_others()?;
         }
@@ -200,7 +212,7 @@ fn spawned(
     places: &Places,
     suspended: bool,
 ) -> Result<i32, SpawnError> {
-    let mut actions = places.actions()?;
+    let mut actions = places.actions(false)?;
     let mut moved = None;
     if let Some(dir) = plan.current_dir {
         let absolute = search::Absolute::new(dir, layout.candidates());

@@ -110,18 +110,37 @@ impl Places {
         self.close_others
     }
 
-    /// The same as file actions. Stdio that stays as it is needs none where nothing is closed.
-    pub(super) fn actions(&self) -> Result<Actions, SpawnError> {
+    /// The same as file actions. Stdio that stays as it is needs none where nothing is closed. Those
+    /// that the child has placed itself only stay open.
+    pub(super) fn actions(&self, are_placed: bool) -> Result<Actions, SpawnError> {
         let mut actions = Actions::new().map_err(|error| SpawnError::new(Step::Create, error))?;
         for Place { from, to, step } in &self.list {
             // dup2 of a descriptor onto itself would leave it close-on-exec.
-            let added = match from == to {
+            let added = match from == to || are_placed {
                 true => actions.inherit(*to),
                 false => actions.dup2(*from, *to),
             };
             added.map_err(|error| SpawnError::new(*step, error))?;
         }
         Ok(actions)
+    }
+
+    /// Places them in this process, which is a forked child or is about to be replaced. Allocates
+    /// nothing.
+    pub(super) fn place(&self) -> Result<(), (Step, i32)> {
+        for Place { from, to, step } in &self.list {
+            let result = if from == to {
+                // SAFETY: numbers.
+                unsafe { libc::fcntl(*to, libc::F_SETFD, 0) }
+            } else {
+                // SAFETY: numbers; what `to` was before is this process's own copy.
+                unsafe { libc::dup2(*from, *to) }
+            };
+            if result < 0 {
+                return Err((*step, super::search::errno()));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -21,10 +21,11 @@ use std::ffi::c_char;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
+use crate::spawn::pre_exec::{self, Closure};
 use crate::spawn::{Identity, Step, UnixOptions, steps};
 
 /// Everything the child needs, made before it exists.
-pub(super) struct Job<'a> {
+pub(in crate::spawn) struct Job<'a> {
     pub(super) stdio: [Option<RawFd>; 3],
     pub(super) moves: &'a [Move],
     pub(super) close_others: bool,
@@ -37,6 +38,8 @@ pub(super) struct Job<'a> {
     pub(super) candidates: *const *const c_char,
     /// Whether the candidates are places to search, not the one path that was given.
     pub(super) searches: bool,
+    /// The signal mask of the program; an empty one where `None`.
+    pub(super) mask: Option<libc::sigset_t>,
     /// The cgroup to be born in, and what a child that was not born there writes to.
     pub(super) cgroup: Option<RawFd>,
     pub(super) cgroup_procs: Option<RawFd>,
@@ -114,9 +117,21 @@ pub(super) unsafe fn run(job: &Job<'_>, handlers: Handlers) -> ! {
         }
     };
     // SAFETY: as this function's.
-    unsafe { attempt(job, cgroup, job.parent_pid != 0) };
+    unsafe { attempt(job, cgroup, job.parent_pid != 0, &mut []) };
     // SAFETY: ends this process without touching what belongs to the parent (no atexit, no flush).
     unsafe { libc::_exit(127) }
+}
+
+/// As [`run`], in a forked child: in memory of its own, and so it returns, with its failure in the
+/// job, which the parent does not see.
+///
+/// # Safety
+/// Only in a forked process; `job`'s pointers must be good.
+pub(super) unsafe fn run_forked(job: &Job<'_>, closures: &mut [Closure]) {
+    // A closure may let signals in, and whoever handles them here is not prepared for two of him.
+    signals::reset_handlers();
+    // SAFETY: as this function's.
+    unsafe { attempt(job, job.cgroup_procs, job.parent_pid != 0, closures) };
 }
 
 /// Does what the plan says to this process and loads the program. Returns if something failed: then
@@ -124,15 +139,21 @@ pub(super) unsafe fn run(job: &Job<'_>, handlers: Handlers) -> ! {
 ///
 /// # Safety
 /// Changes this process; `job`'s pointers must be good.
-pub(super) unsafe fn become_program(job: &Job<'_>) {
+pub(super) unsafe fn become_program(job: &Job<'_>, closures: &mut [Closure]) {
     let _kept = signals::Kept::new(libc::SIGPIPE);
     // SAFETY: as this function's.
-    unsafe { attempt(job, None, false) };
+    unsafe { attempt(job, None, false, closures) };
 }
 
-unsafe fn attempt(job: &Job<'_>, cgroup: Option<RawFd>, dies_with_parent: bool) {
+unsafe fn attempt(
+    job: &Job<'_>,
+    cgroup: Option<RawFd>,
+    dies_with_parent: bool,
+    closures: &mut [Closure],
+) {
     // SAFETY: as this function's.
-    if let Err(Failed(step)) = unsafe { prepare_and_exec(job, cgroup, dies_with_parent) } {
+    if let Err(Failed(step)) = unsafe { prepare_and_exec(job, cgroup, dies_with_parent, closures) }
+    {
         let errno = errno();
         job.failed_step.store(steps::number_of(step), Ordering::Relaxed);
         job.errno.store(errno, Ordering::Relaxed);
@@ -145,6 +166,7 @@ unsafe fn prepare_and_exec(
     job: &Job<'_>,
     cgroup: Option<RawFd>,
     dies_with_parent: bool,
+    closures: &mut [Closure],
 ) -> Result<(), Failed> {
     // Rust programs ignore SIGPIPE from the start, and a child that inherits that does not stop
     // when its reader is gone (rust-lang/rust#62569).
@@ -184,8 +206,16 @@ unsafe fn prepare_and_exec(
     if dies_with_parent {
         rights::tie_to_parent(job.parent_pid)?;
     }
+    if !closures.is_empty() {
+        // A closure may change the mask, so that it is set before, and stays as it is then.
+        signals::set_mask(job.mask.as_ref());
+        if let Err(errno) = pre_exec::run(closures) {
+            set_errno(errno);
+            return Err(Failed(Step::PreExec));
+        }
+    }
     // SAFETY: arrays that the layout owns, each ended by NULL.
-    unsafe { exec_first(job) };
+    unsafe { exec_first(job, closures.is_empty()) };
     Err(Failed(Step::Exec))
 }
 
@@ -198,7 +228,7 @@ unsafe fn prepare_and_exec(
 ///
 /// # Safety
 /// `job`'s pointers must be good.
-unsafe fn exec_first(job: &Job<'_>) {
+unsafe fn exec_first(job: &Job<'_>, lets_signals_in: bool) {
     let mut forbidden = false;
     let mut next = job.candidates;
     loop {
@@ -214,16 +244,20 @@ unsafe fn exec_first(job: &Job<'_>) {
             forbidden |= errno() == libc::EACCES;
             continue;
         }
-        if job.may_try_again.load(Ordering::Relaxed) && signals::a_stop_is_pending() {
-            set_errno(STOP_PENDING);
-            return;
+        if lets_signals_in {
+            if job.may_try_again.load(Ordering::Relaxed) && signals::a_stop_is_pending() {
+                set_errno(STOP_PENDING);
+                return;
+            }
+            signals::set_mask(job.mask.as_ref());
         }
-        signals::set_blocked(false);
         // SAFETY: as this function's.
         unsafe { libc::execve(path, job.argv, job.envp) };
         let error = errno();
-        signals::set_blocked(true);
-        set_errno(error);
+        if lets_signals_in {
+            signals::block_all();
+            set_errno(error);
+        }
         match error {
             libc::ENOENT | libc::ENOTDIR | libc::ESTALE | libc::ENODEV | libc::ETIMEDOUT => {}
             // One further on may be ours to run; if none is, this is what to say.

@@ -15,13 +15,29 @@ pub(super) fn a_stop_is_pending() -> bool {
     })
 }
 
-pub(super) fn set_blocked(all: bool) {
+/// Sets the mask of blocked signals; an empty one where `None`.
+pub(super) fn set_mask(mask: Option<&libc::sigset_t>) {
+    match mask {
+        Some(mask) => set_mask_to(mask),
+        None => set_mask_to(&filled_by(libc::sigemptyset)),
+    }
+}
+
+pub(super) fn block_all() {
+    set_mask_to(&filled_by(libc::sigfillset));
+}
+
+fn filled_by(fill: unsafe extern "C" fn(*mut libc::sigset_t) -> libc::c_int) -> libc::sigset_t {
     let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    let fill = if all { libc::sigfillset } else { libc::sigemptyset };
-    // SAFETY: both fill what they are given.
+    // SAFETY: both that come here fill what they are given.
     unsafe { fill(set.as_mut_ptr()) };
-    // SAFETY: the set is filled; SIG_SETMASK with it has no error.
-    unsafe { libc::sigprocmask(libc::SIG_SETMASK, set.as_ptr(), ptr::null_mut()) };
+    // SAFETY: filled by the call above.
+    unsafe { set.assume_init() }
+}
+
+fn set_mask_to(mask: &libc::sigset_t) {
+    // SAFETY: a live set; SIG_SETMASK with it has no error.
+    unsafe { libc::sigprocmask(libc::SIG_SETMASK, mask, ptr::null_mut()) };
 }
 
 /// The kernel's struct sigaction begins with the handler, and SIG_DFL with no flags is all zeroes.

@@ -1,0 +1,1 @@
+//! What differs from std, as the documentation of `pipewright::process` lists it.

@@ -1,0 +1,252 @@
+//! The Unix extensions: `pre_exec` and its kin.
+
+use std::io;
+
+use pipewright_tests::{isolate, watchdog};
+
+use super::{pretty_eq, same_with_both};
+
+/// A program, once with each library.
+macro_rules! program {
+    ($name:ident, $($process:ident)::*, $($unix:ident)::*) => {
+        mod $name {
+            use std::io;
+            use $($unix)::*::CommandExt;
+            use $($process)::*::{Command, Stdio};
+
+            type Said = io::Result<Vec<String>>;
+
+            fn say(text: &'static str) -> impl FnMut() -> io::Result<()> {
+                move || {
+                    // SAFETY: a live text and its length.
+                    match unsafe { libc::write(1, text.as_ptr().cast(), text.len()) } {
+                        -1 => Err(io::Error::last_os_error()),
+                        _ => Ok(()),
+                    }
+                }
+            }
+
+            pub(super) fn closures_run_in_order_with_everything_in_place() -> Said {
+                let dir = tempfile::tempdir()?;
+                let mut command = Command::new("sh");
+                command.args(["-c", "echo $0 $KEY; pwd; ps -o pgid= -p $$ | tr -d ' ' | grep -x $$ > /dev/null && echo own"]);
+                command.env("KEY", "value").current_dir(dir.path()).arg0("other").process_group(0);
+                command.stderr(Stdio::null());
+                let path = dir.path().to_owned();
+                // SAFETY: each makes calls that are async-signal-safe; memory is not allocated but by `current_dir`.
+                unsafe {
+                    command.pre_exec(say("one\n")).pre_exec(say("two\n")).pre_exec(move || {
+                        // SAFETY: no argument.
+                        let leads = unsafe { libc::getpgrp() == libc::getpid() };
+                        let is_there = std::env::current_dir()? == path;
+                        if leads && is_there { say("three\n")() } else { Err(io::ErrorKind::Other.into()) }
+                    });
+                }
+                let output = command.output()?;
+                let text = String::from_utf8_lossy(&output.stdout).replace(dir.path().to_str().unwrap(), "DIR");
+                // They run for each child.
+                let again = command.output()?.stdout.len() == output.stdout.len();
+                Ok(vec![format!("{text} {} {again}", output.status)])
+            }
+
+            pub(super) fn errors_of_closures_come_back_as_they_are() -> Said {
+                let mut said = Vec::new();
+                for errno in [libc::EPERM, libc::ENOENT, libc::ETXTBSY, libc::ERANGE] {
+                    let mut command = Command::new("true");
+                    // SAFETY: they do nothing.
+                    unsafe {
+                        command.pre_exec(|| Ok(())).pre_exec(move || Err(io::Error::from_raw_os_error(errno)));
+                        command.pre_exec(|| panic!("nothing comes after an error"));
+                    }
+                    let error = command.spawn().unwrap_err();
+                    said.push(format!("{error} {:?} {:?}", error.kind(), error.raw_os_error()));
+                }
+                let mut command = Command::new("true");
+                // SAFETY: it does nothing.
+                unsafe { command.pre_exec(|| Err(io::ErrorKind::TimedOut.into())) };
+                let error = command.status().unwrap_err();
+                said.push(format!("{error} {:?}", error.raw_os_error()));
+                Ok(said)
+            }
+
+            pub(super) fn closures_may_change_stdio_and_the_mask() -> Said {
+                let mut command = Command::new("sh");
+                command.args(["-c", "echo err >&2; grep SigBlk /proc/self/status"]).stderr(Stdio::null());
+                // SAFETY: numbers, and calls that are async-signal-safe.
+                unsafe {
+                    command.pre_exec(|| {
+                        let mut set = std::mem::zeroed();
+                        libc::sigemptyset(&raw mut set);
+                        libc::sigaddset(&raw mut set, libc::SIGUSR1);
+                        libc::sigprocmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut());
+                        // Its stderr goes where its stdout goes.
+                        if libc::dup2(1, 2) < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+                    });
+                }
+                Ok(vec![format!("{:?}", command.output()?)])
+            }
+
+            pub(super) fn a_program_that_is_missing_is_told_after_the_closures() -> Said {
+                let mut command = Command::new("/no/such/program");
+                // SAFETY: it does nothing.
+                unsafe { command.pre_exec(|| Ok(())) };
+                Ok(vec![format!("{:?}", command.spawn().unwrap_err().kind())])
+            }
+
+            #[allow(deprecated, reason = "std has it, so we have it")]
+            pub(super) fn before_exec_is_still_there() -> Said {
+                let mut command = Command::new("true");
+                // SAFETY: as pre_exec.
+                unsafe { command.before_exec(say("before")) };
+                Ok(vec![format!("{:?}", command.output()?)])
+            }
+
+            pub(super) fn generic_code_takes_the_trait() -> Said {
+                fn named<C: CommandExt>(command: &mut C) {
+                    command.arg0("named");
+                }
+                let mut command = Command::new("sh");
+                named(&mut command);
+                let own = command.args(["-c", "echo $0"]).output()?;
+                Ok(vec![format!("{own:?}")])
+            }
+
+            /// The mask and what is ignored, of a child of a thread that blocks and ignores something.
+            pub(super) fn signals() -> Said {
+                let mut said = Vec::new();
+                for fork in [false, true] {
+                    let mut command = Command::new("cat");
+                    command.arg("/proc/self/status");
+                    if fork {
+                        // SAFETY: it does nothing.
+                        unsafe { command.pre_exec(|| Ok(())) };
+                    }
+                    let status = String::from_utf8_lossy(&command.output()?.stdout).into_owned();
+                    for name in ["SigBlk", "SigIgn", "SigCgt"] {
+                        let line = status.lines().find(|line| line.starts_with(name)).unwrap_or("");
+                        let mask = u64::from_str_radix(line.split_whitespace().nth(1).unwrap_or(""), 16);
+                        // 32 and 33 are the C library's own, and its posix_spawn ignores them.
+                        said.push(format!("{name} {:x}", mask.map_err(io::Error::other)? & !(0b11 << 31)));
+                    }
+                }
+                Ok(said)
+            }
+
+            pub(super) fn exec_again() -> io::Error {
+                let mut command = Command::new("sh");
+                command.args(["-c", "echo test x ... ok; echo '1 passed'; echo $0 $KEY; test $KEY = value"]);
+                command.arg0("renamed").env("KEY", "value");
+                // SAFETY: it makes calls that are async-signal-safe.
+                unsafe { command.pre_exec(say("closure\n")) };
+                command.exec()
+            }
+
+            pub(super) fn exec_fails() -> Said {
+                let error = Command::new("/no/such/program").exec();
+                let mut refused = Command::new("true");
+                // SAFETY: it does nothing.
+                unsafe { refused.pre_exec(|| Err(io::Error::from_raw_os_error(libc::EDOM))) };
+                Ok(vec![format!("{:?} {:?}", error.kind(), refused.exec().raw_os_error())])
+            }
+        }
+    };
+}
+
+program!(with_std, std::process, std::os::unix::process);
+program!(with_pipewright, pipewright::process, pipewright::process::unix);
+
+same_with_both! {
+    closures_run_in_order_with_everything_in_place
+    errors_of_closures_come_back_as_they_are
+    closures_may_change_stdio_and_the_mask
+    a_program_that_is_missing_is_told_after_the_closures
+    before_exec_is_still_there
+    generic_code_takes_the_trait
+    exec_fails
+}
+
+#[test]
+fn mask_and_ignored_signals_are_those_that_std_gives() {
+    isolate::isolated("std_process::ext::mask_and_ignored_signals_are_those_that_std_gives", || {
+        let _watch = watchdog::watch();
+        // SAFETY: this process runs nothing but this test.
+        unsafe {
+            libc::signal(libc::SIGHUP, libc::SIG_IGN);
+            let mut blocked = std::mem::zeroed();
+            libc::sigemptyset(&raw mut blocked);
+            libc::sigaddset(&raw mut blocked, libc::SIGUSR2);
+            libc::sigaddset(&raw mut blocked, libc::SIGCHLD);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const blocked, std::ptr::null_mut());
+        }
+        let (theirs, ours) = (with_std::signals().unwrap(), with_pipewright::signals().unwrap());
+        assert_eq!(theirs.len(), 6, "{theirs:?}");
+        pretty_eq(&theirs.join("\n"), &ours.join("\n"));
+        let mut own = pipewright::Command::new("cat");
+        let own = own.arg("/proc/self/status").read().unwrap();
+        assert!(own.contains("SigBlk:\t0000000000000000"), "the other command empties the mask: {own}");
+    });
+}
+
+#[test]
+fn exec_runs_the_closures_and_replaces_the_process() {
+    isolate::isolated("std_process::ext::exec_runs_the_closures_and_replaces_the_process", || {
+        // What the test that waits for this process looks for is said by the program.
+        panic!("{}", with_pipewright::exec_again());
+    });
+}
+
+#[test]
+fn a_panic_in_a_closure_aborts_the_child_alone() {
+    let _watch = watchdog::watch();
+    use pipewright::process::unix::{CommandExt as _, ExitStatusExt as _};
+    let mut command = pipewright::process::Command::new("true");
+    command.stderr(pipewright::process::Stdio::null());
+    // SAFETY: what a panic does is what is to be seen; no other thread of this test holds a lock that it takes.
+    unsafe {
+        command.pre_exec(|| {
+            std::panic::set_hook(Box::new(|_| ()));
+            panic!("in the child")
+        });
+    }
+    assert_eq!(command.status().unwrap().signal(), Some(libc::SIGABRT));
+}
+
+#[test]
+fn closures_go_with_handles_that_are_given_new_numbers() {
+    let _watch = watchdog::watch();
+    use pipewright::process::unix::CommandExt as _;
+    let (reader, _writer) = pipewright::pipe(pipewright::PipeOptions::default()).unwrap();
+    for number in 3..20 {
+        let mut command = pipewright::Command::new("sh");
+        command.args(["-c", &format!("test -p /dev/fd/{number} && echo yes")]);
+        command.inherit_fd_as(reader.try_clone().unwrap(), number);
+        // SAFETY: it does nothing.
+        unsafe { command.pre_exec(|| Ok(())) };
+        assert_eq!(command.read().unwrap(), "yes", "{number}");
+    }
+}
+
+#[test]
+fn a_tree_with_closures_is_held_by_what_needs_no_supervisor_or_refused() {
+    let _watch = watchdog::watch();
+    use pipewright::process::unix::CommandExt as _;
+    let mut command = pipewright::Command::new("true");
+    // SAFETY: it does nothing.
+    unsafe { command.pre_exec(|| Ok(())) };
+    let capture = command.contain(pipewright::Contain::Tree).capture().unwrap();
+    assert_ne!(capture.containment, pipewright::Containment::Supervisor);
+    let error = command.kill_on_parent_exit(pipewright::Scope::Tree).status().unwrap_err();
+    assert!(*error.kind() == io::ErrorKind::Unsupported, "{error}");
+    assert!(error.to_string().contains("pre_exec"), "{error}");
+}
+
+#[test]
+fn closures_are_handed_over_to_std() {
+    let _watch = watchdog::watch();
+    use pipewright::process::unix::CommandExt as _;
+    let mut command = pipewright::process::Command::new("true");
+    // SAFETY: it does nothing.
+    unsafe { command.pre_exec(|| Err(io::Error::from_raw_os_error(libc::EDOM))) };
+    let mut theirs = std::process::Command::from(command);
+    assert_eq!(theirs.spawn().unwrap_err().raw_os_error(), Some(libc::EDOM));
+}

@@ -1,0 +1,30 @@
+//! `pipewright::process` is `std::process`: the same program compiles against both, and says the same.
+
+mod differs;
+mod errors;
+mod ext;
+mod program;
+mod shown;
+
+/// Runs each function once with std and once with `pipewright::process`, and compares what they say.
+macro_rules! same_with_both {
+    ($($test:ident)*) => {$(
+        #[test]
+        fn $test() {
+            let _watch = pipewright_tests::watchdog::watch();
+            let theirs = with_std::$test().expect("std can do it");
+            let ours = with_pipewright::$test().expect("pipewright can do it");
+            assert_eq!(theirs.len(), ours.len());
+            for (theirs, ours) in theirs.iter().zip(&ours) {
+                pretty_eq(theirs, ours);
+            }
+        }
+    )*};
+}
+
+pub(crate) use same_with_both;
+
+#[track_caller]
+pub(crate) fn pretty_eq(theirs: &str, ours: &str) {
+    assert!(theirs == ours, "std: {theirs}\nours: {ours}");
+}

@@ -1,0 +1,244 @@
+//! Every stable item of `std::process`, in a program that is compiled twice.
+
+use super::{pretty_eq, same_with_both};
+
+/// A program, once with each library.
+macro_rules! program {
+    ($name:ident, $($process:ident)::*, $($unix:ident)::*) => {
+        mod $name {
+            use std::ffi::{OsStr, OsString};
+            use std::fs::File;
+            use std::io::{self, Read as _, Write as _};
+            use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, IntoRawFd as _, OwnedFd};
+            use std::path::Path;
+            use $($unix)::*::{CommandExt as _, ExitStatusExt, parent_id};
+            use $($process)::*::{self as process, Child, Command, CommandArgs, CommandEnvs, Output, Stdio};
+            use $($process)::*::{ChildStderr, ChildStdin, ChildStdout, ExitCode, ExitStatus, Termination};
+
+            pub(super) type Said = io::Result<Vec<String>>;
+
+            pub(super) fn statuses() -> Said {
+                let status: ExitStatus = Command::new("sh").arg("-c").arg("exit 3").status()?;
+                let mut said = vec![format!("{status} {status:?} {:?} {}", status.code(), status.success())];
+                let killed = Command::new("sh").args(["-c", "kill -9 $$"]).status()?;
+                said.push(format!("{killed} {:?} {}", killed.signal(), killed.core_dumped()));
+                let made = ExitStatus::from_raw(0x1300);
+                said.push(format!("{made} {} {:?} {}", made.into_raw(), made.stopped_signal(), made.continued()));
+                said.push(format!("{:?}", ExitStatus::default()));
+                Ok(said)
+            }
+
+            pub(super) fn outputs_are_built_and_matched() -> Said {
+                let Output { status, stdout, stderr } =
+                    Command::new("sh").args(["-c", "echo out; echo err >&2; exit 4"]).output()?;
+                let built = Output { status, stdout: stdout.clone(), stderr: stderr.clone() };
+                // A third party that knows std only.
+                fn takes_std(output: std::process::Output) -> std::process::ExitStatus {
+                    output.status
+                }
+                let same = built == Output { status, stdout, stderr };
+                Ok(vec![format!("{built:?} {same}"), takes_std(built).to_string()])
+            }
+
+            pub(super) fn output_reads_to_the_end_though_the_child_has_exited() -> Said {
+                let output = Command::new("sh").args(["-c", "(sleep 0.6; echo late) & echo early"]).output()?;
+                Ok(vec![String::from_utf8_lossy(&output.stdout).into_owned()])
+            }
+
+            pub(super) fn a_child_and_its_streams() -> Said {
+                struct Kept {
+                    child: Child,
+                    input: Option<ChildStdin>,
+                    output: Option<ChildStdout>,
+                    errors: Option<ChildStderr>,
+                }
+                let mut child = Command::new("sh")
+                    .args(["-c", "cat; echo done >&2"])
+                    .stdin(Stdio::piped())
+                    .stdout(Stdio::piped())
+                    .stderr(Stdio::piped())
+                    .spawn()?;
+                let mut said = vec![format!("{child:?}")];
+                let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+                let mut kept = Kept { child, input, output, errors };
+                assert!(kept.child.id() > 0 && kept.child.try_wait()?.is_none());
+                if let Some(mut input) = kept.input.take() {
+                    input.write_all(b"through")?;
+                    assert!(input.as_fd().as_raw_fd() > 2);
+                }
+                let mut text = String::new();
+                kept.output.as_mut().unwrap().read_to_string(&mut text)?;
+                kept.errors.as_mut().unwrap().read_to_string(&mut text)?;
+                said.push(text);
+                said.push(format!("{:?} {:?}", kept.child.wait()?, kept.child.try_wait()?));
+                said.push(format!("{:?}", kept.child.kill().is_ok()));
+                Ok(said)
+            }
+
+            pub(super) fn wait_closes_stdin() -> Said {
+                let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+                Ok(vec![format!("{} {:?}", child.wait()?, child.stdin.is_none())])
+            }
+
+            pub(super) fn wait_with_output_reads_what_is_piped() -> Said {
+                let child = Command::new("sh")
+                    .args(["-c", "cat; echo err >&2; exit 5"])
+                    .stdin(Stdio::piped())
+                    .stdout(Stdio::piped())
+                    .spawn()?;
+                let one = child.wait_with_output()?;
+                let mut child = Command::new("sh").args(["-c", "(sleep 0.5; echo late) & echo early"]).stdout(Stdio::piped()).spawn()?;
+                child.wait()?;
+                let two = child.wait_with_output()?;
+                Ok(vec![format!("{one:?}"), format!("{two:?}")])
+            }
+
+            pub(super) fn kill_reaches_the_child_alone() -> Said {
+                let mut child = Command::new("sh")
+                    .args(["-c", "sleep 1 & echo started; wait"])
+                    .stdout(Stdio::piped())
+                    .spawn()?;
+                let mut first = [0; 8];
+                child.stdout.as_mut().unwrap().read_exact(&mut first)?;
+                child.kill()?;
+                let status = child.wait()?;
+                // The sleep holds the pipe: nobody has killed it, if this takes a while.
+                let since = std::time::Instant::now();
+                let rest = child.wait_with_output()?;
+                Ok(vec![format!("{status} {rest:?} {}", since.elapsed().as_millis() > 300)])
+            }
+
+            pub(super) fn stdio_comes_from_everything() -> Said {
+                fn with<T: Into<Stdio>>(stdin: T) -> io::Result<String> {
+                    let output = Command::new("cat").stdin(stdin).output()?;
+                    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+                }
+                let file = || -> io::Result<File> {
+                    let mut file = tempfile::tempfile()?;
+                    file.write_all(b"filed")?;
+                    io::Seek::rewind(&mut file)?;
+                    Ok(file)
+                };
+                let mut said = vec![with(file()?)?, with(OwnedFd::from(file()?))?, with(Stdio::null())?];
+                // SAFETY: the number is owned by nobody else from here on.
+                said.push(with(unsafe { Stdio::from_raw_fd(file()?.into_raw_fd()) })?);
+                let first = Command::new("echo").arg("one").stdout(Stdio::piped()).spawn()?;
+                said.push(with(first.stdout.unwrap())?);
+                let first = Command::new("sh").args(["-c", "echo two >&2"]).stderr(Stdio::piped()).spawn()?;
+                said.push(with(first.stderr.unwrap())?);
+                let mut last = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+                Command::new("echo").arg("three").stdout(last.stdin.take().unwrap()).status()?;
+                said.push(format!("{:?}", last.wait_with_output()?));
+                let swapped = Command::new("sh")
+                    .args(["-c", "readlink /proc/self/fd/1; readlink /proc/self/fd/2"])
+                    .stderr(io::stdout())
+                    .output()?;
+                said.push(format!("{}", swapped.stdout.is_empty()));
+                let to_err = Command::new("true").stdout(io::stderr()).status()?;
+                said.push(format!("{to_err} {:?} {:?}", Stdio::inherit(), Stdio::from(file()?)));
+                Ok(said)
+            }
+
+            pub(super) fn getters_and_iterators() -> Said {
+                let mut command = Command::new("program");
+                command.args(["a b", "c"]).env("KEY", "value").env_remove("OTHER").envs([("A", "1")]).current_dir("/");
+                let args: CommandArgs<'_> = command.get_args();
+                let mut said = vec![format!("{args:?} {} {:?}", args.len(), args.size_hint())];
+                let envs: CommandEnvs<'_> = command.get_envs();
+                said.push(format!("{envs:?} {}", envs.len()));
+                let program: &OsStr = command.get_program();
+                let dir: Option<&Path> = command.get_current_dir();
+                said.push(format!("{program:?} {dir:?} {:?}", command.get_args().collect::<Vec<_>>()));
+                command.env_clear().env_remove("A").env("B", "2");
+                said.push(format!("{:?}", command.get_envs().collect::<Vec<_>>()));
+                Ok(said)
+            }
+
+            pub(super) fn the_environment_of_the_child() -> Said {
+                let mut command = Command::new("env");
+                command.env_clear().env("B", "2").env("A", "1").envs([("C", "3")]).env_remove("C");
+                command.env("PATH", "/usr/bin:/bin").arg0("other");
+                let mut said = vec![String::from_utf8_lossy(&command.output()?.stdout).into_owned()];
+                // Names that no shell could set are passed on as they are.
+                let odd = Command::new("/usr/bin/env").env_clear().env("A=B", "x").env("", "y").output()?;
+                said.push(String::from_utf8_lossy(&odd.stdout).into_owned());
+                Ok(said)
+            }
+
+            pub(super) fn closures_and_generic_functions() -> Said {
+                fn run<S: AsRef<OsStr>>(program: S, set: impl FnOnce(&mut Command) -> &mut Command) -> io::Result<Child> {
+                    let mut command = Command::new(program);
+                    set(&mut command).spawn()
+                }
+                let args: Vec<OsString> = vec!["-c".into(), "exit 9".into()];
+                let mut child = run("sh", |command| command.args(&args).stdin(Stdio::null()))?;
+                let made: Result<ExitStatus, io::Error> = child.wait();
+                let boxed: Result<Child, Box<dyn std::error::Error>> = run("sh", |it| it.arg("-c")).map_err(Into::into);
+                drop(boxed.map_err(|error| io::Error::other(error.to_string()))?.wait());
+                let reports = |code: ExitCode| code.report() == ExitCode::SUCCESS;
+                said_of(&[format!("{made:?} {} {:?}", reports(ExitCode::from(0)), ExitCode::FAILURE)])
+            }
+
+            fn said_of(said: &[String]) -> Said {
+                Ok(said.to_vec())
+            }
+
+            pub(super) fn handles_are_inherited_as_the_system_has_it() -> Said {
+                let file = tempfile::tempfile()?;
+                // SAFETY: numbers; the copy is ours. Not close-on-exec.
+                let kept = unsafe { libc::dup(file.as_raw_fd()) };
+                let check = format!("test -e /dev/fd/{kept} && ! test -e /dev/fd/{}", file.as_raw_fd());
+                let status = Command::new("sh").args(["-c", &check]).status()?;
+                // SAFETY: as above.
+                drop(unsafe { OwnedFd::from_raw_fd(kept) });
+                Ok(vec![status.to_string()])
+            }
+
+            pub(super) fn relative_programs_are_found_in_the_childs_directory() -> Said {
+                let dir = tempfile::tempdir()?;
+                let script = dir.path().join("here");
+                std::fs::write(&script, "#!/bin/sh\necho found\n")?;
+                std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+                let in_dir = Command::new("./here").current_dir(dir.path()).output()?;
+                let by_path = Command::new("here").env("PATH", dir.path()).output()?;
+                let not_here = Command::new("./here").output().map_err(|error| error.kind());
+                Ok(vec![format!("{in_dir:?} {by_path:?} {not_here:?}")])
+            }
+
+            pub(super) fn a_command_runs_again_and_again() -> Said {
+                let mut command = Command::new("echo");
+                let one = command.arg("one").output()?;
+                let two = command.arg("two").stdout(Stdio::piped()).spawn()?.wait_with_output()?;
+                Ok(vec![format!("{one:?} {two:?} {}", command.status()?)])
+            }
+
+            pub(super) fn what_else_is_there() -> Said {
+                let same_parent = parent_id() == std::os::unix::process::parent_id();
+                let _never: fn(i32) -> ! = process::exit;
+                let _nor: fn() -> ! = process::abort;
+                Ok(vec![format!("{} {same_parent}", process::id() == std::process::id())])
+            }
+        }
+    };
+}
+
+program!(with_std, std::process, std::os::unix::process);
+program!(with_pipewright, pipewright::process, pipewright::process::unix);
+
+same_with_both! {
+    statuses
+    outputs_are_built_and_matched
+    output_reads_to_the_end_though_the_child_has_exited
+    a_child_and_its_streams
+    wait_closes_stdin
+    wait_with_output_reads_what_is_piped
+    kill_reaches_the_child_alone
+    stdio_comes_from_everything
+    getters_and_iterators
+    the_environment_of_the_child
+    closures_and_generic_functions
+    handles_are_inherited_as_the_system_has_it
+    relative_programs_are_found_in_the_childs_directory
+    a_command_runs_again_and_again
+    what_else_is_there
+}

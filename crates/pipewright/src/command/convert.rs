@@ -1,0 +1,130 @@
+//! Conversions from and to std's command, and the options that the extension traits set.
+
+use std::ffi::OsStr;
+use std::io;
+
+use pipewright_os::handle::Handle;
+use pipewright_os::spawn::{UnixOptions, WindowsOptions};
+use pipewright_os::std_process::{CommandOptions, ParentStream, hand_over, push_arg};
+
+use super::stdio::Choice;
+use super::{Command, Linger, Stdio};
+
+impl Command {
+    /// A command with the rules of std where those of this crate differ.
+    pub(crate) fn with_std_rules(program: &OsStr) -> Command {
+        let mut command = Command::new(program);
+        command.inherit_all = true;
+        command.unix.std_rules = true;
+        command.rules.linger = Linger::UntilEof;
+        command
+    }
+
+    /// Takes over what std lets others see of its command.
+    pub(crate) fn take_over(&mut self, seen: Command) {
+        self.args = seen.args;
+        self.env = seen.env;
+        self.current_dir = seen.current_dir;
+    }
+
+    /// Std's command with everything that std has setters for but the closures. Handles are copied; a stream whose
+    /// handle cannot be copied, or that std does not have, is left as it is without a setter.
+    pub(crate) fn to_std(&self, with_secrets: bool, with_stdio: bool) -> std::process::Command {
+        let mut theirs = std::process::Command::new(&self.program);
+        for (index, arg) in self.args.iter().enumerate() {
+            let is_hidden = !with_secrets && self.secret_args.contains(&index);
+            let is_raw = self.windows.as_ref().is_some_and(|it| it.raw_args.contains(&index));
+            push_arg(&mut theirs, if is_hidden { OsStr::new("***") } else { arg }, is_raw);
+        }
+        if self.env.is_clear() {
+            theirs.env_clear();
+        }
+        for (key, value) in self.get_envs() {
+            match value {
+                Some(value) => theirs.env(key, value),
+                None => theirs.env_remove(key),
+            };
+        }
+        if let Some(dir) = &self.current_dir {
+            theirs.current_dir(dir);
+        }
+        hand_over(&mut theirs, self.arg0.as_deref(), &self.unix, self.windows.as_deref());
+        if with_stdio {
+            let std_of = |stdio: &Option<Stdio>| stdio.as_ref().and_then(Stdio::to_std);
+            let _ = std_of(&self.stdin).map(|stdio| theirs.stdin(stdio));
+            let _ = std_of(&self.stdout).map(|stdio| theirs.stdout(stdio));
+            let _ = std_of(&self.stderr).map(|stdio| theirs.stderr(stdio));
+        }
+        theirs
+    }
+}
+
+impl Stdio {
+    /// The same for std; `None` where std has no such thing.
+    fn to_std(&self) -> Option<std::process::Stdio> {
+        Some(match &self.0 {
+            Choice::Inherit => std::process::Stdio::inherit(),
+            Choice::Null => std::process::Stdio::null(),
+            Choice::Piped(_) => std::process::Stdio::piped(),
+            Choice::Parent(ParentStream::Stdout) => io::stdout().into(),
+            Choice::Parent(ParentStream::Stderr) => io::stderr().into(),
+            Choice::Handle(handle) => {
+                let copy: Handle = handle.try_clone().ok()?;
+                crate::process::Stdio::from(copy).into()
+            }
+            _ => return None,
+        })
+    }
+}
+
+impl From<std::process::Command> for Command {
+    /// Takes over what std lets others see: program, arguments, changes of the environment and the
+    /// working directory. Stdio, `env_clear` and what the extension traits set cannot be seen and
+    /// have to be set again.
+    fn from(command: std::process::Command) -> Command {
+        let mut ours = Command::new(command.get_program());
+        ours.args(command.get_args());
+        for (key, value) in command.get_envs() {
+            match value {
+                Some(value) => ours.env(key, value),
+                None => ours.env_remove(key),
+            };
+        }
+        if let Some(dir) = command.get_current_dir() {
+            ours.current_dir(dir);
+        }
+        ours
+    }
+}
+
+impl From<Command> for std::process::Command {
+    /// Hands over what std has stable setters for: program, arguments, environment, working directory,
+    /// stdio that is inherited, null, piped or a handle, and what std's extension traits set.
+    fn from(mut command: Command) -> std::process::Command {
+        let mut theirs = command.to_std(true, true);
+        command.unix.hand_over_closures(&mut theirs);
+        theirs
+    }
+}
+
+impl CommandOptions for Command {
+    fn unix_options(&mut self) -> &mut UnixOptions {
+        &mut self.unix
+    }
+
+    fn windows_options(&mut self) -> &mut WindowsOptions {
+        self.windows.get_or_insert_default()
+    }
+
+    fn set_arg0(&mut self, name: &OsStr) {
+        self.arg0(name);
+    }
+
+    fn push_raw_arg(&mut self, text: &OsStr) {
+        self.raw_arg(text);
+    }
+
+    fn replace_process(&mut self) -> io::Error {
+        self.exec().into()
+    }
+}
