@@ -13,6 +13,7 @@
 //! | [`pipe`] | pipes, with a mode for each end |
 //! | [`stdio`] | the null device and the console |
 //! | [`spawn`] | starts a child from a [`spawn::Plan`] |
+//! | [`std_process`] | the parts of `std::process` in std's shape that need `unsafe` or know the platform |
 //! | [`exit`] | the end of a child: wait for it, be woken by it, signal it safely |
 //! | [`status`] | what the child said when it ended |
 //! | [`process`] | a process that is named by its number |
@@ -71,6 +72,7 @@ pub mod shm;
 pub mod signal;
 pub mod spawn;
 pub mod status;
+pub mod std_process;
 pub mod stdio;
 pub mod terminal;
 pub mod thread_usage;

@@ -135,6 +135,8 @@ impl ExactSizeIterator for CommandEnvs<'_> {}
 
 impl fmt::Debug for CommandEnvs<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.clone()).finish()
+        // As std's derived one.
+        let changes: Vec<_> = self.clone().collect();
+        f.debug_struct("CommandEnvs").field("iter", &changes).finish()
     }
 }

@@ -330,7 +330,9 @@ impl Command {
             ParentStream::Stdout => stdio::console_out(),
             ParentStream::Stderr => stdio::console_err(),
         };
-        opened.map(Theirs::Owned).map_err(|error| self.cannot_open("a stream of this process", error))
+        opened
+            .map(Theirs::Owned)
+            .map_err(|error| self.cannot_open("a stream of this process", error))
     }
 
     fn null(&self) -> Result<Theirs<'static>, Error> {

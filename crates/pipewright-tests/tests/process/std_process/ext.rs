@@ -36,8 +36,7 @@ macro_rules! program {
                 // SAFETY: each makes calls that are async-signal-safe; memory is not allocated but by `current_dir`.
                 unsafe {
                     command.pre_exec(say("one\n")).pre_exec(say("two\n")).pre_exec(move || {
-                        // SAFETY: no argument.
-                        let leads = unsafe { libc::getpgrp() == libc::getpid() };
+                        let leads = libc::getpgrp() == libc::getpid();
                         let is_there = std::env::current_dir()? == path;
                         if leads && is_there { say("three\n")() } else { Err(io::ErrorKind::Other.into()) }
                     });
@@ -167,24 +166,31 @@ same_with_both! {
 
 #[test]
 fn mask_and_ignored_signals_are_those_that_std_gives() {
-    isolate::isolated("std_process::ext::mask_and_ignored_signals_are_those_that_std_gives", || {
-        let _watch = watchdog::watch();
-        // SAFETY: this process runs nothing but this test.
-        unsafe {
-            libc::signal(libc::SIGHUP, libc::SIG_IGN);
-            let mut blocked = std::mem::zeroed();
-            libc::sigemptyset(&raw mut blocked);
-            libc::sigaddset(&raw mut blocked, libc::SIGUSR2);
-            libc::sigaddset(&raw mut blocked, libc::SIGCHLD);
-            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const blocked, std::ptr::null_mut());
-        }
-        let (theirs, ours) = (with_std::signals().unwrap(), with_pipewright::signals().unwrap());
-        assert_eq!(theirs.len(), 6, "{theirs:?}");
-        pretty_eq(&theirs.join("\n"), &ours.join("\n"));
-        let mut own = pipewright::Command::new("cat");
-        let own = own.arg("/proc/self/status").read().unwrap();
-        assert!(own.contains("SigBlk:\t0000000000000000"), "the other command empties the mask: {own}");
-    });
+    isolate::isolated(
+        "std_process::ext::mask_and_ignored_signals_are_those_that_std_gives",
+        || {
+            let _watch = watchdog::watch();
+            // SAFETY: this process runs nothing but this test.
+            unsafe {
+                libc::signal(libc::SIGHUP, libc::SIG_IGN);
+                let mut blocked = std::mem::zeroed();
+                libc::sigemptyset(&raw mut blocked);
+                libc::sigaddset(&raw mut blocked, libc::SIGUSR2);
+                libc::sigaddset(&raw mut blocked, libc::SIGCHLD);
+                libc::pthread_sigmask(libc::SIG_BLOCK, &raw const blocked, std::ptr::null_mut());
+            }
+            let (theirs, ours) =
+                (with_std::signals().unwrap(), with_pipewright::signals().unwrap());
+            assert_eq!(theirs.len(), 6, "{theirs:?}");
+            pretty_eq(&theirs.join("\n"), &ours.join("\n"));
+            let mut own = pipewright::Command::new("cat");
+            let own = own.arg("/proc/self/status").read().unwrap();
+            assert!(
+                own.contains("SigBlk:\t0000000000000000"),
+                "the other command empties the mask: {own}"
+            );
+        },
+    );
 }
 
 #[test]
@@ -192,6 +198,13 @@ fn exec_runs_the_closures_and_replaces_the_process() {
     isolate::isolated("std_process::ext::exec_runs_the_closures_and_replaces_the_process", || {
         // What the test that waits for this process looks for is said by the program.
         panic!("{}", with_pipewright::exec_again());
+    });
+}
+
+#[test]
+fn exec_of_std_does_the_same() {
+    isolate::isolated("std_process::ext::exec_of_std_does_the_same", || {
+        panic!("{}", with_std::exec_again());
     });
 }
 
