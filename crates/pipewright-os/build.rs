@@ -1,4 +1,5 @@
-//! Compiles the supervisor (`supervisor/main.rs`), which `src/contain/linux/image.rs` then holds.
+//! Compiles the supervisor (`supervisor/main.rs`), which `src/contain/linux/image.rs` then holds, and finds out
+//! which types the standard library has.
 //!
 //! It is another program than the one this library becomes part of, and cargo has no stable way to
 //! say so. It needs no library, so the compiler and the linker that build everything else will do.
@@ -15,7 +16,10 @@ const ARCHITECTURES: [&str; 3] = ["x86_64", "aarch64", "riscv64"];
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=supervisor");
-    println!("cargo::rustc-check-cfg=cfg(pipewright_supervisor)");
+    println!("cargo::rustc-check-cfg=cfg(pipewright_supervisor, pipewright_std_pipes)");
+    if minor_version().is_some_and(|minor| minor >= STD_PIPES_SINCE) {
+        println!("cargo::rustc-cfg=pipewright_std_pipes");
+    }
     let variable = |name: &str| env::var(name).unwrap_or_default();
     let is_linux = variable("CARGO_CFG_TARGET_OS") == "linux";
     if !is_linux || !ARCHITECTURES.contains(&variable("CARGO_CFG_TARGET_ARCH").as_str()) {
@@ -29,6 +33,16 @@ fn main() {
             println!("cargo::warning=the supervisor of process trees is left out: {why}");
         }
     }
+}
+
+/// `std::io::pipe` and its ends came with Rust 1.87, and this library builds with an older one.
+const STD_PIPES_SINCE: u32 = 87;
+
+/// The second number of the compiler's version; `None` where it does not say.
+fn minor_version() -> Option<u32> {
+    let output = Command::new(env::var_os("RUSTC")?).arg("--version").output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    text.split('.').nth(1)?.parse().ok()
 }
 
 fn compile(image: &Path) -> Result<(), String> {

@@ -1,7 +1,7 @@
 //! Run processes without deadlocks, leaks, orphans or blocked threads.
 //!
-//! [`Command`] has the names and rules of [`std::process::Command`], so that a program changes
-//! one `use` line and keeps working; then it has everything std lacks.
+//! [`Command`] has the names of [`std::process::Command`], most of its rules, and everything std lacks. The module
+//! [`process`] is `std::process` in its exact shape, so that a program or a library changes its `use` lines and nothing else.
 //!
 //! ```
 //! use pipewright::Command;

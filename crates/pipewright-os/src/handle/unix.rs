@@ -112,3 +112,11 @@ from_owner!(
     std::os::unix::net::UnixListener,
     std::os::unix::net::UnixDatagram,
 );
+
+#[cfg(pipewright_std_pipes)]
+#[expect(clippy::incompatible_msrv, reason = "the build script has looked at the version")]
+mod std_pipes {
+    use super::*;
+
+    from_owner!(std::io::PipeReader, std::io::PipeWriter);
+}

@@ -235,3 +235,11 @@ macro_rules! from_owner {
 }
 
 from_owner!(File, std::process::ChildStdin, std::process::ChildStdout, std::process::ChildStderr,);
+
+#[cfg(pipewright_std_pipes)]
+#[expect(clippy::incompatible_msrv, reason = "the build script has looked at the version")]
+mod std_pipes {
+    use super::*;
+
+    from_owner!(std::io::PipeReader, std::io::PipeWriter);
+}

@@ -43,6 +43,8 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 
 pub use error::{BadInput, SpawnError, Step};
+#[cfg(unix)]
+pub(crate) use plan::UnsetGroups;
 pub use plan::{
     ChildStdio, Env, Group, Identity, Inherit, ParentExit, Plan, Resource, ResourceLimit, Search,
     UnixOptions, WindowsOptions,

@@ -114,7 +114,8 @@ pub struct UnixOptions {
     pub kill_on_parent_exit: Option<ParentExit>,
     /// The rules of std where those of this crate differ, on every system: the child has the signal
     /// mask of the thread that starts it, names of environment variables are passed on as they are,
-    /// and a program without a name is not found.
+    /// a program without a name is not found, supplementary groups that may not be dropped are kept, and
+    /// on Windows a relative program is taken from this process's directory.
     pub std_rules: bool,
     /// Closures that the child runs before its program is loaded.
     #[cfg(unix)]
@@ -172,6 +173,18 @@ pub struct Identity {
     pub groups: Option<Vec<u32>>,
 }
 
+/// What becomes of the supplementary groups that nobody has set.
+#[cfg(unix)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UnsetGroups {
+    /// They stay.
+    Kept,
+    /// They are dropped.
+    Dropped,
+    /// They are dropped where that is permitted.
+    DroppedIfPermitted,
+}
+
 /// A limit on one resource: what the child has now (`soft`) and how far it may raise it (`hard`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResourceLimit {
@@ -208,6 +221,23 @@ pub enum Resource {
 }
 
 impl UnixOptions {
+    /// Returns what becomes of groups that are not set: a child of root that only changes its user would
+    /// keep root's.
+    #[cfg(unix)]
+    pub(crate) fn unset_groups(&self) -> UnsetGroups {
+        match &self.identity {
+            Identity { user: Some(_), groups: None, .. } if self.std_rules => {
+                UnsetGroups::DroppedIfPermitted
+            }
+            Identity { user: Some(_), groups: None, .. }
+                if rustix::process::geteuid().is_root() =>
+            {
+                UnsetGroups::Dropped
+            }
+            _ => UnsetGroups::Kept,
+        }
+    }
+
     /// Sets the group of that number; 0 is one of the child's own, which a session comes with.
     pub fn set_process_group(&mut self, group: i32) {
         self.group = match (group, self.group) {

@@ -119,3 +119,22 @@ fn statuses_convert_both_ways() {
         assert_eq!(ours.exit_ok().is_ok(), raw == 0);
     }
 }
+
+#[test]
+fn the_command_differs_from_std_where_it_says_so() {
+    let _watch = pipewright_tests::watchdog::watch();
+    use pipewright::{Command, Linger};
+    let kind = |command: &mut Command| std::io::Error::from(command.spawn().unwrap_err()).kind();
+    for name in ["", "A=B"] {
+        let refused = kind(Command::new("true").env(name, "x"));
+        assert_eq!(refused, std::io::ErrorKind::InvalidInput, "{name:?}");
+    }
+    assert_eq!(kind(&mut Command::new("")), std::io::ErrorKind::InvalidInput);
+
+    // Later than the settling takes.
+    let mut held = Command::new("sh");
+    held.args(["-c", "(sleep 1.5; echo late) & echo early"]);
+    let output = held.output().unwrap();
+    assert_eq!((output.stdout.as_slice(), output.held_open), (&b"early\n"[..], true));
+    assert_eq!(held.linger(Linger::UntilEof).output().unwrap().stdout, b"early\nlate\n");
+}

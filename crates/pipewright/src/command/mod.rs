@@ -40,16 +40,52 @@ use lifetime::Lifetime;
 /// It can be run many times. Nothing is looked up, opened or copied before a verb is called, and a
 /// mistake in a setter (a NUL byte, a missing file) is an error of that verb.
 ///
+/// [`pipewright::process::Command`](crate::process::Command) is the one in std's exact shape and with std's rules,
+/// for code whose `use` line is all that is to change.
+///
 /// # Differences from std
+/// Types:
+/// * Errors are [`Error`](crate::Error), which converts to [`std::io::Error`]. Results are [`Output`](crate::Output)
+///   and [`ExitStatus`](crate::ExitStatus), which convert to std's; `Output` has more fields, and cannot be built.
+/// * The streams of a child are [`PipeReader`](crate::PipeReader) and [`PipeWriter`](crate::PipeWriter), which convert
+///   to std's `ChildStdout` and `ChildStdin`.
+/// * `wait`, `try_wait` and `kill` of a child take `&self`. What std has in extension traits is a method here.
+///
+/// The start:
 /// * The child inherits its stdio and what [`inherit`](Self::inherit) lists, and no other handle,
 ///   however it was opened; [`inherit_all`](Self::inherit_all) restores std's rule.
+/// * Its signal mask is empty; std's child has that of the thread that starts it. With both, SIGPIPE is at its default,
+///   and a signal that this program ignores is ignored.
 /// * On Unix the child inherits a copy of our environment, made by [`std::env::vars_os`] when the
 ///   start begins. Malformed entries, without a `=`, are not passed on. As with std, a child may be
 ///   started while another thread is in [`std::env::set_var`].
-/// * Errors are [`Error`](crate::Error), which converts to [`std::io::Error`].
-/// * [`Child::kill`](crate::Child::kill) reaches the descendants that can be found, not only the child.
-/// * [`status`](Self::status) of a command with piped streams drains them: it cannot deadlock.
-/// * A child that is dropped without being waited for does not become a zombie.
+/// * An environment variable without a name, or with a `=` in it, is an error; std passes it on. A program without a
+///   name is [`InvalidInput`](crate::ErrorKind::InvalidInput), not `NotFound`.
+/// * A program file that something still writes to is tried again for 127 ms.
+/// * A script without `#!` is never given to a shell. Std gives it to `/bin/sh` where it forks: with a user, a changed
+///   `PATH` or a closure.
+/// * A user or groups cost no fork. Where root may not drop its groups, [`uid`](Self::uid) without
+///   [`groups`](Self::groups) is an error; std keeps them then.
+/// * Windows: a program is also found by the extensions in `PATHEXT`, not by `.exe` alone, and a relative path is taken
+///   from the child's working directory, not from ours. A cleared environment keeps `SystemRoot`. Arguments that `cmd.exe` could
+///   take for something else are refused for batch files.
+///
+/// The run:
+/// * [`output`](Self::output) and the other verbs that capture read on when the child has ended and something else
+///   holds its streams, but not for ever: until 250 ms pass without output, and for at most 5 s. What is written later
+///   is lost; [`linger(Linger::UntilEof)`](Self::linger) restores std's rule.
+/// * [`status`](Self::status) of a command with piped streams drains and discards them: it cannot deadlock.
+/// * [`Child::kill`](crate::Child::kill) also kills the group that the child leads and the descendants that can be
+///   found, as timeouts and cancels do; [`Child::signal`](crate::Child::signal) reaches the child alone.
+///   [`start_and_forget`](Self::start_and_forget) has null streams by default.
+/// * A child that is dropped without being waited for does not become a zombie: a background thread reaps it. Other code must not wait for
+///   its number.
+/// * A child that is not dropped holds a handle, its pidfd (Linux).
+/// * [`exec`](Self::exec) refuses streams that are piped; std drops its end of the pipe.
+///
+/// What is as with std, though one may wonder: stdin is ours for `spawn` and `status` and null for `output`; a relative
+/// program is taken from the child's working directory (Unix), and one without a slash is looked for in the child's `PATH` where
+/// the command changes the environment; `wait` closes a piped stdin first.
 ///
 /// ```
 /// use pipewright::{Command, Stdio};

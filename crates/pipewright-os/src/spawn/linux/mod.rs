@@ -139,9 +139,7 @@ fn job<'a>(plan: &'a Plan<'a>, layout: &'a Layout, moves: &'a Moves) -> Job<'a> 
         },
         close_others: matches!(plan.inherit, Inherit::List(_)),
         options: plan.unix,
-        drops_groups: plan.unix.identity.user.is_some()
-            && plan.unix.identity.groups.is_none()
-            && rustix::process::geteuid().is_root(),
+        unset_groups: plan.unix.unset_groups(),
         current_dir: layout.current_dir(),
         chroot: layout.chroot(),
         argv: layout.argv(),

@@ -19,12 +19,14 @@ use super::{Layout, is_path};
 use crate::exit::macos::wait4;
 use crate::signal::AllBlocked;
 use crate::spawn::pre_exec::{self, AbortOnPanic, Closure};
-use crate::spawn::{Group, Identity, Plan, Resource, ResourceLimit, SpawnError, Step, steps};
+use crate::spawn::{
+    Group, Identity, Plan, Resource, ResourceLimit, SpawnError, Step, UnsetGroups, steps,
+};
 
 /// Everything the child needs, made before it exists.
 pub(super) struct Job<'a> {
     plan: &'a Plan<'a>,
-    drops_groups: bool,
+    unset_groups: UnsetGroups,
     chroot: *const c_char,
     current_dir: *const c_char,
     candidates: *const *const c_char,
@@ -47,12 +49,9 @@ impl<'a> Job<'a> {
         actions: &'a Actions,
         attributes: &'a Attributes,
     ) -> Job<'a> {
-        let identity = &plan.unix.identity;
         Job {
             plan,
-            drops_groups: identity.user.is_some()
-                && identity.groups.is_none()
-                && rustix::process::geteuid().is_root(),
+            unset_groups: plan.unix.unset_groups(),
             chroot: layout.chroot(),
             current_dir: layout.current_dir(),
             candidates: layout.candidates(),
@@ -172,7 +171,7 @@ unsafe fn prepare(job: &Job<'_>) -> Result<(), Failed> {
         // SAFETY: a C string.
         check(unsafe { libc::chdir(c"/".as_ptr()) }, Step::Chroot)?;
     }
-    change_identity(&options.identity, job.drops_groups)?;
+    change_identity(&options.identity, job.unset_groups)?;
     if !job.current_dir.is_null() {
         // After the change of user, as std has it: the directory must be that user's to enter. By
         // hand, so that it is done once however many candidates there are.
@@ -266,15 +265,17 @@ fn be_nicer(add: i32) -> Result<(), Failed> {
     check(unsafe { libc::setpriority(libc::PRIO_PROCESS, SELF, nice) }, Step::Nice)
 }
 
-fn change_identity(identity: &Identity, drops_groups: bool) -> Result<(), Failed> {
+fn change_identity(identity: &Identity, unset: UnsetGroups) -> Result<(), Failed> {
     if let Some(groups) = &identity.groups {
         let count = groups.len() as libc::c_int;
         // SAFETY: an array of that length.
         check(unsafe { libc::setgroups(count, groups.as_ptr()) }, Step::Identity)?;
-    } else if drops_groups {
-        // A root process that only changes its user would keep root's groups.
+    } else if unset != UnsetGroups::Kept {
         // SAFETY: an empty array.
-        check(unsafe { libc::setgroups(0, ptr::null()) }, Step::Identity)?;
+        let dropped = check(unsafe { libc::setgroups(0, ptr::null()) }, Step::Identity);
+        if unset == UnsetGroups::Dropped || dropped != Err((Step::Identity, libc::EPERM)) {
+            dropped?;
+        }
     }
     if let Some(group) = identity.group {
         // SAFETY: numbers.

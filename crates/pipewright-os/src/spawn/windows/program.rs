@@ -78,8 +78,8 @@ fn file(plan: &Plan<'_>) -> io::Result<Vec<u16>> {
         return Err(not_found());
     }
     let found = if path::is_path(&name) {
-        // From the child's working directory, as everywhere else.
-        let base = plan.current_dir.unwrap_or(Path::new(""));
+        // From the child's working directory, as everywhere else; by std's rules from ours.
+        let base = plan.current_dir.filter(|_| !plan.unix.std_rules).unwrap_or(Path::new(""));
         with_extension(wide(base.join(plan.program).as_os_str()))
     } else {
         let extensions = search::extensions(own("PATHEXT").as_deref());

@@ -1,1 +1,151 @@
-//! What differs from std, as the documentation of `pipewright::process` lists it.
+//! What differs from std, as the documentation of `pipewright::process` lists it, and what its
+//! everything-else method reaches.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
+
+use pipewright::process::unix::CommandExt as _;
+use pipewright::process::{Command, Stdio};
+use pipewright_tests::{count, isolate, watchdog};
+
+#[test]
+fn an_error_has_no_number_of_its_own() {
+    let _watch = watchdog::watch();
+    let theirs = std::process::Command::new("/no/such/program").spawn().unwrap_err();
+    let ours = Command::new("/no/such/program").spawn().unwrap_err();
+    assert_eq!((theirs.raw_os_error(), ours.raw_os_error()), (Some(libc::ENOENT), None));
+}
+
+#[test]
+fn a_dropped_child_leaves_no_zombie() {
+    isolate::isolated("std_process::differs::a_dropped_child_leaves_no_zombie", || {
+        let _watch = watchdog::watch();
+        drop(Command::new("true").spawn().unwrap());
+        watchdog::until("the child is reaped", || count::children().is_empty());
+        let theirs = std::process::Command::new("true").spawn().unwrap();
+        watchdog::until("std leaves a zombie", || count::zombies() == [theirs.id()]);
+        // Reaped, for the harness.
+        let mut theirs = theirs;
+        theirs.wait().unwrap();
+    });
+}
+
+#[test]
+fn a_child_holds_a_handle_that_std_has_not() {
+    isolate::isolated("std_process::differs::a_child_holds_a_handle_that_std_has_not", || {
+        let _watch = watchdog::watch();
+        let before = count::handles();
+        let mut theirs = std::process::Command::new("true").spawn().unwrap();
+        assert_eq!(count::handles(), before);
+        theirs.wait().unwrap();
+        let ours = Command::new("true").spawn().unwrap();
+        let expected = if pipewright_tests::skip::is_forced_off("pidfd") { 0 } else { 1 };
+        assert_eq!(count::handles(), before + expected);
+        drop(ours);
+        watchdog::until("it is closed", || count::handles() == before);
+    });
+}
+
+#[test]
+fn a_program_that_is_written_to_is_tried_again() {
+    let _watch = watchdog::watch();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("program");
+    fs::copy("/bin/true", &path).unwrap();
+    let writer = fs::OpenOptions::new().append(true).open(&path).unwrap();
+    let since = std::time::Instant::now();
+    let error = Command::new(&path).spawn().unwrap_err();
+    assert!(since.elapsed() >= Duration::from_millis(127));
+    assert_eq!(error.kind(), io::ErrorKind::ExecutableFileBusy);
+    drop(writer);
+    assert!(Command::new(&path).status().unwrap().success());
+}
+
+#[test]
+fn a_script_without_its_first_line_is_never_given_to_a_shell() {
+    let _watch = watchdog::watch();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("script");
+    let mut file = fs::File::create(&path).unwrap();
+    file.write_all(b"echo by a shell\n").unwrap();
+    file.set_permissions(fs::Permissions::from_mode(0o755)).unwrap();
+    drop(file);
+    let mut theirs = std::process::Command::new(&path);
+    assert_eq!(theirs.output().unwrap_err().raw_os_error(), Some(libc::ENOEXEC));
+    let mut ours = Command::new(&path);
+    assert!(ours.output().is_err());
+    // SAFETY: they do nothing.
+    unsafe {
+        std::os::unix::process::CommandExt::pre_exec(&mut theirs, || Ok(()));
+        ours.pre_exec(|| Ok(()));
+    }
+    if cfg!(target_env = "gnu") {
+        assert_eq!(theirs.output().unwrap().stdout, b"by a shell\n", "execvp of the C library");
+    }
+    let inside = ours.output().unwrap_err().into_inner().unwrap();
+    assert!(inside.to_string().ends_with("not in a format that can be executed"), "{inside}");
+}
+
+#[test]
+fn status_drains_streams_that_are_piped() {
+    let _watch = watchdog::watch();
+    let mut command = Command::new("sh");
+    // More than a pipe holds: with std it would wait for ever.
+    command.args(["-c", "head -c 300000 /dev/zero; exit 6"]).stdout(Stdio::piped());
+    assert_eq!(command.status().unwrap().code(), Some(6));
+}
+
+#[test]
+fn exec_with_a_piped_stream_is_refused() {
+    let _watch = watchdog::watch();
+    let error = Command::new("true").stdout(Stdio::piped()).exec();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{error}");
+}
+
+#[test]
+fn a_command_with_a_user_is_not_forked() {
+    if !pipewright_tests::skip::is_root() {
+        pipewright_tests::skip::skipped("only root becomes another user");
+        return;
+    }
+    let _watch = watchdog::watch();
+    let output = Command::new("id").arg("-u").uid(65534).gid(65534).output().unwrap();
+    assert_eq!(output.stdout, b"65534\n");
+    let groups = Command::new("id").arg("-G").uid(65534).gid(65534).output().unwrap();
+    assert_eq!(groups.stdout, b"65534\n", "the groups of root are gone");
+}
+
+#[test]
+fn what_is_set_on_the_extended_command_holds() {
+    let _watch = watchdog::watch();
+    let mut command = Command::new("sleep");
+    command.arg("60").extended().timeout(Duration::from_millis(50));
+    assert!(!command.status().unwrap().success());
+    assert!(!command.output().unwrap().status.success());
+    assert!(!command.spawn().unwrap().wait().unwrap().success());
+    let mut limited = Command::new("seq");
+    limited.arg("1000").extended().limit(pipewright::Limit::keep_head(4));
+    assert_eq!(limited.output().unwrap().stdout, b"1\n2\n");
+}
+
+#[test]
+fn commands_and_children_convert_both_ways() {
+    let _watch = watchdog::watch();
+    let mut theirs = std::process::Command::new("sh");
+    theirs.args(["-c", "echo $A; pwd"]).env("A", "1").current_dir("/");
+    let mut ours = Command::from(theirs);
+    assert_eq!(ours.output().unwrap().stdout, b"1\n/\n");
+    ours.stdout(Stdio::null()).arg0("name");
+    let mut back = std::process::Command::from(ours);
+    assert!(back.output().unwrap().stdout.is_empty(), "stdio goes along");
+
+    let mut extended = pipewright::Command::from(Command::new("cat"));
+    extended.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = pipewright::process::Child::from(extended.spawn().unwrap());
+    child.stdin.as_mut().unwrap().write_all(b"there and back").unwrap();
+    let child = pipewright::Child::from(child);
+    assert_eq!(child.read_all_text().unwrap().stdout, "there and back");
+    assert_eq!(Command::from(extended).stdin(Stdio::null()).status().unwrap().code(), Some(0));
+}

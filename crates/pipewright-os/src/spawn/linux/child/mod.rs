@@ -22,7 +22,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use crate::spawn::pre_exec::{self, Closure};
-use crate::spawn::{Identity, Step, UnixOptions, steps};
+use crate::spawn::{Identity, Step, UnixOptions, UnsetGroups, steps};
 
 /// Everything the child needs, made before it exists.
 pub(in crate::spawn) struct Job<'a> {
@@ -30,7 +30,7 @@ pub(in crate::spawn) struct Job<'a> {
     pub(super) moves: &'a [Move],
     pub(super) close_others: bool,
     pub(super) options: &'a UnixOptions,
-    pub(super) drops_groups: bool,
+    pub(super) unset_groups: UnsetGroups,
     pub(super) current_dir: *const c_char,
     pub(super) chroot: *const c_char,
     pub(super) argv: *const *const c_char,
@@ -197,7 +197,7 @@ unsafe fn prepare_and_exec(
     }
     // SAFETY: null or a string that the layout owns.
     unsafe { rights::change_root(job.chroot)? };
-    rights::change_identity(&job.options.identity, job.drops_groups)?;
+    rights::change_identity(&job.options.identity, job.unset_groups)?;
     if !job.current_dir.is_null() {
         // After the change of user, as std has it: the directory must be that user's to enter.
         // SAFETY: a string that the layout owns.

@@ -4,8 +4,8 @@ use std::ffi::c_char;
 use std::os::fd::RawFd;
 use std::ptr;
 
-use super::{Failed, check, set_errno};
-use crate::spawn::{Group, Identity, Resource, ResourceLimit, Step};
+use super::{Failed, check, errno, set_errno};
+use crate::spawn::{Group, Identity, Resource, ResourceLimit, Step, UnsetGroups};
 
 pub(super) fn join_group(group: Group) -> Result<(), Failed> {
     let result = match group {
@@ -96,7 +96,7 @@ pub(super) unsafe fn change_root(root: *const c_char) -> Result<(), Failed> {
     check(unsafe { libc::chdir(c"/".as_ptr()) }, Step::Chroot)
 }
 
-pub(super) fn change_identity(identity: &Identity, drops_groups: bool) -> Result<(), Failed> {
+pub(super) fn change_identity(identity: &Identity, unset: UnsetGroups) -> Result<(), Failed> {
     let set_groups = |groups: &[u32]| {
         // SAFETY: an array of that length.
         let result = unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) };
@@ -104,9 +104,11 @@ pub(super) fn change_identity(identity: &Identity, drops_groups: bool) -> Result
     };
     if let Some(groups) = &identity.groups {
         set_groups(groups)?;
-    } else if drops_groups {
-        // A root process that only changes its user would keep root's groups.
-        set_groups(&[])?;
+    } else if unset != UnsetGroups::Kept {
+        let dropped = set_groups(&[]);
+        if unset == UnsetGroups::Dropped || errno() != libc::EPERM {
+            dropped?;
+        }
     }
     if let Some(group) = identity.group {
         // SAFETY: numbers.

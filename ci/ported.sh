@@ -1,0 +1,156 @@
+#!/usr/bin/env bash
+# Changes the `use` lines of published crates from `std::process` to `pipewright::process`, and runs their own
+# suites beside those of the stock crates: every test that passes there has to pass here.
+#
+#     ci/ported.sh                 all crates of the list below
+#     ci/ported.sh sample          a few that are quick, for the gate
+#     ci/ported.sh NAME...         these
+#
+# Their sources come through cargo, into a cache folder outside the repository, and none is kept in it. Where they
+# cannot be had the script says SKIPPED and exits with 77.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+cache=${PIPEWRIGHT_PORTED_CACHE:-$HOME/.cache/pipewright-ported}
+sample=(version_check shared_child wait-timeout)
+
+# Name, version, and words: `with=` is a crate that it exchanges commands with and that is ported as well, `but=` a test
+# that cannot pass, for a reason that stands behind it; others are for `cargo test`.
+list() {
+    cat << 'END'
+cc 1.11.3 with=find-msvc-tools
+jobserver 0.1.35
+autocfg 1.5.1 but=test_with_sysroot # looks for this crate without what it depends on
+version_check 0.9.5
+rustc_version 0.4.1
+pkg-config 0.3.34
+cmake 0.1.58
+wait-timeout 0.2.1
+shared_child 1.1.2
+duct 1.1.2 with=shared_child with=os_pipe
+os_pipe 1.2.3
+tempfile 3.27.0
+cargo_metadata 0.23.1
+xshell 0.2.7
+command-group 5.0.1
+command-fds 0.3.3
+execute 0.3.0
+opener 0.9.0
+built 0.8.1
+assert_cmd 2.2.2 with=wait-timeout
+END
+}
+
+command -v perl > /dev/null || { echo "SKIPPED: perl is needed to change the use lines"; exit 77; }
+
+wanted=("$@")
+[ "${1:-}" != sample ] || wanted=("${sample[@]}")
+[ $# -gt 0 ] || mapfile -t wanted < <(list | awk '{print $1}')
+
+# A package that depends on all of them, so that cargo fetches and unpacks them.
+fetch() {
+    mkdir -p "$cache/fetch/src"
+    : > "$cache/fetch/src/lib.rs"
+    {
+        printf '[package]\nname = "fetch"\nversion = "0.0.0"\nedition = "2021"\n[workspace]\n[dependencies]\n'
+        list | awk '{printf "%s = \"=%s\"\n", $1, $2}'
+    } > "$cache/fetch/Cargo.toml.new"
+    if ! cmp -s "$cache/fetch/Cargo.toml.new" "$cache/fetch/Cargo.toml" || [ ! -d "$cache/vendor" ]; then
+        rm -rf "$cache/vendor"
+        cp "$cache/fetch/Cargo.toml.new" "$cache/fetch/Cargo.toml"
+        if ! cargo vendor -q --versioned-dirs --manifest-path "$cache/fetch/Cargo.toml" "$cache/vendor" > /dev/null; then
+            rm -rf "$cache/vendor"
+            echo "SKIPPED: the crates cannot be had"
+            exit 77
+        fi
+    fi
+}
+
+# One copy of a crate that belongs to no workspace.
+unpack() { # SOURCE TARGET
+    rm -rf "$2"
+    mkdir -p "$(dirname "$2")"
+    cp -r "$1" "$2"
+    chmod -R u+w "$2"
+    rm -f "$2/.cargo-checksum.json"
+    grep -q '^\[workspace\]' "$2/Cargo.toml" || printf '\n[workspace]\n' >> "$2/Cargo.toml"
+}
+
+# Changes the `use` lines, and nothing else.
+port() { # FOLDER
+    printf '\n[dependencies.pipewright]\npath = "%s/crates/pipewright"\n' "$root" >> "$1/Cargo.toml"
+    local files
+    mapfile -t files < <(find "$1" -name '*.rs' -not -name build.rs -not -path '*/target/*')
+    perl -0pi -e '
+        # `use std::{..., process::{...}, ...};` becomes two, on the same lines.
+        my $items = qr/(?<items>(?:[^{};]|(?<braces>\{(?:[^{}]|(?&braces))*\}))*)/;
+        s{\buse\s+(::)?std::\{$items\};}{
+            my ($colons, $rest, @ours) = ($1 // "", $+{items});
+            my $item = qr/(?:\{(?:[^{}]|\{[^{}]*\})*\}|[^{},])+/;
+            $rest =~ s/(?<![\w:])os::(unix|windows)::process\b($item?),?/push @ours, "process::$1$2"; ""/ge;
+            $rest =~ s/(?<![\w:])process\b($item?)(?:,|(?=\s*$))/push @ours, "process$1"; ""/ge;
+            join("", map { my $it = $_; $it =~ s{\s+}{ }g; "use pipewright::$it; " } @ours) . "use ${colons}std::{$rest};"
+        }gse;
+        s/\buse std::os::unix::prelude::\*;/use std::os::unix::prelude::*; use pipewright::process::unix::CommandExt as _;/g;
+        s/\bstd::os::(unix|windows)::process\b/pipewright::process::$1/g;
+        s/\bstd::process\b/pipewright::process/g;
+    ' "${files[@]}"
+    # The edition 2015 wants crates declared.
+    if ! grep -qE '^edition = "(2018|2021|2024)"' "$1/Cargo.toml"; then
+        for file in "$1"/src/lib.rs "$1"/src/main.rs "$1"/{tests,examples,benches}/*.rs; do
+            [ ! -f "$file" ] || printf '\nextern crate pipewright;\n' >> "$file"
+        done
+    fi
+}
+
+# The names of the tests that pass.
+passed() { # FOLDER LOG ARGS...
+    local folder=$1 log=$2
+    shift 2
+    # Lints of a later compiler are no failure, as they are none where a crate is a dependency.
+    (cd "$folder" && RUSTFLAGS="--cap-lints=warn" cargo test --no-fail-fast --target-dir "$cache/target" "$@") > "$log" 2>&1 || true
+    { grep -aE '^test .* \.\.\. ok$' "$log" || true; } | sort
+}
+
+fetch
+failed=()
+for name in "${wanted[@]}"; do
+    row=$(list | sed 's/ #.*//' | awk -v name="$name" '$1 == name')
+    [ -n "$row" ] || { echo "$name is not on the list" >&2; exit 2; }
+    began=$SECONDS
+    stock=$cache/stock/$name ported=$cache/ported/$name
+    arguments=() except='^$'
+    read -r _ version words <<< "$row"
+    unpack "$cache/vendor/$name-$version" "$stock"
+    unpack "$cache/vendor/$name-$version" "$ported"
+    port "$ported"
+    for word in $words; do
+        case $word in
+            with=*)
+                other=${word#with=}
+                unpack "$(echo "$cache/vendor/$other"-[0-9]*)" "$cache/ported/$name.$other"
+                port "$cache/ported/$name.$other"
+                printf '\n[patch.crates-io.%s]\npath = "%s"\n' "$other" "$cache/ported/$name.$other" >> "$ported/Cargo.toml"
+                ;;
+            but=*) except="^test ${word#but=} " ;;
+            *) arguments+=("$word") ;;
+        esac
+    done
+    uses=$(grep -rhoE '\bpipewright::process\b' --include='*.rs' "$ported" | wc -l)
+    passed "$stock" "$cache/$name.stock.log" "${arguments[@]}" | { grep -v "$except" || true; } > "$cache/$name.stock"
+    [ ! -f "$stock/Cargo.lock" ] || cp "$stock/Cargo.lock" "$ported/Cargo.lock"
+    passed "$ported" "$cache/$name.ported.log" "${arguments[@]}" > "$cache/$name.ported"
+    count=$(wc -l < "$cache/$name.stock")
+    missing=$(comm -23 "$cache/$name.stock" "$cache/$name.ported")
+    if [ "$count" = 0 ]; then
+        echo "$name $version: the stock crate passes no test: see $cache/$name.stock.log"
+        failed+=("$name")
+    elif [ -n "$missing" ]; then
+        echo "$name $version: $(wc -l <<< "$missing") of $count tests do not pass: see $cache/$name.ported.log"
+        head -n 10 <<< "$missing"
+        failed+=("$name")
+    else
+        echo "$name $version: $count tests pass as they do with std ($uses uses of the module, $((SECONDS - began)) s)"
+    fi
+done
+[ ${#failed[@]} = 0 ] || { echo "not like stock: ${failed[*]}" >&2; exit 1; }
