@@ -28,9 +28,9 @@ use crate::tree::Member;
 use crate::wake::Wake;
 
 #[cfg(feature = "tokio")]
-pub use task::Watch;
-#[cfg(feature = "tokio")]
 pub(crate) use task::current_runtime;
+#[cfg(feature = "tokio")]
+pub use task::{Watch, check_runtime};
 
 /// How much room an empty buffer is given: an ordinary program's output fits, and a stream that
 /// says nothing takes no memory.

@@ -45,6 +45,7 @@ mod hostile;
 mod kill_on_drop;
 mod limits;
 mod lines;
+mod no_runtime;
 mod opened;
 #[cfg(unix)]
 mod options;

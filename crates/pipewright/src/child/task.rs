@@ -7,7 +7,7 @@ use crate::command::into_text;
 use crate::drive::{Feed, Run};
 use crate::error::Error;
 use crate::output::{Capture, Output};
-use crate::task::AsyncLines;
+use crate::task::{AsyncLines, check_runtime_to_wait};
 
 /// For tasks of a tokio runtime: feature `tokio`.
 impl Child {
@@ -18,7 +18,8 @@ impl Child {
     /// command and has not been fed yet: the child finds the end of it.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait); outside of a tokio runtime, `Unsupported`.
+    /// As [`wait`](Self::wait); outside of a tokio runtime, `Unsupported`. The child then goes on
+    /// running, with its input open.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -28,6 +29,7 @@ impl Child {
     /// # }).unwrap();
     /// ```
     pub async fn wait_async(&self) -> Result<ExitStatus, Error> {
+        check_runtime_to_wait(&self.program)?;
         let feed = self.close_input()?;
         let run = Run::new(&self.rules, self.started, feed, [None, None]);
         self.see(run).await.map(|output| output.status)
@@ -39,8 +41,10 @@ impl Child {
     /// Dropping the future is dropping the child.
     ///
     /// # Errors
-    /// As [`read_all_bytes`](Self::read_all_bytes); outside of a tokio runtime, `Unsupported`.
+    /// As [`read_all_bytes`](Self::read_all_bytes); outside of a tokio runtime, `Unsupported`: the child is
+    /// dropped then, and not killed.
     pub async fn read_all_bytes_async(mut self) -> Result<Output, Error> {
+        check_runtime_to_wait(&self.program)?;
         let (feed, streams): (Option<Feed>, _) = self.take_streams();
         let run = Run::new(&self.rules, self.started, feed, streams);
         self.see(run).await
@@ -63,7 +67,8 @@ impl Child {
     /// Dropping the future is dropping the child.
     ///
     /// # Errors
-    /// As [`read_all_text`](Self::read_all_text); outside of a tokio runtime, `Unsupported`.
+    /// As [`read_all_text`](Self::read_all_text); outside of a tokio runtime, `Unsupported`: the child is
+    /// dropped then, and not killed.
     pub async fn read_all_text_async(self) -> Result<Capture, Error> {
         let (program, decoding) = (self.program.clone(), self.reading.decoding);
         into_text(&program, decoding, self.read_all_bytes_async().await?)

@@ -69,6 +69,10 @@ impl Error {
             Some(Cause::StatusLost) => ErrorKind::StatusLost,
             Some(Cause::NoSuchProcess) => ErrorKind::NoSuchProcess,
             Some(Cause::Denied) => ErrorKind::PermissionDenied,
+            // In words of our own: the system does not say so of a call that it has.
+            _ if source.kind() == io::ErrorKind::Unsupported && source.raw_os_error().is_none() => {
+                ErrorKind::Unsupported
+            }
             _ => ErrorKind::Io,
         };
         Error::new(program, Doing::Talk(doing), kind, Some(source))

@@ -33,7 +33,7 @@ pub struct PipelineChild {
     /// Our end of the pipe that every stage whose stderr is piped writes to.
     pub stderr: Option<ChildStderr>,
     pub(super) processes: Processes,
-    programs: Vec<OsString>,
+    pub(super) programs: Vec<OsString>,
     started: Instant,
     /// Input that came with the first command; taken by the first verb that waits.
     feed: Mutex<Option<Feed>>,

@@ -3,11 +3,11 @@
 use pipewright_os::status::ExitStatus;
 
 use super::verbs::Seen;
-use super::{Pipeline, PipelineCapture, PipelineChild, PipelineOutput};
+use super::{Pipeline, PipelineCapture, PipelineChild, PipelineOutput, joined};
 use crate::command::{CAPTURED, Keep, OURS, REMEMBERED, StdioDefaults, check_tee};
 use crate::drive::Reach;
-use crate::error::Error;
-use crate::task::{AsyncEvents, AsyncLines};
+use crate::error::{Doing, Error};
+use crate::task::{AsyncEvents, AsyncLines, check_runtime, check_runtime_to_wait};
 
 /// For tasks of a tokio runtime: feature `tokio`.
 impl Pipeline<'_> {
@@ -104,6 +104,7 @@ impl Pipeline<'_> {
     }
 
     async fn see(&mut self, defaults: StdioDefaults, keep: Keep) -> Result<PipelineOutput, Error> {
+        check_runtime(&self.name(), Doing::Start)?;
         let mut running = self.start(defaults)?;
         // Nobody will write to it, so the first stage is to find the end of its input.
         running.stdin = None;
@@ -128,8 +129,10 @@ impl PipelineChild {
     /// first command and has not been fed yet: that stage finds the end of it.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait); outside of a tokio runtime, `Unsupported`.
+    /// As [`wait`](Self::wait); outside of a tokio runtime, `Unsupported`. The stages then go on
+    /// running, and the input stays open.
     pub async fn wait_async(&self) -> Result<ExitStatus, Error> {
+        check_runtime_to_wait(&joined(&self.programs))?;
         let run = self.begin_wait()?;
         let seen = run.see_through(&self.processes, &self.rules).await;
         seen.map_err(|(doing, error)| self.cannot(doing, error))?;
@@ -142,8 +145,10 @@ impl PipelineChild {
     /// Dropping the future is dropping the pipeline.
     ///
     /// # Errors
-    /// As [`wait_with_output`](Self::wait_with_output); outside of a tokio runtime, `Unsupported`.
+    /// As [`wait_with_output`](Self::wait_with_output); outside of a tokio runtime, `Unsupported`:
+    /// the pipeline is dropped then, and not killed.
     pub async fn wait_with_output_async(self) -> Result<PipelineOutput, Error> {
+        check_runtime_to_wait(&joined(&self.programs))?;
         let (running, rules, limit, pipefail) = self.into_running();
         let (run, seen) = running.into_run(&rules, limit, Keep::Both);
         match run.see_through(&seen.processes, &rules).await {

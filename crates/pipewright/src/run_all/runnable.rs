@@ -25,9 +25,14 @@ impl Runnable<'_> {
         self.0.begin()
     }
 
+    /// Returns the name of the program, for errors.
+    pub(crate) fn name(&self) -> OsString {
+        self.0.name()
+    }
+
     /// The error of a run that was cancelled before its start.
     pub(crate) fn cancelled(&self) -> Error {
-        Error::new(&self.0.name(), Doing::Start, ErrorKind::Cancelled, None)
+        Error::new(&self.name(), Doing::Start, ErrorKind::Cancelled, None)
     }
 }
 

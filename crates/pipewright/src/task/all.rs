@@ -2,20 +2,22 @@
 
 use std::ffi::OsString;
 use std::future::{Future, poll_fn};
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use futures_core::Stream;
-use pipewright_os::mux::{Slot, Watch};
+use pipewright_os::mux::{self, Slot, Watch};
 use pipewright_os::signal::Signal;
 
+use super::check_runtime;
 use super::seeing::Seeing;
 use super::turn::{Task, Turn, with_others};
 use crate::cancel::CancelToken;
 use crate::command::{Begun, into_text};
 use crate::drive::Stepwise;
-use crate::error::Error;
+use crate::error::{Doing, Error};
 use crate::output::{Capture, Output};
 use crate::run_all::{End, Numbered, Queue, RunAll, Runnable, Running, Source, in_order};
 use crate::text::Decoding;
@@ -96,6 +98,10 @@ where
     ///
     /// # Cancellation
     /// Dropping the future loses nothing: the next call goes on where this one was.
+    ///
+    /// Outside of a tokio runtime nothing is started, and the error of those that would be is
+    /// `Unsupported`. Where some run already, it is the error of one of them, which goes on running: a
+    /// call in a runtime tells of it again.
     pub async fn next(&mut self) -> Option<(usize, Result<Capture, Error>)> {
         poll_fn(|cx| self.poll(cx)).await
     }
@@ -123,6 +129,7 @@ impl Running for Members {
     }
 
     fn start(&mut self, index: usize, mut command: Runnable<'_>) -> Result<(), Error> {
+        check_runtime(&command.name(), Doing::Start)?;
         self.members.push(Member::new(index, command.begin()?, &self.task));
         Ok(())
     }
@@ -145,6 +152,11 @@ impl Members {
         watch: &mut Watch,
         cx: &mut Context<'_>,
     ) -> Poll<Option<End>> {
+        if let Err(error) = mux::check_runtime() {
+            if let Some(refused) = self.refused(error) {
+                return Poll::Ready(Some(refused));
+            }
+        }
         loop {
             self.heed(queue.cancel(), watch, cx);
             if let Some(end) = queue.next(self) {
@@ -195,6 +207,13 @@ impl Members {
             }
         }
         ends
+    }
+
+    /// What is told where no runtime drives the call: that the first of those that run cannot be waited for. It is left
+    /// alone, and told of again.
+    fn refused(&self, error: io::Error) -> Option<End> {
+        let first = self.members.iter().min_by_key(|member| member.index)?;
+        Some((first.index, Err(Error::talk(&first.program, "wait for", error))))
     }
 
     /// Ignored: who has ended needs no signal.

@@ -50,7 +50,8 @@ impl AsyncLines {
     /// The next line; `None` after the last.
     ///
     /// # Cancellation
-    /// Dropping the future loses nothing: the next call goes on where this one was.
+    /// Dropping the future loses nothing: the next call goes on where this one was. Outside of a tokio
+    /// runtime it gives an `Unsupported` error and loses nothing either.
     pub async fn next(&mut self) -> Option<Result<Line, Error>> {
         poll_fn(|cx| self.poll(cx)).await
     }

@@ -25,7 +25,24 @@ mod seeing;
 mod turn;
 mod verbs;
 
+use std::ffi::OsStr;
+
+use pipewright_os::mux;
+
+use crate::error::{Doing, Error, ErrorKind};
+
 pub use all::AsTheyEndAsync;
 pub use events::AsyncEvents;
 pub use lines::AsyncLines;
 pub use runner::AsyncRunner;
+
+/// Refuses a call that no tokio runtime drives, before it has done anything.
+pub(crate) fn check_runtime(program: &OsStr, doing: Doing) -> Result<(), Error> {
+    mux::check_runtime()
+        .map_err(|error| Error::new(program, doing, ErrorKind::Unsupported, Some(error)))
+}
+
+/// The same for a call that waits for a child that runs.
+pub(crate) fn check_runtime_to_wait(program: &OsStr) -> Result<(), Error> {
+    check_runtime(program, Doing::Talk("wait for"))
+}

@@ -3,11 +3,11 @@
 use pipewright_os::status::ExitStatus;
 
 use super::seeing::Seeing;
-use super::{AsyncEvents, AsyncLines};
+use super::{AsyncEvents, AsyncLines, check_runtime};
 use crate::command::{
     CAPTURED, Command, Keep, OURS, REMEMBERED, StdioDefaults, check_tee, into_text, judge,
 };
-use crate::error::Error;
+use crate::error::{Doing, Error};
 use crate::output::{Capture, Output};
 
 /// For tasks of a tokio runtime: feature `tokio`.
@@ -120,6 +120,7 @@ impl Command {
     }
 
     fn see(&self, defaults: StdioDefaults, keep: Keep) -> Result<Seeing, Error> {
+        check_runtime(self.get_program(), Doing::Start)?;
         self.steps(defaults, keep).map(Seeing::new)
     }
 }

@@ -98,6 +98,14 @@ impl Watch {
     }
 }
 
+/// Succeeds on a thread that drives a tokio runtime, as that of a task does.
+///
+/// # Errors
+/// `Unsupported`: this thread drives none.
+pub fn check_runtime() -> io::Result<()> {
+    current_runtime().map(drop)
+}
+
 /// That of the calling task. Elsewhere a registration would panic.
 pub(crate) fn current_runtime() -> io::Result<Handle> {
     Handle::try_current().map_err(|_| {

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
 use pipewright_os::exit::Exit;
-use pipewright_os::mux::Watch;
+use pipewright_os::mux::{self, Watch};
 
 use super::{Failed, Run};
 use crate::command::Rules;
@@ -33,7 +33,8 @@ impl Run {
         }
     }
 
-    /// Sees all children through to their ends. After an error they are killed.
+    /// Sees all children through to their ends. After an error they are killed, but for one: where no
+    /// runtime drives the call they are left alone.
     ///
     /// Dropping the future gives up the streams, and nothing else.
     pub(crate) async fn see_through(
@@ -41,27 +42,34 @@ impl Run {
         exits: &[Exit],
         rules: &Rules,
     ) -> Result<Output, Failed> {
+        match self.go_on(exits, rules).await {
+            Ok(()) => self.finish(exits),
+            Err(failed) => {
+                if mux::check_runtime().is_ok() {
+                    // Ignored: another user's by now. They are not waited for: that holds up a task.
+                    let _ = Reach::default().kill(exits);
+                }
+                Err(failed)
+            }
+        }
+    }
+
+    /// Waits until there is nothing left to wait for. After an error the children are as they were.
+    pub(crate) async fn go_on(&mut self, exits: &[Exit], rules: &Rules) -> Result<(), Failed> {
+        // Dropped before the end is looked at: what is registered would keep a pipe open.
         let mut watch = Watch::default();
-        let ended = poll_fn(|cx| {
+        poll_fn(|cx| {
             loop {
+                if let Err(error) = mux::check_runtime() {
+                    return Poll::Ready(Err(("wait for", error)));
+                }
                 match ready!(self.poll_step(cx, &mut watch, exits, rules)) {
                     Ok(true) => {}
                     Ok(false) => return Poll::Ready(Ok(())),
                     Err(failed) => return Poll::Ready(Err(failed)),
                 }
             }
-        });
-        match ended.await {
-            Ok(()) => {
-                // Nothing is registered any more that could keep a pipe open.
-                drop(watch);
-                self.finish(exits)
-            }
-            Err(failed) => {
-                // Ignored: another user's by now. They are not waited for: that holds up a task.
-                let _ = Reach::default().kill(exits);
-                Err(failed)
-            }
-        }
+        })
+        .await
     }
 }

@@ -10,9 +10,11 @@ use super::{State, Stepwise};
 use crate::drive::Reach;
 use crate::error::Error;
 use crate::output::{Ending, Outcome, Output};
+use crate::task::check_runtime_to_wait;
 
 impl Stepwise {
-    /// As [`step`](Self::step). `Pending`: nothing is out, all is as it was.
+    /// As [`step`](Self::step). `Pending`: nothing is out, all is as it was; so after an error because no runtime
+    /// drives the call.
     pub(crate) fn poll_step(
         &mut self,
         cx: &mut Context<'_>,
@@ -21,6 +23,8 @@ impl Stepwise {
         let (State::Running, Some(run)) = (self.state, &mut self.run) else {
             return Poll::Ready(Ok(false));
         };
+        // Before anything is begun: the next call may be made where there is one.
+        check_runtime_to_wait(&self.program)?;
         let stepped = ready!(run.poll_step(cx, watch, &self.processes, &self.rules));
         if stepped.is_err() {
             self.kill();
