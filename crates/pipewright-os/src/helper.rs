@@ -16,11 +16,26 @@ const STACK_BYTES: usize = 256 << 10;
 /// # Errors
 /// No room for another thread.
 pub fn start(name: &'static CStr, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    start_boxed(name, Box::new(work))
+    start_boxed(name, thread::Builder::new().stack_size(STACK_BYTES), Box::new(work))
+}
+
+/// The same, with as much of a stack as any thread has: for code of somebody else.
+///
+/// # Errors
+/// As [`start`].
+pub fn start_with_room(
+    name: &'static CStr,
+    work: impl FnOnce() + Send + 'static,
+) -> io::Result<()> {
+    start_boxed(name, thread::Builder::new(), Box::new(work))
 }
 
 /// One copy of what it takes to start a thread, for all of them.
-fn start_boxed(name: &'static CStr, work: Box<dyn FnOnce() + Send>) -> io::Result<()> {
+fn start_boxed(
+    name: &'static CStr,
+    builder: thread::Builder,
+    work: Box<dyn FnOnce() + Send>,
+) -> io::Result<()> {
     // A new thread has the signal mask of the one that starts it (pthread_create(3)).
     #[cfg(unix)]
     let _blocked = AllBlocked::new();
@@ -37,7 +52,6 @@ fn start_boxed(name: &'static CStr, work: Box<dyn FnOnce() + Send>) -> io::Resul
         let _ = name;
         work();
     };
-    let builder = thread::Builder::new().stack_size(STACK_BYTES);
     #[cfg(windows)]
     let builder = builder.name(name.to_string_lossy().into_owned());
     builder.spawn(named).map(drop)

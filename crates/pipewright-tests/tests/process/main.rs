@@ -61,6 +61,7 @@ mod run_all;
 mod runner;
 #[cfg(unix)]
 mod samples;
+mod spawned_input;
 #[cfg(unix)]
 mod signals;
 #[cfg(unix)]

@@ -1,5 +1,6 @@
 //! A started child, in std's shape.
 
+mod fed;
 mod process;
 mod read_all;
 pub(crate) mod reaper;
@@ -8,7 +9,7 @@ mod task;
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use pipewright_os::contain::Containment;
@@ -16,10 +17,11 @@ use pipewright_os::exit::Exit;
 use pipewright_os::signal::Signal;
 use pipewright_os::status::ExitStatus;
 
+pub(crate) use fed::{Fed, Input};
 pub(crate) use process::{Process, Processes, kill};
 
 use crate::command::{Limit, OutputEnd, Rules, Started};
-use crate::drive::{self, Feed, Front, Job, Reach, Sink, TeeTo};
+use crate::drive::{self, Feed, Front, Reach, Run, Sink, TeeTo};
 use crate::error::Error;
 use crate::output::Output;
 use crate::process_handle::ProcessHandle;
@@ -49,8 +51,8 @@ pub struct Child {
     program: OsString,
     started: Instant,
     front: Option<Arc<dyn Front>>,
-    /// Input that came with the command; taken by the first verb that waits.
-    feed: Mutex<Option<Feed>>,
+    /// Input that came with the command.
+    input: Input,
     rules: Rules,
     reading: Reading,
     /// What whoever reads the streams is to pass on: us, if we do.
@@ -68,6 +70,7 @@ pub(crate) struct Reading {
 impl Child {
     pub(crate) fn new(started: Started, program: &OsStr, rules: &Rules, reading: Reading) -> Child {
         let Started { process, ends, at, front } = started;
+        let input = Input::begin(ends.feed, process.alone());
         let ([stdout, stderr], tees) = OutputEnd::split([ends.stdout, ends.stderr]);
         Child {
             stdin: ends.stdin,
@@ -77,7 +80,7 @@ impl Child {
             program: program.to_owned(),
             started: at,
             front,
-            feed: Mutex::new(ends.feed),
+            input,
             rules: rules.clone(),
             reading,
             tees,
@@ -104,15 +107,20 @@ impl Child {
     /// [`wait_with_output`](Self::wait_with_output) for a child that may fill them.
     ///
     /// # Errors
-    /// Its status is lost: see [`ErrorKind::StatusLost`](crate::ErrorKind::StatusLost).
+    /// Its status is lost: see [`ErrorKind::StatusLost`](crate::ErrorKind::StatusLost). Or the wait itself failed, and
+    /// the child is as it was. A reader that failed as its input ([`Stdio::reader`](crate::Stdio::reader)) has had the
+    /// child killed, and this tells why.
     pub fn wait(&self) -> Result<ExitStatus, Error> {
         by_its_twin!(self.wait_async());
         let feed = self.close_input()?;
         if feed.is_none() && !self.rules.can_stop() && self.front.is_none() {
             let ended = self.process.wait().map_err(|error| self.cannot("wait for", error))?;
+            self.input.stop().map_err(|(doing, error)| self.cannot(doing, error))?;
             return Ok(ended.status);
         }
-        self.drive(feed, [None, None]).map(|output| output.status)
+        drive::wait_through(self.run(feed, [None, None]), self.process.alone(), &self.rules)
+            .map(|output| output.status)
+            .map_err(|(doing, error)| self.cannot(doing, error))
     }
 
     /// Closes the input that nobody has taken, and gives the one that is ours to feed.
@@ -120,7 +128,7 @@ impl Child {
         if let Some(stdin) = &self.stdin {
             stdin.hang_up().map_err(|error| self.cannot("close the input of", error))?;
         }
-        Ok(self.feed.lock().unwrap_or_else(PoisonError::into_inner).take())
+        Ok(self.input.take_feed())
     }
 
     /// How the child ended, or `None` while it runs. Never blocks.
@@ -168,15 +176,15 @@ impl Child {
         feed: Option<Feed>,
         streams: [Option<(ChildStdout, Sink)>; 2],
     ) -> Result<Output, Error> {
-        drive::drive(Job {
-            program: &self.program,
-            exits: self.process.alone(),
-            started: self.started,
-            rules: &self.rules,
-            feed,
-            front: self.front.clone(),
-            streams,
-        })
+        drive::see_through(self.run(feed, streams), self.process.alone(), &self.rules)
+            .map_err(|(doing, source)| self.cannot(doing, source))
+    }
+
+    /// A run of the child, which has been started.
+    fn run(&self, feed: Option<Feed>, streams: [Option<(ChildStdout, Sink)>; 2]) -> Run {
+        Run::new(&self.rules, self.started, feed, streams)
+            .fed_by(self.input.fed())
+            .in_front(self.front.clone())
     }
 
     fn cannot(&self, doing: &'static str, error: io::Error) -> Error {

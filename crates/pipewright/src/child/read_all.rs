@@ -1,7 +1,6 @@
 //! Reads everything that a spawned child writes.
 
 use std::mem;
-use std::sync::PoisonError;
 
 use pipewright_os::pipe::PipeReader;
 
@@ -46,7 +45,7 @@ impl Child {
     /// What is fed and what is kept when everything is read.
     pub(super) fn take_streams(&mut self) -> (Option<Feed>, Streams) {
         drop(self.stdin.take());
-        let feed = self.feed.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let feed = self.input.take_feed();
         let ends = [self.stdout.take(), self.stderr.take()];
         (feed, streams(ends, mem::take(&mut self.tees), || Sink::new(self.reading.limit)))
     }
@@ -100,7 +99,7 @@ impl Child {
             process,
             program,
             started,
-            feed,
+            input,
             rules,
             reading,
             tees,
@@ -109,9 +108,10 @@ impl Child {
         let Reading { limit, max_line_bytes, decoding } = reading;
         decoding.check_splits_at_line_feeds(&program)?;
         drop(stdin);
-        let feed = feed.into_inner().unwrap_or_else(PoisonError::into_inner);
         let streams = streams([stdout, stderr], tees, || Sink::handing_out(limit));
-        let run = Run::new(&rules, started, feed, streams).in_front(front);
+        let run = Run::new(&rules, started, input.take_feed(), streams)
+            .fed_by(input.fed())
+            .in_front(front);
         let child = Stepwise::new(process, program, rules, run);
         Ok(Lines::new(child, decoding, max_line_bytes))
     }

@@ -1,4 +1,5 @@
-//! Reaps children that nobody waits for, and drains streams that nobody reads, on one thread.
+//! Reaps children that nobody waits for, drains streams that nobody reads, and feeds input that came with a command, on
+//! one thread.
 //!
 //! The thread starts with the first of them and ends when there have been none for a while. It
 //! waits for exactly the processes it was given: a `waitpid(-1)` would take the children of others.
@@ -15,6 +16,8 @@ use pipewright_os::mux::{self, Slot};
 use pipewright_os::pipe::PipeReader;
 use pipewright_os::wake::Wake;
 
+use super::fed::{FEED_SLOTS, Feeding};
+
 /// How long the thread stays when it has nothing to do.
 const IDLE: Duration = Duration::from_secs(1);
 
@@ -25,7 +28,7 @@ const AFTER_ERROR: Duration = Duration::from_millis(20);
 const SCRATCH_BYTES: usize = 64 << 10;
 
 static INBOX: Mutex<Inbox> =
-    Mutex::new(Inbox { exits: Vec::new(), pipes: Vec::new(), thread: None });
+    Mutex::new(Inbox { exits: Vec::new(), pipes: Vec::new(), feeds: Vec::new(), thread: None });
 
 /// Something is in the inbox and no thread could be started for it.
 static SWEEP: AtomicBool = AtomicBool::new(false);
@@ -33,6 +36,7 @@ static SWEEP: AtomicBool = AtomicBool::new(false);
 struct Inbox {
     exits: Vec<Exit>,
     pipes: Vec<PipeReader>,
+    feeds: Vec<Feeding>,
     /// How to wake the thread, while there is one, and whose thread it is: after a fork the child
     /// has this value and not the thread.
     thread: Option<(Arc<Wake>, u32)>,
@@ -52,22 +56,45 @@ pub(crate) fn drain(pipe: PipeReader) {
     wake_or_start(&mut inbox);
 }
 
+/// Feeds a child until that has ended or has everything.
+///
+/// # Errors
+/// There can be no thread: the input is given back.
+pub(crate) fn feed(feeding: Feeding) -> Result<(), Feeding> {
+    let mut inbox = inbox();
+    inbox.feeds.push(feeding);
+    if wake_or_start(&mut inbox) {
+        return Ok(());
+    }
+    inbox.feeds.pop().map_or(Ok(()), Err)
+}
+
+/// Has the thread look at what it feeds.
+pub(crate) fn wake() {
+    wake_or_start(&mut inbox());
+}
+
 fn inbox() -> MutexGuard<'static, Inbox> {
     // Vectors are whole between calls, so a panic elsewhere cannot have broken them.
     INBOX.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn wake_or_start(inbox: &mut Inbox) {
+/// `false`: there is no thread.
+fn wake_or_start(inbox: &mut Inbox) -> bool {
     if let Some((wake, process)) = &inbox.thread {
         if *process == std::process::id() {
-            return wake.raise();
+            wake.raise();
+            return true;
         }
     }
+    // After a fork: what the parent was about to feed is fed by the parent.
+    inbox.feeds.retain(Feeding::is_of_this_process);
     match start() {
         Ok(wake) => inbox.thread = Some((wake, std::process::id())),
         // No room for a thread or a handle, or a sandbox without threads: `sweep` sees to it.
         Err(_) => SWEEP.store(true, Ordering::Relaxed),
     }
+    inbox.thread.as_ref().is_some_and(|(_, process)| *process == std::process::id())
 }
 
 /// Without a thread: reaps, on the caller's, what has ended by now. Called by every start, so that
@@ -91,6 +118,7 @@ fn start() -> io::Result<Arc<Wake>> {
 fn tend(wake: &Wake) {
     let mut exits: Vec<Exit> = Vec::new();
     let mut reads: Vec<Reading> = Vec::new();
+    let mut feeds: Vec<Feeding> = Vec::new();
     let mut rested = false;
     loop {
         {
@@ -98,15 +126,17 @@ fn tend(wake: &Wake) {
             wake.lower();
             exits.append(&mut inbox.exits);
             reads.extend(inbox.pipes.drain(..).map(Reading::new));
-            if rested && exits.is_empty() && reads.is_empty() {
+            feeds.append(&mut inbox.feeds);
+            if rested && exits.is_empty() && reads.is_empty() && feeds.is_empty() {
                 // Under the lock: whoever comes next starts a new thread.
                 inbox.thread = None;
                 return;
             }
         }
         exits.retain(still_runs);
-        let idle = exits.is_empty() && reads.is_empty();
-        let mut slots: Vec<Slot<'_>> = exits.iter().map(Slot::Exit).collect();
+        let idle = exits.is_empty() && reads.is_empty() && feeds.is_empty();
+        let mut slots: Vec<Slot<'_>> = feeds.iter_mut().flat_map(Feeding::slots).collect();
+        slots.extend(exits.iter().map(Slot::Exit));
         slots.extend(reads.drain(..).map(|Reading(pipe, buffer)| Slot::Read(pipe, buffer)));
         slots.push(Slot::Wake(wake));
         let until = idle.then(|| Instant::now() + IDLE);
@@ -116,6 +146,9 @@ fn tend(wake: &Wake) {
             thread::park_timeout(AFTER_ERROR);
         }
         rested = idle && matches!(waited, Ok(0));
+        let mut lent = slots.chunks_mut(FEED_SLOTS);
+        // In their order, so that each gets its own back.
+        feeds.retain_mut(|feeding| feeding.go_on(lent.next().unwrap_or_default()));
         reads = slots.into_iter().filter_map(Reading::go_on).collect();
     }
 }

@@ -14,8 +14,7 @@ impl Child {
     /// As [`wait`](Self::wait), and blocks no thread.
     ///
     /// # Cancellation
-    /// Dropping the future leaves the child running and loses nothing but input that came with the
-    /// command and has not been fed yet: the child finds the end of it.
+    /// Dropping the future leaves the child running. Input that came with the command goes on being fed.
     ///
     /// # Errors
     /// As [`wait`](Self::wait); outside of a tokio runtime, `Unsupported`. The child then goes on
@@ -31,8 +30,9 @@ impl Child {
     pub async fn wait_async(&self) -> Result<ExitStatus, Error> {
         check_runtime_to_wait(&self.program)?;
         let feed = self.close_input()?;
-        let run = Run::new(&self.rules, self.started, feed, [None, None]);
-        self.see(run).await.map(|output| output.status)
+        let run = self.run(feed, [None, None]).wait_through(self.process.alone(), &self.rules);
+        let waited = run.await.map_err(|(doing, source)| self.cannot(doing, source));
+        waited.map(|output| output.status)
     }
 
     /// As [`read_all_bytes`](Self::read_all_bytes), and blocks no thread.
@@ -46,7 +46,7 @@ impl Child {
     pub async fn read_all_bytes_async(mut self) -> Result<Output, Error> {
         check_runtime_to_wait(&self.program)?;
         let (feed, streams): (Option<Feed>, _) = self.take_streams();
-        let run = Run::new(&self.rules, self.started, feed, streams);
+        let run = self.run(feed, streams);
         self.see(run).await
     }
 
@@ -86,8 +86,7 @@ impl Child {
     }
 
     async fn see(&self, run: Run) -> Result<Output, Error> {
-        run.in_front(self.front.clone())
-            .see_through(self.process.alone(), &self.rules)
+        run.see_through(self.process.alone(), &self.rules)
             .await
             .map_err(|(doing, source)| self.cannot(doing, source))
     }

@@ -155,13 +155,40 @@ impl Stdio {
     /// For stdin: these bytes, then the end. They are fed while the output is read, so any amount
     /// is safe; a child that does not take them all is no error (see
     /// [`stdin_unread`](crate::Captured::stdin_unread)).
+    ///
+    /// After [`spawn`](crate::Command::spawn) they are fed whether a verb waits or not: what fits into the pipe at
+    /// once, and the rest by the background thread that also reaps dropped children, until the child ends.
+    ///
+    /// ```
+    /// use pipewright::{Command, Stdio};
+    /// use std::io::Read;
+    /// let mut child = Command::new("tr")
+    ///     .args(["a-z", "A-Z"])
+    ///     .stdin(Stdio::bytes("hello"))
+    ///     .stdout(Stdio::piped())
+    ///     .spawn()?;
+    /// let mut text = String::new();
+    /// child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    /// assert_eq!(text, "HELLO");
+    /// assert!(child.wait()?.success());
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    #[doc(alias = "input")]
     #[must_use]
     pub fn bytes(bytes: impl Into<Vec<u8>>) -> Stdio {
         Stdio(Choice::Bytes(Arc::new(bytes.into())))
     }
 
-    /// For stdin: what the reader gives, read when the child takes it, on the thread that runs the
-    /// command: a reader that blocks holds up the timeout as well. A command runs with it once.
+    /// For stdin: everything that the reader gives, read when the child takes it. A command runs with it once.
+    ///
+    /// The verbs that run the command to its end read it on their own thread: a reader that blocks holds up the
+    /// timeout as well. After [`spawn`](crate::Command::spawn) it is read on a background thread of its own, whether a
+    /// verb waits or not. That thread ends with the reader or with the child, but a call of `read` that blocks has to
+    /// return first.
+    ///
+    /// # Errors
+    /// A reader that fails, or panics after `spawn`, is an error of the verb that waits. The child is killed: it could
+    /// take the part that it has for the whole.
     #[must_use]
     pub fn reader(reader: impl io::Read + Send + 'static) -> Stdio {
         Stdio(Choice::Reader(Mutex::new(Some(Box::new(reader)))))

@@ -271,8 +271,10 @@ impl Command {
 
     /// Starts the command and gives the child, in std's shape.
     ///
-    /// The child uses our stdio where nothing else is set. Timeouts and limits of the command hold
-    /// for the child's verbs that wait.
+    /// The child uses our stdio where nothing else is set. Input that came with the command
+    /// ([`Stdio::bytes`](crate::Stdio::bytes), [`Stdio::reader`](crate::Stdio::reader)) is fed from the start on, by a
+    /// background thread where the pipe cannot hold all of it. Timeouts and limits of the command hold for the child's
+    /// verbs that wait.
     ///
     /// # Errors
     /// The child could not be started; there is then none.
@@ -283,6 +285,7 @@ impl Command {
     /// assert_eq!(child.wait_with_output()?.stdout, b"hi\n");
     /// # Ok::<(), pipewright::Error>(())
     /// ```
+    #[doc(alias = "spawn_async")]
     pub fn spawn(&mut self) -> Result<Child, Error> {
         let started = self.launch(OURS)?;
         let reading = Reading {

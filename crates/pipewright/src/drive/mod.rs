@@ -31,9 +31,9 @@ mod stepwise;
 mod stream;
 mod tee;
 
-pub(crate) use blocking::{Job, drive, see_through};
+pub(crate) use blocking::{see_through, wait_through};
 pub(crate) use conduct::earlier;
-pub(crate) use feed::Feed;
+pub(crate) use feed::{Feed, read_chunk};
 pub(crate) use front::{Front, OpenFront, open_front};
 pub(crate) use reach::Reach;
 pub(crate) use run::{Failed, Run, SLOTS};

@@ -21,6 +21,7 @@ use super::sink::Verdict;
 use super::stepwise::Chunk;
 use super::stream::Stream;
 use super::{Feed, Reach, Sink};
+use crate::child::Fed;
 use crate::command::Rules;
 use crate::output::{Outcome, Source};
 
@@ -56,6 +57,8 @@ pub(crate) struct Run {
     conduct: Conduct,
     reach: Reach,
     feed: Option<Feed>,
+    /// Input that somebody else feeds.
+    fed: Option<Fed>,
     stdin_unread: u64,
     streams: [Stream; 2],
     nap: Nap,
@@ -87,6 +90,7 @@ impl Run {
             conduct: Conduct::new(rules, started),
             reach: Reach::default(),
             feed,
+            fed: None,
             stdin_unread: 0,
             streams: streams.map(Stream::new),
             nap: if reads && !watched { Nap::at_start(Instant::now()) } else { Nap::default() },
@@ -106,7 +110,12 @@ impl Run {
         Run { front, ..self }
     }
 
-    /// Whether there is input to be fed.
+    /// The same run, of a child that is fed in the background.
+    pub(crate) fn fed_by(self, fed: Option<Fed>) -> Run {
+        Run { fed, ..self }
+    }
+
+    /// True where there is input to be fed.
     pub(crate) fn feeds(&self) -> bool {
         self.feed.is_some()
     }
@@ -348,7 +357,7 @@ impl Run {
         let Some(ended) = exit.try_wait().map_err(|e| ("wait for", e))? else { return Ok(()) };
         self.gone += 1;
         // It was the first that was fed.
-        self.stop_feeding();
+        self.stop_feeding()?;
         if self.gone == exits.len() {
             self.ended = Some(ended);
             self.conduct.note_end(now);
@@ -357,10 +366,14 @@ impl Run {
         Ok(())
     }
 
-    fn stop_feeding(&mut self) {
+    fn stop_feeding(&mut self) -> Result<(), Failed> {
         if let Some(feed) = self.feed.take() {
             self.slots[STDIN] = Slot::Off;
             self.stdin_unread = feed.unread();
         }
+        if let Some(fed) = self.fed.take() {
+            self.stdin_unread = fed.stop()?;
+        }
+        Ok(())
     }
 }

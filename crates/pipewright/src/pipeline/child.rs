@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use pipewright_os::signal::Signal;
@@ -11,9 +10,9 @@ use pipewright_os::status::ExitStatus;
 use super::start::Running;
 use super::verbs::{conduct, wait_for_all};
 use super::{PipelineOutput, joined};
-use crate::child::Processes;
+use crate::child::{Input, Processes};
 use crate::command::{Keep, Limit, OutputEnd, Rules};
-use crate::drive::{Feed, Reach, Run, TeeTo, see_through};
+use crate::drive::{Reach, Run, TeeTo, wait_through};
 use crate::error::Error;
 use crate::{ChildStderr, ChildStdin, ChildStdout};
 
@@ -35,8 +34,8 @@ pub struct PipelineChild {
     pub(super) processes: Processes,
     pub(super) programs: Vec<OsString>,
     started: Instant,
-    /// Input that came with the first command; taken by the first verb that waits.
-    feed: Mutex<Option<Feed>>,
+    /// Input that came with the first command.
+    input: Input,
     pub(super) rules: Rules,
     limit: Option<Limit>,
     pipefail: bool,
@@ -54,12 +53,12 @@ impl PipelineChild {
         let ([stdout, stderr], tees) = OutputEnd::split([running.stdout, running.stderr]);
         PipelineChild {
             stdin: running.stdin,
+            input: Input::begin(running.feed, &running.processes),
             stdout,
             stderr,
             processes: running.processes,
             programs: running.programs,
             started: running.at,
-            feed: Mutex::new(running.feed),
             rules,
             limit,
             pipefail,
@@ -85,10 +84,12 @@ impl PipelineChild {
         by_its_twin!(self.wait_async());
         let run = self.begin_wait()?;
         if run.feeds() || self.rules.can_stop() {
-            see_through(run, &self.processes, &self.rules)
+            wait_through(run, &self.processes, &self.rules)
                 .map_err(|(doing, error)| self.cannot(doing, error))?;
         }
-        self.status_of_all()
+        let status = self.status_of_all()?;
+        self.input.stop().map_err(|(doing, error)| self.cannot(doing, error))?;
+        Ok(status)
     }
 
     /// Closes the input that nobody has taken, and gives what a wait consists of.
@@ -96,8 +97,8 @@ impl PipelineChild {
         if let Some(stdin) = &self.stdin {
             stdin.hang_up().map_err(|error| self.cannot("close the input of", error))?;
         }
-        let feed = self.feed.lock().unwrap_or_else(PoisonError::into_inner).take();
-        Ok(Run::new(&self.rules, self.started, feed, [None, None]))
+        let run = Run::new(&self.rules, self.started, self.input.take_feed(), [None, None]);
+        Ok(run.fed_by(self.input.fed()))
     }
 
     pub(super) fn status_of_all(&self) -> Result<ExitStatus, Error> {
@@ -139,7 +140,8 @@ impl PipelineChild {
             programs: self.programs,
             processes: self.processes,
             stdin: None,
-            feed: self.feed.into_inner().unwrap_or_else(PoisonError::into_inner),
+            feed: self.input.take_feed(),
+            fed: self.input.fed(),
             stdout: self.stdout.map(|pipe| OutputEnd::new(pipe, stdout_tee)),
             stderr: self.stderr.map(|pipe| OutputEnd::new(pipe, stderr_tee)),
             at: self.started,

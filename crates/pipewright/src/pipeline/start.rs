@@ -7,7 +7,7 @@ use std::time::Instant;
 use pipewright_os::pipe::{Mode, PipeOptions, PipeWriter};
 
 use super::Pipeline;
-use crate::child::Processes;
+use crate::child::{Fed, Processes};
 use crate::command::{
     Command, Joints, OutputEnd, Place, StageStderr, Started, Stdio, StdioDefaults, Usual,
 };
@@ -20,6 +20,8 @@ pub(super) struct Running {
     pub(super) processes: Processes,
     pub(super) stdin: Option<PipeWriter>,
     pub(super) feed: Option<Feed>,
+    /// Input that somebody else feeds.
+    pub(super) fed: Option<Fed>,
     pub(super) stdout: Option<OutputEnd>,
     pub(super) stderr: Option<OutputEnd>,
     pub(super) at: Instant,
@@ -35,6 +37,7 @@ impl Pipeline<'_> {
             processes: Processes::with_room_for(self.stages.len()),
             stdin: None,
             feed: None,
+            fed: None,
             stdout: None,
             stderr: shared,
             at: Instant::now(),

@@ -125,8 +125,8 @@ impl PipelineChild {
     /// As [`wait`](Self::wait), and blocks no thread.
     ///
     /// # Cancellation
-    /// Dropping the future leaves the stages running and loses nothing but input that came with the
-    /// first command and has not been fed yet: that stage finds the end of it.
+    /// Dropping the future leaves the stages running. Input that came with the first command goes on
+    /// being fed.
     ///
     /// # Errors
     /// As [`wait`](Self::wait); outside of a tokio runtime, `Unsupported`. The stages then go on
@@ -134,7 +134,7 @@ impl PipelineChild {
     pub async fn wait_async(&self) -> Result<ExitStatus, Error> {
         check_runtime_to_wait(&joined(&self.programs))?;
         let run = self.begin_wait()?;
-        let seen = run.see_through(&self.processes, &self.rules).await;
+        let seen = run.wait_through(&self.processes, &self.rules).await;
         seen.map_err(|(doing, error)| self.cannot(doing, error))?;
         self.status_of_all()
     }

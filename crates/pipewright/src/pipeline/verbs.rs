@@ -150,8 +150,9 @@ impl Pipeline<'_> {
 
     /// Starts the pipeline and gives its stages, in the shape of a [`Child`](crate::Child).
     ///
-    /// The stages use our stdio where nothing else is set. The pipeline's timeouts and limits hold
-    /// for the verbs that wait.
+    /// The stages use our stdio where nothing else is set. Input that came with the first command is
+    /// fed from the start on, whether a verb waits or not. The pipeline's timeouts and limits hold for
+    /// the verbs that wait.
     ///
     /// # Errors
     /// A stage could not be started; there is then none.
@@ -215,12 +216,12 @@ pub(super) struct Seen {
 
 impl Running {
     pub(super) fn into_run(self, rules: &Rules, limit: Option<Limit>, keep: Keep) -> (Run, Seen) {
-        let Running { programs, processes, feed, stdout, stderr, at, .. } = self;
+        let Running { programs, processes, feed, fed, stdout, stderr, at, .. } = self;
         let streams = [
             stdout.map(|end| end.into_stream(Source::Stdout, keep.sink(Source::Stdout, limit))),
             stderr.map(|end| end.into_stream(Source::Stderr, keep.sink(Source::Stderr, limit))),
         ];
-        (Run::new(rules, at, feed, streams), Seen { programs, processes })
+        (Run::new(rules, at, feed, streams).fed_by(fed), Seen { programs, processes })
     }
 }
 

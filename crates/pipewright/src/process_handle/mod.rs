@@ -280,8 +280,8 @@ fn could_not_open(number: &OsStr, error: io::Error) -> Error {
 }
 
 impl From<Child> for ProcessHandle {
-    /// Keeps the process and nothing else of the child: streams that were not taken are closed,
-    /// input that came with the command ends where it is, and its timeouts are forgotten.
+    /// Keeps the process and nothing else of the child: streams that were not taken are closed, and
+    /// its timeouts are forgotten. Input that came with the command goes on being fed.
     fn from(child: Child) -> ProcessHandle {
         child.into_handle()
     }

@@ -13,7 +13,7 @@ impl Run {
     /// What came of it; where there are several children, with the status of the last.
     pub(crate) fn finish(mut self, exits: &[Exit]) -> Result<Output, Failed> {
         let elapsed = self.started.elapsed();
-        self.stop_feeding();
+        self.stop_feeding()?;
         let exit = exits.last().ok_or_else(|| ("wait for", io::ErrorKind::NotFound.into()))?;
         let ended = match self.ended {
             Some(ended) => ended,

@@ -54,6 +54,25 @@ impl Run {
         }
     }
 
+    /// As [`wait_through`](crate::drive::wait_through), and blocks no thread.
+    pub(crate) async fn wait_through(
+        mut self,
+        exits: &[Exit],
+        rules: &Rules,
+    ) -> Result<Output, Failed> {
+        let feeds = self.feeds();
+        match self.go_on(exits, rules).await {
+            Ok(()) => self.finish(exits),
+            Err(failed) => {
+                if feeds && mux::check_runtime().is_ok() {
+                    // Ignored: another user's by now.
+                    let _ = Reach::default().kill(exits);
+                }
+                Err(failed)
+            }
+        }
+    }
+
     /// Waits until there is nothing left to wait for. After an error the children are as they were.
     pub(crate) async fn go_on(&mut self, exits: &[Exit], rules: &Rules) -> Result<(), Failed> {
         // Dropped before the end is looked at: what is registered would keep a pipe open.

@@ -1,0 +1,269 @@
+//! Input of a spawned child: it is fed whether somebody waits or not.
+
+use std::io::{self, Read};
+use std::sync::mpsc::channel;
+
+use pipewright::{Child, Command, ErrorKind, Outcome, ProcessHandle, Stdio};
+use pipewright_tests::skip::is_forced_off;
+use pipewright_tests::{alive, count, isolate, watchdog};
+
+use super::async_pipes::poll_once;
+use super::async_verbs::one_thread;
+use super::{SHORT, flood, puppet};
+
+/// More than a pipe holds.
+const MUCH: usize = 500_000;
+
+/// Each way to give these bytes.
+fn inputs(bytes: &[u8]) -> [Stdio; 2] {
+    [Stdio::bytes(bytes), Stdio::reader(io::Cursor::new(bytes.to_vec()))]
+}
+
+fn spawn(acts: &[&str], stdin: Stdio) -> Child {
+    puppet(acts).stdin(stdin).stdout(Stdio::piped()).spawn().unwrap()
+}
+
+fn all_of(mut stdout: impl Read) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    stdout.read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn a_caller_who_reads_by_himself_gets_everything() {
+    let _watch = watchdog::watch();
+    for count in [0, 1, MUCH] {
+        for stdin in inputs(&flood(count)) {
+            let mut child = spawn(&["cat", "exit=3"], stdin);
+            assert!(all_of(child.stdout.take().unwrap()) == flood(count), "{count} bytes");
+            assert_eq!(child.wait().unwrap().code(), Some(3));
+        }
+    }
+}
+
+#[test]
+fn a_pipeline_is_fed_too() {
+    let _watch = watchdog::watch();
+    for stdin in inputs(&flood(MUCH)) {
+        let mut first = puppet(["cat"]);
+        first.stdin(stdin);
+        let mut last = puppet(["cat", "exit=4"]);
+        last.stdout(Stdio::piped());
+        let mut child = (first | last).spawn().unwrap();
+        assert!(all_of(child.stdout.take().unwrap()) == flood(MUCH));
+        assert_eq!(child.wait().unwrap().code(), Some(4));
+    }
+}
+
+#[test]
+fn what_the_child_leaves_is_counted_by_the_verbs_that_wait() {
+    let _watch = watchdog::watch();
+    // All of it fits into the pipe; and not.
+    for (eats, count) in [(1000, 5000), (1_000_000, 3_000_000)] {
+        if is_forced_off("pidfd") && count > MUCH {
+            // Nobody but a verb that waits can tell the end of the child then.
+            continue;
+        }
+        let eat = format!("eat={eats}");
+        let spawn = || spawn(&[&eat], Stdio::bytes(flood(count)));
+        let left = (count - eats) as u64;
+        assert_eq!(spawn().wait_with_output().unwrap().stdin_unread, left);
+        assert_eq!(spawn().read_all_text().unwrap().stdin_unread, left);
+        assert_eq!(spawn().read_all_lines().unwrap().finish().unwrap().stdin_unread, left);
+        let runtime = one_thread();
+        let output = runtime.block_on(spawn().wait_with_output_async()).unwrap();
+        assert_eq!(output.stdin_unread, left);
+        // Also long after the child has ended.
+        let mut child = spawn();
+        all_of(child.stdout.take().unwrap());
+        watchdog::until("it has ended", || child.try_wait().unwrap().is_some());
+        assert_eq!(child.wait_with_output().unwrap().stdin_unread, left);
+    }
+}
+
+#[test]
+fn a_child_that_is_dropped_is_fed_to_the_end() {
+    let _watch = watchdog::watch();
+    let dir = tempfile::tempdir().unwrap();
+    let said = dir.path().join("said");
+    let is_told = || std::fs::read_to_string(&said).is_ok_and(|text| text == format!("{MUCH}\n"));
+    for ends in [|child| drop::<Child>(child), |child| drop(ProcessHandle::from(child))] {
+        for stdin in inputs(&flood(MUCH)) {
+            ends(puppet(["count"]).stdin(stdin).stdout(Stdio::create(&said)).spawn().unwrap());
+            watchdog::until("it has counted all of it", is_told);
+            std::fs::remove_file(&said).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_wait_that_is_dropped_loses_no_input() {
+    let _watch = watchdog::watch();
+    one_thread().block_on(async {
+        for stdin in inputs(&flood(MUCH)) {
+            let mut child = spawn(&["count"], stdin);
+            assert!(poll_once(child.wait_async()).is_pending());
+            assert_eq!(all_of(child.stdout.take().unwrap()), format!("{MUCH}\n").as_bytes());
+            assert!(child.wait_async().await.unwrap().success());
+        }
+    });
+}
+
+#[test]
+fn nothing_is_left_of_what_a_child_never_read() {
+    isolate::isolated("spawned_input::nothing_is_left_of_what_a_child_never_read", || {
+        let _watch = watchdog::watch();
+        // The thread that feeds has a handle, which stays for a while.
+        spawn(&["wait=0.01"], Stdio::bytes(flood(MUCH))).wait().unwrap();
+        let threads = count::threads();
+        let nothing = |before: usize| {
+            watchdog::until("every handle is closed", || count::handles() <= before);
+            watchdog::until("no thread is left", || count::threads() <= threads);
+            watchdog::until("everyone is reaped", || count::children().is_empty());
+        };
+        let before = count::handles();
+        for stdin in inputs(&flood(MUCH)) {
+            let child = spawn(&["wait=600"], stdin);
+            child.kill().unwrap();
+            assert!(!child.wait().unwrap().success());
+            drop(child);
+            nothing(before);
+        }
+        for stdin in inputs(&flood(MUCH)) {
+            // Nobody waits for it.
+            let child = spawn(&["wait=600"], stdin);
+            let pid = child.id();
+            drop(child);
+            alive::kill(pid);
+            nothing(before);
+        }
+        for stdin in inputs(&flood(MUCH)) {
+            // A grandchild holds the pipe, and reads nothing.
+            let mut command = puppet(["leave=wait=600", "exit=0"]);
+            command.stdin(stdin).stderr(Stdio::piped());
+            let output = command.spawn().unwrap().wait_with_output().unwrap();
+            let grandchild = String::from_utf8(output.stderr).unwrap();
+            assert!(output.stdin_unread > 0);
+            alive::kill(grandchild.trim().parse().unwrap());
+            nothing(before);
+        }
+    });
+}
+
+#[test]
+fn a_reader_that_fails_has_the_child_killed_and_the_wait_says_why() {
+    let _watch = watchdog::watch();
+    struct Failing(bool);
+    impl Read for Failing {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            if std::mem::replace(&mut self.0, true) {
+                return Err(io::Error::other("no tape"));
+            }
+            buffer[..4].copy_from_slice(b"half");
+            Ok(4)
+        }
+    }
+    let check = |error: pipewright::Error| {
+        assert_eq!(error.kind(), &ErrorKind::Io);
+        assert!(error.to_string().contains("cannot read the input for "), "{error}");
+        assert!(error.to_string().ends_with("no tape"), "{error}");
+    };
+    let failing = || spawn(&["cat", "wait=600"], Stdio::reader(Failing(false)));
+    let mut child = failing();
+    // Whoever reads by himself is not left waiting.
+    all_of(child.stdout.take().unwrap());
+    check(child.wait().unwrap_err());
+    assert!(!child.wait().unwrap().success(), "it is told once");
+    check(failing().wait_with_output().unwrap_err());
+    check(failing().read_all_lines().unwrap().finish().unwrap_err());
+    one_thread().block_on(async {
+        check(failing().wait_async().await.unwrap_err());
+        check(failing().wait_with_output_async().await.unwrap_err());
+    });
+    let mut first = puppet(["cat", "wait=600"]);
+    first.stdin(Stdio::reader(Failing(false)));
+    let child = (first | puppet(["wait=600"])).spawn().unwrap();
+    check(child.wait().unwrap_err());
+}
+
+#[test]
+fn a_reader_that_panics_is_an_error() {
+    let _watch = watchdog::watch();
+    struct Panics;
+    impl Read for Panics {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            panic!("on purpose")
+        }
+    }
+    let error = spawn(&["cat"], Stdio::reader(Panics)).wait().unwrap_err();
+    assert!(error.to_string().ends_with("the reader panicked"), "{error}");
+}
+
+#[test]
+fn a_reader_that_blocks_holds_up_nobody() {
+    let _watch = watchdog::watch();
+    struct Blocks(std::sync::mpsc::Receiver<()>);
+    impl Read for Blocks {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            // Ignored: it is over.
+            let _ = self.0.recv();
+            Ok(0)
+        }
+    }
+    let (_still_there, blocks) = channel();
+    let mut command = puppet(["out=said", "wait=600"]);
+    command.stdin(Stdio::reader(Blocks(blocks))).stdout(Stdio::piped()).timeout(SHORT);
+    let output = command.spawn().unwrap().wait_with_output().unwrap();
+    assert_eq!((output.stdout.as_slice(), output.outcome), (&b"said"[..], Outcome::TimedOut));
+    let (still_there, blocks) = channel();
+    let child = spawn(&["wait=0.01", "exit=5"], Stdio::reader(Blocks(blocks)));
+    assert_eq!(child.wait().unwrap().code(), Some(5));
+    drop(still_there);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_sigpipe_of_the_default_ends_nobody() {
+    isolate::isolated("spawned_input::a_sigpipe_of_the_default_ends_nobody", || {
+        let _watch = watchdog::watch();
+        // SAFETY: no handler is set.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+        for stdin in inputs(&flood(MUCH)) {
+            let mut command = Command::new("sh");
+            command.args(["-c", "exec < /dev/null; echo closed; sleep 600"]).kill_on_drop();
+            let mut child = command.stdin(stdin).stdout(Stdio::piped()).spawn().unwrap();
+            let mut said = [0; 7];
+            child.stdout.take().unwrap().read_exact(&mut said).unwrap();
+            assert_eq!(&said, b"closed\n");
+            drop(child);
+        }
+        watchdog::until("everyone is reaped", || count::children().is_empty());
+    });
+}
+
+/// The thread that feeds is not in a process that was forked, and what it feeds belongs to the other one.
+#[cfg(unix)]
+#[test]
+fn a_fork_of_this_process_feeds_its_own_children_and_nobody_elses() {
+    isolate::isolated(
+        "spawned_input::a_fork_of_this_process_feeds_its_own_children_and_nobody_elses",
+        || {
+            let _watch = watchdog::watch();
+            let mut ours = spawn(&["cat"], Stdio::bytes(flood(MUCH)));
+            // SAFETY: the child uses what this thread has, and ends by `_exit`.
+            #[expect(clippy::disallowed_methods, reason = "what a daemon does is the point")]
+            let forked = unsafe { libc::fork() };
+            if forked == 0 {
+                let mut theirs = spawn(&["cat"], Stdio::bytes(flood(MUCH)));
+                let is_whole = all_of(theirs.stdout.take().unwrap()) == flood(MUCH);
+                let is_over = theirs.wait().is_ok_and(|status| status.success());
+                // SAFETY: it ends here.
+                unsafe { libc::_exit(if is_whole && is_over { 0 } else { 1 }) };
+            }
+            let other = ProcessHandle::open(forked as u32).unwrap();
+            assert!(other.wait().unwrap().status.unwrap().success());
+            assert!(all_of(ours.stdout.take().unwrap()) == flood(MUCH));
+            assert!(ours.wait().unwrap().success());
+        },
+    );
+}
