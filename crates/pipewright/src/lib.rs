@@ -120,7 +120,7 @@ pub use error::{Error, ErrorKind, NotExecutable};
 pub use events::{Event, Events};
 pub use lines::{Line, Lines};
 pub use next::Next;
-pub use output::{Capture, Captured, Ending, Outcome, Output, Source, TeeFailed};
+pub use output::{Capture, Captured, Ending, Exceeded, Outcome, Output, Source, TeeFailed};
 pub use pipeline::{
     Pipeline, PipelineCapture, PipelineChild, PipelineOutput, Pipelined, Stage, StageEnd,
 };

@@ -1,5 +1,9 @@
 //! What a run gives.
 
+mod check;
+mod show;
+
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::time::Duration;
@@ -7,6 +11,8 @@ use std::time::Duration;
 use pipewright_os::contain::Containment;
 use pipewright_os::exit::Usage;
 use pipewright_os::status::ExitStatus;
+
+pub(crate) use check::{Stream, TAIL_BYTES, check_tee, judge};
 
 /// One of a child's two streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -35,22 +41,42 @@ pub enum Outcome {
     LimitExceeded,
 }
 
+/// The limit that a run exceeded, and was stopped for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Exceeded {
+    /// Its time, from its start: [`Command::timeout`](crate::Command::timeout), or what was left until the
+    /// [`deadline`](crate::Command::deadline).
+    Time(Duration),
+    /// The time without output: [`Command::idle_timeout`](crate::Command::idle_timeout).
+    Silence(Duration),
+    /// The bytes that a stream may carry: [`Limit::fail`](crate::Limit::fail).
+    Bytes(usize),
+}
+
 /// What a child wrote, as bytes ([`Output`]) or as text ([`Capture`]), and everything else there
 /// is to know about its run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Captured<T> {
     /// How the child ended.
+    #[doc(alias = "exit_code")]
     pub status: ExitStatus,
     /// What it wrote to stdout, where that was captured.
     pub stdout: T,
     /// What it wrote to stderr, where that was captured.
     pub stderr: T,
     /// Why the run ended.
+    #[doc(alias = "timed_out")]
     pub outcome: Outcome,
+    /// The limit that it exceeded; `None` where the outcome is none of a limit.
+    pub exceeded: Option<Exceeded>,
+    /// The program, as it was given. Of a pipeline: that of the stage that decided, or of all where all were stopped.
+    pub program: OsString,
     /// The process id that it had.
     pub pid: u32,
     /// The time from the start to the end of the child and of its output.
+    #[doc(alias = "duration")]
     pub elapsed: Duration,
     /// CPU time and memory; `None` where other code of this program reaped the child.
     pub usage: Option<Usage>,
@@ -155,6 +181,8 @@ impl<T> Captured<T> {
             stderr: turn(Source::Stderr, self.stderr)?,
             status: self.status,
             outcome: self.outcome,
+            exceeded: self.exceeded,
+            program: self.program,
             pid: self.pid,
             elapsed: self.elapsed,
             usage: self.usage,
@@ -177,27 +205,5 @@ impl From<Output> for std::process::Output {
             stdout: output.stdout,
             stderr: output.stderr,
         }
-    }
-}
-
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Source::Stdout => "stdout",
-            Source::Stderr => "stderr",
-        })
-    }
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Outcome::Exited => "exited",
-            Outcome::Signaled => "killed by a signal",
-            Outcome::TimedOut => "timed out",
-            Outcome::IdleTimedOut => "timed out without output",
-            Outcome::Cancelled => "cancelled",
-            Outcome::LimitExceeded => "stopped at its output limit",
-        })
     }
 }

@@ -38,7 +38,8 @@ fn fail_stops_the_child_and_keeps_what_fits() {
     let capture = puppet(["out=12345"]).limit(Limit::fail(5)).capture().unwrap();
     assert_eq!((capture.outcome, capture.truncated), (Outcome::Exited, false));
     let error = puppet(["out=12345"]).limit(Limit::fail(4)).read().unwrap_err();
-    assert!(error.to_string().ends_with("failed: stopped at its output limit"), "{error}");
+    let words = "failed: exceeded its output limit of 4 bytes: 1234";
+    assert!(error.to_string().ends_with(words), "{error}");
 }
 
 #[test]
@@ -56,7 +57,7 @@ fn fail_stops_the_child_whatever_the_verb_keeps() {
     assert!(!status.success(), "{status}");
     let last = puppet(["out=12345", "wait=600"]).stdout(Stdio::piped()).owned();
     let error = (puppet(["out="]) | last).limit(Limit::fail(3)).run().unwrap_err();
-    assert!(error.to_string().ends_with("failed: stopped at its output limit"), "{error}");
+    assert!(error.to_string().ends_with("failed: exceeded its output limit of 3 bytes"), "{error}");
     // What is no reason to stop is none here either, and an error has its whole end of stderr.
     let mut command = puppet(["err=12345", "exit=3"]);
     let error = command.stderr(Stdio::piped()).limit(Limit::keep_head(3)).run().unwrap_err();

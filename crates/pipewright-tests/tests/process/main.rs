@@ -36,6 +36,7 @@ mod p15_windows;
 mod async_pipes;
 mod async_runner;
 mod async_verbs;
+mod checked;
 mod environment;
 mod events;
 mod feeding;
@@ -69,6 +70,7 @@ mod std_process;
 #[cfg(unix)]
 mod std_rules;
 mod stdio;
+mod stopping;
 #[cfg(unix)]
 mod tee;
 mod trees;

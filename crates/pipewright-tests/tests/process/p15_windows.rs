@@ -117,7 +117,7 @@ fn a_command_line_that_is_too_long_is_a_limit() {
 fn failed_carries_status_outcome_and_the_end_of_stderr() {
     let _watch = watchdog::watch();
     let error = puppet(["err=first\nlast words\n", "exit=3"]).read().unwrap_err();
-    let ErrorKind::Failed { status, outcome, stderr_tail } = error.kind() else {
+    let ErrorKind::Failed { status, outcome, stderr_tail, .. } = error.kind() else {
         panic!("{error:?}");
     };
     assert_eq!((status.code(), *outcome), (Some(3), Outcome::Exited));

@@ -79,6 +79,11 @@ impl Input {
         self.feed.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
+    /// True where nobody feeds it.
+    pub(crate) fn has_feed(&self) -> bool {
+        self.feed.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     /// As [`Fed::stop`].
     pub(crate) fn stop(&self) -> Result<u64, Failed> {
         self.fed.as_ref().map_or(Ok(0), Fed::stop)

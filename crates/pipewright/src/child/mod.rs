@@ -6,6 +6,7 @@ mod read_all;
 pub(crate) mod reaper;
 #[cfg(feature = "tokio")]
 mod task;
+mod wait;
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -15,13 +16,12 @@ use std::time::Instant;
 use pipewright_os::contain::Containment;
 use pipewright_os::exit::Exit;
 use pipewright_os::signal::Signal;
-use pipewright_os::status::ExitStatus;
 
 pub(crate) use fed::{Fed, Input};
 pub(crate) use process::{Process, Processes, kill};
 
 use crate::command::{Limit, OutputEnd, Rules, Started};
-use crate::drive::{self, Feed, Front, Reach, Run, Sink, TeeTo};
+use crate::drive::{self, Feed, Front, Parked, Reach, Run, Sink, TeeTo};
 use crate::error::Error;
 use crate::output::Output;
 use crate::process_handle::ProcessHandle;
@@ -53,6 +53,7 @@ pub struct Child {
     front: Option<Arc<dyn Front>>,
     /// Input that came with the command.
     input: Input,
+    parked: Parked,
     rules: Rules,
     reading: Reading,
     /// What whoever reads the streams is to pass on: us, if we do.
@@ -81,15 +82,22 @@ impl Child {
             started: at,
             front,
             input,
+            parked: Parked::default(),
             rules: rules.clone(),
             reading,
             tees,
         }
     }
 
-    /// The process id.
+    /// The process id. The name is std's.
     #[must_use]
     pub fn id(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// The process id: as [`id`](Self::id).
+    #[must_use]
+    pub fn pid(&self) -> u32 {
         self.process.pid()
     }
 
@@ -100,51 +108,12 @@ impl Child {
         &self.process
     }
 
-    /// Waits until the child has ended. Its piped stdin, if it has not been taken, is closed first,
-    /// so that a child which reads to the end of its input finds one.
-    ///
-    /// The command's timeouts and its cancel token hold. Streams that are piped are not read: use
-    /// [`wait_with_output`](Self::wait_with_output) for a child that may fill them.
-    ///
-    /// # Errors
-    /// Its status is lost: see [`ErrorKind::StatusLost`](crate::ErrorKind::StatusLost). Or the wait itself failed, and
-    /// the child is as it was. A reader that failed as its input ([`Stdio::reader`](crate::Stdio::reader)) has had the
-    /// child killed, and this tells why.
-    pub fn wait(&self) -> Result<ExitStatus, Error> {
-        by_its_twin!(self.wait_async());
-        let feed = self.close_input()?;
-        if feed.is_none() && !self.rules.can_stop() && self.front.is_none() {
-            let ended = self.process.wait().map_err(|error| self.cannot("wait for", error))?;
-            self.input.stop().map_err(|(doing, error)| self.cannot(doing, error))?;
-            return Ok(ended.status);
-        }
-        drive::wait_through(self.run(feed, [None, None]), self.process.alone(), &self.rules)
-            .map(|output| output.status)
-            .map_err(|(doing, error)| self.cannot(doing, error))
-    }
-
-    /// Closes the input that nobody has taken, and gives the one that is ours to feed.
-    fn close_input(&self) -> Result<Option<Feed>, Error> {
-        if let Some(stdin) = &self.stdin {
-            stdin.hang_up().map_err(|error| self.cannot("close the input of", error))?;
-        }
-        Ok(self.input.take_feed())
-    }
-
-    /// How the child ended, or `None` while it runs. Never blocks.
-    ///
-    /// # Errors
-    /// As [`wait`](Self::wait).
-    pub fn try_wait(&self) -> Result<Option<ExitStatus>, Error> {
-        let ended = self.process.try_wait().map_err(|error| self.cannot("wait for", error))?;
-        Ok(ended.map(|ended| ended.status))
-    }
-
     /// Kills the child, the group it leads and the descendants that can be found. A child that has
     /// ended is no error. The child still has to be waited for, or dropped.
     ///
     /// # Errors
     /// The child may not be signalled by us: it has become another user's.
+    #[doc(alias = "terminate")]
     pub fn kill(&self) -> Result<(), Error> {
         let killed = Reach::default().kill(self.process.alone());
         killed.map_err(|error| self.cannot("kill", error))
@@ -180,9 +149,15 @@ impl Child {
             .map_err(|(doing, source)| self.cannot(doing, source))
     }
 
+    /// A run that reads nothing.
+    fn new_run(&self) -> Run {
+        self.run(self.input.take_feed(), [None, None])
+    }
+
     /// A run of the child, which has been started.
     fn run(&self, feed: Option<Feed>, streams: [Option<(ChildStdout, Sink)>; 2]) -> Run {
         Run::new(&self.rules, self.started, feed, streams)
+            .of(&self.program)
             .fed_by(self.input.fed())
             .in_front(self.front.clone())
     }

@@ -104,12 +104,14 @@ impl Child {
             reading,
             tees,
             front,
+            ..
         } = self;
         let Reading { limit, max_line_bytes, decoding } = reading;
         decoding.check_splits_at_line_feeds(&program)?;
         drop(stdin);
         let streams = streams([stdout, stderr], tees, || Sink::handing_out(limit));
         let run = Run::new(&rules, started, input.take_feed(), streams)
+            .of(&program)
             .fed_by(input.fed())
             .in_front(front);
         let child = Stepwise::new(process, program, rules, run);

@@ -1,10 +1,14 @@
 //! Waiting for a child, and reading what it writes, by a task.
 
+use std::io;
+use std::time::{Duration, Instant};
+
+use pipewright_os::signal::Signal;
 use pipewright_os::status::ExitStatus;
 
 use super::Child;
 use crate::command::into_text;
-use crate::drive::{Feed, Run};
+use crate::drive::{Feed, Run, Stop};
 use crate::error::Error;
 use crate::output::{Capture, Output};
 use crate::task::{AsyncLines, check_runtime_to_wait};
@@ -29,10 +33,78 @@ impl Child {
     /// ```
     pub async fn wait_async(&self) -> Result<ExitStatus, Error> {
         check_runtime_to_wait(&self.program)?;
-        let feed = self.close_input()?;
-        let run = self.run(feed, [None, None]).wait_through(self.process.alone(), &self.rules);
-        let waited = run.await.map_err(|(doing, source)| self.cannot(doing, source));
-        waited.map(|output| output.status)
+        match self.wait_until_async(None).await? {
+            Some(status) => Ok(status),
+            // Cannot happen without a deadline; not worth a panic if it does.
+            None => Err(self.cannot("wait for", io::ErrorKind::TimedOut.into())),
+        }
+    }
+
+    /// As [`try_wait_for`](Self::try_wait_for), and blocks no thread.
+    ///
+    /// # Cancellation
+    /// As with [`wait_async`](Self::wait_async).
+    ///
+    /// # Errors
+    /// As [`wait_async`](Self::wait_async).
+    #[doc(alias = "wait_timeout")]
+    pub async fn try_wait_for_async(&self, limit: Duration) -> Result<Option<ExitStatus>, Error> {
+        check_runtime_to_wait(&self.program)?;
+        self.wait_until_async(Instant::now().checked_add(limit)).await
+    }
+
+    /// As [`stop`](Self::stop), and blocks no thread.
+    ///
+    /// # Cancellation
+    /// Dropping the future leaves the child as it is. A stop that has begun goes on with the next call that waits, and
+    /// with no other: without one, nobody kills a child that ignores the signal.
+    ///
+    /// # Errors
+    /// As [`stop`](Self::stop); outside of a tokio runtime, `Unsupported`, and nobody is signalled.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let child = pipewright::Command::new("sleep").arg("60").spawn()?;
+    /// assert!(!child.stop_async().await?.success());
+    /// # Ok::<(), pipewright::Error>(())
+    /// # }).unwrap();
+    /// ```
+    #[doc(alias = "terminate")]
+    pub async fn stop_async(&self) -> Result<ExitStatus, Error> {
+        self.stop_as_async(Stop::by(&self.rules)).await
+    }
+
+    /// As [`stop_with`](Self::stop_with), and blocks no thread.
+    ///
+    /// # Cancellation
+    /// As with [`stop_async`](Self::stop_async).
+    ///
+    /// # Errors
+    /// As [`stop_async`](Self::stop_async).
+    pub async fn stop_with_async(
+        &self,
+        signal: Signal,
+        grace: Duration,
+    ) -> Result<ExitStatus, Error> {
+        self.stop_as_async(Stop { signal, grace }).await
+    }
+
+    async fn stop_as_async(&self, how: Stop) -> Result<ExitStatus, Error> {
+        check_runtime_to_wait(&self.program)?;
+        let exits = self.process.alone();
+        let stopped = self.parked.stop_async(|| self.new_run(), exits, &self.rules, how).await;
+        stopped.map_err(|failed| self.failed(failed))?;
+        self.status()
+    }
+
+    async fn wait_until_async(&self, until: Option<Instant>) -> Result<Option<ExitStatus>, Error> {
+        self.close_input()?;
+        let exits = self.process.alone();
+        let waited = self.parked.wait_async(|| self.new_run(), exits, &self.rules, until).await;
+        match waited.map_err(|failed| self.failed(failed))? {
+            true => self.status().map(Some),
+            false => Ok(None),
+        }
     }
 
     /// As [`read_all_bytes`](Self::read_all_bytes), and blocks no thread.

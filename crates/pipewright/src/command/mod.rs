@@ -29,7 +29,7 @@ pub use limit::{Limit, Linger};
 pub(crate) use options::Rules;
 pub(crate) use stage::{Joints, Place, StageStderr};
 pub use stdio::Stdio;
-pub(crate) use verbs::{Begun, CAPTURED, Keep, OURS, REMEMBERED, check_tee, into_text, judge};
+pub(crate) use verbs::{Begun, CAPTURED, Keep, OURS, REMEMBERED, into_text};
 
 use crate::text::Decoding;
 use env::EnvChanges;
@@ -247,6 +247,7 @@ impl Command {
 
     /// Sets the child's stdin. Where it is not set, `status`, `run` and `spawn` let the child use
     /// ours, and the verbs that capture give it nothing to read.
+    #[doc(alias = "input")]
     pub fn stdin(&mut self, stdin: impl Into<Stdio>) -> &mut Command {
         self.stdin = Some(stdin.into());
         self

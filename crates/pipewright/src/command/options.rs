@@ -85,6 +85,7 @@ impl Command {
 
     /// How long the child and its descendants have between the stop signal and the kill; 5 s where
     /// it is not set. Zero kills at once, without a stop signal.
+    #[doc(alias = "grace")]
     pub fn kill_grace(&mut self, grace: Duration) -> &mut Command {
         self.rules.kill_grace = grace;
         self

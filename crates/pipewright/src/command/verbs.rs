@@ -7,12 +7,12 @@ use pipewright_os::link;
 use pipewright_os::status::ExitStatus;
 
 use super::{Command, Limit, Past, Rules, Scope, Started, StdioDefaults, Usual};
-use crate::child::{Child, Processes, Reading};
+use crate::child::{Child, Process, Processes, Reading};
 use crate::drive::{self, Decide, Run, Sink, Stepwise, open_tee};
 use crate::error::{Doing, Error, ErrorKind};
 use crate::events::Events;
 use crate::lines::Lines;
-use crate::output::{Capture, Output, Source};
+use crate::output::{Capture, Output, Source, TAIL_BYTES, check_tee, judge};
 use crate::text::Decoding;
 
 pub(crate) const OURS: StdioDefaults =
@@ -21,9 +21,6 @@ pub(crate) const CAPTURED: StdioDefaults =
     StdioDefaults { stdin: Usual::Null, stdout: Usual::Piped, stderr: Usual::Piped };
 pub(crate) const REMEMBERED: StdioDefaults =
     StdioDefaults { stdin: Usual::Inherit, stdout: Usual::Inherit, stderr: Usual::Tee(open_tee) };
-
-/// How much of stderr an error carries.
-const TAIL_BYTES: usize = 64 << 10;
 
 /// What is kept of the streams that pass through us.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -110,6 +107,7 @@ impl Command {
     /// assert_eq!(output.stdout, b"hi\n");
     /// # Ok::<(), pipewright::Error>(())
     /// ```
+    #[doc(alias = "read_bytes")]
     pub fn output(&mut self) -> Result<Output, Error> {
         by_its_twin!(self.output_async());
         let started = self.launch(CAPTURED)?;
@@ -238,7 +236,7 @@ impl Command {
     /// Starts a run whose streams are handed out.
     pub(crate) fn step_by_step(&self) -> Result<Stepwise, Error> {
         let sink = |_| Sink::handing_out(self.limit);
-        let (process, run) = self.launch(CAPTURED)?.into_run(&self.rules, sink);
+        let (process, run) = self.begin(self.launch(CAPTURED)?, sink);
         Ok(Stepwise::new(process, self.program.clone(), self.rules.clone(), run))
     }
 
@@ -246,7 +244,7 @@ impl Command {
     #[cfg(feature = "tokio")]
     pub(crate) fn steps(&self, defaults: StdioDefaults, keep: Keep) -> Result<Stepwise, Error> {
         let sink = |source| keep.sink(source, self.limit);
-        let (process, run) = self.launch(defaults)?.into_run(&self.rules, sink);
+        let (process, run) = self.begin(self.launch(defaults)?, sink);
         Ok(Stepwise::new(process, self.program.clone(), self.rules.clone(), run))
     }
 
@@ -255,10 +253,15 @@ impl Command {
         self.decoding
     }
 
+    fn begin(&self, started: Started, sink: impl Fn(Source) -> Sink) -> (Process, Run) {
+        let (process, run) = started.into_run(&self.rules, sink);
+        (process, run.of(&self.program))
+    }
+
     /// Starts what [`capture`](Self::capture) sees through to its end.
     pub(crate) fn begin_capture(&mut self) -> Result<Begun, Error> {
         let sink = |source| Keep::Both.sink(source, self.limit);
-        let (process, run) = self.launch(CAPTURED)?.into_run(&self.rules, sink);
+        let (process, run) = self.begin(self.launch(CAPTURED)?, sink);
         Ok(Begun {
             processes: Processes::of(process),
             run,
@@ -337,33 +340,10 @@ impl Command {
 
     /// Sees a started child through to its end.
     fn conduct(&self, started: Started, keep: Keep) -> Result<Output, Error> {
-        let (process, run) = started.into_run(&self.rules, |source| keep.sink(source, self.limit));
+        let (process, run) = self.begin(started, |source| keep.sink(source, self.limit));
         drive::see_through(run, process.alone(), &self.rules)
             .map_err(|(doing, source)| Error::talk(&self.program, doing, source))
     }
-}
-
-/// A tee that failed is an error of the verbs that have no other place to tell it. A reader who has
-/// gone wants no more, and that is no failure.
-pub(crate) fn check_tee(program: &OsStr, output: &Output) -> Result<(), Error> {
-    match output.tee_failed.filter(|failed| !failed.is_reader_gone()) {
-        Some(failed) => Err(Error::talk(program, "pass on the output of", failed.to_error())),
-        None => Ok(()),
-    }
-}
-
-/// Anything but success is an error.
-pub(crate) fn judge(program: &OsStr, output: &Output) -> Result<(), Error> {
-    if output.success() {
-        return check_tee(program, output);
-    }
-    let from = output.stderr.len().saturating_sub(TAIL_BYTES);
-    let kind = ErrorKind::Failed {
-        status: output.status,
-        outcome: output.outcome,
-        stderr_tail: String::from_utf8_lossy(&output.stderr[from..]).into_owned(),
-    };
-    Err(Error::new(program, Doing::Judge, kind, None))
 }
 
 /// A captured output as text.

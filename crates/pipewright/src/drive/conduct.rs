@@ -87,6 +87,16 @@ impl Conduct {
         }
     }
 
+    /// When its time is over.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// How long it may say nothing.
+    pub(super) fn idle_timeout(&self) -> Option<Duration> {
+        self.idle_timeout
+    }
+
     pub(super) fn note_output(&mut self, now: Instant) {
         self.last_output = now;
     }
@@ -115,6 +125,15 @@ impl Conduct {
     /// Nobody whom the stop could reach is left.
     pub(super) fn note_all_gone(&mut self, now: Instant) {
         self.all_gone_at.get_or_insert(now);
+    }
+
+    /// How long whoever is asked to stop has for it, from now on; where that has been asked already, if it is less than
+    /// what is left.
+    pub(super) fn set_grace(&mut self, grace: Duration, now: Instant) {
+        self.grace = grace;
+        if let Phase::Asked { kill_at, .. } = &mut self.phase {
+            *kill_at = earlier(*kill_at, now.checked_add(grace));
+        }
     }
 
     /// Starts stopping, unless it has been started. Says what to do.

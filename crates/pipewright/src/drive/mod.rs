@@ -11,6 +11,7 @@
 //! | `feed.rs` | what is fed to stdin, and how far it came |
 //! | `front.rs` | a child in front of the terminal |
 //! | `nap.rs` | when it pays not to look at once |
+//! | `parked.rs` | the waits for a child that is waited for again and again |
 //! | `reach.rs` | whom a stop reaches |
 //! | `stream.rs` | one stream: read from, passed on, given up |
 //! | `rest.rs` | what is left in a pipe that is given up |
@@ -23,6 +24,7 @@ mod conduct;
 mod feed;
 mod front;
 mod nap;
+mod parked;
 mod reach;
 mod rest;
 mod run;
@@ -31,10 +33,11 @@ mod stepwise;
 mod stream;
 mod tee;
 
-pub(crate) use blocking::{see_through, wait_through};
+pub(crate) use blocking::see_through;
 pub(crate) use conduct::earlier;
 pub(crate) use feed::{Feed, read_chunk};
 pub(crate) use front::{Front, OpenFront, open_front};
+pub(crate) use parked::{Parked, Stop};
 pub(crate) use reach::Reach;
 pub(crate) use run::{Failed, Run, SLOTS};
 pub(crate) use sink::Sink;

@@ -5,6 +5,7 @@ mod finish;
 #[cfg(feature = "tokio")]
 mod task;
 
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::mem;
 use std::sync::Arc;
@@ -53,6 +54,8 @@ pub(crate) struct Wait<'a> {
 /// Where a run stands.
 #[derive(Debug)]
 pub(crate) struct Run {
+    /// For whoever is told how it ended.
+    program: OsString,
     started: Instant,
     conduct: Conduct,
     reach: Reach,
@@ -86,6 +89,7 @@ impl Run {
         let reads = streams.iter().any(Option::is_some);
         let watched = streams.iter().flatten().any(|(_, sink)| sink.is_watched());
         Run {
+            program: OsString::new(),
             started,
             conduct: Conduct::new(rules, started),
             reach: Reach::default(),
@@ -110,20 +114,30 @@ impl Run {
         Run { front, ..self }
     }
 
+    /// The same run, of that program.
+    pub(crate) fn of(self, program: &OsStr) -> Run {
+        Run { program: program.to_owned(), ..self }
+    }
+
     /// The same run, of a child that is fed in the background.
     pub(crate) fn fed_by(self, fed: Option<Fed>) -> Run {
         Run { fed, ..self }
     }
 
-    /// True where there is input to be fed.
-    pub(crate) fn feeds(&self) -> bool {
-        self.feed.is_some()
-    }
-
     /// Waits once and does what that brought. `false`: there is nothing left to wait for.
     pub(crate) fn step(&mut self, exits: &[Exit], rules: &Rules) -> Result<bool, Failed> {
+        self.step_until(None, exits, rules)
+    }
+
+    /// The same, and waits no longer than until then.
+    pub(crate) fn step_until(
+        &mut self,
+        until: Option<Instant>,
+        exits: &[Exit],
+        rules: &Rules,
+    ) -> Result<bool, Failed> {
         let Some(mut wait) = self.before(exits, rules)? else { return Ok(false) };
-        let waited = mux::wait(&mut wait.slots, wait.until).map(drop);
+        let waited = mux::wait(&mut wait.slots, earlier(wait.until, until)).map(drop);
         self.after(&mut wait.slots, waited, exits, rules)?;
         Ok(true)
     }

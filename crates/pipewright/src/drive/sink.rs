@@ -77,6 +77,11 @@ impl Sink {
         Sink { keep, ..Sink::new(limit) }
     }
 
+    /// The bytes after which the child is stopped.
+    pub(super) fn most_bytes(&self) -> Option<usize> {
+        self.limit.filter(|limit| limit.past == Past::Fail).map(|limit| limit.bytes)
+    }
+
     /// From here on nothing is kept.
     pub(super) fn keep_nothing(&mut self) {
         self.keep = Keep::Nothing;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use pipewright_os::cause::{Cause, cause};
 use pipewright_os::status::ExitStatus;
 
-use crate::output::{Outcome, Source};
+use crate::output::{Exceeded, Outcome, Source};
 
 /// The kinds of failure, each with the facts that belong to it.
 ///
@@ -48,12 +48,17 @@ pub enum ErrorKind {
     },
     /// An option that this platform does not have.
     Unsupported,
-    /// The child ran, and it was no success. Only from `run` and `read`.
+    /// The child ran, and it was no success. Only from `run`, `read` and [`check`](crate::Captured::check).
+    #[non_exhaustive]
     Failed {
         /// How it ended.
         status: ExitStatus,
         /// Why it ended.
         outcome: Outcome,
+        /// The limit that it exceeded, where that is why.
+        exceeded: Option<Exceeded>,
+        /// The end of what it wrote to stdout, where that was captured.
+        stdout_tail: String,
         /// The end of what it wrote to stderr, where that passed through us.
         stderr_tail: String,
     },
@@ -141,12 +146,17 @@ impl ErrorKind {
             ErrorKind::Cancelled => f.write_str("cancelled before its start"),
             ErrorKind::BatArgs => f.write_str("an argument is not safe for cmd.exe"),
             ErrorKind::Limit { what } => numbered(what, source, f),
-            ErrorKind::Failed { status, outcome, stderr_tail } => {
-                match outcome {
-                    Outcome::Exited | Outcome::Signaled => write!(f, "{status}")?,
-                    stopped => write!(f, "{stopped}")?,
+            ErrorKind::Failed { status, outcome, exceeded, stdout_tail, stderr_tail } => {
+                let is_stopped = !matches!(outcome, Outcome::Exited | Outcome::Signaled);
+                match exceeded {
+                    Some(exceeded) => write!(f, "{exceeded}")?,
+                    None if is_stopped => write!(f, "{outcome}")?,
+                    None => write!(f, "{status}")?,
                 }
-                match last_line(stderr_tail) {
+                // How far it had come says what it was doing then.
+                let so_far = if is_stopped { last_line(stdout_tail) } else { "" };
+                match Some(last_line(stderr_tail)).filter(|line| !line.is_empty()).unwrap_or(so_far)
+                {
                     "" => Ok(()),
                     line => write!(f, ": {}", OneLine(line)),
                 }

@@ -1,18 +1,16 @@
 //! A started pipeline, in the shape of a child.
 
 use std::ffi::OsString;
-use std::io;
 use std::time::Instant;
 
 use pipewright_os::signal::Signal;
-use pipewright_os::status::ExitStatus;
 
+use super::PipelineOutput;
 use super::start::Running;
-use super::verbs::{conduct, wait_for_all};
-use super::{PipelineOutput, joined};
+use super::verbs::conduct;
 use crate::child::{Input, Processes};
 use crate::command::{Keep, Limit, OutputEnd, Rules};
-use crate::drive::{Reach, Run, TeeTo, wait_through};
+use crate::drive::{Parked, Reach, TeeTo};
 use crate::error::Error;
 use crate::{ChildStderr, ChildStdin, ChildStdout};
 
@@ -33,12 +31,13 @@ pub struct PipelineChild {
     pub stderr: Option<ChildStderr>,
     pub(super) processes: Processes,
     pub(super) programs: Vec<OsString>,
-    started: Instant,
+    pub(super) started: Instant,
     /// Input that came with the first command.
-    input: Input,
+    pub(super) input: Input,
+    pub(super) parked: Parked,
     pub(super) rules: Rules,
     limit: Option<Limit>,
-    pipefail: bool,
+    pub(super) pipefail: bool,
     /// What whoever reads the streams is to pass on: us, if we do.
     tees: [Option<TeeTo>; 2],
 }
@@ -54,6 +53,7 @@ impl PipelineChild {
         PipelineChild {
             stdin: running.stdin,
             input: Input::begin(running.feed, &running.processes),
+            parked: Parked::default(),
             stdout,
             stderr,
             processes: running.processes,
@@ -70,53 +70,6 @@ impl PipelineChild {
     #[must_use]
     pub fn ids(&self) -> Vec<u32> {
         self.processes.iter().map(|exit| exit.pid()).collect()
-    }
-
-    /// Waits until all stages have ended. The first one's piped stdin, if it has not been taken, is
-    /// closed first. The status is the one that [`Pipeline`](crate::Pipeline#status) tells of.
-    ///
-    /// The pipeline's timeouts and its cancel token hold. Streams that are piped are not read: use
-    /// [`wait_with_output`](Self::wait_with_output) for stages that may fill them.
-    ///
-    /// # Errors
-    /// A status is lost: see [`ErrorKind::StatusLost`](crate::ErrorKind::StatusLost).
-    pub fn wait(&self) -> Result<ExitStatus, Error> {
-        by_its_twin!(self.wait_async());
-        let run = self.begin_wait()?;
-        if run.feeds() || self.rules.can_stop() {
-            wait_through(run, &self.processes, &self.rules)
-                .map_err(|(doing, error)| self.cannot(doing, error))?;
-        }
-        let status = self.status_of_all()?;
-        self.input.stop().map_err(|(doing, error)| self.cannot(doing, error))?;
-        Ok(status)
-    }
-
-    /// Closes the input that nobody has taken, and gives what a wait consists of.
-    pub(super) fn begin_wait(&self) -> Result<Run, Error> {
-        if let Some(stdin) = &self.stdin {
-            stdin.hang_up().map_err(|error| self.cannot("close the input of", error))?;
-        }
-        let run = Run::new(&self.rules, self.started, self.input.take_feed(), [None, None]);
-        Ok(run.fed_by(self.input.fed()))
-    }
-
-    pub(super) fn status_of_all(&self) -> Result<ExitStatus, Error> {
-        wait_for_all(&self.processes, self.pipefail).map_err(|error| self.cannot("wait for", error))
-    }
-
-    /// How the pipeline ended, or `None` while a stage runs. Never blocks.
-    ///
-    /// # Errors
-    /// As [`wait`](Self::wait).
-    pub fn try_wait(&self) -> Result<Option<ExitStatus>, Error> {
-        let cannot = |error| self.cannot("wait for", error);
-        for exit in self.processes.iter() {
-            if exit.try_wait().map_err(cannot)?.is_none() {
-                return Ok(None);
-            }
-        }
-        wait_for_all(&self.processes, self.pipefail).map(Some).map_err(cannot)
     }
 
     /// Waits until all stages have ended, and reads the piped streams meanwhile. The first stage's
@@ -170,9 +123,5 @@ impl PipelineChild {
             reached |= exit.signal(signal).map_err(|error| self.cannot("signal", error))?;
         }
         Ok(reached)
-    }
-
-    pub(super) fn cannot(&self, doing: &'static str, error: io::Error) -> Error {
-        Error::talk(&joined(&self.programs), doing, error)
     }
 }

@@ -8,7 +8,8 @@ use pipewright_os::exit::{Exit, Usage};
 use pipewright_os::signal::Signal;
 use pipewright_os::status::ExitStatus;
 
-use crate::output::{Captured, Outcome, Output};
+use crate::error::Error;
+use crate::output::{Captured, Outcome, Output, Stream, judge};
 
 /// How a stage of a pipeline ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +56,26 @@ impl<T> Deref for Pipelined<T> {
     }
 }
 
+#[expect(private_bounds, reason = "as for the whole")]
+impl<T: Stream> Pipelined<T> {
+    /// As [`Captured::check`]: the error is that of the stage that failed, or of all where all were stopped.
+    ///
+    /// # Errors
+    /// As [`Captured::check`].
+    ///
+    /// ```
+    /// use pipewright::Command;
+    /// let capture = (Command::new("false") | Command::new("cat")).capture()?;
+    /// assert_eq!(capture.check().unwrap_err().to_string(), r#""false" failed: exit status: 1"#);
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    #[doc(alias = "error_for_status")]
+    pub fn check(self) -> Result<Pipelined<T>, Error> {
+        judge(&self.whole.program, &self.whole)?;
+        Ok(self)
+    }
+}
+
 impl StageEnd {
     pub(super) fn of(program: OsString, exit: &Exit) -> io::Result<StageEnd> {
         // Asked before: an end is remembered.
@@ -72,6 +93,9 @@ pub(super) fn conclude(output: Output, stages: Vec<StageEnd>, pipefail: bool) ->
         whole.status = stage.status;
         whole.pid = stage.pid;
         if matches!(whole.outcome, Outcome::Exited | Outcome::Signaled) {
+            if !stage.program.is_empty() {
+                whole.program = stage.program.clone();
+            }
             whole.outcome = match stage.status.signal() {
                 Some(_) => Outcome::Signaled,
                 None => Outcome::Exited,

@@ -8,6 +8,7 @@ mod streams;
 #[cfg(feature = "tokio")]
 mod task;
 mod verbs;
+mod wait;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;

@@ -48,6 +48,7 @@ impl Pipeline<'_> {
 
     /// How long the stages and their descendants have between the stop signal and the kill; 5 s
     /// where it is not set. Zero kills at once, without a stop signal.
+    #[doc(alias = "grace")]
     pub fn kill_grace(&mut self, grace: Duration) -> &mut Self {
         self.rules.kill_grace = grace;
         self

@@ -62,7 +62,7 @@ impl Pipeline<'_> {
             stdout.map(|end| end.into_stream(Source::Stdout, sink())),
             stderr.map(|end| end.into_stream(Source::Stderr, sink())),
         ];
-        let run = Run::new(&self.rules, at, feed, streams);
+        let run = Run::new(&self.rules, at, feed, streams).of(&self.name());
         let decide = Some(self.decide());
         Ok(Stepwise::of_all(processes, self.name(), self.rules.clone(), run, decide))
     }

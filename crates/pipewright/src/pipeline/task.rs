@@ -1,12 +1,16 @@
 //! The verbs of a pipeline, for tasks.
 
+use std::time::{Duration, Instant};
+
+use pipewright_os::signal::Signal;
 use pipewright_os::status::ExitStatus;
 
 use super::verbs::Seen;
 use super::{Pipeline, PipelineCapture, PipelineChild, PipelineOutput, joined};
-use crate::command::{CAPTURED, Keep, OURS, REMEMBERED, StdioDefaults, check_tee};
-use crate::drive::Reach;
+use crate::command::{CAPTURED, Keep, OURS, REMEMBERED, StdioDefaults};
+use crate::drive::{Reach, Stop};
 use crate::error::{Doing, Error};
+use crate::output::{check_tee, judge};
 use crate::task::{AsyncEvents, AsyncLines, check_runtime, check_runtime_to_wait};
 
 /// For tasks of a tokio runtime: feature `tokio`.
@@ -66,7 +70,7 @@ impl Pipeline<'_> {
     /// As [`run`](Self::run); outside of a tokio runtime, `Unsupported`.
     pub async fn run_async(&mut self) -> Result<(), Error> {
         let output = self.see(REMEMBERED, Keep::Tail).await?;
-        self.judge(&output)
+        judge(&output.program, &output)
     }
 
     /// As [`read`](Self::read), and blocks no thread.
@@ -133,10 +137,67 @@ impl PipelineChild {
     /// running, and the input stays open.
     pub async fn wait_async(&self) -> Result<ExitStatus, Error> {
         check_runtime_to_wait(&joined(&self.programs))?;
-        let run = self.begin_wait()?;
-        let seen = run.wait_through(&self.processes, &self.rules).await;
-        seen.map_err(|(doing, error)| self.cannot(doing, error))?;
+        self.wait_until_async(None).await?;
         self.status_of_all()
+    }
+
+    /// As [`try_wait_for`](Self::try_wait_for), and blocks no thread.
+    ///
+    /// # Cancellation
+    /// As with [`wait_async`](Self::wait_async).
+    ///
+    /// # Errors
+    /// As [`wait_async`](Self::wait_async).
+    #[doc(alias = "wait_timeout")]
+    pub async fn try_wait_for_async(&self, limit: Duration) -> Result<Option<ExitStatus>, Error> {
+        check_runtime_to_wait(&joined(&self.programs))?;
+        match self.wait_until_async(Instant::now().checked_add(limit)).await? {
+            true => self.status_of_all().map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// As [`stop`](Self::stop), and blocks no thread.
+    ///
+    /// # Cancellation
+    /// Dropping the future leaves the stages as they are. A stop that has begun goes on with the next call that waits,
+    /// and with no other.
+    ///
+    /// # Errors
+    /// As [`stop`](Self::stop); outside of a tokio runtime, `Unsupported`, and nobody is signalled.
+    #[doc(alias = "terminate")]
+    pub async fn stop_async(&self) -> Result<ExitStatus, Error> {
+        self.stop_as_async(Stop::by(&self.rules)).await
+    }
+
+    /// As [`stop_with`](Self::stop_with), and blocks no thread.
+    ///
+    /// # Cancellation
+    /// As with [`stop_async`](Self::stop_async).
+    ///
+    /// # Errors
+    /// As [`stop_async`](Self::stop_async).
+    pub async fn stop_with_async(
+        &self,
+        signal: Signal,
+        grace: Duration,
+    ) -> Result<ExitStatus, Error> {
+        self.stop_as_async(Stop { signal, grace }).await
+    }
+
+    async fn stop_as_async(&self, how: Stop) -> Result<ExitStatus, Error> {
+        check_runtime_to_wait(&joined(&self.programs))?;
+        let (parked, exits) = (&self.parked, &self.processes);
+        let stopped = parked.stop_async(|| self.new_run(), exits, &self.rules, how).await;
+        stopped.map_err(|failed| self.failed(failed))?;
+        self.status_of_all()
+    }
+
+    async fn wait_until_async(&self, until: Option<Instant>) -> Result<bool, Error> {
+        self.close_input()?;
+        let (parked, exits) = (&self.parked, &self.processes);
+        let waited = parked.wait_async(|| self.new_run(), exits, &self.rules, until).await;
+        waited.map_err(|failed| self.failed(failed))
     }
 
     /// As [`wait_with_output`](Self::wait_with_output), and blocks no thread.

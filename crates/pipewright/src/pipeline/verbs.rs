@@ -11,10 +11,10 @@ use super::end::{Pipelined, StageEnd, conclude, deciding};
 use super::start::Running;
 use super::{Pipeline, PipelineCapture, PipelineOutput, joined};
 use crate::child::Processes;
-use crate::command::{CAPTURED, Keep, Limit, OURS, REMEMBERED, Rules, check_tee, into_text, judge};
+use crate::command::{CAPTURED, Keep, Limit, OURS, REMEMBERED, Rules, into_text};
 use crate::drive::{self, Failed, Run};
 use crate::error::Error;
-use crate::output::{Outcome, Output, Source};
+use crate::output::{Output, Source, check_tee, judge};
 
 impl Pipeline<'_> {
     /// Runs the pipeline and tells how it ended; a stage that fails is `Ok`.
@@ -110,7 +110,7 @@ impl Pipeline<'_> {
         by_its_twin!(self.run_async());
         let running = self.start(REMEMBERED)?;
         let output = self.conduct(running, Keep::Tail)?;
-        self.judge(&output)
+        judge(&output.program, &output)
     }
 
     /// Runs the pipeline and gives the last stage's stdout as text without the line ends at its end;
@@ -135,7 +135,7 @@ impl Pipeline<'_> {
 
     /// What [`read`](Self::read) makes of an output.
     pub(super) fn trimmed(&self, output: PipelineOutput) -> Result<String, Error> {
-        self.judge(&output)?;
+        judge(&output.program, &output)?;
         let mut text = into_text(&self.name(), self.decoding, output.whole)?.stdout;
         text.truncate(text.trim_end_matches(['\n', '\r']).len());
         Ok(text)
@@ -179,15 +179,6 @@ impl Pipeline<'_> {
         conduct(running, &self.rules, self.limit, keep, self.pipefail)
     }
 
-    /// Anything but success is an error: of the stage that failed, or of all where all were stopped.
-    pub(super) fn judge(&self, output: &PipelineOutput) -> Result<(), Error> {
-        let stopped = !matches!(output.outcome, Outcome::Exited | Outcome::Signaled);
-        match output.stages.get(output.decided_by) {
-            Some(stage) if !stopped => judge(&stage.program, output),
-            _ => judge(&self.name(), output),
-        }
-    }
-
     pub(crate) fn name(&self) -> OsString {
         joined(&self.programs())
     }
@@ -221,7 +212,8 @@ impl Running {
             stdout.map(|end| end.into_stream(Source::Stdout, keep.sink(Source::Stdout, limit))),
             stderr.map(|end| end.into_stream(Source::Stderr, keep.sink(Source::Stderr, limit))),
         ];
-        (Run::new(rules, at, feed, streams).fed_by(fed), Seen { programs, processes })
+        let run = Run::new(rules, at, feed, streams).of(&joined(&programs)).fed_by(fed);
+        (run, Seen { programs, processes })
     }
 }
 

@@ -177,6 +177,7 @@ impl ProcessHandle {
     ///
     /// # Errors
     /// As [`wait`](Self::wait).
+    #[doc(alias = "wait_timeout")]
     pub fn try_wait_for(&self, limit: Duration) -> Result<Option<ProcessEnd>, Error> {
         by_its_twin!(self.try_wait_for_async(limit));
         match Instant::now().checked_add(limit) {

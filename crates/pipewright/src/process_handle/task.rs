@@ -45,6 +45,7 @@ impl ProcessHandle {
     ///
     /// # Errors
     /// As [`try_wait_for`](Self::try_wait_for); outside of a tokio runtime, `Unsupported`.
+    #[doc(alias = "wait_timeout")]
     pub async fn try_wait_for_async(&self, limit: Duration) -> Result<Option<ProcessEnd>, Error> {
         self.watch(Instant::now().checked_add(limit), None).await
     }

@@ -4,11 +4,9 @@ use pipewright_os::status::ExitStatus;
 
 use super::seeing::Seeing;
 use super::{AsyncEvents, AsyncLines, check_runtime};
-use crate::command::{
-    CAPTURED, Command, Keep, OURS, REMEMBERED, StdioDefaults, check_tee, into_text, judge,
-};
+use crate::command::{CAPTURED, Command, Keep, OURS, REMEMBERED, StdioDefaults, into_text};
 use crate::error::{Doing, Error};
-use crate::output::{Capture, Output};
+use crate::output::{Capture, Output, check_tee, judge};
 
 /// For tasks of a tokio runtime: feature `tokio`.
 ///

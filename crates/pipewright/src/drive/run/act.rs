@@ -1,7 +1,7 @@
 //! What time, a token or too much output have made necessary.
 
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pipewright_os::exit::Exit;
 
@@ -62,6 +62,18 @@ impl Run {
         self.given_up |= self.ended.is_some();
         let due = self.conduct.stop(why, now);
         self.carry_out(due, exits, rules)
+    }
+
+    /// The same, with that grace. A stop that is under way goes on, and ends no later.
+    pub(crate) fn stop_within(
+        &mut self,
+        grace: Duration,
+        exits: &[Exit],
+        rules: &Rules,
+    ) -> Result<(), Failed> {
+        let now = Instant::now();
+        self.conduct.set_grace(grace, now);
+        self.stop(Outcome::Cancelled, exits, rules, now)
     }
 
     fn carry_out(&mut self, due: Due, exits: &[Exit], rules: &Rules) -> Result<(), Failed> {

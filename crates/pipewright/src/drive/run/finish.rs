@@ -7,7 +7,7 @@ use pipewright_os::exit::Exit;
 use super::{Failed, Run};
 use crate::drive::Sink;
 use crate::drive::sink::Finished;
-use crate::output::{Outcome, Output};
+use crate::output::{Exceeded, Outcome, Output};
 
 impl Run {
     /// What came of it; where there are several children, with the status of the last.
@@ -24,6 +24,8 @@ impl Run {
             Some(_) => Outcome::Signaled,
             None => Outcome::Exited,
         };
+        let outcome = self.conduct.stopped().unwrap_or(by_itself);
+        let exceeded = self.exceeded(outcome);
         let [out, err] = self.streams.map(|stream| stream.sink.map(Sink::finish));
         let passed = |finished: &Option<Finished>| finished.as_ref().map(|it| it.total_bytes);
         let tee_failed = [&out, &err].into_iter().flatten().find_map(|it| it.tee_failed);
@@ -33,7 +35,9 @@ impl Run {
             status: ended.status,
             stdout: out.kept,
             stderr: err.kept,
-            outcome: self.conduct.stopped().unwrap_or(by_itself),
+            outcome,
+            exceeded,
+            program: self.program,
             pid: exit.pid(),
             elapsed,
             usage: ended.usage.map(|usage| exit.look_closer(usage)),
@@ -47,5 +51,20 @@ impl Run {
             stdout_bytes,
             stderr_bytes,
         })
+    }
+    /// The limit that such an outcome speaks of.
+    fn exceeded(&self, outcome: Outcome) -> Option<Exceeded> {
+        match outcome {
+            Outcome::TimedOut => {
+                let deadline = self.conduct.deadline()?;
+                Some(Exceeded::Time(deadline.saturating_duration_since(self.started)))
+            }
+            Outcome::IdleTimedOut => self.conduct.idle_timeout().map(Exceeded::Silence),
+            Outcome::LimitExceeded => {
+                let sinks = self.streams.iter().filter_map(|stream| stream.sink.as_ref());
+                sinks.filter_map(Sink::most_bytes).next().map(Exceeded::Bytes)
+            }
+            _ => None,
+        }
     }
 }

@@ -25,7 +25,7 @@ impl Stepwise {
         };
         // Before anything is begun: the next call may be made where there is one.
         check_runtime_to_wait(&self.program)?;
-        let stepped = ready!(run.poll_step(cx, watch, &self.processes, &self.rules));
+        let stepped = ready!(run.poll_step(cx, watch, None, &self.processes, &self.rules));
         if stepped.is_err() {
             self.kill();
         }

@@ -1,0 +1,126 @@
+//! A run that was no success, as an error: its limit, and what was said until then.
+
+use std::time::Duration;
+
+use pipewright::{CancelToken, Error, ErrorKind, Event, Exceeded, Limit, Outcome};
+use pipewright_tests::watchdog;
+
+use super::async_verbs::one_thread;
+use super::{SHORT, puppet};
+
+#[track_caller]
+fn facts(error: &Error) -> (Outcome, Option<Exceeded>, &str, &str) {
+    let ErrorKind::Failed { outcome, exceeded, stdout_tail, stderr_tail, .. } = error.kind() else {
+        panic!("{error:?}");
+    };
+    (*outcome, *exceeded, stdout_tail, stderr_tail)
+}
+
+#[test]
+fn success_passes_through_and_a_failure_is_the_error_of_read() {
+    let _watch = watchdog::watch();
+    assert_eq!(puppet(["out=hi"]).capture().unwrap().check().unwrap().stdout, "hi");
+    assert_eq!(puppet(["out=hi"]).output().unwrap().check().unwrap().stdout, b"hi");
+    let mut fails = puppet(["out=said", "err=first\nlast words\n", "exit=3"]);
+    let of_read = fails.read().unwrap_err();
+    let checked = [
+        fails.capture().unwrap().check().unwrap_err(),
+        fails.output().unwrap().check().unwrap_err(),
+        one_thread().block_on(fails.output_async()).unwrap().check().unwrap_err(),
+    ];
+    assert!(of_read.to_string().ends_with("failed: exit status: 3: last words"), "{of_read}");
+    for error in checked {
+        assert_eq!((error.to_string(), error.kind()), (of_read.to_string(), of_read.kind()));
+        assert_eq!(error.program(), of_read.program());
+        assert_eq!(facts(&error), (Outcome::Exited, None, "said", "first\nlast words\n"));
+    }
+    let ending = fails.lines().unwrap().finish().unwrap();
+    let error = ending.check().unwrap_err();
+    assert!(error.to_string().ends_with("failed: exit status: 3"), "{error}");
+    let Some(Ok(Event::Exited(ending))) = fails.events().unwrap().last() else { panic!() };
+    assert_eq!(ending.check().unwrap_err().program(), of_read.program());
+}
+
+#[test]
+fn a_timeout_tells_its_limit_and_what_was_said_until_then() {
+    let _watch = watchdog::watch();
+    let mut command = puppet(["out=one\ntwo\n", "wait=600"]);
+    let error = command.timeout(SHORT).read().unwrap_err();
+    let words = format!("failed: timed out after {SHORT:?}: two");
+    assert!(error.to_string().ends_with(&words), "{error}");
+    let limit = Some(Exceeded::Time(SHORT));
+    assert_eq!(facts(&error), (Outcome::TimedOut, limit, "one\ntwo\n", ""));
+    let capture = command.capture().unwrap();
+    assert_eq!(capture.exceeded, limit);
+    assert_eq!(capture.check().unwrap_err().to_string(), error.to_string());
+    // What it complained of says more.
+    let mut command = puppet(["out=one\n", "err=oh\n", "wait=600"]);
+    let error = command.idle_timeout(SHORT).read().unwrap_err();
+    let words = format!("failed: timed out after {SHORT:?} without output: oh");
+    assert!(error.to_string().ends_with(&words), "{error}");
+    assert_eq!(facts(&error).1, Some(Exceeded::Silence(SHORT)));
+}
+
+#[test]
+fn other_limits_tell_theirs() {
+    let _watch = watchdog::watch();
+    let mut command = puppet(["out=12345678901", "wait=600"]);
+    let error = command.limit(Limit::fail(10)).capture().unwrap().check().unwrap_err();
+    let words = "failed: exceeded its output limit of 10 bytes: 1234567890";
+    assert!(error.to_string().ends_with(words), "{error}");
+    assert_eq!(facts(&error).1, Some(Exceeded::Bytes(10)));
+    let token = CancelToken::new();
+    token.cancel();
+    let error = puppet(["wait=600"]).cancel(&token).output().unwrap().check().unwrap_err();
+    assert!(error.to_string().ends_with("failed: cancelled"), "{error}");
+    assert_eq!((facts(&error).0, facts(&error).1), (Outcome::Cancelled, None));
+}
+
+#[test]
+fn the_line_stays_one_and_bounded_and_the_facts_have_more() {
+    let _watch = watchdog::watch();
+    let much = "x".repeat(1000);
+    let lines = format!("out={}\n", vec![much; 100].join("\n"));
+    let error = puppet([lines.as_str(), "wait=600"]).timeout(SHORT).read().unwrap_err();
+    let text = error.to_string();
+    assert!(!text.contains('\n') && text.ends_with(&"x".repeat(200)), "{text}");
+    let rest = text.rsplit(": ").next().unwrap();
+    assert_eq!(rest.len(), 200);
+    assert_eq!(facts(&error).2.len(), 64 << 10);
+}
+
+#[test]
+fn a_pipeline_names_the_stage_that_failed_or_all_that_were_stopped() {
+    let _watch = watchdog::watch();
+    let mut pipeline = puppet(["err=oh\n", "exit=3"]) | puppet(["cat"]);
+    let capture = pipeline.capture().unwrap();
+    let error = capture.check().unwrap_err();
+    assert!(error.to_string().ends_with("failed: exit status: 3: oh"), "{error}");
+    assert!(!error.to_string().contains('|'), "{error}");
+    let mut pipeline = puppet(["out=x\n", "wait=600"]) | puppet(["cat"]);
+    let output = pipeline.timeout(SHORT).output().unwrap();
+    let error = output.check().unwrap_err();
+    assert!(error.to_string().contains(" | "), "{error}");
+    assert!(error.to_string().ends_with(&format!("timed out after {SHORT:?}: x")), "{error}");
+}
+
+#[test]
+fn an_ending_is_one_line_for_people() {
+    let _watch = watchdog::watch();
+    let shown = |acts: &[&str]| puppet(acts).lines().unwrap().finish().unwrap().to_string();
+    let line = shown(&["exit=1"]);
+    assert!(line.starts_with("exited with code 1 after "), "{line}");
+    if !cfg!(windows) {
+        let line = shown(&["raise=KILL"]);
+        assert!(line.starts_with("killed by SIGKILL after "), "{line}");
+    }
+    let mut command = puppet(["wait=600"]);
+    let ending = command.timeout(SHORT).lines().unwrap().finish().unwrap();
+    let line = ending.to_string();
+    assert!(line.starts_with(&format!("timed out after {SHORT:?}, ended after ")), "{line}");
+    assert!(ending.elapsed >= SHORT);
+    let mut command = puppet(["out=12345", "wait=600"]);
+    let line = command.limit(Limit::fail(1)).lines().unwrap().finish().unwrap().to_string();
+    assert!(line.starts_with("exceeded its output limit of 1 byte, ended after "), "{line}");
+    assert_eq!(Exceeded::Time(Duration::from_millis(1500)).to_string(), "timed out after 1.5s");
+}

@@ -1,0 +1,191 @@
+//! A child that is stopped by its handle, or waited for only so long.
+
+use std::time::{Duration, Instant};
+
+use pipewright::{Child, Command, PipelineChild, Signal, Stdio};
+use pipewright_tests::skip::{is_forced_off, skipped};
+use pipewright_tests::{alive, watchdog};
+
+use super::async_pipes::poll_once;
+use super::async_verbs::one_thread;
+use super::{SHORT, ended_by, pid_said_by, puppet};
+
+const LONG: Duration = Duration::from_secs(600);
+
+fn idle() -> Child {
+    puppet(["wait=600"]).spawn().unwrap()
+}
+
+fn idle_pipeline() -> PipelineChild {
+    (puppet(["wait=600"]) | puppet(["wait=600"])).spawn().unwrap()
+}
+
+#[test]
+fn a_stop_asks_and_waits() {
+    let _watch = watchdog::watch();
+    let child = idle();
+    assert_eq!(child.pid(), child.id());
+    ended_by(child.stop().unwrap(), Signal::TERM);
+    assert!(!alive::is_running(child.pid()));
+    // Again and again: it has ended.
+    ended_by(child.stop().unwrap(), Signal::TERM);
+    let child = puppet(["exit=3"]).spawn().unwrap();
+    watchdog::until("it has ended", || child.try_wait().unwrap().is_some());
+    assert_eq!(child.stop().unwrap().code(), Some(3));
+    let pipeline = idle_pipeline();
+    let pids = pipeline.ids();
+    ended_by(pipeline.stop().unwrap(), Signal::TERM);
+    assert!(!pids.into_iter().any(alive::is_running));
+    one_thread().block_on(async {
+        ended_by(idle().stop_async().await.unwrap(), Signal::TERM);
+        ended_by(idle_pipeline().stop_async().await.unwrap(), Signal::TERM);
+        let (signal, grace) = (Signal::KILL, Duration::ZERO);
+        ended_by(idle().stop_with_async(signal, grace).await.unwrap(), Signal::KILL);
+        ended_by(idle_pipeline().stop_with_async(signal, grace).await.unwrap(), Signal::KILL);
+    });
+    ended_by(idle().stop_with(Signal::INT, Duration::ZERO).unwrap(), Signal::KILL);
+    ended_by(idle_pipeline().stop_with(Signal::INT, LONG).unwrap(), Signal::INT);
+}
+
+#[test]
+fn a_stop_reaches_descendants() {
+    let _watch = watchdog::watch();
+    if is_forced_off("pidfd") {
+        return skipped("descendants are only held by pidfds");
+    }
+    let mut command = puppet(["spawn=wait=600", "wait=600"]);
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let grandchild = pid_said_by(&mut child);
+    assert!(alive::is_running(grandchild));
+    child.stop().unwrap();
+    watchdog::until("it has ended too", || !alive::is_running(grandchild));
+}
+
+#[test]
+fn a_stop_is_made_as_the_command_says() {
+    let _watch = watchdog::watch();
+    // Its own signal, and no grace that could be waited for.
+    let mut command = puppet(["wait=600"]);
+    let child = command.stop_signal(Signal::INT).kill_grace(LONG).spawn().unwrap();
+    ended_by(child.stop().unwrap(), Signal::INT);
+}
+
+/// A shell that notes each TERM and goes on. It has begun when this returns.
+#[cfg(unix)]
+fn stubborn(dir: &std::path::Path) -> Command {
+    let mut command = Command::new("sh");
+    let script = "trap 'echo x >> heard' TERM; : > ready; while :; do sleep 0.01; done";
+    command.args(["-c", script]).current_dir(dir).take()
+}
+
+#[cfg(unix)]
+fn heard(dir: &std::path::Path) -> usize {
+    std::fs::read_to_string(dir.join("heard")).map_or(0, |text| text.lines().count())
+}
+
+#[cfg(unix)]
+#[test]
+fn who_ignores_a_stop_is_killed_after_the_grace() {
+    let _watch = watchdog::watch();
+    let dir = tempfile::tempdir().unwrap();
+    let child = stubborn(dir.path()).kill_grace(SHORT).spawn().unwrap();
+    watchdog::until("it has begun", || dir.path().join("ready").exists());
+    let start = Instant::now();
+    ended_by(child.stop().unwrap(), Signal::KILL);
+    assert!(start.elapsed() >= SHORT);
+    assert_eq!(heard(dir.path()), 1);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_stop_that_is_dropped_goes_on_with_the_next_wait() {
+    let _watch = watchdog::watch();
+    let dir = tempfile::tempdir().unwrap();
+    let child = stubborn(dir.path()).kill_grace(SHORT).spawn().unwrap();
+    watchdog::until("it has begun", || dir.path().join("ready").exists());
+    one_thread().block_on(async { assert!(poll_once(child.stop_async()).is_pending()) });
+    watchdog::until("it has been asked", || heard(dir.path()) == 1);
+    assert_eq!(child.try_wait().unwrap(), None);
+    ended_by(child.wait().unwrap(), Signal::KILL);
+    assert_eq!(heard(dir.path()), 1);
+}
+
+#[cfg(unix)]
+#[test]
+fn waits_with_a_limit_ask_once_and_kill_after_the_grace() {
+    let _watch = watchdog::watch();
+    let soon = Duration::from_millis(20);
+    let check = |waits: &dyn Fn(&Child) -> bool| {
+        let dir = tempfile::tempdir().unwrap();
+        let mut command = stubborn(dir.path());
+        let start = Instant::now();
+        let child = command.timeout(SHORT).kill_grace(SHORT).spawn().unwrap();
+        while !waits(&child) {}
+        assert!(start.elapsed() >= SHORT * 2);
+        ended_by(child.wait().unwrap(), Signal::KILL);
+        assert_eq!(heard(dir.path()), 1, "how often it was asked");
+    };
+    check(&|child| child.try_wait_for(soon).unwrap().is_some());
+    let runtime = one_thread();
+    check(&|child| runtime.block_on(child.try_wait_for_async(soon)).unwrap().is_some());
+    check(&|child| {
+        let timeout = async { tokio::time::timeout(soon, child.wait_async()).await };
+        runtime.block_on(timeout).is_ok()
+    });
+}
+
+#[test]
+fn a_wait_with_a_limit_leaves_who_runs_alone() {
+    let _watch = watchdog::watch();
+    let runtime = one_thread();
+    for mut command in [puppet(["wait=600"]), puppet(["wait=600"]).timeout(LONG).take()] {
+        let child = command.spawn().unwrap();
+        let start = Instant::now();
+        assert_eq!(child.try_wait_for(SHORT).unwrap(), None);
+        assert!(start.elapsed() >= SHORT);
+        assert_eq!(child.try_wait_for(Duration::ZERO).unwrap(), None);
+        assert_eq!(runtime.block_on(child.try_wait_for_async(SHORT)).unwrap(), None);
+        assert!(start.elapsed() >= SHORT * 2);
+        child.signal(Signal::KILL).unwrap();
+        ended_by(child.try_wait_for(Duration::MAX).unwrap().unwrap(), Signal::KILL);
+        ended_by(runtime.block_on(child.try_wait_for_async(LONG)).unwrap().unwrap(), Signal::KILL);
+    }
+    let pipeline = idle_pipeline();
+    assert_eq!(pipeline.try_wait_for(SHORT).unwrap(), None);
+    assert_eq!(runtime.block_on(pipeline.try_wait_for_async(SHORT)).unwrap(), None);
+    pipeline.kill().unwrap();
+    ended_by(pipeline.try_wait_for(LONG).unwrap().unwrap(), Signal::KILL);
+}
+
+#[test]
+fn a_timeout_holds_while_a_limited_wait_waits() {
+    let _watch = watchdog::watch();
+    let start = Instant::now();
+    let child = puppet(["wait=600"]).timeout(SHORT).spawn().unwrap();
+    ended_by(child.try_wait_for(LONG).unwrap().unwrap(), Signal::TERM);
+    assert!(start.elapsed() >= SHORT);
+}
+
+#[test]
+fn one_thread_stops_while_another_waits() {
+    let _watch = watchdog::watch();
+    let mut command = puppet(["wait=600"]);
+    let child = command.timeout(LONG).spawn().unwrap();
+    std::thread::scope(|scope| {
+        let waits: Vec<_> = (0..3).map(|_| scope.spawn(|| child.wait().unwrap())).collect();
+        ended_by(child.stop().unwrap(), Signal::TERM);
+        for wait in waits {
+            ended_by(wait.join().unwrap(), Signal::TERM);
+        }
+    });
+}
+
+#[test]
+fn a_stop_without_a_runtime_signals_nobody() {
+    let _watch = watchdog::watch();
+    let child = idle();
+    let std::task::Poll::Ready(Err(error)) = poll_once(child.stop_async()) else { panic!() };
+    assert_eq!(error.kind(), &pipewright::ErrorKind::Unsupported);
+    assert!(alive::is_running(child.pid()));
+    child.stop().unwrap();
+}

@@ -1,0 +1,90 @@
+//! Anything but success as an error.
+
+use std::ffi::OsStr;
+
+use super::Captured;
+use crate::error::{Doing, Error, ErrorKind};
+
+/// How much of each stream an error carries.
+pub(crate) const TAIL_BYTES: usize = 64 << 10;
+
+/// A stream as it was captured. For the types that this crate captures streams in, and no others.
+pub(crate) trait Stream: Sized {
+    /// The end of it, as text.
+    fn tail(&self) -> String;
+}
+
+impl Stream for Vec<u8> {
+    fn tail(&self) -> String {
+        let from = self.len().saturating_sub(TAIL_BYTES);
+        String::from_utf8_lossy(self.get(from..).unwrap_or_default()).into_owned()
+    }
+}
+
+impl Stream for String {
+    fn tail(&self) -> String {
+        let mut from = self.len().saturating_sub(TAIL_BYTES);
+        while !self.is_char_boundary(from) {
+            from += 1;
+        }
+        self.get(from..).unwrap_or_default().to_owned()
+    }
+}
+
+impl Stream for () {
+    fn tail(&self) -> String {
+        String::new()
+    }
+}
+
+#[expect(private_bounds, reason = "for bytes, text and nothing, and for no other type")]
+impl<T: Stream> Captured<T> {
+    /// Returns the same where the child exited by itself with code 0, and otherwise the error that
+    /// [`Command::run`](crate::Command::run) and [`Command::read`](crate::Command::read) give.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Failed`], with the outcome, the limit that it exceeded and the end of what was captured of each
+    /// stream. Also where our own stream did not take what a tee passed on to it, unless its reader has gone.
+    ///
+    /// ```
+    /// use pipewright::{Command, ErrorKind};
+    /// use std::time::Duration;
+    /// let mut command = Command::new("sh");
+    /// command.args(["-c", "echo so far; sleep 60"]).timeout(Duration::from_millis(200));
+    /// let error = command.capture()?.check().unwrap_err();
+    /// assert_eq!(error.to_string(), r#""sh" failed: timed out after 200ms: so far"#);
+    /// let ErrorKind::Failed { stdout_tail, .. } = error.kind() else { panic!() };
+    /// assert_eq!(stdout_tail, "so far\n");
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    #[doc(alias = "error_for_status")]
+    #[doc(alias = "exit_ok")]
+    pub fn check(self) -> Result<Captured<T>, Error> {
+        judge(&self.program, &self)?;
+        Ok(self)
+    }
+}
+
+/// Makes anything but success an error of that program.
+pub(crate) fn judge<T: Stream>(program: &OsStr, ended: &Captured<T>) -> Result<(), Error> {
+    if ended.success() {
+        return check_tee(program, ended);
+    }
+    let kind = ErrorKind::Failed {
+        status: ended.status,
+        outcome: ended.outcome,
+        exceeded: ended.exceeded,
+        stdout_tail: ended.stdout.tail(),
+        stderr_tail: ended.stderr.tail(),
+    };
+    Err(Error::new(program, Doing::Judge, kind, None))
+}
+
+/// A tee that failed is an error of the verbs that have no other place to tell it. A reader who has
+/// gone wants no more, and that is no failure.
+pub(crate) fn check_tee<T>(program: &OsStr, ended: &Captured<T>) -> Result<(), Error> {
+    match ended.tee_failed.filter(|failed| !failed.is_reader_gone()) {
+        Some(failed) => Err(Error::talk(program, "pass on the output of", failed.to_error())),
+        None => Ok(()),
+    }
+}

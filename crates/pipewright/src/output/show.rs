@@ -1,0 +1,84 @@
+//! The words for how a run ended.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::{Ending, Exceeded, Outcome, Source};
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Source::Stdout => "stdout",
+            Source::Stderr => "stderr",
+        })
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Outcome::Exited => "exited",
+            Outcome::Signaled => "killed by a signal",
+            Outcome::TimedOut => "timed out",
+            Outcome::IdleTimedOut => "timed out without output",
+            Outcome::Cancelled => "cancelled",
+            Outcome::LimitExceeded => "exceeded its output limit",
+        })
+    }
+}
+
+impl fmt::Display for Exceeded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Exceeded::Time(limit) => write!(f, "timed out after {limit:?}"),
+            Exceeded::Silence(limit) => write!(f, "timed out after {limit:?} without output"),
+            Exceeded::Bytes(1) => f.write_str("exceeded its output limit of 1 byte"),
+            Exceeded::Bytes(limit) => write!(f, "exceeded its output limit of {limit} bytes"),
+        }
+    }
+}
+
+impl fmt::Display for Ending {
+    /// Says how it ended, on one line: `exited with code 1 after 1.2s`, `killed by SIGKILL after 31ms`,
+    /// `timed out after 2s, ended after 2.1s`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let elapsed = rounded(self.elapsed);
+        match (self.outcome, self.exceeded) {
+            (Outcome::Exited | Outcome::Signaled, _) => {
+                match (self.status.code(), self.status.terminating_signal()) {
+                    (Some(code), _) => write!(f, "exited with code {code}")?,
+                    (None, Some(signal)) => write!(f, "killed by {signal}")?,
+                    (None, None) => write!(f, "{}", self.status)?,
+                }
+                write!(f, " after {elapsed:?}")
+            }
+            (_, Some(exceeded)) => write!(f, "{exceeded}, ended after {elapsed:?}"),
+            (stopped, None) => write!(f, "{stopped}, ended after {elapsed:?}"),
+        }
+    }
+}
+
+/// As many digits as anybody reads: to 0.1 s, or a millisecond, or a microsecond.
+fn rounded(time: Duration) -> Duration {
+    let unit = match time.as_secs() {
+        1.. => 100_000_000,
+        0 if time.as_millis() >= 1 => 1_000_000,
+        0 => 1_000,
+    };
+    let nanos = time.subsec_nanos() / unit * unit;
+    Duration::new(time.as_secs(), nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_cut_to_what_anybody_reads() {
+        let shown = |nanos| format!("{:?}", rounded(Duration::from_nanos(nanos)));
+        assert_eq!(shown(1_234_567_890), "1.2s");
+        assert_eq!(shown(31_234_567), "31ms");
+        assert_eq!(shown(1_567), "1µs");
+        assert_eq!(shown(2_000_000_001), "2s");
+    }
+}
