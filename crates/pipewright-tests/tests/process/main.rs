@@ -71,6 +71,7 @@ mod std_process;
 mod std_rules;
 mod stdio;
 mod stopping;
+mod taken_stdin;
 #[cfg(unix)]
 mod tee;
 mod trees;

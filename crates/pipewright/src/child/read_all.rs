@@ -4,10 +4,11 @@ use std::mem;
 
 use pipewright_os::pipe::PipeReader;
 
-use super::{Child, Reading};
+use super::Child;
 use crate::command::{OutputEnd, into_text};
-use crate::drive::{Feed, Run, Sink, Stepwise, TeeTo};
+use crate::drive::{Feed, Sink, Stepwise, TeeTo};
 use crate::error::Error;
+use crate::events::Events;
 use crate::lines::Lines;
 use crate::output::{Capture, Output, Source};
 
@@ -92,30 +93,44 @@ impl Child {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn read_all_lines(self) -> Result<Lines, Error> {
-        let Child {
-            stdin,
-            stdout,
-            stderr,
-            process,
-            program,
-            started,
-            input,
-            rules,
-            reading,
-            tees,
-            front,
-            ..
-        } = self;
-        let Reading { limit, max_line_bytes, decoding } = reading;
-        decoding.check_splits_at_line_feeds(&program)?;
-        drop(stdin);
-        let streams = streams([stdout, stderr], tees, || Sink::handing_out(limit));
-        let run = Run::new(&rules, started, input.take_feed(), streams)
-            .of(&program)
-            .fed_by(input.fed())
-            .in_front(front);
-        let child = Stepwise::new(process, program, rules, run);
-        Ok(Lines::new(child, decoding, max_line_bytes))
+        let (decoding, max_line_bytes) = (self.reading.decoding, self.reading.max_line_bytes);
+        decoding.check_splits_at_line_feeds(&self.program)?;
+        Ok(Lines::new(self.into_steps(), decoding, max_line_bytes))
+    }
+
+    /// Gives what happens to the child from now on, as [`Command::events`](crate::Command::events) does: that it
+    /// was started, what it writes to either piped stream, and how it ended.
+    ///
+    /// ```
+    /// use pipewright::{Command, Event, Stdio};
+    /// let child = Command::new("echo").arg("hi").stdout(Stdio::piped()).spawn()?;
+    /// let mut written = Vec::new();
+    /// for event in child.read_all_events() {
+    ///     match event? {
+    ///         Event::Stdout(bytes) => written.extend(bytes),
+    ///         Event::Exited(ending) => assert!(ending.success()),
+    ///         _ => {}
+    ///     }
+    /// }
+    /// assert_eq!(written, b"hi\n");
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    #[must_use = "the child waits when its pipes are full"]
+    pub fn read_all_events(self) -> Events {
+        Events::new(self.into_steps())
+    }
+
+    /// What hands out its streams.
+    fn into_steps(mut self) -> Stepwise {
+        let (feed, streams) = {
+            let ends = [self.stdout.take(), self.stderr.take()];
+            let sink = || Sink::handing_out(self.reading.limit);
+            (self.input.take_feed(), streams(ends, mem::take(&mut self.tees), sink))
+        };
+        drop(self.stdin.take());
+        let run = self.run(feed, streams);
+        let Child { process, program, rules, .. } = self;
+        Stepwise::new(process, program, rules, run)
     }
 }
 

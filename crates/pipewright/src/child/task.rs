@@ -11,7 +11,7 @@ use crate::command::into_text;
 use crate::drive::{Feed, Run, Stop};
 use crate::error::Error;
 use crate::output::{Capture, Output};
-use crate::task::{AsyncLines, check_runtime_to_wait};
+use crate::task::{AsyncEvents, AsyncLines, check_runtime_to_wait};
 
 /// For tasks of a tokio runtime: feature `tokio`.
 impl Child {
@@ -155,6 +155,15 @@ impl Child {
     /// As [`read_all_lines`](Self::read_all_lines).
     pub fn read_all_lines_async(self) -> Result<AsyncLines, Error> {
         self.read_all_lines().map(AsyncLines::new)
+    }
+
+    /// As [`read_all_events`](Self::read_all_events), for a task.
+    ///
+    /// # Cancellation
+    /// Not a future: see [`AsyncEvents::next`].
+    #[must_use = "the child waits when its pipes are full"]
+    pub fn read_all_events_async(self) -> AsyncEvents {
+        AsyncEvents::new(self.read_all_events())
     }
 
     async fn see(&self, run: Run) -> Result<Output, Error> {

@@ -188,7 +188,8 @@ impl Command {
     /// Both streams are captured and stdin is empty where nothing else is set. Lines end with LF or
     /// CR LF, which is left out; bytes that are not UTF-8 become U+FFFD, unless
     /// [`strict_utf8`](Self::strict_utf8) is set. The order of two lines of different streams is
-    /// that of their arrival; exact order needs [`merge_stderr`](Self::merge_stderr).
+    /// that of their arrival; exact order needs [`merge_stderr`](Self::merge_stderr). A piped stdin is
+    /// [taken](Lines::take_stdin) before the first line, or closed by it.
     ///
     /// # Errors
     /// The child could not be started; there is then none. What goes wrong later is an item.
@@ -211,7 +212,8 @@ impl Command {
     ///
     /// Both streams are captured and stdin is empty where nothing else is set. The order of two
     /// events of different streams is that of their arrival; exact order needs
-    /// [`merge_stderr`](Self::merge_stderr).
+    /// [`merge_stderr`](Self::merge_stderr). A piped stdin is [taken](Events::take_stdin) before the first
+    /// wait, or closed by it.
     ///
     /// # Errors
     /// The child could not be started; there is then none. What goes wrong later is an item.
@@ -235,9 +237,11 @@ impl Command {
 
     /// Starts a run whose streams are handed out.
     pub(crate) fn step_by_step(&self) -> Result<Stepwise, Error> {
-        let sink = |_| Sink::handing_out(self.limit);
-        let (process, run) = self.begin(self.launch(CAPTURED)?, sink);
-        Ok(Stepwise::new(process, self.program.clone(), self.rules.clone(), run))
+        let mut started = self.launch(CAPTURED)?;
+        let stdin = started.ends.stdin.take();
+        let (process, run) = self.begin(started, |_| Sink::handing_out(self.limit));
+        let steps = Stepwise::new(process, self.program.clone(), self.rules.clone(), run);
+        Ok(steps.with_stdin(stdin))
     }
 
     /// Starts a run that keeps what it is told to.

@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::io;
 
 use pipewright_os::exit::Exit;
+use pipewright_os::pipe::PipeWriter;
 
 use super::{Failed, Run};
 use crate::child::{Process, Processes};
@@ -28,6 +29,8 @@ pub(crate) struct Stepwise {
     rules: Rules,
     /// Of a pipeline: which stage's end is that of the whole.
     decide: Option<Decide>,
+    /// Our end of a piped stdin, until somebody takes it or waits.
+    stdin: Option<PipeWriter>,
     /// Taken by the end.
     run: Option<Run>,
     state: State,
@@ -66,7 +69,18 @@ impl Stepwise {
         run: Run,
         decide: Option<Decide>,
     ) -> Stepwise {
-        Stepwise { processes, program, rules, decide, run: Some(run), state: State::Running }
+        let (run, stdin, state) = (Some(run), None, State::Running);
+        Stepwise { processes, program, rules, decide, stdin, run, state }
+    }
+
+    /// The same with our end of the child's stdin.
+    pub(crate) fn with_stdin(self, stdin: Option<PipeWriter>) -> Stepwise {
+        Stepwise { stdin, ..self }
+    }
+
+    /// Our end of the child's stdin, where that is piped and nobody has waited or taken it yet.
+    pub(crate) fn take_stdin(&mut self) -> Option<PipeWriter> {
+        self.stdin.take()
     }
 
     /// The process id; of several, that of the first.
@@ -102,6 +116,8 @@ impl Stepwise {
     pub(crate) fn step(&mut self) -> Result<bool, Error> {
         by_its_twin!(self.step_async());
         let (State::Running, Some(run)) = (self.state, &mut self.run) else { return Ok(false) };
+        // Nobody will write to it, so the child is to find the end of its input.
+        self.stdin = None;
         let stepped = run.step(&self.processes, &self.rules);
         if stepped.is_err() {
             run.abandon(&self.processes);

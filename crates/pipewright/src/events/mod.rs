@@ -1,5 +1,6 @@
 //! What happens to a child, as it happens.
 
+use crate::ChildStdin;
 use crate::drive::Stepwise;
 use crate::error::Error;
 use crate::output::{Ending, Source};
@@ -44,6 +45,37 @@ impl Events {
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.pid()
+    }
+
+    /// Takes our end of the child's stdin, where the command set that to
+    /// [`Stdio::piped`](crate::Stdio::piped). `None`: it did not, or it is too late.
+    ///
+    /// It has to be taken before the first event after [`Event::Started`] is waited for: that wait closes what nobody has taken, so that a child which
+    /// reads to the end of its input finds one.
+    ///
+    /// Whoever writes much has to do that on another thread. A child that waits until somebody takes its output does
+    /// not read meanwhile, and the write waits for the child: nothing goes on. Input that is known beforehand is safe in
+    /// any amount as [`Stdio::bytes`](crate::Stdio::bytes).
+    ///
+    /// ```
+    /// use pipewright::{Command, Event, Stdio};
+    /// use std::io::Write;
+    /// // A dialogue: what is said is answered before more is said.
+    /// let mut events = Command::new("cat").stdin(Stdio::piped()).events()?;
+    /// let mut stdin = events.take_stdin();
+    /// stdin.as_mut().unwrap().write_all(b"ping").unwrap();
+    /// for event in events {
+    ///     if let Event::Stdout(said) = event? {
+    ///         assert_eq!(said, b"ping");
+    ///         stdin = None;
+    ///     }
+    /// }
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    #[doc(alias = "stdin")]
+    #[must_use = "dropping it ends the child's input"]
+    pub fn take_stdin(&mut self) -> Option<ChildStdin> {
+        self.child.take_stdin()
     }
 
     /// Reads the rest without keeping it, waits for the child, and tells how it ended.

@@ -8,6 +8,7 @@ use std::mem;
 use batch::Batch;
 use splitter::Splitter;
 
+use crate::ChildStdin;
 use crate::drive::{Chunk, Stepwise};
 use crate::error::{Doing, Error, ErrorKind};
 use crate::output::{Ending, Source};
@@ -72,6 +73,33 @@ impl Lines {
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.pid()
+    }
+
+    /// Takes our end of the child's stdin, where the command set that to
+    /// [`Stdio::piped`](crate::Stdio::piped). `None`: it did not, or it is too late.
+    ///
+    /// It has to be taken before the first line is waited for: that wait closes what nobody has taken, so that a child which
+    /// reads to the end of its input finds one.
+    ///
+    /// Whoever writes much has to do that on another thread. A child that waits until somebody takes its output does
+    /// not read meanwhile, and the write waits for the child: nothing goes on. Input that is known beforehand is safe in
+    /// any amount as [`Stdio::bytes`](crate::Stdio::bytes).
+    ///
+    /// ```
+    /// use pipewright::{Command, Stdio};
+    /// use std::io::Write;
+    /// let mut lines = Command::new("sort").stdin(Stdio::piped()).lines()?;
+    /// let mut stdin = lines.take_stdin().unwrap();
+    /// let writer = std::thread::spawn(move || stdin.write_all(b"b\na\n"));
+    /// let sorted: Result<Vec<_>, _> = lines.by_ref().map(|line| Ok::<_, pipewright::Error>(line?.text)).collect();
+    /// assert_eq!(sorted?, ["a", "b"]);
+    /// writer.join().unwrap().unwrap();
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    #[doc(alias = "stdin")]
+    #[must_use = "dropping it ends the child's input"]
+    pub fn take_stdin(&mut self) -> Option<ChildStdin> {
+        self.child.take_stdin()
     }
 
     /// Puts the next line into one that is there already, and so allocates nothing for it; `false`:

@@ -56,7 +56,7 @@ impl Pipeline<'_> {
 
     fn step_by_step(&mut self) -> Result<Stepwise, Error> {
         let running = self.start(CAPTURED)?;
-        let Running { processes, feed, stdout, stderr, at, .. } = running;
+        let Running { processes, stdin, feed, stdout, stderr, at, .. } = running;
         let sink = || Sink::handing_out(self.limit);
         let streams = [
             stdout.map(|end| end.into_stream(Source::Stdout, sink())),
@@ -64,7 +64,8 @@ impl Pipeline<'_> {
         ];
         let run = Run::new(&self.rules, at, feed, streams).of(&self.name());
         let decide = Some(self.decide());
-        Ok(Stepwise::of_all(processes, self.name(), self.rules.clone(), run, decide))
+        let steps = Stepwise::of_all(processes, self.name(), self.rules.clone(), run, decide);
+        Ok(steps.with_stdin(stdin))
     }
 
     /// Starts a capture of the whole, for those who run many.

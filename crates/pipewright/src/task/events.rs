@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 use futures_core::Stream;
 use pipewright_os::mux::Watch;
 
+use crate::ChildStdin;
 use crate::error::Error;
 use crate::events::{Event, Events};
 use crate::output::Ending;
@@ -33,6 +34,14 @@ impl AsyncEvents {
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.events.pid()
+    }
+
+    /// As [`Events::take_stdin`]. [`into_async`](crate::PipeWriter#method.into_async) makes it one for tasks: write by
+    /// another task, or together with [`next`](Self::next), for the same reason.
+    #[doc(alias = "stdin")]
+    #[must_use = "dropping it ends the child's input"]
+    pub fn take_stdin(&mut self) -> Option<ChildStdin> {
+        self.events.take_stdin()
     }
 
     /// The next event; `None` after the last.

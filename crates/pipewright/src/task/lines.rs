@@ -8,6 +8,7 @@ use futures_core::Stream;
 use pipewright_os::mux::Watch;
 
 use super::turn::with_others;
+use crate::ChildStdin;
 use crate::error::Error;
 use crate::lines::{Line, Lines};
 use crate::output::Ending;
@@ -45,6 +46,14 @@ impl AsyncLines {
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.lines.pid()
+    }
+
+    /// As [`Lines::take_stdin`]. [`into_async`](crate::PipeWriter#method.into_async) makes it one for tasks: write by
+    /// another task, or together with [`next`](Self::next), for the same reason.
+    #[doc(alias = "stdin")]
+    #[must_use = "dropping it ends the child's input"]
+    pub fn take_stdin(&mut self) -> Option<ChildStdin> {
+        self.lines.take_stdin()
     }
 
     /// The next line; `None` after the last.

@@ -25,6 +25,7 @@ impl Stepwise {
         };
         // Before anything is begun: the next call may be made where there is one.
         check_runtime_to_wait(&self.program)?;
+        self.stdin = None;
         let stepped = ready!(run.poll_step(cx, watch, None, &self.processes, &self.rules));
         if stepped.is_err() {
             self.kill();
