@@ -3,18 +3,19 @@
 /// What a wait with a limit brought: the next item, nothing yet, or the end.
 ///
 /// ```
-/// use pipewright::{Command, Next, Runner};
+/// use pipewright::{Command, Next};
 /// use std::time::Duration;
 ///
-/// let mut runner = Runner::new(1);
-/// runner.push("greet", Command::new("echo").arg("hi").owned());
+/// let mut lines = Command::new("sh").args(["-c", "sleep 0.1; echo done"]).lines()?;
+/// let mut ticks = 0;
 /// loop {
-///     match runner.next_within(Duration::from_millis(50)) {
-///         Next::Item((key, result)) => assert_eq!((key, result?.stdout.as_str()), ("greet", "hi\n")),
-///         Next::Pending => {} // Look at something else, then wait again.
+///     match lines.next_within(Duration::from_millis(10)) {
+///         Next::Item(line) => assert_eq!(line?.text, "done"),
+///         Next::Pending => ticks += 1, // Draw something, then wait again.
 ///         Next::Done => break,
 ///     }
 /// }
+/// assert!(ticks > 0);
 /// # Ok::<(), pipewright::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,4 +26,15 @@ pub enum Next<T> {
     Pending,
     /// No item is left to wait for.
     Done,
+}
+
+impl<T> Next<T> {
+    /// Returns the item; `None` where there is none yet, or none is left.
+    #[must_use]
+    pub fn item(self) -> Option<T> {
+        match self {
+            Next::Item(item) => Some(item),
+            Next::Pending | Next::Done => None,
+        }
+    }
 }

@@ -46,6 +46,7 @@ mod hostile;
 mod kill_on_drop;
 mod limits;
 mod lines;
+mod next_within;
 mod no_runtime;
 mod opened;
 #[cfg(unix)]

@@ -5,6 +5,7 @@ mod task;
 
 use std::ffi::OsString;
 use std::io;
+use std::time::Instant;
 
 use pipewright_os::exit::Exit;
 use pipewright_os::pipe::PipeWriter;
@@ -114,11 +115,16 @@ impl Stepwise {
 
     /// Waits once. `false`: there is nothing left to wait for.
     pub(crate) fn step(&mut self) -> Result<bool, Error> {
-        by_its_twin!(self.step_async());
+        self.step_until(None)
+    }
+
+    /// The same, and waits no longer than until then.
+    pub(crate) fn step_until(&mut self, until: Option<Instant>) -> Result<bool, Error> {
+        by_its_twin!(self.step_async(until));
         let (State::Running, Some(run)) = (self.state, &mut self.run) else { return Ok(false) };
         // Nobody will write to it, so the child is to find the end of its input.
         self.stdin = None;
-        let stepped = run.step(&self.processes, &self.rules);
+        let stepped = run.step_until(until, &self.processes, &self.rules);
         if stepped.is_err() {
             run.abandon(&self.processes);
         }

@@ -1,8 +1,11 @@
 //! What happens to a child, as it happens.
 
+use std::time::{Duration, Instant};
+
 use crate::ChildStdin;
 use crate::drive::Stepwise;
 use crate::error::Error;
+use crate::next::Next;
 use crate::output::{Ending, Source};
 
 /// Something that happened to a child.
@@ -78,6 +81,48 @@ impl Events {
         self.child.take_stdin()
     }
 
+    /// Waits for the next event, but not longer than that: for whoever has something else to do now and
+    /// then. Zero takes what has come. What the command's time or its cancel token has made necessary is
+    /// done by each call.
+    ///
+    /// ```
+    /// use pipewright::{Command, Event, Next};
+    /// use std::time::Duration;
+    /// let mut events = Command::new("sleep").arg("60").kill_on_drop().events()?;
+    /// assert!(matches!(events.next(), Some(Ok(Event::Started(_)))));
+    /// assert!(matches!(events.next_within(Duration::from_millis(10)), Next::Pending));
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn next_within(&mut self, limit: Duration) -> Next<Result<Event, Error>> {
+        // A limit so long that the clock cannot hold its end is none.
+        self.next_until(Instant::now().checked_add(limit))
+    }
+
+    fn next_until(&mut self, until: Option<Instant>) -> Next<Result<Event, Error>> {
+        let mut is_late = false;
+        loop {
+            if let Some(event) = self.take() {
+                return Next::Item(Ok(event));
+            }
+            if is_late {
+                return Next::Pending;
+            }
+            match self.child.step_until(until) {
+                Ok(true) => is_late = until.is_some_and(|until| Instant::now() >= until),
+                Ok(false) => return self.end(),
+                Err(error) => return Next::Item(Err(error)),
+            }
+        }
+    }
+
+    /// The last event, once.
+    pub(crate) fn end(&mut self) -> Next<Result<Event, Error>> {
+        match self.child.ending() {
+            Some(ended) => Next::Item(ended.map(Event::Exited)),
+            None => Next::Done,
+        }
+    }
+
     /// Reads the rest without keeping it, waits for the child, and tells how it ended.
     ///
     /// # Errors
@@ -124,16 +169,7 @@ impl Iterator for Events {
     type Item = Result<Event, Error>;
 
     fn next(&mut self) -> Option<Result<Event, Error>> {
-        loop {
-            if let Some(event) = self.take() {
-                return Some(Ok(event));
-            }
-            match self.child.step() {
-                Ok(true) => {}
-                Ok(false) => return self.child.ending().map(|ended| ended.map(Event::Exited)),
-                Err(error) => return Some(Err(error)),
-            }
-        }
+        self.next_until(None).item()
     }
 }
 

@@ -4,6 +4,7 @@ mod batch;
 mod splitter;
 
 use std::mem;
+use std::time::{Duration, Instant};
 
 use batch::Batch;
 use splitter::Splitter;
@@ -11,6 +12,7 @@ use splitter::Splitter;
 use crate::ChildStdin;
 use crate::drive::{Chunk, Stepwise};
 use crate::error::{Doing, Error, ErrorKind};
+use crate::next::Next;
 use crate::output::{Ending, Source};
 use crate::text::{Decoding, NotUtf8};
 
@@ -134,6 +136,39 @@ impl Lines {
             }
             if !self.next_batch()? {
                 return Ok(false);
+            }
+        }
+    }
+
+    /// Waits for the next line, but not longer than that: for whoever has something else to do now and
+    /// then. Zero takes what has come. What the command's time or its cancel token has made necessary is
+    /// done by each call.
+    ///
+    /// ```
+    /// use pipewright::{Command, Next};
+    /// use std::time::Duration;
+    /// let mut lines = Command::new("sleep").arg("60").kill_on_drop().lines()?;
+    /// assert!(matches!(lines.next_within(Duration::from_millis(10)), Next::Pending));
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn next_within(&mut self, limit: Duration) -> Next<Result<Line, Error>> {
+        // A limit so long that the clock cannot hold its end is none.
+        let until = Instant::now().checked_add(limit);
+        let mut is_late = false;
+        loop {
+            if let Some(line) = self.take_line() {
+                return Next::Item(line);
+            }
+            if self.take_batch() {
+                continue;
+            }
+            if is_late {
+                return Next::Pending;
+            }
+            match self.child.step_until(until) {
+                Ok(true) => is_late = until.is_some_and(|until| Instant::now() >= until),
+                Ok(false) => return Next::Done,
+                Err(error) => return Next::Item(Err(error)),
             }
         }
     }

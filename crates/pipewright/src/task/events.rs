@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
 use futures_core::Stream;
 use pipewright_os::mux::Watch;
@@ -10,6 +11,7 @@ use pipewright_os::mux::Watch;
 use crate::ChildStdin;
 use crate::error::Error;
 use crate::events::{Event, Events};
+use crate::next::Next;
 use crate::output::Ending;
 
 /// What [`Command::events_async`](crate::Command::events_async) gives: [`Events`] for a task.
@@ -53,6 +55,15 @@ impl AsyncEvents {
         poll_fn(|cx| self.poll(cx)).await
     }
 
+    /// As [`Events::next_within`].
+    ///
+    /// # Cancellation
+    /// As with [`next`](Self::next).
+    pub async fn next_within(&mut self, limit: Duration) -> Next<Result<Event, Error>> {
+        let until = Instant::now().checked_add(limit);
+        poll_fn(|cx| self.poll_until(cx, until)).await
+    }
+
     /// As [`Events::finish`].
     ///
     /// # Cancellation
@@ -66,19 +77,27 @@ impl AsyncEvents {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event, Error>>> {
+        self.poll_until(cx, None).map(Next::item)
+    }
+
+    fn poll_until(
+        &mut self,
+        cx: &mut Context<'_>,
+        until: Option<Instant>,
+    ) -> Poll<Next<Result<Event, Error>>> {
         let AsyncEvents { watch, events } = self;
+        let mut is_late = false;
         loop {
             if let Some(event) = events.take() {
-                return Poll::Ready(Some(Ok(event)));
+                return Poll::Ready(Next::Item(Ok(event)));
             }
-            match ready!(events.child.poll_step(cx, watch)) {
-                Ok(true) => {}
-                Ok(false) => {
-                    return Poll::Ready(
-                        events.child.ending().map(|ended| ended.map(Event::Exited)),
-                    );
-                }
-                Err(error) => return Poll::Ready(Some(Err(error))),
+            if is_late {
+                return Poll::Ready(Next::Pending);
+            }
+            match ready!(events.child.poll_step(cx, watch, until)) {
+                Ok(true) => is_late = until.is_some_and(|until| Instant::now() >= until),
+                Ok(false) => return Poll::Ready(events.end()),
+                Err(error) => return Poll::Ready(Next::Item(Err(error))),
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
 use futures_core::Stream;
 use pipewright_os::mux::Watch;
@@ -11,6 +12,7 @@ use super::turn::with_others;
 use crate::ChildStdin;
 use crate::error::Error;
 use crate::lines::{Line, Lines};
+use crate::next::Next;
 use crate::output::Ending;
 
 /// What [`Command::lines_async`](crate::Command::lines_async) gives: [`Lines`] for a task.
@@ -65,6 +67,15 @@ impl AsyncLines {
         poll_fn(|cx| self.poll(cx)).await
     }
 
+    /// As [`Lines::next_within`].
+    ///
+    /// # Cancellation
+    /// As with [`next`](Self::next).
+    pub async fn next_within(&mut self, limit: Duration) -> Next<Result<Line, Error>> {
+        let until = Instant::now().checked_add(limit);
+        poll_fn(|cx| with_others(cx, |cx| self.poll_line(cx, until))).await
+    }
+
     /// As [`Lines::finish`].
     ///
     /// # Cancellation
@@ -78,21 +89,30 @@ impl AsyncLines {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Line, Error>>> {
-        with_others(cx, |cx| self.poll_line(cx))
+        with_others(cx, |cx| self.poll_line(cx, None)).map(Next::item)
     }
 
-    fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Line, Error>>> {
+    fn poll_line(
+        &mut self,
+        cx: &mut Context<'_>,
+        until: Option<Instant>,
+    ) -> Poll<Next<Result<Line, Error>>> {
         let AsyncLines { watch, lines } = self;
+        let mut is_late = false;
         loop {
             if let Some(line) = lines.take_line() {
-                return Poll::Ready(Some(line));
+                return Poll::Ready(Next::Item(line));
             }
-            while !lines.take_batch() {
-                match ready!(lines.child.poll_step(cx, watch)) {
-                    Ok(true) => {}
-                    Ok(false) => return Poll::Ready(None),
-                    Err(error) => return Poll::Ready(Some(Err(error))),
-                }
+            if lines.take_batch() {
+                continue;
+            }
+            if is_late {
+                return Poll::Ready(Next::Pending);
+            }
+            match ready!(lines.child.poll_step(cx, watch, until)) {
+                Ok(true) => is_late = until.is_some_and(|until| Instant::now() >= until),
+                Ok(false) => return Poll::Ready(Next::Done),
+                Err(error) => return Poll::Ready(Next::Item(Err(error))),
             }
         }
     }

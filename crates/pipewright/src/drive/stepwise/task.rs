@@ -13,12 +13,13 @@ use crate::output::{Ending, Outcome, Output};
 use crate::task::check_runtime_to_wait;
 
 impl Stepwise {
-    /// As [`step`](Self::step). `Pending`: nothing is out, all is as it was; so after an error because no runtime
+    /// As [`step_until`](Self::step_until). `Pending`: nothing is out, all is as it was; so after an error because no runtime
     /// drives the call.
     pub(crate) fn poll_step(
         &mut self,
         cx: &mut Context<'_>,
         watch: &mut Watch,
+        until: Option<Instant>,
     ) -> Poll<Result<bool, Error>> {
         let (State::Running, Some(run)) = (self.state, &mut self.run) else {
             return Poll::Ready(Ok(false));
@@ -26,7 +27,7 @@ impl Stepwise {
         // Before anything is begun: the next call may be made where there is one.
         check_runtime_to_wait(&self.program)?;
         self.stdin = None;
-        let stepped = ready!(run.poll_step(cx, watch, None, &self.processes, &self.rules));
+        let stepped = ready!(run.poll_step(cx, watch, until, &self.processes, &self.rules));
         if stepped.is_err() {
             self.kill();
         }
@@ -35,9 +36,9 @@ impl Stepwise {
 
     /// One step on its own.
     #[cfg(pipewright_force_async)]
-    pub(super) async fn step_async(&mut self) -> Result<bool, Error> {
+    pub(super) async fn step_async(&mut self, until: Option<Instant>) -> Result<bool, Error> {
         let mut watch = Watch::default();
-        std::future::poll_fn(|cx| self.poll_step(cx, &mut watch)).await
+        std::future::poll_fn(|cx| self.poll_step(cx, &mut watch, until)).await
     }
 
     /// Steps to the end, and gives what was kept of the streams.
@@ -46,7 +47,7 @@ impl Stepwise {
         cx: &mut Context<'_>,
         watch: &mut Watch,
     ) -> Poll<Result<Output, Error>> {
-        while ready!(self.poll_step(cx, watch))? {}
+        while ready!(self.poll_step(cx, watch, None))? {}
         // Nothing is registered any more that could keep a pipe open.
         *watch = Watch::default();
         Poll::Ready(self.output().unwrap_or_else(|| Err(self.told_already())))

@@ -1,0 +1,97 @@
+//! Waits with a limit for what is handed out.
+
+use std::time::{Duration, Instant};
+
+use pipewright::{Command, Event, Next, Outcome};
+use pipewright_tests::{alive, watchdog};
+
+use super::async_verbs::one_thread;
+use super::{SHORT, puppet};
+
+const TICK: Duration = Duration::from_millis(20);
+const LONG: Duration = Duration::from_secs(600);
+
+/// It writes a line, and another one when the file is there.
+fn held_up(dir: &std::path::Path) -> (Command, std::path::PathBuf) {
+    let go = dir.join("go");
+    let wait = format!("wait-for-file={}", go.display());
+    (puppet(["out=one\n", &wait, "out=two\n", "exit=3"]), go)
+}
+
+#[test]
+fn there_is_a_line_or_nothing_yet_or_none_any_more() {
+    let _watch = watchdog::watch();
+    let dir = tempfile::tempdir().unwrap();
+    let (mut command, go) = held_up(dir.path());
+    let mut lines = command.lines().unwrap();
+    assert_eq!(lines.next_within(LONG).item().unwrap().unwrap().text, "one");
+    let start = Instant::now();
+    assert!(matches!(lines.next_within(TICK), Next::Pending));
+    assert!(start.elapsed() >= TICK);
+    assert!(matches!(lines.next_within(Duration::ZERO), Next::Pending));
+    std::fs::write(&go, b"").unwrap();
+    let mut line = lines.next_within(Duration::ZERO);
+    while matches!(line, Next::Pending) {
+        line = lines.next_within(TICK);
+    }
+    assert_eq!(line.item().unwrap().unwrap().text, "two");
+    assert!(matches!(lines.next_within(Duration::MAX), Next::Done));
+    assert!(matches!(lines.next_within(TICK), Next::Done));
+    assert_eq!(lines.finish().unwrap().status.code(), Some(3));
+}
+
+#[test]
+fn there_is_an_event_or_nothing_yet_or_none_any_more() {
+    let _watch = watchdog::watch();
+    let dir = tempfile::tempdir().unwrap();
+    let (mut command, go) = held_up(dir.path());
+    let mut events = command.events().unwrap();
+    assert!(matches!(events.next_within(Duration::ZERO), Next::Item(Ok(Event::Started(_)))));
+    let mut next = || events.next_within(LONG).item().unwrap().unwrap();
+    assert_eq!(next(), Event::Stdout(b"one\n".into()));
+    assert!(matches!(events.next_within(TICK), Next::Pending));
+    std::fs::write(&go, b"").unwrap();
+    let mut next = || events.next_within(LONG).item().unwrap().unwrap();
+    assert_eq!(next(), Event::Stdout(b"two\n".into()));
+    assert!(matches!(next(), Event::Exited(ending) if ending.status.code() == Some(3)));
+    assert!(matches!(events.next_within(TICK), Next::Done));
+}
+
+#[test]
+fn a_task_has_the_same() {
+    let _watch = watchdog::watch();
+    one_thread().block_on(async {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut command, go) = held_up(dir.path());
+        let mut lines = command.lines_async().unwrap();
+        let mut events = command.events_async().unwrap();
+        assert_eq!(lines.next_within(LONG).await.item().unwrap().unwrap().text, "one");
+        assert!(matches!(events.next().await, Some(Ok(Event::Started(_)))));
+        assert!(matches!(events.next_within(LONG).await, Next::Item(Ok(Event::Stdout(_)))));
+        let start = Instant::now();
+        assert!(matches!(lines.next_within(TICK).await, Next::Pending));
+        assert!(matches!(events.next_within(TICK).await, Next::Pending));
+        assert!(start.elapsed() >= TICK * 2);
+        assert!(matches!(lines.next_within(Duration::ZERO).await, Next::Pending));
+        std::fs::write(&go, b"").unwrap();
+        assert_eq!(lines.next_within(LONG).await.item().unwrap().unwrap().text, "two");
+        assert!(matches!(lines.next_within(Duration::MAX).await, Next::Done));
+        while !matches!(events.next_within(LONG).await, Next::Item(Ok(Event::Exited(_)))) {}
+        assert!(matches!(events.next_within(TICK).await, Next::Done));
+    });
+}
+
+#[test]
+fn a_timeout_holds_from_tick_to_tick() {
+    let _watch = watchdog::watch();
+    let start = Instant::now();
+    let mut lines = puppet(["wait=600"]).timeout(SHORT).lines().unwrap();
+    let mut ticks = 0;
+    while let Next::Pending = lines.next_within(TICK) {
+        ticks += 1;
+    }
+    assert!(ticks > 0 && start.elapsed() >= SHORT);
+    let pid = lines.pid();
+    assert_eq!(lines.finish().unwrap().outcome, Outcome::TimedOut);
+    assert!(!alive::is_running(pid));
+}
