@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use pipewright::{Command, Event, Next, Outcome};
+use pipewright::{Command, Event, Next, Outcome, run_all};
 use pipewright_tests::{alive, watchdog};
 
 use super::async_verbs::one_thread;
@@ -94,4 +94,31 @@ fn a_timeout_holds_from_tick_to_tick() {
     let pid = lines.pid();
     assert_eq!(lines.finish().unwrap().outcome, Outcome::TimedOut);
     assert!(!alive::is_running(pid));
+}
+
+#[test]
+fn there_is_an_end_or_nothing_yet_or_none_any_more() {
+    let _watch = watchdog::watch();
+    let dir = tempfile::tempdir().unwrap();
+    let go = dir.path().join("go");
+    let commands = || [puppet([format!("wait-for-file={}", go.display())]), puppet(["exit=3"])];
+    let code = |end: Next<(usize, pipewright::Result<pipewright::Capture>)>| {
+        let (index, end) = end.item()?;
+        Some((index, end.unwrap().status.code()?))
+    };
+    let mut ends = run_all(commands()).concurrency(2).as_they_end();
+    assert_eq!(code(ends.next_within(LONG)), Some((1, 3)));
+    assert!(matches!(ends.next_within(TICK), Next::Pending));
+    assert!(matches!(ends.next_within(Duration::ZERO), Next::Pending));
+    one_thread().block_on(async {
+        let mut of_task = run_all(commands()).concurrency(2).as_they_end_async();
+        assert_eq!(code(of_task.next_within(LONG).await), Some((1, 3)));
+        assert!(matches!(of_task.next_within(TICK).await, Next::Pending));
+        assert!(matches!(of_task.next_within(Duration::ZERO).await, Next::Pending));
+        std::fs::write(&go, b"").unwrap();
+        assert_eq!(code(of_task.next_within(Duration::MAX).await), Some((0, 0)));
+        assert!(matches!(of_task.next_within(TICK).await, Next::Done));
+    });
+    assert_eq!(code(ends.next_within(Duration::MAX)), Some((0, 0)));
+    assert!(matches!(ends.next_within(TICK), Next::Done));
 }

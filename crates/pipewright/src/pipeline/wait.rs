@@ -54,7 +54,7 @@ impl PipelineChild {
     /// ```
     /// use pipewright::Command;
     /// use std::time::Duration;
-    /// let child = (Command::new("sleep").arg("60").take() | Command::new("cat")).spawn()?;
+    /// let child = (Command::new("sleep").arg("60").owned() | Command::new("cat")).spawn()?;
     /// assert_eq!(child.try_wait_for(Duration::from_millis(10))?, None);
     /// assert!(!child.stop()?.success());
     /// # Ok::<(), pipewright::Error>(())

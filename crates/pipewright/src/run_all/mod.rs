@@ -8,7 +8,7 @@ mod runner;
 
 use std::num::NonZero;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::cancel::CancelToken;
 use crate::error::Error;
@@ -118,7 +118,9 @@ where
 
 /// What came of many commands, as they end: see [`RunAll::as_they_end`].
 ///
-/// Between the calls of `next` nothing is read: a child that writes much waits meanwhile.
+/// Between the calls of `next` nothing is read: a child that writes much waits meanwhile, and no timeout and no cancel
+/// of a command stops it before the next call. Whoever takes long between two calls uses
+/// [`next_within`](Self::next_within), or works on another thread.
 ///
 /// # Drop
 /// Those that still run are killed, with the descendants that can be found.
@@ -128,6 +130,27 @@ pub struct AsTheyEnd<I: Iterator> {
     crowd: Crowd,
 }
 
+impl<'a, I> AsTheyEnd<I>
+where
+    I: Iterator<Item: Into<Runnable<'a>>>,
+{
+    /// Waits until the next one ends, but not longer than that: for whoever has something else to do now
+    /// and then. Zero takes what has ended.
+    ///
+    /// ```
+    /// use pipewright::{Command, Next, run_all};
+    /// use std::time::Duration;
+    /// let mut ends = run_all([Command::new("sleep").arg("0.1").owned()]).as_they_end();
+    /// assert!(matches!(ends.next_within(Duration::from_millis(10)), Next::Pending));
+    /// assert!(ends.next_within(Duration::from_secs(60)).item().is_some());
+    /// assert!(matches!(ends.next_within(Duration::ZERO), Next::Done));
+    /// ```
+    pub fn next_within(&mut self, limit: Duration) -> Next<(usize, Result<Capture, Error>)> {
+        // A limit so long that the clock cannot hold its end is none.
+        next_end(&mut self.queue, &mut self.crowd, Instant::now().checked_add(limit))
+    }
+}
+
 impl<'a, I> Iterator for AsTheyEnd<I>
 where
     I: Iterator<Item: Into<Runnable<'a>>>,
@@ -135,10 +158,7 @@ where
     type Item = (usize, Result<Capture, Error>);
 
     fn next(&mut self) -> Option<Self::Item> {
-        match next_end(&mut self.queue, &mut self.crowd, None) {
-            Next::Item(end) => Some(end),
-            Next::Pending | Next::Done => None,
-        }
+        next_end(&mut self.queue, &mut self.crowd, None).item()
     }
 }
 

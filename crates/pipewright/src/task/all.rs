@@ -6,6 +6,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use futures_core::Stream;
 use pipewright_os::mux::{self, Slot, Watch};
@@ -18,6 +19,7 @@ use crate::cancel::CancelToken;
 use crate::command::{Begun, into_text};
 use crate::drive::Stepwise;
 use crate::error::{Doing, Error};
+use crate::next::Next;
 use crate::output::{Capture, Output};
 use crate::run_all::{End, Numbered, Queue, RunAll, Runnable, Running, Source, in_order};
 use crate::text::Decoding;
@@ -104,6 +106,25 @@ where
     /// call in a runtime tells of it again.
     pub async fn next(&mut self) -> Option<(usize, Result<Capture, Error>)> {
         poll_fn(|cx| self.poll(cx)).await
+    }
+
+    /// As [`AsTheyEnd::next_within`](crate::AsTheyEnd::next_within).
+    ///
+    /// # Cancellation
+    /// As with [`next`](Self::next).
+    pub async fn next_within(&mut self, limit: Duration) -> Next<(usize, Result<Capture, Error>)> {
+        let until = Instant::now().checked_add(limit);
+        let mut timer = Watch::default();
+        let wait = poll_fn(|cx| {
+            if let Poll::Ready(end) = self.poll(cx) {
+                return Poll::Ready(end.map_or(Next::Done, Next::Item));
+            }
+            match timer.poll_wait(cx, &mut [], until) {
+                Poll::Ready(_) if until.is_some() => Poll::Ready(Next::Pending),
+                _ => Poll::Pending,
+            }
+        });
+        wait.await
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<(usize, Result<Capture, Error>)>> {
