@@ -43,6 +43,7 @@ mod feeding;
 mod handles;
 #[cfg(unix)]
 mod hostile;
+mod in_background;
 mod kill_on_drop;
 mod limits;
 mod lines;

@@ -21,7 +21,7 @@ pub(crate) use fed::{Fed, Input};
 pub(crate) use process::{Process, Processes, kill};
 
 use crate::command::{Limit, OutputEnd, Rules, Started};
-use crate::drive::{self, Feed, Front, Parked, Reach, Run, Sink, TeeTo};
+use crate::drive::{self, Feed, Front, Keeping, Parked, Reach, Run, Sink, TeeTo};
 use crate::error::Error;
 use crate::output::Output;
 use crate::process_handle::ProcessHandle;
@@ -47,13 +47,15 @@ pub struct Child {
     pub stdout: Option<ChildStdout>,
     /// Our end of its stderr, where that is piped.
     pub stderr: Option<ChildStderr>,
-    process: Process,
+    /// Before the process: it has a handle on it.
+    keeping: Option<Keeping>,
+    process: Arc<Process>,
     program: OsString,
     started: Instant,
     front: Option<Arc<dyn Front>>,
     /// Input that came with the command.
     input: Input,
-    parked: Parked,
+    parked: Arc<Parked>,
     rules: Rules,
     reading: Reading,
     /// What whoever reads the streams is to pass on: us, if we do.
@@ -73,20 +75,26 @@ impl Child {
         let Started { process, ends, at, front } = started;
         let input = Input::begin(ends.feed, process.alone());
         let ([stdout, stderr], tees) = OutputEnd::split([ends.stdout, ends.stderr]);
-        Child {
+        let mut child = Child {
+            keeping: None,
             stdin: ends.stdin,
             stdout,
             stderr,
-            process,
+            process: Arc::new(process),
             program: program.to_owned(),
             started: at,
             front,
             input,
-            parked: Parked::default(),
+            parked: Arc::default(),
             rules: rules.clone(),
             reading,
             tees,
+        };
+        child.keeping = rules.keep(&child.process, &child.parked);
+        if child.keeping.is_some() {
+            child.parked.put(Box::new(child.run(None, [None, None])));
         }
+        child
     }
 
     /// The process id. The name is std's.
@@ -137,7 +145,9 @@ impl Child {
 
     /// The process, without its streams.
     pub(crate) fn into_handle(self) -> ProcessHandle {
-        ProcessHandle::started(self.process, &self.program)
+        let Child { keeping, process, program, .. } = self;
+        drop(keeping);
+        ProcessHandle::started(process, &program)
     }
 
     fn drive(
@@ -156,6 +166,9 @@ impl Child {
 
     /// A run of the child, which has been started.
     fn run(&self, feed: Option<Feed>, streams: [Option<(ChildStdout, Sink)>; 2]) -> Run {
+        if let Some(begun) = self.parked.take_out() {
+            return begun.reading(feed, streams);
+        }
         Run::new(&self.rules, self.started, feed, streams)
             .of(&self.program)
             .fed_by(self.input.fed())

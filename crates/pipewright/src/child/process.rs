@@ -11,14 +11,14 @@ use pipewright_os::mux::{self, Slot};
 use pipewright_os::signal::Signal;
 
 use super::reaper;
-use crate::drive::Reach;
+use crate::drive::{Exits, Reach};
 
 /// How long a drop waits for the child that it has killed.
 const KILL_TAKES: Duration = Duration::from_millis(100);
 
 /// Owns the handle on a child's end; on drop, a tree that is held ends, and a child that still runs
 /// goes to the reaper, or is killed first.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Process {
     exit: Exit,
     /// What a drop does to it first: [`kill`], by a pointer, so that programs which never ask for it
@@ -130,5 +130,17 @@ impl Drop for Processes {
         for exit in self.exits.drain(..) {
             drop(Process::new(exit, self.doom));
         }
+    }
+}
+
+impl Exits for Process {
+    fn exits(&self) -> &[Exit] {
+        self.alone()
+    }
+}
+
+impl Exits for Processes {
+    fn exits(&self) -> &[Exit] {
+        self
     }
 }

@@ -1,6 +1,7 @@
 //! Reads everything that a spawned child writes.
 
 use std::mem;
+use std::sync::Arc;
 
 use pipewright_os::pipe::PipeReader;
 
@@ -45,6 +46,8 @@ impl Child {
 
     /// What is fed and what is kept when everything is read.
     pub(super) fn take_streams(&mut self) -> (Option<Feed>, Streams) {
+        // From here on this keeps the time.
+        self.keeping = None;
         drop(self.stdin.take());
         let feed = self.input.take_feed();
         let ends = [self.stdout.take(), self.stderr.take()];
@@ -122,6 +125,8 @@ impl Child {
 
     /// What hands out its streams.
     fn into_steps(mut self) -> Stepwise {
+        // From here on whoever is handed the streams keeps the time, or has it kept.
+        self.keeping = None;
         let (feed, streams) = {
             let ends = [self.stdout.take(), self.stderr.take()];
             let sink = || Sink::handing_out(self.reading.limit);
@@ -130,6 +135,8 @@ impl Child {
         drop(self.stdin.take());
         let run = self.run(feed, streams);
         let Child { process, program, rules, .. } = self;
+        // Nobody else has it any more.
+        let process = Arc::into_inner(process).unwrap_or_default();
         Stepwise::new(process, program, rules, run)
     }
 }

@@ -57,7 +57,8 @@ impl Child {
     ///
     /// # Cancellation
     /// Dropping the future leaves the child as it is. A stop that has begun goes on with the next call that waits, and
-    /// with no other: without one, nobody kills a child that ignores the signal.
+    /// with no other: without one, nobody kills a child that ignores the signal, unless the command had
+    /// [`enforce_in_background`](crate::Command::enforce_in_background).
     ///
     /// # Errors
     /// As [`stop`](Self::stop); outside of a tokio runtime, `Unsupported`, and nobody is signalled.

@@ -1,5 +1,7 @@
 //! Children that outlive us, or end with their handle; and the verbs that keep none of them.
 
+use std::sync::Arc;
+
 use pipewright_os::exit::Exit;
 use pipewright_os::spawn::Group;
 
@@ -140,7 +142,7 @@ impl Command {
     /// As [`ProcessHandle::start`].
     pub fn start(&mut self) -> Result<ProcessHandle, Error> {
         let Started { process, .. } = self.launch_alone(super::verbs::OURS)?;
-        Ok(ProcessHandle::started(process, &self.program))
+        Ok(ProcessHandle::started(Arc::new(process), &self.program))
     }
 
     /// Starts a child that gets no help from us while it runs.

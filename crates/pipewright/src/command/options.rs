@@ -1,6 +1,8 @@
 //! Setters for what std's `Command` does not have, and for its Unix extensions.
 
+use std::ffi::OsStr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pipewright_os::handle::Handle;
@@ -9,6 +11,8 @@ use pipewright_os::spawn::{Group, Resource, ResourceLimit};
 
 use super::{Command, Limit, Linger};
 use crate::cancel::CancelToken;
+use crate::drive::{BACKGROUND, Background, Exits, Keeping, Kept, Parked};
+use crate::error::{Error, could_not_prepare};
 
 /// When and how a run is stopped.
 #[derive(Debug, Clone)]
@@ -21,6 +25,7 @@ pub(crate) struct Rules {
     pub(crate) stop_signal: Signal,
     pub(crate) linger: Linger,
     pub(crate) linger_drain: bool,
+    pub(crate) background: Option<Background>,
 }
 
 impl Default for Rules {
@@ -34,6 +39,7 @@ impl Default for Rules {
             stop_signal: Signal::TERM,
             linger: Linger::default(),
             linger_drain: false,
+            background: None,
         }
     }
 }
@@ -42,6 +48,27 @@ impl Rules {
     /// The stop signal: that of the cancel, where it came with one.
     pub(crate) fn signal_that_stops(&self) -> Signal {
         self.cancel.as_ref().and_then(CancelToken::signal).unwrap_or(self.stop_signal)
+    }
+
+    /// Has the time of a run kept in the background, where the command asks for that.
+    pub(crate) fn keep(
+        &self,
+        exits: &Arc<impl Exits + 'static>,
+        parked: &Arc<Parked>,
+    ) -> Option<Keeping> {
+        let background = self.background?;
+        let (exits, parked) = (Arc::clone(exits), Arc::clone(parked));
+        Some((background.keep)(Kept { exits, parked, rules: self.clone() }))
+    }
+
+    /// Fails where the time could not be kept in the background.
+    pub(crate) fn prepare_to_keep(&self, program: &OsStr) -> Result<(), Error> {
+        let prepared = match self.background {
+            Some(background) => (background.prepare)(),
+            None => return Ok(()),
+        };
+        let words = || "cannot start the thread that keeps its time".to_owned();
+        prepared.map_err(|error| could_not_prepare(program, words(), error))
     }
 
     /// Whether anything but the child itself can end the run.
@@ -58,6 +85,11 @@ impl Rules {
 /// wrote until then is in the result.
 impl Command {
     /// Stops the child when it has run for that long. Zero stops it at once.
+    ///
+    /// Calls that wait enforce it, and what follows it: the kill after the grace. While a caller does something else
+    /// between two calls of `next` of [`lines`](Self::lines) or [`events`](Self::events), or has not yet called a verb that
+    /// waits for a [`spawn`](Self::spawn)ed child, nobody does, unless
+    /// [`enforce_in_background`](Self::enforce_in_background) is set.
     pub fn timeout(&mut self, timeout: Duration) -> &mut Command {
         self.rules.timeout = Some(timeout);
         self
@@ -80,6 +112,42 @@ impl Command {
     /// the child has ended and something else holds its streams, they are given up.
     pub fn cancel(&mut self, token: &CancelToken) -> &mut Command {
         self.rules.cancel = Some(token.clone());
+        self
+    }
+
+    /// Has the command's [`timeout`](Self::timeout), [`deadline`](Self::deadline),
+    /// [`idle_timeout`](Self::idle_timeout) and [`cancel`](Self::cancel), and the kill after the grace, enforced also
+    /// while nobody waits for the child: by one background thread for the whole process.
+    ///
+    /// Without it, these are enforced by the calls that wait and by nobody else. A caller who works for a minute
+    /// between two calls of `next` of [`lines`](Self::lines) or [`events`](Self::events), or who reads the streams of a
+    /// [`spawn`](Self::spawn)ed child himself, has a timeout come a minute late, or with the next wait. With it, they
+    /// come in time, and the next call tells of them. So does the kill of a [`stop_async`](crate::Child::stop_async) whose
+    /// future was dropped. The verbs that run the command to its end wait all the time, and
+    /// need nothing of it.
+    ///
+    /// A child that has ended in time has not timed out, whenever somebody takes notice. Output that has not been read
+    /// is no silence. Of [`as_they_end`](crate::RunAll::as_they_end) it means nothing: use
+    /// [`next_within`](crate::AsTheyEnd::next_within) there.
+    ///
+    /// # Errors
+    /// Of the verb: the thread cannot be started. There is no child then.
+    ///
+    /// ```
+    /// use pipewright::{Command, Stdio};
+    /// use std::{io::Read, time::Duration};
+    /// let mut command = Command::new("sh");
+    /// command.args(["-c", "echo said; exec sleep 600"]).stdout(Stdio::piped());
+    /// let mut child = command.timeout(Duration::from_millis(200)).enforce_in_background().spawn()?;
+    /// let mut text = String::new();
+    /// // Nobody waits for the child, and yet this ends.
+    /// child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    /// assert_eq!(text, "said\n");
+    /// assert!(!child.wait()?.success());
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn enforce_in_background(&mut self) -> &mut Command {
+        self.rules.background = Some(BACKGROUND);
         self
     }
 

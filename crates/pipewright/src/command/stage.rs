@@ -71,6 +71,7 @@ impl Command {
             ("stop_signal", rules.stop_signal != usual.stop_signal),
             ("linger", rules.linger != Linger::default()),
             ("linger_drain", rules.linger_drain),
+            ("enforce_in_background", rules.background.is_some()),
             ("foreground", self.lifetime.front.is_some()),
             ("limit", self.limit.is_some()),
             ("max_line", self.max_line_bytes.is_some()),

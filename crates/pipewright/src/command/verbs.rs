@@ -237,6 +237,7 @@ impl Command {
 
     /// Starts a run whose streams are handed out.
     pub(crate) fn step_by_step(&self) -> Result<Stepwise, Error> {
+        self.rules.prepare_to_keep(&self.program)?;
         let mut started = self.launch(CAPTURED)?;
         let stdin = started.ends.stdin.take();
         let (process, run) = self.begin(started, |_| Sink::handing_out(self.limit));
@@ -281,7 +282,8 @@ impl Command {
     /// The child uses our stdio where nothing else is set. Input that came with the command
     /// ([`Stdio::bytes`](crate::Stdio::bytes), [`Stdio::reader`](crate::Stdio::reader)) is fed from the start on, by a
     /// background thread where the pipe cannot hold all of it. Timeouts and limits of the command hold for the child's
-    /// verbs that wait.
+    /// verbs that wait, and while none of them does only with
+    /// [`enforce_in_background`](Self::enforce_in_background).
     ///
     /// # Errors
     /// The child could not be started; there is then none.
@@ -294,6 +296,7 @@ impl Command {
     /// ```
     #[doc(alias = "spawn_async")]
     pub fn spawn(&mut self) -> Result<Child, Error> {
+        self.rules.prepare_to_keep(&self.program)?;
         let started = self.launch(OURS)?;
         let reading = Reading {
             limit: self.limit,

@@ -17,8 +17,10 @@
 //! | `rest.rs` | what is left in a pipe that is given up |
 //! | `run.rs` | one step of the loop: wait once for everything, do what that brought |
 //! | `stepwise.rs` | the loop, taken apart for a caller who is handed what comes |
+//! | `background.rs` | keeps the time of runs whose callers are away |
 //! | `blocking.rs` | the loop on the calling thread |
 
+mod background;
 mod blocking;
 mod conduct;
 mod feed;
@@ -33,6 +35,7 @@ mod stepwise;
 mod stream;
 mod tee;
 
+pub(crate) use background::{BACKGROUND, Background, Exits, Keeping, Kept, NextLook};
 pub(crate) use blocking::see_through;
 pub(crate) use conduct::earlier;
 pub(crate) use feed::{Feed, read_chunk};

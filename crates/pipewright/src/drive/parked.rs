@@ -3,18 +3,28 @@
 #[cfg(feature = "tokio")]
 mod task;
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pipewright_os::exit::Exit;
 use pipewright_os::signal::Signal;
 
-use super::{Failed, Run};
+use super::{Failed, NextLook, Run};
 use crate::command::Rules;
 
 /// A run without streams, between two waits: where a stop that one of them has begun stands.
+///
+/// Where its time is kept in the background, it is here for that: whoever waits has taken it, and keeps the time himself.
 #[derive(Debug, Default)]
-pub(crate) struct Parked(Mutex<Option<Box<Run>>>);
+pub(crate) struct Parked(Mutex<Place>);
+
+#[derive(Debug, Default)]
+struct Place {
+    run: Option<Box<Run>>,
+    /// Where its time is kept: to be called when it comes back, if it was missed.
+    call: Option<fn()>,
+    was_missed: bool,
+}
 
 /// A run that is waited for.
 ///
@@ -49,7 +59,49 @@ impl Stop {
 impl Parked {
     /// True where a wait has left something to go on with.
     pub(crate) fn is_begun(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.place().run.is_some()
+    }
+
+    fn place(&self) -> MutexGuard<'_, Place> {
+        // Each of its fields is whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the run out.
+    pub(crate) fn take_out(&self) -> Option<Box<Run>> {
+        self.place().run.take()
+    }
+
+    /// Puts the run back.
+    pub(crate) fn put(&self, run: Box<Run>) {
+        let mut place = self.place();
+        // A stop that has begun goes on at another time than was expected.
+        let is_new = place.was_missed || run.is_stopping();
+        place.was_missed = false;
+        // Where two threads wait, one of the runs is as good as the other.
+        place.run = Some(run);
+        let call = place.call.filter(|_| is_new);
+        drop(place);
+        if let Some(call) = call {
+            call();
+        }
+    }
+
+    /// Has that called when a run comes back that was missed.
+    pub(crate) fn call_when_missed(&self, call: fn()) {
+        self.place().call = Some(call);
+    }
+
+    /// Looks at the run, if it is here; otherwise whoever has it keeps its time.
+    pub(crate) fn look(&self, look: impl FnOnce(&mut Run) -> NextLook) -> NextLook {
+        let mut place = self.place();
+        match &mut place.run {
+            Some(run) => look(run),
+            None => {
+                place.was_missed = true;
+                NextLook::default()
+            }
+        }
     }
 
     /// Waits until the children have ended, but not longer than until then; `false`: they have not. After an error
@@ -83,8 +135,7 @@ impl Parked {
 
     /// The parked run, or a new one: also where another thread is in a wait for the one that was parked.
     fn take(&self, new: impl FnOnce() -> Run) -> Waiting<'_> {
-        let parked = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let run = parked.unwrap_or_else(|| Box::new(new()));
+        let run = self.take_out().unwrap_or_else(|| Box::new(new()));
         Waiting { parked: self, run: Some(run) }
     }
 }
@@ -123,8 +174,7 @@ impl Waiting<'_> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         if let Some(run) = self.run.take() {
-            // Where two threads wait, one of the runs is as good as the other.
-            *self.parked.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(run);
+            self.parked.put(run);
         }
     }
 }

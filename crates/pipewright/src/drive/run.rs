@@ -1,11 +1,13 @@
 //! One run, step by step: a step waits once, for everything, and does what that brought.
 
 mod act;
+mod begin;
 mod finish;
+mod keep;
 #[cfg(feature = "tokio")]
 mod task;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
 use std::mem;
 use std::sync::Arc;
@@ -107,21 +109,6 @@ impl Run {
             group_pause: Duration::ZERO,
             front: None,
         }
-    }
-
-    /// The same run, of a child that may be in front of the terminal.
-    pub(crate) fn in_front(self, front: Option<Arc<dyn Front>>) -> Run {
-        Run { front, ..self }
-    }
-
-    /// The same run, of that program.
-    pub(crate) fn of(self, program: &OsStr) -> Run {
-        Run { program: program.to_owned(), ..self }
-    }
-
-    /// The same run, of a child that is fed in the background.
-    pub(crate) fn fed_by(self, fed: Option<Fed>) -> Run {
-        Run { fed, ..self }
     }
 
     /// Waits once and does what that brought. `false`: there is nothing left to wait for.

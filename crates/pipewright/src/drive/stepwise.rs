@@ -5,12 +5,13 @@ mod task;
 
 use std::ffi::OsString;
 use std::io;
+use std::sync::Arc;
 use std::time::Instant;
 
 use pipewright_os::exit::Exit;
 use pipewright_os::pipe::PipeWriter;
 
-use super::{Failed, Run};
+use super::{Failed, Keeping, Parked, Run};
 use crate::child::{Process, Processes};
 use crate::command::Rules;
 use crate::error::Error;
@@ -25,7 +26,11 @@ use crate::output::{Ending, Output, Source};
 /// Closes the streams; the child goes to the reaper.
 #[derive(Debug)]
 pub(crate) struct Stepwise {
-    processes: Processes,
+    /// Before the processes: it has handles on them.
+    keeping: Option<Keeping>,
+    /// Where the time is kept: the run, between two calls.
+    shared: Option<Arc<Parked>>,
+    processes: Arc<Processes>,
     program: OsString,
     rules: Rules,
     /// Of a pipeline: which stage's end is that of the whole.
@@ -33,7 +38,7 @@ pub(crate) struct Stepwise {
     /// Our end of a piped stdin, until somebody takes it or waits.
     stdin: Option<PipeWriter>,
     /// Taken by the end.
-    run: Option<Run>,
+    run: Option<Box<Run>>,
     state: State,
 }
 
@@ -70,8 +75,33 @@ impl Stepwise {
         run: Run,
         decide: Option<Decide>,
     ) -> Stepwise {
-        let (run, stdin, state) = (Some(run), None, State::Running);
-        Stepwise { processes, program, rules, decide, stdin, run, state }
+        let processes = Arc::new(processes);
+        let mut run = Some(Box::new(run));
+        let parked = Arc::new(Parked::default());
+        let keeping = rules.keep(&processes, &parked);
+        let shared = keeping.is_some().then_some(parked);
+        if let (Some(parked), Some(run)) = (&shared, run.take_if(|_| shared.is_some())) {
+            parked.put(run);
+        }
+        let (stdin, state) = (None, State::Running);
+        Stepwise { keeping, shared, processes, program, rules, decide, stdin, run, state }
+    }
+
+    /// Takes the run from where its time is kept meanwhile.
+    fn fetch(&mut self) {
+        // It may be here already: one that has ended is not put back.
+        if let Some(run) = self.shared.as_ref().and_then(|parked| parked.take_out()) {
+            self.run = Some(run);
+        }
+    }
+
+    /// Leaves the run where its time is kept.
+    fn park(&mut self) {
+        if let (Some(parked), Some(run)) =
+            (&self.shared, self.run.take_if(|_| self.shared.is_some()))
+        {
+            parked.put(run);
+        }
     }
 
     /// The same with our end of the child's stdin.
@@ -103,14 +133,19 @@ impl Stepwise {
         if self.has_failed() {
             return None;
         }
-        self.run.as_mut()?.take(source)
+        self.fetch();
+        let taken = self.run.as_mut().and_then(|run| run.take(source));
+        self.park();
+        taken
     }
 
     /// Gives a buffer back, with what is to stand before the next chunk of the stream.
     pub(crate) fn give_back(&mut self, source: Source, buffer: Vec<u8>) {
+        self.fetch();
         if let Some(run) = &mut self.run {
             run.give_back(source, buffer);
         }
+        self.park();
     }
 
     /// Waits once. `false`: there is nothing left to wait for.
@@ -121,6 +156,7 @@ impl Stepwise {
     /// The same, and waits no longer than until then.
     pub(crate) fn step_until(&mut self, until: Option<Instant>) -> Result<bool, Error> {
         by_its_twin!(self.step_async(until));
+        self.fetch();
         let (State::Running, Some(run)) = (self.state, &mut self.run) else { return Ok(false) };
         // Nobody will write to it, so the child is to find the end of its input.
         self.stdin = None;
@@ -128,6 +164,7 @@ impl Stepwise {
         if stepped.is_err() {
             run.abandon(&self.processes);
         }
+        self.park();
         self.note(stepped)
     }
 
@@ -150,6 +187,9 @@ impl Stepwise {
         if self.state != State::Ended {
             return None;
         }
+        self.fetch();
+        // The time is over.
+        self.keeping = None;
         let ended = self.run.take()?.finish(&self.processes);
         let ended = match self.decide {
             Some(decide) => ended.and_then(|whole| {
@@ -162,11 +202,17 @@ impl Stepwise {
 
     /// Reads the rest without keeping it, waits for the child, and tells how it ended.
     pub(crate) fn finish(mut self) -> Result<Ending, Error> {
+        self.keep_nothing();
+        while self.step()? {}
+        self.ending().unwrap_or_else(|| Err(self.told_already()))
+    }
+
+    fn keep_nothing(&mut self) {
+        self.fetch();
         if let Some(run) = &mut self.run {
             run.keep_nothing();
         }
-        while self.step()? {}
-        self.ending().unwrap_or_else(|| Err(self.told_already()))
+        self.park();
     }
 
     /// A second answer would not be the truth: the child is gone.

@@ -26,8 +26,10 @@ pub enum Event {
 ///
 /// Made by [`Command::events`](crate::Command::events). Nothing is read ahead of the caller but one
 /// buffer of each stream: a child that writes faster than its events are taken waits. The command's
-/// timeouts and limits hold while an event is waited for. Bytes are handed out as soon as they have
-/// come.
+/// timeouts, limits and its cancel token hold while an event is waited for; between two calls nobody
+/// looks at them, and one that has passed meanwhile stops the child at the next call. Whoever takes long
+/// between two events sets [`enforce_in_background`](crate::Command::enforce_in_background), or calls
+/// [`next_within`](Self::next_within) meanwhile. Bytes are handed out as soon as they have come.
 ///
 /// # Drop
 /// The streams are closed: the child is not killed, but it gets SIGPIPE when it next writes, as it

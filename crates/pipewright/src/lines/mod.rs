@@ -40,8 +40,11 @@ impl Default for Line {
 /// Made by [`Command::lines`](crate::Command::lines) and
 /// [`Child::read_all_lines`](crate::Child::read_all_lines). Nothing is read ahead of the caller but
 /// one buffer of each stream: a child that writes faster than its lines are taken waits. The
-/// command's timeouts and limits hold while a line is waited for. A line is handed out as soon as
-/// its end has come.
+/// command's timeouts, limits and its cancel token hold while a line is waited for; between two calls
+/// nobody looks at them, and one that has passed meanwhile stops the child at the next call. Whoever
+/// takes long between two lines sets
+/// [`enforce_in_background`](crate::Command::enforce_in_background), or calls
+/// [`next_within`](Self::next_within) meanwhile. A line is handed out as soon as its end has come.
 ///
 /// # Drop
 /// The streams are closed: the child is not killed, but it gets SIGPIPE when it next writes, as it

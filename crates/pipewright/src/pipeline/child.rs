@@ -1,6 +1,7 @@
 //! A started pipeline, in the shape of a child.
 
 use std::ffi::OsString;
+use std::sync::Arc;
 use std::time::Instant;
 
 use pipewright_os::signal::Signal;
@@ -10,7 +11,7 @@ use super::start::Running;
 use super::verbs::conduct;
 use crate::child::{Input, Processes};
 use crate::command::{Keep, Limit, OutputEnd, Rules};
-use crate::drive::{Parked, Reach, TeeTo};
+use crate::drive::{Keeping, Parked, Reach, TeeTo};
 use crate::error::Error;
 use crate::{ChildStderr, ChildStdin, ChildStdout};
 
@@ -29,12 +30,14 @@ pub struct PipelineChild {
     pub stdout: Option<ChildStdout>,
     /// Our end of the pipe that every stage whose stderr is piped writes to.
     pub stderr: Option<ChildStderr>,
-    pub(super) processes: Processes,
+    /// Before the processes: it has a handle on them.
+    keeping: Option<Keeping>,
+    pub(super) processes: Arc<Processes>,
     pub(super) programs: Vec<OsString>,
     pub(super) started: Instant,
     /// Input that came with the first command.
     pub(super) input: Input,
-    pub(super) parked: Parked,
+    pub(super) parked: Arc<Parked>,
     pub(super) rules: Rules,
     limit: Option<Limit>,
     pub(super) pipefail: bool,
@@ -50,20 +53,26 @@ impl PipelineChild {
         pipefail: bool,
     ) -> PipelineChild {
         let ([stdout, stderr], tees) = OutputEnd::split([running.stdout, running.stderr]);
-        PipelineChild {
+        let mut child = PipelineChild {
+            keeping: None,
             stdin: running.stdin,
             input: Input::begin(running.feed, &running.processes),
-            parked: Parked::default(),
+            parked: Arc::default(),
             stdout,
             stderr,
-            processes: running.processes,
+            processes: Arc::new(running.processes),
             programs: running.programs,
             started: running.at,
             rules,
             limit,
             pipefail,
             tees,
+        };
+        child.keeping = child.rules.keep(&child.processes, &child.parked);
+        if child.keeping.is_some() {
+            child.parked.put(Box::new(child.run(None)));
         }
+        child
     }
 
     /// The process ids of the stages, from the first to the last.
@@ -87,11 +96,15 @@ impl PipelineChild {
 
     /// What is seen through when everything is read.
     pub(super) fn into_running(self) -> (Running, Rules, Option<Limit>, bool) {
+        // From here on this keeps the time.
+        drop(self.keeping);
         drop(self.stdin);
         let [stdout_tee, stderr_tee] = self.tees;
         let running = Running {
             programs: self.programs,
-            processes: self.processes,
+            // Nobody else has them any more.
+            processes: Arc::into_inner(self.processes).unwrap_or_default(),
+            begun: self.parked.take_out(),
             stdin: None,
             feed: self.input.take_feed(),
             fed: self.input.fed(),

@@ -7,12 +7,14 @@ use pipewright_os::signal::Signal;
 use super::Pipeline;
 use crate::cancel::CancelToken;
 use crate::command::{Limit, Linger};
+use crate::drive::BACKGROUND;
 
 /// When a run is stopped: at the first of these, every stage and the descendants that can be found
 /// are sent the stop signal, and what is left of them after the grace is killed. What was written
 /// until then is in the result.
 impl Pipeline<'_> {
-    /// Stops the pipeline when it has run for that long. Zero stops it at once.
+    /// Stops the pipeline when it has run for that long. Zero stops it at once. Who enforces it, and when, is as with
+    /// [`Command::timeout`](crate::Command::timeout).
     pub fn timeout(&mut self, timeout: Duration) -> &mut Self {
         self.rules.timeout = Some(timeout);
         self
@@ -43,6 +45,12 @@ impl Pipeline<'_> {
     /// else holds their streams, these are given up.
     pub fn cancel(&mut self, token: &CancelToken) -> &mut Self {
         self.rules.cancel = Some(token.clone());
+        self
+    }
+
+    /// As [`Command::enforce_in_background`](crate::Command::enforce_in_background).
+    pub fn enforce_in_background(&mut self) -> &mut Self {
+        self.rules.background = Some(BACKGROUND);
         self
     }
 

@@ -11,13 +11,15 @@ use crate::child::{Fed, Processes};
 use crate::command::{
     Command, Joints, OutputEnd, Place, StageStderr, Started, Stdio, StdioDefaults, Usual,
 };
-use crate::drive::{Feed, Reach, TeeTo, open_tee};
+use crate::drive::{Feed, Reach, Run, TeeTo, open_tee};
 use crate::error::{Doing, Error, ErrorKind};
 
 /// Stages that run, and our ends of their pipes.
 pub(super) struct Running {
     pub(super) programs: Vec<OsString>,
     pub(super) processes: Processes,
+    /// Their run, where somebody has waited for them already.
+    pub(super) begun: Option<Box<Run>>,
     pub(super) stdin: Option<PipeWriter>,
     pub(super) feed: Option<Feed>,
     /// Input that somebody else feeds.
@@ -35,6 +37,7 @@ impl Pipeline<'_> {
         let mut running = Running {
             programs: self.programs(),
             processes: Processes::with_room_for(self.stages.len()),
+            begun: None,
             stdin: None,
             feed: None,
             fed: None,

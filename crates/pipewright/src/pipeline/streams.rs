@@ -55,6 +55,7 @@ impl Pipeline<'_> {
     }
 
     fn step_by_step(&mut self) -> Result<Stepwise, Error> {
+        self.rules.prepare_to_keep(&self.name())?;
         let running = self.start(CAPTURED)?;
         let Running { processes, stdin, feed, stdout, stderr, at, .. } = running;
         let sink = || Sink::handing_out(self.limit);

@@ -168,6 +168,7 @@ impl Pipeline<'_> {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn spawn(&mut self) -> Result<PipelineChild, Error> {
+        self.rules.prepare_to_keep(&self.name())?;
         let running = self.start(OURS)?;
         Ok(PipelineChild::new(running, self.rules.clone(), self.limit, self.pipefail))
     }
@@ -207,12 +208,15 @@ pub(super) struct Seen {
 
 impl Running {
     pub(super) fn into_run(self, rules: &Rules, limit: Option<Limit>, keep: Keep) -> (Run, Seen) {
-        let Running { programs, processes, feed, fed, stdout, stderr, at, .. } = self;
+        let Running { programs, processes, begun, feed, fed, stdout, stderr, at, .. } = self;
         let streams = [
             stdout.map(|end| end.into_stream(Source::Stdout, keep.sink(Source::Stdout, limit))),
             stderr.map(|end| end.into_stream(Source::Stderr, keep.sink(Source::Stderr, limit))),
         ];
-        let run = Run::new(rules, at, feed, streams).of(&joined(&programs)).fed_by(fed);
+        let run = match begun {
+            Some(begun) => begun.reading(feed, streams),
+            None => Run::new(rules, at, feed, streams).of(&joined(&programs)).fed_by(fed),
+        };
         (run, Seen { programs, processes })
     }
 }

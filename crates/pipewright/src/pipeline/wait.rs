@@ -8,7 +8,7 @@ use pipewright_os::status::ExitStatus;
 
 use super::PipelineChild;
 use super::verbs::wait_for_all;
-use crate::drive::{Failed, Run, Stop};
+use crate::drive::{Failed, Feed, Run, Stop};
 use crate::error::Error;
 
 impl PipelineChild {
@@ -106,8 +106,13 @@ impl PipelineChild {
 
     /// A run that reads nothing.
     pub(super) fn new_run(&self) -> Run {
-        let feed = self.input.take_feed();
-        Run::new(&self.rules, self.started, feed, [None, None]).fed_by(self.input.fed())
+        self.run(self.input.take_feed())
+    }
+
+    pub(super) fn run(&self, feed: Option<Feed>) -> Run {
+        Run::new(&self.rules, self.started, feed, [None, None])
+            .of(&super::joined(&self.programs))
+            .fed_by(self.input.fed())
     }
 
     /// Closes the input that nobody has taken.

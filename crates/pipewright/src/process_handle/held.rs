@@ -1,6 +1,7 @@
 //! What a process handle holds: a child of ours, or a process that was opened by its number.
 
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pipewright_os::mux::{self, Slot};
@@ -19,7 +20,7 @@ pub(super) const REAP_TAKES: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(super) enum Held {
-    Started(Process),
+    Started(Arc<Process>),
     Opened(Opened),
 }
 

@@ -6,6 +6,7 @@ mod task;
 
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pipewright_os::process::Opened;
@@ -135,7 +136,7 @@ impl ProcessHandle {
         }
     }
 
-    pub(crate) fn started(process: Process, program: &OsStr) -> ProcessHandle {
+    pub(crate) fn started(process: Arc<Process>, program: &OsStr) -> ProcessHandle {
         ProcessHandle { held: Held::Started(process), name: program.to_owned() }
     }
 

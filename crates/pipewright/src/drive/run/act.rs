@@ -76,7 +76,12 @@ impl Run {
         self.stop(Outcome::Cancelled, exits, rules, now)
     }
 
-    fn carry_out(&mut self, due: Due, exits: &[Exit], rules: &Rules) -> Result<(), Failed> {
+    pub(super) fn carry_out(
+        &mut self,
+        due: Due,
+        exits: &[Exit],
+        rules: &Rules,
+    ) -> Result<(), Failed> {
         match due {
             Due::Ask if self.reach.ask(exits, rules.signal_that_stops()) => {}
             Due::Ask => self.conduct.note_deaf(),

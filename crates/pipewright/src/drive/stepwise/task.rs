@@ -21,13 +21,18 @@ impl Stepwise {
         watch: &mut Watch,
         until: Option<Instant>,
     ) -> Poll<Result<bool, Error>> {
+        // Before anything is begun: the next call may be made where there is one.
+        if self.state == State::Running {
+            check_runtime_to_wait(&self.program)?;
+        }
+        self.fetch();
         let (State::Running, Some(run)) = (self.state, &mut self.run) else {
             return Poll::Ready(Ok(false));
         };
-        // Before anything is begun: the next call may be made where there is one.
-        check_runtime_to_wait(&self.program)?;
         self.stdin = None;
-        let stepped = ready!(run.poll_step(cx, watch, until, &self.processes, &self.rules));
+        let stepped = run.poll_step(cx, watch, until, &self.processes, &self.rules);
+        self.park();
+        let stepped = ready!(stepped);
         if stepped.is_err() {
             self.kill();
         }
@@ -59,16 +64,16 @@ impl Stepwise {
         cx: &mut Context<'_>,
         watch: &mut Watch,
     ) -> Poll<Result<Ending, Error>> {
-        if let Some(run) = &mut self.run {
-            run.keep_nothing();
-        }
+        self.keep_nothing();
         self.poll_output(cx, watch).map_ok(Output::without_streams)
     }
 
     /// Stops the children, as a cancel does.
     pub(crate) fn stop(&mut self) {
+        self.fetch();
         let Some(run) = &mut self.run else { return };
         let stopped = run.stop(Outcome::Cancelled, &self.processes, &self.rules, Instant::now());
+        self.park();
         if stopped.is_err() {
             self.kill();
         }
@@ -84,7 +89,7 @@ impl Stepwise {
     /// Kills the children and whom a kill of them reaches, if they have not ended. They are not
     /// waited for: a task must not be held up.
     pub(crate) fn kill(&mut self) {
-        if self.run.is_some() {
+        if self.run.is_some() || self.shared.as_ref().is_some_and(|parked| parked.is_begun()) {
             // Ignored: another user's by now, whom we may not kill.
             let _ = Reach::default().kill(&self.processes);
         }

@@ -1,0 +1,304 @@
+//! Timeouts and cancels that hold while nobody waits for the child.
+
+use std::io::Read;
+use std::time::{Duration, Instant};
+
+use pipewright::{CancelToken, Child, Command, Event, Outcome, ProcessHandle, Signal, Stdio};
+use pipewright_tests::{alive, count, isolate, watchdog};
+
+use super::async_pipes::poll_once;
+use super::async_verbs::one_thread;
+use super::{SHORT, ended_by, puppet};
+
+const LONG: Duration = Duration::from_secs(600);
+
+/// It says something, and does not end.
+fn talks() -> Command {
+    let mut command = puppet(["out=said\n", "wait=600"]);
+    command.stdout(Stdio::piped()).enforce_in_background();
+    command
+}
+
+/// The caller does something else until the child has ended.
+#[track_caller]
+fn away(pid: u32) {
+    watchdog::until("it is stopped, though nobody waits", || !alive::is_running(pid));
+}
+
+/// The caller does something else for that long.
+fn away_for(time: Duration) {
+    let end = Instant::now() + time;
+    while let Some(left) = end.checked_duration_since(Instant::now()) {
+        std::thread::park_timeout(left);
+    }
+}
+
+fn all_of(child: &mut Child) -> String {
+    let mut text = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn a_timeout_comes_between_two_lines() {
+    let _watch = watchdog::watch();
+    let start = Instant::now();
+    let mut lines = talks().timeout(SHORT).lines().unwrap();
+    assert_eq!(lines.next().unwrap().unwrap().text, "said");
+    away(lines.pid());
+    assert!(start.elapsed() >= SHORT);
+    assert!(lines.next().is_none());
+    let ending = lines.finish().unwrap();
+    assert_eq!(ending.outcome, Outcome::TimedOut);
+    ended_by(ending.status, Signal::TERM);
+}
+
+#[test]
+fn a_cancel_comes_between_two_events() {
+    let _watch = watchdog::watch();
+    let token = CancelToken::new();
+    let mut events = talks().cancel(&token).events().unwrap();
+    assert!(matches!(events.next(), Some(Ok(Event::Started(_)))));
+    token.cancel();
+    away(events.pid());
+    let Some(Ok(Event::Exited(ending))) = events.last() else { panic!("the end") };
+    assert_eq!(ending.outcome, Outcome::Cancelled);
+}
+
+#[test]
+fn a_child_whose_streams_the_caller_reads_is_stopped() {
+    let _watch = watchdog::watch();
+    let start = Instant::now();
+    let mut child = talks().timeout(SHORT).spawn().unwrap();
+    assert_eq!(all_of(&mut child), "said\n");
+    assert!(start.elapsed() >= SHORT);
+    ended_by(child.wait().unwrap(), Signal::TERM);
+    let token = CancelToken::new();
+    let mut child = talks().cancel(&token).spawn().unwrap();
+    token.cancel();
+    all_of(&mut child);
+    ended_by(child.wait().unwrap(), Signal::TERM);
+}
+
+#[test]
+fn verbs_that_wait_afterwards_tell_what_happened() {
+    let _watch = watchdog::watch();
+    let stopped = || {
+        let child = talks().timeout(SHORT).spawn().unwrap();
+        away(child.id());
+        child
+    };
+    let output = stopped().wait_with_output().unwrap();
+    assert_eq!((output.outcome, output.stdout.as_slice()), (Outcome::TimedOut, &b"said\n"[..]));
+    let mut lines = stopped().read_all_lines().unwrap();
+    assert_eq!(lines.next().unwrap().unwrap().text, "said");
+    assert_eq!(lines.finish().unwrap().outcome, Outcome::TimedOut);
+    let output = one_thread().block_on(stopped().wait_with_output_async()).unwrap();
+    assert_eq!(output.outcome, Outcome::TimedOut);
+    ended_by(stopped().wait().unwrap(), Signal::TERM);
+    ended_by(stopped().stop().unwrap(), Signal::TERM);
+}
+
+#[test]
+fn what_is_read_from_a_spawned_child_is_kept_too() {
+    let _watch = watchdog::watch();
+    let mut lines = talks().timeout(SHORT).spawn().unwrap().read_all_lines().unwrap();
+    assert_eq!(lines.next().unwrap().unwrap().text, "said");
+    away(lines.pid());
+    assert_eq!(lines.finish().unwrap().outcome, Outcome::TimedOut);
+}
+
+#[test]
+fn a_pipeline_is_stopped_too() {
+    let _watch = watchdog::watch();
+    let pipeline = || {
+        let mut last = puppet(["cat"]);
+        last.stdout(Stdio::piped());
+        puppet(["out=said\n", "wait=600"]) | last
+    };
+    let child = pipeline().timeout(SHORT).enforce_in_background().spawn().unwrap();
+    child.ids().into_iter().for_each(away);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.outcome, output.stdout.as_slice()), (Outcome::TimedOut, &b"said\n"[..]));
+    let mut lines = pipeline().timeout(SHORT).enforce_in_background().lines().unwrap();
+    assert_eq!(lines.next().unwrap().unwrap().text, "said");
+    away(lines.pid());
+    assert_eq!(lines.finish().unwrap().outcome, Outcome::TimedOut);
+}
+
+#[test]
+fn a_task_that_does_something_else_is_not_waited_for() {
+    let _watch = watchdog::watch();
+    one_thread().block_on(async {
+        let mut lines = talks().timeout(SHORT).lines_async().unwrap();
+        assert_eq!(lines.next().await.unwrap().unwrap().text, "said");
+        // A wait that is given up, and then none at all.
+        assert!(poll_once(lines.next()).is_pending());
+        away(lines.pid());
+        assert_eq!(lines.finish().await.unwrap().outcome, Outcome::TimedOut);
+    });
+}
+
+#[test]
+fn a_child_that_has_ended_in_time_has_not_timed_out() {
+    let _watch = watchdog::watch();
+    let mut command = puppet(["out=said\n", "exit=3"]);
+    command.timeout(SHORT).enforce_in_background();
+    let lines = command.lines().unwrap();
+    let child = command.stdout(Stdio::piped()).spawn().unwrap();
+    away(lines.pid());
+    away(child.id());
+    away_for(SHORT * 2);
+    let ending = lines.finish().unwrap();
+    assert_eq!((ending.outcome, ending.status.code()), (Outcome::Exited, Some(3)));
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.outcome, output.status.code()), (Outcome::Exited, Some(3)));
+}
+
+#[test]
+fn output_that_has_not_been_read_is_no_silence() {
+    let _watch = watchdog::watch();
+    let mut lines = talks().idle_timeout(SHORT).lines().unwrap();
+    // Until it has been said, too.
+    away_for(SHORT * 3);
+    assert!(alive::is_running(lines.pid()));
+    assert_eq!(lines.next().unwrap().unwrap().text, "said");
+    away(lines.pid());
+    assert_eq!(lines.finish().unwrap().outcome, Outcome::IdleTimedOut);
+}
+
+/// A shell that notes each signal and goes on.
+#[cfg(unix)]
+fn stubborn(dir: &std::path::Path) -> Command {
+    let mut command = Command::new("sh");
+    let traps = "trap 'echo x >> heard' TERM; trap 'echo x >> passed' USR1";
+    let script = format!("{traps}; : > ready; while :; do sleep 0.01; done");
+    command.args(["-c", &script]).current_dir(dir).stdout(Stdio::piped());
+    command.kill_grace(SHORT).enforce_in_background().take()
+}
+
+#[cfg(unix)]
+#[test]
+fn who_ignores_the_signal_is_killed_after_the_grace() {
+    let _watch = watchdog::watch();
+    let dir = tempfile::tempdir().unwrap();
+    let count = |name: &str| {
+        std::fs::read_to_string(dir.path().join(name)).map_or(0, |text| text.lines().count())
+    };
+    let token = CancelToken::new();
+    let mut child = stubborn(dir.path()).cancel(&token).spawn().unwrap();
+    watchdog::until("it has begun", || dir.path().join("ready").exists());
+    token.pass_on("USR1".parse().unwrap());
+    watchdog::until("a signal is passed on", || count("passed") == 1);
+    let start = Instant::now();
+    token.cancel();
+    all_of(&mut child);
+    assert!(start.elapsed() >= SHORT);
+    ended_by(child.wait().unwrap(), Signal::KILL);
+    assert_eq!(count("heard"), 1);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_stop_that_is_dropped_goes_on() {
+    let _watch = watchdog::watch();
+    let dir = tempfile::tempdir().unwrap();
+    let child = stubborn(dir.path()).spawn().unwrap();
+    watchdog::until("it has begun", || dir.path().join("ready").exists());
+    one_thread().block_on(async { assert!(poll_once(child.stop_async()).is_pending()) });
+    away(child.id());
+    ended_by(child.wait().unwrap(), Signal::KILL);
+}
+
+#[test]
+fn who_waits_keeps_the_time_himself() {
+    let _watch = watchdog::watch();
+    let child = talks().timeout(SHORT).spawn().unwrap();
+    std::thread::scope(|scope| {
+        let waits: Vec<_> = (0..3).map(|_| scope.spawn(|| child.wait().unwrap())).collect();
+        for wait in waits {
+            ended_by(wait.join().unwrap(), Signal::TERM);
+        }
+    });
+    let mut lines = talks().timeout(SHORT).lines().unwrap();
+    assert!(lines.next().is_some() && lines.next().is_none());
+    assert_eq!(lines.finish().unwrap().outcome, Outcome::TimedOut);
+}
+
+#[test]
+fn one_thread_serves_all_and_nothing_is_left() {
+    isolate::isolated("in_background::one_thread_serves_all_and_nothing_is_left", || {
+        let _watch = watchdog::watch();
+        // The other thread of ours, the one that reaps, and whatever std keeps.
+        drop(puppet(["exit=0"]).spawn().unwrap());
+        watchdog::until("everyone is reaped", || count::children().is_empty());
+        watchdog::until("it has ended", || count::threads() <= 3);
+        let (threads, handles) = (count::threads(), count::handles());
+        let token = CancelToken::new();
+        let children: Vec<_> =
+            (0..20).map(|_| talks().timeout(LONG).cancel(&token).spawn().unwrap()).collect();
+        assert!(count::threads() <= threads + 1, "{} threads", count::threads());
+        let lines: Vec<_> = (0..20).map(|_| talks().timeout(SHORT).lines().unwrap()).collect();
+        lines.iter().for_each(|lines| away(lines.pid()));
+        assert!(children.iter().all(|child| alive::is_running(child.id())));
+        assert!(count::threads() <= threads + 1, "{} threads", count::threads());
+        drop(lines);
+        for (number, child) in children.into_iter().enumerate() {
+            match number % 3 {
+                0 => drop(child.stop().unwrap()),
+                1 => drop(ProcessHandle::from(child).kill().unwrap()),
+                _ => {
+                    child.kill().unwrap();
+                    drop(child.wait_with_output().unwrap());
+                }
+            }
+        }
+        drop(token);
+        watchdog::until("everyone is reaped", || count::children().is_empty());
+        watchdog::until("no thread is left", || count::threads() <= threads);
+        watchdog::until("every handle is closed", || count::handles() <= handles);
+    });
+}
+
+#[test]
+fn a_child_that_is_dropped_is_forgotten_or_killed_as_always() {
+    let _watch = watchdog::watch();
+    let child = talks().timeout(LONG).kill_on_drop().spawn().unwrap();
+    let pid = child.id();
+    drop(child);
+    assert!(!alive::is_running(pid));
+    let child = puppet(["wait=600"]).timeout(SHORT).enforce_in_background().spawn().unwrap();
+    let pid = child.id();
+    drop(child);
+    away_for(SHORT * 2);
+    assert!(alive::is_running(pid), "its timeout went with its handle");
+    alive::kill(pid);
+}
+
+/// What is kept belongs to the process that started it.
+#[cfg(unix)]
+#[test]
+fn a_fork_of_this_process_keeps_its_own_and_nobody_elses() {
+    isolate::isolated(
+        "in_background::a_fork_of_this_process_keeps_its_own_and_nobody_elses",
+        || {
+            let _watch = watchdog::watch();
+            let mut ours = talks().timeout(LONG).spawn().unwrap();
+            // SAFETY: the child uses what this thread has, and ends by `_exit`.
+            #[expect(clippy::disallowed_methods, reason = "what a daemon does is the point")]
+            let forked = unsafe { libc::fork() };
+            if forked == 0 {
+                let mut theirs = talks().timeout(SHORT).spawn().unwrap();
+                let is_fine = all_of(&mut theirs) == "said\n" && theirs.wait().is_ok();
+                // SAFETY: it ends here.
+                unsafe { libc::_exit(if is_fine { 0 } else { 1 }) };
+            }
+            let other = ProcessHandle::open(forked as u32).unwrap();
+            assert!(other.wait().unwrap().status.unwrap().success());
+            assert_eq!(ours.try_wait().unwrap(), None);
+            ours.kill().unwrap();
+            all_of(&mut ours);
+            ours.wait().unwrap();
+        },
+    );
+}

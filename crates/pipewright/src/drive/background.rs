@@ -1,0 +1,182 @@
+//! Keeps the time of runs while their callers are away, on one thread for all of them.
+//!
+//! The thread starts with the first such run and ends when there have been none for a while.
+
+use std::fmt;
+use std::io;
+use std::process;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pipewright_os::exit::Exit;
+use pipewright_os::helper;
+use pipewright_os::mux::{self, Slot};
+use pipewright_os::wake::Wake;
+
+use super::{Parked, earlier};
+use crate::cancel::CancelToken;
+use crate::command::Rules;
+
+/// How long the thread stays when it has nothing to do.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// How long the thread pauses when it cannot wait.
+const AFTER_ERROR: Duration = Duration::from_millis(20);
+
+static RUNS: Mutex<Runs> = Mutex::new(Runs { runs: Vec::new(), next: 0, thread: None });
+
+#[derive(Debug)]
+struct Runs {
+    runs: Vec<(u64, Kept)>,
+    next: u64,
+    /// How to wake the thread, while there is one, and whose thread it is: after a fork the child has this value and
+    /// not the thread.
+    thread: Option<(Arc<Wake>, u32)>,
+}
+
+/// A run whose time is kept.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) exits: Arc<dyn Exits>,
+    pub(crate) parked: Arc<Parked>,
+    pub(crate) rules: Rules,
+}
+
+/// The children of a run.
+pub(crate) trait Exits: fmt::Debug + Send + Sync {
+    fn exits(&self) -> &[Exit];
+}
+
+/// What keeps the time of runs. By pointers, so that programs which never ask for it do not contain it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Background {
+    /// Starts the thread, where it does not run.
+    pub(crate) prepare: fn() -> io::Result<()>,
+    pub(crate) keep: fn(Kept) -> Keeping,
+}
+
+pub(crate) const BACKGROUND: Background = Background { prepare, keep };
+
+/// A run that is kept.
+///
+/// # Drop
+/// It no longer is, and nothing of it is used any more.
+#[derive(Debug)]
+pub(crate) struct Keeping {
+    number: u64,
+    process: u32,
+}
+
+fn prepare() -> io::Result<()> {
+    runs().wake_or_start()
+}
+
+fn keep(kept: Kept) -> Keeping {
+    kept.parked.call_when_missed(wake);
+    let mut runs = runs();
+    let number = runs.next;
+    runs.next += 1;
+    runs.runs.push((number, kept));
+    // Ignored: it was there a moment ago. If it has just ended and cannot be started again, the caller keeps the time
+    // when he comes back.
+    let _ = runs.wake_or_start();
+    Keeping { number, process: process::id() }
+}
+
+/// Has the thread look at all runs.
+fn wake() {
+    let mut runs = runs();
+    // Ignored as above.
+    let _ = runs.wake_or_start();
+}
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        if self.process != process::id() {
+            // A fork: what the other process keeps is no concern of this one.
+            return;
+        }
+        let mut runs = runs();
+        let at = runs.runs.iter().position(|(number, _)| *number == self.number);
+        let kept = at.map(|at| runs.runs.swap_remove(at));
+        if let Some((wake, _)) = &runs.thread {
+            // It may wait for a token that is to be let go.
+            wake.raise();
+        }
+        drop(runs);
+        // Only now: the last handle on a child may go with it.
+        drop(kept);
+    }
+}
+
+fn runs() -> MutexGuard<'static, Runs> {
+    // A vector is whole between calls.
+    RUNS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Runs {
+    fn wake_or_start(&mut self) -> io::Result<()> {
+        if let Some((wake, process)) = &self.thread {
+            if *process == process::id() {
+                wake.raise();
+                return Ok(());
+            }
+            // The runs of the process that we were forked from. They are its own to keep, and to drop.
+            std::mem::forget(std::mem::take(&mut self.runs));
+        }
+        let wake = Arc::new(Wake::new()?);
+        let for_thread = Arc::clone(&wake);
+        helper::start(c"pipewright-time", move || tend(&for_thread))?;
+        self.thread = Some((wake, process::id()));
+        Ok(())
+    }
+}
+
+fn tend(wake: &Wake) {
+    let mut rested = false;
+    loop {
+        let (mut until, mut tokens) = (None, Vec::new());
+        let idle = {
+            let mut runs = runs();
+            wake.lower();
+            if rested && runs.runs.is_empty() {
+                // Under the lock: whoever comes next starts a new thread.
+                runs.thread = None;
+                return;
+            }
+            for (_, kept) in &runs.runs {
+                let next = kept.look();
+                until = earlier(until, next.until);
+                tokens.extend(next.token);
+            }
+            runs.runs.is_empty()
+        };
+        if idle {
+            until = Instant::now().checked_add(IDLE);
+        }
+        let mut slots = Vec::with_capacity(tokens.len() + 1);
+        slots.push(Slot::Wake(wake));
+        // Ignored: a token for which there is no flag is looked at when something else wakes us.
+        slots.extend(tokens.iter().filter_map(|token| token.wake().ok()).map(Slot::Wake));
+        let waited = mux::wait(&mut slots, until);
+        if waited.is_err() {
+            // No memory for the wait: there is nothing better than to try again.
+            thread::park_timeout(AFTER_ERROR);
+        }
+        rested = idle && matches!(waited, Ok(0));
+    }
+}
+
+/// What is to be waited for next of a run that is kept.
+#[derive(Debug, Default)]
+pub(crate) struct NextLook {
+    pub(crate) until: Option<Instant>,
+    pub(crate) token: Option<CancelToken>,
+}
+
+impl Kept {
+    fn look(&self) -> NextLook {
+        self.parked.look(|run| run.keep(self.exits.exits(), &self.rules, Instant::now()))
+    }
+}
