@@ -174,7 +174,7 @@ fn stubborn(dir: &std::path::Path) -> Command {
     let traps = "trap 'echo x >> heard' TERM; trap 'echo x >> passed' USR1";
     let script = format!("{traps}; : > ready; while :; do sleep 0.01; done");
     command.args(["-c", &script]).current_dir(dir).stdout(Stdio::piped());
-    command.kill_grace(SHORT).enforce_in_background().take()
+    command.kill_grace(SHORT).enforce_in_background().owned()
 }
 
 #[cfg(unix)]

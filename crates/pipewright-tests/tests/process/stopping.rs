@@ -75,7 +75,7 @@ fn a_stop_is_made_as_the_command_says() {
 fn stubborn(dir: &std::path::Path) -> Command {
     let mut command = Command::new("sh");
     let script = "trap 'echo x >> heard' TERM; : > ready; while :; do sleep 0.01; done";
-    command.args(["-c", script]).current_dir(dir).take()
+    command.args(["-c", script]).current_dir(dir).owned()
 }
 
 #[cfg(unix)]
@@ -138,7 +138,7 @@ fn waits_with_a_limit_ask_once_and_kill_after_the_grace() {
 fn a_wait_with_a_limit_leaves_who_runs_alone() {
     let _watch = watchdog::watch();
     let runtime = one_thread();
-    for mut command in [puppet(["wait=600"]), puppet(["wait=600"]).timeout(LONG).take()] {
+    for mut command in [puppet(["wait=600"]), puppet(["wait=600"]).timeout(LONG).owned()] {
         let child = command.spawn().unwrap();
         let start = Instant::now();
         assert_eq!(child.try_wait_for(SHORT).unwrap(), None);

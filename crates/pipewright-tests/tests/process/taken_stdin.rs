@@ -10,7 +10,7 @@ use super::async_verbs::one_thread;
 use super::{flood, puppet};
 
 fn cat() -> Command {
-    puppet(["cat", "exit=3"]).stdin(Stdio::piped()).take()
+    puppet(["cat", "exit=3"]).stdin(Stdio::piped()).owned()
 }
 
 #[test]
