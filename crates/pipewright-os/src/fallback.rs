@@ -27,3 +27,8 @@ pub(crate) const NO_IO_URING: bool =
 /// Pretend that `memfd_create` is refused.
 pub(crate) const NO_MEMFD: bool =
     cfg!(any(pipewright_force_fallback, pipewright_force_fallback = "memfd"));
+
+/// Pretend that pipes refuse `RWF_NOWAIT`.
+#[cfg(unix)]
+pub(crate) const NO_RWF_NOWAIT: bool =
+    cfg!(any(pipewright_force_fallback, pipewright_force_fallback = "rwf_nowait"));

@@ -38,6 +38,7 @@ pub fn is_forced_off(facility: &str) -> bool {
         "supervisor" => cfg!(pipewright_force_fallback = "supervisor"),
         "io_uring" => cfg!(pipewright_force_fallback = "io_uring"),
         "memfd" => cfg!(pipewright_force_fallback = "memfd"),
+        "rwf_nowait" => cfg!(pipewright_force_fallback = "rwf_nowait"),
         other => panic!("no facility is called {other}"),
     };
     one || cfg!(pipewright_force_fallback)

@@ -82,8 +82,8 @@ pub(super) fn source<'a>(
     slot: &'a Slot<'_>,
 ) -> Option<io::Result<(BorrowedFd<'a>, libc::c_short)>> {
     Some(Ok(match slot {
-        Slot::Read(pipe, _) => (pipe.as_fd(), libc::POLLIN),
-        Slot::Write(pipe, ..) => (pipe.as_fd(), libc::POLLOUT),
+        Slot::Read(pipe, _) => (pipe.fd_of_ours(), libc::POLLIN),
+        Slot::Write(pipe, ..) => (pipe.fd_of_ours(), libc::POLLOUT),
         Slot::Exit(exit) => return Some(exit.0.pollable().map(|fd| (fd, libc::POLLIN))),
         Slot::Gone(member) => (member.as_fd(), libc::POLLIN),
         Slot::Wake(wake) => (wake.0.as_fd(), libc::POLLIN),
@@ -114,12 +114,14 @@ fn complete(slot: &mut Slot<'_>, events: libc::c_short) -> bool {
             }
             result => (Slot::ReadDone(pipe, buffer, result), true),
         },
-        Slot::Write(pipe, bytes, from) => match pipe.try_write(bytes.get(from..).unwrap_or(&[])) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                (Slot::Write(pipe, bytes, from), false)
+        Slot::Write(pipe, bytes, from) => {
+            match pipe.write_ready(bytes.get(from..).unwrap_or(&[])) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    (Slot::Write(pipe, bytes, from), false)
+                }
+                result => (Slot::WriteDone(pipe, bytes, result), true),
             }
-            result => (Slot::WriteDone(pipe, bytes, result), true),
-        },
+        }
         Slot::Exit(_) => (Slot::ExitDone, true),
         Slot::Gone(_) => (Slot::GoneDone, true),
         Slot::Wake(_) => (Slot::WakeDone, true),
@@ -135,7 +137,7 @@ fn read(pipe: &PipeReader, buffer: &mut Vec<u8>) -> io::Result<usize> {
     if buffer.len() == buffer.capacity() {
         buffer.try_reserve_exact(FIRST_READ_BYTES).map_err(|_| io::ErrorKind::OutOfMemory)?;
     }
-    pipe.try_read_spare(buffer)
+    pipe.read_ready(buffer)
 }
 
 /// `false`: the deadline has passed.

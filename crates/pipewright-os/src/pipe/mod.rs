@@ -7,7 +7,7 @@ mod unix;
 #[cfg(unix)]
 use unix as imp;
 #[cfg(unix)]
-pub(crate) use unix::{ends, set_capacity};
+pub(crate) use unix::{Way, ends, set_capacity};
 #[cfg(windows)]
 mod windows;
 #[cfg(windows)]
@@ -29,8 +29,11 @@ pub enum Mode {
     /// Calls block: what a child expects of its standard handles.
     #[default]
     Sync,
-    /// Calls can be waited for together with others, on a thread or in a runtime.
-    /// Unix: `O_NONBLOCK`. Windows: overlapped.
+    /// Calls can be waited for together with others, on a thread or in a runtime, or kept from
+    /// waiting ([`try_read_spare`](PipeReader::try_read_spare), [`try_write`](PipeWriter::try_write)).
+    ///
+    /// Unix: every end can do that, and this changes nothing: its open file stays in blocking mode, as
+    /// others that share it expect. Windows: overlapped.
     Async,
 }
 
@@ -49,8 +52,15 @@ pub struct PipeOptions {
 /// Makes a pipe. Neither end is inherited by a child unless it is given to one.
 ///
 /// # Platform
-/// Linux: `pipe2(O_CLOEXEC)`, then `O_NONBLOCK` on an end that is [`Mode::Async`] (the two ends
-/// are two open files, so one does not affect the other) and `F_SETPIPE_SZ` for a capacity. macOS:
+/// Linux: `pipe2(O_CLOEXEC)`, and `F_SETPIPE_SZ` for a capacity. A call that must not wait says so by
+/// itself (`preadv2` and `pwritev2` with `RWF_NOWAIT`), whatever the [`Mode`], so that a clone of the
+/// descriptor, in this process or in another one, blocks as it should. Before Linux 6.4, and on macOS,
+/// pipes know no such flag. There a read that must not wait is made after a `poll`: it does wait if
+/// somebody who shares the end takes the bytes between the two. A write does as well and takes at most
+/// `PIPE_BUF` bytes, where the end has been seen by others (`as_fd`, `as_raw_fd`, `try_clone`);
+/// before that it has `O_NONBLOCK`, which is taken away at that moment.
+///
+/// macOS:
 /// `pipe`, then `FD_CLOEXEC`: a child that other code starts by `fork` between the two gets the
 /// ends; one of ours never does. A pipe grows to 64 KiB by itself and no further, so a larger
 /// capacity is refused.
@@ -87,6 +97,9 @@ pub fn pair(options: PipeOptions) -> io::Result<(PipeReader, PipeWriter)> {
 /// less often.
 ///
 /// # Platform
+/// Unix: whoever else has the end, by a clone or a borrowed descriptor, finds it in blocking mode, as
+/// std's are: see [`pair`].
+///
 /// Windows: a read of an overlapped end is waited for, or cancelled; a write of nothing at the other
 /// end is no end of the stream. Which mode an end has that was made elsewhere is asked
 /// (`NtQueryInformationFile`), and it keeps that mode when it is given away: a child's end has to be
@@ -101,6 +114,8 @@ pub struct PipeReader(imp::Reader);
 /// `write` blocks until there is room, whatever the [`Mode`].
 ///
 /// # Platform
+/// Unix: whoever else has the end finds it in blocking mode: see [`pair`].
+///
 /// Windows: no `AsHandle`, because [`hang_up`](Self::hang_up) closes the handle.
 ///
 /// # Drop
@@ -122,7 +137,8 @@ impl PipeReader {
     /// As [`read_spare`](Self::read_spare), but `WouldBlock` where nothing is there.
     ///
     /// # Errors
-    /// `WouldBlock`, and whatever `read` reports. On an end that is [`Mode::Sync`] it may block.
+    /// `WouldBlock`, and whatever `read` reports. Windows: on an end that is [`Mode::Sync`] it may block.
+    /// So may a read of a file on Unix, which has the disk do it.
     pub fn try_read_spare(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
         imp::try_read_spare(&self.0, buffer)
     }
@@ -152,8 +168,8 @@ impl PipeWriter {
     /// Writes what fits now; `WouldBlock` where nothing does.
     ///
     /// # Errors
-    /// `WouldBlock`, `BrokenPipe` where nobody reads any more, and whatever `write` reports. On an
-    /// end that is [`Mode::Sync`] it may block.
+    /// `WouldBlock`, `BrokenPipe` where nobody reads any more, and whatever `write` reports. Windows:
+    /// on an end that is [`Mode::Sync`] it may block. So may a write to a file on Unix.
     pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         imp::try_write(&self.0, bytes)
     }

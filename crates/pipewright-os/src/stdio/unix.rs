@@ -12,7 +12,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::handle::Handle;
-use crate::pipe::PipeWriter;
+use crate::pipe::{PipeWriter, Way};
 
 pub(super) fn null() -> io::Result<Handle> {
     OpenOptions::new().read(true).write(true).open("/dev/null").map(Handle::from)
@@ -31,9 +31,6 @@ pub(super) fn console(number: i32) -> io::Result<Handle> {
     Ok(Handle::from(owned))
 }
 
-/// For so many bytes there is room in a pipe that `poll` calls writable (pipe(7)).
-const SURELY_TAKEN_BYTES: usize = libc::PIPE_BUF;
-
 pub(super) fn console_writer(to_stderr: bool) -> io::Result<Option<PipeWriter>> {
     let (stdout, stderr) = (io::stdout(), io::stderr());
     let console = if to_stderr { stderr.as_fd() } else { stdout.as_fd() };
@@ -51,12 +48,10 @@ pub(super) fn writer_to(target: Handle) -> io::Result<PipeWriter> {
 fn writer(target: BorrowedFd<'_>, stat: &Stat) -> io::Result<PipeWriter> {
     let kind = FileType::from_raw_mode(stat.st_mode);
     if let Some(own) = open_anew(target, stat, kind) {
-        return Ok(PipeWriter::from(own));
+        return Ok(PipeWriter::that_waits_not(own, Way::Plain));
     }
-    let copy = target.try_clone_to_owned()?;
-    let never_blocks = matches!(kind, FileType::RegularFile | FileType::BlockDevice);
-    let most_bytes = if never_blocks { usize::MAX } else { SURELY_TAKEN_BYTES };
-    Ok(PipeWriter::with_writes_of(copy, most_bytes))
+    // In pieces for which there is room, what is no file and no socket.
+    Ok(PipeWriter::from(target.try_clone_to_owned()?))
 }
 
 /// An open file of our own for the same pipe or terminal.

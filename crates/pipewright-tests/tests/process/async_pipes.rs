@@ -273,3 +273,51 @@ fn nothing_is_left_and_no_end_takes_a_thread() {
         watchdog::until("every handle is closed", || count::handles() <= before);
     });
 }
+
+/// Whoever shares the end of a task finds it as it would find std's.
+#[cfg(unix)]
+#[test]
+fn a_clone_of_a_tasks_end_waits_and_takes_bytes_without_holding_the_task_up() {
+    use std::io::Write as _;
+    use std::os::fd::AsFd as _;
+
+    let _watch = watchdog::watch();
+    let blocks = |fd: &std::fs::File| {
+        !rustix::fs::fcntl_getfl(fd).unwrap().contains(rustix::fs::OFlags::NONBLOCK)
+    };
+    one_thread().block_on(async {
+        for stdin in both_stdins() {
+            let mut child = puppet(["cat"]).stdin(stdin).stdout(Stdio::piped()).spawn().unwrap();
+            let (stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+            let [mut into, mut from] = [stdin.as_fd(), stdout.as_fd()]
+                .map(|fd| std::fs::File::from(fd.try_clone_to_owned().unwrap()));
+            let (mut stdin, mut stdout) =
+                (stdin.into_async().unwrap(), stdout.into_async().unwrap());
+            assert!(timeout(A_WHILE, stdout.read(&mut [0; 8])).await.is_err());
+            stdin.write_all(b"one").await.unwrap();
+            let mut echo = [0; 3];
+            stdout.read_exact(&mut echo).await.unwrap();
+            assert_eq!(&echo, b"one");
+            assert!(blocks(&into) && blocks(&from));
+
+            // A thread that waits in a read of the same pipe: what it takes, the task does not wait for in a call.
+            let taking = std::thread::spawn(move || {
+                let mut taken = [0; 3];
+                from.read_exact(&mut taken).map(|()| (taken, from))
+            });
+            into.write_all(b"two").unwrap();
+            let mut rest = [0; 3];
+            let task_has_it = timeout(A_WHILE, stdout.read_exact(&mut rest)).await.is_ok();
+            if task_has_it {
+                // The thread gets the next one then.
+                into.write_all(b"two").unwrap();
+            }
+            let (taken, from) = taking.join().unwrap().unwrap();
+            assert_eq!(&taken, b"two");
+            drop((into, stdin));
+            assert_eq!(stdout.read(&mut rest).await.unwrap(), 0);
+            drop(from);
+            assert!(child.wait_async().await.unwrap().success());
+        }
+    });
+}

@@ -1,15 +1,27 @@
 //! Promise 9: the child's handles are synchronous, the parent's asynchronous, and a child that sets
 //! O_NONBLOCK does not harm us.
 
+#[cfg(unix)]
+use std::fs::File;
+#[cfg(unix)]
+use std::io;
 use std::io::Read;
+#[cfg(unix)]
+use std::io::Write;
+#[cfg(unix)]
+use std::os::fd::{AsFd, OwnedFd};
+#[cfg(unix)]
+use std::time::Duration;
 
 use pipewright::Stdio;
+#[cfg(unix)]
+use pipewright::{ChildStdout, Mode, PipeOptions};
 use pipewright_tests::watchdog;
 
 use super::{flood, puppet};
 
 #[cfg(unix)]
-fn is_nonblocking(handle: impl std::os::fd::AsFd) -> bool {
+fn is_nonblocking(handle: impl AsFd) -> bool {
     rustix::fs::fcntl_getfl(handle).unwrap().contains(rustix::fs::OFlags::NONBLOCK)
 }
 
@@ -23,17 +35,109 @@ fn the_childs_handles_are_synchronous() {
     assert_eq!(command.spawn().unwrap().wait_with_output().unwrap().stdout, expected.as_bytes());
 }
 
+/// Asynchronous means that a call can be kept from waiting, and never that others find it out.
 #[cfg(unix)]
 #[test]
-fn the_parents_handles_are_asynchronous_and_stdin_is_not() {
+fn the_parents_handles_are_asynchronous_and_nobody_else_can_tell() {
     let _watch = watchdog::watch();
     let mut command = puppet(["cat"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
-    assert!(is_nonblocking(child.stdout.as_ref().unwrap()));
-    assert!(is_nonblocking(child.stderr.as_ref().unwrap()));
-    assert!(!is_nonblocking(child.stdin.as_ref().unwrap()), "whoever writes to it may block");
+    let [stdout, stderr] = [&child.stdout, &child.stderr].map(|end| end.as_ref().unwrap());
+    let stdin = child.stdin.as_ref().unwrap();
+    for end in [stdout, stderr] {
+        let mut said = Vec::with_capacity(16);
+        let error = end.try_read_spare(&mut said).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    }
+    assert!(!is_nonblocking(stdout) && !is_nonblocking(stderr) && !is_nonblocking(stdin));
     assert!(child.wait().unwrap().success());
+}
+
+/// The end of a child's stdout, as every way gives it to others.
+#[cfg(unix)]
+fn clones_of(end: &ChildStdout) -> [File; 2] {
+    let clone = end.try_clone().unwrap();
+    [end.as_fd().try_clone_to_owned().unwrap(), OwnedFd::from(clone)].map(File::from)
+}
+
+#[cfg(unix)]
+#[test]
+fn a_clone_of_our_end_of_stdout_waits_for_bytes() {
+    let _watch = watchdog::watch();
+    for way in 0..2 {
+        let mut command = puppet(["eat-all", "out=late"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let ours = child.stdout.take().unwrap();
+        // It has been read from without waiting, as a capture does.
+        let error = ours.try_read_spare(&mut Vec::with_capacity(1)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        let mut clone = clones_of(&ours).into_iter().nth(way).unwrap();
+        assert!(!is_nonblocking(&clone));
+        let reading = std::thread::spawn(move || {
+            let mut text = String::new();
+            clone.read_to_string(&mut text).map(|_| text)
+        });
+        // It sleeps in its read, or has not come so far.
+        std::thread::park_timeout(Duration::from_millis(20));
+        drop(child.stdin.take());
+        assert_eq!(reading.join().unwrap().unwrap(), "late");
+        assert!(child.wait().unwrap().success());
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_clone_of_our_end_of_stdin_waits_for_room() {
+    let _watch = watchdog::watch();
+    for stdin in [Stdio::piped(), Stdio::piped_async()] {
+        let mut command = puppet(["wait=0.05", "cat"]);
+        let mut child = command.stdin(stdin).stdout(Stdio::piped()).spawn().unwrap();
+        let ours = child.stdin.take().unwrap();
+        let mut fed = 0;
+        // Until it is full, without waiting.
+        while let Ok(count) = ours.try_write(&flood(1 << 20)[fed..]) {
+            fed += count;
+        }
+        let mut clones = [
+            File::from(ours.as_fd().try_clone_to_owned().unwrap()),
+            File::from(OwnedFd::from(ours.try_clone().unwrap())),
+        ];
+        assert!(!clones.iter().any(is_nonblocking));
+        let feeding = std::thread::spawn(move || {
+            for (index, clone) in clones.iter_mut().enumerate() {
+                let (from, to) = if index == 0 { (fed, 500_000) } else { (500_000, 1 << 20) };
+                clone.write_all(&flood(1 << 20)[from..to])?;
+            }
+            drop(ours);
+            io::Result::Ok(())
+        });
+        let output = child.wait_with_output().unwrap();
+        feeding.join().unwrap().unwrap();
+        assert!(output.stdout == flood(1 << 20));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn the_ends_of_a_pipe_of_our_own_block_for_others_whatever_their_mode() {
+    let _watch = watchdog::watch();
+    let options = PipeOptions { read: Mode::Async, write: Mode::Async, capacity: None };
+    let (reader, writer) = pipewright::pipe(options).unwrap();
+    while writer.try_write(&flood(1 << 16)).is_ok() {}
+    let full = reader.available().unwrap();
+    assert!(!is_nonblocking(&reader) && !is_nonblocking(&writer));
+    // Still: no call of ours waits, now that others share both ends.
+    assert_eq!(writer.try_write(b"x").unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    let mut taken = Vec::with_capacity(2 << 20);
+    while reader.try_read_spare(&mut taken).is_ok() {}
+    assert_eq!(taken.len(), full);
+    let mut again = 0;
+    while let Ok(count) = writer.try_write(&flood(1 << 16)) {
+        again += count;
+    }
+    assert_eq!(again, full);
+    assert!(!is_nonblocking(OwnedFd::from(reader)) && !is_nonblocking(OwnedFd::from(writer)));
 }
 
 #[test]

@@ -78,7 +78,7 @@ impl Stdio {
     /// The same, where our end of stdin is to be written to by a task.
     ///
     /// # Platform
-    /// Unix: no difference but `O_NONBLOCK` from the start. Windows: our end of stdin overlaps, as
+    /// Unix: no difference. Windows: our end of stdin overlaps, as
     /// those of the other streams always do, so that
     /// [`into_async`](crate::PipeWriter#method.into_async) (feature `tokio`) takes no thread. A
     /// `write` waits until it is done all the same; only who gives the handle away

@@ -55,7 +55,8 @@ impl PipeReader {
     /// The same end, for tasks.
     ///
     /// # Platform
-    /// Unix: `O_NONBLOCK` and tokio's `AsyncFd`. Windows: overlapped reads, which one thread of ours
+    /// Unix: tokio's `AsyncFd`, and reads that do not wait, which others that share the end cannot tell
+    /// (see [`pair`](super::pair)). Windows: overlapped reads, which one thread of ours
     /// tells of for the whole process; an end that does not overlap is looked at every 5 ms.
     ///
     /// # Errors
@@ -89,7 +90,8 @@ impl PipeWriter {
     /// The same end, for tasks.
     ///
     /// # Platform
-    /// Unix: `O_NONBLOCK` and tokio's `AsyncFd`. Windows: overlapped writes, which one thread of ours
+    /// Unix: tokio's `AsyncFd`, and writes that do not wait, which others that share the end cannot tell
+    /// (see [`pair`](super::pair)). Windows: overlapped writes, which one thread of ours
     /// tells of for the whole process. An end that does not overlap (that of a child's stdin, unless
     /// it was made to) is written to by a thread of its own.
     ///

@@ -1,10 +1,9 @@
 //! Each end is registered with the runtime, and read or written when that says it may be.
 
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::task::{Context, Poll, ready};
 
-use rustix::fs::OFlags;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use tokio::io::{Interest, ReadBuf};
 
@@ -12,34 +11,44 @@ use super::super::unix::{MOST_READ_BYTES, try_read};
 use super::super::{PipeReader, PipeWriter};
 
 #[derive(Debug)]
-pub(super) struct Reader(AsyncFd<PipeReader>);
+pub(super) struct Reader(AsyncFd<OurReader>);
 
 /// `None`: it has been shut down.
 #[derive(Debug)]
-pub(super) struct Writer(Option<AsyncFd<PipeWriter>>);
+pub(super) struct Writer(Option<AsyncFd<OurWriter>>);
+
+/// An end whose descriptor the runtime gets, which does nothing with it but watch it.
+#[derive(Debug)]
+struct OurReader(PipeReader);
+
+#[derive(Debug)]
+struct OurWriter(PipeWriter);
+
+impl AsRawFd for OurReader {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.fd_of_ours().as_raw_fd()
+    }
+}
+
+impl AsRawFd for OurWriter {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.fd_of_ours().as_raw_fd()
+    }
+}
 
 pub(super) fn reader(pipe: PipeReader) -> io::Result<Reader> {
-    never_block(pipe.as_fd())?;
     // SAFETY: it owns the descriptor, which stays what it is until it is dropped: nobody else can
     // get at the reader.
-    let registered = unsafe { AsyncFd::register_with_interest(pipe, Interest::READABLE) };
+    let registered =
+        unsafe { AsyncFd::register_with_interest(OurReader(pipe), Interest::READABLE) };
     Ok(Reader(registered?))
 }
 
 pub(super) fn writer(pipe: PipeWriter) -> io::Result<Writer> {
-    never_block(pipe.as_fd())?;
     // SAFETY: as above; so nobody hangs it up.
-    let registered = unsafe { AsyncFd::register_with_interest(pipe, Interest::WRITABLE) };
+    let registered =
+        unsafe { AsyncFd::register_with_interest(OurWriter(pipe), Interest::WRITABLE) };
     Ok(Writer(Some(registered?)))
-}
-
-/// A read or a write that turns out to have to wait must not wait in the call.
-fn never_block(fd: BorrowedFd<'_>) -> io::Result<()> {
-    let flags = rustix::fs::fcntl_getfl(fd)?;
-    if !flags.contains(OFlags::NONBLOCK) {
-        rustix::fs::fcntl_setfl(fd, flags | OFlags::NONBLOCK)?;
-    }
-    Ok(())
 }
 
 impl Reader {
@@ -52,7 +61,7 @@ impl Reader {
             let mut ready = ready!(self.0.poll_read_ready(cx))?;
             let room = buffer.remaining().min(MOST_READ_BYTES);
             let into = buffer.initialize_unfilled_to(room);
-            if let Some(count) = try_call(&mut ready, |pipe| try_read(&pipe.0, into))? {
+            if let Some(count) = try_call(&mut ready, |OurReader(pipe)| try_read(&pipe.0, into))? {
                 buffer.advance(count);
                 return Poll::Ready(Ok(()));
             }
@@ -69,7 +78,7 @@ impl Writer {
         let Some(pipe) = &self.0 else { return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())) };
         loop {
             let mut ready = ready!(pipe.poll_write_ready(cx))?;
-            if let Some(count) = try_call(&mut ready, |pipe| pipe.try_write(bytes))? {
+            if let Some(count) = try_call(&mut ready, |OurWriter(pipe)| pipe.try_write(bytes))? {
                 return Poll::Ready(Ok(count));
             }
         }
@@ -87,7 +96,7 @@ impl Writer {
 }
 
 /// Makes the call that an end was ready for. `None`: it was not, after all.
-fn try_call<P: std::os::fd::AsRawFd>(
+fn try_call<P: AsRawFd>(
     ready: &mut AsyncFdReadyGuard<'_, P>,
     call: impl FnOnce(&P) -> io::Result<usize>,
 ) -> io::Result<Option<usize>> {

@@ -1,17 +1,19 @@
-//! Pipes are a pair of file descriptors; [`Mode::Async`] is `O_NONBLOCK`.
+//! Pipes are a pair of file descriptors, whose open files stay in blocking mode: see [`now`].
+
+mod convert;
+mod grow;
+mod now;
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use rustix::event::{PollFd, PollFlags};
-use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::{Mode, PipeOptions, PipeReader, PipeWriter, imp};
-use crate::handle::Handle;
-
-#[path = "grow.rs"]
-mod grow;
+use super::{PipeOptions, PipeReader, PipeWriter};
+pub(crate) use now::Way;
+use now::{Now, is_ready_now};
 
 /// The most that one read takes out of a pipe, where the room is ours to choose. The kernel holds the
 /// pipe's lock for the whole of a read, so a reader that takes a megabyte at once keeps its writer
@@ -20,45 +22,46 @@ pub(super) const MOST_READ_BYTES: usize = 128 << 10;
 
 pub(super) struct Reader {
     fd: OwnedFd,
+    now: Now,
     growth: grow::Growth,
 }
 
 pub(super) struct Writer {
     fd: OwnedFd,
-    /// The most that is written at once.
-    most_bytes: usize,
-}
-
-impl Writer {
-    fn new(fd: OwnedFd) -> Self {
-        Writer { fd, most_bytes: usize::MAX }
-    }
+    now: Now,
 }
 
 impl PipeWriter {
-    /// An end of which each write takes at most so many bytes.
-    pub(crate) fn with_writes_of(fd: OwnedFd, most_bytes: usize) -> PipeWriter {
-        PipeWriter(Writer { fd, most_bytes })
+    /// A writer to a descriptor of which is known how its calls are kept from waiting.
+    pub(crate) fn that_waits_not(fd: OwnedFd, way: Way) -> PipeWriter {
+        PipeWriter(Writer { fd, now: Now::of_foreign(way) })
+    }
+
+    /// The descriptor, for a wait of ours: nobody else gets it.
+    pub(crate) fn fd_of_ours(&self) -> BorrowedFd<'_> {
+        self.0.fd.as_fd()
+    }
+}
+
+impl PipeReader {
+    /// The descriptor, for a wait of ours: nobody else gets it.
+    pub(crate) fn fd_of_ours(&self) -> BorrowedFd<'_> {
+        self.0.fd.as_fd()
     }
 }
 
 pub(super) fn pair(options: PipeOptions) -> io::Result<(PipeReader, PipeWriter)> {
+    // Neither end is put into another mode: every call says for itself whether it may wait.
     let (read, write) = ends()?;
     if let Some(bytes) = options.capacity {
         set_capacity(&read, bytes)?;
-    }
-    if options.read == Mode::Async {
-        rustix::fs::fcntl_setfl(&read, OFlags::NONBLOCK)?;
-    }
-    if options.write == Mode::Async {
-        // O_WRONLY is part of the flags but fcntl ignores the access mode (fcntl(2), F_SETFL).
-        rustix::fs::fcntl_setfl(&write, OFlags::NONBLOCK)?;
     }
     let growth = match options.capacity {
         Some(_) => grow::Growth::never(),
         None => grow::Growth::default(),
     };
-    Ok((PipeReader(Reader { fd: read, growth }), PipeWriter(Writer::new(write))))
+    let reader = Reader { fd: read, now: Now::of_own_pipe(), growth };
+    Ok((PipeReader(reader), PipeWriter(Writer { fd: write, now: Now::of_own_pipe() })))
 }
 
 /// The two ends of a new pipe, which no child gets that they are not given to.
@@ -94,63 +97,86 @@ pub(crate) fn set_capacity(_: &OwnedFd, bytes: usize) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, words))
 }
 
-impl Reader {
-    fn new(fd: OwnedFd) -> Self {
-        Reader { fd, growth: grow::Growth::default() }
-    }
-}
-
 pub(super) fn read(reader: &Reader, buffer: &mut [u8]) -> io::Result<usize> {
-    loop {
-        match try_read(reader, buffer) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                wait_for(reader.fd.as_fd(), PollFlags::IN)?;
-            }
-            done => return done,
-        }
-    }
+    let room = buffer.len();
+    blocking_read(reader, uninit(buffer), room)
 }
 
 /// As [`read`], but `WouldBlock` where nothing is there.
+#[cfg(feature = "tokio")]
 pub(super) fn try_read(reader: &Reader, buffer: &mut [u8]) -> io::Result<usize> {
+    let room = buffer.len();
+    let count = reader.now.read(&reader.fd, uninit(buffer), false)?;
+    reader.growth.note(&reader.fd, count, room);
+    Ok(count)
+}
+
+/// The same bytes, for calls that only ever write initialized ones.
+fn uninit(buffer: &mut [u8]) -> &mut [MaybeUninit<u8>] {
+    let (start, length) = (buffer.as_mut_ptr().cast(), buffer.len());
+    // SAFETY: the same memory, borrowed for as long; no caller here writes anything uninitialized to it.
+    unsafe { std::slice::from_raw_parts_mut(start, length) }
+}
+
+/// A plain read, which waits in the kernel; whoever else shares the open file may have put it into
+/// non-blocking mode.
+fn blocking_read(reader: &Reader, into: &mut [MaybeUninit<u8>], room: usize) -> io::Result<usize> {
     loop {
-        match rustix::io::read(&reader.fd, &mut *buffer) {
-            Ok(count) => {
-                reader.growth.note(&reader.fd, count, buffer.len());
+        match rustix::io::read(&reader.fd, &mut *into) {
+            Ok((filled, _)) => {
+                let count = filled.len();
+                reader.growth.note(&reader.fd, count, room);
                 return Ok(count);
             }
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
+            Err(error) => wait_and_retry(error, reader.fd.as_fd(), PollFlags::IN)?,
         }
     }
 }
 
 pub(super) fn read_spare(reader: &Reader, buffer: &mut Vec<u8>) -> io::Result<usize> {
-    loop {
-        match try_read_spare(reader, buffer) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                wait_for(reader.fd.as_fd(), PollFlags::IN)?;
-            }
-            done => return done,
-        }
-    }
+    fill(buffer, |into| {
+        let room = into.len();
+        blocking_read(reader, into, room)
+    })
 }
 
 pub(super) fn try_read_spare(reader: &Reader, buffer: &mut Vec<u8>) -> io::Result<usize> {
+    read_spare_now(reader, buffer, false)
+}
+
+fn read_spare_now(reader: &Reader, buffer: &mut Vec<u8>, is_ready: bool) -> io::Result<usize> {
+    fill(buffer, |into| {
+        let room = into.len();
+        let count = reader.now.read(&reader.fd, into, is_ready)?;
+        reader.growth.note(&reader.fd, count, room);
+        Ok(count)
+    })
+}
+
+/// Has a call fill the spare capacity, which returns how many bytes it has written.
+fn fill(
+    buffer: &mut Vec<u8>,
+    call: impl FnOnce(&mut [MaybeUninit<u8>]) -> io::Result<usize>,
+) -> io::Result<usize> {
     let length = buffer.len();
     let room = (buffer.capacity() - length).min(MOST_READ_BYTES);
-    loop {
-        match rustix::io::read(&reader.fd, &mut buffer.spare_capacity_mut()[..room]) {
-            Ok((filled, _)) => {
-                let count = filled.len();
-                // SAFETY: the call has filled that many bytes behind the length.
-                unsafe { buffer.set_len(length + count) };
-                reader.growth.note(&reader.fd, count, room);
-                return Ok(count);
-            }
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
+    let count = call(&mut buffer.spare_capacity_mut()[..room])?;
+    // SAFETY: the call has filled that many bytes behind the length.
+    unsafe { buffer.set_len(length + count) };
+    Ok(count)
+}
+
+impl PipeReader {
+    /// As [`try_read_spare`](PipeReader::try_read_spare), where `poll` has just said that there is something.
+    pub(crate) fn read_ready(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        read_spare_now(&self.0, buffer, true)
+    }
+}
+
+impl PipeWriter {
+    /// As [`try_write`](PipeWriter::try_write), where `poll` has just said that there is room.
+    pub(crate) fn write_ready(&self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(self.0.now.write(&self.0.fd, bytes, true)?)
     }
 }
 
@@ -164,20 +190,11 @@ pub(super) fn write(writer: &Writer, bytes: &[u8]) -> io::Result<usize> {
 }
 
 pub(super) fn has_room(writer: &Writer) -> bool {
-    let mut polled = [PollFd::from_borrowed_fd(writer.fd.as_fd(), PollFlags::OUT)];
-    // An error of poll is none of the pipe: let the write find out.
-    rustix::event::poll(&mut polled, Some(&Default::default())) != Ok(0)
+    is_ready_now(writer.fd.as_fd(), PollFlags::OUT)
 }
 
 pub(super) fn try_write(writer: &Writer, bytes: &[u8]) -> io::Result<usize> {
-    let bytes = bytes.get(..writer.most_bytes).unwrap_or(bytes);
-    loop {
-        match rustix::io::write(&writer.fd, bytes) {
-            Ok(count) => return Ok(count),
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
+    Ok(writer.now.write(&writer.fd, bytes, false)?)
 }
 
 /// Returns `Ok` when the call is worth another try.
@@ -247,11 +264,14 @@ fn bytes_inside(fd: BorrowedFd<'_>) -> io::Result<usize> {
 }
 
 pub(super) fn clone_reader(reader: &Reader) -> io::Result<Reader> {
-    reader.fd.try_clone().map(Reader::new)
+    reader.now.share(reader.fd.as_fd());
+    let (fd, now) = (reader.fd.try_clone()?, reader.now.of_clone());
+    Ok(Reader { fd, now, growth: grow::Growth::default() })
 }
 
 pub(super) fn clone_writer(writer: &Writer) -> io::Result<Writer> {
-    Ok(Writer { fd: writer.fd.try_clone()?, most_bytes: writer.most_bytes })
+    writer.now.share(writer.fd.as_fd());
+    Ok(Writer { fd: writer.fd.try_clone()?, now: writer.now.of_clone() })
 }
 
 pub(super) fn reader_number(reader: &Reader) -> RawFd {
@@ -260,76 +280,4 @@ pub(super) fn reader_number(reader: &Reader) -> RawFd {
 
 pub(super) fn writer_number(writer: &Writer) -> RawFd {
     writer.fd.as_raw_fd()
-}
-
-/// Gives a descriptor away in the mode in which std's are: a child whose stdin is `O_NONBLOCK`
-/// reads `EAGAIN` and stops (moonbitlang/async#553, nodejs/node#42826).
-fn give_away(fd: OwnedFd) -> OwnedFd {
-    if let Ok(flags) = rustix::fs::fcntl_getfl(&fd) {
-        if flags.contains(OFlags::NONBLOCK) {
-            // Ignored: F_SETFL on an open pipe has no error left to report.
-            let _ = rustix::fs::fcntl_setfl(&fd, flags - OFlags::NONBLOCK);
-        }
-    }
-    fd
-}
-
-impl AsFd for PipeReader {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.fd.as_fd()
-    }
-}
-
-impl AsFd for PipeWriter {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.fd.as_fd()
-    }
-}
-
-impl AsRawFd for PipeReader {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.fd.as_raw_fd()
-    }
-}
-
-impl AsRawFd for PipeWriter {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.fd.as_raw_fd()
-    }
-}
-
-impl From<OwnedFd> for PipeReader {
-    fn from(fd: OwnedFd) -> Self {
-        PipeReader(imp::Reader::new(fd))
-    }
-}
-
-impl From<OwnedFd> for PipeWriter {
-    fn from(fd: OwnedFd) -> Self {
-        PipeWriter(Writer::new(fd))
-    }
-}
-
-impl From<PipeReader> for OwnedFd {
-    fn from(reader: PipeReader) -> Self {
-        give_away(reader.0.fd)
-    }
-}
-
-impl From<PipeWriter> for OwnedFd {
-    fn from(writer: PipeWriter) -> Self {
-        give_away(writer.0.fd)
-    }
-}
-
-impl From<PipeReader> for Handle {
-    fn from(reader: PipeReader) -> Self {
-        Handle::from(OwnedFd::from(reader))
-    }
-}
-
-impl From<PipeWriter> for Handle {
-    fn from(writer: PipeWriter) -> Self {
-        Handle::from(OwnedFd::from(writer))
-    }
 }
