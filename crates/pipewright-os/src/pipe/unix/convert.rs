@@ -81,3 +81,15 @@ impl From<PipeWriter> for Handle {
         Handle::from(OwnedFd::from(writer))
     }
 }
+
+impl From<Handle> for PipeReader {
+    fn from(handle: Handle) -> Self {
+        PipeReader::from(OwnedFd::from(handle))
+    }
+}
+
+impl From<Handle> for PipeWriter {
+    fn from(handle: Handle) -> Self {
+        PipeWriter::from(OwnedFd::from(handle))
+    }
+}

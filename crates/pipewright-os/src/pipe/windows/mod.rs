@@ -234,6 +234,18 @@ impl From<OwnedHandle> for PipeWriter {
     }
 }
 
+impl From<Handle> for PipeReader {
+    fn from(handle: Handle) -> Self {
+        PipeReader::from(OwnedHandle::from(handle))
+    }
+}
+
+impl From<Handle> for PipeWriter {
+    fn from(handle: Handle) -> Self {
+        PipeWriter::from(OwnedHandle::from(handle))
+    }
+}
+
 impl From<PipeReader> for OwnedHandle {
     fn from(reader: PipeReader) -> Self {
         reader.0.handle
