@@ -64,9 +64,9 @@ mod run_all;
 mod runner;
 #[cfg(unix)]
 mod samples;
-mod spawned_input;
 #[cfg(unix)]
 mod signals;
+mod spawned_input;
 #[cfg(unix)]
 mod std_process;
 #[cfg(unix)]

@@ -246,3 +246,35 @@ fn as_many_run_as_there_is_room_for_handles() {
         }
     });
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn children_that_end_while_others_are_started_keep_no_handles_until_then() {
+    isolate::isolated(
+        "run_all::children_that_end_while_others_are_started_keep_no_handles_until_then",
+        || {
+            let _watch = watchdog::watch();
+            const CROWD: usize = 96;
+            let has_ended = |pid: &u32| {
+                let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+                stat.is_ok_and(|stat| stat.contains(") Z "))
+            };
+            let before = count::handles();
+            let most = std::cell::Cell::new(0);
+            let commands = (0..CROWD).map(|index| {
+                watchdog::until("all so far have ended", || {
+                    count::children().iter().all(has_ended)
+                });
+                most.set(most.get().max(count::handles()));
+                puppet([format!("out={index}")])
+            });
+            let captures = run_all(commands).concurrency(CROWD).captures();
+            for (index, capture) in captures.into_iter().enumerate() {
+                assert_eq!(capture.unwrap().stdout, index.to_string());
+            }
+            // Three for each, if nobody had looked before the last one was started.
+            let most = most.get();
+            assert!(most < before + CROWD, "{most}, and {before} before");
+        },
+    );
+}

@@ -17,7 +17,7 @@ use crate::output::Capture;
 use crowd::Crowd;
 #[cfg(feature = "tokio")]
 pub(crate) use pushed::{KeyedEnd, Pushed};
-pub(crate) use queue::{End, Numbered, Queue, QueueRules, Running, Source, in_order};
+pub(crate) use queue::{End, NextStep, Numbered, Queue, QueueRules, Running, Source, in_order};
 pub use runnable::Runnable;
 pub use runner::Runner;
 
@@ -122,6 +122,8 @@ where
 /// of a command stops it before the next call. Whoever takes long between two calls uses
 /// [`next_within`](Self::next_within), or works on another thread.
 ///
+/// While 32 results have not been taken, no more commands are started.
+///
 /// # Drop
 /// Those that still run are killed, with the descendants that can be found.
 #[derive(Debug)]
@@ -170,16 +172,14 @@ fn next_end(
 ) -> Next<End> {
     let mut is_late = false;
     loop {
-        if let Some(end) = queue.next(crowd) {
-            return Next::Item(end);
-        }
-        if crowd.len() == 0 {
-            return Next::Done;
-        }
-        if is_late {
-            return Next::Pending;
-        }
-        for end in crowd.step(queue.cancel(), until) {
+        let step_until = match queue.next(crowd) {
+            NextStep::End(end) => return Next::Item(end),
+            NextStep::Wait if crowd.len() == 0 => return Next::Done,
+            NextStep::Wait if is_late => return Next::Pending,
+            NextStep::Wait => until,
+            NextStep::Look => Some(Instant::now()),
+        };
+        for end in crowd.step(queue.cancel(), step_until) {
             queue.note(end, crowd);
         }
         // At least one step: a limit of zero takes what there is.

@@ -30,6 +30,23 @@ pub(crate) trait Source {
     fn give_up(&mut self) -> Option<End>;
 }
 
+/// How many are started at least before those that run are looked at.
+const LEAST_BURST: usize = 8;
+/// Of those that run, one is started for so many before they are looked at: a look costs as much as there are.
+const RUNNING_A_START: usize = 4;
+/// While so many results have not been taken, no more are started than there is room for.
+const MOST_WAITING: usize = 32;
+
+/// What a caller of [`Queue::next`] does next.
+pub(crate) enum NextStep {
+    /// Hand out this result.
+    End(End),
+    /// Look at those that run, without waiting: more are to be started.
+    Look,
+    /// Wait for those that run. If there are none, everything is over.
+    Wait,
+}
+
 #[derive(Debug)]
 pub(crate) struct Queue<S> {
     pub(super) source: S,
@@ -61,22 +78,38 @@ impl<S: Source> Queue<S> {
         self.rules.cancel.as_ref().filter(|_| !self.stopped)
     }
 
-    /// Looks at the cancel, starts as many as there is room for, and returns the next result.
-    pub(crate) fn next(&mut self, running: &mut impl Running) -> Option<End> {
+    /// Stops all after a cancel, starts some where there is room, and says what comes next.
+    ///
+    /// Children that end as fast as others are started would fill their pipes, and all be read at once in the
+    /// end. So those that run are looked at between the starts.
+    pub(crate) fn next(&mut self, running: &mut impl Running) -> NextStep {
         if self.cancel().is_some_and(CancelToken::is_cancelled) {
             self.stop(running);
         }
         let drains = self.rules.drain.as_ref().is_some_and(CancelToken::is_cancelled);
-        while !self.stopped && !drains && running.len() < self.rules.concurrency {
-            let Some((index, started)) = self.source.start_next(running) else { break };
-            if let Err(error) = started {
-                self.note((index, Err(error)), running);
-                // Returned before another is tried: there may be no end of those that fail.
-                break;
-            }
+        if !drains && self.over.len() < MOST_WAITING && self.start_some(running) {
+            return NextStep::Look;
         }
         let end = self.over.pop_front();
-        if end.is_none() && (self.stopped || drains) { self.source.give_up() } else { end }
+        let end =
+            if end.is_none() && (self.stopped || drains) { self.source.give_up() } else { end };
+        end.map_or(NextStep::Wait, NextStep::End)
+    }
+
+    /// Returns true if there is room for more.
+    fn start_some(&mut self, running: &mut impl Running) -> bool {
+        for _ in 0..LEAST_BURST.max(running.len() / RUNNING_A_START) {
+            if self.stopped || running.len() >= self.rules.concurrency {
+                return false;
+            }
+            let Some((index, started)) = self.source.start_next(running) else { return false };
+            if let Err(error) = started {
+                self.note((index, Err(error)), running);
+                // Handed out before another is tried: there may be no end of those that fail.
+                return false;
+            }
+        }
+        !self.stopped && running.len() < self.rules.concurrency
     }
 
     /// Records an end. If that is to stop the others, it does.

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use futures_core::Stream;
 use pipewright_os::mux::{self, Slot, Watch};
 use pipewright_os::signal::Signal;
+use tokio::task::yield_now;
 
 use super::check_runtime;
 use super::seeing::Seeing;
@@ -21,7 +22,7 @@ use crate::drive::Stepwise;
 use crate::error::{Doing, Error};
 use crate::next::Next;
 use crate::output::{Capture, Output};
-use crate::run_all::{End, Numbered, Queue, RunAll, Runnable, Running, Source, in_order};
+use crate::run_all::{End, NextStep, Numbered, Queue, RunAll, Runnable, Running, Source, in_order};
 use crate::text::Decoding;
 
 /// For tasks of a tokio runtime: feature `tokio`.
@@ -79,11 +80,15 @@ pub struct AsTheyEndAsync<I: Iterator> {
 pub(super) struct Members {
     members: Vec<Member>,
     task: Arc<Task>,
+    /// How often others have been started since.
+    bursts: usize,
 }
 
 #[derive(Debug)]
 struct Member {
     index: usize,
+    /// With whom it was started.
+    burst: usize,
     turn: Arc<Turn>,
     /// Gives it its turn.
     waker: Waker,
@@ -151,7 +156,7 @@ impl Running for Members {
 
     fn start(&mut self, index: usize, mut command: Runnable<'_>) -> Result<(), Error> {
         check_runtime(&command.name(), Doing::Start)?;
-        self.members.push(Member::new(index, command.begin()?, &self.task));
+        self.members.push(Member::new(index, self.bursts, command.begin()?, &self.task));
         Ok(())
     }
 
@@ -180,15 +185,19 @@ impl Members {
         }
         loop {
             self.heed(queue.cancel(), watch, cx);
-            if let Some(end) = queue.next(self) {
-                return Poll::Ready(Some(end));
-            }
-            if self.len() == 0 {
-                return Poll::Ready(None);
-            }
-            let ends = self.poll(cx);
+            let waits = match queue.next(self) {
+                NextStep::End(end) => return Poll::Ready(Some(end)),
+                NextStep::Wait if self.len() == 0 => return Poll::Ready(None),
+                NextStep::Wait => true,
+                NextStep::Look => false,
+            };
+            let ends = self.poll(cx, !waits);
             if ends.is_empty() {
-                return Poll::Pending;
+                // Where more are to be started, the runtime is to look at its sources before, and other tasks
+                // are to have their turn.
+                if waits || pin!(yield_now()).poll(cx).is_pending() {
+                    return Poll::Pending;
+                }
             }
             for end in ends {
                 queue.note(end, self);
@@ -214,7 +223,12 @@ impl Members {
     }
 
     /// Goes on with each whose turn it is, and takes out those that are over.
-    fn poll(&mut self, cx: &Context<'_>) -> Vec<End> {
+    ///
+    /// `but_the_last`: those that were started last are left for the next time. By then most of them have
+    /// ended, if they are short, and need not be registered with the runtime.
+    fn poll(&mut self, cx: &Context<'_>, but_the_last: bool) -> Vec<End> {
+        let last = self.bursts;
+        self.bursts += usize::from(but_the_last);
         if self.task.is_polled(cx) {
             self.members.iter().for_each(|member| member.turn.set());
         }
@@ -222,6 +236,9 @@ impl Members {
         // From the end: what takes the place of one that is taken out has been looked at.
         for at in (0..self.members.len()).rev() {
             let Some(member) = self.members.get_mut(at) else { continue };
+            if but_the_last && member.burst == last {
+                continue;
+            }
             if let Some(Poll::Ready(output)) = member.poll() {
                 let member = self.members.swap_remove(at);
                 ends.push((member.index, member.text_of(output)));
@@ -246,12 +263,13 @@ impl Members {
 }
 
 impl Member {
-    fn new(index: usize, begun: Begun, task: &Arc<Task>) -> Member {
+    fn new(index: usize, burst: usize, begun: Begun, task: &Arc<Task>) -> Member {
         let Begun { processes, run, program, rules, decoding, decide } = begun;
         let steps = Stepwise::of_all(processes, program.clone(), rules, run, decide);
         let turn = Turn::new(task);
         Member {
             index,
+            burst,
             waker: Arc::clone(&turn).into(),
             turn,
             seeing: Seeing::new(steps),
