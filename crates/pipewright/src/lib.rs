@@ -71,6 +71,7 @@
 //! | [`RunAll::captures`], [`as_they_end`](RunAll::as_they_end) | `captures_async`, `as_they_end_async` | kills those that run; goes on where it was |
 //! | [`Runner`] | `AsyncRunner`: a `Stream`, or `next().await` | goes on where it was |
 //! | `Read` and `Write` of a [`ChildStdout`], a [`ChildStdin`] | `into_async`: tokio's `AsyncRead` and `AsyncWrite` | loses no byte |
+//! | `std::io::stdin` and its kin | `stdin_async`, `stdout_async`, `stderr_async` | loses no byte |
 //!
 #![cfg_attr(feature = "tokio", doc = "```")]
 #![cfg_attr(not(feature = "tokio"), doc = "```ignore")]
@@ -142,6 +143,8 @@ pub use pipewright_os::signal::{
 };
 pub use pipewright_os::spawn::{Resource, ResourceLimit};
 pub use pipewright_os::status::{ExitStatus, ExitStatusError};
+#[cfg(feature = "tokio")]
+pub use pipewright_os::stdio::{AsyncStdin, AsyncStdout, stderr_async, stdin_async, stdout_async};
 pub use pipewright_os::stdio::{console_err, console_in, console_out, null};
 
 /// The parent's end of a child's stdin.

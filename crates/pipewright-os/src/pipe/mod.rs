@@ -22,6 +22,8 @@ use std::io;
 
 #[cfg(feature = "tokio")]
 pub use task::{AsyncPipeReader, AsyncPipeWriter};
+#[cfg(all(unix, feature = "tokio"))]
+pub(crate) use task::{task_reader, task_writer};
 
 /// How calls on one end of a pipe behave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]

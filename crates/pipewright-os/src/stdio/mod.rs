@@ -1,5 +1,7 @@
 //! The null device and the console, as handles.
 
+#[cfg(feature = "tokio")]
+mod task;
 #[cfg(unix)]
 mod unix;
 #[cfg(unix)]
@@ -15,6 +17,9 @@ use std::io;
 
 use crate::handle::Handle;
 use crate::pipe::PipeWriter;
+
+#[cfg(feature = "tokio")]
+pub use task::{AsyncStdin, AsyncStdout, stderr_async, stdin_async, stdout_async};
 
 /// Opens the null device for reading and writing.
 ///

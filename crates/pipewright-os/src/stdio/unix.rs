@@ -12,6 +12,8 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::handle::Handle;
+#[cfg(feature = "tokio")]
+use crate::pipe::PipeReader;
 use crate::pipe::{PipeWriter, Way};
 
 pub(super) fn null() -> io::Result<Handle> {
@@ -45,9 +47,19 @@ pub(super) fn writer_to(target: Handle) -> io::Result<PipeWriter> {
     writer(target.as_fd(), &rustix::fs::fstat(&target)?)
 }
 
-fn writer(target: BorrowedFd<'_>, stat: &Stat) -> io::Result<PipeWriter> {
+/// A reader of our own of the same file, pipe or terminal.
+#[cfg(feature = "tokio")]
+pub(super) fn own_reader(target: BorrowedFd<'_>, stat: &Stat) -> io::Result<PipeReader> {
     let kind = FileType::from_raw_mode(stat.st_mode);
-    if let Some(own) = open_anew(target, stat, kind) {
+    Ok(match open_anew(target, stat, kind, false) {
+        Some(own) => PipeReader::that_waits_not(own, Way::Plain),
+        None => PipeReader::that_waits_not(target.try_clone_to_owned()?, Way::Ask),
+    })
+}
+
+pub(super) fn writer(target: BorrowedFd<'_>, stat: &Stat) -> io::Result<PipeWriter> {
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    if let Some(own) = open_anew(target, stat, kind, true) {
         return Ok(PipeWriter::that_waits_not(own, Way::Plain));
     }
     // In pieces for which there is room, what is no file and no socket.
@@ -56,7 +68,7 @@ fn writer(target: BorrowedFd<'_>, stat: &Stat) -> io::Result<PipeWriter> {
 
 /// An open file of our own for the same pipe or terminal.
 #[cfg(target_os = "linux")]
-fn open_anew(target: BorrowedFd<'_>, stat: &Stat, kind: FileType) -> Option<OwnedFd> {
+fn open_anew(target: BorrowedFd<'_>, stat: &Stat, kind: FileType, writes: bool) -> Option<OwnedFd> {
     // Opening the controlling side of a terminal makes a new terminal.
     let is_ptmx = stat.st_rdev == rustix::fs::makedev(5, 2);
     let is_terminal = kind == FileType::CharacterDevice && io::IsTerminal::is_terminal(&target);
@@ -64,13 +76,14 @@ fn open_anew(target: BorrowedFd<'_>, stat: &Stat, kind: FileType) -> Option<Owne
         return None;
     }
     let path = format!("/proc/self/fd/{}", target.as_raw_fd());
-    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let access = if writes { OFlags::WRONLY } else { OFlags::RDONLY };
+    let flags = access | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     // Ignored: there is the other way.
     rustix::fs::open(path, flags, Mode::empty()).ok()
 }
 
 #[cfg(not(target_os = "linux"))]
-fn open_anew(_: BorrowedFd<'_>, _: &Stat, _: FileType) -> Option<OwnedFd> {
+fn open_anew(_: BorrowedFd<'_>, _: &Stat, _: FileType, _: bool) -> Option<OwnedFd> {
     // Elsewhere /dev/fd gives another handle on the same open file.
     None
 }

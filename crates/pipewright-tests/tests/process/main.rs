@@ -35,6 +35,8 @@ mod p15_windows;
 
 mod async_pipes;
 mod async_runner;
+#[cfg(unix)]
+mod async_stdio;
 mod async_verbs;
 mod checked;
 mod environment;

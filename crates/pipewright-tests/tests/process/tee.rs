@@ -14,7 +14,7 @@ use rustix::fs::OFlags;
 use super::{SHORT, flood, puppet};
 
 /// Runs something while that is our stdout. Only in a process of its own.
-fn with_stdout<T>(stdout: impl AsFd, work: impl FnOnce() -> T) -> T {
+pub(crate) fn with_stdout<T>(stdout: impl AsFd, work: impl FnOnce() -> T) -> T {
     let saved = io::stdout().as_fd().try_clone_to_owned().unwrap();
     rustix::stdio::dup2_stdout(stdout).unwrap();
     let result = work();

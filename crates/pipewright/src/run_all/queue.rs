@@ -38,6 +38,10 @@ const RUNNING_A_START: usize = 4;
 const MOST_WAITING: usize = 32;
 
 /// What a caller of [`Queue::next`] does next.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it lives for one match, and nearly always is the large one"
+)]
 pub(crate) enum NextStep {
     /// Hand out this result.
     End(End),

@@ -122,6 +122,18 @@ impl PipeWriter {
     }
 }
 
+/// As [`PipeReader::into_async`], and returns the end where it cannot be waited for.
+#[cfg(unix)]
+pub(crate) fn task_reader(pipe: PipeReader) -> Result<AsyncPipeReader, (PipeReader, io::Error)> {
+    imp::try_reader(pipe).map(AsyncPipeReader)
+}
+
+/// As [`PipeWriter::into_async`], and returns the end where it cannot be waited for.
+#[cfg(unix)]
+pub(crate) fn task_writer(pipe: PipeWriter) -> Result<AsyncPipeWriter, (PipeWriter, io::Error)> {
+    imp::try_writer(pipe).map(AsyncPipeWriter)
+}
+
 impl AsyncRead for AsyncPipeReader {
     fn poll_read(
         mut self: Pin<&mut Self>,

@@ -37,18 +37,34 @@ impl AsRawFd for OurWriter {
 }
 
 pub(super) fn reader(pipe: PipeReader) -> io::Result<Reader> {
+    try_reader(pipe).map_err(|(_, error)| error)
+}
+
+pub(super) fn writer(pipe: PipeWriter) -> io::Result<Writer> {
+    try_writer(pipe).map_err(|(_, error)| error)
+}
+
+/// As [`reader`], and returns the end where it cannot be registered.
+pub(super) fn try_reader(pipe: PipeReader) -> Result<Reader, (PipeReader, io::Error)> {
     // SAFETY: it owns the descriptor, which stays what it is until it is dropped: nobody else can
     // get at the reader.
     let registered =
         unsafe { AsyncFd::register_with_interest(OurReader(pipe), Interest::READABLE) };
-    Ok(Reader(registered?))
+    match registered.map_err(|error| error.into_parts()) {
+        Ok(registered) => Ok(Reader(registered)),
+        Err((OurReader(pipe), error)) => Err((pipe, error)),
+    }
 }
 
-pub(super) fn writer(pipe: PipeWriter) -> io::Result<Writer> {
+/// As [`writer`], and returns the end where it cannot be registered.
+pub(super) fn try_writer(pipe: PipeWriter) -> Result<Writer, (PipeWriter, io::Error)> {
     // SAFETY: as above; so nobody hangs it up.
     let registered =
         unsafe { AsyncFd::register_with_interest(OurWriter(pipe), Interest::WRITABLE) };
-    Ok(Writer(Some(registered?)))
+    match registered.map_err(|error| error.into_parts()) {
+        Ok(registered) => Ok(Writer(Some(registered))),
+        Err((OurWriter(pipe), error)) => Err((pipe, error)),
+    }
 }
 
 impl Reader {

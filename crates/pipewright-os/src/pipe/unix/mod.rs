@@ -44,6 +44,13 @@ impl PipeWriter {
 }
 
 impl PipeReader {
+    /// A reader of a descriptor of which is known how its calls are kept from waiting, and whose pipe is left as
+    /// large as it is.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn that_waits_not(fd: OwnedFd, way: Way) -> PipeReader {
+        PipeReader(Reader { fd, now: Now::of_foreign(way), growth: grow::Growth::never() })
+    }
+
     /// The descriptor, for a wait of ours: nobody else gets it.
     pub(crate) fn fd_of_ours(&self) -> BorrowedFd<'_> {
         self.0.fd.as_fd()
