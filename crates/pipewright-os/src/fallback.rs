@@ -29,6 +29,5 @@ pub(crate) const NO_MEMFD: bool =
     cfg!(any(pipewright_force_fallback, pipewright_force_fallback = "memfd"));
 
 /// Pretend that pipes refuse `RWF_NOWAIT`.
-#[cfg(unix)]
 pub(crate) const NO_RWF_NOWAIT: bool =
     cfg!(any(pipewright_force_fallback, pipewright_force_fallback = "rwf_nowait"));

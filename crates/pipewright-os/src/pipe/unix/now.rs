@@ -3,7 +3,6 @@
 //! `O_NONBLOCK` belongs to the open file: whoever shares it (a clone of the descriptor, another process)
 //! would get `EAGAIN` from its own calls. `RWF_NOWAIT` and `MSG_DONTWAIT` belong to one call.
 
-use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -44,8 +43,13 @@ pub(super) struct Now {
 }
 
 /// Set when the first pipe of ours refuses `RWF_NOWAIT`.
-static IS_FLAG_REFUSED: AtomicBool =
-    AtomicBool::new(cfg!(not(target_os = "linux")) || crate::fallback::NO_RWF_NOWAIT);
+static IS_FLAG_REFUSED: AtomicBool = AtomicBool::new(HAS_NO_FLAG);
+
+#[cfg(target_os = "linux")]
+const HAS_NO_FLAG: bool = crate::fallback::NO_RWF_NOWAIT;
+/// No other system has one.
+#[cfg(not(target_os = "linux"))]
+const HAS_NO_FLAG: bool = true;
 
 impl Now {
     /// For an end of a pipe that has just been made, and that nobody else has.
@@ -251,13 +255,13 @@ fn read_flagged(fd: BorrowedFd<'_>, into: &mut [MaybeUninit<u8>]) -> Result<usiz
 
 #[cfg(target_os = "linux")]
 fn last_error() -> Errno {
-    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
 #[cfg(target_os = "linux")]
 fn write_flagged(fd: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
     use rustix::io::ReadWriteFlags;
-    rustix::io::pwritev2(fd, &[io::IoSlice::new(bytes)], u64::MAX, ReadWriteFlags::NOWAIT)
+    rustix::io::pwritev2(fd, &[std::io::IoSlice::new(bytes)], u64::MAX, ReadWriteFlags::NOWAIT)
 }
 
 #[cfg(not(target_os = "linux"))]
