@@ -192,15 +192,15 @@ impl Members {
                 NextStep::Look => false,
             };
             let ends = self.poll(cx, !waits);
-            if ends.is_empty() {
-                // Where more are to be started, the runtime is to look at its sources before, and other tasks
-                // are to have their turn.
-                if waits || pin!(yield_now()).poll(cx).is_pending() {
-                    return Poll::Pending;
-                }
+            if ends.is_empty() && waits {
+                return Poll::Pending;
             }
             for end in ends {
                 queue.note(end, self);
+            }
+            // Before more are started the runtime looks at its sources, and other tasks have their turn.
+            if !waits && pin!(yield_now()).poll(cx).is_pending() {
+                return Poll::Pending;
             }
         }
     }
