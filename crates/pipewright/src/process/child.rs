@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::panic::AssertUnwindSafe;
 use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Output};
 
 use super::command::io_error;
@@ -18,8 +19,9 @@ pub struct Child {
     pub stdout: Option<ChildStdout>,
     /// Our end of its stderr, if that is piped.
     pub stderr: Option<ChildStderr>,
-    /// Without streams.
-    inner: crate::Child,
+    /// Without streams. Std's child survives a panic that is caught; so does this one, whose state is behind locks and
+    /// in the kernel.
+    inner: AssertUnwindSafe<crate::Child>,
 }
 
 impl Child {
@@ -72,14 +74,14 @@ impl From<crate::Child> for Child {
             stdin: child.stdin.take().map(ChildStdin::from),
             stdout: child.stdout.take().map(ChildStdout::from),
             stderr: child.stderr.take().map(ChildStderr::from),
-            inner: child,
+            inner: AssertUnwindSafe(child),
         }
     }
 }
 
 impl From<Child> for crate::Child {
     fn from(child: Child) -> crate::Child {
-        let Child { stdin, stdout, stderr, mut inner } = child;
+        let Child { stdin, stdout, stderr, inner: AssertUnwindSafe(mut inner) } = child;
         inner.stdin = stdin.map(crate::ChildStdin::from);
         inner.stdout = stdout.map(crate::ChildStdout::from);
         inner.stderr = stderr.map(crate::ChildStderr::from);

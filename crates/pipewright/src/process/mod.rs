@@ -68,6 +68,8 @@
 //! * `exec` with a piped stream is an error; std drops the other end of the pipe.
 //! * [`Child`] takes one more handle, a pidfd, while it is not dropped (Linux).
 //! * `before_exec` is `unsafe` in every edition.
+//! * Windows: a program is also found by the extensions in `PATHEXT`, a cleared environment keeps `SystemRoot`, and
+//!   [`Child`] does not convert to an `OwnedHandle` (it has `AsHandle` and `AsRawHandle`).
 //! * The unstable methods of std are missing; most are methods of [`Command::extended`].
 //!
 //! What another crate takes by `&mut std::process::Command`, or by a trait of its own for that type, has to be ported as

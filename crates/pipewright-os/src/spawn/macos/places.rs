@@ -197,6 +197,6 @@ mod tests {
             assert!(!places.is_target(place.from), "{place:?} of {places:?}");
         }
         assert_eq!(places.copies.len(), 3, "{places:?}");
-        places.actions().unwrap();
+        places.actions(false).unwrap();
     }
 }

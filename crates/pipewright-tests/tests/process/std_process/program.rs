@@ -224,6 +224,10 @@ macro_rules! program {
             }
 
             pub(super) fn what_else_is_there() -> Said {
+                fn goes_anywhere<T: Send + Sync + Unpin + 'static>() {}
+                fn survives_panics<T: std::panic::UnwindSafe + std::panic::RefUnwindSafe>() {}
+                goes_anywhere::<(Command, Child, Stdio, Output)>();
+                survives_panics::<(Child, Stdio, Output)>();
                 let same_parent = parent_id() == std::os::unix::process::parent_id();
                 let _never: fn(i32) -> ! = process::exit;
                 let _nor: fn() -> ! = process::abort;
