@@ -149,3 +149,36 @@ fn commands_and_children_convert_both_ways() {
     assert_eq!(child.read_all_text().unwrap().stdout, "there and back");
     assert_eq!(Command::from(extended).stdin(Stdio::null()).status().unwrap().code(), Some(0));
 }
+
+/// Runs the calling test again where root may not drop its groups.
+fn where_groups_stay(test: &str, body: impl FnOnce()) {
+    const MARK: &str = "PIPEWRIGHT_WHERE_GROUPS_STAY";
+    if std::env::var_os(MARK).is_some() {
+        return body();
+    }
+    let in_namespace = ["--user", "--map-root-user"];
+    let can = std::process::Command::new("unshare").args(in_namespace).arg("true").output();
+    if !can.is_ok_and(|output| output.status.success()) {
+        pipewright_tests::skip::skipped("user namespaces cannot be had");
+        return;
+    }
+    let mut again = std::process::Command::new("unshare");
+    again.args(in_namespace).arg(std::env::current_exe().unwrap());
+    let output = again.args([test, "--exact", "--test-threads=1"]).env(MARK, "").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
+#[test]
+fn groups_that_may_not_be_dropped_are_kept_as_std_keeps_them() {
+    let test = "std_process::differs::groups_that_may_not_be_dropped_are_kept_as_std_keeps_them";
+    where_groups_stay(test, || {
+        let _watch = watchdog::watch();
+        let mut theirs = std::process::Command::new("true");
+        std::os::unix::process::CommandExt::uid(&mut theirs, 0);
+        assert!(theirs.status().unwrap().success());
+        assert!(Command::new("true").uid(0).status().unwrap().success());
+        let error = pipewright::Command::new("true").uid(0).status().unwrap_err();
+        assert_eq!(*error.kind(), pipewright::ErrorKind::PermissionDenied, "{error}");
+    });
+}
