@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::task::Poll;
 use std::thread;
@@ -144,6 +145,41 @@ fn a_dropped_guard_restores_what_was_before() {
         drop(other);
         assert!(!is_handled(Signal::INT));
     });
+}
+
+/// As signal-hook does it: a handler of somebody else, which passes a signal on to the one before it.
+static BEFORE: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
+static PASSED_ON: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn pass_on(number: libc::c_int) {
+    PASSED_ON.fetch_add(1, Ordering::SeqCst);
+    let before = BEFORE.load(Ordering::SeqCst);
+    // SAFETY: the handler that was in place of this one: a guard's.
+    let before: extern "C" fn(libc::c_int) = unsafe { std::mem::transmute(before) };
+    before(number);
+}
+
+#[test]
+fn a_handler_that_was_set_later_stays_and_may_pass_signals_on() {
+    isolate::isolated(
+        "signals::a_handler_that_was_set_later_stays_and_may_pass_signals_on",
+        || {
+            let _watch = watchdog::watch();
+            let token = CancelToken::new();
+            let guard = token.cancel_on(&[Signal::USR1]).unwrap();
+            let theirs = pass_on as *const () as libc::sighandler_t;
+            // SAFETY: a handler that only counts and calls.
+            BEFORE.store(unsafe { libc::signal(libc::SIGUSR1, theirs) }, Ordering::SeqCst);
+            let send_here = sender();
+            send_here(Signal::USR1);
+            assert!(token.is_cancelled());
+            drop(guard);
+            // Nobody's: it neither ends this process nor comes round for ever.
+            send_here(Signal::USR1);
+            assert_eq!(PASSED_ON.load(Ordering::SeqCst), 2);
+            assert!(is_handled(Signal::USR1));
+        },
+    );
 }
 
 #[test]

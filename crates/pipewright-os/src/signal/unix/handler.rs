@@ -58,15 +58,19 @@ pub(in super::super) fn install(signal: Signal) -> io::Result<()> {
 
 /// Puts the effect back that was recorded, if the handler is still ours.
 pub(in super::super) fn restore(signal: Signal) {
+    if current(signal.number()) == on_signal as *const () as libc::sighandler_t {
+        put_back(signal.number());
+    }
+}
+
+/// The handler that the signal has now.
+fn current(number: i32) -> libc::sighandler_t {
     let mut now = MaybeUninit::<libc::sigaction>::zeroed();
     // Ignored, here and below: the number was good when the handler was put in.
     // SAFETY: asks only, into a live struct.
-    let _ = unsafe { libc::sigaction(signal.number(), ptr::null(), now.as_mut_ptr()) };
+    let _ = unsafe { libc::sigaction(number, ptr::null(), now.as_mut_ptr()) };
     // SAFETY: filled in by the call; and all zeroes was a value before.
-    let now = unsafe { now.assume_init() };
-    if now.sa_sigaction == on_signal as *const () as libc::sighandler_t {
-        put_back(signal.number());
-    }
+    unsafe { now.assume_init() }.sa_sigaction
 }
 
 fn place(number: i32) -> Option<*mut MaybeUninit<libc::sigaction>> {
@@ -86,9 +90,15 @@ extern "C" fn on_signal(number: libc::c_int) {
     let errno = errno();
     // SAFETY: the number of the calling thread, which lives as long as it runs.
     let before = unsafe { *errno };
-    if trip::deliver(number, || put_back(number)) != Delivered::Taken {
-        // Its usual effect, which is in place again, as soon as this returns: it is blocked until
-        // then. Ignored: the number is good.
+    let has_usual_effect = match trip::deliver(number, || put_back(number)) {
+        Delivered::Taken => false,
+        Delivered::OneTooMany => true,
+        // On its way when the guard was dropped. Or another handler, which was put in after ours,
+        // passes it on: a raise would come back here for ever.
+        Delivered::ToNobody => current(number) == libc::SIG_DFL,
+    };
+    if has_usual_effect {
+        // As soon as this returns: it is blocked until then. Ignored: the number is good.
         // SAFETY: takes a number.
         let _ = unsafe { libc::raise(number) };
     }
