@@ -40,6 +40,8 @@ mod async_stdio;
 mod async_verbs;
 mod checked;
 mod environment;
+#[cfg(unix)]
+mod caught_signals;
 mod events;
 mod feeding;
 mod handles;

@@ -1,19 +1,17 @@
-//! Signals that this program takes: as cancels, and one by one.
+//! Signals that cancel tokens.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
-use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pipewright::{CancelToken, CaughtSignals, Child, Command, Outcome, Signal, Stdio};
+use pipewright::{CancelToken, Child, Command, Outcome, Signal, Stdio};
 use pipewright_tests::{isolate, watchdog};
 
-use super::async_pipes::poll_once;
 use super::async_verbs::one_thread;
-use super::{SHORT, ended_by, flood, puppet};
+use super::{ended_by, flood, puppet};
 
 /// To this process, whichever thread takes it.
 fn send(signal: Signal) {
@@ -326,47 +324,8 @@ fn guards_come_and_go_while_signals_arrive() {
     });
 }
 
-#[test]
-fn caught_signals_are_waited_for_with_a_limit() {
-    isolate::isolated("signals::caught_signals_are_waited_for_with_a_limit", || {
-        let _watch = watchdog::watch();
-        let caught = CaughtSignals::new(&[Signal::USR1, Signal::USR2]).unwrap();
-        let start = Instant::now();
-        assert_eq!(caught.wait_for(SHORT).unwrap(), None);
-        assert!(start.elapsed() >= SHORT);
-        let send_here = sender();
-        send_here(Signal::USR1);
-        assert_eq!(caught.wait_for(Duration::ZERO).unwrap(), Some(Signal::USR1));
-        assert_eq!(caught.wait_for(Duration::ZERO).unwrap(), None);
-        let sends = thread::spawn(move || send_here(Signal::USR2));
-        assert_eq!(caught.wait_for(Duration::MAX).unwrap(), Some(Signal::USR2));
-        sends.join().unwrap();
-    });
-}
-
-#[test]
-fn caught_signals_wake_a_task_and_a_dropped_wait_loses_none() {
-    isolate::isolated("signals::caught_signals_wake_a_task_and_a_dropped_wait_loses_none", || {
-        let _watch = watchdog::watch();
-        let caught = CaughtSignals::new(&[Signal::USR1, Signal::USR2]).unwrap();
-        let send_here = sender();
-        one_thread().block_on(async {
-            let limit = Duration::from_millis(20);
-            assert!(tokio::time::timeout(limit, caught.wait_async()).await.is_err());
-            send_here(Signal::USR1);
-            assert_eq!(caught.wait_async().await.unwrap(), Signal::USR1);
-            let sends = thread::spawn(move || send_here(Signal::USR2));
-            assert_eq!(caught.wait_async().await.unwrap(), Signal::USR2);
-            sends.join().unwrap();
-        });
-        // Outside of a runtime.
-        let Poll::Ready(result) = poll_once(caught.wait_async()) else { panic!("it waits") };
-        assert_eq!(result.unwrap_err().kind(), std::io::ErrorKind::Unsupported);
-    });
-}
-
 /// Sends signals to the calling thread: the harness has others, which block other ones.
-fn sender() -> impl Fn(Signal) + Send + Copy + 'static {
+pub(super) fn sender() -> impl Fn(Signal) + Send + Copy + 'static {
     // SAFETY: the number of the calling thread.
     let thread = unsafe { libc::pthread_self() };
     move |signal| {
