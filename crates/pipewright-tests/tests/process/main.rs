@@ -38,10 +38,10 @@ mod async_runner;
 #[cfg(unix)]
 mod async_stdio;
 mod async_verbs;
-mod checked;
-mod environment;
 #[cfg(unix)]
 mod caught_signals;
+mod checked;
+mod environment;
 mod events;
 mod feeding;
 mod handles;
