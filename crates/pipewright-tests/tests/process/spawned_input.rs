@@ -174,6 +174,12 @@ fn a_reader_that_fails_has_the_child_killed_and_the_wait_says_why() {
     all_of(child.stdout.take().unwrap());
     check(child.wait().unwrap_err());
     assert!(!child.wait().unwrap().success(), "it is told once");
+    // The same where more than its end is waited for.
+    let mut command = puppet(["cat", "wait=600"]);
+    command.stdin(Stdio::reader(Failing(false))).timeout(std::time::Duration::from_secs(600));
+    let child = command.spawn().unwrap();
+    check(child.wait().unwrap_err());
+    assert!(!child.wait().unwrap().success(), "it is told once");
     check(failing().wait_with_output().unwrap_err());
     check(failing().read_all_lines().unwrap().finish().unwrap_err());
     one_thread().block_on(async {

@@ -156,6 +156,13 @@ impl Conduct {
         Due::Ask
     }
 
+    /// True where the children are to be stopped now, unless they have ended.
+    pub(super) fn is_time_up(&self, now: Instant) -> bool {
+        let is_over = |end: Option<Instant>| end.is_some_and(|end| now >= end);
+        let runs = self.phase == Phase::Running && self.ended_at.is_none();
+        runs && (is_over(self.deadline) || is_over(self.idle_end()))
+    }
+
     /// What the passing of time has made necessary. Asked again until it says nothing.
     ///
     /// `reading`: whether a stream is still open.

@@ -358,13 +358,14 @@ impl Run {
         let Some(ended) = exit.try_wait().map_err(|e| ("wait for", e))? else { return Ok(()) };
         self.gone += 1;
         // It was the first that was fed.
-        self.stop_feeding()?;
+        let fed = self.stop_feeding();
         if self.gone == exits.len() {
             self.ended = Some(ended);
             self.conduct.note_end(now);
             self.nap.end();
         }
-        Ok(())
+        // Only now: whoever waits for it again finds the end noted.
+        fed
     }
 
     fn stop_feeding(&mut self) -> Result<(), Failed> {

@@ -56,7 +56,7 @@ impl Pipeline<'_> {
     ///
     /// # Errors
     /// A stage could not be started (and is named), read from or waited for; none is then left
-    /// running. A timeout is no error: see [`Outcome`].
+    /// running. A timeout is no error: see [`Outcome`](crate::Outcome).
     ///
     /// ```
     /// use pipewright::{Command, Stdio};

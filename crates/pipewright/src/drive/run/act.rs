@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use pipewright_os::exit::Exit;
 
+use super::keep::has_ended;
 use super::{Failed, Run};
 use crate::command::Rules;
 use crate::drive::conduct::Due;
@@ -21,6 +22,9 @@ impl Run {
         if self.conduct.killed_child_wait_ends().is_some_and(|end| now >= end) {
             let words = "it was killed and does not end";
             return Err(("stop", io::Error::new(io::ErrorKind::TimedOut, words)));
+        }
+        if self.conduct.is_time_up(now) {
+            self.note_ends_in_time(exits, now)?;
         }
         loop {
             match self.conduct.due(now, self.is_reading()) {
@@ -46,7 +50,22 @@ impl Run {
             }
         }
         if token.is_cancelled() {
+            self.note_ends_in_time(exits, now)?;
             self.stop(Outcome::Cancelled, exits, rules, now)?;
+        }
+        Ok(())
+    }
+
+    /// Notes that children have ended, before they are stopped for what came later. A task that was away is told of
+    /// what can be read first, and of the end with the next turn.
+    #[cold]
+    fn note_ends_in_time(&mut self, exits: &[Exit], now: Instant) -> Result<(), Failed> {
+        while self.ended.is_none() && !self.is_stopping() {
+            let Some(exit) = exits.get(self.gone) else { break };
+            if !has_ended(exit, now) {
+                break;
+            }
+            self.note_end(exits, now)?;
         }
         Ok(())
     }

@@ -19,7 +19,8 @@ impl Run {
                 // In time, whenever somebody takes notice of it.
                 return NextLook::default();
             }
-            // Ignored here and below: whoever waits next tries again, and tells.
+            // Ignored here and below: whoever waits next tries again, and tells. Of several children those that have ended
+            // may be reaped by it; the others keep the run going.
             let _ = self.heed(exits, rules, now);
         }
         if self.has_unread_output() {
@@ -56,5 +57,10 @@ impl Run {
 
 /// True where all have ended. Nobody is reaped by that.
 fn have_ended(exits: &[Exit], now: Instant) -> bool {
-    exits.iter().all(|exit| matches!(mux::wait(&mut [Slot::Exit(exit)], Some(now)), Ok(1)))
+    exits.iter().all(|exit| has_ended(exit, now))
+}
+
+/// True where it has ended. It is not reaped by that.
+pub(super) fn has_ended(exit: &Exit, now: Instant) -> bool {
+    matches!(mux::wait(&mut [Slot::Exit(exit)], Some(now)), Ok(1))
 }
