@@ -13,6 +13,7 @@
 //! | `failing` | a filesystem that fails, for root (Linux) |
 //! | `mounts` | filesystems of a test's own, for root (Linux) |
 //! | `oracle` | what the kernel says of io_uring (Linux) |
+//! | [`traced`] | events of `tracing`, as lines |
 //! | [`skip`] | says aloud what was not tested |
 
 pub mod alive;
@@ -31,4 +32,5 @@ pub mod oracle;
 #[cfg(target_os = "linux")]
 pub mod refuse;
 pub mod skip;
+pub mod traced;
 pub mod watchdog;

@@ -113,6 +113,7 @@ mod signal_guard;
 #[cfg(feature = "tokio")]
 mod task;
 mod text;
+mod trace;
 
 pub use cancel::CancelToken;
 pub use child::Child;

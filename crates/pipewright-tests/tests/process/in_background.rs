@@ -156,8 +156,9 @@ fn a_child_that_has_ended_in_time_has_not_timed_out() {
     // Nor for a task that comes back late, whoever keeps its time.
     let token = CancelToken::new();
     one_thread().block_on(async {
-        let with_background = command.stdout(Stdio::piped()).take();
-        for mut command in [with_background, puppet(["out=said\n", "exit=3"]).timeout(SHORT).take()]
+        let with_background = command.stdout(Stdio::piped()).owned();
+        for mut command in
+            [with_background, puppet(["out=said\n", "exit=3"]).timeout(SHORT).owned()]
         {
             let mut lines = command.cancel(&token).lines_async().unwrap();
             assert!(poll_once(lines.next()).is_pending() || !alive::is_running(lines.pid()));
@@ -166,7 +167,7 @@ fn a_child_that_has_ended_in_time_has_not_timed_out() {
             let ending = lines.finish().await.unwrap();
             assert_eq!((ending.outcome, ending.status.code()), (Outcome::Exited, Some(3)));
         }
-        let mut late = puppet(["out=said\n", "exit=3"]).cancel(&token).take();
+        let mut late = puppet(["out=said\n", "exit=3"]).cancel(&token).owned();
         let lines = late.lines_async().unwrap();
         away(lines.pid());
         token.cancel();

@@ -80,6 +80,7 @@ mod stopping;
 mod taken_stdin;
 #[cfg(unix)]
 mod tee;
+mod traced;
 mod trees;
 #[cfg(target_os = "linux")]
 mod trees_deprived;

@@ -173,6 +173,7 @@ impl Child {
             .of(&self.program)
             .fed_by(self.input.fed())
             .in_front(self.front.clone())
+            .traced(self.process.trace())
     }
 
     fn cannot(&self, doing: &'static str, error: io::Error) -> Error {

@@ -12,6 +12,7 @@ use pipewright_os::signal::Signal;
 
 use super::reaper;
 use crate::drive::{Exits, Reach};
+use crate::trace::Trace;
 
 /// How long a drop waits for the child that it has killed.
 const KILL_TAKES: Duration = Duration::from_millis(100);
@@ -24,6 +25,7 @@ pub(crate) struct Process {
     /// What a drop does to it first: [`kill`], by a pointer, so that programs which never ask for it
     /// do not contain it.
     doom: Option<fn(&Exit)>,
+    trace: Trace,
 }
 
 /// Kills the child and whom a kill of it reaches, and waits for it for a moment.
@@ -36,8 +38,13 @@ pub(crate) fn kill(exit: &Exit) {
 }
 
 impl Process {
-    pub(crate) fn new(exit: Exit, doom: Option<fn(&Exit)>) -> Process {
-        Process { exit, doom }
+    pub(crate) fn new(exit: Exit, doom: Option<fn(&Exit)>, trace: Trace) -> Process {
+        Process { exit, doom, trace }
+    }
+
+    /// The span of the process.
+    pub(crate) fn trace(&self) -> Trace {
+        self.trace.clone()
     }
 
     /// The one child of a run.
@@ -47,7 +54,25 @@ impl Process {
 
     /// Waits for the end, where nobody else has this process.
     pub(crate) fn wait_alone(&mut self) -> io::Result<Ended> {
-        self.exit.wait_alone()
+        let ended = self.exit.wait_alone()?;
+        self.trace.ended(ended.status);
+        Ok(ended)
+    }
+
+    /// Waits for the end.
+    pub(crate) fn wait(&self) -> io::Result<Ended> {
+        let ended = self.exit.wait()?;
+        self.trace.ended(ended.status);
+        Ok(ended)
+    }
+
+    /// Returns the end, or `None` while the process runs.
+    pub(crate) fn try_wait(&self) -> io::Result<Option<Ended>> {
+        let ended = self.exit.try_wait()?;
+        if let Some(ended) = &ended {
+            self.trace.ended(ended.status);
+        }
+        Ok(ended)
     }
 
     fn runs(&self) -> bool {
@@ -67,14 +92,16 @@ impl Drop for Process {
     fn drop(&mut self) {
         if let Some(tree) = self.exit.tree() {
             // What holds the tree goes with this, and nobody in it is to outlive that.
-            tree.end();
+            self.trace.leftovers_killed(tree.end());
             // Whoever has killed what held the tree has not freed the child. Ignored: it has ended.
             let _ = self.exit.signal(Signal::KILL);
         }
         if let Some(guard) = self.exit.leave_tree() {
             reap_in_time(guard);
         }
-        if !self.runs() {
+        let runs = self.runs();
+        self.trace.dropped(&self.exit);
+        if !runs {
             return;
         }
         if let Some(kill) = self.doom {
@@ -95,11 +122,13 @@ fn reap_in_time(exit: Exit) {
 pub(crate) struct Processes {
     exits: Vec<Exit>,
     doom: Option<fn(&Exit)>,
+    /// A span for each.
+    trace: Trace,
 }
 
 impl Processes {
     pub(crate) fn with_room_for(count: usize) -> Processes {
-        Processes { exits: Vec::with_capacity(count), doom: None }
+        Processes { exits: Vec::with_capacity(count), doom: None, trace: Trace::default() }
     }
 
     /// One child alone.
@@ -112,7 +141,13 @@ impl Processes {
     /// One more child, after the others. Where one is killed on drop, all are.
     pub(crate) fn push(&mut self, mut process: Process) {
         self.doom = self.doom.or(process.doom);
+        self.trace.extend(mem::take(&mut process.trace));
         self.exits.push(mem::take(&mut process.exit));
+    }
+
+    /// The spans of the processes.
+    pub(crate) fn trace(&self) -> Trace {
+        self.trace.clone()
     }
 }
 
@@ -128,7 +163,7 @@ impl Drop for Processes {
     fn drop(&mut self) {
         // Each on its own: it is asked whether it still runs, and adopted if it does.
         for exit in self.exits.drain(..) {
-            drop(Process::new(exit, self.doom));
+            drop(Process::new(exit, self.doom, self.trace.take_first()));
         }
     }
 }

@@ -22,6 +22,7 @@ use crate::child::{Process, reaper};
 use crate::drive::{Feed, Front, OpenTee, Run, Sink, TeeTo, open_tee_to};
 use crate::error::{Doing, Error, ErrorKind, could_not_open, could_not_prepare, could_not_start};
 use crate::output::Source;
+use crate::trace::{self, Trace};
 
 /// What a stream is where the command does not say.
 #[derive(Debug, Clone, Copy)]
@@ -71,7 +72,8 @@ impl Started {
             stdout.map(|end| end.into_stream(Source::Stdout, sink(Source::Stdout))),
             stderr.map(|end| end.into_stream(Source::Stderr, sink(Source::Stderr))),
         ];
-        (process, Run::new(rules, at, feed, streams).in_front(front))
+        let run = Run::new(rules, at, feed, streams).in_front(front).traced(process.trace());
+        (process, run)
     }
 }
 
@@ -137,6 +139,10 @@ struct Prepared<'a> {
 impl Command {
     /// Starts the child.
     pub(crate) fn launch(&self, defaults: StdioDefaults) -> Result<Started, Error> {
+        self.try_to_launch(defaults).inspect_err(trace::not_started)
+    }
+
+    fn try_to_launch(&self, defaults: StdioDefaults) -> Result<Started, Error> {
         reaper::sweep();
         let defaults = match self.lifetime.detach {
             Some(detach) => detach(self, defaults)?,
@@ -148,8 +154,9 @@ impl Command {
         let mut plan = self.plan(&prepared);
         plan.foreground = front.as_ref().map(|front| front.terminal());
         let exit = start(&plan)?;
-        let doom = self.lifetime.kill_on_drop;
-        Ok(Started { process: Process::new(exit, doom), ends: prepared.ends, at, front })
+        let trace = Trace::started(&self.program, &exit);
+        let process = Process::new(exit, self.lifetime.kill_on_drop, trace);
+        Ok(Started { process, ends: prepared.ends, at, front })
     }
 
     /// Replaces this process. Returns only with the reason why that failed.

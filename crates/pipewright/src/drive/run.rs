@@ -27,6 +27,7 @@ use super::{Feed, Reach, Sink};
 use crate::child::Fed;
 use crate::command::Rules;
 use crate::output::{Outcome, Source};
+use crate::trace::Trace;
 
 /// What was being done, and what the system said.
 pub(crate) type Failed = (&'static str, io::Error);
@@ -78,6 +79,7 @@ pub(crate) struct Run {
     given_up: bool,
     group_pause: Duration,
     front: Option<Arc<dyn Front>>,
+    trace: Trace,
 }
 
 impl Run {
@@ -108,6 +110,7 @@ impl Run {
             given_up: false,
             group_pause: Duration::ZERO,
             front: None,
+            trace: Trace::default(),
         }
     }
 

@@ -63,7 +63,8 @@ impl Pipeline<'_> {
             stdout.map(|end| end.into_stream(Source::Stdout, sink())),
             stderr.map(|end| end.into_stream(Source::Stderr, sink())),
         ];
-        let run = Run::new(&self.rules, at, feed, streams).of(&self.name());
+        let run =
+            Run::new(&self.rules, at, feed, streams).of(&self.name()).traced(processes.trace());
         let decide = Some(self.decide());
         let steps = Stepwise::of_all(processes, self.name(), self.rules.clone(), run, decide);
         Ok(steps.with_stdin(stdin))

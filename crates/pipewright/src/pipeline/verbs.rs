@@ -215,7 +215,10 @@ impl Running {
         ];
         let run = match begun {
             Some(begun) => begun.reading(feed, streams),
-            None => Run::new(rules, at, feed, streams).of(&joined(&programs)).fed_by(fed),
+            None => Run::new(rules, at, feed, streams)
+                .of(&joined(&programs))
+                .fed_by(fed)
+                .traced(processes.trace()),
         };
         (run, Seen { programs, processes })
     }

@@ -113,6 +113,7 @@ impl PipelineChild {
         Run::new(&self.rules, self.started, feed, [None, None])
             .of(&super::joined(&self.programs))
             .fed_by(self.input.fed())
+            .traced(self.processes.trace())
     }
 
     /// Closes the input that nobody has taken.

@@ -102,9 +102,17 @@ impl Run {
         rules: &Rules,
     ) -> Result<(), Failed> {
         match due {
-            Due::Ask if self.reach.ask(exits, rules.signal_that_stops()) => {}
-            Due::Ask => self.conduct.note_deaf(),
-            Due::Kill => self.reach.kill(exits).map_err(|e| ("stop", e))?,
+            Due::Ask => {
+                let signal = rules.signal_that_stops();
+                self.trace.stopping(signal, self.conduct.stopped());
+                if !self.reach.ask(exits, signal) {
+                    self.conduct.note_deaf();
+                }
+            }
+            Due::Kill => {
+                self.trace.killing(self.conduct.stopped());
+                self.reach.kill(exits).map_err(|e| ("stop", e))?;
+            }
             Due::Nothing | Due::StopReading => {}
         }
         Ok(())

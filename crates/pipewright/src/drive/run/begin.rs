@@ -9,6 +9,7 @@ use super::Run;
 use crate::child::Fed;
 use crate::drive::stream::Stream;
 use crate::drive::{Feed, Front, Sink};
+use crate::trace::Trace;
 
 impl Run {
     /// The same run, of a child that may be in front of the terminal.
@@ -34,5 +35,10 @@ impl Run {
     /// The same run, of a child that is fed in the background.
     pub(crate) fn fed_by(self, fed: Option<Fed>) -> Run {
         Run { fed, ..self }
+    }
+
+    /// The same run, whose stops and end are recorded in these spans.
+    pub(crate) fn traced(self, trace: Trace) -> Run {
+        Run { trace, ..self }
     }
 }

@@ -31,7 +31,7 @@ impl Run {
         let tee_failed = [&out, &err].into_iter().flatten().find_map(|it| it.tee_failed);
         let (stdout_bytes, stderr_bytes) = (passed(&out), passed(&err));
         let (out, err) = (out.unwrap_or_default(), err.unwrap_or_default());
-        Ok(Output {
+        let output = Output {
             status: ended.status,
             stdout: out.kept,
             stderr: err.kept,
@@ -50,8 +50,11 @@ impl Run {
             leftovers_killed: exits.iter().filter_map(Exit::tree).map(|tree| tree.end()).sum(),
             stdout_bytes,
             stderr_bytes,
-        })
+        };
+        self.trace.run_ended(exits, &output);
+        Ok(output)
     }
+
     /// The limit that such an outcome speaks of.
     fn exceeded(&self, outcome: Outcome) -> Option<Exceeded> {
         match outcome {

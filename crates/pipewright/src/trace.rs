@@ -1,0 +1,163 @@
+//! Starts, stops and ends of processes as spans and events of `tracing`: feature `tracing`. Without it
+//! nothing of this costs anything.
+//!
+//! Each process has a span `process`, from its start until its handle is dropped; the events are inside it.
+//! Arguments and variables are never recorded: they may be secret.
+//!
+//! | level | span or event | fields |
+//! |---|---|---|
+//! | debug | span `process` | `pid`, `program` |
+//! | debug | `started` | `containment` |
+//! | debug | `not started` | `program`, `error` |
+//! | info | `stopping` | `signal`, `reason` |
+//! | info | `killing` | `reason` |
+//! | debug | `ended` | `status` |
+//! | debug | `run ended` | `outcome`, `elapsed_ms`, `held_open`, `truncated` |
+//! | warn | `leftovers killed` | `count` |
+//! | debug | `dropped while running` | |
+
+#[cfg(feature = "tracing")]
+pub(crate) use on::*;
+
+#[cfg(not(feature = "tracing"))]
+pub(crate) use off::*;
+
+#[cfg(feature = "tracing")]
+mod on {
+    use std::ffi::OsStr;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use pipewright_os::exit::Exit;
+    use pipewright_os::signal::Signal;
+    use pipewright_os::status::ExitStatus;
+    use tracing::{Span, debug, debug_span, info, warn};
+
+    use crate::error::Error;
+    use crate::output::{Outcome, Output};
+
+    /// The spans of the processes that one handle or one run is about.
+    #[derive(Debug, Clone, Default)]
+    pub(crate) struct Trace(Vec<Arc<Process>>);
+
+    #[derive(Debug)]
+    struct Process {
+        span: Span,
+        /// The end has been recorded: a child can be waited for again and again.
+        has_ended: AtomicBool,
+    }
+
+    impl Trace {
+        pub(crate) fn started(program: &OsStr, exit: &Exit) -> Trace {
+            let span = debug_span!("process", pid = exit.pid(), program = ?program);
+            debug!(parent: &span, containment = %exit.containment(), "started");
+            Trace(vec![Arc::new(Process { span, has_ended: AtomicBool::new(false) })])
+        }
+
+        /// Adds the spans of other processes, after these.
+        pub(crate) fn extend(&mut self, others: Trace) {
+            self.0.extend(others.0);
+        }
+
+        pub(crate) fn stopping(&self, signal: Signal, why: Option<Outcome>) {
+            let reason = why.map(tracing::field::display);
+            for process in &self.0 {
+                info!(parent: &process.span, %signal, reason, "stopping");
+            }
+        }
+
+        pub(crate) fn killing(&self, why: Option<Outcome>) {
+            let reason = why.map(tracing::field::display);
+            for process in &self.0 {
+                info!(parent: &process.span, reason, "killing");
+            }
+        }
+
+        /// Records the end of the only process.
+        pub(crate) fn ended(&self, status: ExitStatus) {
+            self.0.iter().for_each(|process| process.ended(status));
+        }
+
+        /// Records the end of a run, and of the processes that it was about.
+        pub(crate) fn run_ended(&self, exits: &[Exit], output: &Output) {
+            for (process, exit) in self.0.iter().zip(exits) {
+                if let Ok(Some(ended)) = exit.try_wait() {
+                    process.ended(ended.status);
+                }
+            }
+            let Some(last) = self.0.last() else { return };
+            let elapsed_ms = u64::try_from(output.elapsed.as_millis()).unwrap_or(u64::MAX);
+            let Output { outcome, held_open, truncated, .. } = output;
+            debug!(parent: &last.span, %outcome, elapsed_ms, held_open, truncated, "run ended");
+            self.leftovers_killed(output.leftovers_killed);
+        }
+
+        pub(crate) fn leftovers_killed(&self, count: u32) {
+            if let (Some(last), true) = (self.0.last(), count > 0) {
+                warn!(parent: &last.span, count, "leftovers killed");
+            }
+        }
+
+        /// Records the drop of a handle: of one whose process has ended, that end, if nobody has waited for it.
+        pub(crate) fn dropped(&self, exit: &Exit) {
+            for process in &self.0 {
+                match exit.try_wait() {
+                    Ok(Some(ended)) => process.ended(ended.status),
+                    Ok(None) => debug!(parent: &process.span, "dropped while running"),
+                    // Somebody else has reaped it.
+                    Err(_) => {}
+                }
+            }
+        }
+
+        /// Takes the first span out: the one that belongs to the first process.
+        pub(crate) fn take_first(&mut self) -> Trace {
+            Trace(self.0.drain(..self.0.len().min(1)).collect())
+        }
+    }
+
+    impl Process {
+        fn ended(&self, status: ExitStatus) {
+            if !self.has_ended.swap(true, Ordering::Relaxed) {
+                debug!(parent: &self.span, %status, "ended");
+            }
+        }
+    }
+
+    pub(crate) fn not_started(error: &Error) {
+        debug!(program = ?error.program(), %error, "not started");
+    }
+}
+
+#[cfg(not(feature = "tracing"))]
+mod off {
+    use std::ffi::OsStr;
+
+    use pipewright_os::exit::Exit;
+    use pipewright_os::signal::Signal;
+    use pipewright_os::status::ExitStatus;
+
+    use crate::error::Error;
+    use crate::output::{Outcome, Output};
+
+    #[derive(Debug, Clone, Copy, Default)]
+    pub(crate) struct Trace;
+
+    impl Trace {
+        pub(crate) fn started(_: &OsStr, _: &Exit) -> Trace {
+            Trace
+        }
+        pub(crate) fn extend(&mut self, _: Trace) {}
+        pub(crate) fn stopping(&self, _: Signal, _: Option<Outcome>) {}
+        pub(crate) fn killing(&self, _: Option<Outcome>) {}
+        pub(crate) fn ended(&self, _: ExitStatus) {}
+        pub(crate) fn run_ended(&self, _: &[Exit], _: &Output) {}
+        pub(crate) fn leftovers_killed(&self, _: u32) {}
+        pub(crate) fn dropped(&self, _: &Exit) {}
+        pub(crate) fn take_first(&mut self) -> Trace {
+            Trace
+        }
+    }
+
+    pub(crate) fn not_started(_: &Error) {}
+}
