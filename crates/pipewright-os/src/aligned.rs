@@ -11,7 +11,7 @@ use std::ptr::{self, NonNull};
 /// All of them have a value from the start: no part of it is ever uninitialised.
 ///
 /// ```
-/// use pipewright_os::aligned::AlignedBuf;
+/// # use pipewright_os::aligned::AlignedBuf;
 /// let mut buffer = AlignedBuf::zeroed(8192, 4096)?;
 /// buffer[..5].copy_from_slice(b"hello");
 /// assert_eq!(buffer.as_ptr() as usize % 4096, 0);

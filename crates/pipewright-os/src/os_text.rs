@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 /// What stands before and after the first `separator`. `None`: there is none, or `separator` is no ASCII.
 ///
 /// ```
-/// use pipewright_os::os_text::split_once;
+/// # use pipewright_os::os_text::split_once;
 ///
 /// let pair = split_once("PATH=/bin=".as_ref(), b'=');
 /// assert_eq!(pair, Some(("PATH".as_ref(), "/bin=".as_ref())));

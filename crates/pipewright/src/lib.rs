@@ -20,46 +20,71 @@
 //! # Ok::<(), pipewright::Error>(())
 //! ```
 //!
-//! | verb | gives |
+//! # Which call to use
+//!
+//! | you want | call |
 //! |---|---|
-//! | [`Command::status`] | the exit status; std's rule |
-//! | [`Command::output`] | both streams as bytes; std's rule |
-//! | [`Command::capture`] | both streams as text |
-//! | [`Command::run`] | nothing, or an error that tells why it failed |
-//! | [`Command::read`] | stdout, trimmed, or an error that tells why it failed |
-//! | [`Command::lines`] | both streams line by line, as they arrive |
-//! | [`Command::events`] | what the child writes and how it ends, as it happens |
-//! | [`Command::spawn`] | a [`Child`], std's shape |
-//! | [`Command::start`] | a [`ProcessHandle`], without streams |
-//! | [`Command::start_and_forget`] | a number; nothing is kept, nothing becomes a zombie |
-//! | [`Command::exec`] | nothing: the command runs in the place of this process |
-//! | `a \| b`, [`Command::pipe`] | a [`Pipeline`], with `status`, `output`, `capture`, `run`, `read` and `spawn` |
-//! | [`run_all`] | what many commands say, some of them at once, on this thread |
-//! | [`Runner`] | the same, of commands that are found while others run: retries, graphs, queues |
-//! | [`Child::read_all_text`], [`read_all_bytes`](Child::read_all_bytes), [`read_all_lines`](Child::read_all_lines) | what a spawned child writes |
-//! | [`ProcessHandle::open`] | a [`ProcessHandle`] on whatever process has that number |
+//! | the exit status | [`status`](Command::status) |
+//! | stdout as a string, and an error unless the command succeeded | [`read`](Command::read) |
+//! | nothing but an error unless the command succeeded | [`run`](Command::run) |
+//! | both streams and all facts about the run | [`capture`](Command::capture) as text, [`output`](Command::output) as bytes |
+//! | output while the command runs | [`lines`](Command::lines); [`events`](Command::events) for chunks of bytes, with the start and the end |
+//! | to write to the command, read from it and signal it yourself | [`spawn`](Command::spawn): a [`Child`] with std's fields and methods |
+//! | to wait for a process or kill it, without its streams | [`start`](Command::start): a [`ProcessHandle`]; [`ProcessHandle::open`] for the pid of any process |
+//! | to start a command and forget it | [`start_and_forget`](Command::start_and_forget): its pid; it does not become a zombie |
+//! | commands joined by pipes | `a \| b`, [`pipe`](Command::pipe): a [`Pipeline`], with the same verbs |
+//! | many commands, some of them at once | [`run_all`]; [`Runner`] where a result decides what runs next: retries, graphs, queues |
+//! | to replace this process | [`exec`](Command::exec) |
+//! | code that has to compile with `std::process` as well | the module [`process`] |
 //!
-//! What all of them promise: both streams are read while input is fed, on the calling thread, so
-//! nothing deadlocks; the child gets its stdio and no other handle of this program; a child whose
-//! descendants keep its pipes open does not keep us; a start costs the same however large this
-//! program is; and after an error no child, no handle and no zombie is left.
+//! `lines` and `events` read only when they are asked to. A child that writes faster waits, so memory stays
+//! bounded, and a timeout that passes between two calls takes effect at the next one. If your code takes long between the
+//! calls, set [`enforce_in_background`](Command::enforce_in_background). `capture` and its kin read on the calling
+//! thread until the end, so no timeout is late.
 //!
-//! How long a child lives, and what of it:
+//! All of them promise the following. Both streams are read while input is fed, on the calling thread, so nothing
+//! deadlocks. The child inherits its stdio and no other handle. A descendant that keeps a pipe open does not make the
+//! call hang. A start costs the same however large this program is. After an error no child, no handle and no zombie
+//! is left.
 //!
-//! | setter | what ends, and when |
-//! |---|---|
-//! | [`Command::timeout`], [`cancel`](Command::cancel) | the child, and the descendants that can be found: at that time, when told to |
-//! | [`contain(Contain::Tree)`](Command::contain) | whatever the child has ever started: with it |
-//! | [`Command::kill_on_parent_exit`] | the child, or whatever it has ever started: with this process, however that ends |
-//! | [`Command::kill_on_drop`] | the child, and the descendants that can be found: with its handle |
-//! | [`Command::detached`] | nothing: it outlives this process and its terminal |
+//! # How long a child lives
 //!
-//! Ctrl-C and other signals: [`CancelToken::cancel_on`], and the page `docs/stopping.md`.
-
+//! | setter | kills | when |
+//! |---|---|---|
+//! | [`timeout`](Command::timeout), [`cancel`](Command::cancel) | the child and the descendants that can be found | the time is up, the token is cancelled |
+//! | [`contain(Contain::Tree)`](Command::contain) | everything that the child has started | the child has ended, or its handle is dropped |
+//! | [`kill_on_parent_exit`](Command::kill_on_parent_exit) | the child ([`Scope::Child`]), or everything that it has started ([`Scope::Tree`]) | this process ends in any way, by SIGKILL too |
+//! | [`kill_on_drop`](Command::kill_on_drop) | the child and the descendants that can be found | the handle is dropped |
+//! | [`detached`](Command::detached) | nothing | the child outlives this process and its terminal |
+//!
+//! `contain` and `kill_on_parent_exit` answer two questions. `contain` says which processes a stop reaches, and what
+//! becomes of those that a child leaves behind: it works while this process lives. `kill_on_parent_exit` says what happens
+//! when this process dies. A job runner usually wants both: `kill_on_parent_exit(Scope::Tree)` includes
+//! `contain(Contain::Tree)`. Both need support from the system; [`Child::containment`] and
+//! [`Captured::containment`] say which one was used.
+//!
+//! Ctrl-C and other signals: [`CancelToken::cancel_on`], and the page `docs/stopping.md` of the repository.
+//!
+//! # Features
+//!
+//! All are off by default.
+//!
+//! | feature | adds | depends on |
+//! |---|---|---|
+//! | `tokio` | `_async` twins of the verbs that wait | tokio, futures-core |
+//! | `encoding` | `Command::encoding`: text that is not UTF-8 | encoding_rs |
+//! | `tracing` | a span for each process; its start, stop, end and leftovers as events | tracing |
+//!
+//! # Related crates
+//!
+//! * `pipewright-ipc`: messages and calls between this program and worker processes, through shared memory.
+//! * `pipewright-disk`: asynchronous file I/O that says whether it was asynchronous.
+//! * `pipewright-cli`: the command `pipewright`, with these verbs for a shell.
+//!
 //! # Threads and tasks, side by side
 //!
 //! With the feature `tokio` each verb that waits has a twin with `_async`: the same command, the same
-//! rules and the same results. It blocks no thread on any system, and takes none.
+//! rules and the same results. It blocks no thread on any system, and needs no thread of its own.
 //!
 //! | on a thread | in a task | dropped before its end |
 //! |---|---|---|
@@ -88,8 +113,8 @@
 //! # Ok::<(), pipewright::Error>(())
 //! ```
 //!
-//! The start is made in place, also by a task: it takes about a tenth of a millisecond. Windows: one thread
-//! of this crate waits on behalf of all tasks of the process.
+//! A task starts its child in place, which takes about a tenth of a millisecond. Windows: one thread of this crate
+//! waits on behalf of all tasks of the process.
 
 #![forbid(unsafe_code)]
 

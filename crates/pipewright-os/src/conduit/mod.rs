@@ -52,7 +52,7 @@ pub struct Conduit {
 /// (`/proc/sys/fs/pipe-max-size`). No room for two handles, or for the name.
 ///
 /// ```
-/// use pipewright_os::conduit::{self, Kind};
+/// # use pipewright_os::conduit::{self, Kind};
 /// use std::io::{Read, Write};
 ///
 /// let mut conduit = conduit::open(Kind::Pipe, None)?;

@@ -27,7 +27,8 @@ use std::io;
 ///
 /// ```
 /// # if cfg!(target_os = "macos") { return Ok(()) }
-/// assert!(!pipewright_os::cpu::allowed()?.is_empty());
+/// # use pipewright_os::cpu;
+/// assert!(!cpu::allowed()?.is_empty());
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[doc(alias = "sched_getaffinity")]

@@ -101,8 +101,8 @@ enum Wait {
 /// No room for two more handles.
 ///
 /// ```
-/// use pipewright_os::link::{self, End};
-/// use pipewright_os::mux::{Slot, wait};
+/// # use pipewright_os::link::{self, End};
+/// # use pipewright_os::mux::{Slot, wait};
 /// use std::io::IoSlice;
 ///
 /// let (mut ours, theirs) = link::pair()?;

@@ -56,8 +56,9 @@ pub fn prepare_next(buffer: &mut Vec<u8>) {
 /// `memchr` of the C library, which is written for the processor at hand.
 ///
 /// ```
-/// assert_eq!(pipewright_os::memory::find(b"ab\ncd\n", b'\n'), Some(2));
-/// assert_eq!(pipewright_os::memory::find(b"", b'\n'), None);
+/// # use pipewright_os::memory::find;
+/// assert_eq!(find(b"ab\ncd\n", b'\n'), Some(2));
+/// assert_eq!(find(b"", b'\n'), None);
 /// ```
 #[inline]
 #[must_use]
@@ -71,8 +72,9 @@ pub fn find(bytes: &[u8], byte: u8) -> Option<usize> {
 /// Linux: `memrchr`; elsewhere one byte after the other.
 ///
 /// ```
-/// assert_eq!(pipewright_os::memory::find_last(b"ab\ncd\nef", b'\n'), Some(5));
-/// assert_eq!(pipewright_os::memory::find_last(b"", b'\n'), None);
+/// # use pipewright_os::memory::find_last;
+/// assert_eq!(find_last(b"ab\ncd\nef", b'\n'), Some(5));
+/// assert_eq!(find_last(b"", b'\n'), None);
 /// ```
 #[must_use]
 pub fn find_last(bytes: &[u8], byte: u8) -> Option<usize> {

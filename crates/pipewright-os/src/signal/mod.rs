@@ -66,9 +66,9 @@ impl Caught {
     /// Waits for the next one, but not longer than that. Zero takes one that has come already.
     ///
     /// ```
-    /// use pipewright_os::signal::{Caught, Signal};
+    /// # use pipewright_os::signal::{Caught as CaughtSignals, Signal};
     /// use std::time::Duration;
-    /// let caught = Caught::new(&[Signal::TERM])?;
+    /// let caught = CaughtSignals::new(&[Signal::TERM])?;
     /// assert_eq!(caught.wait_for(Duration::from_millis(1))?, None);
     /// # Ok::<(), std::io::Error>(())
     /// ```

@@ -13,7 +13,7 @@ use crate::handle::Handle;
 /// the pipes of this crate. It converts to std's.
 ///
 /// ```
-/// use pipewright_os::std_process::Stdio;
+/// # use pipewright_os::std_process::Stdio;
 /// let output = std::process::Command::new("echo")
 ///     .arg("hi")
 ///     .stdout(std::process::Stdio::from(Stdio::piped()))

@@ -30,8 +30,9 @@ pub use task::{AsyncStdin, AsyncStdout, stderr_async, stdin_async, stdout_async}
 /// The device is missing or there is no room for another handle.
 ///
 /// ```
-/// let null = pipewright_os::stdio::null()?;
-/// # let _ = null;
+/// # use pipewright_os::stdio::null;
+/// let nothing = null()?;
+/// # let _ = nothing;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn null() -> io::Result<Handle> {

@@ -23,7 +23,8 @@ pub use latch::Latch;
 /// up.
 ///
 /// ```
-/// let wake = pipewright_os::wake::Wake::new()?;
+/// # use pipewright_os::wake::Wake;
+/// let wake = Wake::new()?;
 /// assert!(!wake.is_raised());
 /// wake.raise();
 /// assert!(wake.is_raised());

@@ -74,6 +74,27 @@ fn platform_code_stays_below_the_border() {
 }
 
 #[test]
+fn documentation_that_users_read_names_no_path_of_the_platform_crate() {
+    // What it exports is documented on the pages of the crates above. A hidden line of an example may name it.
+    let folders =
+        ["os/src", "disk/src", "ipc/src"].map(|folder| format!("crates/pipewright-{folder}"));
+    let mut offenders = Vec::new();
+    for folder in folders.iter().map(String::as_str).chain(["crates/pipewright/src"]) {
+        for (name, text) in sources(folder) {
+            for (number, line) in text.lines().enumerate() {
+                let doc =
+                    ["/// ", "//! "].iter().find_map(|mark| line.trim_start().strip_prefix(mark));
+                if doc.is_some_and(|doc| doc.contains("pipewright_os::") && !doc.starts_with("# "))
+                {
+                    offenders.push(format!("{name}:{}: {line}", number + 1));
+                }
+            }
+        }
+    }
+    none("a path of the platform crate", offenders);
+}
+
+#[test]
 fn crates_above_the_border_forbid_unsafe() {
     for file in [
         "crates/pipewright/src/lib.rs",

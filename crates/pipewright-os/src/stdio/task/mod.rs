@@ -71,9 +71,10 @@ pub struct AsyncStdout(imp::Writer);
 ///
 /// ```no_run
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// # use pipewright_os::stdio::stdin_async;
 /// use tokio::io::AsyncReadExt;
 /// let mut all = String::new();
-/// pipewright_os::stdio::stdin_async()?.read_to_string(&mut all).await?;
+/// stdin_async()?.read_to_string(&mut all).await?;
 /// # Ok::<(), std::io::Error>(())
 /// # }).unwrap();
 /// ```
@@ -101,8 +102,9 @@ pub fn stdin_async() -> io::Result<AsyncStdin> {
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// # use pipewright_os::stdio::stdout_async;
 /// use tokio::io::AsyncWriteExt;
-/// let mut stdout = pipewright_os::stdio::stdout_async()?;
+/// let mut stdout = stdout_async()?;
 /// stdout.write_all(b"hello\n").await?;
 /// stdout.flush().await?;
 /// # Ok::<(), std::io::Error>(())
