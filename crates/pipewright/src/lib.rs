@@ -30,6 +30,9 @@
 //! | both streams and all facts about the run | [`capture`](Command::capture) as text, [`output`](Command::output) as bytes |
 //! | output while the command runs | [`lines`](Command::lines); [`events`](Command::events) for chunks of bytes, with the start and the end |
 //! | to write to the command, read from it and signal it yourself | [`spawn`](Command::spawn): a [`Child`] with std's fields and methods |
+//! | to read all that a spawned child writes | [`read_all_text`](Child::read_all_text), [`read_all_bytes`](Child::read_all_bytes), [`read_all_lines`](Child::read_all_lines), [`read_all_events`](Child::read_all_events) |
+//! | to stop a spawned child, or wait with a limit | [`Child::stop`], [`try_wait_for`](Child::try_wait_for) |
+//! | an error out of a result that is no success | [`Captured::check`] |
 //! | to wait for a process or kill it, without its streams | [`start`](Command::start): a [`ProcessHandle`]; [`ProcessHandle::open`] for the pid of any process |
 //! | to start a command and forget it | [`start_and_forget`](Command::start_and_forget): its pid; it does not become a zombie |
 //! | commands joined by pipes | `a \| b`, [`pipe`](Command::pipe): a [`Pipeline`], with the same verbs |
@@ -90,7 +93,7 @@
 //! |---|---|---|
 //! | `status`, `output`, `capture`, `run`, `read` | `status_async` and so on | kills the child |
 //! | `lines`, `events` | `lines_async`, `events_async`: a `Stream`, or `next().await` | goes on where it was |
-//! | [`Child::wait`] | `wait_async` | leaves the child alone |
+//! | [`Child::wait`], `try_wait_for`, `stop` | `wait_async` and so on | leaves the child alone |
 //! | [`Child::wait_with_output`], `read_all_*` | `wait_with_output_async` and so on | drops the child |
 //! | [`ProcessHandle::wait`] and its kin | `wait_async` and so on | leaves the process alone |
 //! | [`RunAll::captures`], [`as_they_end`](RunAll::as_they_end) | `captures_async`, `as_they_end_async` | kills those that run; goes on where it was |

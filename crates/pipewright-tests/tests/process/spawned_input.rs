@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::sync::mpsc::channel;
 
 use pipewright::{Child, Command, ErrorKind, Outcome, ProcessHandle, Stdio};
-use pipewright_tests::skip::is_forced_off;
+use pipewright_tests::skip::{is_forced_off, skipped};
 use pipewright_tests::{alive, count, isolate, watchdog};
 
 use super::async_pipes::poll_once;
@@ -152,6 +152,9 @@ fn nothing_is_left_of_what_a_child_never_read() {
 
 #[test]
 fn a_reader_that_fails_has_the_child_killed_and_the_wait_says_why() {
+    if is_forced_off("pidfd") {
+        return skipped("without pidfds nobody but its owner can kill a child");
+    }
     let _watch = watchdog::watch();
     struct Failing(bool);
     impl Read for Failing {
@@ -236,7 +239,7 @@ fn a_sigpipe_of_the_default_ends_nobody() {
         unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
         for stdin in inputs(&flood(MUCH)) {
             let mut command = Command::new("sh");
-            command.args(["-c", "exec < /dev/null; echo closed; sleep 600"]).kill_on_drop();
+            command.args(["-c", "exec < /dev/null; echo closed; exec sleep 600"]).kill_on_drop();
             let mut child = command.stdin(stdin).stdout(Stdio::piped()).spawn().unwrap();
             let mut said = [0; 7];
             child.stdout.take().unwrap().read_exact(&mut said).unwrap();
@@ -254,6 +257,9 @@ fn a_fork_of_this_process_feeds_its_own_children_and_nobody_elses() {
     isolate::isolated(
         "spawned_input::a_fork_of_this_process_feeds_its_own_children_and_nobody_elses",
         || {
+            if is_forced_off("pidfd") {
+                return skipped("the fork is waited for by a pidfd");
+            }
             let _watch = watchdog::watch();
             let mut ours = spawn(&["cat"], Stdio::bytes(flood(MUCH)));
             // SAFETY: the child uses what this thread has, and ends by `_exit`.

@@ -188,7 +188,8 @@ impl Stdio {
     ///
     /// # Errors
     /// A reader that fails, or panics after `spawn`, is an error of the verb that waits. The child is killed: it could
-    /// take the part that it has for the whole.
+    /// take the part that it has for the whole. (Linux without pidfds: not after `spawn`. The child finds the end of its
+    /// input then, and the error is told when it has ended.)
     #[must_use]
     pub fn reader(reader: impl io::Read + Send + 'static) -> Stdio {
         Stdio(Choice::Reader(Mutex::new(Some(Box::new(reader)))))

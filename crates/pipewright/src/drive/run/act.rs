@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use pipewright_os::exit::Exit;
 
-use super::keep::has_ended;
 use super::{Failed, Run};
 use crate::command::Rules;
 use crate::drive::conduct::Due;
@@ -60,14 +59,15 @@ impl Run {
     /// what can be read first, and of the end with the next turn.
     #[cold]
     fn note_ends_in_time(&mut self, exits: &[Exit], now: Instant) -> Result<(), Failed> {
-        while self.ended.is_none() && !self.is_stopping() {
-            let Some(exit) = exits.get(self.gone) else { break };
-            if !has_ended(exit, now) {
-                break;
+        loop {
+            let gone = self.gone;
+            if !self.is_stopping() {
+                self.note_end(exits, now)?;
             }
-            self.note_end(exits, now)?;
+            if self.gone == gone {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 
     /// Stops the children, if nothing has stopped them yet.

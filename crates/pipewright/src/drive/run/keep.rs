@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use pipewright_os::exit::Exit;
-use pipewright_os::mux::{self, Slot};
+use pipewright_os::mux::Slot;
 
 use super::{Run, STDERR, STDOUT};
 use crate::command::Rules;
@@ -11,16 +11,15 @@ use crate::drive::NextLook;
 use crate::drive::conduct::Due;
 
 impl Run {
-    /// Does what time and the token have made necessary: stops and kills. Nothing is read, and nobody is reaped: that
+    /// Does what time and the token have made necessary: stops and kills. Nothing is read, and no end is noted: that
     /// is for whoever waits next, who also learns of an error.
     pub(crate) fn keep(&mut self, exits: &[Exit], rules: &Rules, now: Instant) -> NextLook {
         if !self.is_stopping() {
-            if have_ended(exits.get(self.gone..).unwrap_or_default(), now) {
+            if have_ended(exits) {
                 // In time, whenever somebody takes notice of it.
                 return NextLook::default();
             }
-            // Ignored here and below: whoever waits next tries again, and tells. Of several children those that have ended
-            // may be reaped by it; the others keep the run going.
+            // Ignored here and below: whoever waits next tries again, and tells.
             let _ = self.heed(exits, rules, now);
         }
         if self.has_unread_output() {
@@ -55,12 +54,7 @@ impl Run {
     }
 }
 
-/// True where all have ended. Nobody is reaped by that.
-fn have_ended(exits: &[Exit], now: Instant) -> bool {
-    exits.iter().all(|exit| has_ended(exit, now))
-}
-
-/// True where it has ended. It is not reaped by that.
-pub(super) fn has_ended(exit: &Exit, now: Instant) -> bool {
-    matches!(mux::wait(&mut [Slot::Exit(exit)], Some(now)), Ok(1))
+/// True where all have ended, as far as can be told. Not by a wait: without pidfds that would take a thread.
+fn have_ended(exits: &[Exit]) -> bool {
+    exits.iter().all(|exit| !matches!(exit.try_wait(), Ok(None)))
 }
