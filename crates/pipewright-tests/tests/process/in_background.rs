@@ -3,7 +3,10 @@
 use std::io::Read;
 use std::time::{Duration, Instant};
 
-use pipewright::{CancelToken, Child, Command, Event, Outcome, ProcessHandle, Signal, Stdio};
+use pipewright::{
+    CancelToken, Child, Command, Event, Next, Outcome, PipeOptions, PipeReader, ProcessHandle,
+    Runner, Signal, Stdio, pipe, run_all,
+};
 use pipewright_tests::skip::{is_forced_off, skipped};
 use pipewright_tests::{alive, count, isolate, watchdog};
 
@@ -326,4 +329,49 @@ fn a_fork_of_this_process_keeps_its_own_and_nobody_elses() {
             ours.wait().unwrap();
         },
     );
+}
+
+/// A command that does not end by itself, and what comes to its end when it does.
+fn holds_a_pipe() -> (Command, PipeReader) {
+    let (reader, writer) = pipe(PipeOptions::default()).unwrap();
+    let mut command = puppet(["out=said\n", "wait=600"]);
+    (command.stderr(writer).enforce_in_background().owned(), reader)
+}
+
+#[test]
+fn a_timeout_comes_between_two_results_of_run_all() {
+    let _watch = watchdog::watch();
+    let (mut slow, mut end) = holds_a_pipe();
+    let commands = [slow.timeout(SHORT).owned(), puppet(["exit=0"])];
+    let mut ends = run_all(commands).concurrency(2).as_they_end();
+    assert_eq!(ends.next().unwrap().0, 1);
+    // Nobody calls `next`, and yet this comes to an end.
+    end.read_to_end(&mut Vec::new()).unwrap();
+    let (index, slow) = ends.next().unwrap();
+    assert_eq!((index, slow.unwrap().outcome), (0, Outcome::TimedOut));
+    assert!(ends.next().is_none());
+}
+
+#[test]
+fn a_cancel_comes_between_two_results_of_a_runner() {
+    let _watch = watchdog::watch();
+    let token = CancelToken::new();
+    let (mut slow, mut end) = holds_a_pipe();
+    let mut runner = Runner::new(2);
+    runner.push("slow", slow.cancel(&token).owned());
+    // Dropped with its copy of the pipe.
+    drop(slow);
+    runner.push("quick", puppet(["exit=0"]));
+    assert_eq!(runner.next().unwrap().0, "quick");
+    token.cancel();
+    end.read_to_end(&mut Vec::new()).unwrap();
+    let (key, slow) = runner.next().unwrap();
+    let slow = slow.unwrap();
+    assert_eq!((key, slow.outcome, slow.stdout.as_str()), ("slow", Outcome::Cancelled, "said\n"));
+    // One that is still kept when the runner goes is killed with it.
+    let (slow, mut end) = holds_a_pipe();
+    runner.push("left", slow);
+    assert!(matches!(runner.next_within(Duration::ZERO), Next::Pending));
+    drop(runner);
+    end.read_to_end(&mut Vec::new()).unwrap();
 }

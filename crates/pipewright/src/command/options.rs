@@ -127,8 +127,8 @@ impl Command {
     /// need nothing of it.
     ///
     /// A child that has ended in time has not timed out, whenever somebody takes notice. Output that has not been read
-    /// is no silence. Of [`as_they_end`](crate::RunAll::as_they_end) it means nothing: use
-    /// [`next_within`](crate::AsTheyEnd::next_within) there.
+    /// is no silence. It also holds for a command that [`run_all`](crate::run_all) or a
+    /// [`Runner`](crate::Runner) runs, between two calls of `next`; the token of the whole is looked at by `next` alone.
     ///
     /// # Errors
     /// Of the verb: the thread cannot be started. There is no child then.

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::mem;
+use std::sync::Arc;
 use std::time::Instant;
 
 use pipewright_os::mux::{self, Slot};
@@ -11,7 +12,7 @@ use super::{End, Runnable, Running};
 use crate::cancel::CancelToken;
 use crate::child::Processes;
 use crate::command::{Begun, Rules, into_text};
-use crate::drive::{Decide, Failed, Run, SLOTS, earlier};
+use crate::drive::{Decide, Failed, Keeping, Parked, Run, SLOTS, earlier};
 use crate::error::Error;
 use crate::output::{Capture, Outcome};
 use crate::text::Decoding;
@@ -22,14 +23,17 @@ use crate::text::Decoding;
 #[derive(Debug, Default)]
 pub(super) struct Crowd {
     members: Vec<Member>,
-    runs: Vec<Run>,
+    /// `None` between two calls, for a member whose time is kept in the background: its run is parked there.
+    runs: Vec<Option<Box<Run>>>,
 }
 
 /// What of a command is needed after its start.
 #[derive(Debug)]
 struct Member {
     index: usize,
-    processes: Processes,
+    /// Where the time is kept in the background. Before the processes: it has handles on them.
+    background: Option<(Keeping, Arc<Parked>)>,
+    processes: Arc<Processes>,
     program: OsString,
     rules: Rules,
     decoding: Decoding,
@@ -50,7 +54,13 @@ impl Running for Crowd {
 
     fn start(&mut self, index: usize, mut command: Runnable<'_>) -> Result<(), Error> {
         let Begun { processes, run, program, rules, decoding, decide } = command.begin()?;
-        self.members.push(Member { index, processes, program, rules, decoding, decide });
+        let processes = Arc::new(processes);
+        let parked = Arc::new(Parked::default());
+        let background = rules.keep(&processes, &parked).map(|keeping| (keeping, parked));
+        let member = Member { index, background, processes, program, rules, decoding, decide };
+        let mut run = Some(Box::new(run));
+        member.park(&mut run);
+        self.members.push(member);
         self.runs.push(run);
         Ok(())
     }
@@ -80,10 +90,25 @@ impl Crowd {
         cancel: Option<&CancelToken>,
         limit: Option<Instant>,
     ) -> Vec<End> {
+        for (run, member) in self.runs.iter_mut().zip(&self.members) {
+            member.fetch(run);
+        }
+        let over = self.step_all(cancel, limit);
+        for (run, member) in self.runs.iter_mut().zip(&self.members) {
+            member.park(run);
+        }
+        over
+    }
+
+    fn step_all(&mut self, cancel: Option<&CancelToken>, limit: Option<Instant>) -> Vec<End> {
         let mut slots = Vec::with_capacity(self.runs.len() * SLOTS + 1);
         let mut states = Vec::with_capacity(self.runs.len());
         let mut until = limit;
         for (run, member) in self.runs.iter_mut().zip(&self.members) {
+            let Some(run) = run else {
+                states.push(State::Over);
+                continue;
+            };
             states.push(match run.before(&member.processes, &member.rules) {
                 Ok(Some(wait)) => {
                     slots.extend(wait.slots);
@@ -106,10 +131,10 @@ impl Crowd {
         }
         let mut lent = slots.chunks_mut(SLOTS);
         for ((state, run), member) in states.iter_mut().zip(&mut self.runs).zip(&self.members) {
-            if !matches!(state, State::Waits) {
+            let (State::Waits, Some(run)) = (&*state, run) else {
                 // It has lent nothing.
                 continue;
-            }
+            };
             let (slots, exits) = (lent.next().unwrap_or_default(), &*member.processes);
             let waited = waited.as_ref().map_err(same_error).copied();
             if let Err(failed) = run.after(slots, waited, exits, &member.rules) {
@@ -141,18 +166,40 @@ impl Crowd {
                 State::Failed(failed) => Some(failed),
             };
             let (run, member) = (self.runs.swap_remove(at), self.members.swap_remove(at));
-            over.push((member.index, member.end(run, failed)));
+            if let Some(run) = run {
+                over.push((member.index, member.end(*run, failed)));
+            }
         }
         over
     }
 }
 
 impl Member {
-    fn stop(&self, run: &mut Run, now: Instant) {
-        if run.stop(Outcome::Cancelled, &self.processes, &self.rules, now).is_err() {
-            // Another user's by now: nobody can stop it, and nobody waits for it.
-            run.abandon(&self.processes);
+    /// Takes the run from where its time is kept meanwhile.
+    fn fetch(&self, run: &mut Option<Box<Run>>) {
+        if let (Some((_, parked)), None) = (&self.background, &*run) {
+            *run = parked.take_out();
         }
+    }
+
+    /// Leaves the run where its time is kept.
+    fn park(&self, run: &mut Option<Box<Run>>) {
+        if let (Some((_, parked)), Some(run)) =
+            (&self.background, run.take_if(|_| self.background.is_some()))
+        {
+            parked.put(run);
+        }
+    }
+
+    fn stop(&self, run: &mut Option<Box<Run>>, now: Instant) {
+        self.fetch(run);
+        if let Some(run) = run {
+            if run.stop(Outcome::Cancelled, &self.processes, &self.rules, now).is_err() {
+                // Another user's by now: nobody can stop it, and nobody waits for it.
+                run.abandon(&self.processes);
+            }
+        }
+        self.park(run);
     }
 
     fn end(self, mut run: Run, failed: Option<Failed>) -> Result<Capture, Error> {
@@ -175,7 +222,10 @@ impl Member {
 impl Drop for Crowd {
     fn drop(&mut self) {
         for (mut run, member) in mem::take(&mut self.runs).into_iter().zip(&self.members) {
-            run.abandon(&member.processes);
+            member.fetch(&mut run);
+            if let Some(mut run) = run {
+                run.abandon(&member.processes);
+            }
         }
     }
 }
