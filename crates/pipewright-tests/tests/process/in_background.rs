@@ -331,10 +331,10 @@ fn a_fork_of_this_process_keeps_its_own_and_nobody_elses() {
     );
 }
 
-/// A command that does not end by itself, and what comes to its end when it does.
+/// Returns a command that writes to both streams and then does not end by itself, and the reader of its stderr.
 fn holds_a_pipe() -> (Command, PipeReader) {
     let (reader, writer) = pipe(PipeOptions::default()).unwrap();
-    let mut command = puppet(["out=said\n", "wait=600"]);
+    let mut command = puppet(["out=said\n", "err=up", "wait=600"]);
     (command.stderr(writer).enforce_in_background().owned(), reader)
 }
 
@@ -363,6 +363,8 @@ fn a_cancel_comes_between_two_results_of_a_runner() {
     drop(slow);
     runner.push("quick", puppet(["exit=0"]));
     assert_eq!(runner.next().unwrap().0, "quick");
+    // It has written by now: on a busy machine it may start later than the quick one ends.
+    end.read_exact(&mut [0; 2]).unwrap();
     token.cancel();
     end.read_to_end(&mut Vec::new()).unwrap();
     let (key, slow) = runner.next().unwrap();
