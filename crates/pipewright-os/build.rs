@@ -64,6 +64,10 @@ fn compile(image: &Path) -> Result<(), String> {
     ]);
     rustc.args(["-C", "overflow-checks=no", "-C", "debug-assertions=no", "-C", "codegen-units=1"]);
     rustc.args(["-C", "relocation-model=static", "-C", "default-linker-libraries=no"]);
+    if variable("CARGO_CFG_TARGET_ENV").as_deref() == Ok("musl") {
+        // Where the C library is linked statically, rustc brings start files, which define `_start`.
+        rustc.args(["-C", "link-self-contained=no"]);
+    }
     let linker_arguments = [
         "-nostartfiles",
         "-nostdlib",

@@ -85,6 +85,8 @@ pub mod why_not;
 mod absent;
 #[cfg(target_os = "linux")]
 mod fallback;
+#[cfg(unix)]
+mod generation;
 #[cfg(any(target_os = "linux", windows))]
 mod in_kernel;
 #[cfg(windows)]
@@ -93,3 +95,11 @@ mod overlapped;
 // The bare system calls for credentials take 16-bit numbers on 32-bit x86 and ARM (setuid(2)).
 #[cfg(all(target_os = "linux", not(target_pointer_width = "64")))]
 compile_error!("pipewright supports 64-bit Linux");
+
+// `rt_sigaction` is called by its number, with the layout that all others have: on Alpha and SPARC it takes
+// another argument, on MIPS the flags come first and a set of signals has 128 bits.
+#[cfg(all(
+    target_os = "linux",
+    any(target_arch = "sparc64", target_arch = "mips64", target_arch = "mips64r6")
+))]
+compile_error!("pipewright does not know how this processor's Linux handles signals");

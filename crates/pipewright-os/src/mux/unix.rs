@@ -202,7 +202,7 @@ fn poll_once(polled: &mut [libc::pollfd], left: Option<Duration>) -> io::Result<
     let timeout = left.map(|left| {
         let left = left.min(LONGEST_WAIT);
         libc::timespec {
-            tv_sec: left.as_secs() as libc::time_t,
+            tv_sec: left.as_secs() as _,
             tv_nsec: libc::c_long::from(left.subsec_nanos()),
         }
     });

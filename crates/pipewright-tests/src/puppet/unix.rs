@@ -58,7 +58,7 @@ fn ignore(name: &str) -> io::Result<()> {
 /// Makes our stdin, a terminal, that of our session.
 fn own_terminal() -> io::Result<()> {
     // SAFETY: numbers; 0 takes it from nobody.
-    match unsafe { libc::ioctl(0, libc::TIOCSCTTY as libc::c_ulong, 0) } {
+    match unsafe { libc::ioctl(0, libc::TIOCSCTTY as _, 0) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

@@ -159,6 +159,39 @@ fn what_trees_within_a_killed_tree_have_left_is_removed_by_the_next() {
     );
 }
 
+#[test]
+fn trees_of_a_process_that_was_moved_are_made_where_it_is() {
+    isolate::isolated(
+        "trees_deprived::trees_of_a_process_that_was_moved_are_made_where_it_is",
+        || {
+            let _watch = watchdog::watch();
+            let held = || {
+                let child = puppet(["wait=600"]).contain(Contain::Tree).spawn().unwrap();
+                (child.containment(), cgroup_of(child.id()))
+            };
+            let Some(before) = cgroup_of(std::process::id()) else {
+                return skipped("no cgroup is to be had here");
+            };
+            let (containment, cgroup) = held();
+            if containment != Containment::Cgroup {
+                return skipped("no cgroup is to be had here");
+            }
+            assert_eq!(cgroup.unwrap().parent(), Some(before.as_path()));
+            let other = before.join(format!("moved-{}", std::process::id()));
+            fs::create_dir(&other).unwrap();
+            let move_to = |dir: &PathBuf| fs::write(dir.join("cgroup.procs"), "0").unwrap();
+            move_to(&other);
+            let (containment, cgroup) = held();
+            move_to(&before);
+            let back = held();
+            fs::remove_dir(&other).unwrap();
+            assert_eq!(containment, Containment::Cgroup);
+            assert_eq!(cgroup.unwrap().parent(), Some(other.as_path()));
+            assert_eq!(back.1.unwrap().parent(), Some(before.as_path()));
+        },
+    );
+}
+
 /// Where the cgroup of that process is mounted.
 fn cgroup_of(pid: u32) -> Option<PathBuf> {
     let own = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;

@@ -1,26 +1,26 @@
 //! A control group of its own for one tree (cgroups(7), version 2).
 
-use std::ffi::{CString, OsStr};
+use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
 
+use super::place::{self, parent};
 use crate::exit::linux::{open_pidfd, send};
-use crate::tree::proc;
 
 const PREFIX: &str = "pipewright-";
 
 /// The directory of a cgroup, made for one tree and removed with it.
 #[derive(Debug)]
 pub(crate) struct Cgroup {
-    parent: BorrowedFd<'static>,
+    parent: Arc<OwnedFd>,
     name: CString,
     dir: OwnedFd,
     /// `cgroup.kill`; `None` before Linux 5.14.
@@ -35,23 +35,22 @@ impl Cgroup {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("{PREFIX}{}-{number}", std::process::id());
         let name = CString::new(name).ok()?;
-        let made = rustix::fs::mkdirat(parent, &name, Mode::from_raw_mode(0o755));
+        let made = rustix::fs::mkdirat(&parent, &name, Mode::from_raw_mode(0o755));
         if let Err(error) = made {
-            // EEXIST: left by a process that had this number; the next name is free.
-            if error != rustix::io::Errno::EXIST {
+            if is_lasting(error) {
                 refuse();
             }
             return None;
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        match rustix::fs::openat(parent, &name, flags, Mode::empty()) {
+        match rustix::fs::openat(&parent, &name, flags, Mode::empty()) {
             Ok(dir) => {
                 let kill = open(&dir, "cgroup.kill", OFlags::WRONLY).ok();
                 Some(Cgroup { parent, name, dir, kill })
             }
             Err(_) => {
                 // Ignored: no room for a handle, and an empty directory that is left.
-                let _ = rustix::fs::unlinkat(parent, &name, AtFlags::REMOVEDIR);
+                let _ = rustix::fs::unlinkat(&parent, &name, AtFlags::REMOVEDIR);
                 None
             }
         }
@@ -72,7 +71,7 @@ impl Cgroup {
     }
 
     pub(crate) fn parent(&self) -> BorrowedFd<'_> {
-        self.parent
+        self.parent.as_fd()
     }
 
     pub(crate) fn kill_file(&self) -> Option<BorrowedFd<'_>> {
@@ -134,11 +133,11 @@ impl Cgroup {
     /// Removes it. `false`: somebody is in it, or in one that the tree made for itself.
     pub(crate) fn remove_if_empty(&self) -> bool {
         // Somebody else may have removed it, which takes that nobody was in it.
-        matches!(self.remove(), Ok(()) | Err(rustix::io::Errno::NOENT))
+        matches!(self.remove(), Ok(()) | Err(Errno::NOENT))
     }
 
     fn remove(&self) -> rustix::io::Result<()> {
-        rustix::fs::unlinkat(self.parent, &self.name, AtFlags::REMOVEDIR)
+        rustix::fs::unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR)
     }
 
     fn read(&self, file: &str) -> io::Result<String> {
@@ -150,7 +149,7 @@ impl Cgroup {
 impl Drop for Cgroup {
     fn drop(&mut self) {
         // What cannot be removed has somebody in it, or a cgroup that the tree made for itself.
-        if matches!(self.remove(), Err(rustix::io::Errno::BUSY | rustix::io::Errno::NOTEMPTY)) {
+        if matches!(self.remove(), Err(Errno::BUSY | Errno::NOTEMPTY)) {
             remove_below(&path_of(self.dir()));
             // Ignored: somebody is still in it, and the next process that starts here removes it.
             let _ = self.remove();
@@ -158,12 +157,30 @@ impl Drop for Cgroup {
     }
 }
 
-/// No child could be put into a cgroup: nobody tries again.
+/// No child can be put into a cgroup here: nobody tries again, before this process is in another one.
 pub(crate) fn refuse() {
-    REFUSED.store(true, Ordering::Relaxed);
+    place::refuse();
 }
 
-static REFUSED: AtomicBool = AtomicBool::new(crate::fallback::NO_CGROUP);
+/// Returns true if a refusal will be the same next time. Not for want of room (`EAGAIN` is
+/// `cgroup.max.descendants`, `ENOSPC` too many cgroups on the machine), nor for a directory that a process of this number has
+/// left: the next name is free.
+pub(crate) fn is_lasting(error: Errno) -> bool {
+    let passing = [
+        Errno::EXIST,
+        Errno::AGAIN,
+        Errno::NOSPC,
+        Errno::DQUOT,
+        Errno::NOMEM,
+        Errno::NOBUFS,
+        Errno::MFILE,
+        Errno::NFILE,
+        Errno::INTR,
+        Errno::BUSY,
+        Errno::NODEV,
+    ];
+    !passing.contains(&error)
+}
 
 fn open(dir: &OwnedFd, file: &str, flags: OFlags) -> io::Result<OwnedFd> {
     Ok(rustix::fs::openat(dir, file, flags | OFlags::CLOEXEC, Mode::empty())?)
@@ -204,64 +221,6 @@ fn dirs_in(dir: &Path) -> impl Iterator<Item = PathBuf> {
     dirs.map(|dir| dir.path())
 }
 
-/// The cgroup of this process, as a directory; `None` where it cannot be used.
-fn parent() -> Option<BorrowedFd<'static>> {
-    static PARENT: OnceLock<Option<OwnedFd>> = OnceLock::new();
-    if REFUSED.load(Ordering::Relaxed) {
-        return None;
-    }
-    let parent = PARENT.get_or_init(|| {
-        let path = own_cgroup()?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        rustix::fs::open(path, flags, Mode::empty()).ok()
-    });
-    parent.as_ref().map(AsFd::as_fd)
-}
-
-/// Where the cgroup that this process is in is mounted: not always at `/sys/fs/cgroup`.
-fn own_cgroup() -> Option<PathBuf> {
-    let cgroups = proc::read("/proc/self/cgroup")?;
-    let own = cgroups.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"0::"))?;
-    let mounts = proc::read("/proc/self/mountinfo")?;
-    mounts.split(|byte| *byte == b'\n').find_map(|mount| below_mount(mount, own))
-}
-
-/// The directory of that cgroup, if the line of mountinfo (proc(5)) is about a mount that shows it.
-fn below_mount(line: &[u8], cgroup: &[u8]) -> Option<PathBuf> {
-    let mut fields = line.split(|byte| *byte == b' ');
-    let root = unescape(fields.nth(3)?);
-    let mount = unescape(fields.next()?);
-    // Optional fields end with a hyphen.
-    let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
-    if kind != b"cgroup2" {
-        return None;
-    }
-    let cgroup = Path::new(OsStr::from_bytes(cgroup));
-    let below = cgroup.strip_prefix(OsStr::from_bytes(&root)).ok()?;
-    Some(Path::new(OsStr::from_bytes(&mount)).join(below))
-}
-
-/// Space, tab, line feed and backslash are written as three octal digits.
-fn unescape(field: &[u8]) -> Vec<u8> {
-    let mut plain = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((&first, after)) = rest.split_first() {
-        let digits = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
-        let code = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        match code {
-            Some(code) if first == b'\\' => {
-                plain.push(code);
-                rest = &after[3..];
-            }
-            _ => {
-                plain.push(first);
-                rest = after;
-            }
-        }
-    }
-    plain
-}
-
 /// Removes what processes that were killed have left behind, once they are empty; once in the life of
 /// this process.
 pub(crate) fn remove_stale() {
@@ -269,7 +228,7 @@ pub(crate) fn remove_stale() {
     const OLD: Duration = Duration::from_secs(60);
     static DONE: AtomicBool = AtomicBool::new(false);
     let Some(parent) = parent().filter(|_| !DONE.swap(true, Ordering::Relaxed)) else { return };
-    for entry in fs::read_dir(path_of(parent)).into_iter().flatten().flatten() {
+    for entry in fs::read_dir(path_of(parent.as_fd())).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next());
         let Some(owner) = owner.and_then(|owner| owner.parse::<u32>().ok()) else { continue };
@@ -292,15 +251,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mount_that_shows_a_cgroup_is_found() {
-        let below = |line: &str, cgroup: &str| below_mount(line.as_bytes(), cgroup.as_bytes());
-        let line = "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 cgroup2 rw";
-        assert_eq!(below(line, "/a b/c").unwrap(), Path::new("/sys/fs/cgroup/unified/a b/c"));
-        assert_eq!(below(line, "/").unwrap(), Path::new("/sys/fs/cgroup/unified/"));
-        let line = r"41 31 0:38 /docker/1 /my\040mount rw - cgroup2 none rw";
-        assert_eq!(below(line, "/docker/1/x").unwrap(), Path::new("/my mount/x"));
-        assert_eq!(below(line, "/docker/2"), None, "the mount does not show it");
-        assert_eq!(below("41 31 0:38 / /proc rw - proc proc rw", "/"), None);
-        assert_eq!(below("", "/"), None);
+    fn want_of_room_does_not_give_cgroups_up() {
+        for passing in [Errno::NOSPC, Errno::NOMEM, Errno::AGAIN, Errno::MFILE, Errno::EXIST] {
+            assert!(!is_lasting(passing), "{passing}");
+        }
+        for lasting in [Errno::ACCESS, Errno::PERM, Errno::ROFS, Errno::OPNOTSUPP, Errno::NOSYS] {
+            assert!(is_lasting(lasting), "{lasting}");
+        }
     }
 }

@@ -3,11 +3,13 @@
 //! | file | what |
 //! |---|---|
 //! | `cgroup.rs` | a control group of its own |
+//! | `place.rs` | the one that this process is in |
 //! | `image.rs` | the supervisor's program, in memory |
 //! | `report.rs` | what a supervisor tells |
 
 pub(crate) mod cgroup;
 pub(crate) mod image;
+mod place;
 pub(crate) mod report;
 
 use std::sync::Arc;

@@ -65,6 +65,28 @@ impl Started {
     }
 }
 
+/// Why no command runs below a supervisor.
+#[derive(Debug)]
+pub(crate) enum NotStarted {
+    /// The command could not be started.
+    Command(io::Error),
+    /// The guard or the supervisor could not do its part.
+    Held(io::Error),
+}
+
+impl NotStarted {
+    /// The message that [`Reports::started`] reads, for [`NotStarted::Held`].
+    pub(crate) fn words(errno: i32) -> [i64; 6] {
+        [STARTED, 0, 0, i64::from(errno), 1, 0]
+    }
+}
+
+impl From<Errno> for NotStarted {
+    fn from(error: Errno) -> NotStarted {
+        NotStarted::Command(error.into())
+    }
+}
+
 /// Our end of the socket. The other one is held by the supervisor and the guard, so that its end
 /// is the end of both, and with them of the tree.
 #[derive(Debug)]
@@ -97,7 +119,7 @@ impl Reports {
     }
 
     /// Waits for the word on how the start went.
-    pub(crate) fn started(&self) -> io::Result<Started> {
+    pub(crate) fn started(&self) -> Result<Started, NotStarted> {
         let mut message = [0; MESSAGE_BYTES];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut rights = RecvAncillaryBuffer::new(&mut space);
@@ -111,10 +133,16 @@ impl Reports {
         });
         let errno = word(&message, 3) as i32;
         if received.bytes != MESSAGE_BYTES || word(&message, 0) != STARTED {
-            return Err(io::Error::other("the supervisor was killed"));
+            return Err(NotStarted::Command(io::Error::other("the supervisor was killed")));
         }
         if errno != 0 {
-            return Err(io::Error::from_raw_os_error(errno));
+            let error = io::Error::from_raw_os_error(errno);
+            let is_about_the_command = word(&message, 4) == 0;
+            return Err(if is_about_the_command {
+                NotStarted::Command(error)
+            } else {
+                NotStarted::Held(error)
+            });
         }
         Ok(Started { pid: word(&message, 1) as i32, supervisor: word(&message, 2) as u32, pidfd })
     }

@@ -6,6 +6,7 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::child::{self, Handlers, Job};
+use super::raw_clone;
 use super::stack::Stack;
 use crate::exit::linux::pidfds_are_refused;
 use crate::signal::AllBlocked;
@@ -111,19 +112,21 @@ unsafe fn begin(twin: &Twin<'_>, flags: libc::c_int) -> io::Result<i32> {
         }
     }
     // SAFETY: as this function's.
-    match unsafe { clone(twin, with_pidfd) } {
+    match unsafe { raw_clone::clone(twin, with_pidfd) } {
         Err(error) if wants_pidfd && error.raw_os_error() == Some(libc::EINVAL) => {
             // SAFETY: as this function's.
-            unsafe { clone(twin, flags) }
+            unsafe { raw_clone::clone(twin, flags) }
         }
         done => done,
     }
 }
 
-/// ENOSYS from an old kernel or a filter made before the call; EPERM from a filter that knows no
-/// better; EINVAL where a flag is not known.
+/// Returns true if `clone` may do better: ENOSYS from an old kernel or a filter made before the
+/// call; EPERM from a filter that knows no better; EINVAL where a flag is not known, and E2BIG
+/// where the field for the cgroup is not.
 fn is_refused(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM | libc::EINVAL))
+    let refusals = [libc::ENOSYS, libc::EPERM, libc::EINVAL, libc::E2BIG];
+    error.raw_os_error().is_some_and(|errno| refusals.contains(&errno))
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -173,25 +176,8 @@ unsafe fn clone3(twin: &Twin<'_>, flags: libc::c_int) -> io::Result<i32> {
 #[cfg(not(target_arch = "x86_64"))]
 unsafe fn clone3(_: &Twin<'_>, _: libc::c_int) -> io::Result<i32> {
     // The child of clone3 starts on a new stack, so the call has to be written in assembly;
-    // elsewhere the C library's clone does the same with handlers reset one by one.
+    // elsewhere clone does the same with handlers reset one by one.
     Err(io::Error::from_raw_os_error(libc::ENOSYS))
-}
-
-unsafe fn clone(twin: &Twin<'_>, flags: libc::c_int) -> io::Result<i32> {
-    // SAFETY: the child runs the entry on a stack of its own, with an argument that its maker keeps
-    // where it is. The kernel writes the pidfd where the parent's tid would go (clone(2)).
-    let pid = unsafe {
-        libc::clone(
-            twin.after_clone,
-            twin.stack.top().cast(),
-            flags,
-            twin.argument,
-            twin.pidfd.unwrap_or(std::ptr::null_mut()),
-            std::ptr::null_mut::<libc::c_void>(),
-            twin.stack.mark(),
-        )
-    };
-    if pid < 0 { Err(io::Error::last_os_error()) } else { Ok(pid) }
 }
 
 extern "C" fn run_with_defaults(job: *mut libc::c_void) -> libc::c_int {

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::os::fd::AsRawFd as _;
 
+use rustix::io::Errno;
+
 use super::layout::Layout;
 use super::{
     Group, Moves, Plan, SpawnError, Step, dumpable, job, moves, start, start_alone, supervised,
@@ -26,7 +28,11 @@ pub(crate) fn start_held(plan: &Plan<'_>, dies_with_us: bool) -> Result<Exit, Sp
     }
     if let Some(cgroup) = Cgroup::new() {
         match start_in(plan, layout, moves, cgroup, dies_with_us) {
-            Err(error) if is_about_the_cgroup(&error) => cgroup::refuse(),
+            Err(error) if about_the_cgroup(&error).is_some() => {
+                if about_the_cgroup(&error).is_some_and(cgroup::is_lasting) {
+                    cgroup::refuse();
+                }
+            }
             done => {
                 // The child runs meanwhile, and nobody waits for this.
                 cgroup::remove_stale();
@@ -120,26 +126,43 @@ fn cannot_supervise(why: &dyn fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, words)
 }
 
-/// Whether it is the cgroup that the child could not be started in. Not a want of room.
-fn is_about_the_cgroup(error: &SpawnError) -> bool {
-    let errno = error.source.raw_os_error();
-    match error.step {
-        // Without a number it is about the supervisor.
-        Step::Contain => errno.is_some(),
+/// The errno, if it is the cgroup that the child could not be started in. Not a want of room.
+fn about_the_cgroup(error: &SpawnError) -> Option<Errno> {
+    let errno = Errno::from_io_error(&error.source)?;
+    let is_about_it = match error.step {
+        // It joins by a write. Without a number it is about the supervisor.
+        Step::Contain => !is_want_of_room(errno),
+        // By CLONE_INTO_CGROUP (clone(2)). Where that is not known it joins.
         Step::Create => matches!(
             errno,
-            Some(
-                libc::EACCES
-                    | libc::EPERM
-                    | libc::EBUSY
-                    | libc::ENODEV
-                    | libc::ENOENT
-                    | libc::EOPNOTSUPP
-                    | libc::EINVAL
-                    | libc::E2BIG
-                    | libc::ENOSYS
-            )
+            Errno::ACCESS | Errno::BUSY | Errno::NODEV | Errno::NOENT | Errno::OPNOTSUPP
         ),
         _ => false,
+    };
+    is_about_it.then_some(errno)
+}
+
+fn is_want_of_room(errno: Errno) -> bool {
+    matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN | Errno::NOBUFS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_cgroup_refuses_gives_it_up() {
+        let about = |step, errno: Errno| about_the_cgroup(&SpawnError::new(step, errno.into()));
+        for errno in [Errno::ACCESS, Errno::BUSY, Errno::OPNOTSUPP] {
+            assert_eq!(about(Step::Create, errno), Some(errno));
+            assert_eq!(about(Step::Contain, errno), Some(errno));
+        }
+        for errno in [Errno::INVAL, Errno::NOSYS, Errno::PERM, Errno::AGAIN, Errno::NOMEM] {
+            assert_eq!(about(Step::Create, errno), None, "clone itself says so");
+        }
+        assert_eq!(about(Step::Contain, Errno::MFILE), None);
+        assert_eq!(about(Step::Exec, Errno::ACCESS), None);
+        let words = SpawnError::new(Step::Contain, io::Error::other("no supervisor"));
+        assert_eq!(about_the_cgroup(&words), None);
     }
 }

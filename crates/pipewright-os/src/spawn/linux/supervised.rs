@@ -23,12 +23,13 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 
 use super::child::Job;
 use super::clone::{self, Twin};
+use super::digits::Digits;
 use super::stack::Stack;
 use super::{SpawnError, Step, bare, failure, own_pidfd};
 use crate::contain::linux::Supervisor;
 use crate::contain::linux::cgroup::Cgroup;
 use crate::contain::linux::image::{self, image};
-use crate::contain::linux::report::{Reports, Started};
+use crate::contain::linux::report::{NotStarted, Reports, Started};
 use crate::exit::{Exit, linux as exit};
 use crate::signal::AllBlocked;
 use crate::tree::Member;
@@ -106,13 +107,19 @@ pub(super) fn start(job: &Job<'_>, cgroup: Option<&Cgroup>) -> Result<Held, Spaw
     drop(theirs);
     // And room for the two that come: where there was room to begin, there is room to the end.
     drop(our_end);
-    let guard = born.map_err(create_error)?;
+    let guard = match born {
+        Ok(guard) => guard,
+        Err(error) if is_want_of_room(&error) => return Err(create_error(error)),
+        // It is not about the command, so something else may hold it.
+        Err(error) => return Err(cannot_hold(error)),
+    };
     let started = reports.started();
     let again = guard_pidfd.as_ref().map(OwnedFd::try_clone).transpose();
     let guard_exit = Exit(exit::Exit::new(guard, guard_pidfd));
     let failed = match (failure(job), started) {
         (Some(failed), _) => failed,
-        (None, Err(error)) => create_error(error),
+        (None, Err(NotStarted::Held(error))) if !is_want_of_room(&error) => cannot_hold(error),
+        (None, Err(NotStarted::Held(error) | NotStarted::Command(error))) => create_error(error),
         // Signals would go by a number that the supervisor may have freed.
         (None, Ok(Started { pidfd: None, .. })) => {
             create_error(io::Error::from_raw_os_error(libc::EMFILE))
@@ -159,6 +166,11 @@ fn do_our_part(tries: bool) -> io::Result<(Reports, OwnedFd, OwnedFd)> {
 /// No tree can be supervised here.
 fn refuse() -> SpawnError {
     SpawnError::new(Step::Contain, image::refuse())
+}
+
+/// This tree cannot be supervised. The error has no number, which would be about a cgroup.
+fn cannot_hold(error: io::Error) -> SpawnError {
+    SpawnError::new(Step::Contain, io::Error::other(error))
 }
 
 fn is_want_of_room(error: &io::Error) -> bool {
@@ -277,7 +289,10 @@ fn start_command(chain: &Chain<'_>, program: &mut Program) -> Result<Option<i32>
         wait_for_proof(chain)?;
     }
     let [_, stack] = chain.stacks;
-    let (pid, pidfd) = clone::create(chain.job, stack).map_err(|error| errno_of(&error))?;
+    let (pid, pidfd) = match clone::create(chain.job, stack) {
+        Ok(created) => created,
+        Err(error) => return program.tell(0, None, errno_of(&error)).map(|()| None),
+    };
     let failed = chain.job.errno.load(Relaxed);
     let told = program.tell(pid, pidfd.as_ref(), failed);
     // Closed by the exec; closing it here would go through the C library.
@@ -342,10 +357,10 @@ impl Program {
         bare::send(self.handles[HOST], &words, pidfd.map(|fd| fd.as_raw_fd()))
     }
 
-    /// Tells the host why there is no command.
+    /// Tells the host why nobody can hold a command.
     fn fail(&self, errno: i32) {
         // Ignored: the end of this process tells as much, but not why.
-        let _ = self.tell(0, None, errno);
+        let _ = bare::send(self.handles[HOST], &NotStarted::words(errno), None);
     }
 
     /// Returns only if that fails.
@@ -360,40 +375,5 @@ impl Program {
         let cgroup = CStr::from_bytes_until_nul(&self.cgroup).unwrap_or(c"");
         let arguments = [c"pipewright-supervisor", role, subject.as_c_str(), cgroup];
         bare::become_image(self.image, &handles, arguments);
-    }
-}
-
-/// A number as a C string, without an allocation.
-struct Digits([u8; Digits::BYTES]);
-
-impl Digits {
-    /// Ten digits and a NUL.
-    const BYTES: usize = 11;
-
-    fn of(number: i32) -> Digits {
-        let mut digits = [0; Digits::BYTES];
-        let mut left = number.unsigned_abs();
-        for digit in digits.iter_mut().rev().skip(1) {
-            *digit = b'0' + (left % 10) as u8;
-            left /= 10;
-        }
-        Digits(digits)
-    }
-
-    fn as_c_str(&self) -> &CStr {
-        CStr::from_bytes_until_nul(&self.0).unwrap_or(c"")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_written_for_the_program_to_read() {
-        let text = |number| Digits::of(number).0;
-        assert_eq!(&text(0), b"0000000000\0");
-        assert_eq!(&text(4_194_304), b"0004194304\0");
-        assert_eq!(&text(i32::MAX), b"2147483647\0");
     }
 }

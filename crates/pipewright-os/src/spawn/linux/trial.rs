@@ -41,7 +41,7 @@ pub(crate) fn try_image(image: BorrowedFd<'_>) -> io::Result<()> {
     exit::send(pidfd_open(getpid(), PidfdFlags::empty())?.as_fd(), 0, 0)?;
     reports.try_to_let_go()?;
     if reports.peek()? == Some(Report::Started) {
-        reports.started()?;
+        reports.started().map_err(|_| io::ErrorKind::PermissionDenied)?;
     }
     if reports.take()? == Some(Report::CanWork) {
         return Ok(());

@@ -58,7 +58,8 @@ pub(super) fn limit(limits: &[ResourceLimit]) -> Result<(), Failed> {
 }
 
 fn resource(resource: Resource) -> libc::c_uint {
-    match resource {
+    // glibc has them as c_uint, musl as c_int.
+    let number = match resource {
         Resource::AddressSpace => libc::RLIMIT_AS,
         Resource::CoreDump => libc::RLIMIT_CORE,
         Resource::CpuTime => libc::RLIMIT_CPU,
@@ -68,7 +69,8 @@ fn resource(resource: Resource) -> libc::c_uint {
         Resource::OpenFiles => libc::RLIMIT_NOFILE,
         Resource::Processes => libc::RLIMIT_NPROC,
         Resource::Stack => libc::RLIMIT_STACK,
-    }
+    };
+    number as libc::c_uint
 }
 
 pub(super) fn be_nicer(add: i32) -> Result<(), Failed> {

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Builds for Linux with a static musl, as for Alpine, and runs the suites of trees, of the ends of programs and of
+# refused calls there, once with clone3 and once without: musl's own clone cannot do what the second one takes.
+# Exits with 77 where the target's library, which rustup installs, or a linker for it is missing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+target=x86_64-unknown-linux-musl
+skip() { printf 'SKIPPED %s: %s\n' "${0##*/}" "$1"; exit 77; }
+[ "$(uname -sm)" = "Linux x86_64" ] || skip "$target runs on Linux on x86-64"
+library=$(rustc --print sysroot)/lib/rustlib/$target/lib
+[ -d "$library" ] || skip "needs the library of $target: rustup target add $target"
+
+# An own folder for what is built: the warning that the supervisor is left out is an error here.
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/musl
+suite=(--locked --target "$target" -p pipewright-tests --test process -- trees p07 refused)
+said=$(mktemp)
+trap 'rm -f "$said"' EXIT
+cargo build --locked --target "$target" -p pipewright-os 2>&1 | tee "$said"
+! grep -q "supervisor of process trees is left out" "$said" || { echo "there is no supervisor" >&2; exit 1; }
+cargo test "${suite[@]}"
+bash ci/with-cfg.sh 'pipewright_force_fallback="clone3"' test "${suite[@]}"
