@@ -73,8 +73,22 @@ mod number {
 global_asm!(".globl _start", "_start:", "mov rdi, rsp", "and rsp, -16", "call {}", "ud2", sym start);
 #[cfg(target_arch = "aarch64")]
 global_asm!(".globl _start", "_start:", "mov x0, sp", "bl {}", "brk #1", sym start);
+// The linker may make accesses relative to gp, which nobody but the program itself sets: by an
+// instruction that is not made so in turn.
 #[cfg(target_arch = "riscv64")]
-global_asm!(".globl _start", "_start:", "mv a0, sp", "andi sp, sp, -16", "call {}", "ebreak", sym start);
+global_asm!(
+    ".globl _start",
+    "_start:",
+    ".option push",
+    ".option norelax",
+    "la gp, __global_pointer$",
+    ".option pop",
+    "mv a0, sp",
+    "andi sp, sp, -16",
+    "call {}",
+    "ebreak",
+    sym start
+);
 
 unsafe extern "C" fn start(stack: *const *const u8) -> ! {
     crate::run(&Arguments(stack))
@@ -165,32 +179,31 @@ pub fn reap() -> Reaped {
     const WALL: usize = 0x4000_0000;
     let mut status = 0_i32;
     // struct rusage is sixteen longs: user seconds, micros, system seconds, micros, peak, ...
-    let mut usage = [0_i64; 16];
+    // Not zeroed: on riscv64 that is a call of `memset`, which nobody has here.
+    let mut usage = MaybeUninit::<[i64; 16]>::uninit();
     let result = call(
         number::WAIT4,
         [
             usize::MAX,
             &raw mut status as usize,
             WNOHANG | WUNTRACED | WALL,
-            &raw mut usage as usize,
+            usage.as_mut_ptr() as usize,
             0,
             0,
         ],
     );
-    let [user, user_micros, system, system_micros, peak_kib, ..] = usage;
     match result {
         0 => Reaped::NobodyYet,
         // As wait(2) packs it.
         pid if pid > 0 && status & 0xff == 0x7f => Reaped::Stopped(pid as i32),
-        pid if pid > 0 => Reaped::One(
-            pid as i32,
-            [
-                i64::from(status),
-                user * 1_000_000 + user_micros,
-                system * 1_000_000 + system_micros,
-                peak_kib,
-            ],
-        ),
+        pid if pid > 0 => {
+            // SAFETY: the call has told of a process that has ended, and so has filled it in.
+            let usage = unsafe { usage.assume_init() };
+            let [user, user_micros, system, system_micros, peak_kib, ..] = usage;
+            let micros = |seconds: i64, micros| seconds * 1_000_000 + micros;
+            let times = [micros(user, user_micros), micros(system, system_micros)];
+            Reaped::One(pid as i32, [i64::from(status), times[0], times[1], peak_kib])
+        }
         _ => Reaped::NobodyLeft,
     }
 }
