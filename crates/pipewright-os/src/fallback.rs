@@ -12,6 +12,9 @@ pub(crate) const NO_CLOSE_RANGE: bool =
 pub(crate) const NO_CLONE3: bool =
     cfg!(any(pipewright_force_fallback, pipewright_force_fallback = "clone3"));
 
+/// Pretend that a vfork is a fork, as some emulators have it. No kernel does, so this one has to be named.
+pub(crate) const NO_SHARED_MEMORY: bool = cfg!(pipewright_force_fallback = "vfork");
+
 /// Pretend that no cgroup can be made.
 pub(crate) const NO_CGROUP: bool =
     cfg!(any(pipewright_force_fallback, pipewright_force_fallback = "cgroup"));

@@ -6,7 +6,7 @@
 use super::cannot_supervise;
 use pipewright::{Command, Resource};
 use pipewright_tests::isolate;
-use pipewright_tests::skip::{is_root, skipped};
+use pipewright_tests::skip::{is_forced_off, is_root, skipped};
 use pipewright_tests::watchdog;
 
 const PAGE_BYTES: usize = 4096;
@@ -38,6 +38,9 @@ fn a_start_copies_nothing_of_a_large_parent_whatever_the_options() {
         "p06_parent_size::a_start_copies_nothing_of_a_large_parent_whatever_the_options",
         || {
             let _watch = watchdog::watch();
+            if is_forced_off("vfork") {
+                return skipped("this build forks");
+            }
             let mut bytes = 4 << 30;
             if available_bytes() < bytes + (2 << 30) {
                 skipped("too little memory for a parent of 4 GiB: tried with 256 MiB");

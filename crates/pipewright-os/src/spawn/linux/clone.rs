@@ -17,8 +17,11 @@ const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
 /// Set once `clone3` has been refused; then nobody tries again.
-static CLONE3_REFUSED: AtomicBool =
-    AtomicBool::new(crate::fallback::NO_CLONE3 || !cfg!(target_arch = "x86_64"));
+static CLONE3_REFUSED: AtomicBool = AtomicBool::new(
+    crate::fallback::NO_CLONE3
+        || crate::fallback::NO_SHARED_MEMORY
+        || !cfg!(target_arch = "x86_64"),
+);
 
 /// Where a new process begins.
 pub(super) type Entry = extern "C" fn(*mut libc::c_void) -> libc::c_int;
@@ -95,7 +98,14 @@ pub(super) unsafe fn vfork_unattended(twin: &Twin<'_>) -> io::Result<i32> {
 const MARKED: libc::c_int = libc::CLONE_CHILD_SETTID | libc::CLONE_CHILD_CLEARTID;
 
 unsafe fn begin(twin: &Twin<'_>, flags: libc::c_int) -> io::Result<i32> {
-    let flags = flags | libc::CLONE_VM | libc::SIGCHLD;
+    let mut flags = flags | libc::CLONE_VM | libc::SIGCHLD;
+    if crate::fallback::NO_SHARED_MEMORY {
+        // As qemu-user has it.
+        if flags & libc::CLONE_VFORK == 0 {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        flags &= !(libc::CLONE_VM | libc::CLONE_VFORK);
+    }
     let wants_pidfd = twin.pidfd.is_some() && !pidfds_are_refused();
     let with_pidfd = if wants_pidfd { flags | libc::CLONE_PIDFD } else { flags };
     if !CLONE3_REFUSED.load(Ordering::Relaxed) {

@@ -13,13 +13,14 @@ use super::{ChildStdio, Group, Inherit, Plan, SpawnError, Step, listed, steps};
 use crate::contain::Containment;
 use crate::exit::{Exit, linux as exit};
 use crate::handle::Handle;
-use crate::signal::{AllBlocked, mask_now};
+use crate::signal::{AllBlocked, Signal, mask_now};
 
 mod bare;
 mod child;
 mod clone;
 mod digits;
 mod dumpable;
+mod error_pipe;
 mod forked;
 mod held;
 mod immortal;
@@ -29,6 +30,7 @@ mod supervised;
 mod trial;
 
 use child::{Job, Move};
+use error_pipe::ErrorPipe;
 pub(super) use forked::{FORK, Fork};
 pub(crate) use held::start_held;
 pub(super) use immortal::run as run_forever;
@@ -98,7 +100,9 @@ fn start_alone(job: &Job<'_>) -> Result<Exit, SpawnError> {
 fn start_here(job: &Job<'_>) -> Result<Exit, SpawnError> {
     let create_error = |error| SpawnError::new(Step::Create, error);
     let _dumpable = job.changes_identity().then(dumpable::Kept::new);
-    let created = match job.options.pre_exec.lock() {
+    let hooks = job.options.pre_exec.lock();
+    let pipe = ErrorPipe::new(job, hooks.is_some());
+    let created = match hooks {
         None => Stack::take().and_then(|stack| clone::create(job, &stack)),
         Some(mut hooks) => (hooks.fork)(job, &mut hooks.closures).map(|pid| (pid, None)),
     };
@@ -108,7 +112,12 @@ fn start_here(job: &Job<'_>) -> Result<Exit, SpawnError> {
     if matches!(job.options.group, Group::Own | Group::Session) {
         exit.0.containment = Containment::Group;
     }
-    match failure(job) {
+    let settled = pipe.settle(job);
+    if settled.is_err() {
+        // Nobody would be told of its error. Ignored: it has ended by itself.
+        let _ = exit.signal(Signal::KILL);
+    }
+    match settled.map_err(create_error).err().or_else(|| failure(job)) {
         None => Ok(exit),
         Some(error) => {
             // It has exited; leave no zombie. Ignored: somebody else has reaped it.
@@ -163,6 +172,8 @@ fn job<'a>(plan: &'a Plan<'a>, layout: &'a Layout, moves: &'a Moves) -> Job<'a> 
         may_try_again: AtomicBool::new(false),
         failed_step: AtomicU32::new(0),
         errno: AtomicI32::new(0),
+        began: AtomicBool::new(false),
+        report_to: AtomicI32::new(-1),
     }
 }
 

@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
@@ -15,10 +16,19 @@ use crate::contain::linux::report::{Report, Reports};
 use crate::exit::{Exit, linux as exit};
 use crate::signal::AllBlocked;
 
+struct Trial {
+    program: Program,
+    /// An emulator may make a fork of it: then nothing can be supervised.
+    shares_memory: AtomicBool,
+}
+
 /// Starts the program alone, once, to see whether this machine lets it run and do its work.
 pub(crate) fn try_image(image: BorrowedFd<'_>) -> io::Result<()> {
     let (reports, theirs) = Reports::pair()?;
-    let program = Program::alone(image, theirs.as_fd());
+    let trial = Trial {
+        program: Program::alone(image, theirs.as_fd()),
+        shares_memory: AtomicBool::new(false),
+    };
     let stack = Stack::take()?;
     let mut pidfd = -1;
     let twin = Twin {
@@ -26,17 +36,20 @@ pub(crate) fn try_image(image: BorrowedFd<'_>) -> io::Result<()> {
         cgroup: None,
         after_clone3: run_alone,
         after_clone: run_alone,
-        argument: ptr::from_ref(&program).cast_mut().cast(),
+        argument: ptr::from_ref(&trial).cast_mut().cast(),
         pidfd: Some(&raw mut pidfd),
     };
     let pid = {
         let _blocked = AllBlocked::new();
-        // SAFETY: the stack is in use by nobody else, the entry does not return, and the program
+        // SAFETY: the stack is in use by nobody else, the entry does not return, and the trial
         // stays where it is until this is over.
         unsafe { clone::vfork(&twin) }?
     };
     // Ignored: this process may not care about its children, or another part of it reaps them all.
     let _ = Exit(exit::Exit::new(pid, own_pidfd(pidfd))).wait();
+    if !trial.shares_memory.into_inner() {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
     // What we do ourselves while we hold a tree may be refused as well.
     exit::send(pidfd_open(getpid(), PidfdFlags::empty())?.as_fd(), 0, 0)?;
     reports.try_to_let_go()?;
@@ -51,7 +64,8 @@ pub(crate) fn try_image(image: BorrowedFd<'_>) -> io::Result<()> {
 
 extern "C" fn run_alone(argument: *mut c_void) -> c_int {
     // SAFETY: who waits for this process keeps it where it is.
-    let program = unsafe { &*argument.cast_const().cast::<Program>() };
+    let Trial { program, shares_memory } = unsafe { &*argument.cast_const().cast::<Trial>() };
+    shares_memory.store(true, Ordering::Relaxed);
     bare::become_subreaper();
     bare::keep_ended_children();
     if bare::open_own_end().is_ok() && program.tell(0, None, 0).is_ok() {

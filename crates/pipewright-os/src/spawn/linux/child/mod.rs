@@ -54,7 +54,14 @@ pub(in crate::spawn) struct Job<'a> {
     /// Where it failed, and why: written by the child, read by the parent. 0 is "it did not".
     pub(super) failed_step: AtomicU32,
     pub(super) errno: AtomicI32,
+    /// The child runs, and its memory is ours.
+    pub(super) began: AtomicBool,
+    /// A pipe for the report of a child whose memory may not be ours. Negative: there is none.
+    pub(super) report_to: AtomicI32,
 }
+
+/// The step that failed and the error, as they go through a pipe.
+pub(super) type Report = [u8; 8];
 
 // SAFETY: a job is handed to the immortal thread while its caller waits: one thread at a time
 // touches the cells and follows the pointers.
@@ -66,6 +73,25 @@ impl Job<'_> {
         self.may_try_again.store(may_try_again, Ordering::Relaxed);
         self.failed_step.store(0, Ordering::Relaxed);
         self.errno.store(0, Ordering::Relaxed);
+        self.began.store(false, Ordering::Relaxed);
+        self.report_to.store(-1, Ordering::Relaxed);
+    }
+
+    fn fail(&self, step: u32, errno: i32) {
+        self.failed_step.store(step, Ordering::Relaxed);
+        self.errno.store(errno, Ordering::Relaxed);
+        let pipe = self.report_to.load(Ordering::Relaxed);
+        if pipe >= 0 {
+            let report: u64 = (u64::from(step) << 32) | u64::from(errno as u32);
+            rights::write(pipe, &report.to_ne_bytes());
+        }
+    }
+
+    /// What a child has reported through the pipe.
+    pub(super) fn take(&self, report: Report) {
+        let report = u64::from_ne_bytes(report);
+        self.failed_step.store((report >> 32) as u32, Ordering::Relaxed);
+        self.errno.store(report as i32, Ordering::Relaxed);
     }
 
     pub(super) fn changes_identity(&self) -> bool {
@@ -79,7 +105,7 @@ pub(super) const STOP_PENDING: i32 = i32::MAX;
 
 /// A handle for the child, and the number that it is to have there.
 pub(super) struct Move {
-    from: RawFd,
+    pub(super) from: RawFd,
     pub(super) to: RawFd,
     /// Where the child has put it out of the way; `from` stays as it is, for another try.
     lifted: Cell<RawFd>,
@@ -108,6 +134,7 @@ struct Failed(Step);
 /// # Safety
 /// Only in a process of its own, on a stack of its own, with `job` alive until exec or exit.
 pub(super) unsafe fn run(job: &Job<'_>, handlers: Handlers) -> ! {
+    job.began.store(true, Ordering::Relaxed);
     let cgroup = match handlers {
         // Made by clone3, and so born inside.
         Handlers::AreReset => None,
@@ -154,9 +181,7 @@ unsafe fn attempt(
     // SAFETY: as this function's.
     if let Err(Failed(step)) = unsafe { prepare_and_exec(job, cgroup, dies_with_parent, closures) }
     {
-        let errno = errno();
-        job.failed_step.store(steps::number_of(step), Ordering::Relaxed);
-        job.errno.store(errno, Ordering::Relaxed);
+        job.fail(steps::number_of(step), errno());
     }
 }
 

@@ -22,8 +22,15 @@ pub(super) fn join_group(group: Group) -> Result<(), Failed> {
 
 /// Moves this process into the cgroup whose `cgroup.procs` that is.
 pub(super) fn join_cgroup(procs: RawFd) -> Result<(), Failed> {
-    // SAFETY: an open file and one byte; 0 is the writer itself (cgroups(7)).
-    check(unsafe { libc::write(procs, c"0".as_ptr().cast(), 1) } as i32, Step::Contain)
+    // 0 is the writer itself (cgroups(7)).
+    check(write(procs, b"0"), Step::Contain)
+}
+
+/// Writes by a bare call: the C library's is a cancellation point, and would end the thread of the parent
+/// whose storage the child shares, in the child.
+pub(super) fn write(fd: RawFd, bytes: &[u8]) -> libc::c_int {
+    // SAFETY: live bytes and how many.
+    unsafe { libc::syscall(libc::SYS_write, fd, bytes.as_ptr(), bytes.len()) as libc::c_int }
 }
 
 /// Takes the terminal for the group that this process leads. SIGTTOU, which a job in the background
