@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`watchdog`] | ends a test that hangs, and waits for facts |
 //! | [`bodies`] | messages whose every byte is known to both sides |
+//! | `hold` | a system call that waits until the test lets go (Linux) |
 //! | [`hostile`] | a worker that lies to its host |
 //! | [`isolate`] | runs one test in a process of its own |
 //! | [`count`] | handles, zombies, threads and memory of this process |
@@ -23,6 +24,8 @@ pub mod count;
 pub mod encrypt;
 #[cfg(target_os = "linux")]
 pub mod failing;
+#[cfg(target_os = "linux")]
+pub mod hold;
 pub mod hostile;
 pub mod isolate;
 #[cfg(target_os = "linux")]

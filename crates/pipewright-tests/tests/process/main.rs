@@ -80,6 +80,8 @@ mod stopping;
 mod taken_stdin;
 #[cfg(unix)]
 mod tee;
+#[cfg(target_os = "linux")]
+mod threads;
 mod traced;
 mod trees;
 #[cfg(target_os = "linux")]

@@ -178,3 +178,37 @@ fn a_child_is_killed_when_its_parent_ends_and_not_when_a_thread_does() {
         },
     );
 }
+
+/// The lines of the status of each thread of this process that begin so.
+#[cfg(target_os = "linux")]
+fn of_each_thread(names: &[&str]) -> Vec<String> {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let status =
+        |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("status")).unwrap();
+    let is_asked = |line: &&str| names.iter().any(|name| line.starts_with(name));
+    let said = |status: String| status.lines().filter(is_asked).collect::<Vec<_>>().join(" ");
+    tasks.map(|task| said(status(task.unwrap()))).collect()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn an_exec_that_fails_leaves_all_threads_with_the_same_user() {
+    isolate::isolated("options::an_exec_that_fails_leaves_all_threads_with_the_same_user", || {
+        let _watch = watchdog::watch();
+        if !is_root() {
+            return skipped("another user can be chosen by root only");
+        }
+        let mut command = Command::new("/no/such/program");
+        command.uid(65534).gid(65533).groups(&[65532]);
+        let error = std::thread::scope(|scope| {
+            let _others =
+                [scope.spawn(std::thread::yield_now), scope.spawn(std::thread::yield_now)];
+            command.exec()
+        });
+        assert!(matches!(error.kind(), pipewright::ErrorKind::NotFound { .. }), "{error}");
+        let users = of_each_thread(&["Uid:", "Gid:", "Groups:"]);
+        assert!(users.len() > 1, "{users:?}");
+        assert!(users[0].contains("65534") && users[0].contains("65532"), "{users:?}");
+        assert!(users.iter().all(|user| *user == users[0]), "{users:?}");
+    });
+}

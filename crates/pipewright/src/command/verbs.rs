@@ -332,7 +332,8 @@ impl Command {
     }
 
     /// Replaces this process by the command. Returns only with the reason why that failed; what
-    /// the command's options had changed about this process by then stays changed. Unix only.
+    /// the command's options had changed about this process by then stays changed: user and groups for
+    /// all threads, the niceness for the calling one. Unix only.
     ///
     /// Nothing of this program runs any more: no destructor, no buffered output is written.
     /// [`kill_on_parent_exit`](Self::kill_on_parent_exit) means a child, and does nothing here.

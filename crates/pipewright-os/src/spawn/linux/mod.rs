@@ -25,6 +25,7 @@ mod forked;
 mod held;
 mod immortal;
 mod raw_clone;
+mod sandbox;
 mod stack;
 mod supervised;
 mod trial;

@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use crate::spawn::pre_exec::{self, Closure};
 use crate::spawn::{Identity, Step, UnixOptions, UnsetGroups, steps};
+use rights::Whose;
 
 /// Everything the child needs, made before it exists.
 pub(in crate::spawn) struct Job<'a> {
@@ -144,7 +145,7 @@ pub(super) unsafe fn run(job: &Job<'_>, handlers: Handlers) -> ! {
         }
     };
     // SAFETY: as this function's.
-    unsafe { attempt(job, cgroup, job.parent_pid != 0, &mut []) };
+    unsafe { attempt(job, cgroup, Whose::Child, &mut []) };
     // SAFETY: ends this process without touching what belongs to the parent (no atexit, no flush).
     unsafe { libc::_exit(127) }
 }
@@ -158,7 +159,7 @@ pub(super) unsafe fn run_forked(job: &Job<'_>, closures: &mut [Closure]) {
     // A closure may let signals in, and whoever handles them here is not prepared for two of him.
     signals::reset_handlers();
     // SAFETY: as this function's.
-    unsafe { attempt(job, job.cgroup_procs, job.parent_pid != 0, closures) };
+    unsafe { attempt(job, job.cgroup_procs, Whose::Child, closures) };
 }
 
 /// Does what the plan says to this process and loads the program. Returns if something failed: then
@@ -169,18 +170,12 @@ pub(super) unsafe fn run_forked(job: &Job<'_>, closures: &mut [Closure]) {
 pub(super) unsafe fn become_program(job: &Job<'_>, closures: &mut [Closure]) {
     let _kept = signals::Kept::new(libc::SIGPIPE);
     // SAFETY: as this function's.
-    unsafe { attempt(job, None, false, closures) };
+    unsafe { attempt(job, None, Whose::Process, closures) };
 }
 
-unsafe fn attempt(
-    job: &Job<'_>,
-    cgroup: Option<RawFd>,
-    dies_with_parent: bool,
-    closures: &mut [Closure],
-) {
+unsafe fn attempt(job: &Job<'_>, cgroup: Option<RawFd>, whose: Whose, closures: &mut [Closure]) {
     // SAFETY: as this function's.
-    if let Err(Failed(step)) = unsafe { prepare_and_exec(job, cgroup, dies_with_parent, closures) }
-    {
+    if let Err(Failed(step)) = unsafe { prepare_and_exec(job, cgroup, whose, closures) } {
         job.fail(steps::number_of(step), errno());
     }
 }
@@ -190,7 +185,7 @@ unsafe fn attempt(
 unsafe fn prepare_and_exec(
     job: &Job<'_>,
     cgroup: Option<RawFd>,
-    dies_with_parent: bool,
+    whose: Whose,
     closures: &mut [Closure],
 ) -> Result<(), Failed> {
     // Rust programs ignore SIGPIPE from the start, and a child that inherits that does not stop
@@ -222,13 +217,13 @@ unsafe fn prepare_and_exec(
     }
     // SAFETY: null or a string that the layout owns.
     unsafe { rights::change_root(job.chroot)? };
-    rights::change_identity(&job.options.identity, job.unset_groups)?;
+    rights::change_identity(&job.options.identity, job.unset_groups, whose)?;
     if !job.current_dir.is_null() {
         // After the change of user, as std has it: the directory must be that user's to enter.
         // SAFETY: a string that the layout owns.
         check(unsafe { libc::chdir(job.current_dir) }, Step::CurrentDir)?;
     }
-    if dies_with_parent {
+    if whose == Whose::Child && job.parent_pid != 0 {
         rights::tie_to_parent(job.parent_pid)?;
     }
     if !closures.is_empty() {

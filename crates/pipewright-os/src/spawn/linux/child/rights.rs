@@ -105,31 +105,58 @@ pub(super) unsafe fn change_root(root: *const c_char) -> Result<(), Failed> {
     check(unsafe { libc::chdir(c"/".as_ptr()) }, Step::Chroot)
 }
 
-pub(super) fn change_identity(identity: &Identity, unset: UnsetGroups) -> Result<(), Failed> {
-    let set_groups = |groups: &[u32]| {
-        // SAFETY: an array of that length.
-        let result = unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) };
-        check(result as i32, Step::Identity)
-    };
+/// Whom a change of user and groups is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// The one thread of a child. The C library's calls would change every thread of the parent.
+    Child,
+    /// All threads of this process, which lives on if the exec fails (nptl(7)).
+    Process,
+}
+
+pub(super) fn change_identity(
+    identity: &Identity,
+    unset: UnsetGroups,
+    whose: Whose,
+) -> Result<(), Failed> {
     if let Some(groups) = &identity.groups {
-        set_groups(groups)?;
+        set_groups(groups, whose)?;
     } else if unset != UnsetGroups::Kept {
-        let dropped = set_groups(&[]);
+        let dropped = set_groups(&[], whose);
         if unset == UnsetGroups::Dropped || errno() != libc::EPERM {
             dropped?;
         }
     }
     if let Some(group) = identity.group {
-        // SAFETY: numbers.
-        let result = unsafe { libc::syscall(libc::SYS_setgid, group) };
-        check(result as i32, Step::Identity)?;
+        let result = match whose {
+            // SAFETY: numbers.
+            Whose::Child => unsafe { libc::syscall(libc::SYS_setgid, group) as libc::c_int },
+            // SAFETY: as above.
+            Whose::Process => unsafe { libc::setgid(group) },
+        };
+        check(result, Step::Identity)?;
     }
     if let Some(user) = identity.user {
-        // SAFETY: numbers.
-        let result = unsafe { libc::syscall(libc::SYS_setuid, user) };
-        check(result as i32, Step::Identity)?;
+        let result = match whose {
+            // SAFETY: numbers.
+            Whose::Child => unsafe { libc::syscall(libc::SYS_setuid, user) as libc::c_int },
+            // SAFETY: as above.
+            Whose::Process => unsafe { libc::setuid(user) },
+        };
+        check(result, Step::Identity)?;
     }
     Ok(())
+}
+
+fn set_groups(groups: &[u32], whose: Whose) -> Result<(), Failed> {
+    let (count, first) = (groups.len(), groups.as_ptr());
+    let result = match whose {
+        // SAFETY: an array of that length.
+        Whose::Child => unsafe { libc::syscall(libc::SYS_setgroups, count, first) as libc::c_int },
+        // SAFETY: as above.
+        Whose::Process => unsafe { libc::setgroups(count, first) },
+    };
+    check(result, Step::Identity)
 }
 
 /// After the change of user, which would clear it (prctl(2), PR_SET_PDEATHSIG).

@@ -1,0 +1,89 @@
+//! What a thread may do, as far as it can be seen: Linux keeps that for each thread, not for a process.
+
+use std::ptr;
+
+use crate::tree::proc;
+
+/// The rights of a thread. A thread has those of the one that started it.
+///
+/// A Landlock domain is not among them: the kernel tells nobody.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Sandbox {
+    /// Users, groups, capabilities, `no_new_privs`, the mode and the number of seccomp filters.
+    status: Vec<u8>,
+    /// Of SELinux, AppArmor or Smack.
+    label: Vec<u8>,
+    secure_bits: i32,
+    session_keyring: i64,
+}
+
+/// The lines of `/proc/thread-self/status` (proc(5)), by their beginnings.
+const LINES: [&[u8]; 6] = [b"Uid:", b"Gid:", b"Groups:", b"Cap", b"NoNewPrivs:", b"Seccomp"];
+
+impl Sandbox {
+    /// Returns that of the calling thread.
+    pub(super) fn here() -> Sandbox {
+        const KEYCTL_GET_KEYRING_ID: i32 = 0;
+        const KEY_SPEC_SESSION_KEYRING: i32 = -3;
+        let session = KEY_SPEC_SESSION_KEYRING;
+        // A filter may refuse it; then that is what is compared.
+        // SAFETY: numbers; no keyring is made.
+        let session_keyring =
+            unsafe { libc::syscall(libc::SYS_keyctl, KEYCTL_GET_KEYRING_ID, session, 0) };
+        Sandbox {
+            status: proc::read("/proc/thread-self/status").map_or_else(without_proc, filter),
+            label: proc::read("/proc/thread-self/attr/current").unwrap_or_default(),
+            // SAFETY: asks only.
+            secure_bits: unsafe { libc::prctl(libc::PR_GET_SECUREBITS) },
+            session_keyring,
+        }
+    }
+}
+
+fn filter(status: Vec<u8>) -> Vec<u8> {
+    let lines = status.split_inclusive(|byte| *byte == b'\n');
+    let kept = lines.filter(|line| LINES.iter().any(|beginning| line.starts_with(beginning)));
+    kept.flatten().copied().collect()
+}
+
+/// Where there is no `/proc`: what calls tell.
+fn without_proc() -> Vec<u8> {
+    const VERSION_3: u32 = 0x2008_0522;
+    let header = [VERSION_3, 0];
+    // Effective, permitted and inheritable, twice 32 bits.
+    let mut capabilities = [0_u32; 6];
+    let place = capabilities.as_mut_ptr();
+    // SAFETY: a live header, of this thread, and room for what that version tells.
+    unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), place) };
+    // SAFETY: asks only.
+    let no_new_privs = unsafe { libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) };
+    // SAFETY: asks only.
+    let seccomp = unsafe { libc::prctl(libc::PR_GET_SECCOMP) };
+    // SAFETY: room for nothing; it tells how many there are.
+    let groups = unsafe { libc::getgroups(0, ptr::null_mut()) };
+    let users = (rustix::process::geteuid(), rustix::process::getegid());
+    format!("{users:?} {groups} {capabilities:?} {no_new_privs} {seccomp}").into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_differ_by_what_they_gave_up() {
+        let here = Sandbox::here();
+        assert!(here.status.starts_with(b"Uid:"), "{here:?}");
+        assert!(String::from_utf8_lossy(&here.status).contains("\nNoNewPrivs:\t"), "{here:?}");
+        let given_up = std::thread::spawn(|| {
+            let before = Sandbox::here();
+            // SAFETY: numbers; it is of this thread alone.
+            let done = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+            (before, done, Sandbox::here(), without_proc())
+        });
+        let (before, done, after, by_calls) = given_up.join().unwrap();
+        assert_eq!((&before, done), (&here, 0));
+        let had_given_up = String::from_utf8_lossy(&here.status).contains("NoNewPrivs:\t1");
+        assert_eq!(after == here, had_given_up);
+        assert_eq!(by_calls == without_proc(), had_given_up);
+    }
+}

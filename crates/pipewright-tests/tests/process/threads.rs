@@ -1,0 +1,113 @@
+//! Starts from several threads, which may do different things, and of which one hangs.
+
+use std::thread;
+
+use pipewright::{Command, Scope};
+use pipewright_tests::hold::hold;
+use pipewright_tests::skip::{is_root, skipped};
+use pipewright_tests::{isolate, watchdog};
+
+use super::puppet;
+
+/// The status of a child that ends with this process, started from a thread that has done that before.
+fn status_seen_by_a_child(before: fn()) -> String {
+    let start = move || {
+        before();
+        let mut command = Command::new("cat");
+        command.arg("/proc/self/status").kill_on_parent_exit(Scope::Child).read().unwrap()
+    };
+    thread::spawn(start).join().unwrap()
+}
+
+fn line<'a>(status: &'a str, name: &str) -> &'a str {
+    status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim()
+}
+
+fn give_up_new_privileges() {
+    // SAFETY: numbers; it is of this thread alone.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
+}
+
+fn give_up_a_capability() {
+    const CAP_NET_RAW: libc::c_ulong = 13;
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, CAP_NET_RAW, 0, 0, 0) }, 0);
+}
+
+fn wear_a_filter() {
+    // It holds nothing that a child here calls.
+    std::mem::forget(hold(libc::SYS_acct));
+}
+
+#[test]
+fn a_child_that_ends_with_us_may_do_what_the_thread_may_that_started_it() {
+    let name = "threads::a_child_that_ends_with_us_may_do_what_the_thread_may_that_started_it";
+    isolate::isolated(name, || {
+        let _watch = watchdog::watch();
+        let plain = status_seen_by_a_child(|| ());
+        let privileges = ["NoNewPrivs:", "CapBnd:", "Seccomp:", "Seccomp_filters:"];
+        let of = |status: &str| privileges.map(|name| line(status, name).to_owned());
+        let given_up = status_seen_by_a_child(give_up_new_privileges);
+        assert_eq!(line(&given_up, "NoNewPrivs:"), "1");
+        let filtered = status_seen_by_a_child(wear_a_filter);
+        assert_eq!(line(&filtered, "Seccomp:"), "2");
+        if is_root() {
+            let without = status_seen_by_a_child(give_up_a_capability);
+            assert_ne!(line(&without, "CapBnd:"), line(&plain, "CapBnd:"));
+        }
+        // And others are as they were.
+        assert_eq!(of(&status_seen_by_a_child(|| ())), of(&plain));
+    });
+}
+
+/// Hangs in its working directory until it is let go.
+fn hanging(change: fn(&mut Command) -> &mut Command) -> Command {
+    let mut command = puppet(["exit=0"]);
+    change(command.current_dir("/"));
+    command
+}
+
+#[track_caller]
+fn one_that_hangs_holds_up_nobody(change: fn(&mut Command) -> &mut Command) {
+    let Some(held) = hold(libc::SYS_chdir) else {
+        return skipped("no call can be held here");
+    };
+    thread::scope(|scope| {
+        let hangs = scope.spawn(|| hanging(change).status().unwrap().success());
+        let call = held.wait_for_one();
+        let others: Vec<_> = (0..3)
+            .map(|_| scope.spawn(|| change(&mut puppet(["exit=0"])).status().unwrap().success()))
+            .collect();
+        for other in others {
+            assert!(other.join().unwrap());
+        }
+        assert!(!hangs.is_finished());
+        held.let_go(call);
+        assert!(hangs.join().unwrap());
+    });
+}
+
+#[test]
+fn a_start_that_hangs_holds_up_no_other_child_that_ends_with_us() {
+    let name = "threads::a_start_that_hangs_holds_up_no_other_child_that_ends_with_us";
+    isolate::isolated(name, || {
+        let _watch = watchdog::watch();
+        one_that_hangs_holds_up_nobody(|command| command.kill_on_parent_exit(Scope::Child));
+    });
+}
+
+#[test]
+fn a_start_that_hangs_holds_up_no_other_child_of_another_user() {
+    let name = "threads::a_start_that_hangs_holds_up_no_other_child_of_another_user";
+    isolate::isolated(name, || {
+        let _watch = watchdog::watch();
+        if !is_root() {
+            return skipped("changing the user needs root");
+        }
+        // SAFETY: numbers.
+        assert_eq!(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1) }, 0);
+        one_that_hangs_holds_up_nobody(|command| command.uid(65534));
+        // SAFETY: asks only.
+        assert_eq!(unsafe { libc::prctl(libc::PR_GET_DUMPABLE) }, 1);
+    });
+}
