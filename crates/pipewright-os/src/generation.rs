@@ -74,12 +74,20 @@ mod imp {
     }
 }
 
-#[cfg(not(all(target_os = "linux", not(miri))))]
+#[cfg(all(unix, not(all(target_os = "linux", not(miri)))))]
 mod imp {
     /// macOS has no such page. Its C library keeps the number, so that this is no call of the system.
     #[inline]
     pub(super) fn current() -> u64 {
         u64::from(std::process::id())
+    }
+}
+
+#[cfg(windows)]
+mod imp {
+    /// Nothing forks.
+    pub(super) fn current() -> u64 {
+        0
     }
 }
 
@@ -95,6 +103,7 @@ impl Generation {
     }
 
     /// Returns true in that process, and false in a fork of it.
+    #[cfg(unix)]
     #[inline]
     pub(crate) fn is_here(self) -> bool {
         self == Generation::current()
@@ -102,18 +111,29 @@ impl Generation {
 }
 
 /// A value that each process has one of: a fork makes its own, whoever held a lock of ours meanwhile.
-pub(crate) struct PerProcess<T: 'static> {
+///
+/// ```
+/// use pipewright_os::generation::PerProcess;
+/// use std::sync::Mutex;
+/// static LIST: PerProcess<Mutex<Vec<u32>>> = PerProcess::new(|| Mutex::new(Vec::new()));
+/// LIST.get().lock().unwrap().push(1);
+/// assert_eq!(*LIST.get().lock().unwrap(), [1]);
+/// ```
+#[derive(Debug)]
+pub struct PerProcess<T: 'static> {
     made: AtomicPtr<(Generation, T)>,
     make: fn() -> T,
 }
 
 impl<T: Send + Sync + 'static> PerProcess<T> {
-    pub(crate) const fn new(make: fn() -> T) -> PerProcess<T> {
+    /// Makes the value by that function when a process first asks for it.
+    #[must_use]
+    pub const fn new(make: fn() -> T) -> PerProcess<T> {
         PerProcess { made: AtomicPtr::new(std::ptr::null_mut()), make }
     }
 
-    /// The value of this process. It is never dropped.
-    pub(crate) fn get(&self) -> &'static T {
+    /// Returns the value of this process. It is never dropped.
+    pub fn get(&self) -> &'static T {
         let here = Generation::current();
         let mut now = self.made.load(Ordering::Acquire);
         loop {
@@ -138,7 +158,7 @@ impl<T: Send + Sync + 'static> PerProcess<T> {
 }
 
 #[cfg(all(test, target_os = "linux", not(miri)))]
-mod tests {
+pub(crate) mod tests {
     use std::sync::Mutex;
     use std::sync::atomic::AtomicU32;
 

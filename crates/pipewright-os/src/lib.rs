@@ -27,6 +27,7 @@
 //! | [`shm`] | memory that one process writes and another one reads |
 //! | [`memory`] | large buffers: hints about them, and what stands where in them |
 //! | [`helper`] | threads of our own in somebody else's program |
+//! | [`generation`] | tells this process from a fork of it |
 //! | [`park`] | a wait of the calling thread for what a task would wait for |
 //! | [`mod@file`] | files whose bytes are named by their place |
 //! | [`aligned`] | memory for direct I/O |
@@ -56,6 +57,7 @@ pub mod exit;
 pub mod file;
 #[cfg(all(pipewright_force_async, feature = "tokio"))]
 pub mod forced;
+pub mod generation;
 pub mod handle;
 pub mod helper;
 pub mod link;
@@ -85,8 +87,6 @@ pub mod why_not;
 mod absent;
 #[cfg(target_os = "linux")]
 mod fallback;
-#[cfg(unix)]
-mod generation;
 #[cfg(any(target_os = "linux", windows))]
 mod in_kernel;
 #[cfg(windows)]

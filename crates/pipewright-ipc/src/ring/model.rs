@@ -50,7 +50,6 @@ impl Ours for Writes {
         }
     }
 
-    // Loom has no sequentially consistent stores and loads; these are at most as strong.
     fn announce(&self, word: usize, value: u64) {
         self.publish(word, value);
         fence(Ordering::SeqCst);
@@ -67,7 +66,6 @@ impl Theirs for Sees {
     }
 
     fn word_in_order(&self, word: usize) -> u64 {
-        fence(Ordering::SeqCst);
         self.word(word)
     }
 

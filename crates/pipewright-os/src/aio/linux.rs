@@ -8,6 +8,7 @@ use std::sync::Arc;
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 
 use crate::file::{Action, Finished, Request};
+use crate::generation::Generation;
 use crate::in_kernel::InKernel;
 use crate::ring::RingOptions;
 use crate::wake::Wake;
@@ -54,6 +55,8 @@ const IOCB_FLAG_RESFD: u32 = 1;
 #[derive(Debug)]
 pub(crate) struct Aio {
     context: Context,
+    /// Where it was made. A fork has no such context, but may be given another by the same name.
+    home: Generation,
     /// What the kernel may touch.
     requests: InKernel,
     /// What it has not been told of yet.
@@ -82,7 +85,8 @@ impl Aio {
         }
         let requests = InKernel::new(options.depth);
         let (unseen, done) = (VecDeque::new(), VecDeque::new());
-        Ok(Aio { context, requests, unseen, done, wake, completed })
+        let home = Generation::current();
+        Ok(Aio { context, home, requests, unseen, done, wake, completed })
     }
 
     pub(crate) fn push(&mut self, token: usize, request: Request) -> Result<(), Request> {
@@ -219,6 +223,10 @@ impl Aio {
 
 impl Drop for Aio {
     fn drop(&mut self) {
+        if !self.home.is_here() {
+            self.requests.leak();
+            return;
+        }
         // Waits for all that cannot be cancelled (io_destroy(2)). SAFETY: a context of ours, gone after it.
         let result = unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
         if result != 0 {

@@ -13,8 +13,8 @@ pub(super) use super::mapping::Mapping;
 use crate::fallback;
 use crate::handle::Handle;
 
-/// Never smaller: nobody faults beyond its end. Never larger: nobody is charged for it. Not to be
-/// mapped for writing any more, nor written to, nor to be given holes. And so it stays.
+/// Never smaller: nobody faults beyond its end. Never larger, nor filled behind its end: nobody is charged
+/// for it. Not to be mapped for writing any more, nor written to, nor to be given holes. And so it stays.
 const SEALS: SealFlags =
     SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::FUTURE_WRITE).union(SealFlags::SEAL);
 
@@ -27,11 +27,12 @@ pub(super) fn create(size: usize, prefault: bool) -> io::Result<(Mapping, Handle
     }
     let fd = memory()?;
     rustix::fs::ftruncate(&fd, length).map_err(at("ftruncate"))?;
-    // Every page, now: one that cannot be had when it is touched is SIGBUS, and the end of us.
-    rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, length).map_err(at("fallocate"))?;
     let mapping = Mapping::of(&fd, size, ProtFlags::READ | ProtFlags::WRITE)?;
-    // After that mapping, which is the one that can be written.
+    // After that mapping, which is to be the one that can be written, and before anything that takes time: a
+    // process that may look into this one can open it through `/proc`, and map it for writing until then.
     rustix::fs::fcntl_add_seals(&fd, SEALS).map_err(at("fcntl(F_ADD_SEALS)"))?;
+    // Every page, before any is touched: one that cannot be had then is SIGBUS, and the end of us.
+    rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, length).map_err(at("fallocate"))?;
     settle(&mapping, prefault.then_some(Advice::LinuxPopulateWrite))?;
     Ok((mapping, Handle::from(fd)))
 }
@@ -45,6 +46,11 @@ pub(super) fn open(handle: &Handle, size: usize, prefault: bool) -> io::Result<M
     if u64::try_from(stat.st_size).ok() != Some(size as u64) {
         return Err(wrong("it is not as large as was said"));
     }
+    // Pages behind its end are counted as well, and could stand in for some that are not there. Nobody can
+    // add others any more, because of the seals.
+    rustix::fs::ftruncate(handle, size as u64)
+        .map_err(|_| wrong("what is behind its end cannot be taken away"))?;
+    let stat = rustix::fs::fstat(handle)?;
     // A page that is not there would be made when we read it, at our cost, or not at all.
     if u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512) < size as u64 {
         return Err(wrong("it has holes"));

@@ -8,17 +8,20 @@ use std::ptr::{self, NonNull};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use super::failed::at;
+use crate::generation::Generation;
 
 /// Mapped memory.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<u8>,
     length: usize,
+    /// Where it is mapped. In a fork something else may be at that address.
+    home: Generation,
 }
 
 // SAFETY: memory belongs to no thread; who may write it is said by the types that own a mapping.
 unsafe impl Send for Mapping {}
-// SAFETY: through a shared mapping there are atomic operations and copies out, and nothing else.
+// SAFETY: it gives addresses; what is done there, and why it may be, is said by the types that own one.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -28,7 +31,7 @@ impl Mapping {
         let start = unsafe { mmap(ptr::null_mut(), length, rights, MapFlags::SHARED, fd, 0) };
         let start = start.map_err(at("mmap"))?;
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Mapping { start, length })
+        Ok(Mapping { start, length, home: Generation::current() })
     }
 
     #[inline]
@@ -39,6 +42,12 @@ impl Mapping {
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.length
+    }
+
+    /// Returns true if it is a mapping of this process, and not of one that this is a fork of.
+    #[inline]
+    pub(super) fn is_here(&self) -> bool {
+        self.home.is_here()
     }
 
     /// What only Linux has.
@@ -52,9 +61,12 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        if !self.is_here() {
+            return;
+        }
         let start: *mut c_void = self.start.as_ptr().cast();
-        // Ignored: a mapping that is there can be taken away. SAFETY: made by `of`, and nothing
-        // borrows it any more.
+        // Ignored: where it cannot be taken out of a larger one (ENOMEM), it stays.
+        // SAFETY: made by `of`, in this process, and nothing borrows it any more.
         let _ = unsafe { munmap(start, self.length) };
     }
 }

@@ -12,9 +12,11 @@
 //! Rust lets the compiler assume that memory behind a `&[u8]` does not change, and that plain accesses
 //! are not raced. So:
 //!
-//! * What *we* write is ours alone to write: [`Written`] is the only mapping for writing that there is
-//!   or can be (the handle that is passed on cannot be mapped for writing; [`Seen::open`] checks that of
-//!   what it is given). A `&mut [u8]` over it is as exclusive as any other: that somebody outside of
+//! * What *we* write is ours alone to write: once [`Written::create`] has returned, nobody can map the
+//!   object for writing (the handle that is passed on cannot be; [`Seen::open`] checks that of
+//!   what it is given). Who may look into this process could have done so before: on Linux a process of the
+//!   same user, through `/proc`, in the moment before the seal. Such a process can change any memory of ours
+//!   by other ways (ptrace(2)), so that is no more than it could do. A `&mut [u8]` over it is as exclusive as any other: that somebody outside of
 //!   this program looks on changes nothing that the program could notice, and what a reader sees of bytes
 //!   that are being written is the reader's business.
 //! * What the *peer* writes may change at any moment, whatever the protocol says, so there is never a
@@ -23,10 +25,12 @@
 //!   atomic load for each byte would do, which may be raced by anybody. What has been copied is private,
 //!   and is decoded after that: nothing is fetched twice.
 //! * An access never faults: the object's size is checked and sealed, and every page of it is there
-//!   before it is mapped.
+//!   before it is mapped. A fork of this process, which has no such mapping, is given nothing.
 //!
 //! A published word orders data: the writer stores it with `Release` after the data is in place, the
-//! reader loads it with `Acquire` before it copies. Between two processes that is what the processor
+//! reader loads it before it copies, with a fence (`Acquire`) in between: of memory that cannot be written to
+//! a relaxed load is the only one that Rust allows (`std::sync::atomic`, "Atomic accesses to read-only
+//! memory"). Between two processes that is what the processor
 //! makes of it, and both compilers are kept from moving anything across.
 
 mod copy;
@@ -54,7 +58,7 @@ mod windows;
 use windows as imp;
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::handle::Handle;
 use imp::Mapping;
@@ -85,6 +89,8 @@ pub struct ShmOptions {
 
 /// A memory object that this process writes, and nobody else.
 ///
+/// In a fork of this process nothing is written, and nothing is there.
+///
 /// # Drop
 /// Takes the mapping away. The memory goes when the other side has let go of it too.
 #[derive(Debug)]
@@ -93,7 +99,7 @@ pub struct Written {
     handle: Handle,
 }
 
-/// A memory object that another process writes.
+/// A memory object that another process writes. In a fork of this process nothing is there.
 ///
 /// # Drop
 /// Takes the mapping away.
@@ -109,9 +115,10 @@ impl Written {
     ///
     /// # Platform
     /// Linux: `memfd_create(MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL)`, without the last one
-    /// before 6.3; `fallocate`, so that a machine without memory says so here and does not end the
-    /// process later (SIGBUS); `mmap`, `MADV_DONTFORK`, `MADV_POPULATE_WRITE` where that is asked for
-    /// (5.14); then the seals `F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL`. macOS:
+    /// before 6.3; `mmap`, then at once the seals `F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE |
+    /// F_SEAL_SEAL`; `fallocate`, so that a machine without memory says so here and does not end the
+    /// process later (SIGBUS); `MADV_DONTFORK`, `MADV_POPULATE_WRITE` where that is asked for
+    /// (5.14). macOS:
     /// `shm_open` under a random name, once for writing and once for reading, and `shm_unlink` at once;
     /// the handle is the one for reading. Windows: `CreateFileMappingW` of the system's own memory
     /// (`SEC_COMMIT`), without a name and with nobody in its access list, and `MapViewOfFile`; the handle
@@ -149,12 +156,11 @@ impl Written {
 
     /// As [`publish`](Self::publish), before everything that is read
     /// [in order](Seen::word_in_order) afterwards: of two sides that announce something and then look, at
-    /// least one sees what the other one announced (`SeqCst`).
+    /// least one sees what the other one announced (a fence, `SeqCst`).
     #[inline]
     pub fn announce(&self, word: usize, value: u64) {
-        if let Some(place) = self.mapping.word(word) {
-            place.store(value, Ordering::SeqCst);
-        }
+        self.publish(word, value);
+        fence(Ordering::SeqCst);
     }
 
     /// All of the data.
@@ -190,7 +196,8 @@ impl Seen {
     ///
     /// # Platform
     /// Linux: `F_GET_SEALS` has to say that it can never shrink and that nobody can map it for writing
-    /// any more, `fstat` that it has exactly that size and no holes; then `mmap(PROT_READ)` and
+    /// any more, `fstat` that it has exactly that size, and after `ftruncate` to just that size, which takes
+    /// away what is behind its end, that it has no holes; then `mmap(PROT_READ)` and
     /// `MADV_DONTFORK`. macOS: `fstat`, `mmap`. Windows: `NtQuerySection` has to say that it is no file, all there, and
     /// of that size, and after `MapViewOfFile(FILE_MAP_READ)` `VirtualQuery` that all of it can be read.
     ///
@@ -211,14 +218,17 @@ impl Seen {
     #[inline]
     #[must_use]
     pub fn word(&self, word: usize) -> u64 {
-        self.mapping.word(word).map_or(0, |place| place.load(Ordering::Acquire))
+        let value = self.mapping.word(word).map_or(0, |place| place.load(Ordering::Relaxed));
+        fence(Ordering::Acquire);
+        value
     }
 
-    /// As [`word`](Self::word), after everything that was [announced](Written::announce) (`SeqCst`).
+    /// As [`word`](Self::word), after what this thread has [announced](Written::announce) before: the fence
+    /// is there.
     #[inline]
     #[must_use]
     pub fn word_in_order(&self, word: usize) -> u64 {
-        self.mapping.word(word).map_or(0, |place| place.load(Ordering::SeqCst))
+        self.word(word)
     }
 
     /// Copies what stands there in the data. Each byte is read once.
@@ -302,8 +312,8 @@ impl Seen {
             return Err(outside());
         }
         // SAFETY: that many bytes are mapped there for as long as `self` is borrowed, at a multiple
-        // of 8; nothing but atomic loads is ever done through the reference (an atomic load of
-        // memory that is mapped for reading only is allowed for 8 bytes).
+        // of 8; nothing but relaxed atomic loads is ever done through the reference, which are allowed
+        // for 8 bytes of memory that is mapped for reading only.
         let words = unsafe { std::slice::from_raw_parts(place.cast::<AtomicU64>(), count / 8) };
         Ok(Words { words: words.iter() })
     }
@@ -344,13 +354,14 @@ impl ExactSizeIterator for Words<'_> {}
 impl Mapping {
     #[inline]
     fn word(&self, word: usize) -> Option<&AtomicU64> {
-        if word >= WORDS {
+        if word >= WORDS || !self.is_here() {
             return None;
         }
         // SAFETY: inside the mapping, which is at least that large.
         let place = unsafe { self.start().add(word * WORD_STRIDE) };
-        // SAFETY: mapped for as long as `self` is, at a multiple of 8, and touched by atomic
-        // operations only, on either side.
+        // SAFETY: mapped for as long as `self` is, at a multiple of 8, and touched by atomic operations
+        // only: here, and by a peer that keeps to the protocol. What one that does not does to it is not
+        // this program's to order: the loads are atomic whoever stores.
         Some(unsafe { &*place.cast::<AtomicU64>() })
     }
 
@@ -358,10 +369,10 @@ impl Mapping {
     #[inline]
     fn place(&self, from: usize, count: usize) -> Option<*mut u8> {
         let end = from.checked_add(count)?;
-        if end > self.len() - CONTROL_BYTES {
+        if end > self.len() - CONTROL_BYTES || !self.is_here() {
             return None;
         }
-        // SAFETY: inside the mapping, as was just checked.
+        // SAFETY: inside the mapping, as was just checked, which is one of this process.
         Some(unsafe { self.start().add(CONTROL_BYTES + from) })
     }
 }

@@ -22,6 +22,11 @@ impl Mapping {
         self.0.start().as_ptr()
     }
 
+    /// Nothing forks there.
+    pub(super) fn is_here(&self) -> bool {
+        true
+    }
+
     pub(super) fn len(&self) -> usize {
         self.0.capacity()
     }

@@ -119,6 +119,76 @@ mod linux {
         refused(Handle::from(File::open("/dev/null").unwrap()), "cannot be sealed");
     }
 
+    /// One page too few inside, and one behind the end: as many as there should be.
+    #[test]
+    fn pages_behind_the_end_do_not_stand_in_for_holes() {
+        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
+        let size = (CONTROL_BYTES + BYTES) as u64;
+        let made = |missing: u64| {
+            let handle = object(size, true, SealFlags::empty());
+            let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            if missing > 0 {
+                rustix::fs::fallocate(&handle, hole, size - missing, missing).unwrap();
+            }
+            // Behind the end.
+            let keep = FallocateFlags::KEEP_SIZE;
+            rustix::fs::fallocate(&handle, keep, size, missing.max(4096)).unwrap();
+            rustix::fs::fcntl_add_seals(&handle, seals).unwrap();
+            handle
+        };
+        let blocks = |handle: &Handle| rustix::fs::fstat(handle).unwrap().st_blocks as u64 * 512;
+        for missing in [4096, BYTES as u64] {
+            let handle = made(missing);
+            assert!(blocks(&handle) >= size, "it looks whole");
+            let error = Seen::open(&handle, OPTIONS).unwrap_err();
+            assert!(error.to_string().contains("holes"), "{error}");
+            // And nobody can fill what was taken away.
+            let keep = FallocateFlags::KEEP_SIZE;
+            assert!(rustix::fs::fallocate(&handle, keep, size, 4096).is_err());
+        }
+        let whole = made(0);
+        assert!(Seen::open(&whole, OPTIONS).is_ok());
+        assert_eq!(blocks(&whole), size);
+    }
+
+    #[test]
+    fn in_a_fork_nothing_is_there_and_nothing_is_harmed() {
+        use crate::generation::tests::in_a_fork;
+        let Some(mut ours) = written() else { return };
+        let theirs = Seen::open(ours.handle(), OPTIONS).unwrap();
+        ours.data().fill(7);
+        ours.publish(3, 7);
+        let addresses = [ours.mapping.start(), theirs.mapping.start()];
+        let (mut in_child, theirs_in_child) = (Some(ours), Some(theirs));
+        assert!(in_a_fork(|| {
+            let (Some(mut ours), Some(theirs)) = (in_child.take(), theirs_in_child.as_ref()) else {
+                return false;
+            };
+            // What other code maps where the mappings are in the parent.
+            let page = 4096;
+            let rights = ProtFlags::READ | ProtFlags::WRITE;
+            let flags = rustix::mm::MapFlags::PRIVATE | rustix::mm::MapFlags::FIXED_NOREPLACE;
+            for address in addresses {
+                // SAFETY: where nothing is mapped, or it fails.
+                let made =
+                    unsafe { rustix::mm::mmap_anonymous(address.cast(), page, rights, flags) };
+                if made != Ok(address.cast()) {
+                    return false;
+                }
+            }
+            ours.publish(0, 9);
+            ours.announce(0, 9);
+            let nothing = ours.data().is_empty() && ours.get(0, 1).is_none();
+            let nor_theirs = theirs.word(0) == 0 && theirs.copy_to(0, &mut [0; 1]).is_err();
+            drop(ours);
+            // SAFETY: mapped above, and still there.
+            let untouched = addresses.iter().all(|address| unsafe { address.read() } == 0);
+            nothing && nor_theirs && untouched
+        }));
+        let (ours, theirs) = (in_child.unwrap(), theirs_in_child.unwrap());
+        assert_eq!((ours.get(0, 1), theirs.word(3)), (Some(&[7][..]), 7));
+    }
+
     #[test]
     fn nobody_else_can_write_it_or_take_it_away() {
         let Some(ours) = written() else { return };

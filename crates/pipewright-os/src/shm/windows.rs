@@ -181,6 +181,12 @@ impl Mapping {
         self.start.as_ptr()
     }
 
+    /// Nothing forks here.
+    #[inline]
+    pub(super) fn is_here(&self) -> bool {
+        true
+    }
+
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.length

@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pipewright_os::exit::Exit;
+use pipewright_os::generation::PerProcess;
 use pipewright_os::helper;
 use pipewright_os::mux::{self, Slot};
 use pipewright_os::pipe::PipeReader;
@@ -27,19 +28,19 @@ const AFTER_ERROR: Duration = Duration::from_millis(20);
 /// What a drained stream is read into, over and over.
 const SCRATCH_BYTES: usize = 64 << 10;
 
-static INBOX: Mutex<Inbox> =
-    Mutex::new(Inbox { exits: Vec::new(), pipes: Vec::new(), feeds: Vec::new(), thread: None });
+/// A fork has one of its own: it has neither the thread nor the children.
+static INBOX: PerProcess<Mutex<Inbox>> = PerProcess::new(Mutex::default);
 
 /// Something is in the inbox and no thread could be started for it.
 static SWEEP: AtomicBool = AtomicBool::new(false);
 
+#[derive(Default)]
 struct Inbox {
     exits: Vec<Exit>,
     pipes: Vec<PipeReader>,
     feeds: Vec<Feeding>,
-    /// How to wake the thread, while there is one, and whose thread it is: after a fork the child
-    /// has this value and not the thread.
-    thread: Option<(Arc<Wake>, u32)>,
+    /// How to wake the thread, while there is one.
+    thread: Option<Arc<Wake>>,
 }
 
 /// Sees to it that the child is reaped when it ends.
@@ -76,25 +77,21 @@ pub(crate) fn wake() {
 
 fn inbox() -> MutexGuard<'static, Inbox> {
     // Vectors are whole between calls, so a panic elsewhere cannot have broken them.
-    INBOX.lock().unwrap_or_else(PoisonError::into_inner)
+    INBOX.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// `false`: there is no thread.
 fn wake_or_start(inbox: &mut Inbox) -> bool {
-    if let Some((wake, process)) = &inbox.thread {
-        if *process == std::process::id() {
-            wake.raise();
-            return true;
-        }
+    if let Some(wake) = &inbox.thread {
+        wake.raise();
+        return true;
     }
-    // After a fork: what the parent was about to feed is fed by the parent.
-    inbox.feeds.retain(Feeding::is_of_this_process);
     match start() {
-        Ok(wake) => inbox.thread = Some((wake, std::process::id())),
+        Ok(wake) => inbox.thread = Some(wake),
         // No room for a thread or a handle, or a sandbox without threads: `sweep` sees to it.
         Err(_) => SWEEP.store(true, Ordering::Relaxed),
     }
-    inbox.thread.as_ref().is_some_and(|(_, process)| *process == std::process::id())
+    inbox.thread.is_some()
 }
 
 /// Without a thread: reaps, on the caller's, what has ended by now. Called by every start, so that

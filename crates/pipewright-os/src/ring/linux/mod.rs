@@ -6,13 +6,16 @@ mod set_up;
 use std::collections::VecDeque;
 use std::io;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use io_uring::{EnterFlags, IoUring};
+use rustix::io::Errno;
 
 use super::RingOptions;
 use crate::file::{Finished, Request};
+use crate::generation::Generation;
 use crate::in_kernel::InKernel;
 use crate::wake::Wake;
 use crate::why_not::WhyNot;
@@ -24,7 +27,9 @@ const CANCEL: u64 = u64::MAX;
 const WAKE: u64 = u64::MAX - 1;
 
 pub(crate) struct Ring {
-    ring: IoUring,
+    /// Not dropped in a fork of this process, which has neither its memory nor its requests.
+    ring: ManuallyDrop<IoUring>,
+    home: Generation,
     /// What the kernel may touch.
     requests: InKernel,
     /// The entries that the kernel has not taken yet, in order.
@@ -50,7 +55,8 @@ impl Ring {
         }
         let requests = InKernel::new(options.depth);
         Ok(Ring {
-            ring,
+            ring: ManuallyDrop::new(ring),
+            home: Generation::current(),
             requests,
             unseen: VecDeque::new(),
             wake,
@@ -61,7 +67,7 @@ impl Ring {
     }
 
     pub(crate) fn push(&mut self, token: usize, request: Request) -> Result<(), Request> {
-        if !self.requests.is_free(token) || !self.has_room() {
+        if !self.home.is_here() || !self.requests.is_free(token) || !self.has_room() {
             return Err(request);
         }
         let entry = entry::of(&request).user_data(token as u64);
@@ -78,6 +84,7 @@ impl Ring {
     }
 
     pub(crate) fn submit(&mut self) -> io::Result<()> {
+        self.check_home()?;
         while !self.unseen.is_empty() {
             if self.enter(0, EnterFlags::empty())? == 0 {
                 return Err(io::ErrorKind::WouldBlock.into());
@@ -86,7 +93,13 @@ impl Ring {
         Ok(())
     }
 
+    /// Says that a fork of this process has no ring. What is mapped at its address may be anything.
+    fn check_home(&self) -> io::Result<()> {
+        if self.home.is_here() { Ok(()) } else { Err(Errno::OPNOTSUPP.into()) }
+    }
+
     pub(crate) fn wait(&mut self) -> io::Result<()> {
+        self.check_home()?;
         if !self.ring.completion().is_empty() {
             return self
                 .submit()
@@ -106,6 +119,7 @@ impl Ring {
     }
 
     pub(crate) fn take(&mut self) -> Option<Finished> {
+        self.check_home().ok()?;
         loop {
             let done = self.ring.completion().next()?;
             match done.user_data() {
@@ -132,6 +146,9 @@ impl Ring {
     }
 
     pub(crate) fn cancel(&mut self, token: usize) {
+        if !self.home.is_here() {
+            return;
+        }
         // Ignored, both: what is not cancelled is done as if nobody had asked.
         let _ = self.push_entry(entry::cancel(token as u64).user_data(CANCEL), CANCEL);
         let _ = self.submit();
@@ -189,8 +206,9 @@ impl std::fmt::Debug for Ring {
     }
 }
 
-impl Drop for Ring {
-    fn drop(&mut self) {
+impl Ring {
+    /// Waits for what the kernel has, so that nothing of it is used when it is freed.
+    fn finish(&mut self) {
         // What the kernel has not seen it will not see: no call hands it over any more.
         for token in std::mem::take(&mut self.unseen) {
             // Of a cancel, or of the wait for the flag, nothing is kept.
@@ -208,5 +226,42 @@ impl Drop for Ring {
                 return;
             }
         }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        if !self.home.is_here() {
+            self.requests.leak();
+            return;
+        }
+        self.finish();
+        // SAFETY: the last that is done with it.
+        unsafe { ManuallyDrop::drop(&mut self.ring) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generation::tests::in_a_fork;
+
+    #[test]
+    fn a_fork_leaves_the_ring_alone() {
+        let options = RingOptions { depth: 4, workers: None };
+        let Ok(ring) = Ring::new(options, None) else {
+            return eprintln!("SKIPPED: there is no io_uring here");
+        };
+        let mut ring = Some(ring);
+        assert!(in_a_fork(|| {
+            let Some(mut ring) = ring.take() else { return false };
+            let refuses = ring.submit().is_err() && ring.wait().is_err() && ring.take().is_none();
+            ring.cancel(0);
+            drop(ring);
+            refuses
+        }));
+        let mut ring = ring.unwrap();
+        ring.submit().unwrap();
+        ring.wait().unwrap();
     }
 }
