@@ -2,7 +2,8 @@
 //!
 //! There is no handle on a process that a signal could be sent through. An unreaped child keeps its
 //! number, and we are the one who reaps it: so a signal goes by the number, under the lock that the
-//! reap takes.
+//! reap takes. Other code of this program may reap it all the same (`waitpid(-1)`): so it is looked up first
+//! that the number still is the child's, by the time of its start. What is left is the moment in between.
 //!
 //! Not `waitid`: it tells of stops when it was asked for ends (golang/go#19314).
 
@@ -18,7 +19,7 @@ use crate::contain::{Containment, Tree};
 use crate::signal::Signal;
 use crate::spawn::Guard;
 use crate::status::ExitStatus;
-use crate::tree::libproc::{State, is_taken, members_of, rss_bytes};
+use crate::tree::libproc::{Started, State, is_taken, members_of, rss_bytes};
 use crate::usage::from_timeval;
 
 /// How often a child is looked at where there is no room for a kqueue.
@@ -27,6 +28,8 @@ const LOOK_PAUSE: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub(crate) struct Exit {
     pid: i32,
+    /// By which it can be told from another process of that number.
+    started: Option<Started>,
     ended: Mutex<Option<Ended>>,
     /// Made when it is first waited for.
     watch: OnceLock<Watch>,
@@ -41,6 +44,7 @@ impl Exit {
     pub(crate) fn new(pid: i32) -> Exit {
         Exit {
             pid,
+            started: Started::of(pid as u32),
             ended: Mutex::new(None),
             watch: OnceLock::new(),
             guard: None,
@@ -156,7 +160,7 @@ impl Exit {
 
     pub(super) fn signal(&self, signal: Signal) -> io::Result<bool> {
         let ended = self.lock();
-        if ended.is_some() {
+        if ended.is_some() || !self.has_its_number() {
             return Ok(false);
         }
         kill(self.pid, signal)
@@ -164,7 +168,7 @@ impl Exit {
 
     pub(super) fn signal_group(&self, signal: Signal) -> io::Result<bool> {
         let ended = self.lock();
-        if ended.is_some() {
+        if ended.is_some() || !self.has_its_number() {
             return Ok(false);
         }
         match kill(-self.pid, signal) {
@@ -187,7 +191,7 @@ impl Exit {
 
     pub(super) fn group_is_left(&self) -> bool {
         let ended = self.lock();
-        ended.is_none() && self.group_lives()
+        ended.is_none() && self.has_its_number() && self.group_lives()
     }
 
     pub(super) fn leads_its_group(&self) -> bool {
@@ -199,18 +203,30 @@ impl Exit {
     pub(super) fn rss_bytes(&self) -> Option<u64> {
         // While it is not reaped, under the lock that the reap takes, its number is its own.
         let ended = self.lock();
-        if ended.is_some() { None } else { rss_bytes(self.pid()) }
+        if ended.is_some() || !self.has_its_number() { None } else { rss_bytes(self.pid()) }
     }
 
     pub(super) fn keeps_its_number(&self) -> bool {
         let ended = self.lock();
-        // Nobody there: somebody else has reaped it.
-        ended.is_none() && is_taken(self.pid())
+        ended.is_none() && self.has_its_number()
+    }
+
+    /// Returns false where somebody else has reaped it: then its number is nobody's, or a stranger's. Only
+    /// while it is not reaped here.
+    fn has_its_number(&self) -> bool {
+        match (self.started, Started::of(self.pid())) {
+            (Some(then), Some(now)) => then == now,
+            // It has become another user, or a sandbox does not let us look. A debugger takes its place as
+            // the parent, but not of those.
+            _ => State::of(self.pid())
+                .map_or_else(|| is_taken(self.pid()), |state| state.parent == std::process::id()),
+        }
     }
 
     /// Whether it has ended, or somebody else has reaped it. Only while it is not reaped here.
     fn is_gone(&self) -> bool {
-        State::of(self.pid()).map_or_else(|| !is_taken(self.pid()), |state| state.has_ended())
+        let gone = || !is_taken(self.pid());
+        State::of(self.pid()).map_or_else(gone, |state| state.has_ended()) || !self.has_its_number()
     }
 
     /// Whether the child has ended; it is left unreaped. An end that nobody can tell us of counts.
@@ -229,7 +245,8 @@ impl Exit {
         if self.watch.get().is_none() {
             let ended = self.lock();
             // Reaped: its number may be another's by now.
-            let made = if ended.is_some() { Watch::raised() } else { Watch::of(self.pid()) };
+            let is_there = ended.is_none() && self.has_its_number();
+            let made = if is_there { Watch::of(self.pid()) } else { Watch::raised() };
             // Ignored: another thread was faster.
             let _ = self.watch.set(made?);
         }

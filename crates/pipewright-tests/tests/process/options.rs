@@ -212,3 +212,26 @@ fn an_exec_that_fails_leaves_all_threads_with_the_same_user() {
         assert!(users.iter().all(|user| *user == users[0]), "{users:?}");
     });
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_program_is_searched_for_with_the_effective_user() {
+    isolate::isolated("options::a_program_is_searched_for_with_the_effective_user", || {
+        let _watch = watchdog::watch();
+        if !is_root() {
+            return skipped("another real user can be chosen by root only");
+        }
+        // Root's alone, with a program in it.
+        let dir = tempfile::tempdir().unwrap();
+        let for_root = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        std::fs::set_permissions(dir.path(), for_root).unwrap();
+        std::fs::copy(env!("CARGO_BIN_EXE_puppet"), dir.path().join("found")).unwrap();
+        // SAFETY: numbers; this process runs nothing but this test.
+        assert_eq!(unsafe { libc::setreuid(65534, 0) }, 0);
+        let mut command = Command::new("found");
+        let status = command.arg("exit=7").env("PATH", dir.path()).status();
+        assert_eq!(status.unwrap().code(), Some(7));
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::setreuid(0, 0) }, 0);
+    });
+}

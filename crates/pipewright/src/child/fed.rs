@@ -216,11 +216,6 @@ pub(crate) struct Feeding {
 pub(crate) const FEED_SLOTS: usize = 2;
 
 impl Feeding {
-    /// False in a process that was forked from the one whose child is fed: that one does it.
-    pub(crate) fn is_of_this_process(&self) -> bool {
-        self.fed.0.process == process::id()
-    }
-
     /// The next wait: for room in the pipe, and for the end of the child.
     pub(crate) fn slots(&mut self) -> [Slot<'static>; FEED_SLOTS] {
         let write = self.feed.as_mut().map_or(Slot::Off, Feed::next_write);

@@ -42,7 +42,11 @@ const LIFELINE: RawFd = 3;
 /// The shell itself ends at once, and what it leaves behind becomes a child of launchd: nobody here
 /// has to reap it. A line is the word that all is over; the end without one is our end. `$1` is whom
 /// to kill; 0 is the group of the shell.
-const SCRIPT: &CStr = c"(read -r over <&3 || kill -s KILL \"$1\") &";
+const FOR_GROUP: &CStr = c"(read -r over <&3 || kill -s KILL \"$1\") &";
+
+/// The number of a child may have passed on by our end, where other code has reaped it or our end of the
+/// pipe was leaked: so the time of its start is compared. Where `ps` cannot be had, both are empty.
+const FOR_CHILD: &CStr = c"(s=$(/bin/ps -o lstart= -p \"$1\"); read -r over <&3 || if [ \"$s\" = \"$(/bin/ps -o lstart= -p \"$1\")\" ]; then kill -s KILL \"$1\"; fi) &";
 
 impl Guard {
     /// Starts the guard of a child that does not run yet. When this returns it is in place.
@@ -101,17 +105,17 @@ fn start_shell(child: i32, whom: Whom, lifeline: &OwnedFd) -> io::Result<i32> {
     attributes.default_signals(&signals(&[libc::SIGCHLD, libc::SIGPIPE]))?;
     // What is sent to the group, or typed at the terminal, is not meant for it.
     attributes.block(&all_signals())?;
-    let target = match whom {
+    let (script, target) = match whom {
         Whom::Child => {
             attributes.begin_session()?;
-            CString::new(child.to_string())?
+            (FOR_CHILD, CString::new(child.to_string())?)
         }
         Whom::Group => {
             attributes.join_group(child)?;
-            c"0".to_owned()
+            (FOR_GROUP, c"0".to_owned())
         }
     };
-    let arguments = [c"sh", c"-c", SCRIPT, c"pipewright-guard", &target].map(CStr::as_ptr);
+    let arguments = [c"sh", c"-c", script, c"pipewright-guard", &target].map(CStr::as_ptr);
     let [a, b, c, d, e] = arguments;
     let argv: [*const c_char; 6] = [a, b, c, d, e, ptr::null()];
     let envp: [*const c_char; 1] = [ptr::null()];

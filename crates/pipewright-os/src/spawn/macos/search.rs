@@ -32,8 +32,10 @@ pub(super) unsafe fn first<T>(
         next = unsafe { next.add(1) };
         // SAFETY: a C string.
         if searches && unsafe { libc::access(path, libc::X_OK) } != 0 {
-            forbidden |= errno() == libc::EACCES;
-            continue;
+            // That answer is for our real user (access(2)); what the effective one may, only the exec knows.
+            if errno() != libc::EACCES {
+                continue;
+            }
         }
         match load(path) {
             Ok(loaded) => return Ok(loaded),

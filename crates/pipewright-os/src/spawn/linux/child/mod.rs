@@ -261,8 +261,10 @@ unsafe fn exec_first(job: &Job<'_>, lets_signals_in: bool) {
         next = unsafe { next.add(1) };
         // SAFETY: a C string.
         if job.searches && unsafe { libc::access(path, libc::X_OK) } != 0 {
-            forbidden |= errno() == libc::EACCES;
-            continue;
+            // That answer is for our real user (access(2)); what the effective one may, only the exec knows.
+            if errno() != libc::EACCES {
+                continue;
+            }
         }
         if lets_signals_in {
             if job.may_try_again.load(Ordering::Relaxed) && signals::a_stop_is_pending() {
