@@ -138,9 +138,8 @@ impl<T: Send + Sync + 'static> PerProcess<T> {
         let mut now = self.made.load(Ordering::Acquire);
         loop {
             // SAFETY: null, or leaked below.
-            if let Some((_, value)) =
-                unsafe { now.as_ref() }.filter(|(made_in, _)| *made_in == here)
-            {
+            let known = unsafe { now.as_ref() };
+            if let Some((_, value)) = known.filter(|(made_in, _)| *made_in == here) {
                 return value;
             }
             let new = Box::into_raw(Box::new((here, (self.make)())));
@@ -165,6 +164,7 @@ pub(crate) mod tests {
     use super::*;
 
     /// Runs `question` in a fork of this process. It must not panic.
+    #[expect(clippy::disallowed_methods, reason = "what a fork finds is the point")]
     pub(crate) fn in_a_fork(question: impl FnOnce() -> bool) -> bool {
         // SAFETY: the child asks, and ends without coming back; nothing here takes a lock that
         // another thread may hold, but for the allocator's, which glibc and musl keep usable.

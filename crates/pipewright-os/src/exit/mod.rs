@@ -30,8 +30,10 @@ use crate::status::ExitStatus;
 ///
 /// Every method takes `&self`: one thread can wait while another kills. A signal never reaches
 /// another process that was given the same number later, because it goes through a handle on the
-/// process (a pidfd, a process HANDLE), or, where there is none (macOS), is sent while the child is
-/// known to be unreaped.
+/// process (a pidfd, a process HANDLE), or, where there is none (macOS, and Linux where pidfds are refused), is
+/// sent under the lock that the reap takes. There that holds as long as no other code of this program
+/// reaps the child (`waitpid(-1)`, an ignored SIGCHLD): macOS looks first at when the process was started,
+/// which leaves a moment; Linux without pidfds has nothing to look at.
 ///
 /// # Drop
 /// Gives up the handle and nothing else: a child that has not been reaped becomes a zombie when it

@@ -75,20 +75,19 @@ pub(super) fn is_refused(error: Errno) -> bool {
 pub(super) fn pidfd_wait_is_refused() -> bool {
     static REFUSED: OnceLock<bool> = OnceLock::new();
     *REFUSED.get_or_init(|| {
-        // A descriptor that is none: EBADF where P_PIDFD is known, EINVAL where it is not.
-        // SAFETY: a number beyond every limit is never an open descriptor, and the call only looks
-        // it up.
-        let closed = unsafe { BorrowedFd::borrow_raw(i32::MAX) };
-        matches!(waitid(Target::Pidfd(closed), libc::WEXITED | libc::WNOHANG), Err(Errno::INVAL))
+        // EBADF where P_PIDFD is known, EINVAL where it is not.
+        matches!(waitid(Target::NoPidfd, libc::WEXITED | libc::WNOHANG), Err(Errno::INVAL))
     })
 }
 
 /// Whether opening pidfds has been refused once; then nobody tries again.
 static OPEN_REFUSED: AtomicBool = AtomicBool::new(crate::fallback::NO_PIDFD);
 
-/// A pidfd for a process that cannot go away meanwhile (our own unreaped child).
+/// Opens a pidfd of whoever has that number now: an unreaped child of ours, or somebody of whom the caller
+/// finds out afterwards that it is who was meant.
 ///
-/// `None` where the machine refuses pidfds.
+/// `None`: there is nobody, there is no room for another handle, or the machine refuses pidfds. Only the last is
+/// remembered: `pidfd_open` asks for no right, so that EPERM is a filter's.
 pub(crate) fn open_pidfd(pid: i32) -> Option<OwnedFd> {
     if OPEN_REFUSED.load(Ordering::Relaxed) {
         return None;

@@ -15,6 +15,8 @@ use crate::usage::from_timeval;
 pub(crate) enum Target<'a> {
     Pid(i32),
     Pidfd(BorrowedFd<'a>),
+    /// A pidfd that is none: the kernel complains of what it finds first.
+    NoPidfd,
 }
 
 /// Waits with the given `WEXITED | ...` options; `None` where `WNOHANG` found it running.
@@ -27,6 +29,8 @@ pub(crate) fn waitid(
     let (kind, id) = match target {
         Target::Pid(pid) => (libc::P_PID, pid),
         Target::Pidfd(fd) => (libc::P_PIDFD, fd.as_raw_fd()),
+        // Beyond every limit.
+        Target::NoPidfd => (libc::P_PIDFD, i32::MAX),
     };
     // SAFETY: siginfo_t and rusage are plain integers, for which all zeroes is a value.
     let mut info: libc::siginfo_t = unsafe { MaybeUninit::zeroed().assume_init() };

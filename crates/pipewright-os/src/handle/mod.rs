@@ -12,7 +12,7 @@ mod tests;
 #[cfg(windows)]
 mod windows;
 #[cfg(unix)]
-pub(crate) use unix::kind_of;
+pub(crate) use unix::{copy_of_number, is_close_on_exec, kind_of_number};
 #[cfg(windows)]
 use windows as imp;
 #[cfg(windows)]

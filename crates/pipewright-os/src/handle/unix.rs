@@ -2,9 +2,10 @@
 
 use std::fs::File;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
-use rustix::fs::FileType;
+use rustix::fs::{FileType, RawMode};
 
 use super::{Handle, HandleKind};
 
@@ -14,9 +15,32 @@ pub(super) fn kind(fd: &Owned) -> io::Result<HandleKind> {
     kind_of(fd.as_fd())
 }
 
-pub(crate) fn kind_of(fd: BorrowedFd<'_>) -> io::Result<HandleKind> {
-    let stat = rustix::fs::fstat(fd)?;
-    Ok(match FileType::from_raw_mode(stat.st_mode) {
+fn kind_of(fd: BorrowedFd<'_>) -> io::Result<HandleKind> {
+    Ok(kind_of_mode(rustix::fs::fstat(fd)?.st_mode as _))
+}
+
+/// Returns the kind of what has that number now. Nobody need own it.
+pub(crate) fn kind_of_number(number: RawFd) -> io::Result<HandleKind> {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: a number, which is an error of the call where it is not open, and room for a stat.
+    if unsafe { libc::fstat(number, stat.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call has filled it in.
+    Ok(kind_of_mode(unsafe { stat.assume_init() }.st_mode as _))
+}
+
+/// Returns true if what has that number now goes away at an exec.
+pub(crate) fn is_close_on_exec(number: RawFd) -> io::Result<bool> {
+    // SAFETY: numbers. One that is not open is an error of the call.
+    match unsafe { libc::fcntl(number, libc::F_GETFD) } {
+        -1 => Err(io::Error::last_os_error()),
+        flags => Ok(flags & libc::FD_CLOEXEC != 0),
+    }
+}
+
+fn kind_of_mode(mode: RawMode) -> HandleKind {
+    match FileType::from_raw_mode(mode) {
         FileType::RegularFile => HandleKind::File,
         FileType::Fifo => HandleKind::Pipe,
         FileType::Socket => HandleKind::Socket,
@@ -25,14 +49,14 @@ pub(crate) fn kind_of(fd: BorrowedFd<'_>) -> io::Result<HandleKind> {
         FileType::Symlink => HandleKind::Symlink,
         FileType::BlockDevice => HandleKind::BlockDevice,
         _ => HandleKind::Unknown,
-    })
+    }
 }
 
 pub(super) fn duplicate(fd: &Owned) -> io::Result<Owned> {
     fd.try_clone()
 }
 
-pub(super) fn copy_of_number(number: RawFd) -> io::Result<Owned> {
+pub(crate) fn copy_of_number(number: RawFd) -> io::Result<Owned> {
     // SAFETY: numbers. A number that is not open is an error of the call.
     let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
     if copy < 0 {

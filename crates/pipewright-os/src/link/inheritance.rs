@@ -58,9 +58,9 @@ pub fn inheritance(variable: &str) -> Inheritance {
 /// environment variable. Works once in the life of a process; the end is not passed on to children afterwards.
 ///
 /// # Platform
-/// Unix: what is accepted is a socket without `FD_CLOEXEC`, which nothing that this program has opened
-/// by itself is, and which is that of `VARIABLE_ID` if this is set, so that a variable which somebody else left behind
-/// takes nobody's handle. Windows: a pipe end that was inherited, and on which calls overlap.
+/// Unix: what is accepted is one end of a pair of stream sockets, without `FD_CLOEXEC`, which is that of
+/// `VARIABLE_ID` if this is set. What this program has opened by itself is none, unless it has made such a pair and has
+/// left that flag out, which std does not: so a variable that somebody else left behind takes nobody's handle. Windows: a pipe end that was inherited, and on which calls overlap.
 ///
 /// # Errors
 /// `NotFound`: there is no such variable, or no such handle. `InvalidInput`: it is no end of a link.

@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::{SocketAddr, UnixStream};
 
 use rustix::io::{Errno, FdFlags};
 use rustix::net::{
@@ -13,7 +14,7 @@ use rustix::net::{
 use super::inheritance::not_passed_on;
 use super::{Arrived, End, MOST_HANDLES, Wait};
 use crate::exit::Exit;
-use crate::handle::{Handle, HandleKind, kind_of};
+use crate::handle::{Handle, HandleKind, copy_of_number, is_close_on_exec};
 
 #[derive(Debug)]
 pub(crate) struct Socket(OwnedFd);
@@ -46,16 +47,12 @@ pub(super) fn socket(handle: Handle) -> io::Result<Socket> {
     Ok(Socket(OwnedFd::from(handle)))
 }
 
-/// Checks that the number is that of a socket that was inherited, and of the one with that id.
+/// Checks that the number is that of a link that was inherited, and of the one with that id.
 pub(super) fn check(number: RawFd, id: Option<&str>) -> io::Result<()> {
-    // SAFETY: a number, which is only asked about; one that is not open is an error of the call.
-    let asked = unsafe { BorrowedFd::borrow_raw(number) };
-    let flags = rustix::io::fcntl_getfd(asked).map_err(|_| io::ErrorKind::NotFound)?;
-    if flags.contains(FdFlags::CLOEXEC) || kind_of(asked)? != HandleKind::Socket {
-        return Err(not_passed_on());
-    }
+    let goes_at_exec = is_close_on_exec(number).map_err(|_| io::ErrorKind::NotFound)?;
+    let end = end_of_a_pair(number).filter(|_| !goes_at_exec).ok_or_else(not_passed_on)?;
     match id {
-        Some(id) if id_of(asked).is_some_and(|found| found != id) => Err(not_passed_on()),
+        Some(id) if id_of(end.as_fd()).is_some_and(|found| found != id) => Err(not_passed_on()),
         _ => Ok(()),
     }
 }
@@ -72,10 +69,24 @@ fn id_of(fd: BorrowedFd<'_>) -> Option<String> {
 
 /// Takes one that was [checked](check).
 pub(super) fn inherited(number: RawFd) -> io::Result<Socket> {
-    // SAFETY: passed on to this process under that number, for whoever asks first, which this is.
+    // SAFETY: the variable says that it was passed on to this process under that number, for whoever asks
+    // first, which this is; and it is what the parent would have passed on: one end of a pair, which has survived
+    // an exec. Of one that other code of this process has made by itself, without FD_CLOEXEC, under a
+    // number that a variable left behind names, it cannot be told apart.
     let fd = unsafe { OwnedFd::from_raw_fd(number) };
     rustix::io::fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
     Ok(Socket(fd))
+}
+
+/// Returns a copy of a stream socket of which neither end has a name: nothing that was connected to by an address.
+fn end_of_a_pair(number: RawFd) -> Option<UnixStream> {
+    // Looked at through a copy: the number may be somebody else's.
+    let copy = copy_of_number(number).map(UnixStream::from).ok()?;
+    let is_unnamed = |address: io::Result<SocketAddr>| address.is_ok_and(|it| it.is_unnamed());
+    let is_one = is_unnamed(copy.local_addr())
+        && is_unnamed(copy.peer_addr())
+        && rustix::net::sockopt::socket_type(&copy) == Ok(SocketType::STREAM);
+    is_one.then_some(copy)
 }
 
 pub(super) fn user() -> String {

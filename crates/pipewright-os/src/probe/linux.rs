@@ -3,13 +3,11 @@
 pub(super) use super::told::processors;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
-
-use rustix::io::FdFlags;
+use std::os::fd::AsFd;
 
 use super::told::{facility, open_files, processes, value};
 use super::{Facility, OpenHandle};
-use crate::handle::kind_of;
+use crate::handle::{is_close_on_exec, kind_of_number};
 
 pub(super) fn open_handles() -> io::Result<Vec<OpenHandle>> {
     let dir = fs::File::open("/proc/self/fd")?;
@@ -27,18 +25,17 @@ pub(super) fn open_handles() -> io::Result<Vec<OpenHandle>> {
     Ok(numbers.into_iter().filter_map(describe).collect())
 }
 
-/// `None`: it was closed meanwhile (the second descriptor of the directory itself).
+/// `None`: it was closed meanwhile (the second descriptor of the directory itself). The number may be another
+/// handle's in the next call: nothing is done to it.
 fn describe(number: i32) -> Option<OpenHandle> {
-    // SAFETY: only asked about; a number that is not open is an error of each call.
-    let fd = unsafe { BorrowedFd::borrow_raw(number) };
-    let kind = kind_of(fd).ok()?;
-    let flags = rustix::io::fcntl_getfd(fd).ok()?;
+    let kind = kind_of_number(number).ok()?;
+    let goes_at_exec = is_close_on_exec(number).ok()?;
     let target = fs::read_link(format!("/proc/self/fd/{number}")).ok();
     Some(OpenHandle {
         number: i64::from(number),
         kind,
         target: target.map(|target| target.to_string_lossy().into_owned()),
-        inheritable: !flags.contains(FdFlags::CLOEXEC),
+        inheritable: !goes_at_exec,
     })
 }
 

@@ -3,16 +3,14 @@
 pub(super) use super::told::processors;
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStringExt as _;
 
 use rustix::fs::Access;
-use rustix::io::FdFlags;
 
 use super::told::{facility, open_files, processes, value};
 use super::{Facility, OpenHandle};
 use crate::exit::kqueue::Watch;
-use crate::handle::{HandleKind, kind_of};
+use crate::handle::{HandleKind, is_close_on_exec, kind_of_number};
 use crate::tree::libproc::{self, Started};
 
 pub(super) fn open_handles() -> io::Result<Vec<OpenHandle>> {
@@ -21,24 +19,31 @@ pub(super) fn open_handles() -> io::Result<Vec<OpenHandle>> {
     Ok(handles.into_iter().filter_map(|(number, kind)| describe(number, kind)).collect())
 }
 
-/// `None`: it was closed meanwhile.
+/// `None`: it was closed meanwhile. The number may be another handle's in the next call: nothing is done to
+/// it.
 fn describe(number: i32, kind: libc::c_int) -> Option<OpenHandle> {
-    // SAFETY: only asked about; a number that is not open is an error of each call.
-    let fd = unsafe { BorrowedFd::borrow_raw(number) };
-    let flags = rustix::io::fcntl_getfd(fd).ok()?;
+    let goes_at_exec = is_close_on_exec(number).ok()?;
     let is_file = kind == libc::PROX_FDTYPE_VNODE;
-    let path = is_file.then(|| rustix::fs::getpath(fd).ok()).flatten();
+    let path = is_file.then(|| path_of(number)).flatten();
     Some(OpenHandle {
         number: i64::from(number),
         // fstat calls a kqueue a pipe.
         kind: match kind {
             libc::PROX_FDTYPE_KQUEUE => HandleKind::Unknown,
-            _ => kind_of(fd).unwrap_or(HandleKind::Unknown),
+            _ => kind_of_number(number).unwrap_or(HandleKind::Unknown),
         },
-        target: path
-            .map(|path| OsString::from_vec(path.into_bytes()).to_string_lossy().into_owned()),
-        inheritable: !flags.contains(FdFlags::CLOEXEC),
+        target: path.map(|path| OsString::from_vec(path).to_string_lossy().into_owned()),
+        inheritable: !goes_at_exec,
     })
+}
+
+/// The path of what has that number now.
+fn path_of(number: i32) -> Option<Vec<u8>> {
+    let mut path = vec![0_u8; libc::PATH_MAX as usize];
+    // SAFETY: a number, which is an error of the call where it is not open, and room for a path.
+    let result = unsafe { libc::fcntl(number, libc::F_GETPATH, path.as_mut_ptr()) };
+    path.truncate(path.iter().position(|byte| *byte == 0)?);
+    (result != -1).then_some(path)
 }
 
 pub(super) fn facilities() -> Vec<Facility> {

@@ -91,7 +91,8 @@ impl Command {
     ///
     /// Linux, for the tree: a supervisor (see [`contain`](Self::contain)) that is told by the end
     /// of this process, and a second process that does the work if the first is killed. So no one
-    /// process can be killed that the tree outlives.
+    /// process can be killed that the tree outlives. A command of the same user that is out to get away
+    /// can stop the second one and then kill the first.
     ///
     /// macOS: a guard process, `/bin/sh`, waits for the end of a pipe, which the kernel closes when
     /// this process ends, and kills the child, or the process group that it leads and that is its

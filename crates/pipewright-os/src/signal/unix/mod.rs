@@ -253,13 +253,16 @@ pub(crate) fn mask_now() -> libc::sigset_t {
     unsafe { now.assume_init() }
 }
 
-/// Blocks every signal in this thread, and puts its mask back when dropped.
+/// Blocks every signal in this thread that a program can block, and puts its mask back when dropped.
+///
+/// The C library keeps the two or three for itself by which it cancels threads and changes their users
+/// (`sigfillset` leaves them out). It sends those to threads that it knows, and so to no child of ours.
 pub(crate) struct AllBlocked(#[expect(dead_code, reason = "held for its drop")] MaskBefore);
 
 impl AllBlocked {
     pub(crate) fn new() -> AllBlocked {
         let mut all = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: sigfillset fills what it is given.
+        // SAFETY: sigfillset writes all of what it is given.
         unsafe { libc::sigfillset(all.as_mut_ptr()) };
         // SAFETY: filled by the call above.
         let all = unsafe { all.assume_init() };

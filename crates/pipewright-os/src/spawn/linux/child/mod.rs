@@ -1,9 +1,9 @@
 //! The child's half of a start: what runs between clone and exec.
 //!
-//! It shares the memory of the parent, whose calling thread sleeps meanwhile and whose other
-//! threads do not: so nothing here allocates, locks, panics or unwinds, and credentials are
-//! changed by bare system calls (the C library's would tell every thread of the parent).
-
+//! It shares the memory of the parent, and the storage of the one of its threads that starts it. That
+//! thread sleeps meanwhile, or, where a supervisor makes the child, waits for its word; the others run: so nothing
+//! here allocates, locks, panics or unwinds, calls that are cancellation points are made bare, and so
+//! are those that change credentials (the C library's would tell every thread of the parent).
 //!
 //! | file | what |
 //! |---|---|
@@ -298,10 +298,12 @@ fn check(result: libc::c_int, step: Step) -> Result<(), Failed> {
 }
 
 fn errno() -> i32 {
-    // SAFETY: takes nothing; the location is this thread's, or that of the sleeping thread whose
-    // storage the child shares.
+    // SAFETY: takes nothing; the location is this thread's, or that of the thread whose storage the child
+    // shares.
     let location = unsafe { libc::__errno_location() };
-    // SAFETY: a live int that no other running thread touches.
+    // SAFETY: a live int. That thread is inside of clone, or, where a supervisor makes the child, between
+    // calls that leave errno alone: it closes two handles, which has no error, and receives a message by a
+    // bare call.
     unsafe { *location }
 }
 

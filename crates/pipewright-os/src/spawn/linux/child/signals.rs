@@ -29,14 +29,15 @@ pub(super) fn block_all() {
 
 fn filled_by(fill: unsafe extern "C" fn(*mut libc::sigset_t) -> libc::c_int) -> libc::sigset_t {
     let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: both that come here fill what they are given.
+    // SAFETY: both that come here write all of what they are given. The full one is without the C library's own
+    // signals, which nobody sends to a child.
     unsafe { fill(set.as_mut_ptr()) };
-    // SAFETY: filled by the call above.
+    // SAFETY: written by the call above.
     unsafe { set.assume_init() }
 }
 
 fn set_mask_to(mask: &libc::sigset_t) {
-    // SAFETY: a live set; SIG_SETMASK with it has no error.
+    // SAFETY: a live set; SIG_SETMASK with it has no error, and takes no lock.
     unsafe { libc::sigprocmask(libc::SIG_SETMASK, mask, ptr::null_mut()) };
 }
 
