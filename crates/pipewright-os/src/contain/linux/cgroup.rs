@@ -227,6 +227,9 @@ pub(crate) fn remove_stale() {
     /// Not those that are just being made by a process that we cannot see from here.
     const OLD: Duration = Duration::from_secs(60);
     static DONE: AtomicBool = AtomicBool::new(false);
+    if DONE.load(Ordering::Relaxed) {
+        return;
+    }
     let Some(parent) = parent().filter(|_| !DONE.swap(true, Ordering::Relaxed)) else { return };
     for entry in fs::read_dir(path_of(parent.as_fd())).into_iter().flatten().flatten() {
         let name = entry.file_name();

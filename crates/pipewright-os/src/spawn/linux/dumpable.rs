@@ -8,6 +8,7 @@
 //! user could be traced by that user, and with it our memory. So a start that hangs keeps it away,
 //! but holds up no other start.
 
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::generation::PerProcess;
@@ -36,7 +37,7 @@ impl Starts {
     fn end(
         &mut self,
         flag: impl FnOnce() -> Flag,
-        by_change_of_user: impl FnOnce() -> Flag,
+        is_by_change_of_user: impl FnOnce(Flag) -> bool,
     ) -> bool {
         self.count = self.count.saturating_sub(1);
         if self.count > 0 || !self.was_dumpable {
@@ -45,7 +46,7 @@ impl Starts {
         match flag() {
             DUMPABLE => false,
             // Where a change of user gives another value, it was other code of this program.
-            flag => flag == by_change_of_user(),
+            flag => is_by_change_of_user(flag),
         }
     }
 }
@@ -70,7 +71,7 @@ impl Drop for Kept {
         // The child has its own memory by now, or has ended. Under the lock: the next start is to
         // find the flag as it was.
         let mut starts = starts();
-        if starts.end(flag, flag_after_change_of_user) {
+        if starts.end(flag, is_by_change_of_user) {
             // SAFETY: numbers; 1 is always allowed.
             unsafe { libc::prctl(libc::PR_SET_DUMPABLE, DUMPABLE) };
         }
@@ -87,11 +88,18 @@ fn flag() -> Flag {
     unsafe { libc::prctl(libc::PR_GET_DUMPABLE) }
 }
 
-/// `fs.suid_dumpable`: 0, unless a collector of core dumps has set it to 2.
-fn flag_after_change_of_user() -> Flag {
+/// Returns true if a change of user makes that of the flag: it is `fs.suid_dumpable`, which is 0 unless a
+/// collector of core dumps has set it to 2. Looked up again only where it is not what it was.
+fn is_by_change_of_user(flag: Flag) -> bool {
+    static LAST: AtomicI32 = AtomicI32::new(-1);
+    if LAST.load(Ordering::Relaxed) == flag {
+        return true;
+    }
     let said = proc::read("/proc/sys/fs/suid_dumpable").unwrap_or_default();
     let number = proc::words(&said).next().and_then(proc::number);
-    number.and_then(|number| Flag::try_from(number).ok()).unwrap_or(0)
+    let now = number.and_then(|number| Flag::try_from(number).ok()).unwrap_or(0);
+    LAST.store(now, Ordering::Relaxed);
+    now == flag
 }
 
 #[cfg(test)]
@@ -104,20 +112,20 @@ mod tests {
         starts.begin(|| DUMPABLE);
         // Undumpable by the first one's change of user.
         starts.begin(|| unreachable!("asked once"));
-        assert!(!starts.end(|| 0, || 0), "the other one's child shares our memory");
-        assert!(starts.end(|| 0, || 0));
+        assert!(!starts.end(|| 0, |flag| flag == 0), "the other one's child shares our memory");
+        assert!(starts.end(|| 0, |flag| flag == 0));
         starts.begin(|| 0);
-        assert!(!starts.end(|| 0, || 0), "it was not dumpable before");
+        assert!(!starts.end(|| 0, |flag| flag == 0), "it was not dumpable before");
     }
 
     #[test]
     fn what_the_host_has_done_meanwhile_stays_where_it_can_be_told() {
         let mut starts = Starts::NONE;
         starts.begin(|| DUMPABLE);
-        assert!(!starts.end(|| 0, || 2), "a change of user would have made it 2");
+        assert!(!starts.end(|| 0, |flag| flag == 2), "a change of user would have made it 2");
         starts.begin(|| DUMPABLE);
-        assert!(starts.end(|| 2, || 2));
+        assert!(starts.end(|| 2, |flag| flag == 2));
         starts.begin(|| DUMPABLE);
-        assert!(!starts.end(|| DUMPABLE, || 0), "no child has changed its user");
+        assert!(!starts.end(|| DUMPABLE, |flag| flag == 0), "no child has changed its user");
     }
 }

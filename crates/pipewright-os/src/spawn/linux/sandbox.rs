@@ -1,6 +1,10 @@
 //! What a thread may do, as far as it can be seen: Linux keeps that for each thread, not for a process.
 
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::tree::proc;
 
@@ -32,10 +36,33 @@ impl Sandbox {
             unsafe { libc::syscall(libc::SYS_keyctl, KEYCTL_GET_KEYRING_ID, session, 0) };
         Sandbox {
             status: proc::read("/proc/thread-self/status").map_or_else(without_proc, filter),
-            label: proc::read("/proc/thread-self/attr/current").unwrap_or_default(),
+            label: label(),
             // SAFETY: asks only.
             secure_bits: unsafe { libc::prctl(libc::PR_GET_SECUREBITS) },
             session_keyring,
+        }
+    }
+}
+
+/// What the security module says of this thread; nothing where there is no module that has labels.
+fn label() -> Vec<u8> {
+    static THERE_ARE_NONE: AtomicBool = AtomicBool::new(false);
+    if THERE_ARE_NONE.load(Ordering::Relaxed) {
+        return Vec::new();
+    }
+    let mut label = [0; 1024];
+    let mut read = || {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let file = rustix::fs::open("/proc/thread-self/attr/current", flags, Mode::empty())?;
+        rustix::io::read(file, &mut label)
+    };
+    match read() {
+        Ok(count) => label.iter().take(count).copied().collect(),
+        Err(error) => {
+            // None comes later. What else is refused here says nothing of it.
+            let are_none = matches!(error, Errno::INVAL | Errno::NOENT);
+            THERE_ARE_NONE.store(are_none, Ordering::Relaxed);
+            Vec::new()
         }
     }
 }
