@@ -77,16 +77,9 @@ global_asm!(".globl _start", "_start:", "mov x0, sp", "bl {}", "brk #1", sym sta
 // instruction that is not made so in turn.
 #[cfg(target_arch = "riscv64")]
 global_asm!(
-    ".globl _start",
-    "_start:",
-    ".option push",
-    ".option norelax",
-    "la gp, __global_pointer$",
-    ".option pop",
-    "mv a0, sp",
-    "andi sp, sp, -16",
-    "call {}",
-    "ebreak",
+    ".globl _start; _start:",
+    ".option push; .option norelax; la gp, __global_pointer$; .option pop",
+    "mv a0, sp; andi sp, sp, -16; call {}; ebreak",
     sym start
 );
 
