@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pipewright_os::exit::Exit;
+use pipewright_os::generation::PerProcess;
 use pipewright_os::helper;
 use pipewright_os::mux::{self, Slot};
 use pipewright_os::wake::Wake;
@@ -24,15 +25,15 @@ const IDLE: Duration = Duration::from_secs(1);
 /// How long the thread pauses when it cannot wait.
 const AFTER_ERROR: Duration = Duration::from_millis(20);
 
-static RUNS: Mutex<Runs> = Mutex::new(Runs { runs: Vec::new(), next: 0, thread: None });
+/// A fork has one of its own: it has neither the thread nor the children.
+static RUNS: PerProcess<Mutex<Runs>> = PerProcess::new(Mutex::default);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Runs {
     runs: Vec<(u64, Kept)>,
     next: u64,
-    /// How to wake the thread, while there is one, and whose thread it is: after a fork the child has this value and
-    /// not the thread.
-    thread: Option<(Arc<Wake>, u32)>,
+    /// How to wake the thread, while there is one.
+    thread: Option<Arc<Wake>>,
 }
 
 /// A run whose time is kept.
@@ -100,7 +101,7 @@ impl Drop for Keeping {
         let mut runs = runs();
         let at = runs.runs.iter().position(|(number, _)| *number == self.number);
         let kept = at.map(|at| runs.runs.swap_remove(at));
-        if let Some((wake, _)) = &runs.thread {
+        if let Some(wake) = &runs.thread {
             // It may wait for a token that is to be let go.
             wake.raise();
         }
@@ -112,23 +113,19 @@ impl Drop for Keeping {
 
 fn runs() -> MutexGuard<'static, Runs> {
     // A vector is whole between calls.
-    RUNS.lock().unwrap_or_else(PoisonError::into_inner)
+    RUNS.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Runs {
     fn wake_or_start(&mut self) -> io::Result<()> {
-        if let Some((wake, process)) = &self.thread {
-            if *process == process::id() {
-                wake.raise();
-                return Ok(());
-            }
-            // The runs of the process that we were forked from. They are its own to keep, and to drop.
-            std::mem::forget(std::mem::take(&mut self.runs));
+        if let Some(wake) = &self.thread {
+            wake.raise();
+            return Ok(());
         }
         let wake = Arc::new(Wake::new()?);
         let for_thread = Arc::clone(&wake);
         helper::start(c"pipewright-time", move || tend(&for_thread))?;
-        self.thread = Some((wake, process::id()));
+        self.thread = Some(wake);
         Ok(())
     }
 }
