@@ -90,6 +90,8 @@ mod fallback;
 #[cfg(any(target_os = "linux", windows))]
 mod in_kernel;
 #[cfg(windows)]
+mod lasting;
+#[cfg(windows)]
 mod overlapped;
 
 // The bare system calls for credentials take 16-bit numbers on 32-bit x86 and ARM (setuid(2)).

@@ -7,7 +7,7 @@ use windows_sys::Win32::Foundation::{
     ERROR_IO_INCOMPLETE, ERROR_IO_PENDING, ERROR_MORE_DATA, ERROR_OPERATION_ABORTED, GetLastError,
     HANDLE,
 };
-use windows_sys::Win32::Storage::FileSystem::{ReadFile, WriteFile};
+use windows_sys::Win32::Storage::FileSystem::ReadFile;
 use windows_sys::Win32::System::IO::{
     CancelIoEx, GetOverlappedResult, OVERLAPPED, OVERLAPPED_0, OVERLAPPED_0_0,
 };
@@ -16,6 +16,7 @@ use windows_sys::core::BOOL;
 
 use std::os::windows::io::{AsHandle, AsRawHandle};
 
+use crate::lasting::Write;
 use crate::wake::Wake;
 
 /// A read or a write that the kernel may be carrying out.
@@ -23,8 +24,9 @@ use crate::wake::Wake;
 /// Several may share one event, which is raised when any of them is done and lowered when one is
 /// started: so each is asked itself, after the event has been lowered.
 ///
-/// It belongs to no thread. Where the one that started it ends, the system cancels it, and whoever
-/// has it starts it again.
+/// Any thread may have it. Where the one that started it ends, the system cancels it. A read is then
+/// started again. A write that may still wait then is not: some of it may have been read, so it is started
+/// on a thread that never ends ([`write_to_last`](Self::write_to_last)).
 ///
 /// # Drop
 /// Cancels it and waits until the kernel has let go.
@@ -100,10 +102,28 @@ impl Operation {
         offset: u64,
     ) -> Operation {
         let mut new = Operation::new(file, event, offset);
-        // SAFETY: as for a read.
-        let started =
-            unsafe { WriteFile(file, from, at_most(count), ptr::null_mut(), new.overlapped) };
-        new.note_start(started);
+        let write = Write { file, from, count: at_most(count), overlapped: new.overlapped };
+        // SAFETY: promised by the caller; the struct is the operation's own.
+        let refused = unsafe { write.start() };
+        new.note(refused);
+        new
+    }
+
+    /// As [`Operation::write`]; the end of the calling thread does not end it.
+    ///
+    /// # Safety
+    /// As for [`Operation::write`].
+    pub(crate) unsafe fn write_to_last(
+        file: HANDLE,
+        event: &Wake,
+        from: *const u8,
+        count: usize,
+    ) -> Operation {
+        let mut new = Operation::new(file, event, 0);
+        let write = Write { file, from, count: at_most(count), overlapped: new.overlapped };
+        // SAFETY: as above.
+        let refused = unsafe { write.start_to_last() };
+        new.note(refused);
         new
     }
 
@@ -118,14 +138,16 @@ impl Operation {
     }
 
     fn note_start(&mut self, started: BOOL) {
-        if started != 0 {
-            return;
-        }
         // SAFETY: no arguments.
-        match unsafe { GetLastError() } {
+        self.note((started == 0).then(|| unsafe { GetLastError() }));
+    }
+
+    /// Notes the error of the call that started it.
+    fn note(&mut self, error: Option<u32>) {
+        match error {
             // Of a message there is more than room: what there was room for has come.
-            ERROR_IO_PENDING | ERROR_MORE_DATA => {}
-            error => self.refused = Some(error),
+            None | Some(ERROR_IO_PENDING | ERROR_MORE_DATA) => {}
+            refused => self.refused = refused,
         }
     }
 
@@ -161,9 +183,11 @@ impl Operation {
         }
     }
 
-    /// Cancels it, if it is not done, and waits until it is. `None`: nothing has been moved.
+    /// Cancels it, if it is not done, and waits until it is. `None`: it was cancelled.
     ///
-    /// One that is done before the cancel reaches it counts: its bytes have been moved.
+    /// One that is done before the cancel reaches it counts: its bytes have been moved. A read that was
+    /// cancelled has taken nothing. Of a write that was cancelled some may have been read: it must not be
+    /// sent again.
     pub(crate) fn stop(&mut self) -> Option<io::Result<usize>> {
         if self.result().is_none() {
             self.cancel();

@@ -113,10 +113,13 @@ impl Slot<'_> {
 ///
 /// Windows: overlapped `ReadFile` and `WriteFile` for all of them, then one `WaitForMultipleObjects` for
 /// their common event, every process and flag, and the events of a link's end; for those beyond 61 `RegisterWaitForSingleObject`.
-/// Before the return what is not done is cancelled (`CancelIoEx`) and that is waited for; what was done
-/// first counts, so that no byte is lost or written twice. A deadline less than a tick of the clock away
-/// has a timer of its own. An end that does not overlap is looked at every 5 ms (`PeekNamedPipe`), or
-/// written to by a thread of its own, which is cancelled likewise (`CancelSynchronousIo`).
+/// Before the return a read that is not done is cancelled (`CancelIoEx`) and that is waited for; one that
+/// was done first counts, so that no byte is lost. A write that is not done stays begun, and the next wait
+/// or write of the same bytes to that end goes on with it, so that none is written twice: only when the end
+/// is dropped, or something else is written to it, is it cancelled. A reader may have taken some of it by
+/// then. A deadline less than a tick of the clock away has a timer of its own. An end that does not overlap
+/// is looked at every 5 ms (`PeekNamedPipe`), or written to by a thread of its own, likewise
+/// (`CancelSynchronousIo`).
 ///
 /// # Errors
 /// What the wait itself reports (`ENOMEM`, no room for an event); an error of one source is in its slot.

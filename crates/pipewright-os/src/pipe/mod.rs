@@ -15,7 +15,7 @@ use windows as imp;
 #[cfg(windows)]
 pub(crate) use windows::overlaps;
 #[cfg(windows)]
-pub(crate) use windows::{Job, MOST_READ_BYTES, Relay, WriteEnd, duplex, of_read, of_write};
+pub(crate) use windows::{Job, MOST_READ_BYTES, Relay, WriteEnd, duplex, of_read, of_write, room};
 
 use std::fmt;
 use std::io;
@@ -168,6 +168,10 @@ impl PipeReader {
 
 impl PipeWriter {
     /// Writes what fits now; `WouldBlock` where nothing does.
+    ///
+    /// # Platform
+    /// Windows: also where a read that asks for at least what the pipe holds is waiting at the other end, which
+    /// counts as full there. A [wait](crate::mux::wait) writes then.
     ///
     /// # Errors
     /// `WouldBlock`, `BrokenPipe` where nobody reads any more, and whatever `write` reports. Windows:

@@ -19,8 +19,7 @@ const NUMBER_BYTES: usize = 8;
 const OF_BYTES: u16 = 0;
 const OF_A_PROCESS: u16 = 1;
 
-/// A packet is not longer than this. It has to fit into the pipe as a whole, so that a write of it that was
-/// cancelled has moved nothing.
+/// A packet is not longer than this: it has to fit into the pipe as a whole.
 const MOST_BYTES: usize = 256 << 10;
 
 /// What stands next in what was read.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::packets;
 use super::passing::Given;
 use crate::overlapped::Operation;
-use crate::pipe::of_write;
+use crate::pipe::{of_write, room};
 use crate::wake::Wake;
 
 /// # Drop
@@ -41,36 +41,31 @@ impl Writes {
     /// How much is being written.
     pub(super) fn unsent(&self) -> usize {
         let Some(running) = &self.running else { return 0 };
-        // One that has come to nothing is begun again.
-        let is_done = running.result().and_then(of_write).is_some();
-        if is_done { 0 } else { self.buffer.len() }
+        if running.result().is_some() { 0 } else { self.buffer.len() }
     }
 
     /// Whether nothing is being written any more.
     pub(super) fn settle(&mut self) -> io::Result<bool> {
-        loop {
-            let Some(running) = &self.running else { return Ok(true) };
-            let Some(result) = running.result() else { return Ok(false) };
-            self.running = None;
-            // One that is given up has lowered it.
-            self.event.raise();
-            match of_write(result) {
-                Some(Ok(count)) if count >= self.buffer.len() => {
-                    self.buffer.clear();
-                    for handle in self.lent.drain(..) {
-                        // The other side's from here on: it takes them out of this process.
-                        let _ = handle.into_raw_handle();
-                    }
+        let Some(running) = &self.running else { return Ok(true) };
+        let Some(result) = running.result() else { return Ok(false) };
+        self.running = None;
+        // One that is given up has lowered it.
+        self.event.raise();
+        match of_write(result) {
+            Ok(count) if count >= self.buffer.len() => {
+                self.buffer.clear();
+                for handle in self.lent.drain(..) {
+                    // The other side's from here on: it takes them out of this process.
+                    let _ = handle.into_raw_handle();
                 }
-                Some(done) => {
-                    // A pipe takes all or nothing.
-                    let error = done.err().unwrap_or_else(|| io::ErrorKind::WriteZero.into());
-                    self.buffer.clear();
-                    self.lent.clear();
-                    return Err(error);
-                }
-                // The thread that began it has ended, and so it.
-                None => self.start(),
+                Ok(true)
+            }
+            done => {
+                // A pipe takes all or nothing.
+                let error = done.err().unwrap_or_else(|| io::ErrorKind::WriteZero.into());
+                self.buffer.clear();
+                self.lent.clear();
+                Err(error)
             }
         }
     }
@@ -96,10 +91,17 @@ impl Writes {
 
     fn start(&mut self) {
         let (from, count) = (self.buffer.as_ptr(), self.buffer.len());
+        let file = self.file.as_raw_handle();
+        let fits = room(self.file.as_handle()).is_some_and(|room| room >= count);
         // SAFETY: the file and the event stay open, and the buffer is not touched, until the operation is
         // taken out of here or dropped, which is before them.
-        let write =
-            unsafe { Operation::write(self.file.as_raw_handle(), &self.event, from, count) };
+        let write = unsafe {
+            match fits {
+                true => Operation::write(file, &self.event, from, count),
+                // The thread that calls may end before there is room.
+                false => Operation::write_to_last(file, &self.event, from, count),
+            }
+        };
         if write.result().is_some() {
             // One that could not be started raises nothing.
             self.event.raise();

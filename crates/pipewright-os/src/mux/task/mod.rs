@@ -48,8 +48,7 @@ impl Watch {
     /// (`WaitForMultipleObjects`; for handles beyond 63 `RegisterWaitForSingleObject`, or a look every
     /// 5 ms where the system has no wait packets and would take a thread for every 63). That there is
     /// something to read is told by an overlapped read of no bytes, which takes nothing. A write is
-    /// overlapped as well, and belongs to this from one call to the next, together with its bytes: if
-    /// anything else is done first it is cancelled, and that is waited for, before the call returns.
+    /// overlapped as well, and stays begun from one call to the next, as for [`wait`](super::wait).
     ///
     /// # Errors
     /// As [`wait`](super::wait); `Unsupported` outside of a tokio runtime.

@@ -11,6 +11,7 @@ use windows_sys::Win32::System::Threading::{Sleep, WaitForMultipleObjects};
 use super::super::Slot;
 use super::pause::Limit;
 use super::registered::Registered;
+use super::transfers::Transfers;
 use crate::tree::Member;
 use crate::wake::Wake;
 
@@ -31,17 +32,14 @@ pub(super) struct Handles {
 }
 
 impl Handles {
-    /// The slots must not be changed but by [`wait`](Self::wait) while this lives.
-    pub(super) fn of(
-        slots: &[Slot<'_>],
-        transfers: Option<BorrowedHandle<'_>>,
-    ) -> io::Result<Handles> {
-        let handle = |slot| handle_of(slot).map(|handle| handle.as_raw_handle());
-        let of_slots: Vec<_> = slots
-            .iter()
-            .enumerate()
-            .filter_map(|(place, slot)| handle(slot).map(|handle| (handle, place)))
-            .collect();
+    /// The slots must not be changed but by [`wait`](Self::wait) while this lives, which the transfers
+    /// outlive.
+    pub(super) fn of(slots: &[Slot<'_>], transfers: &Transfers) -> io::Result<Handles> {
+        let of_slot = |(place, slot)| {
+            let handle = handle_of(slot).or_else(|| transfers.event_of(place))?;
+            Some((handle.as_raw_handle(), place))
+        };
+        let of_slots: Vec<_> = slots.iter().enumerate().filter_map(of_slot).collect();
         let left_over = match of_slots.get(DIRECT_HANDLES..) {
             Some(rest @ [_, ..]) => Some(LeftOver::register(rest)?),
             _ => None,
@@ -50,7 +48,7 @@ impl Handles {
             Some(_) => slots.iter().filter_map(member_of).cloned().collect(),
             None => Vec::new(),
         };
-        let transfers = transfers.map(|event| event.as_raw_handle());
+        let transfers = transfers.event().map(|event| event.as_raw_handle());
         Ok(Handles { of_slots, transfers, left_over, _members: members })
     }
 
@@ -181,7 +179,8 @@ impl LeftOver {
     fn register(handles: &[(HANDLE, usize)]) -> io::Result<LeftOver> {
         let event = Arc::new(Wake::new()?);
         let register = |(handle, _): &(HANDLE, usize)| {
-            // SAFETY: the slots' borrows and `Handles::_members` hold it open until this is dropped.
+            // SAFETY: the slots' borrows, `Handles::_members` and the transfers hold it open until this is
+            // dropped.
             let handle = unsafe { BorrowedHandle::borrow_raw(*handle) };
             // SAFETY: as above.
             unsafe { Registered::new(handle, &event) }
@@ -206,7 +205,7 @@ mod tests {
         let raw = member.as_handle().as_raw_handle();
         let mut slots: Vec<_> = (0..DIRECT_HANDLES).map(|_| Slot::Wake(&wake)).collect();
         slots.push(Slot::Gone(member));
-        let mut handles = Handles::of(&slots, None).unwrap();
+        let mut handles = Handles::of(&slots, &Transfers::of(&slots).unwrap()).unwrap();
         assert_eq!(handles.wait(&mut slots, Limit { ms: INFINITE, timer: None }).unwrap(), 1);
         assert!(matches!(slots.last(), Some(Slot::GoneDone)));
         // SAFETY: only asked about; if it were closed that would be the answer.

@@ -1,8 +1,9 @@
 //! Overlapped transfers, one event for all of them, and one wait for that and every other handle.
 //!
-//! No transfer is left to the kernel when a wait returns: what is not done is cancelled, and the
-//! cancel is waited for. So a slot can be taken out or dropped at any time in between, and the
-//! kernel never writes to a buffer that has gone.
+//! No read is left to the kernel when a wait returns: what is not done is cancelled, and the cancel is
+//! waited for. So a slot can be taken out or dropped at any time in between, and the kernel never writes
+//! to a buffer that has gone. A write is left to it, by the end of the pipe, which has its bytes: of one
+//! that is cancelled nobody can tell how much was read.
 
 pub(super) mod handles;
 mod pause;
@@ -33,7 +34,7 @@ pub(super) fn wait(slots: &mut [Slot<'_>], deadline: Option<Instant>) -> io::Res
         return Ok(0);
     }
     let mut transfers = Transfers::of(slots)?;
-    let mut handles = Handles::of(slots, transfers.event())?;
+    let mut handles = Handles::of(slots, &transfers)?;
     let mut pause = Pause::until(deadline);
     loop {
         let done = transfers.go_on(slots) + end_of_nobody(slots);

@@ -150,6 +150,69 @@ fn a_write_that_is_given_up_writes_nothing_twice() {
     reading.join().unwrap();
 }
 
+/// The sizes with which a write that is cancelled and sent again comes twice (`pipe/windows/npfs.rs`).
+#[test]
+fn a_write_that_is_not_done_stays_begun_from_one_wait_to_the_next() {
+    const PIECE: usize = 64 << 10;
+    let (mut reader, writer) = write_end(PIECE);
+    let bytes: Arc<Vec<u8>> = Arc::new((0..4 * PIECE).map(|at| (at / 251) as u8).collect());
+    let (mut slot, mut written, mut read) = ([Slot::Write(writer, bytes, 0)], 0, Vec::new());
+    let mut wait_a_little = |slot: &mut [Slot<'static>; 1]| {
+        let done = wait(slot, Some(Instant::now() + SOON)).unwrap();
+        if let Slot::WriteDone(..) = slot[0] {
+            let Slot::WriteDone(pipe, bytes, result) = std::mem::take(&mut slot[0]) else {
+                return 0;
+            };
+            written += result.unwrap();
+            slot[0] = Slot::Write(pipe, bytes, written);
+        }
+        done
+    };
+    while wait_a_little(&mut slot) > 0 {}
+    // What a reader was told is there stays there.
+    let there = reader.available().unwrap();
+    for _ in 0..3 {
+        assert_eq!(wait_a_little(&mut slot), 0);
+        assert_eq!(reader.available().unwrap(), there);
+    }
+    while read.len() < 4 * PIECE {
+        let mut room = vec![0; 81_920];
+        let count = std::io::Read::read(&mut reader, &mut room).unwrap();
+        read.extend_from_slice(&room[..count]);
+        wait_a_little(&mut slot);
+    }
+    let [Slot::Write(pipe, bytes, _)] = slot else { panic!("{slot:?}") };
+    drop(pipe);
+    std::io::Read::read_to_end(&mut reader, &mut read).unwrap();
+    assert!(read == *bytes, "{} bytes, or others", read.len());
+}
+
+#[test]
+fn a_write_that_was_begun_is_found_by_a_write_of_the_same_bytes_and_by_no_other() {
+    const HOLDS: usize = 16 << 10;
+    for blocks in [true, false] {
+        let (mut reader, writer) = write_end(HOLDS);
+        while writer.try_write(&[7; 4096]).is_ok() {}
+        let mut slot = [Slot::Write(writer, Arc::new(vec![8; 100]), 0)];
+        assert_eq!(wait(&mut slot, Some(Instant::now())).unwrap(), 0);
+        let [Slot::Write(mut writer, bytes, _)] = slot else { panic!("{slot:?}") };
+        assert!(writer.try_write(&bytes).is_err());
+        std::io::Read::read_exact(&mut reader, &mut vec![0; HOLDS]).unwrap();
+        let again = if blocks { writer.write(&bytes) } else { writer.try_write(&bytes) };
+        assert_eq!(again.unwrap(), 100, "{blocks}");
+        // Given up for something else, in a pipe that is full again.
+        while writer.try_write(&[7; 4096]).is_ok() {}
+        let mut slot = [Slot::Write(writer, bytes, 0)];
+        assert_eq!(wait(&mut slot, Some(Instant::now())).unwrap(), 0);
+        let [Slot::Write(writer, ..)] = slot else { panic!("{slot:?}") };
+        assert!(writer.try_write(&[9]).is_err());
+        drop(writer);
+        let mut rest = Vec::new();
+        std::io::Read::read_to_end(&mut reader, &mut rest).unwrap();
+        assert_eq!(rest.iter().filter(|byte| **byte == 8).count(), 100, "{blocks}");
+    }
+}
+
 #[test]
 fn a_full_pipe_is_waited_for_and_a_broken_one_is_told() {
     let (mut reader, writer) = write_end(16 << 10);

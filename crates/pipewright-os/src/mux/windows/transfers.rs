@@ -13,15 +13,19 @@ use crate::wake::Wake;
 pub(super) struct Transfers {
     /// One for each slot. Dropped before the event, which the kernel may raise until then.
     running: Vec<Option<Running>>,
-    /// Raised when any of them is done; `None`: there are none.
+    /// Raised when any of them is done that has no event of its own; `None`: there are none.
     event: Option<Arc<Wake>>,
+    /// Those of the writes that are left to the kernel.
+    of_writes: Vec<Option<Arc<Wake>>>,
     looking: bool,
 }
 
 #[derive(Debug)]
 pub(in crate::mux) enum Running {
-    /// The kernel does it.
+    /// The kernel reads.
     Operation(Operation),
+    /// The kernel writes. The end has it, and keeps it until it is done.
+    Begun(Arc<WriteEnd>),
     /// A thread of the end's own does it.
     Relayed(Relayed),
 }
@@ -32,7 +36,7 @@ pub(in crate::mux) struct Relayed(Arc<WriteEnd>);
 
 impl Drop for Relayed {
     fn drop(&mut self) {
-        let _ = self.0.relay().map(Relay::stop);
+        let _ = self.0.relay().map(Relay::leave);
     }
 }
 
@@ -40,14 +44,17 @@ impl Running {
     pub(in crate::mux) fn result(&self) -> Option<io::Result<usize>> {
         match self {
             Running::Operation(operation) => operation.result(),
+            Running::Begun(end) => end.take_result(),
             Running::Relayed(Relayed(end)) => end.relay().and_then(Relay::result),
         }
     }
 
+    /// Cancels a read. A write goes on: the next wait for the same bytes finds it.
     pub(in crate::mux) fn stop(&mut self) -> Option<io::Result<usize>> {
         match self {
             Running::Operation(operation) => operation.stop(),
-            Running::Relayed(Relayed(end)) => end.relay().and_then(Relay::stop),
+            Running::Begun(end) => end.take_result(),
+            Running::Relayed(Relayed(end)) => end.relay().and_then(Relay::leave),
         }
     }
 }
@@ -55,10 +62,19 @@ impl Running {
 impl Transfers {
     pub(super) fn of(slots: &[Slot<'_>]) -> io::Result<Transfers> {
         if !slots.iter().any(|slot| matches!(slot, Slot::Read(..) | Slot::Write(..))) {
-            return Ok(Transfers { running: Vec::new(), event: None, looking: false });
+            let (running, of_writes) = (Vec::new(), Vec::new());
+            return Ok(Transfers { running, event: None, of_writes, looking: false });
         }
         let running = slots.iter().map(|_| None).collect();
-        Ok(Transfers { running, event: Some(Arc::new(Wake::new()?)), looking: false })
+        let event = Some(Arc::new(Wake::new()?));
+        let of_writes = slots.iter().map(event_of_write).collect::<io::Result<_>>()?;
+        Ok(Transfers { running, event, of_writes, looking: false })
+    }
+
+    /// The event of the write in that place.
+    pub(super) fn event_of(&self, place: usize) -> Option<BorrowedHandle<'_>> {
+        let event = self.of_writes.get(place)?.as_ref()?;
+        Some(event.as_handle())
     }
 
     pub(super) fn event(&self) -> Option<BorrowedHandle<'_>> {
@@ -99,7 +115,7 @@ impl Transfers {
         done
     }
 
-    /// Cancels what is not done. Says how many were, all the same.
+    /// Cancels the reads that are not done. Returns the number of transfers that were, all the same.
     pub(super) fn stop(&mut self, slots: &mut [Slot<'_>]) -> usize {
         let mut done = 0;
         for (slot, running) in slots.iter_mut().zip(&mut self.running) {
@@ -151,13 +167,23 @@ pub(in crate::mux) fn start(slot: &mut Slot<'_>, event: &Arc<Wake>) -> Start {
             if !end.overlaps() {
                 return relay_or_write(slot, &end, event);
             }
-            // SAFETY: as above; the bytes are shared, and so do not change; and nobody else has the
-            // writer, to hang it up.
-            let operation =
-                unsafe { Operation::write(end.raw(), event, piece.as_ptr(), piece.len()) };
-            Start::Running(Running::Operation(operation))
+            match end.begin(Job { bytes: Arc::clone(bytes), from: *from }) {
+                Ok(()) => Start::Running(Running::Begun(end)),
+                Err(error) => complete(slot, Err(error)),
+            }
         }
         _ => Start::Done,
+    }
+}
+
+/// The event of a write that is left to the kernel.
+fn event_of_write(slot: &Slot<'_>) -> io::Result<Option<Arc<Wake>>> {
+    match slot {
+        Slot::Write(pipe, ..) => {
+            let end = pipe.end();
+            end.overlaps().then(|| end.event()).transpose()
+        }
+        _ => Ok(None),
     }
 }
 
@@ -209,7 +235,7 @@ pub(in crate::mux) fn finish(slot: &mut Slot<'_>, result: Option<io::Result<usiz
             }
             result
         }
-        Slot::Write(..) => of_write(result),
+        Slot::Write(..) => Some(of_write(result)),
         _ => None,
     };
     match result {

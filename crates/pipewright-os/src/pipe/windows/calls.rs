@@ -35,19 +35,14 @@ pub(crate) fn of_read(
     }
 }
 
-/// What has come of a write. `None`: nothing.
-pub(crate) fn of_write(result: io::Result<usize>) -> Option<io::Result<usize>> {
-    match result {
-        Ok(count) => Some(Ok(count)),
-        Err(error) => match error.raw_os_error().map(|code| code as u32) {
-            // One fact, three numbers, of which std knows two.
-            Some(ERROR_NO_DATA | ERROR_PIPE_NOT_CONNECTED) => {
-                Some(Err(os_error(ERROR_BROKEN_PIPE)))
-            }
-            Some(ERROR_OPERATION_ABORTED) => None,
-            _ => Some(Err(error)),
-        },
-    }
+/// The result of a write. One that somebody else has cancelled is an error, and not made again: some of its
+/// bytes may have been read.
+pub(crate) fn of_write(result: io::Result<usize>) -> io::Result<usize> {
+    result.map_err(|error| match error.raw_os_error().map(|code| code as u32) {
+        // One fact, three numbers, of which std knows two.
+        Some(ERROR_NO_DATA | ERROR_PIPE_NOT_CONNECTED) => os_error(ERROR_BROKEN_PIPE),
+        _ => error,
+    })
 }
 
 pub(in super::super) fn read(reader: &Reader, buffer: &mut [u8]) -> io::Result<usize> {
@@ -155,11 +150,8 @@ pub(in super::super) fn write(writer: &Writer, bytes: &[u8]) -> io::Result<usize
         // A reader would be told of it.
         return Ok(0);
     }
-    loop {
-        if let Some(done) = of_write(end.write_and_wait()(&end.handle, bytes)) {
-            return done;
-        }
-    }
+    let begun = end.wait_for_begun(bytes);
+    of_write(begun.unwrap_or_else(|| end.write_and_wait()(&end.handle, bytes)))
 }
 
 /// A write that may overlap, waited for.
@@ -195,19 +187,29 @@ pub(in super::super) fn try_write(writer: &Writer, bytes: &[u8]) -> io::Result<u
     if !end.overlaps() {
         return write(writer, bytes);
     }
-    let event = Wake::new()?;
+    if let Some(done) = end.take_begun(bytes) {
+        return of_write(done);
+    }
+    let (event, would_block) = (Wake::new()?, || Err(io::ErrorKind::WouldBlock.into()));
     let mut piece = end.piece(bytes);
+    if let Some(room) = state::room(end.handle.as_handle()) {
+        if room == 0 && !bytes.is_empty() {
+            return would_block();
+        }
+        // As much as is taken at once, so that there is nothing to cancel unless somebody else writes too.
+        piece = piece.get(..room).unwrap_or(piece);
+    }
     while !piece.is_empty() {
         // SAFETY: a live slice; it is done when `stop` returns.
         let mut operation =
             unsafe { Operation::write(end.raw(), &event, piece.as_ptr(), piece.len()) };
-        if let Some(done) = operation.stop().and_then(of_write) {
-            return done;
+        if let Some(done) = operation.stop() {
+            return of_write(done);
         }
         // There is no room for all of it; half of it may fit.
         piece = piece.get(..piece.len() / 2).unwrap_or_default();
     }
-    if bytes.is_empty() { Ok(0) } else { Err(io::ErrorKind::WouldBlock.into()) }
+    if bytes.is_empty() { Ok(0) } else { would_block() }
 }
 
 pub(in super::super) fn has_room(writer: &Writer) -> bool {

@@ -2,6 +2,9 @@
 
 mod calls;
 mod make;
+#[cfg(test)]
+mod npfs;
+mod pending;
 mod relay;
 mod state;
 #[cfg(test)]
@@ -15,14 +18,16 @@ use windows_sys::Win32::Foundation::HANDLE;
 
 use super::{PipeOptions, PipeReader, PipeWriter};
 use crate::handle::{Handle, ask, copy_of, number_of};
+use crate::wake::Wake;
 
 pub(crate) use calls::{MOST_READ_BYTES, of_read, of_write};
 pub(super) use calls::{has_room, read, read_spare, try_read_spare, try_write, write};
 pub(crate) use make::duplex;
+use pending::Pending;
 use relay::Kind;
 pub(crate) use relay::{Job, Relay};
 use state::Waits;
-pub(crate) use state::overlaps;
+pub(crate) use state::{overlaps, room};
 
 pub(super) struct Reader {
     handle: OwnedHandle,
@@ -36,11 +41,14 @@ pub(super) struct Writer {
 
 #[derive(Debug)]
 pub(crate) struct WriteEnd {
+    /// The write that was begun. Dropped before the handle.
+    pending: Mutex<Option<Pending>>,
+    /// Made when a write is left to the kernel.
+    event: OnceLock<Arc<Wake>>,
     handle: OwnedHandle,
     waits: Waits,
-    /// What the pipe holds. A write that waits and is not longer than that is either taken as a
-    /// whole or not at all: the kernel takes it when it fits behind what is there, and nothing of it
-    /// can be read while something is in front of it. So one that was cancelled has moved nothing.
+    /// The number of bytes that the pipe holds, and the most that one write takes: the kernel copies the
+    /// whole of a write that waits.
     holds_bytes: usize,
     /// It is where this program itself prints.
     is_stdout: bool,
@@ -105,7 +113,8 @@ impl Writer {
 
 impl WriteEnd {
     fn new(handle: OwnedHandle, waits: Waits, holds_bytes: usize) -> WriteEnd {
-        WriteEnd { handle, waits, holds_bytes, is_stdout: false, relay: OnceLock::new() }
+        let (pending, event, relay) = (Mutex::default(), OnceLock::new(), OnceLock::new());
+        WriteEnd { pending, event, handle, waits, holds_bytes, is_stdout: false, relay }
     }
 
     pub(crate) fn raw(&self) -> HANDLE {

@@ -34,7 +34,7 @@ pub(crate) struct Relay {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Kind {
     pub(super) write: WriteAndWait,
-    /// The most that is written at once: as much of a pipe can be cancelled whole.
+    /// The most that is written at once.
     pub(super) most_bytes: usize,
     /// A write can be cancelled. That to a console is shown later all the same.
     pub(super) cancels: bool,
@@ -89,7 +89,8 @@ impl Relay {
             state.event = Some(event);
             return;
         }
-        // What has become of an earlier one nobody wants to know.
+        // An earlier one was given up, and its result is wanted by nobody.
+        state = self.cancel(state);
         state.result = None;
         state.event = None;
         state.asked = Some((job, event));
@@ -101,13 +102,28 @@ impl Relay {
         self.shared.lock().take_result()
     }
 
-    /// Cancels the write, if it is not done. `None`: nothing has been written, or it could not be
-    /// cancelled; then it goes on, and is what the same write will wait for.
-    pub(crate) fn stop(&self) -> Option<io::Result<usize>> {
+    /// Leaves the write to the thread: it is what the same write will wait for. `None`: it is not done.
+    pub(crate) fn leave(&self) -> Option<io::Result<usize>> {
         let mut state = self.shared.lock();
         if state.asked.take().is_some() {
             return None;
         }
+        state.event = None;
+        state.take_result()
+    }
+
+    /// Cancels the write, if it is not done. `None`: it has not begun, or could not be cancelled; then it
+    /// goes on, and is what the same write will wait for.
+    fn stop(&self) -> Option<io::Result<usize>> {
+        let mut state = self.shared.lock();
+        if state.asked.take().is_some() {
+            return None;
+        }
+        self.cancel(state).take_result()
+    }
+
+    /// Cancels the write that the thread is at.
+    fn cancel<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
         // One that took none may only have been too late to be inside the call: it is tried once more
         // each time, or it would wait for its reader for ever, and hold the pipe.
         let cancels = if state.stuck { 1 } else { CANCELS };
@@ -122,7 +138,7 @@ impl Relay {
         }
         state.event = None;
         state.stuck = state.given.is_some() && state.result.is_none();
-        state.take_result()
+        state
     }
 }
 
@@ -136,15 +152,22 @@ impl Drop for Relay {
 }
 
 impl Job {
+    pub(super) fn rest(&self) -> &[u8] {
+        self.bytes.get(self.from..).unwrap_or_default()
+    }
+
+    pub(super) fn is_same(&self, other: &Job) -> bool {
+        self.from == other.from && Arc::ptr_eq(&self.bytes, &other.bytes)
+    }
+
     fn piece(&self, kind: Kind) -> &[u8] {
-        let bytes = self.bytes.get(self.from..).unwrap_or_default();
+        let bytes = self.rest();
         bytes.get(..kind.most_bytes).unwrap_or(bytes)
     }
 
-    /// Whether to do this is to begin with that.
+    /// True if to do the other is to begin with this.
     fn is_part_of(&self, other: &Job, kind: Kind) -> bool {
-        let theirs = other.bytes.get(other.from..).unwrap_or_default();
-        theirs.starts_with(self.piece(kind))
+        self.is_same(other) || other.rest().starts_with(self.piece(kind))
     }
 }
 

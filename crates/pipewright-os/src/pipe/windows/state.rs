@@ -2,11 +2,13 @@
 
 use std::ffi::c_void;
 use std::io;
-use std::os::windows::io::{AsRawHandle, BorrowedHandle};
+use std::os::windows::io::{AsHandle as _, AsRawHandle, BorrowedHandle};
 use std::ptr;
+use std::sync::OnceLock;
 
 use windows_sys::Wdk::Storage::FileSystem::{
-    FILE_SYNCHRONOUS_IO_ALERT, FILE_SYNCHRONOUS_IO_NONALERT, FileModeInformation,
+    FILE_PIPE_CONNECTED_STATE, FILE_PIPE_LOCAL_INFORMATION, FILE_SYNCHRONOUS_IO_ALERT,
+    FILE_SYNCHRONOUS_IO_NONALERT, FileModeInformation, FilePipeLocalInformation,
     NtQueryInformationFile,
 };
 use windows_sys::Win32::Foundation::{
@@ -81,6 +83,28 @@ pub(super) fn holds_bytes(handle: BorrowedHandle<'_>) -> usize {
         // A pipe that holds nothing: a write of one byte cannot be taken in parts.
         bytes => bytes.max(1) as usize,
     }
+}
+
+/// The number of bytes that a write to an end that overlaps can take at once. `None`: the system cannot
+/// tell, or the pipe is broken, and a write says so.
+///
+/// A read that waits at the other end counts as full for as many bytes as it asks for.
+pub(crate) fn room(handle: BorrowedHandle<'_>) -> Option<usize> {
+    static TELLS: OnceLock<bool> = OnceLock::new();
+    let tells = || {
+        // Wine says that every pipe is full.
+        let empty = super::make::pair(Default::default());
+        empty.is_ok_and(|ends| told_room(ends.write.as_handle()).is_some_and(|room| room > 0))
+    };
+    if *TELLS.get_or_init(tells) { told_room(handle) } else { None }
+}
+
+fn told_room(handle: BorrowedHandle<'_>) -> Option<usize> {
+    let mut told = FILE_PIPE_LOCAL_INFORMATION::default();
+    // SAFETY: the class is that struct.
+    unsafe { query(handle, FilePipeLocalInformation, &raw mut told) }.ok()?;
+    let is_whole = told.NamedPipeState == FILE_PIPE_CONNECTED_STATE;
+    is_whole.then_some(told.WriteQuotaAvailable as usize)
 }
 
 /// How many bytes can be read.

@@ -268,7 +268,7 @@ fn a_read_of_nothing_is_the_end_only_where_the_pipe_has_ended() {
     let other = of(&reader, Err(os_error(5))).unwrap().unwrap_err();
     assert_eq!(other.raw_os_error(), Some(5));
     for code in [ERROR_BROKEN_PIPE, ERROR_NO_DATA, ERROR_PIPE_NOT_CONNECTED] {
-        let told = super::of_write(Err(os_error(code))).unwrap().unwrap_err();
+        let told = super::of_write(Err(os_error(code))).unwrap_err();
         assert_eq!(told.kind(), io::ErrorKind::BrokenPipe, "{code}");
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Nothing of a caller's is left to the kernel. That there is something to read is told by a read of no
 //! bytes, which ends when there is and takes nothing; the read itself is made when the task asks
-//! again. Bytes to be written are shared, so whoever gives the wait up leaves them to us, until the
-//! kernel has let go of them.
+//! again. Bytes to be written are shared, and the end of the pipe has them until they are written or it is
+//! given up.
 
 #[cfg(test)]
 mod tests;
@@ -27,7 +27,7 @@ use super::super::windows::transfers::{Running, Start, finish, start};
 use super::super::{Slot, windows};
 use crate::handle::copy_of;
 use crate::overlapped::Operation;
-use crate::pipe::{PipeReader, WriteEnd};
+use crate::pipe::{Job, PipeReader, WriteEnd};
 use crate::tree::Member;
 use crate::wake::{Wake, is_signalled};
 use waiter::Awaited;
@@ -56,13 +56,12 @@ enum Place {
     #[default]
     Nothing,
     /// Looks for something to read.
-    Reads {
-        of: usize,
-        look: Look,
-    },
+    Reads { of: usize, look: Look },
     Writes {
         running: Running,
         written: Written,
+        /// The end's own event, where the kernel writes.
+        awaited: Option<Awaited>,
     },
     /// A process, or a flag.
     Waits {
@@ -139,7 +138,7 @@ impl Sources {
             match &self.event {
                 // Done since it was looked at.
                 Some(event) if event.wake.is_raised() => {}
-                Some(event) if self.places.iter().any(Place::is_transfer) => {
+                Some(event) if self.places.iter().any(Place::is_shared) => {
                     return match event.awaited.wake(cx.waker()) {
                         Ok(()) => Poll::Pending,
                         Err(error) => Poll::Ready(Err(error)),
@@ -162,17 +161,19 @@ impl Sources {
             done += usize::from(place.begin(slot, &mut self.event)?);
         }
         for (place, slot) in self.places.iter_mut().zip(slots.iter_mut()) {
-            done += usize::from(place.take(cx, slot, &self.event, &mut self.looks)?);
+            done += usize::from(place.take(cx, slot, &mut self.looks)?);
         }
         Ok(done)
     }
 
-    /// Stops what is being written. Says how much was, all the same.
+    /// Takes what has been written since. Returns the number of those; the others go on.
     fn stop(&mut self, slots: &mut [Slot<'_>]) -> usize {
         let mut done = 0;
         for (place, slot) in self.places.iter_mut().zip(slots) {
-            if let Place::Writes { mut running, .. } = place.take_if(Place::writes) {
-                done += usize::from(finish(slot, running.stop()));
+            let Place::Writes { running, .. } = place else { continue };
+            if let Some(result) = running.result() {
+                *place = Place::Nothing;
+                done += usize::from(finish(slot, Some(result)));
             }
         }
         done
@@ -180,16 +181,9 @@ impl Sources {
 }
 
 impl Place {
-    fn writes(&self) -> bool {
-        matches!(self, Place::Writes { .. })
-    }
-
-    fn is_transfer(&self) -> bool {
-        matches!(self, Place::Writes { .. } | Place::Reads { .. })
-    }
-
-    fn take_if(&mut self, is: impl Fn(&Place) -> bool) -> Place {
-        if is(self) { std::mem::take(self) } else { Place::Nothing }
+    /// True if the shared event tells of it.
+    fn is_shared(&self) -> bool {
+        matches!(self, Place::Writes { awaited: None, .. } | Place::Reads { .. })
     }
 
     /// Starts what the slot asks for, if that is not running. `true`: the slot is done.
@@ -207,12 +201,22 @@ impl Place {
             Slot::Write(pipe, bytes, from) => {
                 let written = Written { end: pipe.end(), bytes: Arc::clone(bytes), from: *from };
                 if matches!(self, Place::Writes { written: old, .. } if old.is_same(&written)) {
+                    if written.end.overlaps() {
+                        // Somebody may have taken its result.
+                        written.end.begin(Job { bytes: written.bytes, from: written.from })?;
+                    }
                     return Ok(false);
                 }
-                // What was written before is stopped first: it comes before this.
                 *self = Place::Nothing;
+                let awaited = match written.end.overlaps() {
+                    true => {
+                        let event = written.end.event()?;
+                        Some(Awaited::new(copy_of(event.as_handle().as_raw_handle(), false)?))
+                    }
+                    false => None,
+                };
                 match start(slot, &shared(event)?) {
-                    Start::Running(running) => *self = Place::Writes { running, written },
+                    Start::Running(running) => *self = Place::Writes { running, written, awaited },
                     Start::Done => return Ok(true),
                     Start::Look => {}
                 }
@@ -244,7 +248,6 @@ impl Place {
         &mut self,
         cx: &Context<'_>,
         slot: &mut Slot<'_>,
-        event: &Option<Event>,
         looks: &mut bool,
     ) -> io::Result<bool> {
         match (&mut *self, &mut *slot) {
@@ -255,15 +258,15 @@ impl Place {
             }
             // What cannot be told of.
             (_, Slot::Read(..)) => {}
-            (Place::Writes { running, .. }, _) => {
-                let Some(result) = running.result() else { return Ok(false) };
+            (Place::Writes { running, awaited, .. }, _) => {
+                let Some(result) = running.result() else {
+                    if let Some(awaited) = awaited {
+                        awaited.wake(cx.waker())?;
+                    }
+                    return Ok(false);
+                };
                 *self = Place::Nothing;
-                let is_done = finish(slot, Some(result));
-                if let (false, Some(event)) = (is_done, event) {
-                    // The thread that started it has ended, and so it: it is started again.
-                    event.wake.raise();
-                }
-                return Ok(is_done);
+                return Ok(finish(slot, Some(result)));
             }
             (Place::Waits { awaited, .. }, slot) => {
                 if handle_of(slot).is_some_and(is_signalled) {
