@@ -31,7 +31,11 @@ pub(crate) const KILLED: u32 = 1;
 
 /// A process, which keeps its number as long as this lives.
 #[derive(Debug)]
-pub(crate) struct Process(OwnedHandle);
+pub(crate) struct Process {
+    handle: OwnedHandle,
+    /// The handle has the right to kill it.
+    may_kill: bool,
+}
 
 /// When a process began and what it has used, in units of 100 ns.
 struct Times {
@@ -41,8 +45,9 @@ struct Times {
 }
 
 impl Process {
+    /// A child, from the call that made it: so the handle has every right.
     pub(crate) fn new(handle: OwnedHandle) -> Process {
-        Process(handle)
+        Process { handle, may_kill: true }
     }
 
     /// The process that has that number now; `None`: nobody has it.
@@ -63,18 +68,18 @@ impl Process {
 
     fn id(&self) -> u32 {
         // SAFETY: the handle is open.
-        unsafe { GetProcessId(self.0.as_raw_handle()) }
+        unsafe { GetProcessId(self.handle.as_raw_handle()) }
     }
 
     pub(crate) fn has_ended(&self) -> bool {
         // Not by its exit code: 259 is one like others, and means that it runs.
-        is_signalled(self.0.as_handle())
+        is_signalled(self.handle.as_handle())
     }
 
     /// Blocks until it has ended.
     pub(crate) fn wait(&self) -> io::Result<()> {
         // SAFETY: the handle is open.
-        match unsafe { WaitForSingleObject(self.0.as_raw_handle(), INFINITE) } {
+        match unsafe { WaitForSingleObject(self.handle.as_raw_handle(), INFINITE) } {
             WAIT_FAILED => Err(io::Error::last_os_error()),
             _ => Ok(()),
         }
@@ -87,7 +92,7 @@ impl Process {
         }
         let mut code = 0;
         // SAFETY: the handle is open, the number is live.
-        if unsafe { GetExitCodeProcess(self.0.as_raw_handle(), &raw mut code) } == 0 {
+        if unsafe { GetExitCodeProcess(self.handle.as_raw_handle(), &raw mut code) } == 0 {
             return Err(io::Error::last_os_error());
         }
         Ok(Some(Ended { status: ExitStatus::from_raw(code as i32), usage: self.usage() }))
@@ -118,8 +123,9 @@ impl Process {
         let mut counters = PROCESS_MEMORY_COUNTERS::default();
         let bytes = size_of_u32::<PROCESS_MEMORY_COUNTERS>();
         // SAFETY: the handle is open; a live struct and its size.
-        let told =
-            unsafe { K32GetProcessMemoryInfo(self.0.as_raw_handle(), &raw mut counters, bytes) };
+        let told = unsafe {
+            K32GetProcessMemoryInfo(self.handle.as_raw_handle(), &raw mut counters, bytes)
+        };
         (told != 0).then_some(counters)
     }
 
@@ -138,7 +144,7 @@ impl Process {
     fn times(&self) -> Option<Times> {
         let mut times = [FILETIME::default(); 4];
         let [created, ended, kernel, user] = &mut times;
-        let process = self.0.as_raw_handle();
+        let process = self.handle.as_raw_handle();
         // SAFETY: the handle is open, and each of the four is live.
         let told = unsafe { GetProcessTimes(process, created, ended, kernel, user) };
         let [created, _, kernel, user] = times.map(number);
@@ -152,7 +158,7 @@ impl Process {
         // SAFETY: the handle is open; a live struct, of the class that is named, and its size.
         let status = unsafe {
             NtQueryInformationProcess(
-                self.0.as_raw_handle(),
+                self.handle.as_raw_handle(),
                 ProcessBasicInformation,
                 (&raw mut basic).cast::<c_void>(),
                 bytes,
@@ -168,7 +174,7 @@ impl Process {
     pub(crate) fn is_console_host(&self) -> bool {
         let mut name = [0; MAX_PATH as usize];
         let mut units = MAX_PATH;
-        let process = self.0.as_raw_handle();
+        let process = self.handle.as_raw_handle();
         // SAFETY: the handle is open; a live buffer and its size.
         let told = unsafe {
             QueryFullProcessImageNameW(
@@ -182,42 +188,29 @@ impl Process {
         told != 0 && ends_with(name, r"\conhost.exe")
     }
 
-    /// Kills it. `false`: it has ended already.
+    /// Kills it. `false`: it has ended already, or is about to.
     pub(crate) fn kill(&self) -> io::Result<bool> {
         if self.has_ended() {
             return Ok(false);
         }
         // SAFETY: the handle is open.
-        if unsafe { TerminateProcess(self.0.as_raw_handle(), KILLED) } != 0 {
+        if unsafe { TerminateProcess(self.handle.as_raw_handle(), KILLED) } != 0 {
             return Ok(true);
         }
         let error = io::Error::last_os_error();
-        // To kill one that is about to end is denied too, and it has not ended before its last
-        // thread has; that takes a moment.
-        if error.raw_os_error() == Some(ERROR_ACCESS_DENIED as i32) && self.ends_in_a_moment() {
+        let mut code = 0;
+        // SAFETY: the handle is open, the number is live.
+        let told = unsafe { GetExitCodeProcess(self.handle.as_raw_handle(), &raw mut code) } != 0;
+        if self.has_ended() || is_about_to_end(&error, self.may_kill, told.then_some(code)) {
             return Ok(false);
         }
         Err(error)
-    }
-
-    fn ends_in_a_moment(&self) -> bool {
-        const MOMENT_MILLIS: u32 = 20;
-        let mut code = 0;
-        // SAFETY: the handle is open, the number is live.
-        let told = unsafe { GetExitCodeProcess(self.0.as_raw_handle(), &raw mut code) };
-        const STILL_ACTIVE: u32 = 259;
-        if told != 0 && code == STILL_ACTIVE {
-            return self.has_ended();
-        }
-        // SAFETY: the handle is open.
-        let _ = unsafe { WaitForSingleObject(self.0.as_raw_handle(), MOMENT_MILLIS) };
-        self.has_ended()
     }
 }
 
 impl AsHandle for Process {
     fn as_handle(&self) -> BorrowedHandle<'_> {
-        self.0.as_handle()
+        self.handle.as_handle()
     }
 }
 
@@ -228,7 +221,16 @@ fn open(pid: u32, access: u32) -> io::Result<Process> {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: made by the call above, for nobody else.
-    Ok(Process(unsafe { OwnedHandle::from_raw_handle(handle) }))
+    let handle = unsafe { OwnedHandle::from_raw_handle(handle) };
+    Ok(Process { handle, may_kill: access & PROCESS_TERMINATE != 0 })
+}
+
+/// True if the error of a kill says that the process is being torn down, which takes long for one with much
+/// memory or a write that is stuck. It is the error for a missing right too.
+fn is_about_to_end(error: &io::Error, may_kill: bool, code: Option<u32>) -> bool {
+    const STILL_ACTIVE: u32 = 259;
+    let is_denied = error.raw_os_error() == Some(ERROR_ACCESS_DENIED as i32);
+    is_denied && (may_kill || code.is_some_and(|code| code != STILL_ACTIVE))
 }
 
 fn is<T>(result: &io::Result<T>, code: u32) -> bool {
@@ -241,4 +243,37 @@ fn number(time: FILETIME) -> u64 {
 
 fn duration(of_100_ns: u64) -> Duration {
     Duration::from_nanos(of_100_ns.saturating_mul(100))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windows_sys::Win32::Foundation::ERROR_INVALID_HANDLE;
+
+    #[test]
+    fn a_kill_that_is_denied_means_that_the_process_is_ending_where_the_right_is_not_missing() {
+        let denied = io::Error::from_raw_os_error(ERROR_ACCESS_DENIED as i32);
+        // A child, whatever its code is by then.
+        assert!(is_about_to_end(&denied, true, Some(259)));
+        assert!(is_about_to_end(&denied, true, None));
+        // Somebody else's process, which has its code as soon as it is being torn down.
+        assert!(is_about_to_end(&denied, false, Some(1)));
+        assert!(!is_about_to_end(&denied, false, Some(259)));
+        assert!(!is_about_to_end(&denied, false, None));
+        let other = io::Error::from_raw_os_error(ERROR_INVALID_HANDLE as i32);
+        assert!(!is_about_to_end(&other, true, Some(1)));
+    }
+
+    #[test]
+    fn a_child_is_killed_again_and_again() {
+        let mut child = std::process::Command::new("cmd").args(["/c", "pause"]).spawn().unwrap();
+        let opened = Process::open(child.id()).unwrap().unwrap();
+        assert!(opened.may_kill && opened.kill().unwrap());
+        for _ in 0..100 {
+            // An error here would cost a run its output.
+            opened.kill().unwrap();
+        }
+        child.wait().unwrap();
+        assert!(!opened.kill().unwrap());
+    }
 }
