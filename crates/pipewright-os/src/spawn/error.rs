@@ -75,6 +75,8 @@ pub enum BadInput {
     BatchArg(usize),
     /// The name of a batch file that `cmd.exe` could take for something else.
     BatchName,
+    /// `CREATE_SUSPENDED`: nobody could resume the child.
+    Suspended,
 }
 
 impl SpawnError {
@@ -119,6 +121,7 @@ impl fmt::Display for BadInput {
             BadInput::BatchArg(index) => {
                 write!(f, "argument {} is not safe for cmd.exe, which runs batch files", index + 1)
             }
+            BadInput::Suspended => f.write_str("CREATE_SUSPENDED: nobody could resume the child"),
             BadInput::BatchName => {
                 f.write_str("the name of the batch file is not safe for cmd.exe")
             }

@@ -13,6 +13,9 @@ impl Command {
     ///
     /// Flags that this crate sets itself (a Unicode environment, extended start-up information) are
     /// set whatever this says.
+    ///
+    /// # Errors
+    /// Of the verb, `InvalidInput`: `CREATE_SUSPENDED` (4), as nobody could resume the child.
     pub fn creation_flags(&mut self, flags: u32) -> &mut Command {
         self.windows().creation_flags = flags;
         self

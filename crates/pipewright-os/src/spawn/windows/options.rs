@@ -3,10 +3,10 @@
 use windows_sys::Win32::System::Console::GetConsoleCP;
 use windows_sys::Win32::System::Threading::{
     CREATE_BREAKAWAY_FROM_JOB, CREATE_NEW_CONSOLE, CREATE_NEW_PROCESS_GROUP, CREATE_NO_WINDOW,
-    CREATE_UNICODE_ENVIRONMENT, DETACHED_PROCESS, EXTENDED_STARTUPINFO_PRESENT,
+    CREATE_SUSPENDED, CREATE_UNICODE_ENVIRONMENT, DETACHED_PROCESS, EXTENDED_STARTUPINFO_PRESENT,
 };
 
-use crate::spawn::{ChildStdio, Group, Plan, SpawnError};
+use crate::spawn::{BadInput, ChildStdio, Group, Plan, SpawnError};
 
 /// A child with one of these has a console of its own, or none.
 const NOT_OUR_CONSOLE: u32 = CREATE_NO_WINDOW | CREATE_NEW_CONSOLE | DETACHED_PROCESS;
@@ -54,6 +54,10 @@ impl Manner {
 
 /// Refuses what Windows does not have.
 pub(super) fn check(plan: &Plan<'_>) -> Result<(), SpawnError> {
+    if plan.windows.is_some_and(|windows| windows.creation_flags & CREATE_SUSPENDED != 0) {
+        // The handle on its first thread is given to nobody, so it would never run.
+        return Err(SpawnError::bad(BadInput::Suspended));
+    }
     let numbered = plan.inherit.list().iter().any(|(_, number)| number.is_some());
     let option = match plan.unix.asked_for() {
         Some(option) => option,
@@ -67,7 +71,7 @@ pub(super) fn check(plan: &Plan<'_>) -> Result<(), SpawnError> {
 #[cfg(test)]
 mod tests {
     use crate::handle::Handle;
-    use crate::spawn::{UnixOptions, WindowsOptions};
+    use crate::spawn::{Step, UnixOptions, WindowsOptions};
 
     use super::super::tests::plan;
     use super::*;
@@ -97,6 +101,14 @@ mod tests {
         assert!(shares(&own, true));
         assert!(!shares(&own, false));
         assert!(!shares(&session, true));
+    }
+
+    #[test]
+    fn a_child_that_nobody_could_resume_is_refused() {
+        let usual = UnixOptions::default();
+        let suspended = WindowsOptions { creation_flags: CREATE_SUSPENDED, ..Default::default() };
+        let plan = Plan { windows: Some(&suspended), ..plan("x", &[], &usual) };
+        assert_eq!(check(&plan).unwrap_err().step, Step::Check(BadInput::Suspended));
     }
 
     #[test]
