@@ -5,20 +5,22 @@ use std::io;
 use std::mem::{self, offset_of};
 use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, FromRawHandle, OwnedHandle};
 use std::ptr;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use windows_sys::Win32::Foundation::ERROR_MORE_DATA;
 use windows_sys::Win32::System::JobObjects::{
-    CreateJobObjectW, JOB_OBJECT_LIMIT_BREAKAWAY_OK, JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE,
-    JOB_OBJECT_LIMIT_SILENT_BREAKAWAY_OK, JOBOBJECT_BASIC_ACCOUNTING_INFORMATION,
-    JOBOBJECT_BASIC_PROCESS_ID_LIST, JOBOBJECT_EXTENDED_LIMIT_INFORMATION,
-    JobObjectBasicAccountingInformation, JobObjectBasicProcessIdList,
-    JobObjectExtendedLimitInformation, QueryInformationJobObject, SetInformationJobObject,
-    TerminateJobObject,
+    CreateJobObjectW, IsProcessInJob, JOB_OBJECT_LIMIT_BREAKAWAY_OK,
+    JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE, JOB_OBJECT_LIMIT_SILENT_BREAKAWAY_OK,
+    JOBOBJECT_BASIC_ACCOUNTING_INFORMATION, JOBOBJECT_BASIC_PROCESS_ID_LIST,
+    JOBOBJECT_EXTENDED_LIMIT_INFORMATION, JobObjectBasicAccountingInformation,
+    JobObjectBasicProcessIdList, JobObjectExtendedLimitInformation, QueryInformationJobObject,
+    SetInformationJobObject, TerminateJobObject,
 };
+
+use windows_sys::Win32::System::Threading::GetCurrentProcess;
 
 use super::{Containment, Tree as Held};
 use crate::exit::Exit;
@@ -134,20 +136,33 @@ impl AsHandle for Job {
     }
 }
 
-/// The job of children that end with this process, and not what they start: whoever they start is
+/// Returns the job of children that end with this process, and not what they start: whoever they start is
 /// outside of it without asking. It is held until this process ends.
-pub(crate) fn ends_with_us() -> io::Result<BorrowedHandle<'static>> {
-    static JOB: OnceLock<Job> = OnceLock::new();
-    if JOB.get().is_none() {
-        let job = Job::new(JOB_OBJECT_LIMIT_SILENT_BREAKAWAY_OK)?;
-        // Ignored: another thread was faster, and its job is as good. This one is empty.
-        let _ = JOB.set(job);
-    }
-    match JOB.get() {
-        Some(job) => Ok(job.as_handle()),
-        // Cannot happen; not worth a panic if it does.
-        None => Err(io::ErrorKind::Other.into()),
-    }
+///
+/// `anew`: the last one has refused a child. A job that has processes takes only those of its own chain of
+/// jobs, so a child that has broken away from our job keeps others out. Then there is another one; one
+/// without processes is the same again.
+pub(crate) fn ends_with_us(anew: bool) -> io::Result<BorrowedHandle<'static>> {
+    static JOB: Mutex<Option<&'static Job>> = Mutex::new(None);
+    // A pointer, which is whole at any time.
+    let mut last = JOB.lock().unwrap_or_else(PoisonError::into_inner);
+    let job = match *last {
+        Some(job) if !anew || job.active()? == 0 => job,
+        _ => {
+            // Never dropped: that would end its children.
+            Box::leak(Box::new(Job::new(JOB_OBJECT_LIMIT_SILENT_BREAKAWAY_OK)?))
+        }
+    };
+    *last = Some(job);
+    Ok(job.as_handle())
+}
+
+/// True if this process is in a job, beside which another may be refused.
+pub(crate) fn are_in_a_job() -> bool {
+    let mut is_in_one = 0;
+    // SAFETY: a pseudo handle, no job, which means any, and a live number.
+    let told = unsafe { IsProcessInJob(GetCurrentProcess(), ptr::null_mut(), &raw mut is_in_one) };
+    told != 0 && is_in_one != 0
 }
 
 /// Whether nobody in the tree has asked for that process, or it is gone already.

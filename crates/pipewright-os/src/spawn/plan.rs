@@ -138,9 +138,9 @@ pub(crate) type RunForever = fn(work: &mut (dyn FnMut() + Send)) -> io::Result<(
 #[cfg(target_os = "macos")]
 pub(crate) type RunForever = fn(child: i32) -> io::Result<super::Guard>;
 
-/// The job whose processes end with this one.
+/// The job whose processes end with this one; `true`: another, if the last one has processes.
 #[cfg(windows)]
-pub(crate) type RunForever = fn() -> io::Result<std::os::windows::io::BorrowedHandle<'static>>;
+pub(crate) type RunForever = fn(bool) -> io::Result<std::os::windows::io::BorrowedHandle<'static>>;
 
 /// Options that only Windows has. Elsewhere anything but the default is refused at the start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

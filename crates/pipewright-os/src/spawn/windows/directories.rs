@@ -1,12 +1,14 @@
 //! The directories of this machine, and what a path leads to.
 
 use std::io;
+use std::os::windows::io::{FromRawHandle as _, OwnedHandle};
 use std::path::Path;
 use std::ptr;
 
-use windows_sys::Win32::Foundation::{ERROR_DIRECTORY, MAX_PATH};
+use windows_sys::Win32::Foundation::{ERROR_DIRECTORY, INVALID_HANDLE_VALUE, MAX_PATH};
 use windows_sys::Win32::Storage::FileSystem::{
-    FILE_ATTRIBUTE_DIRECTORY, GetFileAttributesW, GetFullPathNameW, INVALID_FILE_ATTRIBUTES,
+    CreateFileW, FILE_ATTRIBUTE_DIRECTORY, FILE_EXECUTE, FILE_SHARE_DELETE, FILE_SHARE_READ,
+    FILE_SHARE_WRITE, GetFileAttributesW, GetFullPathNameW, INVALID_FILE_ATTRIBUTES, OPEN_EXISTING,
 };
 use windows_sys::Win32::System::SystemInformation::{
     GetSystemDirectoryW, GetSystemWindowsDirectoryW,
@@ -93,6 +95,22 @@ pub(super) fn is_of_directory(attributes: u32) -> bool {
 }
 
 /// Whether there is something that may be executed: links that only the system follows included.
+/// True if this process may execute that file.
+pub(super) fn may_be_executed(path_and_nul: &[u16]) -> bool {
+    let shared = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
+    // SAFETY: a path that ends with NUL, no attributes and no template.
+    let opened = unsafe {
+        let (path, none) = (path_and_nul.as_ptr(), ptr::null_mut());
+        CreateFileW(path, FILE_EXECUTE, shared, ptr::null(), OPEN_EXISTING, 0, none)
+    };
+    if opened == INVALID_HANDLE_VALUE {
+        return false;
+    }
+    // SAFETY: made by the call above, for nobody else.
+    drop(unsafe { OwnedHandle::from_raw_handle(opened) });
+    true
+}
+
 pub(super) fn is_file(path_and_nul: &[u16]) -> bool {
     attributes(path_and_nul).is_ok_and(|it| !is_of_directory(it))
 }

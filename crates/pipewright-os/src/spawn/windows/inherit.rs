@@ -2,17 +2,41 @@
 //!
 //! A child knows an inherited handle by its number, and a copy would have another one. So the handle
 //! itself is made inheritable, while the child is created. It is the command's own, and a command
-//! starts one child at a time; so nobody else makes it inheritable, or not, meanwhile. Another child
-//! gets it only if it is started in this moment by somebody who lets children have whatever is
-//! inheritable; and that one would have got a copy too.
+//! starts one child at a time; so nobody else makes it inheritable, or not, meanwhile. A start that lets its
+//! child have whatever is inheritable waits until there is nothing of other starts ([`Turn`]). Only a start
+//! by other code of this program, as std's, can still take it.
 
 use std::io;
 use std::os::windows::io::{AsHandle as _, AsRawHandle as _};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use windows_sys::Win32::Foundation::{HANDLE, HANDLE_FLAG_INHERIT, SetHandleInformation};
 
 use crate::handle::{Handle, inheritable};
-use crate::spawn::{BadInput, Plan, SpawnError, Step};
+use crate::spawn::{BadInput, Inherit, Plan, SpawnError, Step};
+
+/// The right to have handles that can be inherited, for the time of one start.
+///
+/// Starts that list what their child inherits have it together: no list takes what is of another. One that
+/// takes everything has it alone, as its child would keep the pipes of the others open.
+#[derive(Debug)]
+pub(super) enum Turn {
+    WithOthers(#[expect(dead_code, reason = "held")] RwLockReadGuard<'static, ()>),
+    Alone(#[expect(dead_code, reason = "held")] RwLockWriteGuard<'static, ()>),
+}
+
+impl Turn {
+    /// Waits for it.
+    pub(super) fn of(plan: &Plan<'_>) -> Turn {
+        static STARTS: RwLock<()> = RwLock::new(());
+        match plan.inherit {
+            Inherit::List(_) => {
+                Turn::WithOthers(STARTS.read().unwrap_or_else(PoisonError::into_inner))
+            }
+            _ => Turn::Alone(STARTS.write().unwrap_or_else(PoisonError::into_inner)),
+        }
+    }
+}
 
 /// The handles of a plan.
 #[derive(Debug)]

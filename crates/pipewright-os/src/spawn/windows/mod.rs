@@ -30,7 +30,7 @@ use windows_sys::Win32::System::Threading::{
 use super::check::check;
 use super::wide::environment::block;
 use super::{Env, Group, Inherit, Plan, SpawnError, Step};
-use crate::contain::windows::{Job, Tree};
+use crate::contain::windows::{Job, Tree, are_in_a_job};
 use crate::exit::{Exit, windows as exit};
 use crate::handle::size_of_u32;
 use crate::process::object::Process;
@@ -48,7 +48,7 @@ mod tests;
 
 pub(super) use crate::contain::windows::ends_with_us as run_forever;
 use attributes::Attributes;
-use inherit::Listed;
+use inherit::{Listed, Turn};
 use options::Manner;
 use program::Program;
 pub(super) use program::{is_path, search_dirs};
@@ -59,13 +59,15 @@ pub(super) fn spawn(plan: &Plan<'_>) -> Result<Exit, SpawnError> {
     if let Some(contain) = plan.contain {
         return (contain.start)(plan, contain.dies_with_us);
     }
-    let job = match plan.unix.kill_on_parent_exit {
-        Some(ends) => {
-            Some((ends.run)().map_err(|error| SpawnError::new(Step::ParentDeath, error))?)
-        }
-        None => None,
+    let Some(ends) = plan.unix.kill_on_parent_exit else { return start(plan, None).map(Exit) };
+    let start_in = |anew| {
+        let job = (ends.run)(anew).map_err(|error| SpawnError::new(Step::ParentDeath, error))?;
+        start(plan, Some(job)).map(Exit)
     };
-    start(plan, job).map(Exit)
+    match start_in(false) {
+        Err(refused) if refused.step == Step::Contain => start_in(true),
+        started => started,
+    }
 }
 
 /// In a job of its own, which ends with this process anyway.
@@ -89,6 +91,8 @@ fn start(plan: &Plan<'_>, job: Option<BorrowedHandle<'_>>) -> Result<exit::Exit,
     check(plan)?;
     options::check(plan)?;
     let started = Program::find(plan).and_then(|program| {
+        // Before the first copy that can be inherited, and until the last is closed.
+        let _turn = Turn::of(plan);
         let stdio = Stdio::new(plan)?;
         let listed = Listed::new(plan)?;
         let exit = create(plan, program, &stdio, &listed, job)?;
@@ -161,7 +165,7 @@ fn create(
     let failed = (created == 0).then(io::Error::last_os_error);
     drop(inheritable);
     if let Some(error) = failed {
-        return Err(why(plan, &program, error));
+        return Err(why(plan, &program, job.is_some(), error));
     }
     // SAFETY: made by the call above, for nobody else.
     let process = unsafe { OwnedHandle::from_raw_handle(made.hProcess) };
@@ -201,7 +205,7 @@ fn cannot_create(error: io::Error) -> SpawnError {
 }
 
 /// Which step it was that failed.
-fn why(plan: &Plan<'_>, program: &Program, error: io::Error) -> SpawnError {
+fn why(plan: &Plan<'_>, program: &Program, has_job: bool, error: io::Error) -> SpawnError {
     let code = error.raw_os_error().unwrap_or_default() as u32;
     let breaks_away = plan.windows.is_some_and(|windows| windows.breaks_away);
     let step = match code {
@@ -209,6 +213,12 @@ fn why(plan: &Plan<'_>, program: &Program, error: io::Error) -> SpawnError {
         ERROR_INVALID_PARAMETER => Step::Create,
         ERROR_ACCESS_DENIED if breaks_away && directories::is_file(&program.file) => {
             Step::Breakaway
+        }
+        // The job cannot stand beside those that we are in.
+        ERROR_ACCESS_DENIED
+            if has_job && are_in_a_job() && directories::may_be_executed(&program.file) =>
+        {
+            Step::Contain
         }
         _ => Step::Exec,
     };

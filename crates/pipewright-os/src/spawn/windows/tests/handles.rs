@@ -6,8 +6,12 @@ use std::os::windows::io::AsHandle as _;
 
 use super::{Note, act, code};
 use crate::handle::{Handle, copy_of, inheritable};
-use crate::spawn::{BadInput, Inherit, Plan, Step, spawn};
+use crate::mux::{self, Slot};
+use crate::pipe;
+use crate::signal::Signal;
+use crate::spawn::{BadInput, ChildStdio, Inherit, Plan, Step, spawn};
 use std::os::windows::io::{AsRawHandle as _, FromRawHandle as _};
+use std::time::{Duration, Instant};
 
 fn file(note: &Note, text: &str) -> File {
     let mut options = File::options();
@@ -42,6 +46,47 @@ fn a_listed_handle_is_inherited_under_its_number_and_another_is_not_though_it_co
         assert_eq!(code(&exit), expected, "{inherit:?}");
     }
     assert!(inheritable(stray.as_handle()).unwrap(), "as it was");
+}
+
+/// Held open by whoever takes all handles, a pipe does not end with the child that it was made for.
+#[test]
+fn a_start_that_takes_every_handle_does_not_take_those_of_another_start() {
+    let sleeper = act("sleep", "");
+    for _ in 0..8 {
+        let pipes: Vec<_> = (0..4).map(|_| pipe::pair(Default::default()).unwrap()).collect();
+        let (taker, readers) = std::thread::scope(|scope| {
+            let taking = scope.spawn(|| {
+                let all = Inherit::AllAnd(&[]);
+                spawn(&Plan { inherit: all, ..sleeper.plan() }).unwrap()
+            });
+            let readers: Vec<_> = pipes
+                .into_iter()
+                .map(|(reader, writer)| {
+                    let (act, writer) = (act("exit", "0"), Handle::from(writer));
+                    let [stdin, _, stderr] = act.plan().stdio;
+                    let stdio = [stdin, ChildStdio::Handle(&writer), stderr];
+                    assert_eq!(code(&spawn(&Plan { stdio, ..act.plan() }).unwrap()), 0);
+                    reader
+                })
+                .collect();
+            (taking.join().unwrap(), readers)
+        });
+        for reader in readers {
+            let until = Some(Instant::now() + Duration::from_secs(20));
+            let mut slot = [Slot::Read(reader, Vec::new())];
+            loop {
+                let done = mux::wait(&mut slot, until).unwrap();
+                assert_eq!(done, 1, "the pipe is held open");
+                match std::mem::take(&mut slot[0]) {
+                    Slot::ReadDone(_, _, Ok(0)) => break,
+                    Slot::ReadDone(reader, bytes, Ok(_)) => slot[0] = Slot::Read(reader, bytes),
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        assert!(taker.signal(Signal::KILL).unwrap());
+        taker.wait().unwrap();
+    }
 }
 
 #[test]

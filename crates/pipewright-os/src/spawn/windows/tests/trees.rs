@@ -1,14 +1,17 @@
 //! Jobs, and descendants.
 
+use std::os::windows::io::AsRawHandle as _;
+
 use windows_sys::Win32::System::JobObjects::IsProcessInJob;
 use windows_sys::Win32::System::Threading::GetCurrentProcess;
 
 use super::{Act, Note, act, code, ends, until};
+use crate::contain::windows::ends_with_us;
 use crate::contain::{Containment, tree};
 use crate::exit::Exit;
 use crate::process::{Fate, Opened};
 use crate::signal::Signal;
-use crate::spawn::{Plan, WindowsOptions, spawn};
+use crate::spawn::{Plan, WindowsOptions, parent_exit, spawn};
 use crate::tree::Descendants;
 
 fn held(act: &Act) -> Exit {
@@ -44,6 +47,24 @@ fn a_tree_ends_whoever_has_started_whom_and_is_counted() {
     assert!(!held.is_left() && !runs(&child));
     assert_eq!(held.end(), killed, "again and again");
     assert_eq!(code(&exit), 1);
+}
+
+/// A job that has processes can refuse a child for those.
+#[test]
+fn the_job_of_children_that_end_with_us_is_another_one_where_the_last_one_refuses() {
+    let job = |anew| ends_with_us(anew).unwrap().as_raw_handle();
+    let mut tied = act("sleep", "");
+    tied.unix.kill_on_parent_exit = Some(parent_exit());
+    let child = tied.start();
+    let first = job(false);
+    let second = job(true);
+    assert_ne!(first, second);
+    assert_eq!([job(false), job(true)], [second; 2], "it has no processes");
+    let later = tied.start();
+    for exit in [child, later] {
+        assert!(exit.signal(Signal::KILL).unwrap());
+        assert_eq!(code(&exit), 1);
+    }
 }
 
 #[test]
