@@ -93,6 +93,8 @@ mod in_kernel;
 mod lasting;
 #[cfg(windows)]
 mod overlapped;
+#[cfg(windows)]
+mod security;
 
 // The bare system calls for credentials take 16-bit numbers on 32-bit x86 and ARM (setuid(2)).
 #[cfg(all(target_os = "linux", not(target_pointer_width = "64")))]

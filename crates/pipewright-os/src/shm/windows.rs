@@ -7,21 +7,17 @@ use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, FromRawHandle,
 use std::ptr::{self, NonNull};
 
 use windows_sys::Win32::Foundation::{DuplicateHandle, HANDLE, INVALID_HANDLE_VALUE, NTSTATUS};
-use windows_sys::Win32::Security::{
-    ACL, ACL_REVISION, InitializeAcl, InitializeSecurityDescriptor, SECURITY_ATTRIBUTES,
-    SECURITY_DESCRIPTOR, SetSecurityDescriptorDacl,
-};
 use windows_sys::Win32::System::Memory::{
     CreateFileMappingW, FILE_MAP_READ, FILE_MAP_WRITE, MEM_COMMIT, MEM_MAPPED,
     MEMORY_BASIC_INFORMATION, MEMORY_MAPPED_VIEW_ADDRESS, MapViewOfFile, PAGE_READONLY,
     PAGE_READWRITE, SEC_COMMIT, SEC_IMAGE, SEC_RESERVE, SECTION_QUERY, UnmapViewOfFile,
     VirtualQuery,
 };
-use windows_sys::Win32::System::SystemServices::SECURITY_DESCRIPTOR_REVISION;
 use windows_sys::Win32::System::Threading::GetCurrentProcess;
 
 use super::failed::at;
-use crate::handle::{Handle, size_of_u32};
+use crate::handle::Handle;
+use crate::security::{Descriptor, NOBODY};
 
 /// Mapped memory.
 #[derive(Debug)]
@@ -67,8 +63,10 @@ pub(super) fn open(handle: &Handle, size: usize, prefault: bool) -> io::Result<M
 /// Memory of the system's own, all of which it has promised to have: that it cannot is an error here,
 /// and not later, when it is touched.
 fn section(size: usize) -> io::Result<OwnedHandle> {
-    let mut nobody = Nobody::default();
-    let attributes = nobody.attributes()?;
+    // Whoever holds a handle could otherwise copy it as one that may write, because he is the user whose
+    // object it is.
+    let nobody = Descriptor::of(NOBODY)?;
+    let attributes = nobody.attributes();
     let (high, low) = ((size as u64 >> 32) as u32, size as u32);
     // SAFETY: no file; attributes that are live; a size; no name.
     let section = unsafe {
@@ -130,40 +128,6 @@ impl Told {
         let status =
             unsafe { NtQuerySection(section.as_raw_handle(), 0, &raw mut told, room, none) };
         if status < 0 { Err(wrong("it is no memory that we may look at")) } else { Ok(told) }
-    }
-}
-
-/// Who may have more rights to an object than his handle has: nobody. Whoever holds a handle could
-/// otherwise copy it as one that may write, because he is the user whose object it is.
-#[derive(Default)]
-struct Nobody {
-    list: ACL,
-    descriptor: SECURITY_DESCRIPTOR,
-}
-
-impl Nobody {
-    /// To be used while this lives, and is not moved.
-    fn attributes(&mut self) -> io::Result<SECURITY_ATTRIBUTES> {
-        let descriptor: *mut c_void = (&raw mut self.descriptor).cast();
-        // SAFETY: a live list of that size.
-        let listed =
-            unsafe { InitializeAcl(&raw mut self.list, size_of_u32::<ACL>(), ACL_REVISION) };
-        // SAFETY: a live descriptor.
-        let begun =
-            unsafe { InitializeSecurityDescriptor(descriptor, SECURITY_DESCRIPTOR_REVISION) };
-        if listed == 0 || begun == 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: both live, and the list empty: that is somebody's list, and not no list.
-        let set = unsafe { SetSecurityDescriptorDacl(descriptor, 1, &raw const self.list, 0) };
-        if set == 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(SECURITY_ATTRIBUTES {
-            nLength: size_of_u32::<SECURITY_ATTRIBUTES>(),
-            lpSecurityDescriptor: descriptor,
-            bInheritHandle: 0,
-        })
     }
 }
 

@@ -6,20 +6,23 @@ use std::io;
 use std::os::windows::io::{FromRawHandle, OwnedHandle};
 use std::process;
 use std::ptr;
+use std::sync::OnceLock;
 
 use windows_sys::Win32::Foundation::{
     ERROR_ACCESS_DENIED, ERROR_PIPE_BUSY, GENERIC_READ, GENERIC_WRITE, HANDLE, INVALID_HANDLE_VALUE,
 };
+use windows_sys::Win32::Security::SECURITY_ATTRIBUTES;
 use windows_sys::Win32::Storage::FileSystem::{
     CreateFileW, FILE_FLAG_FIRST_PIPE_INSTANCE, FILE_FLAG_OVERLAPPED, FILE_READ_ATTRIBUTES,
     FILE_WRITE_ATTRIBUTES, OPEN_EXISTING, PIPE_ACCESS_DUPLEX, PIPE_ACCESS_INBOUND,
-    PIPE_ACCESS_OUTBOUND,
+    PIPE_ACCESS_OUTBOUND, SECURITY_IDENTIFICATION, SECURITY_SQOS_PRESENT,
 };
 use windows_sys::Win32::System::Pipes::{
     CreateNamedPipeW, PIPE_READMODE_BYTE, PIPE_REJECT_REMOTE_CLIENTS, PIPE_TYPE_BYTE, PIPE_WAIT,
 };
 
 use super::super::{Mode, PipeOptions};
+use crate::security::{Descriptor, OWNER};
 
 /// What a pipe holds where nobody says otherwise: as much as on Linux.
 const USUAL_BYTES: usize = 64 << 10;
@@ -106,8 +109,37 @@ fn is_taken(error: &io::Error) -> bool {
 }
 
 fn ends_at(name: &[u16], kind: &Kind) -> io::Result<(OwnedHandle, OwnedHandle)> {
-    // SAFETY: a name that ends with a zero, and no attributes: so it is not inherited.
-    let made = own(unsafe {
+    let attributes = owners()?.attributes();
+    let made = made_at(name, kind, &raw const attributes)?;
+    let opened = match opened_at(name, kind) {
+        // The owner's rights are not ours, as in a container of an app: then it has those of any object.
+        Err(error) if error.raw_os_error() == Some(ERROR_ACCESS_DENIED as i32) => {
+            drop(made);
+            let made = made_at(name, kind, ptr::null())?;
+            return Ok((made, opened_at(name, kind)?));
+        }
+        opened => opened?,
+    };
+    Ok((made, opened))
+}
+
+/// Nobody but its owner may open the pipe. Made once.
+fn owners() -> io::Result<&'static Descriptor> {
+    static OWNERS: OnceLock<Descriptor> = OnceLock::new();
+    if let Some(owners) = OWNERS.get() {
+        return Ok(owners);
+    }
+    let new = Descriptor::of(OWNER)?;
+    Ok(OWNERS.get_or_init(|| new))
+}
+
+fn made_at(
+    name: &[u16],
+    kind: &Kind,
+    attributes: *const SECURITY_ATTRIBUTES,
+) -> io::Result<OwnedHandle> {
+    // SAFETY: a name that ends with a zero; attributes that live, or none: so it is not inherited.
+    own(unsafe {
         CreateNamedPipeW(
             name.as_ptr(),
             kind.made | FILE_FLAG_FIRST_PIPE_INSTANCE,
@@ -116,15 +148,17 @@ fn ends_at(name: &[u16], kind: &Kind) -> io::Result<(OwnedHandle, OwnedHandle)> 
             kind.bytes,
             kind.bytes,
             TIMEOUT_MS,
-            ptr::null(),
+            attributes,
         )
-    })?;
-    let (access, how) = (kind.access, kind.opened);
-    // SAFETY: as above, and no template.
-    let opened = own(unsafe {
-        CreateFileW(name.as_ptr(), access, 0, ptr::null(), OPEN_EXISTING, how, ptr::null_mut())
-    })?;
-    Ok((made, opened))
+    })
+}
+
+fn opened_at(name: &[u16], kind: &Kind) -> io::Result<OwnedHandle> {
+    // Whoever is given the other end may ask who we are, and not act as we.
+    let how = kind.opened | SECURITY_SQOS_PRESENT | SECURITY_IDENTIFICATION;
+    let (name, access, none) = (name.as_ptr(), kind.access, ptr::null_mut());
+    // SAFETY: a name that ends with a zero, no attributes, so that it is not inherited, and no template.
+    own(unsafe { CreateFileW(name, access, 0, ptr::null(), OPEN_EXISTING, how, none) })
 }
 
 fn flag(mode: Mode) -> u32 {
