@@ -3,18 +3,21 @@
 use std::io;
 use std::os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle};
 use std::ptr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use windows_sys::Win32::Foundation::{
     ERROR_DISK_FULL, ERROR_NOT_ALL_ASSIGNED, ERROR_PRIVILEGE_NOT_HELD, ERROR_SUCCESS, GetLastError,
 };
 use windows_sys::Win32::Security::{
     AdjustTokenPrivileges, LUID_AND_ATTRIBUTES, LookupPrivilegeValueW, SE_MANAGE_VOLUME_NAME,
-    SE_PRIVILEGE_ENABLED, TOKEN_ADJUST_PRIVILEGES, TOKEN_PRIVILEGES,
+    SE_PRIVILEGE_ENABLED, TOKEN_ADJUST_PRIVILEGES, TOKEN_PRIVILEGES, TOKEN_QUERY,
 };
 use windows_sys::Win32::Storage::FileSystem::{
     FILE_ALLOCATION_INFO, FileAllocationInfo, SetFileInformationByHandle, SetFileValidData,
 };
 use windows_sys::Win32::System::Threading::{GetCurrentProcess, OpenProcessToken};
+
+use windows_sys::core::BOOL;
 
 use super::{Open, len};
 use crate::handle::size_of_u32;
@@ -47,19 +50,72 @@ pub(crate) fn allocate(open: &Open, offset: u64, bytes: u64) -> io::Result<()> {
     if !open.expose_old_disk_contents {
         return Ok(());
     }
-    allow_valid_data()?;
+    let allowed = ValidData::allow()?;
     // SAFETY: an open file.
     let is_valid = unsafe { SetFileValidData(open.as_raw_handle(), place) };
-    if is_valid == 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    let failed = (is_valid == 0).then(io::Error::last_os_error);
+    drop(allowed);
+    failed.map_or(Ok(()), Err)
 }
 
-/// Turns on the right that the call takes, where this process has it.
-fn allow_valid_data() -> io::Result<()> {
+/// The right that the call takes, turned on.
+///
+/// # Drop
+/// Turns it off, unless it was on before: it is for the whole process, which may run code of others.
+struct ValidData {
+    token: OwnedHandle,
+    before: TOKEN_PRIVILEGES,
+    /// One at a time: who has found it on would lose it with the first.
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Drop for ValidData {
+    fn drop(&mut self) {
+        // Ignored: it was turned on by the same token. SAFETY: an open token, and a list of what was changed,
+        // which may be none.
+        let _ = unsafe { adjust(&self.token, &self.before, ptr::null_mut()) };
+    }
+}
+
+impl ValidData {
+    /// Turns it on, where this process has it.
+    fn allow() -> io::Result<ValidData> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let (token, right) = token_and_right()?;
+        let rights = TOKEN_PRIVILEGES { PrivilegeCount: 1, Privileges: [right] };
+        let mut before = TOKEN_PRIVILEGES::default();
+        // SAFETY: an open token, a list of one, and a live place for as many.
+        let adjusted = unsafe { adjust(&token, &rights, &raw mut before) };
+        // It succeeds where the process does not have the right, and says so only here.
+        // SAFETY: no arguments.
+        match unsafe { GetLastError() } {
+            ERROR_SUCCESS if adjusted != 0 => Ok(ValidData { token, before, _alone: alone }),
+            ERROR_NOT_ALL_ASSIGNED => Err(crate::overlapped::os_error(ERROR_PRIVILEGE_NOT_HELD)),
+            error => Err(crate::overlapped::os_error(error)),
+        }
+    }
+}
+
+/// # Safety
+/// There is room for a list of one where the state before is to be told, if it is.
+unsafe fn adjust(
+    token: &OwnedHandle,
+    rights: &TOKEN_PRIVILEGES,
+    before: *mut TOKEN_PRIVILEGES,
+) -> BOOL {
+    let (room, mut told) = (size_of_u32::<TOKEN_PRIVILEGES>(), 0);
+    // SAFETY: an open token, a live list, a live number, and the rest as the caller promises.
+    unsafe { AdjustTokenPrivileges(token.as_raw_handle(), 0, rights, room, before, &raw mut told) }
+}
+
+fn token_and_right() -> io::Result<(OwnedHandle, LUID_AND_ATTRIBUTES)> {
     let mut token = ptr::null_mut();
     // SAFETY: no arguments.
     let process = unsafe { GetCurrentProcess() };
     // SAFETY: this process, and a live place.
-    let opened = unsafe { OpenProcessToken(process, TOKEN_ADJUST_PRIVILEGES, &raw mut token) };
+    let opened =
+        unsafe { OpenProcessToken(process, TOKEN_ADJUST_PRIVILEGES | TOKEN_QUERY, &raw mut token) };
     if opened == 0 {
         return Err(io::Error::last_os_error());
     }
@@ -72,23 +128,5 @@ fn allow_valid_data() -> io::Result<()> {
     if found == 0 {
         return Err(io::Error::last_os_error());
     }
-    let rights = TOKEN_PRIVILEGES { PrivilegeCount: 1, Privileges: [right] };
-    // SAFETY: an open token, a list of one, and nothing that is to be told.
-    let adjusted = unsafe {
-        AdjustTokenPrivileges(
-            token.as_raw_handle(),
-            0,
-            &raw const rights,
-            0,
-            ptr::null_mut(),
-            ptr::null_mut(),
-        )
-    };
-    // It succeeds where the process does not have the right, and says so only here.
-    // SAFETY: no arguments.
-    match unsafe { GetLastError() } {
-        ERROR_SUCCESS if adjusted != 0 => Ok(()),
-        ERROR_NOT_ALL_ASSIGNED => Err(crate::overlapped::os_error(ERROR_PRIVILEGE_NOT_HELD)),
-        error => Err(crate::overlapped::os_error(error)),
-    }
+    Ok((token, right))
 }
