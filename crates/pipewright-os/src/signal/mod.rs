@@ -39,7 +39,7 @@ pub struct Signal(i32);
 /// Unix: blocks them in the calling thread. Threads that are started later inherit that; threads that
 /// run already do not, and children do not either. So call it before other threads are started (a
 /// runtime of many threads among them). Windows: `SetConsoleCtrlHandler`, for the whole process;
-/// Ctrl-C is `INT`, Ctrl-Break `QUIT`, and `TERM` that the console closes, the user logs off or the
+/// Ctrl-C is `INT`, Ctrl-Break `QUIT`, and `TERM` that the console closes or the
 /// system shuts down, after which there are some seconds (5 as a rule) until the process is ended. No
 /// other comes.
 #[derive(Debug)]

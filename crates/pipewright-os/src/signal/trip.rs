@@ -174,6 +174,12 @@ pub(super) fn deliver(number: i32, one_too_many: impl FnOnce()) -> Delivered {
     delivered
 }
 
+/// True if a trip wants the signal of that number. Not for a Unix handler: it takes a lock.
+#[cfg(windows)]
+pub(super) fn is_wanted(number: i32) -> bool {
+    changes().iter().any(|entry| entry.set & bit(number) != 0)
+}
+
 /// Shows handlers another list.
 fn publish(entries: &[Entry]) {
     let new = Box::into_raw(Box::new(entries.to_vec()));

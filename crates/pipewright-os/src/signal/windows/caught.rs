@@ -156,7 +156,9 @@ unsafe extern "system" fn on_event(event: u32) -> BOOL {
     let signal = match event {
         CTRL_C_EVENT => Signal::INT,
         CTRL_BREAK_EVENT => Signal::QUIT,
-        CTRL_CLOSE_EVENT | CTRL_LOGOFF_EVENT | CTRL_SHUTDOWN_EVENT => Signal::TERM,
+        CTRL_CLOSE_EVENT | CTRL_SHUTDOWN_EVENT => Signal::TERM,
+        // Any user has logged off. Only services are told of it: they go on.
+        CTRL_LOGOFF_EVENT => return BOOL::from(is_taken(Signal::TERM)),
         _ => return 0,
     };
     let is_caught = note(signal);
@@ -173,6 +175,11 @@ unsafe extern "system" fn on_event(event: u32) -> BOOL {
         }
     }
     1
+}
+
+/// True if somebody takes it, so that the system's own handler is not to end the process.
+fn is_taken(signal: Signal) -> bool {
+    console().caught & bit(signal) != 0 || trip::is_wanted(signal.number())
 }
 
 /// Whether somebody takes it.
@@ -203,6 +210,13 @@ mod tests {
             assert_eq!((arrived.signal, arrived.from_terminal), (Signal::QUIT, false));
         });
         assert_eq!(console().pending, 0);
+        // A service is told of every user who logs off, and goes on where somebody takes what would end it.
+        // SAFETY: as above.
+        assert_eq!(unsafe { on_event(CTRL_LOGOFF_EVENT) }, 0);
+        let trip = trip::Trip::set(&[Signal::TERM], Arc::default()).unwrap();
+        // SAFETY: as above.
+        assert_eq!(unsafe { on_event(CTRL_LOGOFF_EVENT) }, 1);
+        assert_eq!(trip.first(), None);
     }
 
     #[test]
