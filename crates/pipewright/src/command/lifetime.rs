@@ -36,8 +36,9 @@ impl Command {
     ///
     /// # Platform
     /// Unix: `setsid`. A service manager that ends all of a service's processes (systemd's
-    /// `KillMode=control-group`) ends this one too. Windows: `DETACHED_PROCESS |
-    /// CREATE_NEW_PROCESS_GROUP`. Where this process is in a job that ends with it, so does the child:
+    /// `KillMode=control-group`) ends this one too. Windows: `CREATE_NO_WINDOW |
+    /// CREATE_NEW_PROCESS_GROUP`, a console of its own without a window, so that console programs which it starts
+    /// open none. Where this process is in a job that ends with it, so does the child:
     /// see [`breakaway_from_job`](Self::breakaway_from_job).
     ///
     /// # Errors

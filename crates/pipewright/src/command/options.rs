@@ -261,7 +261,7 @@ impl Command {
     /// Starts a session of its own for the child, without a terminal.
     ///
     /// # Platform
-    /// Unix: `setsid`. Windows: `DETACHED_PROCESS | CREATE_NEW_PROCESS_GROUP`.
+    /// Unix: `setsid`. Windows: `CREATE_NO_WINDOW | CREATE_NEW_PROCESS_GROUP`.
     pub fn own_session(&mut self) -> &mut Command {
         self.unix.group = Group::Session;
         self

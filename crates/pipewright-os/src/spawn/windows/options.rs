@@ -40,7 +40,11 @@ impl Manner {
         match plan.unix.group {
             Group::Same | Group::Join(_) => {}
             Group::Own => flags |= CREATE_NEW_PROCESS_GROUP,
-            Group::Session => flags |= CREATE_NEW_PROCESS_GROUP | DETACHED_PROCESS,
+            // Not without a console: the system would open a window for each console program that it starts.
+            Group::Session => {
+                flags |= CREATE_NEW_PROCESS_GROUP;
+                no_window = true;
+            }
         }
         let redirected = |stdio: &ChildStdio<'_>| matches!(stdio, ChildStdio::Handle(_));
         // The system would give a console program a window, and nothing would be seen in it.
@@ -91,6 +95,14 @@ mod tests {
         assert!(!flag(&Plan { windows: Some(&own), ..all }, false), "it was asked for");
         let none = WindowsOptions { no_window: true, ..Default::default() };
         assert!(flag(&Plan { windows: Some(&none), ..some }, true));
+    }
+
+    #[test]
+    fn a_detached_child_has_a_console_without_a_window() {
+        let session = UnixOptions { group: Group::Session, ..UnixOptions::default() };
+        let flags = Manner::with(&plan("x", &[], &session), true).flags;
+        let wanted = CREATE_NO_WINDOW | CREATE_NEW_PROCESS_GROUP;
+        assert_eq!(flags & (wanted | DETACHED_PROCESS), wanted);
     }
 
     #[test]
