@@ -4,7 +4,9 @@ use std::io;
 use std::os::windows::io::{AsHandle, BorrowedHandle};
 use std::sync::OnceLock;
 
-use windows_sys::Win32::System::Console::{CTRL_BREAK_EVENT, GenerateConsoleCtrlEvent};
+use windows_sys::Win32::System::Console::{
+    CTRL_BREAK_EVENT, GenerateConsoleCtrlEvent, GetConsoleProcessList,
+};
 
 use super::{Ended, Usage};
 use crate::contain::{Containment, Tree};
@@ -114,6 +116,11 @@ impl Exit {
         if !asks_to_end || !self.leads_group || !self.shares_console {
             return Err(unsupported(signal, "Windows can only kill it"));
         }
+        if !hears(console_processes().as_deref(), self.pid) {
+            // A program with windows, or one that has left our console: the call below would succeed, and
+            // nobody be asked.
+            return Err(unsupported(signal, "it is not at our console"));
+        }
         // Ctrl-Break and not Ctrl-C, which a new group starts out deaf to.
         // SAFETY: numbers. The process is held, so that the number means its group and no other.
         match unsafe { GenerateConsoleCtrlEvent(CTRL_BREAK_EVENT, self.pid) } {
@@ -171,8 +178,45 @@ impl Exit {
     }
 }
 
+/// The processes at our console. `None`: the system does not tell.
+fn console_processes() -> Option<Vec<u32>> {
+    const MOST: usize = 1 << 16;
+    let mut pids = vec![0; 64];
+    while pids.len() <= MOST {
+        // SAFETY: a live list, and its length.
+        let count = unsafe { GetConsoleProcessList(pids.as_mut_ptr(), pids.len() as u32) } as usize;
+        match count {
+            0 => return None,
+            // Too many: that many there are, and nothing was filled in.
+            more if more > pids.len() => pids = vec![0; more + 16],
+            count => {
+                pids.truncate(count);
+                return Some(pids);
+            }
+        }
+    }
+    None
+}
+
+/// True if an event of the console can reach that process.
+fn hears(at_console: Option<&[u32]>, pid: u32) -> bool {
+    at_console.is_none_or(|pids| pids.contains(&pid))
+}
+
 impl AsHandle for super::Exit {
     fn as_handle(&self) -> BorrowedHandle<'_> {
         self.0.handle()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hears;
+
+    #[test]
+    fn only_who_is_at_our_console_is_asked_to_end() {
+        assert!(hears(Some(&[4, 8]), 8));
+        assert!(!hears(Some(&[4, 8]), 12));
+        assert!(hears(None, 12), "the system does not tell");
     }
 }
