@@ -63,7 +63,8 @@ impl Handle {
     /// # Platform
     /// Unix: `fstat`. Windows: `GetFileType`; `GetFileInformationByHandleEx` for what is on a disk,
     /// `GetNamedPipeInfo` and `PeekNamedPipe` to tell a pipe from a socket; these wait
-    /// while another thread, or a process that shares it, is in a synchronous call on the same pipe end.
+    /// while another thread, or a process that shares it, is in a synchronous call on the same pipe end, so a
+    /// thread asks, and after a second without an answer it is [`HandleKind::Unknown`].
     ///
     /// # Errors
     /// Whatever the call reports; a handle that is open has none in practice.

@@ -69,7 +69,14 @@ impl Handle {
 const SYMLINK_TAG: u32 = 0xA000_000C;
 
 pub(super) fn kind(handle: &Owned) -> io::Result<HandleKind> {
-    kind_of(handle.handle.as_handle())
+    let asked = handle.handle.as_handle();
+    if handle.overlaps.get() == Some(&true) {
+        // Calls on it do not wait for each other.
+        return kind_of(asked);
+    }
+    // Without an answer, it is open at least.
+    let busy = || inheritable(asked).map(|_| HandleKind::Unknown);
+    ask::about(asked, kind_of).unwrap_or_else(busy)
 }
 
 pub(crate) fn kind_of(handle: BorrowedHandle<'_>) -> io::Result<HandleKind> {

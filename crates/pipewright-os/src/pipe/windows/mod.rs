@@ -224,7 +224,8 @@ impl AsRawHandle for PipeWriter {
 
 impl From<OwnedHandle> for PipeReader {
     fn from(handle: OwnedHandle) -> Self {
-        let overlapped = state::overlaps(handle.as_handle());
+        // No answer: only a synchronous one makes anybody wait.
+        let overlapped = ask::about(handle.as_handle(), state::overlaps).unwrap_or(false);
         PipeReader(Reader { handle, overlapped })
     }
 }

@@ -20,7 +20,7 @@ use windows_sys::Win32::System::Threading::{GetCurrentProcess, GetProcessHandleC
 use windows_sys::Win32::System::WindowsProgramming::PUBLIC_OBJECT_TYPE_INFORMATION;
 
 use super::super::OpenHandle;
-use crate::handle::{HandleKind, kind_of};
+use crate::handle::{HandleKind, ask, kind_of};
 use crate::overlapped::os_error;
 
 /// Both lists begin with their length and a word that is reserved, and have entries of this many
@@ -113,9 +113,14 @@ fn describe((number, attributes): (usize, u32)) -> Option<OpenHandle> {
     let handle = unsafe { BorrowedHandle::borrow_raw(raw) };
     let type_name = type_name(handle)?;
     let is_file = type_name == "File";
-    // Other types are not asked what kind of file they are.
-    let kind = if is_file { kind_of(handle).ok()? } else { HandleKind::Unknown };
-    let target = if is_file { path_of(handle) } else { Some(type_name) };
+    // Other types are not asked what kind of file they are. Somebody may be inside of a call on a file, as a
+    // read that waits, and whoever asks about it waits for that call.
+    let asked =
+        |handle: BorrowedHandle<'_>| kind_of(handle).ok().map(|kind| (kind, path_of(handle)));
+    let (kind, target) = match is_file {
+        true => ask::about(handle, asked).unwrap_or(Some((HandleKind::Unknown, None)))?,
+        false => (HandleKind::Unknown, Some(type_name)),
+    };
     let inheritable = attributes & OBJ_INHERIT != 0;
     Some(OpenHandle { number: number as i64, kind, target, inheritable })
 }
@@ -171,6 +176,25 @@ fn path_of(handle: BorrowedHandle<'_>) -> Option<String> {
 mod tests {
     use super::*;
     use crate::pipe;
+
+    /// Wine has no such lock, and answers.
+    #[test]
+    fn a_read_that_waits_does_not_hold_up_the_list() {
+        let (reader, writer) = pipe::pair(Default::default()).unwrap();
+        let number = reader.as_raw_handle().addr() as i64;
+        let copy = crate::handle::Handle::from(reader.try_clone().unwrap());
+        std::thread::scope(|scope| {
+            let reads = scope.spawn(|| std::io::Read::read(&mut &reader, &mut [0; 4]).unwrap());
+            if let Ok(listed) = open_handles() {
+                assert!(listed.iter().any(|open| open.number == number));
+            }
+            assert!(matches!(copy.kind().unwrap(), HandleKind::Pipe | HandleKind::Unknown));
+            // Nor is it asked in vain what another end is.
+            drop(pipe::PipeReader::from(std::os::windows::io::OwnedHandle::from(copy)));
+            std::io::Write::write_all(&mut &writer, b"x").unwrap();
+            assert_eq!(reads.join().unwrap(), 1);
+        });
+    }
 
     #[test]
     fn what_is_opened_is_listed_and_not_inheritable() {
