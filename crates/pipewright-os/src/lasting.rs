@@ -27,7 +27,10 @@ unsafe impl Send for Write {}
 /// The status of the submitting call: `None` is success, else the number of the error.
 type Answer = Option<u32>;
 
-static THREAD: Mutex<Option<Sender<(Write, Sender<Answer>)>>> = Mutex::new(None);
+/// A write, and where its answer goes.
+type Request = (Write, Sender<Answer>);
+
+static THREAD: Mutex<Option<Sender<Request>>> = Mutex::new(None);
 
 impl Write {
     /// Starts the write on the calling thread.
@@ -65,10 +68,10 @@ impl Write {
 /// Cannot happen; the write counts as cancelled then.
 const GONE: u32 = windows_sys::Win32::Foundation::ERROR_OPERATION_ABORTED;
 
-fn sender() -> Option<Sender<(Write, Sender<Answer>)>> {
+fn sender() -> Option<Sender<Request>> {
     let mut thread = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
     if thread.is_none() {
-        let (sender, requests) = channel::<(Write, Sender<Answer>)>();
+        let (sender, requests) = channel::<Request>();
         let work = move || {
             for (write, answer) in requests {
                 // SAFETY: promised by the caller of `start_to_last`, which waits for the answer.

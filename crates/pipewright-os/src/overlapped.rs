@@ -109,7 +109,8 @@ impl Operation {
         new
     }
 
-    /// As [`Operation::write`]; the end of the calling thread does not end it.
+    /// As [`Operation::write`], to a pipe that has so much room. The end of the calling thread does not end
+    /// the write, also where it has to wait.
     ///
     /// # Safety
     /// As for [`Operation::write`].
@@ -118,11 +119,17 @@ impl Operation {
         event: &Wake,
         from: *const u8,
         count: usize,
+        room: Option<usize>,
     ) -> Operation {
         let mut new = Operation::new(file, event, 0);
         let write = Write { file, from, count: at_most(count), overlapped: new.overlapped };
-        // SAFETY: as above.
-        let refused = unsafe { write.start_to_last() };
+        let refused = if room.is_some_and(|room| room >= count) {
+            // SAFETY: promised by the caller; the struct is the operation's own.
+            unsafe { write.start() }
+        } else {
+            // SAFETY: as above.
+            unsafe { write.start_to_last() }
+        };
         new.note(refused);
         new
     }

@@ -160,8 +160,10 @@ pub(crate) fn ends_with_us(anew: bool) -> io::Result<BorrowedHandle<'static>> {
 /// True if this process is in a job, beside which another may be refused.
 pub(crate) fn are_in_a_job() -> bool {
     let mut is_in_one = 0;
-    // SAFETY: a pseudo handle, no job, which means any, and a live number.
-    let told = unsafe { IsProcessInJob(GetCurrentProcess(), ptr::null_mut(), &raw mut is_in_one) };
+    // SAFETY: no arguments; a pseudo handle, which nobody closes.
+    let own = unsafe { GetCurrentProcess() };
+    // SAFETY: that, no job, which means any, and a live number.
+    let told = unsafe { IsProcessInJob(own, ptr::null_mut(), &raw mut is_in_one) };
     told != 0 && is_in_one != 0
 }
 

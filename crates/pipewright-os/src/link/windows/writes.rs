@@ -92,16 +92,10 @@ impl Writes {
     fn start(&mut self) {
         let (from, count) = (self.buffer.as_ptr(), self.buffer.len());
         let file = self.file.as_raw_handle();
-        let fits = room(self.file.as_handle()).is_some_and(|room| room >= count);
+        let room = room(self.file.as_handle());
         // SAFETY: the file and the event stay open, and the buffer is not touched, until the operation is
         // taken out of here or dropped, which is before them.
-        let write = unsafe {
-            match fits {
-                true => Operation::write(file, &self.event, from, count),
-                // The thread that calls may end before there is room.
-                false => Operation::write_to_last(file, &self.event, from, count),
-            }
-        };
+        let write = unsafe { Operation::write_to_last(file, &self.event, from, count, room) };
         if write.result().is_some() {
             // One that could not be started raises nothing.
             self.event.raise();

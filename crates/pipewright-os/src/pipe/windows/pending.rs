@@ -61,15 +61,10 @@ impl WriteEnd {
         *place = None;
         let piece = self.piece(job.rest());
         let (from, count) = (piece.as_ptr(), piece.len());
-        let fits = state::room(self.handle.as_handle()).is_some_and(|room| room >= count);
+        let room = state::room(self.handle.as_handle());
         // SAFETY: the end has the file open, and drops this first; the bytes are shared, and so do not
         // change, and the event is kept beside them.
-        let operation = unsafe {
-            match fits {
-                true => Operation::write(self.raw(), &event, from, count),
-                false => Operation::write_to_last(self.raw(), &event, from, count),
-            }
-        };
+        let operation = unsafe { Operation::write_to_last(self.raw(), &event, from, count, room) };
         *place = Some(Pending { operation, job, count, _event: event });
         Ok(())
     }
