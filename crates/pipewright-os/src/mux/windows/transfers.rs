@@ -54,7 +54,8 @@ impl Running {
         match self {
             Running::Operation(operation) => operation.stop(),
             Running::Begun(end) => end.take_result(),
-            Running::Relayed(Relayed(end)) => end.relay().and_then(Relay::leave),
+            // What is not done is left when this is dropped.
+            Running::Relayed(Relayed(end)) => end.relay().and_then(Relay::result),
         }
     }
 }

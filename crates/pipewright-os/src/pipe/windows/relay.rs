@@ -91,8 +91,7 @@ impl Relay {
         }
         // An earlier one was given up, and its result is wanted by nobody.
         state = self.cancel(state);
-        state.result = None;
-        state.event = None;
+        let _ = state.take_result();
         state.asked = Some((job, event));
         self.shared.changed.notify_all();
     }
@@ -102,14 +101,13 @@ impl Relay {
         self.shared.lock().take_result()
     }
 
-    /// Leaves the write to the thread: it is what the same write will wait for. `None`: it is not done.
-    pub(crate) fn leave(&self) -> Option<io::Result<usize>> {
+    /// Leaves the write to the thread, with its result: it is what the same write will wait for. One that the
+    /// thread has not begun is taken back.
+    pub(crate) fn leave(&self) {
         let mut state = self.shared.lock();
-        if state.asked.take().is_some() {
-            return None;
+        if state.asked.take().is_none() {
+            state.event = None;
         }
-        state.event = None;
-        state.take_result()
     }
 
     /// Cancels the write, if it is not done. `None`: it has not begun, or could not be cancelled; then it
@@ -195,6 +193,9 @@ impl Shared {
             let mut state = self.lock();
             if state.asked.is_none() {
                 state.result = Some(result);
+            } else {
+                // Nobody waits for this one any more.
+                state.given = None;
             }
             let event = mem::take(&mut state.event);
             self.changed.notify_all();
@@ -301,6 +302,25 @@ mod tests {
         let second = event();
         relay.start(job("one"), Arc::clone(&second));
         assert_eq!(result(&relay, &second), 3);
+        assert_eq!(rest(reader, relay), "");
+    }
+
+    #[test]
+    fn what_is_left_goes_on_and_keeps_its_result() {
+        let kind = Kind { write: write_now, most_bytes: 100, cancels: true, is_stdout: false };
+        let (mut reader, relay) = full(kind);
+        relay.start(job("one"), event());
+        begun(&relay);
+        relay.leave();
+        reader.read_exact(&mut [0; HOLDS]).unwrap();
+        // Nobody has asked again.
+        let mut taken = [0; 3];
+        reader.read_exact(&mut taken).unwrap();
+        assert_eq!(taken, *b"one");
+        relay.leave();
+        let again = event();
+        relay.start(job("one two"), Arc::clone(&again));
+        assert_eq!(result(&relay, &again), 3);
         assert_eq!(rest(reader, relay), "");
     }
 
