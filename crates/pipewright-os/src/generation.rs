@@ -113,7 +113,7 @@ impl Generation {
 /// A value that each process has one of: a fork makes its own, whoever held a lock of ours meanwhile.
 ///
 /// ```
-/// use pipewright_os::generation::PerProcess;
+/// # use pipewright_os::generation::PerProcess;
 /// use std::sync::Mutex;
 /// static LIST: PerProcess<Mutex<Vec<u32>>> = PerProcess::new(|| Mutex::new(Vec::new()));
 /// LIST.get().lock().unwrap().push(1);
