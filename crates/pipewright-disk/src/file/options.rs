@@ -99,8 +99,8 @@ impl FileOptions {
     /// overwrite all of it.
     ///
     /// # Platform
-    /// Windows: `SetFileValidData`, which takes the right `SeManageVolumePrivilege` (an administrator's) and
-    /// turns it on for this process. Without it a preallocation is
+    /// Windows: `SetFileValidData`, which takes the right `SeManageVolumePrivilege` (an administrator's). This
+    /// process has it turned on while the file is opened, and during that call. Without it a preallocation is
     /// [`PermissionDenied`](ErrorKind::PermissionDenied), and the file is as long as asked for. Elsewhere
     /// nothing: room reads as zeros without being written to.
     #[doc(alias = "SetFileValidData")]

@@ -61,7 +61,9 @@ pub(super) fn open(path: &Path, options: &OpenOptions) -> io::Result<Open> {
         Access::Sequential => flags |= FILE_FLAG_SEQUENTIAL_SCAN,
         Access::Random => flags |= FILE_FLAG_RANDOM_ACCESS,
     }
-    let file = options.of_std().custom_flags(flags).open(path)?;
+    let open = || options.of_std().custom_flags(flags).open(path);
+    let file =
+        if options.expose_old_disk_contents { room::opened_with_right(open) } else { open() }?;
     // As std has it.
     let mut rights = if options.read { GENERIC_READ } else { 0 };
     if options.append {

@@ -58,7 +58,17 @@ pub(crate) fn allocate(open: &Open, offset: u64, bytes: u64) -> io::Result<()> {
     failed.map_or(Ok(()), Err)
 }
 
-/// The right that the call takes, turned on.
+/// Opens a file with the right turned on, where this process has it: a file that was opened without it is
+/// refused the call below, whatever is turned on by then.
+pub(super) fn opened_with_right<T>(open: impl FnOnce() -> T) -> T {
+    // Ignored: where the right is missing, the call says so.
+    let allowed = ValidData::allow();
+    let opened = open();
+    drop(allowed);
+    opened
+}
+
+/// The right that the call takes, turned on: when the file is opened, and at the call.
 ///
 /// # Drop
 /// Turns it off, unless it was on before: it is for the whole process, which may run code of others.
@@ -129,4 +139,37 @@ fn token_and_right() -> io::Result<(OwnedHandle, LUID_AND_ATTRIBUTES)> {
         return Err(io::Error::last_os_error());
     }
     Ok((token, right))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// True if the right is on; `None`: this process does not have it.
+    fn is_on() -> Option<bool> {
+        let (token, right) = token_and_right().unwrap();
+        let rights = TOKEN_PRIVILEGES { PrivilegeCount: 1, Privileges: [right] };
+        let mut before = TOKEN_PRIVILEGES::default();
+        // SAFETY: an open token, a list of one, and a live place for as many.
+        let adjusted = unsafe { adjust(&token, &rights, &raw mut before) };
+        // SAFETY: no arguments.
+        let error = unsafe { GetLastError() };
+        // SAFETY: as above, and nothing to be told.
+        let restored = unsafe { adjust(&token, &before, ptr::null_mut()) };
+        assert!(adjusted != 0 && restored != 0, "{}", io::Error::last_os_error());
+        // Only what was changed is listed (Wine lists all).
+        let [listed] = before.Privileges;
+        let was_on = before.PrivilegeCount == 0 || listed.Attributes & SE_PRIVILEGE_ENABLED != 0;
+        (error == ERROR_SUCCESS).then_some(was_on)
+    }
+
+    #[test]
+    fn the_right_is_on_while_a_file_is_opened_and_as_it_was_after_that() {
+        let before = is_on();
+        if before.is_none() {
+            return eprintln!("SKIPPED: this user does not have the right");
+        }
+        assert_eq!(opened_with_right(is_on), Some(true));
+        assert_eq!(is_on(), before);
+    }
 }
