@@ -15,7 +15,7 @@ use windows_sys::Win32::Security::SECURITY_ATTRIBUTES;
 use windows_sys::Win32::Storage::FileSystem::{
     CreateFileW, FILE_FLAG_FIRST_PIPE_INSTANCE, FILE_FLAG_OVERLAPPED, FILE_READ_ATTRIBUTES,
     FILE_WRITE_ATTRIBUTES, OPEN_EXISTING, PIPE_ACCESS_DUPLEX, PIPE_ACCESS_INBOUND,
-    PIPE_ACCESS_OUTBOUND, SECURITY_IDENTIFICATION, SECURITY_SQOS_PRESENT,
+    SECURITY_IDENTIFICATION, SECURITY_SQOS_PRESENT,
 };
 use windows_sys::Win32::System::Pipes::{
     CreateNamedPipeW, PIPE_READMODE_BYTE, PIPE_REJECT_REMOTE_CLIENTS, PIPE_TYPE_BYTE, PIPE_WAIT,
@@ -58,7 +58,10 @@ fn pair_named(options: PipeOptions, name: &mut dyn FnMut() -> String) -> io::Res
             bytes,
         },
         false => Kind {
-            made: PIPE_ACCESS_OUTBOUND | flag(options.write),
+            // Not `PIPE_ACCESS_OUTBOUND`: without the right to read (`FILE_READ_ATTRIBUTES` is part of it) the
+            // kernel does not tell how much room there is. Nobody can write in the other direction, as the
+            // other end is opened for reading.
+            made: PIPE_ACCESS_DUPLEX | flag(options.write),
             access: GENERIC_READ | FILE_WRITE_ATTRIBUTES,
             opened: flag(options.read),
             bytes,

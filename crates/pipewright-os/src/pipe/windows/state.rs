@@ -99,7 +99,7 @@ pub(crate) fn room(handle: BorrowedHandle<'_>) -> Option<usize> {
     if *TELLS.get_or_init(tells) { told_room(handle) } else { None }
 }
 
-fn told_room(handle: BorrowedHandle<'_>) -> Option<usize> {
+pub(super) fn told_room(handle: BorrowedHandle<'_>) -> Option<usize> {
     let mut told = FILE_PIPE_LOCAL_INFORMATION::default();
     // SAFETY: the class is that struct.
     unsafe { query(handle, FilePipeLocalInformation, &raw mut told) }.ok()?;

@@ -41,6 +41,14 @@ fn borrowed(writer: &PipeWriter) -> BorrowedHandle<'_> {
     unsafe { BorrowedHandle::borrow_raw(writer.as_raw_handle()) }
 }
 
+/// The right to ask is not part of the right to write. (Wine tells the wrong number, and wants the same right.)
+#[test]
+fn each_end_that_is_written_may_be_asked_how_much_room_there_is() {
+    for (options, _reader, writer) in every_pair() {
+        assert!(state::told_room(borrowed(&writer)).is_some(), "{options:?}");
+    }
+}
+
 #[test]
 fn each_end_has_the_mode_that_it_was_given_and_none_is_inherited() {
     for (options, reader, writer) in every_pair() {
