@@ -187,13 +187,17 @@ pub(in super::super) fn try_write(writer: &Writer, bytes: &[u8]) -> io::Result<u
     if !end.overlaps() {
         return write(writer, bytes);
     }
+    if bytes.is_empty() {
+        // Nothing else is written, so a write that was begun is not given up for it.
+        return Ok(0);
+    }
     if let Some(done) = end.take_begun(bytes) {
         return of_write(done);
     }
     let (event, would_block) = (Wake::new()?, || Err(io::ErrorKind::WouldBlock.into()));
     let mut piece = end.piece(bytes);
     if let Some(room) = state::room(end.handle.as_handle()) {
-        if room == 0 && !bytes.is_empty() {
+        if room == 0 {
             return would_block();
         }
         // As much as is taken at once, so that there is nothing to cancel unless somebody else writes too.
@@ -209,7 +213,7 @@ pub(in super::super) fn try_write(writer: &Writer, bytes: &[u8]) -> io::Result<u
         // There is no room for all of it; half of it may fit.
         piece = piece.get(..piece.len() / 2).unwrap_or_default();
     }
-    if bytes.is_empty() { Ok(0) } else { would_block() }
+    would_block()
 }
 
 pub(in super::super) fn has_room(writer: &Writer) -> bool {

@@ -18,7 +18,7 @@ use windows_sys::Win32::System::Pipes::{
 };
 
 use super::super::{Mode, PipeOptions, PipeReader, PipeWriter, pair};
-use super::state;
+use super::{Job, state};
 use crate::handle::{Handle, HandleKind, inheritable};
 use crate::mux::Slot;
 use crate::overlapped::{Operation, os_error};
@@ -39,6 +39,17 @@ fn every_pair() -> impl Iterator<Item = (PipeOptions, PipeReader, PipeWriter)> {
 fn borrowed(writer: &PipeWriter) -> BorrowedHandle<'_> {
     // SAFETY: nobody hangs it up meanwhile.
     unsafe { BorrowedHandle::borrow_raw(writer.as_raw_handle()) }
+}
+
+#[test]
+fn to_write_nothing_does_not_give_up_a_write_that_was_begun() {
+    let options = PipeOptions { write: Mode::Async, ..PipeOptions::default() };
+    let (reader, writer) = pair(options).unwrap();
+    while writer.try_write(&[7; 4096]).is_ok() {}
+    let held = reader.available().unwrap();
+    writer.end().begin(Job { bytes: Arc::new(vec![8; 100]), from: 0 }).unwrap();
+    assert_eq!(reader.available().unwrap(), held + 100);
+    assert_eq!((writer.try_write(&[]).unwrap(), reader.available().unwrap()), (0, held + 100));
 }
 
 /// The right to ask is not part of the right to write. (Wine tells the wrong number, and wants the same right.)
