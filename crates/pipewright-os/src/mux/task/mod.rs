@@ -26,7 +26,8 @@ use super::Slot;
 /// wait. Where the next wait is in another runtime it registers there.
 ///
 /// # Drop
-/// Gives the registrations up. Nothing is left to the kernel.
+/// Gives the registrations up. Nothing is left to the kernel; Windows: but a write that is not done, which stays
+/// begun as for [`wait`](super::wait).
 #[derive(Debug, Default)]
 pub struct Watch {
     sources: imp::Sources,

@@ -11,7 +11,10 @@ mod state;
 mod tests;
 
 use std::io;
-use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, OwnedHandle, RawHandle};
+use std::mem;
+use std::os::windows::io::{
+    AsHandle, AsRawHandle, BorrowedHandle, FromRawHandle as _, OwnedHandle, RawHandle,
+};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use windows_sys::Win32::Foundation::HANDLE;
@@ -105,8 +108,15 @@ impl Writer {
         let end = self.end.into_inner().unwrap_or_else(PoisonError::into_inner);
         match Arc::try_unwrap(end) {
             Ok(end) => end.handle,
-            // Whoever else has the end borrows the writer, which was moved here.
-            Err(_) => unreachable!("a writer that is moved while it is borrowed"),
+            // The wait of a task has begun a write to it, and has not been asked again since.
+            Err(end) => {
+                end.give_up();
+                // SAFETY: whoever else has the end only drops it, and it is never dropped now: so nobody else
+                // uses or closes the handle.
+                let handle = unsafe { OwnedHandle::from_raw_handle(end.raw()) };
+                mem::forget(end);
+                handle
+            }
         }
     }
 }

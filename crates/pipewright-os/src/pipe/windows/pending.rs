@@ -103,6 +103,14 @@ impl WriteEnd {
         begun.begins(bytes).then(|| begun.operation.wait())
     }
 
+    /// Cancels the write that was begun, whoever does it.
+    pub(super) fn give_up(&self) {
+        *self.pending() = None;
+        if let Some(relay) = self.relay.get() {
+            relay.end();
+        }
+    }
+
     fn pending(&self) -> MutexGuard<'_, Option<Pending>> {
         // Whole at any time: it is only ever replaced.
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)

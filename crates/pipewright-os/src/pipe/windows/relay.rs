@@ -120,6 +120,14 @@ impl Relay {
         self.cancel(state).take_result()
     }
 
+    /// Ends the thread, now or after the write that it is at and that takes no cancel.
+    pub(super) fn end(&self) {
+        // What it has written is told to nobody any more.
+        let _ = self.stop();
+        self.shared.lock().over = true;
+        self.shared.changed.notify_all();
+    }
+
     /// Cancels the write that the thread is at.
     fn cancel<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
         // One that took none may only have been too late to be inside the call: it is tried once more
@@ -142,10 +150,7 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        // What it has written is told to nobody any more.
-        let _ = self.stop();
-        self.shared.lock().over = true;
-        self.shared.changed.notify_all();
+        self.end();
     }
 }
 

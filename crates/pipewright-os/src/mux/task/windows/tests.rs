@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::io::{Read as _, Write as _};
+use std::os::windows::io::OwnedHandle;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::thread;
@@ -56,6 +57,24 @@ fn what_comes_while_nobody_looks_is_found_and_so_is_the_end() {
         drop(writer);
         assert_eq!(read(&mut watch, &mut slot).await, b"");
         assert_eq!(read(&mut watch, &mut slot).await, b"");
+    });
+}
+
+#[test]
+fn a_writer_gives_its_handle_away_though_a_wait_has_begun_a_write_to_it() {
+    runtime().block_on(async {
+        let (mut reader, writer) = write_end();
+        while writer.try_write(&[7; 4096]).is_ok() {}
+        let mut watch = Watch::default();
+        let mut slot = Slot::Write(writer, Arc::new(vec![8; 100]), 0);
+        assert!(poll_once(&mut watch, &mut slot).is_pending());
+        let Slot::Write(writer, ..) = slot else { panic!("{slot:?}") };
+        drop(OwnedHandle::from(writer));
+        // The end of the input comes, and what was given up does not.
+        let mut all = Vec::new();
+        reader.read_to_end(&mut all).unwrap();
+        assert!(all.iter().all(|byte| *byte == 7));
+        drop(watch);
     });
 }
 
