@@ -110,7 +110,8 @@ impl Operation {
     }
 
     /// As [`Operation::write`], to a pipe that has so much room. The end of the calling thread does not end
-    /// the write, also where it has to wait.
+    /// the write, also where it has to wait; unless somebody else takes that room first, or there is no room
+    /// for the thread that never ends. Then the write ends with an error.
     ///
     /// # Safety
     /// As for [`Operation::write`].

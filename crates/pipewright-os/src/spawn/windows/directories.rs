@@ -94,7 +94,6 @@ pub(super) fn is_of_directory(attributes: u32) -> bool {
     attributes & FILE_ATTRIBUTE_DIRECTORY != 0
 }
 
-/// Whether there is something that may be executed: links that only the system follows included.
 /// True if this process may execute that file.
 pub(super) fn may_be_executed(path_and_nul: &[u16]) -> bool {
     let shared = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
