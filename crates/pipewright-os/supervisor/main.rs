@@ -32,6 +32,7 @@
 #![no_builtins]
 
 mod call;
+mod sizes;
 mod system;
 
 use system::{Arguments, Reaped, Watch};

@@ -5,6 +5,7 @@ use core::mem::MaybeUninit;
 use core::slice;
 
 use crate::call::call;
+use crate::sizes::RUSAGE_WORDS;
 
 /// The number of no handle.
 pub const NOTHING: i32 = -1;
@@ -171,9 +172,9 @@ pub fn reap() -> Reaped {
     /// Also what `clone` made with another signal than SIGCHLD, or with none.
     const WALL: usize = 0x4000_0000;
     let mut status = 0_i32;
-    // struct rusage is sixteen longs: user seconds, micros, system seconds, micros, peak, ...
+    // User seconds, micros, system seconds, micros, peak, ...
     // Not zeroed: on riscv64 that is a call of `memset`, which nobody has here.
-    let mut usage = MaybeUninit::<[i64; 16]>::uninit();
+    let mut usage = MaybeUninit::<[i64; RUSAGE_WORDS]>::uninit();
     let result = call(
         number::WAIT4,
         [

@@ -7,6 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::tree::linux::proc_is_ours;
 
+#[cfg(test)]
+#[path = "../../../supervisor/sizes.rs"]
+mod sizes;
+
 /// What `build.rs` has made of `supervisor/main.rs`.
 #[cfg(pipewright_supervisor)]
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/supervisor"));
@@ -107,4 +111,16 @@ fn write() -> io::Result<OwnedFd> {
     // that only reads.
     let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
     Ok(std::fs::File::open(path)?.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sizes;
+
+    #[test]
+    fn the_kernel_writes_no_more_than_the_supervisor_has_room_for() {
+        // musl's is followed by room that the kernel does not know of.
+        let last = std::mem::offset_of!(libc::rusage, ru_nivcsw);
+        assert_eq!(sizes::RUSAGE_WORDS * 8, last + size_of::<libc::c_long>());
+    }
 }
