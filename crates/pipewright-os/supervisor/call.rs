@@ -12,17 +12,17 @@ pub(super) fn call(number: usize, arguments: [usize; 6]) -> isize {
         asm!("syscall", inlateout("rax") number as isize => result, in("rdi") a, in("rsi") b,
             in("rdx") c, in("r10") d, in("r8") e, in("r9") f, lateout("rcx") _, lateout("r11") _);
     }
-    // SAFETY: as above.
+    // SAFETY: as above. The kernel keeps no more of the SVE registers than the C ABI does.
     #[cfg(target_arch = "aarch64")]
     unsafe {
         asm!("svc #0", in("x8") number, inlateout("x0") a as isize => result, in("x1") b,
-            in("x2") c, in("x3") d, in("x4") e, in("x5") f);
+            in("x2") c, in("x3") d, in("x4") e, in("x5") f, clobber_abi("C"));
     }
-    // SAFETY: as above.
+    // SAFETY: as above. The kernel gives up the vector registers, which the C ABI does not keep either.
     #[cfg(target_arch = "riscv64")]
     unsafe {
         asm!("ecall", in("a7") number, inlateout("a0") a as isize => result, in("a1") b,
-            in("a2") c, in("a3") d, in("a4") e, in("a5") f);
+            in("a2") c, in("a3") d, in("a4") e, in("a5") f, clobber_abi("C"));
     }
     result
 }

@@ -46,7 +46,8 @@ pub(super) unsafe fn clone(twin: &Twin<'_>, flags: libc::c_int) -> io::Result<i3
         );
     }
     // SAFETY: as above, with the order of arguments of this processor: the thread pointer, which is
-    // not set, comes before the mark. The call clobbers x0 only.
+    // not set, comes before the mark. The call clobbers x0, and the kernel keeps no more of the SVE
+    // registers than the C ABI does.
     #[cfg(target_arch = "aarch64")]
     unsafe {
         std::arch::asm!(
@@ -66,6 +67,7 @@ pub(super) unsafe fn clone(twin: &Twin<'_>, flags: libc::c_int) -> io::Result<i3
             in("x4") twin.stack.mark(),
             in("x5") twin.after_clone,
             in("x6") twin.argument,
+            clobber_abi("C"),
         );
     }
     // SAFETY: as above, in the order of aarch64. The call clobbers a0, and the kernel gives up the
