@@ -102,6 +102,12 @@ impl Generation {
         Generation(imp::current())
     }
 
+    /// Returns a number that no fork of this process has.
+    #[inline]
+    pub(crate) fn number(self) -> u64 {
+        self.0
+    }
+
     /// Returns true in that process, and false in a fork of it.
     #[cfg(unix)]
     #[inline]

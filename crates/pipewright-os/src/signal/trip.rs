@@ -3,6 +3,8 @@
 //! The handler may run at any instruction of any thread, so it takes no lock and frees no memory: it
 //! reads a list that is never changed. A change puts another list in its place, and frees the old one
 //! when no handler is inside.
+//!
+//! A fork has the list, and neither the handlers that were inside nor whoever was changing it.
 
 use std::io;
 use std::ptr;
@@ -12,6 +14,7 @@ use std::thread;
 use std::time::Instant;
 
 use super::{Signal, imp};
+use crate::generation::{Generation, PerProcess};
 use crate::wake::Latch;
 
 /// Signals that come closer together than this count once: a supervisor (`timeout`, `npm`) sends to
@@ -64,10 +67,12 @@ pub(super) enum Delivered {
 
 /// For the handler: never changed, but replaced.
 static LIST: AtomicPtr<Vec<Entry>> = AtomicPtr::new(ptr::null_mut());
-/// How many handlers are inside.
-static INSIDE: AtomicUsize = AtomicUsize::new(0);
-/// Changes of the list, one at a time.
-static CHANGES: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
+/// How many handlers are inside (the lower half), and of which process (the upper half): a fork begins
+/// with the count of the process that it is a copy of.
+static INSIDE: AtomicU64 = AtomicU64::new(0);
+const COUNT: u64 = u32::MAX as u64;
+/// Changes of the list, one at a time. A fork begins with the list that handlers see.
+static CHANGES: PerProcess<Mutex<Vec<Entry>>> = PerProcess::new(|| Mutex::new(shown()));
 /// What arrivals are timed from. Set before any handler is.
 static BASE: OnceLock<Instant> = OnceLock::new();
 
@@ -160,18 +165,41 @@ impl Entry {
 /// Raises the latches that are due. Called by the handler, so it neither locks nor allocates.
 /// `one_too_many` is called where every latch was raised already, while nothing can be restored.
 pub(super) fn deliver(number: i32, one_too_many: impl FnOnce()) -> Delivered {
-    INSIDE.fetch_add(1, Ordering::SeqCst);
+    inside(|entries| {
+        let wanting = entries.iter().filter(|entry| entry.set & bit(number) != 0);
+        // Each notes it. It is one too many only if no trip has a latch left.
+        let delivered =
+            wanting.map(|entry| entry.note(number)).min().unwrap_or(Delivered::ToNobody);
+        if delivered == Delivered::OneTooMany {
+            one_too_many();
+        }
+        delivered
+    })
+}
+
+/// Lends the list that handlers see, which is not freed meanwhile. Neither locks nor allocates.
+fn inside<T>(look: impl FnOnce(&[Entry]) -> T) -> T {
+    let here = this_process();
+    let enter = |inside| Some(if inside & !COUNT == here { inside + 1 } else { here + 1 });
+    // Ignored: it always enters.
+    let _ = INSIDE.fetch_update(Ordering::SeqCst, Ordering::SeqCst, enter);
     let list = LIST.load(Ordering::SeqCst);
     // SAFETY: it is null or came from a box, which is not freed while a handler is inside.
     let entries = unsafe { list.as_ref() }.map_or(&[][..], Vec::as_slice);
-    let wanting = entries.iter().filter(|entry| entry.set & bit(number) != 0);
-    // Each notes it. It is one too many only if no trip has a latch left.
-    let delivered = wanting.map(|entry| entry.note(number)).min().unwrap_or(Delivered::ToNobody);
-    if delivered == Delivered::OneTooMany {
-        one_too_many();
-    }
+    let seen = look(entries);
+    // Of this process: who forks is not in here, and so nobody leaves a count that was not entered.
     INSIDE.fetch_sub(1, Ordering::SeqCst);
-    delivered
+    seen
+}
+
+/// Returns a copy of the list that handlers see.
+fn shown() -> Vec<Entry> {
+    inside(<[Entry]>::to_vec)
+}
+
+/// Returns what the upper half of [`INSIDE`] is for this process.
+fn this_process() -> u64 {
+    Generation::current().number() << 32
 }
 
 /// True if a trip wants the signal of that number. Not for a Unix handler: it takes a lock.
@@ -185,7 +213,7 @@ fn publish(entries: &[Entry]) {
     let new = Box::into_raw(Box::new(entries.to_vec()));
     let old = LIST.swap(new, Ordering::SeqCst);
     // Who comes in after this has the new list. A handler takes microseconds.
-    while INSIDE.load(Ordering::SeqCst) != 0 {
+    while is_anyone_inside() {
         thread::yield_now();
     }
     if !old.is_null() {
@@ -194,9 +222,14 @@ fn publish(entries: &[Entry]) {
     }
 }
 
+fn is_anyone_inside() -> bool {
+    let inside = INSIDE.load(Ordering::SeqCst);
+    inside & !COUNT == this_process() && inside & COUNT != 0
+}
+
 fn changes() -> MutexGuard<'static, Vec<Entry>> {
     // A vector is whole between calls.
-    CHANGES.lock().unwrap_or_else(PoisonError::into_inner)
+    CHANGES.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn wanted(entries: &[Entry]) -> u64 {
@@ -209,4 +242,65 @@ fn bit(number: i32) -> u64 {
 
 fn each(set: u64) -> impl Iterator<Item = Signal> {
     (1..=64).filter(move |number| set & bit(*number) != 0).filter_map(Signal::from_number)
+}
+
+#[cfg(all(test, target_os = "linux", not(miri)))]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+    use crate::generation::tests::in_a_fork;
+
+    /// Forks a process that sets a trip, and drops it and that one, and checks what they do there.
+    fn works_in_a_fork(inherited: &mut Option<Trip>) -> bool {
+        in_a_fork(|| {
+            // It is to fail, not to hang.
+            // SAFETY: a number.
+            unsafe { libc::alarm(60) };
+            let (latch, number) = (Arc::new(Latch::default()), Signal::USR1.number());
+            let Ok(set) = Trip::set(&[Signal::USR1], Arc::clone(&latch)) else { return false };
+            let is_taken = deliver(number, || {}) == Delivered::Taken;
+            let is_seen = latch.is_up() && set.first() == Some(Signal::USR1);
+            drop(set);
+            let Some(inherited) = inherited.take() else { return false };
+            let number = Signal::from_number(inherited.set.trailing_zeros() as i32 + 1);
+            let deliver = || number.map(|number| deliver(number.number(), || {}));
+            let before = deliver();
+            drop(inherited);
+            let is_over = deliver() == Some(Delivered::ToNobody);
+            is_taken && is_seen && before != Some(Delivered::ToNobody) && is_over
+        })
+    }
+
+    #[test]
+    fn a_fork_waits_for_no_handler_that_is_not_in_it() {
+        let trip = Trip::set(&[Signal::USR2], Arc::default()).unwrap();
+        let number = Signal::USR2.number();
+        assert_eq!(deliver(number, || {}), Delivered::Taken);
+        // The next one does not come together with it.
+        trip.arrivals.last.store(0, Ordering::SeqCst);
+        let mut trip = Some(trip);
+        let (inside, is_inside) = channel();
+        let (leave, may_leave) = channel();
+        let handler = thread::spawn(move || {
+            deliver(number, || {
+                inside.send(()).unwrap();
+                may_leave.recv().unwrap();
+            })
+        });
+        is_inside.recv().unwrap();
+        let works = works_in_a_fork(&mut trip);
+        leave.send(()).unwrap();
+        assert_eq!(handler.join().unwrap(), Delivered::OneTooMany);
+        assert!(works);
+    }
+
+    #[test]
+    fn a_fork_waits_for_no_change_that_nobody_makes_there() {
+        let mut trip = Some(Trip::set(&[Signal::HUP], Arc::default()).unwrap());
+        let change = changes();
+        let works = works_in_a_fork(&mut trip);
+        drop(change);
+        assert!(works);
+    }
 }
