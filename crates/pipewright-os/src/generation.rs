@@ -12,15 +12,18 @@ mod imp {
 
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-    /// A page that a fork finds full of zeroes (`MADV_WIPEONFORK`, Linux 4.14).
+    /// A page that a fork finds full of zeroes (`MADV_WIPEONFORK`, Linux 4.14). Where it cannot be had once,
+    /// [`NO_PAGE`], for good: a process whose number changes would take itself for a fork.
     static PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
+    /// Always zero: there was no memory, or an emulator does not know the advice.
+    static NO_PAGE: AtomicU64 = AtomicU64::new(0);
     /// The number of the last process of this line of forks.
     static LAST: AtomicU64 = AtomicU64::new(0);
 
     #[inline]
     pub(super) fn current() -> u64 {
         let page = PAGE.load(Ordering::Acquire);
-        // SAFETY: null, or the start of a mapping that is never taken away.
+        // SAFETY: null, a static, or the start of a mapping that is never taken away.
         match unsafe { page.as_ref() }.map(|word| word.load(Ordering::Relaxed)) {
             Some(number) if number != 0 => number,
             _ => number_this_process(),
@@ -29,31 +32,42 @@ mod imp {
 
     #[cold]
     fn number_this_process() -> u64 {
-        let mut page = PAGE.load(Ordering::Acquire);
-        if page.is_null() {
-            let Ok(made) = make_page() else {
-                // An emulator that does not know the advice: better than nothing.
-                return u64::from(std::process::id());
-            };
-            let none = ptr::null_mut();
-            match PAGE.compare_exchange(none, made, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => page = made,
-                Err(theirs) => {
-                    // Ignored: a page that is there can be taken away.
-                    // SAFETY: made by this thread, which has shown it to nobody.
-                    let _ = unsafe { munmap(made.cast(), bytes()) };
-                    page = theirs;
-                }
-            }
+        let page = page(&PAGE, make_page);
+        if ptr::eq(page, &NO_PAGE) {
+            // Better than nothing.
+            return u64::from(std::process::id());
         }
         let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
-        // SAFETY: the start of a mapping that is never taken away.
-        let word = unsafe { &*page };
         // Another thread of this process may have been faster.
-        match word.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed) {
+        match page.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => number,
             Err(theirs) => theirs,
         }
+    }
+
+    /// Returns the page that is there, or makes it; [`NO_PAGE`] where it cannot be made.
+    fn page(
+        place: &AtomicPtr<AtomicU64>,
+        make: impl FnOnce() -> rustix::io::Result<*mut AtomicU64>,
+    ) -> &'static AtomicU64 {
+        let mut page = place.load(Ordering::Acquire);
+        if page.is_null() {
+            let (none, made) = (ptr::null_mut(), make());
+            let new = made.unwrap_or((&raw const NO_PAGE).cast_mut());
+            page = match place.compare_exchange(none, new, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => new,
+                Err(theirs) => {
+                    if let Ok(made) = made {
+                        // Ignored: a page that is there can be taken away.
+                        // SAFETY: made by this thread, which has shown it to nobody.
+                        let _ = unsafe { munmap(made.cast(), bytes()) };
+                    }
+                    theirs
+                }
+            };
+        }
+        // SAFETY: a static, or the start of a mapping that is never taken away.
+        unsafe { &*page }
     }
 
     fn make_page() -> rustix::io::Result<*mut AtomicU64> {
@@ -71,6 +85,21 @@ mod imp {
 
     fn bytes() -> usize {
         crate::memory::page_bytes()
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn a_process_that_had_no_page_once_does_without() {
+            let place = AtomicPtr::new(ptr::null_mut());
+            assert!(ptr::eq(page(&place, || Err(rustix::io::Errno::NOMEM)), &NO_PAGE));
+            assert!(ptr::eq(page(&place, make_page), &NO_PAGE), "its number has changed");
+            let place = AtomicPtr::new(ptr::null_mut());
+            let made = page(&place, make_page);
+            assert!(!ptr::eq(made, &NO_PAGE) && ptr::eq(page(&place, make_page), made));
+        }
     }
 }
 
