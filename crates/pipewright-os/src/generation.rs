@@ -121,13 +121,23 @@ mod imp {
 }
 
 /// The process in which something was made.
+///
+/// # Platform
+/// Linux: a page that a fork finds empty (`MADV_WIPEONFORK`). macOS: the process id. Windows: there are no forks.
+///
+/// ```
+/// use pipewright_os::generation::Generation;
+/// let made_in = Generation::current();
+/// assert!(made_in.is_here());
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Generation(u64);
+pub struct Generation(u64);
 
 impl Generation {
-    /// This process.
+    /// Returns this process.
     #[inline]
-    pub(crate) fn current() -> Generation {
+    #[must_use]
+    pub fn current() -> Generation {
         Generation(imp::current())
     }
 
@@ -138,9 +148,9 @@ impl Generation {
     }
 
     /// Returns true in that process, and false in a fork of it.
-    #[cfg(unix)]
     #[inline]
-    pub(crate) fn is_here(self) -> bool {
+    #[must_use]
+    pub fn is_here(self) -> bool {
         self == Generation::current()
     }
 }

@@ -33,6 +33,7 @@ mod worker;
 use std::sync::Arc;
 
 use pipewright::Command;
+use pipewright_os::generation::Generation;
 use pipewright_os::helper;
 use pipewright_os::park::block_on;
 
@@ -94,7 +95,7 @@ pub struct Pool {
     mailbox: Arc<Mailbox>,
     options: PoolOptions,
     /// The process that has its thread.
-    pid: u32,
+    home: Generation,
 }
 
 impl Pool {
@@ -111,7 +112,7 @@ impl Pool {
         let driver = Driver::new(Arc::clone(&mailbox), command, options.clone());
         helper::start(c"pw-pool", move || driver.drive())
             .map_err(Error::cannot("start the thread of a pool"))?;
-        Ok(Pool { mailbox, options, pid: std::process::id() })
+        Ok(Pool { mailbox, options, home: Generation::current() })
     }
 
     /// Has a worker answer that, and waits for it.
@@ -176,7 +177,7 @@ impl Pool {
     /// Whether other code has forked since: this process has no thread of the pool, which nobody would end, and a lock
     /// may be held for ever.
     fn is_a_copy(&self) -> bool {
-        self.pid != std::process::id()
+        !self.home.is_here()
     }
 
     /// Returns the state of the pool and its counters.

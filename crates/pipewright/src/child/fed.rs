@@ -6,10 +6,10 @@
 use std::io::{self, Read};
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use pipewright_os::exit::Exit;
+use pipewright_os::generation::Generation;
 use pipewright_os::helper;
 use pipewright_os::mux::{self, Slot};
 use pipewright_os::process::Opened;
@@ -41,7 +41,7 @@ pub(crate) struct Input {
 #[derive(Debug)]
 struct Shared {
     /// After a fork the child has this and no thread that feeds.
-    process: u32,
+    home: Generation,
     state: Mutex<State>,
     changed: Condvar,
     /// Of a reader's own thread; the one that reaps has another.
@@ -126,7 +126,7 @@ impl Fed {
 
     fn new(state: State, wake: Option<Wake>) -> Fed {
         let (state, changed) = (Mutex::new(state), Condvar::new());
-        Fed(Arc::new(Shared { process: process::id(), state, changed, wake }))
+        Fed(Arc::new(Shared { home: Generation::current(), state, changed, wake }))
     }
 
     /// Stops feeding, because the child has ended. Counts the bytes that it did not take.
@@ -134,7 +134,7 @@ impl Fed {
     /// # Errors
     /// The input could not be read or written, and the child was killed for that. Told once.
     pub(crate) fn stop(&self) -> Result<u64, Failed> {
-        if self.0.process != process::id() {
+        if !self.0.home.is_here() {
             // Its threads are in the process that we were forked from, and so is the child.
             return Ok(0);
         }

@@ -4,13 +4,12 @@
 
 use std::fmt;
 use std::io;
-use std::process;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use pipewright_os::exit::Exit;
-use pipewright_os::generation::PerProcess;
+use pipewright_os::generation::{Generation, PerProcess};
 use pipewright_os::helper;
 use pipewright_os::mux::{self, Slot};
 use pipewright_os::wake::Wake;
@@ -66,7 +65,7 @@ pub(crate) const BACKGROUND: Background = Background { prepare, keep };
 #[derive(Debug)]
 pub(crate) struct Keeping {
     number: u64,
-    process: u32,
+    home: Generation,
 }
 
 fn prepare() -> io::Result<()> {
@@ -82,7 +81,7 @@ fn keep(kept: Kept) -> Keeping {
     // Ignored: it was there a moment ago. If it has just ended and cannot be started again, the caller keeps the time
     // when he comes back.
     let _ = runs.wake_or_start();
-    Keeping { number, process: process::id() }
+    Keeping { number, home: Generation::current() }
 }
 
 /// Has the thread look at all runs.
@@ -94,7 +93,7 @@ fn wake() {
 
 impl Drop for Keeping {
     fn drop(&mut self) {
-        if self.process != process::id() {
+        if !self.home.is_here() {
             // A fork: what the other process keeps is no concern of this one.
             return;
         }
