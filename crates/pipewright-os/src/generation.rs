@@ -126,7 +126,7 @@ mod imp {
 /// Linux: a page that a fork finds empty (`MADV_WIPEONFORK`). macOS: the process id. Windows: there are no forks.
 ///
 /// ```
-/// use pipewright_os::generation::Generation;
+/// # use pipewright_os::generation::Generation;
 /// let made_in = Generation::current();
 /// assert!(made_in.is_here());
 /// ```

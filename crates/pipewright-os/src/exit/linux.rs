@@ -12,6 +12,7 @@ use super::pidfd::{gone_is_false, is_refused, pidfd_wait_is_refused};
 use super::waitid::{Target, waitid};
 use super::{Ended, Usage};
 use crate::contain::{Containment, Tree};
+use crate::generation::PerProcess;
 use crate::helper;
 use crate::signal::Signal;
 use crate::status::ExitStatus;
@@ -335,11 +336,11 @@ pub(crate) fn prepare_a_closer_look() {
 /// What `getrusage` says of this process where that is more than it ever had itself: the figure
 /// of the program that started it, which stays until it is outgrown. Looked up once.
 fn inherited_peak_rss_bytes() -> Option<u64> {
-    static INHERITED: OnceLock<Option<u64>> = OnceLock::new();
-    *INHERITED.get_or_init(|| {
+    static INHERITED: PerProcess<Option<u64>> = PerProcess::new(|| {
         let said = super::waitid::own_peak_rss_bytes();
         said.filter(|_| said > own_peak_rss_bytes())
-    })
+    });
+    *INHERITED.get()
 }
 
 /// `VmHWM` of `/proc/self/status` (proc(5)), which no other program's memory has gone into.

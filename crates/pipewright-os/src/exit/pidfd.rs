@@ -2,12 +2,12 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 
 use super::waitid::{Target, waitid};
+use crate::generation::PerProcess;
 use crate::status::ExitStatus;
 
 /// What the kernel keeps of the end of a process.
@@ -73,11 +73,11 @@ pub(super) fn is_refused(error: Errno) -> bool {
 
 /// `P_PIDFD` came with Linux 5.4, the pidfd itself with 5.3: asked once.
 pub(super) fn pidfd_wait_is_refused() -> bool {
-    static REFUSED: OnceLock<bool> = OnceLock::new();
-    *REFUSED.get_or_init(|| {
+    static REFUSED: PerProcess<bool> = PerProcess::new(|| {
         // EBADF where P_PIDFD is known, EINVAL where it is not.
         matches!(waitid(Target::NoPidfd, libc::WEXITED | libc::WNOHANG), Err(Errno::INVAL))
-    })
+    });
+    *REFUSED.get()
 }
 
 /// Whether opening pidfds has been refused once; then nobody tries again.

@@ -9,7 +9,7 @@
 use std::io;
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -73,8 +73,8 @@ static INSIDE: AtomicU64 = AtomicU64::new(0);
 const COUNT: u64 = u32::MAX as u64;
 /// Changes of the list, one at a time. A fork begins with the list that handlers see.
 static CHANGES: PerProcess<Mutex<Vec<Entry>>> = PerProcess::new(|| Mutex::new(shown()));
-/// What arrivals are timed from. Set before any handler is.
-static BASE: OnceLock<Instant> = OnceLock::new();
+/// The time that arrivals are timed from. Set once, before any handler is.
+static BASE: AtomicPtr<Instant> = AtomicPtr::new(ptr::null_mut());
 
 impl Trip {
     /// Lets these signals raise that latch, apart from those that are ignored at the moment (`nohup`,
@@ -83,7 +83,7 @@ impl Trip {
     /// # Errors
     /// One of them cannot be handled (`KILL`, `STOP`).
     pub fn set(signals: &[Signal], latch: Arc<Latch>) -> io::Result<Trip> {
-        BASE.get_or_init(Instant::now);
+        begin_time();
         let mut entries = changes();
         let mut set = 0;
         for signal in signals {
@@ -144,7 +144,9 @@ impl Entry {
     /// Neither locks nor allocates.
     fn note(&self, number: i32) -> Delivered {
         let Arrivals { count, first, last } = &*self.arrivals;
-        let now = BASE.get().map_or(0, |base| base.elapsed().as_millis() as u64) + 1;
+        // SAFETY: null, or leaked by `begin_time`.
+        let base = unsafe { BASE.load(Ordering::Acquire).as_ref() };
+        let now = base.map_or(0, |base| base.elapsed().as_millis() as u64) + 1;
         let before = last.load(Ordering::SeqCst);
         let is_apart = before == 0 || now >= before + TOGETHER_MS;
         let ours = |order| last.compare_exchange(before, now, order, order).is_ok();
@@ -219,6 +221,18 @@ fn publish(entries: &[Entry]) {
     if !old.is_null() {
         // SAFETY: it came from a box, only the lock's holder takes it out, and nobody reads it.
         drop(unsafe { Box::from_raw(old) });
+    }
+}
+
+/// Sets [`BASE`], where it is not set. No lock that a fork would wait for.
+fn begin_time() {
+    let none = ptr::null_mut();
+    if BASE.load(Ordering::Relaxed).is_null() {
+        let new = Box::into_raw(Box::new(Instant::now()));
+        if BASE.compare_exchange(none, new, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            // SAFETY: made above, and shown to nobody.
+            drop(unsafe { Box::from_raw(new) });
+        }
     }
 }
 

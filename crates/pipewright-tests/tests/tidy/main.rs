@@ -46,6 +46,27 @@ fn a_file_says_in_its_first_line_what_it_is() {
     none("without a first line", sources("crates").into_iter().filter_map(silent).collect());
 }
 
+/// A fork that was made while another thread held it, or was making its value, would wait for ever.
+/// `PerProcess` is for that.
+#[test]
+fn no_lock_of_a_library_outlives_a_fork() {
+    let libraries = ["pipewright-os", "pipewright", "pipewright-ipc", "pipewright-disk"];
+    // Nothing forks there.
+    let never_forked = ["windows", "lasting.rs", "shm/plain.rs"];
+    let locks = ["Mutex<", "RwLock<", "Condvar", "Once", "LazyLock<"];
+    let is_lock = |line: &&str| {
+        let kind = line.trim_start().strip_prefix("static ").and_then(|rest| rest.split_once(": "));
+        kind.is_some_and(|(_, kind)| locks.iter().any(|lock| kind.starts_with(lock)))
+    };
+    let mut found = Vec::new();
+    for (name, text) in libraries.iter().flat_map(|it| sources(&format!("crates/{it}/src"))) {
+        if !never_forked.iter().any(|part| name.contains(part)) {
+            found.extend(text.lines().filter(is_lock).map(|line| format!("{name}: {line}")));
+        }
+    }
+    none("a lock that a fork inherits", found);
+}
+
 #[test]
 fn platform_code_stays_below_the_border() {
     let mut above = sources("crates/pipewright/src");

@@ -2,9 +2,9 @@
 
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::generation::PerProcess;
 use crate::tree::linux::proc_is_ours;
 
 #[cfg(test)]
@@ -18,7 +18,7 @@ const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/supervisor"));
 #[cfg(not(pipewright_supervisor))]
 const PROGRAM: &[u8] = &[];
 
-static IMAGE: OnceLock<io::Result<OwnedFd>> = OnceLock::new();
+static IMAGE: PerProcess<io::Result<OwnedFd>> = PerProcess::new(make);
 /// It has been seen to run here and to do its work.
 static PROVEN: AtomicBool = AtomicBool::new(false);
 /// It has been seen not to.
@@ -30,7 +30,7 @@ static REFUSED: AtomicBool = AtomicBool::new(false);
 /// This machine does not let memory be executed (`vm.memfd_noexec`, a seccomp filter, SELinux), or
 /// the program was left out of this build.
 pub(crate) fn image() -> io::Result<BorrowedFd<'static>> {
-    match IMAGE.get_or_init(make) {
+    match IMAGE.get() {
         Ok(_) if REFUSED.load(Ordering::Relaxed) && !is_proven() => Err(refused()),
         Ok(image) => Ok(image.as_fd()),
         Err(error) => Err(copy_of(error)),
