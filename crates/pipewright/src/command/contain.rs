@@ -84,10 +84,11 @@ impl Command {
     /// Linux, for the child: `PR_SET_PDEATHSIG`, set after the change of user and checked against a
     /// parent that has ended meanwhile. Where it is not the main thread that starts them, such children
     /// are started from a thread that never ends, because the kernel means the thread when it says
-    /// parent. That thread has the users, groups, capabilities, `no_new_privs`, seccomp filters,
+    /// parent. That thread has the users, groups, capabilities, `no_new_privs`, number of seccomp filters,
     /// security label and session keyring of the calling one, and there is one for each kind of caller.
-    /// It may have another Landlock domain, niceness, affinity, working directory or namespace, if the
-    /// calling thread has one of its own: start from the main thread then, or change all threads.
+    /// It may have another Landlock domain, other filters of the same number, another niceness, affinity,
+    /// working directory or namespace, if the calling thread has one of its own: start from the main
+    /// thread then, or change all threads.
     ///
     /// Linux, for the tree: a supervisor (see [`contain`](Self::contain)) that is told by the end
     /// of this process, and a second process that does the work if the first is killed. So no one

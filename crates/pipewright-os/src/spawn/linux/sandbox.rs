@@ -10,7 +10,8 @@ use crate::tree::proc;
 
 /// The rights of a thread. A thread has those of the one that started it.
 ///
-/// A Landlock domain is not among them: the kernel tells nobody.
+/// A Landlock domain is not among them: the kernel tells nobody. Nor does it tell which seccomp filters a
+/// thread has, only how many.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Sandbox {
     /// Users, groups, capabilities, `no_new_privs`, the mode and the number of seccomp filters.
