@@ -5,6 +5,7 @@
 //! it knows.
 
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 use std::thread;
@@ -13,13 +14,16 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
+use crate::generation::Generation;
 use crate::status::ExitStatus;
 use crate::tree::libproc::{State, is_taken};
 
-/// Polls readable once the process has ended, and from then on.
+/// Polls readable once the process has ended, and from then on. In a fork of this process it has fired.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    queue: OwnedFd,
+    /// A fork does not inherit it (kqueue(2)): what has its number there is somebody else's.
+    queue: ManuallyDrop<OwnedFd>,
+    home: Generation,
 }
 
 /// Any number but that of a process: the event that stands for one which cannot be had any more.
@@ -52,7 +56,8 @@ impl Watch {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: made by the call above, for nobody else.
-        Ok(Watch { queue: unsafe { OwnedFd::from_raw_fd(queue) } })
+        let queue = unsafe { OwnedFd::from_raw_fd(queue) };
+        Ok(Watch { queue: ManuallyDrop::new(queue), home: Generation::current() })
     }
 
     fn register(&self, pid: u32) -> io::Result<()> {
@@ -111,6 +116,9 @@ impl Watch {
 
     /// How the process has ended, where that was told. Once: it stays readable, and has forgotten.
     pub(crate) fn take_status(&self) -> Option<ExitStatus> {
+        if !self.home.is_here() {
+            return None;
+        }
         let mut event = change(0, 0, 0, 0);
         let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: no change, room for one event, and a live time.
@@ -143,13 +151,25 @@ impl Watch {
     }
 
     fn poll(&self, limit: Option<Timespec>) -> rustix::io::Result<bool> {
-        let mut polled = [PollFd::new(&self.queue, PollFlags::IN)];
+        if !self.home.is_here() {
+            return Ok(true);
+        }
+        let mut polled = [PollFd::new(&*self.queue, PollFlags::IN)];
         rustix::event::poll(&mut polled, limit.as_ref()).map(|count| count > 0)
     }
 }
 
 fn change(ident: libc::uintptr_t, filter: i16, flags: u16, notes: u32) -> libc::kevent {
     libc::kevent { ident, filter, flags, fflags: notes, data: 0, udata: ptr::null_mut() }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if self.home.is_here() {
+            // SAFETY: the last that is done with it.
+            unsafe { ManuallyDrop::drop(&mut self.queue) };
+        }
+    }
 }
 
 impl AsFd for Watch {
