@@ -6,6 +6,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::sync::Arc;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
+use rustix::io::Errno;
 
 use crate::file::{Action, Finished, Request};
 use crate::generation::Generation;
@@ -90,12 +91,16 @@ impl Aio {
     }
 
     pub(crate) fn push(&mut self, token: usize, request: Request) -> Result<(), Request> {
+        if !self.home.is_here() {
+            return Err(request);
+        }
         self.requests.put_transfer(token, request)?;
         self.unseen.push_back(token);
         Ok(())
     }
 
     pub(crate) fn submit(&mut self) -> io::Result<()> {
+        self.check_home()?;
         while let Some(token) = self.unseen.front().copied() {
             // One at a time: the call says of one alone whether it was refused, and so what for.
             match self.hand_over(token) {
@@ -111,6 +116,11 @@ impl Aio {
             self.unseen.pop_front();
         }
         Ok(())
+    }
+
+    /// Says that a fork of this process has no context. What goes by its name there is another one.
+    fn check_home(&self) -> io::Result<()> {
+        if self.home.is_here() { Ok(()) } else { Err(Errno::OPNOTSUPP.into()) }
     }
 
     fn hand_over(&mut self, token: usize) -> io::Result<()> {
@@ -154,7 +164,7 @@ impl Aio {
         let mut polled =
             [PollFd::new(&self.completed, PollFlags::IN), PollFd::new(&wake.0, PollFlags::IN)];
         match rustix::event::poll(&mut polled, None) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
         if !polled[1].revents().is_empty() {
@@ -202,6 +212,7 @@ impl Aio {
     }
 
     pub(crate) fn take(&mut self) -> Option<Finished> {
+        self.check_home().ok()?;
         loop {
             if self.done.is_empty() && self.requests.count() > self.unseen.len() {
                 // Ignored: a wait will say it.
@@ -233,5 +244,26 @@ impl Drop for Aio {
             // It cannot be waited for, so the memory is the kernel's for ever.
             self.requests.leak();
         }
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+    use crate::generation::tests::in_a_fork;
+
+    #[test]
+    fn a_fork_leaves_the_context_alone() {
+        let Ok(aio) = Aio::new(RingOptions { depth: 4, workers: None }, None) else {
+            return eprintln!("SKIPPED: there is no Linux AIO here");
+        };
+        let mut aio = Some(aio);
+        assert!(in_a_fork(|| {
+            let Some(mut aio) = aio.take() else { return false };
+            aio.submit().is_err() && aio.wait().is_err() && aio.take().is_none()
+        }));
+        let mut aio = aio.unwrap();
+        aio.submit().unwrap();
+        aio.wait().unwrap();
     }
 }
