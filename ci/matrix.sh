@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Runs what does not fit into the gate: the suites with each facility of the kernel left out alone, and all published
+# crates of ci/ported.sh. Takes about 30 minutes on 2 cores.
+set -euo pipefail
+set -m
+cd "$(dirname "$0")/.."
+export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0 RUST_BACKTRACE=1
+export RUST_TEST_THREADS=$((2 * $(nproc)))
+
+began=$SECONDS
+stage() { printf '\n=== %s (%d s)\n' "$1" "$((SECONDS - began))"; }
+
+for fallback in pidfd close_range clone3 rwf_nowait vfork; do
+    stage "the suite of processes without $fallback"
+    bash ci/with-cfg.sh "pipewright_force_fallback=\"$fallback\"" test --locked \
+        -p pipewright-os -p pipewright-tests --lib --test arguments --test process -- --skip p04_nothing_leaks
+done
+stage "the suite of files without io_uring"
+bash ci/with-cfg.sh 'pipewright_force_fallback="io_uring"' test --locked -p pipewright-tests --test disk
+stage "the suite of workers without memfd"
+bash ci/with-cfg.sh 'pipewright_force_fallback="memfd"' test --locked -p pipewright-tests --test ipc
+stage "published crates in whose use lines std is replaced"
+bash ci/ported.sh || [ $? = 77 ]
+stage "done"
