@@ -166,7 +166,8 @@ fn trees_of_a_process_that_was_moved_are_made_where_it_is() {
         || {
             let _watch = watchdog::watch();
             let held = || {
-                let child = puppet(["wait=600"]).contain(Contain::Tree).spawn().unwrap();
+                let mut command = puppet(["wait=600"]);
+                let child = command.contain(Contain::Tree).kill_on_drop().spawn().unwrap();
                 (child.containment(), cgroup_of(child.id()))
             };
             let Some(before) = cgroup_of(std::process::id()) else {
