@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds for Linux with a static musl, as for Alpine, and runs the suites of trees, of the ends of programs and of
 # refused calls there, once with clone3 and once without: musl's own clone cannot do what the second one takes.
-# Exits with 77 where the target's library, which rustup installs, or a linker for it is missing.
+# Installs the target's library by rustup. Exits with 77 where it cannot be had.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -9,6 +9,7 @@ target=x86_64-unknown-linux-musl
 skip() { printf 'SKIPPED %s: %s\n' "${0##*/}" "$1"; exit 77; }
 [ "$(uname -sm)" = "Linux x86_64" ] || skip "$target runs on Linux on x86-64"
 library=$(rustc --print sysroot)/lib/rustlib/$target/lib
+[ -d "$library" ] || ! command -v rustup > /dev/null || rustup target add "$target" || true
 [ -d "$library" ] || skip "needs the library of $target: rustup target add $target"
 
 # An own folder for what is built: the warning that the supervisor is left out is an error here.
