@@ -329,8 +329,10 @@ fn guards_come_and_go_while_signals_arrive() {
 /// Sends signals to the calling thread: the harness has others, which block other ones.
 pub(super) fn sender() -> impl Fn(Signal) + Send + Copy + 'static {
     // SAFETY: the number of the calling thread.
-    let thread = unsafe { libc::pthread_self() };
+    let thread = unsafe { libc::pthread_self() } as usize;
     move |signal| {
+        // A pointer with musl, which no other thread could have.
+        let thread = thread as libc::pthread_t;
         // SAFETY: the test's own thread, which waits for this.
         assert_eq!(unsafe { libc::pthread_kill(thread, signal.number()) }, 0);
     }
