@@ -1,4 +1,4 @@
-//! Who may open an object of ours by its name, or have more rights to it than his handle has.
+//! Access lists: the users who may open our objects by name, or get more rights than their handle has.
 
 use std::ffi::c_void;
 use std::io;

@@ -56,7 +56,7 @@ const IOCB_FLAG_RESFD: u32 = 1;
 #[derive(Debug)]
 pub(crate) struct Aio {
     context: Context,
-    /// Where it was made. A fork has no such context, but may be given another by the same name.
+    /// The process that made it. A fork has no such context, but may be given another by the same name.
     home: Generation,
     /// What the kernel may touch.
     requests: InKernel,

@@ -15,7 +15,7 @@ use crate::generation::Generation;
 pub(crate) struct Mapping {
     start: NonNull<u8>,
     length: usize,
-    /// Where it is mapped. In a fork something else may be at that address.
+    /// The process that has it mapped. In a fork something else may be at that address.
     home: Generation,
 }
 

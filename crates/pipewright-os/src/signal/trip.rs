@@ -67,7 +67,7 @@ pub(super) enum Delivered {
 
 /// For the handler: never changed, but replaced.
 static LIST: AtomicPtr<Vec<Entry>> = AtomicPtr::new(ptr::null_mut());
-/// How many handlers are inside (the lower half), and of which process (the upper half): a fork begins
+/// The number of handlers inside (lower half) and their process (upper half): a fork begins
 /// with the count of the process that it is a copy of.
 static INSIDE: AtomicU64 = AtomicU64::new(0);
 const COUNT: u64 = u32::MAX as u64;

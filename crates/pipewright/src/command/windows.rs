@@ -15,7 +15,7 @@ impl Command {
     /// set whatever this says.
     ///
     /// # Errors
-    /// Of the verb, `InvalidInput`: `CREATE_SUSPENDED` (4), as nobody could resume the child.
+    /// The verb returns `InvalidInput` for `CREATE_SUSPENDED` (4): nothing could resume the child.
     pub fn creation_flags(&mut self, flags: u32) -> &mut Command {
         self.windows().creation_flags = flags;
         self

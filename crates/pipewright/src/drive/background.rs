@@ -31,7 +31,7 @@ static RUNS: PerProcess<Mutex<Runs>> = PerProcess::new(Mutex::default);
 struct Runs {
     runs: Vec<(u64, Kept)>,
     next: u64,
-    /// How to wake the thread, while there is one.
+    /// Wakes the thread, while there is one.
     thread: Option<Arc<Wake>>,
 }
 

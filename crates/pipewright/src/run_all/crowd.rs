@@ -31,7 +31,7 @@ pub(super) struct Crowd {
 #[derive(Debug)]
 struct Member {
     index: usize,
-    /// Where the time is kept in the background. Before the processes: it has handles on them.
+    /// Enforces the limits in the background. Dropped before the processes, as it has handles on them.
     background: Option<(Keeping, Arc<Parked>)>,
     processes: Arc<Processes>,
     program: OsString,

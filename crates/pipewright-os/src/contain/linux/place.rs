@@ -57,7 +57,7 @@ fn open(cgroups: &[u8]) -> Option<OwnedFd> {
     rustix::fs::open(own_cgroup(cgroups)?, flags, Mode::empty()).ok()
 }
 
-/// Where the cgroup that this process is in is mounted: not always at `/sys/fs/cgroup`.
+/// Returns the path of this process's cgroup. It is not always below `/sys/fs/cgroup`.
 fn own_cgroup(cgroups: &[u8]) -> Option<PathBuf> {
     let own = cgroups.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"0::"))?;
     let mounts = proc::read("/proc/self/mountinfo")?;

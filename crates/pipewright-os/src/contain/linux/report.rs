@@ -65,7 +65,7 @@ impl Started {
     }
 }
 
-/// Why no command runs below a supervisor.
+/// The reason for which no command runs below a supervisor.
 #[derive(Debug)]
 pub(crate) enum NotStarted {
     /// The command could not be started.

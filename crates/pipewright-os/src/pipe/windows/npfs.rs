@@ -13,7 +13,7 @@ struct Entry {
     id: usize,
     bytes: Vec<u8>,
     read: usize,
-    /// What it has of the quota: below zero where more was read of it than that.
+    /// Its share of the quota: negative if more was read of it than that.
     quota: isize,
     is_done: bool,
 }

@@ -1,4 +1,4 @@
-//! Where the child's memory is not ours: it reports its error through a pipe.
+//! A pipe through which a child reports its error if it does not share our memory.
 //!
 //! A child with closures is forked. And an emulator may make a plain fork of a vfork (qemu-user, valgrind): then what the child writes down is
 //! written in a copy, and the parent does not wait for the exec either. Until a start has shown that memory is
@@ -16,7 +16,7 @@ use super::child::{Job, Report};
 /// A child has been seen to write to our memory.
 static MEMORY_IS_SHARED: AtomicBool = AtomicBool::new(false);
 
-/// What a child that does not share our memory reports through.
+/// The pipe for the report of a child that does not share our memory.
 pub(super) enum ErrorPipe {
     /// It is not needed.
     None,

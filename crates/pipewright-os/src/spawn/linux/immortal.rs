@@ -28,7 +28,7 @@ use crate::helper;
 
 type Work = Box<dyn FnOnce() + Send + 'static>;
 
-/// How long one waits for threads that are busy, twice. A start takes a hundredth of that.
+/// The time to wait for busy threads, twice. A start takes a hundredth of it.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// More kinds of callers than any program has.
@@ -47,7 +47,7 @@ struct Desk {
 struct State {
     waiting: VecDeque<Work>,
     threads: usize,
-    /// How many pieces of work a thread has begun.
+    /// The number of starts that a thread has begun.
     begun: u64,
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn run(work: &mut (dyn FnMut() + Send)) -> io::Result<()> {
     }
 }
 
-/// What has become of a piece of work.
+/// The states of a start.
 const WAITING: u8 = 0;
 const BEGUN: u8 = 1;
 const DONE: u8 = 2;

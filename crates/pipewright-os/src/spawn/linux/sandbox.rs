@@ -1,4 +1,4 @@
-//! What a thread may do, as far as it can be seen: Linux keeps that for each thread, not for a process.
+//! The rights of a thread, as far as they can be read: Linux keeps them per thread, not per process.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use crate::tree::proc;
 pub(super) struct Sandbox {
     /// Users, groups, capabilities, `no_new_privs`, the mode and the number of seccomp filters.
     status: Vec<u8>,
-    /// Of SELinux, AppArmor or Smack.
+    /// The label of SELinux, AppArmor or Smack.
     label: Vec<u8>,
     secure_bits: i32,
     session_keyring: i64,
@@ -45,7 +45,7 @@ impl Sandbox {
     }
 }
 
-/// What the security module says of this thread; nothing where there is no module that has labels.
+/// Returns the label of this thread; empty if no security module has labels.
 fn label() -> Vec<u8> {
     static THERE_ARE_NONE: AtomicBool = AtomicBool::new(false);
     if THERE_ARE_NONE.load(Ordering::Relaxed) {
@@ -74,7 +74,7 @@ fn filter(status: Vec<u8>) -> Vec<u8> {
     kept.flatten().copied().collect()
 }
 
-/// Where there is no `/proc`: what calls tell.
+/// Returns what system calls tell, for systems without `/proc`.
 fn without_proc() -> Vec<u8> {
     const VERSION_3: u32 = 0x2008_0522;
     let header = [VERSION_3, 0];

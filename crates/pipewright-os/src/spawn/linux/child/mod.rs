@@ -88,7 +88,7 @@ impl Job<'_> {
         }
     }
 
-    /// What a child has reported through the pipe.
+    /// Records the report that a child sent through the pipe.
     pub(super) fn take(&self, report: Report) {
         let report = u64::from_ne_bytes(report);
         self.failed_step.store((report >> 32) as u32, Ordering::Relaxed);

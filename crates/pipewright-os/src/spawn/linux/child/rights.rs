@@ -105,7 +105,7 @@ pub(super) unsafe fn change_root(root: *const c_char) -> Result<(), Failed> {
     check(unsafe { libc::chdir(c"/".as_ptr()) }, Step::Chroot)
 }
 
-/// Whom a change of user and groups is for.
+/// The threads whose user and groups change.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whose {
     /// The one thread of a child. The C library's calls would change every thread of the parent.
