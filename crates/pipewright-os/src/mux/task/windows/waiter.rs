@@ -244,6 +244,10 @@ impl Waiting {
 
 /// Waits for the first of them. `false`: none has come for a while.
 fn wait(control: &Wake, all: &[Waiting]) -> io::Result<bool> {
+    if all.iter().any(Waiting::has_come) {
+        // The system raised `control` for it, which may have been lowered since.
+        return Ok(true);
+    }
     let is_direct = |place: usize| place < DIRECT_HANDLES;
     let has_to_look =
         all.iter().enumerate().any(|(place, it)| !is_direct(place) && it.registered.is_none());
@@ -330,6 +334,26 @@ mod tests {
             drop(crowd);
             assert!(woken.try_recv().is_err());
         }
+    }
+
+    /// The thread lowers its event in every round. It may have been raised in between.
+    #[test]
+    fn a_registered_handle_ends_a_wait_that_begins_after_it_was_reported() {
+        let waiter: &'static Waiter = Box::leak(Box::new(Waiter::new(|| true)));
+        let control = Arc::new(Wake::new().unwrap());
+        let events: Vec<_> = (0..=DIRECT_HANDLES).map(|_| Wake::new().unwrap()).collect();
+        let copy = |event: &Wake| copy_of(event.as_handle().as_raw_handle(), false).unwrap();
+        let awaited: Vec<_> = events.iter().map(|it| Awaited::at(waiter, copy(it))).collect();
+        let mut all: Vec<_> =
+            awaited.iter().map(|it| Waiting::new(Arc::clone(&it.entry))).collect();
+        all[DIRECT_HANDLES].leave_to_the_system(&control);
+        events[DIRECT_HANDLES].raise();
+        // It reports first, and raises the event then.
+        while !control.is_raised() {
+            thread::yield_now();
+        }
+        control.lower();
+        assert!(wait(&control, &all).unwrap());
     }
 
     #[test]
