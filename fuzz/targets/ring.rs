@@ -5,7 +5,7 @@ use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use pipewright_fuzz::options;
 use pipewright_ipc::SharedMemory;
-use pipewright_os::shm::{ShmOptions, Written};
+use pipewright_os::channel::shm::{ShmOptions, Written};
 use pipewright_tests::hostile::{frame, greet_with_memory, outcome, send};
 
 const RING_BYTES: usize = 64 << 10;

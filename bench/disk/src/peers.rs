@@ -224,10 +224,10 @@ fn fio(words: &[String]) -> Result<Vec<String>> {
 }
 
 pub(crate) fn preadv2(path: &Path, time: Duration) -> Result<f64> {
-    let options = pipewright_os::file::OpenOptions::default();
+    let options = pipewright_os::disk::file::OpenOptions::default();
     let mut options = options;
     options.read = true;
-    let file = pipewright_os::file::File::open(path, &options)?;
+    let file = pipewright_os::disk::file::File::open(path, &options)?;
     let (mut places, mut buffer) = (Places::default(), AlignedBuf::zeroed(BLOCK, 1)?);
     let (began, mut count) = (Instant::now(), 0_u64);
     while began.elapsed() < time {

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use pipewright_os::file::{Action, Facts};
-use pipewright_os::port::Told;
+use pipewright_os::disk::file::{Action, Facts};
+use pipewright_os::disk::iocp::Told;
 
 use crate::operation::Class;
 

@@ -58,9 +58,9 @@ pub use shared::{Pending, SharedEngine};
 #[cfg(feature = "tokio")]
 pub use task::AsyncFile;
 
-pub use pipewright_os::aligned::AlignedBuf;
-pub use pipewright_os::file::{Alignment, Facts, Filesystem, NowaitReads, NowaitWrites};
-pub use pipewright_os::why_not::{Unjudged, WhyNot};
+pub use pipewright_os::base::aligned::AlignedBuf;
+pub use pipewright_os::disk::file::{Alignment, Facts, Filesystem, NowaitReads, NowaitWrites};
+pub use pipewright_os::disk::unavailable::{Unjudged, WhyNot};
 
 /// The result of this crate's calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

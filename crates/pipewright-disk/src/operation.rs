@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use pipewright_os::aligned::AlignedBuf;
-use pipewright_os::file::Action;
+use pipewright_os::base::aligned::AlignedBuf;
+use pipewright_os::disk::file::Action;
 
 use crate::{DiskFile, Error};
 

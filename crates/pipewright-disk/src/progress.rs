@@ -2,7 +2,7 @@
 
 use std::io;
 
-use pipewright_os::file::Action;
+use pipewright_os::disk::file::Action;
 
 use crate::Operation;
 use crate::error::ErrorKind;

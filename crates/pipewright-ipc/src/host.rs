@@ -1,7 +1,7 @@
 //! Starts a worker, with its end of a link.
 
 use pipewright::{Child, Command};
-use pipewright_os::link::{self, End, Inheritance};
+use pipewright_os::channel::handle_channel::{self, End, Inheritance};
 
 use crate::error::{Error, ErrorKind};
 use crate::output::Output;
@@ -15,7 +15,7 @@ const MOST_LAST_WORDS_BYTES: usize = 16 << 10;
 /// Checks that this process is no worker that has forgotten to claim its link: started by its own program, it would start
 /// the same program once more, and so would that one.
 pub(crate) fn may_start() -> Result<(), Error> {
-    match link::inheritance(VARIABLE) {
+    match handle_channel::inheritance(VARIABLE) {
         Inheritance::Unclaimed => Err(Error::new(ErrorKind::Unclaimed)),
         Inheritance::Nothing | Inheritance::Claimed => Ok(()),
     }
@@ -24,10 +24,11 @@ pub(crate) fn may_start() -> Result<(), Error> {
 /// Starts the command as a worker. It ends when the child is dropped, and with this process.
 pub(crate) fn start(command: &mut Command) -> Result<(End, Child), Error> {
     may_start()?;
-    let (mut ours, theirs) = link::pair().map_err(Error::cannot("make a link"))?;
+    let (mut ours, theirs) = handle_channel::pair().map_err(Error::cannot("make a link"))?;
     // For this start and no longer: an end that we kept would hide the end of the worker.
-    let child = command.spawn_serving(theirs, VARIABLE)?;
-    ours.set_worker(child.as_exit()).map_err(Error::cannot("tell the link its worker"))?;
+    let variables = handle_channel::variables(VARIABLE, &theirs);
+    let child = command.spawn_worker(theirs, variables)?;
+    ours.set_worker(child.child_handle()).map_err(Error::cannot("tell the link its worker"))?;
     Ok((ours, child))
 }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use pipewright::PipeReader;
-use pipewright_os::mux::{self, Slot};
+use pipewright_os::base::wait::{self, Slot};
 
 /// A longer line is handed on in pieces.
 const MOST_LINE_BYTES: usize = 16 << 10;
@@ -86,7 +86,7 @@ impl Output {
         for _ in 0..READS {
             let mut slots = [self.submit()];
             // Ignored: what cannot be read is not told.
-            let _ = mux::wait(&mut slots, Some(Instant::now()));
+            let _ = wait::any(&mut slots, Some(Instant::now()));
             let [slot] = slots.map(Slot::detach);
             if !self.take_back(slot, &mut |_| {}) {
                 break;

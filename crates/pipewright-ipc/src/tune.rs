@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pipewright_os::link;
+use pipewright_os::channel::handle_channel;
 
 use crate::channel::Channel;
 use crate::error::{Error, ErrorKind};
@@ -74,7 +74,7 @@ impl Way {
             spin: Duration::ZERO,
             ..options.clone()
         };
-        let (end, handle) = link::pair()?;
+        let (end, handle) = handle_channel::pair()?;
         let theirs = options.clone();
         let answer = move || {
             let mut channel: Channel = Channel::as_worker(handle, &theirs)?;

@@ -15,10 +15,10 @@ use std::ffi::{OsStr, OsString};
 use std::io::{Read as _, Write as _};
 use std::path::Path;
 
-use pipewright_os::exit::Exit;
-use pipewright_os::handle::Handle;
-use pipewright_os::pipe;
-use pipewright_os::spawn::{ChildStdio, Env, Inherit, Plan, Search, UnixOptions, spawn};
+use pipewright_os::base::handle::Handle;
+use pipewright_os::base::pipe;
+use pipewright_os::process::child::ChildHandle;
+use pipewright_os::process::spawn::{ChildStdio, Env, Inherit, Plan, Search, UnixOptions, spawn};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
@@ -138,7 +138,7 @@ fn said(program: &Path, args: &[OsString]) -> Vec<OsString> {
         unix: &unix,
         windows: None,
     };
-    let exit: Exit = spawn(&plan).unwrap();
+    let exit: ChildHandle = spawn(&plan).unwrap();
     drop(writer);
     let mut said = Vec::new();
     reader.read_to_end(&mut said).unwrap();

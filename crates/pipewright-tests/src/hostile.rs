@@ -4,10 +4,10 @@ use std::io::IoSlice;
 use std::thread::JoinHandle;
 
 use pipewright_ipc::{Channel, Error, Options};
-use pipewright_os::handle::Handle;
-use pipewright_os::link::{self, Arrived, End};
-use pipewright_os::mux::{self, Slot};
-use pipewright_os::shm::{Seen, ShmOptions, Written};
+use pipewright_os::base::handle::Handle;
+use pipewright_os::base::wait::{self, Slot};
+use pipewright_os::channel::handle_channel::{self, Arrived, End};
+use pipewright_os::channel::shm::{Seen, ShmOptions, Written};
 
 /// A frame as it is on the wire.
 pub fn frame(kind: u8, flags: u8, handles: u16, length: u32, body: &[u8]) -> Vec<u8> {
@@ -29,7 +29,7 @@ pub fn send(end: &mut End, bytes: &[u8]) {
     // Ignored: the host has seen enough and is gone.
     let _ = end.send(&[IoSlice::new(bytes)]);
     while end.unsent() > 0 {
-        mux::wait(&mut [Slot::Room(end)], None).unwrap();
+        wait::any(&mut [Slot::Room(end)], None).unwrap();
         if end.flush().is_err() {
             return;
         }
@@ -48,7 +48,7 @@ pub fn hear(end: &mut End) -> Option<(u8, String)> {
                 return Some((kind, body));
             }
         }
-        mux::wait(&mut [Slot::Arrival(end)], None).unwrap();
+        wait::any(&mut [Slot::Event(end)], None).unwrap();
         if end.receive(usize::MAX).ok()? == Arrived::End {
             return None;
         }
@@ -83,7 +83,7 @@ pub fn greet_with_memory(end: &mut End, ours: &Written) {
 
 /// That worker on a thread, and the end of the link for the host.
 pub fn on_a_thread(act: impl FnOnce(&mut End) + Send + 'static) -> (Handle, JoinHandle<()>) {
-    let (mut end, handle) = link::pair().unwrap();
+    let (mut end, handle) = handle_channel::pair().unwrap();
     (handle, std::thread::spawn(move || act(&mut end)))
 }
 

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use pipewright_os::mux::{self, Slot};
-use pipewright_os::signal::Signal;
-use pipewright_os::wake::{Latch, Wake};
+use pipewright_os::base::signal::Signal;
+use pipewright_os::base::wait::{self, Slot};
+use pipewright_os::base::wake::{Latch, Wake};
 
 use crate::signal_guard::SignalGuard;
 
@@ -121,7 +121,7 @@ impl CancelToken {
         let until = Instant::now().checked_add(limit);
         let Ok(wake) = self.wake() else { return self.is_cancelled() };
         // Woken for a signal that is on its way to a child of which there is none: waits on.
-        while !self.is_cancelled() && matches!(mux::wait(&mut [Slot::Wake(wake)], until), Ok(1)) {
+        while !self.is_cancelled() && matches!(wait::any(&mut [Slot::Event(wake)], until), Ok(1)) {
             self.heed();
         }
         self.is_cancelled()

@@ -160,21 +160,23 @@ pub use signal_guard::SignalGuard;
 #[cfg(feature = "tokio")]
 pub use task::{AsTheyEndAsync, AsyncEvents, AsyncLines, AsyncRunner};
 
-pub use pipewright_os::contain::Containment;
-pub use pipewright_os::exit::Usage;
-pub use pipewright_os::handle::{Handle, HandleKind};
+pub use pipewright_os::base::handle::{Handle, HandleKind};
+pub use pipewright_os::base::handle::{OpenHandle, open_handles};
 #[cfg(feature = "tokio")]
-pub use pipewright_os::pipe::{AsyncPipeReader, AsyncPipeWriter};
-pub use pipewright_os::pipe::{Mode, PipeOptions, PipeReader, PipeWriter, pair as pipe};
-pub use pipewright_os::probe::{OpenHandle, open_handles};
-pub use pipewright_os::signal::{
+pub use pipewright_os::base::pipe::{AsyncPipeReader, AsyncPipeWriter};
+pub use pipewright_os::base::pipe::{Mode, PipeOptions, PipeReader, PipeWriter, pair as pipe};
+pub use pipewright_os::base::signal::{
     Arrived as ArrivedSignal, Caught as CaughtSignals, Signal, UnknownSignal,
 };
-pub use pipewright_os::spawn::{Resource, ResourceLimit};
-pub use pipewright_os::status::{ExitStatus, ExitStatusError};
 #[cfg(feature = "tokio")]
-pub use pipewright_os::stdio::{AsyncStdin, AsyncStdout, stderr_async, stdin_async, stdout_async};
-pub use pipewright_os::stdio::{console_err, console_in, console_out, null};
+pub use pipewright_os::base::stdio::{
+    AsyncStdin, AsyncStdout, stderr_async, stdin_async, stdout_async,
+};
+pub use pipewright_os::base::stdio::{console_err, console_in, console_out, null};
+pub use pipewright_os::process::child::Usage;
+pub use pipewright_os::process::contain::Containment;
+pub use pipewright_os::process::spawn::{Resource, ResourceLimit};
+pub use pipewright_os::process::status::{ExitStatus, ExitStatusError};
 
 /// The parent's end of a child's stdin.
 pub type ChildStdin = PipeWriter;
@@ -185,7 +187,7 @@ pub type ChildStderr = PipeReader;
 
 /// What this machine offers.
 pub mod machine {
-    pub use pipewright_os::probe::{Facility, State, facilities};
+    pub use pipewright_os::process::capabilities::{Facility, State, facilities};
 }
 
 /// The result of this crate's calls.
@@ -195,7 +197,3 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[cfg(all(doctest, feature = "tokio"))]
 #[doc = include_str!("../../../docs/stopping.md")]
 mod stopping {}
-
-/// The platform layer, for the other crates of the family. Not covered by any promise.
-#[doc(hidden)]
-pub use pipewright_os as os;

@@ -8,9 +8,9 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use pipewright_os::contain::Containment;
-use pipewright_os::exit::Usage;
-use pipewright_os::status::ExitStatus;
+use pipewright_os::process::child::Usage;
+use pipewright_os::process::contain::Containment;
+use pipewright_os::process::status::ExitStatus;
 
 pub(crate) use check::{Stream, TAIL_BYTES, check_tee, judge};
 

@@ -3,8 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
-use pipewright_os::signal::{Signal, Trip};
-use pipewright_os::wake::Latch;
+use pipewright_os::base::signal::{Signal, Trip};
+use pipewright_os::base::wake::Latch;
 
 use crate::cancel::CancelToken;
 

@@ -28,9 +28,9 @@ mod on {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use pipewright_os::exit::Exit;
-    use pipewright_os::signal::Signal;
-    use pipewright_os::status::ExitStatus;
+    use pipewright_os::base::signal::Signal;
+    use pipewright_os::process::child::ChildHandle;
+    use pipewright_os::process::status::ExitStatus;
     use tracing::{Span, debug, debug_span, info, warn};
 
     use crate::error::Error;
@@ -48,7 +48,7 @@ mod on {
     }
 
     impl Trace {
-        pub(crate) fn started(program: &OsStr, exit: &Exit) -> Trace {
+        pub(crate) fn started(program: &OsStr, exit: &ChildHandle) -> Trace {
             let span = debug_span!("process", pid = exit.pid(), program = ?program);
             debug!(parent: &span, containment = %exit.containment(), "started");
             Trace(vec![Arc::new(Process { span, has_ended: AtomicBool::new(false) })])
@@ -79,7 +79,7 @@ mod on {
         }
 
         /// Records the end of a run, and of the processes that it was about.
-        pub(crate) fn run_ended(&self, exits: &[Exit], output: &Output) {
+        pub(crate) fn run_ended(&self, exits: &[ChildHandle], output: &Output) {
             for (process, exit) in self.0.iter().zip(exits) {
                 if let Ok(Some(ended)) = exit.try_wait() {
                     process.ended(ended.status);
@@ -99,7 +99,7 @@ mod on {
         }
 
         /// Records the drop of a handle: of one whose process has ended, that end, if nobody has waited for it.
-        pub(crate) fn dropped(&self, exit: &Exit) {
+        pub(crate) fn dropped(&self, exit: &ChildHandle) {
             for process in &self.0 {
                 match exit.try_wait() {
                     Ok(Some(ended)) => process.ended(ended.status),
@@ -133,9 +133,9 @@ mod on {
 mod off {
     use std::ffi::OsStr;
 
-    use pipewright_os::exit::Exit;
-    use pipewright_os::signal::Signal;
-    use pipewright_os::status::ExitStatus;
+    use pipewright_os::base::signal::Signal;
+    use pipewright_os::process::child::ChildHandle;
+    use pipewright_os::process::status::ExitStatus;
 
     use crate::error::Error;
     use crate::output::{Outcome, Output};
@@ -144,16 +144,16 @@ mod off {
     pub(crate) struct Trace;
 
     impl Trace {
-        pub(crate) fn started(_: &OsStr, _: &Exit) -> Trace {
+        pub(crate) fn started(_: &OsStr, _: &ChildHandle) -> Trace {
             Trace
         }
         pub(crate) fn extend(&mut self, _: Trace) {}
         pub(crate) fn stopping(&self, _: Signal, _: Option<Outcome>) {}
         pub(crate) fn killing(&self, _: Option<Outcome>) {}
         pub(crate) fn ended(&self, _: ExitStatus) {}
-        pub(crate) fn run_ended(&self, _: &[Exit], _: &Output) {}
+        pub(crate) fn run_ended(&self, _: &[ChildHandle], _: &Output) {}
         pub(crate) fn leftovers_killed(&self, _: u32) {}
-        pub(crate) fn dropped(&self, _: &Exit) {}
+        pub(crate) fn dropped(&self, _: &ChildHandle) {}
         pub(crate) fn take_first(&mut self) -> Trace {
             Trace
         }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pipewright::os::machine;
 use pipewright::{Capture, Stdio, run_all};
+use pipewright_os::host::host_info;
 
 use super::cases::{Took, case, chart, starting};
 use super::peer::Act;
@@ -96,7 +96,7 @@ fn streams(stream_bytes: u64) -> Vec<Point> {
     vec![
         case("kept", Unit::BytesPerSecond, move || {
             // Twice, while a buffer grows.
-            if machine::free_memory_bytes().is_some_and(|free| free < 2 * stream_bytes) {
+            if host_info::free_memory_bytes().is_some_and(|free| free < 2 * stream_bytes) {
                 return Err(Failed::Skip("takes more memory than is free".to_owned()));
             }
             let begin = Instant::now();

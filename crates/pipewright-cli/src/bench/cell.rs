@@ -5,7 +5,7 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-use pipewright::os::cpu;
+use pipewright_os::base::cpu;
 
 use super::plan::{Failed, Measure, Sample};
 use super::rounds::{self, Rounds};

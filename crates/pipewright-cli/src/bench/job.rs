@@ -4,8 +4,8 @@ use std::io::IsTerminal as _;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use pipewright::os::machine::CpuTime;
-use pipewright::os::{machine as os_machine, terminal};
+use pipewright_os::host::host_info::CpuTime;
+use pipewright_os::{host::host_info as os_machine, process::terminal};
 
 use super::capture::{self, Amount};
 use super::measure::{self, Rules, Watch};

@@ -1,7 +1,7 @@
 //! Where it was measured, for the report.
 
-use pipewright::os::machine::CpuTime;
-use pipewright::os::{cpu, machine};
+use pipewright_os::host::host_info::CpuTime;
+use pipewright_os::{base::cpu, host::host_info};
 
 use super::pipes;
 use super::report::Machine;
@@ -9,7 +9,7 @@ use super::yardstick;
 
 /// Looks at the machine before the first measurement.
 pub(super) fn look() -> Machine {
-    let found = machine::look();
+    let found = host_info::look();
     Machine {
         system: found.system,
         kernel: found.kernel,
@@ -21,7 +21,7 @@ pub(super) fn look() -> Machine {
         not_pinned: pipes::why_not_pinned(),
         imitation: found.imitation,
         memory_bytes: found.memory_bytes,
-        load_before: machine::load(),
+        load_before: host_info::load(),
         load_after: None,
         others_share: Vec::new(),
         yardstick_bytes_per_second: Vec::new(),

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use pipewright::os::usage::{self, Spent};
 use pipewright::{Command, console_in, console_out};
+use pipewright_os::process::usage::{self, Spent};
 
 use super::cell::pin;
 use super::ipc::{self, Packets};

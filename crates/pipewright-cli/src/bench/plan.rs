@@ -8,7 +8,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use pipewright::os::usage::Spent;
+use pipewright_os::process::usage::Spent;
 use serde_json::Value;
 
 use super::histogram::Reads;

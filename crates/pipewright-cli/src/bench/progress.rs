@@ -6,7 +6,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
-use pipewright::os::terminal;
+use pipewright_os::process::terminal;
 
 use super::show::cut;
 

@@ -6,7 +6,7 @@
 use std::io;
 use std::time::Duration;
 
-use pipewright::os::usage::Spent;
+use pipewright_os::process::usage::Spent;
 
 use super::histogram::Reads;
 use super::plan::{Failed, Sample};

@@ -4,8 +4,8 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use pipewright::os::machine;
 use pipewright::{Command, Contain, Resource, Scope, null};
+use pipewright_os::host::host_info;
 
 use super::cases::{Took, chart, starting};
 use super::change::{Circumstances, Noise, Ratio};
@@ -152,7 +152,7 @@ fn ballast(size: u64) -> Result<Vec<u8>, Failed> {
     if size == 0 {
         return Ok(Vec::new());
     }
-    let free = machine::free_memory_bytes();
+    let free = host_info::free_memory_bytes();
     if free.is_none_or(|free| free < size + SPARE_BYTES) {
         let free = free.map_or("unknown".to_owned(), |free| bytes(free >> 20 << 20));
         return Err(Failed::Skip(format!(

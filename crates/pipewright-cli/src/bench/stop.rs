@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
 
-use pipewright::os::signal;
 use pipewright::{ArrivedSignal, CaughtSignals, Signal};
+use pipewright_os::base::signal;
 
 use crate::exit_code;
 

@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::time::Instant;
 
-use pipewright::os::conduit::{self, Kind};
-use pipewright::os::usage;
 use pipewright::{Child, Signal};
+use pipewright_os::host::test_pipe::{self, Kind};
+use pipewright_os::process::usage;
 
 use super::pattern::Pattern;
 use super::peer::Act;
@@ -85,12 +85,12 @@ impl Files {
         let mut command = act.command()?;
         // With a group of its own Ctrl-C does not reach it: it ends with its input.
         command.own_group();
-        let first = conduit::open(kind, None)?;
+        let first = test_pipe::open(kind, None)?;
         let (to, from) = if kind == Kind::Socket {
             command.stdin(first.writer.try_clone()?).stdout(first.writer);
             (first.reader.try_clone()?, first.reader)
         } else {
-            let second = conduit::open(kind, None)?;
+            let second = test_pipe::open(kind, None)?;
             command.stdin(first.reader).stdout(second.writer);
             (first.writer, second.reader)
         };

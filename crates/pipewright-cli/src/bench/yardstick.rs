@@ -10,8 +10,8 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pipewright::os::conduit::{self, Kind};
-use pipewright::os::cpu;
+use pipewright_os::base::cpu;
+use pipewright_os::host::test_pipe::{self, Kind};
 
 use super::cell::{alone, pin};
 use super::peer::Act;
@@ -53,7 +53,7 @@ fn copying(time: Duration) -> Option<f64> {
     let sample = alone(|| {
         // Where it may not be pinned it is a yardstick all the same.
         let _ = pin(processor);
-        let conduit = conduit::open(Kind::Pipe, None)?;
+        let conduit = test_pipe::open(Kind::Pipe, None)?;
         let mut rounds = OneThread::new(conduit, BLOCK_BYTES, false);
         rounds::timed(&mut rounds, BLOCK_BYTES as u64, time, None, &mut None)
     });
@@ -63,8 +63,8 @@ fn copying(time: Duration) -> Option<f64> {
 /// A byte to another thread and back, which both wait for: seconds.
 fn waking(time: Duration) -> Option<f64> {
     let place = usual_place();
-    let there = conduit::open(Kind::Pipe, None).ok()?;
-    let back = conduit::open(Kind::Pipe, None).ok()?;
+    let there = test_pipe::open(Kind::Pipe, None).ok()?;
+    let back = test_pipe::open(Kind::Pipe, None).ok()?;
     let (mut theirs, mut ours) = ((there.reader, back.writer), (there.writer, back.reader));
     thread::scope(|scope| {
         let echo = move || {

@@ -9,8 +9,8 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use pipewright::os::file;
 use pipewright_disk::diagnosis::{Report, diagnose};
+use pipewright_os::disk::file;
 
 use crate::args::DiskOptions;
 use crate::print::print;

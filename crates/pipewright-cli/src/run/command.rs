@@ -3,8 +3,8 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use pipewright::os::os_text;
 use pipewright::{CancelToken, Command, Handle, Limit, Scope, Stdio};
+use pipewright_os::base::os_text;
 
 use crate::Failure;
 use crate::args::{CommonOptions, Contain, RunOptions};

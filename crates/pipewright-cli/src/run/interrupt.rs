@@ -5,9 +5,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use pipewright::os::terminal::{self, Foreground};
-use pipewright::os::{mux, signal};
 use pipewright::{ArrivedSignal, CancelToken, Captured, CaughtSignals, Outcome, Signal};
+use pipewright_os::base::{signal, wait};
+use pipewright_os::process::terminal::{self, Foreground};
 
 use crate::exit_code;
 
@@ -71,7 +71,7 @@ impl Interrupt {
         });
         let noting = Arc::clone(&seen);
         // The thread below does next to nothing but wait.
-        pipewright::os::memory::share_one_heap();
+        pipewright_os::base::memory::share_one_heap();
         thread::Builder::new().name("signals".to_owned()).stack_size(64 << 10).spawn(
             move || {
                 while let Ok(arrived) = caught.wait_for_arrival() {
@@ -174,5 +174,5 @@ impl Seen {
 
 fn nap(time: Duration) {
     // Ignored: a wait for nothing has no error of its own.
-    let _ = mux::wait(&mut [], Some(Instant::now() + time));
+    let _ = wait::any(&mut [], Some(Instant::now() + time));
 }

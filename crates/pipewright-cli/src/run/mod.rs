@@ -4,10 +4,10 @@ pub(crate) mod command;
 pub(crate) mod interrupt;
 pub(crate) mod report;
 
-use pipewright::os::terminal::Foreground;
 use pipewright::{
     CancelToken, Captured, Command, Error, ErrorKind, Outcome, Output, Scope, Signal, TeeFailed,
 };
+use pipewright_os::process::terminal::Foreground;
 
 use crate::args::{Contain, RunOptions};
 use crate::print::print;

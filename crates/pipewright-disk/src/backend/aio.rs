@@ -3,10 +3,10 @@
 use std::io;
 use std::sync::Arc;
 
-use pipewright_os::aio::Aio;
-use pipewright_os::file::{Action, Finished, Request};
-use pipewright_os::wake::Wake;
-use pipewright_os::why_not::WhyNot;
+use pipewright_os::base::wake::Wake;
+use pipewright_os::disk::aio::Aio;
+use pipewright_os::disk::file::{Action, Finished, Request};
+use pipewright_os::disk::unavailable::WhyNot;
 
 use super::Tell;
 use super::mixed::Queue;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 
-use pipewright_os::file::{Finished, Request};
+use pipewright_os::disk::file::{Finished, Request};
 
 use super::witness::Witness;
 use super::{Backend, Tell, cancelled, remove};

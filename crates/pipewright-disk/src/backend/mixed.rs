@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 
-use pipewright_os::file::{Finished, Request};
+use pipewright_os::disk::file::{Finished, Request};
 
 use super::pool::PoolBackend;
 use super::witness::{Before, Witness};

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 
-use pipewright_os::file::{Finished, Request};
+use pipewright_os::disk::file::{Finished, Request};
 
 use crate::class::Seen;
 
@@ -56,5 +56,5 @@ fn remove(queue: &mut VecDeque<(usize, Request)>, token: usize) -> Option<Reques
 
 /// What becomes of a request that nobody began.
 fn cancelled(token: usize, request: Request) -> Finished {
-    Finished { token, request, result: Err(pipewright_os::cause::cancelled()) }
+    Finished { token, request, result: Err(pipewright_os::base::errno::cancelled()) }
 }

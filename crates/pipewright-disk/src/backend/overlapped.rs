@@ -2,9 +2,9 @@
 
 use std::io;
 
-use pipewright_os::file::{Action, Finished, Request};
-use pipewright_os::port::Port;
-use pipewright_os::why_not::WhyNot;
+use pipewright_os::disk::file::{Action, Finished, Request};
+use pipewright_os::disk::iocp::Port;
+use pipewright_os::disk::unavailable::WhyNot;
 
 use super::Tell;
 use super::mixed::Queue;

@@ -5,8 +5,8 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use pipewright_os::file::{Finished, Request};
-use pipewright_os::helper;
+use pipewright_os::base::service_thread;
+use pipewright_os::disk::file::{Finished, Request};
 
 use super::{Backend, Tell, cancelled, remove};
 use crate::class::Seen;
@@ -90,7 +90,7 @@ impl PoolBackend {
         }
         for _ in 0..new {
             let shared = Arc::clone(&self.shared);
-            if helper::start(c"pw-disk", move || shared.serve()).is_err() {
+            if service_thread::start(c"pw-disk", move || shared.serve()).is_err() {
                 self.shared.state().threads -= 1;
             }
         }

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use pipewright_os::file::{Finished, Request};
-use pipewright_os::ring::{Ring, RingOptions};
-use pipewright_os::wake::Wake;
-use pipewright_os::why_not::WhyNot;
+use pipewright_os::base::wake::Wake;
+use pipewright_os::disk::file::{Finished, Request};
+use pipewright_os::disk::io_uring::{Ring, RingOptions};
+use pipewright_os::disk::unavailable::WhyNot;
 
 use super::witness::Witness;
 use super::{Backend, Tell, cancelled, remove};

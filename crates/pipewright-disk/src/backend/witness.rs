@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use pipewright_os::thread_usage::{self, ThreadUsage};
+use pipewright_os::disk::thread_usage::{self, ThreadUsage};
 
 use crate::class::Seen;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pipewright_os::file::{Facts, NowaitReads, NowaitWrites};
+use pipewright_os::disk::file::{Facts, NowaitReads, NowaitWrites};
 
 use super::{Test, Work};
 use crate::{BackendKind, Class, Misaligned, Step, Unjudged};

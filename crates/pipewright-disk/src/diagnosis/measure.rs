@@ -3,9 +3,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pipewright_os::aligned::AlignedBuf;
-use pipewright_os::file::{NowaitReads, NowaitWrites};
-use pipewright_os::thread_usage;
+use pipewright_os::base::aligned::AlignedBuf;
+use pipewright_os::disk::file::{NowaitReads, NowaitWrites};
+use pipewright_os::disk::thread_usage;
 
 use super::scratch::{Opened, Subject, noise};
 use super::{DiagnoseOptions, Evidence, Measured, Pattern, Test, Verdict, Work, reasons};

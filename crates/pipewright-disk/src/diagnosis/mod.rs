@@ -12,7 +12,7 @@ mod trial;
 use std::path::Path;
 use std::thread;
 
-use pipewright_os::machine;
+use pipewright_os::host::host_info;
 
 use crate::{Error, ErrorKind, Result};
 
@@ -61,7 +61,7 @@ pub fn diagnose(path: impl AsRef<Path>, options: &DiagnoseOptions) -> Result<Rep
     let found =
         std::fs::metadata(path).map_err(|error| Error::system("diagnose", Some(path), error))?;
     let bytes = (options.requests as u64).saturating_mul(options.block_bytes as u64);
-    if machine::free_memory_bytes().is_some_and(|left| bytes > left / 2) {
+    if host_info::free_memory_bytes().is_some_and(|left| bytes > left / 2) {
         return Err(wrong(ErrorKind::Limit {
             what: "the buffers of a test would not fit into memory",
         }));

@@ -4,7 +4,7 @@ mod words;
 
 use std::time::Duration;
 
-use pipewright_os::file::{Filesystem, NowaitReads, NowaitWrites};
+use pipewright_os::disk::file::{Filesystem, NowaitReads, NowaitWrites};
 
 use super::{Evidence, Measured, Test, Verdict, Work};
 use crate::{BackendKind, Class, WhyNot};

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use pipewright_os::file::{Filesystem, claim_disk, write_in_place};
+use pipewright_os::disk::file::{Filesystem, claim_disk, write_in_place};
 
 use super::{DiagnoseOptions, Test, Work};
 use crate::{Access, DiskFile, Error, ErrorKind, Result};

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use pipewright_os::file::Action;
+use pipewright_os::disk::file::Action;
 
 use super::{EngineOptions, failure};
 use crate::progress::{Next, Progress};

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use pipewright_os::ring::RingOptions;
-use pipewright_os::wake::Wake;
-use pipewright_os::why_not::WhyNot;
+use pipewright_os::base::wake::Wake;
+use pipewright_os::disk::io_uring::RingOptions;
+use pipewright_os::disk::unavailable::WhyNot;
 
 use super::EngineOptions;
 use crate::backend::{

@@ -10,8 +10,8 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
 
-use pipewright_os::aligned::AlignedBuf;
-use pipewright_os::file::{Action, Finished, Request};
+use pipewright_os::base::aligned::AlignedBuf;
+use pipewright_os::disk::file::{Action, Finished, Request};
 
 use crate::backend::Backend;
 use crate::class::{Seen, class_of};

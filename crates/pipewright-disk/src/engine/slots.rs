@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use pipewright_os::file::Action;
+use pipewright_os::disk::file::Action;
 
 use crate::class::Seen;
 use crate::progress::Progress;

@@ -1,6 +1,6 @@
 //! One operation at a time, and the wait for it.
 
-use pipewright_os::aligned::AlignedBuf;
+use pipewright_os::base::aligned::AlignedBuf;
 
 use super::{Engine, EngineOptions, here};
 use crate::{Completion, DiskFile, Done, Error, Operation, OperationId};

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::io;
 
-use pipewright_os::cause::{Cause, cause};
-use pipewright_os::why_not::WhyNot;
+use pipewright_os::base::errno::{Cause, cause};
+use pipewright_os::disk::unavailable::WhyNot;
 
 /// The kinds of failure, each with the facts that belong to it.
 #[derive(Debug, Clone, PartialEq, Eq)]

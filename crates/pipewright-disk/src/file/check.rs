@@ -1,7 +1,7 @@
 //! What can be said of an operation before the system is asked.
 
-use pipewright_os::aligned::AlignedBuf;
-use pipewright_os::file::{Action, Alignment};
+use pipewright_os::base::aligned::AlignedBuf;
+use pipewright_os::disk::file::{Action, Alignment};
 
 use super::DiskFile;
 use crate::error::{ErrorKind, Misaligned, Part};

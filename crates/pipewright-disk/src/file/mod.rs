@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use pipewright_os::aligned::AlignedBuf;
-use pipewright_os::file::{self, Alignment, Facts};
-use pipewright_os::memory::page_bytes;
+use pipewright_os::base::aligned::AlignedBuf;
+use pipewright_os::base::memory::page_bytes;
+use pipewright_os::disk::file::{self, Alignment, Facts};
 
 use crate::{Error, Result};
 
 pub use options::FileOptions;
-pub use pipewright_os::file::{Access, SyncMode};
+pub use pipewright_os::disk::file::{Access, SyncMode};
 
 /// A file whose bytes are read and written by their place. Its copies are one file.
 ///

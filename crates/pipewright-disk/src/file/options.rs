@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-use pipewright_os::file::{self, Access, Alignment, SyncMode};
+use pipewright_os::disk::file::{self, Access, Alignment, SyncMode};
 
 use super::{DiskFile, Inner};
 use crate::{Error, ErrorKind, Result};

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use pipewright_os::aligned::AlignedBuf;
+use pipewright_os::base::aligned::AlignedBuf;
 
 use super::mailbox::{Letter, Mailbox};
 use super::pending::Cell;

@@ -7,8 +7,8 @@ mod pending;
 use std::sync::Arc;
 use std::sync::mpsc;
 
-use pipewright_os::aligned::AlignedBuf;
-use pipewright_os::helper;
+use pipewright_os::base::aligned::AlignedBuf;
+use pipewright_os::base::service_thread;
 
 use crate::engine::{BackendKind, Engine, EngineOptions, Step};
 use crate::{DiskFile, Error, Operation, Result};
@@ -76,7 +76,7 @@ impl SharedEngine {
             }
         };
         let no_thread = |error| Error::system("start a thread for an engine", None, error);
-        helper::start(c"pw-disk-driver", work).map_err(no_thread)?;
+        service_thread::start(c"pw-disk-driver", work).map_err(no_thread)?;
         let (mailbox, backend, steps) =
             told.recv().map_err(|_| no_thread(std::io::Error::other("it ended")))??;
         Ok(SharedEngine(Arc::new(Handle { mailbox, backend, steps })))

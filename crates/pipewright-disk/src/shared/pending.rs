@@ -6,7 +6,7 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use pipewright_os::park::block_on;
+use pipewright_os::base::park::block_on;
 
 use super::mailbox::Mailbox;
 use crate::{Done, OperationId};

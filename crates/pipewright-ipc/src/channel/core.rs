@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use pipewright::{CancelToken, Child, ExitStatus};
-use pipewright_os::exit::Exit;
-use pipewright_os::link::Arrived;
-use pipewright_os::mux::{self, Slot};
+use pipewright_os::base::wait::{self, Slot};
+use pipewright_os::channel::handle_channel::Arrived;
+use pipewright_os::process::child::ChildHandle;
 
 use super::incoming::Progress;
 use super::line::Line;
@@ -35,7 +35,7 @@ pub(crate) struct Core {
     pub(super) exited: bool,
     /// What a task waits through.
     #[cfg(feature = "tokio")]
-    pub(super) watch: mux::Watch,
+    pub(super) watch: wait::Watch,
 }
 
 impl Core {
@@ -49,7 +49,7 @@ impl Core {
             scratch: Vec::new(),
             exited: false,
             #[cfg(feature = "tokio")]
-            watch: mux::Watch::default(),
+            watch: wait::Watch::default(),
         }
     }
 
@@ -222,7 +222,7 @@ impl Core {
             return Ok(true);
         }
         let mut slots = self.slots(want)?;
-        let done = mux::wait(&mut slots, until).map_err(Error::cannot(WAIT))?;
+        let done = wait::any(&mut slots, until).map_err(Error::cannot(WAIT))?;
         let slots = slots.map(Slot::detach);
         self.note_wait(want, slots, done)
     }
@@ -231,14 +231,14 @@ impl Core {
     pub(super) fn slots(&self, want: Want) -> Result<[Slot<'_>; 4], Error> {
         let end = &self.line.end;
         let wants_room = matches!(want, Want::Room) || self.line.unsent() > 0;
-        let arrival = if end.has_ended() { Slot::Off } else { Slot::Arrival(end) };
+        let arrival = if end.has_ended() { Slot::Off } else { Slot::Event(end) };
         let room = if wants_room { Slot::Room(end) } else { Slot::Off };
         let exit = match &self.child {
-            Some(child) if !self.exited => Slot::Exit(child.as_exit()),
+            Some(child) if !self.exited => Slot::Event(child.child_handle()),
             _ => Slot::Off,
         };
         let cancel = match &self.cancel {
-            Some(token) => Slot::Wake(token.wake().map_err(Error::cannot(WATCH_TOKEN))?),
+            Some(token) => Slot::Event(token.wake().map_err(Error::cannot(WATCH_TOKEN))?),
             None => Slot::Off,
         };
         Ok([arrival, room, exit, cancel])
@@ -252,8 +252,8 @@ impl Core {
         done: usize,
     ) -> Result<bool, Error> {
         let [arrival, _, exit, cancel] = slots;
-        let arrived = matches!(arrival, Slot::ArrivalDone);
-        let (exited, woken) = (matches!(exit, Slot::ExitDone), matches!(cancel, Slot::WakeDone));
+        let arrived = matches!(arrival, Slot::EventDone);
+        let (exited, woken) = (matches!(exit, Slot::EventDone), matches!(cancel, Slot::EventDone));
         if exited {
             // Not yet an error: what it sent before stands in the socket and in the ring.
             self.exited = true;
@@ -287,7 +287,7 @@ impl Core {
         };
         let enough = Instant::now().checked_add(END_TAKES);
         let until = [until, enough].into_iter().flatten().min();
-        match status_of(child.as_exit(), until) {
+        match status_of(child.child_handle(), until) {
             Some(status) => Error::new(ErrorKind::Died { status: Some(status) }),
             None => error,
         }
@@ -347,7 +347,7 @@ impl Core {
             }
         }
         let Some(child) = &self.child else { return Ok(None) };
-        match status_of(child.as_exit(), until) {
+        match status_of(child.child_handle(), until) {
             Some(status) => Ok(Some(status)),
             None => Err(self.timed_out(Want::Message)),
         }
@@ -362,8 +362,8 @@ pub(super) enum Want {
 }
 
 /// How a child has ended, or ends until then.
-pub(crate) fn status_of(exit: &Exit, until: Option<Instant>) -> Option<ExitStatus> {
+pub(crate) fn status_of(exit: &ChildHandle, until: Option<Instant>) -> Option<ExitStatus> {
     // Ignored, here and below: a status that is lost is none.
-    let _ = mux::wait(&mut [Slot::Exit(exit)], until);
+    let _ = wait::any(&mut [Slot::Event(exit)], until);
     exit.try_wait().ok().flatten().map(|ended| ended.status)
 }

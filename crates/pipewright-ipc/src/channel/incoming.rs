@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use pipewright::Handle;
-use pipewright_os::link::Arrived;
+use pipewright_os::channel::handle_channel::Arrived;
 
 use super::line::{Line, SharedRing};
 use super::sink::Sink;
@@ -273,7 +273,7 @@ impl Line {
 }
 
 fn take_from_socket(
-    end: &mut pipewright_os::link::End,
+    end: &mut pipewright_os::channel::handle_channel::End,
     wanted: usize,
     sink: &mut impl Sink,
 ) -> io::Result<usize> {

@@ -7,8 +7,8 @@
 
 use std::time::Duration;
 
-use pipewright_os::link::End;
-use pipewright_os::shm::{Seen, Written};
+use pipewright_os::channel::handle_channel::End;
+use pipewright_os::channel::shm::{Seen, Written};
 
 use super::spin::Spin;
 use crate::error::{Error, ErrorKind};

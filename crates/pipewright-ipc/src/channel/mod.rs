@@ -20,7 +20,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use pipewright::{CancelToken, Child, Command, ExitStatus, Handle};
-use pipewright_os::link::{End, MOST_HANDLES};
+use pipewright_os::channel::handle_channel::{End, MOST_HANDLES};
 
 pub(crate) use self::core::{Core, status_of};
 use crate::error::{Error, ErrorKind, Side};
@@ -102,7 +102,7 @@ impl<S, R> Channel<S, R> {
                 if matches!(error.kind(), ErrorKind::Refused { .. }) {
                     // So that it can say why, where its own complaints go, before it is killed.
                     let until = std::time::Instant::now().checked_add(COMPLAINT_TAKES);
-                    let _ = status_of(child.as_exit(), until);
+                    let _ = status_of(child.child_handle(), until);
                 }
                 Err(host::without_handshake(error, &mut child))
             }

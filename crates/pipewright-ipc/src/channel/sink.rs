@@ -2,7 +2,7 @@
 
 use std::io;
 
-use pipewright_os::shm::{BLOCK_BYTES, Seen};
+use pipewright_os::channel::shm::{BLOCK_BYTES, Seen};
 
 /// Takes the bytes of a body, in order.
 pub(super) trait Sink {

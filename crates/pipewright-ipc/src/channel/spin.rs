@@ -3,7 +3,7 @@
 use std::hint;
 use std::time::{Duration, Instant};
 
-use pipewright_os::probe;
+use pipewright_os::base::cpu;
 
 /// Whether to look, and how long at most.
 ///
@@ -35,7 +35,7 @@ impl Spin {
     pub(crate) fn new(most: Duration) -> Spin {
         // With one processor nobody can do anything while we look. (That this process may use one alone
         // says nothing: the other one may have another.)
-        let most = if probe::processors() < 2 { Duration::ZERO } else { most };
+        let most = if cpu::online() < 2 { Duration::ZERO } else { most };
         Spin { most, credit: MOST_CREDIT / 2, until_try: FIRST_PAUSE, pause: FIRST_PAUSE }
     }
 

@@ -8,8 +8,8 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use pipewright::{Command, ExitStatus, Handle};
-use pipewright_os::link::End;
-use pipewright_os::mux::Slot;
+use pipewright_os::base::wait::Slot;
+use pipewright_os::channel::handle_channel::End;
 
 use super::core::{Core, END_TAKES, Want};
 use super::incoming::Progress;

@@ -139,7 +139,7 @@ pub enum Peer {
 impl Peer {
     pub(crate) fn of(child: Option<&Child>) -> Peer {
         match child {
-            Some(child) if child.as_exit().is_stopped() => Peer::Stopped { pid: child.id() },
+            Some(child) if child.child_handle().is_stopped() => Peer::Stopped { pid: child.id() },
             Some(child) => Peer::Runs { pid: child.id() },
             None => Peer::Connected,
         }

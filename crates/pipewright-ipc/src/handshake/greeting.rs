@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use pipewright_os::link::End;
+use pipewright_os::channel::handle_channel::End;
 
 use super::identity::Identity;
 use super::memory::Offer;

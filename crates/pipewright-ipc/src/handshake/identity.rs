@@ -1,6 +1,6 @@
 //! Who a side is: what both have to say the same of.
 
-use pipewright_os::link;
+use pipewright_os::channel::handle_channel;
 
 use crate::error::{Error, ErrorKind, Side};
 use crate::options::Options;
@@ -20,7 +20,7 @@ impl Identity {
             ("app", options.app.clone()),
             ("build", options.build.clone()),
             ("arch", format!("{}-{bits}-{order}", std::env::consts::ARCH)),
-            ("user", link::user()),
+            ("user", handle_channel::user()),
             ("salt", options.salt.clone()),
         ])
     }

@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use pipewright::Handle;
-use pipewright_os::shm::{Seen, ShmOptions, Written};
+use pipewright_os::channel::shm::{Seen, ShmOptions, Written};
 
 use crate::channel::SharedRing;
 use crate::options::{LEAST_RING_BYTES, MOST_RING_BYTES, Options};

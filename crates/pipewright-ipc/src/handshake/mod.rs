@@ -22,8 +22,8 @@ mod task;
 use std::time::{Duration, Instant};
 
 use pipewright::Child;
-use pipewright_os::link::End;
-use pipewright_os::mux::{self, Slot};
+use pipewright_os::base::wait::{self, Slot};
+use pipewright_os::channel::handle_channel::End;
 
 use crate::channel::{Line, status_of};
 use crate::error::{Error, ErrorKind, Peer, WAIT};
@@ -65,18 +65,18 @@ fn see_through(mut greeting: Greeting, child: Option<&Child>) -> Result<Line, Er
             return Err(explain(Error::new(ErrorKind::Died { status: None }), child));
         }
         let mut slots = slots(&greeting, child);
-        if mux::wait(&mut slots, greeting.until()).map_err(Error::cannot(WAIT))? == 0 {
+        if wait::any(&mut slots, greeting.until()).map_err(Error::cannot(WAIT))? == 0 {
             return Err(timed_out(child));
         }
-        exited = matches!(slots, [_, _, Slot::ExitDone]);
+        exited = matches!(slots, [_, _, Slot::EventDone]);
     }
 }
 
 /// What a handshake waits for.
 fn slots<'a>(greeting: &'a Greeting, child: Option<&'a Child>) -> [Slot<'a>; 3] {
     let room = if greeting.wants_room() { Slot::Room(greeting.end()) } else { Slot::Off };
-    let exit = child.map_or(Slot::Off, |child| Slot::Exit(child.as_exit()));
-    [Slot::Arrival(greeting.end()), room, exit]
+    let exit = child.map_or(Slot::Off, |child| Slot::Event(child.child_handle()));
+    [Slot::Event(greeting.end()), room, exit]
 }
 
 pub(crate) fn timed_out(child: Option<&Child>) -> Error {
@@ -86,7 +86,7 @@ pub(crate) fn timed_out(child: Option<&Child>) -> Error {
 /// Adds how the worker ended.
 fn explain(error: Error, child: Option<&Child>) -> Error {
     let (ErrorKind::Died { .. }, Some(child)) = (error.kind(), child) else { return error };
-    match status_of(child.as_exit(), Instant::now().checked_add(END_TAKES)) {
+    match status_of(child.child_handle(), Instant::now().checked_add(END_TAKES)) {
         Some(status) => Error::new(ErrorKind::Died { status: Some(status) }),
         None => error,
     }

@@ -4,7 +4,7 @@ use std::io::{self, IoSlice};
 use std::slice;
 
 use pipewright::Handle;
-use pipewright_os::link::{Arrived, End, lacks_room_for_handles};
+use pipewright_os::channel::handle_channel::{Arrived, End, lacks_room_for_handles};
 
 use crate::error::{Error, ErrorKind, Side};
 use crate::wire::{Fields, Frame, Header, Invalid, MOST_HELLO_BYTES, kind};

@@ -4,8 +4,8 @@ use std::future::poll_fn;
 use std::time::Instant;
 
 use pipewright::{Child, ExitStatus};
-use pipewright_os::link::End;
-use pipewright_os::mux::{Slot, Watch};
+use pipewright_os::base::wait::{Slot, Watch};
+use pipewright_os::channel::handle_channel::End;
 
 use super::{END_TAKES, Greeting, slots, timed_out};
 use crate::channel::Line;
@@ -49,13 +49,13 @@ async fn see_through(mut greeting: Greeting, child: Option<&Child>) -> Result<Li
         if waited.map_err(Error::cannot(WAIT))? == 0 {
             return Err(timed_out(child));
         }
-        exited = matches!(slots, [_, _, Slot::ExitDone]);
+        exited = matches!(slots, [_, _, Slot::EventDone]);
     }
 }
 
 /// How a child has ended, or ends until then.
 pub(crate) async fn end_async(child: &Child, until: Option<Instant>) -> Option<ExitStatus> {
-    let (mut watch, mut slots) = (Watch::default(), [Slot::Exit(child.as_exit())]);
+    let (mut watch, mut slots) = (Watch::default(), [Slot::Event(child.child_handle())]);
     // Ignored, here and below: a status that is lost is none.
     let _ = poll_fn(|context| watch.poll_wait(context, &mut slots, until)).await;
     child.try_wait().ok().flatten()

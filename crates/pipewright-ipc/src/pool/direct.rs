@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use pipewright::CancelToken;
-use pipewright_os::mux::{self, Slot};
+use pipewright_os::base::wait::{self, Slot};
 
 use super::driver::is_heeded;
 use super::job::Job;
@@ -82,7 +82,7 @@ fn talk(
 fn wait(lent: &mut Lent, job: &Job, wants_room: bool) -> bool {
     let Lent { connection, wake, .. } = lent;
     let token = match job.token.as_ref().map(CancelToken::wake) {
-        Some(Ok(wake)) => Slot::Wake(wake),
+        Some(Ok(wake)) => Slot::Event(wake),
         // That is none of the worker's doing.
         Some(Err(_)) => return false,
         None => Slot::Off,
@@ -94,12 +94,12 @@ fn wait(lent: &mut Lent, job: &Job, wants_room: bool) -> bool {
     let began = Instant::now();
     let end = &connection.line.end;
     let room = if wants_room { Slot::Room(end) } else { Slot::Off };
-    let mut slots = [Slot::Arrival(end), room, Slot::Wake(wake), token];
-    let waited = mux::wait(&mut slots, job.until);
+    let mut slots = [Slot::Event(end), room, Slot::Event(&**wake), token];
+    let waited = wait::any(&mut slots, job.until);
     let slots = slots.map(Slot::detach);
-    let (arrived, slept) = (matches!(slots[0], Slot::ArrivalDone), began.elapsed());
+    let (arrived, slept) = (matches!(slots[0], Slot::EventDone), began.elapsed());
     connection.wake_up(arrived, slept, true);
-    let [_, _, wake, token] = slots.map(|slot| matches!(slot, Slot::WakeDone));
+    let [_, _, wake, token] = slots.map(|slot| matches!(slot, Slot::EventDone));
     let is_cancelled = token && job.token.as_ref().is_some_and(|token| !is_heeded(token));
     matches!(waited, Ok(1..)) && !wake && !is_cancelled
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pipewright::{CancelToken, Command};
-use pipewright_os::mux::{self, Slot};
+use pipewright_os::base::wait::{self, Slot};
 
 use super::counters::Counters;
 use super::fleet::Fleet;
@@ -175,18 +175,18 @@ impl Driver {
         let began = Instant::now();
         let until = if may_wait { self.next_step(now) } else { Some(began) };
         let tokens: Vec<CancelToken> = self.tokens();
-        let mut slots = vec![Slot::Wake(self.mailbox.0.wake())];
+        let mut slots = vec![Slot::Event(self.mailbox.0.wake())];
         for worker in &mut self.workers {
             slots.extend(worker.submit());
         }
         let first_token = slots.len();
         for token in &tokens {
-            slots.push(Slot::Wake(token.wake()?));
+            slots.push(Slot::Event(token.wake()?));
         }
-        let waited = mux::wait(&mut slots, until);
+        let waited = wait::any(&mut slots, until);
         let slept = began.elapsed();
         let woken: Vec<bool> =
-            slots.drain(first_token..).map(|slot| matches!(slot, Slot::WakeDone)).collect();
+            slots.drain(first_token..).map(|slot| matches!(slot, Slot::EventDone)).collect();
         let mut slots = slots.into_iter().skip(1).map(Slot::detach).collect::<Vec<_>>().into_iter();
         for worker in &mut self.workers {
             let mut next = || slots.next().unwrap_or_default();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use pipewright_os::wake::Wake;
+use pipewright_os::base::wake::Wake;
 
 use super::counters::Counters;
 use super::direct::Rest;

@@ -33,9 +33,9 @@ mod worker;
 use std::sync::Arc;
 
 use pipewright::Command;
-use pipewright_os::generation::Generation;
-use pipewright_os::helper;
-use pipewright_os::park::block_on;
+use pipewright_os::base::generation::Generation;
+use pipewright_os::base::park::block_on;
+use pipewright_os::base::service_thread;
 
 use crate::error::Error;
 use crate::host;
@@ -110,7 +110,7 @@ impl Pool {
         host::may_start()?;
         let mailbox = Arc::new(Mailbox::new()?);
         let driver = Driver::new(Arc::clone(&mailbox), command, options.clone());
-        helper::start(c"pw-pool", move || driver.drive())
+        service_thread::start(c"pw-pool", move || driver.drive())
             .map_err(Error::cannot("start the thread of a pool"))?;
         Ok(Pool { mailbox, options, home: Generation::current() })
     }

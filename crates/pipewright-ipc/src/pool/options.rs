@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pipewright::Source;
-use pipewright_os::probe;
+use pipewright_os::base::cpu;
 
 use crate::options::Options;
 use crate::worker::MOST_WAITING;
@@ -134,7 +134,7 @@ impl Default for PoolOptions {
         PoolOptions {
             channel: Options::default(),
             min_workers: 0,
-            max_workers: probe::processors(),
+            max_workers: cpu::online(),
             calls_per_worker: 1,
             max_waiting: 4096,
             call_timeout: None,

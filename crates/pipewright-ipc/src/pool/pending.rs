@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use pipewright_os::park::block_on;
+use pipewright_os::base::park::block_on;
 
 use super::mailbox::{Letter, Mailbox};
 use super::request::Reply;

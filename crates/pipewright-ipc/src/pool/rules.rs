@@ -117,7 +117,8 @@ impl PoolOptions {
     /// Whether a worker uses too much memory. A question to the system: asked after each call, and only where it is
     /// a rule.
     pub(super) fn has_grown(&self, worker: &Worker) -> bool {
-        let grown = |most| worker.child.as_exit().rss_bytes().is_some_and(|bytes| bytes > most);
+        let grown =
+            |most| worker.child.child_handle().rss_bytes().is_some_and(|bytes| bytes > most);
         self.max_rss_bytes.is_some_and(grown)
     }
 }

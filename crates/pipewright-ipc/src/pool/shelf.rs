@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use pipewright_os::wake::Wake;
+use pipewright_os::base::wake::Wake;
 
 use super::connection::Connection;
 use super::counters::Counter;

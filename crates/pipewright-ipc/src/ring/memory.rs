@@ -2,7 +2,7 @@
 
 use std::io;
 
-use pipewright_os::shm::{Seen, Written};
+use pipewright_os::channel::shm::{Seen, Written};
 
 /// Memory that this side writes.
 pub(crate) trait Ours {

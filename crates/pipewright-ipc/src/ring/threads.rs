@@ -5,7 +5,7 @@
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
-use pipewright_os::shm::{BLOCK_BYTES, Seen, ShmOptions, Written};
+use pipewright_os::channel::shm::{BLOCK_BYTES, Seen, ShmOptions, Written};
 
 use super::{Ours as _, Ring};
 use crate::wire::{Header, kind};

@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn credit_that_comes_after_the_answer_is_not_kept() {
-        let (end, handle) = pipewright_os::link::pair().unwrap();
+        let (end, handle) = pipewright_os::channel::handle_channel::pair().unwrap();
         let host = std::thread::spawn(move || {
             let mut host: Channel = Channel::connected_as_host(end, &Options::default()).unwrap();
             // Until the worker is gone.

@@ -13,7 +13,7 @@ mod desk;
 
 use std::io;
 
-use pipewright_os::link::{self, End, Inheritance};
+use pipewright_os::channel::handle_channel::{self, End, Inheritance};
 
 use crate::channel::Channel;
 use crate::error::{Error, ErrorKind};
@@ -57,7 +57,7 @@ pub(crate) use desk::MOST_WAITING;
 /// ```
 #[must_use]
 pub fn is_worker() -> bool {
-    link::inheritance(VARIABLE) != Inheritance::Nothing
+    handle_channel::inheritance(VARIABLE) != Inheritance::Nothing
 }
 
 /// The channel to the process that started this one with [`Channel::start`].
@@ -82,7 +82,7 @@ pub async fn channel_async<S, R>(options: &Options) -> Result<Channel<S, R>, Err
 }
 
 fn inherited() -> Result<End, Error> {
-    link::inherited(VARIABLE).map_err(|error| match error.kind() {
+    handle_channel::inherited(VARIABLE).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Error::new(ErrorKind::Start),
         _ => Error::caused(ErrorKind::Start, error),
     })

@@ -4,8 +4,8 @@ use std::fs::{self, OpenOptions};
 use std::os::windows::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 
-use pipewright_os::process::Opened;
-use pipewright_os::signal::Signal;
+use pipewright_os::base::signal::Signal;
+use pipewright_os::process::open::Opened;
 
 /// Whether a process of that number runs.
 pub fn is_running(pid: u32) -> bool {

@@ -6,7 +6,7 @@ use crate::{alive, watchdog};
 
 /// How many handles this process has open.
 pub fn handles() -> usize {
-    pipewright_os::probe::open_handles().expect("the handles can be listed").len()
+    pipewright_os::base::handle::open_handles().expect("the handles can be listed").len()
 }
 
 /// The same, when no thread of ours is about to close one more: without pidfds, the one that has waited for a

@@ -12,7 +12,7 @@ use windows_sys::Win32::System::Threading::GetCurrentProcess;
 
 /// How many handles this process has open.
 pub fn handles() -> usize {
-    pipewright_os::probe::open_handles().expect("the handles can be listed").len()
+    pipewright_os::base::handle::open_handles().expect("the handles can be listed").len()
 }
 
 /// There is no such state: a process that has ended is there for as long as somebody holds it.

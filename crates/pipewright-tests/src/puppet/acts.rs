@@ -240,7 +240,7 @@ fn guard(value: &str) -> io::Result<()> {
 
 /// Number, kind and inheritability of every handle, a line each.
 fn handles() -> io::Result<()> {
-    for handle in pipewright_os::probe::open_handles()? {
+    for handle in pipewright_os::base::handle::open_handles()? {
         say(io::stdout(), format!("{} {}\n", handle.number, handle.kind).as_bytes())?;
     }
     Ok(())

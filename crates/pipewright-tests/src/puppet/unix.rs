@@ -32,7 +32,7 @@ pub(crate) fn unbuffered_stdin() -> io::Result<fs::File> {
 }
 
 fn signal_number(name: &str) -> io::Result<i32> {
-    let signal: pipewright_os::signal::Signal = name.parse().map_err(io::Error::other)?;
+    let signal: pipewright_os::base::signal::Signal = name.parse().map_err(io::Error::other)?;
     Ok(signal.number())
 }
 

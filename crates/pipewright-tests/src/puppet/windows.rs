@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::os::windows::io::{AsHandle as _, AsRawHandle as _};
 
-use pipewright_os::signal::{Caught, Signal};
+use pipewright_os::base::signal::{Caught, Signal};
 use windows_sys::Wdk::Storage::FileSystem::{
     FILE_SYNCHRONOUS_IO_NONALERT, FileModeInformation, NtQueryInformationFile,
 };

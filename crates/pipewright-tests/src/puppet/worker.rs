@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pipewright_ipc::{Channel, Options, Pool, PoolOptions, SharedMemory, worker};
-use pipewright_os::link::{self, Arrived, End};
+use pipewright_os::channel::handle_channel::{self, Arrived, End};
 use pipewright_tests::bodies;
 
 use crate::started;
@@ -57,7 +57,7 @@ pub(crate) fn perform(value: &str) -> io::Result<()> {
         }
         "mute" => park(),
         "leaves" => {
-            drop(link::inherited("PIPEWRIGHT_IPC")?);
+            drop(handle_channel::inherited("PIPEWRIGHT_IPC")?);
             park();
         }
         "slow" => worker::serve(&options, |question, answer| {
@@ -285,7 +285,7 @@ fn pool_of_its_own() -> worker::Answer {
 /// Greets as a worker without shared memory, and answers whatever it is asked by frames of that kind and call,
 /// `KIND,CALL,KIND,CALL...`; `none`: does not know of calls.
 fn lie(answer: &str) -> io::Result<()> {
-    let mut end = link::inherited("PIPEWRIGHT_IPC")?;
+    let mut end = handle_channel::inherited("PIPEWRIGHT_IPC")?;
     let hello = String::from_utf8(frame(&mut end)?).map_err(io::Error::other)?;
     let mut lines: Vec<&str> = hello.lines().filter(|line| !line.starts_with("can=")).collect();
     lines.push(if answer == "none" { "can=" } else { "can=calls.v1" });

@@ -101,7 +101,7 @@ fn what_cannot_be_diagnosed_says_why() {
         let error = diagnose(folder.path(), &options).unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::InvalidInput);
     }
-    if pipewright_os::machine::free_memory_bytes().is_some() {
+    if pipewright_os::host::host_info::free_memory_bytes().is_some() {
         // Nothing of it is tried: a disk would be full before.
         let options = DiagnoseOptions { requests: 30_000, block_bytes: 1 << 30, ..FEW };
         let error = diagnose(folder.path(), &options).unwrap_err();

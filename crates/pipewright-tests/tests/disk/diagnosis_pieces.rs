@@ -8,7 +8,7 @@ use pipewright_disk::diagnosis::{
     DiagnoseOptions, Finding, Measured, Reason, Remedy, Test, Verdict, Work, diagnose,
 };
 use pipewright_disk::{BackendKind, Engine, EngineOptions, NowaitReads};
-use pipewright_os::file::write_in_place;
+use pipewright_os::disk::file::write_in_place;
 use pipewright_tests::skip::skipped;
 use pipewright_tests::{isolate, mounts, watchdog};
 use rustix::fs::{FallocateFlags, fallocate};

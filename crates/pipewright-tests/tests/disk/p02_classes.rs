@@ -176,7 +176,7 @@ fn what_is_waited_for_alone_is_a_plain_call_unless_somebody_asks_about_it() {
             assert_eq!((written.bytes, written.order, synced.order), (BLOCK, 0, 1));
             let class = classes.then_some(Class::Worker);
             assert_eq!(synced.class, class);
-            assert_eq!(pipewright_os::thread_usage::kernel_workers() > Some(0), classes);
+            assert_eq!(pipewright_os::disk::thread_usage::kernel_workers() > Some(0), classes);
             let read = engine.read_at(&file, file.buffer(BLOCK).unwrap(), 0).result.unwrap();
             assert_eq!((read.bytes, read.order), (BLOCK, 2));
             assert_eq!(read.class.is_some(), classes);

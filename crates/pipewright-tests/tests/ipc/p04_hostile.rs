@@ -5,8 +5,8 @@ use std::io::IoSlice;
 use std::time::Duration;
 
 use pipewright_ipc::{Channel, Error, ErrorKind, Options, SharedMemory};
-use pipewright_os::link::End;
-use pipewright_os::shm::{ShmOptions, Written};
+use pipewright_os::channel::handle_channel::End;
+use pipewright_os::channel::shm::{ShmOptions, Written};
 use pipewright_tests::hostile::{self, frame, greet, hear, outcome, send};
 use pipewright_tests::{count, isolate, skip, watchdog};
 use proptest::prelude::*;

@@ -145,7 +145,9 @@ fn whoever_may_have_no_more_handles_does_without_it() {
             let steps = [Some("memfd_create"), Some("cannot take in a handle"), None];
             for (free, step) in steps.into_iter().enumerate() {
                 let [ours, theirs] = handles(pair());
-                let _child = worker("echo").spawn_serving(theirs, "PIPEWRIGHT_IPC").unwrap();
+                let variables =
+                    pipewright_os::channel::handle_channel::variables("PIPEWRIGHT_IPC", &theirs);
+                let _child = worker("echo").spawn_worker(theirs, variables).unwrap();
                 let all = leave_room_for(free);
                 let mut host: Channel = Channel::as_host(ours, &Options::default()).unwrap();
                 drop(all);

@@ -5,7 +5,7 @@ use std::io::Read as _;
 
 use pipewright::Stdio;
 use pipewright_ipc::{Channel, Error, ErrorKind, Options, Side};
-use pipewright_os::link;
+use pipewright_os::channel::handle_channel;
 use pipewright_tests::hostile::{hear, send, text};
 #[cfg(unix)]
 use pipewright_tests::skip;
@@ -74,7 +74,7 @@ fn impostor(
     field: &'static str,
     value: &'static str,
 ) -> (pipewright::Handle, std::thread::JoinHandle<String>) {
-    let (mut end, handle) = link::pair().unwrap();
+    let (mut end, handle) = handle_channel::pair().unwrap();
     let thread = std::thread::spawn(move || {
         let (_, hello) = hear(&mut end).unwrap();
         let lines: Vec<String> = hello
@@ -96,7 +96,7 @@ fn a_host_that_finds_a_difference_says_so() {
     let _watch = watchdog::watch();
     let version = "1".to_owned();
     let arch = format!("{}-{}-little", std::env::consts::ARCH, usize::BITS);
-    let user = link::user();
+    let user = handle_channel::user();
     for (field, ours) in [("version", version), ("arch", arch), ("user", user)] {
         let (link, thread) = impostor(field, "another");
         let connected: Result<Channel, _> = Channel::as_host(link, &options());

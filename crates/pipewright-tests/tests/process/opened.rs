@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use pipewright::os::process::{Fate, Opened};
 use pipewright::{CancelToken, Child, Command, ErrorKind, Outcome, ProcessHandle, Signal, Stdio};
+use pipewright_os::process::open::{Fate, Opened};
 use pipewright_tests::alive::{self, KillOnDrop};
 #[cfg(unix)]
 use pipewright_tests::skip::is_root;

@@ -79,7 +79,7 @@ fn a_start_for_which_there_is_no_room_leaves_nothing() {
             rustix::process::setrlimit(rustix::process::Resource::Nofile, new).unwrap();
             old.current.unwrap()
         };
-        let open = pipewright_os::probe::open_handles().unwrap();
+        let open = pipewright_os::base::handle::open_handles().unwrap();
         let highest = open.iter().map(|handle| handle.number as u64).max().unwrap();
         // However little is open, the two programs need some numbers to arrange their handles.
         let old = set_limit(19);

@@ -8,14 +8,14 @@ use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use pipewright_os::exit::Exit;
-use pipewright_os::generation::Generation;
-use pipewright_os::helper;
-use pipewright_os::mux::{self, Slot};
-use pipewright_os::process::Opened;
-use pipewright_os::signal::Signal;
-use pipewright_os::tree::Member;
-use pipewright_os::wake::Wake;
+use pipewright_os::base::generation::Generation;
+use pipewright_os::base::service_thread;
+use pipewright_os::base::signal::Signal;
+use pipewright_os::base::wait::{self, Slot};
+use pipewright_os::base::wake::Wake;
+use pipewright_os::process::child::ChildHandle;
+use pipewright_os::process::open::Opened;
+use pipewright_os::process::tree::Member;
 
 use super::reaper;
 use crate::drive::{Failed, Feed, read_chunk};
@@ -60,7 +60,7 @@ enum State {
 
 impl Input {
     /// Feeds the first of these children.
-    pub(crate) fn begin(feed: Option<Feed>, children: &[Exit]) -> Input {
+    pub(crate) fn begin(feed: Option<Feed>, children: &[ChildHandle]) -> Input {
         let (fed, feed) = match feed.map(|feed| Fed::begin(feed, children)) {
             None => (None, None),
             Some(Ok(fed)) => (Some(fed), None),
@@ -93,7 +93,7 @@ impl Input {
 impl Fed {
     /// Feeds the first of these children. Gives the input back where there can be no thread for it: then the verbs
     /// that wait have to feed it.
-    pub(crate) fn begin(mut feed: Feed, children: &[Exit]) -> Result<Fed, Feed> {
+    pub(crate) fn begin(mut feed: Feed, children: &[ChildHandle]) -> Result<Fed, Feed> {
         let reader = feed.take_reader();
         let began = feed.write_now();
         if let Err(error) = began {
@@ -194,7 +194,7 @@ impl Fed {
 }
 
 /// The children, to be waited for by somebody who does not own them; fewer where the system has no such handles.
-fn members(children: &[Exit]) -> Vec<Member> {
+fn members(children: &[ChildHandle]) -> Vec<Member> {
     // By their numbers, which are theirs: they have just been started, and nobody has waited for them.
     let opened = children.iter().filter_map(|child| Opened::open(child.pid()).ok());
     opened.map(|opened| opened.member().clone()).collect()
@@ -219,7 +219,7 @@ impl Feeding {
     /// The next wait: for room in the pipe, and for the end of the child.
     pub(crate) fn slots(&mut self) -> [Slot<'static>; FEED_SLOTS] {
         let write = self.feed.as_mut().map_or(Slot::Off, Feed::next_write);
-        let end = self.members.first().map_or(Slot::Off, |first| Slot::Gone(first.clone()));
+        let end = self.members.first().map_or(Slot::Off, |first| first.to_slot());
         [write, end]
     }
 
@@ -236,7 +236,7 @@ impl Feeding {
                         return false;
                     }
                 }
-                Slot::GoneDone => has_ended = true,
+                Slot::EventDone => has_ended = true,
                 _ => {}
             }
         }
@@ -277,7 +277,7 @@ fn read_on_a_thread(
     // Here for the case that there can be no thread: then it is taken back.
     let source = Arc::new(Mutex::new(Some(reader)));
     let take = |source: &Mutex<Option<_>>| source.lock().map_or(None, |mut it| it.take());
-    let started = helper::start_with_room(c"pipewright-feed", {
+    let started = service_thread::start_with_room(c"pipewright-feed", {
         let (fed, source) = (fed.clone(), Arc::clone(&source));
         move || {
             if let Some(reader) = take(&source) {
@@ -325,8 +325,8 @@ fn write_all(feeding: &mut Feeding) {
     let Some(wake) = &fed.0.wake else { return };
     loop {
         let [write, end] = feeding.slots();
-        let mut slots = [write, end, Slot::Wake(wake)];
-        if let Err(error) = mux::wait(&mut slots, None) {
+        let mut slots = [write, end, Slot::Event(wake)];
+        if let Err(error) = wait::any(&mut slots, None) {
             return feeding.fail((WRITE, error));
         }
         if !feeding.go_on(&mut slots) {

@@ -13,9 +13,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use pipewright_os::contain::Containment;
-use pipewright_os::exit::Exit;
-use pipewright_os::signal::Signal;
+use pipewright_os::base::signal::Signal;
+use pipewright_os::process::child::ChildHandle;
+use pipewright_os::process::contain::Containment;
 
 pub(crate) use fed::{Fed, Input};
 pub(crate) use process::{Process, Processes, kill};
@@ -112,7 +112,7 @@ impl Child {
     /// What other crates of the family wait for together with their own sources.
     #[doc(hidden)]
     #[must_use]
-    pub fn as_exit(&self) -> &Exit {
+    pub fn child_handle(&self) -> &ChildHandle {
         &self.process
     }
 

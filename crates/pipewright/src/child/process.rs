@@ -6,9 +6,9 @@ use std::ops::Deref;
 use std::slice;
 use std::time::{Duration, Instant};
 
-use pipewright_os::exit::{Ended, Exit};
-use pipewright_os::mux::{self, Slot};
-use pipewright_os::signal::Signal;
+use pipewright_os::base::signal::Signal;
+use pipewright_os::base::wait::{self, Slot};
+use pipewright_os::process::child::{ChildHandle, Ended};
 
 use super::reaper;
 use crate::drive::{Exits, Reach};
@@ -21,24 +21,24 @@ const KILL_TAKES: Duration = Duration::from_millis(100);
 /// goes to the reaper, or is killed first.
 #[derive(Debug, Default)]
 pub(crate) struct Process {
-    exit: Exit,
+    exit: ChildHandle,
     /// What a drop does to it first: [`kill`], by a pointer, so that programs which never ask for it
     /// do not contain it.
-    doom: Option<fn(&Exit)>,
+    doom: Option<fn(&ChildHandle)>,
     trace: Trace,
 }
 
 /// Kills the child and whom a kill of it reaches, and waits for it for a moment.
-pub(crate) fn kill(exit: &Exit) {
+pub(crate) fn kill(exit: &ChildHandle) {
     // Ignored, as documented: it has become another user's. The wait is a courtesy.
     if Reach::default().kill(slice::from_ref(exit)).is_ok() {
         let until = Instant::now().checked_add(KILL_TAKES);
-        let _ = mux::wait(&mut [Slot::Exit(exit)], until);
+        let _ = wait::any(&mut [Slot::Event(exit)], until);
     }
 }
 
 impl Process {
-    pub(crate) fn new(exit: Exit, doom: Option<fn(&Exit)>, trace: Trace) -> Process {
+    pub(crate) fn new(exit: ChildHandle, doom: Option<fn(&ChildHandle)>, trace: Trace) -> Process {
         Process { exit, doom, trace }
     }
 
@@ -48,7 +48,7 @@ impl Process {
     }
 
     /// The one child of a run.
-    pub(crate) fn alone(&self) -> &[Exit] {
+    pub(crate) fn alone(&self) -> &[ChildHandle] {
         slice::from_ref(&self.exit)
     }
 
@@ -81,9 +81,9 @@ impl Process {
 }
 
 impl Deref for Process {
-    type Target = Exit;
+    type Target = ChildHandle;
 
-    fn deref(&self) -> &Exit {
+    fn deref(&self) -> &ChildHandle {
         &self.exit
     }
 }
@@ -111,7 +111,7 @@ impl Drop for Process {
     }
 }
 
-fn reap_in_time(exit: Exit) {
+fn reap_in_time(exit: ChildHandle) {
     if let Ok(None) = exit.try_wait() {
         reaper::adopt(exit);
     }
@@ -120,8 +120,8 @@ fn reap_in_time(exit: Exit) {
 /// Owns the handles on the ends of several children, as [`Process`] does on one.
 #[derive(Debug, Default)]
 pub(crate) struct Processes {
-    exits: Vec<Exit>,
-    doom: Option<fn(&Exit)>,
+    exits: Vec<ChildHandle>,
+    doom: Option<fn(&ChildHandle)>,
     /// A span for each.
     trace: Trace,
 }
@@ -152,9 +152,9 @@ impl Processes {
 }
 
 impl Deref for Processes {
-    type Target = [Exit];
+    type Target = [ChildHandle];
 
-    fn deref(&self) -> &[Exit] {
+    fn deref(&self) -> &[ChildHandle] {
         &self.exits
     }
 }
@@ -169,13 +169,13 @@ impl Drop for Processes {
 }
 
 impl Exits for Process {
-    fn exits(&self) -> &[Exit] {
+    fn exits(&self) -> &[ChildHandle] {
         self.alone()
     }
 }
 
 impl Exits for Processes {
-    fn exits(&self) -> &[Exit] {
+    fn exits(&self) -> &[ChildHandle] {
         self
     }
 }

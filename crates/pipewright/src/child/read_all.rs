@@ -3,7 +3,7 @@
 use std::mem;
 use std::sync::Arc;
 
-use pipewright_os::pipe::PipeReader;
+use pipewright_os::base::pipe::PipeReader;
 
 use super::Child;
 use crate::command::{OutputEnd, into_text};

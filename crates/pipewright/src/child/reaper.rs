@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pipewright_os::exit::Exit;
-use pipewright_os::generation::PerProcess;
-use pipewright_os::helper;
-use pipewright_os::mux::{self, Slot};
-use pipewright_os::pipe::PipeReader;
-use pipewright_os::wake::Wake;
+use pipewright_os::base::generation::PerProcess;
+use pipewright_os::base::pipe::PipeReader;
+use pipewright_os::base::service_thread;
+use pipewright_os::base::wait::{self, Slot};
+use pipewright_os::base::wake::Wake;
+use pipewright_os::process::child::ChildHandle;
 
 use super::fed::{FEED_SLOTS, Feeding};
 
@@ -36,7 +36,7 @@ static SWEEP: AtomicBool = AtomicBool::new(false);
 
 #[derive(Default)]
 struct Inbox {
-    exits: Vec<Exit>,
+    exits: Vec<ChildHandle>,
     pipes: Vec<PipeReader>,
     feeds: Vec<Feeding>,
     /// How to wake the thread, while there is one.
@@ -44,7 +44,7 @@ struct Inbox {
 }
 
 /// Sees to it that the child is reaped when it ends.
-pub(crate) fn adopt(exit: Exit) {
+pub(crate) fn adopt(exit: ChildHandle) {
     let mut inbox = inbox();
     inbox.exits.push(exit);
     wake_or_start(&mut inbox);
@@ -108,12 +108,12 @@ pub(crate) fn sweep() {
 fn start() -> io::Result<Arc<Wake>> {
     let wake = Arc::new(Wake::new()?);
     let for_thread = Arc::clone(&wake);
-    helper::start(c"pipewright-reap", move || tend(&for_thread))?;
+    service_thread::start(c"pipewright-reap", move || tend(&for_thread))?;
     Ok(wake)
 }
 
 fn tend(wake: &Wake) {
-    let mut exits: Vec<Exit> = Vec::new();
+    let mut exits: Vec<ChildHandle> = Vec::new();
     let mut reads: Vec<Reading> = Vec::new();
     let mut feeds: Vec<Feeding> = Vec::new();
     let mut rested = false;
@@ -133,11 +133,11 @@ fn tend(wake: &Wake) {
         exits.retain(still_runs);
         let idle = exits.is_empty() && reads.is_empty() && feeds.is_empty();
         let mut slots: Vec<Slot<'_>> = feeds.iter_mut().flat_map(Feeding::slots).collect();
-        slots.extend(exits.iter().map(Slot::Exit));
+        slots.extend(exits.iter().map(|it| Slot::Event(it)));
         slots.extend(reads.drain(..).map(|Reading(pipe, buffer)| Slot::Read(pipe, buffer)));
-        slots.push(Slot::Wake(wake));
+        slots.push(Slot::Event(wake));
         let until = idle.then(|| Instant::now() + IDLE);
-        let waited = mux::wait(&mut slots, until);
+        let waited = wait::any(&mut slots, until);
         if waited.is_err() {
             // No memory, or no handle, for the wait: there is nothing better than to try again.
             thread::park_timeout(AFTER_ERROR);
@@ -150,7 +150,7 @@ fn tend(wake: &Wake) {
     }
 }
 
-fn still_runs(exit: &Exit) -> bool {
+fn still_runs(exit: &ChildHandle) -> bool {
     // An error means that somebody else has reaped it: it is no concern of ours any more.
     matches!(exit.try_wait(), Ok(None))
 }

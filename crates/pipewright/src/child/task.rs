@@ -3,8 +3,8 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use pipewright_os::signal::Signal;
-use pipewright_os::status::ExitStatus;
+use pipewright_os::base::signal::Signal;
+use pipewright_os::process::status::ExitStatus;
 
 use super::Child;
 use crate::command::into_text;

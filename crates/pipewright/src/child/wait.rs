@@ -3,9 +3,9 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use pipewright_os::mux::{self, Slot};
-use pipewright_os::signal::Signal;
-use pipewright_os::status::ExitStatus;
+use pipewright_os::base::signal::Signal;
+use pipewright_os::base::wait::{self, Slot};
+use pipewright_os::process::status::ExitStatus;
 
 use super::Child;
 use crate::drive::{Failed, Stop};
@@ -111,7 +111,7 @@ impl Child {
             let waited = match until {
                 // Without pidfds a wait for several things would take a thread.
                 None => self.process.wait().map(drop),
-                until => mux::wait(&mut [Slot::Exit(&self.process)], until).map(drop),
+                until => wait::any(&mut [Slot::Event(&**self.process)], until).map(drop),
             };
             waited.map_err(|error| self.cannot("wait for", error))?;
         } else {

@@ -1,7 +1,7 @@
 //! How far a child is held, and by whom it is outlived.
 
-use pipewright_os::contain::tree;
-use pipewright_os::spawn::{Group, parent_exit};
+use pipewright_os::process::contain::tree;
+use pipewright_os::process::spawn::{Group, parent_exit};
 
 use super::Command;
 

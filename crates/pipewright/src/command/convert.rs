@@ -3,9 +3,9 @@
 use std::ffi::OsStr;
 use std::io;
 
-use pipewright_os::handle::Handle;
-use pipewright_os::spawn::{UnixOptions, WindowsOptions};
-use pipewright_os::std_process::{CommandOptions, ParentStream, hand_over, push_arg};
+use pipewright_os::base::handle::Handle;
+use pipewright_os::process::spawn::{UnixOptions, WindowsOptions};
+use pipewright_os::process::std_process::{CommandOptions, ParentStream, hand_over, push_arg};
 
 use super::stdio::Choice;
 use super::{Command, Linger, Stdio};

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::slice;
 
-use pipewright_os::spawn::{Env, EnvSnapshot, LASTING_VARIABLES, Search, compare_names};
+use pipewright_os::process::spawn::{Env, EnvSnapshot, LASTING_VARIABLES, Search, compare_names};
 
 /// What a command changes about the environment that its child inherits.
 #[derive(Debug, Clone, Default)]

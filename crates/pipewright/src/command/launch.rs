@@ -6,14 +6,14 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use pipewright_os::cause::{Cause, cause};
-use pipewright_os::exit::Exit;
-use pipewright_os::handle::Handle;
-use pipewright_os::mux;
-use pipewright_os::pipe::{self, Mode, PipeOptions, PipeReader, PipeWriter};
-use pipewright_os::spawn::{self, ChildStdio, Inherit, Plan};
-use pipewright_os::std_process::ParentStream;
-use pipewright_os::stdio;
+use pipewright_os::base::errno::{Cause, cause};
+use pipewright_os::base::handle::Handle;
+use pipewright_os::base::pipe::{self, Mode, PipeOptions, PipeReader, PipeWriter};
+use pipewright_os::base::stdio;
+use pipewright_os::base::wait;
+use pipewright_os::process::child::ChildHandle;
+use pipewright_os::process::spawn::{self, ChildStdio, Inherit, Plan};
+use pipewright_os::process::std_process::ParentStream;
 
 use super::env::ChildEnv;
 use super::stdio::Choice;
@@ -368,7 +368,7 @@ impl Command {
 /// Another thread that starts a child between our writing a file and our closing it leaves that
 /// child with a handle that writes until it execs; no order of calls closes that window
 /// (golang/go#22315).
-fn start(plan: &Plan<'_>) -> Result<Exit, Error> {
+fn start(plan: &Plan<'_>) -> Result<ChildHandle, Error> {
     const FIRST_PAUSE: Duration = Duration::from_millis(1);
     const RETRIES: u32 = 7;
     let mut tries = 0;
@@ -382,7 +382,7 @@ fn start(plan: &Plan<'_>) -> Result<Exit, Error> {
             return Err(could_not_start(plan, failed));
         }
         // 1, 2, 4 ... 64 ms: 127 ms in all. Ignored: a wait for nothing has no error of its own.
-        let _ = mux::wait(&mut [], Some(Instant::now() + FIRST_PAUSE * (1 << tries)));
+        let _ = wait::any(&mut [], Some(Instant::now() + FIRST_PAUSE * (1 << tries)));
         tries += 1;
     }
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use pipewright_os::exit::Exit;
-use pipewright_os::spawn::Group;
+use pipewright_os::process::child::ChildHandle;
+use pipewright_os::process::spawn::Group;
 
 use super::stdio::Choice;
 use super::{Command, Started, Stdio, StdioDefaults, Usual};
@@ -16,7 +16,7 @@ use crate::process_handle::ProcessHandle;
 /// it do not contain it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Lifetime {
-    pub(super) kill_on_drop: Option<fn(&Exit)>,
+    pub(super) kill_on_drop: Option<fn(&ChildHandle)>,
     pub(super) detach: Option<Detach>,
     pub(super) front: Option<OpenFront>,
 }

@@ -17,9 +17,9 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use pipewright_os::contain::Contain as Hold;
-use pipewright_os::handle::Handle;
-use pipewright_os::spawn::{UnixOptions, WindowsOptions};
+use pipewright_os::base::handle::Handle;
+use pipewright_os::process::contain::Contain as Hold;
+use pipewright_os::process::spawn::{UnixOptions, WindowsOptions};
 
 pub use contain::{Contain, Scope};
 pub use env::CommandEnvs;

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pipewright_os::handle::Handle;
-use pipewright_os::signal::Signal;
-use pipewright_os::spawn::{Group, Resource, ResourceLimit};
+use pipewright_os::base::handle::Handle;
+use pipewright_os::base::signal::Signal;
+use pipewright_os::process::spawn::{Group, Resource, ResourceLimit};
 
 use super::{Command, Limit, Linger};
 use crate::cancel::CancelToken;

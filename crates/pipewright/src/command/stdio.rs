@@ -5,9 +5,9 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use pipewright_os::handle::Handle;
-use pipewright_os::pipe::Mode;
-use pipewright_os::std_process::{ParentStream, STD_STDIN_MODE, StdioKind};
+use pipewright_os::base::handle::Handle;
+use pipewright_os::base::pipe::Mode;
+use pipewright_os::process::std_process::{ParentStream, STD_STDIN_MODE, StdioKind};
 
 use super::Command;
 use crate::drive::{OpenTee, TeeTo, open_tee};

@@ -2,9 +2,8 @@
 
 use std::ffi::{OsStr, OsString};
 
-use pipewright_os::handle::Handle;
-use pipewright_os::link;
-use pipewright_os::status::ExitStatus;
+use pipewright_os::base::handle::Handle;
+use pipewright_os::process::status::ExitStatus;
 
 use super::{Command, Limit, Past, Rules, Scope, Started, StdioDefaults, Usual};
 use crate::child::{Child, Process, Processes, Reading};
@@ -306,14 +305,17 @@ impl Command {
         Ok(Child::new(started, &self.program, &self.rules, reading))
     }
 
-    /// As [`spawn`](Self::spawn), of a child that serves us: with one more handle, which is closed here afterwards, and
-    /// its number in that variable. It ends when it is dropped and with this process, or with its tree where that is
-    /// asked for. The command stays as it was: what else is started with it serves nobody.
-    /// A second variable keeps descendants of that child from taking another handle for it: [`link::variables`].
+    /// Starts a worker as [`spawn`](Self::spawn) does: it inherits one more handle, which is closed here afterwards, and
+    /// these variables, which tell it the handle; `None` removes a variable. The worker is killed when it is dropped and
+    /// when this process ends. The command is left unchanged.
     #[doc(hidden)]
-    pub fn spawn_serving(&mut self, handle: Handle, variable: &str) -> Result<Child, Error> {
+    pub fn spawn_worker(
+        &mut self,
+        handle: Handle,
+        variables: impl IntoIterator<Item = (String, Option<String>)>,
+    ) -> Result<Child, Error> {
         let before = (self.env.clone(), self.lifetime, self.unix.kill_on_parent_exit);
-        for (variable, value) in link::variables(variable, &handle) {
+        for (variable, value) in variables {
             match value {
                 Some(value) => self.env(variable, value),
                 // One that this process has inherited itself.

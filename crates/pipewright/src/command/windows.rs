@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 
-use pipewright_os::spawn::WindowsOptions;
+use pipewright_os::process::spawn::WindowsOptions;
 
 use super::Command;
 

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pipewright_os::exit::Exit;
-use pipewright_os::generation::{Generation, PerProcess};
-use pipewright_os::helper;
-use pipewright_os::mux::{self, Slot};
-use pipewright_os::wake::Wake;
+use pipewright_os::base::generation::{Generation, PerProcess};
+use pipewright_os::base::service_thread;
+use pipewright_os::base::wait::{self, Slot};
+use pipewright_os::base::wake::Wake;
+use pipewright_os::process::child::ChildHandle;
 
 use super::{Parked, earlier};
 use crate::cancel::CancelToken;
@@ -45,7 +45,7 @@ pub(crate) struct Kept {
 
 /// The children of a run.
 pub(crate) trait Exits: fmt::Debug + Send + Sync {
-    fn exits(&self) -> &[Exit];
+    fn exits(&self) -> &[ChildHandle];
 }
 
 /// What keeps the time of runs. By pointers, so that programs which never ask for it do not contain it.
@@ -123,7 +123,7 @@ impl Runs {
         }
         let wake = Arc::new(Wake::new()?);
         let for_thread = Arc::clone(&wake);
-        helper::start(c"pipewright-time", move || tend(&for_thread))?;
+        service_thread::start(c"pipewright-time", move || tend(&for_thread))?;
         self.thread = Some(wake);
         Ok(())
     }
@@ -152,10 +152,10 @@ fn tend(wake: &Wake) {
             until = Instant::now().checked_add(IDLE);
         }
         let mut slots = Vec::with_capacity(tokens.len() + 1);
-        slots.push(Slot::Wake(wake));
+        slots.push(Slot::Event(wake));
         // Ignored: a token for which there is no flag is looked at when something else wakes us.
-        slots.extend(tokens.iter().filter_map(|token| token.wake().ok()).map(Slot::Wake));
-        let waited = mux::wait(&mut slots, until);
+        slots.extend(tokens.iter().filter_map(|token| token.wake().ok()).map(|it| Slot::Event(it)));
+        let waited = wait::any(&mut slots, until);
         if waited.is_err() {
             // No memory for the wait: there is nothing better than to try again.
             thread::park_timeout(AFTER_ERROR);

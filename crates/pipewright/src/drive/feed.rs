@@ -4,8 +4,8 @@ use std::fmt;
 use std::io::{self, Read};
 use std::sync::Arc;
 
-use pipewright_os::mux::Slot;
-use pipewright_os::pipe::{PipeReader, PipeWriter};
+use pipewright_os::base::pipe::{PipeReader, PipeWriter};
+use pipewright_os::base::wait::Slot;
 
 /// How much is read from a reader at a time: what a pipe holds.
 const CHUNK_BYTES: usize = 64 << 10;

@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pipewright_os::contain::Containment;
-use pipewright_os::exit::Exit;
-use pipewright_os::mux;
-use pipewright_os::signal::Signal;
-use pipewright_os::terminal::{self, Foreground};
+use pipewright_os::base::signal::Signal;
+use pipewright_os::base::wait;
+use pipewright_os::process::child::ChildHandle;
+use pipewright_os::process::contain::Containment;
+use pipewright_os::process::terminal::{self, Foreground};
 
 /// How often a child is looked at whose stop nobody tells us of. A person at a terminal waits.
 pub(super) const LOOK_PAUSE: Duration = Duration::from_millis(50);
@@ -27,7 +27,7 @@ pub(crate) trait Front: fmt::Debug + Send + Sync {
 
     /// Stops this process where the child has been stopped, and continues the child when this
     /// process is continued.
-    fn look(&self, children: &[Exit]);
+    fn look(&self, children: &[ChildHandle]);
 }
 
 pub(crate) fn open_front() -> Option<Arc<dyn Front>> {
@@ -46,7 +46,7 @@ impl Front for Held {
         &self.terminal
     }
 
-    fn look(&self, children: &[Exit]) {
+    fn look(&self, children: &[ChildHandle]) {
         let mut have_stopped = take_stops(children);
         while have_stopped && stays_stopped(children) {
             // Whoever started us sees the job stop as it would have seen the command itself.
@@ -60,7 +60,7 @@ impl Front for Held {
 
 impl Held {
     /// Continues children that have a group of their own, as a shell does.
-    fn give_back(&self, children: &[Exit]) {
+    fn give_back(&self, children: &[ChildHandle]) {
         let in_front = self.terminal.is_ours();
         for child in children.iter().filter(|child| has_own_group(child)) {
             if in_front {
@@ -72,22 +72,22 @@ impl Held {
     }
 }
 
-fn has_own_group(child: &Exit) -> bool {
+fn has_own_group(child: &ChildHandle) -> bool {
     child.containment() == Containment::Group
 }
 
 /// Whether one has stopped since that was last asked.
-fn take_stops(children: &[Exit]) -> bool {
+fn take_stops(children: &[ChildHandle]) -> bool {
     children.iter().filter(|child| child.take_stop()).count() > 0
 }
 
 /// Continues children that share our group where we alone were continued. Whether one has stopped again by now: to
 /// continue that would undo a Ctrl-Z that came while we were on our way.
-fn continue_others(children: &[Exit]) -> bool {
-    let rests = |child: &&Exit| !has_own_group(child) && child.is_stopped();
+fn continue_others(children: &[ChildHandle]) -> bool {
+    let rests = |child: &&ChildHandle| !has_own_group(child) && child.is_stopped();
     if children.iter().any(|child| rests(&child)) {
         // The group may not have been continued to its last, yet.
-        let _ = mux::wait(&mut [], Some(Instant::now() + CONTINUE_TAKES));
+        let _ = wait::any(&mut [], Some(Instant::now() + CONTINUE_TAKES));
     }
     if take_stops(children) {
         return true;
@@ -102,12 +102,12 @@ fn continue_others(children: &[Exit]) -> bool {
 /// Whether a child that was seen stopped is so for longer than it takes to continue a whole group:
 /// where it shares ours, Ctrl-Z stops us as well, and when we are continued it may not have been,
 /// yet. To stop for that again would stop a job that somebody has just continued.
-fn stays_stopped(children: &[Exit]) -> bool {
+fn stays_stopped(children: &[ChildHandle]) -> bool {
     loop {
         let began = Instant::now();
         // Ignored: a wait for nothing has no error of its own.
-        let _ = mux::wait(&mut [], Some(began + CONTINUE_TAKES));
-        if !children.iter().any(Exit::is_stopped) {
+        let _ = wait::any(&mut [], Some(began + CONTINUE_TAKES));
+        if !children.iter().any(ChildHandle::is_stopped) {
             return false;
         }
         // Much longer than that: we have been stopped meanwhile, and know nothing.

@@ -6,8 +6,8 @@ mod task;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use pipewright_os::exit::Exit;
-use pipewright_os::signal::Signal;
+use pipewright_os::base::signal::Signal;
+use pipewright_os::process::child::ChildHandle;
 
 use super::{Failed, NextLook, Run};
 use crate::command::Rules;
@@ -109,7 +109,7 @@ impl Parked {
     pub(crate) fn wait(
         &self,
         new: impl FnOnce() -> Run,
-        exits: &[Exit],
+        exits: &[ChildHandle],
         rules: &Rules,
         until: Option<Instant>,
     ) -> Result<bool, Failed> {
@@ -120,7 +120,7 @@ impl Parked {
     pub(crate) fn stop(
         &self,
         new: impl FnOnce() -> Run,
-        exits: &[Exit],
+        exits: &[ChildHandle],
         rules: &Rules,
         how: Stop,
     ) -> Result<(), Failed> {
@@ -143,7 +143,7 @@ impl Parked {
 impl Waiting<'_> {
     fn see_through(
         mut self,
-        exits: &[Exit],
+        exits: &[ChildHandle],
         rules: &Rules,
         until: Option<Instant>,
     ) -> Result<bool, Failed> {
@@ -156,14 +156,14 @@ impl Waiting<'_> {
         self.finish(exits)
     }
 
-    fn stop(&mut self, how: Stop, exits: &[Exit], rules: &Rules) -> Result<(), Failed> {
+    fn stop(&mut self, how: Stop, exits: &[ChildHandle], rules: &Rules) -> Result<(), Failed> {
         match &mut self.run {
             Some(run) => run.stop_within(how.grace, exits, rules),
             None => Ok(()),
         }
     }
 
-    fn finish(mut self, exits: &[Exit]) -> Result<bool, Failed> {
+    fn finish(mut self, exits: &[ChildHandle]) -> Result<bool, Failed> {
         match self.run.take() {
             Some(run) => run.finish(exits).map(|_| true),
             None => Ok(true),
@@ -180,7 +180,7 @@ impl Drop for Waiting<'_> {
 }
 
 /// True where all have ended: then nobody is to be told to stop.
-fn have_ended(exits: &[Exit]) -> Result<bool, Failed> {
+fn have_ended(exits: &[ChildHandle]) -> Result<bool, Failed> {
     for exit in exits {
         if exit.try_wait().map_err(|error| ("wait for", error))?.is_none() {
             return Ok(false);

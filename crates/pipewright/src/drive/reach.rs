@@ -4,11 +4,11 @@
 use std::io;
 use std::time::Instant;
 
-use pipewright_os::contain::Containment;
-use pipewright_os::exit::Exit;
-use pipewright_os::mux::{self, Slot};
-use pipewright_os::signal::Signal;
-use pipewright_os::tree::{CAN_STOP, Descendants, Member};
+use pipewright_os::base::signal::Signal;
+use pipewright_os::base::wait::{self, Slot};
+use pipewright_os::process::child::ChildHandle;
+use pipewright_os::process::contain::Containment;
+use pipewright_os::process::tree::{CAN_STOP, Descendants, Member};
 
 use super::conduct::KILLED_CHILD_WAIT;
 
@@ -27,7 +27,7 @@ pub(crate) struct Reach {
 impl Reach {
     /// Sends everyone a signal that asks, and wakes those that are stopped so that they hear it.
     /// `false`: there is no such signal for any of the children, and nobody was asked.
-    pub(crate) fn ask(&mut self, children: &[Exit], signal: Signal) -> bool {
+    pub(crate) fn ask(&mut self, children: &[ChildHandle], signal: Signal) -> bool {
         // Stopped while the list is made: a child that is asked while it forks would end and leave
         // behind one whom nobody could find any more.
         self.collect(children);
@@ -44,9 +44,9 @@ impl Reach {
     ///
     /// # Errors
     /// A child may not be signalled by us: it has become another user's. The others are killed.
-    pub(crate) fn kill(&mut self, children: &[Exit]) -> io::Result<()> {
+    pub(crate) fn kill(&mut self, children: &[ChildHandle]) -> io::Result<()> {
         let mut is_held = false;
-        for tree in children.iter().filter_map(Exit::tree) {
+        for tree in children.iter().filter_map(ChildHandle::tree) {
             tree.kill();
             is_held = true;
         }
@@ -63,7 +63,7 @@ impl Reach {
     /// Where nobody can be stopped: those whom somebody has started between the search and the kill.
     /// All the others are dead by now, so there are fewer of them each time.
     #[cold]
-    fn kill_latecomers(&mut self, children: &[Exit]) {
+    fn kill_latecomers(&mut self, children: &[ChildHandle]) {
         for _ in 0..MOST_ROUNDS {
             let from = self.descendants.members().len();
             for child in children {
@@ -83,14 +83,14 @@ impl Reach {
     /// Kills all, and waits for them as long as that can be expected to help. Who is left then is
     /// left to the reaper.
     #[cold]
-    pub(crate) fn abandon(&mut self, children: &[Exit]) {
+    pub(crate) fn abandon(&mut self, children: &[ChildHandle]) {
         // Ignored: whom we may not kill is found out below, and not waited for.
         let _ = self.kill(children);
         let until = Instant::now().checked_add(KILLED_CHILD_WAIT);
         for child in children {
             if child.signal(Signal::KILL).is_ok() {
                 // Ignored: its status is of no use now.
-                let _ = mux::wait(&mut [Slot::Exit(child)], until);
+                let _ = wait::any(&mut [Slot::Event(child)], until);
                 let _ = child.try_wait();
             }
         }
@@ -98,14 +98,14 @@ impl Reach {
 
     /// The child has ended and is about to be reaped: the last moment at which its group can be
     /// signalled, where that goes by the number that the reap frees.
-    pub(crate) fn before_reap(&self, child: &Exit) {
+    pub(crate) fn before_reap(&self, child: &ChildHandle) {
         if has_own_group(child) && !child.group_survives_reap() {
             let _ = child.signal_group(Signal::KILL);
         }
     }
 
     /// Whether someone is left for whose end there is nothing to wait on.
-    pub(crate) fn others_are_left(&self, children: &[Exit]) -> bool {
+    pub(crate) fn others_are_left(&self, children: &[ChildHandle]) -> bool {
         children.iter().any(|child| match child.tree() {
             Some(tree) => tree.is_left(),
             None => has_own_group(child) && child.group_is_left(),
@@ -113,21 +113,21 @@ impl Reach {
     }
 
     /// Somebody other than the children who has not ended yet.
-    pub(crate) fn someone_left(&self, children: &[Exit]) -> Option<Member> {
+    pub(crate) fn someone_left(&self, children: &[ChildHandle]) -> Option<Member> {
         let mut last = children.iter().filter_map(|child| child.tree()?.last());
         last.find(|last| last.is_alive()).or_else(|| self.descendants.any_alive()).cloned()
     }
 
     /// The last stage of a pipeline first: one whose writer is stopped before it would take the end
     /// of its input for the whole of it, and load half a dump.
-    fn collect(&mut self, children: &[Exit]) {
+    fn collect(&mut self, children: &[ChildHandle]) {
         for child in children.iter().rev() {
             self.descendants.stop_and_collect(child, MOST_ROUNDS);
         }
     }
 
     /// Sends everyone the signal, each once: a second SIGINT is more than twice a first.
-    fn send(&self, children: &[Exit], signal: Signal) -> Sent {
+    fn send(&self, children: &[ChildHandle], signal: Signal) -> Sent {
         let any_group = children.iter().any(has_own_group);
         let is_led = |group: Option<u32>| {
             children.iter().any(|child| has_own_group(child) && Some(child.pid()) == group)
@@ -171,6 +171,6 @@ fn only_unsupported(error: io::Error) -> io::Result<()> {
     if is_unsupported(&error) { Err(error) } else { Ok(()) }
 }
 
-fn has_own_group(child: &Exit) -> bool {
+fn has_own_group(child: &ChildHandle) -> bool {
     child.containment() == Containment::Group
 }

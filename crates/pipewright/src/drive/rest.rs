@@ -2,7 +2,7 @@
 
 use std::io;
 
-use pipewright_os::pipe::PipeReader;
+use pipewright_os::base::pipe::PipeReader;
 
 use super::Sink;
 use super::sink::Verdict;

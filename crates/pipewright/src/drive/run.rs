@@ -13,9 +13,9 @@ use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pipewright_os::exit::{Ended, Exit};
-use pipewright_os::mux::{self, Slot};
-use pipewright_os::pipe::PipeReader;
+use pipewright_os::base::pipe::PipeReader;
+use pipewright_os::base::wait::{self, Slot};
+use pipewright_os::process::child::{ChildHandle, Ended};
 
 use super::conduct::{Conduct, earlier};
 use super::front::{Front, LOOK_PAUSE};
@@ -115,7 +115,7 @@ impl Run {
     }
 
     /// Waits once and does what that brought. `false`: there is nothing left to wait for.
-    pub(crate) fn step(&mut self, exits: &[Exit], rules: &Rules) -> Result<bool, Failed> {
+    pub(crate) fn step(&mut self, exits: &[ChildHandle], rules: &Rules) -> Result<bool, Failed> {
         self.step_until(None, exits, rules)
     }
 
@@ -123,11 +123,11 @@ impl Run {
     pub(crate) fn step_until(
         &mut self,
         until: Option<Instant>,
-        exits: &[Exit],
+        exits: &[ChildHandle],
         rules: &Rules,
     ) -> Result<bool, Failed> {
         let Some(mut wait) = self.before(exits, rules)? else { return Ok(false) };
-        let waited = mux::wait(&mut wait.slots, earlier(wait.until, until)).map(drop);
+        let waited = wait::any(&mut wait.slots, earlier(wait.until, until)).map(drop);
         self.after(&mut wait.slots, waited, exits, rules)?;
         Ok(true)
     }
@@ -135,7 +135,7 @@ impl Run {
     /// What to wait for, and until when; `None`: there is nothing left to wait for.
     pub(crate) fn before<'a>(
         &mut self,
-        exits: &'a [Exit],
+        exits: &'a [ChildHandle],
         rules: &'a Rules,
     ) -> Result<Option<Wait<'a>>, Failed> {
         self.submit()?;
@@ -148,7 +148,7 @@ impl Run {
         &mut self,
         slots: &mut [Slot<'_>],
         waited: io::Result<()>,
-        exits: &[Exit],
+        exits: &[ChildHandle],
         rules: &Rules,
     ) -> Result<(), Failed> {
         let now = Instant::now();
@@ -157,13 +157,13 @@ impl Run {
         self.nap.wake(now);
         self.take_completions(now)?;
         // The end after the streams: what it left in them came before it.
-        if matches!(slots.get(EXIT), Some(Slot::ExitDone)) {
+        if matches!(slots.get(EXIT), Some(Slot::EventDone)) {
             self.note_end(exits, now)?;
         }
         if let Some(front) = &self.front {
             front.look(exits);
         }
-        if matches!(slots.get(CANCEL), Some(Slot::WakeDone)) {
+        if matches!(slots.get(CANCEL), Some(Slot::EventDone)) {
             self.heed(exits, rules, now)?;
         } else if self.too_much {
             self.stop(Outcome::LimitExceeded, exits, rules, now)?;
@@ -208,7 +208,7 @@ impl Run {
 
     /// Whatever went wrong: kills, and waits as long as that can be expected to help. Who is left
     /// then is left to the reaper.
-    pub(crate) fn abandon(&mut self, exits: &[Exit]) {
+    pub(crate) fn abandon(&mut self, exits: &[ChildHandle]) {
         self.reach.abandon(exits);
     }
 
@@ -228,7 +228,7 @@ impl Run {
     }
 
     /// Until when to wait; `None`: there is nothing left to wait for.
-    fn what_to_wait_for(&mut self, exits: &[Exit]) -> Option<Option<Instant>> {
+    fn what_to_wait_for(&mut self, exits: &[ChildHandle]) -> Option<Option<Instant>> {
         let reading = self.is_reading();
         let mut waiting = self.ended.is_none() || reading;
         let mut until = None;
@@ -249,11 +249,11 @@ impl Run {
 
     /// After a stop: waits for whom it reached, one after the other, as they all have to go.
     /// Until when to wait; `None`: for nobody.
-    fn wait_for_the_others(&mut self, exits: &[Exit]) -> Option<Option<Instant>> {
+    fn wait_for_the_others(&mut self, exits: &[ChildHandle]) -> Option<Option<Instant>> {
         let now = Instant::now();
         if self.conduct.killed_wait_ends().is_none_or(|end| now < end) {
             if let Some(member) = self.reach.someone_left(exits) {
-                self.slots[MEMBER] = Slot::Gone(member);
+                self.slots[MEMBER] = member.to_slot();
                 return Some(self.conduct.killed_wait_ends());
             }
             if self.reach.others_are_left(exits) {
@@ -268,12 +268,12 @@ impl Run {
 
     fn lend_slots<'a>(
         &mut self,
-        exits: &'a [Exit],
+        exits: &'a [ChildHandle],
         rules: &'a Rules,
     ) -> Result<[Slot<'a>; SLOTS], Failed> {
         let cancel = match &rules.cancel {
             Some(token) if self.conduct.stopped().is_none() && !self.given_up => {
-                Slot::Wake(token.wake().map_err(|e| ("prepare to cancel", e))?)
+                Slot::Event(token.wake().map_err(|e| ("prepare to cancel", e))?)
             }
             _ => Slot::Off,
         };
@@ -281,7 +281,7 @@ impl Run {
         for (slot, kept) in slots.iter_mut().zip(&mut self.slots) {
             *slot = mem::take(kept);
         }
-        slots[EXIT] = exits.get(self.gone).map_or(Slot::Off, Slot::Exit);
+        slots[EXIT] = exits.get(self.gone).map_or(Slot::Off, |it| Slot::Event(it));
         slots[CANCEL] = cancel;
         Ok(slots)
     }
@@ -319,7 +319,7 @@ impl Run {
                         feed.note(pipe, result).map_err(|e| ("write the input of", e))?;
                     }
                 }
-                Slot::GoneDone => {}
+                Slot::EventDone => {}
                 waiting => self.slots[index] = waiting,
             }
         }
@@ -353,7 +353,7 @@ impl Run {
         self.streams[index].close_if_in_vain();
     }
 
-    fn note_end(&mut self, exits: &[Exit], now: Instant) -> Result<(), Failed> {
+    fn note_end(&mut self, exits: &[ChildHandle], now: Instant) -> Result<(), Failed> {
         let Some(exit) = exits.get(self.gone) else { return Ok(()) };
         if self.conduct.stopped().is_some() {
             self.reach.before_reap(exit);

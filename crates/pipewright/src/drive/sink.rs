@@ -2,9 +2,9 @@
 
 use std::io;
 
-use pipewright_os::memory;
-use pipewright_os::mux::FIRST_READ_BYTES;
-use pipewright_os::pipe::PipeWriter;
+use pipewright_os::base::memory;
+use pipewright_os::base::pipe::PipeWriter;
+use pipewright_os::base::wait::FIRST_READ_BYTES;
 
 use super::tee::Tee;
 use crate::command::{Limit, Past};

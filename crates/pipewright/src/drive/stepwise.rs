@@ -8,8 +8,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use pipewright_os::exit::Exit;
-use pipewright_os::pipe::PipeWriter;
+use pipewright_os::base::pipe::PipeWriter;
+use pipewright_os::process::child::ChildHandle;
 
 use super::{Failed, Keeping, Parked, Run};
 use crate::child::{Process, Processes};
@@ -43,7 +43,7 @@ pub(crate) struct Stepwise {
 }
 
 /// Makes the end of the whole out of the ends of several children.
-pub(crate) type Decide = fn(&[Exit], Output) -> io::Result<Output>;
+pub(crate) type Decide = fn(&[ChildHandle], Output) -> io::Result<Output>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -116,7 +116,7 @@ impl Stepwise {
 
     /// The process id; of several, that of the first.
     pub(crate) fn pid(&self) -> u32 {
-        self.processes.first().map_or(0, Exit::pid)
+        self.processes.first().map_or(0, ChildHandle::pid)
     }
 
     pub(crate) fn program(&self) -> &OsString {

@@ -3,8 +3,8 @@
 use std::io;
 use std::mem;
 
-use pipewright_os::mux::Slot;
-use pipewright_os::pipe::PipeReader;
+use pipewright_os::base::pipe::PipeReader;
+use pipewright_os::base::wait::Slot;
 
 use super::Sink;
 use super::rest::{Rest, take_rest};

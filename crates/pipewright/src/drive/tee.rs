@@ -9,10 +9,10 @@ use std::fmt;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use pipewright_os::handle::Handle;
-use pipewright_os::mux::Slot;
-use pipewright_os::pipe::PipeWriter;
-use pipewright_os::stdio;
+use pipewright_os::base::handle::Handle;
+use pipewright_os::base::pipe::PipeWriter;
+use pipewright_os::base::stdio;
+use pipewright_os::base::wait::Slot;
 
 use crate::output::{Source, TeeFailed};
 

@@ -5,8 +5,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use pipewright_os::cause::{Cause, cause};
-use pipewright_os::status::ExitStatus;
+use pipewright_os::base::errno::{Cause, cause};
+use pipewright_os::process::status::ExitStatus;
 
 use crate::output::{Exceeded, Outcome, Source};
 

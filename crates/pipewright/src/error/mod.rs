@@ -7,7 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
 
-use pipewright_os::cause::{Cause, cause};
+use pipewright_os::base::errno::{Cause, cause};
 
 pub use kind::{ErrorKind, NotExecutable};
 pub(crate) use start::{could_not_open, could_not_prepare, could_not_start};

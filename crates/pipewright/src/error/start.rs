@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use pipewright_os::cause::{Cause, cause};
-use pipewright_os::spawn::{BadInput, Plan, SpawnError, Step, is_path, search_dirs};
+use pipewright_os::base::errno::{Cause, cause};
+use pipewright_os::process::spawn::{BadInput, Plan, SpawnError, Step, is_path, search_dirs};
 
 use super::kind::Quoted;
 use super::{Doing, Error, ErrorKind, NotExecutable};

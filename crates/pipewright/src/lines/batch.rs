@@ -1,6 +1,6 @@
 //! Whole lines of one stream, as they are handed out one by one.
 
-use pipewright_os::memory;
+use pipewright_os::base::memory;
 
 use crate::output::Source;
 use crate::text::{Decoding, NotUtf8};

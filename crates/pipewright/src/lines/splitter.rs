@@ -1,6 +1,6 @@
 //! Whole lines out of chunks: pure, no system call.
 
-use pipewright_os::memory;
+use pipewright_os::base::memory;
 
 use super::batch::{Batch, Text};
 

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Instant;
 
-use pipewright_os::signal::Signal;
+use pipewright_os::base::signal::Signal;
 
 use super::PipelineOutput;
 use super::start::Running;

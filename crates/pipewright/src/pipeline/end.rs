@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::io;
 use std::ops::Deref;
 
-use pipewright_os::exit::{Exit, Usage};
-use pipewright_os::signal::Signal;
-use pipewright_os::status::ExitStatus;
+use pipewright_os::base::signal::Signal;
+use pipewright_os::process::child::{ChildHandle, Usage};
+use pipewright_os::process::status::ExitStatus;
 
 use crate::error::Error;
 use crate::output::{Captured, Outcome, Output, Stream, judge};
@@ -77,7 +77,7 @@ impl<T: Stream> Pipelined<T> {
 }
 
 impl StageEnd {
-    pub(super) fn of(program: OsString, exit: &Exit) -> io::Result<StageEnd> {
+    pub(super) fn of(program: OsString, exit: &ChildHandle) -> io::Result<StageEnd> {
         // Asked before: an end is remembered.
         let ended = exit.wait()?;
         let usage = ended.usage.map(|usage| exit.look_closer(usage));

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use pipewright_os::signal::Signal;
+use pipewright_os::base::signal::Signal;
 
 use super::Pipeline;
 use crate::cancel::CancelToken;

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::time::Instant;
 
-use pipewright_os::pipe::{Mode, PipeOptions, PipeWriter};
+use pipewright_os::base::pipe::{Mode, PipeOptions, PipeWriter};
 
 use super::Pipeline;
 use crate::child::{Fed, Processes};

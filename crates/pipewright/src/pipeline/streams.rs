@@ -2,7 +2,7 @@
 
 use std::io;
 
-use pipewright_os::exit::Exit;
+use pipewright_os::process::child::ChildHandle;
 
 use super::Pipeline;
 use super::end::{StageEnd, conclude};
@@ -91,15 +91,15 @@ impl Pipeline<'_> {
     }
 }
 
-fn decide_with_pipefail(exits: &[Exit], whole: Output) -> io::Result<Output> {
+fn decide_with_pipefail(exits: &[ChildHandle], whole: Output) -> io::Result<Output> {
     decide(exits, whole, true)
 }
 
-fn decide_by_last(exits: &[Exit], whole: Output) -> io::Result<Output> {
+fn decide_by_last(exits: &[ChildHandle], whole: Output) -> io::Result<Output> {
     decide(exits, whole, false)
 }
 
-fn decide(exits: &[Exit], whole: Output, pipefail: bool) -> io::Result<Output> {
+fn decide(exits: &[ChildHandle], whole: Output, pipefail: bool) -> io::Result<Output> {
     let stages: io::Result<Vec<StageEnd>> =
         exits.iter().map(|exit| StageEnd::of(std::ffi::OsString::new(), exit)).collect();
     Ok(conclude(whole, stages?, pipefail).whole)

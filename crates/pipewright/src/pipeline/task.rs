@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use pipewright_os::signal::Signal;
-use pipewright_os::status::ExitStatus;
+use pipewright_os::base::signal::Signal;
+use pipewright_os::process::status::ExitStatus;
 
 use super::verbs::Seen;
 use super::{Pipeline, PipelineCapture, PipelineChild, PipelineOutput, joined};

@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::io;
 
-use pipewright_os::exit::Exit;
-use pipewright_os::status::ExitStatus;
+use pipewright_os::process::child::ChildHandle;
+use pipewright_os::process::status::ExitStatus;
 
 use super::child::PipelineChild;
 use super::end::{Pipelined, StageEnd, conclude, deciding};
@@ -239,7 +239,7 @@ impl Seen {
 }
 
 /// Waits for one after the other: they all have to end anyway.
-pub(super) fn wait_for_all(exits: &[Exit], pipefail: bool) -> io::Result<ExitStatus> {
+pub(super) fn wait_for_all(exits: &[ChildHandle], pipefail: bool) -> io::Result<ExitStatus> {
     let ended: io::Result<Vec<_>> = exits.iter().map(|exit| exit.wait()).collect();
     let ended = ended?;
     let decided_by = deciding(ended.iter().map(|ended| ended.status), pipefail);

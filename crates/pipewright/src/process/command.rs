@@ -6,8 +6,8 @@ use std::io;
 use std::path::Path;
 use std::process::{ExitStatus, Output};
 
-use pipewright_os::spawn::{UnixOptions, WindowsOptions};
-use pipewright_os::std_process::CommandOptions;
+use pipewright_os::process::spawn::{UnixOptions, WindowsOptions};
+use pipewright_os::process::std_process::CommandOptions;
 
 use super::{Child, CommandArgs, CommandEnvs, Stdio};
 

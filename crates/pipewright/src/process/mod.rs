@@ -87,8 +87,8 @@ pub use child::Child;
 pub use command::Command;
 
 pub use crate::command::{CommandArgs, CommandEnvs};
-pub use pipewright_os::std_process::Stdio;
-pub use pipewright_os::std_process::platform::*;
+pub use pipewright_os::process::std_process::Stdio;
+pub use pipewright_os::process::std_process::platform::*;
 pub use std::process::{
     ChildStderr, ChildStdin, ChildStdout, ExitCode, ExitStatus, Output, Termination, abort, exit,
     id,

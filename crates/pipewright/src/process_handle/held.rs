@@ -4,10 +4,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pipewright_os::mux::{self, Slot};
-use pipewright_os::process::{Fate, Opened};
-use pipewright_os::signal::Signal;
-use pipewright_os::status::ExitStatus;
+use pipewright_os::base::signal::Signal;
+use pipewright_os::base::wait::{self, Slot};
+use pipewright_os::process::open::{Fate, Opened};
+use pipewright_os::process::status::ExitStatus;
 
 use super::ProcessEnd;
 use crate::cancel::CancelToken;
@@ -60,7 +60,7 @@ impl Held {
         }
         while end.is_none() {
             let mut slots = self.slots(token)?;
-            let done = mux::wait(&mut slots, deadline)?;
+            let done = wait::any(&mut slots, deadline)?;
             end = self.end()?;
             if end.is_none() && self.is_given_up(&slots, done, token) {
                 return Ok(None);
@@ -86,10 +86,10 @@ impl Held {
     /// What to wait for: its end, and the token.
     pub(super) fn slots<'a>(&'a self, token: Option<&'a CancelToken>) -> io::Result<[Slot<'a>; 2]> {
         let end = match self {
-            Held::Started(process) => Slot::Exit(process),
-            Held::Opened(opened) => Slot::Gone(opened.member().clone()),
+            Held::Started(process) => Slot::Event(&***process),
+            Held::Opened(opened) => opened.member().to_slot(),
         };
-        Ok([end, token.map(CancelToken::wake).transpose()?.map_or(Slot::Off, Slot::Wake)])
+        Ok([end, token.map(CancelToken::wake).transpose()?.map_or(Slot::Off, |it| Slot::Event(it))])
     }
 
     /// Whether a wait for these slots brought the deadline or a cancel. What the token has for the process is passed on.
@@ -99,7 +99,7 @@ impl Held {
         done: usize,
         token: Option<&CancelToken>,
     ) -> bool {
-        let woken = matches!(slots[1], Slot::WakeDone);
+        let woken = matches!(slots[1], Slot::EventDone);
         let Some(token) = token.filter(|_| woken) else { return done == 0 };
         for signal in token.heed() {
             // Ignored: it has ended meanwhile, or is another user's.

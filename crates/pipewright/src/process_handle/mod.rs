@@ -9,9 +9,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pipewright_os::process::Opened;
-use pipewright_os::signal::Signal;
-use pipewright_os::status::ExitStatus;
+use pipewright_os::base::signal::Signal;
+use pipewright_os::process::open::Opened;
+use pipewright_os::process::status::ExitStatus;
 
 use crate::cancel::CancelToken;
 use crate::child::{Child, Process};

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::io;
 use std::time::{Duration, Instant};
 
-use pipewright_os::mux::{self, Watch};
+use pipewright_os::base::wait::{self, Watch};
 
 use super::held::REAP_TAKES;
 use super::{ProcessEnd, ProcessHandle, WAIT};
@@ -113,7 +113,7 @@ impl ProcessHandle {
     ) -> Result<Option<ProcessEnd>, Error> {
         let cannot = |error| self.cannot(WAIT, error);
         // Also where it has ended: of some processes the status has to be waited for, by a timer.
-        mux::check_runtime().map_err(cannot)?;
+        wait::check_runtime().map_err(cannot)?;
         let mut watch = Watch::default();
         loop {
             if let Some(end) = self.held.end().map_err(cannot)? {

@@ -6,7 +6,7 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Instant;
 
-use pipewright_os::mux::{self, Slot};
+use pipewright_os::base::wait::{self, Slot};
 
 use super::{End, Runnable, Running};
 use crate::cancel::CancelToken;
@@ -124,9 +124,9 @@ impl Crowd {
             until = Some(Instant::now());
         }
         // Ignored: without a flag to wait for, the cancel is seen when something else wakes us.
-        slots.extend(cancel.and_then(|token| token.wake().ok()).map(Slot::Wake));
-        let waited = mux::wait(&mut slots, until).map(drop);
-        if let (Some(token), Some(Slot::WakeDone)) = (cancel, slots.last()) {
+        slots.extend(cancel.and_then(|token| token.wake().ok()).map(|it| Slot::Event(it)));
+        let waited = wait::any(&mut slots, until).map(drop);
+        if let (Some(token), Some(Slot::EventDone)) = (cancel, slots.last()) {
             self.pass_on(token);
         }
         let mut lent = slots.chunks_mut(SLOTS);

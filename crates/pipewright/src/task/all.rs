@@ -9,8 +9,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use futures_core::Stream;
-use pipewright_os::mux::{self, Slot, Watch};
-use pipewright_os::signal::Signal;
+use pipewright_os::base::signal::Signal;
+use pipewright_os::base::wait::{self, Slot, Watch};
 use tokio::task::yield_now;
 
 use super::check_runtime;
@@ -178,7 +178,7 @@ impl Members {
         watch: &mut Watch,
         cx: &mut Context<'_>,
     ) -> Poll<Option<End>> {
-        if let Err(error) = mux::check_runtime() {
+        if let Err(error) = wait::check_runtime() {
             if let Some(refused) = self.refused(error) {
                 return Poll::Ready(Some(refused));
             }
@@ -212,7 +212,7 @@ impl Members {
         // Ignored: without a flag to wait for, the cancel is seen when something else wakes us.
         let Ok(wake) = token.wake() else { return };
         // Until it is lowered again, for only then the next time wakes us.
-        while let Poll::Ready(Ok(_)) = watch.poll_wait(cx, &mut [Slot::Wake(wake)], None) {
+        while let Poll::Ready(Ok(_)) = watch.poll_wait(cx, &mut [Slot::Event(wake)], None) {
             for signal in token.heed() {
                 self.pass_on(signal);
             }

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use futures_core::Stream;
-use pipewright_os::mux::Watch;
+use pipewright_os::base::wait::Watch;
 
 use super::turn::with_others;
 use crate::ChildStdin;

@@ -27,7 +27,7 @@ mod verbs;
 
 use std::ffi::OsStr;
 
-use pipewright_os::mux;
+use pipewright_os::base::wait;
 
 use crate::error::{Doing, Error, ErrorKind};
 
@@ -38,7 +38,7 @@ pub use runner::AsyncRunner;
 
 /// Refuses a call that no tokio runtime drives, before it has done anything.
 pub(crate) fn check_runtime(program: &OsStr, doing: Doing) -> Result<(), Error> {
-    mux::check_runtime()
+    wait::check_runtime()
         .map_err(|error| Error::new(program, doing, ErrorKind::Unsupported, Some(error)))
 }
 

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
-use pipewright_os::mux::Watch;
+use pipewright_os::base::wait::Watch;
 
 use super::all::Members;
 use super::turn::with_others;

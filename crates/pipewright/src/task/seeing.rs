@@ -4,8 +4,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use pipewright_os::mux::Watch;
-use pipewright_os::signal::Signal;
+use pipewright_os::base::signal::Signal;
+use pipewright_os::base::wait::Watch;
 
 use crate::drive::Stepwise;
 use crate::error::Error;

@@ -1,6 +1,6 @@
 //! The verbs of a command, for tasks.
 
-use pipewright_os::status::ExitStatus;
+use pipewright_os::process::status::ExitStatus;
 
 use super::seeing::Seeing;
 use super::{AsyncEvents, AsyncLines, check_runtime};

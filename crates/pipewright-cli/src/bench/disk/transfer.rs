@@ -4,8 +4,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use pipewright::os::usage;
 use pipewright_disk::{AlignedBuf, BackendKind, DiskFile, Engine, EngineOptions, Operation};
+use pipewright_os::process::usage;
 
 use super::super::histogram::Reads;
 use super::super::plan::Failed;

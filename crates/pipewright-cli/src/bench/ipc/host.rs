@@ -5,8 +5,8 @@ use std::hint::black_box;
 use std::io;
 use std::time::{Duration, Instant};
 
-use pipewright::os::usage;
 use pipewright_ipc::{Channel, Options, SharedMemory};
+use pipewright_os::process::usage;
 
 use super::super::histogram::Reads;
 use super::super::pattern::Pattern;

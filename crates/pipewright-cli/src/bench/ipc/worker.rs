@@ -2,8 +2,8 @@
 
 use std::io;
 
-use pipewright::os::usage;
 use pipewright_ipc::{Channel, Error, ErrorKind, Options, worker};
+use pipewright_os::process::usage;
 
 use super::super::pattern::Pattern;
 use super::super::peer::show_spent;

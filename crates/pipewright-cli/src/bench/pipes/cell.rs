@@ -2,7 +2,7 @@
 
 use std::io;
 
-use pipewright::os::conduit;
+use pipewright_os::host::test_pipe;
 
 use super::super::cell::BlockCell;
 use super::super::ipc::{self, OneWay, Packets};
@@ -36,7 +36,7 @@ fn set_up(
     if way.via == Via::Memory {
         return Ok(Box::new(memory(place, block_bytes, verify)?));
     }
-    let open = || conduit::open(way.kind(), way.holds_bytes);
+    let open = || test_pipe::open(way.kind(), way.holds_bytes);
     let process = |conduit| -> io::Result<Box<dyn Rounds>> {
         Ok(Box::new(TwoProcesses::start(conduit, place, block_bytes, verify)?))
     };

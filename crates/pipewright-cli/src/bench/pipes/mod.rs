@@ -13,7 +13,7 @@ mod verdict;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pipewright::os::conduit;
+use pipewright_os::host::test_pipe;
 use serde_json::{Value, json};
 
 use super::place::{Place, Placement};
@@ -100,7 +100,7 @@ fn curve(way: &Way, blocks: &[usize], options: &SweepOptions) -> Curve {
     let opened = match way.topology {
         Topology::Library => None,
         _ if way.via == Via::Memory => None,
-        _ => Some(conduit::open(way.kind(), way.holds_bytes)),
+        _ => Some(test_pipe::open(way.kind(), way.holds_bytes)),
     };
     let (holds_bytes, fits_bytes, why) = match opened {
         None => (None, None, None),

@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read, Write as _};
 use std::time::Instant;
 
-use pipewright::os::conduit::Conduit;
-use pipewright::os::usage::{self, Spent};
 use pipewright::{Child, ChildStderr, ChildStdin, PipeReader, Signal, Stdio};
+use pipewright_os::host::test_pipe::Conduit;
+use pipewright_os::process::usage::{self, Spent};
 
 use super::super::peer::{Act, parse_spent};
 use super::super::place::Place;

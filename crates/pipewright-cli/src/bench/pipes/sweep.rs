@@ -4,8 +4,8 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-use pipewright::os::conduit::Kind;
-use pipewright::os::cpu;
+use pipewright_os::base::cpu;
+use pipewright_os::host::test_pipe::Kind;
 
 use super::super::cell::pin;
 use super::super::place::{Place, Placement};

@@ -6,8 +6,8 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Instant;
 
-use pipewright::os::conduit::Conduit;
-use pipewright::os::usage;
+use pipewright_os::host::test_pipe::Conduit;
+use pipewright_os::process::usage;
 
 use super::super::cell::pin;
 use super::super::histogram::Reads;

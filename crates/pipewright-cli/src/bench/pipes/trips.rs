@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pipewright::os::conduit::Kind;
+use pipewright_os::host::test_pipe::Kind;
 
 use super::super::cell::BlockCell;
 use super::super::ipc::{self, Channelled};

@@ -4,7 +4,7 @@ mod in_place;
 
 use std::time::Duration;
 
-use pipewright_os::file::{Facts, Filesystem, NowaitReads, NowaitWrites};
+use pipewright_os::disk::file::{Facts, Filesystem, NowaitReads, NowaitWrites};
 
 use super::{Reason, Remedy, reasons};
 use crate::diagnosis::{Evidence, Test, Verdict, Work};

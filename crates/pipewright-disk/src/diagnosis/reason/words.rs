@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use pipewright_os::file::Filesystem;
+use pipewright_os::disk::file::Filesystem;
 
 use super::{Evidence, Finding, Reason, Remedy, Test, Work};
 use crate::{BackendKind, Class};

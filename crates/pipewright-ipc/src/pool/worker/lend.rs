@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use pipewright_os::wake::Wake;
+use pipewright_os::base::wake::Wake;
 
 use super::{Link, OpenCall, Phase, Worker};
 use crate::channel::Sending;

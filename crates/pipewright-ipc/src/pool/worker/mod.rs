@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pipewright::{Child, Command, ExitStatus, Source, Stdio};
-use pipewright_os::mux::Slot;
-use pipewright_os::wake::Wake;
+use pipewright_os::base::wait::Slot;
+use pipewright_os::base::wake::Wake;
 
 use super::connection::Connection;
 use super::counters::Counter;
@@ -193,11 +193,11 @@ impl Worker {
             Link::Lent | Link::Closed => (None, false),
         };
         let arrival = match end {
-            Some(end) if !end.has_ended() => Slot::Arrival(end),
+            Some(end) if !end.has_ended() => Slot::Event(end),
             _ => Slot::Off,
         };
-        let room = end.filter(|_| room).map_or(Slot::Off, Slot::Room);
-        let exit = if self.exited { Slot::Off } else { Slot::Exit(self.child.as_exit()) };
+        let room = end.filter(|_| room).map_or(Slot::Off, |it| Slot::Room(it));
+        let exit = if self.exited { Slot::Off } else { Slot::Event(self.child.child_handle()) };
         [arrival, room, exit, out, err]
     }
 
@@ -218,14 +218,14 @@ impl Worker {
         on_line: Option<&OnLine>,
     ) {
         let [arrival, room, exit, out, err] = slots;
-        let arrived = matches!(arrival, Slot::ArrivalDone);
+        let arrived = matches!(arrival, Slot::EventDone);
         if let Link::Open(connection) = &mut self.link {
             connection.wake_up(arrived, slept, false);
             self.is_due |= connection.line.has_news();
         }
-        let exited = matches!(exit, Slot::ExitDone);
+        let exited = matches!(exit, Slot::EventDone);
         self.exited |= exited;
-        self.is_due |= arrived || exited || matches!(room, Slot::RoomDone);
+        self.is_due |= arrived || exited || matches!(room, Slot::EventDone);
         let call = match &*self.calls {
             [one] => Some(one.job.id),
             _ => None,
@@ -290,7 +290,7 @@ impl Worker {
         for _ in 0..TURN {
             let [out, err] = self.output.each_mut().map(Output::submit);
             let mut slots = [Slot::Off, Slot::Off, Slot::Off, out, err];
-            let came = pipewright_os::mux::wait(&mut slots, Some(Instant::now()));
+            let came = pipewright_os::base::wait::any(&mut slots, Some(Instant::now()));
             self.take_back(slots.map(Slot::detach), Duration::ZERO, on_line);
             if !matches!(came, Ok(1..)) {
                 break;

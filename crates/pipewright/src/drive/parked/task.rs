@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use pipewright_os::exit::Exit;
+use pipewright_os::process::child::ChildHandle;
 
 use super::{Parked, Stop, Waiting, have_ended};
 use crate::command::Rules;
@@ -13,7 +13,7 @@ impl Parked {
     pub(crate) async fn wait_async(
         &self,
         new: impl FnOnce() -> Run,
-        exits: &[Exit],
+        exits: &[ChildHandle],
         rules: &Rules,
         until: Option<Instant>,
     ) -> Result<bool, Failed> {
@@ -24,7 +24,7 @@ impl Parked {
     pub(crate) async fn stop_async(
         &self,
         new: impl FnOnce() -> Run,
-        exits: &[Exit],
+        exits: &[ChildHandle],
         rules: &Rules,
         how: Stop,
     ) -> Result<(), Failed> {
@@ -41,7 +41,7 @@ impl Parked {
 impl Waiting<'_> {
     async fn see_through_async(
         mut self,
-        exits: &[Exit],
+        exits: &[ChildHandle],
         rules: &Rules,
         until: Option<Instant>,
     ) -> Result<bool, Failed> {

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use pipewright_os::exit::Exit;
+use pipewright_os::process::child::ChildHandle;
 
 use super::{Failed, Run};
 use crate::command::Rules;
@@ -14,7 +14,7 @@ impl Run {
     /// Does what time has made necessary.
     pub(super) fn act(
         &mut self,
-        exits: &[Exit],
+        exits: &[ChildHandle],
         rules: &Rules,
         now: Instant,
     ) -> Result<(), Failed> {
@@ -37,7 +37,7 @@ impl Run {
     /// Does what the token says.
     pub(super) fn heed(
         &mut self,
-        exits: &[Exit],
+        exits: &[ChildHandle],
         rules: &Rules,
         now: Instant,
     ) -> Result<(), Failed> {
@@ -58,7 +58,7 @@ impl Run {
     /// Notes that children have ended, before they are stopped for what came later. A task that was away is told of
     /// what can be read first, and of the end with the next turn.
     #[cold]
-    fn note_ends_in_time(&mut self, exits: &[Exit], now: Instant) -> Result<(), Failed> {
+    fn note_ends_in_time(&mut self, exits: &[ChildHandle], now: Instant) -> Result<(), Failed> {
         loop {
             let gone = self.gone;
             if !self.is_stopping() {
@@ -74,7 +74,7 @@ impl Run {
     pub(crate) fn stop(
         &mut self,
         why: Outcome,
-        exits: &[Exit],
+        exits: &[ChildHandle],
         rules: &Rules,
         now: Instant,
     ) -> Result<(), Failed> {
@@ -87,7 +87,7 @@ impl Run {
     pub(crate) fn stop_within(
         &mut self,
         grace: Duration,
-        exits: &[Exit],
+        exits: &[ChildHandle],
         rules: &Rules,
     ) -> Result<(), Failed> {
         let now = Instant::now();
@@ -98,7 +98,7 @@ impl Run {
     pub(super) fn carry_out(
         &mut self,
         due: Due,
-        exits: &[Exit],
+        exits: &[ChildHandle],
         rules: &Rules,
     ) -> Result<(), Failed> {
         match due {

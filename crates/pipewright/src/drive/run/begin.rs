@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-use pipewright_os::pipe::PipeReader;
+use pipewright_os::base::pipe::PipeReader;
 
 use super::Run;
 use crate::child::Fed;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use pipewright_os::exit::Exit;
+use pipewright_os::process::child::ChildHandle;
 
 use super::{Failed, Run};
 use crate::drive::Sink;
@@ -11,7 +11,7 @@ use crate::output::{Exceeded, Outcome, Output};
 
 impl Run {
     /// What came of it; where there are several children, with the status of the last.
-    pub(crate) fn finish(mut self, exits: &[Exit]) -> Result<Output, Failed> {
+    pub(crate) fn finish(mut self, exits: &[ChildHandle]) -> Result<Output, Failed> {
         let elapsed = self.started.elapsed();
         self.stop_feeding()?;
         let exit = exits.last().ok_or_else(|| ("wait for", io::ErrorKind::NotFound.into()))?;
@@ -47,7 +47,11 @@ impl Run {
             stdin_unread: self.stdin_unread,
             containment: exit.containment(),
             // Whoever of the tree has not ended by now is not waited for.
-            leftovers_killed: exits.iter().filter_map(Exit::tree).map(|tree| tree.end()).sum(),
+            leftovers_killed: exits
+                .iter()
+                .filter_map(ChildHandle::tree)
+                .map(|tree| tree.end())
+                .sum(),
             stdout_bytes,
             stderr_bytes,
         };

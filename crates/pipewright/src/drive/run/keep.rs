@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use pipewright_os::exit::Exit;
-use pipewright_os::mux::Slot;
+use pipewright_os::base::wait::Slot;
+use pipewright_os::process::child::ChildHandle;
 
 use super::{Run, STDERR, STDOUT};
 use crate::command::Rules;
@@ -13,7 +13,7 @@ use crate::drive::conduct::Due;
 impl Run {
     /// Does what time and the token have made necessary: stops and kills. Nothing is read, and no end is noted: that
     /// is for whoever waits next, who also learns of an error.
-    pub(crate) fn keep(&mut self, exits: &[Exit], rules: &Rules, now: Instant) -> NextLook {
+    pub(crate) fn keep(&mut self, exits: &[ChildHandle], rules: &Rules, now: Instant) -> NextLook {
         if !self.is_stopping() {
             if have_ended(exits) {
                 // In time, whenever somebody takes notice of it.
@@ -55,6 +55,6 @@ impl Run {
 }
 
 /// True where all have ended, as far as can be told. Not by a wait: without pidfds that would take a thread.
-fn have_ended(exits: &[Exit]) -> bool {
+fn have_ended(exits: &[ChildHandle]) -> bool {
     exits.iter().all(|exit| !matches!(exit.try_wait(), Ok(None)))
 }

@@ -4,8 +4,8 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-use pipewright_os::exit::Exit;
-use pipewright_os::mux::{self, Watch};
+use pipewright_os::base::wait::{self, Watch};
+use pipewright_os::process::child::ChildHandle;
 
 use super::{Failed, Run};
 use crate::command::Rules;
@@ -19,7 +19,7 @@ impl Run {
         cx: &mut Context<'_>,
         watch: &mut Watch,
         until: Option<Instant>,
-        exits: &[Exit],
+        exits: &[ChildHandle],
         rules: &Rules,
     ) -> Poll<Result<bool, Failed>> {
         let Some(mut wait) = self.before(exits, rules)? else { return Poll::Ready(Ok(false)) };
@@ -41,13 +41,13 @@ impl Run {
     /// Dropping the future gives up the streams, and nothing else.
     pub(crate) async fn see_through(
         mut self,
-        exits: &[Exit],
+        exits: &[ChildHandle],
         rules: &Rules,
     ) -> Result<Output, Failed> {
         match self.go_on(exits, rules).await {
             Ok(()) => self.finish(exits),
             Err(failed) => {
-                if mux::check_runtime().is_ok() {
+                if wait::check_runtime().is_ok() {
                     // Ignored: another user's by now. They are not waited for: that holds up a task.
                     let _ = Reach::default().kill(exits);
                 }
@@ -57,7 +57,7 @@ impl Run {
     }
 
     /// Waits until there is nothing left to wait for. After an error the children are as they were.
-    async fn go_on(&mut self, exits: &[Exit], rules: &Rules) -> Result<(), Failed> {
+    async fn go_on(&mut self, exits: &[ChildHandle], rules: &Rules) -> Result<(), Failed> {
         self.go_on_until(None, exits, rules).await.map(drop)
     }
 
@@ -65,14 +65,14 @@ impl Run {
     pub(crate) async fn go_on_until(
         &mut self,
         until: Option<Instant>,
-        exits: &[Exit],
+        exits: &[ChildHandle],
         rules: &Rules,
     ) -> Result<bool, Failed> {
         // Dropped before the end is looked at: what is registered would keep a pipe open.
         let mut watch = Watch::default();
         poll_fn(|cx| {
             loop {
-                if let Err(error) = mux::check_runtime() {
+                if let Err(error) = wait::check_runtime() {
                     return Poll::Ready(Err(("wait for", error)));
                 }
                 match ready!(self.poll_step(cx, &mut watch, until, exits, rules)) {

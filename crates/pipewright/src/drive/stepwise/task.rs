@@ -3,8 +3,8 @@
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-use pipewright_os::mux::Watch;
-use pipewright_os::signal::Signal;
+use pipewright_os::base::signal::Signal;
+use pipewright_os::base::wait::Watch;
 
 use super::{State, Stepwise};
 use crate::drive::Reach;

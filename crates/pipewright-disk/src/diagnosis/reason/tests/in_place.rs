@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pipewright_os::file::NowaitWrites;
+use pipewright_os::disk::file::NowaitWrites;
 
 use super::{WORKERS, check, evidence, put_off};
 use crate::diagnosis::reason::{Reason, Remedy, reasons};

@@ -1,0 +1,32 @@
+//! `sched_setaffinity`, and what `/sys` tells of cores.
+
+use std::fs;
+use std::io;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+pub(super) fn allowed() -> io::Result<Vec<usize>> {
+    let set = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|processor| set.is_set(*processor)).collect())
+}
+
+pub(super) fn pin_this_thread(processor: usize) -> io::Result<()> {
+    if processor >= CpuSet::MAX_CPU {
+        // The set has no place for it, and would panic.
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut set = CpuSet::new();
+    set.set(processor);
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+pub(super) fn same_core(processor: usize) -> Option<Vec<usize>> {
+    let path = format!("/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list");
+    super::parse_list(&fs::read_to_string(path).ok()?)
+}
+
+pub(super) fn online() -> usize {
+    // SAFETY: a number that sysconf knows.
+    let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    usize::try_from(count).unwrap_or(1)
+}

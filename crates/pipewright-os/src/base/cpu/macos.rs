@@ -1,0 +1,25 @@
+//! Threads of macOS cannot be pinned.
+
+use std::io;
+
+pub(super) fn allowed() -> io::Result<Vec<usize>> {
+    Err(unsupported())
+}
+
+pub(super) fn pin_this_thread(_: usize) -> io::Result<()> {
+    Err(unsupported())
+}
+
+pub(super) fn same_core(_: usize) -> Option<Vec<usize>> {
+    None
+}
+
+fn unsupported() -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, "macOS does not pin threads to processors")
+}
+
+pub(super) fn online() -> usize {
+    // SAFETY: a number that sysconf knows.
+    let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    usize::try_from(count).unwrap_or(1)
+}

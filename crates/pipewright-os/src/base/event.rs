@@ -1,0 +1,44 @@
+//! Events: a child that exits, a flag that is raised, a message that arrives.
+
+use std::fmt;
+use std::marker::PhantomData;
+#[cfg(unix)]
+use std::os::fd::BorrowedFd;
+#[cfg(windows)]
+use std::os::windows::io::BorrowedHandle;
+
+/// Something other than a pipe that can be waited for: the exit of a child, a flag, the end of a channel.
+pub trait Event: fmt::Debug + Send + Sync {
+    /// Returns the object through which the kernel reports that it has happened.
+    fn source(&self) -> Source<'_>;
+
+    /// Returns the object through which the kernel reports that there is [room](crate::base::wait::Slot::Room).
+    fn room(&self) -> Source<'_> {
+        self.source()
+    }
+
+    /// Returns true if it has happened. Called for a [`Source::Unwaitable`].
+    fn has_happened(&self) -> bool;
+}
+
+/// The object of the system behind an [`Event`].
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Source<'a> {
+    /// A descriptor that becomes readable.
+    #[cfg(unix)]
+    Readable(BorrowedFd<'a>),
+    /// A descriptor that becomes writable.
+    #[cfg(unix)]
+    Writable(BorrowedFd<'a>),
+    /// A handle that becomes signalled.
+    #[cfg(windows)]
+    Signalled(BorrowedHandle<'a>),
+    /// None: [`Event::has_happened`] is called every few milliseconds.
+    Unwaitable(PhantomData<&'a ()>),
+}
+
+impl Source<'_> {
+    /// The source of an event that no object of the system reports.
+    pub const UNWAITABLE: Source<'static> = Source::Unwaitable(PhantomData);
+}

@@ -1,0 +1,255 @@
+//! Tells this process from a fork of it.
+//!
+//! A fork has our statics, but not our threads, nor the mappings that are not for it. Its number is
+//! not enough to tell: in another pid namespace it may have ours.
+
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+#[cfg(all(target_os = "linux", not(miri)))]
+mod imp {
+    use std::ptr;
+    use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+    /// A page that a fork finds full of zeroes (`MADV_WIPEONFORK`, Linux 4.14). Where it cannot be had once,
+    /// [`NO_PAGE`], for good: a process whose number changes would take itself for a fork.
+    static PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
+    /// Always zero: there was no memory, or an emulator does not know the advice.
+    static NO_PAGE: AtomicU64 = AtomicU64::new(0);
+    /// The number of the last process of this line of forks.
+    static LAST: AtomicU64 = AtomicU64::new(0);
+
+    #[inline]
+    pub(super) fn current() -> u64 {
+        let page = PAGE.load(Ordering::Acquire);
+        // SAFETY: null, a static, or the start of a mapping that is never taken away.
+        match unsafe { page.as_ref() }.map(|word| word.load(Ordering::Relaxed)) {
+            Some(number) if number != 0 => number,
+            _ => number_this_process(),
+        }
+    }
+
+    #[cold]
+    fn number_this_process() -> u64 {
+        let page = page(&PAGE, make_page);
+        if ptr::eq(page, &NO_PAGE) {
+            // Better than nothing.
+            return u64::from(std::process::id());
+        }
+        let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+        // Another thread of this process may have been faster.
+        match page.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => number,
+            Err(theirs) => theirs,
+        }
+    }
+
+    /// Returns the page that is there, or makes it; [`NO_PAGE`] where it cannot be made.
+    fn page(
+        place: &AtomicPtr<AtomicU64>,
+        make: impl FnOnce() -> rustix::io::Result<*mut AtomicU64>,
+    ) -> &'static AtomicU64 {
+        let mut page = place.load(Ordering::Acquire);
+        if page.is_null() {
+            let (none, made) = (ptr::null_mut(), make());
+            let new = made.unwrap_or((&raw const NO_PAGE).cast_mut());
+            page = match place.compare_exchange(none, new, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => new,
+                Err(theirs) => {
+                    if let Ok(made) = made {
+                        // Ignored: a page that is there can be taken away.
+                        // SAFETY: made by this thread, which has shown it to nobody.
+                        let _ = unsafe { munmap(made.cast(), bytes()) };
+                    }
+                    theirs
+                }
+            };
+        }
+        // SAFETY: a static, or the start of a mapping that is never taken away.
+        unsafe { &*page }
+    }
+
+    fn make_page() -> rustix::io::Result<*mut AtomicU64> {
+        let rights = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping where there is none.
+        let page = unsafe { mmap_anonymous(ptr::null_mut(), bytes(), rights, MapFlags::PRIVATE) }?;
+        // SAFETY: the mapping just made; the advice changes no byte of it here.
+        if let Err(error) = unsafe { madvise(page, bytes(), Advice::LinuxWipeOnFork) } {
+            // SAFETY: as above, and nobody has seen it.
+            let _ = unsafe { munmap(page, bytes()) };
+            return Err(error);
+        }
+        Ok(page.cast())
+    }
+
+    fn bytes() -> usize {
+        crate::base::memory::page_bytes()
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn a_process_that_had_no_page_once_does_without() {
+            let place = AtomicPtr::new(ptr::null_mut());
+            assert!(ptr::eq(page(&place, || Err(rustix::io::Errno::NOMEM)), &NO_PAGE));
+            assert!(ptr::eq(page(&place, make_page), &NO_PAGE), "its number has changed");
+            let place = AtomicPtr::new(ptr::null_mut());
+            let made = page(&place, make_page);
+            assert!(!ptr::eq(made, &NO_PAGE) && ptr::eq(page(&place, make_page), made));
+        }
+    }
+}
+
+#[cfg(all(unix, not(all(target_os = "linux", not(miri)))))]
+mod imp {
+    /// macOS has no such page. Its C library keeps the number, so that this is no call of the system.
+    #[inline]
+    pub(super) fn current() -> u64 {
+        u64::from(std::process::id())
+    }
+}
+
+#[cfg(windows)]
+mod imp {
+    /// Nothing forks.
+    pub(super) fn current() -> u64 {
+        0
+    }
+}
+
+/// The process in which something was made.
+///
+/// # Platform
+/// Linux: a page that a fork finds empty (`MADV_WIPEONFORK`). macOS: the process id. Windows: there are no forks.
+///
+/// ```
+/// # use pipewright_os::base::generation::Generation;
+/// let made_in = Generation::current();
+/// assert!(made_in.is_here());
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Generation(u64);
+
+impl Generation {
+    /// Returns this process.
+    #[inline]
+    #[must_use]
+    pub fn current() -> Generation {
+        Generation(imp::current())
+    }
+
+    /// Returns a number that no fork of this process has.
+    #[inline]
+    pub(crate) fn number(self) -> u64 {
+        self.0
+    }
+
+    /// Returns true in that process, and false in a fork of it.
+    #[inline]
+    #[must_use]
+    pub fn is_here(self) -> bool {
+        self == Generation::current()
+    }
+}
+
+/// A value that each process has one of: a fork makes its own, whoever held a lock of ours meanwhile.
+///
+/// ```
+/// # use pipewright_os::base::generation::PerProcess;
+/// use std::sync::Mutex;
+/// static LIST: PerProcess<Mutex<Vec<u32>>> = PerProcess::new(|| Mutex::new(Vec::new()));
+/// LIST.get().lock().unwrap().push(1);
+/// assert_eq!(*LIST.get().lock().unwrap(), [1]);
+/// ```
+#[derive(Debug)]
+pub struct PerProcess<T: 'static> {
+    made: AtomicPtr<(Generation, T)>,
+    make: fn() -> T,
+}
+
+impl<T: Send + Sync + 'static> PerProcess<T> {
+    /// Makes the value by that function when a process first asks for it.
+    #[must_use]
+    pub const fn new(make: fn() -> T) -> PerProcess<T> {
+        PerProcess { made: AtomicPtr::new(std::ptr::null_mut()), make }
+    }
+
+    /// Returns the value of this process. It is never dropped.
+    pub fn get(&self) -> &'static T {
+        let here = Generation::current();
+        let mut now = self.made.load(Ordering::Acquire);
+        loop {
+            // SAFETY: null, or leaked below.
+            let known = unsafe { now.as_ref() };
+            if let Some((_, value)) = known.filter(|(made_in, _)| *made_in == here) {
+                return value;
+            }
+            let new = Box::into_raw(Box::new((here, (self.make)())));
+            match self.made.compare_exchange(now, new, Ordering::AcqRel, Ordering::Acquire) {
+                // SAFETY: made above, and leaked from here on.
+                Ok(_) => return unsafe { &(*new).1 },
+                Err(theirs) => {
+                    // SAFETY: made above, and shown to nobody.
+                    drop(unsafe { Box::from_raw(new) });
+                    now = theirs;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(all(test, target_os = "linux", not(miri)))]
+pub(crate) mod tests {
+    use std::sync::Mutex;
+    use std::sync::atomic::AtomicU32;
+
+    use super::*;
+
+    /// Runs `question` in a fork of this process. It must not panic.
+    #[expect(clippy::disallowed_methods, reason = "what a fork finds is the point")]
+    pub(crate) fn in_a_fork(question: impl FnOnce() -> bool) -> bool {
+        // SAFETY: the child asks, and ends without coming back; nothing here takes a lock that
+        // another thread may hold, but for the allocator's, which glibc and musl keep usable.
+        match unsafe { libc::fork() } {
+            0 => {
+                let answer = question();
+                // SAFETY: a number.
+                unsafe { libc::_exit(i32::from(!answer)) }
+            }
+            child => {
+                assert!(child > 0, "{}", std::io::Error::last_os_error());
+                let mut status = 0;
+                // SAFETY: a child of ours and a live number.
+                assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+                status == 0
+            }
+        }
+    }
+
+    #[test]
+    fn a_fork_is_another_process_and_so_is_a_fork_of_that() {
+        let here = Generation::current();
+        assert!(here.is_here() && Generation::current() == here);
+        let child_differs = in_a_fork(|| {
+            let child = Generation::current();
+            let both = child != here && child.is_here() && !here.is_here();
+            both && in_a_fork(|| !child.is_here() && !here.is_here())
+        });
+        assert!(child_differs);
+        assert!(here.is_here());
+    }
+
+    #[test]
+    fn a_fork_makes_values_of_its_own_though_a_lock_is_held() {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        static VALUE: PerProcess<Mutex<u32>> =
+            PerProcess::new(|| Mutex::new(COUNT.fetch_add(1, Ordering::Relaxed)));
+        let held = VALUE.get().lock().unwrap();
+        assert_eq!(*held, 0);
+        assert!(in_a_fork(|| VALUE.get().try_lock().is_ok_and(|value| *value == 1)));
+        assert!(std::ptr::eq(VALUE.get(), VALUE.get()));
+    }
+}

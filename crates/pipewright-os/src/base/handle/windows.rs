@@ -1,0 +1,252 @@
+//! Handles are kernel handles, never inheritable ones.
+
+use std::ffi::c_void;
+use std::fs::File;
+use std::io;
+use std::mem;
+use std::os::windows::io::{
+    AsHandle, AsRawHandle, BorrowedHandle, FromRawHandle, IntoRawHandle, OwnedHandle, RawHandle,
+};
+use std::ptr;
+use std::sync::OnceLock;
+
+use windows_sys::Win32::Foundation::{
+    DUPLICATE_SAME_ACCESS, DuplicateHandle, ERROR_ACCESS_DENIED, ERROR_BROKEN_PIPE,
+    ERROR_INVALID_HANDLE, GetHandleInformation, GetLastError, HANDLE,
+};
+use windows_sys::Win32::Storage::FileSystem::{
+    FILE_ATTRIBUTE_DIRECTORY, FILE_ATTRIBUTE_REPARSE_POINT, FILE_ATTRIBUTE_TAG_INFO,
+    FILE_TYPE_CHAR, FILE_TYPE_DISK, FILE_TYPE_PIPE, FileAttributeTagInfo,
+    GetFileInformationByHandleEx, GetFileType,
+};
+use windows_sys::Win32::System::Pipes::{GetNamedPipeInfo, PeekNamedPipe};
+use windows_sys::Win32::System::Threading::GetCurrentProcess;
+
+use super::{Handle, HandleKind, ask};
+use crate::base::pipe::overlaps;
+
+pub(super) struct Owned {
+    handle: OwnedHandle,
+    /// Whether it is a pipe and calls on it overlap, once that is known.
+    overlaps: OnceLock<bool>,
+}
+
+impl Owned {
+    fn raw(&self) -> RawHandle {
+        self.handle.as_raw_handle()
+    }
+}
+
+impl From<OwnedHandle> for Owned {
+    fn from(handle: OwnedHandle) -> Owned {
+        Owned { handle, overlaps: OnceLock::new() }
+    }
+}
+
+impl Handle {
+    /// One that is known to be synchronous, so that nobody has to ask.
+    pub(crate) fn of_synchronous(handle: OwnedHandle) -> Handle {
+        Handle(Owned { handle, overlaps: OnceLock::from(false) })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn overlaps_as_known(&self) -> Option<bool> {
+        self.0.overlaps.get().copied()
+    }
+
+    /// Whether it is a pipe end that calls overlap on. Asked once, and never for long: children may be
+    /// inside of calls on the same open file, for as long as they like.
+    pub(crate) fn overlaps(&self) -> bool {
+        let is_it = |handle: BorrowedHandle<'_>| {
+            kind_of(handle).is_ok_and(|kind| kind == HandleKind::Pipe) && overlaps(handle)
+        };
+        // No answer: only a synchronous one makes anybody wait.
+        *self.0.overlaps.get_or_init(|| ask::about(self.as_handle(), is_it).unwrap_or(false))
+    }
+}
+
+/// The reparse tag of a symbolic link; other tags are mount points, or of no concern here.
+const SYMLINK_TAG: u32 = 0xA000_000C;
+
+pub(super) fn kind(handle: &Owned) -> io::Result<HandleKind> {
+    let asked = handle.handle.as_handle();
+    if handle.overlaps.get() == Some(&true) {
+        // Calls on it do not wait for each other.
+        return kind_of(asked);
+    }
+    // Without an answer, it is open at least.
+    let busy = || inheritable(asked).map(|_| HandleKind::Unknown);
+    ask::about(asked, kind_of).unwrap_or_else(busy)
+}
+
+pub(crate) fn kind_of(handle: BorrowedHandle<'_>) -> io::Result<HandleKind> {
+    // SAFETY: asked about an open handle.
+    match unsafe { GetFileType(handle.as_raw_handle()) } {
+        FILE_TYPE_DISK => Ok(kind_on_disk(handle)),
+        FILE_TYPE_CHAR => Ok(HandleKind::CharDevice),
+        FILE_TYPE_PIPE if is_pipe(handle) => Ok(HandleKind::Pipe),
+        // The system calls both a pipe.
+        FILE_TYPE_PIPE => Ok(HandleKind::Socket),
+        // An event, a process: open, and no file.
+        _ => inheritable(handle).map(|_| HandleKind::Unknown),
+    }
+}
+
+fn kind_on_disk(handle: BorrowedHandle<'_>) -> HandleKind {
+    let mut info = FILE_ATTRIBUTE_TAG_INFO { FileAttributes: 0, ReparseTag: 0 };
+    // SAFETY: a live struct, of the class that is named, and its size.
+    let known = unsafe {
+        GetFileInformationByHandleEx(
+            handle.as_raw_handle(),
+            FileAttributeTagInfo,
+            (&raw mut info).cast::<c_void>(),
+            size_of_u32::<FILE_ATTRIBUTE_TAG_INFO>(),
+        )
+    };
+    let has = |attribute| info.FileAttributes & attribute != 0;
+    if known == 0 {
+        // A file system without attributes has files.
+        HandleKind::File
+    } else if has(FILE_ATTRIBUTE_REPARSE_POINT) && info.ReparseTag == SYMLINK_TAG {
+        // Only a handle that was opened with FILE_FLAG_OPEN_REPARSE_POINT refers to the link itself.
+        HandleKind::Symlink
+    } else if has(FILE_ATTRIBUTE_DIRECTORY) {
+        HandleKind::Directory
+    } else {
+        HandleKind::File
+    }
+}
+
+/// Whether what calls itself a pipe is one, and no socket.
+fn is_pipe(handle: BorrowedHandle<'_>) -> bool {
+    let raw = handle.as_raw_handle();
+    let none = ptr::null_mut::<u32>();
+    // SAFETY: an open handle, and nothing to be written to.
+    let known = unsafe { GetNamedPipeInfo(raw, none, none, none, none) };
+    // SAFETY: no arguments. The end that a server writes to may not be asked about.
+    if known != 0 || unsafe { GetLastError() } == ERROR_ACCESS_DENIED {
+        return true;
+    }
+    // SAFETY: an open handle, and nothing to be written to.
+    let peeked = unsafe { PeekNamedPipe(raw, ptr::null_mut(), 0, none, none, none) };
+    // SAFETY: no arguments.
+    peeked != 0 || unsafe { GetLastError() } == ERROR_BROKEN_PIPE
+}
+
+/// Whether a child that takes what is inheritable would get it.
+pub(crate) fn inheritable(handle: BorrowedHandle<'_>) -> io::Result<bool> {
+    let mut flags = 0;
+    // SAFETY: an open handle, or an error; and a live number.
+    match unsafe { GetHandleInformation(handle.as_raw_handle(), &raw mut flags) } {
+        0 => Err(io::Error::last_os_error()),
+        _ => Ok(flags & windows_sys::Win32::Foundation::HANDLE_FLAG_INHERIT != 0),
+    }
+}
+
+pub(super) fn duplicate(handle: &Owned) -> io::Result<Owned> {
+    let overlaps = handle.overlaps.clone();
+    Ok(Owned { handle: copy_of(handle.raw(), false)?, overlaps })
+}
+
+/// A second handle to what this one refers to, whoever opened it.
+pub(crate) fn copy_of(handle: HANDLE, inheritable: bool) -> io::Result<OwnedHandle> {
+    let mut copy = ptr::null_mut();
+    // SAFETY: no arguments; a pseudo handle, which nobody closes.
+    let own = unsafe { GetCurrentProcess() };
+    // SAFETY: values. One that is not open is an error of the call.
+    let copied = unsafe {
+        let how = DUPLICATE_SAME_ACCESS;
+        DuplicateHandle(own, handle, own, &raw mut copy, 0, i32::from(inheritable), how)
+    };
+    if copied == 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: made by the call above, for nobody else.
+    Ok(unsafe { OwnedHandle::from_raw_handle(copy) })
+}
+
+pub(super) fn copy_of_number(number: i32) -> io::Result<Owned> {
+    // Below are the pseudo handles, which refer to whoever asks.
+    if number <= 0 {
+        return Err(io::Error::from_raw_os_error(ERROR_INVALID_HANDLE as i32));
+    }
+    copy_of(ptr::without_provenance_mut(number as usize), false).map(Owned::from)
+}
+
+pub(super) fn number(handle: &Owned) -> i64 {
+    number_of(handle.raw())
+}
+
+pub(crate) fn number_of(handle: RawHandle) -> i64 {
+    handle.addr() as i64
+}
+
+/// The size of a struct, as calls want to be told it.
+pub(crate) const fn size_of_u32<T>() -> u32 {
+    mem::size_of::<T>() as u32
+}
+
+impl AsHandle for Handle {
+    fn as_handle(&self) -> BorrowedHandle<'_> {
+        self.0.handle.as_handle()
+    }
+}
+
+impl AsRawHandle for Handle {
+    fn as_raw_handle(&self) -> RawHandle {
+        self.0.raw()
+    }
+}
+
+impl IntoRawHandle for Handle {
+    fn into_raw_handle(self) -> RawHandle {
+        self.0.handle.into_raw_handle()
+    }
+}
+
+impl FromRawHandle for Handle {
+    unsafe fn from_raw_handle(handle: RawHandle) -> Self {
+        // SAFETY: the caller hands over an open handle that nobody else owns.
+        Handle::from(unsafe { OwnedHandle::from_raw_handle(handle) })
+    }
+}
+
+impl From<OwnedHandle> for Handle {
+    fn from(handle: OwnedHandle) -> Self {
+        Handle(Owned::from(handle))
+    }
+}
+
+impl From<Handle> for OwnedHandle {
+    fn from(handle: Handle) -> Self {
+        handle.0.handle
+    }
+}
+
+impl From<Handle> for File {
+    fn from(handle: Handle) -> Self {
+        File::from(handle.0.handle)
+    }
+}
+
+/// Every type of the standard library that owns one handle and gives it up. Sockets are not among
+/// them: they are closed by a call of their own.
+macro_rules! from_owner {
+    ($($owner:ty),* $(,)?) => {$(
+        impl From<$owner> for Handle {
+            fn from(owner: $owner) -> Self {
+                Handle::from(OwnedHandle::from(owner))
+            }
+        }
+    )*};
+}
+
+from_owner!(File, std::process::ChildStdin, std::process::ChildStdout, std::process::ChildStderr,);
+
+#[cfg(pipewright_std_pipes)]
+#[expect(clippy::incompatible_msrv, reason = "the build script has looked at the version")]
+mod std_pipes {
+    use super::*;
+
+    from_owner!(std::io::PipeReader, std::io::PipeWriter);
+}

@@ -1,0 +1,29 @@
+//! The parts that all others stand on: handles, pipes, waiting and signals.
+
+pub mod aligned;
+pub mod cpu;
+pub mod errno;
+pub mod event;
+#[cfg(target_os = "linux")]
+pub(crate) mod fallback;
+#[cfg(all(pipewright_force_async, feature = "tokio"))]
+pub mod forced;
+pub mod generation;
+pub mod handle;
+#[cfg(windows)]
+pub(crate) mod lasting;
+pub mod memory;
+pub mod os_text;
+#[cfg(windows)]
+pub(crate) mod overlapped;
+pub mod park;
+pub mod pipe;
+#[cfg(windows)]
+pub(crate) mod security;
+pub mod service_thread;
+pub mod signal;
+pub mod stdio;
+pub mod wait;
+pub mod wake;
+#[cfg(windows)]
+pub(crate) mod windows_version;

@@ -1,0 +1,182 @@
+//! An end is a slot that a task waits for.
+
+use std::io;
+use std::mem;
+use std::slice;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker, ready};
+
+use tokio::io::ReadBuf;
+
+use super::super::{PipeReader, PipeWriter};
+use crate::base::wait::{Slot, Watch};
+
+/// What is read at once, and then handed out in pieces as large as they are asked for.
+const CHUNK_BYTES: usize = 64 << 10;
+/// What is taken of a write, and so copied, at once.
+const TAKEN_BYTES: usize = 64 << 10;
+
+#[derive(Debug)]
+pub(super) struct Reader {
+    /// Before the pipe, which it has a handle on.
+    watch: Watch,
+    slot: Slot<'static>,
+    chunk: Vec<u8>,
+    /// How much of the chunk has been handed out.
+    handed_out: usize,
+}
+
+pub(super) fn reader(pipe: PipeReader) -> io::Result<Reader> {
+    let slot = Slot::Read(pipe, Vec::with_capacity(CHUNK_BYTES));
+    Ok(Reader { watch: Watch::default(), slot, chunk: Vec::new(), handed_out: 0 })
+}
+
+impl Reader {
+    pub(super) fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.handed_out == self.chunk.len() {
+            ready!(self.poll_chunk(cx))?;
+        }
+        let rest = self.chunk.get(self.handed_out..).unwrap_or_default();
+        let piece = rest.get(..buffer.remaining()).unwrap_or(rest);
+        buffer.put_slice(piece);
+        self.handed_out += piece.len();
+        Poll::Ready(Ok(()))
+    }
+
+    /// Waits for the next chunk, which is empty at the end.
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.watch.poll_wait(cx, slice::from_mut(&mut self.slot), None))?;
+        let (pipe, chunk, result) = match mem::take(&mut self.slot) {
+            Slot::ReadDone(pipe, chunk, result) => (pipe, chunk, result),
+            // Cannot be: the wait has no other end.
+            other => {
+                self.slot = other;
+                return Poll::Ready(Err(io::ErrorKind::Other.into()));
+            }
+        };
+        let mut next = mem::replace(&mut self.chunk, chunk);
+        self.handed_out = 0;
+        next.clear();
+        next.reserve_exact(CHUNK_BYTES);
+        self.slot = Slot::Read(pipe, next);
+        Poll::Ready(result.map(drop))
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Writer(Writing);
+
+#[derive(Debug, Default)]
+struct Writing {
+    /// Before the pipe, which it has a handle on.
+    watch: Watch,
+    /// What was taken and is not written.
+    slot: Slot<'static>,
+    /// How much of that is.
+    written: usize,
+    /// Here while nothing is being written; `None` then: it has been shut down.
+    pipe: Option<PipeWriter>,
+}
+
+pub(super) fn writer(pipe: PipeWriter) -> io::Result<Writer> {
+    Ok(Writer(Writing { pipe: Some(pipe), ..Writing::default() }))
+}
+
+impl Writer {
+    pub(super) fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        // What was taken before comes first.
+        ready!(self.poll_flush(cx))?;
+        if bytes.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        let Some(pipe) = self.0.pipe.take() else {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        };
+        let taken = bytes.get(..TAKEN_BYTES).unwrap_or(bytes);
+        self.0.written = 0;
+        self.0.slot = Slot::Write(pipe, Arc::new(taken.to_vec()), 0);
+        match self.poll_flush(cx) {
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            // That there is room is only ever told by the end of a write: so this one goes on.
+            Poll::Ready(Ok(())) | Poll::Pending => Poll::Ready(Ok(taken.len())),
+        }
+    }
+
+    pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.poll_written(|watch, slots| watch.poll_wait(cx, slots, None))
+    }
+
+    pub(super) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = ready!(self.poll_flush(cx));
+        self.0.pipe = None;
+        Poll::Ready(flushed)
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if matches!(self.0.slot, Slot::Write(..)) {
+            let writing = mem::take(&mut self.0);
+            Arc::new(Background(Mutex::new(Some(writing)))).wake();
+        }
+    }
+}
+
+impl Writing {
+    /// Waits until what was taken is written.
+    fn poll_written(
+        &mut self,
+        mut wait: impl FnMut(&mut Watch, &mut [Slot<'static>]) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<()>> {
+        while let Slot::Write(..) = &self.slot {
+            let waited = ready!(wait(&mut self.watch, slice::from_mut(&mut self.slot)));
+            match mem::take(&mut self.slot) {
+                Slot::WriteDone(pipe, bytes, Ok(count)) if count > 0 => {
+                    self.written += count;
+                    if self.written < bytes.len() {
+                        self.slot = Slot::Write(pipe, bytes, self.written);
+                    } else {
+                        self.pipe = Some(pipe);
+                    }
+                }
+                Slot::WriteDone(pipe, _, result) => {
+                    self.pipe = Some(pipe);
+                    let nothing = || Err(io::ErrorKind::WriteZero.into());
+                    return Poll::Ready(result.map(drop).and_then(|()| nothing()));
+                }
+                // It cannot be waited for, so that what was taken is lost; it is told now.
+                Slot::Write(pipe, ..) => {
+                    self.pipe = Some(pipe);
+                    return Poll::Ready(waited.map(drop));
+                }
+                _ => {}
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// What was taken by an end that has been dropped. The thread that would wake a task goes on with it.
+struct Background(Mutex<Option<Writing>>);
+
+impl Wake for Background {
+    fn wake(self: Arc<Self>) {
+        let waker = Waker::from(Arc::clone(&self));
+        let mut cx = Context::from_waker(&waker);
+        // It may be woken while it is still at it, by another thread.
+        let mut place = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(writing) = place.as_mut() else { return };
+        if writing.poll_written(|watch, slots| watch.poll_writes(&mut cx, slots)).is_ready() {
+            // Ignored, as documented: nobody is left to be told. This closes the end.
+            *place = None;
+        }
+    }
+}

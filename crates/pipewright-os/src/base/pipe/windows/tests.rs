@@ -1,0 +1,316 @@
+//! Ends and their modes, as programs meet them.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::windows::io::{
+    AsHandle, AsRawHandle, BorrowedHandle, FromRawHandle as _, OwnedHandle,
+};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use windows_sys::Win32::Foundation::{
+    ERROR_BROKEN_PIPE, ERROR_HANDLE_EOF, ERROR_INVALID_PARAMETER, ERROR_NO_DATA,
+    ERROR_OPERATION_ABORTED, ERROR_PIPE_NOT_CONNECTED,
+};
+use windows_sys::Win32::Storage::FileSystem::{FILE_FLAG_OVERLAPPED, PIPE_ACCESS_INBOUND};
+use windows_sys::Win32::System::Pipes::{
+    CreateNamedPipeW, PIPE_READMODE_MESSAGE, PIPE_TYPE_MESSAGE,
+};
+
+use super::super::{Mode, PipeOptions, PipeReader, PipeWriter, pair};
+use super::{Job, state};
+use crate::base::handle::{Handle, HandleKind, inheritable};
+use crate::base::overlapped::{Operation, os_error};
+use crate::base::wait::Slot;
+use crate::base::wake::Wake;
+
+const MODES: [Mode; 2] = [Mode::Sync, Mode::Async];
+
+fn every_pair() -> impl Iterator<Item = (PipeOptions, PipeReader, PipeWriter)> {
+    MODES.into_iter().flat_map(|read| MODES.into_iter().map(move |write| (read, write))).map(
+        |(read, write)| {
+            let options = PipeOptions { read, write, capacity: None };
+            let (reader, writer) = pair(options).unwrap();
+            (options, reader, writer)
+        },
+    )
+}
+
+fn borrowed(writer: &PipeWriter) -> BorrowedHandle<'_> {
+    // SAFETY: nobody hangs it up meanwhile.
+    unsafe { BorrowedHandle::borrow_raw(writer.as_raw_handle()) }
+}
+
+#[test]
+fn to_write_nothing_does_not_give_up_a_write_that_was_begun() {
+    let options = PipeOptions { write: Mode::Async, ..PipeOptions::default() };
+    let (reader, writer) = pair(options).unwrap();
+    while writer.try_write(&[7; 4096]).is_ok() {}
+    let held = reader.available().unwrap();
+    writer.end().begin(Job { bytes: Arc::new(vec![8; 100]), from: 0 }).unwrap();
+    assert_eq!(reader.available().unwrap(), held + 100);
+    assert_eq!((writer.try_write(&[]).unwrap(), reader.available().unwrap()), (0, held + 100));
+}
+
+/// The right to ask is not part of the right to write. (Wine tells the wrong number, and wants the same right.)
+#[test]
+fn each_end_that_is_written_may_be_asked_how_much_room_there_is() {
+    for (options, _reader, writer) in every_pair() {
+        assert!(state::told_room(borrowed(&writer)).is_some(), "{options:?}");
+    }
+}
+
+#[test]
+fn each_end_has_the_mode_that_it_was_given_and_none_is_inherited() {
+    for (options, reader, writer) in every_pair() {
+        let mode = |overlaps| if overlaps { Mode::Async } else { Mode::Sync };
+        assert_eq!(mode(state::overlaps(reader.as_handle())), options.read, "{options:?}");
+        assert_eq!(mode(state::overlaps(borrowed(&writer))), options.write, "{options:?}");
+        assert!(!inheritable(reader.as_handle()).unwrap());
+        assert!(!inheritable(borrowed(&writer)).unwrap());
+        // Also after they have changed hands, when nobody has told.
+        let reader = PipeReader::from(OwnedHandle::from(reader));
+        let writer = PipeWriter::from(OwnedHandle::from(writer));
+        assert_eq!(mode(reader.overlaps()), options.read, "{options:?}");
+        assert_eq!(mode(writer.end().overlaps()), options.write, "{options:?}");
+        for handle in [Handle::from(reader), Handle::from(writer)] {
+            assert_eq!(handle.kind().unwrap(), HandleKind::Pipe);
+        }
+    }
+}
+
+/// By what it does: a call on a synchronous end has been made when it returns.
+#[test]
+fn a_childs_end_blocks_while_ours_overlaps() {
+    let (reader, writer) = pair(PipeOptions { read: Mode::Async, ..Default::default() }).unwrap();
+    let event = Wake::new().unwrap();
+    let mut room = [0; 16];
+    // SAFETY: it is stopped before the buffer goes.
+    let mut pending =
+        unsafe { Operation::read(reader.as_raw_handle(), &event, room.as_mut_ptr(), 16) };
+    assert!(pending.result().is_none(), "ours has returned, and the read goes on");
+    assert!(pending.stop().is_none());
+    drop(pending);
+    thread::scope(|scope| {
+        let (theirs, ours) =
+            pair(PipeOptions { write: Mode::Async, ..Default::default() }).unwrap();
+        let blocks = scope.spawn(move || (&theirs).read(&mut [0; 16]).unwrap());
+        thread::park_timeout(Duration::from_millis(30));
+        assert!(!blocks.is_finished());
+        (&ours).write_all(b"now").unwrap();
+        assert_eq!(blocks.join().unwrap(), 3);
+    });
+    drop(writer);
+}
+
+#[test]
+fn bytes_and_the_end_come_through_every_kind_of_pair() {
+    for (options, mut reader, mut writer) in every_pair() {
+        let all: Vec<u8> = (0..300_000).map(|i| (i / 3) as u8).collect();
+        let expected = all.clone();
+        let writing = thread::spawn(move || {
+            writer.write_all(&[]).unwrap();
+            writer.write_all(&all).unwrap();
+        });
+        let mut read = Vec::new();
+        reader.read_to_end(&mut read).unwrap();
+        assert!(read == expected, "{options:?}: {} bytes", read.len());
+        writing.join().unwrap();
+        assert_eq!(reader.available().unwrap(), 0);
+        assert_eq!(reader.try_read_spare(&mut Vec::with_capacity(1)).unwrap(), 0);
+    }
+}
+
+#[test]
+fn a_write_of_nothing_is_not_the_end_of_a_read() {
+    for (options, mut reader, writer) in every_pair() {
+        let mut buffer = Vec::with_capacity(16);
+        if options.write == Mode::Sync {
+            writer.end().write_nothing();
+        }
+        let error = reader.try_read_spare(&mut buffer).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "{options:?}");
+        let writing = thread::spawn(move || {
+            if options.write == Mode::Sync {
+                writer.end().write_nothing();
+            }
+            (&writer).write_all(b"more").unwrap();
+        });
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "more", "{options:?}");
+        writing.join().unwrap();
+    }
+}
+
+#[test]
+fn what_fits_is_written_and_what_is_there_is_read() {
+    for capacity in [16 << 10, 100_000, 1 << 20] {
+        let options =
+            PipeOptions { read: Mode::Async, write: Mode::Async, capacity: Some(capacity) };
+        let (mut reader, writer) = pair(options).unwrap();
+        let mut held = 0;
+        loop {
+            match writer.try_write(&[7; 4096]) {
+                Ok(count) => held += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(held >= capacity, "{held} of {capacity}");
+        assert_eq!(reader.available().unwrap(), held);
+        drop(writer);
+        let mut all = Vec::new();
+        reader.read_to_end(&mut all).unwrap();
+        assert_eq!(all.len(), held);
+    }
+}
+
+#[test]
+fn a_writer_whose_reader_has_gone_is_told() {
+    for (options, reader, writer) in every_pair() {
+        drop(reader);
+        for error in [writer.try_write(b"x").unwrap_err(), (&writer).write(b"x").unwrap_err()] {
+            assert_eq!(error.kind(), io::ErrorKind::BrokenPipe, "{options:?}");
+        }
+    }
+}
+
+#[test]
+fn a_hang_up_ends_what_others_hold() {
+    for (options, mut reader, writer) in every_pair() {
+        (&writer).write_all(b"last").unwrap();
+        let held = &writer;
+        held.hang_up().unwrap();
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "last", "{options:?}");
+        assert_eq!((&writer).write(b"x").unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        // It can still be given away.
+        assert_eq!(Handle::from(writer).kind().unwrap(), HandleKind::Pipe);
+    }
+}
+
+#[test]
+fn a_copy_keeps_the_pipe_open() {
+    for (options, mut reader, mut writer) in every_pair() {
+        let mut copy = writer.try_clone().unwrap();
+        let also = reader.try_clone().unwrap();
+        writer.write_all(b"a").unwrap();
+        drop(writer);
+        copy.write_all(b"b").unwrap();
+        drop(copy);
+        drop(also);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "ab", "{options:?}");
+    }
+}
+
+#[test]
+fn a_file_is_read_on_and_to_its_end() {
+    let path = std::env::temp_dir().join(format!("pipewright-{}-read-on", std::process::id()));
+    std::fs::write(&path, b"0123456789").unwrap();
+    let file = OwnedHandle::from(std::fs::File::open(&path).unwrap());
+    let mut reader = PipeReader::from(file);
+    let mut four = [0; 4];
+    reader.read_exact(&mut four).unwrap();
+    let mut rest = String::new();
+    reader.read_to_string(&mut rest).unwrap();
+    assert_eq!((&four, rest.as_str()), (b"0123", "456789"));
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn a_file_that_overlaps_is_refused_and_not_read_from_its_start_for_ever() {
+    use std::os::windows::fs::OpenOptionsExt as _;
+    let path = std::env::temp_dir().join(format!("pipewright-{}-overlaps", std::process::id()));
+    std::fs::write(&path, b"0123").unwrap();
+    let mut options = std::fs::OpenOptions::new();
+    options.read(true).write(true).custom_flags(FILE_FLAG_OVERLAPPED);
+    let open = || OwnedHandle::from(options.open(&path).unwrap());
+    let mut reader = PipeReader::from(open());
+    let read = (&reader).read(&mut [0; 2]).and_then(|_| reader.read(&mut [0; 2]));
+    let wrote = PipeWriter::from(open()).write(b"x");
+    let kept = std::fs::read(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(kept, b"0123");
+    for error in [read.unwrap_err(), wrote.unwrap_err()] {
+        assert_eq!(error.raw_os_error(), Some(ERROR_INVALID_PARAMETER as i32));
+    }
+}
+
+/// Such are the pipes of some services; none of ours.
+#[test]
+fn a_message_that_is_longer_than_the_room_comes_in_parts() {
+    for how in [0, FILE_FLAG_OVERLAPPED] {
+        let name = format!(r"\\.\pipe\LOCAL\pipewright-{}-message-{how}", std::process::id());
+        let wide: Vec<u16> = name.encode_utf16().chain([0]).collect();
+        let messages = PIPE_TYPE_MESSAGE | PIPE_READMODE_MESSAGE;
+        // SAFETY: a name that ends with a zero, and no attributes.
+        let made = unsafe {
+            let access = PIPE_ACCESS_INBOUND | how;
+            CreateNamedPipeW(wide.as_ptr(), access, messages, 1, 4096, 4096, 0, std::ptr::null())
+        };
+        // SAFETY: made above, for nobody else.
+        let mut reader = PipeReader::from(unsafe { OwnedHandle::from_raw_handle(made) });
+        let mut client = std::fs::OpenOptions::new().write(true).open(&name).unwrap();
+        client.write_all(b"one message").unwrap();
+        client.write_all(b"another").unwrap();
+        drop(client);
+        let mut parts = Vec::new();
+        loop {
+            let mut room = [0; 8];
+            match reader.read(&mut room).unwrap() {
+                0 => break,
+                count => parts.push(String::from_utf8_lossy(&room[..count]).into_owned()),
+            }
+        }
+        assert_eq!(parts, ["one mess", "age", "another"], "{how:#x}");
+    }
+}
+
+/// As the kernel tells them; Wine takes a write of nothing for none.
+#[test]
+fn a_read_of_nothing_is_the_end_only_where_the_pipe_has_ended() {
+    let of = |reader: &PipeReader, result| super::of_read(reader.as_handle(), result);
+    let (reader, writer) = pair(PipeOptions::default()).unwrap();
+    assert!(of(&reader, Ok(0)).is_none());
+    assert!(matches!(of(&reader, Ok(3)), Some(Ok(3))));
+    let cancelled = os_error(ERROR_OPERATION_ABORTED);
+    assert!(of(&reader, Err(cancelled)).is_none());
+    drop(writer);
+    assert!(matches!(of(&reader, Ok(0)), Some(Ok(0))));
+    for code in [ERROR_BROKEN_PIPE, ERROR_HANDLE_EOF, ERROR_PIPE_NOT_CONNECTED] {
+        assert!(matches!(of(&reader, Err(os_error(code))), Some(Ok(0))), "{code}");
+    }
+    let other = of(&reader, Err(os_error(5))).unwrap().unwrap_err();
+    assert_eq!(other.raw_os_error(), Some(5));
+    for code in [ERROR_BROKEN_PIPE, ERROR_NO_DATA, ERROR_PIPE_NOT_CONNECTED] {
+        let told = super::of_write(Err(os_error(code))).unwrap_err();
+        assert_eq!(told.kind(), io::ErrorKind::BrokenPipe, "{code}");
+    }
+}
+
+/// Under Wine: only where the tests are run at a terminal.
+#[test]
+fn a_console_is_a_char_device_and_takes_what_is_written() {
+    let Ok(console) = std::fs::OpenOptions::new().read(true).write(true).open("CONOUT$") else {
+        return eprintln!("SKIPPED: no console");
+    };
+    let handle = Handle::from(console);
+    assert_eq!(handle.kind().unwrap(), HandleKind::CharDevice);
+    let writer = PipeWriter::from(OwnedHandle::from(handle));
+    assert!(!writer.has_room(), "it may be stopped");
+    let mut slot = [Slot::Write(writer, Arc::new(b"\r".to_vec()), 0)];
+    assert_eq!(crate::base::wait::any(&mut slot, None).unwrap(), 1);
+    assert!(matches!(slot, [Slot::WriteDone(.., Ok(1))]), "{slot:?}");
+}
+
+#[test]
+fn ends_and_flags_are_for_every_thread() {
+    fn shared<T: Send + Sync>() {}
+    shared::<(Handle, PipeReader, PipeWriter, Wake)>();
+    fn sent<T: Send>() {}
+    sent::<Slot<'static>>();
+}

@@ -1,0 +1,264 @@
+//! Signal names and numbers.
+
+use std::fmt;
+use std::io;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+mod trip;
+#[cfg(unix)]
+mod unix;
+#[cfg(unix)]
+use unix as imp;
+#[cfg(windows)]
+mod windows;
+#[cfg(unix)]
+pub(crate) use unix::{AllBlocked, mask_now};
+#[cfg(windows)]
+use windows as imp;
+
+pub use trip::Trip;
+
+/// A signal, under the number the platform at hand gives it.
+///
+/// Plain data on every platform; where one cannot be sent, sending it is the error.
+///
+/// ```
+/// # use pipewright_os::base::signal::Signal;
+/// let term: Signal = "term".parse()?;
+/// assert_eq!(term, Signal::TERM);
+/// assert_eq!(term.to_string(), "SIGTERM");
+/// # Ok::<(), pipewright_os::base::signal::UnknownSignal>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Signal(i32);
+
+/// Signals that this process takes one by one instead of being ended by them.
+///
+/// # Platform
+/// Unix: blocks them in the calling thread. Threads that are started later inherit that; threads that
+/// run already do not, and children do not either. So call it before other threads are started (a
+/// runtime of many threads among them). Windows: `SetConsoleCtrlHandler`, for the whole process;
+/// Ctrl-C is `INT`, Ctrl-Break `QUIT`, and `TERM` that the console closes or the
+/// system shuts down, after which there are some seconds (5 as a rule) until the process is ended. No
+/// other comes.
+#[derive(Debug)]
+pub struct Caught(imp::Caught);
+
+impl Caught {
+    /// Catches these, apart from those that are ignored at the moment (`nohup`, a job in the
+    /// background): they stay ignored. Call it before other threads are started.
+    ///
+    /// # Errors
+    /// Windows: `KILL` or `STOP` is among them. (Unix leaves them out.)
+    pub fn new(signals: &[Signal]) -> io::Result<Caught> {
+        imp::Caught::new(signals).map(Caught)
+    }
+
+    /// Waits for the next one.
+    ///
+    /// # Errors
+    /// Nothing was caught: all of them are ignored, or none of them ever comes (Windows).
+    pub fn wait(&self) -> io::Result<Signal> {
+        self.wait_for_arrival().map(|arrived| arrived.signal)
+    }
+
+    /// Waits for the next one, but not longer than that. Zero takes one that has come already.
+    ///
+    /// ```
+    /// # use pipewright_os::base::signal::{Caught as CaughtSignals, Signal};
+    /// use std::time::Duration;
+    /// let caught = CaughtSignals::new(&[Signal::TERM])?;
+    /// assert_eq!(caught.wait_for(Duration::from_millis(1))?, None);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Platform
+    /// Linux: `signalfd`, and `sigtimedwait` without a wait. macOS: a kqueue, and `sigwait` when it
+    /// tells of one. Windows: an event that the console's handler raises.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait); and no room for another handle.
+    #[doc(alias = "wait_timeout")]
+    pub fn wait_for(&self, limit: Duration) -> io::Result<Option<Signal>> {
+        // A limit that the clock cannot hold is none.
+        let arrived = self.0.wait_until(Instant::now().checked_add(limit))?;
+        Ok(arrived.map(|arrived| arrived.signal))
+    }
+
+    /// As [`wait`](Self::wait), for a task of a tokio runtime: blocks no thread (feature `tokio`).
+    ///
+    /// # Platform
+    /// Unix: the handle of [`wait_for`](Self::wait_for), registered with the runtime. Where that has
+    /// several threads, the signals have to be caught before it is built.
+    ///
+    /// # Cancellation
+    /// Dropping the future loses no signal.
+    ///
+    /// # Errors
+    /// As [`wait_for`](Self::wait_for); outside of a tokio runtime, `Unsupported`.
+    #[cfg(feature = "tokio")]
+    pub async fn wait_async(&self) -> io::Result<Signal> {
+        self.0.wait_async().await.map(|arrived| arrived.signal)
+    }
+
+    /// Waits for the next one, and tells where it came from.
+    ///
+    /// # Platform
+    /// Linux: `sigwaitinfo`. Other Unix: `sigwait`, and every signal counts as sent by a process.
+    /// Windows: only Ctrl-C counts as sent by the terminal; a break is also what a parent sends.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn wait_for_arrival(&self) -> io::Result<Arrived> {
+        self.0.wait()
+    }
+}
+
+/// Sends a signal to this thread, which takes it before this returns, also where another thread
+/// [catches](Caught) it: as by raise(3), and nobody can come between. Who was interrupted, and has tidied up, ends by
+/// the signal, so that a shell ends its loop as well.
+///
+/// Returns where that is not the end: the signal is ignored, or has a handler.
+///
+/// # Platform
+/// Unix: `pthread_kill`. Windows: nothing, as nobody is ended by a signal there.
+pub fn raise(signal: Signal) {
+    imp::raise(signal);
+}
+
+/// A signal that has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrived {
+    /// Which.
+    pub signal: Signal,
+    /// The kernel sent it, not a process: Ctrl-C at the terminal, or its end. It went to the whole
+    /// foreground group then.
+    pub from_terminal: bool,
+}
+
+/// A name that is not a signal's on this platform.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownSignal(String);
+
+impl Signal {
+    /// Hang-up: the terminal is gone.
+    pub const HUP: Signal = Signal(imp::HUP);
+    /// Interrupt: Ctrl-C.
+    pub const INT: Signal = Signal(imp::INT);
+    /// Quit: Ctrl-\, with a core dump.
+    pub const QUIT: Signal = Signal(imp::QUIT);
+    /// Abort.
+    pub const ABRT: Signal = Signal(imp::ABRT);
+    /// Kill: cannot be caught or ignored.
+    pub const KILL: Signal = Signal(imp::KILL);
+    /// User-defined, the first.
+    pub const USR1: Signal = Signal(imp::USR1);
+    /// User-defined, the second.
+    pub const USR2: Signal = Signal(imp::USR2);
+    /// Write to a pipe that nobody reads.
+    pub const PIPE: Signal = Signal(imp::PIPE);
+    /// Terminate: the polite request to end.
+    pub const TERM: Signal = Signal(imp::TERM);
+    /// Continue a stopped process.
+    pub const CONT: Signal = Signal(imp::CONT);
+    /// Stop: cannot be caught or ignored.
+    pub const STOP: Signal = Signal(imp::STOP);
+    /// Stop at the terminal: Ctrl-Z.
+    pub const TSTP: Signal = Signal(imp::TSTP);
+
+    /// The signal of that number, if it is one: 1 to 64 on Linux, 1 to 31 elsewhere.
+    #[must_use]
+    pub const fn from_number(number: i32) -> Option<Signal> {
+        if number >= 1 && number <= imp::LAST { Some(Signal(number)) } else { None }
+    }
+
+    /// Sends this signal to the calling thread, which takes it before this returns, even if it is
+    /// [caught](Caught): to end as its default action would have ended this process, after tidying
+    /// up. A shell then sees the signal (128 + number), and Ctrl-C ends its loop as well.
+    ///
+    /// Returns if the signal is ignored or has a handler: drop the guard that handles it first.
+    ///
+    /// # Platform
+    /// Unix: `pthread_kill`. Windows: does nothing, as signals end no process there.
+    pub fn raise(self) {
+        raise(self);
+    }
+
+    /// The platform's number.
+    #[must_use]
+    pub const fn number(self) -> i32 {
+        self.0
+    }
+
+    /// The name, with its `SIG`; `None` for a number without one (real-time signals).
+    #[must_use]
+    pub fn name(self) -> Option<&'static str> {
+        imp::named().find(|(_, number)| *number == self.0).map(|(name, _)| name)
+    }
+}
+
+impl FromStr for Signal {
+    type Err = UnknownSignal;
+
+    /// Takes a name with or without `SIG`, in any case, or a number.
+    fn from_str(text: &str) -> Result<Signal, UnknownSignal> {
+        let unknown = || UnknownSignal(text.to_owned());
+        if let Ok(number) = text.parse() {
+            return Signal::from_number(number).ok_or_else(unknown);
+        }
+        let upper = text.to_ascii_uppercase();
+        let bare = upper.strip_prefix("SIG").unwrap_or(&upper);
+        imp::named()
+            .find(|(name, _)| name.strip_prefix("SIG") == Some(bare))
+            .map(|(_, number)| Signal(number))
+            .ok_or_else(unknown)
+    }
+}
+
+impl fmt::Display for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.pad(name),
+            None => write!(f, "signal {}", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for UnknownSignal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\" is not a signal", self.0.escape_debug())
+    }
+}
+
+impl std::error::Error for UnknownSignal {}
+
+#[cfg(test)]
+mod tests {
+    use super::Signal;
+
+    #[test]
+    fn every_name_parses_back_with_and_without_sig() {
+        for number in 1..=31 {
+            let signal = Signal::from_number(number).unwrap();
+            let Some(name) = signal.name() else { continue };
+            assert_eq!(name.parse(), Ok(signal));
+            assert_eq!(name[3..].to_lowercase().parse(), Ok(signal));
+            assert_eq!(number.to_string().parse(), Ok(signal));
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused_by_name() {
+        for text in ["", "SIG", "TERMINATE", "0", "-9", "65", "9999999999"] {
+            let error = text.parse::<Signal>().unwrap_err();
+            assert!(error.to_string().contains(&format!("\"{text}\"")), "{error}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! A flag that any thread can raise and a multiplexer can wait for.
+
+mod latch;
+#[cfg(unix)]
+mod unix;
+#[cfg(unix)]
+use unix as imp;
+#[cfg(windows)]
+mod windows;
+#[cfg(windows)]
+use windows as imp;
+#[cfg(windows)]
+pub(crate) use windows::is_signalled;
+
+use std::io;
+
+use crate::base::event::{Event, Source};
+pub use latch::Latch;
+
+/// A flag that stays raised once it is raised.
+///
+/// # Platform
+/// Linux: an eventfd. Windows: a manual-reset event. macOS: a pipe, which is readable while the flag is
+/// up.
+///
+/// ```
+/// # use pipewright_os::base::wake::Wake;
+/// let wake = Wake::new()?;
+/// assert!(!wake.is_raised());
+/// wake.raise();
+/// assert!(wake.is_raised());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Wake(pub(crate) imp::Wake);
+
+impl Wake {
+    /// A flag that is not raised.
+    ///
+    /// # Errors
+    /// No room for another handle.
+    pub fn new() -> io::Result<Wake> {
+        imp::Wake::new().map(Wake)
+    }
+
+    /// Raises the flag; everything that waits for it wakes up. Raising it again does nothing.
+    pub fn raise(&self) {
+        self.0.raise();
+    }
+
+    /// Lowers the flag again.
+    pub fn lower(&self) {
+        self.0.lower();
+    }
+
+    /// Whether the flag is raised.
+    #[must_use]
+    pub fn is_raised(&self) -> bool {
+        self.0.is_raised()
+    }
+}
+
+impl Event for Wake {
+    fn source(&self) -> Source<'_> {
+        imp::source(self)
+    }
+
+    fn has_happened(&self) -> bool {
+        self.is_raised()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+    use std::time::{Duration, Instant};
+
+    use super::Wake;
+    use crate::base::wait::{self, Slot};
+
+    #[test]
+    fn no_raise_is_lost_to_a_lower_of_the_same_moment() {
+        const RAISES: u32 = if cfg!(windows) { 500 } else { 50_000 };
+        let (wake, lost) = (Wake::new().unwrap(), AtomicBool::new(false));
+        let (posted, seen) = ([const { AtomicU32::new(0) }; 2], [const { AtomicU32::new(0) }; 2]);
+        std::thread::scope(|scope| {
+            for (posted, seen) in posted.iter().zip(&seen) {
+                scope.spawn(|| {
+                    for number in 1..=RAISES {
+                        posted.store(number, Ordering::SeqCst);
+                        wake.raise();
+                        while seen.load(Ordering::SeqCst) < number {
+                            if lost.load(Ordering::SeqCst) {
+                                return;
+                            }
+                            std::thread::yield_now();
+                        }
+                    }
+                });
+            }
+            let until = Some(Instant::now() + Duration::from_secs(60));
+            while seen.iter().any(|seen| seen.load(Ordering::SeqCst) < RAISES) {
+                if wait::any(&mut [Slot::Event(&wake)], until).unwrap() == 0 {
+                    lost.store(true, Ordering::SeqCst);
+                    return;
+                }
+                wake.lower();
+                for (posted, seen) in posted.iter().zip(&seen) {
+                    seen.store(posted.load(Ordering::SeqCst), Ordering::SeqCst);
+                }
+            }
+        });
+        assert!(!lost.into_inner(), "a raise was lost");
+    }
+}

@@ -1,0 +1,57 @@
+//! An event that stays up until it is lowered.
+
+use std::io;
+use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, FromRawHandle, OwnedHandle};
+use std::ptr;
+
+use windows_sys::Win32::Foundation::WAIT_OBJECT_0;
+use windows_sys::Win32::System::Threading::{
+    CreateEventW, ResetEvent, SetEvent, WaitForSingleObject,
+};
+
+use crate::base::event::Source;
+
+#[derive(Debug)]
+pub(crate) struct Wake(OwnedHandle);
+
+impl Wake {
+    pub(crate) fn new() -> io::Result<Wake> {
+        // SAFETY: no attributes (so that it is not inherited), no name; manual reset, and down.
+        let event = unsafe { CreateEventW(ptr::null(), 1, 0, ptr::null()) };
+        if event.is_null() {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: made by the call above, for nobody else.
+        Ok(Wake(unsafe { OwnedHandle::from_raw_handle(event) }))
+    }
+
+    pub(crate) fn raise(&self) {
+        // Ignored: an event of ours has no error. SAFETY: it is open.
+        let _ = unsafe { SetEvent(self.0.as_raw_handle()) };
+    }
+
+    pub(crate) fn lower(&self) {
+        // Ignored: as above. SAFETY: as above.
+        let _ = unsafe { ResetEvent(self.0.as_raw_handle()) };
+    }
+
+    pub(crate) fn is_raised(&self) -> bool {
+        is_signalled(self.0.as_handle())
+    }
+}
+
+/// Whether a handle that can be waited for has come: an event is raised, a process has ended.
+pub(crate) fn is_signalled(handle: BorrowedHandle<'_>) -> bool {
+    // SAFETY: an open handle, and no time.
+    unsafe { WaitForSingleObject(handle.as_raw_handle(), 0) == WAIT_OBJECT_0 }
+}
+
+impl AsHandle for super::Wake {
+    fn as_handle(&self) -> BorrowedHandle<'_> {
+        self.0.0.as_handle()
+    }
+}
+
+pub(super) fn source(wake: &super::Wake) -> Source<'_> {
+    Source::Signalled(wake.as_handle())
+}

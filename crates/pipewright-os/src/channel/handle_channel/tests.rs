@@ -1,0 +1,161 @@
+//! Both ends in one process.
+
+use std::fs::File;
+use std::io::{IoSlice, Read as _, Write as _};
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::base::pipe;
+use crate::base::wait::{self, Slot};
+
+/// Something that is no link, and stays open.
+fn some_file() -> Handle {
+    Handle::from(File::open(std::env::current_exe().unwrap()).unwrap())
+}
+
+fn both() -> (End, End) {
+    let (ours, theirs) = pair().unwrap();
+    (ours, End::from_handle(theirs).unwrap())
+}
+
+#[test]
+fn what_does_not_fit_is_kept_and_goes_later_in_order() {
+    let (mut a, mut b) = both();
+    let bytes: Vec<u8> = (0..3_000_000).map(|at| (at % 251) as u8).collect();
+    let (first, second) = bytes.split_at(1_000_000);
+    a.send(&[IoSlice::new(first)]).unwrap();
+    assert!(a.unsent() > 0, "more was sent than a socket holds");
+    a.send(&[IoSlice::new(&second[..7]), IoSlice::new(&second[7..])]).unwrap();
+    let mut came = Vec::new();
+    while came.len() < bytes.len() {
+        wait::any(&mut [Slot::Event(&b)], None).unwrap();
+        while let Arrived::Bytes { to_caller: 0, .. } = b.receive(usize::MAX).unwrap() {}
+        came.extend_from_slice(b.arrived());
+        b.consume(b.arrived().len());
+        if a.unsent() > 0 {
+            wait::any(&mut [Slot::Room(&a)], None).unwrap();
+            a.flush().unwrap();
+        }
+    }
+    assert_eq!(came, bytes);
+    assert_eq!((a.unsent(), b.receive(1).unwrap()), (0, Arrived::Nothing));
+}
+
+#[test]
+fn the_first_bytes_go_where_they_are_wanted() {
+    let (mut a, mut b) = both();
+    a.send(&[IoSlice::new(b"bodyand the next")]).unwrap();
+    let mut body = b"a ".to_vec();
+    let arrived = b.receive_into(&mut body, 4).unwrap();
+    assert_eq!(arrived, Arrived::Bytes { to_caller: 4, ahead: 12 });
+    assert_eq!((&body[..], b.arrived()), (&b"a body"[..], &b"and the next"[..]));
+    // Not while something stands before it.
+    assert_eq!(b.receive_into(&mut body, 4).unwrap(), Arrived::Nothing);
+}
+
+#[test]
+fn nothing_is_taken_in_beyond_what_may_be_kept() {
+    let (mut a, mut b) = both();
+    a.send(&[IoSlice::new(&[7; 100])]).unwrap();
+    assert_eq!(b.receive(100).unwrap(), Arrived::Bytes { to_caller: 0, ahead: 100 });
+    a.send(&[IoSlice::new(&[7; 100])]).unwrap();
+    assert_eq!(b.receive(100).unwrap(), Arrived::Nothing);
+    assert_eq!(b.receive(101).unwrap(), Arrived::Bytes { to_caller: 0, ahead: 100 });
+}
+
+#[test]
+fn handles_arrive_with_the_bytes_and_work() {
+    let (mut a, mut b) = both();
+    let (mut reader, writer) = pipe::pair(Default::default()).unwrap();
+    assert!(a.send_handles(&[IoSlice::new(b"x")], &[Handle::from(writer), some_file()]).unwrap());
+    b.receive(10).unwrap();
+    assert_eq!((b.arrived(), b.waiting_handles()), (&b"x"[..], 2));
+    let mut writer = File::from(b.take_handle().unwrap());
+    writer.write_all(b"through it").unwrap();
+    drop((writer, b.take_handle().unwrap()));
+    assert!(b.take_handle().is_none());
+    let mut text = String::new();
+    // Ends when ours has gone too: the call above has taken it.
+    reader.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "through it");
+}
+
+#[test]
+fn more_handles_than_may_be_waiting_are_refused_and_closed() {
+    let (mut a, mut b) = both();
+    let (mut reader, writer) = pipe::pair(Default::default()).unwrap();
+    let copies = |count| (0..count).map(|_| Handle::from(writer.try_clone().unwrap())).collect();
+    let most: Vec<Handle> = copies(MOST_HANDLES);
+    assert!(a.send_handles(&[IoSlice::new(b"x")], &most).unwrap());
+    let one_more: Vec<Handle> = copies(MOST_HANDLES + 1);
+    assert!(a.send_handles(&[IoSlice::new(b"x")], &one_more).is_err());
+    assert!(a.send_handles(&[], &most).is_err());
+    assert!(a.send_handles(&[IoSlice::new(b"x")], &most[..1]).unwrap());
+    b.receive(10).unwrap();
+    let error = b.receive(10).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    drop((most, one_more, writer, b));
+    // The end comes when every copy is closed.
+    assert_eq!(reader.read(&mut [0]).unwrap(), 0);
+}
+
+#[test]
+fn an_end_that_is_gone_is_told_after_everything_that_it_sent() {
+    let (mut a, mut b) = both();
+    a.send(&[IoSlice::new(b"last words")]).unwrap();
+    b.send(&[IoSlice::new(b"never read")]).unwrap();
+    drop(a);
+    assert!(matches!(b.receive(100).unwrap(), Arrived::Bytes { ahead: 10, .. }));
+    assert_eq!((b.receive(100).unwrap(), b.has_ended()), (Arrived::End, true));
+    assert_eq!(b.send(&[IoSlice::new(b"x")]).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+}
+
+#[test]
+fn what_is_no_link_is_refused() {
+    assert_eq!(End::from_handle(some_file()).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+}
+
+/// On Windows what a thread has left to the kernel ends with it.
+#[test]
+fn an_end_outlives_the_thread_that_used_it() {
+    let bytes: Vec<u8> = (0..3_000_000).map(|at| (at % 251) as u8).collect();
+    let (mut a, mut b) = std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            let (mut a, b) = both();
+            a.send(&[IoSlice::new(&bytes)]).unwrap();
+            (a, b)
+        });
+        thread.join().unwrap()
+    });
+    assert!(a.unsent() > 0, "more was sent than a link holds");
+    let mut came = Vec::new();
+    while came.len() < bytes.len() {
+        a.flush().unwrap();
+        wait::any(&mut [Slot::Event(&b)], None).unwrap();
+        b.receive(usize::MAX).unwrap();
+        came.extend_from_slice(b.arrived());
+        b.consume(b.arrived().len());
+    }
+    assert!(came == bytes);
+    assert_eq!((a.unsent(), b.receive(1).unwrap()), (0, Arrived::Nothing));
+}
+
+#[test]
+fn a_wait_for_what_has_been_taken_ends_with_the_time() {
+    let (mut a, mut b) = both();
+    let file = some_file();
+    for round in 0..20 {
+        a.send(&[IoSlice::new(b"plain")]).unwrap(); // What handles come with stands for itself, however much arrives at once.
+        assert!(a.send_handles(&[IoSlice::new(b"more")], &[file.try_clone().unwrap()]).unwrap());
+        while b.arrived().len() < 9 {
+            assert_eq!(wait::any(&mut [Slot::Event(&b)], None).unwrap(), 1);
+            b.receive(usize::MAX).unwrap();
+        }
+        assert_eq!((b.arrived(), b.waiting_handles()), (&b"plainmore"[..], 1));
+        b.consume(9);
+        drop(b.take_handle());
+        let soon = Some(Instant::now() + Duration::from_millis(round % 3));
+        assert_eq!(wait::any(&mut [Slot::Event(&b)], soon).unwrap(), 0);
+        assert_eq!(wait::any(&mut [Slot::Room(&a)], None).unwrap(), 1);
+    }
+}

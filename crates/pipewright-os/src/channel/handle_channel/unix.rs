@@ -1,0 +1,286 @@
+//! A pair of Unix stream sockets.
+
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::{SocketAddr, UnixStream};
+
+use rustix::io::{Errno, FdFlags};
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+    sendmsg, socketpair,
+};
+
+use super::inheritance::not_passed_on;
+use super::{Arrived, End, MOST_HANDLES, Wait};
+use crate::base::event::Source;
+use crate::base::handle::{Handle, HandleKind, copy_of_number, is_close_on_exec};
+use crate::process::child::ChildHandle;
+
+#[derive(Debug)]
+pub(crate) struct Socket(OwnedFd);
+
+pub(super) fn pair() -> io::Result<(Socket, Handle)> {
+    let (ours, theirs) = ends()?;
+    Ok((Socket(ours), Handle::from(theirs)))
+}
+
+#[cfg(target_os = "linux")]
+fn ends() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
+}
+
+/// There is no flag for it: see [`crate::base::pipe`]. Nor one for a call that raises no SIGPIPE.
+#[cfg(not(target_os = "linux"))]
+fn ends() -> io::Result<(OwnedFd, OwnedFd)> {
+    let ends = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty(), None)?;
+    for end in [&ends.0, &ends.1] {
+        rustix::io::fcntl_setfd(end, FdFlags::CLOEXEC)?;
+        rustix::net::sockopt::set_socket_nosigpipe(end, true)?;
+    }
+    Ok(ends)
+}
+
+pub(super) fn socket(handle: Handle) -> io::Result<Socket> {
+    if handle.kind()? != HandleKind::Socket {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no socket has that number"));
+    }
+    Ok(Socket(OwnedFd::from(handle)))
+}
+
+/// Checks that the number is that of a link that was inherited, and of the one with that id.
+pub(super) fn check(number: RawFd, id: Option<&str>) -> io::Result<()> {
+    let goes_at_exec = is_close_on_exec(number).map_err(|_| io::ErrorKind::NotFound)?;
+    let end = end_of_a_pair(number).filter(|_| !goes_at_exec).ok_or_else(not_passed_on)?;
+    match id {
+        Some(id) if id_of(end.as_fd()).is_some_and(|found| found != id) => Err(not_passed_on()),
+        _ => Ok(()),
+    }
+}
+
+/// Returns what tells that socket from every other one, as long as it is open somewhere.
+pub(super) fn id(handle: &Handle) -> Option<String> {
+    id_of(handle.as_fd())
+}
+
+fn id_of(fd: BorrowedFd<'_>) -> Option<String> {
+    let stat = rustix::fs::fstat(fd).ok()?;
+    Some(format!("{}:{}", stat.st_dev, stat.st_ino))
+}
+
+/// Takes one that was [checked](check).
+pub(super) fn inherited(number: RawFd) -> io::Result<Socket> {
+    // SAFETY: the variable says that it was passed on to this process under that number, for whoever asks
+    // first, which this is; and it is what the parent would have passed on: one end of a pair, which has survived
+    // an exec. Of one that other code of this process has made by itself, without FD_CLOEXEC, under a
+    // number that a variable left behind names, it cannot be told apart.
+    let fd = unsafe { OwnedFd::from_raw_fd(number) };
+    rustix::io::fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
+    Ok(Socket(fd))
+}
+
+/// Returns a copy of a stream socket of which neither end has a name: nothing that was connected to by an address.
+fn end_of_a_pair(number: RawFd) -> Option<UnixStream> {
+    // Looked at through a copy: the number may be somebody else's.
+    let copy = copy_of_number(number).map(UnixStream::from).ok()?;
+    let is_unnamed = |address: io::Result<SocketAddr>| address.is_ok_and(|it| it.is_unnamed());
+    let is_one = is_unnamed(copy.local_addr())
+        && is_unnamed(copy.peer_addr())
+        && rustix::net::sockopt::socket_type(&copy) == Ok(SocketType::STREAM);
+    is_one.then_some(copy)
+}
+
+pub(super) fn user() -> String {
+    rustix::process::geteuid().as_raw().to_string()
+}
+
+/// Handles reach whoever has the other end, whichever process that is.
+pub(super) fn set_worker(_: &mut Socket, _: &ChildHandle) -> io::Result<()> {
+    Ok(())
+}
+
+pub(super) fn carries_handles(_: &Socket) -> bool {
+    true
+}
+
+/// What was handed over is the kernel's, and needs no more of us.
+#[inline]
+pub(super) fn unsent(_: &Socket) -> usize {
+    0
+}
+
+#[inline]
+pub(super) fn settle(_: &mut Socket) -> io::Result<()> {
+    Ok(())
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// The flags of a call make it one that does not wait, and not the mode of the socket: that belongs to
+/// the open file, which a process that was given the other number of it may share.
+#[cfg(target_os = "linux")]
+const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
+#[cfg(not(target_os = "linux"))]
+const SEND: SendFlags = SendFlags::DONTWAIT;
+
+/// Hands over once; 0: there is no room.
+pub(super) fn send(end: &mut End, parts: &[IoSlice<'_>], handles: &[Handle]) -> io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_HANDLES))];
+    let fds: Vec<BorrowedFd<'_>> = handles.iter().map(Handle::as_fd).collect();
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&fds)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    loop {
+        end.calls.send += 1;
+        match sendmsg(&end.socket.0, parts, &mut control, SEND) {
+            Ok(count) => return Ok(count),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Ok(0),
+            // Both sides are there, and the kernel has no memory for it now.
+            Err(Errno::NOBUFS) if cfg!(target_os = "macos") => return Ok(0),
+            Err(Errno::PIPE | Errno::CONNRESET) => return Err(io::ErrorKind::BrokenPipe.into()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+const RECEIVE: libc::c_int = libc::MSG_CMSG_CLOEXEC;
+#[cfg(not(target_os = "linux"))]
+const RECEIVE: libc::c_int = 0;
+
+/// Room for the handles of one message, aligned as the kernel's headers want it.
+#[repr(C, align(8))]
+struct Control([u8; CONTROL_BYTES]);
+
+const CONTROL_BYTES: usize = {
+    let bytes = MOST_HANDLES * size_of::<RawFd>();
+    // SAFETY: a number, and nothing but arithmetic.
+    unsafe { libc::CMSG_SPACE(bytes as u32) as usize }
+};
+
+/// Takes in once: to the caller's buffer first, then to our own.
+pub(super) fn receive(
+    end: &mut End,
+    mut caller: Option<(&mut Vec<u8>, usize)>,
+    wait: Wait,
+) -> io::Result<Arrived> {
+    let End { socket, inbox, handles, ended, calls, .. } = end;
+    let ahead = inbox.room()?;
+    let mut parts = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 2];
+    let wanted = caller.as_ref().map_or(0, |(_, count)| *count);
+    if let Some((to, _)) = &mut caller {
+        let spare = to.spare_capacity_mut();
+        parts[0].iov_base = spare.as_mut_ptr().cast();
+        parts[0].iov_len = wanted.min(spare.len());
+    }
+    let spare = ahead.spare_capacity_mut();
+    parts[1].iov_base = spare.as_mut_ptr().cast();
+    parts[1].iov_len = spare.len().min(super::READ_AHEAD_BYTES);
+    let mut control = Control([0; CONTROL_BYTES]);
+    // SAFETY: plain numbers and pointers, of which none is looked at while it is null.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = parts.as_mut_ptr();
+    message.msg_iovlen = parts.len() as _;
+    let flags = if wait == Wait::No { RECEIVE | libc::MSG_DONTWAIT } else { RECEIVE };
+    let count = loop {
+        message.msg_control = control.0.as_mut_ptr().cast();
+        message.msg_controllen = CONTROL_BYTES as _;
+        calls.receive += 1;
+        // SAFETY: an open socket; a message whose parts and whose control data are live buffers of
+        // the lengths that it says, borrowed mutably here.
+        let count = unsafe { libc::recvmsg(socket.0.as_raw_fd(), &raw mut message, flags) };
+        if let Ok(count) = usize::try_from(count) {
+            break count;
+        }
+        let error = io::Error::last_os_error();
+        match error.kind() {
+            io::ErrorKind::Interrupted => {}
+            io::ErrorKind::WouldBlock => return Ok(Arrived::Nothing),
+            io::ErrorKind::ConnectionReset => {
+                // It has gone without having read everything that we sent.
+                *ended = true;
+                return Ok(Arrived::End);
+            }
+            _ => return Err(error),
+        }
+    };
+    // Owned before anything can fail.
+    let came = handles_of(&message);
+    if count == 0 {
+        *ended = true;
+        return Ok(Arrived::End);
+    }
+    let to_caller = count.min(parts[0].iov_len);
+    if let Some((to, _)) = caller {
+        let length = to.len() + to_caller;
+        // SAFETY: the call has filled as many bytes behind the length.
+        unsafe { to.set_len(length) };
+    }
+    let length = ahead.len() + count - to_caller;
+    // SAFETY: the same of the second part, which is filled after the first.
+    unsafe { ahead.set_len(length) };
+    let is_cut = message.msg_flags & libc::MSG_CTRUNC != 0;
+    if is_cut && came.len() < MOST_HANDLES {
+        // There was room for more in the message: it is this process that may have no more.
+        return Err(Errno::MFILE.into());
+    }
+    if is_cut || handles.len() + came.len() > MOST_HANDLES {
+        let words = "more handles were passed than a message may carry";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, words));
+    }
+    handles.extend(came);
+    Ok(Arrived::Bytes { to_caller, ahead: count - to_caller })
+}
+
+pub(super) fn lacks_room_for_handles(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::MFILE.raw_os_error())
+}
+
+/// The handles that came with a message.
+fn handles_of(message: &libc::msghdr) -> Vec<Handle> {
+    let mut handles = Vec::new();
+    // SAFETY: a message that the kernel has filled in, whose control data is live.
+    let mut header = unsafe { libc::CMSG_FIRSTHDR(message) };
+    while !header.is_null() {
+        // SAFETY: not null, and so inside the control data; aligned as that is.
+        let libc::cmsghdr { cmsg_len, cmsg_level, cmsg_type, .. } = unsafe { *header };
+        if (cmsg_level, cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+            // SAFETY: a number, and nothing but arithmetic.
+            let head = unsafe { libc::CMSG_LEN(0) } as usize;
+            // Of another type where sizes are those of sockets.
+            let length: usize = cmsg_len as _;
+            let count = length.saturating_sub(head) / size_of::<RawFd>();
+            // SAFETY: a header inside the control data.
+            let data: *const RawFd = unsafe { libc::CMSG_DATA(header) }.cast();
+            for at in 0..count {
+                // SAFETY: inside the data of the header, as its length says.
+                let place = unsafe { data.add(at) };
+                // SAFETY: as above; not necessarily aligned.
+                let fd = unsafe { place.read_unaligned() };
+                // SAFETY: made by the call for this process, and for nobody else.
+                let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+                #[cfg(not(target_os = "linux"))]
+                // Ignored: a descriptor that is open has no error.
+                let _ = rustix::io::fcntl_setfd(&fd, FdFlags::CLOEXEC);
+                handles.push(Handle::from(fd));
+            }
+        }
+        // SAFETY: the message and a header of it.
+        header = unsafe { libc::CMSG_NXTHDR(message, header) };
+    }
+    handles
+}
+
+pub(super) fn arrival(socket: &Socket) -> Source<'_> {
+    Source::Readable(socket.as_fd())
+}
+
+pub(super) fn room(socket: &Socket) -> Source<'_> {
+    Source::Writable(socket.as_fd())
+}

@@ -1,0 +1,107 @@
+//! The two ends of a link that are both in this process, and know of each other.
+//!
+//! Handles go from one to the other in a queue. Numbers would do as well, but what comes through a pipe
+//! may come from somebody else who has its end, and nobody may name handles of ours.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::os::windows::io::{AsRawHandle as _, OwnedHandle};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use windows_sys::Win32::Storage::FileSystem::{FileNameInfo, GetFileInformationByHandleEx};
+
+use crate::base::handle::Handle;
+
+/// By the names of their pipes, which are random: what has that name is that pipe.
+static MEETINGS: Mutex<BTreeMap<Name, Weak<Meeting>>> = Mutex::new(BTreeMap::new());
+
+type Name = Vec<u32>;
+
+#[derive(Debug)]
+pub(super) struct Meeting {
+    name: Name,
+    is_complete: AtomicBool,
+    /// What is on its way to each of the two.
+    queues: [Mutex<VecDeque<Handle>>; 2],
+}
+
+/// One of the two.
+#[derive(Debug)]
+pub(super) struct Side {
+    meeting: Arc<Meeting>,
+    at: usize,
+}
+
+impl Meeting {
+    /// The side of an end that was just made. `None`: nobody can meet it.
+    pub(super) fn begin(file: &OwnedHandle) -> Option<Side> {
+        let name = name_of(file)?;
+        let queues = Default::default();
+        let meeting = Arc::new(Meeting { name: name.clone(), is_complete: false.into(), queues });
+        meetings().insert(name, Arc::downgrade(&meeting));
+        Some(Side { meeting, at: 0 })
+    }
+
+    /// The side of the other end, if the first one was made in this process.
+    pub(super) fn join(file: &OwnedHandle) -> Option<Side> {
+        let name = name_of(file)?;
+        let known = meetings().get(&name).and_then(Weak::upgrade);
+        let meeting = known.filter(|it| !it.is_complete.swap(true, Ordering::SeqCst))?;
+        Some(Side { meeting, at: 1 })
+    }
+}
+
+impl Drop for Meeting {
+    fn drop(&mut self) {
+        meetings().remove(&self.name);
+    }
+}
+
+impl Side {
+    /// Whether both are here.
+    pub(super) fn is_complete(&self) -> bool {
+        self.meeting.is_complete.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn give(&self, handles: Vec<Handle>) {
+        self.queue(1 - self.at).extend(handles);
+    }
+
+    pub(super) fn take(&self, count: usize) -> io::Result<Vec<Handle>> {
+        let mut queue = self.queue(self.at);
+        let came: Vec<Handle> = (0..count).map_while(|_| queue.pop_front()).collect();
+        match came.len() == count {
+            true => Ok(came),
+            false => {
+                let words = "handles were announced that are not there";
+                Err(io::Error::new(io::ErrorKind::InvalidData, words))
+            }
+        }
+    }
+
+    fn queue(&self, at: usize) -> MutexGuard<'_, VecDeque<Handle>> {
+        let [first, second] = &self.meeting.queues;
+        let queue = if at == 0 { first } else { second };
+        // A list, which is whole at any time.
+        queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn meetings() -> MutexGuard<'static, BTreeMap<Name, Weak<Meeting>>> {
+    // As above.
+    MEETINGS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The name of a pipe, as the system tells it: the same at both ends.
+fn name_of(file: &OwnedHandle) -> Option<Name> {
+    // A length in bytes, and as many: ours are short.
+    let mut told: Name = vec![0; 128];
+    let room = size_of_val(told.as_slice()) as u32;
+    // SAFETY: an open handle, and a live buffer of that size, aligned as the class wants it.
+    let known = unsafe {
+        let to = told.as_mut_ptr().cast();
+        GetFileInformationByHandleEx(file.as_raw_handle(), FileNameInfo, to, room)
+    };
+    (known != 0 && told.first().is_some_and(|bytes| *bytes > 0)).then_some(told)
+}

@@ -1,0 +1,235 @@
+//! A pipe for both directions, on whose ends calls overlap.
+//!
+//! One read is always under way, into a buffer of the end's own; a write is under way while the pipe has
+//! no room for it, from another such buffer. Each has an event, which is up when there is something to
+//! take in, or when something can be handed over, and that is what a [`mux`](crate::base::wait) waits for.
+//!
+//! Handles are numbers of a process, so what goes through the pipe is cut in packets that tell which
+//! numbers come with which bytes (`packets.rs`); who makes the numbers is a matter of its own
+//! (`passing.rs`).
+
+mod meeting;
+mod packets;
+mod passing;
+mod reads;
+mod user;
+mod writes;
+
+use std::io::{self, IoSlice};
+use std::os::windows::io::{BorrowedHandle, FromRawHandle as _, OwnedHandle};
+use std::ptr;
+use std::sync::Arc;
+
+use super::inbox::Inbox;
+use super::inheritance::not_passed_on;
+use super::{Arrived, End, MOST_HANDLES, Wait};
+use crate::base::event::Source;
+use crate::base::handle::{Handle, inheritable};
+use crate::base::pipe::duplex;
+use crate::process::child::ChildHandle;
+use meeting::Meeting;
+use packets::{Announced, Decoder, Next};
+use passing::Peer;
+use reads::{Came, Reads};
+pub(super) use user::user;
+use writes::Writes;
+
+/// What the pipe holds in each direction: with less, a sender of much waits too often.
+const PIPE_BYTES: u32 = 1 << 20;
+
+#[derive(Debug)]
+pub(crate) struct Socket {
+    reads: Reads,
+    writes: Writes,
+    decoder: Decoder,
+    peer: Peer,
+}
+
+pub(super) fn pair() -> io::Result<(Socket, Handle)> {
+    let (ours, theirs) = duplex(PIPE_BYTES)?;
+    let peer = Meeting::begin(&ours).map_or(Peer::Unknown, Peer::Here);
+    Ok((Socket::of(ours, peer)?, Handle::from(theirs)))
+}
+
+pub(super) fn socket(handle: Handle) -> io::Result<Socket> {
+    if !handle.overlaps() {
+        return Err(no_link());
+    }
+    let file = OwnedHandle::from(handle);
+    let peer = Meeting::join(&file).map_or(Peer::Unknown, Peer::Here);
+    Socket::of(file, peer)
+}
+
+/// Checks that the number is that of a pipe that was inherited, and on which calls overlap.
+pub(super) fn check(number: i32, _: Option<&str>) -> io::Result<()> {
+    copy_of_inherited(number).map(drop)
+}
+
+/// There is nothing that tells a pipe from a later one of its number.
+pub(super) fn id(_: &Handle) -> Option<String> {
+    None
+}
+
+fn copy_of_inherited(number: i32) -> io::Result<Handle> {
+    // A number of this kind that is open is a handle, and not another spelling of one.
+    if number % 4 != 0 {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    let raw = ptr::without_provenance_mut(number as usize);
+    // SAFETY: a number, which is only asked about; one that is not open is an error of the call.
+    let asked = unsafe { BorrowedHandle::borrow_raw(raw) };
+    let passed_on = inheritable(asked).map_err(|_| io::ErrorKind::NotFound)?;
+    let copy = Handle::copy_of_number(number)?;
+    if !passed_on || !copy.overlaps() {
+        return Err(not_passed_on());
+    }
+    Ok(copy)
+}
+
+/// Takes one that was [checked](check).
+pub(super) fn inherited(number: i32) -> io::Result<Socket> {
+    let copy = copy_of_inherited(number)?;
+    let raw = ptr::without_provenance_mut(number as usize);
+    // SAFETY: passed on to this process under that number, for whoever asks first, which this is. The
+    // copy is not inherited by children.
+    drop(unsafe { OwnedHandle::from_raw_handle(raw) });
+    Socket::of(OwnedHandle::from(copy), Peer::parent())
+}
+
+impl Socket {
+    fn of(file: OwnedHandle, peer: Peer) -> io::Result<Socket> {
+        let file = Arc::new(file);
+        let mut reads = Reads::new(Arc::clone(&file))?;
+        reads.go_on();
+        if reads.is_refused() {
+            return Err(no_link());
+        }
+        Ok(Socket { reads, writes: Writes::new(file)?, decoder: Decoder::default(), peer })
+    }
+}
+
+/// How many bytes are on their way into the pipe.
+pub(super) fn unsent(socket: &Socket) -> usize {
+    socket.writes.unsent()
+}
+
+/// Goes on with what is on its way into the pipe.
+pub(super) fn settle(socket: &mut Socket) -> io::Result<()> {
+    socket.writes.settle().map(drop)
+}
+
+/// A process may have millions of them.
+pub(super) fn lacks_room_for_handles(_: &io::Error) -> bool {
+    false
+}
+
+pub(super) fn carries_handles(socket: &Socket) -> bool {
+    socket.peer.carries_handles()
+}
+
+pub(super) fn set_worker(socket: &mut Socket, child: &ChildHandle) -> io::Result<()> {
+    socket.peer = Peer::child(child)?;
+    Ok(())
+}
+
+/// Hands over once; 0: there is no room.
+pub(super) fn send(end: &mut End, parts: &[IoSlice<'_>], handles: &[Handle]) -> io::Result<usize> {
+    let Socket { writes, peer, .. } = &mut end.socket;
+    // A packet of nothing is none.
+    let is_nothing = parts.iter().all(|part| part.is_empty());
+    if !writes.settle()? || is_nothing {
+        return Ok(0);
+    }
+    let given = peer.give(handles)?;
+    end.calls.send += 1;
+    writes.begin(peer.introduction(), given, parts)
+}
+
+/// Takes in once: for the caller's buffer first, then for our own.
+pub(super) fn receive(
+    end: &mut End,
+    mut caller: Option<(&mut Vec<u8>, usize)>,
+    wait: Wait,
+) -> io::Result<Arrived> {
+    loop {
+        let arrived = deliver(end, &mut caller);
+        let Socket { reads, decoder, .. } = &mut end.socket;
+        reads.go_on();
+        reads.tell(decoder.is_announced());
+        end.calls.receive = reads.calls();
+        match arrived? {
+            Arrived::Nothing => {}
+            arrived => return Ok(arrived),
+        }
+        match end.socket.reads.finish(wait)? {
+            Came::Bytes => {}
+            Came::Nothing => return Ok(Arrived::Nothing),
+            Came::End => {
+                end.ended = true;
+                return Ok(Arrived::End);
+            }
+        }
+    }
+}
+
+/// Passes on what has been read, up to the next bytes that handles come with.
+fn deliver(end: &mut End, caller: &mut Option<(&mut Vec<u8>, usize)>) -> io::Result<Arrived> {
+    let End { socket: Socket { reads, decoder, peer, .. }, inbox, handles, .. } = end;
+    let (mut to_caller, mut ahead) = (0, 0);
+    while let Some(next) = decoder.next(reads.bytes()) {
+        let front = |count: usize| reads.bytes().get(..count).unwrap_or_default();
+        match next {
+            Next::Bytes(count) => {
+                let wanted = caller.as_ref().map_or(0, |(_, wanted)| *wanted - to_caller);
+                let (first, rest) = front(count).split_at(wanted.min(count));
+                if let Some((to, _)) = caller {
+                    to.extend_from_slice(first);
+                }
+                keep(inbox, rest)?;
+                (to_caller, ahead) = (to_caller + first.len(), ahead + rest.len());
+                decoder.pass(count);
+                reads.consume(count);
+            }
+            Next::Header(count) => {
+                decoder.add(front(count));
+                reads.consume(count);
+            }
+            // Comes with the bytes behind it, and not with those before.
+            Next::Announced if to_caller + ahead > 0 => break,
+            Next::Announced => match decoder.take()? {
+                Announced::Process(id) => peer.meet(id),
+                Announced::Handles(numbers) => {
+                    let came = peer.take(&numbers)?;
+                    if handles.len() + came.len() > MOST_HANDLES {
+                        let words = "more handles were passed than a message may carry";
+                        return Err(io::Error::new(io::ErrorKind::InvalidData, words));
+                    }
+                    handles.extend(came);
+                }
+            },
+        }
+    }
+    match (to_caller, ahead) {
+        (0, 0) => Ok(Arrived::Nothing),
+        _ => Ok(Arrived::Bytes { to_caller, ahead }),
+    }
+}
+
+fn keep(inbox: &mut Inbox, bytes: &[u8]) -> io::Result<()> {
+    if !bytes.is_empty() {
+        inbox.room()?.extend_from_slice(bytes);
+    }
+    Ok(())
+}
+
+fn no_link() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "no link has that number")
+}
+
+pub(super) fn arrival(socket: &Socket) -> Source<'_> {
+    Source::Signalled(socket.reads.event())
+}
+
+pub(super) fn room(socket: &Socket) -> Source<'_> {
+    Source::Signalled(socket.writes.event())
+}

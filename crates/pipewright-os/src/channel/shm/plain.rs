@@ -1,0 +1,54 @@
+//! Memory of this process alone, for checkers that know no other (`ci/sanitize.sh`): Miri has no shared
+//! memory, and a thread sanitizer takes one place that is mapped twice for two.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::base::aligned::AlignedBuf;
+use crate::base::fallback;
+use crate::base::handle::Handle;
+
+/// What was made, by the number of its handle.
+static OBJECTS: Mutex<Option<HashMap<RawFd, Arc<AlignedBuf>>>> = Mutex::new(None);
+
+#[derive(Debug)]
+pub(super) struct Mapping(Arc<AlignedBuf>);
+
+impl Mapping {
+    pub(super) fn start(&self) -> *mut u8 {
+        self.0.start().as_ptr()
+    }
+
+    /// Nothing forks there.
+    pub(super) fn is_here(&self) -> bool {
+        true
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.capacity()
+    }
+}
+
+pub(super) fn create(size: usize, _: bool) -> io::Result<(Mapping, Handle)> {
+    if fallback::NO_MEMFD {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    let memory = Arc::new(AlignedBuf::zeroed(size, super::CONTROL_BYTES)?);
+    // Of no use but to be a number that nothing else has.
+    let (handle, _) = UnixStream::pair()?;
+    let mut objects = OBJECTS.lock().unwrap_or_else(PoisonError::into_inner);
+    objects.get_or_insert_default().insert(handle.as_raw_fd(), Arc::clone(&memory));
+    Ok((Mapping(memory), Handle::from(OwnedFd::from(handle))))
+}
+
+pub(super) fn open(handle: &Handle, size: usize, _: bool) -> io::Result<Mapping> {
+    let objects = OBJECTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let memory = objects.as_ref().and_then(|objects| objects.get(&handle.as_raw_fd()));
+    match memory.filter(|memory| memory.capacity() == size) {
+        Some(memory) => Ok(Mapping(Arc::clone(memory))),
+        None => Err(io::ErrorKind::InvalidData.into()),
+    }
+}

@@ -1,0 +1,205 @@
+//! Unnamed sections of memory that nobody but us can map for writing.
+
+use std::ffi::c_void;
+use std::io;
+use std::mem;
+use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, FromRawHandle, OwnedHandle};
+use std::ptr::{self, NonNull};
+
+use windows_sys::Win32::Foundation::{DuplicateHandle, HANDLE, INVALID_HANDLE_VALUE, NTSTATUS};
+use windows_sys::Win32::System::Memory::{
+    CreateFileMappingW, FILE_MAP_READ, FILE_MAP_WRITE, MEM_COMMIT, MEM_MAPPED,
+    MEMORY_BASIC_INFORMATION, MEMORY_MAPPED_VIEW_ADDRESS, MapViewOfFile, PAGE_READONLY,
+    PAGE_READWRITE, SEC_COMMIT, SEC_IMAGE, SEC_RESERVE, SECTION_QUERY, UnmapViewOfFile,
+    VirtualQuery,
+};
+use windows_sys::Win32::System::Threading::GetCurrentProcess;
+
+use super::failed::at;
+use crate::base::handle::Handle;
+use crate::base::security::{Descriptor, NOBODY};
+
+/// Mapped memory.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    start: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: memory belongs to no thread; who may write it is said by the types that own a mapping.
+unsafe impl Send for Mapping {}
+// SAFETY: through a shared mapping there are atomic operations and copies out, and nothing else.
+unsafe impl Sync for Mapping {}
+
+pub(super) fn create(size: usize, prefault: bool) -> io::Result<(Mapping, Handle)> {
+    let section = section(size)?;
+    let mapping = Mapping::of(section.as_handle(), size, FILE_MAP_READ | FILE_MAP_WRITE)?;
+    // The other one goes: after that mapping, which is the one that can be written.
+    let readable = readable(&section)?;
+    if prefault {
+        mapping.touch();
+    }
+    Ok((mapping, Handle::from(readable)))
+}
+
+/// A file that stands behind memory may be gone when it is touched, and memory that is only reserved is not
+/// there: either would be the end of us. What is there stays, and nobody can make it smaller.
+pub(super) fn open(handle: &Handle, size: usize, prefault: bool) -> io::Result<Mapping> {
+    let told = Told::of(handle.as_handle())?;
+    if told.kind & (SEC_FILE | SEC_IMAGE | SEC_RESERVE | SEC_COMMIT) != SEC_COMMIT {
+        return Err(wrong("it is a file, or not all there"));
+    }
+    if u64::try_from(told.bytes).ok() != Some(size as u64) {
+        return Err(wrong("it is not as large as was said"));
+    }
+    let mapping = Mapping::of(handle.as_handle(), size, FILE_MAP_READ)?;
+    mapping.check()?;
+    if prefault {
+        mapping.touch();
+    }
+    Ok(mapping)
+}
+
+/// Memory of the system's own, all of which it has promised to have: that it cannot is an error here,
+/// and not later, when it is touched.
+fn section(size: usize) -> io::Result<OwnedHandle> {
+    // Whoever holds a handle could otherwise copy it as one that may write, because he is the user whose
+    // object it is.
+    let nobody = Descriptor::of(NOBODY)?;
+    let attributes = nobody.attributes();
+    let (high, low) = ((size as u64 >> 32) as u32, size as u32);
+    // SAFETY: no file; attributes that are live; a size; no name.
+    let section = unsafe {
+        let how = PAGE_READWRITE | SEC_COMMIT;
+        CreateFileMappingW(INVALID_HANDLE_VALUE, &raw const attributes, how, high, low, ptr::null())
+    };
+    if section.is_null() {
+        return Err(at("CreateFileMappingW")(io::Error::last_os_error()));
+    }
+    // SAFETY: made by the call above, for nobody else.
+    Ok(unsafe { OwnedHandle::from_raw_handle(section) })
+}
+
+/// A handle through which it can be read, and no more.
+fn readable(section: &OwnedHandle) -> io::Result<OwnedHandle> {
+    let mut copy = ptr::null_mut();
+    // SAFETY: no arguments; a pseudo handle, which nobody closes.
+    let own = unsafe { GetCurrentProcess() };
+    // SAFETY: an open handle and a live place.
+    let copied = unsafe {
+        let rights = FILE_MAP_READ | SECTION_QUERY;
+        DuplicateHandle(own, section.as_raw_handle(), own, &raw mut copy, rights, 0, 0)
+    };
+    if copied == 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: made by the call above, for nobody else.
+    Ok(unsafe { OwnedHandle::from_raw_handle(copy) })
+}
+
+/// What the kernel tells of a section (`SECTION_BASIC_INFORMATION`).
+#[repr(C)]
+#[derive(Debug)]
+struct Told {
+    _base: *mut c_void,
+    kind: u32,
+    bytes: i64,
+}
+
+/// It is the memory of a file. (The system's headers have it, and their bindings do not.)
+const SEC_FILE: u32 = 0x0080_0000;
+
+#[link(name = "ntdll.dll", kind = "raw-dylib", modifiers = "+verbatim")]
+unsafe extern "system" {
+    fn NtQuerySection(
+        section: HANDLE,
+        class: i32,
+        told: *mut Told,
+        room: usize,
+        length: *mut usize,
+    ) -> NTSTATUS;
+}
+
+impl Told {
+    fn of(section: BorrowedHandle<'_>) -> io::Result<Told> {
+        let mut told = Told { _base: ptr::null_mut(), kind: 0, bytes: 0 };
+        let (room, none) = (mem::size_of::<Told>(), ptr::null_mut());
+        // SAFETY: an open handle, and a live struct of that class (0) and size.
+        let status =
+            unsafe { NtQuerySection(section.as_raw_handle(), 0, &raw mut told, room, none) };
+        if status < 0 { Err(wrong("it is no memory that we may look at")) } else { Ok(told) }
+    }
+}
+
+impl Mapping {
+    /// Maps that much of the section, from its start on.
+    fn of(section: BorrowedHandle<'_>, length: usize, rights: u32) -> io::Result<Mapping> {
+        // SAFETY: an open handle; a new view where there is none, so nothing of ours is changed by it.
+        let view = unsafe { MapViewOfFile(section.as_raw_handle(), rights, 0, 0, length) };
+        let start = NonNull::new(view.Value.cast()).ok_or_else(io::Error::last_os_error)?;
+        Ok(Mapping { start, length })
+    }
+
+    #[inline]
+    pub(super) fn start(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    /// Nothing forks here.
+    #[inline]
+    pub(super) fn is_here(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether all of it can be read: to touch what cannot would be the end of us.
+    fn check(&self) -> io::Result<()> {
+        let mut seen = 0;
+        while seen < self.length {
+            // SAFETY: inside the mapping.
+            let place = unsafe { self.start().add(seen) };
+            let part = part_at(place)?;
+            let there = (part.State, part.Type, part.Protect);
+            if there != (MEM_COMMIT, MEM_MAPPED, PAGE_READONLY) || part.RegionSize == 0 {
+                return Err(wrong("it is not all there"));
+            }
+            seen += part.RegionSize;
+        }
+        Ok(())
+    }
+
+    /// Has every page mapped now.
+    fn touch(&self) {
+        for page in (0..self.length).step_by(super::CONTROL_BYTES) {
+            // SAFETY: inside the mapping.
+            let place = unsafe { self.start().add(page) };
+            let byte = place.cast::<std::sync::atomic::AtomicU8>();
+            // SAFETY: mapped as long as this is, and touched by atomic operations only.
+            std::hint::black_box(unsafe { &*byte }.load(std::sync::atomic::Ordering::Relaxed));
+        }
+    }
+}
+
+fn part_at(place: *const u8) -> io::Result<MEMORY_BASIC_INFORMATION> {
+    let mut part = MEMORY_BASIC_INFORMATION::default();
+    // SAFETY: an address, and a live struct of that size.
+    let told = unsafe { VirtualQuery(place.cast(), &raw mut part, mem::size_of_val(&part)) };
+    if told == 0 { Err(io::Error::last_os_error()) } else { Ok(part) }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        let view = MEMORY_MAPPED_VIEW_ADDRESS { Value: self.start().cast() };
+        // Ignored: a view that is there can be taken away. SAFETY: made by `of`, and nothing borrows
+        // it any more.
+        let _ = unsafe { UnmapViewOfFile(view) };
+    }
+}
+
+fn wrong(words: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("shared memory was refused: {words}"))
+}

@@ -1,0 +1,59 @@
+//! Systems that have no such asynchronous I/O: nothing of the kind can ever be made.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::base::wake::Wake;
+use crate::disk::file::{Finished, Request};
+use crate::disk::io_uring::RingOptions;
+#[cfg(not(windows))]
+use crate::disk::iocp::Told;
+use crate::disk::unavailable::WhyNot;
+
+/// There is none.
+#[derive(Debug)]
+pub(crate) enum Ring {}
+
+/// There is none.
+#[cfg(not(target_os = "linux"))]
+pub(crate) type Aio = Ring;
+
+/// There is none.
+#[cfg(not(windows))]
+pub(crate) type Port = Ring;
+
+impl Ring {
+    pub(crate) fn new(_: RingOptions, _: Option<Arc<Wake>>) -> Result<Ring, WhyNot> {
+        Err(WhyNot::NotThisSystem)
+    }
+
+    pub(crate) fn push(&mut self, _: usize, _: Request) -> Result<(), Request> {
+        match *self {}
+    }
+
+    pub(crate) fn submit(&mut self) -> io::Result<()> {
+        match *self {}
+    }
+
+    pub(crate) fn wait(&mut self) -> io::Result<()> {
+        match *self {}
+    }
+
+    pub(crate) fn take(&mut self) -> Option<Finished> {
+        match *self {}
+    }
+
+    pub(crate) fn cancel(&mut self, _: usize) {
+        match *self {}
+    }
+
+    #[cfg(not(windows))]
+    pub(crate) fn told(&self, _: usize) -> Told {
+        match *self {}
+    }
+
+    #[cfg(not(windows))]
+    pub(crate) fn waker(&self) -> fn() {
+        match *self {}
+    }
+}

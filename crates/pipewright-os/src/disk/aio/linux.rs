@@ -1,0 +1,269 @@
+//! `io_setup`, `io_submit`, `io_getevents`, `io_destroy`: the C library has no names for them.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::sync::Arc;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags};
+use rustix::io::Errno;
+
+use crate::base::generation::Generation;
+use crate::base::wake::Wake;
+use crate::disk::file::{Action, Finished, Request};
+use crate::disk::in_kernel::InKernel;
+use crate::disk::io_uring::RingOptions;
+use crate::disk::unavailable::{Circumstances, WhyNot};
+
+/// `aio_context_t`.
+type Context = libc::c_ulong;
+
+/// `struct iocb` of a little-endian machine (linux/aio_abi.h).
+#[repr(C)]
+#[derive(Debug, Default)]
+struct Iocb {
+    data: u64,
+    #[cfg(target_endian = "little")]
+    key: u32,
+    rw_flags: i32,
+    #[cfg(target_endian = "big")]
+    key: u32,
+    opcode: u16,
+    priority: i16,
+    fd: u32,
+    buffer: u64,
+    bytes: u64,
+    offset: i64,
+    reserved: u64,
+    flags: u32,
+    result_fd: u32,
+}
+
+/// `struct io_event`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+struct Event {
+    data: u64,
+    iocb: u64,
+    result: i64,
+    result2: i64,
+}
+
+const IOCB_CMD_PREAD: u16 = 0;
+const IOCB_CMD_PWRITE: u16 = 1;
+const IOCB_FLAG_RESFD: u32 = 1;
+
+#[derive(Debug)]
+pub(crate) struct Aio {
+    context: Context,
+    /// The process that made it. A fork has no such context, but may be given another by the same name.
+    home: Generation,
+    /// What the kernel may touch.
+    requests: InKernel,
+    /// What it has not been told of yet.
+    unseen: VecDeque<usize>,
+    /// What it refused or has completed.
+    done: VecDeque<(usize, i64)>,
+    /// Ends waits.
+    wake: Option<Arc<Wake>>,
+    /// Counts completions, for a wait for them and something else.
+    completed: OwnedFd,
+}
+
+impl Aio {
+    pub(crate) fn new(options: RingOptions, wake: Option<Arc<Wake>>) -> Result<Aio, WhyNot> {
+        let judge = |error: io::Error| {
+            Circumstances { disabled: None, ..Circumstances::now() }.judge(&error)
+        };
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let completed = rustix::event::eventfd(0, flags).map_err(|error| judge(error.into()))?;
+        let mut context: Context = 0;
+        let depth = libc::c_long::try_from(options.depth.max(1)).map_err(|_| WhyNot::Limit)?;
+        // SAFETY: a number, and a context that is 0 and will be filled in.
+        let result = unsafe { libc::syscall(libc::SYS_io_setup, depth, &raw mut context) };
+        if result != 0 {
+            return Err(judge(io::Error::last_os_error()));
+        }
+        let requests = InKernel::new(options.depth);
+        let (unseen, done) = (VecDeque::new(), VecDeque::new());
+        let home = Generation::current();
+        Ok(Aio { context, home, requests, unseen, done, wake, completed })
+    }
+
+    pub(crate) fn push(&mut self, token: usize, request: Request) -> Result<(), Request> {
+        if !self.home.is_here() {
+            return Err(request);
+        }
+        self.requests.put_transfer(token, request)?;
+        self.unseen.push_back(token);
+        Ok(())
+    }
+
+    pub(crate) fn submit(&mut self) -> io::Result<()> {
+        self.check_home()?;
+        while let Some(token) = self.unseen.front().copied() {
+            // One at a time: the call says of one alone whether it was refused, and so what for.
+            match self.hand_over(token) {
+                Ok(()) => {}
+                // No room in the queue: some have to be taken first.
+                Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => return Err(error),
+                Err(error) if error.raw_os_error() == Some(libc::EINTR) => continue,
+                Err(error) => {
+                    let number = error.raw_os_error().unwrap_or(libc::EIO);
+                    self.done.push_back((token, -i64::from(number)));
+                }
+            }
+            self.unseen.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Says that a fork of this process has no context. What goes by its name there is another one.
+    fn check_home(&self) -> io::Result<()> {
+        if self.home.is_here() { Ok(()) } else { Err(Errno::OPNOTSUPP.into()) }
+    }
+
+    fn hand_over(&mut self, token: usize) -> io::Result<()> {
+        let Some(request) = self.requests.get(token) else { return Ok(()) };
+        let start = request.buffer.start().as_ptr().wrapping_add(request.from);
+        let opcode = if request.action == Action::Read { IOCB_CMD_PREAD } else { IOCB_CMD_PWRITE };
+        let mut block = Iocb {
+            data: token as u64,
+            opcode,
+            fd: request.file.as_fd().as_raw_fd() as u32,
+            buffer: start as u64,
+            bytes: request.left() as u64,
+            offset: request.offset as i64,
+            flags: IOCB_FLAG_RESFD,
+            result_fd: self.completed.as_raw_fd() as u32,
+            ..Iocb::default()
+        };
+        let mut list = [&raw mut block];
+        // SAFETY: a context of ours and a list of one. The block is copied in the call. The file is open and
+        // the memory is there, nobody else's, until the kernel has completed it: the request, which owns
+        // both, is kept until then, also when this is dropped.
+        let taken = unsafe {
+            libc::syscall(libc::SYS_io_submit, self.context, 1 as libc::c_long, list.as_mut_ptr())
+        };
+        if taken == 1 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    pub(crate) fn wait(&mut self) -> io::Result<()> {
+        self.submit_what_fits()?;
+        if !self.done.is_empty() {
+            return Ok(());
+        }
+        let Some(wake) = self.wake.clone() else {
+            let is_under_way = self.requests.count() > self.unseen.len();
+            return if is_under_way { self.gather(1) } else { Ok(()) };
+        };
+        self.gather(0)?;
+        if !self.done.is_empty() {
+            return Ok(());
+        }
+        let mut polled =
+            [PollFd::new(&self.completed, PollFlags::IN), PollFd::new(&wake.0, PollFlags::IN)];
+        match rustix::event::poll(&mut polled, None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if !polled[1].revents().is_empty() {
+            wake.lower();
+        }
+        let mut count = [0; 8];
+        // Ignored: nothing was counted. What is counted from now on has come after what is gathered.
+        let _ = rustix::io::read(&self.completed, &mut count);
+        self.gather(0)
+    }
+
+    /// A full queue is no reason not to wait: it is one to.
+    fn submit_what_fits(&mut self) -> io::Result<()> {
+        match self.submit() {
+            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Takes the completions that are there, and waits for so many.
+    fn gather(&mut self, at_least: libc::c_long) -> io::Result<()> {
+        const AT_ONCE: usize = 64;
+        let mut events = [Event::default(); AT_ONCE];
+        let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let timeout = if at_least == 0 { &raw const none } else { std::ptr::null() };
+        // SAFETY: a context of ours, room for as many events as are named, and no time or a live one.
+        let count = unsafe {
+            libc::syscall(
+                libc::SYS_io_getevents,
+                self.context,
+                at_least,
+                AT_ONCE as libc::c_long,
+                events.as_mut_ptr(),
+                timeout,
+            )
+        };
+        let Ok(count) = usize::try_from(count) else {
+            let error = io::Error::last_os_error();
+            let is_signal = error.kind() == io::ErrorKind::Interrupted;
+            return if is_signal { Ok(()) } else { Err(error) };
+        };
+        let new = events.iter().take(count).map(|event| (event.data as usize, event.result));
+        self.done.extend(new);
+        Ok(())
+    }
+
+    pub(crate) fn take(&mut self) -> Option<Finished> {
+        self.check_home().ok()?;
+        loop {
+            if self.done.is_empty() && self.requests.count() > self.unseen.len() {
+                // Ignored: a wait will say it.
+                let _ = self.gather(0);
+            }
+            let (token, result) = self.done.pop_front()?;
+            let result = match usize::try_from(result) {
+                Ok(bytes) => Ok(bytes),
+                Err(_) => {
+                    Err(io::Error::from_raw_os_error(i32::try_from(-result).unwrap_or(libc::EIO)))
+                }
+            };
+            if let Some(request) = self.requests.take(token) {
+                return Some(Finished { token, request, result });
+            }
+        }
+    }
+}
+
+impl Drop for Aio {
+    fn drop(&mut self) {
+        if !self.home.is_here() {
+            self.requests.leak();
+            return;
+        }
+        // Waits for all that cannot be cancelled (io_destroy(2)). SAFETY: a context of ours, gone after it.
+        let result = unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
+        if result != 0 {
+            // It cannot be waited for, so the memory is the kernel's for ever.
+            self.requests.leak();
+        }
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+    use crate::base::generation::tests::in_a_fork;
+
+    #[test]
+    fn a_fork_leaves_the_context_alone() {
+        let Ok(aio) = Aio::new(RingOptions { depth: 4, workers: None }, None) else {
+            return eprintln!("SKIPPED: there is no Linux AIO here");
+        };
+        let mut aio = Some(aio);
+        assert!(in_a_fork(|| {
+            let Some(mut aio) = aio.take() else { return false };
+            aio.submit().is_err() && aio.wait().is_err() && aio.take().is_none()
+        }));
+        let mut aio = aio.unwrap();
+        aio.submit().unwrap();
+        aio.wait().unwrap();
+    }
+}

@@ -1,0 +1,206 @@
+//! `O_DIRECT`, `statx`, `preadv2`, `fallocate`, `cachestat`.
+
+mod btrfs;
+mod extents;
+mod nowait;
+
+use std::fs;
+use std::io::{self, IoSliceMut};
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use rustix::fs::{
+    Advice, AtFlags, FallocateFlags, IFlags, SeekFrom, StatxAttributes, StatxFlags, fadvise,
+    fallocate, fstatfs, ioctl_getflags, ioctl_setflags, seek, statx,
+};
+use rustix::io::{Errno, ReadWriteFlags};
+
+pub(super) use btrfs::write_room;
+pub(super) use extents::extents;
+pub(super) use nowait::{nowait_reads, nowait_writes};
+
+pub(super) use super::unix::{is_same, read_at, refuse_what_has_no_places, write_at};
+use super::{Access, Alignment, Facts, File, Filesystem, OpenOptions};
+use crate::base::aligned::AlignedBuf;
+
+/// A file as it is kept open.
+pub(super) type Open = fs::File;
+
+pub(super) fn open(path: &Path, options: &OpenOptions) -> io::Result<fs::File> {
+    let direct = if options.direct { libc::O_DIRECT } else { 0 };
+    let file = super::unix::open(path, options, direct)?;
+    let advice = match options.access {
+        Access::Normal => return Ok(file),
+        Access::Sequential => Advice::Sequential,
+        Access::Random => Advice::Random,
+    };
+    // Ignored: a hint that is not taken (devices refuse some) changes no result.
+    let _ = fadvise(&file, 0, None, advice);
+    Ok(file)
+}
+
+pub(super) fn read_cached_at(
+    file: &fs::File,
+    to: &mut [u8],
+    offset: u64,
+) -> io::Result<Option<usize>> {
+    let mut to = [IoSliceMut::new(to)];
+    match rustix::io::preadv2(file, &mut to, offset, ReadWriteFlags::NOWAIT) {
+        Ok(bytes) => Ok(Some(bytes)),
+        // Not there; or the filesystem, the kernel or a filter does not know the flag or the call.
+        Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM | Errno::INTR) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+pub(super) fn allocate(file: &fs::File, offset: u64, bytes: u64) -> io::Result<()> {
+    Ok(fallocate(file, FallocateFlags::empty(), offset, bytes)?)
+}
+
+pub(super) fn len(file: &fs::File) -> io::Result<u64> {
+    let found = file.metadata()?;
+    if found.file_type().is_block_device() {
+        // Its metadata say 0. The position is nobody's: everything here names its place.
+        return Ok(seek(file, SeekFrom::End(0))?);
+    }
+    Ok(found.len())
+}
+
+pub(super) fn alignment(file: &fs::File) -> io::Result<Alignment> {
+    let told = match statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) {
+        Ok(told) => told,
+        Err(Errno::NOSYS | Errno::PERM) => return Ok(Alignment::ASSUMED),
+        Err(error) => return Err(error.into()),
+    };
+    if told.stx_mask & StatxFlags::DIOALIGN.bits() == 0 {
+        return Ok(Alignment::ASSUMED);
+    }
+    let (memory, offset) = (told.stx_dio_mem_align as usize, told.stx_dio_offset_align as usize);
+    if memory == 0 || offset == 0 {
+        // statx(2): direct I/O is not supported on this file. Where it is opened so all the same, the
+        // cache is used in silence.
+        return Ok(Alignment { direct: Some(false), told: true, ..Alignment::ASSUMED });
+    }
+    Ok(Alignment { memory, offset, told: true, direct: Some(true) })
+}
+
+pub(super) fn facts(file: &File) -> io::Result<Facts> {
+    let attributes = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS).ok();
+    let has = |attribute: StatxAttributes| {
+        let told = attributes.as_ref()?;
+        told.stx_attributes_mask
+            .contains(attribute)
+            .then(|| told.stx_attributes.contains(attribute))
+    };
+    let flags = ioctl_getflags(file).ok();
+    Ok(Facts {
+        length: file.len()?,
+        filesystem: filesystem(&file.0),
+        compressed: has(StatxAttributes::COMPRESSED)
+            .or_else(|| flags.map(|flags| flags.contains(IFlags::COMPRESSED))),
+        encrypted: has(StatxAttributes::ENCRYPTED),
+        no_copy_on_write: flags.map(|flags| flags.contains(IFlags::NOCOW)),
+        nowait: nowait(file),
+        pollable: pollable(file),
+        device_queue: device_queue(&file.0),
+    })
+}
+
+fn filesystem(file: &fs::File) -> Option<Filesystem> {
+    if file.metadata().ok()?.file_type().is_block_device() {
+        // That of its name says nothing.
+        return Some(Filesystem::Device);
+    }
+    fstatfs(file).ok().map(|told| Filesystem::of_number(told.f_type as u64))
+}
+
+/// A read past the end brings nothing into memory and yet is refused where the flag is not known.
+fn nowait(file: &File) -> Option<bool> {
+    let alignment = file.alignment().ok()?;
+    let mut room = AlignedBuf::zeroed(alignment.offset, alignment.memory).ok()?;
+    let past = file.len().ok()?.checked_next_multiple_of(alignment.offset as u64)?;
+    let mut to = [IoSliceMut::new(&mut room)];
+    match rustix::io::preadv2(file, &mut to, past, ReadWriteFlags::NOWAIT) {
+        Ok(_) | Err(Errno::AGAIN) => Some(true),
+        Err(Errno::OPNOTSUPP) => Some(false),
+        Err(_) => None,
+    }
+}
+
+/// An ordinary file cannot be watched (epoll_ctl(2), EPERM).
+fn pollable(file: &File) -> Option<bool> {
+    use rustix::event::epoll;
+    let watch = epoll::create(epoll::CreateFlags::CLOEXEC).ok()?;
+    let data = epoll::EventData::new_u64(0);
+    match epoll::add(&watch, file, data, epoll::EventFlags::IN) {
+        Ok(()) => Some(true),
+        Err(Errno::PERM) => Some(false),
+        Err(_) => None,
+    }
+}
+
+fn device_queue(file: &fs::File) -> Option<u32> {
+    let found = file.metadata().ok()?;
+    let is_device = found.file_type().is_block_device();
+    let device = if is_device { found.rdev() } else { found.dev() };
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let place = format!("/sys/dev/block/{major}:{minor}");
+    // A partition has the queue of its disk, which is the folder above.
+    let read = |below: &str| fs::read_to_string(format!("{place}/{below}queue/nr_requests")).ok();
+    read("").or_else(|| read("../"))?.trim().parse().ok()
+}
+
+/// `struct cachestat_range` and `struct cachestat` (cachestat(2)).
+#[repr(C)]
+struct Range {
+    offset: u64,
+    bytes: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct CacheStat {
+    cached: u64,
+    dirty: u64,
+    writeback: u64,
+    evicted: u64,
+    recently_evicted: u64,
+}
+
+const SYS_CACHESTAT: libc::c_long = 451;
+
+pub(super) fn cached_bytes(file: &fs::File, offset: u64, bytes: u64) -> Option<u64> {
+    let found = cachestat(file, offset, bytes)?;
+    Some((found.cached * crate::base::memory::page_bytes() as u64).min(bytes))
+}
+
+pub(super) fn unwritten_bytes(file: &fs::File, offset: u64, bytes: u64) -> Option<u64> {
+    let found = cachestat(file, offset, bytes)?;
+    Some(((found.dirty + found.writeback) * crate::base::memory::page_bytes() as u64).min(bytes))
+}
+
+fn cachestat(file: &fs::File, offset: u64, bytes: u64) -> Option<CacheStat> {
+    let range = Range { offset, bytes };
+    let mut found = CacheStat::default();
+    let fd = file.as_fd().as_raw_fd();
+    // SAFETY: an open file, a range to read and a struct to fill in, both of the call's own layout.
+    let result = unsafe { libc::syscall(SYS_CACHESTAT, fd, &raw const range, &raw mut found, 0) };
+    (result == 0).then_some(found)
+}
+
+pub(super) fn claim_disk(path: &Path) -> io::Result<fs::File> {
+    fs::File::options().read(true).custom_flags(libc::O_EXCL).open(path)
+}
+
+pub(super) fn write_in_place(file: &fs::File) -> io::Result<()> {
+    Ok(ioctl_setflags(file, ioctl_getflags(file)? | IFlags::NOCOW)?)
+}
+
+pub(super) fn forget_cache(file: &fs::File) -> io::Result<()> {
+    Ok(fadvise(file, 0, None, Advice::DontNeed)?)
+}
+
+pub(super) fn next_hole(file: &fs::File, from: u64) -> Option<u64> {
+    seek(file, SeekFrom::Hole(from)).ok()
+}

@@ -1,0 +1,192 @@
+//! `FILE_FLAG_OVERLAPPED`, `FILE_FLAG_NO_BUFFERING`, `FileStorageInfo`, `FileAllocationInfo`.
+
+mod claim;
+mod room;
+
+use std::fs::{self, Metadata};
+use std::io;
+use std::mem;
+use std::ops::Deref;
+use std::os::windows::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::windows::io::AsRawHandle as _;
+use std::path::Path;
+
+use windows_sys::Win32::Foundation::{ERROR_HANDLE_EOF, GENERIC_READ, GENERIC_WRITE};
+use windows_sys::Win32::Storage::FileSystem::{
+    FILE_ATTRIBUTE_COMPRESSED, FILE_ATTRIBUTE_ENCRYPTED, FILE_FLAG_NO_BUFFERING,
+    FILE_FLAG_OVERLAPPED, FILE_FLAG_RANDOM_ACCESS, FILE_FLAG_SEQUENTIAL_SCAN,
+    FILE_FLAG_WRITE_THROUGH, FILE_GENERIC_WRITE, FILE_STORAGE_INFO, FILE_WRITE_DATA,
+    FileStorageInfo, GetFileInformationByHandleEx,
+};
+
+use super::{
+    Access, Alignment, Facts, File, NowaitReads, NowaitWrites, OpenOptions, SyncMode, refusal,
+};
+use crate::base::overlapped::Operation;
+use crate::base::wake::Wake;
+use claim::Claims;
+pub(super) use room::allocate;
+
+/// A file as it is kept open.
+#[derive(Debug)]
+pub(super) struct Open {
+    // Never read from or written to by its own verbs: those of std end the program where a call on such a
+    // file has not finished when they look (rust-lang/rust#81357).
+    file: fs::File,
+    /// What it was opened for, and how.
+    rights: u32,
+    flags: u32,
+    expose_old_disk_contents: bool,
+    claims: Claims,
+}
+
+impl Deref for Open {
+    type Target = fs::File;
+
+    fn deref(&self) -> &fs::File {
+        &self.file
+    }
+}
+
+pub(super) fn open(path: &Path, options: &OpenOptions) -> io::Result<Open> {
+    let mut flags = FILE_FLAG_OVERLAPPED;
+    if options.direct {
+        flags |= FILE_FLAG_NO_BUFFERING;
+    }
+    if options.sync != SyncMode::None {
+        flags |= FILE_FLAG_WRITE_THROUGH;
+    }
+    match options.access {
+        Access::Normal => {}
+        Access::Sequential => flags |= FILE_FLAG_SEQUENTIAL_SCAN,
+        Access::Random => flags |= FILE_FLAG_RANDOM_ACCESS,
+    }
+    let open = || options.of_std().custom_flags(flags).open(path);
+    let file =
+        if options.expose_old_disk_contents { room::opened_with_right(open) } else { open() }?;
+    // As std has it.
+    let mut rights = if options.read { GENERIC_READ } else { 0 };
+    if options.append {
+        rights |= FILE_GENERIC_WRITE & !FILE_WRITE_DATA;
+    } else if options.write {
+        rights |= GENERIC_WRITE;
+    }
+    let expose_old_disk_contents = options.expose_old_disk_contents;
+    Ok(Open { file, rights, flags, expose_old_disk_contents, claims: Claims::default() })
+}
+
+pub(super) fn refuse_what_has_no_places(found: &Metadata) -> io::Result<()> {
+    if found.is_dir() { Err(refusal(true)) } else { Ok(()) }
+}
+
+thread_local! {
+    /// Each thread waits for one call at a time.
+    static DONE: io::Result<Wake> = Wake::new();
+}
+
+/// Has a call made, and waits for its end.
+fn finish(start: impl FnOnce(&Wake) -> Operation) -> io::Result<usize> {
+    DONE.with(|event| match event {
+        Ok(event) => start(event).wait(),
+        Err(error) => Err(io::Error::from(error.kind())),
+    })
+}
+
+pub(super) fn read_at(open: &Open, to: &mut [u8], offset: u64) -> io::Result<usize> {
+    let (file, start, room) = (open.as_raw_handle(), to.as_mut_ptr(), to.len());
+    // SAFETY: waited for before this returns; until then the file is open, and the memory ours.
+    let read = finish(|event| unsafe { Operation::read_at(file, event, start, room, offset) });
+    match read {
+        Err(error) if error.raw_os_error() == Some(ERROR_HANDLE_EOF as i32) => Ok(0),
+        result => result,
+    }
+}
+
+pub(super) fn write_at(open: &Open, from: &[u8], offset: u64) -> io::Result<usize> {
+    let (file, start, count) = (open.as_raw_handle(), from.as_ptr(), from.len());
+    // SAFETY: as for a read.
+    finish(|event| unsafe { Operation::write_at(file, event, start, count, offset) })
+}
+
+pub(super) fn read_cached_at(_: &fs::File, _: &mut [u8], _: u64) -> io::Result<Option<usize>> {
+    // No call reads only what is there.
+    Ok(None)
+}
+
+pub(super) fn len(file: &fs::File) -> io::Result<u64> {
+    file.metadata().map(|found| found.len())
+}
+
+pub(super) fn alignment(file: &fs::File) -> io::Result<Alignment> {
+    let mut told = FILE_STORAGE_INFO::default();
+    let bytes = mem::size_of::<FILE_STORAGE_INFO>() as u32;
+    // SAFETY: an open file, and room of the size that is named.
+    let result = unsafe {
+        GetFileInformationByHandleEx(
+            file.as_raw_handle(),
+            FileStorageInfo,
+            (&raw mut told).cast(),
+            bytes,
+        )
+    };
+    let sector = told.LogicalBytesPerSector as usize;
+    if result == 0 || !sector.is_power_of_two() {
+        // Wine does not tell.
+        return Ok(Alignment::ASSUMED);
+    }
+    Ok(Alignment { memory: sector, offset: sector, told: true, direct: None })
+}
+
+pub(super) fn facts(file: &File) -> io::Result<Facts> {
+    let attributes = file.0.metadata()?.file_attributes();
+    Ok(Facts {
+        length: file.len()?,
+        compressed: Some(attributes & FILE_ATTRIBUTE_COMPRESSED != 0),
+        encrypted: Some(attributes & FILE_ATTRIBUTE_ENCRYPTED != 0),
+        ..Facts::default()
+    })
+}
+
+pub(super) fn nowait_reads(_: &fs::File, _: &mut [u8], _: u64) -> Option<NowaitReads> {
+    None
+}
+
+pub(super) fn nowait_writes(_: &fs::File, _: &[u8], _: u64) -> Option<NowaitWrites> {
+    None
+}
+
+pub(super) fn extents(_: &fs::File, _: u64, _: u64) -> Option<usize> {
+    None
+}
+
+pub(super) fn write_room(_: &fs::File) -> Option<usize> {
+    None
+}
+
+pub(super) fn cached_bytes(_: &fs::File, _: u64, _: u64) -> Option<u64> {
+    None
+}
+
+pub(super) fn unwritten_bytes(_: &fs::File, _: u64, _: u64) -> Option<u64> {
+    None
+}
+
+pub(super) fn forget_cache(_: &fs::File) -> io::Result<()> {
+    Ok(())
+}
+
+pub(super) fn claim_disk(path: &Path) -> io::Result<fs::File> {
+    fs::File::open(path)
+}
+
+pub(super) fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
+    Ok(one.canonicalize()? == other.canonicalize()?)
+}
+
+pub(super) fn write_in_place(_: &fs::File) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+pub(super) fn next_hole(_: &fs::File, _: u64) -> Option<u64> {
+    None
+}

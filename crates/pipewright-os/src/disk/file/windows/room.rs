@@ -1,0 +1,177 @@
+//! Room on the disk: `FileAllocationInfo`, `FileEndOfFileInfo`, `SetFileValidData`.
+
+use std::io;
+use std::os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle};
+use std::ptr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use windows_sys::Win32::Foundation::{
+    ERROR_DISK_FULL, ERROR_NOT_ALL_ASSIGNED, ERROR_PRIVILEGE_NOT_HELD, ERROR_SUCCESS, GetLastError,
+};
+use windows_sys::Win32::Security::{
+    AdjustTokenPrivileges, LUID_AND_ATTRIBUTES, LookupPrivilegeValueW, SE_MANAGE_VOLUME_NAME,
+    SE_PRIVILEGE_ENABLED, TOKEN_ADJUST_PRIVILEGES, TOKEN_PRIVILEGES, TOKEN_QUERY,
+};
+use windows_sys::Win32::Storage::FileSystem::{
+    FILE_ALLOCATION_INFO, FileAllocationInfo, SetFileInformationByHandle, SetFileValidData,
+};
+use windows_sys::Win32::System::Threading::{GetCurrentProcess, OpenProcessToken};
+
+use windows_sys::core::BOOL;
+
+use super::{Open, len};
+use crate::base::handle::size_of_u32;
+
+pub(crate) fn allocate(open: &Open, offset: u64, bytes: u64) -> io::Result<()> {
+    let end = offset.checked_add(bytes).ok_or(io::ErrorKind::InvalidInput)?;
+    let place = i64::try_from(end).map_err(|_| io::ErrorKind::InvalidInput)?;
+    if end <= len(open)? {
+        // Both calls would cut the file.
+        return Ok(());
+    }
+    let room = FILE_ALLOCATION_INFO { AllocationSize: place };
+    // SAFETY: an open file, and a struct of the kind and size that are named.
+    let given = unsafe {
+        SetFileInformationByHandle(
+            open.as_raw_handle(),
+            FileAllocationInfo,
+            (&raw const room).cast(),
+            size_of_u32::<FILE_ALLOCATION_INFO>(),
+        )
+    };
+    if given == 0 {
+        let error = io::Error::last_os_error();
+        // Where the call itself is not to be had (Wine), the next one takes the room.
+        if error.raw_os_error() == Some(ERROR_DISK_FULL as i32) {
+            return Err(error);
+        }
+    }
+    open.set_len(end)?;
+    if !open.expose_old_disk_contents {
+        return Ok(());
+    }
+    let allowed = ValidData::allow()?;
+    // SAFETY: an open file.
+    let is_valid = unsafe { SetFileValidData(open.as_raw_handle(), place) };
+    let failed = (is_valid == 0).then(io::Error::last_os_error);
+    drop(allowed);
+    failed.map_or(Ok(()), Err)
+}
+
+/// Opens a file with the right turned on, where this process has it: a file that was opened without it is
+/// refused the call below, whatever is turned on by then.
+pub(super) fn opened_with_right<T>(open: impl FnOnce() -> T) -> T {
+    // Ignored: where the right is missing, the call says so.
+    let allowed = ValidData::allow();
+    let opened = open();
+    drop(allowed);
+    opened
+}
+
+/// The right that the call takes, turned on: when the file is opened, and at the call.
+///
+/// # Drop
+/// Turns it off, unless it was on before: it is for the whole process, which may run code of others.
+struct ValidData {
+    token: OwnedHandle,
+    before: TOKEN_PRIVILEGES,
+    /// One at a time: who has found it on would lose it with the first.
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Drop for ValidData {
+    fn drop(&mut self) {
+        // Ignored: it was turned on by the same token. SAFETY: an open token, and a list of what was changed,
+        // which may be none.
+        let _ = unsafe { adjust(&self.token, &self.before, ptr::null_mut()) };
+    }
+}
+
+impl ValidData {
+    /// Turns it on, where this process has it.
+    fn allow() -> io::Result<ValidData> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let (token, right) = token_and_right()?;
+        let rights = TOKEN_PRIVILEGES { PrivilegeCount: 1, Privileges: [right] };
+        let mut before = TOKEN_PRIVILEGES::default();
+        // SAFETY: an open token, a list of one, and a live place for as many.
+        let adjusted = unsafe { adjust(&token, &rights, &raw mut before) };
+        // It succeeds where the process does not have the right, and says so only here.
+        // SAFETY: no arguments.
+        match unsafe { GetLastError() } {
+            ERROR_SUCCESS if adjusted != 0 => Ok(ValidData { token, before, _alone: alone }),
+            ERROR_NOT_ALL_ASSIGNED => {
+                Err(crate::base::overlapped::os_error(ERROR_PRIVILEGE_NOT_HELD))
+            }
+            error => Err(crate::base::overlapped::os_error(error)),
+        }
+    }
+}
+
+/// # Safety
+/// There is room for a list of one where the state before is to be told, if it is.
+unsafe fn adjust(
+    token: &OwnedHandle,
+    rights: &TOKEN_PRIVILEGES,
+    before: *mut TOKEN_PRIVILEGES,
+) -> BOOL {
+    let (room, mut told) = (size_of_u32::<TOKEN_PRIVILEGES>(), 0);
+    // SAFETY: an open token, a live list, a live number, and the rest as the caller promises.
+    unsafe { AdjustTokenPrivileges(token.as_raw_handle(), 0, rights, room, before, &raw mut told) }
+}
+
+fn token_and_right() -> io::Result<(OwnedHandle, LUID_AND_ATTRIBUTES)> {
+    let mut token = ptr::null_mut();
+    // SAFETY: no arguments.
+    let process = unsafe { GetCurrentProcess() };
+    // SAFETY: this process, and a live place.
+    let opened =
+        unsafe { OpenProcessToken(process, TOKEN_ADJUST_PRIVILEGES | TOKEN_QUERY, &raw mut token) };
+    if opened == 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: opened by the call above, for nobody else.
+    let token = unsafe { OwnedHandle::from_raw_handle(token) };
+    let mut right = LUID_AND_ATTRIBUTES { Attributes: SE_PRIVILEGE_ENABLED, ..Default::default() };
+    // SAFETY: this machine, a name that ends with a zero, and a live place.
+    let found =
+        unsafe { LookupPrivilegeValueW(ptr::null(), SE_MANAGE_VOLUME_NAME, &raw mut right.Luid) };
+    if found == 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok((token, right))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// True if the right is on; `None`: this process does not have it.
+    fn is_on() -> Option<bool> {
+        let (token, right) = token_and_right().unwrap();
+        let rights = TOKEN_PRIVILEGES { PrivilegeCount: 1, Privileges: [right] };
+        let mut before = TOKEN_PRIVILEGES::default();
+        // SAFETY: an open token, a list of one, and a live place for as many.
+        let adjusted = unsafe { adjust(&token, &rights, &raw mut before) };
+        // SAFETY: no arguments.
+        let error = unsafe { GetLastError() };
+        // SAFETY: as above, and nothing to be told.
+        let restored = unsafe { adjust(&token, &before, ptr::null_mut()) };
+        assert!(adjusted != 0 && restored != 0, "{}", io::Error::last_os_error());
+        // Only what was changed is listed (Wine lists all).
+        let [listed] = before.Privileges;
+        let was_on = before.PrivilegeCount == 0 || listed.Attributes & SE_PRIVILEGE_ENABLED != 0;
+        (error == ERROR_SUCCESS).then_some(was_on)
+    }
+
+    #[test]
+    fn the_right_is_on_while_a_file_is_opened_and_as_it_was_after_that() {
+        let before = is_on();
+        if before.is_none() {
+            return eprintln!("SKIPPED: this user does not have the right");
+        }
+        assert_eq!(opened_with_right(is_on), Some(true));
+        assert_eq!(is_on(), before);
+    }
+}

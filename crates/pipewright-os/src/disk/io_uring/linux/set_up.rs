@@ -1,0 +1,112 @@
+//! Makes a ring with the best that the kernel has, or says why there can be none.
+
+use std::io;
+
+use io_uring::opcode::{AsyncCancel, Fallocate, Fsync, Nop, PollAdd, Read, Write};
+use io_uring::types::{CancelBuilder, Timespec};
+use io_uring::{IoUring, Probe};
+
+use super::super::RingOptions;
+use crate::base::fallback::NO_IO_URING;
+use crate::disk::unavailable::{Circumstances, WhyNot};
+
+/// The kernel takes no more entries at once; more operations than that are handed over in several calls.
+const MOST_ENTRIES: usize = 32_768;
+const LEAST_ENTRIES: u32 = 8;
+
+pub(super) fn set_up(options: RingOptions) -> Result<IoUring, WhyNot> {
+    if NO_IO_URING {
+        return Err(WhyNot::LeftOut);
+    }
+    let judge = |error: io::Error| Circumstances::now().judge(&error);
+    let depth = options.depth.clamp(LEAST_ENTRIES as usize, MOST_ENTRIES) as u32;
+    let mut ring = make(depth).map_err(judge)?;
+    know_every_operation(&ring)?;
+    limit_workers(&ring, options.workers);
+    // A filter may allow the first call and not the one that all work takes.
+    try_it(&mut ring).map_err(judge)?;
+    Ok(ring)
+}
+
+/// Kernels before 5.12 take the ring's memory from what the user may lock: a smaller one may fit.
+fn make(mut entries: u32) -> io::Result<IoUring> {
+    loop {
+        match make_with_flags(entries) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOMEM) && entries > LEAST_ENTRIES => {
+                entries = (entries / 2).max(LEAST_ENTRIES);
+            }
+            result => return result,
+        }
+    }
+}
+
+fn make_with_flags(entries: u32) -> io::Result<IoUring> {
+    let mut builder = IoUring::builder();
+    // A child gets neither the ring nor what is mapped of it.
+    builder.dontfork();
+    let plain = builder.clone();
+    let mut cooperative = builder.clone();
+    cooperative.setup_coop_taskrun().setup_single_issuer();
+    // Completions are made only in calls of ours that ask for them: nothing interrupts this thread, and
+    // whatever is there after a submit was done inside it.
+    builder.setup_single_issuer().setup_defer_taskrun();
+    for builder in [&builder, &cooperative] {
+        match builder.build(entries) {
+            // A flag that this kernel does not know.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+            result => return result,
+        }
+    }
+    plain.build(entries)
+}
+
+fn know_every_operation(ring: &IoUring) -> Result<(), WhyNot> {
+    let mut probe = Probe::new();
+    ring.submitter().register_probe(&mut probe).map_err(|error| match error.raw_os_error() {
+        // Kernels before 5.6 have no probe, and not the operations either.
+        Some(libc::EINVAL) => WhyNot::KernelTooOld,
+        _ => Circumstances::now().judge(&error),
+    })?;
+    for (operation, code) in [
+        ("read", Read::CODE),
+        ("write", Write::CODE),
+        ("fsync", Fsync::CODE),
+        ("fallocate", Fallocate::CODE),
+        ("async_cancel", AsyncCancel::CODE),
+        ("poll_add", PollAdd::CODE),
+    ] {
+        if !probe.is_supported(code) {
+            return Err(WhyNot::OperationMissing { operation });
+        }
+    }
+    Ok(())
+}
+
+/// Those for files have a limit of the kernel's; the others none but that of the user's processes.
+fn limit_workers(ring: &IoUring, workers: Option<u32>) {
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let most = workers.unwrap_or(4 * processors as u32);
+    // 0 leaves a limit as it is. Ignored: kernels before 5.15 cannot be told.
+    let _ = ring.submitter().register_iowq_max_workers(&mut [workers.unwrap_or(0), most]);
+}
+
+fn try_it(ring: &mut IoUring) -> io::Result<()> {
+    let nothing = Nop::new().build();
+    // SAFETY: an entry without a file and without memory.
+    unsafe { ring.submission().push(&nothing) }.map_err(|_| io::ErrorKind::OutOfMemory)?;
+    loop {
+        match ring.submit_and_wait(1) {
+            Ok(_) => break,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    while ring.completion().next().is_some() {}
+    Ok(())
+}
+
+/// Cancels whatever the kernel has not begun. Waits for nothing.
+pub(super) fn cancel_all(ring: &IoUring) {
+    // Ignored: kernels before 6.0 cannot be told, and then all of it is done.
+    let _ = ring.submitter().register_sync_cancel(Some(Timespec::new()), CancelBuilder::any());
+}

@@ -1,0 +1,293 @@
+//! `ReadFile`, `WriteFile`, `GetQueuedCompletionStatusEx`, `CancelIoEx`.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle};
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use windows_sys::Win32::Foundation::{
+    ERROR_HANDLE_EOF, ERROR_INVALID_USER_BUFFER, ERROR_IO_PENDING, ERROR_NO_SYSTEM_RESOURCES,
+    ERROR_NOT_ENOUGH_MEMORY, ERROR_NOT_ENOUGH_QUOTA, ERROR_WORKING_SET_QUOTA, GetLastError, HANDLE,
+    INVALID_HANDLE_VALUE, STATUS_PENDING, WAIT_TIMEOUT,
+};
+use windows_sys::Win32::Storage::FileSystem::{ReadFile, WriteFile};
+use windows_sys::Win32::System::IO::{
+    CancelIoEx, CreateIoCompletionPort, GetOverlappedResult, GetQueuedCompletionStatusEx,
+    OVERLAPPED, OVERLAPPED_ENTRY, PostQueuedCompletionStatus,
+};
+use windows_sys::Win32::System::Threading::INFINITE;
+
+use super::Told;
+use crate::base::errno;
+use crate::base::overlapped::{at, os_error};
+use crate::base::wake::Wake;
+use crate::disk::file::{Action, Finished, Request};
+use crate::disk::in_kernel::InKernel;
+use crate::disk::io_uring::RingOptions;
+use crate::disk::unavailable::WhyNot;
+
+#[derive(Debug)]
+pub(crate) struct Port {
+    port: Arc<OwnedHandle>,
+    /// What the kernel may touch.
+    requests: InKernel,
+    /// What it writes the end of each to, by token. Behind a pointer, so that moving this claims nothing.
+    blocks: *mut [OVERLAPPED],
+    /// What is known of each, by token.
+    calls: Vec<Call>,
+    /// What it has not been told of yet.
+    unseen: VecDeque<usize>,
+    done: VecDeque<(usize, io::Result<usize>)>,
+    /// How many it has.
+    under_way: usize,
+    /// Somebody has ended the next wait.
+    woken: Arc<AtomicBool>,
+}
+
+/// A call that has handed a request over.
+#[derive(Debug, Clone, Copy)]
+struct Call {
+    file: HANDLE,
+    told: Told,
+    /// The kernel will post its end.
+    is_under_way: bool,
+}
+
+impl Port {
+    pub(crate) fn new(options: RingOptions, _: Option<Arc<Wake>>) -> Result<Port, WhyNot> {
+        // For as many threads as there are processors: only ours ever asks.
+        // SAFETY: no file, and no port that it is added to.
+        let port = unsafe { CreateIoCompletionPort(INVALID_HANDLE_VALUE, ptr::null_mut(), 0, 0) };
+        if port.is_null() {
+            let number = io::Error::last_os_error().raw_os_error().unwrap_or_default();
+            return Err(WhyNot::Error { number });
+        }
+        // SAFETY: made by the call above, for nobody else.
+        let port = unsafe { OwnedHandle::from_raw_handle(port) };
+        let depth = options.depth;
+        let none = Call { file: ptr::null_mut(), told: Told::Pending, is_under_way: false };
+        Ok(Port {
+            port: Arc::new(port),
+            requests: InKernel::new(depth),
+            blocks: Box::into_raw(vec![OVERLAPPED::default(); depth].into_boxed_slice()),
+            calls: vec![none; depth],
+            unseen: VecDeque::new(),
+            done: VecDeque::new(),
+            under_way: 0,
+            woken: Arc::new(AtomicBool::new(false)),
+        })
+    }
+
+    pub(crate) fn push(&mut self, token: usize, request: Request) -> Result<(), Request> {
+        self.requests.put_transfer(token, request)?;
+        self.unseen.push_back(token);
+        Ok(())
+    }
+
+    pub(crate) fn submit(&mut self) -> io::Result<()> {
+        while let Some(token) = self.unseen.front().copied() {
+            match self.hand_over(token) {
+                Ok(()) => {}
+                Err(error) if self.under_way > 0 && is_for_want_of_room(&error) => {
+                    return Err(io::ErrorKind::WouldBlock.into());
+                }
+                Err(error) => self.done.push_back((token, end_of_file_is_no_error(error))),
+            }
+            self.unseen.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Where the kernel writes the end of that one.
+    fn block(&self, token: usize) -> *mut OVERLAPPED {
+        // Inside the slice: tokens are less than the depth.
+        self.blocks.cast::<OVERLAPPED>().wrapping_add(token)
+    }
+
+    /// Makes the call, and notes what it said.
+    fn hand_over(&mut self, token: usize) -> io::Result<()> {
+        let Some(request) = self.requests.get(token) else { return Ok(()) };
+        let (file, tells_all) = request.file.overlapped(&self.port)?;
+        let start = request.buffer.start().as_ptr().wrapping_add(request.from);
+        // At most 0x7ffff000.
+        let (bytes, mut moved) = (request.left() as u32, 0);
+        let block = self.block(token);
+        // SAFETY: inside the slice, and the kernel has let go of it: the token was free.
+        unsafe { block.write(at(request.offset, ptr::null_mut())) };
+        let started = if request.action == Action::Read {
+            // SAFETY: the file is open and the memory is there, nobody else's, until the kernel has posted the
+            // end: the request, which owns both, is kept until then, also when this is dropped. So is the block.
+            unsafe { ReadFile(file, start, bytes, &raw mut moved, block) }
+        } else {
+            // SAFETY: as above, and the memory is only read.
+            unsafe { WriteFile(file, start, bytes, &raw mut moved, block) }
+        };
+        let (told, is_under_way) = if started != 0 {
+            // Done, and nothing is posted; but for a file that could not be told so.
+            (Told::Done, tells_all)
+        } else {
+            // SAFETY: no arguments.
+            match unsafe { GetLastError() } {
+                // Its status is the first thing in it. SAFETY: inside the slice; the kernel may write to it
+                // meanwhile.
+                ERROR_IO_PENDING => match unsafe { block.cast::<usize>().read_volatile() } {
+                    status if status == STATUS_PENDING as usize => (Told::Pending, true),
+                    _ => (Told::PendingButDone, true),
+                },
+                // Nothing is posted of what failed at once, and nothing written to the block.
+                error => return Err(os_error(error)),
+            }
+        };
+        if let Some(call) = self.calls.get_mut(token) {
+            *call = Call { file, told, is_under_way };
+        }
+        if is_under_way {
+            self.under_way += 1;
+        } else {
+            // The call itself has said how many: that is the right place then.
+            self.done.push_back((token, Ok(moved as usize)));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn told(&self, token: usize) -> Told {
+        self.calls.get(token).map_or(Told::Pending, |call| call.told)
+    }
+
+    pub(crate) fn wait(&mut self) -> io::Result<()> {
+        // Ignored: no room for more is no reason not to wait. It is one to.
+        let _ = self.submit();
+        if self.done.is_empty() { self.gather(INFINITE) } else { Ok(()) }
+    }
+
+    /// Takes the ends that are posted, and waits for one.
+    fn gather(&mut self, milliseconds: u32) -> io::Result<()> {
+        const AT_ONCE: usize = 64;
+        let mut entries = [OVERLAPPED_ENTRY::default(); AT_ONCE];
+        let mut count = 0;
+        // SAFETY: an open port, room for as many entries as are named, and a live number.
+        let got = unsafe {
+            GetQueuedCompletionStatusEx(
+                self.port.as_raw_handle(),
+                entries.as_mut_ptr(),
+                AT_ONCE as u32,
+                &raw mut count,
+                milliseconds,
+                0,
+            )
+        };
+        if got == 0 {
+            // SAFETY: no arguments.
+            return match unsafe { GetLastError() } {
+                WAIT_TIMEOUT => Ok(()),
+                error => Err(os_error(error)),
+            };
+        }
+        for entry in entries.iter().take(count as usize) {
+            if entry.lpOverlapped.is_null() {
+                self.woken.store(false, Ordering::SeqCst);
+            } else {
+                self.note_end(entry.lpOverlapped);
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes what the kernel has written to a block, of which it has let go.
+    fn note_end(&mut self, block: *mut OVERLAPPED) {
+        let start = self.blocks.cast::<OVERLAPPED>().addr();
+        let token = block.addr().wrapping_sub(start) / size_of::<OVERLAPPED>();
+        let Some(call) = self.calls.get_mut(token).filter(|call| call.is_under_way) else { return };
+        call.is_under_way = false;
+        let mut moved = 0;
+        // SAFETY: an operation of that file, which its request keeps open, and a live number.
+        let done = unsafe { GetOverlappedResult(call.file, block, &raw mut moved, 0) };
+        let result = if done != 0 {
+            Ok(moved as usize)
+        } else {
+            end_of_file_is_no_error(io::Error::last_os_error())
+        };
+        self.under_way -= 1;
+        self.done.push_back((token, result));
+    }
+
+    pub(crate) fn take(&mut self) -> Option<Finished> {
+        loop {
+            if self.done.is_empty() && self.under_way > 0 {
+                // Ignored: a wait will say it.
+                let _ = self.gather(0);
+            }
+            let (token, result) = self.done.pop_front()?;
+            if let Some(request) = self.requests.take(token) {
+                return Some(Finished { token, request, result });
+            }
+        }
+    }
+
+    pub(crate) fn cancel(&mut self, token: usize) {
+        if let Some(place) = self.unseen.iter().position(|unseen| *unseen == token) {
+            self.unseen.remove(place);
+            self.done.push_back((token, Err(errno::cancelled())));
+        } else if let Some(call) = self.calls.get(token).filter(|call| call.is_under_way) {
+            // Ignored: it is done, or cannot be cancelled, and its end is posted in any case. SAFETY: an
+            // operation of that file.
+            let _ = unsafe { CancelIoEx(call.file, self.block(token)) };
+        }
+    }
+
+    pub(crate) fn waker(&self) -> impl Fn() + Send + Sync + use<> {
+        let (port, woken) = (Arc::clone(&self.port), Arc::clone(&self.woken));
+        move || {
+            if woken.swap(true, Ordering::SeqCst) {
+                return;
+            }
+            // SAFETY: an open port, and no block.
+            let posted =
+                unsafe { PostQueuedCompletionStatus(port.as_raw_handle(), 0, 0, ptr::null()) };
+            if posted == 0 {
+                woken.store(false, Ordering::SeqCst);
+            }
+        }
+    }
+}
+
+/// There are as many requests under way as the system has room for (ReadFile).
+fn is_for_want_of_room(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error().map(|number| number as u32),
+        Some(
+            ERROR_INVALID_USER_BUFFER
+                | ERROR_NOT_ENOUGH_MEMORY
+                | ERROR_NOT_ENOUGH_QUOTA
+                | ERROR_WORKING_SET_QUOTA
+                | ERROR_NO_SYSTEM_RESOURCES
+        )
+    )
+}
+
+fn end_of_file_is_no_error(error: io::Error) -> io::Result<usize> {
+    if error.raw_os_error() == Some(ERROR_HANDLE_EOF as i32) { Ok(0) } else { Err(error) }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        // The kernel has never heard of these.
+        for token in std::mem::take(&mut self.unseen) {
+            drop(self.requests.take(token));
+        }
+        for token in 0..self.calls.len() {
+            self.cancel(token);
+        }
+        while self.under_way > 0 {
+            if self.gather(INFINITE).is_err() {
+                // Nothing can be learned of them any more, so what they use is the kernel's for ever.
+                self.requests.leak();
+                return;
+            }
+        }
+        // SAFETY: made by `new`, and the kernel has let go of all of them.
+        drop(unsafe { Box::from_raw(self.blocks) });
+    }
+}

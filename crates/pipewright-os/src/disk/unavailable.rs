@@ -1,0 +1,235 @@
+//! Why the kernel's asynchronous I/O cannot be used here.
+
+use std::fmt;
+use std::io;
+
+/// Why a way to do I/O cannot be used on this machine, in this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WhyNot {
+    /// This operating system has nothing of the kind.
+    NotThisSystem,
+    /// This build leaves it out (`--cfg pipewright_force_fallback`).
+    LeftOut,
+    /// The kernel is older than that.
+    KernelTooOld,
+    /// The administrator has turned it off.
+    Disabled {
+        /// The value of `kernel.io_uring_disabled`: 1 is for all but a group, 2 for everybody.
+        sysctl: u32,
+    },
+    /// A filter of system calls refuses it: most containers have one.
+    Seccomp,
+    /// It was refused, and nothing tells by whom.
+    Denied,
+    /// It takes more locked memory than this user may have (`RLIMIT_MEMLOCK`).
+    MemlockLimit {
+        /// That limit, in bytes.
+        limit_bytes: u64,
+    },
+    /// Too many files are open, or too many requests of all programs are allowed for (`fs.aio-max-nr`).
+    Limit,
+    /// The kernel knows of it, and not of an operation that it takes.
+    OperationMissing {
+        /// Its name.
+        operation: &'static str,
+    },
+    /// Something else: the error's number.
+    Error {
+        /// The `errno`.
+        number: i32,
+    },
+}
+
+impl WhyNot {
+    /// A name for machines, which stays as it is: `seccomp`, `disabled`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            WhyNot::NotThisSystem => "not_this_system",
+            WhyNot::LeftOut => "left_out",
+            WhyNot::KernelTooOld => "kernel_too_old",
+            WhyNot::Disabled { .. } => "disabled",
+            WhyNot::Seccomp => "seccomp",
+            WhyNot::Denied => "denied",
+            WhyNot::MemlockLimit { .. } => "memlock_limit",
+            WhyNot::Limit => "limit",
+            WhyNot::OperationMissing { .. } => "operation_missing",
+            WhyNot::Error { .. } => "error",
+        }
+    }
+}
+
+impl fmt::Display for WhyNot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WhyNot::NotThisSystem => f.write_str("this system has none"),
+            WhyNot::LeftOut => f.write_str("left out of this build"),
+            WhyNot::KernelTooOld => f.write_str("the kernel is too old"),
+            WhyNot::Disabled { sysctl } => {
+                write!(f, "turned off by the administrator (kernel.io_uring_disabled is {sysctl})")
+            }
+            WhyNot::Seccomp => f.write_str("refused by a filter of system calls (seccomp)"),
+            WhyNot::Denied => f.write_str("permission denied"),
+            WhyNot::MemlockLimit { limit_bytes } => {
+                write!(
+                    f,
+                    "more locked memory than the limit of {limit_bytes} bytes (RLIMIT_MEMLOCK)"
+                )
+            }
+            WhyNot::Limit => f.write_str("too many open files or asynchronous requests"),
+            WhyNot::OperationMissing { operation } => {
+                write!(f, "the kernel does not know the operation {operation}")
+            }
+            WhyNot::Error { number } => {
+                write!(f, "{}", io::Error::from_raw_os_error(*number))
+            }
+        }
+    }
+}
+
+impl std::error::Error for WhyNot {}
+
+/// Why it cannot be judged here whether I/O is asynchronous, or only in part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unjudged {
+    /// This is Wine: no Windows.
+    Imitation,
+    /// This system's kernel has no asynchronous file I/O.
+    NoKernelIo,
+}
+
+impl Unjudged {
+    /// Why not on this machine. `None`: it can be judged.
+    #[must_use]
+    pub fn here() -> Option<Unjudged> {
+        if cfg!(target_os = "macos") {
+            return Some(Unjudged::NoKernelIo);
+        }
+        crate::host::host_info::look().imitation.then_some(Unjudged::Imitation)
+    }
+
+    /// A name for machines, which stays as it is: `imitation`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Unjudged::Imitation => "imitation",
+            Unjudged::NoKernelIo => "no_kernel_io",
+        }
+    }
+}
+
+impl fmt::Display for Unjudged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Unjudged::Imitation => {
+                "this is Wine, which does every operation inside the call, says that it is pending, and goes \
+                 through the cache whatever is asked: nothing here says how Windows would do it"
+            }
+            Unjudged::NoKernelIo => {
+                "the kernel of this system has no asynchronous file I/O: threads wait for every operation, and \
+                 which of them were in memory cannot be told"
+            }
+        })
+    }
+}
+
+/// What can be known of a refusal beside its error.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Circumstances {
+    /// `kernel.io_uring_disabled`, where there is such a setting.
+    pub(crate) disabled: Option<u32>,
+    /// A filter of system calls is at work on this thread.
+    pub(crate) filtered: bool,
+    /// `RLIMIT_MEMLOCK`, unless it is infinite.
+    pub(crate) memlock_bytes: Option<u64>,
+}
+
+#[cfg(target_os = "linux")]
+impl Circumstances {
+    pub(crate) fn now() -> Circumstances {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+        let setting = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok();
+        Circumstances {
+            disabled: setting.and_then(|text| disabled_by(&text)),
+            filtered: is_filtered(&status),
+            memlock_bytes: rustix::process::getrlimit(rustix::process::Resource::Memlock).current,
+        }
+    }
+
+    /// Why a call was refused with that error.
+    pub(crate) fn judge(self, error: &io::Error) -> WhyNot {
+        let number = error.raw_os_error().unwrap_or_default();
+        match (number, self.disabled) {
+            (libc::EPERM, Some(sysctl @ 1..)) => WhyNot::Disabled { sysctl },
+            // Docker's filter says EPERM, others say ENOSYS so that programs think of an old kernel.
+            (libc::EPERM | libc::EACCES | libc::ENOSYS, _) if self.filtered => WhyNot::Seccomp,
+            (libc::ENOSYS, _) => WhyNot::KernelTooOld,
+            (libc::EPERM | libc::EACCES, _) => WhyNot::Denied,
+            (libc::ENOMEM, _) => match self.memlock_bytes {
+                Some(limit_bytes) => WhyNot::MemlockLimit { limit_bytes },
+                None => WhyNot::Error { number },
+            },
+            (libc::EMFILE | libc::ENFILE | libc::EAGAIN, _) => WhyNot::Limit,
+            _ => WhyNot::Error { number },
+        }
+    }
+}
+
+/// The text of the setting.
+#[cfg(target_os = "linux")]
+fn disabled_by(text: &str) -> Option<u32> {
+    text.trim().parse().ok()
+}
+
+/// The text of `/proc/PID/status`: mode 2 is a filter (proc_pid_status(5)).
+#[cfg(target_os = "linux")]
+fn is_filtered(status: &str) -> bool {
+    let mode = status.lines().find_map(|line| line.strip_prefix("Seccomp:"));
+    mode.is_some_and(|mode| mode.trim() == "2")
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::{Circumstances, WhyNot, disabled_by, is_filtered};
+
+    fn judge(disabled: Option<u32>, filtered: bool, memlock: Option<u64>, number: i32) -> WhyNot {
+        let circumstances = Circumstances { disabled, filtered, memlock_bytes: memlock };
+        circumstances.judge(&std::io::Error::from_raw_os_error(number))
+    }
+
+    #[test]
+    fn every_refusal_has_its_culprit() {
+        let limit_bytes = 65_536;
+        for (why, told) in [
+            (judge(Some(2), true, None, libc::EPERM), WhyNot::Disabled { sysctl: 2 }),
+            (judge(Some(1), false, None, libc::EPERM), WhyNot::Disabled { sysctl: 1 }),
+            (judge(Some(0), true, None, libc::EPERM), WhyNot::Seccomp),
+            (judge(None, true, None, libc::ENOSYS), WhyNot::Seccomp),
+            (judge(None, true, None, libc::EACCES), WhyNot::Seccomp),
+            (judge(None, false, None, libc::ENOSYS), WhyNot::KernelTooOld),
+            (judge(Some(0), false, None, libc::EPERM), WhyNot::Denied),
+            (
+                judge(None, false, Some(limit_bytes), libc::ENOMEM),
+                WhyNot::MemlockLimit { limit_bytes },
+            ),
+            (judge(None, false, None, libc::ENOMEM), WhyNot::Error { number: libc::ENOMEM }),
+            (judge(None, false, None, libc::EMFILE), WhyNot::Limit),
+            (judge(None, false, None, libc::EINVAL), WhyNot::Error { number: libc::EINVAL }),
+        ] {
+            assert_eq!(why, told);
+        }
+    }
+
+    #[test]
+    fn the_settings_are_read_as_the_kernel_writes_them() {
+        assert_eq!(
+            (disabled_by("2\n"), disabled_by("0\n"), disabled_by("")),
+            (Some(2), Some(0), None)
+        );
+        assert!(is_filtered("Name:\tx\nSeccomp:\t2\nSeccomp_filters:\t1\n"));
+        assert!(!is_filtered("Seccomp:\t0\nSeccomp_filters:\t2\n"));
+    }
+}

@@ -1,0 +1,59 @@
+//! One careful call for each facility.
+
+use std::io;
+
+use rustix::fs::Access;
+
+use super::Facility;
+use super::told::{facility, open_files, processes, value};
+use crate::process::child::kqueue::Watch;
+use crate::process::tree::libproc::Started;
+
+pub(super) fn facilities() -> Vec<Facility> {
+    vec![
+        facility(
+            "kqueue",
+            kqueue(),
+            "waiting for the end of a process: without it it is looked at",
+        ),
+        facility(
+            "libproc",
+            libproc_works(),
+            "finding the descendants of a child: without it a kill reaches the child and its group",
+        ),
+        facility(
+            "guard",
+            shell(),
+            "ending a child with its program: /bin/sh waits for the end of it",
+        ),
+        value("open handles", open_files(), "how many handles this process may have open"),
+        value("processes", processes(), "how many processes this user may have"),
+        value("kernel", kernel(), "macOS 10.15 (Darwin 19) is the oldest that is supported"),
+    ]
+}
+
+fn kqueue() -> io::Result<String> {
+    Watch::of(std::process::id()).map(|_| String::new())
+}
+
+fn libproc_works() -> io::Result<String> {
+    let own = Started::of(std::process::id());
+    own.map(|_| String::new()).ok_or_else(io::Error::last_os_error)
+}
+
+fn shell() -> io::Result<String> {
+    rustix::fs::access("/bin/sh", Access::EXEC_OK)?;
+    Ok("/bin/sh".to_owned())
+}
+
+fn kernel() -> String {
+    // SAFETY: an utsname is plain bytes, for which all zeroes is a value.
+    let mut names: libc::utsname = unsafe { std::mem::zeroed() };
+    // SAFETY: a live struct.
+    if unsafe { libc::uname(&raw mut names) } != 0 {
+        return io::Error::last_os_error().to_string();
+    }
+    let release = names.release.map(|byte| byte as u8);
+    let release = release.split(|byte| *byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(release).into_owned()
+}

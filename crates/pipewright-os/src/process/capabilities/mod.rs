@@ -1,0 +1,49 @@
+//! The facilities of the system that are used for processes, workers and files.
+
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "linux")]
+use linux as imp;
+#[cfg(target_os = "macos")]
+mod macos;
+#[cfg(target_os = "macos")]
+use macos as imp;
+#[cfg(unix)]
+mod told;
+#[cfg(windows)]
+mod windows;
+#[cfg(windows)]
+use windows as imp;
+
+/// One facility of the machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Facility {
+    /// Its name, as the manual has it.
+    pub name: &'static str,
+    /// What was found.
+    pub state: State,
+    /// What it is used for, and so what is lost without it.
+    pub used_for: &'static str,
+}
+
+/// What was found of a facility.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum State {
+    /// It works; with a detail worth knowing.
+    Available(String),
+    /// It does not, and why.
+    Missing(String),
+    /// It is a figure, not a yes or no.
+    Value(String),
+}
+
+/// Tries every facility that this family of crates can use.
+///
+/// # Platform
+/// Everywhere: makes the calls themselves, each in a way that changes nothing.
+#[must_use]
+pub fn facilities() -> Vec<Facility> {
+    imp::facilities()
+}

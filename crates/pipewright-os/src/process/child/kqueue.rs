@@ -1,0 +1,179 @@
+//! A kqueue that becomes readable when one process ends: what macOS has instead of a pidfd.
+//!
+//! It is bound to the process, not to its number: the kernel looks the number up once, when the
+//! process is registered. But it cannot send a signal, and that it has fired is the only thing that
+//! it knows.
+
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
+use std::thread;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+
+use crate::base::generation::Generation;
+use crate::process::status::ExitStatus;
+use crate::process::tree::libproc::{State, is_taken};
+
+/// Polls readable once the process has ended, and from then on. In a fork of this process it has fired.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    /// A fork does not inherit it (kqueue(2)): what has its number there is somebody else's.
+    queue: ManuallyDrop<OwnedFd>,
+    home: Generation,
+}
+
+/// Any number but that of a process: the event that stands for one which cannot be had any more.
+const RAISED: libc::uintptr_t = 0;
+
+impl Watch {
+    /// Watches the process that has the number now. One that has ended has, reaped or not.
+    pub(crate) fn of(pid: u32) -> io::Result<Watch> {
+        let watch = Watch::unregistered()?;
+        match watch.register(pid) {
+            Ok(()) => watch.settle(pid)?,
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => watch.raise()?,
+            Err(error) => return Err(error),
+        }
+        Ok(watch)
+    }
+
+    /// Of a process that is known to have ended.
+    pub(crate) fn raised() -> io::Result<Watch> {
+        let watch = Watch::unregistered()?;
+        watch.raise()?;
+        Ok(watch)
+    }
+
+    fn unregistered() -> io::Result<Watch> {
+        // Nobody inherits it (kqueue(2)).
+        // SAFETY: no argument.
+        let queue = unsafe { libc::kqueue() };
+        if queue < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: made by the call above, for nobody else.
+        let queue = unsafe { OwnedFd::from_raw_fd(queue) };
+        Ok(Watch { queue: ManuallyDrop::new(queue), home: Generation::current() })
+    }
+
+    fn register(&self, pid: u32) -> io::Result<()> {
+        let event = |notes| change(pid as libc::uintptr_t, libc::EVFILT_PROC, libc::EV_ADD, notes);
+        match self.make(&event(libc::NOTE_EXIT | libc::NOTE_EXITSTATUS)) {
+            // The status is for its parent and for who may signal it; its end is for everybody.
+            Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
+                self.make(&event(libc::NOTE_EXIT))
+            }
+            done => done,
+        }
+    }
+
+    /// Sees to it that the end of a process which was ending when it was registered is not missed:
+    /// what fired before the registration does not fire again (oven-sh/bun#35414).
+    fn settle(&self, pid: u32) -> io::Result<()> {
+        const PAUSE: Duration = Duration::from_micros(50);
+        const PAUSES: u32 = 200;
+        for _ in 0..PAUSES {
+            match State::of(pid) {
+                _ if self.has_fired() => return Ok(()),
+                // Its end is still to come, and it is registered for that.
+                Some(state) if !state.is_ending() => return Ok(()),
+                Some(state) if !state.has_ended() => thread::park_timeout(PAUSE),
+                // A sandbox that does not let us look.
+                None if is_taken(pid) => return Ok(()),
+                Some(_) | None => return self.raise(),
+            }
+        }
+        // On its way out for so long that its end, which is told of near the end of that way, cannot
+        // have been told before.
+        Ok(())
+    }
+
+    fn raise(&self) -> io::Result<()> {
+        self.make(&change(RAISED, libc::EVFILT_USER, libc::EV_ADD, 0))?;
+        self.make(&change(RAISED, libc::EVFILT_USER, 0, libc::NOTE_TRIGGER))
+    }
+
+    /// Whether the process has ended, or is so far on its way that a blocking wait for it is short.
+    pub(crate) fn has_fired(&self) -> bool {
+        // An error of poll is none of the process.
+        matches!(self.poll(Some(Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(true))
+    }
+
+    /// Blocks until it has fired.
+    pub(crate) fn wait(&self) -> io::Result<()> {
+        loop {
+            match self.poll(None) {
+                Ok(true) => return Ok(()),
+                Ok(false) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// How the process has ended, where that was told. Once: it stays readable, and has forgotten.
+    pub(crate) fn take_status(&self) -> Option<ExitStatus> {
+        if !self.home.is_here() {
+            return None;
+        }
+        let mut event = change(0, 0, 0, 0);
+        let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: no change, room for one event, and a live time.
+        let count = unsafe {
+            libc::kevent(self.queue.as_raw_fd(), ptr::null(), 0, &raw mut event, 1, &raw const now)
+        };
+        // Ignored: there is room for one event more, where one has just been taken out.
+        let _ = self.raise();
+        let (filter, notes, status) = (event.filter, event.fflags, event.data);
+        let is_told = filter == libc::EVFILT_PROC && notes & libc::NOTE_EXITSTATUS != 0;
+        // A wait status has 16 bits.
+        (count == 1 && is_told).then(|| ExitStatus::from_raw((status & 0xffff) as i32))
+    }
+
+    fn make(&self, change: &libc::kevent) -> io::Result<()> {
+        loop {
+            // SAFETY: one change, no room for events, and no time: it does not wait.
+            let result = unsafe {
+                let queue = self.queue.as_raw_fd();
+                libc::kevent(queue, change, 1, ptr::null_mut(), 0, ptr::null())
+            };
+            if result == 0 {
+                return Ok(());
+            }
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+    }
+
+    fn poll(&self, limit: Option<Timespec>) -> rustix::io::Result<bool> {
+        if !self.home.is_here() {
+            return Ok(true);
+        }
+        let mut polled = [PollFd::new(&*self.queue, PollFlags::IN)];
+        rustix::event::poll(&mut polled, limit.as_ref()).map(|count| count > 0)
+    }
+}
+
+fn change(ident: libc::uintptr_t, filter: i16, flags: u16, notes: u32) -> libc::kevent {
+    libc::kevent { ident, filter, flags, fflags: notes, data: 0, udata: ptr::null_mut() }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if self.home.is_here() {
+            // SAFETY: the last that is done with it.
+            unsafe { ManuallyDrop::drop(&mut self.queue) };
+        }
+    }
+}
+
+impl AsFd for Watch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.queue.as_fd()
+    }
+}

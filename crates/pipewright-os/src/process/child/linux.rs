@@ -1,0 +1,374 @@
+//! Pidfds: a handle on one process that no later process of the same number can be mistaken for.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use rustix::io::Errno;
+
+pub(crate) use super::pidfd::{Kept, kept_status, open_pidfd, pidfds_are_refused, send};
+use super::pidfd::{gone_is_false, is_refused, pidfd_wait_is_refused};
+use super::waitid::{Target, waitid};
+use super::{Ended, Usage};
+use crate::base::event::Source;
+use crate::base::generation::PerProcess;
+use crate::base::service_thread;
+use crate::base::signal::Signal;
+use crate::base::wake::Wake;
+use crate::process::contain::{Containment, Tree};
+use crate::process::status::ExitStatus;
+use crate::process::tree::proc;
+
+/// Linux 6.9 (pidfd_send_signal(2)).
+const PIDFD_SIGNAL_PROCESS_GROUP: u32 = 1 << 2;
+
+#[derive(Debug)]
+pub(crate) struct ChildHandle {
+    pid: i32,
+    pidfd: Option<OwnedFd>,
+    /// The peak memory of this process when the child had been started: see [`Usage::peak_rss_bytes`]. Before, other
+    /// threads could still have added to what the child began with.
+    parent_peak_rss_bytes: Option<u64>,
+    ended: Mutex<Option<Ended>>,
+    /// Without a pidfd: raised by a thread that waits for this one child.
+    bell: OnceLock<Arc<Wake>>,
+    /// Who tells how it ended, where it is a supervisor's child and not ours.
+    teller: Option<Box<dyn Tells>>,
+    pub(crate) containment: Containment,
+    pub(crate) tree: Option<Box<dyn Tree>>,
+}
+
+/// Somebody who reaps a child for us.
+pub(crate) trait Tells: fmt::Debug + Send + Sync {
+    /// How the child ended; `None` while it runs, or while nobody has told.
+    fn end(&self) -> io::Result<Option<Ended>>;
+    /// Blocks until there may be more to tell.
+    fn wait_for_more(&self) -> io::Result<()>;
+    /// Whether it has told of a stop since this was asked last.
+    fn take_stop(&self) -> bool;
+    /// Something that polls readable when there is more to tell.
+    fn pollable(&self) -> BorrowedFd<'_>;
+}
+
+/// Without pidfds and without threads no descriptor reports the end.
+pub(super) fn source(exit: &ChildHandle) -> Source<'_> {
+    exit.pollable().map_or(Source::UNWAITABLE, Source::Readable)
+}
+
+impl ChildHandle {
+    /// Takes charge of a child that nobody has reaped yet.
+    pub(crate) fn new(pid: i32, pidfd: Option<OwnedFd>) -> ChildHandle {
+        ChildHandle {
+            pid,
+            pidfd,
+            parent_peak_rss_bytes: super::waitid::own_peak_rss_bytes(),
+            ended: Mutex::new(None),
+            bell: OnceLock::new(),
+            teller: None,
+            containment: Containment::None,
+            tree: None,
+        }
+    }
+
+    /// The same, of a child that a supervisor has.
+    pub(crate) fn told_by(self, teller: Box<dyn Tells>) -> ChildHandle {
+        ChildHandle { teller: Some(teller), ..self }
+    }
+
+    /// The same, with its tree.
+    pub(crate) fn held_by(self, tree: Box<dyn Tree>) -> ChildHandle {
+        ChildHandle { containment: tree.containment(), tree: Some(tree), ..self }
+    }
+
+    pub(super) fn of_nobody() -> ChildHandle {
+        let exit = ChildHandle::new(0, None);
+        *exit.lock() = Some(Ended::default());
+        exit
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.pid as u32
+    }
+
+    pub(super) fn wait(&self) -> io::Result<Ended> {
+        if let Some(ended) = *self.lock() {
+            return Ok(ended);
+        }
+        if let Some(teller) = &self.teller {
+            loop {
+                teller.wait_for_more()?;
+                if let Some(ended) = self.try_wait()? {
+                    return Ok(ended);
+                }
+            }
+        }
+        // WNOWAIT leaves the child for the reap below, which holds the lock: so a signal that is
+        // sent by number never meets a number that has just become free.
+        match waitid(self.target(), libc::WEXITED | libc::WNOWAIT) {
+            Ok(_) => {}
+            // Somebody else's reap, ours on another thread or not: try_wait tells which.
+            Err(Errno::CHILD) => {}
+            Err(error) => return Err(error.into()),
+        }
+        match self.try_wait()? {
+            Some(ended) => Ok(ended),
+            // Cannot happen after WEXITED has answered; not worth a panic if it does.
+            None => Err(io::Error::from_raw_os_error(libc::ECHILD)),
+        }
+    }
+
+    pub(super) fn wait_alone(&mut self) -> io::Result<Ended> {
+        if self.teller.is_some() {
+            return self.wait();
+        }
+        match self.reap(libc::WEXITED)? {
+            Some(ended) => Ok(ended),
+            // Cannot happen without WNOHANG; not worth a panic if it does.
+            None => Err(io::Error::from_raw_os_error(libc::ECHILD)),
+        }
+    }
+
+    pub(super) fn try_wait(&self) -> io::Result<Option<Ended>> {
+        self.reap(libc::WEXITED | libc::WNOHANG)
+    }
+
+    fn reap(&self, options: i32) -> io::Result<Option<Ended>> {
+        let mut state = self.lock();
+        if state.is_some() {
+            return Ok(*state);
+        }
+        if let Some(teller) = &self.teller {
+            *state = match teller.end() {
+                Ok(told) => told.map(|ended| Ended {
+                    usage: ended.usage.map(|usage| self.without_our_own_memory(usage)),
+                    ..ended
+                }),
+                Err(error) => {
+                    let kept = self.status_after_foreign_reap();
+                    Some(Ended { status: kept.ok_or(error)?, usage: None })
+                }
+            };
+            return Ok(*state);
+        }
+        let ended = match waitid(self.target(), options) {
+            Ok(None) => return Ok(None),
+            Ok(Some((status, usage))) => {
+                Ended { status, usage: Some(self.without_our_own_memory(usage)) }
+            }
+            Err(error @ Errno::CHILD) => {
+                Ended { status: self.status_after_foreign_reap().ok_or(error)?, usage: None }
+            }
+            Err(error) => return Err(error.into()),
+        };
+        *state = Some(ended);
+        Ok(*state)
+    }
+
+    pub(super) fn take_stop(&self) -> bool {
+        // Told of, and not continued since.
+        self.has_been_stopped() && self.is_stopped()
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        crate::process::tree::linux::is_stopped(self.pid())
+    }
+
+    fn has_been_stopped(&self) -> bool {
+        if let Some(teller) = &self.teller {
+            // Ignored: what is told of its end is kept for who waits.
+            let _ = self.try_wait();
+            return teller.take_stop();
+        }
+        let ended = self.lock();
+        ended.is_none()
+            && matches!(waitid(self.target(), libc::WSTOPPED | libc::WNOHANG), Ok(Some(_)))
+    }
+
+    pub(super) fn signal(&self, signal: Signal) -> io::Result<bool> {
+        if let Some(pidfd) = &self.pidfd {
+            match send(pidfd.as_fd(), signal.number(), 0) {
+                Err(error) if is_refused(error) && self.teller.is_none() => {}
+                done => return Ok(done?),
+            }
+        }
+        self.signal_by_number(self.pid, signal)
+    }
+
+    pub(super) fn signal_group(&self, signal: Signal) -> io::Result<bool> {
+        if let Some(pidfd) = &self.pidfd {
+            match send(pidfd.as_fd(), signal.number(), PIDFD_SIGNAL_PROCESS_GROUP) {
+                // EINVAL: a kernel before 6.9 does not know the flag.
+                Err(error) if is_refused(error) || error == Errno::INVAL => {}
+                done => return Ok(done?),
+            }
+        }
+        self.signal_by_number(-self.pid, signal)
+    }
+
+    pub(super) fn group_survives_reap(&self) -> bool {
+        // Signal 0 reaches nobody. ESRCH means that the flag was understood.
+        match &self.pidfd {
+            Some(pidfd) => send(pidfd.as_fd(), 0, PIDFD_SIGNAL_PROCESS_GROUP).is_ok(),
+            None => false,
+        }
+    }
+
+    pub(super) fn group_is_left(&self) -> bool {
+        let Some(pidfd) = &self.pidfd else { return false };
+        let answers = matches!(send(pidfd.as_fd(), 0, PIDFD_SIGNAL_PROCESS_GROUP), Ok(true));
+        // Zombies answer too, and under an init that does not reap they answer for ever.
+        answers && crate::process::tree::linux::group_lives(self.pid()).unwrap_or(true)
+    }
+
+    pub(super) fn leads_its_group(&self) -> bool {
+        let Some(pid) = rustix::process::Pid::from_raw(self.pid) else { return false };
+        let leads = rustix::process::getpgid(Some(pid)) == Ok(pid);
+        leads && self.keeps_its_number()
+    }
+
+    pub(super) fn rss_bytes(&self) -> Option<u64> {
+        let told = told_bytes(&format!("/proc/{}/status", self.pid()), b"VmRSS:");
+        // Asked afterwards: then it was the child that was told of.
+        told.filter(|_| self.keeps_its_number())
+    }
+
+    pub(super) fn keeps_its_number(&self) -> bool {
+        if self.lock().is_some() {
+            return false;
+        }
+        match &self.pidfd {
+            // ESRCH: somebody else has reaped it.
+            Some(pidfd) => !matches!(send(pidfd.as_fd(), 0, 0), Ok(false)),
+            None => true,
+        }
+    }
+
+    /// `kill(2)`, under the lock that the reap takes: an unreaped child keeps its number.
+    fn signal_by_number(&self, pid: i32, signal: Signal) -> io::Result<bool> {
+        let ended = self.lock();
+        // Whom a supervisor reaps keeps its number as long as that likes.
+        if ended.is_some() || self.teller.is_some() {
+            return Ok(false);
+        }
+        // SAFETY: kill takes two numbers.
+        match unsafe { libc::kill(pid, signal.number()) } {
+            0 => Ok(true),
+            _ => Ok(gone_is_false()?),
+        }
+    }
+
+    /// Whether the child has ended; it is left unreaped. An end that nobody can tell us of counts.
+    pub(crate) fn has_ended(&self) -> bool {
+        if self.lock().is_some() {
+            return true;
+        }
+        if let Some(teller) = &self.teller {
+            return !matches!(teller.end(), Ok(None));
+        }
+        let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        !matches!(waitid(self.target(), options), Ok(None))
+    }
+
+    /// Something that polls readable once the child has ended. Without pidfds and without threads
+    /// there is none, and [`has_ended`](Self::has_ended) has to be asked now and then.
+    pub(crate) fn pollable(&self) -> io::Result<BorrowedFd<'_>> {
+        if let Some(teller) = &self.teller {
+            return Ok(teller.pollable());
+        }
+        if let Some(pidfd) = &self.pidfd {
+            return Ok(pidfd.as_fd());
+        }
+        if self.bell.get().is_none() {
+            let bell = Arc::new(Wake::new()?);
+            if self.lock().is_some() {
+                // Reaped: its number may be another's by now.
+                bell.raise();
+            } else {
+                ring_at_exit(self.pid, Arc::clone(&bell))?;
+            }
+            // Ignored: another thread was faster, and its bell rings as well.
+            let _ = self.bell.set(bell);
+        }
+        match self.bell.get() {
+            Some(bell) => Ok(bell.0.as_fd()),
+            None => Err(io::Error::from_raw_os_error(libc::ECHILD)),
+        }
+    }
+
+    fn target(&self) -> Target<'_> {
+        match &self.pidfd {
+            Some(pidfd) if !pidfd_wait_is_refused() => Target::Pidfd(pidfd.as_fd()),
+            _ => Target::Pid(self.pid),
+        }
+    }
+
+    fn without_our_own_memory(&self, usage: Usage) -> Usage {
+        let counted = usage.counted_peak_rss_bytes;
+        let peak = counted.filter(|_| counted > self.parent_peak_rss_bytes);
+        Usage { peak_rss_bytes: peak, ..usage }
+    }
+
+    pub(super) fn look_closer(&self, usage: Usage) -> Usage {
+        let counted = usage.counted_peak_rss_bytes;
+        let inherited = inherited_peak_rss_bytes();
+        if usage.peak_rss_bytes.is_some() || self.parent_peak_rss_bytes > inherited {
+            return usage;
+        }
+        // Our own peak by now is at least what it was at the start, which is what the child's
+        // figure would have been raised to.
+        let peak = counted.filter(|_| own_peak_rss_bytes().is_some_and(|own| counted > Some(own)));
+        Usage { peak_rss_bytes: peak, ..usage }
+    }
+
+    fn status_after_foreign_reap(&self) -> Option<ExitStatus> {
+        match kept_status(self.pidfd.as_ref()?.as_fd()) {
+            Kept::Status(status) => Some(status),
+            Kept::NotYet | Kept::Never => None,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Ended>> {
+        // The state is one assignment: a panic elsewhere cannot have left it half-made.
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Looks up what [`ChildHandle::look_closer`] is going to need, while a child runs and nobody waits for that.
+pub(crate) fn prepare_a_closer_look() {
+    let _ = inherited_peak_rss_bytes();
+}
+
+/// What `getrusage` says of this process where that is more than it ever had itself: the figure
+/// of the program that started it, which stays until it is outgrown. Looked up once.
+fn inherited_peak_rss_bytes() -> Option<u64> {
+    static INHERITED: PerProcess<Option<u64>> = PerProcess::new(|| {
+        let said = super::waitid::own_peak_rss_bytes();
+        said.filter(|_| said > own_peak_rss_bytes())
+    });
+    *INHERITED.get()
+}
+
+/// `VmHWM` of `/proc/self/status` (proc(5)), which no other program's memory has gone into.
+fn own_peak_rss_bytes() -> Option<u64> {
+    told_bytes("/proc/self/status", b"VmHWM:")
+}
+
+fn told_bytes(path: &str, name: &[u8]) -> Option<u64> {
+    let status = proc::read(path)?;
+    let mut lines = status.split(|byte| *byte == b'\n');
+    let line = lines.find_map(|line| line.strip_prefix(name))?;
+    // More than 4 TiB is not told.
+    let kib = proc::number(proc::words(line).next()?)?;
+    Some(u64::from(kib) * 1024)
+}
+
+/// Without pidfds, a thread a child is the way to poll an exit that neither takes over SIGCHLD
+/// nor reaps what is not ours. It leaves the child as it is (WNOWAIT) and ends with it.
+fn ring_at_exit(pid: i32, bell: Arc<Wake>) -> io::Result<()> {
+    service_thread::start(c"pipewright-exit", move || {
+        // Ignored: ECHILD means that it is reaped already, which is an end too.
+        let _ = waitid(Target::Pid(pid), libc::WEXITED | libc::WNOWAIT);
+        bell.raise();
+    })
+}

@@ -1,0 +1,313 @@
+//! `wait4`, and a kqueue that tells when it is time for it.
+//!
+//! There is no handle on a process that a signal could be sent through. An unreaped child keeps its
+//! number, and we are the one who reaps it: so a signal goes by the number, under the lock that the
+//! reap takes. Other code of this program may reap it all the same (`waitpid(-1)`): so it is looked up first
+//! that the number still is the child's, by the time of its start. What is left is the moment in between.
+//!
+//! Not `waitid`: it tells of stops when it was asked for ends (golang/go#19314).
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use super::kqueue::Watch;
+use super::{Ended, Usage};
+use crate::base::event::Source;
+use crate::base::signal::Signal;
+use crate::process::contain::{Containment, Tree};
+use crate::process::spawn::Guard;
+use crate::process::status::ExitStatus;
+use crate::process::tree::libproc::{Started, State, is_taken, members_of, rss_bytes};
+use crate::process::usage::from_timeval;
+
+/// How often a child is looked at where there is no room for a kqueue.
+const LOOK_PAUSE: Duration = Duration::from_millis(5);
+
+#[derive(Debug)]
+pub(crate) struct ChildHandle {
+    pid: i32,
+    /// By which it can be told from another process of that number.
+    started: Option<Started>,
+    ended: Mutex<Option<Ended>>,
+    /// Made when it is first waited for.
+    watch: OnceLock<Watch>,
+    /// Kills the child, or its group, when this process ends.
+    guard: Option<Guard>,
+    pub(crate) containment: Containment,
+    pub(crate) tree: Option<Box<dyn Tree>>,
+}
+
+/// Without pidfds and without threads no descriptor reports the end.
+pub(super) fn source(exit: &ChildHandle) -> Source<'_> {
+    exit.pollable().map_or(Source::UNWAITABLE, Source::Readable)
+}
+
+impl ChildHandle {
+    /// Takes charge of a child that nobody has reaped yet.
+    pub(crate) fn new(pid: i32) -> ChildHandle {
+        ChildHandle {
+            pid,
+            started: Started::of(pid as u32),
+            ended: Mutex::new(None),
+            watch: OnceLock::new(),
+            guard: None,
+            containment: Containment::None,
+            tree: None,
+        }
+    }
+
+    /// The same, watched over by a process that outlives this one.
+    pub(crate) fn guarded_by(self, guard: Guard) -> ChildHandle {
+        ChildHandle { guard: Some(guard), ..self }
+    }
+
+    pub(super) fn of_nobody() -> ChildHandle {
+        let exit = ChildHandle::new(0);
+        *exit.lock() = Some(Ended::default());
+        exit
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.pid as u32
+    }
+
+    pub(super) fn wait(&self) -> io::Result<Ended> {
+        loop {
+            if let Some(ended) = self.try_wait()? {
+                return Ok(ended);
+            }
+            // Not under the lock: another thread may have a signal to send.
+            match self.watch() {
+                Ok(watch) => watch.wait()?,
+                Err(_) => thread::park_timeout(LOOK_PAUSE),
+            }
+        }
+    }
+
+    pub(super) fn wait_alone(&mut self) -> io::Result<Ended> {
+        if self.guard.is_some() {
+            // It has to be told before the reap.
+            return self.wait();
+        }
+        let mut state = self.lock();
+        match self.reap(&mut state, 0)? {
+            Some(ended) => Ok(ended),
+            // Cannot happen without WNOHANG; not worth a panic if it does.
+            None => Err(io::Error::from_raw_os_error(libc::ECHILD)),
+        }
+    }
+
+    pub(super) fn try_wait(&self) -> io::Result<Option<Ended>> {
+        if self.guard.is_some() {
+            // To know of the end before the reap. Ignored: it can be looked at too.
+            let _ = self.watch();
+        }
+        let mut state = self.lock();
+        if state.is_some() {
+            return Ok(*state);
+        }
+        // NOTE_EXIT comes a moment before wait4 finds the child. To say "it still runs" then would
+        // make whoever waits spin, or wait for ever (libuv/libuv#3521).
+        let has_fired = self.watch.get().is_some_and(Watch::has_fired);
+        if let Some(guard) = &self.guard {
+            if !has_fired && !self.is_gone() {
+                return Ok(None);
+            }
+            guard.is_over();
+        }
+        self.reap(&mut state, if has_fired { 0 } else { libc::WNOHANG })
+    }
+
+    fn reap(&self, state: &mut Option<Ended>, options: i32) -> io::Result<Option<Ended>> {
+        if state.is_none() {
+            *state = match wait4(self.pid, options) {
+                Ok(told) => told.map(|(status, usage)| Ended { status, usage: Some(usage) }),
+                // Somebody else has reaped it. The kqueue knows, if it was there in time.
+                Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {
+                    let kept = self.watch.get().and_then(Watch::take_status);
+                    Some(Ended { status: kept.ok_or(error)?, usage: None })
+                }
+                Err(error) => return Err(error),
+            };
+        }
+        Ok(*state)
+    }
+
+    pub(super) fn take_stop(&self) -> bool {
+        let mut state = self.lock();
+        if state.is_some() || State::of(self.pid()).is_none_or(|state| state.is_ending()) {
+            // Its end is kept for who waits.
+            return false;
+        }
+        match wait4(self.pid, libc::WNOHANG | libc::WUNTRACED) {
+            Ok(Some((status, _))) if libc::WIFSTOPPED(status.into_raw()) => {
+                drop(state);
+                self.is_stopped()
+            }
+            Ok(Some((status, usage))) => {
+                // It has ended in between.
+                if let Some(guard) = &self.guard {
+                    guard.is_over();
+                }
+                *state = Some(Ended { status, usage: Some(usage) });
+                false
+            }
+            Ok(None) | Err(_) => false,
+        }
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        let ended = self.lock();
+        ended.is_none() && State::of(self.pid()).is_some_and(|state| state.is_stopped())
+    }
+
+    pub(super) fn signal(&self, signal: Signal) -> io::Result<bool> {
+        let ended = self.lock();
+        if ended.is_some() || !self.has_its_number() {
+            return Ok(false);
+        }
+        kill(self.pid, signal)
+    }
+
+    pub(super) fn signal_group(&self, signal: Signal) -> io::Result<bool> {
+        let ended = self.lock();
+        if ended.is_some() || !self.has_its_number() {
+            return Ok(false);
+        }
+        match kill(-self.pid, signal) {
+            // Also what is said of a group of zombies.
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) && !self.group_lives() => {
+                Ok(false)
+            }
+            done => done,
+        }
+    }
+
+    fn group_lives(&self) -> bool {
+        let lives = |pid: u32| State::of(pid).is_some_and(|state| !state.is_ending());
+        members_of(self.pid()).into_iter().any(lives)
+    }
+
+    pub(super) fn group_survives_reap(&self) -> bool {
+        false
+    }
+
+    pub(super) fn group_is_left(&self) -> bool {
+        let ended = self.lock();
+        ended.is_none() && self.has_its_number() && self.group_lives()
+    }
+
+    pub(super) fn leads_its_group(&self) -> bool {
+        let ended = self.lock();
+        let leads = |state: State| state.group == self.pid();
+        ended.is_none() && State::of(self.pid()).is_some_and(leads)
+    }
+
+    pub(super) fn rss_bytes(&self) -> Option<u64> {
+        // While it is not reaped, under the lock that the reap takes, its number is its own.
+        let ended = self.lock();
+        if ended.is_some() || !self.has_its_number() { None } else { rss_bytes(self.pid()) }
+    }
+
+    pub(super) fn keeps_its_number(&self) -> bool {
+        let ended = self.lock();
+        ended.is_none() && self.has_its_number()
+    }
+
+    /// Returns false where somebody else has reaped it: then its number is nobody's, or a stranger's. Only
+    /// while it is not reaped here.
+    fn has_its_number(&self) -> bool {
+        match (self.started, Started::of(self.pid())) {
+            (Some(then), Some(now)) => then == now,
+            // It has become another user, or a sandbox does not let us look. A debugger takes its place as
+            // the parent, but not of those.
+            _ => State::of(self.pid())
+                .map_or_else(|| is_taken(self.pid()), |state| state.parent == std::process::id()),
+        }
+    }
+
+    /// Whether it has ended, or somebody else has reaped it. Only while it is not reaped here.
+    fn is_gone(&self) -> bool {
+        let gone = || !is_taken(self.pid());
+        State::of(self.pid()).map_or_else(gone, |state| state.has_ended()) || !self.has_its_number()
+    }
+
+    /// Whether the child has ended; it is left unreaped. An end that nobody can tell us of counts.
+    pub(crate) fn has_ended(&self) -> bool {
+        let ended = self.lock();
+        ended.is_some() || self.is_gone()
+    }
+
+    /// Something that polls readable once the child has ended. Where there is no room for it,
+    /// [`has_ended`](Self::has_ended) has to be asked now and then.
+    pub(crate) fn pollable(&self) -> io::Result<BorrowedFd<'_>> {
+        self.watch().map(Watch::as_fd)
+    }
+
+    fn watch(&self) -> io::Result<&Watch> {
+        if self.watch.get().is_none() {
+            let ended = self.lock();
+            // Reaped: its number may be another's by now.
+            let is_there = ended.is_none() && self.has_its_number();
+            let made = if is_there { Watch::of(self.pid()) } else { Watch::raised() };
+            // Ignored: another thread was faster.
+            let _ = self.watch.set(made?);
+        }
+        self.watch.get().ok_or_else(|| io::Error::from_raw_os_error(libc::ECHILD))
+    }
+
+    pub(super) fn look_closer(&self, usage: Usage) -> Usage {
+        // Nothing of ours is counted as the child's.
+        usage
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Ended>> {
+        // The state is one assignment: a panic elsewhere cannot have left it half-made.
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// `kill(2)`. `false`: there is nobody.
+pub(crate) fn kill(pid: i32, signal: Signal) -> io::Result<bool> {
+    // SAFETY: kill takes two numbers.
+    if unsafe { libc::kill(pid, signal.number()) } == 0 {
+        return Ok(true);
+    }
+    let error = io::Error::last_os_error();
+    if error.raw_os_error() == Some(libc::ESRCH) { Ok(false) } else { Err(error) }
+}
+
+/// Reaps a child; `None` where `WNOHANG` found it running.
+pub(crate) fn wait4(pid: i32, options: i32) -> io::Result<Option<(ExitStatus, Usage)>> {
+    let mut status = 0;
+    // SAFETY: a rusage is plain integers, for which all zeroes is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    loop {
+        // SAFETY: both pointers are to live values of the types that the call writes.
+        match unsafe { libc::wait4(pid, &raw mut status, options, &raw mut usage) } {
+            0 => return Ok(None),
+            -1 => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+            _ => return Ok(Some((ExitStatus::from_raw(status), from_rusage(&usage)))),
+        }
+    }
+}
+
+fn from_rusage(usage: &libc::rusage) -> Usage {
+    // macOS counts in bytes (getrusage(2)), and a new program begins a new task: nothing of its
+    // parent's memory is in the figure.
+    let peak = u64::try_from(usage.ru_maxrss).ok();
+    Usage {
+        user: from_timeval(usage.ru_utime),
+        system: from_timeval(usage.ru_stime),
+        peak_rss_bytes: peak,
+        counted_peak_rss_bytes: peak,
+    }
+}

@@ -1,0 +1,110 @@
+//! The calls that take or make a pidfd, and what a machine that refuses them says.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::io::Errno;
+
+use super::waitid::{Target, waitid};
+use crate::base::generation::PerProcess;
+use crate::process::status::ExitStatus;
+
+/// What the kernel keeps of the end of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kept {
+    Status(ExitStatus),
+    /// It is not reaped, or the kernel is older than that.
+    NotYet,
+    /// There is no such call here, or nothing is left to ask about.
+    Never,
+}
+
+/// Linux 6.15 keeps the exit status of a reaped process for whoever holds a pidfd.
+pub(crate) fn kept_status(pidfd: BorrowedFd<'_>) -> Kept {
+    // SAFETY: pidfd_info is plain integers.
+    let mut info: libc::pidfd_info = unsafe { std::mem::zeroed() };
+    info.mask = u64::from(libc::PIDFD_INFO_EXIT);
+    // SAFETY: the request names the size of the struct that is passed.
+    match unsafe { libc::ioctl(pidfd.as_raw_fd(), libc::PIDFD_GET_INFO, &raw mut info) } {
+        0 if info.mask & u64::from(libc::PIDFD_INFO_EXIT) != 0 => {
+            Kept::Status(ExitStatus::from_raw(info.exit_code))
+        }
+        0 => Kept::NotYet,
+        _ => Kept::Never,
+    }
+}
+
+/// Sends a signal through a pidfd. `false`: the process has ended and been reaped.
+///
+/// The error is a number: what looks at it and forgets it has nothing to drop.
+pub(crate) fn send(pidfd: BorrowedFd<'_>, signal: i32, flags: u32) -> rustix::io::Result<bool> {
+    // SAFETY: an open descriptor, numbers, and no siginfo.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            pidfd.as_raw_fd(),
+            signal,
+            std::ptr::null::<libc::siginfo_t>(),
+            flags,
+        )
+    };
+    if result == 0 { Ok(true) } else { gone_is_false() }
+}
+
+/// What the system has just said of a signal that was not sent.
+pub(super) fn gone_is_false() -> rustix::io::Result<bool> {
+    match last_error() {
+        Errno::SRCH => Ok(false),
+        error => Err(error),
+    }
+}
+
+/// What the system has just said.
+pub(super) fn last_error() -> Errno {
+    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+/// A seccomp filter that does not know the call: ENOSYS, or EPERM as Docker's did for years.
+/// EPERM is also what the kernel says of a process of another user; `kill` then says so too.
+pub(super) fn is_refused(error: Errno) -> bool {
+    matches!(error, Errno::NOSYS | Errno::PERM)
+}
+
+/// `P_PIDFD` came with Linux 5.4, the pidfd itself with 5.3: asked once.
+pub(super) fn pidfd_wait_is_refused() -> bool {
+    static REFUSED: PerProcess<bool> = PerProcess::new(|| {
+        // EBADF where P_PIDFD is known, EINVAL where it is not.
+        matches!(waitid(Target::NoPidfd, libc::WEXITED | libc::WNOHANG), Err(Errno::INVAL))
+    });
+    *REFUSED.get()
+}
+
+/// Whether opening pidfds has been refused once; then nobody tries again.
+static OPEN_REFUSED: AtomicBool = AtomicBool::new(crate::base::fallback::NO_PIDFD);
+
+/// Opens a pidfd of whoever has that number now: an unreaped child of ours, or somebody of whom the caller
+/// finds out afterwards that it is who was meant.
+///
+/// `None`: there is nobody, there is no room for another handle, or the machine refuses pidfds. Only the last is
+/// remembered: `pidfd_open` asks for no right, so that EPERM is a filter's.
+pub(crate) fn open_pidfd(pid: i32) -> Option<OwnedFd> {
+    if OPEN_REFUSED.load(Ordering::Relaxed) {
+        return None;
+    }
+    let pid = rustix::process::Pid::from_raw(pid)?;
+    match rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
+        Ok(pidfd) => Some(pidfd),
+        Err(error) => {
+            if is_refused(error) {
+                OPEN_REFUSED.store(true, Ordering::Relaxed);
+            }
+            None
+        }
+    }
+}
+
+/// Whether this build or this machine does without pidfds.
+pub(crate) fn pidfds_are_refused() -> bool {
+    OPEN_REFUSED.load(Ordering::Relaxed)
+}

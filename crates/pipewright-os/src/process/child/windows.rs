@@ -1,0 +1,234 @@
+//! A child is a HANDLE on its process.
+
+use std::io;
+use std::os::windows::io::{AsHandle, BorrowedHandle};
+use std::sync::OnceLock;
+
+use windows_sys::Win32::System::Console::{
+    CTRL_BREAK_EVENT, GenerateConsoleCtrlEvent, GetConsoleProcessList,
+};
+
+use super::{Ended, Usage};
+use crate::base::event::Source;
+use crate::base::signal::Signal;
+use crate::base::wake::is_signalled;
+use crate::process::contain::{Containment, Tree};
+use crate::process::open::object::Process;
+use crate::process::tree::windows::unsupported;
+
+#[derive(Debug)]
+pub(crate) struct ChildHandle {
+    pid: u32,
+    /// `None`: there is no child.
+    process: Option<Process>,
+    /// As it was told first: the system forgets some of it when the process is gone for good.
+    ended: OnceLock<Ended>,
+    /// It leads a console process group of its own.
+    leads_group: bool,
+    /// It was started with our console, so that an event reaches its group.
+    shares_console: bool,
+    pub(crate) containment: Containment,
+    pub(crate) tree: Option<Box<dyn Tree>>,
+}
+
+impl ChildHandle {
+    pub(crate) fn new(pid: u32, process: Process) -> ChildHandle {
+        ChildHandle {
+            pid,
+            process: Some(process),
+            ended: OnceLock::new(),
+            leads_group: false,
+            shares_console: false,
+            containment: Containment::None,
+            tree: None,
+        }
+    }
+
+    /// The same, of a child that leads a console process group.
+    pub(crate) fn leading(self, shares_console: bool) -> ChildHandle {
+        ChildHandle { leads_group: true, shares_console, containment: Containment::Group, ..self }
+    }
+
+    /// The same, with its tree.
+    pub(crate) fn held_by(self, tree: Box<dyn Tree>) -> ChildHandle {
+        ChildHandle { containment: tree.containment(), tree: Some(tree), ..self }
+    }
+
+    pub(super) fn of_nobody() -> ChildHandle {
+        ChildHandle {
+            pid: 0,
+            process: None,
+            ended: OnceLock::new(),
+            leads_group: false,
+            shares_console: false,
+            containment: Containment::None,
+            tree: None,
+        }
+    }
+
+    pub(crate) fn as_process(&self) -> Option<&Process> {
+        self.process.as_ref()
+    }
+
+    /// What to wait for; `None`: there is no child, and so it has ended.
+    pub(crate) fn process(&self) -> Option<BorrowedHandle<'_>> {
+        self.process.as_ref().map(AsHandle::as_handle)
+    }
+
+    /// Returns true if it has ended, or never began.
+    pub(super) fn has_ended(&self) -> bool {
+        self.process().is_none_or(is_signalled)
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    pub(super) fn rss_bytes(&self) -> Option<u64> {
+        self.process.as_ref().and_then(Process::rss_bytes)
+    }
+
+    pub(super) fn wait(&self) -> io::Result<Ended> {
+        if let Some(process) = &self.process {
+            process.wait()?;
+        }
+        // Cannot be None after the wait; not worth a panic if it is.
+        Ok(self.try_wait()?.unwrap_or_default())
+    }
+
+    pub(super) fn wait_alone(&mut self) -> io::Result<Ended> {
+        self.wait()
+    }
+
+    pub(super) fn try_wait(&self) -> io::Result<Option<Ended>> {
+        if let Some(ended) = self.ended.get() {
+            return Ok(Some(*ended));
+        }
+        let ended = match &self.process {
+            Some(process) => process.end()?,
+            None => Some(Ended::default()),
+        };
+        Ok(ended.map(|ended| *self.ended.get_or_init(|| ended)))
+    }
+
+    pub(super) fn signal(&self, signal: Signal) -> io::Result<bool> {
+        let Some(process) = &self.process else { return Ok(false) };
+        if signal == Signal::KILL {
+            return process.kill();
+        }
+        if process.has_ended() {
+            return Ok(false);
+        }
+        let asks_to_end = [Signal::TERM, Signal::INT, Signal::QUIT, Signal::HUP].contains(&signal);
+        if !asks_to_end || !self.leads_group || !self.shares_console {
+            return Err(unsupported(signal, "Windows can only kill it"));
+        }
+        if !hears(console_processes().as_deref(), self.pid) {
+            // A program with windows, or one that has left our console: the call below would succeed, and
+            // nobody be asked.
+            return Err(unsupported(signal, "it is not at our console"));
+        }
+        // Ctrl-Break and not Ctrl-C, which a new group starts out deaf to.
+        // SAFETY: numbers. The process is held, so that the number means its group and no other.
+        match unsafe { GenerateConsoleCtrlEvent(CTRL_BREAK_EVENT, self.pid) } {
+            // It has no console, as a program with windows, or has left ours.
+            0 => Err(unsupported(signal, &io::Error::last_os_error().to_string())),
+            _ => Ok(true),
+        }
+    }
+
+    /// The handle on the process; a null handle where there is no child.
+    pub(super) fn handle(&self) -> BorrowedHandle<'_> {
+        match &self.process {
+            Some(process) => process.as_handle(),
+            // SAFETY: null is no handle, and every call says so.
+            None => unsafe { BorrowedHandle::borrow_raw(std::ptr::null_mut()) },
+        }
+    }
+
+    pub(super) fn signal_group(&self, signal: Signal) -> io::Result<bool> {
+        // The event goes to all of the group, and nothing else can be sent to a group.
+        self.signal(signal)
+    }
+
+    #[expect(clippy::unused_self, reason = "the contract's")]
+    pub(super) fn look_closer(&self, usage: Usage) -> Usage {
+        // The figure is the child's own from the start.
+        usage
+    }
+
+    #[expect(clippy::unused_self, reason = "the contract's")]
+    pub(super) fn take_stop(&self) -> bool {
+        // Nobody is stopped here.
+        false
+    }
+
+    #[expect(clippy::unused_self, reason = "the contract's")]
+    pub(super) fn is_stopped(&self) -> bool {
+        false
+    }
+
+    pub(super) fn leads_its_group(&self) -> bool {
+        self.leads_group
+    }
+
+    #[expect(clippy::unused_self, reason = "the contract's")]
+    pub(super) fn group_survives_reap(&self) -> bool {
+        // Nothing is reaped: the number stays as long as the handle does.
+        true
+    }
+
+    #[expect(clippy::unused_self, reason = "the contract's")]
+    pub(super) fn group_is_left(&self) -> bool {
+        // The system does not tell who is in it.
+        false
+    }
+}
+
+/// The processes at our console. `None`: the system does not tell.
+fn console_processes() -> Option<Vec<u32>> {
+    const MOST: usize = 1 << 16;
+    let mut pids = vec![0; 64];
+    while pids.len() <= MOST {
+        // SAFETY: a live list, and its length.
+        let count = unsafe { GetConsoleProcessList(pids.as_mut_ptr(), pids.len() as u32) } as usize;
+        match count {
+            0 => return None,
+            // Too many: that many there are, and nothing was filled in.
+            more if more > pids.len() => pids = vec![0; more + 16],
+            count => {
+                pids.truncate(count);
+                return Some(pids);
+            }
+        }
+    }
+    None
+}
+
+/// True if an event of the console can reach that process.
+fn hears(at_console: Option<&[u32]>, pid: u32) -> bool {
+    at_console.is_none_or(|pids| pids.contains(&pid))
+}
+
+impl AsHandle for super::ChildHandle {
+    fn as_handle(&self) -> BorrowedHandle<'_> {
+        self.0.handle()
+    }
+}
+
+/// The end of no child has no handle, and has happened.
+pub(super) fn source(exit: &ChildHandle) -> Source<'_> {
+    exit.process().map_or(Source::UNWAITABLE, Source::Signalled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hears;
+
+    #[test]
+    fn only_who_is_at_our_console_is_asked_to_end() {
+        assert!(hears(Some(&[4, 8]), 8));
+        assert!(!hears(Some(&[4, 8]), 12));
+        assert!(hears(None, 12), "the system does not tell");
+    }
+}

@@ -1,0 +1,265 @@
+//! A control group of its own for one tree (cgroups(7), version 2).
+
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::place::{self, parent};
+use crate::process::child::linux::{open_pidfd, send};
+
+const PREFIX: &str = "pipewright-";
+
+/// The directory of a cgroup, made for one tree and removed with it.
+#[derive(Debug)]
+pub(crate) struct Cgroup {
+    parent: Arc<OwnedFd>,
+    name: CString,
+    dir: OwnedFd,
+    /// `cgroup.kill`; `None` before Linux 5.14.
+    kill: Option<OwnedFd>,
+}
+
+impl Cgroup {
+    /// A new one below that of this process; `None` where that cannot be had.
+    pub(crate) fn new() -> Option<Cgroup> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let parent = parent()?;
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{PREFIX}{}-{number}", std::process::id());
+        let name = CString::new(name).ok()?;
+        let made = rustix::fs::mkdirat(&parent, &name, Mode::from_raw_mode(0o755));
+        if let Err(error) = made {
+            if is_lasting(error) {
+                refuse();
+            }
+            return None;
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match rustix::fs::openat(&parent, &name, flags, Mode::empty()) {
+            Ok(dir) => {
+                let kill = open(&dir, "cgroup.kill", OFlags::WRONLY).ok();
+                Some(Cgroup { parent, name, dir, kill })
+            }
+            Err(_) => {
+                // Ignored: no room for a handle, and an empty directory that is left.
+                let _ = rustix::fs::unlinkat(&parent, &name, AtFlags::REMOVEDIR);
+                None
+            }
+        }
+    }
+
+    /// What `clone3(CLONE_INTO_CGROUP)` takes.
+    pub(crate) fn dir(&self) -> BorrowedFd<'_> {
+        self.dir.as_fd()
+    }
+
+    /// What a child that was not born inside writes `0` to.
+    pub(crate) fn procs(&self) -> io::Result<OwnedFd> {
+        open(&self.dir, "cgroup.procs", OFlags::WRONLY)
+    }
+
+    pub(crate) fn name(&self) -> &CString {
+        &self.name
+    }
+
+    pub(crate) fn parent(&self) -> BorrowedFd<'_> {
+        self.parent.as_fd()
+    }
+
+    pub(crate) fn kill_file(&self) -> Option<BorrowedFd<'_>> {
+        self.kill.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Who is in it and has not ended, in cgroups below it included.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        let mut pids = Vec::new();
+        let text = self.read("cgroup.procs").unwrap_or_default();
+        add_pids(&text, &mut pids);
+        // One read tells nearly every tree that it has made none.
+        let stat = self.read("cgroup.stat").unwrap_or_default();
+        if !stat.lines().any(|line| line == "nr_descendants 0") {
+            add_pids_below(&path_of(self.dir()), &mut pids);
+        }
+        pids
+    }
+
+    /// Whether anybody is in it, in cgroups below it included.
+    pub(crate) fn is_populated(&self) -> bool {
+        match self.read("cgroup.events") {
+            Ok(events) => !says_deserted(&events),
+            // Removed by somebody else, which takes that nobody was in it.
+            Err(_) => false,
+        }
+    }
+
+    pub(crate) fn kill(&self) {
+        if let Some(kill) = &self.kill {
+            if rustix::io::write(kill, b"1").is_ok() {
+                return;
+            }
+        }
+        self.kill_one_by_one();
+    }
+
+    /// Without `cgroup.kill`: frozen, nobody starts another while the list is gone through.
+    fn kill_one_by_one(&self) {
+        self.freeze("1");
+        for pid in self.pids() {
+            let Some(pidfd) = i32::try_from(pid).ok().and_then(open_pidfd) else { continue };
+            // Believed once it is held: a number that had passed on would not be in here.
+            if self.pids().contains(&pid) {
+                // Ignored: gone.
+                let _ = send(pidfd.as_fd(), libc::SIGKILL, 0);
+            }
+        }
+        self.freeze("0");
+    }
+
+    fn freeze(&self, word: &str) {
+        // Ignored: without the freezer it takes another pass or two.
+        if let Ok(file) = open(&self.dir, "cgroup.freeze", OFlags::WRONLY) {
+            let _ = rustix::io::write(file, word.as_bytes());
+        }
+    }
+
+    /// Removes it. `false`: somebody is in it, or in one that the tree made for itself.
+    pub(crate) fn remove_if_empty(&self) -> bool {
+        // Somebody else may have removed it, which takes that nobody was in it.
+        matches!(self.remove(), Ok(()) | Err(Errno::NOENT))
+    }
+
+    fn remove(&self) -> rustix::io::Result<()> {
+        rustix::fs::unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR)
+    }
+
+    fn read(&self, file: &str) -> io::Result<String> {
+        let file = fs::File::from(open(&self.dir, file, OFlags::RDONLY)?);
+        io::read_to_string(file)
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        // What cannot be removed has somebody in it, or a cgroup that the tree made for itself.
+        if matches!(self.remove(), Err(Errno::BUSY | Errno::NOTEMPTY)) {
+            remove_below(&path_of(self.dir()));
+            // Ignored: somebody is still in it, and the next process that starts here removes it.
+            let _ = self.remove();
+        }
+    }
+}
+
+/// No child can be put into a cgroup here: nobody tries again, before this process is in another one.
+pub(crate) fn refuse() {
+    place::refuse();
+}
+
+/// Returns true if a refusal will be the same next time. Not for want of room (`EAGAIN` is
+/// `cgroup.max.descendants`, `ENOSPC` too many cgroups on the machine), nor for a directory that a process of this number has
+/// left: the next name is free.
+pub(crate) fn is_lasting(error: Errno) -> bool {
+    let passing = [
+        Errno::EXIST,
+        Errno::AGAIN,
+        Errno::NOSPC,
+        Errno::DQUOT,
+        Errno::NOMEM,
+        Errno::NOBUFS,
+        Errno::MFILE,
+        Errno::NFILE,
+        Errno::INTR,
+        Errno::BUSY,
+        Errno::NODEV,
+    ];
+    !passing.contains(&error)
+}
+
+fn open(dir: &OwnedFd, file: &str, flags: OFlags) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::openat(dir, file, flags | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Where a directory is, for this process only.
+fn path_of(dir: BorrowedFd<'_>) -> PathBuf {
+    format!("/proc/self/fd/{}", dir.as_raw_fd()).into()
+}
+
+/// Whether `cgroup.events` says that nobody is in it, nor in one below.
+fn says_deserted(events: &str) -> bool {
+    events.lines().any(|line| line == "populated 0")
+}
+
+fn add_pids(procs: &str, pids: &mut Vec<u32>) {
+    pids.extend(procs.lines().filter_map(|line| line.parse::<u32>().ok()));
+}
+
+fn add_pids_below(dir: &Path, pids: &mut Vec<u32>) {
+    for below in dirs_in(dir) {
+        add_pids(&fs::read_to_string(below.join("cgroup.procs")).unwrap_or_default(), pids);
+        add_pids_below(&below, pids);
+    }
+}
+
+fn remove_below(dir: &Path) {
+    for below in dirs_in(dir) {
+        remove_below(&below);
+        // Ignored: somebody is in it.
+        let _ = fs::remove_dir(below);
+    }
+}
+
+fn dirs_in(dir: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let dirs = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    dirs.map(|dir| dir.path())
+}
+
+/// Removes what processes that were killed have left behind, once they are empty; once in the life of
+/// this process.
+pub(crate) fn remove_stale() {
+    /// Not those that are just being made by a process that we cannot see from here.
+    const OLD: Duration = Duration::from_secs(60);
+    static DONE: AtomicBool = AtomicBool::new(false);
+    if DONE.load(Ordering::Relaxed) {
+        return;
+    }
+    let Some(parent) = parent().filter(|_| !DONE.swap(true, Ordering::Relaxed)) else { return };
+    for entry in fs::read_dir(path_of(parent.as_fd())).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next());
+        let Some(owner) = owner.and_then(|owner| owner.parse::<u32>().ok()) else { continue };
+        let made = entry.metadata().and_then(|it| it.modified()).ok();
+        let age = made.and_then(|made| SystemTime::now().duration_since(made).ok());
+        let gone = !Path::new(&format!("/proc/{owner}")).exists();
+        let events = || fs::read_to_string(entry.path().join("cgroup.events")).unwrap_or_default();
+        // Its owner may live in a pid namespace that we cannot see, and those below be in use.
+        if gone && age.is_some_and(|age| age > OLD) && says_deserted(&events()) {
+            // A command that held a tree itself, and was killed with it, has left its own in there.
+            remove_below(&entry.path());
+            // Ignored: somebody else was faster.
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn want_of_room_does_not_give_cgroups_up() {
+        for passing in [Errno::NOSPC, Errno::NOMEM, Errno::AGAIN, Errno::MFILE, Errno::EXIST] {
+            assert!(!is_lasting(passing), "{passing}");
+        }
+        for lasting in [Errno::ACCESS, Errno::PERM, Errno::ROFS, Errno::OPNOTSUPP, Errno::NOSYS] {
+            assert!(is_lasting(lasting), "{lasting}");
+        }
+    }
+}

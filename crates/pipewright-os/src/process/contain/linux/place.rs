@@ -1,0 +1,119 @@
+//! The cgroup that this process is in, below which it makes others.
+
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::base::generation::PerProcess;
+use crate::process::tree::proc;
+
+/// As it was last looked up.
+static PLACE: PerProcess<Mutex<Option<Place>>> = PerProcess::new(|| Mutex::new(None));
+
+struct Place {
+    /// All of `/proc/self/cgroup`: another text is another place.
+    cgroups: Vec<u8>,
+    /// `None`: there is none, or it was refused.
+    dir: Option<Arc<OwnedFd>>,
+}
+
+/// The directory of the cgroup that this process is in now; `None` where no other can be made there.
+///
+/// A service manager may have moved this process since it was asked last.
+pub(super) fn parent() -> Option<Arc<OwnedFd>> {
+    if crate::base::fallback::NO_CGROUP {
+        return None;
+    }
+    let cgroups = proc::read("/proc/self/cgroup")?;
+    let mut place = place();
+    match &*place {
+        Some(known) if known.cgroups == cgroups => known.dir.clone(),
+        _ => {
+            let dir = open(&cgroups).map(Arc::new);
+            *place = Some(Place { cgroups, dir: dir.clone() });
+            dir
+        }
+    }
+}
+
+/// No child can be put into a cgroup that is made there: nobody tries again, before this process is moved.
+pub(super) fn refuse() {
+    if let Some(known) = &mut *place() {
+        known.dir = None;
+    }
+}
+
+fn place() -> MutexGuard<'static, Option<Place>> {
+    // Each change is one assignment.
+    PLACE.get().lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn open(cgroups: &[u8]) -> Option<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(own_cgroup(cgroups)?, flags, Mode::empty()).ok()
+}
+
+/// Returns the path of this process's cgroup. It is not always below `/sys/fs/cgroup`.
+fn own_cgroup(cgroups: &[u8]) -> Option<PathBuf> {
+    let own = cgroups.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"0::"))?;
+    let mounts = proc::read("/proc/self/mountinfo")?;
+    mounts.split(|byte| *byte == b'\n').find_map(|mount| below_mount(mount, own))
+}
+
+/// The directory of that cgroup, if the line of mountinfo (proc(5)) is about a mount that shows it.
+fn below_mount(line: &[u8], cgroup: &[u8]) -> Option<PathBuf> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let root = unescape(fields.nth(3)?);
+    let mount = unescape(fields.next()?);
+    // Optional fields end with a hyphen.
+    let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
+    if kind != b"cgroup2" {
+        return None;
+    }
+    let cgroup = Path::new(OsStr::from_bytes(cgroup));
+    let below = cgroup.strip_prefix(OsStr::from_bytes(&root)).ok()?;
+    Some(Path::new(OsStr::from_bytes(&mount)).join(below))
+}
+
+/// Space, tab, line feed and backslash are written as three octal digits.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&first, after)) = rest.split_first() {
+        let digits = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        let code = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match code {
+            Some(code) if first == b'\\' => {
+                plain.push(code);
+                rest = &after[3..];
+            }
+            _ => {
+                plain.push(first);
+                rest = after;
+            }
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mount_that_shows_a_cgroup_is_found() {
+        let below = |line: &str, cgroup: &str| below_mount(line.as_bytes(), cgroup.as_bytes());
+        let line = "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 cgroup2 rw";
+        assert_eq!(below(line, "/a b/c").unwrap(), Path::new("/sys/fs/cgroup/unified/a b/c"));
+        assert_eq!(below(line, "/").unwrap(), Path::new("/sys/fs/cgroup/unified/"));
+        let line = r"41 31 0:38 /docker/1 /my\040mount rw - cgroup2 none rw";
+        assert_eq!(below(line, "/docker/1/x").unwrap(), Path::new("/my mount/x"));
+        assert_eq!(below(line, "/docker/2"), None, "the mount does not show it");
+        assert_eq!(below("41 31 0:38 / /proc rw - proc proc rw", "/"), None);
+        assert_eq!(below("", "/"), None);
+    }
+}

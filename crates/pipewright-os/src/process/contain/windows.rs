@@ -1,0 +1,241 @@
+//! A job object: whoever a process of it starts is in it too.
+
+use std::ffi::c_void;
+use std::io;
+use std::mem::{self, offset_of};
+use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, FromRawHandle, OwnedHandle};
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use windows_sys::Win32::Foundation::ERROR_MORE_DATA;
+use windows_sys::Win32::System::JobObjects::{
+    CreateJobObjectW, IsProcessInJob, JOB_OBJECT_LIMIT_BREAKAWAY_OK,
+    JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE, JOB_OBJECT_LIMIT_SILENT_BREAKAWAY_OK,
+    JOBOBJECT_BASIC_ACCOUNTING_INFORMATION, JOBOBJECT_BASIC_PROCESS_ID_LIST,
+    JOBOBJECT_EXTENDED_LIMIT_INFORMATION, JobObjectBasicAccountingInformation,
+    JobObjectBasicProcessIdList, JobObjectExtendedLimitInformation, QueryInformationJobObject,
+    SetInformationJobObject, TerminateJobObject,
+};
+
+use windows_sys::Win32::System::Threading::GetCurrentProcess;
+
+use super::{Containment, Tree as Held};
+use crate::base::handle::size_of_u32;
+use crate::process::child::ChildHandle;
+use crate::process::open::object::{KILLED, Process};
+use crate::process::tree::Member;
+
+/// How long the end of a killed tree is waited for; more is a process that is stuck in the kernel.
+const END_WAIT: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// A job. When its last handle goes, and this is the only one, everyone in it is killed; so they are
+/// when this process ends, however it ends.
+#[derive(Debug)]
+pub(crate) struct Job(OwnedHandle);
+
+impl Job {
+    /// One for a whole tree.
+    pub(crate) fn for_tree(lets_break_away: bool) -> io::Result<Job> {
+        let breakaway = if lets_break_away { JOB_OBJECT_LIMIT_BREAKAWAY_OK } else { 0 };
+        Job::new(breakaway)
+    }
+
+    fn new(limits: u32) -> io::Result<Job> {
+        // SAFETY: no attributes, so that it is not inherited, and no name.
+        let handle = unsafe { CreateJobObjectW(ptr::null(), ptr::null()) };
+        if handle.is_null() {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: made by the call above, for nobody else.
+        let job = Job(unsafe { OwnedHandle::from_raw_handle(handle) });
+        let mut info = JOBOBJECT_EXTENDED_LIMIT_INFORMATION::default();
+        info.BasicLimitInformation.LimitFlags = limits | JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE;
+        // SAFETY: the job is open; a live struct, of the class that is named, and its size.
+        let set = unsafe {
+            SetInformationJobObject(
+                handle,
+                JobObjectExtendedLimitInformation,
+                (&raw const info).cast::<c_void>(),
+                size_of_u32::<JOBOBJECT_EXTENDED_LIMIT_INFORMATION>(),
+            )
+        };
+        if set == 0 { Err(io::Error::last_os_error()) } else { Ok(job) }
+    }
+
+    /// How many of its processes have not ended.
+    fn active(&self) -> io::Result<u32> {
+        let mut info = JOBOBJECT_BASIC_ACCOUNTING_INFORMATION::default();
+        // SAFETY: the job is open; a live struct, of the class that is named, and its size.
+        let told = unsafe {
+            QueryInformationJobObject(
+                self.0.as_raw_handle(),
+                JobObjectBasicAccountingInformation,
+                (&raw mut info).cast::<c_void>(),
+                size_of_u32::<JOBOBJECT_BASIC_ACCOUNTING_INFORMATION>(),
+                ptr::null_mut(),
+            )
+        };
+        if told == 0 { Err(io::Error::last_os_error()) } else { Ok(info.ActiveProcesses) }
+    }
+
+    /// The numbers of its processes.
+    fn pids(&self) -> Vec<u32> {
+        const FIRST_ROOM: usize = 64;
+        const MOST_ROOM: usize = 1 << 20;
+        let mut room = FIRST_ROOM;
+        while room <= MOST_ROOM {
+            match self.pids_in(room) {
+                // It has grown meanwhile, or was larger to begin with.
+                Err(error) if error.raw_os_error() == Some(ERROR_MORE_DATA as i32) => room *= 4,
+                listed => return listed.unwrap_or_default(),
+            }
+        }
+        Vec::new()
+    }
+
+    fn pids_in(&self, room: usize) -> io::Result<Vec<u32>> {
+        type List = JOBOBJECT_BASIC_PROCESS_ID_LIST;
+        const WORD: usize = mem::size_of::<usize>();
+        const HEAD: usize = offset_of!(List, ProcessIdList) / WORD;
+        // Words: the struct and the numbers after it are aligned as they are.
+        let mut words = vec![0_usize; HEAD + room.max(1)];
+        let bytes = u32::try_from(words.len() * WORD).unwrap_or(u32::MAX);
+        let list = words.as_mut_ptr();
+        // SAFETY: the job is open; as many live bytes as are told.
+        let told = unsafe {
+            QueryInformationJobObject(
+                self.0.as_raw_handle(),
+                JobObjectBasicProcessIdList,
+                list.cast::<c_void>(),
+                bytes,
+                ptr::null_mut(),
+            )
+        };
+        if told == 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the buffer is at least as large as the struct, aligned, and was filled.
+        let count = unsafe { (*list.cast::<List>()).NumberOfProcessIdsInList };
+        let numbers = words.iter().skip(HEAD).take(count as usize);
+        Ok(numbers.filter_map(|number| u32::try_from(*number).ok()).collect())
+    }
+
+    fn kill(&self) {
+        // Ignored: ours, so nothing is denied; whoever is left is told of. SAFETY: it is open.
+        let _ = unsafe { TerminateJobObject(self.0.as_raw_handle(), KILLED) };
+    }
+}
+
+impl AsHandle for Job {
+    fn as_handle(&self) -> BorrowedHandle<'_> {
+        self.0.as_handle()
+    }
+}
+
+/// Returns the job of children that end with this process, and not what they start: whoever they start is
+/// outside of it without asking. It is held until this process ends.
+///
+/// `anew`: the last one has refused a child. A job that has processes takes only those of its own chain of
+/// jobs, so a child that has broken away from our job keeps others out. Then there is another one; one
+/// without processes is the same again.
+pub(crate) fn ends_with_us(anew: bool) -> io::Result<BorrowedHandle<'static>> {
+    static JOB: Mutex<Option<&'static Job>> = Mutex::new(None);
+    // A pointer, which is whole at any time.
+    let mut last = JOB.lock().unwrap_or_else(PoisonError::into_inner);
+    let job = match *last {
+        Some(job) if !anew || job.active()? == 0 => job,
+        _ => {
+            // Never dropped: that would end its children.
+            Box::leak(Box::new(Job::new(JOB_OBJECT_LIMIT_SILENT_BREAKAWAY_OK)?))
+        }
+    };
+    *last = Some(job);
+    Ok(job.as_handle())
+}
+
+/// True if this process is in a job, beside which another may be refused.
+pub(crate) fn are_in_a_job() -> bool {
+    let mut is_in_one = 0;
+    // SAFETY: no arguments; a pseudo handle, which nobody closes.
+    let own = unsafe { GetCurrentProcess() };
+    // SAFETY: that, no job, which means any, and a live number.
+    let told = unsafe { IsProcessInJob(own, ptr::null_mut(), &raw mut is_in_one) };
+    told != 0 && is_in_one != 0
+}
+
+/// Whether nobody in the tree has asked for that process, or it is gone already.
+fn is_of_the_system(pid: u32) -> bool {
+    // Who may not be looked at counts: it is somebody.
+    let Ok(opened) = Process::open(pid) else { return false };
+    opened.is_none_or(|process| process.has_ended() || process.is_console_host())
+}
+
+/// A tree that is held.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    job: Job,
+    /// The process that the tree began with. It is held as long as the tree is.
+    command: u32,
+    /// How many were killed, the command not counted.
+    killed: AtomicU32,
+}
+
+impl Tree {
+    pub(crate) fn new(job: Job, command: u32) -> Tree {
+        Tree { job, command, killed: AtomicU32::new(0) }
+    }
+
+    fn others(&self) -> impl Iterator<Item = u32> {
+        self.job.pids().into_iter().filter(|pid| *pid != self.command)
+    }
+}
+
+impl Held for Tree {
+    fn containment(&self) -> Containment {
+        Containment::Job
+    }
+
+    fn kill(&self) {
+        let others = self.others().filter(|pid| !is_of_the_system(*pid)).count();
+        let others = u32::try_from(others).unwrap_or(u32::MAX);
+        // The largest count is the right one: a second kill finds fewer.
+        self.killed.fetch_max(others, Ordering::Relaxed);
+        self.job.kill();
+    }
+
+    fn is_left(&self) -> bool {
+        self.job.active().is_ok_and(|active| active > 0)
+    }
+
+    fn last(&self) -> Option<&Member> {
+        None
+    }
+
+    fn end(&self) -> u32 {
+        if self.is_left() {
+            self.kill();
+        }
+        let until = Instant::now() + END_WAIT;
+        while self.is_left() && Instant::now() < until {
+            thread::park_timeout(PAUSE);
+        }
+        self.killed.load(Ordering::Relaxed)
+    }
+
+    fn collect(&self, members: &mut Vec<Member>) {
+        let open = |pid| Member::open(pid, members, |_| true);
+        let opened: Vec<Member> = self.others().filter_map(open).collect();
+        // A number may have passed to another between the list and the handle; now that it is held it
+        // stays, and who is on the list under it is who is held.
+        let listed = self.job.pids();
+        members.extend(opened.into_iter().filter(|member| listed.contains(&member.pid())));
+    }
+
+    fn leave(self: Box<Self>) -> Option<ChildHandle> {
+        None
+    }
+}

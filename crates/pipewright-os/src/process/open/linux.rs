@@ -1,0 +1,105 @@
+//! Processes are pidfds.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags};
+
+use super::Fate;
+use crate::process::child::Ended;
+use crate::process::child::linux::{Kept, kept_status, pidfds_are_refused};
+use crate::process::child::waitid::{Target, waitid};
+use crate::process::tree::{Member, linux as tree};
+
+#[derive(Debug)]
+pub(super) struct Opened {
+    member: Member,
+    ended: Mutex<Option<Ended>>,
+}
+
+pub(super) fn open(pid: u32) -> io::Result<Opened> {
+    let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let Some(number) = number else {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no process can have that number"));
+    };
+    if pidfds_are_refused() {
+        return Err(refused());
+    }
+    match rustix::process::pidfd_open(number, PidfdFlags::empty()) {
+        Ok(pidfd) => Ok(Opened {
+            member: Member(Arc::new(tree::Member::new(pid, pidfd))),
+            ended: Mutex::new(None),
+        }),
+        // That of a thread which is not the first of its process: ENOENT, and EINVAL before 6.16.
+        Err(Errno::NOENT | Errno::INVAL) => Err(Errno::SRCH.into()),
+        // A seccomp filter; the call itself asks for no right.
+        Err(Errno::NOSYS | Errno::PERM) => Err(refused()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn refused() -> io::Error {
+    let words = "a process can only be opened as a pidfd, and this machine refuses those";
+    io::Error::new(io::ErrorKind::Unsupported, words)
+}
+
+impl Opened {
+    pub(super) fn member(&self) -> &Member {
+        &self.member
+    }
+
+    pub(super) fn fate(&self) -> io::Result<Fate> {
+        let mut state = self.lock();
+        if let Some(ended) = *state {
+            return Ok(Fate::Ended(ended));
+        }
+        if !self.poll(PollFlags::IN, Duration::ZERO)? {
+            return Ok(Fate::Runs);
+        }
+        let options = libc::WEXITED | libc::WNOHANG;
+        let ended = match waitid(Target::Pidfd(self.member.as_fd()), options) {
+            Ok(None) => return Ok(Fate::Runs),
+            Ok(Some((status, usage))) => Ended { status, usage: Some(usage) },
+            // No child of ours, or one that other code of this program has reaped.
+            Err(Errno::CHILD) => match kept_status(self.member.as_fd()) {
+                Kept::Status(status) => Ended { status, usage: None },
+                Kept::NotYet | Kept::Never => return Ok(Fate::Untold),
+            },
+            Err(error) => return Err(error.into()),
+        };
+        *state = Some(ended);
+        Ok(Fate::Ended(ended))
+    }
+
+    pub(super) fn wait_for_reap(&self, limit: Duration) {
+        if kept_status(self.member.as_fd()) == Kept::NotYet {
+            // No event is asked for: POLLHUP, which needs no asking, comes with the reap.
+            // Ignored: whatever it is, the status stays as unknown as it is.
+            let _ = self.poll(PollFlags::empty(), limit);
+        }
+    }
+
+    /// Waits for that event or POLLHUP. `false`: neither came in time.
+    fn poll(&self, flags: PollFlags, limit: Duration) -> io::Result<bool> {
+        let start = Instant::now();
+        loop {
+            let left = limit.saturating_sub(start.elapsed());
+            // An absurd limit is none.
+            let left = Timespec::try_from(left).ok();
+            let mut polled = [PollFd::new(&self.member, flags)];
+            match rustix::event::poll(&mut polled, left.as_ref()) {
+                Err(Errno::INTR) => {}
+                done => return Ok(done? > 0),
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Ended>> {
+        // The state is one assignment: a panic elsewhere cannot have left it half-made.
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,72 @@
+//! Processes are held by a kqueue and the time of their start.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::Fate;
+use crate::process::child::Ended;
+use crate::process::child::macos::wait4;
+use crate::process::tree::libproc::State;
+use crate::process::tree::{Member, macos as tree};
+
+#[derive(Debug)]
+pub(super) struct Opened {
+    member: Member,
+    ended: Mutex<Option<Ended>>,
+}
+
+pub(super) fn open(pid: u32) -> io::Result<Opened> {
+    let is_number = i32::try_from(pid).is_ok_and(|pid| pid > 0);
+    if !is_number {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no process can have that number"));
+    }
+    match tree::Member::of(pid)? {
+        Some(member) => Ok(Opened { member: Member(Arc::new(member)), ended: Mutex::new(None) }),
+        None => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+    }
+}
+
+impl Opened {
+    pub(super) fn member(&self) -> &Member {
+        &self.member
+    }
+
+    pub(super) fn fate(&self) -> io::Result<Fate> {
+        let mut state = self.lock();
+        if let Some(ended) = *state {
+            return Ok(Fate::Ended(ended));
+        }
+        let process = &self.member.0;
+        if !process.has_ended() {
+            return Ok(Fate::Runs);
+        }
+        let own = std::process::id();
+        let is_ours = |state: State| state.parent == own;
+        if process.keeps_its_number() && State::of(self.member.pid()).is_some_and(is_ours) {
+            // It is on its way out at least, so this is short.
+            match wait4(self.member.pid() as i32, 0) {
+                Ok(Some((status, usage))) => {
+                    *state = Some(Ended { status, usage: Some(usage) });
+                }
+                // Other code of this program was faster.
+                Ok(None) => {}
+                Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if state.is_none() {
+            *state = process.take_status().map(|status| Ended { status, usage: None });
+        }
+        Ok((*state).map_or(Fate::Untold, Fate::Ended))
+    }
+
+    pub(super) fn wait_for_reap(&self, _: Duration) {
+        // What can be known of a status is known at the end; the reap adds nothing.
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Ended>> {
+        // The state is one assignment: a panic elsewhere cannot have left it half-made.
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,279 @@
+//! A HANDLE on a process, and what can be asked of it.
+//!
+//! As long as a handle is open its process keeps its number, whether it has ended or not. So what is
+//! done through a handle, or by the number meanwhile, is never done to another process.
+
+use std::ffi::c_void;
+use std::io;
+use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, FromRawHandle, OwnedHandle};
+use std::time::Duration;
+
+use windows_sys::Wdk::System::Threading::{NtQueryInformationProcess, ProcessBasicInformation};
+use windows_sys::Win32::Foundation::{
+    ERROR_ACCESS_DENIED, ERROR_INVALID_PARAMETER, FILETIME, MAX_PATH, WAIT_FAILED,
+};
+use windows_sys::Win32::System::ProcessStatus::{K32GetProcessMemoryInfo, PROCESS_MEMORY_COUNTERS};
+use windows_sys::Win32::System::Threading::{
+    GetExitCodeProcess, GetProcessId, GetProcessTimes, INFINITE, OpenProcess,
+    PROCESS_BASIC_INFORMATION, PROCESS_NAME_WIN32, PROCESS_QUERY_LIMITED_INFORMATION,
+    PROCESS_SYNCHRONIZE, PROCESS_TERMINATE, QueryFullProcessImageNameW, TerminateProcess,
+    WaitForSingleObject,
+};
+
+use crate::base::handle::size_of_u32;
+use crate::base::wake::is_signalled;
+use crate::process::child::{Ended, Usage};
+use crate::process::spawn::ends_with;
+use crate::process::status::ExitStatus;
+
+/// The exit code of who is killed; that of std.
+pub(crate) const KILLED: u32 = 1;
+
+/// A process, which keeps its number as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Process {
+    handle: OwnedHandle,
+    /// The handle has the right to kill it.
+    may_kill: bool,
+}
+
+/// When a process began and what it has used, in units of 100 ns.
+struct Times {
+    created: u64,
+    kernel: u64,
+    user: u64,
+}
+
+impl Process {
+    /// A child, from the call that made it: so the handle has every right.
+    pub(crate) fn new(handle: OwnedHandle) -> Process {
+        Process { handle, may_kill: true }
+    }
+
+    /// The process that has that number now; `None`: nobody has it.
+    pub(crate) fn open(pid: u32) -> io::Result<Option<Process>> {
+        let usual = PROCESS_QUERY_LIMITED_INFORMATION | PROCESS_SYNCHRONIZE;
+        let mut opened = open(pid, usual | PROCESS_TERMINATE);
+        if is(&opened, ERROR_ACCESS_DENIED) {
+            // To wait for it and to look at it takes less; a kill will say what is missing.
+            opened = open(pid, usual);
+        }
+        if is(&opened, ERROR_INVALID_PARAMETER) {
+            return Ok(None);
+        }
+        let process = opened?;
+        // The numbers are multiples of four, and the call takes those in between for the one below.
+        Ok(Some(process).filter(|process| process.id() == pid))
+    }
+
+    fn id(&self) -> u32 {
+        // SAFETY: the handle is open.
+        unsafe { GetProcessId(self.handle.as_raw_handle()) }
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        // Not by its exit code: 259 is one like others, and means that it runs.
+        is_signalled(self.handle.as_handle())
+    }
+
+    /// Blocks until it has ended.
+    pub(crate) fn wait(&self) -> io::Result<()> {
+        // SAFETY: the handle is open.
+        match unsafe { WaitForSingleObject(self.handle.as_raw_handle(), INFINITE) } {
+            WAIT_FAILED => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    }
+
+    /// How it ended; `None` while it runs.
+    pub(crate) fn end(&self) -> io::Result<Option<Ended>> {
+        if !self.has_ended() {
+            return Ok(None);
+        }
+        let mut code = 0;
+        // SAFETY: the handle is open, the number is live.
+        if unsafe { GetExitCodeProcess(self.handle.as_raw_handle(), &raw mut code) } == 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Some(Ended { status: ExitStatus::from_raw(code as i32), usage: self.usage() }))
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        let times = self.times()?;
+        let peak = self.peak_rss_bytes();
+        Some(Usage {
+            user: duration(times.user),
+            system: duration(times.kernel),
+            peak_rss_bytes: peak,
+            counted_peak_rss_bytes: peak,
+        })
+    }
+
+    fn peak_rss_bytes(&self) -> Option<u64> {
+        // Nobody has run without memory: 0 is not known.
+        self.memory().map(|it| it.PeakWorkingSetSize as u64).filter(|bytes| *bytes > 0)
+    }
+
+    /// How much memory it uses now.
+    pub(crate) fn rss_bytes(&self) -> Option<u64> {
+        self.memory().map(|it| it.WorkingSetSize as u64).filter(|bytes| *bytes > 0)
+    }
+
+    fn memory(&self) -> Option<PROCESS_MEMORY_COUNTERS> {
+        let mut counters = PROCESS_MEMORY_COUNTERS::default();
+        let bytes = size_of_u32::<PROCESS_MEMORY_COUNTERS>();
+        // SAFETY: the handle is open; a live struct and its size.
+        let told = unsafe {
+            K32GetProcessMemoryInfo(self.handle.as_raw_handle(), &raw mut counters, bytes)
+        };
+        (told != 0).then_some(counters)
+    }
+
+    /// When it began. `None`: it cannot be asked.
+    pub(crate) fn created(&self) -> Option<u64> {
+        self.times().map(|times| times.created)
+    }
+
+    /// The CPU time that this process has used.
+    pub(crate) fn cpu_of_this() -> io::Result<Duration> {
+        let own = open(std::process::id(), PROCESS_QUERY_LIMITED_INFORMATION)?;
+        let times = own.times().ok_or_else(io::Error::last_os_error)?;
+        Ok(duration(times.kernel) + duration(times.user))
+    }
+
+    fn times(&self) -> Option<Times> {
+        let mut times = [FILETIME::default(); 4];
+        let [created, ended, kernel, user] = &mut times;
+        let process = self.handle.as_raw_handle();
+        // SAFETY: the handle is open, and each of the four is live.
+        let told = unsafe { GetProcessTimes(process, created, ended, kernel, user) };
+        let [created, _, kernel, user] = times.map(number);
+        (told != 0).then_some(Times { created, kernel, user })
+    }
+
+    /// The number of the process that started it, whoever has that now. `None`: it cannot be asked.
+    pub(crate) fn parent(&self) -> Option<u32> {
+        let mut basic = PROCESS_BASIC_INFORMATION::default();
+        let bytes = size_of_u32::<PROCESS_BASIC_INFORMATION>();
+        // SAFETY: the handle is open; a live struct, of the class that is named, and its size.
+        let status = unsafe {
+            NtQueryInformationProcess(
+                self.handle.as_raw_handle(),
+                ProcessBasicInformation,
+                (&raw mut basic).cast::<c_void>(),
+                bytes,
+                std::ptr::null_mut(),
+            )
+        };
+        let parent = u32::try_from(basic.InheritedFromUniqueProcessId).ok();
+        parent.filter(|_| status >= 0)
+    }
+
+    /// Whether it is the host of a console: the system starts one for a program that is given a console
+    /// of its own, as a child of that program, and ends it with that.
+    pub(crate) fn is_console_host(&self) -> bool {
+        let mut name = [0; MAX_PATH as usize];
+        let mut units = MAX_PATH;
+        let process = self.handle.as_raw_handle();
+        // SAFETY: the handle is open; a live buffer and its size.
+        let told = unsafe {
+            QueryFullProcessImageNameW(
+                process,
+                PROCESS_NAME_WIN32,
+                name.as_mut_ptr(),
+                &raw mut units,
+            )
+        };
+        let name = name.get(..units as usize).unwrap_or_default();
+        told != 0 && ends_with(name, r"\conhost.exe")
+    }
+
+    /// Kills it. `false`: it has ended already, or is about to.
+    pub(crate) fn kill(&self) -> io::Result<bool> {
+        if self.has_ended() {
+            return Ok(false);
+        }
+        // SAFETY: the handle is open.
+        if unsafe { TerminateProcess(self.handle.as_raw_handle(), KILLED) } != 0 {
+            return Ok(true);
+        }
+        let error = io::Error::last_os_error();
+        let mut code = 0;
+        // SAFETY: the handle is open, the number is live.
+        let told = unsafe { GetExitCodeProcess(self.handle.as_raw_handle(), &raw mut code) } != 0;
+        if self.has_ended() || is_about_to_end(&error, self.may_kill, told.then_some(code)) {
+            return Ok(false);
+        }
+        Err(error)
+    }
+}
+
+impl AsHandle for Process {
+    fn as_handle(&self) -> BorrowedHandle<'_> {
+        self.handle.as_handle()
+    }
+}
+
+fn open(pid: u32, access: u32) -> io::Result<Process> {
+    // SAFETY: numbers.
+    let handle = unsafe { OpenProcess(access, 0, pid) };
+    if handle.is_null() {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: made by the call above, for nobody else.
+    let handle = unsafe { OwnedHandle::from_raw_handle(handle) };
+    Ok(Process { handle, may_kill: access & PROCESS_TERMINATE != 0 })
+}
+
+/// True if the error of a kill says that the process is being torn down, which takes long for one with much
+/// memory or a write that is stuck. It is the error for a missing right too.
+fn is_about_to_end(error: &io::Error, may_kill: bool, code: Option<u32>) -> bool {
+    const STILL_ACTIVE: u32 = 259;
+    let is_denied = error.raw_os_error() == Some(ERROR_ACCESS_DENIED as i32);
+    is_denied && (may_kill || code.is_some_and(|code| code != STILL_ACTIVE))
+}
+
+fn is<T>(result: &io::Result<T>, code: u32) -> bool {
+    result.as_ref().is_err_and(|error| error.raw_os_error() == Some(code as i32))
+}
+
+fn number(time: FILETIME) -> u64 {
+    (u64::from(time.dwHighDateTime) << 32) | u64::from(time.dwLowDateTime)
+}
+
+fn duration(of_100_ns: u64) -> Duration {
+    Duration::from_nanos(of_100_ns.saturating_mul(100))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windows_sys::Win32::Foundation::ERROR_INVALID_HANDLE;
+
+    #[test]
+    fn a_kill_that_is_denied_means_that_the_process_is_ending_where_the_right_is_not_missing() {
+        let denied = io::Error::from_raw_os_error(ERROR_ACCESS_DENIED as i32);
+        // A child, whatever its code is by then.
+        assert!(is_about_to_end(&denied, true, Some(259)));
+        assert!(is_about_to_end(&denied, true, None));
+        // Somebody else's process, which has its code as soon as it is being torn down.
+        assert!(is_about_to_end(&denied, false, Some(1)));
+        assert!(!is_about_to_end(&denied, false, Some(259)));
+        assert!(!is_about_to_end(&denied, false, None));
+        let other = io::Error::from_raw_os_error(ERROR_INVALID_HANDLE as i32);
+        assert!(!is_about_to_end(&other, true, Some(1)));
+    }
+
+    #[test]
+    fn a_child_is_killed_again_and_again() {
+        let mut child = std::process::Command::new("cmd").args(["/c", "pause"]).spawn().unwrap();
+        let opened = Process::open(child.id()).unwrap().unwrap();
+        assert!(opened.may_kill && opened.kill().unwrap());
+        for _ in 0..100 {
+            // An error here would cost a run its output.
+            opened.kill().unwrap();
+        }
+        child.wait().unwrap();
+        assert!(!opened.kill().unwrap());
+    }
+}

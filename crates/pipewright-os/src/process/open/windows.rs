@@ -1,0 +1,38 @@
+//! A process by its number is a HANDLE.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Fate;
+use super::object::Process;
+use crate::process::tree::{Member, windows as tree};
+
+#[derive(Debug)]
+pub(super) struct Opened(Member);
+
+pub(super) fn open(pid: u32) -> io::Result<Opened> {
+    if pid == 0 || i32::try_from(pid).is_err() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no process can have that number"));
+    }
+    match Process::open(pid)? {
+        Some(process) => Ok(Opened(Member(Arc::new(tree::Member::new(pid, process))))),
+        None => Err(io::Error::new(io::ErrorKind::NotFound, "no process has that number")),
+    }
+}
+
+impl Opened {
+    pub(super) fn member(&self) -> &Member {
+        &self.0
+    }
+
+    pub(super) fn fate(&self) -> io::Result<Fate> {
+        let ended = self.0.0.process().end()?;
+        Ok(ended.map_or(Fate::Runs, Fate::Ended))
+    }
+
+    #[expect(clippy::unused_self, reason = "the contract's")]
+    pub(super) fn wait_for_reap(&self, _: Duration) {
+        // Nothing is reaped here: who has ended tells how, to whoever has a handle.
+    }
+}

@@ -1,0 +1,202 @@
+//! System calls that touch nothing but the kernel, for processes that run in our memory beside us.
+//!
+//! The C library's would leave their errors in the `errno` of the thread of ours whose storage such
+//! a process shares.
+
+use std::ffi::{CStr, c_char};
+use std::mem;
+use std::os::fd::RawFd;
+use std::ptr;
+
+use call::call;
+
+#[cfg(pipewright_supervisor)]
+#[path = "../../../../supervisor/call.rs"]
+mod call;
+
+/// Nothing is supervised on a processor whose system calls are not known, so nothing comes here.
+#[cfg(not(pipewright_supervisor))]
+mod call {
+    pub(super) fn call(_: usize, _: [usize; 6]) -> isize {
+        -(libc::ENOSYS as isize)
+    }
+}
+
+fn make(number: libc::c_long, arguments: [usize; 6]) -> Result<usize, i32> {
+    let result = call(number as usize, arguments);
+    usize::try_from(result).map_err(|_| -result as i32)
+}
+
+/// Where processors are few, those who are waited for come first: the command, and the host.
+pub(super) fn let_others_run() {
+    let _ = make(libc::SYS_sched_yield, [0; 6]);
+}
+
+/// Linux 3.4. It is of this process, and survives exec.
+pub(super) fn become_subreaper() {
+    let _ = make(libc::SYS_prctl, [libc::PR_SET_CHILD_SUBREAPER as usize, 1, 0, 0, 0, 0]);
+}
+
+/// Sees to it that children which end wait to be reaped. Tells whether they would not have: ignored
+/// once, SIGCHLD stays ignored over clone and exec, and then nobody is told of an end.
+pub(super) fn keep_ended_children() -> bool {
+    const SIGSET_BYTES: usize = 8;
+    // The kernel's struct sigaction begins with the handler, and SIG_DFL with no flags is all
+    // zeroes; on no processor is it larger.
+    let default = [0_usize; 8];
+    let mut before = [0_usize; 8];
+    let signal = libc::SIGCHLD as usize;
+    let (to, from) = (default.as_ptr() as usize, before.as_mut_ptr() as usize);
+    let _ = make(libc::SYS_rt_sigaction, [signal, to, from, SIGSET_BYTES, 0, 0]);
+    let [handler, ..] = before;
+    handler == libc::SIG_IGN
+}
+
+/// A pidfd of this process, for its child.
+pub(super) fn open_own_end() -> Result<RawFd, i32> {
+    make(libc::SYS_pidfd_open, [own_pid() as usize, 0, 0, 0, 0, 0]).map(|fd| fd as RawFd)
+}
+
+/// The list of the children of this process, which stays that over exec.
+pub(super) fn open_children() -> Result<RawFd, i32> {
+    let path = c"/proc/thread-self/children".as_ptr() as usize;
+    let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
+    make(libc::SYS_openat, [libc::AT_FDCWD as usize, path, flags, 0, 0, 0]).map(|fd| fd as RawFd)
+}
+
+pub(super) fn own_pid() -> i32 {
+    make(libc::SYS_getpid, [0; 6]).map_or(0, |pid| pid as i32)
+}
+
+/// A flag that can be raised once and waited for, by somebody who shares nothing else.
+pub(super) fn open_flag() -> Result<RawFd, i32> {
+    make(libc::SYS_eventfd2, [0, libc::EFD_CLOEXEC as usize, 0, 0, 0, 0]).map(|fd| fd as RawFd)
+}
+
+/// Waits until the flag is up, or the process of that pidfd has ended. Whether it is up.
+pub(super) fn wait_for_flag(flag: RawFd, end: RawFd) -> bool {
+    const KERNEL_SIGSET_BYTES: usize = 8;
+    let events = libc::POLLIN;
+    let mut polled = [flag, end].map(|fd| libc::pollfd { fd, events, revents: 0 });
+    let place = polled.as_mut_ptr() as usize;
+    let _ = make(libc::SYS_ppoll, [place, polled.len(), 0, 0, KERNEL_SIGSET_BYTES, 0]);
+    let [flag, _] = polled;
+    flag.revents & libc::POLLIN != 0
+}
+
+/// What a sandbox says to [`send`], which it does before anybody looks for the socket.
+pub(super) fn try_to_send() -> Result<(), i32> {
+    match send(-1, &[], None) {
+        Ok(()) | Err(libc::EBADF) => Ok(()),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Kills a child that nobody has reaped. `false`: that is refused.
+pub(super) fn kill(pid: i32) -> bool {
+    make(libc::SYS_kill, [pid as usize, libc::SIGKILL as usize, 0, 0, 0, 0]).is_ok()
+}
+
+/// Waits until no child is left.
+pub(super) fn reap_all() {
+    while make(libc::SYS_wait4, [usize::MAX, 0, 0, 0, 0, 0]).is_ok() {}
+}
+
+pub(super) fn exit() -> ! {
+    loop {
+        let _ = make(libc::SYS_exit_group, [127, 0, 0, 0, 0, 0]);
+    }
+}
+
+/// Sends words, and a handle with them where there is one.
+///
+/// # Errors
+/// `ETOOMANYREFS`: too many handles of this user are on their way through sockets (unix(7)).
+pub(super) fn send(socket: RawFd, words: &[i64], handle: Option<RawFd>) -> Result<(), i32> {
+    /// As cmsg(3) lays out one handle.
+    #[repr(C)]
+    struct OneHandle {
+        header: libc::cmsghdr,
+        handle: RawFd,
+        padding: i32,
+    }
+    // SAFETY: all zeroes is a message header, and one that says nothing.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    let mut part = libc::iovec {
+        iov_base: words.as_ptr().cast_mut().cast(),
+        iov_len: mem::size_of_val(words),
+    };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    // SAFETY: as above.
+    let mut rights: OneHandle = unsafe { mem::zeroed() };
+    if let Some(handle) = handle {
+        rights.header.cmsg_len = mem::offset_of!(OneHandle, padding) as _;
+        rights.header.cmsg_level = libc::SOL_SOCKET;
+        rights.header.cmsg_type = libc::SCM_RIGHTS;
+        rights.handle = handle;
+        message.msg_control = (&raw mut rights).cast();
+        message.msg_controllen = mem::size_of::<OneHandle>() as _;
+    }
+    let flags = libc::MSG_NOSIGNAL as usize;
+    make(libc::SYS_sendmsg, [socket as usize, &raw const message as usize, flags, 0, 0, 0])
+        .map(drop)
+}
+
+/// Closes what nobody here needs, so that there is room where the host has none left.
+pub(super) fn close_all_but(image: RawFd, handles: &[RawFd]) {
+    let close_range = |from: RawFd, to: RawFd| {
+        // Ignored: what is open is not there for the program either.
+        let _ = make(libc::SYS_close_range, [from as usize, to as usize, 0, 0, 0, 0]);
+    };
+    let mut from = 0;
+    loop {
+        let kept = handles.iter().copied().chain([image]).filter(|kept| *kept >= from);
+        let Some(next) = kept.min() else { return close_range(from, RawFd::MAX) };
+        if next > from {
+            close_range(from, next - 1);
+        }
+        from = next + 1;
+    }
+}
+
+/// Gives this process exactly these handles, under the numbers from 0 on, and executes the image.
+/// Negative: nothing under that number. Returns only if something failed.
+pub(super) fn become_image<const N: usize>(
+    image: RawFd,
+    handles: &[RawFd; N],
+    arguments: [&CStr; 4],
+) {
+    let lift = |fd: RawFd| {
+        // Out of the way of each other; and gone at the exec.
+        make(libc::SYS_fcntl, [fd as usize, libc::F_DUPFD_CLOEXEC as usize, N, 0, 0, 0])
+    };
+    let Ok(image) = lift(image) else { return };
+    let mut lifted = [None; N];
+    for (place, fd) in lifted.iter_mut().zip(handles) {
+        if *fd >= 0 {
+            let Ok(fd) = lift(*fd) else { return };
+            *place = Some(fd);
+        }
+    }
+    let all = [N, libc::c_uint::MAX as usize, libc::CLOSE_RANGE_CLOEXEC as usize, 0, 0, 0];
+    if make(libc::SYS_close_range, all).is_err() {
+        return;
+    }
+    for (number, fd) in lifted.into_iter().enumerate() {
+        let Some(fd) = fd else {
+            // Ignored: nothing was there.
+            let _ = make(libc::SYS_close, [number, 0, 0, 0, 0, 0]);
+            continue;
+        };
+        if make(libc::SYS_dup3, [fd, number, 0, 0, 0, 0]).is_err() {
+            return;
+        }
+    }
+    let [a, b, c, d] = arguments.map(CStr::as_ptr);
+    let argv: [*const c_char; 5] = [a, b, c, d, ptr::null()];
+    let envp: [*const c_char; 1] = [ptr::null()];
+    let (argv, envp) = (argv.as_ptr() as usize, envp.as_ptr() as usize);
+    let empty = c"".as_ptr() as usize;
+    let _ = make(libc::SYS_execveat, [image, empty, argv, envp, libc::AT_EMPTY_PATH as usize, 0]);
+}

@@ -1,0 +1,131 @@
+//! Keeps this process dumpable while children change their user.
+//!
+//! A change of user makes a process undumpable (prctl(2), PR_SET_DUMPABLE), and that flag belongs
+//! to the memory, which a child still shares with us: without this, the first child that gets
+//! another user would end our core dumps and give our `/proc/self` to root.
+//!
+//! The flag comes back when no child shares our memory any more, and not before: a child of another
+//! user could be traced by that user, and with it our memory. So a start that hangs keeps it away,
+//! but holds up no other start.
+
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::base::generation::PerProcess;
+use crate::process::tree::proc;
+
+static STARTS: PerProcess<Mutex<Starts>> = PerProcess::new(|| Mutex::new(Starts::NONE));
+
+/// The starts that are under way.
+struct Starts {
+    count: usize,
+    /// The flag, before the first of them.
+    was_dumpable: bool,
+}
+
+impl Starts {
+    const NONE: Starts = Starts { count: 0, was_dumpable: false };
+
+    fn begin(&mut self, flag: impl FnOnce() -> Flag) {
+        if self.count == 0 {
+            self.was_dumpable = flag() == DUMPABLE;
+        }
+        self.count += 1;
+    }
+
+    /// Returns true if the flag is to be put back.
+    fn end(
+        &mut self,
+        flag: impl FnOnce() -> Flag,
+        is_by_change_of_user: impl FnOnce(Flag) -> bool,
+    ) -> bool {
+        self.count = self.count.saturating_sub(1);
+        if self.count > 0 || !self.was_dumpable {
+            return false;
+        }
+        match flag() {
+            DUMPABLE => false,
+            // Where a change of user gives another value, it was other code of this program.
+            flag => is_by_change_of_user(flag),
+        }
+    }
+}
+
+/// As `PR_GET_DUMPABLE` has it.
+type Flag = i32;
+
+const DUMPABLE: Flag = 1;
+
+/// Puts the flag back when the last one is dropped.
+pub(super) struct Kept(());
+
+impl Kept {
+    pub(super) fn new() -> Kept {
+        starts().begin(flag);
+        Kept(())
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // The child has its own memory by now, or has ended. Under the lock: the next start is to
+        // find the flag as it was.
+        let mut starts = starts();
+        if starts.end(flag, is_by_change_of_user) {
+            // SAFETY: numbers; 1 is always allowed.
+            unsafe { libc::prctl(libc::PR_SET_DUMPABLE, DUMPABLE) };
+        }
+    }
+}
+
+/// Held for a few calls, never for a start.
+fn starts() -> MutexGuard<'static, Starts> {
+    STARTS.get().lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn flag() -> Flag {
+    // SAFETY: asks only.
+    unsafe { libc::prctl(libc::PR_GET_DUMPABLE) }
+}
+
+/// Returns true if a change of user makes that of the flag: it is `fs.suid_dumpable`, which is 0 unless a
+/// collector of core dumps has set it to 2. Looked up again only where it is not what it was.
+fn is_by_change_of_user(flag: Flag) -> bool {
+    static LAST: AtomicI32 = AtomicI32::new(-1);
+    if LAST.load(Ordering::Relaxed) == flag {
+        return true;
+    }
+    let said = proc::read("/proc/sys/fs/suid_dumpable").unwrap_or_default();
+    let number = proc::words(&said).next().and_then(proc::number);
+    let now = number.and_then(|number| Flag::try_from(number).ok()).unwrap_or(0);
+    LAST.store(now, Ordering::Relaxed);
+    now == flag
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_flag_comes_back_with_the_end_of_the_last_start() {
+        let mut starts = Starts::NONE;
+        starts.begin(|| DUMPABLE);
+        // Undumpable by the first one's change of user.
+        starts.begin(|| unreachable!("asked once"));
+        assert!(!starts.end(|| 0, |flag| flag == 0), "the other one's child shares our memory");
+        assert!(starts.end(|| 0, |flag| flag == 0));
+        starts.begin(|| 0);
+        assert!(!starts.end(|| 0, |flag| flag == 0), "it was not dumpable before");
+    }
+
+    #[test]
+    fn what_the_host_has_done_meanwhile_stays_where_it_can_be_told() {
+        let mut starts = Starts::NONE;
+        starts.begin(|| DUMPABLE);
+        assert!(!starts.end(|| 0, |flag| flag == 2), "a change of user would have made it 2");
+        starts.begin(|| DUMPABLE);
+        assert!(starts.end(|| 2, |flag| flag == 2));
+        starts.begin(|| DUMPABLE);
+        assert!(!starts.end(|| DUMPABLE, |flag| flag == 0), "no child has changed its user");
+    }
+}

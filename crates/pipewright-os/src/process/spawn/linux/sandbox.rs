@@ -1,0 +1,117 @@
+//! The rights of a thread, as far as they can be read: Linux keeps them per thread, not per process.
+
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::process::tree::proc;
+
+/// The rights of a thread. A thread has those of the one that started it.
+///
+/// A Landlock domain is not among them: the kernel tells nobody. Nor does it tell which seccomp filters a
+/// thread has, only how many.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Sandbox {
+    /// Users, groups, capabilities, `no_new_privs`, the mode and the number of seccomp filters.
+    status: Vec<u8>,
+    /// The label of SELinux, AppArmor or Smack.
+    label: Vec<u8>,
+    secure_bits: i32,
+    session_keyring: i64,
+}
+
+/// The lines of `/proc/thread-self/status` (proc(5)), by their beginnings.
+const LINES: [&[u8]; 6] = [b"Uid:", b"Gid:", b"Groups:", b"Cap", b"NoNewPrivs:", b"Seccomp"];
+
+impl Sandbox {
+    /// Returns that of the calling thread.
+    pub(super) fn here() -> Sandbox {
+        const KEYCTL_GET_KEYRING_ID: i32 = 0;
+        const KEY_SPEC_SESSION_KEYRING: i32 = -3;
+        let session = KEY_SPEC_SESSION_KEYRING;
+        // A filter may refuse it; then that is what is compared.
+        // SAFETY: numbers; no keyring is made.
+        let session_keyring =
+            unsafe { libc::syscall(libc::SYS_keyctl, KEYCTL_GET_KEYRING_ID, session, 0) };
+        Sandbox {
+            status: proc::read("/proc/thread-self/status").map_or_else(without_proc, filter),
+            label: label(),
+            // SAFETY: asks only.
+            secure_bits: unsafe { libc::prctl(libc::PR_GET_SECUREBITS) },
+            session_keyring,
+        }
+    }
+}
+
+/// Returns the label of this thread; empty if no security module has labels.
+fn label() -> Vec<u8> {
+    static THERE_ARE_NONE: AtomicBool = AtomicBool::new(false);
+    if THERE_ARE_NONE.load(Ordering::Relaxed) {
+        return Vec::new();
+    }
+    let mut label = [0; 1024];
+    let mut read = || {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let file = rustix::fs::open("/proc/thread-self/attr/current", flags, Mode::empty())?;
+        rustix::io::read(file, &mut label)
+    };
+    match read() {
+        Ok(count) => label.iter().take(count).copied().collect(),
+        Err(error) => {
+            // None comes later. What else is refused here says nothing of it.
+            let are_none = matches!(error, Errno::INVAL | Errno::NOENT);
+            THERE_ARE_NONE.store(are_none, Ordering::Relaxed);
+            Vec::new()
+        }
+    }
+}
+
+fn filter(status: Vec<u8>) -> Vec<u8> {
+    let lines = status.split_inclusive(|byte| *byte == b'\n');
+    let kept = lines.filter(|line| LINES.iter().any(|beginning| line.starts_with(beginning)));
+    kept.flatten().copied().collect()
+}
+
+/// Returns what system calls tell, for systems without `/proc`.
+fn without_proc() -> Vec<u8> {
+    const VERSION_3: u32 = 0x2008_0522;
+    let header = [VERSION_3, 0];
+    // Effective, permitted and inheritable, twice 32 bits.
+    let mut capabilities = [0_u32; 6];
+    let place = capabilities.as_mut_ptr();
+    // SAFETY: a live header, of this thread, and room for what that version tells.
+    unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), place) };
+    // SAFETY: asks only.
+    let no_new_privs = unsafe { libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) };
+    // SAFETY: asks only.
+    let seccomp = unsafe { libc::prctl(libc::PR_GET_SECCOMP) };
+    // SAFETY: room for nothing; it tells how many there are.
+    let groups = unsafe { libc::getgroups(0, ptr::null_mut()) };
+    let users = (rustix::process::geteuid(), rustix::process::getegid());
+    format!("{users:?} {groups} {capabilities:?} {no_new_privs} {seccomp}").into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_differ_by_what_they_gave_up() {
+        let here = Sandbox::here();
+        assert!(here.status.starts_with(b"Uid:"), "{here:?}");
+        assert!(String::from_utf8_lossy(&here.status).contains("\nNoNewPrivs:\t"), "{here:?}");
+        let given_up = std::thread::spawn(|| {
+            let before = Sandbox::here();
+            // SAFETY: numbers; it is of this thread alone.
+            let done = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+            (before, done, Sandbox::here(), without_proc())
+        });
+        let (before, done, after, by_calls) = given_up.join().unwrap();
+        assert_eq!((&before, done), (&here, 0));
+        let had_given_up = String::from_utf8_lossy(&here.status).contains("NoNewPrivs:\t1");
+        assert_eq!(after == here, had_given_up);
+        assert_eq!(by_calls == without_proc(), had_given_up);
+    }
+}

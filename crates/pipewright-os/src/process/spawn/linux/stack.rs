@@ -1,0 +1,190 @@
+//! Stacks for children: taken for the microseconds between clone and exec, then used again.
+
+use std::io;
+use std::mem;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
+
+/// Enough for a chain of system calls, and a whole number of pages of any size that Linux has; the
+/// child's deepest frame holds 1 KiB of directory entries.
+const STACK_BYTES: usize = 64 << 10;
+
+/// How many stacks are kept: three for each thread that starts supervised children at the moment,
+/// one for each that starts others.
+const KEPT_STACKS: usize = 16;
+
+static POOL: Pool = Pool::new();
+
+struct Pool {
+    kept: [AtomicPtr<u8>; KEPT_STACKS],
+    /// Those for which there was no place and that somebody was still on: a list, each with the
+    /// next one's address. In a fork of this process nobody ever gets off them.
+    busy: AtomicPtr<u8>,
+}
+
+/// A mapping that belongs to one start at a time; kept for the next when dropped.
+pub(super) struct Stack {
+    base: NonNull<u8>,
+}
+
+impl Pool {
+    const fn new() -> Pool {
+        Pool {
+            kept: [const { AtomicPtr::new(ptr::null_mut()) }; KEPT_STACKS],
+            busy: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    /// One that nobody is on any more.
+    fn take(&self) -> Option<NonNull<u8>> {
+        for place in &self.kept {
+            if let Some(base) = NonNull::new(place.swap(ptr::null_mut(), Ordering::Acquire)) {
+                if !is_used(base) {
+                    return Some(base);
+                }
+                self.put(base);
+            }
+        }
+        let mut found = None;
+        let mut next = self.busy.swap(ptr::null_mut(), Ordering::Acquire);
+        while let Some(base) = NonNull::new(next) {
+            next = link(base).load(Ordering::Relaxed);
+            if found.is_none() && !is_used(base) {
+                found = Some(base);
+            } else {
+                self.put(base);
+            }
+        }
+        found
+    }
+
+    fn put(&self, base: NonNull<u8>) {
+        let (none, new) = (ptr::null_mut(), base.as_ptr());
+        for place in &self.kept {
+            if place.compare_exchange(none, new, Ordering::Release, Ordering::Relaxed).is_ok() {
+                return;
+            }
+        }
+        if !is_used(base) {
+            // SAFETY: the mapping is whole, ours alone, and the child that ran on it has left it.
+            let _ = unsafe { libc::munmap(new.cast(), guard_bytes() + STACK_BYTES) };
+            return;
+        }
+        // The list is only ever taken as a whole, so its first can be trusted to be what it was.
+        let add = |first| {
+            link(base).store(first, Ordering::Relaxed);
+            Some(new)
+        };
+        let _ = self.busy.fetch_update(Ordering::Release, Ordering::Relaxed, add);
+    }
+}
+
+impl Stack {
+    pub(super) fn take() -> io::Result<Stack> {
+        match POOL.take() {
+            Some(base) => Ok(Stack { base }),
+            None => map(),
+        }
+    }
+
+    /// The lowest byte that may be used.
+    pub(super) fn low(&self) -> *mut u8 {
+        low(self.base)
+    }
+
+    /// How many bytes may be used above [`low`](Self::low).
+    pub(super) const BYTES: usize = STACK_BYTES;
+
+    /// One past the highest byte; aligned as a page is.
+    pub(super) fn top(&self) -> *mut u8 {
+        self.low().wrapping_add(STACK_BYTES)
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        POOL.put(self.base);
+    }
+}
+
+impl Stack {
+    /// A word below the deepest frame: not 0 while a process that nobody waits for is on the stack.
+    /// The kernel sets it before that process begins and clears it when it execs or ends
+    /// (`CLONE_CHILD_SETTID` and `CLONE_CHILD_CLEARTID`, clone(2)). Set by us, it would stay so if
+    /// its maker were killed just before the clone.
+    pub(super) fn mark(&self) -> *mut i32 {
+        self.low().cast()
+    }
+}
+
+fn is_used(base: NonNull<u8>) -> bool {
+    mark(base).load(Ordering::Acquire) != 0
+}
+
+fn mark<'a>(base: NonNull<u8>) -> &'a AtomicI32 {
+    // SAFETY: the lowest word of a live mapping, aligned as a page is; nobody but the kernel writes
+    // to it otherwise.
+    unsafe { AtomicI32::from_ptr(low(base).cast()) }
+}
+
+/// The word above the mark, also below the deepest frame.
+fn link<'a>(base: NonNull<u8>) -> &'a AtomicPtr<u8> {
+    // SAFETY: as above, and nobody else writes to this one.
+    unsafe { AtomicPtr::from_ptr(low(base).wrapping_add(mem::size_of::<*mut u8>()).cast()) }
+}
+
+fn low(base: NonNull<u8>) -> *mut u8 {
+    base.as_ptr().wrapping_add(guard_bytes())
+}
+
+/// A page below the stack that is never accessible: a child that ran over would fault, not write
+/// into our heap.
+fn guard_bytes() -> usize {
+    crate::base::memory::page_bytes()
+}
+
+fn map() -> io::Result<Stack> {
+    // SAFETY: a fresh private mapping, wherever the kernel likes.
+    let base = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            guard_bytes() + STACK_BYTES,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    if base == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the first page of the mapping just made. Ignored: without a guard it works as well.
+    let _ = unsafe { libc::mprotect(base, guard_bytes(), libc::PROT_NONE) };
+    NonNull::new(base.cast())
+        .map(|base| Stack { base })
+        .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_stack_is_lost_and_none_is_given_away_while_somebody_is_on_it() {
+        let pool = Pool::new();
+        let mapped = || mem::ManuallyDrop::new(map().unwrap()).base;
+        let mut all: Vec<_> = (0..KEPT_STACKS + 8).map(|_| mapped()).collect();
+        for base in &all {
+            mark(*base).store(1, Ordering::Relaxed);
+            pool.put(*base);
+        }
+        assert_eq!(pool.take(), None, "somebody is on each of them");
+        for base in &all {
+            mark(*base).store(0, Ordering::Relaxed);
+        }
+        let mut taken: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
+        taken.sort();
+        all.sort();
+        assert_eq!(taken, all, "each once");
+    }
+}

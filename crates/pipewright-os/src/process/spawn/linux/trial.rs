@@ -1,0 +1,75 @@
+//! Starts the supervisor's program alone, to tell somebody who asks whether it works on this machine.
+
+use std::ffi::{c_int, c_void};
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::process::{PidfdFlags, getpid, pidfd_open};
+
+use super::clone::{self, Twin};
+use super::stack::Stack;
+use super::supervised::Program;
+use super::{bare, own_pidfd};
+use crate::base::signal::AllBlocked;
+use crate::process::child::{ChildHandle, linux as exit};
+use crate::process::contain::linux::report::{Report, Reports};
+
+struct Trial {
+    program: Program,
+    /// An emulator may make a fork of it: then nothing can be supervised.
+    shares_memory: AtomicBool,
+}
+
+/// Starts the program alone, once, to see whether this machine lets it run and do its work.
+pub(crate) fn try_image(image: BorrowedFd<'_>) -> io::Result<()> {
+    let (reports, theirs) = Reports::pair()?;
+    let trial = Trial {
+        program: Program::alone(image, theirs.as_fd()),
+        shares_memory: AtomicBool::new(false),
+    };
+    let stack = Stack::take()?;
+    let mut pidfd = -1;
+    let twin = Twin {
+        stack: &stack,
+        cgroup: None,
+        after_clone3: run_alone,
+        after_clone: run_alone,
+        argument: ptr::from_ref(&trial).cast_mut().cast(),
+        pidfd: Some(&raw mut pidfd),
+    };
+    let pid = {
+        let _blocked = AllBlocked::new();
+        // SAFETY: the stack is in use by nobody else, the entry does not return, and the trial
+        // stays where it is until this is over.
+        unsafe { clone::vfork(&twin) }?
+    };
+    // Ignored: this process may not care about its children, or another part of it reaps them all.
+    let _ = ChildHandle(exit::ChildHandle::new(pid, own_pidfd(pidfd))).wait();
+    if !trial.shares_memory.into_inner() {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    // What we do ourselves while we hold a tree may be refused as well.
+    exit::send(pidfd_open(getpid(), PidfdFlags::empty())?.as_fd(), 0, 0)?;
+    reports.try_to_let_go()?;
+    if reports.peek()? == Some(Report::Started) {
+        reports.started().map_err(|_| io::ErrorKind::PermissionDenied)?;
+    }
+    if reports.take()? == Some(Report::CanWork) {
+        return Ok(());
+    }
+    Err(io::ErrorKind::PermissionDenied.into())
+}
+
+extern "C" fn run_alone(argument: *mut c_void) -> c_int {
+    // SAFETY: who waits for this process keeps it where it is.
+    let Trial { program, shares_memory } = unsafe { &*argument.cast_const().cast::<Trial>() };
+    shares_memory.store(true, Ordering::Relaxed);
+    bare::become_subreaper();
+    bare::keep_ended_children();
+    if bare::open_own_end().is_ok() && program.tell(0, None, 0).is_ok() {
+        program.become_it(c"trial", 0);
+    }
+    bare::exit()
+}

@@ -1,0 +1,293 @@
+//! What runs between fork and exec, for a child that `posix_spawn` alone cannot make.
+//!
+//! It is the only thread of a copy of this process, whose other threads may have held any lock when
+//! it was copied: so nothing here allocates, locks, panics or unwinds. The calls are those of
+//! sigaction(2), "async-signal safe", and `posix_spawn`, which is a system call and the layout of its
+//! arguments on the stack.
+
+use std::ffi::c_char;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::mem;
+use std::os::fd::{AsRawFd, RawFd};
+use std::ptr;
+
+use super::actions::{Actions, Attributes, posix_spawn};
+use super::places::Places;
+use super::search::{errno, first};
+use super::{Layout, is_path};
+use crate::base::signal::AllBlocked;
+use crate::process::child::macos::wait4;
+use crate::process::spawn::pre_exec::{self, AbortOnPanic, Closure};
+use crate::process::spawn::{
+    Group, Identity, Plan, Resource, ResourceLimit, SpawnError, Step, UnsetGroups, steps,
+};
+
+/// Everything the child needs, made before it exists.
+pub(super) struct Job<'a> {
+    plan: &'a Plan<'a>,
+    unset_groups: UnsetGroups,
+    chroot: *const c_char,
+    current_dir: *const c_char,
+    candidates: *const *const c_char,
+    searches: bool,
+    argv: *const *const c_char,
+    envp: *const *const c_char,
+    places: &'a Places,
+    actions: &'a Actions,
+    /// What is set before closures run.
+    mask: libc::sigset_t,
+    /// With `POSIX_SPAWN_SETEXEC`.
+    attributes: &'a Attributes,
+}
+
+impl<'a> Job<'a> {
+    pub(super) fn new(
+        plan: &'a Plan<'a>,
+        layout: &'a Layout,
+        places: &'a Places,
+        actions: &'a Actions,
+        attributes: &'a Attributes,
+    ) -> Job<'a> {
+        Job {
+            plan,
+            unset_groups: plan.unix.unset_groups(),
+            chroot: layout.chroot(),
+            current_dir: layout.current_dir(),
+            candidates: layout.candidates(),
+            searches: !is_path(plan.program),
+            argv: layout.argv(),
+            envp: layout.envp(),
+            places,
+            actions,
+            mask: super::mask(plan),
+            attributes,
+        }
+    }
+}
+
+/// The code that forks is always there, for what `posix_spawn` has no option for.
+pub(in crate::process::spawn) type Fork = ();
+
+pub(in crate::process::spawn) const FORK: Fork = ();
+
+/// A step that failed, and why.
+type Failed = (Step, i32);
+
+/// What a child tells of its failure: the step and the reason.
+const REPORT_BYTES: usize = 8;
+
+/// Forks a child, and returns when it has loaded its program, or ended without.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "only fork leaves a process that can change its user and its limits before exec"
+)]
+pub(super) fn start(job: &Job<'_>) -> Result<i32, SpawnError> {
+    let create_error = |error| SpawnError::new(Step::Create, error);
+    let (read, made) = crate::base::pipe::ends().map_err(create_error)?;
+    // The file actions come before the last thing that can fail, and must not put another handle in
+    // its place.
+    let write = job.places.out_of_the_way(&made).map_err(create_error)?;
+    drop(made);
+    let mut locked = job.plan.unix.pre_exec.lock();
+    let closures = locked.as_mut().map_or(&mut [][..], |locked| &mut locked.closures);
+    let pid = {
+        // A signal that arrived in the child before exec would run a handler of this program there.
+        let _blocked = AllBlocked::new();
+        // SAFETY: the child does what this module says, and never returns from here.
+        match unsafe { libc::fork() } {
+            -1 => return Err(create_error(io::Error::last_os_error())),
+            // SAFETY: this is the child.
+            0 => unsafe { run(job, closures, write.as_raw_fd()) },
+            pid => pid,
+        }
+    };
+    // The child's copy, which exec closes, is the last.
+    drop(write);
+    let mut report = [0; REPORT_BYTES];
+    // An end before all of it is an exec, or a child that was killed before; its status tells.
+    if File::from(read).read_exact(&mut report).is_err() {
+        return Ok(pid);
+    }
+    // It has exited; leave no zombie. Ignored: somebody else has reaped it.
+    let _ = wait4(pid, 0);
+    let [a, b, c, d, e, f, g, h] = report;
+    let (step, errno) = (u32::from_ne_bytes([a, b, c, d]), i32::from_ne_bytes([e, f, g, h]));
+    Err(SpawnError::new(steps::step_of(step), io::Error::from_raw_os_error(errno)))
+}
+
+/// Runs in the child and never comes back.
+///
+/// # Safety
+/// Only in a forked process of one thread.
+unsafe fn run(job: &Job<'_>, closures: &mut [Closure], report_to: RawFd) -> ! {
+    let no_unwinding = AbortOnPanic;
+    // SAFETY: this process is there for nothing else.
+    let (step, errno) = unsafe { become_program(job, closures) };
+    mem::forget(no_unwinding);
+    let [a, b, c, d] = steps::number_of(step).to_ne_bytes();
+    let [e, f, g, h] = errno.to_ne_bytes();
+    let report: [u8; REPORT_BYTES] = [a, b, c, d, e, f, g, h];
+    // Ignored: who does not learn the reason learns the exit code. At most PIPE_BUF: all or nothing.
+    // SAFETY: an open pipe, and so many bytes.
+    unsafe { libc::write(report_to, report.as_ptr().cast(), REPORT_BYTES) };
+    // SAFETY: ends this process without touching what belongs to the parent (no atexit, no flush).
+    unsafe { libc::_exit(127) }
+}
+
+/// Does what the plan says to this process and loads the program. Returns what failed.
+///
+/// # Safety
+/// Changes this process; the job's pointers must be good.
+pub(super) unsafe fn become_program(job: &Job<'_>, closures: &mut [Closure]) -> Failed {
+    // SAFETY: as this function's.
+    let prepared = unsafe { prepare(job) }.and_then(|()| run_closures(job, closures));
+    match prepared {
+        Err(failed) => failed,
+        // SAFETY: as this function's.
+        Ok(()) => unsafe { load(job) },
+    }
+}
+
+/// # Safety
+/// As [`become_program`].
+unsafe fn prepare(job: &Job<'_>) -> Result<(), Failed> {
+    let options = job.plan.unix;
+    // Here, and not by an attribute: those are looked at when it is too late to report an error.
+    join_group(options.group)?;
+    limit(&options.limits)?;
+    if let Some(mask) = options.umask {
+        // SAFETY: a number; umask has no error.
+        unsafe { libc::umask(mask as libc::mode_t) };
+    }
+    if let Some(add) = options.nice {
+        be_nicer(add)?;
+    }
+    if !job.chroot.is_null() {
+        // SAFETY: a C string.
+        check(unsafe { libc::chroot(job.chroot) }, Step::Chroot)?;
+        // A working directory outside the new root is the way out of it; and a relative one that
+        // comes next is meant to be inside.
+        // SAFETY: a C string.
+        check(unsafe { libc::chdir(c"/".as_ptr()) }, Step::Chroot)?;
+    }
+    change_identity(&options.identity, job.unset_groups)?;
+    if !job.current_dir.is_null() {
+        // After the change of user, as std has it: the directory must be that user's to enter. By
+        // hand, so that it is done once however many candidates there are.
+        // SAFETY: a C string.
+        check(unsafe { libc::chdir(job.current_dir) }, Step::CurrentDir)?;
+    }
+    Ok(())
+}
+
+/// Places the handles first, because closures may use and change them: the file actions, which come
+/// when the program is loaded, then only keep them open.
+fn run_closures(job: &Job<'_>, closures: &mut [Closure]) -> Result<(), Failed> {
+    if closures.is_empty() {
+        return Ok(());
+    }
+    job.places.place()?;
+    // SAFETY: a live set; SIG_SETMASK with it has no error.
+    unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const job.mask, ptr::null_mut()) };
+    pre_exec::run(closures).map_err(|errno| (Step::PreExec, errno))
+}
+
+/// # Safety
+/// As [`become_program`].
+unsafe fn load(job: &Job<'_>) -> Failed {
+    let become_it = |path| {
+        // SAFETY: a candidate, and arrays that the layout owns, each ended by NULL.
+        unsafe { posix_spawn(path, job.actions, job.attributes, job.argv, job.envp) }
+    };
+    // SAFETY: an array that the layout owns, ended by NULL.
+    match unsafe { first(job.candidates, job.searches, become_it) } {
+        // Cannot happen: it has become another program.
+        Ok(_) => (Step::Exec, libc::EIO),
+        Err(errno) => (Step::Exec, errno),
+    }
+}
+
+fn join_group(group: Group) -> Result<(), Failed> {
+    let result = match group {
+        Group::Same => 0,
+        // SAFETY: numbers; 0 is this process.
+        Group::Own => unsafe { libc::setpgid(0, 0) },
+        // SAFETY: as above.
+        Group::Join(group) => unsafe { libc::setpgid(0, group) },
+        // SAFETY: no argument.
+        Group::Session => unsafe { libc::setsid() },
+    };
+    check(result, Step::Group)
+}
+
+fn limit(limits: &[ResourceLimit]) -> Result<(), Failed> {
+    for (index, limit) in limits.iter().enumerate() {
+        let hard = limit.hard.unwrap_or(libc::RLIM_INFINITY);
+        let mut soft = limit.soft.unwrap_or(libc::RLIM_INFINITY);
+        if limit.resource == Resource::OpenFiles {
+            /// No more is taken, "no limit" neither (setrlimit(2), COMPATIBILITY).
+            const OPEN_MAX: u64 = 10240;
+            if limit.soft.is_none() {
+                soft = hard.min(OPEN_MAX);
+            }
+        }
+        let value = libc::rlimit { rlim_cur: soft, rlim_max: hard };
+        // SAFETY: a live value.
+        let result = unsafe { libc::setrlimit(resource(limit.resource), &raw const value) };
+        check(result, Step::Limit(index))?;
+    }
+    Ok(())
+}
+
+fn resource(resource: Resource) -> libc::c_int {
+    match resource {
+        Resource::AddressSpace => libc::RLIMIT_AS,
+        Resource::CoreDump => libc::RLIMIT_CORE,
+        Resource::CpuTime => libc::RLIMIT_CPU,
+        Resource::Data => libc::RLIMIT_DATA,
+        Resource::FileSize => libc::RLIMIT_FSIZE,
+        Resource::LockedMemory => libc::RLIMIT_MEMLOCK,
+        Resource::OpenFiles => libc::RLIMIT_NOFILE,
+        Resource::Processes => libc::RLIMIT_NPROC,
+        Resource::Stack => libc::RLIMIT_STACK,
+    }
+}
+
+fn be_nicer(add: i32) -> Result<(), Failed> {
+    /// This process.
+    const SELF: libc::id_t = 0;
+    // It has no error for this process. -1 is an answer (getpriority(2)).
+    // SAFETY: numbers.
+    let now = unsafe { libc::getpriority(libc::PRIO_PROCESS, SELF) };
+    let nice = now.saturating_add(add).clamp(-20, 20);
+    // SAFETY: numbers.
+    check(unsafe { libc::setpriority(libc::PRIO_PROCESS, SELF, nice) }, Step::Nice)
+}
+
+fn change_identity(identity: &Identity, unset: UnsetGroups) -> Result<(), Failed> {
+    if let Some(groups) = &identity.groups {
+        let count = groups.len() as libc::c_int;
+        // SAFETY: an array of that length.
+        check(unsafe { libc::setgroups(count, groups.as_ptr()) }, Step::Identity)?;
+    } else if unset != UnsetGroups::Kept {
+        // SAFETY: an empty array.
+        let dropped = check(unsafe { libc::setgroups(0, ptr::null()) }, Step::Identity);
+        if unset == UnsetGroups::Dropped || dropped != Err((Step::Identity, libc::EPERM)) {
+            dropped?;
+        }
+    }
+    if let Some(group) = identity.group {
+        // SAFETY: numbers.
+        check(unsafe { libc::setgid(group) }, Step::Identity)?;
+    }
+    if let Some(user) = identity.user {
+        // SAFETY: numbers.
+        check(unsafe { libc::setuid(user) }, Step::Identity)?;
+    }
+    Ok(())
+}
+
+fn check(result: libc::c_int, step: Step) -> Result<(), Failed> {
+    if result < 0 { Err((step, errno())) } else { Ok(()) }
+}

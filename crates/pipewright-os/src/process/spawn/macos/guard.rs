@@ -1,0 +1,135 @@
+//! A process that outlives this one, and kills a child, or a child's group, when we have ended.
+//!
+//! There is no death signal, and a kqueue with `NOTE_EXIT` of us needs a process of ours to wait
+//! in it: a forked copy of a whole program, whose memory stays for as long as the child runs, or a
+//! program that is installed with us. What every macOS has is `/bin/sh`. It waits for the end of a
+//! pipe whose other end is ours alone: when we end, however, the kernel closes that.
+//!
+//! What it does not see: where a fork of this program goes on running, and has not become another
+//! program, the pipe is not closed before that ends too. And whoever kills the guard keeps the child.
+
+use std::ffi::{CStr, CString, c_char};
+use std::io;
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::actions::{Actions, Attributes, all_signals, posix_spawn, signals};
+use crate::process::child::macos::wait4;
+
+/// Whom a guard kills.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whom {
+    /// The child, by its number: until it is told that the child has ended.
+    Child,
+    /// The group that the child leads. The guard is in it, so that the number of the group is taken
+    /// for as long as there is a guard to kill it.
+    Group,
+}
+
+/// Our end of the pipe.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    /// Taken out when it is to stay open for ever.
+    lifeline: Option<OwnedFd>,
+    whom: Whom,
+    is_over: AtomicBool,
+}
+
+/// Where the shell finds the pipe.
+const LIFELINE: RawFd = 3;
+
+/// The shell itself ends at once, and what it leaves behind becomes a child of launchd: nobody here
+/// has to reap it. A line is the word that all is over; the end without one is our end. `$1` is whom
+/// to kill; 0 is the group of the shell.
+const FOR_GROUP: &CStr = c"(read -r over <&3 || kill -s KILL \"$1\") &";
+
+/// The number of a child may have passed on by our end, where other code has reaped it or our end of the
+/// pipe was leaked: so the time of its start is compared. Where `ps` cannot be had, both are empty.
+const FOR_CHILD: &CStr = c"(s=$(/bin/ps -o lstart= -p \"$1\"); read -r over <&3 || if [ \"$s\" = \"$(/bin/ps -o lstart= -p \"$1\")\" ]; then kill -s KILL \"$1\"; fi) &";
+
+impl Guard {
+    /// Starts the guard of a child that does not run yet. When this returns it is in place.
+    pub(super) fn start(child: i32, whom: Whom) -> io::Result<Guard> {
+        let (read, write) = crate::base::pipe::ends()?;
+        do_without_sigpipe(&write)?;
+        let shell = start_shell(child, whom, &read)?;
+        drop(read);
+        match wait4(shell, 0) {
+            Ok(Some((status, _))) if status.success() => {}
+            // Other code of this program has reaped it; it was started.
+            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {}
+            Err(error) => return Err(error),
+            Ok(_) => return Err(io::Error::other("the guard of the child could not be started")),
+        }
+        Ok(Guard { lifeline: Some(write), whom, is_over: AtomicBool::new(false) })
+    }
+
+    /// The child has ended, and its number is about to be free. A group may have others in it.
+    pub(crate) fn is_over(&self) {
+        let Some(lifeline) = self.lifeline.as_ref().filter(|_| self.whom == Whom::Child) else {
+            return;
+        };
+        if !self.is_over.swap(true, Ordering::SeqCst) {
+            // Ignored: somebody has killed the guard. There is room for a byte in an empty pipe.
+            let _ = rustix::io::write(lifeline, b"\n");
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // A group ends with the handle on its child, as every tree that is held does.
+        if self.whom == Whom::Child && !self.is_over.load(Ordering::SeqCst) {
+            // A child that is given up runs on, and still ends with us: so this stays open as long
+            // as we live.
+            let _ = self.lifeline.take().map(IntoRawFd::into_raw_fd);
+        }
+    }
+}
+
+fn start_shell(child: i32, whom: Whom, lifeline: &OwnedFd) -> io::Result<i32> {
+    let mut actions = Actions::new()?;
+    // Before the others, which could overwrite it.
+    match lifeline.as_raw_fd() {
+        LIFELINE => actions.inherit(LIFELINE)?,
+        from => actions.dup2(from, LIFELINE)?,
+    }
+    for fd in [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO] {
+        actions.open(fd, c"/dev/null", libc::O_RDWR)?;
+    }
+    // It keeps no directory from being unmounted.
+    actions.change_dir(c"/")?;
+    let mut attributes = Attributes::new()?;
+    attributes.close_others()?;
+    attributes.default_signals(&signals(&[libc::SIGCHLD, libc::SIGPIPE]))?;
+    // What is sent to the group, or typed at the terminal, is not meant for it.
+    attributes.block(&all_signals())?;
+    let (script, target) = match whom {
+        Whom::Child => {
+            attributes.begin_session()?;
+            (FOR_CHILD, CString::new(child.to_string())?)
+        }
+        Whom::Group => {
+            attributes.join_group(child)?;
+            (FOR_GROUP, c"0".to_owned())
+        }
+    };
+    let arguments = [c"sh", c"-c", script, c"pipewright-guard", &target].map(CStr::as_ptr);
+    let [a, b, c, d, e] = arguments;
+    let argv: [*const c_char; 6] = [a, b, c, d, e, ptr::null()];
+    let envp: [*const c_char; 1] = [ptr::null()];
+    let path = c"/bin/sh".as_ptr();
+    // SAFETY: a C string, and arrays of C strings that end with NULL.
+    let started = unsafe { posix_spawn(path, &actions, &attributes, argv.as_ptr(), envp.as_ptr()) };
+    started.map_err(io::Error::from_raw_os_error)
+}
+
+/// A guard that somebody has killed must not be the end of a program that does not ignore SIGPIPE.
+fn do_without_sigpipe(pipe: &OwnedFd) -> io::Result<()> {
+    // SAFETY: an open descriptor and a number.
+    match unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETNOSIGPIPE, 1) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,202 @@
+//! Which handles a child gets, and under which numbers.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use super::actions::Actions;
+use crate::process::spawn::{ChildStdio, Inherit, Plan, Resource, SpawnError, Step, listed};
+
+/// The highest number that a file action takes is one less (posix_spawn_file_actions_adddup2(3)).
+const OPEN_MAX: RawFd = 10240;
+
+/// What is to be placed. No source is anybody's target: so it does not matter in which order it is
+/// done, nor whether it is done once more for the next candidate of a search.
+#[derive(Debug)]
+pub(super) struct Places {
+    list: Vec<Place>,
+    /// Where sources were in the way: what stands in for them until the child has been started.
+    copies: Vec<OwnedFd>,
+    close_others: bool,
+}
+
+#[derive(Debug)]
+struct Place {
+    from: RawFd,
+    to: RawFd,
+    step: Step,
+}
+
+impl Places {
+    pub(super) fn new(plan: &Plan<'_>) -> Result<Places, SpawnError> {
+        let listed = plan.inherit.list();
+        listed::check(listed)?;
+        let close_others = matches!(plan.inherit, Inherit::List(_));
+        let mut list = Vec::with_capacity(plan.stdio.len() + listed.len());
+        for (to, stdio) in (0..).zip(plan.stdio) {
+            let from = match stdio {
+                ChildStdio::Handle(handle) => handle.as_raw_fd(),
+                // Closed by default like everything else; a parent may have closed its own.
+                ChildStdio::Inherit if close_others && is_open(to) => to,
+                ChildStdio::Inherit => continue,
+            };
+            list.push(Place { from, to, step: Step::Stdio(to as u8) });
+        }
+        let most = most_handles(plan);
+        for (index, entry) in listed.iter().enumerate() {
+            let (from, to, step) =
+                (entry.0.as_raw_fd(), listed::number(entry), Step::Inherit(index));
+            if from != to && to >= most {
+                // The child would find that out, and could not tell of which handle.
+                return Err(SpawnError::new(step, io::Error::from_raw_os_error(libc::EBADF)));
+            }
+            list.push(Place { from, to, step });
+        }
+        let mut places = Places { list, copies: Vec::new(), close_others };
+        places.lift()?;
+        Ok(places)
+    }
+
+    /// Whether a handle would be overwritten under that number.
+    pub(super) fn is_target(&self, fd: RawFd) -> bool {
+        fd <= libc::STDERR_FILENO || self.list.iter().any(|place| place.to == fd)
+    }
+
+    /// A copy of a handle that is in nobody's way.
+    pub(super) fn out_of_the_way(&self, fd: &OwnedFd) -> io::Result<OwnedFd> {
+        let mut in_between = Vec::new();
+        self.copy(fd.as_raw_fd(), &mut in_between)
+    }
+
+    /// Replaces the sources that are somebody's target: a parent with closed standard handles gets
+    /// pipes numbered 0 to 2, and dup2 in order would overwrite one before it is used
+    /// (oven-sh/bun#41751).
+    fn lift(&mut self) -> Result<(), SpawnError> {
+        for index in 0..self.list.len() {
+            let Some(Place { from, to, step }) = self.list.get(index) else { continue };
+            let (from, step) = (*from, *step);
+            if from == *to || (!self.is_target(from) && from < OPEN_MAX) {
+                continue;
+            }
+            let mut copies = std::mem::take(&mut self.copies);
+            let copy = self.copy(from, &mut copies).map_err(|e| SpawnError::new(step, e))?;
+            if let Some(place) = self.list.get_mut(index) {
+                place.from = copy.as_raw_fd();
+            }
+            copies.push(copy);
+            self.copies = copies;
+        }
+        Ok(())
+    }
+
+    /// The lowest free number from 3 on that nobody is to have. What is made in between is kept, so
+    /// that it is not offered twice.
+    fn copy(&self, fd: RawFd, in_between: &mut Vec<OwnedFd>) -> io::Result<OwnedFd> {
+        loop {
+            // SAFETY: numbers; one that is not open is an error of the call.
+            let copy = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, libc::STDERR_FILENO + 1) };
+            if copy < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            // SAFETY: made by the call above, for nobody else.
+            let copy = unsafe { OwnedFd::from_raw_fd(copy) };
+            if !self.is_target(copy.as_raw_fd()) {
+                return Ok(copy);
+            }
+            in_between.push(copy);
+        }
+    }
+
+    pub(super) fn closes_others(&self) -> bool {
+        self.close_others
+    }
+
+    /// The same as file actions. Stdio that stays as it is needs none where nothing is closed. Those
+    /// that the child has placed itself only stay open.
+    pub(super) fn actions(&self, are_placed: bool) -> Result<Actions, SpawnError> {
+        let mut actions = Actions::new().map_err(|error| SpawnError::new(Step::Create, error))?;
+        for Place { from, to, step } in &self.list {
+            // dup2 of a descriptor onto itself would leave it close-on-exec.
+            let added = match from == to || are_placed {
+                true => actions.inherit(*to),
+                false => actions.dup2(*from, *to),
+            };
+            added.map_err(|error| SpawnError::new(*step, error))?;
+        }
+        Ok(actions)
+    }
+
+    /// Places them in this process, which is a forked child or is about to be replaced. Allocates
+    /// nothing.
+    pub(super) fn place(&self) -> Result<(), (Step, i32)> {
+        for Place { from, to, step } in &self.list {
+            let result = if from == to {
+                // SAFETY: numbers.
+                unsafe { libc::fcntl(*to, libc::F_SETFD, 0) }
+            } else {
+                // SAFETY: numbers; what `to` was before is this process's own copy.
+                unsafe { libc::dup2(*from, *to) }
+            };
+            if result < 0 {
+                return Err((*step, super::search::errno()));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_open(fd: RawFd) -> bool {
+    // SAFETY: only asked about; a number that is not open is an error of the call.
+    unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
+}
+
+/// No number from there on can be given to a handle in the child, whose limit may be another.
+fn most_handles(plan: &Plan<'_>) -> RawFd {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a live struct.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0;
+    let own = known.then_some(limit.rlim_cur);
+    let of_child = plan.unix.limits.iter().rev().find(|it| it.resource == Resource::OpenFiles);
+    let most = of_child.map_or(own, |limit| limit.soft);
+    most.and_then(|most| RawFd::try_from(most).ok()).unwrap_or(OPEN_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::handle::Handle;
+    use crate::process::spawn::{Env, Search, UnixOptions};
+    use std::ffi::OsStr;
+
+    fn null() -> Handle {
+        crate::base::stdio::null().unwrap()
+    }
+
+    #[test]
+    fn no_source_is_a_target() {
+        let (a, b, c) = (null(), null(), null());
+        let (first, second) = (a.as_raw_fd(), b.as_raw_fd());
+        // Two that change places, and one for stdin that stands where another is to be.
+        let list = [(a, Some(second)), (b, Some(first)), (null(), Some(c.as_raw_fd()))];
+        let unix = UnixOptions::default();
+        let plan = Plan {
+            program: OsStr::new("true"),
+            search: Search::Default,
+            arg0: None,
+            args: &[],
+            env: Env::Exactly(&[]),
+            current_dir: None,
+            stdio: [ChildStdio::Handle(&c), ChildStdio::Inherit, ChildStdio::Inherit],
+            inherit: Inherit::List(&list),
+            contain: None,
+            foreground: None,
+            unix: &unix,
+            windows: None,
+        };
+        let places = Places::new(&plan).unwrap();
+        for place in places.list.iter().filter(|place| place.from != place.to) {
+            assert!(!places.is_target(place.from), "{place:?} of {places:?}");
+        }
+        assert_eq!(places.copies.len(), 3, "{places:?}");
+        places.actions(false).unwrap();
+    }
+}

@@ -1,0 +1,159 @@
+//! The directories of this machine, and what a path leads to.
+
+use std::io;
+use std::os::windows::io::{FromRawHandle as _, OwnedHandle};
+use std::path::Path;
+use std::ptr;
+
+use windows_sys::Win32::Foundation::{ERROR_DIRECTORY, INVALID_HANDLE_VALUE, MAX_PATH};
+use windows_sys::Win32::Storage::FileSystem::{
+    CreateFileW, FILE_ATTRIBUTE_DIRECTORY, FILE_EXECUTE, FILE_SHARE_DELETE, FILE_SHARE_READ,
+    FILE_SHARE_WRITE, GetFileAttributesW, GetFullPathNameW, INVALID_FILE_ATTRIBUTES, OPEN_EXISTING,
+};
+use windows_sys::Win32::System::SystemInformation::{
+    GetSystemDirectoryW, GetSystemWindowsDirectoryW,
+};
+
+use super::text::{ended, wide};
+use crate::process::spawn::wide::path::{is_verbatim, without_verbatim};
+
+/// `C:\Windows\System32`.
+pub(super) fn system() -> Option<Vec<u16>> {
+    // SAFETY: a live buffer of that size.
+    told(|buffer, units| unsafe { GetSystemDirectoryW(buffer, units) }).ok()
+}
+
+/// `C:\Windows`.
+pub(super) fn windows() -> Option<Vec<u16>> {
+    // SAFETY: a live buffer of that size.
+    told(|buffer, units| unsafe { GetSystemWindowsDirectoryW(buffer, units) }).ok()
+}
+
+/// The whole path, as the system itself would make it of one: without `.`, `..`, and dots and spaces
+/// at its end; with a drive.
+fn full(path: Vec<u16>) -> io::Result<Vec<u16>> {
+    let path = ended(path);
+    // SAFETY: a string that ends with NUL; a live buffer of that size; no pointer to the last part.
+    told(|buffer, units| unsafe { GetFullPathNameW(path.as_ptr(), units, buffer, ptr::null_mut()) })
+}
+
+/// A path that means the same whatever the working directory, and that the calls take however long
+/// it is. Where it is short it is one that every program understands.
+pub(super) fn absolute(path: Vec<u16>) -> io::Result<Vec<u16>> {
+    if let Some(usual) = usual(&path) {
+        return Ok(usual);
+    }
+    if is_verbatim(&path) {
+        return Ok(path);
+    }
+    let full = full(path)?;
+    if fits(&full) {
+        return Ok(full);
+    }
+    let without = |start: &str| full.strip_prefix(wide(start.as_ref()).as_slice());
+    let (start, rest) = match (without(r"\\.\"), without(r"\\")) {
+        (Some(device), _) => (r"\\?\", device),
+        (_, Some(share)) => (r"\\?\UNC\", share),
+        _ => (r"\\?\", full.as_slice()),
+    };
+    Ok(start.encode_utf16().chain(rest.iter().copied()).collect())
+}
+
+/// The usual name of a path that starts with `\\?\`, if it means the same.
+fn usual(path: &[u16]) -> Option<Vec<u16>> {
+    let usual = without_verbatim(path).filter(|usual| fits(usual))?;
+    let is_same = full(usual.clone()).is_ok_and(|full| full == usual);
+    is_same.then_some(usual)
+}
+
+fn fits(path: &[u16]) -> bool {
+    path.len() < MAX_PATH as usize
+}
+
+/// Ended by NUL. Programs do not get along with a working directory that starts with `\\?\`, which is
+/// what `canonicalize` gives.
+pub(super) fn as_working_directory(dir: &Path) -> Vec<u16> {
+    let dir = wide(dir.as_os_str());
+    ended(usual(&dir).unwrap_or(dir))
+}
+
+/// Why that cannot be a working directory, if it cannot.
+pub(super) fn why_not(dir: &Path) -> Option<io::Error> {
+    match attributes(&ended(wide(dir.as_os_str()))) {
+        Ok(it) if is_of_directory(it) => None,
+        Ok(_) => Some(io::Error::from_raw_os_error(ERROR_DIRECTORY as i32)),
+        Err(error) => Some(error),
+    }
+}
+
+pub(super) fn is_directory(path_and_nul: &[u16]) -> bool {
+    attributes(path_and_nul).is_ok_and(is_of_directory)
+}
+
+pub(super) fn is_of_directory(attributes: u32) -> bool {
+    attributes & FILE_ATTRIBUTE_DIRECTORY != 0
+}
+
+/// True if this process may execute that file.
+pub(super) fn may_be_executed(path_and_nul: &[u16]) -> bool {
+    let shared = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
+    // SAFETY: a path that ends with NUL, no attributes and no template.
+    let opened = unsafe {
+        let (path, none) = (path_and_nul.as_ptr(), ptr::null_mut());
+        CreateFileW(path, FILE_EXECUTE, shared, ptr::null(), OPEN_EXISTING, 0, none)
+    };
+    if opened == INVALID_HANDLE_VALUE {
+        return false;
+    }
+    // SAFETY: made by the call above, for nobody else.
+    drop(unsafe { OwnedHandle::from_raw_handle(opened) });
+    true
+}
+
+pub(super) fn is_file(path_and_nul: &[u16]) -> bool {
+    attributes(path_and_nul).is_ok_and(|it| !is_of_directory(it))
+}
+
+pub(super) fn attributes(path_and_nul: &[u16]) -> io::Result<u32> {
+    // SAFETY: a string that ends with NUL.
+    match unsafe { GetFileAttributesW(path_and_nul.as_ptr()) } {
+        INVALID_FILE_ATTRIBUTES => Err(io::Error::last_os_error()),
+        attributes => Ok(attributes),
+    }
+}
+
+/// A text from a call that takes a buffer and its size, and says how large the text is, or, where
+/// the buffer is too small, how large it should have been.
+fn told(call: impl Fn(*mut u16, u32) -> u32) -> io::Result<Vec<u16>> {
+    let mut text = vec![0; MAX_PATH as usize];
+    loop {
+        let units = u32::try_from(text.len()).unwrap_or(u32::MAX);
+        match call(text.as_mut_ptr(), units) {
+            0 => return Err(io::Error::last_os_error()),
+            length if length < units => {
+                text.truncate(length as usize);
+                return Ok(text);
+            }
+            // Between two calls a directory may have become longer.
+            length => text.resize(length as usize + 1, 0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_is_long_is_taken_as_it_is() {
+        let long = "x".repeat(MAX_PATH as usize);
+        let of = |start: &str| {
+            let path = absolute(wide(format!("{start}{long}").as_ref())).unwrap();
+            String::from_utf16(&path).unwrap().strip_suffix(&long).unwrap().to_owned()
+        };
+        assert_eq!(of(r"C:\a\"), r"\\?\C:\a\");
+        assert_eq!(of(r"\\server\share\"), r"\\?\UNC\server\share\");
+        assert_eq!(of(r"\\.\C:\a\"), r"\\?\C:\a\");
+        assert_eq!(of(r"\\?\C:\a\"), r"\\?\C:\a\");
+    }
+}

@@ -1,0 +1,239 @@
+//! The start of a child by `CreateProcessW`.
+//!
+//! | file | what |
+//! |---|---|
+//! | `program.rs` | the file of the program, and its command line |
+//! | `directories.rs` | the directories of this machine |
+//! | `text.rs` | between std's strings and UTF-16 |
+//! | `options.rs` | flags, and what Windows does not have |
+//! | `stdio.rs` | copies of the standard handles, for one child |
+//! | `inherit.rs` | other handles, inheritable for one moment |
+//! | `attributes.rs` | which handles and which job the child is born with |
+
+use std::convert::Infallible;
+use std::ffi::c_void;
+use std::io;
+use std::os::windows::io::{
+    AsHandle as _, AsRawHandle, BorrowedHandle, FromRawHandle, OwnedHandle,
+};
+use std::ptr;
+
+use windows_sys::Win32::Foundation::{
+    ERROR_ACCESS_DENIED, ERROR_BAD_PATHNAME, ERROR_DIRECTORY, ERROR_FILE_NOT_FOUND,
+    ERROR_INVALID_NAME, ERROR_INVALID_PARAMETER, HANDLE,
+};
+use windows_sys::Win32::System::Threading::{
+    CreateProcessW, EXTENDED_STARTUPINFO_PRESENT, PROCESS_INFORMATION, STARTF_USESHOWWINDOW,
+    STARTF_USESTDHANDLES, STARTUPINFOEXW, STARTUPINFOW,
+};
+
+use super::check::check;
+use super::wide::environment::block;
+use super::{Env, Group, Inherit, Plan, SpawnError, Step};
+use crate::base::handle::size_of_u32;
+use crate::process::child::{ChildHandle, windows as exit};
+use crate::process::contain::windows::{Job, Tree, are_in_a_job};
+use crate::process::open::object::Process;
+
+mod attributes;
+mod directories;
+mod inherit;
+mod options;
+mod program;
+mod stdio;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+pub(super) use crate::process::contain::windows::ends_with_us as run_forever;
+use attributes::Attributes;
+use inherit::{Listed, Turn};
+use options::Manner;
+use program::Program;
+pub(super) use program::{is_path, search_dirs};
+use stdio::Stdio;
+pub(super) use text::compare_names;
+
+pub(super) fn spawn(plan: &Plan<'_>) -> Result<ChildHandle, SpawnError> {
+    if let Some(contain) = plan.contain {
+        return (contain.start)(plan, contain.dies_with_us);
+    }
+    let Some(ends) = plan.unix.kill_on_parent_exit else {
+        return start(plan, None).map(ChildHandle);
+    };
+    let start_in = |anew| {
+        let job = (ends.run)(anew).map_err(|error| SpawnError::new(Step::ParentDeath, error))?;
+        start(plan, Some(job)).map(ChildHandle)
+    };
+    match start_in(false) {
+        Err(refused) if refused.step == Step::Contain => start_in(true),
+        started => started,
+    }
+}
+
+/// In a job of its own, which ends with this process anyway.
+pub(crate) fn start_held(plan: &Plan<'_>, _: bool) -> Result<ChildHandle, SpawnError> {
+    let lets_break_away = plan.windows.is_some_and(|windows| windows.lets_break_away);
+    let job =
+        Job::for_tree(lets_break_away).map_err(|error| SpawnError::new(Step::Contain, error))?;
+    let exit = start(plan, Some(job.as_handle()))?;
+    let tree = Tree::new(job, exit.pid());
+    Ok(ChildHandle(exit.held_by(Box::new(tree))))
+}
+
+pub(super) fn exec(_: &Plan<'_>) -> Result<Infallible, SpawnError> {
+    let words = "Windows cannot replace a process by another program";
+    let error = io::Error::new(io::ErrorKind::Unsupported, words);
+    Err(SpawnError::new(Step::Create, error))
+}
+
+/// Everything that can be made before there is anything to undo.
+fn start(
+    plan: &Plan<'_>,
+    job: Option<BorrowedHandle<'_>>,
+) -> Result<exit::ChildHandle, SpawnError> {
+    check(plan)?;
+    options::check(plan)?;
+    let started = Program::find(plan).and_then(|program| {
+        // Before the first copy that can be inherited, and until the last is closed.
+        let _turn = Turn::of(plan);
+        let stdio = Stdio::new(plan)?;
+        let listed = Listed::new(plan)?;
+        let exit = create(plan, program, &stdio, &listed, job)?;
+        stdio.hand_over();
+        Ok(exit)
+    });
+    // The system has the same words for a program and for a directory that is missing.
+    started.map_err(|failed| match (failed.step, plan.current_dir) {
+        (Step::Exec, Some(dir)) => match directories::why_not(dir) {
+            Some(error) => SpawnError::new(Step::CurrentDir, error),
+            // It is there, but longer than the 260 units that a working directory can have.
+            None if failed.source.raw_os_error() == Some(ERROR_DIRECTORY as i32) => {
+                SpawnError::new(Step::CurrentDir, failed.source)
+            }
+            None => failed,
+        },
+        _ => failed,
+    })
+}
+
+fn create(
+    plan: &Plan<'_>,
+    mut program: Program,
+    stdio: &Stdio,
+    listed: &Listed<'_>,
+    job: Option<BorrowedHandle<'_>>,
+) -> Result<exit::ChildHandle, SpawnError> {
+    let manner = Manner::of(plan);
+    let environment = match plan.env {
+        // The system copies it, under the lock that `SetEnvironmentVariableW` takes too.
+        Env::Inherit(_) => None,
+        Env::Exactly(variables) => Some(block(text::variables(variables), text::compare)),
+    };
+    let dir = plan.current_dir.map(directories::as_working_directory);
+
+    let handles: Vec<HANDLE> = stdio.raw().into_iter().flatten().chain(listed.raw()).collect();
+    let jobs: Vec<HANDLE> = job.iter().map(AsRawHandle::as_raw_handle).collect();
+    let only_listed = matches!(plan.inherit, Inherit::List(_));
+    let lists_handles = only_listed && !handles.is_empty();
+    let count = u32::from(lists_handles) + u32::from(!jobs.is_empty());
+    let mut attributes = Attributes::with_room_for(count).map_err(cannot_create)?;
+    if lists_handles {
+        attributes.set_handles(&handles).map_err(cannot_create)?;
+    }
+    if !jobs.is_empty() {
+        attributes.set_jobs(&jobs).map_err(|error| SpawnError::new(Step::Contain, error))?;
+    }
+    let startup = startup_info(plan, stdio, &mut attributes);
+    let extended = if count > 0 { EXTENDED_STARTUPINFO_PRESENT } else { 0 };
+    let mut made = PROCESS_INFORMATION::default();
+    let inheritable = listed.make_inheritable()?;
+    // SAFETY: strings that end with NUL, the line writable; a block that ends with two; attributes
+    // that outlive the call; a live struct for the answer. The size that `startup` begins with, and a
+    // flag, say which kind it is.
+    let created = unsafe {
+        CreateProcessW(
+            program.file.as_ptr(),
+            program.line.as_mut_ptr(),
+            ptr::null(),
+            ptr::null(),
+            // A process that may not inherit anything (a protected one) may still start others so.
+            i32::from(!handles.is_empty() || !only_listed),
+            manner.flags | extended,
+            environment.as_ref().map_or(ptr::null(), |block| block.as_ptr().cast::<c_void>()),
+            dir.as_ref().map_or(ptr::null(), |dir| dir.as_ptr()),
+            (&raw const startup).cast::<STARTUPINFOW>(),
+            &raw mut made,
+        )
+    };
+    let failed = (created == 0).then(io::Error::last_os_error);
+    drop(inheritable);
+    if let Some(error) = failed {
+        return Err(why(plan, &program, job.is_some(), error));
+    }
+    // SAFETY: made by the call above, for nobody else.
+    let process = unsafe { OwnedHandle::from_raw_handle(made.hProcess) };
+    // SAFETY: as above. Nothing is done with it.
+    drop(unsafe { OwnedHandle::from_raw_handle(made.hThread) });
+    let exit = exit::ChildHandle::new(made.dwProcessId, Process::new(process));
+    Ok(match plan.unix.group {
+        Group::Own | Group::Session => exit.leading(manner.shares_console),
+        Group::Same | Group::Join(_) => exit,
+    })
+}
+
+fn startup_info(plan: &Plan<'_>, stdio: &Stdio, attributes: &mut Attributes<'_>) -> STARTUPINFOEXW {
+    let list = attributes.as_ptr();
+    let mut startup = STARTUPINFOEXW { lpAttributeList: list, ..Default::default() };
+    startup.StartupInfo.cb = match list.is_null() {
+        true => size_of_u32::<STARTUPINFOW>(),
+        false => size_of_u32::<STARTUPINFOEXW>(),
+    };
+    let [stdin, stdout, stderr] = stdio.raw();
+    if stdin.is_some() || stdout.is_some() || stderr.is_some() {
+        let or_none = |handle: Option<HANDLE>| handle.unwrap_or(ptr::null_mut());
+        startup.StartupInfo.dwFlags |= STARTF_USESTDHANDLES;
+        startup.StartupInfo.hStdInput = or_none(stdin);
+        startup.StartupInfo.hStdOutput = or_none(stdout);
+        startup.StartupInfo.hStdError = or_none(stderr);
+    }
+    if let Some(show) = plan.windows.and_then(|windows| windows.show_window) {
+        startup.StartupInfo.dwFlags |= STARTF_USESHOWWINDOW;
+        startup.StartupInfo.wShowWindow = show;
+    }
+    startup
+}
+
+fn cannot_create(error: io::Error) -> SpawnError {
+    SpawnError::new(Step::Create, error)
+}
+
+/// Which step it was that failed.
+fn why(plan: &Plan<'_>, program: &Program, has_job: bool, error: io::Error) -> SpawnError {
+    let code = error.raw_os_error().unwrap_or_default() as u32;
+    let breaks_away = plan.windows.is_some_and(|windows| windows.breaks_away);
+    let step = match code {
+        // Flags that exclude each other, as a rule.
+        ERROR_INVALID_PARAMETER => Step::Create,
+        ERROR_ACCESS_DENIED if breaks_away && directories::is_file(&program.file) => {
+            Step::Breakaway
+        }
+        // The job cannot stand beside those that we are in.
+        ERROR_ACCESS_DENIED
+            if has_job && are_in_a_job() && directories::may_be_executed(&program.file) =>
+        {
+            Step::Contain
+        }
+        _ => Step::Exec,
+    };
+    if matches!(code, ERROR_INVALID_NAME | ERROR_BAD_PATHNAME) {
+        // No file has such a name.
+        return SpawnError::new(step, io::Error::from_raw_os_error(ERROR_FILE_NOT_FOUND as i32));
+    }
+    if step == Step::Exec && directories::is_directory(&program.file) {
+        // Windows says so itself; Wine speaks of a handle.
+        return SpawnError::new(step, io::Error::from_raw_os_error(ERROR_ACCESS_DENIED as i32));
+    }
+    SpawnError::new(step, error)
+}

@@ -1,0 +1,140 @@
+//! Flags of `CreateProcessW`, and what Windows does not have.
+
+use windows_sys::Win32::System::Console::GetConsoleCP;
+use windows_sys::Win32::System::Threading::{
+    CREATE_BREAKAWAY_FROM_JOB, CREATE_NEW_CONSOLE, CREATE_NEW_PROCESS_GROUP, CREATE_NO_WINDOW,
+    CREATE_SUSPENDED, CREATE_UNICODE_ENVIRONMENT, DETACHED_PROCESS, EXTENDED_STARTUPINFO_PRESENT,
+};
+
+use crate::process::spawn::{BadInput, ChildStdio, Group, Plan, SpawnError};
+
+/// A child with one of these has a console of its own, or none.
+const NOT_OUR_CONSOLE: u32 = CREATE_NO_WINDOW | CREATE_NEW_CONSOLE | DETACHED_PROCESS;
+
+/// How the child is started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Manner {
+    pub(super) flags: u32,
+    /// It has the console that we have.
+    pub(super) shares_console: bool,
+}
+
+impl Manner {
+    pub(super) fn of(plan: &Plan<'_>) -> Manner {
+        // SAFETY: no arguments. 0: there is no console.
+        let have_console = unsafe { GetConsoleCP() } != 0;
+        Manner::with(plan, have_console)
+    }
+
+    fn with(plan: &Plan<'_>, have_console: bool) -> Manner {
+        let mut flags = CREATE_UNICODE_ENVIRONMENT;
+        let mut no_window = false;
+        if let Some(windows) = plan.windows {
+            // Whether there are attributes is for us to say.
+            flags |= windows.creation_flags & !EXTENDED_STARTUPINFO_PRESENT;
+            no_window = windows.no_window;
+            if windows.breaks_away {
+                flags |= CREATE_BREAKAWAY_FROM_JOB;
+            }
+        }
+        match plan.unix.group {
+            Group::Same | Group::Join(_) => {}
+            Group::Own => flags |= CREATE_NEW_PROCESS_GROUP,
+            // Not without a console: the system would open a window for each console program that it starts.
+            Group::Session => {
+                flags |= CREATE_NEW_PROCESS_GROUP;
+                no_window = true;
+            }
+        }
+        let redirected = |stdio: &ChildStdio<'_>| matches!(stdio, ChildStdio::Handle(_));
+        // The system would give a console program a window, and nothing would be seen in it.
+        let is_empty = !have_console && plan.stdio.iter().all(redirected);
+        if no_window || (is_empty && flags & NOT_OUR_CONSOLE == 0) {
+            flags |= CREATE_NO_WINDOW;
+        }
+        Manner { flags, shares_console: have_console && flags & NOT_OUR_CONSOLE == 0 }
+    }
+}
+
+/// Refuses what Windows does not have.
+pub(super) fn check(plan: &Plan<'_>) -> Result<(), SpawnError> {
+    if plan.windows.is_some_and(|windows| windows.creation_flags & CREATE_SUSPENDED != 0) {
+        // The handle on its first thread is given to nobody, so it would never run.
+        return Err(SpawnError::bad(BadInput::Suspended));
+    }
+    let numbered = plan.inherit.list().iter().any(|(_, number)| number.is_some());
+    let option = match plan.unix.asked_for() {
+        Some(option) => option,
+        None if plan.arg0.is_some() => "arg0",
+        None if numbered => "inherit_fd_as",
+        None => return Ok(()),
+    };
+    Err(SpawnError::unsupported(option, "Unix"))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::base::handle::Handle;
+    use crate::process::spawn::{Step, UnixOptions, WindowsOptions};
+
+    use super::super::tests::plan;
+    use super::*;
+
+    #[test]
+    fn a_console_window_that_would_be_empty_is_not_opened() {
+        let usual = UnixOptions::default();
+        let null: Handle = crate::base::stdio::null().unwrap();
+        let null = ChildStdio::Handle(&null);
+        let some = Plan { stdio: [null, null, ChildStdio::Inherit], ..plan("x", &[], &usual) };
+        let all = Plan { stdio: [null; 3], ..some };
+        let flag = |plan: &Plan<'_>, have| Manner::with(plan, have).flags & CREATE_NO_WINDOW != 0;
+        assert!(flag(&all, false));
+        assert!(!flag(&all, true), "it has ours");
+        assert!(!flag(&some, false), "something would be seen in it");
+        let own = WindowsOptions { creation_flags: CREATE_NEW_CONSOLE, ..Default::default() };
+        assert!(!flag(&Plan { windows: Some(&own), ..all }, false), "it was asked for");
+        let none = WindowsOptions { no_window: true, ..Default::default() };
+        assert!(flag(&Plan { windows: Some(&none), ..some }, true));
+    }
+
+    #[test]
+    fn a_detached_child_has_a_console_without_a_window() {
+        let session = UnixOptions { group: Group::Session, ..UnixOptions::default() };
+        let flags = Manner::with(&plan("x", &[], &session), true).flags;
+        let wanted = CREATE_NO_WINDOW | CREATE_NEW_PROCESS_GROUP;
+        assert_eq!(flags & (wanted | DETACHED_PROCESS), wanted);
+    }
+
+    #[test]
+    fn only_a_child_with_our_console_can_be_asked_to_end() {
+        let own = UnixOptions { group: Group::Own, ..UnixOptions::default() };
+        let session = UnixOptions { group: Group::Session, ..UnixOptions::default() };
+        let shares = |unix, have| Manner::with(&plan("x", &[], unix), have).shares_console;
+        assert!(shares(&own, true));
+        assert!(!shares(&own, false));
+        assert!(!shares(&session, true));
+    }
+
+    #[test]
+    fn a_child_that_nobody_could_resume_is_refused() {
+        let usual = UnixOptions::default();
+        let suspended = WindowsOptions { creation_flags: CREATE_SUSPENDED, ..Default::default() };
+        let plan = Plan { windows: Some(&suspended), ..plan("x", &[], &usual) };
+        assert_eq!(check(&plan).unwrap_err().step, Step::Check(BadInput::Suspended));
+    }
+
+    #[test]
+    fn what_only_unix_has_is_refused_by_the_name_of_its_setter() {
+        let refused = |unix: &UnixOptions| {
+            let error = check(&plan("x", &[], unix)).unwrap_err();
+            assert_eq!(error.source.kind(), std::io::ErrorKind::Unsupported);
+            error.source.to_string()
+        };
+        let usual = UnixOptions::default();
+        assert!(check(&plan("x", &[], &usual)).is_ok());
+        let umask = UnixOptions { umask: Some(0), ..usual.clone() };
+        assert_eq!(refused(&umask), "`umask` is for Unix only");
+        let join = UnixOptions { group: Group::Join(1), ..usual };
+        assert_eq!(refused(&join), "`process_group` is for Unix only");
+    }
+}

@@ -1,0 +1,130 @@
+//! Real starts: of this test program once more, which then does what its environment says.
+//!
+//! What a child finds out it tells by its exit code: its streams are the test harness's.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crate::base::wait::{self, Slot};
+use crate::process::child::ChildHandle;
+use crate::process::spawn::{ChildStdio, Env, EnvSnapshot, Inherit, Plan, Search, UnixOptions};
+
+mod acts;
+mod errors;
+mod handles;
+mod options;
+mod starts;
+mod trees;
+
+/// What says to a child what it is to do, and with what.
+const ACT: &str = "PIPEWRIGHT_ACT";
+const WITH: &str = "PIPEWRIGHT_WITH";
+
+pub(super) fn plan<'a>(program: &'a str, args: &'a [OsString], unix: &'a UnixOptions) -> Plan<'a> {
+    Plan {
+        program: OsStr::new(program),
+        search: Search::Default,
+        arg0: None,
+        args,
+        env: Env::Inherit(&EnvSnapshot {}),
+        current_dir: None,
+        stdio: [ChildStdio::Inherit; 3],
+        inherit: Inherit::List(&[]),
+        contain: None,
+        foreground: None,
+        unix,
+        windows: None,
+    }
+}
+
+/// A child that is this program.
+struct Act {
+    program: PathBuf,
+    args: Vec<OsString>,
+    env: Vec<(OsString, OsString)>,
+    unix: UnixOptions,
+}
+
+fn act(name: &str, with: impl Into<OsString>) -> Act {
+    let args = ["--exact", "spawn::windows::tests::acts::act", "--ignored", "--nocapture"];
+    let mut env: Vec<_> =
+        std::env::vars_os().filter(|(key, _)| key != ACT && key != WITH).collect();
+    env.push((ACT.into(), name.into()));
+    env.push((WITH.into(), with.into()));
+    Act {
+        program: std::env::current_exe().unwrap(),
+        args: args.map(OsString::from).to_vec(),
+        env,
+        unix: UnixOptions::default(),
+    }
+}
+
+impl Act {
+    fn plan(&self) -> Plan<'_> {
+        let program = self.program.to_str().unwrap();
+        Plan { env: Env::Exactly(&self.env), ..plan(program, &self.args, &self.unix) }
+    }
+
+    fn start(&self) -> ChildHandle {
+        crate::process::spawn::spawn(&self.plan()).unwrap()
+    }
+
+    /// Its exit code.
+    fn code(&self) -> u32 {
+        code(&self.start())
+    }
+}
+
+/// The exit code of `cmd.exe` with that command.
+fn cmd(command: &str) -> ChildHandle {
+    let args = ["/d".into(), "/c".into(), command.into()];
+    let unix = UnixOptions::default();
+    crate::process::spawn::spawn(&plan("cmd", &args, &unix)).unwrap()
+}
+
+fn code(exit: &ChildHandle) -> u32 {
+    exit.wait().unwrap().status.raw()
+}
+
+/// Waits for a fact. That it takes too long means that it will never be one.
+fn until(what: &str, fact: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !fact() {
+        assert!(Instant::now() < end, "{what}");
+        wait::any(&mut [], Some(Instant::now() + Duration::from_millis(5))).unwrap();
+    }
+}
+
+/// Waits for the end of a child, for a while.
+fn ends(exit: &ChildHandle) -> bool {
+    let end = Instant::now() + Duration::from_secs(60);
+    wait::any(&mut [Slot::Event(exit)], Some(end)).unwrap() == 1
+}
+
+/// A file that is removed when the test is over, and what a child writes into it.
+struct Note(PathBuf);
+
+impl Note {
+    fn new(name: &str) -> Note {
+        let name = format!("pipewright {name} {}.txt", std::process::id());
+        let note = Note(std::env::temp_dir().join(name));
+        let _ = std::fs::remove_file(&note.0);
+        note
+    }
+
+    fn number(&self) -> u32 {
+        until("nothing is noted", || self.text().ends_with('\n'));
+        self.text().trim().parse().unwrap()
+    }
+
+    fn text(&self) -> String {
+        std::fs::read_to_string(&self.0).unwrap_or_default()
+    }
+}
+
+impl Drop for Note {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}

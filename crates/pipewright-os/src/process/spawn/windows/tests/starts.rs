@@ -1,0 +1,161 @@
+//! How children start and end, and what they find.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use super::{act, cmd, code, plan};
+use crate::base::signal::Signal;
+use crate::process::spawn::wide::Arg;
+use crate::process::spawn::wide::command_line::command_line;
+use crate::process::spawn::wide::oracle::{Rules, split};
+use crate::process::spawn::{ChildStdio, Env, Plan, UnixOptions, WindowsOptions, spawn};
+
+#[test]
+fn an_exit_code_is_told_as_it_is() {
+    assert_eq!(code(&cmd("exit 3")), 3);
+    for code in [0, 1, 259, 0xC000_0005, u32::MAX] {
+        let exit = act("exit", code.to_string()).start();
+        let ended = exit.wait().unwrap();
+        assert_eq!(ended.status.raw(), code);
+        assert_eq!(exit.try_wait().unwrap(), Some(ended), "again and again");
+        let usage = ended.usage.unwrap();
+        assert!(usage.user + usage.system < std::time::Duration::from_secs(600), "{usage:?}");
+        eprintln!("{code:#x}: {usage:?}");
+    }
+    let hex = act("exit", 0xC000_0005_u32.to_string()).start().wait().unwrap();
+    assert_eq!(hex.status.to_string(), "exit code: 0xc0000005");
+}
+
+#[test]
+fn a_kill_ends_a_child_and_is_nothing_to_one_that_has_ended() {
+    let exit = act("sleep", "").start();
+    assert_eq!(exit.try_wait().unwrap(), None);
+    assert!(exit.signal(Signal::KILL).unwrap());
+    assert_eq!(code(&exit), 1);
+    assert!(!exit.signal(Signal::KILL).unwrap());
+    assert!(!exit.signal(Signal::TERM).unwrap());
+}
+
+#[test]
+fn what_cannot_be_sent_is_unsupported() {
+    let exit = act("sleep", "").start();
+    for signal in [Signal::TERM, Signal::INT, Signal::STOP, Signal::CONT, Signal::USR1] {
+        let error = exit.signal(signal).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::Unsupported, "{signal}");
+    }
+    exit.signal(Signal::KILL).unwrap();
+}
+
+#[test]
+fn the_environment_is_what_was_asked_for_and_sorted_out() {
+    let mut act = act("environment", "A=1,Ä=2,B=,PIPEWRIGHT_X=,path=x,SystemRoot=C:\\windows");
+    act.env.push(("a".into(), "0".into()));
+    act.env.push(("A".into(), "1".into()));
+    act.env.push(("ä".into(), "2".into()));
+    act.env.retain(|(name, _)| !name.eq_ignore_ascii_case("path"));
+    act.env.push(("PATH".into(), "x".into()));
+    assert_eq!(act.code(), 0);
+}
+
+#[test]
+fn the_directory_is_what_was_asked_for() {
+    let dir = std::env::temp_dir().canonicalize().unwrap();
+    let usual = dir.to_str().unwrap().trim_start_matches(r"\\?\").to_owned();
+    let act = act("directory", usual.clone());
+    for dir in [Path::new(&usual), &dir] {
+        let exit = spawn(&Plan { current_dir: Some(dir), ..act.plan() }).unwrap();
+        assert_eq!(code(&exit), 0, "{dir:?}");
+    }
+}
+
+#[test]
+fn a_relative_program_is_taken_from_the_childs_directory() {
+    let unix = UnixOptions::default();
+    let args = ["/c".into(), "exit 4".into()];
+    let system = Path::new(r"C:\windows");
+    let plan = Plan { current_dir: Some(system), ..plan(r".\system32\cmd", &args, &unix) };
+    assert_eq!(code(&spawn(&plan).unwrap()), 4);
+}
+
+#[test]
+fn a_raw_argument_reaches_cmd_as_it_is() {
+    let note = super::Note::new("raw");
+    let command = format!(r#"echo "a  b"> "{}""#, note.0.display());
+    let args = ["/d".into(), "/c".into(), OsString::from(command)];
+    let windows = WindowsOptions { raw_args: vec![2], ..WindowsOptions::default() };
+    let unix = UnixOptions::default();
+    let plan = Plan { windows: Some(&windows), ..plan("cmd", &args, &unix) };
+    assert_eq!(code(&spawn(&plan).unwrap()), 0);
+    assert_eq!(note.text().trim_end(), r#""a  b""#);
+}
+
+#[test]
+fn a_parent_without_stdio_starts_children_all_the_same() {
+    for number in ["0", "-1", "-2", "16777208"] {
+        assert_eq!(act("no stdio", number).code(), 5, "{number}");
+    }
+}
+
+#[test]
+fn a_child_is_given_null() {
+    let null = crate::base::stdio::null().unwrap();
+    let act = act("exit", "6");
+    let stdio = [ChildStdio::Handle(&null); 3];
+    let exit = spawn(&Plan { stdio, env: Env::Exactly(&act.env), ..act.plan() }).unwrap();
+    assert_eq!(code(&exit), 6);
+}
+
+/// What this proves: that the lines are taken apart by the shell's own function as the tests of
+/// `wide` say. Those who call it are few; most programs have a C library, which has rules of its own.
+#[test]
+fn the_system_takes_ten_thousand_command_lines_apart_as_they_were_meant() {
+    use proptest::prelude::*;
+    use proptest::strategy::ValueTree as _;
+    use proptest::test_runner::TestRunner;
+
+    #[link(name = "shell32")]
+    unsafe extern "system" {
+        fn CommandLineToArgvW(line: *const u16, count: *mut i32) -> *mut *mut u16;
+    }
+    #[link(name = "kernel32")]
+    unsafe extern "system" {
+        fn LocalFree(memory: *mut core::ffi::c_void) -> *mut core::ffi::c_void;
+    }
+    let units = prop_oneof![
+        6 => prop::sample::select("\\\" \ta=/%^&".encode_utf16().collect::<Vec<u16>>()),
+        1 => 1..=u16::MAX,
+    ];
+    let arg = prop::collection::vec(units, 0..12);
+    let vectors = prop::collection::vec(arg, 0..6);
+    let mut runner = TestRunner::deterministic();
+    for _ in 0..10_000 {
+        let args = vectors.new_tree(&mut runner).unwrap().current();
+        let plain: Vec<Arg> = args.iter().cloned().map(Arg::Plain).collect();
+        let program: Vec<u16> = r"C:\p q".encode_utf16().collect();
+        let mut line = command_line(&program, &plain, false).unwrap();
+        let expected = split(&line, Rules::Shell);
+        line.push(0);
+        let mut count = 0;
+        // SAFETY: a string that ends with NUL, a live number.
+        let found = unsafe { CommandLineToArgvW(line.as_ptr(), &raw mut count) };
+        assert!(!found.is_null());
+        let text = |index: usize| -> Vec<u16> {
+            // SAFETY: there are so many of them.
+            let place = unsafe { found.add(index) };
+            // SAFETY: as above.
+            let text = unsafe { *place };
+            let at = |unit: usize| {
+                // SAFETY: asked for one after the other, up to the NUL and not past it.
+                let place = unsafe { text.add(unit) };
+                // SAFETY: as above.
+                unsafe { *place }
+            };
+            (0..).map(at).take_while(|unit| *unit != 0).collect()
+        };
+        let texts: Vec<Vec<u16>> = (0..count as usize).map(text).collect();
+        // SAFETY: made by the call above, and not used any more.
+        unsafe { LocalFree(found.cast()) };
+        assert_eq!(texts[1..], args, "{}", String::from_utf16_lossy(&line));
+        assert_eq!(texts, expected);
+    }
+}

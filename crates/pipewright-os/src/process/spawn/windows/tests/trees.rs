@@ -1,0 +1,183 @@
+//! Jobs, and descendants.
+
+use std::os::windows::io::AsRawHandle as _;
+
+use windows_sys::Win32::System::JobObjects::IsProcessInJob;
+use windows_sys::Win32::System::Threading::GetCurrentProcess;
+
+use super::{Act, Note, act, code, ends, until};
+use crate::base::signal::Signal;
+use crate::process::child::ChildHandle;
+use crate::process::contain::windows::ends_with_us;
+use crate::process::contain::{Containment, tree};
+use crate::process::open::{Fate, Opened};
+use crate::process::spawn::{Plan, WindowsOptions, parent_exit, spawn};
+use crate::process::tree::Descendants;
+
+fn held(act: &Act) -> ChildHandle {
+    spawn(&Plan { contain: Some(tree(true)), ..act.plan() }).unwrap()
+}
+
+fn text(note: &Note) -> &str {
+    note.0.to_str().unwrap()
+}
+
+fn opened(note: &Note) -> Opened {
+    Opened::open(note.number()).unwrap()
+}
+
+fn runs(opened: &Opened) -> bool {
+    opened.fate().unwrap() == Fate::Runs
+}
+
+#[test]
+fn a_tree_ends_whoever_has_started_whom_and_is_counted() {
+    let note = Note::new("tree");
+    let exit = held(&act("parent", text(&note)));
+    assert_eq!(exit.containment(), Containment::Job);
+    let child = opened(&note);
+    let held = exit.tree().unwrap();
+    assert!(held.is_left() && runs(&child));
+    let mut members = Vec::new();
+    held.collect(&mut members);
+    assert!(members.iter().any(|member| member.pid() == child.member().pid()), "{members:?}");
+    assert!(members.iter().all(|member| member.pid() != exit.pid()));
+    let killed = held.end();
+    assert!(killed >= 1, "{killed}");
+    assert!(!held.is_left() && !runs(&child));
+    assert_eq!(held.end(), killed, "again and again");
+    assert_eq!(code(&exit), 1);
+}
+
+/// A job that has processes can refuse a child for those.
+#[test]
+fn the_job_of_children_that_end_with_us_is_another_one_where_the_last_one_refuses() {
+    let job = |anew| ends_with_us(anew).unwrap().as_raw_handle();
+    let mut tied = act("sleep", "");
+    tied.unix.kill_on_parent_exit = Some(parent_exit());
+    let child = tied.start();
+    let first = job(false);
+    let second = job(true);
+    assert_ne!(first, second);
+    assert_eq!([job(false), job(true)], [second; 2], "it has no processes");
+    let later = tied.start();
+    for exit in [child, later] {
+        assert!(exit.signal(Signal::KILL).unwrap());
+        assert_eq!(code(&exit), 1);
+    }
+}
+
+#[test]
+fn an_orphan_of_a_tree_is_in_it() {
+    let note = Note::new("orphan");
+    let exit = held(&act("parent of a parent", text(&note)));
+    assert_eq!(code(&exit), 0);
+    let child = opened(&note);
+    assert!(runs(&child) && exit.tree().unwrap().is_left());
+    assert_eq!(exit.tree().unwrap().end(), 1);
+    assert!(!runs(&child));
+}
+
+#[test]
+fn a_tree_ends_with_its_handle() {
+    let note = Note::new("handle");
+    let exit = held(&act("parent", text(&note)));
+    let child = opened(&note);
+    let own = Opened::open(exit.pid()).unwrap();
+    drop(exit);
+    until("the tree lives on", || !runs(&child) && !runs(&own));
+}
+
+#[test]
+fn a_tree_inside_of_a_tree_is_held_and_ends_with_its_holder() {
+    let note = Note::new("nested");
+    let exit = held(&act("parent of a tree", text(&note)));
+    let child = opened(&note);
+    assert!(runs(&child));
+    // The holder of the inner tree alone.
+    exit.signal(Signal::KILL).unwrap();
+    until("the inner tree lives on", || !runs(&child));
+}
+
+#[test]
+fn a_tree_ends_with_the_process_that_holds_it() {
+    let note = Note::new("holder");
+    let exit = act("parent of a tree", text(&note)).start();
+    let child = opened(&note);
+    assert!(runs(&child));
+    exit.signal(Signal::KILL).unwrap();
+    until("the tree lives on", || !runs(&child));
+}
+
+#[test]
+fn a_child_ends_with_its_parent_and_what_it_has_started_does_not() {
+    let note = Note::new("tied");
+    let exit = act("parent of a child that ends with it", text(&note)).start();
+    let grandchild = opened(&note);
+    let mut below = Descendants::default();
+    below.collect(&exit);
+    let tied = below.members().iter().find(|it| it.pid() != grandchild.member().pid()).unwrap();
+    exit.signal(Signal::KILL).unwrap();
+    until("the child lives on", || !tied.is_alive());
+    assert!(runs(&grandchild), "only the child is tied");
+    grandchild.signal(Signal::KILL).unwrap();
+}
+
+/// Whether this process is in a job itself.
+fn in_a_job() -> bool {
+    let mut is_in = 0;
+    // SAFETY: no arguments; a pseudo handle.
+    let own = unsafe { GetCurrentProcess() };
+    // SAFETY: our own process, any job, and a live number.
+    let told = unsafe { IsProcessInJob(own, std::ptr::null_mut(), &raw mut is_in) };
+    told != 0 && is_in != 0
+}
+
+#[test]
+fn only_whom_the_job_lets_go_leaves_it() {
+    for lets_break_away in [false, true] {
+        let note = Note::new("breakaway");
+        let windows = WindowsOptions { lets_break_away, ..WindowsOptions::default() };
+        let act = act("breaks away", text(&note));
+        let plan = Plan { windows: Some(&windows), contain: Some(tree(true)), ..act.plan() };
+        let exit = spawn(&plan).unwrap();
+        let found = code(&exit);
+        const ACCESS_DENIED: u32 = 5;
+        if !lets_break_away {
+            assert_eq!(found, ACCESS_DENIED);
+        } else if found == ACCESS_DENIED && in_a_job() {
+            eprintln!("SKIPPED: a job around all of this lets nobody out");
+        } else {
+            let away = opened(&note);
+            assert_eq!((found, exit.tree().unwrap().end()), (0, 0));
+            assert!(runs(&away), "it has left");
+            away.signal(Signal::KILL).unwrap();
+        }
+    }
+}
+
+#[test]
+fn descendants_are_found_and_nobody_else() {
+    let note = Note::new("descendants");
+    let exit = act("parent", text(&note)).start();
+    let stranger = act("sleep", "").start();
+    let child = opened(&note);
+    let mut below = Descendants::default();
+    assert!(below.collect(&exit) >= 1);
+    let has = |below: &Descendants, pid| below.members().iter().any(|it| it.pid() == pid);
+    assert!(has(&below, child.member().pid()));
+    assert!(!has(&below, stranger.pid()) && !has(&below, exit.pid()));
+    assert_eq!(below.collect(&exit), 0, "each is found once");
+
+    // The parent has ended, and is held: so who it has started is still found.
+    exit.signal(Signal::KILL).unwrap();
+    assert!(ends(&exit));
+    let mut below = Descendants::default();
+    below.stop_and_collect(&exit, 64);
+    assert!(has(&below, child.member().pid()));
+    for member in below.members() {
+        assert!(member.signal(Signal::KILL).unwrap());
+    }
+    until("it lives on", || below.any_alive().is_none());
+    stranger.signal(Signal::KILL).unwrap();
+}

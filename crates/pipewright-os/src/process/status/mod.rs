@@ -1,0 +1,145 @@
+//! What a child said when it ended.
+
+#[cfg(unix)]
+mod unix;
+#[cfg(unix)]
+use unix as imp;
+#[cfg(windows)]
+mod windows;
+#[cfg(windows)]
+use windows as imp;
+
+use std::fmt;
+
+use crate::base::signal::Signal;
+
+/// How a child ended, with the names and rules of [`std::process::ExitStatus`].
+///
+/// It converts from and to std's, and has the methods of std's Unix extension trait itself.
+///
+/// ```
+/// # use pipewright_os::process::status::ExitStatus;
+/// let status = ExitStatus::from_raw(0);
+/// assert!(status.success());
+/// assert_eq!(std::process::ExitStatus::from(status).code(), Some(0));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct ExitStatus(u32);
+
+/// A status that is not success, as an error.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ExitStatusError(ExitStatus);
+
+impl ExitStatus {
+    /// Whether the child exited by itself with code 0.
+    #[must_use]
+    pub fn success(&self) -> bool {
+        self.0 == 0
+    }
+
+    /// The exit code; `None` where a signal ended the child (Unix).
+    #[must_use]
+    pub fn code(&self) -> Option<i32> {
+        imp::code(self.0)
+    }
+
+    /// The signal that ended the child; always `None` on Windows.
+    #[must_use]
+    pub fn signal(&self) -> Option<i32> {
+        imp::signal(self.0)
+    }
+
+    /// As [`signal`](Self::signal), as a [`Signal`] that prints its name.
+    #[must_use]
+    pub fn terminating_signal(&self) -> Option<Signal> {
+        self.signal().and_then(Signal::from_number)
+    }
+
+    /// Whether it is that of a child which was killed by force: by SIGKILL (Unix), or with the exit
+    /// code 1 (Windows, where that is all that can be known: the child may have chosen it itself).
+    #[must_use]
+    pub fn is_of_a_kill(&self) -> bool {
+        imp::is_of_a_kill(self.0)
+    }
+
+    /// Whether the child left a core dump.
+    #[must_use]
+    pub fn core_dumped(&self) -> bool {
+        imp::core_dumped(self.0)
+    }
+
+    /// `Ok` for success, an error that prints the status otherwise.
+    ///
+    /// # Errors
+    /// The status is not success.
+    pub fn exit_ok(&self) -> Result<(), ExitStatusError> {
+        if self.success() { Ok(()) } else { Err(ExitStatusError(*self)) }
+    }
+
+    /// The platform's own value: the wait status of `wait(2)` on Unix, the exit code on Windows.
+    #[must_use]
+    pub fn raw(&self) -> u32 {
+        self.0
+    }
+
+    /// As [`raw`](Self::raw), with the name and type of std's Unix extension trait.
+    #[must_use]
+    pub fn into_raw(self) -> i32 {
+        self.0 as i32
+    }
+
+    /// The status of that wait status (Unix) or exit code (Windows).
+    #[must_use]
+    pub fn from_raw(raw: i32) -> ExitStatus {
+        ExitStatus(raw as u32)
+    }
+}
+
+impl ExitStatusError {
+    /// The status.
+    #[must_use]
+    pub fn into_status(self) -> ExitStatus {
+        self.0
+    }
+
+    /// The exit code, if the child exited by itself.
+    #[must_use]
+    pub fn code(&self) -> Option<i32> {
+        self.0.code()
+    }
+}
+
+impl From<std::process::ExitStatus> for ExitStatus {
+    fn from(status: std::process::ExitStatus) -> Self {
+        ExitStatus(imp::from_std(status))
+    }
+}
+
+impl From<ExitStatus> for std::process::ExitStatus {
+    fn from(status: ExitStatus) -> Self {
+        imp::to_std(status.0)
+    }
+}
+
+impl fmt::Debug for ExitStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ExitStatus({self})")
+    }
+}
+
+impl fmt::Display for ExitStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        imp::show(self, f)
+    }
+}
+
+impl fmt::Display for ExitStatusError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process ended without success: {}", self.0)
+    }
+}
+
+impl std::error::Error for ExitStatusError {}
+
+#[cfg(target_os = "linux")]
+pub(crate) use unix::pack;

@@ -1,0 +1,129 @@
+//! `Stdio` in std's shape.
+
+use std::fmt;
+use std::io;
+
+use crate::base::handle::Handle;
+
+/// The description of a child's stdin, stdout or stderr, as [`std::process::Stdio`].
+///
+/// It is made of everything that std's is made of: `File`, `OwnedFd` (`OwnedHandle`), the ends of
+/// another child's pipes, `io::stdout()`, `io::stderr()`, and with Rust 1.87 and later std's
+/// `PipeReader` and `PipeWriter`; and of everything else that converts to a [`Handle`], such as
+/// the pipes of this crate. It converts to std's.
+///
+/// ```
+/// # use pipewright_os::process::std_process::Stdio;
+/// let output = std::process::Command::new("echo")
+///     .arg("hi")
+///     .stdout(std::process::Stdio::from(Stdio::piped()))
+///     .output()?;
+/// assert_eq!(output.stdout, b"hi\n");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct Stdio(Kind);
+
+/// The kinds of a [`Stdio`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Kind {
+    /// The stream of this process of the same number.
+    Inherit,
+    /// The null device.
+    Null,
+    /// A pipe to this process.
+    Piped,
+    /// A stream of this process by its name.
+    Parent(ParentStream),
+    /// A copy of this handle.
+    Handle(Handle),
+}
+
+/// A stream of this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ParentStream {
+    /// The standard output.
+    Stdout,
+    /// The standard error.
+    Stderr,
+}
+
+impl Stdio {
+    /// Creates a pipe to the child.
+    #[must_use]
+    pub fn piped() -> Stdio {
+        Stdio(Kind::Piped)
+    }
+
+    /// Gives the child the stream that this process has.
+    #[must_use]
+    pub fn inherit() -> Stdio {
+        Stdio(Kind::Inherit)
+    }
+
+    /// Gives the child the null device: reads find the end, writes are ignored.
+    #[must_use]
+    pub fn null() -> Stdio {
+        Stdio(Kind::Null)
+    }
+
+    /// Returns the kind, with the handle if there is one.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn into_kind(self) -> Kind {
+        self.0
+    }
+}
+
+impl fmt::Debug for Stdio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stdio").finish_non_exhaustive()
+    }
+}
+
+impl<T: Into<Handle>> From<T> for Stdio {
+    fn from(owner: T) -> Stdio {
+        Stdio(Kind::Handle(owner.into()))
+    }
+}
+
+impl From<io::Stdout> for Stdio {
+    fn from(_: io::Stdout) -> Stdio {
+        Stdio(Kind::Parent(ParentStream::Stdout))
+    }
+}
+
+impl From<io::Stderr> for Stdio {
+    fn from(_: io::Stderr) -> Stdio {
+        Stdio(Kind::Parent(ParentStream::Stderr))
+    }
+}
+
+impl From<Stdio> for std::process::Stdio {
+    fn from(stdio: Stdio) -> std::process::Stdio {
+        match stdio.0 {
+            Kind::Inherit => std::process::Stdio::inherit(),
+            Kind::Null => std::process::Stdio::null(),
+            Kind::Piped => std::process::Stdio::piped(),
+            Kind::Parent(ParentStream::Stdout) => io::stdout().into(),
+            Kind::Parent(ParentStream::Stderr) => io::stderr().into(),
+            Kind::Handle(handle) => std::process::Stdio::from(super::streams::Owned::from(handle)),
+        }
+    }
+}
+
+#[cfg(unix)]
+impl std::os::fd::FromRawFd for Stdio {
+    unsafe fn from_raw_fd(fd: std::os::fd::RawFd) -> Stdio {
+        // SAFETY: the caller hands over an open descriptor that nobody else owns.
+        Stdio(Kind::Handle(unsafe { Handle::from_raw_fd(fd) }))
+    }
+}
+
+#[cfg(windows)]
+impl std::os::windows::io::FromRawHandle for Stdio {
+    unsafe fn from_raw_handle(handle: std::os::windows::io::RawHandle) -> Stdio {
+        // SAFETY: the caller hands over an open handle that nobody else owns.
+        Stdio(Kind::Handle(unsafe { Handle::from_raw_handle(handle) }))
+    }
+}

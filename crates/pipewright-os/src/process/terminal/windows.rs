@@ -1,0 +1,37 @@
+//! Windows has no job control: no terminal is ever ours to give.
+
+use std::os::windows::io::AsRawHandle;
+
+use windows_sys::Win32::System::Console::{CONSOLE_SCREEN_BUFFER_INFO, GetConsoleScreenBufferInfo};
+
+use crate::base::handle::Handle;
+
+pub(super) fn terminal() -> Option<Handle> {
+    None
+}
+
+pub(super) fn own_group() -> u32 {
+    // That of nobody.
+    0
+}
+
+pub(super) fn group_in_front(_: &Handle) -> Option<u32> {
+    None
+}
+
+pub(super) fn put_in_front(_: &Handle, _: u32) {
+    // There is nothing to put in front.
+}
+
+pub(super) fn stop_this_process() {
+    // Nobody could continue it.
+}
+
+pub(super) fn columns(stream: &impl AsRawHandle) -> Option<usize> {
+    let mut screen = CONSOLE_SCREEN_BUFFER_INFO::default();
+    let stream = stream.as_raw_handle();
+    // SAFETY: a live struct; a stream that is no console, or none at all, is an error of the call.
+    let told = unsafe { GetConsoleScreenBufferInfo(stream, &raw mut screen) };
+    let columns = i32::from(screen.srWindow.Right) - i32::from(screen.srWindow.Left) + 1;
+    (told != 0).then(|| usize::try_from(columns).ok()).flatten()
+}
