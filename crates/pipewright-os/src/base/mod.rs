@@ -18,6 +18,8 @@ pub mod os_text;
 pub(crate) mod overlapped;
 pub mod park;
 pub mod pipe;
+#[cfg(unix)]
+pub(crate) mod raw_pipe;
 #[cfg(windows)]
 pub(crate) mod security;
 pub mod service_thread;

@@ -16,6 +16,7 @@ use windows_sys::core::BOOL;
 
 use std::os::windows::io::{AsHandle, AsRawHandle};
 
+use crate::base::errno::os_error;
 use crate::base::lasting::Write;
 use crate::base::wake::Wake;
 
@@ -237,11 +238,6 @@ fn is_cancelled(result: &io::Result<usize>) -> bool {
 /// A read or write of more is one of as much as fits the call.
 pub(crate) fn at_most(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
-}
-
-/// The system's error of that number.
-pub(crate) fn os_error(code: u32) -> io::Error {
-    io::Error::from_raw_os_error(code as i32)
 }
 
 #[cfg(test)]

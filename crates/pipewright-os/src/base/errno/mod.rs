@@ -8,6 +8,8 @@ use unix as imp;
 mod windows;
 #[cfg(windows)]
 use windows as imp;
+#[cfg(windows)]
+pub(crate) use windows::os_error;
 
 use std::io;
 

@@ -1,5 +1,7 @@
 //! The codes of `GetLastError`.
 
+use std::io;
+
 use windows_sys::Win32::Foundation as win;
 
 use super::{Cause, TOO_LONG};
@@ -34,4 +36,9 @@ pub(super) fn cause(number: i32) -> Option<Cause> {
         win::ERROR_TOO_MANY_OPEN_FILES => Cause::Limit("too many open files"),
         _ => return None,
     })
+}
+
+/// Returns the error of that number.
+pub(crate) fn os_error(code: u32) -> io::Error {
+    io::Error::from_raw_os_error(code as i32)
 }

@@ -17,7 +17,7 @@ pub(crate) use unix::{copy_of_number, is_close_on_exec, kind_of_number};
 #[cfg(windows)]
 use windows as imp;
 #[cfg(windows)]
-pub(crate) use windows::{copy_of, inheritable, kind_of, number_of, size_of_u32};
+pub(crate) use windows::{copy_of, inheritable, kind_of, number_of, overlaps, query, size_of_u32};
 
 #[cfg(windows)]
 pub(crate) use list::own_count;

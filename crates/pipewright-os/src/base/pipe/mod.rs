@@ -7,13 +7,11 @@ mod unix;
 #[cfg(unix)]
 use unix as imp;
 #[cfg(unix)]
-pub(crate) use unix::{Way, ends, set_capacity};
+pub(crate) use unix::Way;
 #[cfg(windows)]
 mod windows;
 #[cfg(windows)]
 use windows as imp;
-#[cfg(windows)]
-pub(crate) use windows::overlaps;
 #[cfg(windows)]
 pub(crate) use windows::{Job, MOST_READ_BYTES, Relay, WriteEnd, duplex, of_read, of_write, room};
 

@@ -24,7 +24,7 @@ impl Wake {
 
     #[cfg(not(target_os = "linux"))]
     pub(super) fn new() -> io::Result<Wake> {
-        let (read, write) = crate::base::pipe::ends()?;
+        let (read, write) = crate::base::raw_pipe::pipe()?;
         for end in [&read, &write] {
             rustix::fs::fcntl_setfl(end, rustix::fs::OFlags::NONBLOCK)?;
         }

@@ -21,7 +21,8 @@ use windows_sys::Win32::System::Threading::INFINITE;
 
 use super::Told;
 use crate::base::errno;
-use crate::base::overlapped::{at, os_error};
+use crate::base::errno::os_error;
+use crate::base::overlapped::at;
 use crate::base::wake::Wake;
 use crate::disk::file::{Action, Finished, Request};
 use crate::disk::in_kernel::InKernel;

@@ -13,12 +13,12 @@ use rustix::fs::OFlags;
 use rustix::net::sockopt;
 
 use super::{Conduit, Kind};
-use crate::base::pipe;
+use crate::base::raw_pipe;
 
 pub(super) fn open(kind: Kind, holds_bytes: Option<usize>) -> io::Result<Conduit> {
     match kind {
         Kind::Pipe => {
-            let (reader, writer) = pipe::ends()?;
+            let (reader, writer) = raw_pipe::pipe()?;
             of_pipe(reader.into(), writer.into(), holds_bytes)
         }
         Kind::Fifo => {
@@ -32,7 +32,7 @@ pub(super) fn open(kind: Kind, holds_bytes: Option<usize>) -> io::Result<Conduit
 fn of_pipe(reader: File, writer: File, holds_bytes: Option<usize>) -> io::Result<Conduit> {
     let reader = OwnedFd::from(reader);
     if let Some(bytes) = holds_bytes {
-        pipe::set_capacity(&reader, bytes)?;
+        raw_pipe::set_capacity(&reader, bytes)?;
     }
     let holds_bytes = size_of(&reader);
     // What macOS begins with; it makes more of it as a rule, but not when memory is short.

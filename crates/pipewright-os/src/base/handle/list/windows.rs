@@ -20,8 +20,8 @@ use windows_sys::Win32::System::Threading::{GetCurrentProcess, GetProcessHandleC
 use windows_sys::Win32::System::WindowsProgramming::PUBLIC_OBJECT_TYPE_INFORMATION;
 
 use super::OpenHandle;
+use crate::base::errno::os_error;
 use crate::base::handle::{HandleKind, ask, kind_of};
-use crate::base::overlapped::os_error;
 
 /// Both lists begin with their length and a word that is reserved, and have entries of this many
 /// words on a 64-bit system.

@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 
 use super::{PipeOptions, PipeReader, PipeWriter};
+use crate::base::raw_pipe;
 pub(crate) use now::Way;
 use now::{Now, is_ready_now};
 
@@ -59,9 +60,9 @@ impl PipeReader {
 
 pub(super) fn pair(options: PipeOptions) -> io::Result<(PipeReader, PipeWriter)> {
     // Neither end is put into another mode: every call says for itself whether it may wait.
-    let (read, write) = ends()?;
+    let (read, write) = raw_pipe::pipe()?;
     if let Some(bytes) = options.capacity {
-        set_capacity(&read, bytes)?;
+        raw_pipe::set_capacity(&read, bytes)?;
     }
     let growth = match options.capacity {
         Some(_) => grow::Growth::never(),
@@ -69,39 +70,6 @@ pub(super) fn pair(options: PipeOptions) -> io::Result<(PipeReader, PipeWriter)>
     };
     let reader = Reader { fd: read, now: Now::of_own_pipe(), growth };
     Ok((PipeReader(reader), PipeWriter(Writer { fd: write, now: Now::of_own_pipe() })))
-}
-
-/// The two ends of a new pipe, which no child gets that they are not given to.
-#[cfg(target_os = "linux")]
-pub(crate) fn ends() -> io::Result<(OwnedFd, OwnedFd)> {
-    Ok(rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?)
-}
-
-/// The two ends of a new pipe. There is no `pipe2`: for a moment a child that somebody else starts
-/// by `fork` could get them. Ours cannot (`POSIX_SPAWN_CLOEXEC_DEFAULT`).
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn ends() -> io::Result<(OwnedFd, OwnedFd)> {
-    let (read, write) = rustix::pipe::pipe()?;
-    for end in [&read, &write] {
-        rustix::io::fcntl_setfd(end, rustix::io::FdFlags::CLOEXEC)?;
-    }
-    Ok((read, write))
-}
-
-#[cfg(target_os = "linux")]
-pub(crate) fn set_capacity(pipe: &OwnedFd, bytes: usize) -> io::Result<()> {
-    Ok(rustix::pipe::fcntl_setpipe_size(pipe, bytes).map(drop)?)
-}
-
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn set_capacity(_: &OwnedFd, bytes: usize) -> io::Result<()> {
-    /// So far a pipe of macOS grows by itself when more is written than it holds.
-    const MOST_BYTES: usize = 64 << 10;
-    if bytes <= MOST_BYTES {
-        return Ok(());
-    }
-    let words = "a pipe holds 64 KiB here, and cannot be made larger";
-    Err(io::Error::new(io::ErrorKind::Unsupported, words))
 }
 
 pub(super) fn read(reader: &Reader, buffer: &mut [u8]) -> io::Result<usize> {
@@ -222,7 +190,7 @@ fn wait_for(fd: BorrowedFd<'_>, flags: PollFlags) -> io::Result<()> {
 }
 
 pub(super) fn hang_up(writer: &Writer) -> io::Result<()> {
-    let (read, broken) = ends()?;
+    let (read, broken) = raw_pipe::pipe()?;
     drop(read);
     replace(&writer.fd, &broken)
 }

@@ -12,7 +12,8 @@ use windows_sys::Win32::Storage::FileSystem::{ReadFile, WriteFile};
 
 use super::state::{self, Waits};
 use super::{Reader, Writer, available};
-use crate::base::overlapped::{Operation, at_most, os_error};
+use crate::base::errno::os_error;
+use crate::base::overlapped::{Operation, at_most};
 use crate::base::wake::Wake;
 
 /// The most that one read asks for, where the room is ours to choose.

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use windows_sys::Win32::Foundation::HANDLE;
 
 use super::{PipeOptions, PipeReader, PipeWriter};
-use crate::base::handle::{Handle, ask, copy_of, number_of};
+use crate::base::handle::{Handle, ask, copy_of, number_of, overlaps};
 use crate::base::wake::Wake;
 
 pub(crate) use calls::{MOST_READ_BYTES, of_read, of_write};
@@ -30,7 +30,7 @@ use pending::Pending;
 use relay::Kind;
 pub(crate) use relay::{Job, Relay};
 use state::Waits;
-pub(crate) use state::{overlaps, room};
+pub(crate) use state::room;
 
 pub(super) struct Reader {
     handle: OwnedHandle,
@@ -235,7 +235,7 @@ impl AsRawHandle for PipeWriter {
 impl From<OwnedHandle> for PipeReader {
     fn from(handle: OwnedHandle) -> Self {
         // No answer: only a synchronous one makes anybody wait.
-        let overlapped = ask::about(handle.as_handle(), state::overlaps).unwrap_or(false);
+        let overlapped = ask::about(handle.as_handle(), overlaps).unwrap_or(false);
         PipeReader(Reader { handle, overlapped })
     }
 }

@@ -1,26 +1,19 @@
 //! What the kernel tells of a pipe.
 
-use std::ffi::c_void;
 use std::io;
 use std::os::windows::io::{AsHandle as _, AsRawHandle, BorrowedHandle};
 use std::ptr;
 use std::sync::OnceLock;
 
 use windows_sys::Wdk::Storage::FileSystem::{
-    FILE_PIPE_CONNECTED_STATE, FILE_PIPE_LOCAL_INFORMATION, FILE_SYNCHRONOUS_IO_ALERT,
-    FILE_SYNCHRONOUS_IO_NONALERT, FileModeInformation, FilePipeLocalInformation,
-    NtQueryInformationFile,
+    FILE_PIPE_CONNECTED_STATE, FILE_PIPE_LOCAL_INFORMATION, FilePipeLocalInformation,
 };
-use windows_sys::Win32::Foundation::{
-    ERROR_BROKEN_PIPE, ERROR_PIPE_NOT_CONNECTED, RtlNtStatusToDosError,
-};
-use windows_sys::Win32::Storage::FileSystem::{FILE_TYPE_DISK, FILE_TYPE_PIPE, GetFileType};
+use windows_sys::Win32::Foundation::{ERROR_BROKEN_PIPE, ERROR_PIPE_NOT_CONNECTED};
+use windows_sys::Win32::Storage::FileSystem::{FILE_TYPE_PIPE, GetFileType};
 use windows_sys::Win32::System::Console::GetConsoleMode;
-use windows_sys::Win32::System::IO::IO_STATUS_BLOCK;
 use windows_sys::Win32::System::Pipes::{GetNamedPipeInfo, PeekNamedPipe};
 
-use crate::base::handle::size_of_u32;
-use crate::base::overlapped::os_error;
+use crate::base::handle::{overlaps, query};
 
 /// What an anonymous pipe holds as a rule, where it cannot be told.
 pub(super) const UNTOLD_BYTES: usize = 4 << 10;
@@ -55,19 +48,6 @@ pub(super) fn waits(handle: BorrowedHandle<'_>) -> Waits {
         FILE_TYPE_PIPE => Waits::InTheCall,
         _ => Waits::Never,
     }
-}
-
-/// Whether calls on a handle may be left to the kernel, one after the other.
-///
-/// Not those on a file on a disk, whatever its mode: one that overlaps has no place at which the next
-/// call goes on, so each would begin at the start again. The kernel refuses calls that name no place.
-pub(crate) fn overlaps(handle: BorrowedHandle<'_>) -> bool {
-    let mut mode = 0_u32;
-    // SAFETY: the class is a number of that type.
-    let told = unsafe { query(handle, FileModeInformation, &raw mut mode) };
-    let waits = mode & (FILE_SYNCHRONOUS_IO_ALERT | FILE_SYNCHRONOUS_IO_NONALERT) != 0;
-    // SAFETY: an open handle.
-    told.is_ok() && !waits && unsafe { GetFileType(handle.as_raw_handle()) } != FILE_TYPE_DISK
 }
 
 /// What a pipe holds at least in one direction.
@@ -132,19 +112,4 @@ pub(super) fn is_open_pipe(handle: BorrowedHandle<'_>) -> bool {
     let told =
         unsafe { PeekNamedPipe(handle.as_raw_handle(), ptr::null_mut(), 0, none, none, none) };
     told != 0
-}
-
-/// # Safety
-/// The class is of that type.
-unsafe fn query<T>(handle: BorrowedHandle<'_>, class: i32, to: *mut T) -> io::Result<()> {
-    let mut block = IO_STATUS_BLOCK::default();
-    let (to, size) = (to.cast::<c_void>(), size_of_u32::<T>());
-    // SAFETY: an open handle and a live block; the caller promises the rest.
-    let status =
-        unsafe { NtQueryInformationFile(handle.as_raw_handle(), &raw mut block, to, size, class) };
-    if status >= 0 {
-        return Ok(());
-    }
-    // SAFETY: a number.
-    Err(os_error(unsafe { RtlNtStatusToDosError(status) }))
 }

@@ -19,8 +19,9 @@ use windows_sys::Win32::System::Pipes::{
 
 use super::super::{Mode, PipeOptions, PipeReader, PipeWriter, pair};
 use super::{Job, state};
-use crate::base::handle::{Handle, HandleKind, inheritable};
-use crate::base::overlapped::{Operation, os_error};
+use crate::base::errno::os_error;
+use crate::base::handle::{Handle, HandleKind, inheritable, overlaps};
+use crate::base::overlapped::Operation;
 use crate::base::wait::Slot;
 use crate::base::wake::Wake;
 
@@ -64,8 +65,8 @@ fn each_end_that_is_written_may_be_asked_how_much_room_there_is() {
 fn each_end_has_the_mode_that_it_was_given_and_none_is_inherited() {
     for (options, reader, writer) in every_pair() {
         let mode = |overlaps| if overlaps { Mode::Async } else { Mode::Sync };
-        assert_eq!(mode(state::overlaps(reader.as_handle())), options.read, "{options:?}");
-        assert_eq!(mode(state::overlaps(borrowed(&writer))), options.write, "{options:?}");
+        assert_eq!(mode(overlaps(reader.as_handle())), options.read, "{options:?}");
+        assert_eq!(mode(overlaps(borrowed(&writer))), options.write, "{options:?}");
         assert!(!inheritable(reader.as_handle()).unwrap());
         assert!(!inheritable(borrowed(&writer)).unwrap());
         // Also after they have changed hands, when nobody has told.

@@ -101,10 +101,8 @@ impl ValidData {
         // SAFETY: no arguments.
         match unsafe { GetLastError() } {
             ERROR_SUCCESS if adjusted != 0 => Ok(ValidData { token, before, _alone: alone }),
-            ERROR_NOT_ALL_ASSIGNED => {
-                Err(crate::base::overlapped::os_error(ERROR_PRIVILEGE_NOT_HELD))
-            }
-            error => Err(crate::base::overlapped::os_error(error)),
+            ERROR_NOT_ALL_ASSIGNED => Err(crate::base::errno::os_error(ERROR_PRIVILEGE_NOT_HELD)),
+            error => Err(crate::base::errno::os_error(error)),
         }
     }
 }

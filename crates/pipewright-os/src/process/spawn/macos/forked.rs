@@ -84,7 +84,7 @@ const REPORT_BYTES: usize = 8;
 )]
 pub(super) fn start(job: &Job<'_>) -> Result<i32, SpawnError> {
     let create_error = |error| SpawnError::new(Step::Create, error);
-    let (read, made) = crate::base::pipe::ends().map_err(create_error)?;
+    let (read, made) = crate::base::raw_pipe::pipe().map_err(create_error)?;
     // The file actions come before the last thing that can fail, and must not put another handle in
     // its place.
     let write = job.places.out_of_the_way(&made).map_err(create_error)?;

@@ -51,7 +51,7 @@ const FOR_CHILD: &CStr = c"(s=$(/bin/ps -o lstart= -p \"$1\"); read -r over <&3 
 impl Guard {
     /// Starts the guard of a child that does not run yet. When this returns it is in place.
     pub(super) fn start(child: i32, whom: Whom) -> io::Result<Guard> {
-        let (read, write) = crate::base::pipe::ends()?;
+        let (read, write) = crate::base::raw_pipe::pipe()?;
         do_without_sigpipe(&write)?;
         let shell = start_shell(child, whom, &read)?;
         drop(read);

@@ -1,5 +1,7 @@
 //! Handles are kernel handles, never inheritable ones.
 
+mod file;
+
 use std::ffi::c_void;
 use std::fs::File;
 use std::io;
@@ -23,7 +25,7 @@ use windows_sys::Win32::System::Pipes::{GetNamedPipeInfo, PeekNamedPipe};
 use windows_sys::Win32::System::Threading::GetCurrentProcess;
 
 use super::{Handle, HandleKind, ask};
-use crate::base::pipe::overlaps;
+pub(crate) use file::{overlaps, query};
 
 pub(super) struct Owned {
     handle: OwnedHandle,
