@@ -160,14 +160,13 @@ pub use signal_guard::SignalGuard;
 #[cfg(feature = "tokio")]
 pub use task::{AsTheyEndAsync, AsyncEvents, AsyncLines, AsyncRunner};
 
+#[cfg(feature = "tokio")]
+pub use pipewright_os::base::async_pipe::{AsyncPipeReader, AsyncPipeWriter};
+pub use pipewright_os::base::caught_signals::{ArrivedSignal, CaughtSignals};
 pub use pipewright_os::base::handle::{Handle, HandleKind};
 pub use pipewright_os::base::handle::{OpenHandle, open_handles};
-#[cfg(feature = "tokio")]
-pub use pipewright_os::base::pipe::{AsyncPipeReader, AsyncPipeWriter};
 pub use pipewright_os::base::pipe::{Mode, PipeOptions, PipeReader, PipeWriter, pair as pipe};
-pub use pipewright_os::base::signal::{
-    Arrived as ArrivedSignal, Caught as CaughtSignals, Signal, UnknownSignal,
-};
+pub use pipewright_os::base::signal::{Signal, UnknownSignal};
 #[cfg(feature = "tokio")]
 pub use pipewright_os::base::stdio::{
     AsyncStdin, AsyncStdout, stderr_async, stdin_async, stdout_async,

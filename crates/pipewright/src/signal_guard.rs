@@ -3,7 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
-use pipewright_os::base::signal::{Signal, Trip};
+use pipewright_os::base::caught_signals::Trip;
+use pipewright_os::base::signal::Signal;
 use pipewright_os::base::wake::Latch;
 
 use crate::cancel::CancelToken;

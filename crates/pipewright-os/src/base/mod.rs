@@ -1,6 +1,9 @@
 //! The parts that all others stand on: handles, pipes, waiting and signals.
 
 pub mod aligned;
+#[cfg(feature = "tokio")]
+pub mod async_pipe;
+pub mod caught_signals;
 pub mod cpu;
 pub mod errno;
 pub mod event;

@@ -4,7 +4,8 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::os::windows::io::{AsHandle as _, AsRawHandle as _};
 
-use pipewright_os::base::signal::{Caught, Signal};
+use pipewright_os::base::caught_signals::CaughtSignals;
+use pipewright_os::base::signal::Signal;
 use windows_sys::Wdk::Storage::FileSystem::{
     FILE_SYNCHRONOUS_IO_NONALERT, FileModeInformation, NtQueryInformationFile,
 };
@@ -34,7 +35,7 @@ pub(crate) fn unbuffered_stdin() -> io::Result<fs::File> {
 /// From here on Ctrl-C and Ctrl-Break are taken by nobody.
 fn ignore(name: &str) -> io::Result<()> {
     let signal: Signal = name.parse().map_err(io::Error::other)?;
-    Caught::new(&[signal, Signal::INT, Signal::QUIT]).map(std::mem::forget)
+    CaughtSignals::new(&[signal, Signal::INT, Signal::QUIT]).map(std::mem::forget)
 }
 
 /// Whether each standard handle blocks, a line each.

@@ -12,8 +12,10 @@ use unix as imp;
 mod tests;
 #[cfg(windows)]
 mod windows;
+#[cfg(all(unix, feature = "ipc"))]
+pub(crate) use unix::copy_of_number;
 #[cfg(unix)]
-pub(crate) use unix::{copy_of_number, is_close_on_exec, kind_of_number};
+pub(crate) use unix::{is_close_on_exec, kind_of_number};
 #[cfg(windows)]
 use windows as imp;
 #[cfg(windows)]

@@ -1,11 +1,11 @@
 //! Pipes, with a mode for each end.
 
-#[cfg(feature = "tokio")]
-mod task;
 #[cfg(unix)]
 mod unix;
 #[cfg(unix)]
 use unix as imp;
+#[cfg(all(unix, feature = "tokio"))]
+pub(crate) use unix::MOST_READ_BYTES;
 #[cfg(unix)]
 pub(crate) use unix::Way;
 #[cfg(windows)]
@@ -17,11 +17,6 @@ pub(crate) use windows::{Job, MOST_READ_BYTES, Relay, WriteEnd, duplex, of_read,
 
 use std::fmt;
 use std::io;
-
-#[cfg(feature = "tokio")]
-pub use task::{AsyncPipeReader, AsyncPipeWriter};
-#[cfg(all(unix, feature = "tokio"))]
-pub(crate) use task::{task_reader, task_writer};
 
 /// How calls on one end of a pipe behave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]

@@ -1,11 +1,8 @@
 //! Signal names and numbers.
 
 use std::fmt;
-use std::io;
 use std::str::FromStr;
-use std::time::{Duration, Instant};
 
-mod trip;
 #[cfg(unix)]
 mod unix;
 #[cfg(unix)]
@@ -13,11 +10,9 @@ use unix as imp;
 #[cfg(windows)]
 mod windows;
 #[cfg(unix)]
-pub(crate) use unix::{AllBlocked, mask_now};
+pub(crate) use unix::{AllBlocked, empty_set, is_ignored, mask_now};
 #[cfg(windows)]
 use windows as imp;
-
-pub use trip::Trip;
 
 /// A signal, under the number the platform at hand gives it.
 ///
@@ -33,90 +28,8 @@ pub use trip::Trip;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Signal(i32);
 
-/// Signals that this process takes one by one instead of being ended by them.
-///
-/// # Platform
-/// Unix: blocks them in the calling thread. Threads that are started later inherit that; threads that
-/// run already do not, and children do not either. So call it before other threads are started (a
-/// runtime of many threads among them). Windows: `SetConsoleCtrlHandler`, for the whole process;
-/// Ctrl-C is `INT`, Ctrl-Break `QUIT`, and `TERM` that the console closes or the
-/// system shuts down, after which there are some seconds (5 as a rule) until the process is ended. No
-/// other comes.
-#[derive(Debug)]
-pub struct Caught(imp::Caught);
-
-impl Caught {
-    /// Catches these, apart from those that are ignored at the moment (`nohup`, a job in the
-    /// background): they stay ignored. Call it before other threads are started.
-    ///
-    /// # Errors
-    /// Windows: `KILL` or `STOP` is among them. (Unix leaves them out.)
-    pub fn new(signals: &[Signal]) -> io::Result<Caught> {
-        imp::Caught::new(signals).map(Caught)
-    }
-
-    /// Waits for the next one.
-    ///
-    /// # Errors
-    /// Nothing was caught: all of them are ignored, or none of them ever comes (Windows).
-    pub fn wait(&self) -> io::Result<Signal> {
-        self.wait_for_arrival().map(|arrived| arrived.signal)
-    }
-
-    /// Waits for the next one, but not longer than that. Zero takes one that has come already.
-    ///
-    /// ```
-    /// # use pipewright_os::base::signal::{Caught as CaughtSignals, Signal};
-    /// use std::time::Duration;
-    /// let caught = CaughtSignals::new(&[Signal::TERM])?;
-    /// assert_eq!(caught.wait_for(Duration::from_millis(1))?, None);
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    ///
-    /// # Platform
-    /// Linux: `signalfd`, and `sigtimedwait` without a wait. macOS: a kqueue, and `sigwait` when it
-    /// tells of one. Windows: an event that the console's handler raises.
-    ///
-    /// # Errors
-    /// As [`wait`](Self::wait); and no room for another handle.
-    #[doc(alias = "wait_timeout")]
-    pub fn wait_for(&self, limit: Duration) -> io::Result<Option<Signal>> {
-        // A limit that the clock cannot hold is none.
-        let arrived = self.0.wait_until(Instant::now().checked_add(limit))?;
-        Ok(arrived.map(|arrived| arrived.signal))
-    }
-
-    /// As [`wait`](Self::wait), for a task of a tokio runtime: blocks no thread (feature `tokio`).
-    ///
-    /// # Platform
-    /// Unix: the handle of [`wait_for`](Self::wait_for), registered with the runtime. Where that has
-    /// several threads, the signals have to be caught before it is built.
-    ///
-    /// # Cancellation
-    /// Dropping the future loses no signal.
-    ///
-    /// # Errors
-    /// As [`wait_for`](Self::wait_for); outside of a tokio runtime, `Unsupported`.
-    #[cfg(feature = "tokio")]
-    pub async fn wait_async(&self) -> io::Result<Signal> {
-        self.0.wait_async().await.map(|arrived| arrived.signal)
-    }
-
-    /// Waits for the next one, and tells where it came from.
-    ///
-    /// # Platform
-    /// Linux: `sigwaitinfo`. Other Unix: `sigwait`, and every signal counts as sent by a process.
-    /// Windows: only Ctrl-C counts as sent by the terminal; a break is also what a parent sends.
-    ///
-    /// # Errors
-    /// As [`wait`](Self::wait).
-    pub fn wait_for_arrival(&self) -> io::Result<Arrived> {
-        self.0.wait()
-    }
-}
-
 /// Sends a signal to this thread, which takes it before this returns, also where another thread
-/// [catches](Caught) it: as by raise(3), and nobody can come between. Who was interrupted, and has tidied up, ends by
+/// [catches](crate::base::caught_signals::CaughtSignals) it: as by raise(3), and nobody can come between. Who was interrupted, and has tidied up, ends by
 /// the signal, so that a shell ends its loop as well.
 ///
 /// Returns where that is not the end: the signal is ignored, or has a handler.
@@ -125,16 +38,6 @@ impl Caught {
 /// Unix: `pthread_kill`. Windows: nothing, as nobody is ended by a signal there.
 pub fn raise(signal: Signal) {
     imp::raise(signal);
-}
-
-/// A signal that has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Arrived {
-    /// Which.
-    pub signal: Signal,
-    /// The kernel sent it, not a process: Ctrl-C at the terminal, or its end. It went to the whole
-    /// foreground group then.
-    pub from_terminal: bool,
 }
 
 /// A name that is not a signal's on this platform.
@@ -167,6 +70,10 @@ impl Signal {
     /// Stop at the terminal: Ctrl-Z.
     pub const TSTP: Signal = Signal(imp::TSTP);
 
+    /// The highest number of a signal.
+    #[cfg(all(unix, not(target_os = "linux")))]
+    pub(crate) const LAST: i32 = imp::LAST;
+
     /// The signal of that number, if it is one: 1 to 64 on Linux, 1 to 31 elsewhere.
     #[must_use]
     pub const fn from_number(number: i32) -> Option<Signal> {
@@ -174,7 +81,7 @@ impl Signal {
     }
 
     /// Sends this signal to the calling thread, which takes it before this returns, even if it is
-    /// [caught](Caught): to end as its default action would have ended this process, after tidying
+    /// [caught](crate::base::caught_signals::CaughtSignals): to end as its default action would have ended this process, after tidying
     /// up. A shell then sees the signal (128 + number), and Ctrl-C ends its loop as well.
     ///
     /// Returns if the signal is ignored or has a handler: drop the guard that handles it first.

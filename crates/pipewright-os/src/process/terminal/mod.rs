@@ -81,7 +81,7 @@ pub fn stderr_columns() -> Option<usize> {
 /// could continue it (its group is orphaned, see setpgid(2)).
 ///
 /// # Platform
-/// Unix: SIGTSTP, to this thread, also where another one [catches](crate::base::signal::Caught) it. Windows: nothing, as nobody could continue it.
+/// Unix: SIGTSTP, to this thread, also where another one [catches](crate::base::caught_signals::CaughtSignals) it. Windows: nothing, as nobody could continue it.
 pub fn stop_this_process() {
     imp::stop_this_process();
 }

@@ -19,7 +19,7 @@ use now::{Now, is_ready_now};
 /// The most that one read takes out of a pipe, where the room is ours to choose. The kernel holds the
 /// pipe's lock for the whole of a read, so a reader that takes a megabyte at once keeps its writer
 /// waiting all that time.
-pub(super) const MOST_READ_BYTES: usize = 128 << 10;
+pub(crate) const MOST_READ_BYTES: usize = 128 << 10;
 
 pub(super) struct Reader {
     fd: OwnedFd,
@@ -75,15 +75,6 @@ pub(super) fn pair(options: PipeOptions) -> io::Result<(PipeReader, PipeWriter)>
 pub(super) fn read(reader: &Reader, buffer: &mut [u8]) -> io::Result<usize> {
     let room = buffer.len();
     blocking_read(reader, uninit(buffer), room)
-}
-
-/// As [`read`], but `WouldBlock` where nothing is there.
-#[cfg(feature = "tokio")]
-pub(super) fn try_read(reader: &Reader, buffer: &mut [u8]) -> io::Result<usize> {
-    let room = buffer.len();
-    let count = reader.now.read(&reader.fd, uninit(buffer), false)?;
-    reader.growth.note(&reader.fd, count, room);
-    Ok(count)
 }
 
 /// The same bytes, for calls that only ever write initialized ones.
@@ -142,6 +133,15 @@ fn fill(
 }
 
 impl PipeReader {
+    /// Reads what is there into a slice; `WouldBlock` where nothing is.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let (reader, room) = (&self.0, buffer.len());
+        let count = reader.now.read(&reader.fd, uninit(buffer), false)?;
+        reader.growth.note(&reader.fd, count, room);
+        Ok(count)
+    }
+
     /// As [`try_read_spare`](PipeReader::try_read_spare), where `poll` has just said that there is something.
     pub(crate) fn read_ready(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
         read_spare_now(&self.0, buffer, true)

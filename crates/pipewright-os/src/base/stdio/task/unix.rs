@@ -9,14 +9,15 @@ use tokio::io::ReadBuf;
 
 use super::super::unix::{own_reader, writer};
 use super::{read_in_place, write_in_place};
-use crate::base::pipe::{PipeReader, PipeWriter, task_reader, task_writer};
+use crate::base::async_pipe::{AsyncPipeReader, AsyncPipeWriter, task_reader, task_writer};
+use crate::base::pipe::{PipeReader, PipeWriter};
 
 #[derive(Debug)]
 pub(super) enum Reader {
     Closed,
     /// What cannot be waited for: it has something, or its end.
     InPlace(PipeReader),
-    Waited(crate::base::pipe::AsyncPipeReader),
+    Waited(AsyncPipeReader),
 }
 
 #[derive(Debug)]
@@ -24,7 +25,7 @@ pub(super) enum Writer {
     Closed,
     /// `None`: it has been shut down.
     InPlace(Option<PipeWriter>),
-    Waited(crate::base::pipe::AsyncPipeWriter),
+    Waited(AsyncPipeWriter),
 }
 
 pub(super) fn stdin() -> io::Result<Reader> {

@@ -10,8 +10,9 @@ use windows_sys::Win32::Foundation::ERROR_INVALID_HANDLE;
 use super::super::windows::{console_writer, standard};
 use super::by_thread::ByThread;
 use super::read_in_place;
+use crate::base::async_pipe::{AsyncPipeReader, AsyncPipeWriter};
 use crate::base::handle::{Handle, HandleKind, copy_of};
-use crate::base::pipe::{AsyncPipeReader, AsyncPipeWriter, PipeReader};
+use crate::base::pipe::PipeReader;
 
 #[derive(Debug)]
 pub(super) enum Reader {

@@ -1,10 +1,6 @@
 //! Signals are plain data here, under the numbers that they have nearly everywhere else.
 
-mod caught;
-
 use super::Signal;
-
-pub(super) use caught::{Caught, can_come, install};
 
 pub(super) const HUP: i32 = 1;
 pub(super) const INT: i32 = 2;
@@ -30,15 +26,6 @@ const NAMES: &str = "SIGHUP SIGINT SIGQUIT SIGILL SIGTRAP SIGABRT SIGBUS SIGFPE 
 /// The signals that have names.
 pub(super) fn named() -> impl Iterator<Item = (&'static str, i32)> {
     NAMES.split(' ').zip(1..).filter(|(name, _)| *name != "-")
-}
-
-pub(super) fn prepare(_: Signal) -> std::io::Result<()> {
-    // The handlers before ours are called if ours does not take a signal.
-    Ok(())
-}
-
-pub(super) fn restore(_: Signal) {
-    // Ours takes no signal that no trip wants.
 }
 
 pub(super) fn raise(_: Signal) {

@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::{PipeReader, PipeWriter};
+use crate::base::pipe::{PipeReader, PipeWriter};
 use crate::base::wait::current_runtime;
 
 /// The end of a pipe that is read, for tasks of a tokio runtime: see [`PipeReader::into_async`].
@@ -56,7 +56,7 @@ impl PipeReader {
     ///
     /// # Platform
     /// Unix: tokio's `AsyncFd`, and reads that do not wait, which others that share the end cannot tell
-    /// (see [`pair`](super::pair)). Windows: overlapped reads, which one thread of ours
+    /// (see [`pair`](crate::base::pipe::pair)). Windows: overlapped reads, which one thread of ours
     /// tells of for the whole process; an end that does not overlap is looked at every 5 ms.
     ///
     /// # Errors
@@ -91,7 +91,7 @@ impl PipeWriter {
     ///
     /// # Platform
     /// Unix: tokio's `AsyncFd`, and writes that do not wait, which others that share the end cannot tell
-    /// (see [`pair`](super::pair)). Windows: overlapped writes, which one thread of ours
+    /// (see [`pair`](crate::base::pipe::pair)). Windows: overlapped writes, which one thread of ours
     /// tells of for the whole process. An end that does not overlap (that of a child's stdin, unless
     /// it was made to) is written to by a thread of its own.
     ///

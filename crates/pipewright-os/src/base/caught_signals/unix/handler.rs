@@ -5,9 +5,8 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
 
-use super::super::Signal;
 use super::super::trip::{self, Delivered};
-use super::is_ignored;
+use crate::base::signal::{Signal, is_ignored};
 
 /// The effects that signals had before, each in the place of its number.
 static BEFORE: [Before; 65] = [const { Before(UnsafeCell::new(MaybeUninit::zeroed())) }; 65];

@@ -8,6 +8,8 @@ use std::os::fd::AsRawFd;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Instant;
 
+#[cfg(not(target_os = "linux"))]
+use crate::base::signal::Signal;
 use crate::base::wait::poll_readable;
 
 #[derive(Debug)]
@@ -26,7 +28,7 @@ impl Ready {
     pub(super) fn new(set: &libc::sigset_t) -> io::Result<Ready> {
         // SAFETY: no argument. Nobody inherits it (kqueue(2)).
         let ready = Ready::owned(unsafe { libc::kqueue() })?;
-        for number in 1..=super::LAST {
+        for number in 1..=Signal::LAST {
             // SAFETY: a live set.
             if unsafe { libc::sigismember(set, number) } == 1 {
                 ready.watch(number)?;

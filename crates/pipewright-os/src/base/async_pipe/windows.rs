@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Wake, Waker, ready};
 
 use tokio::io::ReadBuf;
 
-use super::super::{PipeReader, PipeWriter};
+use crate::base::pipe::{PipeReader, PipeWriter};
 use crate::base::wait::{Slot, Watch};
 
 /// What is read at once, and then handed out in pieces as large as they are asked for.

@@ -13,8 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use super::{Signal, imp};
+use super::imp;
 use crate::base::generation::{Generation, PerProcess};
+use crate::base::signal::Signal;
 use crate::base::wake::Latch;
 
 /// Signals that come closer together than this count once: a supervisor (`timeout`, `npm`) sends to
@@ -27,7 +28,7 @@ const TOGETHER_MS: u64 = 100;
 ///
 /// # Platform
 /// Unix: a handler (`sigaction`, `SA_RESTART`). Windows: `SetConsoleCtrlHandler`, with the signals of
-/// [`Caught`](super::Caught).
+/// [`CaughtSignals`](super::CaughtSignals).
 ///
 /// # Drop
 /// Gives the signals the effect that they had before, unless other code has set another one

@@ -11,8 +11,9 @@ use windows_sys::Win32::System::Console::{
 };
 use windows_sys::core::BOOL;
 
-use super::super::trip::{self, Delivered};
-use super::super::{Arrived, Signal};
+use super::ArrivedSignal;
+use super::trip::{self, Delivered};
+use crate::base::signal::Signal;
 use crate::base::wait::{self, Slot};
 use crate::base::wake::Wake;
 
@@ -58,7 +59,7 @@ impl Caught {
         Ok(Caught { set, wake })
     }
 
-    pub(crate) fn wait(&self) -> io::Result<Arrived> {
+    pub(crate) fn wait(&self) -> io::Result<ArrivedSignal> {
         loop {
             if let Some(arrived) = self.wait_until(None)? {
                 return Ok(arrived);
@@ -66,7 +67,7 @@ impl Caught {
         }
     }
 
-    pub(crate) fn wait_until(&self, until: Option<Instant>) -> io::Result<Option<Arrived>> {
+    pub(crate) fn wait_until(&self, until: Option<Instant>) -> io::Result<Option<ArrivedSignal>> {
         self.check()?;
         loop {
             if let Some(arrived) = self.take() {
@@ -80,7 +81,7 @@ impl Caught {
     }
 
     #[cfg(feature = "tokio")]
-    pub(crate) async fn wait_async(&self) -> io::Result<Arrived> {
+    pub(crate) async fn wait_async(&self) -> io::Result<ArrivedSignal> {
         self.check()?;
         let mut watch = wait::Watch::default();
         loop {
@@ -100,7 +101,7 @@ impl Caught {
     }
 
     /// Takes one that has come.
-    fn take(&self) -> Option<Arrived> {
+    fn take(&self) -> Option<ArrivedSignal> {
         // Before the look: what comes from here on raises it again.
         self.wake.lower();
         let mut console = console();
@@ -111,7 +112,7 @@ impl Caught {
             self.wake.raise();
         }
         // Ctrl-C at the keyboard. A break is also what a parent sends, to one group.
-        Some(Arrived { signal, from_terminal: signal == Signal::INT })
+        Some(ArrivedSignal { signal, from_terminal: signal == Signal::INT })
     }
 }
 
@@ -141,6 +142,14 @@ pub(crate) fn can_come(signal: Signal) -> io::Result<bool> {
 pub(crate) fn install(_: Signal) -> io::Result<()> {
     console().handle()
 }
+
+/// Does nothing: the handlers before ours are called if ours does not take a signal.
+pub(crate) fn prepare(_: Signal) -> io::Result<()> {
+    Ok(())
+}
+
+/// Does nothing: our handler takes no signal that no trip wants.
+pub(crate) fn restore(_: Signal) {}
 
 fn bit(signal: Signal) -> u32 {
     1 << signal.number()

@@ -7,8 +7,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use tokio::io::{Interest, ReadBuf};
 
-use super::super::unix::{MOST_READ_BYTES, try_read};
-use super::super::{PipeReader, PipeWriter};
+use crate::base::pipe::{MOST_READ_BYTES, PipeReader, PipeWriter};
 
 #[derive(Debug)]
 pub(super) struct Reader(AsyncFd<OurReader>);
@@ -77,7 +76,7 @@ impl Reader {
             let mut ready = ready!(self.0.poll_read_ready(cx))?;
             let room = buffer.remaining().min(MOST_READ_BYTES);
             let into = buffer.initialize_unfilled_to(room);
-            if let Some(count) = try_call(&mut ready, |OurReader(pipe)| try_read(&pipe.0, into))? {
+            if let Some(count) = try_call(&mut ready, |OurReader(pipe)| pipe.try_read(into))? {
                 buffer.advance(count);
                 return Poll::Ready(Ok(()));
             }

@@ -1,0 +1,167 @@
+//! Signals are blocked, and taken by calls that wait for them.
+
+mod handler;
+mod ready;
+
+use std::fmt;
+use std::io;
+#[cfg(target_os = "linux")]
+use std::mem::MaybeUninit;
+use std::time::Instant;
+
+use super::ArrivedSignal;
+use crate::base::signal::{Signal, empty_set, is_ignored};
+pub(super) use handler::{can_come, install, prepare, restore};
+use ready::Ready;
+
+pub(super) struct Caught {
+    set: libc::sigset_t,
+    is_empty: bool,
+}
+
+impl Caught {
+    pub(super) fn new(signals: &[Signal]) -> io::Result<Caught> {
+        let mut caught = Caught { set: empty_set(), is_empty: true };
+        for signal in signals {
+            if is_ignored(*signal)? {
+                continue;
+            }
+            // SAFETY: a live set.
+            if unsafe { libc::sigaddset(&raw mut caught.set, signal.number()) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            caught.is_empty = false;
+        }
+        // SAFETY: a live set, and no place for the old one.
+        let error = unsafe {
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const caught.set, std::ptr::null_mut())
+        };
+        if error == 0 { Ok(caught) } else { Err(io::Error::from_raw_os_error(error)) }
+    }
+
+    pub(super) fn wait(&self) -> io::Result<ArrivedSignal> {
+        self.check()?;
+        arrived(wait_for_one_of(&self.set)?)
+    }
+
+    pub(super) fn wait_until(&self, until: Option<Instant>) -> io::Result<Option<ArrivedSignal>> {
+        self.check()?;
+        if let Some(arrived) = self.take()? {
+            return Ok(Some(arrived));
+        }
+        let ready = Ready::new(&self.set)?;
+        loop {
+            // Looked at after the handle is there: it need not tell of what came before.
+            if let Some(arrived) = self.take()? {
+                return Ok(Some(arrived));
+            }
+            if until.is_some_and(|until| until <= Instant::now()) {
+                return Ok(None);
+            }
+            ready.wait(until)?;
+        }
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(super) async fn wait_async(&self) -> io::Result<ArrivedSignal> {
+        self.check()?;
+        let ready = Ready::new(&self.set)?.register()?;
+        loop {
+            // Taken last: nothing is awaited after it that could be dropped.
+            if let Some(arrived) = self.take()? {
+                return Ok(arrived);
+            }
+            let mut guard = ready.readable().await?;
+            guard.get_inner().lower();
+            guard.clear_ready();
+        }
+    }
+
+    /// sigwait on nothing would wait for ever.
+    fn check(&self) -> io::Result<()> {
+        if self.is_empty { Err(io::ErrorKind::NotFound.into()) } else { Ok(()) }
+    }
+
+    /// Takes one that has come.
+    fn take(&self) -> io::Result<Option<ArrivedSignal>> {
+        take_one_of(&self.set)?.map(arrived).transpose()
+    }
+}
+
+fn arrived((number, from_terminal): (i32, bool)) -> io::Result<ArrivedSignal> {
+    let signal = Signal::from_number(number).ok_or(io::ErrorKind::InvalidData)?;
+    Ok(ArrivedSignal { signal, from_terminal })
+}
+
+impl fmt::Debug for Caught {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Caught").field("is_empty", &self.is_empty).finish_non_exhaustive()
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn wait_for_one_of(set: &libc::sigset_t) -> io::Result<(i32, bool)> {
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    loop {
+        // SAFETY: a live set, and room for what the call tells.
+        let number = unsafe { libc::sigwaitinfo(set, info.as_mut_ptr()) };
+        if number > 0 {
+            // SAFETY: the call has filled it in; and all zeroes was a value before.
+            let info = unsafe { info.assume_init() };
+            return Ok((number, info.si_code == libc::SI_KERNEL));
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn take_one_of(set: &libc::sigset_t) -> io::Result<Option<(i32, bool)>> {
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    loop {
+        // SAFETY: a live set, room for what the call tells, and a live time.
+        let number = unsafe { libc::sigtimedwait(set, info.as_mut_ptr(), &raw const now) };
+        if number > 0 {
+            // SAFETY: the call has filled it in; and all zeroes was a value before.
+            let info = unsafe { info.assume_init() };
+            return Ok(Some((number, info.si_code == libc::SI_KERNEL)));
+        }
+        let error = io::Error::last_os_error();
+        match error.kind() {
+            io::ErrorKind::WouldBlock => return Ok(None),
+            io::ErrorKind::Interrupted => {}
+            _ => return Err(error),
+        }
+    }
+}
+
+/// Another thread that waits for the same signal may take it in between: then this waits for the next.
+#[cfg(not(target_os = "linux"))]
+fn take_one_of(set: &libc::sigset_t) -> io::Result<Option<(i32, bool)>> {
+    let mut pending = empty_set();
+    // SAFETY: a live set.
+    if unsafe { libc::sigpending(&raw mut pending) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let is_in = |set: &libc::sigset_t, number| {
+        // SAFETY: a live set; a number that is none is in none.
+        unsafe { libc::sigismember(set, number) == 1 }
+    };
+    match (1..=Signal::LAST).any(|number| is_in(set, number) && is_in(&pending, number)) {
+        true => wait_for_one_of(set).map(Some),
+        false => Ok(None),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn wait_for_one_of(set: &libc::sigset_t) -> io::Result<(i32, bool)> {
+    let mut number = 0;
+    // SAFETY: a live set and a live number.
+    match unsafe { libc::sigwait(set, &raw mut number) } {
+        0 => Ok((number, false)),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
