@@ -1,13 +1,10 @@
-//! Systems that have no such asynchronous I/O: nothing of the kind can ever be made.
+//! The stand-in for asynchronous I/O that this system does not have. It cannot be made.
 
 use std::io;
 use std::sync::Arc;
 
 use crate::base::wake::Wake;
 use crate::disk::file::{Finished, Request};
-use crate::disk::io_uring::RingOptions;
-#[cfg(not(windows))]
-use crate::disk::iocp::Told;
 use crate::disk::unavailable::WhyNot;
 
 /// There is none.
@@ -23,7 +20,8 @@ pub(crate) type Aio = Ring;
 pub(crate) type Port = Ring;
 
 impl Ring {
-    pub(crate) fn new(_: RingOptions, _: Option<Arc<Wake>>) -> Result<Ring, WhyNot> {
+    /// Refuses, whatever the options are.
+    pub(crate) fn new<Options>(_: Options, _: Option<Arc<Wake>>) -> Result<Ring, WhyNot> {
         Err(WhyNot::NotThisSystem)
     }
 
@@ -48,7 +46,7 @@ impl Ring {
     }
 
     #[cfg(not(windows))]
-    pub(crate) fn told(&self, _: usize) -> Told {
+    pub(crate) fn told(&self, _: usize) -> ! {
         match *self {}
     }
 

@@ -12,7 +12,6 @@ use crate::base::generation::Generation;
 use crate::base::wake::Wake;
 use crate::disk::file::{Action, Finished, Request};
 use crate::disk::in_kernel::InKernel;
-use crate::disk::io_uring::RingOptions;
 use crate::disk::unavailable::{Circumstances, WhyNot};
 
 /// `aio_context_t`.
@@ -71,20 +70,20 @@ pub(crate) struct Aio {
 }
 
 impl Aio {
-    pub(crate) fn new(options: RingOptions, wake: Option<Arc<Wake>>) -> Result<Aio, WhyNot> {
+    pub(crate) fn new(depth: usize, wake: Option<Arc<Wake>>) -> Result<Aio, WhyNot> {
         let judge = |error: io::Error| {
             Circumstances { disabled: None, ..Circumstances::now() }.judge(&error)
         };
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let completed = rustix::event::eventfd(0, flags).map_err(|error| judge(error.into()))?;
         let mut context: Context = 0;
-        let depth = libc::c_long::try_from(options.depth.max(1)).map_err(|_| WhyNot::Limit)?;
+        let most = libc::c_long::try_from(depth.max(1)).map_err(|_| WhyNot::Limit)?;
         // SAFETY: a number, and a context that is 0 and will be filled in.
-        let result = unsafe { libc::syscall(libc::SYS_io_setup, depth, &raw mut context) };
+        let result = unsafe { libc::syscall(libc::SYS_io_setup, most, &raw mut context) };
         if result != 0 {
             return Err(judge(io::Error::last_os_error()));
         }
-        let requests = InKernel::new(options.depth);
+        let requests = InKernel::new(depth);
         let (unseen, done) = (VecDeque::new(), VecDeque::new());
         let home = Generation::current();
         Ok(Aio { context, home, requests, unseen, done, wake, completed })
@@ -254,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_fork_leaves_the_context_alone() {
-        let Ok(aio) = Aio::new(RingOptions { depth: 4, workers: None }, None) else {
+        let Ok(aio) = Aio::new(4, None) else {
             return eprintln!("SKIPPED: there is no Linux AIO here");
         };
         let mut aio = Some(aio);

@@ -15,7 +15,6 @@ use std::sync::Arc;
 
 use crate::base::wake::Wake;
 use crate::disk::file::{Finished, Request};
-use crate::disk::io_uring::RingOptions;
 use crate::disk::unavailable::WhyNot;
 
 /// A queue of operations in the kernel.
@@ -35,7 +34,7 @@ impl Aio {
     /// Why there can be none.
     #[doc(alias = "io_setup")]
     pub fn new(depth: usize, wake: Option<Arc<Wake>>) -> Result<Aio, WhyNot> {
-        imp::Aio::new(RingOptions { depth, workers: None }, wake).map(Aio)
+        imp::Aio::new(depth, wake).map(Aio)
     }
 
     /// Takes a read or a write, to be handed over by the next [`submit`](Aio::submit) or wait.

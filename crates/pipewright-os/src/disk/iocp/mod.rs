@@ -10,7 +10,6 @@ use windows as imp;
 use std::io;
 
 use crate::disk::file::{Finished, Request};
-use crate::disk::io_uring::RingOptions;
 use crate::disk::unavailable::WhyNot;
 
 /// What the call said that handed an operation over.
@@ -41,7 +40,7 @@ impl Port {
     /// Why there can be none.
     #[doc(alias = "CreateIoCompletionPort")]
     pub fn new(depth: usize) -> Result<Port, WhyNot> {
-        imp::Port::new(RingOptions { depth, workers: None }, None).map(Port)
+        imp::Port::new(depth, None).map(Port)
     }
 
     /// Takes a read or a write, to be handed over by the next [`submit`](Port::submit) or wait.

@@ -20,13 +20,11 @@ use windows_sys::Win32::System::IO::{
 use windows_sys::Win32::System::Threading::INFINITE;
 
 use super::Told;
-use crate::base::errno;
-use crate::base::errno::os_error;
+use crate::base::errno::{self, os_error};
 use crate::base::overlapped::at;
 use crate::base::wake::Wake;
 use crate::disk::file::{Action, Finished, Request};
 use crate::disk::in_kernel::InKernel;
-use crate::disk::io_uring::RingOptions;
 use crate::disk::unavailable::WhyNot;
 
 #[derive(Debug)]
@@ -57,7 +55,7 @@ struct Call {
 }
 
 impl Port {
-    pub(crate) fn new(options: RingOptions, _: Option<Arc<Wake>>) -> Result<Port, WhyNot> {
+    pub(crate) fn new(depth: usize, _: Option<Arc<Wake>>) -> Result<Port, WhyNot> {
         // For as many threads as there are processors: only ours ever asks.
         // SAFETY: no file, and no port that it is added to.
         let port = unsafe { CreateIoCompletionPort(INVALID_HANDLE_VALUE, ptr::null_mut(), 0, 0) };
@@ -67,7 +65,6 @@ impl Port {
         }
         // SAFETY: made by the call above, for nobody else.
         let port = unsafe { OwnedHandle::from_raw_handle(port) };
-        let depth = options.depth;
         let none = Call { file: ptr::null_mut(), told: Told::Pending, is_under_way: false };
         Ok(Port {
             port: Arc::new(port),
