@@ -172,10 +172,10 @@ pub use pipewright_os::base::stdio::{
     AsyncStdin, AsyncStdout, stderr_async, stdin_async, stdout_async,
 };
 pub use pipewright_os::base::stdio::{console_err, console_in, console_out, null};
-pub use pipewright_os::process::child::Usage;
-pub use pipewright_os::process::contain::Containment;
+pub use pipewright_os::process::child::Containment;
 pub use pipewright_os::process::spawn::{Resource, ResourceLimit};
 pub use pipewright_os::process::status::{ExitStatus, ExitStatusError};
+pub use pipewright_os::process::usage::Usage;
 
 /// The parent's end of a child's stdin.
 pub type ChildStdin = PipeWriter;

@@ -8,9 +8,9 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use pipewright_os::process::child::Usage;
-use pipewright_os::process::contain::Containment;
+use pipewright_os::process::child::Containment;
 use pipewright_os::process::status::ExitStatus;
+use pipewright_os::process::usage::Usage;
 
 pub(crate) use check::{Stream, TAIL_BYTES, check_tee, judge};
 

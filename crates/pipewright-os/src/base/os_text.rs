@@ -23,3 +23,24 @@ pub fn split_once(text: &OsStr, separator: u8) -> Option<(&OsStr, &OsStr)> {
     let after = unsafe { OsStr::from_encoded_bytes_unchecked(after) };
     Some((before, after))
 }
+
+/// Returns true if the text ends with `end`, whatever the case of its ASCII letters.
+#[cfg(all(feature = "process", any(windows, test)))]
+pub(crate) fn ends_with(text: &[u16], end: &str) -> bool {
+    let at = text.len().checked_sub(end.len());
+    let last = at.and_then(|at| text.get(at..)).map(String::from_utf16_lossy);
+    last.is_some_and(|last| last.eq_ignore_ascii_case(end))
+}
+
+#[cfg(all(test, feature = "process"))]
+mod tests {
+    use super::ends_with;
+
+    #[test]
+    fn the_end_of_a_text_is_compared_without_case() {
+        let ends = |text: &str, end| ends_with(&text.encode_utf16().collect::<Vec<_>>(), end);
+        assert!(ends("a.ExE", ".exe"));
+        assert!(!ends("exe", ".exe"));
+        assert!(!ends("a.exe.", ".exe"));
+    }
+}

@@ -2,11 +2,25 @@
 
 pub mod capabilities;
 pub mod child;
-pub mod contain;
+#[cfg(any(target_os = "linux", windows))]
+pub(crate) mod contain;
+#[cfg(target_os = "macos")]
+pub(crate) mod kqueue;
+#[cfg(target_os = "macos")]
+pub(crate) mod libproc;
+pub mod member;
 pub mod open;
+#[cfg(target_os = "linux")]
+pub(crate) mod pidfd;
+#[cfg(windows)]
+pub(crate) mod process_object;
+#[cfg(target_os = "linux")]
+pub(crate) mod procfs;
 pub mod spawn;
 pub mod status;
 pub mod std_process;
 pub mod terminal;
 pub mod tree;
 pub mod usage;
+#[cfg(target_os = "macos")]
+pub(crate) mod wait4;

@@ -14,8 +14,8 @@ use pipewright_os::base::signal::Signal;
 use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::base::wake::Wake;
 use pipewright_os::process::child::ChildHandle;
+use pipewright_os::process::member::Member;
 use pipewright_os::process::open::Opened;
-use pipewright_os::process::tree::Member;
 
 use super::reaper;
 use crate::drive::{Failed, Feed, read_chunk};

@@ -14,8 +14,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pipewright_os::base::signal::Signal;
-use pipewright_os::process::child::ChildHandle;
-use pipewright_os::process::contain::Containment;
+use pipewright_os::process::child::{ChildHandle, Containment};
 
 pub(crate) use fed::{Fed, Input};
 pub(crate) use process::{Process, Processes, kill};

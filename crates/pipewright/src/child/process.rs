@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use pipewright_os::base::signal::Signal;
 use pipewright_os::base::wait::{self, Slot};
-use pipewright_os::process::child::{ChildHandle, Ended};
+use pipewright_os::process::child::ChildHandle;
+use pipewright_os::process::status::Ended;
 
 use super::reaper;
 use crate::drive::{Exits, Reach};

@@ -1,7 +1,6 @@
 //! How far a child is held, and by whom it is outlived.
 
-use pipewright_os::process::contain::tree;
-use pipewright_os::process::spawn::{Group, parent_exit};
+use pipewright_os::process::spawn::{Contain as Hold, Group, parent_exit};
 
 use super::Command;
 
@@ -116,7 +115,7 @@ impl Command {
 
     fn hold_if_asked(&mut self) -> &mut Command {
         let asked = self.contain == Contain::Tree || self.ends_with_us;
-        self.hold = asked.then_some(tree);
+        self.hold = asked.then_some(Hold::tree);
         self
     }
 }

@@ -18,7 +18,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use pipewright_os::base::handle::Handle;
-use pipewright_os::process::contain::Contain as Hold;
+use pipewright_os::process::spawn::Contain as Hold;
 use pipewright_os::process::spawn::{UnixOptions, WindowsOptions};
 
 pub use contain::{Contain, Scope};

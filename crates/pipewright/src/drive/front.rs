@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use pipewright_os::base::signal::Signal;
 use pipewright_os::base::wait;
-use pipewright_os::process::child::ChildHandle;
-use pipewright_os::process::contain::Containment;
+use pipewright_os::process::child::{ChildHandle, Containment};
 use pipewright_os::process::terminal::{self, Foreground};
 
 /// How often a child is looked at whose stop nobody tells us of. A person at a terminal waits.

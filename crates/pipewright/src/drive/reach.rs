@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use pipewright_os::base::signal::Signal;
 use pipewright_os::base::wait::{self, Slot};
-use pipewright_os::process::child::ChildHandle;
-use pipewright_os::process::contain::Containment;
-use pipewright_os::process::tree::{CAN_STOP, Descendants, Member};
+use pipewright_os::process::child::{ChildHandle, Containment};
+use pipewright_os::process::member::Member;
+use pipewright_os::process::tree::{CAN_STOP, Descendants};
 
 use super::conduct::KILLED_CHILD_WAIT;
 

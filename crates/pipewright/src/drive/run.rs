@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 
 use pipewright_os::base::pipe::PipeReader;
 use pipewright_os::base::wait::{self, Slot};
-use pipewright_os::process::child::{ChildHandle, Ended};
+use pipewright_os::process::child::ChildHandle;
+use pipewright_os::process::status::Ended;
 
 use super::conduct::{Conduct, earlier};
 use super::front::{Front, LOOK_PAUSE};

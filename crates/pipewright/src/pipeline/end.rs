@@ -5,8 +5,9 @@ use std::io;
 use std::ops::Deref;
 
 use pipewright_os::base::signal::Signal;
-use pipewright_os::process::child::{ChildHandle, Usage};
+use pipewright_os::process::child::ChildHandle;
 use pipewright_os::process::status::ExitStatus;
+use pipewright_os::process::usage::Usage;
 
 use crate::error::Error;
 use crate::output::{Captured, Outcome, Output, Stream, judge};

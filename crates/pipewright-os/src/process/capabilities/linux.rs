@@ -41,7 +41,7 @@ pub(super) fn facilities() -> Vec<Facility> {
         ),
         facility(
             "supervisor",
-            crate::process::contain::supervisor(),
+            crate::process::spawn::try_supervisor().map(|()| String::new()),
             "holding a tree without privileges, and ending it with its program: without it a tree is a process group",
         ),
         facility(

@@ -6,8 +6,8 @@ use rustix::fs::Access;
 
 use super::Facility;
 use super::told::{facility, open_files, processes, value};
-use crate::process::child::kqueue::Watch;
-use crate::process::tree::libproc::Started;
+use crate::process::kqueue::Watch;
+use crate::process::libproc::Started;
 
 pub(super) fn facilities() -> Vec<Facility> {
     vec![

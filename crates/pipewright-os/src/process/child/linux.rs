@@ -7,18 +7,19 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::io::Errno;
 
-pub(crate) use super::pidfd::{Kept, kept_status, open_pidfd, pidfds_are_refused, send};
-use super::pidfd::{gone_is_false, is_refused, pidfd_wait_is_refused};
-use super::waitid::{Target, waitid};
-use super::{Ended, Usage};
+use super::{Containment, Tree};
 use crate::base::event::Source;
 use crate::base::generation::PerProcess;
 use crate::base::service_thread;
 use crate::base::signal::Signal;
 use crate::base::wake::Wake;
-use crate::process::contain::{Containment, Tree};
-use crate::process::status::ExitStatus;
-use crate::process::tree::proc;
+use crate::process::pidfd::{
+    Kept, Target, gone_is_false, is_refused, kept_status,
+    own_peak_rss_bytes as counted_peak_rss_bytes, pidfd_wait_is_refused, send, waitid,
+};
+use crate::process::procfs;
+use crate::process::status::{Ended, ExitStatus};
+use crate::process::usage::Usage;
 
 /// Linux 6.9 (pidfd_send_signal(2)).
 const PIDFD_SIGNAL_PROCESS_GROUP: u32 = 1 << 2;
@@ -62,7 +63,7 @@ impl ChildHandle {
         ChildHandle {
             pid,
             pidfd,
-            parent_peak_rss_bytes: super::waitid::own_peak_rss_bytes(),
+            parent_peak_rss_bytes: counted_peak_rss_bytes(),
             ended: Mutex::new(None),
             bell: OnceLock::new(),
             teller: None,
@@ -171,7 +172,7 @@ impl ChildHandle {
     }
 
     pub(super) fn is_stopped(&self) -> bool {
-        crate::process::tree::linux::is_stopped(self.pid())
+        procfs::is_stopped(self.pid())
     }
 
     fn has_been_stopped(&self) -> bool {
@@ -218,7 +219,7 @@ impl ChildHandle {
         let Some(pidfd) = &self.pidfd else { return false };
         let answers = matches!(send(pidfd.as_fd(), 0, PIDFD_SIGNAL_PROCESS_GROUP), Ok(true));
         // Zombies answer too, and under an init that does not reap they answer for ever.
-        answers && crate::process::tree::linux::group_lives(self.pid()).unwrap_or(true)
+        answers && procfs::group_lives(self.pid()).unwrap_or(true)
     }
 
     pub(super) fn leads_its_group(&self) -> bool {
@@ -343,7 +344,7 @@ pub(crate) fn prepare_a_closer_look() {
 /// of the program that started it, which stays until it is outgrown. Looked up once.
 fn inherited_peak_rss_bytes() -> Option<u64> {
     static INHERITED: PerProcess<Option<u64>> = PerProcess::new(|| {
-        let said = super::waitid::own_peak_rss_bytes();
+        let said = counted_peak_rss_bytes();
         said.filter(|_| said > own_peak_rss_bytes())
     });
     *INHERITED.get()
@@ -355,11 +356,11 @@ fn own_peak_rss_bytes() -> Option<u64> {
 }
 
 fn told_bytes(path: &str, name: &[u8]) -> Option<u64> {
-    let status = proc::read(path)?;
+    let status = procfs::read(path)?;
     let mut lines = status.split(|byte| *byte == b'\n');
     let line = lines.find_map(|line| line.strip_prefix(name))?;
     // More than 4 TiB is not told.
-    let kib = proc::number(proc::words(line).next()?)?;
+    let kib = procfs::number(procfs::words(line).next()?)?;
     Some(u64::from(kib) * 1024)
 }
 

@@ -13,15 +13,15 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::kqueue::Watch;
-use super::{Ended, Usage};
+use super::guard::Guard;
+use super::{Containment, Tree};
 use crate::base::event::Source;
 use crate::base::signal::Signal;
-use crate::process::contain::{Containment, Tree};
-use crate::process::spawn::Guard;
-use crate::process::status::ExitStatus;
-use crate::process::tree::libproc::{Started, State, is_taken, members_of, rss_bytes};
-use crate::process::usage::from_timeval;
+use crate::process::kqueue::Watch;
+use crate::process::libproc::{Started, State, is_taken, kill, members_of, rss_bytes};
+use crate::process::status::Ended;
+use crate::process::usage::Usage;
+use crate::process::wait4::wait4;
 
 /// How often a child is looked at where there is no room for a kqueue.
 const LOOK_PAUSE: Duration = Duration::from_millis(5);
@@ -267,47 +267,5 @@ impl ChildHandle {
     fn lock(&self) -> MutexGuard<'_, Option<Ended>> {
         // The state is one assignment: a panic elsewhere cannot have left it half-made.
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// `kill(2)`. `false`: there is nobody.
-pub(crate) fn kill(pid: i32, signal: Signal) -> io::Result<bool> {
-    // SAFETY: kill takes two numbers.
-    if unsafe { libc::kill(pid, signal.number()) } == 0 {
-        return Ok(true);
-    }
-    let error = io::Error::last_os_error();
-    if error.raw_os_error() == Some(libc::ESRCH) { Ok(false) } else { Err(error) }
-}
-
-/// Reaps a child; `None` where `WNOHANG` found it running.
-pub(crate) fn wait4(pid: i32, options: i32) -> io::Result<Option<(ExitStatus, Usage)>> {
-    let mut status = 0;
-    // SAFETY: a rusage is plain integers, for which all zeroes is a value.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    loop {
-        // SAFETY: both pointers are to live values of the types that the call writes.
-        match unsafe { libc::wait4(pid, &raw mut status, options, &raw mut usage) } {
-            0 => return Ok(None),
-            -1 => {
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(error);
-                }
-            }
-            _ => return Ok(Some((ExitStatus::from_raw(status), from_rusage(&usage)))),
-        }
-    }
-}
-
-fn from_rusage(usage: &libc::rusage) -> Usage {
-    // macOS counts in bytes (getrusage(2)), and a new program begins a new task: nothing of its
-    // parent's memory is in the figure.
-    let peak = u64::try_from(usage.ru_maxrss).ok();
-    Usage {
-        user: from_timeval(usage.ru_utime),
-        system: from_timeval(usage.ru_stime),
-        peak_rss_bytes: peak,
-        counted_peak_rss_bytes: peak,
     }
 }

@@ -1,17 +1,14 @@
 //! The end of a child: wait for it, be woken by it, signal the child safely until then.
 
+mod containment;
 #[cfg(target_os = "linux")]
 pub(crate) mod linux;
 #[cfg(target_os = "linux")]
 use linux as imp;
 #[cfg(target_os = "macos")]
-pub(crate) mod kqueue;
+pub(crate) mod guard;
 #[cfg(target_os = "macos")]
 pub(crate) mod macos;
-#[cfg(target_os = "linux")]
-mod pidfd;
-#[cfg(target_os = "linux")]
-pub(crate) mod waitid;
 #[cfg(target_os = "macos")]
 use macos as imp;
 #[cfg(windows)]
@@ -20,12 +17,12 @@ pub(crate) mod windows;
 use windows as imp;
 
 use std::io;
-use std::time::Duration;
 
 use crate::base::event::{Event, Source};
 use crate::base::signal::Signal;
-use crate::process::contain::{Containment, Tree};
-use crate::process::status::ExitStatus;
+use crate::process::status::Ended;
+use crate::process::usage::Usage;
+pub use containment::{Containment, Tree};
 
 /// A child of this process and the handle on its end.
 ///
@@ -47,35 +44,6 @@ impl Default for ChildHandle {
     fn default() -> ChildHandle {
         ChildHandle(imp::ChildHandle::of_nobody())
     }
-}
-
-/// How a child ended and what it used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct Ended {
-    /// The status.
-    pub status: ExitStatus,
-    /// What it used; `None` where somebody else reaped the child and only the status is known.
-    pub usage: Option<Usage>,
-}
-
-/// What a process used, on Unix its own reaped children included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct Usage {
-    /// CPU time in user mode.
-    pub user: Duration,
-    /// CPU time in the kernel.
-    pub system: Duration,
-    /// The largest amount of memory in use at one time, in bytes.
-    ///
-    /// `None` where it cannot be told: Linux counts the memory of the *parent* at the time of the
-    /// start as the child's own (`exec_mmap` folds it in, getrusage(2)), so a child that stayed
-    /// below that is known to have used at most as much, and no more. macOS counts only the
-    /// child's. Windows: the peak of the working set.
-    pub peak_rss_bytes: Option<u64>,
-    /// The kernel's figure, whosever it is.
-    pub(crate) counted_peak_rss_bytes: Option<u64>,
 }
 
 impl Event for ChildHandle {

@@ -8,13 +8,13 @@ use windows_sys::Win32::System::Console::{
     CTRL_BREAK_EVENT, GenerateConsoleCtrlEvent, GetConsoleProcessList,
 };
 
-use super::{Ended, Usage};
+use super::{Containment, Tree};
 use crate::base::event::Source;
 use crate::base::signal::Signal;
 use crate::base::wake::is_signalled;
-use crate::process::contain::{Containment, Tree};
-use crate::process::open::object::Process;
-use crate::process::tree::windows::unsupported;
+use crate::process::process_object::{Process, unsupported};
+use crate::process::status::Ended;
+use crate::process::usage::Usage;
 
 #[derive(Debug)]
 pub(crate) struct ChildHandle {

@@ -22,11 +22,11 @@ use windows_sys::Win32::System::JobObjects::{
 
 use windows_sys::Win32::System::Threading::GetCurrentProcess;
 
-use super::{Containment, Tree as Held};
 use crate::base::handle::size_of_u32;
-use crate::process::child::ChildHandle;
-use crate::process::open::object::{KILLED, Process};
-use crate::process::tree::Member;
+use crate::process::child::{ChildHandle, Containment, Tree as Held};
+use crate::process::member::Member;
+use crate::process::process_object::Process;
+use crate::process::status::KILLED;
 
 /// How long the end of a killed tree is waited for; more is a process that is stuck in the kernel.
 const END_WAIT: Duration = Duration::from_secs(1);

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -10,10 +10,9 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags};
 
 use super::Fate;
-use crate::process::child::Ended;
-use crate::process::child::linux::{Kept, kept_status, pidfds_are_refused};
-use crate::process::child::waitid::{Target, waitid};
-use crate::process::tree::{Member, linux as tree};
+use crate::process::member::Member;
+use crate::process::pidfd::{Kept, Target, kept_status, pidfds_are_refused, waitid};
+use crate::process::status::Ended;
 
 #[derive(Debug)]
 pub(super) struct Opened {
@@ -30,10 +29,7 @@ pub(super) fn open(pid: u32) -> io::Result<Opened> {
         return Err(refused());
     }
     match rustix::process::pidfd_open(number, PidfdFlags::empty()) {
-        Ok(pidfd) => Ok(Opened {
-            member: Member(Arc::new(tree::Member::new(pid, pidfd))),
-            ended: Mutex::new(None),
-        }),
+        Ok(pidfd) => Ok(Opened { member: Member::new(pid, pidfd), ended: Mutex::new(None) }),
         // That of a thread which is not the first of its process: ENOENT, and EINVAL before 6.16.
         Err(Errno::NOENT | Errno::INVAL) => Err(Errno::SRCH.into()),
         // A seccomp filter; the call itself asks for no right.

@@ -1,14 +1,14 @@
 //! Processes are held by a kqueue and the time of their start.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::Fate;
-use crate::process::child::Ended;
-use crate::process::child::macos::wait4;
-use crate::process::tree::libproc::State;
-use crate::process::tree::{Member, macos as tree};
+use crate::process::libproc::State;
+use crate::process::member::Member;
+use crate::process::status::Ended;
+use crate::process::wait4::wait4;
 
 #[derive(Debug)]
 pub(super) struct Opened {
@@ -21,8 +21,8 @@ pub(super) fn open(pid: u32) -> io::Result<Opened> {
     if !is_number {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "no process can have that number"));
     }
-    match tree::Member::of(pid)? {
-        Some(member) => Ok(Opened { member: Member(Arc::new(member)), ended: Mutex::new(None) }),
+    match Member::of(pid)? {
+        Some(member) => Ok(Opened { member, ended: Mutex::new(None) }),
         None => Err(io::Error::from_raw_os_error(libc::ESRCH)),
     }
 }
@@ -37,7 +37,7 @@ impl Opened {
         if let Some(ended) = *state {
             return Ok(Fate::Ended(ended));
         }
-        let process = &self.member.0;
+        let process = &self.member;
         if !process.has_ended() {
             return Ok(Fate::Runs);
         }

@@ -9,8 +9,6 @@ mod macos;
 #[cfg(target_os = "macos")]
 use macos as imp;
 #[cfg(windows)]
-pub(crate) mod object;
-#[cfg(windows)]
 mod windows;
 #[cfg(windows)]
 use windows as imp;
@@ -19,8 +17,8 @@ use std::io;
 use std::time::Duration;
 
 use crate::base::signal::Signal;
-use crate::process::child::Ended;
-use crate::process::tree::Member;
+use crate::process::member::Member;
+use crate::process::status::Ended;
 
 /// A handle on a process that was opened by its number.
 ///
@@ -59,7 +57,7 @@ impl Opened {
         imp::open(pid).map(Opened)
     }
 
-    /// The process, as something to wait for ([`Slot::Gone`](crate::base::wait::Slot::Gone)).
+    /// Returns the process, as something to wait for ([`Member::to_slot`]).
     #[must_use]
     pub fn member(&self) -> &Member {
         self.0.member()

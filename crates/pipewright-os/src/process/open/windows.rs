@@ -1,12 +1,11 @@
 //! A process by its number is a HANDLE.
 
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::Fate;
-use super::object::Process;
-use crate::process::tree::{Member, windows as tree};
+use crate::process::member::Member;
+use crate::process::process_object::Process;
 
 #[derive(Debug)]
 pub(super) struct Opened(Member);
@@ -16,7 +15,7 @@ pub(super) fn open(pid: u32) -> io::Result<Opened> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "no process can have that number"));
     }
     match Process::open(pid)? {
-        Some(process) => Ok(Opened(Member(Arc::new(tree::Member::new(pid, process))))),
+        Some(process) => Ok(Opened(Member::new(pid, process))),
         None => Err(io::Error::new(io::ErrorKind::NotFound, "no process has that number")),
     }
 }
@@ -27,7 +26,7 @@ impl Opened {
     }
 
     pub(super) fn fate(&self) -> io::Result<Fate> {
-        let ended = self.0.0.process().end()?;
+        let ended = self.0.process().end()?;
         Ok(ended.map_or(Fate::Runs, Fate::Ended))
     }
 

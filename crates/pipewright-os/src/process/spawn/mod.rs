@@ -1,6 +1,7 @@
 //! Starts a child from a plan.
 
 mod check;
+mod contain;
 mod error;
 mod names;
 mod plan;
@@ -15,13 +16,15 @@ mod listed;
 #[cfg(target_os = "linux")]
 use linux as imp;
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{start_held, try_image};
+use linux::start_held;
+#[cfg(target_os = "linux")]
+pub(crate) use linux::try_supervisor;
 #[cfg(target_os = "macos")]
 mod macos;
 #[cfg(target_os = "macos")]
 use macos as imp;
 #[cfg(target_os = "macos")]
-pub(crate) use macos::{Guard, start_held};
+use macos::start_held;
 #[cfg(unix)]
 mod pre_exec;
 #[cfg(unix)]
@@ -31,17 +34,16 @@ mod wide;
 #[cfg(windows)]
 mod windows;
 #[cfg(windows)]
-pub(crate) use wide::path::ends_with;
-#[cfg(windows)]
 use windows as imp;
 #[cfg(windows)]
-pub(crate) use windows::start_held;
+use windows::start_held;
 
 use std::cmp::Ordering;
 use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
+pub use contain::Contain;
 pub use error::{BadInput, SpawnError, Step};
 #[cfg(unix)]
 pub(crate) use plan::UnsetGroups;

@@ -4,9 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::EnvSnapshot;
+use super::{Contain, EnvSnapshot};
 use crate::base::handle::Handle;
-use crate::process::contain::Contain;
 use crate::process::terminal::Foreground;
 
 #[cfg(unix)]
@@ -110,7 +109,7 @@ pub struct UnixOptions {
     /// The child is killed when this process ends, however it ends. Windows has this too.
     ///
     /// Linux: `PR_SET_PDEATHSIG`. macOS: a guard, which is a `/bin/sh` that waits for the end of a
-    /// pipe; see [`contain::tree`](crate::process::contain::tree).
+    /// pipe; see [`Contain::tree`].
     pub kill_on_parent_exit: Option<ParentExit>,
     /// The rules of std where those of this crate differ, on every system: the child has the signal
     /// mask of the thread that starts it, names of environment variables are passed on as they are,
@@ -136,7 +135,7 @@ pub(crate) type RunForever = fn(work: &mut (dyn FnMut() + Send)) -> io::Result<(
 
 /// Starts the guard of that child.
 #[cfg(target_os = "macos")]
-pub(crate) type RunForever = fn(child: i32) -> io::Result<super::Guard>;
+pub(crate) type RunForever = fn(child: i32) -> io::Result<crate::process::child::guard::Guard>;
 
 /// The job whose processes end with this one; `true`: another, if the last one has processes.
 #[cfg(windows)]

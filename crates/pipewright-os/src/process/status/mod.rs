@@ -8,10 +8,13 @@ use unix as imp;
 mod windows;
 #[cfg(windows)]
 use windows as imp;
+#[cfg(windows)]
+pub(crate) use windows::KILLED;
 
 use std::fmt;
 
 use crate::base::signal::Signal;
+use crate::process::usage::Usage;
 
 /// How a child ended, with the names and rules of [`std::process::ExitStatus`].
 ///
@@ -29,6 +32,16 @@ pub struct ExitStatus(u32);
 /// A status that is not success, as an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ExitStatusError(ExitStatus);
+
+/// How a child ended and what it used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Ended {
+    /// The status.
+    pub status: ExitStatus,
+    /// What it used; `None` where somebody else reaped the child and only the status is known.
+    pub usage: Option<Usage>,
+}
 
 impl ExitStatus {
     /// Whether the child exited by itself with code 0.

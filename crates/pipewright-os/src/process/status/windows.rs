@@ -4,7 +4,9 @@ use std::fmt;
 use std::os::windows::process::ExitStatusExt as _;
 
 use super::ExitStatus;
-use crate::process::open::object::KILLED;
+
+/// The exit code of a process that was killed, as std has it.
+pub(crate) const KILLED: u32 = 1;
 
 /// From here on a code is a status of the kernel (`NTSTATUS`), which people know in hexadecimal.
 const HIGH_BIT: u32 = 0x8000_0000;

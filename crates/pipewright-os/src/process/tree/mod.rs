@@ -1,96 +1,36 @@
 //! The descendants of a child: find them, signal them, know when they are gone.
 
 #[cfg(target_os = "linux")]
-pub(crate) mod linux;
+mod linux;
 #[cfg(target_os = "linux")]
 use linux as imp;
-#[cfg(target_os = "macos")]
-pub(crate) mod libproc;
-#[cfg(target_os = "macos")]
-pub(crate) mod macos;
 #[cfg(target_os = "linux")]
-pub(crate) mod proc;
+pub(crate) use linux::{add_children, is_child_of};
+#[cfg(target_os = "macos")]
+mod macos;
 #[cfg(target_os = "macos")]
 use macos as imp;
 #[cfg(unix)]
 mod walk;
 #[cfg(windows)]
-pub(crate) mod windows;
+mod windows;
 #[cfg(windows)]
 use windows as imp;
 
-use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::event::{Event, Source};
 use crate::base::signal::Signal;
-use crate::base::wait::Slot;
 use crate::process::child::ChildHandle;
+use crate::process::member::Member;
 
 /// Whether processes can be stopped, so that nobody starts another while descendants are searched for.
 /// Where they cannot, whoever was started between a search and a kill is found by a search after it.
 pub const CAN_STOP: bool = cfg!(unix);
 
-/// A process that is not our child, held so that its number cannot pass to another.
-#[derive(Debug, Clone)]
-pub struct Member(pub(crate) Arc<imp::Member>);
-
 /// The processes found below one process, each found once.
 #[derive(Debug, Default)]
 pub struct Descendants {
     members: Vec<Member>,
-}
-
-impl Event for Member {
-    fn source(&self) -> Source<'_> {
-        imp::source(self)
-    }
-
-    fn has_happened(&self) -> bool {
-        !self.is_alive()
-    }
-}
-
-impl Member {
-    /// Returns a slot that waits for the end of the process and keeps its number from passing to another one meanwhile.
-    #[must_use]
-    pub fn to_slot(&self) -> Slot<'static> {
-        Slot::Owned(Arc::new(self.clone()))
-    }
-
-    /// The process id, for people to read.
-    #[must_use]
-    pub fn pid(&self) -> u32 {
-        self.0.pid()
-    }
-
-    /// Sends a signal. `false`: the process is gone, and nobody was signalled.
-    ///
-    /// # Platform
-    /// Linux: `pidfd_send_signal`. macOS: `kill`, if `NOTE_EXIT` has not come and the time of the
-    /// start is still the one it was. No call makes these one: another process is signalled if this
-    /// one ends, is reaped and its number comes round again between the two. Windows:
-    /// `TerminateProcess` for `KILL`.
-    ///
-    /// # Errors
-    /// `PermissionDenied`: it belongs to another user. `Unsupported` (Windows): every signal but
-    /// `KILL`.
-    pub fn signal(&self, signal: Signal) -> io::Result<bool> {
-        self.0.signal(signal)
-    }
-
-    /// The process group it is in; `None` where it is gone, and on Windows, which does not tell.
-    #[must_use]
-    pub fn group(&self) -> Option<u32> {
-        self.0.group()
-    }
-
-    /// Whether it has not ended yet.
-    #[must_use]
-    pub fn is_alive(&self) -> bool {
-        self.0.is_alive()
-    }
 }
 
 impl Descendants {
@@ -139,7 +79,7 @@ impl Descendants {
                 let _ = member.signal(Signal::STOP);
             }
             for member in &self.members[from..] {
-                wait_briefly(|| member.0.rests());
+                wait_briefly(|| member.rests());
             }
         }
     }

@@ -1,8 +1,8 @@
 //! From a root down to everyone below it, where a process is asked for its children by its number.
 
-use super::Member;
 use super::imp::add_children;
 use crate::process::child::ChildHandle;
+use crate::process::member::Member;
 
 pub(super) fn collect(root: &ChildHandle, members: &mut Vec<Member>) {
     add_children(root.pid(), || root.keeps_its_number(), members);
@@ -12,7 +12,7 @@ pub(super) fn collect(root: &ChildHandle, members: &mut Vec<Member>) {
     // The list grows while it is walked: a member's children come after it.
     let mut next = 0;
     while let Some(member) = members.get(next).cloned() {
-        add_children(member.pid(), || member.0.keeps_its_number(), members);
+        add_children(member.pid(), || member.keeps_its_number(), members);
         next += 1;
     }
 }

@@ -1,102 +1,19 @@
 //! Descendants through a list of all processes, held by HANDLEs.
 
 use std::io;
-use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, FromRawHandle, OwnedHandle};
-use std::sync::Arc;
+use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
 
 use windows_sys::Win32::Foundation::INVALID_HANDLE_VALUE;
 use windows_sys::Win32::System::Diagnostics::ToolHelp::{
     CreateToolhelp32Snapshot, PROCESSENTRY32W, Process32FirstW, Process32NextW, TH32CS_SNAPPROCESS,
 };
 
-use super::Member as Public;
-use crate::base::event::Source;
 use crate::base::handle::size_of_u32;
-use crate::base::signal::Signal;
 use crate::process::child::ChildHandle;
-use crate::process::open::object::Process;
+use crate::process::member::Member;
+use crate::process::process_object::Process;
 
-#[derive(Debug)]
-pub(crate) struct Member {
-    pid: u32,
-    process: Process,
-}
-
-impl Member {
-    pub(crate) fn new(pid: u32, process: Process) -> Member {
-        Member { pid, process }
-    }
-
-    pub(crate) fn process(&self) -> &Process {
-        &self.process
-    }
-
-    pub(super) fn pid(&self) -> u32 {
-        self.pid
-    }
-
-    pub(super) fn signal(&self, signal: Signal) -> io::Result<bool> {
-        if signal == Signal::KILL {
-            return self.process.kill();
-        }
-        if self.process.has_ended() {
-            return Ok(false);
-        }
-        Err(unsupported(signal, "Windows can only kill it"))
-    }
-
-    #[expect(clippy::unused_self, reason = "the contract's")]
-    pub(super) fn group(&self) -> Option<u32> {
-        // The system keeps to itself who is in which.
-        None
-    }
-
-    pub(super) fn is_alive(&self) -> bool {
-        !self.process.has_ended()
-    }
-
-    #[expect(clippy::unused_self, reason = "the contract's")]
-    pub(super) fn rests(&self) -> bool {
-        // Nobody can be stopped here, so there is nothing to wait for.
-        true
-    }
-}
-
-/// What cannot be sent.
-pub(crate) fn unsupported(signal: Signal, why: &str) -> io::Error {
-    let words = format!("{signal} cannot be sent to this process: {why}");
-    io::Error::new(io::ErrorKind::Unsupported, words)
-}
-
-pub(super) fn source(member: &Public) -> Source<'_> {
-    Source::Signalled(member.as_handle())
-}
-
-impl AsHandle for Public {
-    fn as_handle(&self) -> BorrowedHandle<'_> {
-        self.0.process.as_handle()
-    }
-}
-
-impl Public {
-    /// Takes hold of a process that `belongs` while it is held; `None` where it is gone, has ended,
-    /// is not for us to look at, or is a member already.
-    pub(crate) fn open(
-        pid: u32,
-        members: &[Public],
-        belongs: impl FnOnce(&Process) -> bool,
-    ) -> Option<Public> {
-        // A member keeps its number.
-        if members.iter().any(|member| member.0.pid == pid) {
-            return None;
-        }
-        let process = Process::open(pid).ok().flatten()?;
-        let taken = !process.has_ended() && belongs(&process);
-        taken.then(|| Public(Arc::new(Member::new(pid, process))))
-    }
-}
-
-pub(super) fn collect(root: &ChildHandle, members: &mut Vec<Public>) {
+pub(super) fn collect(root: &ChildHandle, members: &mut Vec<Member>) {
     if let Some(tree) = root.tree() {
         tree.collect(members);
     }
@@ -106,7 +23,7 @@ pub(super) fn collect(root: &ChildHandle, members: &mut Vec<Public>) {
     // The list grows while it is walked: a member's children come after it.
     let mut next = 0;
     while let Some(member) = members.get(next).cloned() {
-        add_children(member.0.pid, &member.0.process, &all, members);
+        add_children(member.pid(), member.process(), &all, members);
         next += 1;
     }
 }
@@ -118,7 +35,7 @@ pub(super) fn rests(_: &ChildHandle) -> bool {
 
 /// Takes hold of the children of one process, which is held and so keeps its number, also after it
 /// has ended.
-fn add_children(number: u32, parent: &Process, all: &[Listed], members: &mut Vec<Public>) {
+fn add_children(number: u32, parent: &Process, all: &[Listed], members: &mut Vec<Member>) {
     let Some(born) = parent.created() else { return };
     for listed in all.iter().filter(|listed| listed.parent == number && listed.pid != number) {
         // The list has numbers, and theirs may have passed to others since it was made; and an
@@ -127,7 +44,7 @@ fn add_children(number: u32, parent: &Process, all: &[Listed], members: &mut Vec
         let is_child = |process: &Process| {
             process.parent() == Some(number) && process.created().is_some_and(|it| it >= born)
         };
-        if let Some(member) = Public::open(listed.pid, members, is_child) {
+        if let Some(member) = Member::open(listed.pid, members, is_child) {
             members.push(member);
         }
     }

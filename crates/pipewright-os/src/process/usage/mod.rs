@@ -1,4 +1,4 @@
-//! What this process has used so far.
+//! Used resources: of a child that has ended, and of this process.
 
 #[cfg(unix)]
 mod unix;
@@ -10,6 +10,8 @@ pub(crate) use unix::from_timeval;
 mod windows;
 #[cfg(windows)]
 use windows as imp;
+#[cfg(windows)]
+pub(crate) use windows::times_of;
 
 use std::io;
 use std::ops::Sub;
@@ -22,6 +24,25 @@ pub struct Spent {
     pub cpu: Duration,
     /// How often a thread gave up its processor or had to. `None`: unknown.
     pub switches: Option<u64>,
+}
+
+/// What a process used, on Unix its own reaped children included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Usage {
+    /// CPU time in user mode.
+    pub user: Duration,
+    /// CPU time in the kernel.
+    pub system: Duration,
+    /// The largest amount of memory in use at one time, in bytes.
+    ///
+    /// `None` where it cannot be told: Linux counts the memory of the *parent* at the time of the
+    /// start as the child's own (`exec_mmap` folds it in, getrusage(2)), so a child that stayed
+    /// below that is known to have used at most as much, and no more. macOS counts only the
+    /// child's. Windows: the peak of the working set.
+    pub peak_rss_bytes: Option<u64>,
+    /// The kernel's figure, whosever it is.
+    pub(crate) counted_peak_rss_bytes: Option<u64>,
 }
 
 /// What all threads of this process have used since it was started. Children are not counted.

@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::place::{self, parent};
-use crate::process::child::linux::{open_pidfd, send};
+use crate::process::pidfd::{open_pidfd, send};
 
 const PREFIX: &str = "pipewright-";
 

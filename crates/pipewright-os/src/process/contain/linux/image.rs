@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::base::generation::PerProcess;
-use crate::process::tree::linux::proc_is_ours;
+use crate::process::procfs::proc_is_ours;
 
 #[cfg(test)]
 #[path = "../../../../supervisor/sizes.rs"]
@@ -56,16 +56,6 @@ pub(crate) fn refuse() -> io::Error {
 fn refused() -> io::Error {
     let words = "memory cannot be executed, or a call that it needs is refused";
     io::Error::new(io::ErrorKind::PermissionDenied, words)
-}
-
-/// Finds out whether it works here, where nothing has been started that would have.
-pub(crate) fn try_it() -> io::Result<()> {
-    let image = image()?;
-    if !is_proven() {
-        crate::process::spawn::try_image(image).map_err(|_| refuse())?;
-        prove();
-    }
-    Ok(())
 }
 
 fn copy_of(error: &io::Error) -> io::Error {

@@ -20,10 +20,9 @@ use std::time::{Duration, Instant};
 use cgroup::Cgroup;
 use report::{Report, Reports};
 
-use super::{Containment, Tree as Held};
-use crate::process::child::ChildHandle;
-use crate::process::tree::Member;
-use crate::process::tree::linux::{add_children, is_child_of};
+use crate::process::child::{ChildHandle, Containment, Tree as Held};
+use crate::process::member::Member;
+use crate::process::tree::{add_children, is_child_of};
 
 /// How long the end of a killed tree is waited for; more is a process that is stuck in the kernel.
 const END_WAIT: Duration = Duration::from_secs(1);

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::fs::{Mode, OFlags};
 
 use crate::base::generation::PerProcess;
-use crate::process::tree::proc;
+use crate::process::procfs;
 
 /// As it was last looked up.
 static PLACE: PerProcess<Mutex<Option<Place>>> = PerProcess::new(|| Mutex::new(None));
@@ -28,7 +28,7 @@ pub(super) fn parent() -> Option<Arc<OwnedFd>> {
     if crate::base::fallback::NO_CGROUP {
         return None;
     }
-    let cgroups = proc::read("/proc/self/cgroup")?;
+    let cgroups = procfs::read("/proc/self/cgroup")?;
     let mut place = place();
     match &*place {
         Some(known) if known.cgroups == cgroups => known.dir.clone(),
@@ -60,7 +60,7 @@ fn open(cgroups: &[u8]) -> Option<OwnedFd> {
 /// Returns the path of this process's cgroup. It is not always below `/sys/fs/cgroup`.
 fn own_cgroup(cgroups: &[u8]) -> Option<PathBuf> {
     let own = cgroups.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"0::"))?;
-    let mounts = proc::read("/proc/self/mountinfo")?;
+    let mounts = procfs::read("/proc/self/mountinfo")?;
     mounts.split(|byte| *byte == b'\n').find_map(|mount| below_mount(mount, own))
 }
 

@@ -15,8 +15,8 @@ use rustix::net::{
 };
 
 use crate::process::child::linux::Tells;
-use crate::process::child::{Ended, Usage};
-use crate::process::status::ExitStatus;
+use crate::process::status::{Ended, ExitStatus};
+use crate::process::usage::Usage;
 
 const WORD_BYTES: usize = 8;
 /// Six words, as `supervisor/main.rs` sends them: the kind, then what it says.

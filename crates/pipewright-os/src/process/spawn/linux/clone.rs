@@ -9,7 +9,7 @@ use super::child::{self, Handlers, Job};
 use super::raw_clone;
 use super::stack::Stack;
 use crate::base::signal::AllBlocked;
-use crate::process::child::linux::pidfds_are_refused;
+use crate::process::pidfd::pidfds_are_refused;
 
 /// clone(2): Linux 5.5, and only through clone3 (the low 32 bits are full).
 const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;

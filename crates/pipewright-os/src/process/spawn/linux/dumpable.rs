@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::base::generation::PerProcess;
-use crate::process::tree::proc;
+use crate::process::procfs;
 
 static STARTS: PerProcess<Mutex<Starts>> = PerProcess::new(|| Mutex::new(Starts::NONE));
 
@@ -95,8 +95,8 @@ fn is_by_change_of_user(flag: Flag) -> bool {
     if LAST.load(Ordering::Relaxed) == flag {
         return true;
     }
-    let said = proc::read("/proc/sys/fs/suid_dumpable").unwrap_or_default();
-    let number = proc::words(&said).next().and_then(proc::number);
+    let said = procfs::read("/proc/sys/fs/suid_dumpable").unwrap_or_default();
+    let number = procfs::words(&said).next().and_then(procfs::number);
     let now = number.and_then(|number| Flag::try_from(number).ok()).unwrap_or(0);
     LAST.store(now, Ordering::Relaxed);
     now == flag

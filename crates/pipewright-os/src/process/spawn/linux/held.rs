@@ -15,6 +15,7 @@ use crate::process::contain::linux::Tree;
 use crate::process::contain::linux::cgroup::{self, Cgroup};
 use crate::process::contain::linux::image::image;
 use crate::process::contain::linux::report::Teller;
+use crate::process::pidfd::pidfds_are_refused;
 use crate::process::spawn::UnixOptions;
 
 /// Best first: a cgroup, and a supervisor as well where the tree is to end with this process; a
@@ -117,7 +118,7 @@ fn can_supervise(plan: &Plan<'_>) -> io::Result<()> {
         // It comes from a process in our memory, which must not run them.
         _ if !plan.unix.pre_exec.is_empty() => Err(cannot_supervise(&"it has pre_exec closures")),
         // Signals would go by a number that the supervisor may have freed.
-        _ if exit::pidfds_are_refused() => Err(cannot_supervise(&"no pidfds")),
+        _ if pidfds_are_refused() => Err(cannot_supervise(&"no pidfds")),
         Ok(_) => Ok(()),
         Err(error) => Err(cannot_supervise(&error)),
     }

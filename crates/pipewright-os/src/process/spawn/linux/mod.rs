@@ -12,8 +12,8 @@ use super::layout::{self, Layout};
 use super::{ChildStdio, Group, Inherit, Plan, SpawnError, Step, listed, steps};
 use crate::base::handle::Handle;
 use crate::base::signal::{AllBlocked, Signal, mask_now};
-use crate::process::child::{ChildHandle, linux as exit};
-use crate::process::contain::Containment;
+use crate::process::child::{ChildHandle, Containment, linux as exit};
+use crate::process::pidfd::open_pidfd;
 
 mod bare;
 mod child;
@@ -36,7 +36,7 @@ pub(super) use forked::{FORK, Fork};
 pub(crate) use held::start_held;
 pub(super) use immortal::run as run_forever;
 use stack::Stack;
-pub(crate) use trial::try_image;
+pub(crate) use trial::try_supervisor;
 
 pub(super) fn spawn(plan: &Plan<'_>) -> Result<ChildHandle, SpawnError> {
     if let Some(contain) = plan.contain {
@@ -108,7 +108,7 @@ fn start_here(job: &Job<'_>) -> Result<ChildHandle, SpawnError> {
         Some(mut hooks) => (hooks.fork)(job, &mut hooks.closures).map(|pid| (pid, None)),
     };
     let (pid, pidfd) = created.map_err(create_error)?;
-    let pidfd = pidfd.or_else(|| exit::open_pidfd(pid));
+    let pidfd = pidfd.or_else(|| open_pidfd(pid));
     let mut exit = ChildHandle(exit::ChildHandle::new(pid, pidfd));
     if matches!(job.options.group, Group::Own | Group::Session) {
         exit.0.containment = Containment::Group;

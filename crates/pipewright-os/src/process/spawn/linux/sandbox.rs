@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::process::tree::proc;
+use crate::process::procfs;
 
 /// The rights of a thread. A thread has those of the one that started it.
 ///
@@ -36,7 +36,7 @@ impl Sandbox {
         let session_keyring =
             unsafe { libc::syscall(libc::SYS_keyctl, KEYCTL_GET_KEYRING_ID, session, 0) };
         Sandbox {
-            status: proc::read("/proc/thread-self/status").map_or_else(without_proc, filter),
+            status: procfs::read("/proc/thread-self/status").map_or_else(without_proc, filter),
             label: label(),
             // SAFETY: asks only.
             secure_bits: unsafe { libc::prctl(libc::PR_GET_SECUREBITS) },

@@ -32,7 +32,8 @@ use crate::process::contain::linux::Supervisor;
 use crate::process::contain::linux::cgroup::Cgroup;
 use crate::process::contain::linux::image::{self, image};
 use crate::process::contain::linux::report::{NotStarted, Reports, Started};
-use crate::process::tree::Member;
+use crate::process::member::Member;
+use crate::process::pidfd::send;
 use rustix::process::{PidfdFlags, Resource, getpid, getrlimit, pidfd_open};
 
 /// A child below a supervisor: its number, a handle on it, and those who hold it.
@@ -157,7 +158,7 @@ fn do_our_part(tries: bool) -> io::Result<(Reports, OwnedFd, OwnedFd)> {
     let (reports, theirs) = Reports::pair()?;
     let our_end = pidfd_open(getpid(), PidfdFlags::empty())?;
     if tries {
-        exit::send(our_end.as_fd(), 0, 0)?;
+        send(our_end.as_fd(), 0, 0)?;
         Reports::can_be_used(our_end.as_fd())?;
     }
     Ok((reports, theirs, our_end))

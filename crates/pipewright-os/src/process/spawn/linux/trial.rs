@@ -14,7 +14,9 @@ use super::supervised::Program;
 use super::{bare, own_pidfd};
 use crate::base::signal::AllBlocked;
 use crate::process::child::{ChildHandle, linux as exit};
+use crate::process::contain::linux::image;
 use crate::process::contain::linux::report::{Report, Reports};
+use crate::process::pidfd::send;
 
 struct Trial {
     program: Program,
@@ -22,8 +24,21 @@ struct Trial {
     shares_memory: AtomicBool,
 }
 
+/// Finds out if a supervisor works on this machine, even if nothing has been started below one.
+///
+/// # Errors
+/// The reason why there is none.
+pub(crate) fn try_supervisor() -> io::Result<()> {
+    let image = image::image()?;
+    if !image::is_proven() {
+        try_image(image).map_err(|_| image::refuse())?;
+        image::prove();
+    }
+    Ok(())
+}
+
 /// Starts the program alone, once, to see whether this machine lets it run and do its work.
-pub(crate) fn try_image(image: BorrowedFd<'_>) -> io::Result<()> {
+fn try_image(image: BorrowedFd<'_>) -> io::Result<()> {
     let (reports, theirs) = Reports::pair()?;
     let trial = Trial {
         program: Program::alone(image, theirs.as_fd()),
@@ -51,7 +66,7 @@ pub(crate) fn try_image(image: BorrowedFd<'_>) -> io::Result<()> {
         return Err(io::ErrorKind::Unsupported.into());
     }
     // What we do ourselves while we hold a tree may be refused as well.
-    exit::send(pidfd_open(getpid(), PidfdFlags::empty())?.as_fd(), 0, 0)?;
+    send(pidfd_open(getpid(), PidfdFlags::empty())?.as_fd(), 0, 0)?;
     reports.try_to_let_go()?;
     if reports.peek()? == Some(Report::Started) {
         reports.started().map_err(|_| io::ErrorKind::PermissionDenied)?;

@@ -17,11 +17,11 @@ use super::places::Places;
 use super::search::{errno, first};
 use super::{Layout, is_path};
 use crate::base::signal::AllBlocked;
-use crate::process::child::macos::wait4;
 use crate::process::spawn::pre_exec::{self, AbortOnPanic, Closure};
 use crate::process::spawn::{
     Group, Identity, Plan, Resource, ResourceLimit, SpawnError, Step, UnsetGroups, steps,
 };
+use crate::process::wait4::wait4;
 
 /// Everything the child needs, made before it exists.
 pub(super) struct Job<'a> {

@@ -10,31 +10,12 @@
 
 use std::ffi::{CStr, CString, c_char};
 use std::io;
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::actions::{Actions, Attributes, all_signals, posix_spawn, signals};
-use crate::process::child::macos::wait4;
-
-/// Whom a guard kills.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Whom {
-    /// The child, by its number: until it is told that the child has ended.
-    Child,
-    /// The group that the child leads. The guard is in it, so that the number of the group is taken
-    /// for as long as there is a guard to kill it.
-    Group,
-}
-
-/// Our end of the pipe.
-#[derive(Debug)]
-pub(crate) struct Guard {
-    /// Taken out when it is to stay open for ever.
-    lifeline: Option<OwnedFd>,
-    whom: Whom,
-    is_over: AtomicBool,
-}
+use crate::process::child::guard::{Guard, Whom};
+use crate::process::wait4::wait4;
 
 /// Where the shell finds the pipe.
 const LIFELINE: RawFd = 3;
@@ -48,44 +29,20 @@ const FOR_GROUP: &CStr = c"(read -r over <&3 || kill -s KILL \"$1\") &";
 /// pipe was leaked: so the time of its start is compared. Where `ps` cannot be had, both are empty.
 const FOR_CHILD: &CStr = c"(s=$(/bin/ps -o lstart= -p \"$1\"); read -r over <&3 || if [ \"$s\" = \"$(/bin/ps -o lstart= -p \"$1\")\" ]; then kill -s KILL \"$1\"; fi) &";
 
-impl Guard {
-    /// Starts the guard of a child that does not run yet. When this returns it is in place.
-    pub(super) fn start(child: i32, whom: Whom) -> io::Result<Guard> {
-        let (read, write) = crate::base::raw_pipe::pipe()?;
-        do_without_sigpipe(&write)?;
-        let shell = start_shell(child, whom, &read)?;
-        drop(read);
-        match wait4(shell, 0) {
-            Ok(Some((status, _))) if status.success() => {}
-            // Other code of this program has reaped it; it was started.
-            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {}
-            Err(error) => return Err(error),
-            Ok(_) => return Err(io::Error::other("the guard of the child could not be started")),
-        }
-        Ok(Guard { lifeline: Some(write), whom, is_over: AtomicBool::new(false) })
+/// Starts the guard of a child that does not run yet. When this returns it is in place.
+pub(super) fn start_guard(child: i32, whom: Whom) -> io::Result<Guard> {
+    let (read, write) = crate::base::raw_pipe::pipe()?;
+    do_without_sigpipe(&write)?;
+    let shell = start_shell(child, whom, &read)?;
+    drop(read);
+    match wait4(shell, 0) {
+        Ok(Some((status, _))) if status.success() => {}
+        // Other code of this program has reaped it; it was started.
+        Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {}
+        Err(error) => return Err(error),
+        Ok(_) => return Err(io::Error::other("the guard of the child could not be started")),
     }
-
-    /// The child has ended, and its number is about to be free. A group may have others in it.
-    pub(crate) fn is_over(&self) {
-        let Some(lifeline) = self.lifeline.as_ref().filter(|_| self.whom == Whom::Child) else {
-            return;
-        };
-        if !self.is_over.swap(true, Ordering::SeqCst) {
-            // Ignored: somebody has killed the guard. There is room for a byte in an empty pipe.
-            let _ = rustix::io::write(lifeline, b"\n");
-        }
-    }
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        // A group ends with the handle on its child, as every tree that is held does.
-        if self.whom == Whom::Child && !self.is_over.load(Ordering::SeqCst) {
-            // A child that is given up runs on, and still ends with us: so this stays open as long
-            // as we live.
-            let _ = self.lifeline.take().map(IntoRawFd::into_raw_fd);
-        }
-    }
+    Ok(Guard::new(write, whom))
 }
 
 fn start_shell(child: i32, whom: Whom, lifeline: &OwnedFd) -> io::Result<i32> {

@@ -24,8 +24,8 @@ use std::path::PathBuf;
 use super::layout::{self, Layout};
 use super::{Group, Identity, ParentExit, Plan, SpawnError, Step, UnixOptions};
 use crate::base::signal::{AllBlocked, Signal, mask_now};
-use crate::process::child::{ChildHandle, macos as exit};
-use crate::process::contain::Containment;
+use crate::process::child::guard::{Guard, Whom};
+use crate::process::child::{ChildHandle, Containment, macos as exit};
 
 mod actions;
 mod forked;
@@ -35,8 +35,7 @@ mod search;
 
 use actions::Attributes;
 pub(super) use forked::{FORK, Fork};
-pub(crate) use guard::Guard;
-use guard::Whom;
+use guard::start_guard;
 pub(super) use layout::is_path;
 use places::Places;
 
@@ -80,12 +79,12 @@ fn for_child(asked: ParentExit) -> Guarded {
 }
 
 fn guard_group(child: i32) -> io::Result<Guard> {
-    Guard::start(child, Whom::Group)
+    start_guard(child, Whom::Group)
 }
 
 /// For a plan whose `kill_on_parent_exit` is set.
 pub(super) fn run_forever(child: i32) -> io::Result<Guard> {
-    Guard::start(child, Whom::Child)
+    start_guard(child, Whom::Child)
 }
 
 pub(super) fn search_dirs<'a>(plan: &Plan<'a>) -> impl Iterator<Item = PathBuf> + use<'a> {

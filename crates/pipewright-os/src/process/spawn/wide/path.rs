@@ -30,13 +30,6 @@ pub(crate) fn without_verbatim(path: &[u16]) -> Option<Vec<u16>> {
     has_drive.then(|| rest.to_vec())
 }
 
-/// Whether the name ends so, whatever the capitals.
-pub(crate) fn ends_with(path: &[u16], extension: &str) -> bool {
-    let at = path.len().checked_sub(extension.len());
-    let end = at.and_then(|at| path.get(at..)).map(String::from_utf16_lossy);
-    end.is_some_and(|end| end.eq_ignore_ascii_case(extension))
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::wide;
@@ -62,12 +55,5 @@ mod tests {
         for other in [r"C:\a", r"\\server\share", r"\\?\Volume{1}\a", r"\\?\C:", r"\\?\", ""] {
             assert_eq!(usual(other), None, "{other}");
         }
-    }
-
-    #[test]
-    fn an_extension_has_no_capitals() {
-        assert!(ends_with(&wide("a.ExE"), ".exe"));
-        assert!(!ends_with(&wide("exe"), ".exe"));
-        assert!(!ends_with(&wide("a.exe."), ".exe"));
     }
 }

@@ -1,7 +1,8 @@
 //! Where a program is looked for, and under which names.
 
-use super::path::{ends_with, is_separator};
+use super::path::is_separator;
 use super::unit;
+use crate::base::os_text::ends_with;
 
 /// What the order of directories depends on.
 #[derive(Debug, Clone, Copy, Default)]

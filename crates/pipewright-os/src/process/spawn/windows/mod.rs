@@ -33,7 +33,7 @@ use super::{Env, Group, Inherit, Plan, SpawnError, Step};
 use crate::base::handle::size_of_u32;
 use crate::process::child::{ChildHandle, windows as exit};
 use crate::process::contain::windows::{Job, Tree, are_in_a_job};
-use crate::process::open::object::Process;
+use crate::process::process_object::Process;
 
 mod attributes;
 mod directories;

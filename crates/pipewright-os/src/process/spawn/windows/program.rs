@@ -9,9 +9,10 @@ use windows_sys::Win32::Foundation::{ERROR_ACCESS_DENIED, ERROR_FILE_NOT_FOUND};
 
 use super::directories;
 use super::text::{self, ended, wide};
+use crate::base::os_text::ends_with;
 use crate::process::spawn::wide::batch::{batch_line, is_batch};
 use crate::process::spawn::wide::command_line::command_line;
-use crate::process::spawn::wide::path::{ends_with, is_separator};
+use crate::process::spawn::wide::path::is_separator;
 use crate::process::spawn::wide::search::{self, Places};
 use crate::process::spawn::wide::{Arg, Refused, path, unit};
 use crate::process::spawn::{Env, Plan, Search, SpawnError, Step, WindowsOptions};

@@ -18,9 +18,8 @@ use crate::base::handle::open_handles;
 use crate::base::signal::Signal;
 use crate::base::stdio::{console_err, console_in, console_out};
 use crate::base::wait;
-use crate::process::contain::tree;
 use crate::process::open::Fate;
-use crate::process::spawn::{Group, Inherit, Plan, UnixOptions, parent_exit, spawn};
+use crate::process::spawn::{Contain, Group, Inherit, Plan, UnixOptions, parent_exit, spawn};
 
 #[test]
 #[ignore = "a child of the others"]
@@ -113,11 +112,11 @@ fn leak() {
     let directory = plan(r"C:\windows", &[], &unix);
     let failing = |turn: usize| {
         let plan = if turn % 2 == 0 { missing } else { directory };
-        let contain = (turn % 3 == 0).then(|| tree(false));
+        let contain = (turn % 3 == 0).then(|| Contain::tree(false));
         spawn(&Plan { inherit: Inherit::List(&list), contain, ..plan }).unwrap_err();
     };
     let starting = |turn: usize| {
-        let contain = (turn % 3 == 0).then(|| tree(false));
+        let contain = (turn % 3 == 0).then(|| Contain::tree(false));
         let exit = spawn(&Plan { inherit: Inherit::List(&list), contain, ..twice.plan() }).unwrap();
         assert_eq!(code(&exit), 0);
     };
@@ -185,6 +184,6 @@ fn parent_of_tied(text: &str) {
 
 fn parent_of_tree(text: &str) {
     let plan = child("parent", text);
-    let exit = spawn(&Plan { contain: Some(tree(true)), ..plan.plan() }).unwrap();
+    let exit = spawn(&Plan { contain: Some(Contain::tree(true)), ..plan.plan() }).unwrap();
     code(&exit);
 }

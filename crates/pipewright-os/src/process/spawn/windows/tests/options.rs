@@ -2,9 +2,9 @@
 
 use super::act;
 use crate::base::signal::Signal;
-use crate::process::contain::Containment;
+use crate::process::child::Containment;
 use crate::process::open::{Fate, Opened};
-use crate::process::spawn::{Group, Plan, WindowsOptions, exec, spawn};
+use crate::process::spawn::{Contain, Group, Plan, WindowsOptions, exec, spawn};
 
 #[test]
 fn a_group_of_its_own_is_told_and_asked_where_there_is_a_console() {
@@ -35,8 +35,7 @@ fn a_group_that_shares_our_console_ends_by_a_ctrl_break() {
     const STATUS_CONTROL_C_EXIT: u32 = 0xc000_013a;
     let act = act("asks a group to end", "");
     // Held, so that nobody is left where nobody heard.
-    let exit =
-        spawn(&Plan { contain: Some(crate::process::contain::tree(true)), ..act.plan() }).unwrap();
+    let exit = spawn(&Plan { contain: Some(Contain::tree(true)), ..act.plan() }).unwrap();
     match super::code(&exit) {
         99 => eprintln!("SKIPPED: there is no console that takes a Ctrl-Break"),
         code => assert_eq!(code, STATUS_CONTROL_C_EXIT, "{code:#x}"),

@@ -7,15 +7,14 @@ use windows_sys::Win32::System::Threading::GetCurrentProcess;
 
 use super::{Act, Note, act, code, ends, until};
 use crate::base::signal::Signal;
-use crate::process::child::ChildHandle;
+use crate::process::child::{ChildHandle, Containment};
 use crate::process::contain::windows::ends_with_us;
-use crate::process::contain::{Containment, tree};
 use crate::process::open::{Fate, Opened};
-use crate::process::spawn::{Plan, WindowsOptions, parent_exit, spawn};
+use crate::process::spawn::{Contain, Plan, WindowsOptions, parent_exit, spawn};
 use crate::process::tree::Descendants;
 
 fn held(act: &Act) -> ChildHandle {
-    spawn(&Plan { contain: Some(tree(true)), ..act.plan() }).unwrap()
+    spawn(&Plan { contain: Some(Contain::tree(true)), ..act.plan() }).unwrap()
 }
 
 fn text(note: &Note) -> &str {
@@ -139,7 +138,8 @@ fn only_whom_the_job_lets_go_leaves_it() {
         let note = Note::new("breakaway");
         let windows = WindowsOptions { lets_break_away, ..WindowsOptions::default() };
         let act = act("breaks away", text(&note));
-        let plan = Plan { windows: Some(&windows), contain: Some(tree(true)), ..act.plan() };
+        let plan =
+            Plan { windows: Some(&windows), contain: Some(Contain::tree(true)), ..act.plan() };
         let exit = spawn(&plan).unwrap();
         let found = code(&exit);
         const ACCESS_DENIED: u32 = 5;

@@ -25,7 +25,7 @@ pub(crate) fn read(path: &str) -> Option<Vec<u8>> {
 }
 
 /// The entries of a directory whose names are numbers.
-pub(super) fn numbers_in(path: &str) -> Option<Vec<u32>> {
+fn numbers_in(path: &str) -> Option<Vec<u32>> {
     let dir = open(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
     let mut space = [MaybeUninit::uninit(); 2048];
     let mut entries = RawDir::new(dir, &mut space);
@@ -40,7 +40,7 @@ pub(super) fn numbers_in(path: &str) -> Option<Vec<u32>> {
 }
 
 /// The number that a symbolic link leads to.
-pub(super) fn number_behind(path: &str) -> Option<u32> {
+fn number_behind(path: &str) -> Option<u32> {
     let mut space = [MaybeUninit::uninit(); 32];
     let (target, _) = rustix::fs::readlinkat_raw(CWD, path, &mut space).ok()?;
     number(target)
@@ -59,6 +59,70 @@ pub(crate) fn number(digits: &[u8]) -> Option<u32> {
         number = number.checked_mul(10)?.checked_add(u32::from(value))?;
     }
     (!digits.is_empty()).then_some(number)
+}
+
+/// Returns true if `/proc` shows the processes of this pid namespace, so that their numbers mean what
+/// they mean here.
+pub(crate) fn proc_is_ours() -> bool {
+    number_behind("/proc/self") == Some(std::process::id())
+}
+
+/// Returns true if a process of the group lives; `None` where `/proc` cannot be read.
+pub(crate) fn group_lives(group: u32) -> Option<bool> {
+    if !proc_is_ours() {
+        return None;
+    }
+    let lives = |stat: Stat| stat.group == group && !stat.has_ended();
+    let pids = numbers_in("/proc")?;
+    Some(pids.into_iter().any(|pid| Stat::of(pid).is_some_and(lives)))
+}
+
+/// Returns true if the process of that number is stopped, or traced.
+pub(crate) fn is_stopped(pid: u32) -> bool {
+    Stat::of(pid).is_some_and(|stat| matches!(stat.state, b'T' | b't'))
+}
+
+/// The children of a process, zombies included.
+pub(crate) fn children_of(pid: u32) -> Vec<u32> {
+    let mut children = Vec::new();
+    for task in numbers_in(&format!("/proc/{pid}/task")).unwrap_or_default() {
+        let list = read(&format!("/proc/{pid}/task/{task}/children")).unwrap_or_default();
+        for word in words(&list) {
+            if let Some(child) = number(word) {
+                children.push(child);
+            }
+        }
+    }
+    children
+}
+
+/// The fields of `/proc/PID/stat` (proc(5)) that are needed.
+pub(crate) struct Stat {
+    state: u8,
+    pub(crate) parent: u32,
+    pub(crate) group: u32,
+}
+
+impl Stat {
+    pub(crate) fn of(pid: u32) -> Option<Stat> {
+        let stat = read(&format!("/proc/{pid}/stat"))?;
+        // The name in front may hold anything, but ends at the last parenthesis.
+        let mut fields = words(stat.rsplit(|byte| *byte == b')').next()?);
+        Some(Stat {
+            state: *fields.next()?.first()?,
+            parent: number(fields.next()?)?,
+            group: number(fields.next()?)?,
+        })
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.state, b'Z' | b'X')
+    }
+
+    /// Returns true if it starts nobody any more, for now.
+    pub(crate) fn rests(&self) -> bool {
+        matches!(self.state, b'T' | b't') || self.has_ended()
+    }
 }
 
 fn open(path: &str, flags: OFlags) -> Option<OwnedFd> {

@@ -1,14 +1,16 @@
 //! The calls that take or make a pidfd, and what a machine that refuses them says.
 
+mod waitid;
+
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 
-use super::waitid::{Target, waitid};
 use crate::base::generation::PerProcess;
 use crate::process::status::ExitStatus;
+pub(crate) use waitid::{Target, own_peak_rss_bytes, waitid};
 
 /// What the kernel keeps of the end of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +55,7 @@ pub(crate) fn send(pidfd: BorrowedFd<'_>, signal: i32, flags: u32) -> rustix::io
 }
 
 /// What the system has just said of a signal that was not sent.
-pub(super) fn gone_is_false() -> rustix::io::Result<bool> {
+pub(crate) fn gone_is_false() -> rustix::io::Result<bool> {
     match last_error() {
         Errno::SRCH => Ok(false),
         error => Err(error),
@@ -61,18 +63,18 @@ pub(super) fn gone_is_false() -> rustix::io::Result<bool> {
 }
 
 /// What the system has just said.
-pub(super) fn last_error() -> Errno {
+fn last_error() -> Errno {
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
 /// A seccomp filter that does not know the call: ENOSYS, or EPERM as Docker's did for years.
 /// EPERM is also what the kernel says of a process of another user; `kill` then says so too.
-pub(super) fn is_refused(error: Errno) -> bool {
+pub(crate) fn is_refused(error: Errno) -> bool {
     matches!(error, Errno::NOSYS | Errno::PERM)
 }
 
 /// `P_PIDFD` came with Linux 5.4, the pidfd itself with 5.3: asked once.
-pub(super) fn pidfd_wait_is_refused() -> bool {
+pub(crate) fn pidfd_wait_is_refused() -> bool {
     static REFUSED: PerProcess<bool> = PerProcess::new(|| {
         // EBADF where P_PIDFD is known, EINVAL where it is not.
         matches!(waitid(Target::NoPidfd, libc::WEXITED | libc::WNOHANG), Err(Errno::INVAL))

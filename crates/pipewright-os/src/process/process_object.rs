@@ -6,28 +6,24 @@
 use std::ffi::c_void;
 use std::io;
 use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, FromRawHandle, OwnedHandle};
-use std::time::Duration;
 
 use windows_sys::Wdk::System::Threading::{NtQueryInformationProcess, ProcessBasicInformation};
 use windows_sys::Win32::Foundation::{
-    ERROR_ACCESS_DENIED, ERROR_INVALID_PARAMETER, FILETIME, MAX_PATH, WAIT_FAILED,
+    ERROR_ACCESS_DENIED, ERROR_INVALID_PARAMETER, MAX_PATH, WAIT_FAILED,
 };
 use windows_sys::Win32::System::ProcessStatus::{K32GetProcessMemoryInfo, PROCESS_MEMORY_COUNTERS};
 use windows_sys::Win32::System::Threading::{
-    GetExitCodeProcess, GetProcessId, GetProcessTimes, INFINITE, OpenProcess,
-    PROCESS_BASIC_INFORMATION, PROCESS_NAME_WIN32, PROCESS_QUERY_LIMITED_INFORMATION,
-    PROCESS_SYNCHRONIZE, PROCESS_TERMINATE, QueryFullProcessImageNameW, TerminateProcess,
-    WaitForSingleObject,
+    GetExitCodeProcess, GetProcessId, INFINITE, OpenProcess, PROCESS_BASIC_INFORMATION,
+    PROCESS_NAME_WIN32, PROCESS_QUERY_LIMITED_INFORMATION, PROCESS_SYNCHRONIZE, PROCESS_TERMINATE,
+    QueryFullProcessImageNameW, TerminateProcess, WaitForSingleObject,
 };
 
 use crate::base::handle::size_of_u32;
+use crate::base::os_text::ends_with;
+use crate::base::signal::Signal;
 use crate::base::wake::is_signalled;
-use crate::process::child::{Ended, Usage};
-use crate::process::spawn::ends_with;
-use crate::process::status::ExitStatus;
-
-/// The exit code of who is killed; that of std.
-pub(crate) const KILLED: u32 = 1;
+use crate::process::status::{Ended, ExitStatus, KILLED};
+use crate::process::usage::{Usage, times_of};
 
 /// A process, which keeps its number as long as this lives.
 #[derive(Debug)]
@@ -35,13 +31,6 @@ pub(crate) struct Process {
     handle: OwnedHandle,
     /// The handle has the right to kill it.
     may_kill: bool,
-}
-
-/// When a process began and what it has used, in units of 100 ns.
-struct Times {
-    created: u64,
-    kernel: u64,
-    user: u64,
 }
 
 impl Process {
@@ -99,11 +88,11 @@ impl Process {
     }
 
     fn usage(&self) -> Option<Usage> {
-        let times = self.times()?;
+        let times = times_of(self.as_handle())?;
         let peak = self.peak_rss_bytes();
         Some(Usage {
-            user: duration(times.user),
-            system: duration(times.kernel),
+            user: times.user,
+            system: times.kernel,
             peak_rss_bytes: peak,
             counted_peak_rss_bytes: peak,
         })
@@ -131,24 +120,7 @@ impl Process {
 
     /// When it began. `None`: it cannot be asked.
     pub(crate) fn created(&self) -> Option<u64> {
-        self.times().map(|times| times.created)
-    }
-
-    /// The CPU time that this process has used.
-    pub(crate) fn cpu_of_this() -> io::Result<Duration> {
-        let own = open(std::process::id(), PROCESS_QUERY_LIMITED_INFORMATION)?;
-        let times = own.times().ok_or_else(io::Error::last_os_error)?;
-        Ok(duration(times.kernel) + duration(times.user))
-    }
-
-    fn times(&self) -> Option<Times> {
-        let mut times = [FILETIME::default(); 4];
-        let [created, ended, kernel, user] = &mut times;
-        let process = self.handle.as_raw_handle();
-        // SAFETY: the handle is open, and each of the four is live.
-        let told = unsafe { GetProcessTimes(process, created, ended, kernel, user) };
-        let [created, _, kernel, user] = times.map(number);
-        (told != 0).then_some(Times { created, kernel, user })
+        times_of(self.as_handle()).map(|times| times.created)
     }
 
     /// The number of the process that started it, whoever has that now. `None`: it cannot be asked.
@@ -214,6 +186,12 @@ impl AsHandle for Process {
     }
 }
 
+/// The error for a signal that cannot be sent.
+pub(crate) fn unsupported(signal: Signal, why: &str) -> io::Error {
+    let words = format!("{signal} cannot be sent to this process: {why}");
+    io::Error::new(io::ErrorKind::Unsupported, words)
+}
+
 fn open(pid: u32, access: u32) -> io::Result<Process> {
     // SAFETY: numbers.
     let handle = unsafe { OpenProcess(access, 0, pid) };
@@ -235,14 +213,6 @@ fn is_about_to_end(error: &io::Error, may_kill: bool, code: Option<u32>) -> bool
 
 fn is<T>(result: &io::Result<T>, code: u32) -> bool {
     result.as_ref().is_err_and(|error| error.raw_os_error() == Some(code as i32))
-}
-
-fn number(time: FILETIME) -> u64 {
-    (u64::from(time.dwHighDateTime) << 32) | u64::from(time.dwLowDateTime)
-}
-
-fn duration(of_100_ns: u64) -> Duration {
-    Duration::from_nanos(of_100_ns.saturating_mul(100))
 }
 
 #[cfg(test)]

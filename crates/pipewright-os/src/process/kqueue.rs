@@ -15,8 +15,8 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use crate::base::generation::Generation;
+use crate::process::libproc::{State, is_taken};
 use crate::process::status::ExitStatus;
-use crate::process::tree::libproc::{State, is_taken};
 
 /// Polls readable once the process has ended, and from then on. In a fork of this process it has fired.
 #[derive(Debug)]

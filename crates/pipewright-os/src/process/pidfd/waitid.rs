@@ -5,10 +5,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::Errno;
 
-use super::pidfd::last_error;
-use crate::process::child::Usage;
+use super::last_error;
 use crate::process::status::{ExitStatus, pack};
-use crate::process::usage::from_timeval;
+use crate::process::usage::{Usage, from_timeval};
 
 /// Whom to wait for.
 #[derive(Debug, Clone, Copy)]

@@ -1,7 +1,10 @@
 //! What `libproc` says of processes (sys/proc_info.h): numbers only, so every answer is about
 //! whoever has the number when it is given.
 
+use std::io;
 use std::mem::{MaybeUninit, size_of};
+
+use crate::base::signal::Signal;
 
 /// What is told of any process, whoever it belongs to.
 #[derive(Debug, Clone, Copy)]
@@ -53,7 +56,17 @@ pub(crate) fn is_taken(pid: u32) -> bool {
     let Ok(pid) = libc::pid_t::try_from(pid) else { return false };
     // SAFETY: numbers; signal 0 reaches nobody.
     let result = unsafe { libc::kill(pid, 0) };
-    result == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+    result == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+}
+
+/// `kill(2)`. `false`: there is nobody.
+pub(crate) fn kill(pid: i32, signal: Signal) -> io::Result<bool> {
+    // SAFETY: kill takes two numbers.
+    if unsafe { libc::kill(pid, signal.number()) } == 0 {
+        return Ok(true);
+    }
+    let error = io::Error::last_os_error();
+    if error.raw_os_error() == Some(libc::ESRCH) { Ok(false) } else { Err(error) }
 }
 
 /// When a process was started: by the clock of the machine, in seconds and microseconds.

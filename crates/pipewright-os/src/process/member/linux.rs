@@ -1,0 +1,102 @@
+//! A member is a pidfd.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::Member as Public;
+use crate::base::event::Source;
+use crate::base::signal::Signal;
+use crate::process::pidfd::{open_pidfd, send};
+use crate::process::procfs::Stat;
+
+#[derive(Debug)]
+pub(crate) struct Member {
+    pid: u32,
+    pidfd: OwnedFd,
+}
+
+impl Member {
+    pub(super) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    pub(super) fn signal(&self, signal: Signal) -> io::Result<bool> {
+        Ok(send(self.pidfd.as_fd(), signal.number(), 0)?)
+    }
+
+    pub(super) fn group(&self) -> Option<u32> {
+        let stat = Stat::of(self.pid)?;
+        // Asked while it keeps its number, or the answer may be another's.
+        self.keeps_its_number().then_some(stat.group)
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        matches!(self.poll(Duration::ZERO), Ok(0))
+    }
+
+    /// Waits until it has ended, but not longer than that.
+    pub(super) fn wait_for_its_end(&self, limit: Duration) {
+        // Ignored: the caller asks afterwards whether it has. A signal ends the wait early.
+        let _ = self.poll(limit);
+    }
+
+    fn poll(&self, limit: Duration) -> rustix::io::Result<usize> {
+        let mut polled = [PollFd::new(&self.pidfd, PollFlags::IN)];
+        poll(&mut polled, Timespec::try_from(limit).ok().as_ref())
+    }
+
+    pub(super) fn rests(&self) -> bool {
+        !self.keeps_its_number() || Stat::of(self.pid).is_none_or(|stat| stat.rests())
+    }
+
+    /// Until it is reaped nobody else can have its number.
+    pub(crate) fn keeps_its_number(&self) -> bool {
+        !matches!(send(self.pidfd.as_fd(), 0, 0), Ok(false))
+    }
+}
+
+impl Public {
+    /// Until it is reaped nobody else can have its number.
+    pub(crate) fn keeps_its_number(&self) -> bool {
+        self.0.keeps_its_number()
+    }
+
+    pub(crate) fn wait_for_its_end(&self, limit: Duration) {
+        self.0.wait_for_its_end(limit);
+    }
+
+    /// Takes hold of a process that `belongs` while it is held; `None` where it is gone, has ended
+    /// or is a member already.
+    pub(crate) fn open(
+        pid: u32,
+        members: &[Public],
+        belongs: impl FnOnce() -> bool,
+    ) -> Option<Public> {
+        let known = |member: &Public| member.0.pid == pid && member.0.keeps_its_number();
+        if members.iter().any(known) {
+            return None;
+        }
+        let pidfd = i32::try_from(pid).ok().and_then(open_pidfd)?;
+        // Asked after the pidfd is open: had the number passed to another process before, that one
+        // would not belong.
+        belongs().then(|| Public::new(pid, pidfd))
+    }
+
+    pub(crate) fn new(pid: u32, pidfd: OwnedFd) -> Public {
+        Public(Arc::new(Member { pid, pidfd }))
+    }
+}
+
+pub(super) fn source(member: &Public) -> Source<'_> {
+    Source::Readable(member.as_fd())
+}
+
+impl AsFd for Public {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.pidfd.as_fd()
+    }
+}

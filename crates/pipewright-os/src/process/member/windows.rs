@@ -1,0 +1,84 @@
+//! A member is a HANDLE on its process.
+
+use std::io;
+use std::os::windows::io::{AsHandle, BorrowedHandle};
+use std::sync::Arc;
+
+use super::Member as Public;
+use crate::base::event::Source;
+use crate::base::signal::Signal;
+use crate::process::process_object::{Process, unsupported};
+
+#[derive(Debug)]
+pub(crate) struct Member {
+    pid: u32,
+    process: Process,
+}
+
+impl Member {
+    pub(super) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    pub(super) fn signal(&self, signal: Signal) -> io::Result<bool> {
+        if signal == Signal::KILL {
+            return self.process.kill();
+        }
+        if self.process.has_ended() {
+            return Ok(false);
+        }
+        Err(unsupported(signal, "Windows can only kill it"))
+    }
+
+    #[expect(clippy::unused_self, reason = "the contract's")]
+    pub(super) fn group(&self) -> Option<u32> {
+        // The system keeps to itself who is in which.
+        None
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        !self.process.has_ended()
+    }
+
+    #[expect(clippy::unused_self, reason = "the contract's")]
+    pub(super) fn rests(&self) -> bool {
+        // Nobody can be stopped here, so there is nothing to wait for.
+        true
+    }
+}
+
+pub(super) fn source(member: &Public) -> Source<'_> {
+    Source::Signalled(member.as_handle())
+}
+
+impl AsHandle for Public {
+    fn as_handle(&self) -> BorrowedHandle<'_> {
+        self.0.process.as_handle()
+    }
+}
+
+impl Public {
+    pub(crate) fn new(pid: u32, process: Process) -> Public {
+        Public(Arc::new(Member { pid, process }))
+    }
+
+    pub(crate) fn process(&self) -> &Process {
+        &self.0.process
+    }
+
+    /// Takes hold of a process that `belongs` while it is held; `None` where it is gone, has ended,
+    /// is not for us to look at, or is a member already.
+    pub(crate) fn open(
+        pid: u32,
+        members: &[Public],
+        belongs: impl FnOnce(&Process) -> bool,
+    ) -> Option<Public> {
+        // A member keeps its number.
+        if members.iter().any(|member| member.0.pid == pid) {
+            return None;
+        }
+        let process = Process::open(pid).ok().flatten()?;
+        let taken = !process.has_ended() && belongs(&process);
+        taken.then(|| Public::new(pid, process))
+    }
+}
