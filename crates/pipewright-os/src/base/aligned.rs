@@ -87,8 +87,8 @@ impl AlignedBuf {
         self.len = self.capacity();
     }
 
-    /// Where its bytes are, for who writes to them behind our back.
-    #[cfg(any(target_os = "linux", windows))]
+    /// Returns the address of its bytes, for a kernel that writes to them in the background.
+    #[cfg(all(feature = "disk", any(target_os = "linux", windows)))]
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.start
     }

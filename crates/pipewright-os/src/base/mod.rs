@@ -30,5 +30,5 @@ pub mod signal;
 pub mod stdio;
 pub mod wait;
 pub mod wake;
-#[cfg(windows)]
+#[cfg(all(windows, any(feature = "process", feature = "host")))]
 pub(crate) mod windows_version;

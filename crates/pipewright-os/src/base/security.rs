@@ -12,11 +12,7 @@ use windows_sys::Win32::Security::SECURITY_ATTRIBUTES;
 
 use crate::base::handle::size_of_u32;
 
-/// Nobody: not even the owner, who could otherwise rewrite the list. He may look at it.
-///
-/// `S-1-3-4` is OWNER RIGHTS: an entry for it replaces the rights that an owner has without one.
-pub(crate) const NOBODY: &str = "D:P(A;;RC;;;S-1-3-4)";
-/// The owner.
+/// The owner alone. `S-1-3-4` is OWNER RIGHTS: an entry for it replaces the rights that an owner has without one.
 pub(crate) const OWNER: &str = "D:P(A;;GA;;;S-1-3-4)";
 
 /// A security descriptor.

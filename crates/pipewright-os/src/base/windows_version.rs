@@ -1,4 +1,4 @@
-//! Tells which Windows this is, and which calls it has.
+//! The version of Windows, or of Wine.
 
 use std::ffi::{CStr, c_char};
 use std::mem;
@@ -10,6 +10,7 @@ use windows_sys::w;
 
 use crate::base::handle::size_of_u32;
 
+/// Returns the name and the number of the system.
 pub(crate) fn system_version() -> String {
     let size = size_of_u32::<OSVERSIONINFOW>();
     let mut version = OSVERSIONINFOW { dwOSVersionInfoSize: size, ..Default::default() };
@@ -23,18 +24,7 @@ pub(crate) fn system_version() -> String {
     }
 }
 
-/// Whether the threads that wait for the whole process (`RegisterWaitForSingleObject`) take any number
-/// of handles each. Without the kernel's wait packets (Windows 8) that is 63, and then another thread.
-#[cfg(feature = "tokio")]
-pub(crate) fn has_wait_packets() -> bool {
-    // SAFETY: a name that ends with a zero.
-    let ntdll = unsafe { GetModuleHandleW(w!("ntdll.dll")) };
-    let call = c"NtAssociateWaitCompletionPacket";
-    // SAFETY: a module that stays loaded, and a name that ends with a zero.
-    unsafe { GetProcAddress(ntdll, call.as_ptr().cast()) }.is_some()
-}
-
-/// The version of Wine, if this is no Windows.
+/// Returns the version of Wine, if this is no Windows.
 pub(crate) fn wine_version() -> Option<String> {
     // SAFETY: a name that ends with a zero.
     let ntdll = unsafe { GetModuleHandleW(w!("ntdll.dll")) };

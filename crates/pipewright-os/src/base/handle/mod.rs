@@ -18,10 +18,12 @@ pub(crate) use unix::copy_of_number;
 pub(crate) use unix::{is_close_on_exec, kind_of_number};
 #[cfg(windows)]
 use windows as imp;
+#[cfg(all(windows, any(feature = "process", test)))]
+pub(crate) use windows::inheritable;
 #[cfg(windows)]
-pub(crate) use windows::{copy_of, inheritable, kind_of, number_of, overlaps, query, size_of_u32};
+pub(crate) use windows::{copy_of, kind_of, number_of, overlaps, query, size_of_u32};
 
-#[cfg(windows)]
+#[cfg(all(windows, any(feature = "process", test)))]
 pub(crate) use list::own_count;
 pub use list::{OpenHandle, open_handles};
 

@@ -13,7 +13,9 @@ mod windows;
 #[cfg(windows)]
 use windows as imp;
 #[cfg(windows)]
-pub(crate) use windows::{Job, MOST_READ_BYTES, Relay, WriteEnd, duplex, of_read, of_write, room};
+pub(crate) use windows::{Job, MOST_READ_BYTES, Relay, WriteEnd, of_read, of_write};
+#[cfg(all(windows, feature = "ipc"))]
+pub(crate) use windows::{duplex, room};
 
 use std::fmt;
 use std::io;

@@ -9,8 +9,10 @@ mod unix;
 use unix as imp;
 #[cfg(windows)]
 mod windows;
+#[cfg(all(unix, feature = "process"))]
+pub(crate) use unix::mask_now;
 #[cfg(unix)]
-pub(crate) use unix::{AllBlocked, empty_set, is_ignored, mask_now};
+pub(crate) use unix::{AllBlocked, empty_set, is_ignored};
 #[cfg(windows)]
 use windows as imp;
 

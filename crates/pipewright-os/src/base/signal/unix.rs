@@ -88,6 +88,7 @@ impl Drop for MaskBefore {
 }
 
 /// Returns the signals that this thread blocks.
+#[cfg(feature = "process")]
 pub(crate) fn mask_now() -> libc::sigset_t {
     let mut now = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: asks only, into a live set; it has no error.

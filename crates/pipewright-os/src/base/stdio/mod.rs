@@ -10,7 +10,7 @@ use unix as imp;
 mod windows;
 #[cfg(windows)]
 use windows as imp;
-#[cfg(windows)]
+#[cfg(all(windows, feature = "process"))]
 pub(crate) use windows::standard;
 
 use std::io;

@@ -9,7 +9,7 @@ use unix as imp;
 mod windows;
 #[cfg(windows)]
 use windows as imp;
-#[cfg(windows)]
+#[cfg(all(windows, any(feature = "process", feature = "tokio", test)))]
 pub(crate) use windows::is_signalled;
 
 use std::io;

@@ -17,7 +17,12 @@ use windows_sys::Win32::System::Threading::GetCurrentProcess;
 
 use super::failed::at;
 use crate::base::handle::Handle;
-use crate::base::security::{Descriptor, NOBODY};
+use crate::base::security::Descriptor;
+
+/// Lets nobody open it: not even the owner, who could otherwise rewrite the list. He may look at it.
+///
+/// `S-1-3-4` is OWNER RIGHTS: an entry for it replaces the rights that an owner has without one.
+const NOBODY: &str = "D:P(A;;RC;;;S-1-3-4)";
 
 /// Mapped memory.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use macos as imp;
 mod windows;
 #[cfg(windows)]
 use windows as imp;
-#[cfg(windows)]
+#[cfg(all(windows, any(feature = "process", test)))]
 pub(crate) use windows::count as own_count;
 
 use std::io;

@@ -16,7 +16,9 @@ use windows_sys::Win32::Foundation::{
 use windows_sys::Win32::Storage::FileSystem::{
     FILE_NAME_NORMALIZED, FILE_TYPE_DISK, GetFileType, GetFinalPathNameByHandleW,
 };
-use windows_sys::Win32::System::Threading::{GetCurrentProcess, GetProcessHandleCount};
+use windows_sys::Win32::System::Threading::GetCurrentProcess;
+#[cfg(any(feature = "process", test))]
+use windows_sys::Win32::System::Threading::GetProcessHandleCount;
 use windows_sys::Win32::System::WindowsProgramming::PUBLIC_OBJECT_TYPE_INFORMATION;
 
 use super::OpenHandle;
@@ -46,7 +48,8 @@ fn listed() -> io::Result<Vec<(usize, u32)>> {
     own_list().or_else(|_| everyones_list())
 }
 
-/// How many there are.
+/// Returns how many there are.
+#[cfg(any(feature = "process", test))]
 pub(crate) fn count() -> io::Result<u32> {
     let mut count = 0;
     // SAFETY: no arguments; a pseudo handle, which nobody closes.

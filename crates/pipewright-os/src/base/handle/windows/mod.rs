@@ -56,8 +56,9 @@ impl Handle {
         self.0.overlaps.get().copied()
     }
 
-    /// Whether it is a pipe end that calls overlap on. Asked once, and never for long: children may be
+    /// Returns true if it is a pipe end that calls overlap on. Asked once, and never for long: children may be
     /// inside of calls on the same open file, for as long as they like.
+    #[cfg(any(feature = "process", test))]
     pub(crate) fn overlaps(&self) -> bool {
         let is_it = |handle: BorrowedHandle<'_>| {
             kind_of(handle).is_ok_and(|kind| kind == HandleKind::Pipe) && overlaps(handle)

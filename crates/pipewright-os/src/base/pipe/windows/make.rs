@@ -72,7 +72,8 @@ fn pair_named(options: PipeOptions, name: &mut dyn FnMut() -> String) -> io::Res
     Ok(Ends { read, write, bytes })
 }
 
-/// Two ends for both directions, of which each holds so many bytes. Calls on both overlap.
+/// Makes two ends for both directions, of which each holds so many bytes. Calls on both overlap.
+#[cfg(feature = "ipc")]
 pub(crate) fn duplex(bytes: u32) -> io::Result<(OwnedHandle, OwnedHandle)> {
     let kind = Kind {
         made: PIPE_ACCESS_DUPLEX | FILE_FLAG_OVERLAPPED,

@@ -25,11 +25,13 @@ use crate::base::wake::Wake;
 
 pub(crate) use calls::{MOST_READ_BYTES, of_read, of_write};
 pub(super) use calls::{has_room, read, read_spare, try_read_spare, try_write, write};
+#[cfg(feature = "ipc")]
 pub(crate) use make::duplex;
 use pending::Pending;
 use relay::Kind;
 pub(crate) use relay::{Job, Relay};
 use state::Waits;
+#[cfg(feature = "ipc")]
 pub(crate) use state::room;
 
 pub(super) struct Reader {

@@ -11,14 +11,15 @@ use std::task::Waker;
 use std::thread;
 use std::time::Duration;
 
+use windows_sys::Win32::System::LibraryLoader::{GetModuleHandleW, GetProcAddress};
 use windows_sys::Win32::System::Threading::INFINITE;
+use windows_sys::w;
 
 use super::super::super::windows::LOOK_PAUSE;
 use super::super::super::windows::handles::{MOST_HANDLES, each_that_has_come, wait_for_any};
 use super::super::super::windows::registered::Registered;
 use crate::base::service_thread;
 use crate::base::wake::Wake;
-use crate::base::windows_version::has_wait_packets;
 
 /// How long the thread stays when it has nothing to do.
 const IDLE: Duration = Duration::from_secs(1);
@@ -28,6 +29,16 @@ const AFTER_ERROR: Duration = Duration::from_millis(20);
 const DIRECT_HANDLES: usize = MOST_HANDLES - 1;
 
 static WAITER: Waiter = Waiter::new(has_wait_packets);
+
+/// Returns true if the threads that wait for the whole process (`RegisterWaitForSingleObject`) take any number
+/// of handles each. Without the kernel's wait packets (Windows 8) that is 63, and then another thread.
+fn has_wait_packets() -> bool {
+    // SAFETY: a name that ends with a zero.
+    let ntdll = unsafe { GetModuleHandleW(w!("ntdll.dll")) };
+    let call = c"NtAssociateWaitCompletionPacket";
+    // SAFETY: a module that stays loaded, and a name that ends with a zero.
+    unsafe { GetProcAddress(ntdll, call.as_ptr().cast()) }.is_some()
+}
 
 /// The thread, and what it is given.
 pub(super) struct Waiter {
