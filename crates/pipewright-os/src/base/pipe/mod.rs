@@ -166,7 +166,7 @@ impl PipeWriter {
     ///
     /// # Platform
     /// Windows: also where a read that asks for at least what the pipe holds is waiting at the other end, which
-    /// counts as full there. A [wait](crate::base::wait::wait) writes then.
+    /// counts as full there. A [wait](crate::base::wait::any) writes then.
     ///
     /// # Errors
     /// `WouldBlock`, `BrokenPipe` where nobody reads any more, and whatever `write` reports. Windows:

@@ -5,7 +5,7 @@
 //! buffer ([`End::arrived`]), bytes that are to go are handed over ([`End::send`]), and what the system
 //! does not take at once is kept by the end. So nothing here ever blocks, and the buffers that a system
 //! may be working on belong to the end that they are of. To wait, a [`Slot::Event`] or a
-//! [`Slot::Room`] goes into a [`wait::any`](crate::base::wait::wait), together with exits and flags.
+//! [`Slot::Room`] goes into a [`wait::any`](crate::base::wait::any), together with exits and flags.
 //!
 //! [`Slot::Event`]: crate::base::wait::Slot::Event
 //! [`Slot::Room`]: crate::base::wait::Slot::Room

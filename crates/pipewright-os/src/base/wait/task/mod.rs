@@ -27,7 +27,7 @@ use super::Slot;
 ///
 /// # Drop
 /// Gives the registrations up. Nothing is left to the kernel; Windows: but a write that is not done, which stays
-/// begun as for [`wait`](super::wait).
+/// begun as for [`any`](super::any).
 #[derive(Debug, Default)]
 pub struct Watch {
     sources: imp::Sources,
