@@ -37,3 +37,8 @@ pub mod refuse;
 pub mod skip;
 pub mod traced;
 pub mod watchdog;
+
+/// Runs the examples of the page.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/stopping.md")]
+mod stopping {}

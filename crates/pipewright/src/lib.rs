@@ -191,8 +191,3 @@ pub mod machine {
 
 /// The result of this crate's calls.
 pub type Result<T> = std::result::Result<T, Error>;
-
-/// Runs the code of the page.
-#[cfg(all(doctest, feature = "tokio"))]
-#[doc = include_str!("../../../docs/stopping.md")]
-mod stopping {}
