@@ -140,12 +140,13 @@ mod off {
     use crate::error::Error;
     use crate::output::{Outcome, Output};
 
-    #[derive(Debug, Clone, Copy, Default)]
-    pub(crate) struct Trace;
+    /// Nothing. It is cloned and made like the other one, so it is neither `Copy` nor a unit.
+    #[derive(Debug, Clone, Default)]
+    pub(crate) struct Trace(());
 
     impl Trace {
         pub(crate) fn started(_: &OsStr, _: &ChildHandle) -> Trace {
-            Trace
+            Trace(())
         }
         pub(crate) fn extend(&mut self, _: Trace) {}
         pub(crate) fn stopping(&self, _: Signal, _: Option<Outcome>) {}
@@ -155,7 +156,7 @@ mod off {
         pub(crate) fn leftovers_killed(&self, _: u32) {}
         pub(crate) fn dropped(&self, _: &ChildHandle) {}
         pub(crate) fn take_first(&mut self) -> Trace {
-            Trace
+            Trace(())
         }
     }
 
