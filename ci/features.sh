@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Lints each library with no feature, with each feature alone, and with all of them. Arguments go to cargo:
+# `bash ci/features.sh --target x86_64-pc-windows-gnu`.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+check() {
+    printf '%s\n' "$*"
+    cargo clippy --quiet --locked --lib "$@" -- -D warnings
+}
+
+metadata=$(cargo metadata --locked --no-deps --format-version 1)
+# A line a library: its name, then its features.
+libraries=$(python3 -c '
+import json, sys
+for package in json.load(sys.stdin)["packages"]:
+    is_library = any("lib" in target["kind"] for target in package["targets"])
+    if is_library and package["publish"] != []:
+        print(package["name"], *sorted(set(package["features"]) - {"default"}))
+' <<< "$metadata")
+while read -r library features; do
+    check -p "$library" --no-default-features "$@"
+    for feature in $features; do
+        check -p "$library" --no-default-features --features "$feature" "$@"
+    done
+    check -p "$library" --all-features "$@"
+done <<< "$libraries"
