@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Makes the tables of docs/benchmarks.md, and the chart of the README, from runs on this machine.
+# Makes the tables of docs/benchmarks/*.md, and the chart of the README, from runs on this machine.
 #
 #   bash bench/update-docs.sh [--full] [--to FILE] [PART...]
 #
 # A part is a case of the driver (spawn, capture-lines, ..., cli), `messages`, `files`, `trees` or `pipes`; all of
-# them where none is named. Each stands in the document between two comments of its name, with the day, the
+# them where none is named. Each stands in its document between two comments of its name, with the day, the
 # commit, the machine and the preset that it was measured with; what is not measured anew stays as it was. One that
 # fails keeps its old table, and the script fails at its end.
 #
@@ -13,13 +13,13 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 preset=quick rounds=3 seconds=0.3
-document=docs/benchmarks.md
+documents=(docs/benchmarks/*.md)
 chart=docs/pipes.svg
 parts=()
 while [ $# -gt 0 ]; do
     case $1 in
         --full) preset=full rounds=7 seconds=1 ;;
-        --to) document=${2:?--to FILE}; shift ;;
+        --to) documents=("${2:?--to FILE}"); shift ;;
         -*) echo "update-docs.sh: $1 is not known" >&2; exit 2 ;;
         *) parts+=("$1") ;;
     esac
@@ -31,12 +31,19 @@ cases=(spawn spawn-options spawn-async capture-lines capture-block allocations m
 if [ ${#parts[@]} -eq 0 ]; then
     parts=("${cases[@]}" messages files trees pipes)
 fi
-for part in "${parts[@]}"; do
-    if ! grep -qx "<!-- begin $part -->" "$document" || ! grep -qx "<!-- end $part -->" "$document"; then
-        echo "update-docs.sh: $document has no place for $part" >&2
-        exit 2
-    fi
-done
+# The document that has the part's place.
+document_of() {
+    local document
+    for document in "${documents[@]}"; do
+        if grep -qx "<!-- begin $1 -->" "$document" && grep -qx "<!-- end $1 -->" "$document"; then
+            echo "$document"
+            return
+        fi
+    done
+    echo "update-docs.sh: no document has a place for $1" >&2
+    return 2
+}
+for part in "${parts[@]}"; do document_of "$part" > /dev/null; done
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -141,6 +148,8 @@ pipes() {
 
 # Puts the text of a file between the comments of that name.
 put() {
+    local document
+    document=$(document_of "$1")
     awk -v begin="<!-- begin $1 -->" -v end="<!-- end $1 -->" -v text="$2" '
         $0 == end { skips = 0 }
         !skips { print }
