@@ -10,15 +10,26 @@ export RUST_TEST_THREADS=$((2 * $(nproc)))
 began=$SECONDS
 stage() { printf '\n=== %s (%d s)\n' "$1" "$((SECONDS - began))"; }
 
+# Runs a cell of the matrix. The others run too if it fails.
+failed=()
+cell() {
+    local name=$1
+    shift
+    stage "$name"
+    "$@" || failed+=("$name")
+}
+
 for fallback in pidfd close_range clone3 rwf_nowait vfork; do
-    stage "the suite of processes without $fallback"
-    bash ci/with-cfg.sh "pipewright_force_fallback=\"$fallback\"" test --locked \
-        -p pipewright-os -p pipewright-tests --lib --test arguments --test process -- --skip p04_nothing_leaks
+    cell "the suite of processes without $fallback" \
+        bash ci/with-cfg.sh "pipewright_force_fallback=\"$fallback\"" test --locked \
+        -p pipewright-os -p pipewright-tests --lib --test arguments --test process --no-fail-fast \
+        -- --skip p04_nothing_leaks
 done
-stage "the suite of files without io_uring"
-bash ci/with-cfg.sh 'pipewright_force_fallback="io_uring"' test --locked -p pipewright-tests --test disk
-stage "the suite of workers without memfd"
-bash ci/with-cfg.sh 'pipewright_force_fallback="memfd"' test --locked -p pipewright-tests --test ipc
-stage "published crates in whose use lines std is replaced"
-bash ci/ported.sh || [ $? = 77 ]
+cell "the suite of files without io_uring" \
+    bash ci/with-cfg.sh 'pipewright_force_fallback="io_uring"' test --locked -p pipewright-tests --test disk
+cell "the suite of workers without memfd" \
+    bash ci/with-cfg.sh 'pipewright_force_fallback="memfd"' test --locked -p pipewright-tests --test ipc
+ported() { bash ci/ported.sh || [ $? = 77 ]; }
+cell "published crates in whose use lines std is replaced" ported
 stage "done"
+[ ${#failed[@]} = 0 ] || { printf 'FAILED: %s\n' "${failed[@]}" >&2; exit 1; }
