@@ -1,34 +1,32 @@
-//! The supervisor: a program of a few kilobytes that owns a tree of processes, and ends it.
+//! The supervisor: a program of a few kilobytes that owns a tree of processes and ends it.
 //!
-//! `build.rs` compiles it, without a library, not even the C one; `src/contain/linux/image.rs` keeps
-//! it in memory, and `src/spawn/linux/supervised.rs` starts it, twice for each tree:
+//! `build.rs` compiles it without any library, not even the C library. `src/process/contain/linux/image.rs`
+//! keeps it in memory, and `src/process/spawn/linux/supervised.rs` starts it twice for each tree:
 //!
 //! ```text
-//! host ── guard ── supervisor ── the command ── whatever that starts
+//! host ── guard ── supervisor ── the command ── its descendants
 //! ```
 //!
-//! Both are subreapers (prctl(2), PR_SET_CHILD_SUBREAPER): a descendant whose parent ends becomes
-//! the supervisor's child, whatever session it has made for itself. When the host has gone, or has
-//! let go of the tree, the supervisor kills its children until it has none. If it is killed itself
-//! they become the guard's, which then does the same; if the guard is killed, its end tells the
-//! supervisor.
+//! Both are subreapers (prctl(2), PR_SET_CHILD_SUBREAPER): a descendant whose parent ends becomes the
+//! supervisor's child, whatever session it is in. When the host ends or releases the tree, the supervisor
+//! kills its children until it has none. If the supervisor is killed, its children become the guard's,
+//! which then does the same. If the guard is killed, the supervisor sees the end of the guard.
 //!
-//! It is handed, under fixed numbers:
-//! * 0: a socket to the host, for reports; that the host lets go of it means that the tree is to end
+//! The program receives these handles under fixed numbers:
+//! * 0: a socket to the host, for reports; when the host closes it, the tree has to end
 //! * 1: a pidfd of the host, or nothing
-//! * 2: for the supervisor, a pidfd of the guard, or nothing; for the guard, where this machine has not
-//!   been seen yet to let all of this work, what the supervisor waits for before it starts the command
+//! * 2: for the supervisor, a pidfd of the guard, or nothing; for the guard, if this machine has not yet
+//!   been seen to allow all of this, the eventfd that the supervisor waits for before it starts the command
 //! * 3: `cgroup.kill` of the tree's cgroup, or nothing
-//! * 4: the directory that the cgroup is in, or nothing
+//! * 4: the parent directory of the cgroup, or nothing
 //! * 5: the list of its own children, `/proc/thread-self/children`
 //!
-//! and as arguments its role, the process that it is about (the command; for the guard the
-//! supervisor), and the cgroup's name. On trial it has nobody to look after, and tells whether it
-//! could.
+//! Its arguments are its role, the process that it watches (the command; for the guard the supervisor), and
+//! the name of the cgroup. In a trial it supervises no process, and reports only that it could.
 
 #![no_std]
 #![no_main]
-// The compiler must not make calls of `memcpy` out of loops: there is nobody to call.
+// The compiler must not turn loops into calls of `memcpy`, which does not exist here.
 #![no_builtins]
 
 mod call;
@@ -37,19 +35,20 @@ mod system;
 
 use system::{Arguments, Reaped, Watch};
 
-/// The kinds of message; `src/contain/linux/report.rs` reads them.
+/// The message kinds; `src/process/contain/linux/report.rs` reads them.
 const ENDED: i64 = 1;
-/// The command, and nobody is left: the host need not be told twice, nor ask.
+/// The command ended and no process is left: the host needs neither a second message nor a query.
 const ENDED_LAST: i64 = 6;
 const TREE_ENDED: i64 = 2;
 const STOPPED: i64 = 4;
 const CAN_WORK: i64 = 5;
 
-/// Between two passes over the children: most of those killed in one have ended by the next.
+/// The pause between two passes over the children: most processes killed in one pass have ended by the
+/// next.
 const PASS_NANOS: i64 = 300_000;
-/// How long nobody may end before everybody is killed once more.
+/// The time without any exit after which all children are killed once more.
 const AGAIN_NANOS: i64 = 10_000_000;
-/// How many times [`AGAIN_NANOS`] the guard leaves the supervisor to its work.
+/// The number of [`AGAIN_NANOS`] periods for which the guard leaves the work to the supervisor.
 const PATIENCE: u32 = 100;
 
 #[derive(PartialEq, Eq)]
@@ -60,17 +59,17 @@ enum Role {
 
 struct Tree {
     role: Role,
-    /// Of the supervisor: the command. Of the guard: the supervisor.
+    /// The watched process. For the supervisor: the command. For the guard: the supervisor.
     subject: i32,
     subject_has_ended: bool,
-    /// How many processes ended because the tree was to end.
+    /// The number of processes that ended because the tree had to end.
     killed: i64,
     finishing: bool,
-    /// The host knows that nobody is left.
+    /// The host has been sent the message that no process is left.
     told: bool,
 }
 
-/// The program; `_start` calls it.
+/// Runs the program; `_start` calls it.
 fn run(arguments: &Arguments) -> ! {
     if arguments.first_letter(1) == b't' {
         if system::can_work() {
@@ -89,7 +88,7 @@ fn run(arguments: &Arguments) -> ! {
     if tree.role == Role::Guard {
         if system::is_on_proof() {
             if !system::can_work() {
-                // The supervisor sees our end, and starts nothing.
+                // The supervisor sees this process end, and does not start the command.
                 system::give_up()
             }
             system::prove();
@@ -97,7 +96,7 @@ fn run(arguments: &Arguments) -> ! {
         system::leave_session();
     }
     system::become_quiet();
-    // Without room for one more handle nothing can be watched, so nothing may be left.
+    // Without a free handle number nothing can be watched, so no process may be left running.
     let ends = system::ends_of_children().unwrap_or_else(|| {
         tree.finishing = true;
         system::NOTHING
@@ -107,7 +106,7 @@ fn run(arguments: &Arguments) -> ! {
     while tree.reap() {
         if !tree.finishing {
             if watch.wait() {
-                // Who had ended before was not killed.
+                // A process that had ended before was not killed.
                 tree.reap();
                 tree.finishing = true;
             }
@@ -120,7 +119,7 @@ fn run(arguments: &Arguments) -> ! {
             patience -= 1;
             system::wake(tree.subject);
         } else {
-            // Stopped for good, or traced: it goes, and its work comes here.
+            // The supervisor is stopped for good, or traced: kill it, and its children come here.
             system::kill(tree.subject);
         }
         system::pause(PASS_NANOS);
@@ -136,9 +135,9 @@ fn run(arguments: &Arguments) -> ! {
 }
 
 impl Tree {
-    /// Reaps whoever has ended. `false`: nobody is left.
+    /// Reaps the children that have ended. Returns false if none is left.
     fn reap(&mut self) -> bool {
-        // Kept until the next answer, which tells whether it was the last.
+        // Kept until the next result, which shows if this child was the last.
         let mut ended: Option<[i64; 5]> = None;
         loop {
             let reaped = system::reap();
@@ -152,13 +151,13 @@ impl Tree {
                 Reaped::One(pid, [status, user_micros, system_micros, peak_kib]) => {
                     let is_subject = pid == self.subject;
                     if is_subject != (self.role == Role::Guard) {
-                        // The guard does not know which of those that it has adopted it is.
+                        // The guard does not know which of its adopted children is the command.
                         let pid = i64::from(pid);
                         ended = Some([pid, status, user_micros, system_micros, peak_kib]);
                     }
                     if is_subject {
                         self.subject_has_ended = true;
-                        // Whom the supervisor has left behind is to end.
+                        // The processes that the supervisor has left behind must end.
                         self.finishing |= self.role == Role::Guard;
                     } else if self.finishing {
                         self.killed += 1;
@@ -166,7 +165,8 @@ impl Tree {
                 }
                 Reaped::Stopped(pid) => {
                     let tells = pid == self.subject && self.role == Role::Supervisor;
-                    // A host that does not listen must not lose the end for a queue of stops.
+                    // The queue of stops must not grow so long that a host which does not read loses the
+                    // end.
                     if tells && system::little_is_unread() {
                         system::send(&[STOPPED, i64::from(pid), 0, 0, 0, 0]);
                     }
