@@ -1,8 +1,7 @@
-//! A kqueue that becomes readable when one process ends: what macOS has instead of a pidfd.
+//! A kqueue that becomes readable when one process ends: the macOS counterpart of a pidfd.
 //!
-//! It is bound to the process, not to its number: the kernel looks the number up once, when the
-//! process is registered. But it cannot send a signal, and that it has fired is the only thing that
-//! it knows.
+//! It is bound to the process, not to its number: the kernel looks the number up once, when the process is
+//! registered. But it cannot send a signal, and it knows only that it has fired.
 
 use std::io;
 use std::mem::ManuallyDrop;
@@ -18,19 +17,22 @@ use crate::base::generation::Generation;
 use crate::process::libproc::{State, is_taken};
 use crate::process::status::ExitStatus;
 
-/// Polls readable once the process has ended, and from then on. In a fork of this process it has fired.
+/// A handle that polls readable from the end of the process on. In a fork of this process it counts as
+/// fired.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    /// A fork does not inherit it (kqueue(2)): what has its number there is somebody else's.
+    /// The descriptor. A fork does not inherit it (kqueue(2)): in the fork its number belongs to another
+    /// file.
     queue: ManuallyDrop<OwnedFd>,
     home: Generation,
 }
 
-/// Any number but that of a process: the event that stands for one which cannot be had any more.
+/// The identifier of the user event that replaces an exit event which can no longer arrive. Any number that
+/// no process has will do.
 const RAISED: libc::uintptr_t = 0;
 
 impl Watch {
-    /// Watches the process that has the number now. One that has ended has, reaped or not.
+    /// Watches the process that has the number now. If it has ended, reaped or not, the watch has fired.
     pub(crate) fn of(pid: u32) -> io::Result<Watch> {
         let watch = Watch::unregistered()?;
         match watch.register(pid) {
@@ -41,7 +43,7 @@ impl Watch {
         Ok(watch)
     }
 
-    /// Of a process that is known to have ended.
+    /// Creates the watch of a process that is known to have ended.
     pub(crate) fn raised() -> io::Result<Watch> {
         let watch = Watch::unregistered()?;
         watch.raise()?;
@@ -49,13 +51,13 @@ impl Watch {
     }
 
     fn unregistered() -> io::Result<Watch> {
-        // Nobody inherits it (kqueue(2)).
+        // A child does not inherit it (kqueue(2)).
         // SAFETY: no argument.
         let queue = unsafe { libc::kqueue() };
         if queue < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: made by the call above, for nobody else.
+        // SAFETY: made by the call above, and owned nowhere else.
         let queue = unsafe { OwnedFd::from_raw_fd(queue) };
         Ok(Watch { queue: ManuallyDrop::new(queue), home: Generation::current() })
     }
@@ -63,7 +65,7 @@ impl Watch {
     fn register(&self, pid: u32) -> io::Result<()> {
         let event = |notes| change(pid as libc::uintptr_t, libc::EVFILT_PROC, libc::EV_ADD, notes);
         match self.make(&event(libc::NOTE_EXIT | libc::NOTE_EXITSTATUS)) {
-            // The status is for its parent and for who may signal it; its end is for everybody.
+            // Only the parent and processes that may signal it get the status; every process gets its end.
             Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
                 self.make(&event(libc::NOTE_EXIT))
             }
@@ -71,24 +73,24 @@ impl Watch {
         }
     }
 
-    /// Sees to it that the end of a process which was ending when it was registered is not missed:
-    /// what fired before the registration does not fire again (oven-sh/bun#35414).
+    /// Makes sure that the exit of a process which was ending when it was registered is not missed: an exit
+    /// event that fired before the registration does not fire again (oven-sh/bun#35414).
     fn settle(&self, pid: u32) -> io::Result<()> {
         const PAUSE: Duration = Duration::from_micros(50);
         const PAUSES: u32 = 200;
         for _ in 0..PAUSES {
             match State::of(pid) {
                 _ if self.has_fired() => return Ok(()),
-                // Its end is still to come, and it is registered for that.
+                // Its exit is still to come, and the kqueue is registered for it.
                 Some(state) if !state.is_ending() => return Ok(()),
                 Some(state) if !state.has_ended() => thread::park_timeout(PAUSE),
-                // A sandbox that does not let us look.
+                // A sandbox refuses the lookup.
                 None if is_taken(pid) => return Ok(()),
                 Some(_) | None => return self.raise(),
             }
         }
-        // On its way out for so long that its end, which is told of near the end of that way, cannot
-        // have been told before.
+        // It has been ending for so long that its exit event, which comes near the end of an exit, cannot
+        // have fired before the registration.
         Ok(())
     }
 
@@ -97,13 +99,14 @@ impl Watch {
         self.make(&change(RAISED, libc::EVFILT_USER, 0, libc::NOTE_TRIGGER))
     }
 
-    /// Whether the process has ended, or is so far on its way that a blocking wait for it is short.
+    /// Returns true if the process has ended, or is so close to its end that a blocking wait for it is
+    /// short.
     pub(crate) fn has_fired(&self) -> bool {
-        // An error of poll is none of the process.
+        // An error of poll says nothing about the process.
         matches!(self.poll(Some(Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(true))
     }
 
-    /// Blocks until it has fired.
+    /// Blocks until the watch has fired.
     pub(crate) fn wait(&self) -> io::Result<()> {
         loop {
             match self.poll(None) {
@@ -114,7 +117,8 @@ impl Watch {
         }
     }
 
-    /// How the process has ended, where that was told. Once: it stays readable, and has forgotten.
+    /// Takes the exit status of the process, if the kernel reported it. Works once: afterwards the kqueue
+    /// stays readable but no longer has the status.
     pub(crate) fn take_status(&self) -> Option<ExitStatus> {
         if !self.home.is_here() {
             return None;
@@ -125,7 +129,7 @@ impl Watch {
         let count = unsafe {
             libc::kevent(self.queue.as_raw_fd(), ptr::null(), 0, &raw mut event, 1, &raw const now)
         };
-        // Ignored: there is room for one event more, where one has just been taken out.
+        // Ignored: there is room for one more event, because one has just been taken out.
         let _ = self.raise();
         let (filter, notes, status) = (event.filter, event.fflags, event.data);
         let is_told = filter == libc::EVFILT_PROC && notes & libc::NOTE_EXITSTATUS != 0;
@@ -135,7 +139,7 @@ impl Watch {
 
     fn make(&self, change: &libc::kevent) -> io::Result<()> {
         loop {
-            // SAFETY: one change, no room for events, and no time: it does not wait.
+            // SAFETY: one change, no room for events, and no time: the call does not wait.
             let result = unsafe {
                 let queue = self.queue.as_raw_fd();
                 libc::kevent(queue, change, 1, ptr::null_mut(), 0, ptr::null())
@@ -166,7 +170,7 @@ fn change(ident: libc::uintptr_t, filter: i16, flags: u16, notes: u32) -> libc::
 impl Drop for Watch {
     fn drop(&mut self) {
         if self.home.is_here() {
-            // SAFETY: the last that is done with it.
+            // SAFETY: the last use of the descriptor.
             unsafe { ManuallyDrop::drop(&mut self.queue) };
         }
     }

@@ -1,4 +1,4 @@
-//! Processes are held by a kqueue and the time of their start.
+//! A process that was opened by its number is held by a kqueue and its start time.
 
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -44,12 +44,12 @@ impl Opened {
         let own = std::process::id();
         let is_ours = |state: State| state.parent == own;
         if process.keeps_its_number() && State::of(self.member.pid()).is_some_and(is_ours) {
-            // It is on its way out at least, so this is short.
+            // It is at least exiting, so this is short.
             match wait4(self.member.pid() as i32, 0) {
                 Ok(Some((status, usage))) => {
                     *state = Some(Ended { status, usage: Some(usage) });
                 }
-                // Other code of this program was faster.
+                // Other code of this program has reaped it first.
                 Ok(None) => {}
                 Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {}
                 Err(error) => return Err(error),
@@ -62,11 +62,11 @@ impl Opened {
     }
 
     pub(super) fn wait_for_reap(&self, _: Duration) {
-        // What can be known of a status is known at the end; the reap adds nothing.
+        // All that can be known of a status is known at the end; the reap adds nothing.
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Ended>> {
-        // The state is one assignment: a panic elsewhere cannot have left it half-made.
+        // The state is one assignment: a panic elsewhere cannot have left it half-written.
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! A process by its number is a HANDLE.
+//! A process that was opened by its number is held by a HANDLE.
 
 use std::io;
 use std::time::Duration;
@@ -32,6 +32,6 @@ impl Opened {
 
     #[expect(clippy::unused_self, reason = "the contract's")]
     pub(super) fn wait_for_reap(&self, _: Duration) {
-        // Nothing is reaped here: who has ended tells how, to whoever has a handle.
+        // Nothing is reaped here: every process with a handle can read the exit status.
     }
 }
