@@ -1,4 +1,4 @@
-//! Pidfds: a handle on one process that no later process of the same number can be mistaken for.
+//! A child is held by a pidfd, a handle that a later process with the same number can never get.
 
 use std::fmt;
 use std::io;
@@ -21,44 +21,44 @@ use crate::process::procfs;
 use crate::process::status::{Ended, ExitStatus};
 use crate::process::usage::Usage;
 
-/// Linux 6.9 (pidfd_send_signal(2)).
+/// The flag of pidfd_send_signal(2), since Linux 6.9.
 const PIDFD_SIGNAL_PROCESS_GROUP: u32 = 1 << 2;
 
 #[derive(Debug)]
 pub(crate) struct ChildHandle {
     pid: i32,
     pidfd: Option<OwnedFd>,
-    /// The peak memory of this process when the child had been started: see [`Usage::peak_rss_bytes`]. Before, other
-    /// threads could still have added to what the child began with.
+    /// The peak memory of this process right after the start of the child: see [`Usage::peak_rss_bytes`].
+    /// Earlier, other threads could still have raised the figure that the child began with.
     parent_peak_rss_bytes: Option<u64>,
     ended: Mutex<Option<Ended>>,
     /// Without a pidfd: raised by a thread that waits for this one child.
     bell: OnceLock<Arc<Wake>>,
-    /// Who tells how it ended, where it is a supervisor's child and not ours.
+    /// The reporter of its exit status, if it is the child of a supervisor and not of this process.
     teller: Option<Box<dyn Tells>>,
     pub(crate) containment: Containment,
     pub(crate) tree: Option<Box<dyn Tree>>,
 }
 
-/// Somebody who reaps a child for us.
+/// The source of the exit status of a child that another process reaps.
 pub(crate) trait Tells: fmt::Debug + Send + Sync {
-    /// How the child ended; `None` while it runs, or while nobody has told.
+    /// Returns the exit status of the child; `None` while it runs, or while there is no report yet.
     fn end(&self) -> io::Result<Option<Ended>>;
-    /// Blocks until there may be more to tell.
+    /// Blocks until there may be another report.
     fn wait_for_more(&self) -> io::Result<()>;
-    /// Whether it has told of a stop since this was asked last.
+    /// Returns true if a stop has been reported since the last call.
     fn take_stop(&self) -> bool;
-    /// Something that polls readable when there is more to tell.
+    /// Returns a descriptor that polls readable when there is another report.
     fn pollable(&self) -> BorrowedFd<'_>;
 }
 
-/// Without pidfds and without threads no descriptor reports the end.
+/// Returns the event of the exit. Without pidfds and without threads no descriptor reports it.
 pub(super) fn source(exit: &ChildHandle) -> Source<'_> {
     exit.pollable().map_or(Source::UNWAITABLE, Source::Readable)
 }
 
 impl ChildHandle {
-    /// Takes charge of a child that nobody has reaped yet.
+    /// Takes ownership of a child that has not been reaped yet.
     pub(crate) fn new(pid: i32, pidfd: Option<OwnedFd>) -> ChildHandle {
         ChildHandle {
             pid,
@@ -72,12 +72,12 @@ impl ChildHandle {
         }
     }
 
-    /// The same, of a child that a supervisor has.
+    /// Sets the reporter of a child that belongs to a supervisor.
     pub(crate) fn told_by(self, teller: Box<dyn Tells>) -> ChildHandle {
         ChildHandle { teller: Some(teller), ..self }
     }
 
-    /// The same, with its tree.
+    /// Adds the tree of the child.
     pub(crate) fn held_by(self, tree: Box<dyn Tree>) -> ChildHandle {
         ChildHandle { containment: tree.containment(), tree: Some(tree), ..self }
     }
@@ -104,17 +104,17 @@ impl ChildHandle {
                 }
             }
         }
-        // WNOWAIT leaves the child for the reap below, which holds the lock: so a signal that is
-        // sent by number never meets a number that has just become free.
+        // WNOWAIT leaves the child for the reap below, which holds the lock. So a signal that is sent by
+        // number never meets a number that has just become free.
         match waitid(self.target(), libc::WEXITED | libc::WNOWAIT) {
             Ok(_) => {}
-            // Somebody else's reap, ours on another thread or not: try_wait tells which.
+            // Reaped elsewhere, perhaps by another thread of this program: try_wait finds out.
             Err(Errno::CHILD) => {}
             Err(error) => return Err(error.into()),
         }
         match self.try_wait()? {
             Some(ended) => Ok(ended),
-            // Cannot happen after WEXITED has answered; not worth a panic if it does.
+            // Cannot happen after WEXITED has returned; not worth a panic if it does.
             None => Err(io::Error::from_raw_os_error(libc::ECHILD)),
         }
     }
@@ -167,7 +167,7 @@ impl ChildHandle {
     }
 
     pub(super) fn take_stop(&self) -> bool {
-        // Told of, and not continued since.
+        // A stop was reported, and the child has not been continued since.
         self.has_been_stopped() && self.is_stopped()
     }
 
@@ -177,7 +177,7 @@ impl ChildHandle {
 
     fn has_been_stopped(&self) -> bool {
         if let Some(teller) = &self.teller {
-            // Ignored: what is told of its end is kept for who waits.
+            // Ignored: a reported end stays there for the next wait.
             let _ = self.try_wait();
             return teller.take_stop();
         }
@@ -199,7 +199,7 @@ impl ChildHandle {
     pub(super) fn signal_group(&self, signal: Signal) -> io::Result<bool> {
         if let Some(pidfd) = &self.pidfd {
             match send(pidfd.as_fd(), signal.number(), PIDFD_SIGNAL_PROCESS_GROUP) {
-                // EINVAL: a kernel before 6.9 does not know the flag.
+                // A kernel before 6.9 does not know the flag: EINVAL.
                 Err(error) if is_refused(error) || error == Errno::INVAL => {}
                 done => return Ok(done?),
             }
@@ -208,7 +208,7 @@ impl ChildHandle {
     }
 
     pub(super) fn group_survives_reap(&self) -> bool {
-        // Signal 0 reaches nobody. ESRCH means that the flag was understood.
+        // Signal 0 is not delivered. ESRCH means that the kernel knows the flag.
         match &self.pidfd {
             Some(pidfd) => send(pidfd.as_fd(), 0, PIDFD_SIGNAL_PROCESS_GROUP).is_ok(),
             None => false,
@@ -230,7 +230,7 @@ impl ChildHandle {
 
     pub(super) fn rss_bytes(&self) -> Option<u64> {
         let told = told_bytes(&format!("/proc/{}/status", self.pid()), b"VmRSS:");
-        // Asked afterwards: then it was the child that was told of.
+        // Checked afterwards: then the figure was the child's.
         told.filter(|_| self.keeps_its_number())
     }
 
@@ -239,16 +239,17 @@ impl ChildHandle {
             return false;
         }
         match &self.pidfd {
-            // ESRCH: somebody else has reaped it.
+            // ESRCH: it has been reaped elsewhere.
             Some(pidfd) => !matches!(send(pidfd.as_fd(), 0, 0), Ok(false)),
             None => true,
         }
     }
 
-    /// `kill(2)`, under the lock that the reap takes: an unreaped child keeps its number.
+    /// Sends a signal with `kill(2)`, under the lock that the reap takes: an unreaped child keeps its
+    /// number.
     fn signal_by_number(&self, pid: i32, signal: Signal) -> io::Result<bool> {
         let ended = self.lock();
-        // Whom a supervisor reaps keeps its number as long as that likes.
+        // A supervisor decides when to reap its child, and with that how long the number stays taken.
         if ended.is_some() || self.teller.is_some() {
             return Ok(false);
         }
@@ -259,7 +260,7 @@ impl ChildHandle {
         }
     }
 
-    /// Whether the child has ended; it is left unreaped. An end that nobody can tell us of counts.
+    /// Returns true if the child has ended. Does not reap it. An end whose status cannot be had counts.
     pub(crate) fn has_ended(&self) -> bool {
         if self.lock().is_some() {
             return true;
@@ -271,8 +272,8 @@ impl ChildHandle {
         !matches!(waitid(self.target(), options), Ok(None))
     }
 
-    /// Something that polls readable once the child has ended. Without pidfds and without threads
-    /// there is none, and [`has_ended`](Self::has_ended) has to be asked now and then.
+    /// Returns a descriptor that polls readable once the child has ended. Without pidfds and without
+    /// threads there is none, and the caller has to poll [`has_ended`](Self::has_ended).
     pub(crate) fn pollable(&self) -> io::Result<BorrowedFd<'_>> {
         if let Some(teller) = &self.teller {
             return Ok(teller.pollable());
@@ -283,12 +284,12 @@ impl ChildHandle {
         if self.bell.get().is_none() {
             let bell = Arc::new(Wake::new()?);
             if self.lock().is_some() {
-                // Reaped: its number may be another's by now.
+                // Reaped: the number may belong to another process by now.
                 bell.raise();
             } else {
                 ring_at_exit(self.pid, Arc::clone(&bell))?;
             }
-            // Ignored: another thread was faster, and its bell rings as well.
+            // Ignored: another thread was faster, and its flag is raised as well.
             let _ = self.bell.set(bell);
         }
         match self.bell.get() {
@@ -316,8 +317,8 @@ impl ChildHandle {
         if usage.peak_rss_bytes.is_some() || self.parent_peak_rss_bytes > inherited {
             return usage;
         }
-        // Our own peak by now is at least what it was at the start, which is what the child's
-        // figure would have been raised to.
+        // The peak of this process by now is at least its peak at the start, to which the child's figure
+        // would have been raised.
         let peak = counted.filter(|_| own_peak_rss_bytes().is_some_and(|own| counted > Some(own)));
         Usage { peak_rss_bytes: peak, ..usage }
     }
@@ -330,18 +331,19 @@ impl ChildHandle {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Ended>> {
-        // The state is one assignment: a panic elsewhere cannot have left it half-made.
+        // The state is one assignment: a panic elsewhere cannot have left it half-written.
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Looks up what [`ChildHandle::look_closer`] is going to need, while a child runs and nobody waits for that.
+/// Looks up in advance the figure that [`ChildHandle::look_closer`] needs, while a child runs and no caller
+/// waits for the result.
 pub(crate) fn prepare_a_closer_look() {
     let _ = inherited_peak_rss_bytes();
 }
 
-/// What `getrusage` says of this process where that is more than it ever had itself: the figure
-/// of the program that started it, which stays until it is outgrown. Looked up once.
+/// Returns the peak from `getrusage` if it is more than this process ever used itself. Then it is the peak
+/// of the program that started this one, which stays until this process exceeds it. Looked up once.
 fn inherited_peak_rss_bytes() -> Option<u64> {
     static INHERITED: PerProcess<Option<u64>> = PerProcess::new(|| {
         let said = counted_peak_rss_bytes();
@@ -350,7 +352,7 @@ fn inherited_peak_rss_bytes() -> Option<u64> {
     *INHERITED.get()
 }
 
-/// `VmHWM` of `/proc/self/status` (proc(5)), which no other program's memory has gone into.
+/// Reads `VmHWM` of `/proc/self/status` (proc(5)), which never includes the memory of another program.
 fn own_peak_rss_bytes() -> Option<u64> {
     told_bytes("/proc/self/status", b"VmHWM:")
 }
@@ -359,16 +361,17 @@ fn told_bytes(path: &str, name: &[u8]) -> Option<u64> {
     let status = procfs::read(path)?;
     let mut lines = status.split(|byte| *byte == b'\n');
     let line = lines.find_map(|line| line.strip_prefix(name))?;
-    // More than 4 TiB is not told.
+    // A figure of more than 4 TiB is treated as unknown.
     let kib = procfs::number(procfs::words(line).next()?)?;
     Some(u64::from(kib) * 1024)
 }
 
-/// Without pidfds, a thread a child is the way to poll an exit that neither takes over SIGCHLD
-/// nor reaps what is not ours. It leaves the child as it is (WNOWAIT) and ends with it.
+/// Starts a thread that raises the flag at the child's exit. Without pidfds, one thread per child is the
+/// way to poll an exit that neither takes over SIGCHLD nor reaps other children. The thread does not reap
+/// the child (WNOWAIT) and ends with it.
 fn ring_at_exit(pid: i32, bell: Arc<Wake>) -> io::Result<()> {
     service_thread::start(c"pipewright-exit", move || {
-        // Ignored: ECHILD means that it is reaped already, which is an end too.
+        // Ignored: ECHILD means that the child is reaped already, which is an end too.
         let _ = waitid(Target::Pid(pid), libc::WEXITED | libc::WNOWAIT);
         bell.raise();
     })
