@@ -5,11 +5,11 @@ use std::process::Command;
 
 use crate::process::spawn::{UnixOptions, WindowsOptions};
 
-/// Sets on std's command those of the options that std has stable setters for.
+/// Sets those options on std's command for which std has stable setters.
 ///
 /// # Platform
-/// Unix: user, group, process group and `arg0`; the closures of `pre_exec` are moved by
-/// [`UnixOptions::hand_over_closures`]. Windows: the creation flags.
+/// Unix: user, group, process group and `arg0`; [`UnixOptions::hand_over_closures`] moves the closures of
+/// `pre_exec`. Windows: the creation flags.
 pub fn hand_over(
     theirs: &mut Command,
     arg0: Option<&OsStr>,
@@ -19,7 +19,7 @@ pub fn hand_over(
     imp::hand_over(theirs, arg0, unix, windows);
 }
 
-/// Adds an argument to std's command; a raw one is put on the command line as it is.
+/// Adds an argument to std's command; a raw one goes on the command line unchanged.
 ///
 /// # Platform
 /// Unix: no argument is raw.
@@ -66,7 +66,7 @@ mod imp {
 
     pub(super) fn hand_over_closures(unix: &mut UnixOptions, theirs: &mut Command) {
         for closure in unix.pre_exec.take() {
-            // SAFETY: who gave it to us has promised the same (`PreExec::push`).
+            // SAFETY: the caller that added it has promised the same (`PreExec::push`).
             unsafe { theirs.pre_exec(closure) };
         }
     }

@@ -1,4 +1,4 @@
-//! Descendants through `/proc`, held by pidfds.
+//! Descendants found through `/proc`, held by pidfds.
 
 use crate::process::child::ChildHandle;
 use crate::process::member::Member;
@@ -10,13 +10,13 @@ pub(super) fn collect(root: &ChildHandle, members: &mut Vec<Member>) {
     }
 }
 
-/// Whether the root has stopped, or has ended.
+/// Returns true if the root cannot start a process now: it is stopped or has ended.
 pub(super) fn rests(root: &ChildHandle) -> bool {
     !root.keeps_its_number() || Stat::of(root.pid()).is_none_or(|stat| stat.rests())
 }
 
-/// Takes hold of the children of one process. Numbers are all that `/proc` has, so every answer is
-/// believed only if the parent turns out to have kept its number throughout.
+/// Adds the children of one process as members. `/proc` has only numbers, so a result counts only if the
+/// parent has kept its number throughout.
 pub(crate) fn add_children(
     parent: u32,
     keeps_its_number: impl Fn() -> bool,
@@ -34,7 +34,7 @@ pub(crate) fn add_children(
     }
 }
 
-/// Whether the process of that number is a child of that one.
+/// Returns true if the process with that number is a child of the other.
 pub(crate) fn is_child_of(pid: u32, parent: &Member) -> bool {
     Stat::of(pid).is_some_and(|stat| stat.parent == parent.pid()) && parent.keeps_its_number()
 }

@@ -1,17 +1,17 @@
-//! Descendants through `libproc`.
+//! Descendants found through `libproc`.
 
 pub(super) use super::walk::collect;
 use crate::process::child::ChildHandle;
 use crate::process::libproc::{State, children_of};
 use crate::process::member::Member;
 
-/// Whether the root has stopped, or has ended.
+/// Returns true if the root cannot start a process now: it is stopped or has ended.
 pub(super) fn rests(root: &ChildHandle) -> bool {
     !root.keeps_its_number() || State::of(root.pid()).is_none_or(|state| state.rests())
 }
 
-/// Takes hold of the children of one process. Every answer is believed only if the parent turns out
-/// to have kept its number throughout.
+/// Adds the children of one process as members. A result counts only if the parent has kept its number
+/// throughout.
 pub(super) fn add_children(
     parent: u32,
     keeps_its_number: impl Fn() -> bool,

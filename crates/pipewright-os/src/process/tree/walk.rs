@@ -1,4 +1,4 @@
-//! From a root down to everyone below it, where a process is asked for its children by its number.
+//! The walk from a root to all its descendants, on systems that list children by the parent's number.
 
 use super::imp::add_children;
 use crate::process::child::ChildHandle;
