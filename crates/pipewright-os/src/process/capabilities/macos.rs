@@ -1,4 +1,4 @@
-//! One careful call for each facility.
+//! One harmless call for each facility.
 
 use std::io;
 
@@ -14,21 +14,25 @@ pub(super) fn facilities() -> Vec<Facility> {
         facility(
             "kqueue",
             kqueue(),
-            "waiting for the end of a process: without it it is looked at",
+            "waiting for the end of a process; without it the process is polled",
         ),
         facility(
             "libproc",
             libproc_works(),
-            "finding the descendants of a child: without it a kill reaches the child and its group",
+            "finding the descendants of a child; without it a kill reaches only the child and its group",
         ),
         facility(
             "guard",
             shell(),
-            "ending a child with its program: /bin/sh waits for the end of it",
+            "ending a child with its program: /bin/sh waits for the end of the program",
         ),
-        value("open handles", open_files(), "how many handles this process may have open"),
-        value("processes", processes(), "how many processes this user may have"),
-        value("kernel", kernel(), "macOS 10.15 (Darwin 19) is the oldest that is supported"),
+        value(
+            "open handles",
+            open_files(),
+            "the number of handles that this process may have open",
+        ),
+        value("processes", processes(), "the number of processes that this user may have"),
+        value("kernel", kernel(), "macOS 10.15 (Darwin 19) is the oldest supported version"),
     ]
 }
 

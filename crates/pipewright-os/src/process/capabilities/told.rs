@@ -1,4 +1,4 @@
-//! What was found, in words.
+//! Results of the calls, in words.
 
 use std::io;
 
@@ -20,7 +20,7 @@ pub(super) fn value(name: &'static str, text: String, used_for: &'static str) ->
     Facility { name, state: State::Value(text), used_for }
 }
 
-/// How many handles this process may have open.
+/// Returns the number of handles that this process may have open.
 pub(super) fn open_files() -> String {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: a live struct.
@@ -28,7 +28,7 @@ pub(super) fn open_files() -> String {
     limit_text(result, limit.rlim_cur)
 }
 
-/// How many processes this user may have.
+/// Returns the number of processes that this user may have.
 pub(super) fn processes() -> String {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: a live struct.
