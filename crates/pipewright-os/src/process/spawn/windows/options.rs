@@ -1,4 +1,4 @@
-//! Flags of `CreateProcessW`, and what Windows does not have.
+//! Flags of `CreateProcessW`, and the options that Windows lacks.
 
 use windows_sys::Win32::System::Console::GetConsoleCP;
 use windows_sys::Win32::System::Threading::{
@@ -8,14 +8,14 @@ use windows_sys::Win32::System::Threading::{
 
 use crate::process::spawn::{BadInput, ChildStdio, Group, Plan, SpawnError};
 
-/// A child with one of these has a console of its own, or none.
+/// The flags that give a child a console of its own, or none.
 const NOT_OUR_CONSOLE: u32 = CREATE_NO_WINDOW | CREATE_NEW_CONSOLE | DETACHED_PROCESS;
 
-/// How the child is started.
+/// The flags and the console for the start of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Manner {
     pub(super) flags: u32,
-    /// It has the console that we have.
+    /// True if the child has this process's console.
     pub(super) shares_console: bool,
 }
 
@@ -30,7 +30,7 @@ impl Manner {
         let mut flags = CREATE_UNICODE_ENVIRONMENT;
         let mut no_window = false;
         if let Some(windows) = plan.windows {
-            // Whether there are attributes is for us to say.
+            // This library decides if there are attributes.
             flags |= windows.creation_flags & !EXTENDED_STARTUPINFO_PRESENT;
             no_window = windows.no_window;
             if windows.breaks_away {
@@ -40,14 +40,15 @@ impl Manner {
         match plan.unix.group {
             Group::Same | Group::Join(_) => {}
             Group::Own => flags |= CREATE_NEW_PROCESS_GROUP,
-            // Not without a console: the system would open a window for each console program that it starts.
+            // Not without a console: the system would open a window for each console program that the child
+            // starts.
             Group::Session => {
                 flags |= CREATE_NEW_PROCESS_GROUP;
                 no_window = true;
             }
         }
         let redirected = |stdio: &ChildStdio<'_>| matches!(stdio, ChildStdio::Handle(_));
-        // The system would give a console program a window, and nothing would be seen in it.
+        // The system would open a window for a console program, and it would stay empty.
         let is_empty = !have_console && plan.stdio.iter().all(redirected);
         if no_window || (is_empty && flags & NOT_OUR_CONSOLE == 0) {
             flags |= CREATE_NO_WINDOW;
@@ -56,10 +57,10 @@ impl Manner {
     }
 }
 
-/// Refuses what Windows does not have.
+/// Refuses the options that Windows lacks.
 pub(super) fn check(plan: &Plan<'_>) -> Result<(), SpawnError> {
     if plan.windows.is_some_and(|windows| windows.creation_flags & CREATE_SUSPENDED != 0) {
-        // The handle on its first thread is given to nobody, so it would never run.
+        // The handle of its first thread is closed, so the child would never run.
         return Err(SpawnError::bad(BadInput::Suspended));
     }
     let numbered = plan.inherit.list().iter().any(|(_, number)| number.is_some());
@@ -89,7 +90,7 @@ mod tests {
         let all = Plan { stdio: [null; 3], ..some };
         let flag = |plan: &Plan<'_>, have| Manner::with(plan, have).flags & CREATE_NO_WINDOW != 0;
         assert!(flag(&all, false));
-        assert!(!flag(&all, true), "it has ours");
+        assert!(!flag(&all, true), "it shares the console");
         assert!(!flag(&some, false), "something would be seen in it");
         let own = WindowsOptions { creation_flags: CREATE_NEW_CONSOLE, ..Default::default() };
         assert!(!flag(&Plan { windows: Some(&own), ..all }, false), "it was asked for");

@@ -17,10 +17,10 @@ use crate::process::spawn::wide::search::{self, Places};
 use crate::process::spawn::wide::{Arg, Refused, path, unit};
 use crate::process::spawn::{Env, Plan, Search, SpawnError, Step, WindowsOptions};
 
-/// What `CreateProcessW` is to execute; both end with NUL.
+/// The file and the command line for `CreateProcessW`; both end with NUL.
 #[derive(Debug)]
 pub(super) struct Program {
-    /// Its file, so that nothing searches for it once more, by other rules.
+    /// The file, so that the system does not search for it again, by other rules.
     pub(super) file: Vec<u16>,
     pub(super) line: Vec<u16>,
 }
@@ -30,12 +30,12 @@ impl Program {
         let file = file(plan).map_err(cannot_load)?;
         let args = args(plan);
         let force_quotes = plan.windows.is_some_and(|windows| windows.force_quotes);
-        // Of the name that the file really has, whatever the program was called.
+        // Decided by the real name of the file, whatever name the program was given by.
         if !is_batch(&file) {
             let line = command_line(&wide(plan.program), &args, force_quotes).map_err(refused)?;
             return Ok(Program { file: ended(file), line: ended(line) });
         }
-        // cmd.exe would say that there is no such file, and that would be its output.
+        // Otherwise cmd.exe would report the missing file, as its output.
         must_be_a_file(&file).map_err(cannot_load)?;
         let line = batch_line(&file, &args, force_quotes).map_err(refused)?;
         let cmd = directories::system().ok_or_else(|| cannot_load(not_found()))?;
@@ -57,7 +57,7 @@ fn refused(why: Refused) -> SpawnError {
         Refused::Bad(input) => SpawnError::bad(input),
         Refused::TooLong => cannot_load(io::Error::new(
             io::ErrorKind::ArgumentListTooLong,
-            "the command line is longer than Windows takes",
+            "the command line is longer than Windows allows",
         )),
     }
 }
@@ -71,15 +71,15 @@ fn args(plan: &Plan<'_>) -> Vec<Arg> {
     plan.args.iter().enumerate().map(arg).collect()
 }
 
-/// The whole path of the file.
+/// Returns the full path of the file.
 fn file(plan: &Plan<'_>) -> io::Result<Vec<u16>> {
     let name = wide(plan.program);
     if name.contains(&unit('"')) {
-        // No file's name has one, and the command line would end its name there.
+        // No file name has one, and the command line would end the name there.
         return Err(not_found());
     }
     let found = if path::is_path(&name) {
-        // From the child's working directory, as everywhere else; by std's rules from ours.
+        // From the child's working directory, as on other systems; by std's rules from this process's.
         let base = plan.current_dir.filter(|_| !plan.unix.std_rules).unwrap_or(Path::new(""));
         with_extension(wide(base.join(plan.program).as_os_str()))
     } else {
@@ -90,7 +90,7 @@ fn file(plan: &Plan<'_>) -> io::Result<Vec<u16>> {
     directories::absolute(found)
 }
 
-/// A path as std takes it: with `.exe` at its end, where there is such a file.
+/// Returns the path as std interprets it: with `.exe` at its end, if that file exists.
 fn with_extension(path: Vec<u16>) -> Vec<u16> {
     let names_a_directory = path.last().is_some_and(|last| is_separator(*last));
     if names_a_directory || ends_with(&path, ".exe") {
@@ -105,7 +105,7 @@ fn must_be_a_file(file: &[u16]) -> io::Result<()> {
     if !directories::is_of_directory(directories::attributes(&ended(file.to_vec()))?) {
         return Ok(());
     }
-    // What the system says of directories.
+    // The system's error for a directory.
     Err(io::Error::from_raw_os_error(ERROR_ACCESS_DENIED as i32))
 }
 

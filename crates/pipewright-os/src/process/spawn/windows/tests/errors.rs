@@ -55,7 +55,7 @@ fn the_working_directory_is_not_searched() {
 fn the_childs_path_is_searched_first() {
     let dir = std::env::temp_dir().join(format!("pipewright path {}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
-    // It has the name of one that stands in a directory which everyone searches.
+    // It has the name of a program in a directory that every search includes.
     std::fs::copy(std::env::current_exe().unwrap(), dir.join("cmd.exe")).unwrap();
     let mut act = act("exit", "9");
     act.env.retain(|(name, _)| !name.eq_ignore_ascii_case("path"));
@@ -117,7 +117,7 @@ fn a_command_line_that_is_too_long_is_a_limit() {
     let error = failure("cmd", &["x".repeat(32_767).into()]);
     assert_eq!(error.step, Step::Exec);
     assert!(matches!(cause(&error.source), Some(Cause::Limit(_))), "{error}");
-    // The longest one works: every argument here is without quotes, the program is not.
+    // The longest line works: no argument here has quotes, the program has.
     let mut act = act("exit", "3");
     let words = act.args.iter().map(|arg| arg.len() + 1).sum::<usize>();
     let used = act.program.as_os_str().len() + 2 + words + 1;
@@ -158,7 +158,7 @@ fn a_batch_file_is_run_and_unsafe_arguments_are_refused() {
     let by_name = spawn(&plan_by_name).map(|exit| code(&exit));
     let hostile = [OsString::from("a\nb")];
     let refused = failure(path.to_str().unwrap(), &hostile);
-    // What the system makes of that name is a batch file.
+    // The system finds a batch file under that name.
     let dotted = format!("{}. .", path.to_str().unwrap());
     let dotted = failure(&dotted, &hostile);
     let missing = failure(dir.join("missing.bat").to_str().unwrap(), &[]);

@@ -1,4 +1,4 @@
-//! Which handles a child has.
+//! The handles that a child has.
 
 use std::fs::File;
 use std::io::{Seek as _, Write as _};
@@ -48,7 +48,7 @@ fn a_listed_handle_is_inherited_under_its_number_and_another_is_not_though_it_co
     assert!(inheritable(stray.as_handle()).unwrap(), "as it was");
 }
 
-/// Held open by whoever takes all handles, a pipe does not end with the child that it was made for.
+/// A pipe that another child holds open does not end with the child that it was made for.
 #[test]
 fn a_start_that_takes_every_handle_does_not_take_those_of_another_start() {
     let sleeper = act("sleep", "");

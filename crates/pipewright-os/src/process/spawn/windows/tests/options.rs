@@ -34,7 +34,7 @@ fn a_group_of_its_own_is_told_and_asked_where_there_is_a_console() {
 fn a_group_that_shares_our_console_ends_by_a_ctrl_break() {
     const STATUS_CONTROL_C_EXIT: u32 = 0xc000_013a;
     let act = act("asks a group to end", "");
-    // Held, so that nobody is left where nobody heard.
+    // Contained, so that no process is left if none receives the event.
     let exit = spawn(&Plan { contain: Some(Contain::tree(true)), ..act.plan() }).unwrap();
     match super::code(&exit) {
         99 => eprintln!("SKIPPED: there is no console that takes a Ctrl-Break"),
@@ -72,7 +72,7 @@ fn a_process_by_its_number_is_that_process_or_an_error() {
     assert_eq!(kind(0), std::io::ErrorKind::InvalidInput);
     assert_eq!(kind(u32::MAX), std::io::ErrorKind::InvalidInput);
     assert_eq!(kind(0x7fff_fff0), std::io::ErrorKind::NotFound);
-    // The system would open the process below.
+    // The system would open the process with the number below.
     assert_eq!(kind(std::process::id() + 1), std::io::ErrorKind::NotFound);
 
     let exit = act("sleep", "").start();
@@ -81,9 +81,9 @@ fn a_process_by_its_number_is_that_process_or_an_error() {
     assert!(opened.signal(Signal::KILL).unwrap());
     assert_eq!(super::code(&exit), 1);
     let Fate::Ended(ended) = opened.fate().unwrap() else { panic!("it has ended") };
-    assert_eq!(ended.status.raw(), 1, "told to whoever has a handle");
+    assert_eq!(ended.status.raw(), 1, "every process with a handle gets it");
     assert!(!opened.signal(Signal::KILL).unwrap());
-    // Still that process: nobody else can have the number as long as it is held.
+    // Still that process: no other can have the number as long as the handle is open.
     assert!(matches!(
         Opened::open(exit.pid()).map(|it| it.fate()),
         Ok(Ok(Fate::Ended(_))) | Err(_)

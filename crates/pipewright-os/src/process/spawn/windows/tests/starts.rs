@@ -1,4 +1,4 @@
-//! How children start and end, and what they find.
+//! Starts and ends of children, and their environment.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -105,8 +105,8 @@ fn a_child_is_given_null() {
     assert_eq!(code(&exit), 6);
 }
 
-/// What this proves: that the lines are taken apart by the shell's own function as the tests of
-/// `wide` say. Those who call it are few; most programs have a C library, which has rules of its own.
+/// Proves that the shell's own function splits the lines as the tests of `wide` say. Few programs call that
+/// function; most have a C library, which has rules of its own.
 #[test]
 fn the_system_takes_ten_thousand_command_lines_apart_as_they_were_meant() {
     use proptest::prelude::*;
@@ -140,12 +140,12 @@ fn the_system_takes_ten_thousand_command_lines_apart_as_they_were_meant() {
         let found = unsafe { CommandLineToArgvW(line.as_ptr(), &raw mut count) };
         assert!(!found.is_null());
         let text = |index: usize| -> Vec<u16> {
-            // SAFETY: there are so many of them.
+            // SAFETY: there are that many of them.
             let place = unsafe { found.add(index) };
             // SAFETY: as above.
             let text = unsafe { *place };
             let at = |unit: usize| {
-                // SAFETY: asked for one after the other, up to the NUL and not past it.
+                // SAFETY: requested one after the other, up to the NUL and not past it.
                 let place = unsafe { text.add(unit) };
                 // SAFETY: as above.
                 unsafe { *place }

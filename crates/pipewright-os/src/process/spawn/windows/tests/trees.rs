@@ -48,7 +48,7 @@ fn a_tree_ends_whoever_has_started_whom_and_is_counted() {
     assert_eq!(code(&exit), 1);
 }
 
-/// A job that has processes can refuse a child for those.
+/// A job that has processes can refuse a child because of them.
 #[test]
 fn the_job_of_children_that_end_with_us_is_another_one_where_the_last_one_refuses() {
     let job = |anew| ends_with_us(anew).unwrap().as_raw_handle();
@@ -93,7 +93,7 @@ fn a_tree_inside_of_a_tree_is_held_and_ends_with_its_holder() {
     let exit = held(&act("parent of a tree", text(&note)));
     let child = opened(&note);
     assert!(runs(&child));
-    // The holder of the inner tree alone.
+    // Only the process that holds the inner tree.
     exit.signal(Signal::KILL).unwrap();
     until("the inner tree lives on", || !runs(&child));
 }
@@ -122,12 +122,12 @@ fn a_child_ends_with_its_parent_and_what_it_has_started_does_not() {
     grandchild.signal(Signal::KILL).unwrap();
 }
 
-/// Whether this process is in a job itself.
+/// Returns true if this process is in a job itself.
 fn in_a_job() -> bool {
     let mut is_in = 0;
     // SAFETY: no arguments; a pseudo handle.
     let own = unsafe { GetCurrentProcess() };
-    // SAFETY: our own process, any job, and a live number.
+    // SAFETY: this process's own handle, any job, and a live number.
     let told = unsafe { IsProcessInJob(own, std::ptr::null_mut(), &raw mut is_in) };
     told != 0 && is_in != 0
 }
@@ -146,7 +146,7 @@ fn only_whom_the_job_lets_go_leaves_it() {
         if !lets_break_away {
             assert_eq!(found, ACCESS_DENIED);
         } else if found == ACCESS_DENIED && in_a_job() {
-            eprintln!("SKIPPED: a job around all of this lets nobody out");
+            eprintln!("SKIPPED: a job around all of this allows no breakaway");
         } else {
             let away = opened(&note);
             assert_eq!((found, exit.tree().unwrap().end()), (0, 0));
@@ -169,7 +169,7 @@ fn descendants_are_found_and_nobody_else() {
     assert!(!has(&below, stranger.pid()) && !has(&below, exit.pid()));
     assert_eq!(below.collect(&exit), 0, "each is found once");
 
-    // The parent has ended, and is held: so who it has started is still found.
+    // The parent has ended, and its handle is open, so its children are still found.
     exit.signal(Signal::KILL).unwrap();
     assert!(ends(&exit));
     let mut below = Descendants::default();
