@@ -1,8 +1,8 @@
-//! What runs between fork and exec, for a child that `posix_spawn` alone cannot make.
+//! The code that runs between fork and exec, for a child that `posix_spawn` alone cannot create.
 //!
-//! It is the only thread of a copy of this process, whose other threads may have held any lock when
-//! it was copied: so nothing here allocates, locks, panics or unwinds. The calls are those of
-//! sigaction(2), "async-signal safe", and `posix_spawn`, which is a system call and the layout of its
+//! It runs as the only thread of a copy of this process, whose other threads may have held any lock at the
+//! time of the copy. So nothing here allocates, locks, panics or unwinds. It calls only functions that are
+//! "async-signal safe" (sigaction(2)), and `posix_spawn`, which is a system call and the layout of its
 //! arguments on the stack.
 
 use std::ffi::c_char;
@@ -23,7 +23,7 @@ use crate::process::spawn::{
 };
 use crate::process::wait4::wait4;
 
-/// Everything the child needs, made before it exists.
+/// Everything that the child needs, made before the child exists.
 pub(super) struct Job<'a> {
     plan: &'a Plan<'a>,
     unset_groups: UnsetGroups,
@@ -35,9 +35,9 @@ pub(super) struct Job<'a> {
     envp: *const *const c_char,
     places: &'a Places,
     actions: &'a Actions,
-    /// What is set before closures run.
+    /// The signal mask to set before closures run.
     mask: libc::sigset_t,
-    /// With `POSIX_SPAWN_SETEXEC`.
+    /// The attributes, with `POSIX_SPAWN_SETEXEC`.
     attributes: &'a Attributes,
 }
 
@@ -66,18 +66,18 @@ impl<'a> Job<'a> {
     }
 }
 
-/// The code that forks is always there, for what `posix_spawn` has no option for.
+/// Nothing: the code that forks is always present, for options that `posix_spawn` lacks.
 pub(in crate::process::spawn) type Fork = ();
 
 pub(in crate::process::spawn) const FORK: Fork = ();
 
-/// A step that failed, and why.
+/// A step that failed, and its errno.
 type Failed = (Step, i32);
 
-/// What a child tells of its failure: the step and the reason.
+/// The size of a child's report of a failure: the step and the errno.
 const REPORT_BYTES: usize = 8;
 
-/// Forks a child, and returns when it has loaded its program, or ended without.
+/// Forks a child, and returns when it has loaded its program, or has ended without.
 #[expect(
     clippy::disallowed_methods,
     reason = "only fork leaves a process that can change its user and its limits before exec"
@@ -85,16 +85,16 @@ const REPORT_BYTES: usize = 8;
 pub(super) fn start(job: &Job<'_>) -> Result<i32, SpawnError> {
     let create_error = |error| SpawnError::new(Step::Create, error);
     let (read, made) = crate::base::raw_pipe::pipe().map_err(create_error)?;
-    // The file actions come before the last thing that can fail, and must not put another handle in
-    // its place.
+    // The file actions run before the last step that can fail, and must not overwrite the pipe.
     let write = job.places.out_of_the_way(&made).map_err(create_error)?;
     drop(made);
     let mut locked = job.plan.unix.pre_exec.lock();
     let closures = locked.as_mut().map_or(&mut [][..], |locked| &mut locked.closures);
     let pid = {
-        // A signal that arrived in the child before exec would run a handler of this program there.
+        // Without this, a signal that arrived in the child before exec would run a handler of this program
+        // there.
         let _blocked = AllBlocked::new();
-        // SAFETY: the child does what this module says, and never returns from here.
+        // SAFETY: the child runs only the code of this module, and never returns from here.
         match unsafe { libc::fork() } {
             -1 => return Err(create_error(io::Error::last_os_error())),
             // SAFETY: this is the child.
@@ -102,40 +102,40 @@ pub(super) fn start(job: &Job<'_>) -> Result<i32, SpawnError> {
             pid => pid,
         }
     };
-    // The child's copy, which exec closes, is the last.
+    // The child has the last copy now, which exec closes.
     drop(write);
     let mut report = [0; REPORT_BYTES];
-    // An end before all of it is an exec, or a child that was killed before; its status tells.
+    // An end before a whole report is an exec, or a child that was killed earlier; its status shows that.
     if File::from(read).read_exact(&mut report).is_err() {
         return Ok(pid);
     }
-    // It has exited; leave no zombie. Ignored: somebody else has reaped it.
+    // It has exited; leave no zombie. Ignored: it has been reaped elsewhere.
     let _ = wait4(pid, 0);
     let [a, b, c, d, e, f, g, h] = report;
     let (step, errno) = (u32::from_ne_bytes([a, b, c, d]), i32::from_ne_bytes([e, f, g, h]));
     Err(SpawnError::new(steps::step_of(step), io::Error::from_raw_os_error(errno)))
 }
 
-/// Runs in the child and never comes back.
+/// Runs in the child and never returns.
 ///
 /// # Safety
 /// Only in a forked process of one thread.
 unsafe fn run(job: &Job<'_>, closures: &mut [Closure], report_to: RawFd) -> ! {
     let no_unwinding = AbortOnPanic;
-    // SAFETY: this process is there for nothing else.
+    // SAFETY: this process exists only for this.
     let (step, errno) = unsafe { become_program(job, closures) };
     mem::forget(no_unwinding);
     let [a, b, c, d] = steps::number_of(step).to_ne_bytes();
     let [e, f, g, h] = errno.to_ne_bytes();
     let report: [u8; REPORT_BYTES] = [a, b, c, d, e, f, g, h];
-    // Ignored: who does not learn the reason learns the exit code. At most PIPE_BUF: all or nothing.
-    // SAFETY: an open pipe, and so many bytes.
+    // Ignored: without the report the parent still gets the exit code. At most PIPE_BUF: all or nothing.
+    // SAFETY: an open pipe, and that many bytes.
     unsafe { libc::write(report_to, report.as_ptr().cast(), REPORT_BYTES) };
-    // SAFETY: ends this process without touching what belongs to the parent (no atexit, no flush).
+    // SAFETY: ends this process without touching the parent's resources (no atexit, no flush).
     unsafe { libc::_exit(127) }
 }
 
-/// Does what the plan says to this process and loads the program. Returns what failed.
+/// Applies the plan to this process and executes the program. Returns the failure.
 ///
 /// # Safety
 /// Changes this process; the job's pointers must be good.
@@ -149,11 +149,13 @@ pub(super) unsafe fn become_program(job: &Job<'_>, closures: &mut [Closure]) -> 
     }
 }
 
+/// Applies the plan, up to the closures.
+///
 /// # Safety
-/// As [`become_program`].
+/// As for [`become_program`].
 unsafe fn prepare(job: &Job<'_>) -> Result<(), Failed> {
     let options = job.plan.unix;
-    // Here, and not by an attribute: those are looked at when it is too late to report an error.
+    // Here, and not by an attribute: those are applied when it is too late to report an error.
     join_group(options.group)?;
     limit(&options.limits)?;
     if let Some(mask) = options.umask {
@@ -166,23 +168,23 @@ unsafe fn prepare(job: &Job<'_>) -> Result<(), Failed> {
     if !job.chroot.is_null() {
         // SAFETY: a C string.
         check(unsafe { libc::chroot(job.chroot) }, Step::Chroot)?;
-        // A working directory outside the new root is the way out of it; and a relative one that
-        // comes next is meant to be inside.
+        // A working directory outside the new root is a way out of it, and a relative one that follows is
+        // meant to be inside.
         // SAFETY: a C string.
         check(unsafe { libc::chdir(c"/".as_ptr()) }, Step::Chroot)?;
     }
     change_identity(&options.identity, job.unset_groups)?;
     if !job.current_dir.is_null() {
-        // After the change of user, as std has it: the directory must be that user's to enter. By
-        // hand, so that it is done once however many candidates there are.
+        // After the change of user, as in std: that user must be allowed to enter the directory. By a call
+        // of its own, so that it happens once for any number of candidates.
         // SAFETY: a C string.
         check(unsafe { libc::chdir(job.current_dir) }, Step::CurrentDir)?;
     }
     Ok(())
 }
 
-/// Places the handles first, because closures may use and change them: the file actions, which come
-/// when the program is loaded, then only keep them open.
+/// Places the handles and runs the closures. The closures may use and change the handles, so those come
+/// first; the file actions, which run when the program is loaded, then only keep them open.
 fn run_closures(job: &Job<'_>, closures: &mut [Closure]) -> Result<(), Failed> {
     if closures.is_empty() {
         return Ok(());
@@ -193,8 +195,10 @@ fn run_closures(job: &Job<'_>, closures: &mut [Closure]) -> Result<(), Failed> {
     pre_exec::run(closures).map_err(|errno| (Step::PreExec, errno))
 }
 
+/// Executes the program.
+///
 /// # Safety
-/// As [`become_program`].
+/// As for [`become_program`].
 unsafe fn load(job: &Job<'_>) -> Failed {
     let become_it = |path| {
         // SAFETY: a candidate, and arrays that the layout owns, each ended by NULL.
@@ -202,7 +206,7 @@ unsafe fn load(job: &Job<'_>) -> Failed {
     };
     // SAFETY: an array that the layout owns, ended by NULL.
     match unsafe { first(job.candidates, job.searches, become_it) } {
-        // Cannot happen: it has become another program.
+        // Cannot happen: the process would execute another program.
         Ok(_) => (Step::Exec, libc::EIO),
         Err(errno) => (Step::Exec, errno),
     }
@@ -226,7 +230,7 @@ fn limit(limits: &[ResourceLimit]) -> Result<(), Failed> {
         let hard = limit.hard.unwrap_or(libc::RLIM_INFINITY);
         let mut soft = limit.soft.unwrap_or(libc::RLIM_INFINITY);
         if limit.resource == Resource::OpenFiles {
-            /// No more is taken, "no limit" neither (setrlimit(2), COMPATIBILITY).
+            /// The kernel accepts no higher value, nor "no limit" (setrlimit(2), COMPATIBILITY).
             const OPEN_MAX: u64 = 10240;
             if limit.soft.is_none() {
                 soft = hard.min(OPEN_MAX);
@@ -255,9 +259,9 @@ fn resource(resource: Resource) -> libc::c_int {
 }
 
 fn be_nicer(add: i32) -> Result<(), Failed> {
-    /// This process.
+    /// The number that stands for this process.
     const SELF: libc::id_t = 0;
-    // It has no error for this process. -1 is an answer (getpriority(2)).
+    // It cannot fail for this process. -1 is a valid result (getpriority(2)).
     // SAFETY: numbers.
     let now = unsafe { libc::getpriority(libc::PRIO_PROCESS, SELF) };
     let nice = now.saturating_add(add).clamp(-20, 20);

@@ -1,19 +1,18 @@
-//! `posix_spawn(2)`, and `fork(2)` before it for what it cannot do.
+//! Starts by `posix_spawn(2)`, and by `fork(2)` before it for options that it lacks.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `mod.rs` | which of the two ways, and what is done before the program runs |
+//! | `mod.rs` | the choice between the two, and the work before the program runs |
 //! | `actions.rs` | the call and its objects |
-//! | `places.rs` | which handles the child gets |
-//! | `search.rs` | which file is the program, and why it was none |
+//! | `places.rs` | the handles that the child gets |
+//! | `search.rs` | the search for the program, and the reason of a failure |
 //! | `forked.rs` | the code between fork and exec |
 //! | `guard.rs` | the process that outlives this one |
 //!
-//! `posix_spawn` copies nothing of us, and closes what is not listed in the kernel. It has no option
-//! for a user, a root directory, a umask, a niceness or a limit. A child with one of these is forked,
-//! and costs what a fork of this process costs; it then becomes its program by the same call, with
-//! the same objects (`POSIX_SPAWN_SETEXEC`). So the two ways differ in those options and in nothing
-//! else.
+//! `posix_spawn` copies nothing of this process, and the kernel closes the handles that are not listed. It
+//! has no option for a user, a root directory, a umask, a niceness or a limit. A child with one of these is
+//! forked, which costs as much as a fork of this process. It then executes its program by the same call,
+//! with the same objects (`POSIX_SPAWN_SETEXEC`). So the two ways differ only in those options.
 
 use std::convert::Infallible;
 use std::ffi::{CStr, OsStr};
@@ -46,13 +45,14 @@ pub(super) fn spawn(plan: &Plan<'_>) -> Result<ChildHandle, SpawnError> {
     }
 }
 
-/// There is nothing but a process group. With `dies_with_us` a guard is in it, and kills it.
+/// Starts a contained child. macOS has only a process group. With `dies_with_us` the group has a guard,
+/// which kills it.
 pub(crate) fn start_held(plan: &Plan<'_>, dies_with_us: bool) -> Result<ChildHandle, SpawnError> {
     let group = match plan.unix.group {
         Group::Same | Group::Own => Group::Own,
         _ if dies_with_us => {
-            // The guard cannot come into another session, and must not kill a group of strangers.
-            let words = "its tree can end with this process only as a group of its own";
+            // The guard cannot enter another session, and must not kill a group of unrelated processes.
+            let words = "the tree can end with this process only as a process group of its own";
             let error = io::Error::new(io::ErrorKind::Unsupported, words);
             return Err(SpawnError::new(Step::Contain, error));
         }
@@ -66,8 +66,7 @@ pub(crate) fn start_held(plan: &Plan<'_>, dies_with_us: bool) -> Result<ChildHan
     start(&Plan { unix: &options, ..*plan }, guarded)
 }
 
-/// How a child is to be guarded. By a pointer, so that programs which never ask for it do not
-/// contain it.
+/// The guard that a child gets. By a pointer, so that programs which never use it do not contain it.
 #[derive(Debug, Clone, Copy)]
 struct Guarded {
     step: Step,
@@ -82,7 +81,7 @@ fn guard_group(child: i32) -> io::Result<Guard> {
     start_guard(child, Whom::Group)
 }
 
-/// For a plan whose `kill_on_parent_exit` is set.
+/// Starts the guard of a child whose plan sets `kill_on_parent_exit`.
 pub(super) fn run_forever(child: i32) -> io::Result<Guard> {
     start_guard(child, Whom::Child)
 }
@@ -99,7 +98,7 @@ pub(super) fn exec(plan: &Plan<'_>) -> Result<Infallible, SpawnError> {
     let job = forked::Job::new(plan, &layout, &places, &actions, &attributes);
     let mut locked = plan.unix.pre_exec.lock();
     let closures = locked.as_mut().map_or(&mut [][..], |locked| &mut locked.closures);
-    // If it fails this process lives on, with the signal mask that it had.
+    // If the exec fails, this process continues with the signal mask that it had.
     let _mask = AllBlocked::new();
     // SAFETY: the job borrows live data, and this thread is the one that becomes the program.
     let (step, errno) = unsafe { forked::become_program(&job, closures) };
@@ -110,7 +109,7 @@ fn start(plan: &Plan<'_>, guarded: Option<Guarded>) -> Result<ChildHandle, Spawn
     let layout = Layout::new(plan)?;
     let places = Places::new(plan)?;
     let terminal = plan.foreground.filter(|_| plan.unix.group == Group::Own);
-    // What is still to be done by its number is done before the program runs.
+    // Steps that need the child's number are done before the program runs.
     let waits = guarded.is_some() || terminal.is_some();
     let pid = match takes_fork(plan.unix) {
         false => spawned(plan, &layout, &places, waits)?,
@@ -134,7 +133,7 @@ fn start(plan: &Plan<'_>, guarded: Option<Guarded>) -> Result<ChildHandle, Spawn
         Ok(guard) => Ok(continued(ChildHandle(exit.guarded_by(guard)), waits)),
         Err(error) => {
             let exit = ChildHandle(exit);
-            // It has run nothing yet, and is ours: neither of the two can fail.
+            // It has run nothing yet, and is a child of this process: neither call can fail.
             let _ = exit.signal(Signal::KILL);
             let _ = exit.wait();
             Err(SpawnError::new(guarded.step, error))
@@ -142,11 +141,11 @@ fn start(plan: &Plan<'_>, guarded: Option<Guarded>) -> Result<ChildHandle, Spawn
     }
 }
 
-/// Lets a child run that was started suspended.
+/// Resumes a child that was started suspended.
 fn continued(exit: ChildHandle, waits: bool) -> ChildHandle {
     if waits {
-        // Ignored: it has no error. The child is unreaped; and we may signal whoever has our real
-        // user (kill(2)), which a set-user-ID program leaves as it is until it runs, or we are root.
+        // Ignored: it cannot fail. The child is unreaped, and this process is root's or may signal every
+        // process with its real user (kill(2)), which a set-user-ID program keeps until it runs.
         let _ = exit.signal(Signal::CONT);
     }
     exit
@@ -159,17 +158,17 @@ fn takes_fork(options: &UnixOptions) -> bool {
     changes_rights || changes_limits || !pre_exec.is_empty()
 }
 
-/// How a process comes to its program.
+/// The way in which a process gets its program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// It is made for it.
+    /// It is created for the program.
     Create,
-    /// It is there, in its group and its directory, and becomes it.
+    /// It exists, has its group and its directory, and executes the program.
     Replace,
 }
 
-/// The signal mask of the program. Where there are closures it is set before they run, because they may
-/// change it.
+/// Returns the signal mask of the program. If there are closures, it is set before they run, because they
+/// may change it.
 fn mask(plan: &Plan<'_>) -> libc::sigset_t {
     if plan.unix.std_rules { mask_now() } else { actions::signals(&[]) }
 }
@@ -203,8 +202,8 @@ fn attributes(
     make().map_err(|error| SpawnError::new(Step::Create, error))
 }
 
-/// The usual way: one call, or one for each file in the search path that can be executed and is
-/// none after all.
+/// Starts the child in the common case: with one call, or with one call for each executable file in the
+/// search path that turns out not to be a program.
 fn spawned(
     plan: &Plan<'_>,
     layout: &Layout,
@@ -216,7 +215,7 @@ fn spawned(
     if let Some(dir) = plan.current_dir {
         let absolute = search::Absolute::new(dir, layout.candidates());
         moved = Some(absolute.map_err(|error| SpawnError::new(Step::CurrentDir, error))?);
-        // SAFETY: a string that the layout owns: it is there where the plan has a directory.
+        // SAFETY: a string that the layout owns: it exists if the plan has a directory.
         let dir = unsafe { CStr::from_ptr(layout.current_dir()) };
         actions.change_dir(dir).map_err(|error| SpawnError::new(Step::CurrentDir, error))?;
     }
