@@ -1,7 +1,7 @@
-//! System calls that touch nothing but the kernel, for processes that run in our memory beside us.
+//! System calls without the C library, for processes that run in the host's memory beside it.
 //!
-//! The C library's would leave their errors in the `errno` of the thread of ours whose storage such
-//! a process shares.
+//! The C library's calls would store their errors in the `errno` of the host's thread whose storage such a
+//! process shares.
 
 use std::ffi::{CStr, c_char};
 use std::mem;
@@ -14,7 +14,7 @@ use call::call;
 #[path = "../../../../supervisor/call.rs"]
 mod call;
 
-/// Nothing is supervised on a processor whose system calls are not known, so nothing comes here.
+/// A stub: on a processor whose system calls are not known nothing is supervised, so nothing calls this.
 #[cfg(not(pipewright_supervisor))]
 mod call {
     pub(super) fn call(_: usize, _: [usize; 6]) -> isize {
@@ -27,22 +27,22 @@ fn make(number: libc::c_long, arguments: [usize; 6]) -> Result<usize, i32> {
     usize::try_from(result).map_err(|_| -result as i32)
 }
 
-/// Where processors are few, those who are waited for come first: the command, and the host.
+/// Yields the processor: if processors are few, the command and the host, which are waited for, run first.
 pub(super) fn let_others_run() {
     let _ = make(libc::SYS_sched_yield, [0; 6]);
 }
 
-/// Linux 3.4. It is of this process, and survives exec.
+/// Makes this process a subreaper (Linux 3.4). The setting belongs to the process and survives exec.
 pub(super) fn become_subreaper() {
     let _ = make(libc::SYS_prctl, [libc::PR_SET_CHILD_SUBREAPER as usize, 1, 0, 0, 0, 0]);
 }
 
-/// Sees to it that children which end wait to be reaped. Tells whether they would not have: ignored
-/// once, SIGCHLD stays ignored over clone and exec, and then nobody is told of an end.
+/// Makes children that end wait to be reaped, and returns true if SIGCHLD was ignored until now. An ignored
+/// SIGCHLD stays ignored over clone and exec, and then ends are not reported.
 pub(super) fn keep_ended_children() -> bool {
     const SIGSET_BYTES: usize = 8;
-    // The kernel's struct sigaction begins with the handler, and SIG_DFL with no flags is all
-    // zeroes; on no processor is it larger.
+    // The kernel's struct sigaction begins with the handler, and SIG_DFL with no flags is all zeroes. It is
+    // larger than this on no processor.
     let default = [0_usize; 8];
     let mut before = [0_usize; 8];
     let signal = libc::SIGCHLD as usize;
@@ -52,12 +52,12 @@ pub(super) fn keep_ended_children() -> bool {
     handler == libc::SIG_IGN
 }
 
-/// A pidfd of this process, for its child.
+/// Opens a pidfd of this process, for its child.
 pub(super) fn open_own_end() -> Result<RawFd, i32> {
     make(libc::SYS_pidfd_open, [own_pid() as usize, 0, 0, 0, 0, 0]).map(|fd| fd as RawFd)
 }
 
-/// The list of the children of this process, which stays that over exec.
+/// Opens the list of the children of this process, which stays its list over exec.
 pub(super) fn open_children() -> Result<RawFd, i32> {
     let path = c"/proc/thread-self/children".as_ptr() as usize;
     let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
@@ -68,12 +68,12 @@ pub(super) fn own_pid() -> i32 {
     make(libc::SYS_getpid, [0; 6]).map_or(0, |pid| pid as i32)
 }
 
-/// A flag that can be raised once and waited for, by somebody who shares nothing else.
+/// Creates a flag that can be raised once and waited for by a process that shares nothing else.
 pub(super) fn open_flag() -> Result<RawFd, i32> {
     make(libc::SYS_eventfd2, [0, libc::EFD_CLOEXEC as usize, 0, 0, 0, 0]).map(|fd| fd as RawFd)
 }
 
-/// Waits until the flag is up, or the process of that pidfd has ended. Whether it is up.
+/// Waits until the flag is raised, or the process of that pidfd has ended. Returns true if it is raised.
 pub(super) fn wait_for_flag(flag: RawFd, end: RawFd) -> bool {
     const KERNEL_SIGSET_BYTES: usize = 8;
     let events = libc::POLLIN;
@@ -84,7 +84,7 @@ pub(super) fn wait_for_flag(flag: RawFd, end: RawFd) -> bool {
     flag.revents & libc::POLLIN != 0
 }
 
-/// What a sandbox says to [`send`], which it does before anybody looks for the socket.
+/// Fails if a sandbox refuses [`send`], which it does before the kernel looks for the socket.
 pub(super) fn try_to_send() -> Result<(), i32> {
     match send(-1, &[], None) {
         Ok(()) | Err(libc::EBADF) => Ok(()),
@@ -92,12 +92,12 @@ pub(super) fn try_to_send() -> Result<(), i32> {
     }
 }
 
-/// Kills a child that nobody has reaped. `false`: that is refused.
+/// Kills a child that has not been reaped. Returns false if that is refused.
 pub(super) fn kill(pid: i32) -> bool {
     make(libc::SYS_kill, [pid as usize, libc::SIGKILL as usize, 0, 0, 0, 0]).is_ok()
 }
 
-/// Waits until no child is left.
+/// Reaps children until none is left.
 pub(super) fn reap_all() {
     while make(libc::SYS_wait4, [usize::MAX, 0, 0, 0, 0, 0]).is_ok() {}
 }
@@ -108,19 +108,19 @@ pub(super) fn exit() -> ! {
     }
 }
 
-/// Sends words, and a handle with them where there is one.
+/// Sends words, and a handle with them if there is one.
 ///
 /// # Errors
-/// `ETOOMANYREFS`: too many handles of this user are on their way through sockets (unix(7)).
+/// `ETOOMANYREFS`: too many handles of this user are in transit through sockets (unix(7)).
 pub(super) fn send(socket: RawFd, words: &[i64], handle: Option<RawFd>) -> Result<(), i32> {
-    /// As cmsg(3) lays out one handle.
+    /// A control message with one handle, as cmsg(3) lays it out.
     #[repr(C)]
     struct OneHandle {
         header: libc::cmsghdr,
         handle: RawFd,
         padding: i32,
     }
-    // SAFETY: all zeroes is a message header, and one that says nothing.
+    // SAFETY: all zeroes is a valid message header, and an empty one.
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
     let mut part = libc::iovec {
         iov_base: words.as_ptr().cast_mut().cast(),
@@ -143,10 +143,10 @@ pub(super) fn send(socket: RawFd, words: &[i64], handle: Option<RawFd>) -> Resul
         .map(drop)
 }
 
-/// Closes what nobody here needs, so that there is room where the host has none left.
+/// Closes the handles that the program does not need, so that there is room if the host has none left.
 pub(super) fn close_all_but(image: RawFd, handles: &[RawFd]) {
     let close_range = |from: RawFd, to: RawFd| {
-        // Ignored: what is open is not there for the program either.
+        // Ignored: a handle that stays open does not reach the program either.
         let _ = make(libc::SYS_close_range, [from as usize, to as usize, 0, 0, 0, 0]);
     };
     let mut from = 0;
@@ -160,15 +160,15 @@ pub(super) fn close_all_but(image: RawFd, handles: &[RawFd]) {
     }
 }
 
-/// Gives this process exactly these handles, under the numbers from 0 on, and executes the image.
-/// Negative: nothing under that number. Returns only if something failed.
+/// Gives this process exactly these handles, under the numbers from 0 on, and executes the image. A
+/// negative handle leaves its number closed. Returns only if something failed.
 pub(super) fn become_image<const N: usize>(
     image: RawFd,
     handles: &[RawFd; N],
     arguments: [&CStr; 4],
 ) {
     let lift = |fd: RawFd| {
-        // Out of the way of each other; and gone at the exec.
+        // Move it above all target numbers, as a copy that the exec closes.
         make(libc::SYS_fcntl, [fd as usize, libc::F_DUPFD_CLOEXEC as usize, N, 0, 0, 0])
     };
     let Ok(image) = lift(image) else { return };
@@ -185,7 +185,7 @@ pub(super) fn become_image<const N: usize>(
     }
     for (number, fd) in lifted.into_iter().enumerate() {
         let Some(fd) = fd else {
-            // Ignored: nothing was there.
+            // Ignored: the number was not open.
             let _ = make(libc::SYS_close, [number, 0, 0, 0, 0, 0]);
             continue;
         };

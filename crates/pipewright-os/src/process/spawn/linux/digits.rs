@@ -2,11 +2,11 @@
 
 use std::ffi::CStr;
 
-/// A number as a C string, without an allocation.
+/// A number as a C string, made without an allocation.
 pub(super) struct Digits([u8; Digits::BYTES]);
 
 impl Digits {
-    /// Ten digits and a NUL.
+    /// The size: ten digits and a NUL.
     const BYTES: usize = 11;
 
     pub(super) fn of(number: i32) -> Digits {

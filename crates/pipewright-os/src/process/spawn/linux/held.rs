@@ -1,4 +1,4 @@
-//! Starts a child whose tree is held: in a cgroup, below a supervisor, in a group.
+//! Starts a child whose tree is contained: in a cgroup, below a supervisor, or in a group.
 
 use std::fmt;
 use std::io;
@@ -18,13 +18,13 @@ use crate::process::contain::linux::report::Teller;
 use crate::process::pidfd::pidfds_are_refused;
 use crate::process::spawn::UnixOptions;
 
-/// Best first: a cgroup, and a supervisor as well where the tree is to end with this process; a
-/// supervisor; a process group.
+/// Starts a contained child. Tries the best way first: a cgroup, and a supervisor too if the tree has to
+/// end with this process; a supervisor; a process group.
 pub(crate) fn start_held(plan: &Plan<'_>, dies_with_us: bool) -> Result<ChildHandle, SpawnError> {
     let layout = &Layout::new(plan)?;
     let moves = &moves(plan)?;
     if dies_with_us {
-        // Nothing less will do.
+        // A process group is not enough.
         can_supervise(plan).map_err(|error| SpawnError::new(Step::Contain, error))?;
     }
     if let Some(cgroup) = Cgroup::new() {
@@ -35,7 +35,7 @@ pub(crate) fn start_held(plan: &Plan<'_>, dies_with_us: bool) -> Result<ChildHan
                 }
             }
             done => {
-                // The child runs meanwhile, and nobody waits for this.
+                // The child runs meanwhile, so this delays nothing.
                 cgroup::remove_stale();
                 return done;
             }
@@ -81,7 +81,7 @@ fn start_supervised(
     let mut job = job(plan, layout, moves);
     job.cgroup = cgroup.as_ref().map(|cgroup| cgroup.dir().as_raw_fd());
     job.cgroup_procs = procs.as_ref().map(|procs| procs.as_raw_fd());
-    // The supervisor is its parent, and sees to that.
+    // The supervisor is its parent, and makes sure of that.
     job.parent_pid = 0;
     let _dumpable = job.changes_identity().then(dumpable::Kept::new);
     let held = start(&job, |job| supervised::start(job, cgroup.as_ref()));
@@ -112,10 +112,10 @@ fn start_in_group(plan: &Plan<'_>, moves: &Moves) -> Result<ChildHandle, SpawnEr
     start(&job(&plan, &layout, moves), start_alone)
 }
 
-/// Checks that a supervisor can be had for that child.
+/// Checks that a supervisor is possible for that child.
 fn can_supervise(plan: &Plan<'_>) -> io::Result<()> {
     match image() {
-        // It comes from a process in our memory, which must not run them.
+        // Its parent would be a process in this process's memory, which must not run closures.
         _ if !plan.unix.pre_exec.is_empty() => Err(cannot_supervise(&"it has pre_exec closures")),
         // Signals would go by a number that the supervisor may have freed.
         _ if pidfds_are_refused() => Err(cannot_supervise(&"no pidfds")),
@@ -129,13 +129,14 @@ fn cannot_supervise(why: &dyn fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, words)
 }
 
-/// The errno, if it is the cgroup that the child could not be started in. Not a want of room.
+/// Returns the errno if the cgroup is the reason why the child could not be started. A lack of room does
+/// not count.
 fn about_the_cgroup(error: &SpawnError) -> Option<Errno> {
     let errno = Errno::from_io_error(&error.source)?;
     let is_about_it = match error.step {
-        // It joins by a write. Without a number it is about the supervisor.
+        // It joins by a write. An error without a number is about the supervisor.
         Step::Contain => !is_want_of_room(errno),
-        // By CLONE_INTO_CGROUP (clone(2)). Where that is not known it joins.
+        // From CLONE_INTO_CGROUP (clone(2)). If that is not known, the child joins by a write.
         Step::Create => matches!(
             errno,
             Errno::ACCESS | Errno::BUSY | Errno::NODEV | Errno::NOENT | Errno::OPNOTSUPP

@@ -1,18 +1,19 @@
-//! Threads that never end, to start children that are killed when their parent does.
+//! Threads that never end, to start children that are killed when their parent ends.
 //!
-//! The kernel sends the parent-death signal when the *thread* that made the child ends
-//! (prctl(2)): a child started from a worker thread would die with it, in the middle of a healthy
-//! program (It4innovations/hyperqueue#823, nekename/OpenDeck#329). What a child inherits of the
-//! thread that starts it (affinity, scheduling, per-thread namespaces) it has from one of these.
+//! The kernel sends the parent-death signal when the *thread* that created the child ends (prctl(2)). A
+//! child started from a worker thread would die with that thread, in the middle of a healthy program
+//! (It4innovations/hyperqueue#823, nekename/OpenDeck#329). So the attributes that a child inherits from its
+//! starting thread (affinity, scheduling, per-thread namespaces) come from one of the threads here.
 //!
-//! Not what it may do. A sandbox is of a thread, and a thread has that of the one that has started it. So
-//! callers that may do different things have different threads here, and the first of the kind starts theirs.
+//! Rights are the exception. A sandbox belongs to a thread, and a new thread gets the sandbox of the thread
+//! that starts it. So callers with different rights have different threads here, and the first caller of a
+//! kind starts the threads of that kind.
 //!
-//! A start can hang (in a working directory of a file system that does not answer). Who has waited in
-//! vain for a moment starts another thread of the kind.
+//! A start can hang (in a working directory on a file system that does not respond). A caller that has
+//! waited for a moment without progress starts another thread of its kind.
 //!
-//! The main thread needs no stand-in: it ends with the process (unless a C program ends it alone,
-//! by `pthread_exit`), and two hand-overs between threads cost as much as a start.
+//! The main thread starts children itself: it ends with the process (unless a C program ends it alone, by
+//! `pthread_exit`), and handing work to a thread and back costs as much as a start.
 
 use std::collections::VecDeque;
 use std::io;
@@ -31,13 +32,13 @@ type Work = Box<dyn FnOnce() + Send + 'static>;
 /// The time to wait for busy threads, twice. A start takes a hundredth of it.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// More kinds of callers than any program has.
+/// The maximum number of kinds of callers, which is more than any program has.
 const MOST_DESKS: usize = 64;
 
-/// A fork has none: neither the threads nor what was left for them are in it.
+/// The thread pools. A fork starts without any: it has neither the threads nor the work queued for them.
 static DESKS: PerProcess<Mutex<Vec<&'static Desk>>> = PerProcess::new(|| Mutex::new(Vec::new()));
 
-/// The threads for callers that may do the same things.
+/// The threads for callers with the same rights.
 struct Desk {
     sandbox: Sandbox,
     state: Mutex<State>,
@@ -51,8 +52,8 @@ struct State {
     begun: u64,
 }
 
-/// Runs `work` on a thread that lasts as long as this process and may do what the calling one may, and
-/// waits until it has run, or has panicked.
+/// Runs `work` on a thread that lives as long as this process and has the rights of the calling one.
+/// Returns when it has run or panicked.
 pub(crate) fn run(work: &mut (dyn FnMut() + Send)) -> io::Result<()> {
     if rustix::thread::gettid() == rustix::process::getpid() {
         work();
@@ -66,8 +67,8 @@ pub(crate) fn run(work: &mut (dyn FnMut() + Send)) -> io::Result<()> {
         work();
         drop(ticket);
     });
-    // SAFETY: only the lifetime changes. This function does not return before the closure is gone:
-    // its ticket is dropped when it has run, has panicked or is thrown away, and that is waited for.
+    // SAFETY: only the lifetime changes. This function does not return before the closure is gone: its
+    // ticket is dropped when it has run, has panicked or is discarded, and this function waits for that.
     let boxed: Work = unsafe { std::mem::transmute::<Box<dyn FnOnce() + Send + '_>, Work>(boxed) };
     let called = desk.call(boxed);
     let mut stuck_at = None;
@@ -91,7 +92,8 @@ const WAITING: u8 = 0;
 const BEGUN: u8 = 1;
 const DONE: u8 = 2;
 
-/// Tells the caller, when it is dropped, that nothing of the caller's is in use any more.
+/// A guard that informs the caller, when it is dropped, that nothing borrowed from the caller is in use any
+/// more.
 struct Ticket<'a> {
     progress: &'a AtomicU8,
     caller: Thread,
@@ -99,21 +101,21 @@ struct Ticket<'a> {
 
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
-        // A copy: once it is done, the caller and what it lent may be gone.
+        // A copy: once the state is DONE, the caller and what it lent may be gone.
         let caller = self.caller.clone();
         self.progress.store(DONE, Ordering::Release);
         caller.unpark();
     }
 }
 
-/// The desk for callers in that sandbox. It is there for as long as this process.
+/// Returns the pool for callers in that sandbox, which exists as long as this process.
 fn desk_for(sandbox: Sandbox) -> io::Result<&'static Desk> {
     let mut desks = DESKS.get().lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(desk) = desks.iter().find(|desk| desk.sandbox == sandbox) {
         return Ok(desk);
     }
     if desks.len() == MOST_DESKS {
-        let words = "too many threads with rights of their own have started children that end with this process";
+        let words = "too many threads with different rights have started children that end with this process";
         return Err(io::Error::other(words));
     }
     let state = Mutex::new(State { waiting: VecDeque::new(), threads: 0, begun: 0 });
@@ -137,18 +139,19 @@ impl Desk {
         Ok(())
     }
 
-    /// Starts a thread, which has the sandbox of the calling one.
+    /// Starts a thread, which gets the sandbox of the calling one.
     fn add_thread(&'static self, state: &mut State) -> io::Result<()> {
         service_thread::start(c"pipewright-spwn", || self.serve())?;
         state.threads += 1;
         Ok(())
     }
 
-    /// Starts another thread if none has begun anything since `stuck_at`. Gives how far they are.
+    /// Starts another thread if none has begun a start since `stuck_at`. Returns the number of starts
+    /// begun.
     fn see_to_it_that_it_moves(&'static self, stuck_at: Option<u64>) -> Option<u64> {
         let mut state = self.state();
         if stuck_at == Some(state.begun) && !state.waiting.is_empty() {
-            // Ignored: no room for another thread, and the others may still come.
+            // Ignored: there is no room for another thread, and the others may still continue.
             let _ = self.add_thread(&mut state);
         }
         Some(state.begun)
@@ -164,7 +167,7 @@ impl Desk {
             state.begun += 1;
             drop(state);
             // A panic would end the thread, and with it every child that it ever started. Ignored: the
-            // caller sees that there is no answer.
+            // caller notices that there is no result.
             let _ = catch_unwind(AssertUnwindSafe(work));
             state = self.state();
         }

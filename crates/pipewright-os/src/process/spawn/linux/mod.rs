@@ -59,7 +59,7 @@ pub(super) fn exec(plan: &Plan<'_>) -> Result<Infallible, SpawnError> {
     let job = job(plan, &layout, &moves);
     let mut locked = plan.unix.pre_exec.lock();
     let closures = locked.as_mut().map_or(&mut [][..], |locked| &mut locked.closures);
-    // If it fails this process lives on, with the signal mask that it had.
+    // If the exec fails, this process continues with the signal mask that it had.
     let _mask = AllBlocked::new();
     // SAFETY: the job borrows live data, and this thread is the one that becomes the program.
     unsafe { child::become_program(&job, closures) };
@@ -67,11 +67,11 @@ pub(super) fn exec(plan: &Plan<'_>) -> Result<Infallible, SpawnError> {
         .unwrap_or_else(|| SpawnError::new(Step::Exec, io::Error::from_raw_os_error(libc::ENOENT))))
 }
 
-/// How often a start is tried again because a stop signal came in between. Each time this process
-/// is stopped and continued first, so it takes a person, or a storm of signals, to use them up.
+/// The maximum number of attempts if stop signals interrupt a start. Each time this process is stopped and
+/// continued first, so only a person, or a storm of signals, can use them up.
 const MOST_STOPS: usize = 100;
 
-/// Starts what the job says, once more if a stop came in between.
+/// Starts the child of the job, again if a stop interrupts it.
 fn start<T>(
     job: &Job<'_>,
     once: impl Fn(&Job<'_>) -> Result<T, SpawnError>,
@@ -86,10 +86,10 @@ fn start<T>(
     }
 }
 
-/// A child of this process.
+/// Starts a child of this process.
 fn start_alone(job: &Job<'_>) -> Result<ChildHandle, SpawnError> {
     let Some(thread) = job.options.kill_on_parent_exit else { return start_here(job) };
-    // The kernel means the *thread* when it says parent (prctl(2), PR_SET_PDEATHSIG).
+    // The kernel takes the *thread* as the parent (prctl(2), PR_SET_PDEATHSIG).
     let mut started = None;
     (thread.run)(&mut || started = Some(start_here(job)))
         .and_then(|()| {
@@ -115,13 +115,13 @@ fn start_here(job: &Job<'_>) -> Result<ChildHandle, SpawnError> {
     }
     let settled = pipe.settle(job);
     if settled.is_err() {
-        // Nobody would be told of its error. Ignored: it has ended by itself.
+        // Its error could not be reported. Ignored: it has ended on its own.
         let _ = exit.signal(Signal::KILL);
     }
     match settled.map_err(create_error).err().or_else(|| failure(job)) {
         None => Ok(exit),
         Some(error) => {
-            // It has exited; leave no zombie. Ignored: somebody else has reaped it.
+            // It has exited; leave no zombie. Ignored: it has been reaped elsewhere.
             let _ = exit.wait();
             Err(error)
         }
@@ -178,9 +178,9 @@ fn job<'a>(plan: &'a Plan<'a>, layout: &'a Layout, moves: &'a Moves) -> Job<'a> 
     }
 }
 
-/// The inherited handles, ordered for the child.
+/// The inherited handles, with their numbers in the child.
 enum Moves {
-    /// The usual case, without an allocation.
+    /// None: the common case, without an allocation.
     None,
     Some(Vec<Move>),
 }
@@ -195,8 +195,8 @@ fn moves(plan: &Plan<'_>) -> Result<Moves, SpawnError> {
     Ok(Moves::Some(list.iter().map(place).collect()))
 }
 
-/// Owns what `CLONE_PIDFD` wrote.
+/// Takes ownership of the pidfd that `CLONE_PIDFD` wrote.
 fn own_pidfd(raw: RawFd) -> Option<OwnedFd> {
-    // SAFETY: the kernel made the descriptor for this call, and nobody else knows it.
+    // SAFETY: the kernel made the descriptor for this call, and it is owned nowhere else.
     (raw >= 0).then(|| unsafe { OwnedFd::from_raw_fd(raw) })
 }

@@ -1,17 +1,18 @@
 //! Starts a child below a supervisor: host, guard, supervisor, child.
 //!
-//! The guard and the supervisor are made as the child is: they run in our memory until they execute
-//! the program in `contain/linux/image.rs`. So the child has everything from us that it would have
-//! had without them, a large process is not copied, and nothing has to be installed. Only the
-//! parent of the child is another.
+//! The guard and the supervisor are created like the child: they run in the host's memory until they
+//! execute the program in `contain/linux/image.rs`. So the child inherits from the host everything that it
+//! would have inherited without them, a large process is not copied, and nothing has to be installed. Only
+//! the parent of the child is different.
 //!
-//! We wait for no more than the child: the supervisor becomes the program when it has told us of
-//! the child, and the guard after it. So both run beside us, on stacks that are not used again
-//! before they are off them, and by system calls that leave `errno` alone (`bare.rs`): that one
-//! belongs to the thread of ours that waits.
+//! The host waits only for the child: the supervisor executes its program after it has reported the child,
+//! and the guard after the supervisor. So both run beside the host, on stacks that are not reused before
+//! they have left them, and with system calls that do not touch `errno` (`bare.rs`), because that `errno`
+//! belongs to the host's thread that waits.
 //!
-//! The first start of a process finds out whether this machine lets the program run and do its work:
-//! there the guard becomes it first, and the supervisor starts nothing before that has said so.
+//! The first start in a process finds out if this machine lets the program run and work. In that start the
+//! guard executes the program first, and the supervisor starts nothing before the guard has reported that
+//! it works.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::io;
@@ -36,46 +37,47 @@ use crate::process::member::Member;
 use crate::process::pidfd::send;
 use rustix::process::{PidfdFlags, Resource, getpid, getrlimit, pidfd_open};
 
-/// A child below a supervisor: its number, a handle on it, and those who hold it.
+/// A child below a supervisor: its number, its pidfd, and the processes that hold its tree.
 pub(super) struct Held {
     pub(super) pid: i32,
     pub(super) pidfd: Option<OwnedFd>,
     pub(super) supervisor: Supervisor,
 }
 
-/// What the two processes need. They copy the program before they let anybody else go on.
+/// The shared input of the guard and the supervisor. Both copy the program out of it before another process
+/// continues.
 struct Chain<'a> {
     job: &'a Job<'a>,
-    /// For the supervisor and for the child.
+    /// The stacks of the supervisor and of the child.
     stacks: [&'a Stack; 2],
     program: Program,
-    /// A pidfd of the guard, once that runs.
+    /// A pidfd of the guard, once it runs.
     guard_end: AtomicI32,
-    /// Where the program has not been seen to work yet: what the guard says by that it does.
+    /// The eventfd by which the guard reports that the program works, if that is not proven yet.
     proof: AtomicI32,
-    /// Nothing is started before.
+    /// True once the program is proven to work; nothing is started before.
     is_proven: AtomicBool,
 }
 
-/// How many handles the program is given, under the numbers from 0 on (`supervisor/main.rs`).
+/// The number of handles that the program gets, under the numbers from 0 on (`supervisor/main.rs`).
 const HANDLES: usize = 6;
 const NONE: RawFd = -1;
 const HOST: usize = 0;
 const GUARD_END: usize = 2;
-/// The guard has none above it: there it is what the proof is written to.
+/// The number of the proof in the guard, which has no guard above it.
 const PROOF: usize = GUARD_END;
 const CHILDREN: usize = 5;
 
-/// The program that both become.
+/// The program that both execute.
 #[derive(Clone, Copy)]
 pub(super) struct Program {
     image: RawFd,
-    /// [`NONE`] for what there is not.
+    /// The handles; [`NONE`] for a missing one.
     handles: [RawFd; HANDLES],
     cgroup: [u8; NAME_BYTES],
 }
 
-/// Room for the name of a cgroup, with its NUL.
+/// The room for the name of a cgroup, with its NUL.
 const NAME_BYTES: usize = 48;
 
 pub(super) fn start(job: &Job<'_>, cgroup: Option<&Cgroup>) -> Result<Held, SpawnError> {
@@ -95,23 +97,24 @@ pub(super) fn start(job: &Job<'_>, cgroup: Option<&Cgroup>) -> Result<Held, Spaw
         proof: AtomicI32::new(NONE),
         is_proven: AtomicBool::new(is_proven),
     };
-    // Until the child is there: a handler that ran on this thread would share its `errno`.
+    // Until the child exists: a handler that ran on this thread would share its `errno`.
     let _blocked = AllBlocked::new();
     let mut guard_pidfd = NONE;
     let twin = chain.twin(&for_guard, guard, Some(&raw mut guard_pidfd));
-    // SAFETY: the stack is in use by nobody else and is not used again before it is left; it and
-    // the chain stay here until the child is there, which is after the guard has begun and has
-    // read the chain for the last time. `guard` never returns.
+    // SAFETY: nothing else uses the stack, and it is not reused before the guard has left it. The stack and
+    // the chain stay here until the child exists, which is after the guard has begun and has read the chain
+    // for the last time. `guard` never returns.
     let born = unsafe { clone::without_waiting(&twin) };
     let guard_pidfd = own_pidfd(guard_pidfd);
-    // Its end is to be seen: only they and the child hold it now, and the child until it execs.
+    // Its end has to become visible: now only the two and the child hold it, and the child until its exec.
     drop(theirs);
-    // And room for the two that come: where there was room to begin, there is room to the end.
+    // This makes room for the two handles that follow: if there was room at the beginning, there is room
+    // until the end.
     drop(our_end);
     let guard = match born {
         Ok(guard) => guard,
         Err(error) if is_want_of_room(&error) => return Err(create_error(error)),
-        // It is not about the command, so something else may hold it.
+        // The error is not about the command, so another kind of containment may work.
         Err(error) => return Err(cannot_hold(error)),
     };
     let started = reports.started();
@@ -137,23 +140,23 @@ pub(super) fn start(job: &Job<'_>, cgroup: Option<&Cgroup>) -> Result<Held, Spaw
             Err(error) => create_error(error),
         },
     };
-    // The supervisor has ended, or is told to (a fork of this process may hold a copy, so a drop
-    // would not do); the guard ends last. Ignored: somebody else has reaped it.
+    // The supervisor has ended, or is asked to (a fork of this process may hold a copy, so a drop would not
+    // be enough); the guard ends last. Ignored: it has been reaped elsewhere.
     reports.let_go();
     let guard_status = guard_exit.wait().map(|ended| ended.status);
     if chain.is_proven.load(Relaxed) || is_want_of_room(&failed.source) {
         return Err(failed);
     }
     match guard_status {
-        // Somebody has killed the one or the other, which says nothing of this machine.
+        // Another process has killed one of the two, which says nothing about this machine.
         Ok(status) if status.success() || status.signal() == Some(libc::SIGKILL) => Err(failed),
         _ => Err(refuse()),
     }
 }
 
-/// A socket for reports, the end of it for the supervisor, and a pidfd of this process. With `tries`
-/// also whether this machine lets us do what we do ourselves while we hold a tree: a sandbox answers a
-/// call before anybody looks at what it is about.
+/// Creates the socket for reports, the supervisor's end of it, and a pidfd of this process. With `tries`,
+/// also checks that this machine allows the calls that the host itself makes while it holds a tree: a
+/// sandbox refuses a call before the kernel looks at its arguments.
 fn do_our_part(tries: bool) -> io::Result<(Reports, OwnedFd, OwnedFd)> {
     let (reports, theirs) = Reports::pair()?;
     let our_end = pidfd_open(getpid(), PidfdFlags::empty())?;
@@ -164,12 +167,13 @@ fn do_our_part(tries: bool) -> io::Result<(Reports, OwnedFd, OwnedFd)> {
     Ok((reports, theirs, our_end))
 }
 
-/// No tree can be supervised here.
+/// Records that no tree can be supervised here, and returns the error.
 fn refuse() -> SpawnError {
     SpawnError::new(Step::Contain, image::refuse())
 }
 
-/// This tree cannot be supervised. The error has no number, which would be about a cgroup.
+/// Returns the error for a tree that cannot be supervised. It has no number, because a number would be
+/// about a cgroup.
 fn cannot_hold(error: io::Error) -> SpawnError {
     SpawnError::new(Step::Contain, io::Error::other(error))
 }
@@ -179,13 +183,13 @@ fn is_want_of_room(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|errno| rooms.contains(&errno))
 }
 
-/// Neither of the two may run out of numbers when it arranges its handles: by then the command
-/// runs, and nobody tells the host why it is killed.
+/// Makes sure that neither the guard nor the supervisor runs out of handle numbers when it arranges its
+/// handles: by then the command runs, and the host would not learn why it is killed.
 ///
 /// # Errors
 /// `EMFILE`: a number that they need may be above `RLIMIT_NOFILE`.
 fn check_room() -> io::Result<()> {
-    // What is kept is lifted above all places; at worst everything kept is there already.
+    // The handles are moved above all target numbers; at worst all of them are there already.
     const NUMBERS: u64 = (HANDLES + 2 * (HANDLES + 1)) as u64;
     match getrlimit(Resource::Nofile).current {
         Some(limit) if limit < NUMBERS => Err(io::Error::from_raw_os_error(libc::EMFILE)),
@@ -215,20 +219,20 @@ impl Chain<'_> {
     }
 }
 
-/// The guard's life until it becomes the program.
+/// Runs in the guard until it executes the program.
 extern "C" fn guard(argument: *mut c_void) -> c_int {
-    // SAFETY: the host keeps the chain where it is until the child is there.
+    // SAFETY: the host keeps the chain where it is until the child exists.
     let chain = unsafe { &*argument.cast_const().cast::<Chain<'_>>() };
     let mut program = chain.program;
     bare::become_subreaper();
-    // The supervisor has it from here; what the command is to find is what we found.
+    // The supervisor inherits this setting; the command has to find the host's.
     chain.job.ignores_children.store(bare::keep_ended_children(), Relaxed);
     match start_supervisor(chain, &mut program) {
         Ok(pid) => {
             program.become_it(c"guard", pid);
-            // It cannot be guarded, so it must not be.
+            // The supervisor must not run without a guard.
             if !bare::kill(pid) {
-                // It may wait for a proof, and so for our end.
+                // It may be waiting for a proof, and so for the end of this process.
                 bare::exit()
             }
         }
@@ -238,7 +242,7 @@ extern "C" fn guard(argument: *mut c_void) -> c_int {
     bare::exit()
 }
 
-/// From here on the chain is the supervisor's.
+/// Starts the supervisor. From then on only the supervisor may use the chain.
 fn start_supervisor(chain: &Chain<'_>, program: &mut Program) -> Result<i32, i32> {
     chain.guard_end.store(bare::open_own_end()?, Relaxed);
     let [stack, _] = chain.stacks;
@@ -247,19 +251,19 @@ fn start_supervisor(chain: &Chain<'_>, program: &mut Program) -> Result<i32, i32
         bare::try_to_send()?;
         program.handles[PROOF] = bare::open_flag()?;
         chain.proof.store(program.handles[PROOF], Relaxed);
-        // Not after it: it waits for what the guard is to find out.
+        // Without waiting for its exec: the supervisor waits for the result of the guard.
         // SAFETY: as in `start`.
         let born = unsafe { clone::without_waiting(&twin) };
         return born.map_err(|error| errno_of(&error));
     }
-    // Until the supervisor is off our memory: on few processors the guard would otherwise load its
-    // program where the supervisor is to start the command.
+    // Wait until the supervisor has left the shared memory: on few processors the guard would otherwise
+    // load its program while the supervisor needs the processor to start the command.
     // SAFETY: as in `start`.
     let born = unsafe { clone::vfork_unattended(&twin) };
     born.map_err(|error| errno_of(&error))
 }
 
-/// The supervisor's life until it becomes the program.
+/// Runs in the supervisor until it executes the program.
 extern "C" fn supervisor(argument: *mut c_void) -> c_int {
     // SAFETY: as in `guard`.
     let chain = unsafe { &*argument.cast_const().cast::<Chain<'_>>() };
@@ -272,7 +276,7 @@ extern "C" fn supervisor(argument: *mut c_void) -> c_int {
             program.become_it(c"supervisor", pid);
             bare::kill(pid);
         }
-        // It has failed by itself, and told.
+        // The command failed on its own, and the host knows.
         Ok(None) => {}
         Err(errno) => program.fail(errno),
     }
@@ -280,10 +284,10 @@ extern "C" fn supervisor(argument: *mut c_void) -> c_int {
     bare::exit()
 }
 
-/// The number of the command that runs, once the host knows of it.
+/// Starts the command. Returns its number if it runs, once the host has been informed.
 fn start_command(chain: &Chain<'_>, program: &mut Program) -> Result<Option<i32>, i32> {
-    // Before the command is there: it may lose children in its first moment, and may do to `/proc`
-    // what it likes.
+    // Before the command exists: it may lose children in its first moment, and may mount anything on
+    // `/proc`.
     bare::become_subreaper();
     program.handles[CHILDREN] = bare::open_children()?;
     if !chain.is_proven.load(Relaxed) {
@@ -296,7 +300,7 @@ fn start_command(chain: &Chain<'_>, program: &mut Program) -> Result<Option<i32>
     };
     let failed = chain.job.errno.load(Relaxed);
     let told = program.tell(pid, pidfd.as_ref(), failed);
-    // Closed by the exec; closing it here would go through the C library.
+    // The exec closes it; closing it here would go through the C library.
     mem::forget(pidfd);
     if told.is_err() {
         bare::kill(pid);
@@ -345,26 +349,26 @@ impl Program {
         }
     }
 
-    /// With nobody to look after.
+    /// Creates a program that supervises no process.
     pub(super) fn alone(image: BorrowedFd<'_>, host: BorrowedFd<'_>) -> Program {
         let mut handles = [NONE; HANDLES];
         handles[HOST] = host.as_raw_fd();
         Program { image: image.as_raw_fd(), handles, cgroup: [0; NAME_BYTES] }
     }
 
-    /// Tells the host how the start of the command went.
+    /// Reports the result of the command's start to the host.
     pub(super) fn tell(&self, pid: i32, pidfd: Option<&OwnedFd>, errno: i32) -> Result<(), i32> {
         let words = Started::words(pid, bare::own_pid(), errno);
         bare::send(self.handles[HOST], &words, pidfd.map(|fd| fd.as_raw_fd()))
     }
 
-    /// Tells the host why nobody can hold a command.
+    /// Reports to the host why the command cannot be supervised.
     fn fail(&self, errno: i32) {
-        // Ignored: the end of this process tells as much, but not why.
+        // Ignored: the end of this process shows the failure, only without its reason.
         let _ = bare::send(self.handles[HOST], &NotStarted::words(errno), None);
     }
 
-    /// Returns only if that fails.
+    /// Executes the program. Returns only on failure.
     pub(super) fn become_it(&self, role: &CStr, subject: i32) {
         bare::close_all_but(self.image, &self.handles);
         let mut handles = self.handles;

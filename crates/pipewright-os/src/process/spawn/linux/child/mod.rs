@@ -1,14 +1,15 @@
-//! The child's half of a start: what runs between clone and exec.
+//! The child's half of a start: the code that runs between clone and exec.
 //!
-//! It shares the memory of the parent, and the storage of the one of its threads that starts it. That
-//! thread sleeps meanwhile, or, where a supervisor makes the child, waits for its word; the others run: so nothing
-//! here allocates, locks, panics or unwinds, calls that are cancellation points are made bare, and so
-//! are those that change credentials (the C library's would tell every thread of the parent).
+//! The child shares the memory of the parent, and the thread-local storage of the thread that starts it.
+//! This thread sleeps meanwhile, or, if a supervisor creates the child, waits for its message; the other
+//! threads run. So nothing here allocates, locks, panics or unwinds. Calls that are cancellation points are
+//! made as raw system calls, and so are calls that change credentials (the C library's would change every
+//! thread of the parent).
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `mod.rs` | the order of things, and the search for the program |
-//! | `handles.rs` | stdio, the inherited list, and nothing else |
+//! | `mod.rs` | the order of the steps, and the search for the program |
+//! | `handles.rs` | stdio and the inherited list |
 //! | `rights.rs` | group, limits, root directory, user, death with the parent |
 //! | `signals.rs` | mask and handlers |
 
@@ -25,7 +26,7 @@ use crate::process::spawn::pre_exec::{self, Closure};
 use crate::process::spawn::{Identity, Step, UnixOptions, UnsetGroups, steps};
 use rights::Whose;
 
-/// Everything the child needs, made before it exists.
+/// Everything that the child needs, made before the child exists.
 pub(in crate::process::spawn) struct Job<'a> {
     pub(super) stdio: [Option<RawFd>; 3],
     pub(super) moves: &'a [Move],
@@ -37,39 +38,40 @@ pub(in crate::process::spawn) struct Job<'a> {
     pub(super) argv: *const *const c_char,
     pub(super) envp: *const *const c_char,
     pub(super) candidates: *const *const c_char,
-    /// Whether the candidates are places to search, not the one path that was given.
+    /// True if the candidates come from a search, false if they are the one given path.
     pub(super) searches: bool,
-    /// The signal mask of the program; an empty one where `None`.
+    /// The signal mask of the program; `None` for an empty one.
     pub(super) mask: Option<libc::sigset_t>,
-    /// The cgroup to be born in, and what a child that was not born there writes to.
+    /// The cgroup to be born in, and the file that a child which was not born there writes to.
     pub(super) cgroup: Option<RawFd>,
     pub(super) cgroup_procs: Option<RawFd>,
-    /// Where it is to become the foreground job.
+    /// The terminal on which it becomes the foreground job.
     pub(super) terminal: Option<RawFd>,
-    /// Whether SIGCHLD was ignored where the child comes from, and is not any more in its parent.
+    /// True if SIGCHLD was ignored in the process that the child comes from, and no longer is in its
+    /// parent.
     pub(super) ignores_children: AtomicBool,
-    /// The child is killed when this process ends. 0: it is not.
+    /// The process whose end kills the child: this one. 0: none.
     pub(super) parent_pid: i32,
-    /// The parent will start another child if this one says [`STOP_PENDING`].
+    /// True if the parent will start another child when this one reports [`STOP_PENDING`].
     pub(super) may_try_again: AtomicBool,
-    /// Where it failed, and why: written by the child, read by the parent. 0 is "it did not".
+    /// The step that failed, and its error: written by the child, read by the parent. 0 is success.
     pub(super) failed_step: AtomicU32,
     pub(super) errno: AtomicI32,
-    /// The child runs, and its memory is ours.
+    /// True if the child runs and shares the parent's memory.
     pub(super) began: AtomicBool,
-    /// A pipe for the report of a child whose memory may not be ours. Negative: there is none.
+    /// The pipe for the report of a child that may not share the parent's memory. Negative: none.
     pub(super) report_to: AtomicI32,
 }
 
-/// The step that failed and the error, as they go through a pipe.
+/// A failed step and its error, as bytes for a pipe.
 pub(super) type Report = [u8; 8];
 
-// SAFETY: a job is handed to the immortal thread while its caller waits: one thread at a time
-// touches the cells and follows the pointers.
+// SAFETY: a job is passed to the spawner thread while its caller waits: one thread at a time uses the cells
+// and follows the pointers.
 unsafe impl Sync for Job<'_> {}
 
 impl Job<'_> {
-    /// Forgets what an earlier attempt has left.
+    /// Clears the results of an earlier attempt.
     pub(super) fn begin(&self, may_try_again: bool) {
         self.may_try_again.store(may_try_again, Ordering::Relaxed);
         self.failed_step.store(0, Ordering::Relaxed);
@@ -100,15 +102,15 @@ impl Job<'_> {
     }
 }
 
-/// In place of an errno: a stop signal waits to be delivered, and the parent, which is to be
-/// stopped as well, has to come out of its sleep first.
+/// A substitute for an errno: a stop signal is pending, and the parent, which is to be stopped as well, has
+/// to return from its sleep first.
 pub(super) const STOP_PENDING: i32 = i32::MAX;
 
-/// A handle for the child, and the number that it is to have there.
+/// A handle for the child, and its number in the child.
 pub(super) struct Move {
     pub(super) from: RawFd,
     pub(super) to: RawFd,
-    /// Where the child has put it out of the way; `from` stays as it is, for another try.
+    /// The child's copy of it, away from the target numbers; `from` stays unchanged, for another attempt.
     lifted: Cell<RawFd>,
 }
 
@@ -118,26 +120,26 @@ impl Move {
     }
 }
 
-/// What the child finds installed for each signal.
+/// The signal handlers that the child starts with.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Handlers {
-    /// The defaults, and what was ignored: `CLONE_CLEAR_SIGHAND` saw to it.
+    /// The defaults, and ignored signals: by `CLONE_CLEAR_SIGHAND`.
     AreReset,
-    /// Functions of the parent.
+    /// The parent's functions.
     AreInherited,
 }
 
 /// A step that failed; the reason is in errno.
 struct Failed(Step);
 
-/// Runs in the child and never comes back.
+/// Runs in the child and never returns.
 ///
 /// # Safety
 /// Only in a process of its own, on a stack of its own, with `job` alive until exec or exit.
 pub(super) unsafe fn run(job: &Job<'_>, handlers: Handlers) -> ! {
     job.began.store(true, Ordering::Relaxed);
     let cgroup = match handlers {
-        // Made by clone3, and so born inside.
+        // Created by clone3, and so born inside.
         Handlers::AreReset => None,
         Handlers::AreInherited => {
             signals::reset_handlers();
@@ -150,20 +152,20 @@ pub(super) unsafe fn run(job: &Job<'_>, handlers: Handlers) -> ! {
     unsafe { libc::_exit(127) }
 }
 
-/// As [`run`], in a forked child: in memory of its own, and so it returns, with its failure in the
-/// job, which the parent does not see.
+/// Runs like [`run`], in a forked child. That has memory of its own, so this function returns, with the
+/// failure in the job, which the parent does not see.
 ///
 /// # Safety
 /// Only in a forked process; `job`'s pointers must be good.
 pub(super) unsafe fn run_forked(job: &Job<'_>, closures: &mut [Closure]) {
-    // A closure may let signals in, and whoever handles them here is not prepared for two of him.
+    // A closure may unblock signals, and the parent's handlers are not prepared to run in two processes.
     signals::reset_handlers();
     // SAFETY: as this function's.
     unsafe { attempt(job, job.cgroup_procs, Whose::Child, closures) };
 }
 
-/// Does what the plan says to this process and loads the program. Returns if something failed: then
-/// a write to somebody who has gone is what it was, and not the end of this process.
+/// Applies the plan to this process and executes the program. Returns if something failed. Then SIGPIPE has
+/// its earlier action again: a write to a closed pipe must not end this process if it did not before.
 ///
 /// # Safety
 /// Changes this process; `job`'s pointers must be good.
@@ -181,15 +183,15 @@ unsafe fn attempt(job: &Job<'_>, cgroup: Option<RawFd>, whose: Whose, closures: 
 }
 
 /// # Safety
-/// As [`become_program`].
+/// As for [`become_program`].
 unsafe fn prepare_and_exec(
     job: &Job<'_>,
     cgroup: Option<RawFd>,
     whose: Whose,
     closures: &mut [Closure],
 ) -> Result<(), Failed> {
-    // Rust programs ignore SIGPIPE from the start, and a child that inherits that does not stop
-    // when its reader is gone (rust-lang/rust#62569).
+    // Rust programs ignore SIGPIPE from the start, and a child that inherits that does not stop when its
+    // reader is gone (rust-lang/rust#62569).
     signals::set_default(libc::SIGPIPE);
     if job.ignores_children.load(Ordering::Relaxed) {
         signals::ignore(libc::SIGCHLD);
@@ -219,7 +221,7 @@ unsafe fn prepare_and_exec(
     unsafe { rights::change_root(job.chroot)? };
     rights::change_identity(&job.options.identity, job.unset_groups, whose)?;
     if !job.current_dir.is_null() {
-        // After the change of user, as std has it: the directory must be that user's to enter.
+        // After the change of user, as in std: that user must be allowed to enter the directory.
         // SAFETY: a string that the layout owns.
         check(unsafe { libc::chdir(job.current_dir) }, Step::CurrentDir)?;
     }
@@ -227,7 +229,7 @@ unsafe fn prepare_and_exec(
         rights::tie_to_parent(job.parent_pid)?;
     }
     if !closures.is_empty() {
-        // A closure may change the mask, so that it is set before, and stays as it is then.
+        // A closure may change the mask, so it is set before the closures run, and not again afterwards.
         signals::set_mask(job.mask.as_ref());
         if let Err(errno) = pre_exec::run(closures) {
             set_errno(errno);
@@ -239,12 +241,12 @@ unsafe fn prepare_and_exec(
     Err(Failed(Step::Exec))
 }
 
-/// Loads the first candidate that can be loaded, as execvp(3) goes through PATH. Returns when none
-/// can, with the telling reason in errno; [`STOP_PENDING`] where it is not the moment to try.
+/// Executes the first candidate that can be executed, in the way execvp(3) goes through PATH. Returns if
+/// there is none, with the most informative error in errno, or with [`STOP_PENDING`] if the attempt has to
+/// be repeated.
 ///
-/// Signals are let in at the last moment only: a stop that arrived before exec would stop this
-/// process with its parent still asleep, and the two of them would hold the terminal for ever
-/// (nextest-rs/nextest#470).
+/// Signals are unblocked only at the last moment: a stop that arrived before exec would stop this process
+/// with its parent still asleep, and the two would hold the terminal for ever (nextest-rs/nextest#470).
 ///
 /// # Safety
 /// `job`'s pointers must be good.
@@ -261,7 +263,7 @@ unsafe fn exec_first(job: &Job<'_>, lets_signals_in: bool) {
         next = unsafe { next.add(1) };
         // SAFETY: a C string.
         if job.searches && unsafe { libc::access(path, libc::X_OK) } != 0 {
-            // That answer is for our real user (access(2)); what the effective one may, only the exec knows.
+            // access(2) answers for the real user; only the exec shows what the effective user may do.
             if errno() != libc::EACCES {
                 continue;
             }
@@ -282,7 +284,7 @@ unsafe fn exec_first(job: &Job<'_>, lets_signals_in: bool) {
         }
         match error {
             libc::ENOENT | libc::ENOTDIR | libc::ESTALE | libc::ENODEV | libc::ETIMEDOUT => {}
-            // One further on may be ours to run; if none is, this is what to say.
+            // A later candidate may be allowed; if none is, this is the error to report.
             libc::EACCES => forbidden = true,
             _ => return,
         }
@@ -298,12 +300,12 @@ fn check(result: libc::c_int, step: Step) -> Result<(), Failed> {
 }
 
 fn errno() -> i32 {
-    // SAFETY: takes nothing; the location is this thread's, or that of the thread whose storage the child
+    // SAFETY: no arguments; the location is this thread's, or that of the thread whose storage the child
     // shares.
     let location = unsafe { libc::__errno_location() };
-    // SAFETY: a live int. That thread is inside of clone, or, where a supervisor makes the child, between
-    // calls that leave errno alone: it closes two handles, which has no error, and receives a message by a
-    // bare call.
+    // SAFETY: a live int. That thread is inside clone, or, if a supervisor creates the child, between calls
+    // that do not touch errno: it closes two handles, without an error, and receives a message by a raw
+    // system call.
     unsafe { *location }
 }
 
