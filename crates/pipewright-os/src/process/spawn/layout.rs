@@ -1,7 +1,7 @@
-//! Lays the strings of a plan out as `execve(2)` wants them, in two allocations.
+//! The layout of a plan's strings as `execve(2)` takes them, in two allocations.
 //!
-//! The child may not allocate (it shares the memory of a process whose other threads may be inside
-//! the allocator), so everything it will touch is in place before it exists.
+//! The child may not allocate, because it shares the memory of a process whose other threads may be inside
+//! the allocator. So everything that it will use is in place before it exists.
 
 use std::ffi::{OsStr, OsString, c_char};
 use std::os::unix::ffi::OsStrExt as _;
@@ -9,13 +9,13 @@ use std::os::unix::ffi::OsStrExt as _;
 use super::check::check;
 use super::{Env, Plan, Search, SpawnError, WindowsOptions};
 
-/// Where the system searches without `PATH` (confstr(3), `_CS_PATH`).
+/// The directories that the system searches without `PATH` (confstr(3), `_CS_PATH`).
 pub(super) const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// NUL-terminated strings, and the arrays of pointers to them.
 #[derive(Debug)]
 pub(super) struct Layout {
-    /// Owns every byte that the pointers refer to; never changed once they are made.
+    /// The bytes that the pointers refer to; never changed once the pointers exist.
     bytes: Vec<u8>,
     /// argv, NULL, envp, NULL, candidates, NULL.
     pointers: Vec<*const c_char>,
@@ -25,7 +25,7 @@ pub(super) struct Layout {
     chroot: Option<usize>,
 }
 
-// SAFETY: the pointers refer to `bytes`, which goes where they go and is never changed.
+// SAFETY: the pointers refer to `bytes`, which moves along with them and is never changed.
 unsafe impl Send for Layout {}
 // SAFETY: as above; nothing can be changed through a shared reference.
 unsafe impl Sync for Layout {}
@@ -71,17 +71,17 @@ impl Layout {
         Ok(Layout { bytes, pointers, envp, candidates, current_dir, chroot })
     }
 
-    /// The argument vector, ended by NULL.
+    /// Returns the argument vector, ended by NULL.
     pub(super) fn argv(&self) -> *const *const c_char {
         self.pointers.as_ptr()
     }
 
-    /// The environment, ended by NULL.
+    /// Returns the environment, ended by NULL.
     pub(super) fn envp(&self) -> *const *const c_char {
         self.pointers[self.envp..].as_ptr()
     }
 
-    /// The paths to try, ended by NULL.
+    /// Returns the paths to try, ended by NULL.
     pub(super) fn candidates(&self) -> *const *const c_char {
         self.pointers[self.candidates..].as_ptr()
     }
@@ -110,7 +110,7 @@ fn variables(env: Env<'_>) -> &[(OsString, OsString)] {
     }
 }
 
-/// The directories of a search path, in order.
+/// Returns the directories of a search path, in order.
 pub(super) fn search_dirs(search: Search<'_>) -> impl Iterator<Item = &[u8]> {
     let path = match search {
         Search::Path(path) => path.as_bytes(),
@@ -119,10 +119,10 @@ pub(super) fn search_dirs(search: Search<'_>) -> impl Iterator<Item = &[u8]> {
     path.split(|byte| *byte == b':')
 }
 
-/// Strings put end to end; pointers are made when none can move any more.
+/// Strings put end to end. Pointers are made once the strings can no longer move.
 struct Strings {
     bytes: Vec<u8>,
-    /// Where each string starts; [`END`] ends an array. Turned into pointers in place.
+    /// The start of each string; [`END`] ends an array. Turned into pointers in place.
     offsets: Vec<usize>,
 }
 
@@ -174,7 +174,7 @@ impl Strings {
 
     fn into_parts(self) -> (Vec<u8>, Vec<*const c_char>) {
         let base = self.bytes.as_ptr();
-        // Of one size, so that collecting in place keeps this at two allocations.
+        // Both have one size, so that collecting in place keeps this at two allocations.
         let pointers = self.offsets.into_iter().map(|at| match at {
             END => std::ptr::null(),
             at => base.wrapping_add(at).cast::<c_char>(),
@@ -191,10 +191,10 @@ mod tests {
     use super::super::{ChildStdio, EnvSnapshot, Inherit, UnixOptions};
     use super::*;
 
-    /// The strings of an array that ends with NULL.
+    /// Returns the strings of an array that ends with NULL.
     fn texts(array: *const *const c_char) -> Vec<String> {
         let at = |index| {
-            // SAFETY: asked for one after the other, up to the NULL and not past it.
+            // SAFETY: requested one after the other, up to the NULL and not past it.
             let place: *const *const c_char = unsafe { array.add(index) };
             // SAFETY: as above.
             unsafe { *place }
@@ -277,7 +277,7 @@ mod tests {
     fn what_c_strings_cannot_hold_is_refused_by_name() {
         let unix = UnixOptions::default();
         let check = |plan: Plan<'_>| Layout::new(&plan).unwrap_err().to_string();
-        assert_eq!(check(plan("", &[], &unix)), "the program has no name");
+        assert_eq!(check(plan("", &[], &unix)), "the command is empty");
         assert_eq!(check(plan("a\0b", &[], &unix)), "NUL byte in the program's name");
         let args = ["fine".into(), "\0".into()];
         assert_eq!(check(plan("cc", &args, &unix)), "NUL byte in argument 2");
