@@ -33,7 +33,7 @@ mod call;
 mod sizes;
 mod system;
 
-use system::{Arguments, Reaped, Watch};
+use system::{Arguments, PollSet, Reaped};
 
 /// The message kinds; `src/process/contain/linux/report.rs` reads them.
 const ENDED: i64 = 1;
@@ -47,9 +47,9 @@ const CAN_WORK: i64 = 5;
 /// next.
 const PASS_NANOS: i64 = 300_000;
 /// The time without any exit after which all children are killed once more.
-const AGAIN_NANOS: i64 = 10_000_000;
-/// The number of [`AGAIN_NANOS`] periods for which the guard leaves the work to the supervisor.
-const PATIENCE: u32 = 100;
+const KILL_AGAIN_NANOS: i64 = 10_000_000;
+/// The number of [`KILL_AGAIN_NANOS`] periods for which the guard leaves the work to the supervisor.
+const GUARD_WAITS: u32 = 100;
 
 #[derive(PartialEq, Eq)]
 enum Role {
@@ -66,7 +66,7 @@ struct Tree {
     killed: i64,
     finishing: bool,
     /// The host has been sent the message that no process is left.
-    told: bool,
+    end_reported: bool,
 }
 
 /// Runs the program; `_start` calls it.
@@ -83,29 +83,29 @@ fn run(arguments: &Arguments) -> ! {
         subject_has_ended: false,
         killed: 0,
         finishing: false,
-        told: false,
+        end_reported: false,
     };
     if tree.role == Role::Guard {
-        if system::is_on_proof() {
+        if system::must_prove() {
             if !system::can_work() {
                 // The supervisor sees this process end, and does not start the command.
-                system::give_up()
+                system::exit_failed()
             }
             system::prove();
         }
         system::leave_session();
     }
-    system::become_quiet();
+    system::leave_directory_and_block_signals();
     // Without a free handle number nothing can be watched, so no process may be left running.
-    let ends = system::ends_of_children().unwrap_or_else(|| {
+    let exits = system::child_exit_signalfd().unwrap_or_else(|| {
         tree.finishing = true;
-        system::NOTHING
+        system::NO_FD
     });
-    let mut watch = Watch::new(ends);
-    let mut patience = PATIENCE;
+    let mut poll_set = PollSet::new(exits);
+    let mut waits_left = GUARD_WAITS;
     while tree.reap() {
         if !tree.finishing {
-            if watch.wait() {
+            if poll_set.wait() {
                 // A process that had ended before was not killed.
                 tree.reap();
                 tree.finishing = true;
@@ -115,17 +115,17 @@ fn run(arguments: &Arguments) -> ! {
         if tree.role == Role::Supervisor || tree.subject_has_ended {
             system::kill_cgroup();
             system::kill_children();
-        } else if patience > 0 {
-            patience -= 1;
-            system::wake(tree.subject);
+        } else if waits_left > 0 {
+            waits_left -= 1;
+            system::resume(tree.subject);
         } else {
             // The supervisor is stopped for good, or traced: kill it, and its children come here.
             system::kill(tree.subject);
         }
         system::pause(PASS_NANOS);
-        system::wait_for_children(ends, AGAIN_NANOS);
+        system::wait_for_children(exits, KILL_AGAIN_NANOS);
     }
-    if (tree.role == Role::Supervisor && !tree.told) || tree.killed > 0 {
+    if (tree.role == Role::Supervisor && !tree.end_reported) || tree.killed > 0 {
         system::send(&[TREE_ENDED, tree.killed, 0, 0, 0, 0]);
     }
     if tree.finishing {
@@ -142,13 +142,14 @@ impl Tree {
         loop {
             let reaped = system::reap();
             if let Some([pid, status, user_micros, system_micros, peak_kib]) = ended.take() {
-                let nobody_left = matches!(reaped, Reaped::NobodyLeft);
-                self.told = nobody_left && self.role == Role::Supervisor && self.killed == 0;
-                let kind = if self.told { ENDED_LAST } else { ENDED };
+                let no_children = matches!(reaped, Reaped::NoChildren);
+                self.end_reported =
+                    no_children && self.role == Role::Supervisor && self.killed == 0;
+                let kind = if self.end_reported { ENDED_LAST } else { ENDED };
                 system::send(&[kind, pid, status, user_micros, system_micros, peak_kib]);
             }
             match reaped {
-                Reaped::One(pid, [status, user_micros, system_micros, peak_kib]) => {
+                Reaped::Ended(pid, [status, user_micros, system_micros, peak_kib]) => {
                     let is_subject = pid == self.subject;
                     if is_subject != (self.role == Role::Guard) {
                         // The guard does not know which of its adopted children is the command.
@@ -164,15 +165,15 @@ impl Tree {
                     }
                 }
                 Reaped::Stopped(pid) => {
-                    let tells = pid == self.subject && self.role == Role::Supervisor;
+                    let reports = pid == self.subject && self.role == Role::Supervisor;
                     // The queue of stops must not grow so long that a host which does not read loses the
                     // end.
-                    if tells && system::little_is_unread() {
+                    if reports && system::has_room_for_stops() {
                         system::send(&[STOPPED, i64::from(pid), 0, 0, 0, 0]);
                     }
                 }
-                Reaped::NobodyYet => return true,
-                Reaped::NobodyLeft => return false,
+                Reaped::NoneReady => return true,
+                Reaped::NoChildren => return false,
             }
         }
     }

@@ -8,11 +8,11 @@ use crate::call::call;
 use crate::sizes::RUSAGE_WORDS;
 
 /// A number that no handle has.
-pub const NOTHING: i32 = -1;
+pub const NO_FD: i32 = -1;
 
 const HOST: i32 = 0;
-const HOST_END: i32 = 1;
-const GUARD_END: i32 = 2;
+const HOST_PIDFD: i32 = 1;
+const GUARD_PIDFD: i32 = 2;
 const CGROUP_KILL: i32 = 3;
 const CGROUP_PARENT: i32 = 4;
 const CHILDREN: i32 = 5;
@@ -121,7 +121,7 @@ impl Arguments {
 
 /// Leaves the host's directory, so that this process does not keep a disk from being unmounted, and blocks
 /// all signals but SIGKILL and SIGSTOP: signals sent to the host's group are not meant for this process.
-pub fn become_quiet() {
+pub fn leave_directory_and_block_signals() {
     const PR_SET_NAME: usize = 15;
     call(number::PRCTL, [PR_SET_NAME, c"pw-supervisor".as_ptr() as usize, 0, 0, 0, 0]);
     call(number::CHDIR, [c"/".as_ptr() as usize, 0, 0, 0, 0, 0]);
@@ -142,7 +142,7 @@ pub fn leave_session() {
 }
 
 /// Creates a handle that becomes readable when a child has ended.
-pub fn ends_of_children() -> Option<i32> {
+pub fn child_exit_signalfd() -> Option<i32> {
     const CLOEXEC_NONBLOCK: usize = 0o2_004_000;
     let set: u64 = 1 << (SIGCHLD - 1);
     let fd =
@@ -159,12 +159,12 @@ pub fn ends_of_children() -> Option<i32> {
 
 /// The result of [`reap`].
 pub enum Reaped {
-/// The process id, then the status, user time and system time in microseconds, and peak memory in KiB.
-    One(i32, [i64; 4]),
+    /// The process id, then the status, user time and system time in microseconds, and peak memory in KiB.
+    Ended(i32, [i64; 4]),
     /// The process has been stopped; it still exists and is not reaped.
     Stopped(i32),
-    NobodyYet,
-    NobodyLeft,
+    NoneReady,
+    NoChildren,
 }
 
 /// Reaps a child that has ended.
@@ -189,7 +189,7 @@ pub fn reap() -> Reaped {
         ],
     );
     match result {
-        0 => Reaped::NobodyYet,
+        0 => Reaped::NoneReady,
         // Packed as in wait(2).
         pid if pid > 0 && status & 0xff == 0x7f => Reaped::Stopped(pid as i32),
         pid if pid > 0 => {
@@ -198,9 +198,9 @@ pub fn reap() -> Reaped {
             let [user, user_micros, system, system_micros, peak_kib, ..] = usage;
             let micros = |seconds: i64, micros| seconds * 1_000_000 + micros;
             let times = [micros(user, user_micros), micros(system, system_micros)];
-            Reaped::One(pid as i32, [i64::from(status), times[0], times[1], peak_kib])
+            Reaped::Ended(pid as i32, [i64::from(status), times[0], times[1], peak_kib])
         }
-        _ => Reaped::NobodyLeft,
+        _ => Reaped::NoChildren,
     }
 }
 
@@ -215,19 +215,19 @@ pub fn send(message: &[i64; 6]) {
 
 /// Returns true if so few messages are unread that there is room for the end as well: the socket takes some
 /// 200 KB, and the kernel counts about one KB for a message.
-pub fn little_is_unread() -> bool {
-    const LITTLE_BYTES: i32 = 32 << 10;
+pub fn has_room_for_stops() -> bool {
+    const MAX_UNREAD_BYTES: i32 = 32 << 10;
     const SIOCOUTQ: usize = 0x5411;
     let mut unread = 0_i32;
     let place = &raw mut unread as usize;
-    call(number::IOCTL, [HOST as usize, SIOCOUTQ, place, 0, 0, 0]) == 0 && unread < LITTLE_BYTES
+    call(number::IOCTL, [HOST as usize, SIOCOUTQ, place, 0, 0, 0]) == 0 && unread < MAX_UNREAD_BYTES
 }
 
 #[repr(C)]
 struct Polled {
     fd: i32,
     events: i16,
-    found: i16,
+    revents: i16,
 }
 
 /// The poll(2) event of a handle that is readable or at its end.
@@ -240,42 +240,45 @@ fn poll(polled: &mut [Polled], nanos: Option<i64>) -> bool {
 }
 
 /// The handles to poll while no process has to be killed.
-pub struct Watch([Polled; 4]);
+pub struct PollSet([Polled; 4]);
 
-impl Watch {
-    pub fn new(ends: i32) -> Watch {
+impl PollSet {
+    pub fn new(exits: i32) -> PollSet {
         const NOT_OPEN: i16 = 0x20;
-        let mut polled =
-            [ends, HOST, HOST_END, GUARD_END].map(|fd| Polled { fd, events: READABLE, found: 0 });
+        let mut polled = [exits, HOST, HOST_PIDFD, GUARD_PIDFD].map(|fd| Polled {
+            fd,
+            events: READABLE,
+            revents: 0,
+        });
         poll(&mut polled, Some(0));
         for polled in &mut polled {
-            if polled.found & NOT_OPEN != 0 {
+            if polled.revents & NOT_OPEN != 0 {
                 // It was not passed; poll would report that for ever.
-                polled.fd = NOTHING;
+                polled.fd = NO_FD;
             }
         }
-        Watch(polled)
+        PollSet(polled)
     }
 
     /// Waits for the end of a child, of the host or of the guard. Returns true if the tree has to end.
     pub fn wait(&mut self) -> bool {
         poll(&mut self.0, None);
-        let [ends, host, host_end, guard_end] = &self.0;
-        forget(ends.fd);
-        (host.found | host_end.found | guard_end.found) != 0
+        let [exits, host, host_pidfd, guard_pidfd] = &self.0;
+        drain(exits.fd);
+        (host.revents | host_pidfd.revents | guard_pidfd.revents) != 0
     }
 }
 
 /// Waits for the end of a child, at most for that time.
-pub fn wait_for_children(ends: i32, nanos: i64) {
-    poll(&mut [Polled { fd: ends, events: READABLE, found: 0 }], Some(nanos));
-    forget(ends);
+pub fn wait_for_children(exits: i32, nanos: i64) {
+    poll(&mut [Polled { fd: exits, events: READABLE, revents: 0 }], Some(nanos));
+    drain(exits);
 }
 
 /// Reads the notifications of ended children, which the caller reaps next.
-fn forget(ends: i32) {
+fn drain(exits: i32) {
     let mut taken = MaybeUninit::<[u64; 16]>::uninit();
-    call(number::READ, [ends as usize, taken.as_mut_ptr() as usize, 128, 0, 0, 0]);
+    call(number::READ, [exits as usize, taken.as_mut_ptr() as usize, 128, 0, 0, 0]);
 }
 
 pub fn pause(nanos: i64) {
@@ -286,7 +289,7 @@ pub fn kill(pid: i32) {
     call(number::KILL, [pid as usize, SIGKILL as usize, 0, 0, 0, 0]);
 }
 
-pub fn wake(pid: i32) {
+pub fn resume(pid: i32) {
     call(number::KILL, [pid as usize, SIGCONT as usize, 0, 0, 0, 0]);
 }
 
@@ -309,7 +312,7 @@ pub fn kill_children() {
                 pid = pid * 10 + i32::from(byte - b'0');
             } else if pid > 0 {
                 // The numbers belong to the pid namespace that `/proc` shows, which may be another one.
-                if find_child(P_PID, pid) == 0 {
+                if check_child(P_PID, pid) == 0 {
                     kill(pid);
                 }
                 pid = 0;
@@ -322,23 +325,23 @@ const P_ALL: usize = 0;
 const P_PID: usize = 1;
 
 /// Returns 0 if the process is a child of this one, ended or not. Does not reap it.
-fn find_child(kind: usize, pid: i32) -> isize {
+fn check_child(kind: usize, pid: i32) -> isize {
     const WNOHANG_WEXITED_WNOWAIT_WALL: usize = 0x1 | 0x4 | 0x0100_0000 | 0x4000_0000;
     call(number::WAITID, [kind, pid as usize, 0, WNOHANG_WEXITED_WNOWAIT_WALL, 0, 0])
 }
 
 /// Returns true if the supervisor waits for proof that this program works. The proof is written under the
 /// number that for the supervisor is the guard's.
-pub fn is_on_proof() -> bool {
+pub fn must_prove() -> bool {
     const F_GETFD: usize = 1;
-    call(number::FCNTL, [GUARD_END as usize, F_GETFD, 0, 0, 0, 0]) >= 0
+    call(number::FCNTL, [GUARD_PIDFD as usize, F_GETFD, 0, 0, 0, 0]) >= 0
 }
 
 /// Reports that this program works.
 pub fn prove() {
     let one = 1_u64;
-    call(number::WRITE, [GUARD_END as usize, &raw const one as usize, 8, 0, 0, 0]);
-    call(number::CLOSE, [GUARD_END as usize, 0, 0, 0, 0, 0]);
+    call(number::WRITE, [GUARD_PIDFD as usize, &raw const one as usize, 8, 0, 0, 0]);
+    call(number::CLOSE, [GUARD_PIDFD as usize, 0, 0, 0, 0, 0]);
 }
 
 /// Returns true if this machine allows all calls that supervising takes. A sandbox that refuses one of them
@@ -350,23 +353,23 @@ pub fn can_work() -> bool {
     const ECHILD: isize = 10;
     const EBADF: isize = 9;
     let works = |result: isize| result == 0 || result == -ECHILD;
-    let mut adopts = 0_i32;
+    let mut is_subreaper = 0_i32;
     let mut status = 0_i32;
     let pid = call(number::GETPID, [0; 6]) as usize;
-    let place = &raw mut adopts as usize;
+    let place = &raw mut is_subreaper as usize;
     call(number::PRCTL, [PR_GET_CHILD_SUBREAPER, place, 0, 0, 0, 0]);
-    adopts == 1
+    is_subreaper == 1
         && works(call(number::WAIT4, [usize::MAX, &raw mut status as usize, 1, 0, 0, 0]))
-        && works(find_child(P_ALL, 0))
+        && works(check_child(P_ALL, 0))
         && call(number::KILL, [pid, 0, 0, 0, 0, 0]) == 0
         && call(number::LSEEK, [CHILDREN as usize, 0, 0, 0, 0, 0]) == 0
         && call(number::READ, [CHILDREN as usize, &raw mut status as usize, 1, 0, 0, 0]) >= 0
         && poll(&mut [], Some(0))
         && call(number::SENDTO, [usize::MAX, 0, 0, 0, 0, 0]) == -EBADF
-        && ends_of_children().is_some_and(forget_it)
+        && child_exit_signalfd().is_some_and(close)
 }
 
-fn forget_it(fd: i32) -> bool {
+fn close(fd: i32) -> bool {
     call(number::CLOSE, [fd as usize, 0, 0, 0, 0, 0]) == 0
 }
 
@@ -388,7 +391,7 @@ pub fn exit() -> ! {
 }
 
 /// Exits with a status that says that this machine does not allow the work.
-pub fn give_up() -> ! {
+pub fn exit_failed() -> ! {
     loop {
         call(number::EXIT_GROUP, [1, 0, 0, 0, 0, 0]);
     }
