@@ -34,6 +34,6 @@ impl Contain {
     /// this process is in, with `JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE`: it always ends with this process.
     #[must_use]
     pub fn tree(dies_with_us: bool) -> Contain {
-        Contain { start: super::start_held, dies_with_us }
+        Contain { start: super::start_contained, dies_with_us }
     }
 }

@@ -16,7 +16,7 @@ mod listed;
 #[cfg(target_os = "linux")]
 use linux as imp;
 #[cfg(target_os = "linux")]
-use linux::start_held;
+use linux::start_contained;
 #[cfg(target_os = "linux")]
 pub(crate) use linux::try_supervisor;
 #[cfg(target_os = "macos")]
@@ -24,7 +24,7 @@ mod macos;
 #[cfg(target_os = "macos")]
 use macos as imp;
 #[cfg(target_os = "macos")]
-use macos::start_held;
+use macos::start_contained;
 #[cfg(unix)]
 mod pre_exec;
 #[cfg(unix)]
@@ -36,7 +36,7 @@ mod windows;
 #[cfg(windows)]
 use windows as imp;
 #[cfg(windows)]
-use windows::start_held;
+use windows::start_contained;
 
 use std::cmp::Ordering;
 use std::convert::Infallible;

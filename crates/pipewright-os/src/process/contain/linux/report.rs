@@ -71,11 +71,11 @@ pub(crate) enum NotStarted {
     /// The command failed to start.
     Command(io::Error),
     /// The guard or the supervisor failed.
-    Held(io::Error),
+    Supervisor(io::Error),
 }
 
 impl NotStarted {
-    /// Returns the message that [`Reports::started`] reads, for [`NotStarted::Held`].
+    /// Returns the message that [`Reports::started`] reads, for [`NotStarted::Supervisor`].
     pub(crate) fn words(errno: i32) -> [i64; 6] {
         [STARTED, 0, 0, i64::from(errno), 1, 0]
     }
@@ -141,7 +141,7 @@ impl Reports {
             return Err(if is_about_the_command {
                 NotStarted::Command(error)
             } else {
-                NotStarted::Held(error)
+                NotStarted::Supervisor(error)
             });
         }
         Ok(Started { pid: word(&message, 1) as i32, supervisor: word(&message, 2) as u32, pidfd })

@@ -57,16 +57,16 @@ type Flag = i32;
 const DUMPABLE: Flag = 1;
 
 /// A start in progress. The drop of the last one restores the flag.
-pub(super) struct Kept(());
+pub(super) struct DumpableGuard(());
 
-impl Kept {
-    pub(super) fn new() -> Kept {
+impl DumpableGuard {
+    pub(super) fn new() -> DumpableGuard {
         starts().begin(flag);
-        Kept(())
+        DumpableGuard(())
     }
 }
 
-impl Drop for Kept {
+impl Drop for DumpableGuard {
     fn drop(&mut self) {
         // By now the child has its own memory, or has ended. Under the lock, because the next start has to
         // find the original flag.
@@ -95,8 +95,8 @@ fn is_by_change_of_user(flag: Flag) -> bool {
     if LAST.load(Ordering::Relaxed) == flag {
         return true;
     }
-    let said = procfs::read("/proc/sys/fs/suid_dumpable").unwrap_or_default();
-    let number = procfs::words(&said).next().and_then(procfs::number);
+    let text = procfs::read("/proc/sys/fs/suid_dumpable").unwrap_or_default();
+    let number = procfs::words(&text).next().and_then(procfs::number);
     let now = number.and_then(|number| Flag::try_from(number).ok()).unwrap_or(0);
     LAST.store(now, Ordering::Relaxed);
     now == flag

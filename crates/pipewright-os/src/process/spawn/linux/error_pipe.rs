@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::child::{Job, Report};
+use super::child::{ChildSetup, FailureReport};
 
 /// True once a child has been seen to write to the parent's memory.
 static MEMORY_IS_SHARED: AtomicBool = AtomicBool::new(false);
@@ -27,26 +27,26 @@ pub(super) enum ErrorPipe {
 }
 
 impl ErrorPipe {
-    /// Creates the pipe for a job, if it may be needed.
-    pub(super) fn new(job: &Job<'_>, is_forked: bool) -> ErrorPipe {
+    /// Creates the pipe for a setup, if it may be needed.
+    pub(super) fn new(setup: &ChildSetup<'_>, is_forked: bool) -> ErrorPipe {
         if !is_forked && MEMORY_IS_SHARED.load(Ordering::Relaxed) {
             return ErrorPipe::None;
         }
-        match ends(job) {
+        match ends(setup) {
             Ok((read, write)) => {
-                job.report_to.store(write.as_raw_fd(), Ordering::Relaxed);
+                setup.report_to.store(write.as_raw_fd(), Ordering::Relaxed);
                 ErrorPipe::Ends(read, write)
             }
             Err(error) => ErrorPipe::Failed(error),
         }
     }
 
-    /// Copies the child's report into the job, once the child has been created.
+    /// Copies the child's report into the setup, once the child has been created.
     ///
     /// # Errors
     /// The result of the start is unknown.
-    pub(super) fn settle(self, job: &Job<'_>) -> io::Result<()> {
-        if job.began.load(Ordering::Relaxed) {
+    pub(super) fn finish(self, setup: &ChildSetup<'_>) -> io::Result<()> {
+        if setup.has_begun.load(Ordering::Relaxed) {
             MEMORY_IS_SHARED.store(true, Ordering::Relaxed);
             return Ok(());
         }
@@ -56,11 +56,11 @@ impl ErrorPipe {
             ErrorPipe::Failed(error) => Err(error.into()),
             ErrorPipe::Ends(read, write) => {
                 drop(write);
-                let mut report = [0; size_of::<Report>()];
+                let mut report = [0; size_of::<FailureReport>()];
                 // The pipe ends with the exec, or with the child. An incomplete report counts as none.
                 let count = retry_on_intr(|| rustix::io::read(&read, &mut report))?;
                 if count == report.len() {
-                    job.take(report);
+                    setup.record(report);
                 }
                 Ok(())
             }
@@ -68,19 +68,19 @@ impl ErrorPipe {
     }
 }
 
-/// Creates the ends, with numbers that no handle will be placed under and that the job does not name. A
+/// Creates the ends, with numbers that no handle will be placed under and that the setup does not name. A
 /// handle that was closed behind its owner's back is an error, and must not be confused with one of these.
-fn ends(job: &Job<'_>) -> rustix::io::Result<(OwnedFd, OwnedFd)> {
+fn ends(setup: &ChildSetup<'_>) -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     let is_named = |fd: RawFd| {
-        let is_moved = job.moves.iter().any(|place| place.from == fd || place.to == fd);
-        fd <= libc::STDERR_FILENO || is_moved || job.stdio.contains(&Some(fd))
+        let is_moved = setup.moves.iter().any(|place| place.from == fd || place.to == fd);
+        fd <= libc::STDERR_FILENO || is_moved || setup.stdio.contains(&Some(fd))
     };
-    let lift = |mut end: OwnedFd| {
+    let move_away = |mut end: OwnedFd| {
         while is_named(end.as_raw_fd()) {
             end = rustix::io::fcntl_dupfd_cloexec(&end, end.as_raw_fd() + 1)?;
         }
         Ok(end)
     };
     let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
-    Ok((lift(read)?, lift(write)?))
+    Ok((move_away(read)?, move_away(write)?))
 }

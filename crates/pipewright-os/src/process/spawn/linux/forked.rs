@@ -8,12 +8,12 @@
 use std::io;
 use std::mem;
 
-use super::child::{self, Job};
+use super::child::{self, ChildSetup};
 use crate::base::signal::AllBlocked;
 use crate::process::spawn::pre_exec::{AbortOnPanic, Closure};
 
 /// A function that forks a child, which runs the closures, and returns the child's pid.
-pub(in crate::process::spawn) type Fork = fn(&Job<'_>, &mut Vec<Closure>) -> io::Result<i32>;
+pub(in crate::process::spawn) type Fork = fn(&ChildSetup<'_>, &mut Vec<Closure>) -> io::Result<i32>;
 
 pub(in crate::process::spawn) const FORK: Fork = fork;
 
@@ -21,7 +21,7 @@ pub(in crate::process::spawn) const FORK: Fork = fork;
     clippy::disallowed_methods,
     reason = "only fork leaves a process in which a closure can be run"
 )]
-fn fork(job: &Job<'_>, closures: &mut Vec<Closure>) -> io::Result<i32> {
+fn fork(setup: &ChildSetup<'_>, closures: &mut Vec<Closure>) -> io::Result<i32> {
     // Without this, a signal that arrived in the child before its handlers are reset would run a handler of
     // the parent.
     let _blocked = AllBlocked::new();
@@ -29,7 +29,7 @@ fn fork(job: &Job<'_>, closures: &mut Vec<Closure>) -> io::Result<i32> {
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         // SAFETY: this is the child.
-        0 => unsafe { run(job, closures) },
+        0 => unsafe { run(setup, closures) },
         pid => Ok(pid),
     }
 }
@@ -37,11 +37,11 @@ fn fork(job: &Job<'_>, closures: &mut Vec<Closure>) -> io::Result<i32> {
 /// Runs in the child and never returns.
 ///
 /// # Safety
-/// Only in a forked process; `job`'s pointers must be good.
-unsafe fn run(job: &Job<'_>, closures: &mut [Closure]) -> ! {
+/// Only in a forked process; `setup`'s pointers must be good.
+unsafe fn run(setup: &ChildSetup<'_>, closures: &mut [Closure]) -> ! {
     let no_unwinding = AbortOnPanic;
     // SAFETY: as this function's.
-    unsafe { child::run_forked(job, closures) };
+    unsafe { child::run_forked(setup, closures) };
     mem::forget(no_unwinding);
     // SAFETY: ends this process without touching the parent's resources (no atexit, no flush).
     unsafe { libc::_exit(127) }

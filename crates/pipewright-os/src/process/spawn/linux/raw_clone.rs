@@ -7,15 +7,15 @@
 use std::io;
 use std::os::fd::RawFd;
 
-use super::clone::Twin;
+use super::clone::CloneRequest;
 
 /// Creates a process on the given stack that begins at `after_clone`.
 ///
 /// # Safety
-/// As for [`vfork`](super::clone::vfork) and [`without_waiting`](super::clone::without_waiting).
+/// As for [`vfork`](super::clone::vfork) and [`clone_without_waiting`](super::clone::clone_without_waiting).
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
-pub(super) unsafe fn clone(twin: &Twin<'_>, flags: libc::c_int) -> io::Result<i32> {
-    let pidfd: *mut RawFd = twin.pidfd.unwrap_or(std::ptr::null_mut());
+pub(super) unsafe fn clone(request: &CloneRequest<'_>, flags: libc::c_int) -> io::Result<i32> {
+    let pidfd: *mut RawFd = request.pidfd.unwrap_or(std::ptr::null_mut());
     let result: i64;
     // SAFETY: clone returns twice. In the parent it is an ordinary system call, which clobbers rcx and r11.
     // In the child every other register is unchanged and rsp is the top of the stack, page-aligned and used
@@ -35,12 +35,12 @@ pub(super) unsafe fn clone(twin: &Twin<'_>, flags: libc::c_int) -> io::Result<i3
             "2:",
             inlateout("rax") libc::SYS_clone => result,
             in("rdi") i64::from(flags),
-            in("rsi") twin.stack.top(),
+            in("rsi") request.stack.top(),
             in("rdx") pidfd,
-            in("r10") twin.stack.mark(),
+            in("r10") request.stack.mark(),
             in("r8") 0_usize,
-            in("r9") twin.after_clone,
-            in("r12") twin.argument,
+            in("r9") request.after_clone,
+            in("r12") request.argument,
             lateout("rcx") _,
             lateout("r11") _,
         );
@@ -61,12 +61,12 @@ pub(super) unsafe fn clone(twin: &Twin<'_>, flags: libc::c_int) -> io::Result<i3
             "2:",
             in("x8") libc::SYS_clone,
             inlateout("x0") i64::from(flags) => result,
-            in("x1") twin.stack.top(),
+            in("x1") request.stack.top(),
             in("x2") pidfd,
             in("x3") 0_usize,
-            in("x4") twin.stack.mark(),
-            in("x5") twin.after_clone,
-            in("x6") twin.argument,
+            in("x4") request.stack.mark(),
+            in("x5") request.after_clone,
+            in("x6") request.argument,
             clobber_abi("C"),
         );
     }
@@ -84,12 +84,12 @@ pub(super) unsafe fn clone(twin: &Twin<'_>, flags: libc::c_int) -> io::Result<i3
             "2:",
             in("a7") libc::SYS_clone,
             inlateout("a0") i64::from(flags) => result,
-            in("a1") twin.stack.top(),
+            in("a1") request.stack.top(),
             in("a2") pidfd,
             in("a3") 0_usize,
-            in("a4") twin.stack.mark(),
-            in("a5") twin.after_clone,
-            in("a6") twin.argument,
+            in("a4") request.stack.mark(),
+            in("a5") request.after_clone,
+            in("a6") request.argument,
             clobber_abi("C"),
         );
     }
@@ -102,19 +102,19 @@ pub(super) unsafe fn clone(twin: &Twin<'_>, flags: libc::c_int) -> io::Result<i3
 /// # Safety
 /// As for the function above.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
-pub(super) unsafe fn clone(twin: &Twin<'_>, flags: libc::c_int) -> io::Result<i32> {
-    let pidfd: *mut RawFd = twin.pidfd.unwrap_or(std::ptr::null_mut());
+pub(super) unsafe fn clone(request: &CloneRequest<'_>, flags: libc::c_int) -> io::Result<i32> {
+    let pidfd: *mut RawFd = request.pidfd.unwrap_or(std::ptr::null_mut());
     // SAFETY: the child runs the entry on a stack of its own, with an argument that the parent keeps where
     // it is. The kernel writes the pidfd where the parent's tid would go (clone(2)).
     let pid = unsafe {
         libc::clone(
-            twin.after_clone,
-            twin.stack.top().cast(),
+            request.after_clone,
+            request.stack.top().cast(),
             flags,
-            twin.argument,
+            request.argument,
             pidfd,
             std::ptr::null_mut::<libc::c_void>(),
-            twin.stack.mark(),
+            request.stack.mark(),
         )
     };
     if pid < 0 { Err(io::Error::last_os_error()) } else { Ok(pid) }

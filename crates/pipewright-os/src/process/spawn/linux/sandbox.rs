@@ -47,8 +47,8 @@ impl Sandbox {
 
 /// Returns the label of this thread; empty if no security module has labels.
 fn label() -> Vec<u8> {
-    static THERE_ARE_NONE: AtomicBool = AtomicBool::new(false);
-    if THERE_ARE_NONE.load(Ordering::Relaxed) {
+    static NO_LABELS: AtomicBool = AtomicBool::new(false);
+    if NO_LABELS.load(Ordering::Relaxed) {
         return Vec::new();
     }
     let mut label = [0; 1024];
@@ -61,8 +61,8 @@ fn label() -> Vec<u8> {
         Ok(count) => label.iter().take(count).copied().collect(),
         Err(error) => {
             // No label can appear later. Other errors say nothing about labels.
-            let are_none = matches!(error, Errno::INVAL | Errno::NOENT);
-            THERE_ARE_NONE.store(are_none, Ordering::Relaxed);
+            let no_labels = matches!(error, Errno::INVAL | Errno::NOENT);
+            NO_LABELS.store(no_labels, Ordering::Relaxed);
             Vec::new()
         }
     }
@@ -70,8 +70,9 @@ fn label() -> Vec<u8> {
 
 fn filter(status: Vec<u8>) -> Vec<u8> {
     let lines = status.split_inclusive(|byte| *byte == b'\n');
-    let kept = lines.filter(|line| LINES.iter().any(|beginning| line.starts_with(beginning)));
-    kept.flatten().copied().collect()
+    let lines_to_compare =
+        lines.filter(|line| LINES.iter().any(|beginning| line.starts_with(beginning)));
+    lines_to_compare.flatten().copied().collect()
 }
 
 /// Returns the facts that system calls report, for systems without `/proc`.

@@ -11,12 +11,12 @@ const STACK_BYTES: usize = 64 << 10;
 
 /// The number of pooled stacks: three for each thread that is starting a supervised child, one for each
 /// that is starting another child.
-const KEPT_STACKS: usize = 16;
+const POOLED_STACKS: usize = 16;
 
-static POOL: Pool = Pool::new();
+static POOL: StackPool = StackPool::new();
 
-struct Pool {
-    kept: [AtomicPtr<u8>; KEPT_STACKS],
+struct StackPool {
+    free: [AtomicPtr<u8>; POOLED_STACKS],
     /// The stacks that did not fit into the pool while a process was on them: a list, each with the address
     /// of the next. In a fork of this process they stay busy for ever.
     busy: AtomicPtr<u8>,
@@ -27,17 +27,17 @@ pub(super) struct Stack {
     base: NonNull<u8>,
 }
 
-impl Pool {
-    const fn new() -> Pool {
-        Pool {
-            kept: [const { AtomicPtr::new(ptr::null_mut()) }; KEPT_STACKS],
+impl StackPool {
+    const fn new() -> StackPool {
+        StackPool {
+            free: [const { AtomicPtr::new(ptr::null_mut()) }; POOLED_STACKS],
             busy: AtomicPtr::new(ptr::null_mut()),
         }
     }
 
     /// Takes a stack that no process is on any more.
     fn take(&self) -> Option<NonNull<u8>> {
-        for place in &self.kept {
+        for place in &self.free {
             if let Some(base) = NonNull::new(place.swap(ptr::null_mut(), Ordering::Acquire)) {
                 if !is_used(base) {
                     return Some(base);
@@ -60,7 +60,7 @@ impl Pool {
 
     fn put(&self, base: NonNull<u8>) {
         let (none, new) = (ptr::null_mut(), base.as_ptr());
-        for place in &self.kept {
+        for place in &self.free {
             if place.compare_exchange(none, new, Ordering::Release, Ordering::Relaxed).is_ok() {
                 return;
             }
@@ -171,9 +171,9 @@ mod tests {
 
     #[test]
     fn no_stack_is_lost_and_none_is_given_away_while_somebody_is_on_it() {
-        let pool = Pool::new();
+        let pool = StackPool::new();
         let mapped = || mem::ManuallyDrop::new(map().unwrap()).base;
-        let mut all: Vec<_> = (0..KEPT_STACKS + 8).map(|_| mapped()).collect();
+        let mut all: Vec<_> = (0..POOLED_STACKS + 8).map(|_| mapped()).collect();
         for base in &all {
             mark(*base).store(1, Ordering::Relaxed);
             pool.put(*base);

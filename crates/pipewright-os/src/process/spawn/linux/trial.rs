@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
-use super::clone::{self, Twin};
+use super::clone::{self, CloneRequest};
 use super::stack::Stack;
 use super::supervised::Program;
-use super::{bare, own_pidfd};
+use super::{own_pidfd, raw_syscall};
 use crate::base::signal::AllBlocked;
 use crate::process::child::{ChildHandle, linux as exit};
 use crate::process::contain::linux::image;
@@ -42,12 +42,12 @@ pub(crate) fn try_supervisor() -> io::Result<()> {
 fn try_image(image: BorrowedFd<'_>) -> io::Result<()> {
     let (reports, theirs) = Reports::pair()?;
     let trial = Trial {
-        program: Program::alone(image, theirs.as_fd()),
+        program: Program::for_trial(image, theirs.as_fd()),
         shares_memory: AtomicBool::new(false),
     };
     let stack = Stack::take()?;
     let mut pidfd = -1;
-    let twin = Twin {
+    let request = CloneRequest {
         stack: &stack,
         cgroup: None,
         after_clone3: run_alone,
@@ -59,7 +59,7 @@ fn try_image(image: BorrowedFd<'_>) -> io::Result<()> {
         let _blocked = AllBlocked::new();
         // SAFETY: nothing else uses the stack, the entry does not return, and the trial stays where it is
         // until this block ends.
-        unsafe { clone::vfork(&twin) }?
+        unsafe { clone::vfork(&request) }?
     };
     // Ignored: this process may ignore SIGCHLD, or another part of it reaps all children.
     let _ = ChildHandle(exit::ChildHandle::new(pid, own_pidfd(pidfd))).wait();
@@ -82,10 +82,10 @@ extern "C" fn run_alone(argument: *mut c_void) -> c_int {
     // SAFETY: the caller, which waits for this process, keeps it where it is.
     let Trial { program, shares_memory } = unsafe { &*argument.cast_const().cast::<Trial>() };
     shares_memory.store(true, Ordering::Relaxed);
-    bare::become_subreaper();
-    bare::keep_ended_children();
-    if bare::open_own_end().is_ok() && program.tell(0, None, 0).is_ok() {
-        program.become_it(c"trial", 0);
+    raw_syscall::become_subreaper();
+    raw_syscall::reset_sigchld();
+    if raw_syscall::open_own_pidfd().is_ok() && program.report_start(0, None, 0).is_ok() {
+        program.execute(c"trial", 0);
     }
-    bare::exit()
+    raw_syscall::exit()
 }

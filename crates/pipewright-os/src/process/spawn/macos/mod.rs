@@ -47,7 +47,10 @@ pub(super) fn spawn(plan: &Plan<'_>) -> Result<ChildHandle, SpawnError> {
 
 /// Starts a contained child. macOS has only a process group. With `dies_with_us` the group has a guard,
 /// which kills it.
-pub(crate) fn start_held(plan: &Plan<'_>, dies_with_us: bool) -> Result<ChildHandle, SpawnError> {
+pub(crate) fn start_contained(
+    plan: &Plan<'_>,
+    dies_with_us: bool,
+) -> Result<ChildHandle, SpawnError> {
     let group = match plan.unix.group {
         Group::Same | Group::Own => Group::Own,
         _ if dies_with_us => {

@@ -73,7 +73,7 @@ pub(super) fn spawn(plan: &Plan<'_>) -> Result<ChildHandle, SpawnError> {
 }
 
 /// Starts a child in a job of its own, which always ends with this process.
-pub(crate) fn start_held(plan: &Plan<'_>, _: bool) -> Result<ChildHandle, SpawnError> {
+pub(crate) fn start_contained(plan: &Plan<'_>, _: bool) -> Result<ChildHandle, SpawnError> {
     let lets_break_away = plan.windows.is_some_and(|windows| windows.lets_break_away);
     let job =
         Job::for_tree(lets_break_away).map_err(|error| SpawnError::new(Step::Contain, error))?;

@@ -6,10 +6,10 @@ use super::{Failed, Move, check};
 use crate::process::spawn::Step;
 
 /// Moves sources away from the numbers that will be assigned: 0 to 2, and each other's targets.
-pub(super) fn lift(moves: &[Move]) -> Result<(), Failed> {
+pub(super) fn move_sources_away(moves: &[Move]) -> Result<(), Failed> {
     for (index, place) in moves.iter().enumerate() {
         let from = place.from;
-        place.lifted.set(from);
+        place.moved.set(from);
         let is_target = |fd: RawFd| moves.iter().any(|other| other.to == fd);
         if from > libc::STDERR_FILENO && (from == place.to || !is_target(from)) {
             continue;
@@ -23,7 +23,7 @@ pub(super) fn lift(moves: &[Move]) -> Result<(), Failed> {
                 break;
             }
         }
-        place.lifted.set(copy);
+        place.moved.set(copy);
     }
     Ok(())
 }
@@ -42,7 +42,7 @@ pub(super) fn place_stdio(stdio: [Option<RawFd>; 3]) -> Result<(), Failed> {
     }
     for (target, source) in sources.into_iter().enumerate() {
         if let Some(fd) = source {
-            put(fd, target as RawFd, Step::Stdio(target as u8))?;
+            place_one(fd, target as RawFd, Step::Stdio(target as u8))?;
         }
     }
     Ok(())
@@ -50,13 +50,13 @@ pub(super) fn place_stdio(stdio: [Option<RawFd>; 3]) -> Result<(), Failed> {
 
 pub(super) fn place(moves: &[Move]) -> Result<(), Failed> {
     for (index, place) in moves.iter().enumerate() {
-        put(place.lifted.get(), place.to, Step::Inherit(index))?;
+        place_one(place.moved.get(), place.to, Step::Inherit(index))?;
     }
     Ok(())
 }
 
 /// Makes `to` a copy of `from` that survives exec.
-fn put(from: RawFd, to: RawFd, step: Step) -> Result<(), Failed> {
+fn place_one(from: RawFd, to: RawFd, step: Step) -> Result<(), Failed> {
     if from == to {
         // dup2 of a descriptor onto itself would leave it close-on-exec.
         // SAFETY: numbers.

@@ -24,10 +24,10 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use crate::process::spawn::pre_exec::{self, Closure};
 use crate::process::spawn::{Identity, Step, UnixOptions, UnsetGroups, steps};
-use rights::Whose;
+use rights::CredentialScope;
 
 /// Everything that the child needs, made before the child exists.
-pub(in crate::process::spawn) struct Job<'a> {
+pub(in crate::process::spawn) struct ChildSetup<'a> {
     pub(super) stdio: [Option<RawFd>; 3],
     pub(super) moves: &'a [Move],
     pub(super) close_others: bool,
@@ -49,34 +49,34 @@ pub(in crate::process::spawn) struct Job<'a> {
     pub(super) terminal: Option<RawFd>,
     /// True if SIGCHLD was ignored in the process that the child comes from, and no longer is in its
     /// parent.
-    pub(super) ignores_children: AtomicBool,
+    pub(super) ignores_sigchld: AtomicBool,
     /// The process whose end kills the child: this one. 0: none.
     pub(super) parent_pid: i32,
     /// True if the parent will start another child when this one reports [`STOP_PENDING`].
-    pub(super) may_try_again: AtomicBool,
+    pub(super) may_retry: AtomicBool,
     /// The step that failed, and its error: written by the child, read by the parent. 0 is success.
     pub(super) failed_step: AtomicU32,
     pub(super) errno: AtomicI32,
     /// True if the child runs and shares the parent's memory.
-    pub(super) began: AtomicBool,
+    pub(super) has_begun: AtomicBool,
     /// The pipe for the report of a child that may not share the parent's memory. Negative: none.
     pub(super) report_to: AtomicI32,
 }
 
 /// A failed step and its error, as bytes for a pipe.
-pub(super) type Report = [u8; 8];
+pub(super) type FailureReport = [u8; 8];
 
-// SAFETY: a job is passed to the spawner thread while its caller waits: one thread at a time uses the cells
+// SAFETY: a setup is passed to the spawner thread while its caller waits: one thread at a time uses the cells
 // and follows the pointers.
-unsafe impl Sync for Job<'_> {}
+unsafe impl Sync for ChildSetup<'_> {}
 
-impl Job<'_> {
+impl ChildSetup<'_> {
     /// Clears the results of an earlier attempt.
-    pub(super) fn begin(&self, may_try_again: bool) {
-        self.may_try_again.store(may_try_again, Ordering::Relaxed);
+    pub(super) fn reset(&self, may_retry: bool) {
+        self.may_retry.store(may_retry, Ordering::Relaxed);
         self.failed_step.store(0, Ordering::Relaxed);
         self.errno.store(0, Ordering::Relaxed);
-        self.began.store(false, Ordering::Relaxed);
+        self.has_begun.store(false, Ordering::Relaxed);
         self.report_to.store(-1, Ordering::Relaxed);
     }
 
@@ -91,7 +91,7 @@ impl Job<'_> {
     }
 
     /// Records the report that a child sent through the pipe.
-    pub(super) fn take(&self, report: Report) {
+    pub(super) fn record(&self, report: FailureReport) {
         let report = u64::from_ne_bytes(report);
         self.failed_step.store((report >> 32) as u32, Ordering::Relaxed);
         self.errno.store(report as i32, Ordering::Relaxed);
@@ -111,12 +111,12 @@ pub(super) struct Move {
     pub(super) from: RawFd,
     pub(super) to: RawFd,
     /// The child's copy of it, away from the target numbers; `from` stays unchanged, for another attempt.
-    lifted: Cell<RawFd>,
+    moved: Cell<RawFd>,
 }
 
 impl Move {
     pub(super) fn new(from: RawFd, to: RawFd) -> Move {
-        Move { from, to, lifted: Cell::new(from) }
+        Move { from, to, moved: Cell::new(from) }
     }
 }
 
@@ -124,9 +124,9 @@ impl Move {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Handlers {
     /// The defaults, and ignored signals: by `CLONE_CLEAR_SIGHAND`.
-    AreReset,
+    Reset,
     /// The parent's functions.
-    AreInherited,
+    Inherited,
 }
 
 /// A step that failed; the reason is in errno.
@@ -135,109 +135,114 @@ struct Failed(Step);
 /// Runs in the child and never returns.
 ///
 /// # Safety
-/// Only in a process of its own, on a stack of its own, with `job` alive until exec or exit.
-pub(super) unsafe fn run(job: &Job<'_>, handlers: Handlers) -> ! {
-    job.began.store(true, Ordering::Relaxed);
+/// Only in a process of its own, on a stack of its own, with `setup` alive until exec or exit.
+pub(super) unsafe fn run(setup: &ChildSetup<'_>, handlers: Handlers) -> ! {
+    setup.has_begun.store(true, Ordering::Relaxed);
     let cgroup = match handlers {
         // Created by clone3, and so born inside.
-        Handlers::AreReset => None,
-        Handlers::AreInherited => {
+        Handlers::Reset => None,
+        Handlers::Inherited => {
             signals::reset_handlers();
-            job.cgroup_procs
+            setup.cgroup_procs
         }
     };
     // SAFETY: as this function's.
-    unsafe { attempt(job, cgroup, Whose::Child, &mut []) };
+    unsafe { attempt(setup, cgroup, CredentialScope::Child, &mut []) };
     // SAFETY: ends this process without touching what belongs to the parent (no atexit, no flush).
     unsafe { libc::_exit(127) }
 }
 
 /// Runs like [`run`], in a forked child. That has memory of its own, so this function returns, with the
-/// failure in the job, which the parent does not see.
+/// failure in the setup, which the parent does not see.
 ///
 /// # Safety
-/// Only in a forked process; `job`'s pointers must be good.
-pub(super) unsafe fn run_forked(job: &Job<'_>, closures: &mut [Closure]) {
+/// Only in a forked process; `setup`'s pointers must be good.
+pub(super) unsafe fn run_forked(setup: &ChildSetup<'_>, closures: &mut [Closure]) {
     // A closure may unblock signals, and the parent's handlers are not prepared to run in two processes.
     signals::reset_handlers();
     // SAFETY: as this function's.
-    unsafe { attempt(job, job.cgroup_procs, Whose::Child, closures) };
+    unsafe { attempt(setup, setup.cgroup_procs, CredentialScope::Child, closures) };
 }
 
 /// Applies the plan to this process and executes the program. Returns if something failed. Then SIGPIPE has
 /// its earlier action again: a write to a closed pipe must not end this process if it did not before.
 ///
 /// # Safety
-/// Changes this process; `job`'s pointers must be good.
-pub(super) unsafe fn become_program(job: &Job<'_>, closures: &mut [Closure]) {
-    let _kept = signals::Kept::new(libc::SIGPIPE);
+/// Changes this process; `setup`'s pointers must be good.
+pub(super) unsafe fn become_program(setup: &ChildSetup<'_>, closures: &mut [Closure]) {
+    let _restore = signals::RestoreAction::new(libc::SIGPIPE);
     // SAFETY: as this function's.
-    unsafe { attempt(job, None, Whose::Process, closures) };
+    unsafe { attempt(setup, None, CredentialScope::Process, closures) };
 }
 
-unsafe fn attempt(job: &Job<'_>, cgroup: Option<RawFd>, whose: Whose, closures: &mut [Closure]) {
+unsafe fn attempt(
+    setup: &ChildSetup<'_>,
+    cgroup: Option<RawFd>,
+    scope: CredentialScope,
+    closures: &mut [Closure],
+) {
     // SAFETY: as this function's.
-    if let Err(Failed(step)) = unsafe { prepare_and_exec(job, cgroup, whose, closures) } {
-        job.fail(steps::number_of(step), errno());
+    if let Err(Failed(step)) = unsafe { prepare_and_exec(setup, cgroup, scope, closures) } {
+        setup.fail(steps::number_of(step), errno());
     }
 }
 
 /// # Safety
 /// As for [`become_program`].
 unsafe fn prepare_and_exec(
-    job: &Job<'_>,
+    setup: &ChildSetup<'_>,
     cgroup: Option<RawFd>,
-    whose: Whose,
+    scope: CredentialScope,
     closures: &mut [Closure],
 ) -> Result<(), Failed> {
     // Rust programs ignore SIGPIPE from the start, and a child that inherits that does not stop when its
     // reader is gone (rust-lang/rust#62569).
     signals::set_default(libc::SIGPIPE);
-    if job.ignores_children.load(Ordering::Relaxed) {
+    if setup.ignores_sigchld.load(Ordering::Relaxed) {
         signals::ignore(libc::SIGCHLD);
     }
     if let Some(cgroup) = cgroup {
         rights::join_cgroup(cgroup)?;
     }
-    rights::join_group(job.options.group)?;
-    if let Some(terminal) = job.terminal {
-        rights::come_to_the_front(terminal);
+    rights::join_group(setup.options.group)?;
+    if let Some(terminal) = setup.terminal {
+        rights::become_foreground(terminal);
     }
-    handles::lift(job.moves)?;
-    handles::place_stdio(job.stdio)?;
-    if job.close_others {
+    handles::move_sources_away(setup.moves)?;
+    handles::place_stdio(setup.stdio)?;
+    if setup.close_others {
         handles::close_others()?;
     }
-    handles::place(job.moves)?;
-    rights::limit(&job.options.limits)?;
-    if let Some(mask) = job.options.umask {
+    handles::place(setup.moves)?;
+    rights::set_limits(&setup.options.limits)?;
+    if let Some(mask) = setup.options.umask {
         // SAFETY: a number; umask has no error.
         unsafe { libc::umask(mask as libc::mode_t) };
     }
-    if let Some(add) = job.options.nice {
-        rights::be_nicer(add)?;
+    if let Some(add) = setup.options.nice {
+        rights::add_nice(add)?;
     }
     // SAFETY: null or a string that the layout owns.
-    unsafe { rights::change_root(job.chroot)? };
-    rights::change_identity(&job.options.identity, job.unset_groups, whose)?;
-    if !job.current_dir.is_null() {
+    unsafe { rights::change_root(setup.chroot)? };
+    rights::change_identity(&setup.options.identity, setup.unset_groups, scope)?;
+    if !setup.current_dir.is_null() {
         // After the change of user, as in std: that user must be allowed to enter the directory.
         // SAFETY: a string that the layout owns.
-        check(unsafe { libc::chdir(job.current_dir) }, Step::CurrentDir)?;
+        check(unsafe { libc::chdir(setup.current_dir) }, Step::CurrentDir)?;
     }
-    if whose == Whose::Child && job.parent_pid != 0 {
-        rights::tie_to_parent(job.parent_pid)?;
+    if scope == CredentialScope::Child && setup.parent_pid != 0 {
+        rights::die_with_parent(setup.parent_pid)?;
     }
     if !closures.is_empty() {
         // A closure may change the mask, so it is set before the closures run, and not again afterwards.
-        signals::set_mask(job.mask.as_ref());
+        signals::set_mask(setup.mask.as_ref());
         if let Err(errno) = pre_exec::run(closures) {
             set_errno(errno);
             return Err(Failed(Step::PreExec));
         }
     }
     // SAFETY: arrays that the layout owns, each ended by NULL.
-    unsafe { exec_first(job, closures.is_empty()) };
+    unsafe { exec_first(setup, closures.is_empty()) };
     Err(Failed(Step::Exec))
 }
 
@@ -249,10 +254,10 @@ unsafe fn prepare_and_exec(
 /// with its parent still asleep, and the two would hold the terminal for ever (nextest-rs/nextest#470).
 ///
 /// # Safety
-/// `job`'s pointers must be good.
-unsafe fn exec_first(job: &Job<'_>, lets_signals_in: bool) {
+/// `setup`'s pointers must be good.
+unsafe fn exec_first(setup: &ChildSetup<'_>, unblocks_signals: bool) {
     let mut forbidden = false;
-    let mut next = job.candidates;
+    let mut next = setup.candidates;
     loop {
         // SAFETY: not past the NULL at the end.
         let path = unsafe { *next };
@@ -262,23 +267,23 @@ unsafe fn exec_first(job: &Job<'_>, lets_signals_in: bool) {
         // SAFETY: the NULL at the end is still ahead, or is next.
         next = unsafe { next.add(1) };
         // SAFETY: a C string.
-        if job.searches && unsafe { libc::access(path, libc::X_OK) } != 0 {
+        if setup.searches && unsafe { libc::access(path, libc::X_OK) } != 0 {
             // access(2) answers for the real user; only the exec shows what the effective user may do.
             if errno() != libc::EACCES {
                 continue;
             }
         }
-        if lets_signals_in {
-            if job.may_try_again.load(Ordering::Relaxed) && signals::a_stop_is_pending() {
+        if unblocks_signals {
+            if setup.may_retry.load(Ordering::Relaxed) && signals::is_stop_pending() {
                 set_errno(STOP_PENDING);
                 return;
             }
-            signals::set_mask(job.mask.as_ref());
+            signals::set_mask(setup.mask.as_ref());
         }
         // SAFETY: as this function's.
-        unsafe { libc::execve(path, job.argv, job.envp) };
+        unsafe { libc::execve(path, setup.argv, setup.envp) };
         let error = errno();
-        if lets_signals_in {
+        if unblocks_signals {
             signals::block_all();
             set_errno(error);
         }
@@ -288,7 +293,7 @@ unsafe fn exec_first(job: &Job<'_>, lets_signals_in: bool) {
             libc::EACCES => forbidden = true,
             _ => return,
         }
-        if !job.searches {
+        if !setup.searches {
             return;
         }
     }

@@ -35,7 +35,7 @@ pub(super) fn write(fd: RawFd, bytes: &[u8]) -> libc::c_int {
 
 /// Makes the group that this process leads the foreground group of the terminal. SIGTTOU, which would stop
 /// a background job, is blocked until exec.
-pub(super) fn come_to_the_front(terminal: RawFd) {
+pub(super) fn become_foreground(terminal: RawFd) {
     // SAFETY: no argument.
     let group = unsafe { libc::getpid() };
     // Ignored: the terminal has hung up, and the child will notice that.
@@ -43,7 +43,7 @@ pub(super) fn come_to_the_front(terminal: RawFd) {
     unsafe { libc::ioctl(terminal, libc::TIOCSPGRP, &raw const group) };
 }
 
-pub(super) fn limit(limits: &[ResourceLimit]) -> Result<(), Failed> {
+pub(super) fn set_limits(limits: &[ResourceLimit]) -> Result<(), Failed> {
     for (index, limit) in limits.iter().enumerate() {
         let value = libc::rlimit64 {
             rlim_cur: limit.soft.unwrap_or(libc::RLIM64_INFINITY),
@@ -80,7 +80,7 @@ fn resource(resource: Resource) -> libc::c_uint {
     number as libc::c_uint
 }
 
-pub(super) fn be_nicer(add: i32) -> Result<(), Failed> {
+pub(super) fn add_nice(add: i32) -> Result<(), Failed> {
     // The raw call returns 20 minus the niceness, so that no result looks like an error (getpriority(2)).
     // SAFETY: numbers; 0 is this process.
     let raw = unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, 0) };
@@ -108,7 +108,7 @@ pub(super) unsafe fn change_root(root: *const c_char) -> Result<(), Failed> {
 
 /// The threads whose user and groups change.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Whose {
+pub(super) enum CredentialScope {
     /// The single thread of a child. The C library's calls would change every thread of the parent.
     Child,
     /// All threads of this process, which continues if the exec fails (nptl(7)).
@@ -118,51 +118,57 @@ pub(super) enum Whose {
 pub(super) fn change_identity(
     identity: &Identity,
     unset: UnsetGroups,
-    whose: Whose,
+    scope: CredentialScope,
 ) -> Result<(), Failed> {
     if let Some(groups) = &identity.groups {
-        set_groups(groups, whose)?;
+        set_groups(groups, scope)?;
     } else if unset != UnsetGroups::Kept {
-        let dropped = set_groups(&[], whose);
+        let dropped = set_groups(&[], scope);
         if unset == UnsetGroups::Dropped || errno() != libc::EPERM {
             dropped?;
         }
     }
     if let Some(group) = identity.group {
-        let result = match whose {
+        let result = match scope {
             // SAFETY: numbers.
-            Whose::Child => unsafe { libc::syscall(libc::SYS_setgid, group) as libc::c_int },
+            CredentialScope::Child => unsafe {
+                libc::syscall(libc::SYS_setgid, group) as libc::c_int
+            },
             // SAFETY: as above.
-            Whose::Process => unsafe { libc::setgid(group) },
+            CredentialScope::Process => unsafe { libc::setgid(group) },
         };
         check(result, Step::Identity)?;
     }
     if let Some(user) = identity.user {
-        let result = match whose {
+        let result = match scope {
             // SAFETY: numbers.
-            Whose::Child => unsafe { libc::syscall(libc::SYS_setuid, user) as libc::c_int },
+            CredentialScope::Child => unsafe {
+                libc::syscall(libc::SYS_setuid, user) as libc::c_int
+            },
             // SAFETY: as above.
-            Whose::Process => unsafe { libc::setuid(user) },
+            CredentialScope::Process => unsafe { libc::setuid(user) },
         };
         check(result, Step::Identity)?;
     }
     Ok(())
 }
 
-fn set_groups(groups: &[u32], whose: Whose) -> Result<(), Failed> {
+fn set_groups(groups: &[u32], scope: CredentialScope) -> Result<(), Failed> {
     let (count, first) = (groups.len(), groups.as_ptr());
-    let result = match whose {
+    let result = match scope {
         // SAFETY: an array of that length.
-        Whose::Child => unsafe { libc::syscall(libc::SYS_setgroups, count, first) as libc::c_int },
+        CredentialScope::Child => unsafe {
+            libc::syscall(libc::SYS_setgroups, count, first) as libc::c_int
+        },
         // SAFETY: as above.
-        Whose::Process => unsafe { libc::setgroups(count, first) },
+        CredentialScope::Process => unsafe { libc::setgroups(count, first) },
     };
     check(result, Step::Identity)
 }
 
 /// Makes the child die with its parent. Runs after the change of user, which would clear the setting
 /// (prctl(2), PR_SET_PDEATHSIG).
-pub(super) fn tie_to_parent(parent: i32) -> Result<(), Failed> {
+pub(super) fn die_with_parent(parent: i32) -> Result<(), Failed> {
     // SAFETY: numbers.
     let result = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     check(result, Step::ParentDeath)?;

@@ -3,7 +3,7 @@
 use std::ptr;
 
 /// Returns true if a signal that stops is pending.
-pub(super) fn a_stop_is_pending() -> bool {
+pub(super) fn is_stop_pending() -> bool {
     let mut pending = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
     // SAFETY: a live set.
     if unsafe { libc::sigpending(pending.as_mut_ptr()) } != 0 {
@@ -48,18 +48,18 @@ type KernelAction = [usize; 8];
 const SIGSET_BYTES: usize = 8;
 
 /// The action of a signal in a process that continues: restored on drop.
-pub(super) struct Kept {
+pub(super) struct RestoreAction {
     signal: libc::c_int,
     action: Option<KernelAction>,
 }
 
-impl Kept {
-    pub(super) fn new(signal: libc::c_int) -> Kept {
-        Kept { signal, action: action_of(signal) }
+impl RestoreAction {
+    pub(super) fn new(signal: libc::c_int) -> RestoreAction {
+        RestoreAction { signal, action: action_of(signal) }
     }
 }
 
-impl Drop for Kept {
+impl Drop for RestoreAction {
     fn drop(&mut self) {
         if let Some(action) = &self.action {
             // SAFETY: as the kernel returned it, with all that belongs to a function.

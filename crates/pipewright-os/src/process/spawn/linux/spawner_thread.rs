@@ -30,22 +30,23 @@ use crate::base::service_thread;
 type Work = Box<dyn FnOnce() + Send + 'static>;
 
 /// The time to wait for busy threads, twice. A start takes a hundredth of it.
-const PATIENCE: Duration = Duration::from_millis(50);
+const STUCK_AFTER: Duration = Duration::from_millis(50);
 
 /// The maximum number of kinds of callers, which is more than any program has.
-const MOST_DESKS: usize = 64;
+const MAX_POOLS: usize = 64;
 
 /// The thread pools. A fork starts without any: it has neither the threads nor the work queued for them.
-static DESKS: PerProcess<Mutex<Vec<&'static Desk>>> = PerProcess::new(|| Mutex::new(Vec::new()));
+static POOLS: PerProcess<Mutex<Vec<&'static ThreadPool>>> =
+    PerProcess::new(|| Mutex::new(Vec::new()));
 
 /// The threads for callers with the same rights.
-struct Desk {
+struct ThreadPool {
     sandbox: Sandbox,
-    state: Mutex<State>,
-    called: Condvar,
+    state: Mutex<PoolState>,
+    work_added: Condvar,
 }
 
-struct State {
+struct PoolState {
     waiting: VecDeque<Work>,
     threads: usize,
     /// The number of starts that a thread has begun.
@@ -59,27 +60,27 @@ pub(crate) fn run(work: &mut (dyn FnMut() + Send)) -> io::Result<()> {
         work();
         return Ok(());
     }
-    let desk = desk_for(Sandbox::here())?;
+    let pool = pool_for(Sandbox::here())?;
     let progress = AtomicU8::new(WAITING);
-    let ticket = Ticket { progress: &progress, caller: thread::current() };
+    let completion = CompletionGuard { progress: &progress, caller: thread::current() };
     let boxed: Box<dyn FnOnce() + Send + '_> = Box::new(move || {
-        ticket.progress.store(BEGUN, Ordering::Relaxed);
+        completion.progress.store(RUNNING, Ordering::Relaxed);
         work();
-        drop(ticket);
+        drop(completion);
     });
     // SAFETY: only the lifetime changes. This function does not return before the closure is gone: its
-    // ticket is dropped when it has run, has panicked or is discarded, and this function waits for that.
+    // completion guard is dropped when it has run, has panicked or is discarded, and this function waits for that.
     let boxed: Work = unsafe { std::mem::transmute::<Box<dyn FnOnce() + Send + '_>, Work>(boxed) };
-    let called = desk.call(boxed);
+    let submitted = pool.submit(boxed);
     let mut stuck_at = None;
     loop {
         match progress.load(Ordering::Acquire) {
-            DONE => return called,
+            DONE => return submitted,
             WAITING => {
                 let since = Instant::now();
-                thread::park_timeout(PATIENCE);
-                if since.elapsed() >= PATIENCE {
-                    stuck_at = desk.see_to_it_that_it_moves(stuck_at);
+                thread::park_timeout(STUCK_AFTER);
+                if since.elapsed() >= STUCK_AFTER {
+                    stuck_at = pool.add_thread_if_stuck(stuck_at);
                 }
             }
             _ => thread::park(),
@@ -89,17 +90,17 @@ pub(crate) fn run(work: &mut (dyn FnMut() + Send)) -> io::Result<()> {
 
 /// The states of a start.
 const WAITING: u8 = 0;
-const BEGUN: u8 = 1;
+const RUNNING: u8 = 1;
 const DONE: u8 = 2;
 
 /// A guard that informs the caller, when it is dropped, that nothing borrowed from the caller is in use any
 /// more.
-struct Ticket<'a> {
+struct CompletionGuard<'a> {
     progress: &'a AtomicU8,
     caller: Thread,
 }
 
-impl Drop for Ticket<'_> {
+impl Drop for CompletionGuard<'_> {
     fn drop(&mut self) {
         // A copy: once the state is DONE, the caller and what it lent may be gone.
         let caller = self.caller.clone();
@@ -109,46 +110,47 @@ impl Drop for Ticket<'_> {
 }
 
 /// Returns the pool for callers in that sandbox, which exists as long as this process.
-fn desk_for(sandbox: Sandbox) -> io::Result<&'static Desk> {
-    let mut desks = DESKS.get().lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(desk) = desks.iter().find(|desk| desk.sandbox == sandbox) {
-        return Ok(desk);
+fn pool_for(sandbox: Sandbox) -> io::Result<&'static ThreadPool> {
+    let mut pools = POOLS.get().lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(pool) = pools.iter().find(|pool| pool.sandbox == sandbox) {
+        return Ok(pool);
     }
-    if desks.len() == MOST_DESKS {
+    if pools.len() == MAX_POOLS {
         let words = "too many threads with different rights have started children that end with this process";
         return Err(io::Error::other(words));
     }
-    let state = Mutex::new(State { waiting: VecDeque::new(), threads: 0, begun: 0 });
-    let desk: &Desk = Box::leak(Box::new(Desk { sandbox, state, called: Condvar::new() }));
-    desks.push(desk);
-    Ok(desk)
+    let state = Mutex::new(PoolState { waiting: VecDeque::new(), threads: 0, begun: 0 });
+    let pool: &ThreadPool =
+        Box::leak(Box::new(ThreadPool { sandbox, state, work_added: Condvar::new() }));
+    pools.push(pool);
+    Ok(pool)
 }
 
-impl Desk {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl ThreadPool {
+    fn state(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn call(&'static self, work: Work) -> io::Result<()> {
+    fn submit(&'static self, work: Work) -> io::Result<()> {
         let mut state = self.state();
         if state.threads == 0 {
             self.add_thread(&mut state)?;
         }
         state.waiting.push_back(work);
-        self.called.notify_one();
+        self.work_added.notify_one();
         Ok(())
     }
 
     /// Starts a thread, which gets the sandbox of the calling one.
-    fn add_thread(&'static self, state: &mut State) -> io::Result<()> {
-        service_thread::start(c"pipewright-spwn", || self.serve())?;
+    fn add_thread(&'static self, state: &mut PoolState) -> io::Result<()> {
+        service_thread::start(c"pipewright-spwn", || self.run_queue())?;
         state.threads += 1;
         Ok(())
     }
 
     /// Starts another thread if none has begun a start since `stuck_at`. Returns the number of starts
     /// begun.
-    fn see_to_it_that_it_moves(&'static self, stuck_at: Option<u64>) -> Option<u64> {
+    fn add_thread_if_stuck(&'static self, stuck_at: Option<u64>) -> Option<u64> {
         let mut state = self.state();
         if stuck_at == Some(state.begun) && !state.waiting.is_empty() {
             // Ignored: there is no room for another thread, and the others may still continue.
@@ -157,11 +159,11 @@ impl Desk {
         Some(state.begun)
     }
 
-    fn serve(&self) {
+    fn run_queue(&self) {
         let mut state = self.state();
         loop {
             let Some(work) = state.waiting.pop_front() else {
-                state = self.called.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self.work_added.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
             state.begun += 1;
