@@ -95,7 +95,7 @@ pub fn spawn(plan: &Plan<'_>) -> Result<ChildHandle, SpawnError> {
 /// Returns the setting for [`UnixOptions::kill_on_parent_exit`].
 #[must_use]
 pub fn parent_exit() -> ParentExit {
-    ParentExit { run: imp::run_forever }
+    imp::parent_exit()
 }
 
 /// Returns true if a program is given as a path, and so not searched for: it has a separator (Windows: `/`,

@@ -125,21 +125,27 @@ pub struct UnixOptions {
 /// It refers to the code by a pointer, so that programs which never use it do not contain that code.
 #[derive(Debug, Clone, Copy)]
 pub struct ParentExit {
-    pub(crate) run: RunForever,
+    #[cfg(target_os = "linux")]
+    pub(crate) run: RunOnSpawnerThread,
+    #[cfg(target_os = "macos")]
+    pub(crate) start_guard: StartGuard,
+    #[cfg(windows)]
+    pub(crate) job: KillOnCloseJob,
 }
 
 /// A function that runs work on a thread that lives as long as this process.
 #[cfg(target_os = "linux")]
-pub(crate) type RunForever = fn(work: &mut (dyn FnMut() + Send)) -> io::Result<()>;
+pub(crate) type RunOnSpawnerThread = fn(work: &mut (dyn FnMut() + Send)) -> io::Result<()>;
 
 /// A function that starts the guard of a child.
 #[cfg(target_os = "macos")]
-pub(crate) type RunForever = fn(child: i32) -> io::Result<crate::process::child::guard::Guard>;
+pub(crate) type StartGuard = fn(child: i32) -> io::Result<crate::process::child::guard::Guard>;
 
 /// A function that returns the job whose processes end with this one; `true` asks for another one, if the
 /// last one has processes.
 #[cfg(windows)]
-pub(crate) type RunForever = fn(bool) -> io::Result<std::os::windows::io::BorrowedHandle<'static>>;
+pub(crate) type KillOnCloseJob =
+    fn(bool) -> io::Result<std::os::windows::io::BorrowedHandle<'static>>;
 
 /// Options for Windows only. Elsewhere a start with any of them set fails.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

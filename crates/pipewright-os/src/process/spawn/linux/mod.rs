@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32};
 
 use super::layout::{self, Layout};
-use super::{ChildStdio, Group, Inherit, Plan, SpawnError, Step, listed, steps};
+use super::{ChildStdio, Group, Inherit, ParentExit, Plan, SpawnError, Step, listed, steps};
 use crate::base::handle::Handle;
 use crate::base::signal::{AllBlocked, Signal, mask_now};
 use crate::process::child::{ChildHandle, Containment, linux as exit};
@@ -34,7 +34,6 @@ use child::{ChildSetup, Move};
 pub(crate) use contained::start_contained;
 use error_pipe::ErrorPipe;
 pub(super) use forked::{FORK, Fork};
-pub(super) use spawner_thread::run as run_forever;
 use stack::Stack;
 pub(crate) use trial::try_supervisor;
 
@@ -48,6 +47,10 @@ pub(super) fn spawn(plan: &Plan<'_>) -> Result<ChildHandle, SpawnError> {
 }
 
 pub(super) use layout::is_path;
+
+pub(super) fn parent_exit() -> ParentExit {
+    ParentExit { run: spawner_thread::run }
+}
 
 pub(super) fn search_dirs<'a>(plan: &Plan<'a>) -> impl Iterator<Item = PathBuf> + use<'a> {
     layout::search_dirs(plan.search).map(|dir| PathBuf::from(OsStr::from_bytes(dir)))

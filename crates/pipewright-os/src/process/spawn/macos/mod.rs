@@ -77,16 +77,19 @@ struct Guarded {
 }
 
 fn for_child(asked: ParentExit) -> Guarded {
-    Guarded { step: Step::ParentDeath, begin: asked.run }
+    Guarded { step: Step::ParentDeath, begin: asked.start_guard }
 }
 
 fn guard_group(child: i32) -> io::Result<Guard> {
     start_guard(child, Whom::Group)
 }
 
-/// Starts the guard of a child whose plan sets `kill_on_parent_exit`.
-pub(super) fn run_forever(child: i32) -> io::Result<Guard> {
+fn guard_child(child: i32) -> io::Result<Guard> {
     start_guard(child, Whom::Child)
+}
+
+pub(super) fn parent_exit() -> ParentExit {
+    ParentExit { start_guard: guard_child }
 }
 
 pub(super) fn search_dirs<'a>(plan: &Plan<'a>) -> impl Iterator<Item = PathBuf> + use<'a> {

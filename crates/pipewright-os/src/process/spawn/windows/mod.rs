@@ -29,10 +29,10 @@ use windows_sys::Win32::System::Threading::{
 
 use super::check::check;
 use super::wide::environment::block;
-use super::{Env, Group, Inherit, Plan, SpawnError, Step};
+use super::{Env, Group, Inherit, ParentExit, Plan, SpawnError, Step};
 use crate::base::handle::size_of_u32;
 use crate::process::child::{ChildHandle, windows as exit};
-use crate::process::contain::windows::{Job, Tree, are_in_a_job};
+use crate::process::contain::windows::{Job, Tree, are_in_a_job, ends_with_us};
 use crate::process::process_object::Process;
 
 mod attributes;
@@ -46,7 +46,6 @@ mod text;
 #[cfg(test)]
 mod tests;
 
-pub(super) use crate::process::contain::windows::ends_with_us as run_forever;
 use attributes::Attributes;
 use inherit::{Listed, Turn};
 use options::Manner;
@@ -63,7 +62,7 @@ pub(super) fn spawn(plan: &Plan<'_>) -> Result<ChildHandle, SpawnError> {
         return start(plan, None).map(ChildHandle);
     };
     let start_in = |anew| {
-        let job = (ends.run)(anew).map_err(|error| SpawnError::new(Step::ParentDeath, error))?;
+        let job = (ends.job)(anew).map_err(|error| SpawnError::new(Step::ParentDeath, error))?;
         start(plan, Some(job)).map(ChildHandle)
     };
     match start_in(false) {
@@ -80,6 +79,10 @@ pub(crate) fn start_contained(plan: &Plan<'_>, _: bool) -> Result<ChildHandle, S
     let exit = start(plan, Some(job.as_handle()))?;
     let tree = Tree::new(job, exit.pid());
     Ok(ChildHandle(exit.held_by(Box::new(tree))))
+}
+
+pub(super) fn parent_exit() -> ParentExit {
+    ParentExit { job: ends_with_us }
 }
 
 pub(super) fn exec(_: &Plan<'_>) -> Result<Infallible, SpawnError> {
