@@ -8,18 +8,18 @@ use crate::base::signal::Signal;
 
 /// The facts that any process may read about any other, whatever user it belongs to.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct State {
+pub(crate) struct ProcessInfo {
     pub(crate) parent: u32,
     pub(crate) group: u32,
     status: u32,
     flags: u32,
 }
 
-impl State {
+impl ProcessInfo {
     /// Reads the state of a process, ended and not reaped included. `None` too if a sandbox refuses.
-    pub(crate) fn of(pid: u32) -> Option<State> {
+    pub(crate) fn of(pid: u32) -> Option<ProcessInfo> {
         let info: libc::proc_bsdshortinfo = info(pid, libc::PROC_PIDT_SHORTBSDINFO)?;
-        Some(State {
+        Some(ProcessInfo {
             parent: info.pbsi_ppid,
             group: info.pbsi_pgid,
             status: info.pbsi_status,
@@ -44,7 +44,7 @@ impl State {
     }
 
     /// Returns true if it cannot start a process now.
-    pub(crate) fn rests(&self) -> bool {
+    pub(crate) fn is_stopped_or_ended(&self) -> bool {
         self.is_stopped() || self.is_ending()
     }
 }
@@ -70,14 +70,14 @@ pub(crate) fn kill(pid: i32, signal: Signal) -> io::Result<bool> {
 
 /// The start time of a process, by the clock of the machine, in seconds and microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Started(u64, u64);
+pub(crate) struct StartTime(u64, u64);
 
-impl Started {
+impl StartTime {
     /// Reads the start time of a process, ended and not reaped included. `None` too if it belongs to
     /// another user and this process is not root's.
-    pub(crate) fn of(pid: u32) -> Option<Started> {
+    pub(crate) fn of(pid: u32) -> Option<StartTime> {
         let info: libc::proc_bsdinfo = info(pid, libc::PROC_PIDTBSDINFO)?;
-        Some(Started(info.pbi_start_tvsec, info.pbi_start_tvusec))
+        Some(StartTime(info.pbi_start_tvsec, info.pbi_start_tvusec))
     }
 }
 
@@ -101,10 +101,10 @@ fn info<T: Info>(pid: u32, flavor: libc::c_int) -> Option<T> {
     let mut info = MaybeUninit::<T>::zeroed();
     let bytes = size_of::<T>() as libc::c_int;
     // SAFETY: room for what that flavor writes, and its size.
-    let told =
+    let written =
         unsafe { libc::proc_pidinfo(pid, flavor, ZOMBIES_TOO, info.as_mut_ptr().cast(), bytes) };
     // SAFETY: the call has filled it in; all zeroes was a value before.
-    (told == bytes).then(|| unsafe { info.assume_init() })
+    (written == bytes).then(|| unsafe { info.assume_init() })
 }
 
 /// Returns the children of a process, zombies included.
@@ -125,11 +125,11 @@ fn list(kind: u32, of: u32) -> Vec<u32> {
     loop {
         let bytes = size_of_val(pids.as_slice());
         // SAFETY: room for that many bytes.
-        let told = unsafe {
+        let written = unsafe {
             libc::proc_listpids(kind, of, pids.as_mut_ptr().cast(), bytes as libc::c_int)
         };
         // The result counts bytes; 0 or less means no process or an error, and then the list is empty.
-        let count = usize::try_from(told).unwrap_or(0) / size_of::<u32>();
+        let count = usize::try_from(written).unwrap_or(0) / size_of::<u32>();
         if count < pids.len() || pids.len() >= MOST {
             pids.truncate(count);
             return pids;

@@ -41,13 +41,13 @@ impl Process {
 
     /// Opens the process that has that number now; `None` if no process has it.
     pub(crate) fn open(pid: u32) -> io::Result<Option<Process>> {
-        let usual = PROCESS_QUERY_LIMITED_INFORMATION | PROCESS_SYNCHRONIZE;
-        let mut opened = open(pid, usual | PROCESS_TERMINATE);
-        if is(&opened, ERROR_ACCESS_DENIED) {
+        let access = PROCESS_QUERY_LIMITED_INFORMATION | PROCESS_SYNCHRONIZE;
+        let mut opened = open(pid, access | PROCESS_TERMINATE);
+        if is_error(&opened, ERROR_ACCESS_DENIED) {
             // A wait and a query need fewer rights; a later kill reports the missing one.
-            opened = open(pid, usual);
+            opened = open(pid, access);
         }
-        if is(&opened, ERROR_INVALID_PARAMETER) {
+        if is_error(&opened, ERROR_INVALID_PARAMETER) {
             return Ok(None);
         }
         let process = opened?;
@@ -112,10 +112,10 @@ impl Process {
         let mut counters = PROCESS_MEMORY_COUNTERS::default();
         let bytes = size_of_u32::<PROCESS_MEMORY_COUNTERS>();
         // SAFETY: the handle is open; a live struct and its size.
-        let told = unsafe {
+        let ok = unsafe {
             K32GetProcessMemoryInfo(self.handle.as_raw_handle(), &raw mut counters, bytes)
         };
-        (told != 0).then_some(counters)
+        (ok != 0).then_some(counters)
     }
 
     /// Returns its start time. `None` if the handle does not allow the query.
@@ -149,7 +149,7 @@ impl Process {
         let mut units = MAX_PATH;
         let process = self.handle.as_raw_handle();
         // SAFETY: the handle is open; a live buffer and its size.
-        let told = unsafe {
+        let ok = unsafe {
             QueryFullProcessImageNameW(
                 process,
                 PROCESS_NAME_WIN32,
@@ -158,7 +158,7 @@ impl Process {
             )
         };
         let name = name.get(..units as usize).unwrap_or_default();
-        told != 0 && ends_with(name, r"\conhost.exe")
+        ok != 0 && ends_with(name, r"\conhost.exe")
     }
 
     /// Kills the process. Returns false if it has ended already, or is about to.
@@ -173,8 +173,8 @@ impl Process {
         let error = io::Error::last_os_error();
         let mut code = 0;
         // SAFETY: the handle is open, the number is live.
-        let told = unsafe { GetExitCodeProcess(self.handle.as_raw_handle(), &raw mut code) } != 0;
-        if self.has_ended() || is_about_to_end(&error, self.may_kill, told.then_some(code)) {
+        let ok = unsafe { GetExitCodeProcess(self.handle.as_raw_handle(), &raw mut code) } != 0;
+        if self.has_ended() || is_about_to_end(&error, self.may_kill, ok.then_some(code)) {
             return Ok(false);
         }
         Err(error)
@@ -188,9 +188,9 @@ impl AsHandle for Process {
 }
 
 /// Creates the error for a signal that cannot be sent.
-pub(crate) fn unsupported(signal: Signal, why: &str) -> io::Error {
-    let words = format!("{signal} cannot be sent to this process: {why}");
-    io::Error::new(io::ErrorKind::Unsupported, words)
+pub(crate) fn unsupported(signal: Signal, reason: &str) -> io::Error {
+    let message = format!("{signal} cannot be sent to this process: {reason}");
+    io::Error::new(io::ErrorKind::Unsupported, message)
 }
 
 fn open(pid: u32, access: u32) -> io::Result<Process> {
@@ -212,7 +212,7 @@ fn is_about_to_end(error: &io::Error, may_kill: bool, code: Option<u32>) -> bool
     is_denied && (may_kill || code.is_some_and(|code| code != STILL_ACTIVE))
 }
 
-fn is<T>(result: &io::Result<T>, code: u32) -> bool {
+fn is_error<T>(result: &io::Result<T>, code: u32) -> bool {
     result.as_ref().is_err_and(|error| error.raw_os_error() == Some(code as i32))
 }
 

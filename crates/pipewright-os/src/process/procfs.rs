@@ -120,7 +120,7 @@ impl Stat {
     }
 
     /// Returns true if it cannot start a process now.
-    pub(crate) fn rests(&self) -> bool {
+    pub(crate) fn is_stopped_or_ended(&self) -> bool {
         matches!(self.state, b'T' | b't') || self.has_ended()
     }
 }

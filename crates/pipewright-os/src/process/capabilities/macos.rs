@@ -6,8 +6,8 @@ use rustix::fs::Access;
 
 use super::Facility;
 use super::told::{facility, open_files, processes, value};
-use crate::process::kqueue::Watch;
-use crate::process::libproc::Started;
+use crate::process::kqueue::ExitWatch;
+use crate::process::libproc::StartTime;
 
 pub(super) fn facilities() -> Vec<Facility> {
     vec![
@@ -37,11 +37,11 @@ pub(super) fn facilities() -> Vec<Facility> {
 }
 
 fn kqueue() -> io::Result<String> {
-    Watch::of(std::process::id()).map(|_| String::new())
+    ExitWatch::of(std::process::id()).map(|_| String::new())
 }
 
 fn libproc_works() -> io::Result<String> {
-    let own = Started::of(std::process::id());
+    let own = StartTime::of(std::process::id());
     own.map(|_| String::new()).ok_or_else(io::Error::last_os_error)
 }
 

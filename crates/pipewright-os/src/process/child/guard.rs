@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The target of a guard's kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Whom {
+pub(crate) enum GuardTarget {
     /// The child, by its number, until the guard is informed that the child has ended.
     Child,
     /// The group that the child leads. The guard is in it, so that the number of the group stays taken as
@@ -18,26 +18,26 @@ pub(crate) enum Whom {
 #[derive(Debug)]
 pub(crate) struct Guard {
     /// The pipe; taken out when it has to stay open for ever.
-    lifeline: Option<OwnedFd>,
-    whom: Whom,
-    is_over: AtomicBool,
+    pipe: Option<OwnedFd>,
+    target: GuardTarget,
+    child_ended: AtomicBool,
 }
 
 impl Guard {
     /// Takes this process's end of the pipe of a guard that runs.
-    pub(crate) fn new(lifeline: OwnedFd, whom: Whom) -> Guard {
-        Guard { lifeline: Some(lifeline), whom, is_over: AtomicBool::new(false) }
+    pub(crate) fn new(pipe: OwnedFd, target: GuardTarget) -> Guard {
+        Guard { pipe: Some(pipe), target, child_ended: AtomicBool::new(false) }
     }
 
     /// Informs the guard that the child has ended and that its number is about to be free. A group may have
     /// other members.
-    pub(crate) fn is_over(&self) {
-        let Some(lifeline) = self.lifeline.as_ref().filter(|_| self.whom == Whom::Child) else {
+    pub(crate) fn notify_ended(&self) {
+        let Some(pipe) = self.pipe.as_ref().filter(|_| self.target == GuardTarget::Child) else {
             return;
         };
-        if !self.is_over.swap(true, Ordering::SeqCst) {
+        if !self.child_ended.swap(true, Ordering::SeqCst) {
             // Ignored: another process has killed the guard. An empty pipe has room for a byte.
-            let _ = rustix::io::write(lifeline, b"\n");
+            let _ = rustix::io::write(pipe, b"\n");
         }
     }
 }
@@ -45,10 +45,10 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         // A group ends with the handle of its child, as every contained tree does.
-        if self.whom == Whom::Child && !self.is_over.load(Ordering::SeqCst) {
+        if self.target == GuardTarget::Child && !self.child_ended.load(Ordering::SeqCst) {
             // A child that is given up runs on, and still has to end with this process, so the pipe stays
             // open as long as this process lives.
-            let _ = self.lifeline.take().map(IntoRawFd::into_raw_fd);
+            let _ = self.pipe.take().map(IntoRawFd::into_raw_fd);
         }
     }
 }

@@ -14,8 +14,9 @@ use crate::base::service_thread;
 use crate::base::signal::Signal;
 use crate::base::wake::Wake;
 use crate::process::pidfd::{
-    Kept, Target, gone_is_false, is_refused, kept_status,
-    own_peak_rss_bytes as counted_peak_rss_bytes, pidfd_wait_is_refused, send, waitid,
+    SavedStatus, Target, is_refused, last_signal_result,
+    own_peak_rss_bytes as counted_peak_rss_bytes, pidfd_wait_is_refused, saved_status, send,
+    waitid,
 };
 use crate::process::procfs;
 use crate::process::status::{Ended, ExitStatus};
@@ -33,15 +34,15 @@ pub(crate) struct ChildHandle {
     parent_peak_rss_bytes: Option<u64>,
     ended: Mutex<Option<Ended>>,
     /// Without a pidfd: raised by a thread that waits for this one child.
-    bell: OnceLock<Arc<Wake>>,
+    exit_wake: OnceLock<Arc<Wake>>,
     /// The reporter of its exit status, if it is the child of a supervisor and not of this process.
-    teller: Option<Box<dyn Tells>>,
+    reporter: Option<Box<dyn ExitReporter>>,
     pub(crate) containment: Containment,
     pub(crate) tree: Option<Box<dyn Tree>>,
 }
 
 /// The source of the exit status of a child that another process reaps.
-pub(crate) trait Tells: fmt::Debug + Send + Sync {
+pub(crate) trait ExitReporter: fmt::Debug + Send + Sync {
     /// Returns the exit status of the child; `None` while it runs, or while there is no report yet.
     fn end(&self) -> io::Result<Option<Ended>>;
     /// Blocks until there may be another report.
@@ -65,24 +66,24 @@ impl ChildHandle {
             pidfd,
             parent_peak_rss_bytes: counted_peak_rss_bytes(),
             ended: Mutex::new(None),
-            bell: OnceLock::new(),
-            teller: None,
+            exit_wake: OnceLock::new(),
+            reporter: None,
             containment: Containment::None,
             tree: None,
         }
     }
 
     /// Sets the reporter of a child that belongs to a supervisor.
-    pub(crate) fn told_by(self, teller: Box<dyn Tells>) -> ChildHandle {
-        ChildHandle { teller: Some(teller), ..self }
+    pub(crate) fn with_reporter(self, reporter: Box<dyn ExitReporter>) -> ChildHandle {
+        ChildHandle { reporter: Some(reporter), ..self }
     }
 
     /// Adds the tree of the child.
-    pub(crate) fn held_by(self, tree: Box<dyn Tree>) -> ChildHandle {
+    pub(crate) fn with_tree(self, tree: Box<dyn Tree>) -> ChildHandle {
         ChildHandle { containment: tree.containment(), tree: Some(tree), ..self }
     }
 
-    pub(super) fn of_nobody() -> ChildHandle {
+    pub(super) fn already_ended() -> ChildHandle {
         let exit = ChildHandle::new(0, None);
         *exit.lock() = Some(Ended::default());
         exit
@@ -96,9 +97,9 @@ impl ChildHandle {
         if let Some(ended) = *self.lock() {
             return Ok(ended);
         }
-        if let Some(teller) = &self.teller {
+        if let Some(reporter) = &self.reporter {
             loop {
-                teller.wait_for_more()?;
+                reporter.wait_for_more()?;
                 if let Some(ended) = self.try_wait()? {
                     return Ok(ended);
                 }
@@ -120,7 +121,7 @@ impl ChildHandle {
     }
 
     pub(super) fn wait_alone(&mut self) -> io::Result<Ended> {
-        if self.teller.is_some() {
+        if self.reporter.is_some() {
             return self.wait();
         }
         match self.reap(libc::WEXITED)? {
@@ -139,15 +140,15 @@ impl ChildHandle {
         if state.is_some() {
             return Ok(*state);
         }
-        if let Some(teller) = &self.teller {
-            *state = match teller.end() {
-                Ok(told) => told.map(|ended| Ended {
-                    usage: ended.usage.map(|usage| self.without_our_own_memory(usage)),
+        if let Some(reporter) = &self.reporter {
+            *state = match reporter.end() {
+                Ok(ended) => ended.map(|ended| Ended {
+                    usage: ended.usage.map(|usage| self.without_inherited_peak(usage)),
                     ..ended
                 }),
                 Err(error) => {
-                    let kept = self.status_after_foreign_reap();
-                    Some(Ended { status: kept.ok_or(error)?, usage: None })
+                    let status = self.status_after_external_reap();
+                    Some(Ended { status: status.ok_or(error)?, usage: None })
                 }
             };
             return Ok(*state);
@@ -155,10 +156,10 @@ impl ChildHandle {
         let ended = match waitid(self.target(), options) {
             Ok(None) => return Ok(None),
             Ok(Some((status, usage))) => {
-                Ended { status, usage: Some(self.without_our_own_memory(usage)) }
+                Ended { status, usage: Some(self.without_inherited_peak(usage)) }
             }
             Err(error @ Errno::CHILD) => {
-                Ended { status: self.status_after_foreign_reap().ok_or(error)?, usage: None }
+                Ended { status: self.status_after_external_reap().ok_or(error)?, usage: None }
             }
             Err(error) => return Err(error.into()),
         };
@@ -176,10 +177,10 @@ impl ChildHandle {
     }
 
     fn has_been_stopped(&self) -> bool {
-        if let Some(teller) = &self.teller {
+        if let Some(reporter) = &self.reporter {
             // Ignored: a reported end stays there for the next wait.
             let _ = self.try_wait();
-            return teller.take_stop();
+            return reporter.take_stop();
         }
         let ended = self.lock();
         ended.is_none()
@@ -189,7 +190,7 @@ impl ChildHandle {
     pub(super) fn signal(&self, signal: Signal) -> io::Result<bool> {
         if let Some(pidfd) = &self.pidfd {
             match send(pidfd.as_fd(), signal.number(), 0) {
-                Err(error) if is_refused(error) && self.teller.is_none() => {}
+                Err(error) if is_refused(error) && self.reporter.is_none() => {}
                 done => return Ok(done?),
             }
         }
@@ -225,16 +226,16 @@ impl ChildHandle {
     pub(super) fn leads_its_group(&self) -> bool {
         let Some(pid) = rustix::process::Pid::from_raw(self.pid) else { return false };
         let leads = rustix::process::getpgid(Some(pid)) == Ok(pid);
-        leads && self.keeps_its_number()
+        leads && self.owns_pid()
     }
 
     pub(super) fn rss_bytes(&self) -> Option<u64> {
-        let told = told_bytes(&format!("/proc/{}/status", self.pid()), b"VmRSS:");
+        let bytes = status_field_bytes(&format!("/proc/{}/status", self.pid()), b"VmRSS:");
         // Checked afterwards: then the figure was the child's.
-        told.filter(|_| self.keeps_its_number())
+        bytes.filter(|_| self.owns_pid())
     }
 
-    pub(super) fn keeps_its_number(&self) -> bool {
+    pub(super) fn owns_pid(&self) -> bool {
         if self.lock().is_some() {
             return false;
         }
@@ -250,13 +251,13 @@ impl ChildHandle {
     fn signal_by_number(&self, pid: i32, signal: Signal) -> io::Result<bool> {
         let ended = self.lock();
         // A supervisor decides when to reap its child, and with that how long the number stays taken.
-        if ended.is_some() || self.teller.is_some() {
+        if ended.is_some() || self.reporter.is_some() {
             return Ok(false);
         }
         // SAFETY: kill takes two numbers.
         match unsafe { libc::kill(pid, signal.number()) } {
             0 => Ok(true),
-            _ => Ok(gone_is_false()?),
+            _ => Ok(last_signal_result()?),
         }
     }
 
@@ -265,8 +266,8 @@ impl ChildHandle {
         if self.lock().is_some() {
             return true;
         }
-        if let Some(teller) = &self.teller {
-            return !matches!(teller.end(), Ok(None));
+        if let Some(reporter) = &self.reporter {
+            return !matches!(reporter.end(), Ok(None));
         }
         let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
         !matches!(waitid(self.target(), options), Ok(None))
@@ -275,25 +276,25 @@ impl ChildHandle {
     /// Returns a descriptor that polls readable once the child has ended. Without pidfds and without
     /// threads there is none, and the caller has to poll [`has_ended`](Self::has_ended).
     pub(crate) fn pollable(&self) -> io::Result<BorrowedFd<'_>> {
-        if let Some(teller) = &self.teller {
-            return Ok(teller.pollable());
+        if let Some(reporter) = &self.reporter {
+            return Ok(reporter.pollable());
         }
         if let Some(pidfd) = &self.pidfd {
             return Ok(pidfd.as_fd());
         }
-        if self.bell.get().is_none() {
-            let bell = Arc::new(Wake::new()?);
+        if self.exit_wake.get().is_none() {
+            let exit_wake = Arc::new(Wake::new()?);
             if self.lock().is_some() {
                 // Reaped: the number may belong to another process by now.
-                bell.raise();
+                exit_wake.raise();
             } else {
-                ring_at_exit(self.pid, Arc::clone(&bell))?;
+                raise_at_exit(self.pid, Arc::clone(&exit_wake))?;
             }
             // Ignored: another thread was faster, and its flag is raised as well.
-            let _ = self.bell.set(bell);
+            let _ = self.exit_wake.set(exit_wake);
         }
-        match self.bell.get() {
-            Some(bell) => Ok(bell.0.as_fd()),
+        match self.exit_wake.get() {
+            Some(exit_wake) => Ok(exit_wake.0.as_fd()),
             None => Err(io::Error::from_raw_os_error(libc::ECHILD)),
         }
     }
@@ -305,7 +306,7 @@ impl ChildHandle {
         }
     }
 
-    fn without_our_own_memory(&self, usage: Usage) -> Usage {
+    fn without_inherited_peak(&self, usage: Usage) -> Usage {
         let counted = usage.counted_peak_rss_bytes;
         let peak = counted.filter(|_| counted > self.parent_peak_rss_bytes);
         Usage { peak_rss_bytes: peak, ..usage }
@@ -323,10 +324,10 @@ impl ChildHandle {
         Usage { peak_rss_bytes: peak, ..usage }
     }
 
-    fn status_after_foreign_reap(&self) -> Option<ExitStatus> {
-        match kept_status(self.pidfd.as_ref()?.as_fd()) {
-            Kept::Status(status) => Some(status),
-            Kept::NotYet | Kept::Never => None,
+    fn status_after_external_reap(&self) -> Option<ExitStatus> {
+        match saved_status(self.pidfd.as_ref()?.as_fd()) {
+            SavedStatus::Known(status) => Some(status),
+            SavedStatus::NotReaped | SavedStatus::Unavailable => None,
         }
     }
 
@@ -338,7 +339,7 @@ impl ChildHandle {
 
 /// Looks up in advance the figure that [`ChildHandle::look_closer`] needs, while a child runs and no caller
 /// waits for the result.
-pub(crate) fn prepare_a_closer_look() {
+pub(crate) fn preload_peak_memory() {
     let _ = inherited_peak_rss_bytes();
 }
 
@@ -346,18 +347,18 @@ pub(crate) fn prepare_a_closer_look() {
 /// of the program that started this one, which stays until this process exceeds it. Looked up once.
 fn inherited_peak_rss_bytes() -> Option<u64> {
     static INHERITED: PerProcess<Option<u64>> = PerProcess::new(|| {
-        let said = counted_peak_rss_bytes();
-        said.filter(|_| said > own_peak_rss_bytes())
+        let counted = counted_peak_rss_bytes();
+        counted.filter(|_| counted > own_peak_rss_bytes())
     });
     *INHERITED.get()
 }
 
 /// Reads `VmHWM` of `/proc/self/status` (proc(5)), which never includes the memory of another program.
 fn own_peak_rss_bytes() -> Option<u64> {
-    told_bytes("/proc/self/status", b"VmHWM:")
+    status_field_bytes("/proc/self/status", b"VmHWM:")
 }
 
-fn told_bytes(path: &str, name: &[u8]) -> Option<u64> {
+fn status_field_bytes(path: &str, name: &[u8]) -> Option<u64> {
     let status = procfs::read(path)?;
     let mut lines = status.split(|byte| *byte == b'\n');
     let line = lines.find_map(|line| line.strip_prefix(name))?;
@@ -369,10 +370,10 @@ fn told_bytes(path: &str, name: &[u8]) -> Option<u64> {
 /// Starts a thread that raises the flag at the child's exit. Without pidfds, one thread per child is the
 /// way to poll an exit that neither takes over SIGCHLD nor reaps other children. The thread does not reap
 /// the child (WNOWAIT) and ends with it.
-fn ring_at_exit(pid: i32, bell: Arc<Wake>) -> io::Result<()> {
+fn raise_at_exit(pid: i32, exit_wake: Arc<Wake>) -> io::Result<()> {
     service_thread::start(c"pipewright-exit", move || {
         // Ignored: ECHILD means that the child is reaped already, which is an end too.
         let _ = waitid(Target::Pid(pid), libc::WEXITED | libc::WNOWAIT);
-        bell.raise();
+        exit_wake.raise();
     })
 }

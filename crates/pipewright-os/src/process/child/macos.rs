@@ -17,8 +17,8 @@ use super::guard::Guard;
 use super::{Containment, Tree};
 use crate::base::event::Source;
 use crate::base::signal::Signal;
-use crate::process::kqueue::Watch;
-use crate::process::libproc::{Started, State, is_taken, kill, members_of, rss_bytes};
+use crate::process::kqueue::ExitWatch;
+use crate::process::libproc::{ProcessInfo, StartTime, is_taken, kill, members_of, rss_bytes};
 use crate::process::status::Ended;
 use crate::process::usage::Usage;
 use crate::process::wait4::wait4;
@@ -30,10 +30,10 @@ const LOOK_PAUSE: Duration = Duration::from_millis(5);
 pub(crate) struct ChildHandle {
     pid: i32,
     /// The start time, which distinguishes it from another process with that number.
-    started: Option<Started>,
+    start_time: Option<StartTime>,
     ended: Mutex<Option<Ended>>,
     /// The kqueue, made at the first wait.
-    watch: OnceLock<Watch>,
+    watch: OnceLock<ExitWatch>,
     /// The guard, which kills the child, or its group, when this process ends.
     guard: Option<Guard>,
     pub(crate) containment: Containment,
@@ -50,7 +50,7 @@ impl ChildHandle {
     pub(crate) fn new(pid: i32) -> ChildHandle {
         ChildHandle {
             pid,
-            started: Started::of(pid as u32),
+            start_time: StartTime::of(pid as u32),
             ended: Mutex::new(None),
             watch: OnceLock::new(),
             guard: None,
@@ -60,11 +60,11 @@ impl ChildHandle {
     }
 
     /// Adds a guard, which outlives this process.
-    pub(crate) fn guarded_by(self, guard: Guard) -> ChildHandle {
+    pub(crate) fn with_guard(self, guard: Guard) -> ChildHandle {
         ChildHandle { guard: Some(guard), ..self }
     }
 
-    pub(super) fn of_nobody() -> ChildHandle {
+    pub(super) fn already_ended() -> ChildHandle {
         let exit = ChildHandle::new(0);
         *exit.lock() = Some(Ended::default());
         exit
@@ -111,12 +111,12 @@ impl ChildHandle {
         }
         // NOTE_EXIT comes a moment before wait4 finds the child. To report "still running" then would make
         // the caller spin, or wait for ever (libuv/libuv#3521).
-        let has_fired = self.watch.get().is_some_and(Watch::has_fired);
+        let has_fired = self.watch.get().is_some_and(ExitWatch::has_fired);
         if let Some(guard) = &self.guard {
             if !has_fired && !self.is_gone() {
                 return Ok(None);
             }
-            guard.is_over();
+            guard.notify_ended();
         }
         self.reap(&mut state, if has_fired { 0 } else { libc::WNOHANG })
     }
@@ -124,11 +124,11 @@ impl ChildHandle {
     fn reap(&self, state: &mut Option<Ended>, options: i32) -> io::Result<Option<Ended>> {
         if state.is_none() {
             *state = match wait4(self.pid, options) {
-                Ok(told) => told.map(|(status, usage)| Ended { status, usage: Some(usage) }),
+                Ok(reaped) => reaped.map(|(status, usage)| Ended { status, usage: Some(usage) }),
                 // It was reaped elsewhere. The kqueue has the status if it existed in time.
                 Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {
-                    let kept = self.watch.get().and_then(Watch::take_status);
-                    Some(Ended { status: kept.ok_or(error)?, usage: None })
+                    let status = self.watch.get().and_then(ExitWatch::take_status);
+                    Some(Ended { status: status.ok_or(error)?, usage: None })
                 }
                 Err(error) => return Err(error),
             };
@@ -138,7 +138,7 @@ impl ChildHandle {
 
     pub(super) fn take_stop(&self) -> bool {
         let mut state = self.lock();
-        if state.is_some() || State::of(self.pid()).is_none_or(|state| state.is_ending()) {
+        if state.is_some() || ProcessInfo::of(self.pid()).is_none_or(|state| state.is_ending()) {
             // Leave its end for the next wait.
             return false;
         }
@@ -150,7 +150,7 @@ impl ChildHandle {
             Ok(Some((status, usage))) => {
                 // It has ended meanwhile.
                 if let Some(guard) = &self.guard {
-                    guard.is_over();
+                    guard.notify_ended();
                 }
                 *state = Some(Ended { status, usage: Some(usage) });
                 false
@@ -161,12 +161,12 @@ impl ChildHandle {
 
     pub(super) fn is_stopped(&self) -> bool {
         let ended = self.lock();
-        ended.is_none() && State::of(self.pid()).is_some_and(|state| state.is_stopped())
+        ended.is_none() && ProcessInfo::of(self.pid()).is_some_and(|state| state.is_stopped())
     }
 
     pub(super) fn signal(&self, signal: Signal) -> io::Result<bool> {
         let ended = self.lock();
-        if ended.is_some() || !self.has_its_number() {
+        if ended.is_some() || !self.is_unreaped() {
             return Ok(false);
         }
         kill(self.pid, signal)
@@ -174,7 +174,7 @@ impl ChildHandle {
 
     pub(super) fn signal_group(&self, signal: Signal) -> io::Result<bool> {
         let ended = self.lock();
-        if ended.is_some() || !self.has_its_number() {
+        if ended.is_some() || !self.is_unreaped() {
             return Ok(false);
         }
         match kill(-self.pid, signal) {
@@ -187,7 +187,7 @@ impl ChildHandle {
     }
 
     fn group_lives(&self) -> bool {
-        let lives = |pid: u32| State::of(pid).is_some_and(|state| !state.is_ending());
+        let lives = |pid: u32| ProcessInfo::of(pid).is_some_and(|state| !state.is_ending());
         members_of(self.pid()).into_iter().any(lives)
     }
 
@@ -197,34 +197,34 @@ impl ChildHandle {
 
     pub(super) fn group_is_left(&self) -> bool {
         let ended = self.lock();
-        ended.is_none() && self.has_its_number() && self.group_lives()
+        ended.is_none() && self.is_unreaped() && self.group_lives()
     }
 
     pub(super) fn leads_its_group(&self) -> bool {
         let ended = self.lock();
-        let leads = |state: State| state.group == self.pid();
-        ended.is_none() && State::of(self.pid()).is_some_and(leads)
+        let leads = |state: ProcessInfo| state.group == self.pid();
+        ended.is_none() && ProcessInfo::of(self.pid()).is_some_and(leads)
     }
 
     pub(super) fn rss_bytes(&self) -> Option<u64> {
         // Until it is reaped, under the lock that the reap takes, its number is its own.
         let ended = self.lock();
-        if ended.is_some() || !self.has_its_number() { None } else { rss_bytes(self.pid()) }
+        if ended.is_some() || !self.is_unreaped() { None } else { rss_bytes(self.pid()) }
     }
 
-    pub(super) fn keeps_its_number(&self) -> bool {
+    pub(super) fn owns_pid(&self) -> bool {
         let ended = self.lock();
-        ended.is_none() && self.has_its_number()
+        ended.is_none() && self.is_unreaped()
     }
 
     /// Returns false if it has been reaped elsewhere: then its number is free or another process's. Call
     /// this only while it is not reaped here.
-    fn has_its_number(&self) -> bool {
-        match (self.started, Started::of(self.pid())) {
+    fn is_unreaped(&self) -> bool {
+        match (self.start_time, StartTime::of(self.pid())) {
             (Some(then), Some(now)) => then == now,
             // It runs as another user now, or a sandbox refuses the lookup. A debugger replaces its parent,
             // but not in the case of such a child.
-            _ => State::of(self.pid())
+            _ => ProcessInfo::of(self.pid())
                 .map_or_else(|| is_taken(self.pid()), |state| state.parent == std::process::id()),
         }
     }
@@ -233,7 +233,8 @@ impl ChildHandle {
     /// here.
     fn is_gone(&self) -> bool {
         let gone = || !is_taken(self.pid());
-        State::of(self.pid()).map_or_else(gone, |state| state.has_ended()) || !self.has_its_number()
+        ProcessInfo::of(self.pid()).map_or_else(gone, |state| state.has_ended())
+            || !self.is_unreaped()
     }
 
     /// Returns true if the child has ended. Does not reap it. An end whose status cannot be had counts.
@@ -245,15 +246,15 @@ impl ChildHandle {
     /// Returns a descriptor that polls readable once the child has ended. If a kqueue cannot be created,
     /// the caller has to poll [`has_ended`](Self::has_ended).
     pub(crate) fn pollable(&self) -> io::Result<BorrowedFd<'_>> {
-        self.watch().map(Watch::as_fd)
+        self.watch().map(ExitWatch::as_fd)
     }
 
-    fn watch(&self) -> io::Result<&Watch> {
+    fn watch(&self) -> io::Result<&ExitWatch> {
         if self.watch.get().is_none() {
             let ended = self.lock();
             // Reaped: the number may belong to another process by now.
-            let is_there = ended.is_none() && self.has_its_number();
-            let made = if is_there { Watch::of(self.pid()) } else { Watch::raised() };
+            let is_there = ended.is_none() && self.is_unreaped();
+            let made = if is_there { ExitWatch::of(self.pid()) } else { ExitWatch::fired() };
             // Ignored: another thread was faster.
             let _ = self.watch.set(made?);
         }

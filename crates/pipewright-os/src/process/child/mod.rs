@@ -42,7 +42,7 @@ pub struct ChildHandle(pub(crate) imp::ChildHandle);
 impl Default for ChildHandle {
     /// Creates the handle of no child, which counts as ended and reaped.
     fn default() -> ChildHandle {
-        ChildHandle(imp::ChildHandle::of_nobody())
+        ChildHandle(imp::ChildHandle::already_ended())
     }
 }
 
@@ -195,8 +195,8 @@ impl ChildHandle {
 
     /// Returns true if the child is unreaped, so that no other process can have its number.
     #[cfg(unix)]
-    pub(crate) fn keeps_its_number(&self) -> bool {
-        self.0.keeps_its_number()
+    pub(crate) fn owns_pid(&self) -> bool {
+        self.0.owns_pid()
     }
 
     /// Returns true if the process group that the child leads can be signalled after the child is reaped.

@@ -45,16 +45,16 @@ impl ChildHandle {
     }
 
     /// Marks the child as the leader of a console process group.
-    pub(crate) fn leading(self, shares_console: bool) -> ChildHandle {
+    pub(crate) fn with_own_group(self, shares_console: bool) -> ChildHandle {
         ChildHandle { leads_group: true, shares_console, containment: Containment::Group, ..self }
     }
 
     /// Adds the tree of the child.
-    pub(crate) fn held_by(self, tree: Box<dyn Tree>) -> ChildHandle {
+    pub(crate) fn with_tree(self, tree: Box<dyn Tree>) -> ChildHandle {
         ChildHandle { containment: tree.containment(), tree: Some(tree), ..self }
     }
 
-    pub(super) fn of_nobody() -> ChildHandle {
+    pub(super) fn already_ended() -> ChildHandle {
         ChildHandle {
             pid: 0,
             process: None,
@@ -123,7 +123,7 @@ impl ChildHandle {
         if !asks_to_end || !self.leads_group || !self.shares_console {
             return Err(unsupported(signal, "Windows can only kill it"));
         }
-        if !hears(console_processes().as_deref(), self.pid) {
+        if !is_on_console(console_processes().as_deref(), self.pid) {
             // A program with windows, or one that has left this process's console: the call below would
             // succeed without asking any process.
             return Err(unsupported(signal, "it is not attached to this console"));
@@ -206,7 +206,7 @@ fn console_processes() -> Option<Vec<u32>> {
 }
 
 /// Returns true if a console event can reach that process.
-fn hears(at_console: Option<&[u32]>, pid: u32) -> bool {
+fn is_on_console(at_console: Option<&[u32]>, pid: u32) -> bool {
     at_console.is_none_or(|pids| pids.contains(&pid))
 }
 
@@ -223,12 +223,12 @@ pub(super) fn source(exit: &ChildHandle) -> Source<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::hears;
+    use super::is_on_console;
 
     #[test]
     fn only_who_is_at_our_console_is_asked_to_end() {
-        assert!(hears(Some(&[4, 8]), 8));
-        assert!(!hears(Some(&[4, 8]), 12));
-        assert!(hears(None, 12), "the system does not report it");
+        assert!(is_on_console(Some(&[4, 8]), 8));
+        assert!(!is_on_console(Some(&[4, 8]), 12));
+        assert!(is_on_console(None, 12), "the system does not report it");
     }
 }

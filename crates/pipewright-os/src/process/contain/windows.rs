@@ -23,7 +23,7 @@ use windows_sys::Win32::System::JobObjects::{
 use windows_sys::Win32::System::Threading::GetCurrentProcess;
 
 use crate::base::handle::size_of_u32;
-use crate::process::child::{ChildHandle, Containment, Tree as Held};
+use crate::process::child::{ChildHandle, Containment, Tree};
 use crate::process::member::Member;
 use crate::process::process_object::Process;
 use crate::process::status::KILLED;
@@ -70,7 +70,7 @@ impl Job {
     fn active(&self) -> io::Result<u32> {
         let mut info = JOBOBJECT_BASIC_ACCOUNTING_INFORMATION::default();
         // SAFETY: the job is open; a live struct, of the class that is named, and its size.
-        let told = unsafe {
+        let ok = unsafe {
             QueryInformationJobObject(
                 self.0.as_raw_handle(),
                 JobObjectBasicAccountingInformation,
@@ -79,7 +79,7 @@ impl Job {
                 ptr::null_mut(),
             )
         };
-        if told == 0 { Err(io::Error::last_os_error()) } else { Ok(info.ActiveProcesses) }
+        if ok == 0 { Err(io::Error::last_os_error()) } else { Ok(info.ActiveProcesses) }
     }
 
     /// Returns the numbers of its processes.
@@ -106,7 +106,7 @@ impl Job {
         let bytes = u32::try_from(words.len() * WORD).unwrap_or(u32::MAX);
         let list = words.as_mut_ptr();
         // SAFETY: the job is open; the buffer has as many live bytes as passed.
-        let told = unsafe {
+        let ok = unsafe {
             QueryInformationJobObject(
                 self.0.as_raw_handle(),
                 JobObjectBasicProcessIdList,
@@ -115,7 +115,7 @@ impl Job {
                 ptr::null_mut(),
             )
         };
-        if told == 0 {
+        if ok == 0 {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the buffer is at least as large as the struct, aligned, and was filled.
@@ -139,15 +139,15 @@ impl AsHandle for Job {
 /// Returns the job for children that end with this process, but whose own children do not: those break away
 /// without asking. The job is held until this process ends.
 ///
-/// `anew`: the last job has refused a child. A job that has processes accepts only those of its own chain
+/// `replace`: the last job has refused a child. A job that has processes accepts only those of its own chain
 /// of jobs, so a child that has broken away from this process's job keeps others out. Then another job is
 /// made; one without processes is used again.
-pub(crate) fn ends_with_us(anew: bool) -> io::Result<BorrowedHandle<'static>> {
+pub(crate) fn kill_on_close_job(replace: bool) -> io::Result<BorrowedHandle<'static>> {
     static JOB: Mutex<Option<&'static Job>> = Mutex::new(None);
     // The state is a pointer, which is whole at any time.
     let mut last = JOB.lock().unwrap_or_else(PoisonError::into_inner);
     let job = match *last {
-        Some(job) if !anew || job.active()? == 0 => job,
+        Some(job) if !replace || job.active()? == 0 => job,
         _ => {
             // Never dropped: a drop would end its children.
             Box::leak(Box::new(Job::new(JOB_OBJECT_LIMIT_SILENT_BREAKAWAY_OK)?))
@@ -158,17 +158,17 @@ pub(crate) fn ends_with_us(anew: bool) -> io::Result<BorrowedHandle<'static>> {
 }
 
 /// Returns true if this process is in a job, beside which another may be refused.
-pub(crate) fn are_in_a_job() -> bool {
+pub(crate) fn is_in_job() -> bool {
     let mut is_in_one = 0;
     // SAFETY: no arguments; a pseudo handle, which is never closed.
     let own = unsafe { GetCurrentProcess() };
     // SAFETY: that handle, no job, which means any, and a live number.
-    let told = unsafe { IsProcessInJob(own, ptr::null_mut(), &raw mut is_in_one) };
-    told != 0 && is_in_one != 0
+    let ok = unsafe { IsProcessInJob(own, ptr::null_mut(), &raw mut is_in_one) };
+    ok != 0 && is_in_one != 0
 }
 
 /// Returns true if the system started that process on its own, or if it is gone already.
-fn is_of_the_system(pid: u32) -> bool {
+fn is_console_host_or_gone(pid: u32) -> bool {
     // A process that may not be opened counts as one of the tree.
     let Ok(opened) = Process::open(pid) else { return false };
     opened.is_none_or(|process| process.has_ended() || process.is_console_host())
@@ -176,7 +176,7 @@ fn is_of_the_system(pid: u32) -> bool {
 
 /// A contained tree.
 #[derive(Debug)]
-pub(crate) struct Tree {
+pub(crate) struct JobTree {
     job: Job,
     /// The process at the root of the tree. Its handle stays open as long as the tree exists.
     command: u32,
@@ -184,9 +184,9 @@ pub(crate) struct Tree {
     killed: AtomicU32,
 }
 
-impl Tree {
-    pub(crate) fn new(job: Job, command: u32) -> Tree {
-        Tree { job, command, killed: AtomicU32::new(0) }
+impl JobTree {
+    pub(crate) fn new(job: Job, command: u32) -> JobTree {
+        JobTree { job, command, killed: AtomicU32::new(0) }
     }
 
     fn others(&self) -> impl Iterator<Item = u32> {
@@ -194,13 +194,13 @@ impl Tree {
     }
 }
 
-impl Held for Tree {
+impl Tree for JobTree {
     fn containment(&self) -> Containment {
         Containment::Job
     }
 
     fn kill(&self) {
-        let others = self.others().filter(|pid| !is_of_the_system(*pid)).count();
+        let others = self.others().filter(|pid| !is_console_host_or_gone(*pid)).count();
         let others = u32::try_from(others).unwrap_or(u32::MAX);
         // The largest count is the right one: a second kill finds fewer.
         self.killed.fetch_max(others, Ordering::Relaxed);

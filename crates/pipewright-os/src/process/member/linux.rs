@@ -31,7 +31,7 @@ impl Member {
     pub(super) fn group(&self) -> Option<u32> {
         let stat = Stat::of(self.pid)?;
         // Checked afterwards: if it no longer keeps its number, the answer may be another process's.
-        self.keeps_its_number().then_some(stat.group)
+        self.owns_pid().then_some(stat.group)
     }
 
     pub(super) fn is_alive(&self) -> bool {
@@ -39,7 +39,7 @@ impl Member {
     }
 
     /// Waits until it has ended, at most that long.
-    pub(super) fn wait_for_its_end(&self, limit: Duration) {
+    pub(super) fn wait_timeout(&self, limit: Duration) {
         // Ignored: the caller checks afterwards if it has ended. A signal cuts the wait short.
         let _ = self.poll(limit);
     }
@@ -49,24 +49,24 @@ impl Member {
         poll(&mut polled, Timespec::try_from(limit).ok().as_ref())
     }
 
-    pub(super) fn rests(&self) -> bool {
-        !self.keeps_its_number() || Stat::of(self.pid).is_none_or(|stat| stat.rests())
+    pub(super) fn is_stopped_or_ended(&self) -> bool {
+        !self.owns_pid() || Stat::of(self.pid).is_none_or(|stat| stat.is_stopped_or_ended())
     }
 
     /// Returns true if it is unreaped, so that no other process can have its number.
-    pub(crate) fn keeps_its_number(&self) -> bool {
+    pub(crate) fn owns_pid(&self) -> bool {
         !matches!(send(self.pidfd.as_fd(), 0, 0), Ok(false))
     }
 }
 
 impl Public {
     /// Returns true if it is unreaped, so that no other process can have its number.
-    pub(crate) fn keeps_its_number(&self) -> bool {
-        self.0.keeps_its_number()
+    pub(crate) fn owns_pid(&self) -> bool {
+        self.0.owns_pid()
     }
 
-    pub(crate) fn wait_for_its_end(&self, limit: Duration) {
-        self.0.wait_for_its_end(limit);
+    pub(crate) fn wait_timeout(&self, limit: Duration) {
+        self.0.wait_timeout(limit);
     }
 
     /// Opens a process, if it `belongs` once it is open; `None` if it is gone, has ended or is a member
@@ -76,7 +76,7 @@ impl Public {
         members: &[Public],
         belongs: impl FnOnce() -> bool,
     ) -> Option<Public> {
-        let known = |member: &Public| member.0.pid == pid && member.0.keeps_its_number();
+        let known = |member: &Public| member.0.pid == pid && member.0.owns_pid();
         if members.iter().any(known) {
             return None;
         }

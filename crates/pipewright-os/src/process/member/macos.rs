@@ -12,24 +12,24 @@ use std::sync::Arc;
 use super::Member as Public;
 use crate::base::event::Source;
 use crate::base::signal::Signal;
-use crate::process::kqueue::Watch;
-use crate::process::libproc::{Started, State, is_taken, kill};
+use crate::process::kqueue::ExitWatch;
+use crate::process::libproc::{ProcessInfo, StartTime, is_taken, kill};
 use crate::process::status::ExitStatus;
 
 #[derive(Debug)]
 pub(crate) struct Member {
     pid: u32,
-    watch: Watch,
+    watch: ExitWatch,
     /// The start time; unknown for another user's process.
-    started: Option<Started>,
+    start_time: Option<StartTime>,
 }
 
 impl Member {
     fn of(pid: u32) -> io::Result<Option<Member>> {
-        let watch = Watch::of(pid)?;
+        let watch = ExitWatch::of(pid)?;
         // Read after the watch is made: if the watch has not fired by then, both are about one process.
-        let started = Started::of(pid);
-        Ok(is_taken(pid).then_some(Member { pid, watch, started }))
+        let start_time = StartTime::of(pid);
+        Ok(is_taken(pid).then_some(Member { pid, watch, start_time }))
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -39,9 +39,9 @@ impl Member {
     pub(super) fn signal(&self, signal: Signal) -> io::Result<bool> {
         if self.has_ended() {
             // Until it is reaped it would accept the signal, without effect.
-            return Ok(self.keeps_its_number());
+            return Ok(self.owns_pid());
         }
-        if !self.is_as_old() {
+        if !self.has_same_start_time() {
             return Ok(false);
         }
         match i32::try_from(self.pid) {
@@ -51,17 +51,18 @@ impl Member {
     }
 
     pub(super) fn group(&self) -> Option<u32> {
-        let state = State::of(self.pid)?;
+        let state = ProcessInfo::of(self.pid)?;
         // Checked afterwards: if it no longer keeps its number, the answer may be another process's.
-        self.keeps_its_number().then_some(state.group)
+        self.owns_pid().then_some(state.group)
     }
 
     pub(super) fn is_alive(&self) -> bool {
         !self.has_ended()
     }
 
-    pub(super) fn rests(&self) -> bool {
-        !self.keeps_its_number() || State::of(self.pid).is_none_or(|state| state.rests())
+    pub(super) fn is_stopped_or_ended(&self) -> bool {
+        !self.owns_pid()
+            || ProcessInfo::of(self.pid).is_none_or(|state| state.is_stopped_or_ended())
     }
 
     pub(crate) fn has_ended(&self) -> bool {
@@ -69,18 +70,19 @@ impl Member {
     }
 
     /// Returns true if it has not been reaped, so that no other process can have its number.
-    pub(crate) fn keeps_its_number(&self) -> bool {
+    pub(crate) fn owns_pid(&self) -> bool {
         if !self.has_ended() {
-            return self.is_as_old() && is_taken(self.pid);
+            return self.has_same_start_time() && is_taken(self.pid);
         }
         // It is a zombie or about to become one: a process that runs got the number later.
-        State::of(self.pid).is_some_and(|state| state.is_ending()) && self.is_as_old()
+        ProcessInfo::of(self.pid).is_some_and(|state| state.is_ending())
+            && self.has_same_start_time()
     }
 
     /// Compares the start times. Times that cannot be compared prove nothing: the process belongs to
     /// another user, or does by now.
-    fn is_as_old(&self) -> bool {
-        match (self.started, Started::of(self.pid)) {
+    fn has_same_start_time(&self) -> bool {
+        match (self.start_time, StartTime::of(self.pid)) {
             (Some(then), Some(now)) => then == now,
             _ => true,
         }
@@ -103,8 +105,8 @@ impl Public {
     }
 
     /// Returns true if it has not been reaped, so that no other process can have its number.
-    pub(crate) fn keeps_its_number(&self) -> bool {
-        self.0.keeps_its_number()
+    pub(crate) fn owns_pid(&self) -> bool {
+        self.0.owns_pid()
     }
 
     /// Opens a process, if it `belongs` once it is open; `None` if it is gone, has ended or is a member
@@ -114,7 +116,7 @@ impl Public {
         members: &[Public],
         belongs: impl FnOnce() -> bool,
     ) -> Option<Public> {
-        let known = |member: &Public| member.0.pid == pid && member.0.keeps_its_number();
+        let known = |member: &Public| member.0.pid == pid && member.0.owns_pid();
         if members.iter().any(known) {
             return None;
         }

@@ -74,7 +74,7 @@ impl Member {
     }
 
     /// Returns true if it cannot start a process now, because it is stopped or has ended.
-    pub(crate) fn rests(&self) -> bool {
-        self.0.rests()
+    pub(crate) fn is_stopped_or_ended(&self) -> bool {
+        self.0.is_stopped_or_ended()
     }
 }

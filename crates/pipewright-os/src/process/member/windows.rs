@@ -41,7 +41,7 @@ impl Member {
     }
 
     #[expect(clippy::unused_self, reason = "the contract's")]
-    pub(super) fn rests(&self) -> bool {
+    pub(super) fn is_stopped_or_ended(&self) -> bool {
         // Windows does not stop processes, so there is nothing to wait for.
         true
     }

@@ -11,7 +11,7 @@ use rustix::process::{Pid, PidfdFlags};
 
 use super::Fate;
 use crate::process::member::Member;
-use crate::process::pidfd::{Kept, Target, kept_status, pidfds_are_refused, waitid};
+use crate::process::pidfd::{SavedStatus, Target, pidfds_are_refused, saved_status, waitid};
 use crate::process::status::Ended;
 
 #[derive(Debug)]
@@ -61,9 +61,9 @@ impl Opened {
             Ok(None) => return Ok(Fate::Runs),
             Ok(Some((status, usage))) => Ended { status, usage: Some(usage) },
             // Not a child of this process, or other code of this program has reaped it.
-            Err(Errno::CHILD) => match kept_status(self.member.as_fd()) {
-                Kept::Status(status) => Ended { status, usage: None },
-                Kept::NotYet | Kept::Never => return Ok(Fate::Untold),
+            Err(Errno::CHILD) => match saved_status(self.member.as_fd()) {
+                SavedStatus::Known(status) => Ended { status, usage: None },
+                SavedStatus::NotReaped | SavedStatus::Unavailable => return Ok(Fate::Untold),
             },
             Err(error) => return Err(error.into()),
         };
@@ -72,7 +72,7 @@ impl Opened {
     }
 
     pub(super) fn wait_for_reap(&self, limit: Duration) {
-        if kept_status(self.member.as_fd()) == Kept::NotYet {
+        if saved_status(self.member.as_fd()) == SavedStatus::NotReaped {
             // No event is requested: POLLHUP, which comes without a request, comes with the reap.
             // Ignored: after any error the status is as unknown as before.
             let _ = self.poll(PollFlags::empty(), limit);

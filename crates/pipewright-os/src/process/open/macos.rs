@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::Fate;
-use crate::process::libproc::State;
+use crate::process::libproc::ProcessInfo;
 use crate::process::member::Member;
 use crate::process::status::Ended;
 use crate::process::wait4::wait4;
@@ -42,8 +42,8 @@ impl Opened {
             return Ok(Fate::Runs);
         }
         let own = std::process::id();
-        let is_ours = |state: State| state.parent == own;
-        if process.keeps_its_number() && State::of(self.member.pid()).is_some_and(is_ours) {
+        let is_ours = |state: ProcessInfo| state.parent == own;
+        if process.owns_pid() && ProcessInfo::of(self.member.pid()).is_some_and(is_ours) {
             // It is at least exiting, so this is short.
             match wait4(self.member.pid() as i32, 0) {
                 Ok(Some((status, usage))) => {

@@ -14,26 +14,26 @@ pub(crate) use waitid::{Target, own_peak_rss_bytes, waitid};
 
 /// The exit status that the kernel keeps of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kept {
-    Status(ExitStatus),
+pub(crate) enum SavedStatus {
+    Known(ExitStatus),
     /// It is not reaped, or the kernel is older than 6.15.
-    NotYet,
+    NotReaped,
     /// The call does not exist here, or nothing is left to query.
-    Never,
+    Unavailable,
 }
 
 /// Queries the exit status of a reaped process, which Linux 6.15 keeps as long as a pidfd is open.
-pub(crate) fn kept_status(pidfd: BorrowedFd<'_>) -> Kept {
+pub(crate) fn saved_status(pidfd: BorrowedFd<'_>) -> SavedStatus {
     // SAFETY: pidfd_info is plain integers.
     let mut info: libc::pidfd_info = unsafe { std::mem::zeroed() };
     info.mask = u64::from(libc::PIDFD_INFO_EXIT);
     // SAFETY: the request names the size of the struct that is passed.
     match unsafe { libc::ioctl(pidfd.as_raw_fd(), libc::PIDFD_GET_INFO, &raw mut info) } {
         0 if info.mask & u64::from(libc::PIDFD_INFO_EXIT) != 0 => {
-            Kept::Status(ExitStatus::from_raw(info.exit_code))
+            SavedStatus::Known(ExitStatus::from_raw(info.exit_code))
         }
-        0 => Kept::NotYet,
-        _ => Kept::Never,
+        0 => SavedStatus::NotReaped,
+        _ => SavedStatus::Unavailable,
     }
 }
 
@@ -51,11 +51,11 @@ pub(crate) fn send(pidfd: BorrowedFd<'_>, signal: i32, flags: u32) -> rustix::io
             flags,
         )
     };
-    if result == 0 { Ok(true) } else { gone_is_false() }
+    if result == 0 { Ok(true) } else { last_signal_result() }
 }
 
 /// Turns the last error, of a signal that was not sent, into the result of [`send`].
-pub(crate) fn gone_is_false() -> rustix::io::Result<bool> {
+pub(crate) fn last_signal_result() -> rustix::io::Result<bool> {
     match last_error() {
         Errno::SRCH => Ok(false),
         error => Err(error),

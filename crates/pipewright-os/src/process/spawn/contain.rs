@@ -9,21 +9,21 @@ use crate::process::child::ChildHandle;
 #[derive(Debug, Clone, Copy)]
 pub struct Contain {
     pub(crate) start: Start,
-    pub(crate) dies_with_us: bool,
+    pub(crate) ends_with_parent: bool,
 }
 
 /// A function that starts a contained child.
-pub(crate) type Start = fn(&Plan<'_>, dies_with_us: bool) -> Result<ChildHandle, SpawnError>;
+pub(crate) type Start = fn(&Plan<'_>, ends_with_parent: bool) -> Result<ChildHandle, SpawnError>;
 
 impl Contain {
-    /// Contains the child and everything it ever starts. With `dies_with_us`, the tree ends when this
+    /// Contains the child and everything it ever starts. With `ends_with_parent`, the tree ends when this
     /// process does, however that ends.
     ///
     /// # Platform
-    /// Linux, best first: a cgroup, a supervisor, a process group; with `dies_with_us` one of the first
+    /// Linux, best first: a cgroup, a supervisor, a process group; with `ends_with_parent` one of the first
     /// two, or an error.
     ///
-    /// macOS has only a process group, so a process that leaves it is out of reach. With `dies_with_us` the
+    /// macOS has only a process group, so a process that leaves it is out of reach. With `ends_with_parent` the
     /// group also has a guard: a `/bin/sh` that waits for the end of a pipe, which the kernel closes when
     /// this process ends, and then kills the group. The guard runs before the child does. It also kills
     /// what is left of the group when the [`ChildHandle`] of the child is dropped. A fork of this process
@@ -33,7 +33,7 @@ impl Contain {
     /// Windows: a job that the child is born in (`PROC_THREAD_ATTRIBUTE_JOB_LIST`), inside any job that
     /// this process is in, with `JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE`: it always ends with this process.
     #[must_use]
-    pub fn tree(dies_with_us: bool) -> Contain {
-        Contain { start: super::start_contained, dies_with_us }
+    pub fn tree(ends_with_parent: bool) -> Contain {
+        Contain { start: super::start_contained, ends_with_parent }
     }
 }

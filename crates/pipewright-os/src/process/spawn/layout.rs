@@ -33,7 +33,7 @@ unsafe impl Sync for Layout {}
 impl Layout {
     pub(super) fn new(plan: &Plan<'_>) -> Result<Layout, SpawnError> {
         check(plan)?;
-        if let Some(option) = plan.windows.and_then(WindowsOptions::asked_for) {
+        if let Some(option) = plan.windows.and_then(WindowsOptions::first_set_option) {
             return Err(SpawnError::unsupported(option, "Windows"));
         }
         let mut strings = Strings::with_room_for(plan);

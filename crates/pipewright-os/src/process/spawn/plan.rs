@@ -255,7 +255,7 @@ impl UnixOptions {
 
     /// Returns the setter of the first Unix-only option that is not at its default.
     #[cfg(windows)]
-    pub(crate) fn asked_for(&self) -> Option<&'static str> {
+    pub(crate) fn first_set_option(&self) -> Option<&'static str> {
         let Identity { user, group, groups } = &self.identity;
         let asked = [
             ("process_group", matches!(self.group, Group::Join(_))),
@@ -274,7 +274,7 @@ impl UnixOptions {
 impl WindowsOptions {
     /// Returns the setter of the first option that is not at its default.
     #[cfg(unix)]
-    pub(crate) fn asked_for(&self) -> Option<&'static str> {
+    pub(crate) fn first_set_option(&self) -> Option<&'static str> {
         let asked = [
             ("creation_flags", self.creation_flags != 0),
             ("show_window", self.show_window.is_some()),

@@ -32,7 +32,7 @@ impl Foreground {
     /// Returns true if the group of this process is in the foreground.
     #[must_use]
     pub fn is_ours(&self) -> bool {
-        imp::group_in_front(&self.terminal) == Some(imp::own_group())
+        imp::foreground_group(&self.terminal) == Some(imp::own_group())
     }
 
     /// Puts a group of this session in the foreground. Nothing happens if the group has ended. (On Linux a
@@ -41,7 +41,7 @@ impl Foreground {
     /// # Platform
     /// Unix: `tcsetpgrp`, with SIGTTOU blocked, which would stop a background job.
     pub fn give_to(&self, group: u32) {
-        imp::put_in_front(&self.terminal, group);
+        imp::set_foreground_group(&self.terminal, group);
     }
 
     /// Puts the group of this process back in the foreground.

@@ -15,11 +15,11 @@ pub(super) fn own_group() -> u32 {
     0
 }
 
-pub(super) fn group_in_front(_: &Handle) -> Option<u32> {
+pub(super) fn foreground_group(_: &Handle) -> Option<u32> {
     None
 }
 
-pub(super) fn put_in_front(_: &Handle, _: u32) {
+pub(super) fn set_foreground_group(_: &Handle, _: u32) {
     // Windows has no foreground job.
 }
 
@@ -31,7 +31,7 @@ pub(super) fn columns(stream: &impl AsRawHandle) -> Option<usize> {
     let mut screen = CONSOLE_SCREEN_BUFFER_INFO::default();
     let stream = stream.as_raw_handle();
     // SAFETY: a live struct; a stream that is not a console, or does not exist, is an error of the call.
-    let told = unsafe { GetConsoleScreenBufferInfo(stream, &raw mut screen) };
+    let ok = unsafe { GetConsoleScreenBufferInfo(stream, &raw mut screen) };
     let columns = i32::from(screen.srWindow.Right) - i32::from(screen.srWindow.Left) + 1;
-    (told != 0).then(|| usize::try_from(columns).ok()).flatten()
+    (ok != 0).then(|| usize::try_from(columns).ok()).flatten()
 }

@@ -69,7 +69,7 @@ impl Descendants {
     pub fn stop_and_collect(&mut self, root: &ChildHandle, rounds: usize) {
         // Ignored here and below: gone, or another user's; the caller checks afterwards which are left.
         let _ = root.signal(Signal::STOP);
-        wait_briefly(|| imp::rests(root));
+        wait_briefly(|| imp::is_stopped_or_ended(root));
         for _ in 0..rounds {
             let from = self.members.len();
             if self.collect(root) == 0 {
@@ -79,7 +79,7 @@ impl Descendants {
                 let _ = member.signal(Signal::STOP);
             }
             for member in &self.members[from..] {
-                wait_briefly(|| member.rests());
+                wait_briefly(|| member.is_stopped_or_ended());
             }
         }
     }

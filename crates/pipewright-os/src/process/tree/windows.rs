@@ -28,14 +28,14 @@ pub(super) fn collect(root: &ChildHandle, members: &mut Vec<Member>) {
     }
 }
 
-pub(super) fn rests(_: &ChildHandle) -> bool {
+pub(super) fn is_stopped_or_ended(_: &ChildHandle) -> bool {
     // As for a member.
     true
 }
 
 /// Adds the children of one process as members. Its handle is open, so it keeps its number even after it
 /// has ended.
-fn add_children(number: u32, parent: &Process, all: &[Listed], members: &mut Vec<Member>) {
+fn add_children(number: u32, parent: &Process, all: &[ProcessEntry], members: &mut Vec<Member>) {
     let Some(born) = parent.created() else { return };
     for listed in all.iter().filter(|listed| listed.parent == number && listed.pid != number) {
         // The list has numbers, which may have passed to other processes since it was made. And an orphan's
@@ -52,12 +52,12 @@ fn add_children(number: u32, parent: &Process, all: &[Listed], members: &mut Vec
 }
 
 /// An entry of the list.
-struct Listed {
+struct ProcessEntry {
     pid: u32,
     parent: u32,
 }
 
-fn all_processes() -> io::Result<Vec<Listed>> {
+fn all_processes() -> io::Result<Vec<ProcessEntry>> {
     // SAFETY: numbers.
     let list = unsafe { CreateToolhelp32Snapshot(TH32CS_SNAPPROCESS, 0) };
     if list == INVALID_HANDLE_VALUE {
@@ -71,7 +71,7 @@ fn all_processes() -> io::Result<Vec<Listed>> {
     // SAFETY: the list is open; a live struct with its size set.
     let mut more = unsafe { Process32FirstW(list.as_raw_handle(), &raw mut entry) };
     while more != 0 {
-        all.push(Listed { pid: entry.th32ProcessID, parent: entry.th32ParentProcessID });
+        all.push(ProcessEntry { pid: entry.th32ProcessID, parent: entry.th32ParentProcessID });
         // SAFETY: as above.
         more = unsafe { Process32NextW(list.as_raw_handle(), &raw mut entry) };
     }

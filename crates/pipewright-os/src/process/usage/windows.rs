@@ -31,9 +31,9 @@ pub(crate) fn times_of(process: BorrowedHandle<'_>) -> Option<Times> {
     let mut times = [FILETIME::default(); 4];
     let [created, ended, kernel, user] = &mut times;
     // SAFETY: the handle is open, and each of the four is live.
-    let told = unsafe { GetProcessTimes(process.as_raw_handle(), created, ended, kernel, user) };
+    let ok = unsafe { GetProcessTimes(process.as_raw_handle(), created, ended, kernel, user) };
     let [created, _, kernel, user] = times.map(number);
-    (told != 0).then(|| Times { created, kernel: duration(kernel), user: duration(user) })
+    (ok != 0).then(|| Times { created, kernel: duration(kernel), user: duration(user) })
 }
 
 fn number(time: FILETIME) -> u64 {

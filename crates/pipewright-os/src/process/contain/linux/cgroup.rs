@@ -37,8 +37,8 @@ impl Cgroup {
         let name = CString::new(name).ok()?;
         let made = rustix::fs::mkdirat(&parent, &name, Mode::from_raw_mode(0o755));
         if let Err(error) = made {
-            if is_lasting(error) {
-                refuse();
+            if is_permanent(error) {
+                disable();
             }
             return None;
         }
@@ -94,7 +94,7 @@ impl Cgroup {
     /// Returns true if a process is in it, or in a cgroup below it.
     pub(crate) fn is_populated(&self) -> bool {
         match self.read("cgroup.events") {
-            Ok(events) => !says_deserted(&events),
+            Ok(events) => !is_unpopulated(&events),
             // Another process has removed it, which was possible only while it was empty.
             Err(_) => false,
         }
@@ -160,15 +160,15 @@ impl Drop for Cgroup {
 
 /// Records that no child can be put into a cgroup here: this process does not try again until it is moved
 /// to another cgroup.
-pub(crate) fn refuse() {
-    place::refuse();
+pub(crate) fn disable() {
+    place::disable();
 }
 
 /// Returns true if the same error would come again next time. A lack of room is temporary (`EAGAIN` is
 /// `cgroup.max.descendants`, `ENOSPC` too many cgroups on the machine), and so is a directory left behind
 /// by an earlier process with this number: the next name is free.
-pub(crate) fn is_lasting(error: Errno) -> bool {
-    let passing = [
+pub(crate) fn is_permanent(error: Errno) -> bool {
+    let temporary = [
         Errno::EXIST,
         Errno::AGAIN,
         Errno::NOSPC,
@@ -181,7 +181,7 @@ pub(crate) fn is_lasting(error: Errno) -> bool {
         Errno::BUSY,
         Errno::NODEV,
     ];
-    !passing.contains(&error)
+    !temporary.contains(&error)
 }
 
 fn open(dir: &OwnedFd, file: &str, flags: OFlags) -> io::Result<OwnedFd> {
@@ -194,7 +194,7 @@ fn path_of(dir: BorrowedFd<'_>) -> PathBuf {
 }
 
 /// Returns true if `cgroup.events` says that no process is in it or in a cgroup below it.
-fn says_deserted(events: &str) -> bool {
+fn is_unpopulated(events: &str) -> bool {
     events.lines().any(|line| line == "populated 0")
 }
 
@@ -242,7 +242,7 @@ pub(crate) fn remove_stale() {
         let events = || fs::read_to_string(entry.path().join("cgroup.events")).unwrap_or_default();
         // Its owner may live in a pid namespace that is invisible from here, and the cgroups below may be
         // in use.
-        if gone && age.is_some_and(|age| age > OLD) && says_deserted(&events()) {
+        if gone && age.is_some_and(|age| age > OLD) && is_unpopulated(&events()) {
             // A command that held a tree itself, and was killed with it, has left its own cgroup in there.
             remove_below(&entry.path());
             // Ignored: another process was faster.
@@ -257,11 +257,11 @@ mod tests {
 
     #[test]
     fn want_of_room_does_not_give_cgroups_up() {
-        for passing in [Errno::NOSPC, Errno::NOMEM, Errno::AGAIN, Errno::MFILE, Errno::EXIST] {
-            assert!(!is_lasting(passing), "{passing}");
+        for temporary in [Errno::NOSPC, Errno::NOMEM, Errno::AGAIN, Errno::MFILE, Errno::EXIST] {
+            assert!(!is_permanent(temporary), "{temporary}");
         }
-        for lasting in [Errno::ACCESS, Errno::PERM, Errno::ROFS, Errno::OPNOTSUPP, Errno::NOSYS] {
-            assert!(is_lasting(lasting), "{lasting}");
+        for permanent in [Errno::ACCESS, Errno::PERM, Errno::ROFS, Errno::OPNOTSUPP, Errno::NOSYS] {
+            assert!(is_permanent(permanent), "{permanent}");
         }
     }
 }

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use cgroup::Cgroup;
 use report::{Report, Reports};
 
-use crate::process::child::{ChildHandle, Containment, Tree as Held};
+use crate::process::child::{ChildHandle, Containment, Tree};
 use crate::process::member::Member;
 use crate::process::tree::{add_children, is_child_of};
 
@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_micros(200);
 
 /// A contained tree. It has a cgroup, a supervisor, or both.
 #[derive(Debug)]
-pub(crate) struct Tree {
+pub(crate) struct LinuxTree {
     cgroup: Option<Cgroup>,
     supervisor: Option<Supervisor>,
     /// The process at the root of the tree.
@@ -38,7 +38,7 @@ pub(crate) struct Tree {
     /// The number of killed processes, not counting the command.
     killed: AtomicU32,
     /// True if every process has gone, the guard and the supervisor included.
-    is_over: AtomicBool,
+    has_ended: AtomicBool,
 }
 
 /// The guard and the supervisor, and their reports.
@@ -52,34 +52,34 @@ pub(crate) struct Supervisor {
     pub(crate) guard_exit: ChildHandle,
 }
 
-impl Tree {
+impl LinuxTree {
     pub(crate) fn new(
         cgroup: Option<Cgroup>,
         supervisor: Option<Supervisor>,
         command: u32,
-    ) -> Tree {
-        let (killed, is_over) = (AtomicU32::new(0), AtomicBool::new(false));
-        Tree { cgroup, supervisor, command, killed, is_over }
+    ) -> LinuxTree {
+        let (killed, has_ended) = (AtomicU32::new(0), AtomicBool::new(false));
+        LinuxTree { cgroup, supervisor, command, killed, has_ended }
     }
 
     /// Returns true if no process is left that a kill would hit.
     fn is_empty(&self) -> bool {
         // The supervisor adopts every descendant that loses its parent, and reports when it has no child
         // left.
-        let has_ended = match &self.supervisor {
-            Some(supervisor) => self.hear(supervisor),
+        let is_over = match &self.supervisor {
+            Some(supervisor) => self.read_reports(supervisor),
             None => true,
         };
         // A process that has entered another pid namespace gets another parent there. But a cgroup cannot
         // be removed while a process is in it.
-        has_ended && self.cgroup.as_ref().is_none_or(Cgroup::remove_if_empty)
+        is_over && self.cgroup.as_ref().is_none_or(Cgroup::remove_if_empty)
     }
 
     /// Reads the reports so far. Returns true if they include the end of the tree.
-    fn hear(&self, supervisor: &Supervisor) -> bool {
-        let told = supervisor.told_at_the_end();
-        self.note_killed(told.unwrap_or(0));
-        told.is_some()
+    fn read_reports(&self, supervisor: &Supervisor) -> bool {
+        let killed = supervisor.final_killed_count();
+        self.record_killed(killed.unwrap_or(0));
+        killed.is_some()
     }
 
     fn end_now(&self) {
@@ -88,33 +88,33 @@ impl Tree {
         }
         let until = Instant::now() + END_WAIT;
         if let Some(supervisor) = &self.supervisor {
-            supervisor.guard.wait_for_its_end(END_WAIT);
+            supervisor.guard.wait_timeout(END_WAIT);
         }
         // If the guard has been killed, the supervisor or the cgroup still holds the others.
         while self.is_left() && Instant::now() < until {
             thread::park_timeout(PAUSE);
         }
         if let Some(supervisor) = &self.supervisor {
-            self.hear(supervisor);
+            self.read_reports(supervisor);
             // Ignored: if it still runs, it is reaped with the tree.
             let _ = supervisor.guard_exit.try_wait();
         }
     }
 
     /// Counts, before a kill, the processes that it will hit.
-    fn count(&self, cgroup: &Cgroup) {
+    fn record_targets(&self, cgroup: &Cgroup) {
         let others = cgroup.pids().iter().filter(|pid| **pid != self.command).count();
-        self.note_killed(u32::try_from(others).unwrap_or(0));
+        self.record_killed(u32::try_from(others).unwrap_or(0));
     }
 
     /// Records a count. The largest one is right: a second kill finds fewer, and the supervisor does not
     /// count processes that the cgroup killed first.
-    fn note_killed(&self, count: u32) {
+    fn record_killed(&self, count: u32) {
         self.killed.fetch_max(count, Ordering::Relaxed);
     }
 }
 
-impl Held for Tree {
+impl Tree for LinuxTree {
     fn containment(&self) -> Containment {
         match self.cgroup {
             Some(_) => Containment::Cgroup,
@@ -124,11 +124,11 @@ impl Held for Tree {
 
     fn kill(&self) {
         if let Some(cgroup) = &self.cgroup {
-            self.count(cgroup);
+            self.record_targets(cgroup);
             cgroup.kill();
         }
         if let Some(supervisor) = &self.supervisor {
-            supervisor.reports.let_go();
+            supervisor.reports.request_end();
         }
     }
 
@@ -143,9 +143,9 @@ impl Held for Tree {
     }
 
     fn end(&self) -> u32 {
-        if !self.is_over.load(Ordering::Relaxed) {
+        if !self.has_ended.load(Ordering::Relaxed) {
             self.end_now();
-            self.is_over.store(!self.is_left(), Ordering::Relaxed);
+            self.has_ended.store(!self.is_left(), Ordering::Relaxed);
         }
         self.killed.load(Ordering::Relaxed)
     }
@@ -172,7 +172,7 @@ impl Held for Tree {
 
 impl Supervisor {
     /// Returns the number of killed processes, once it has been reported.
-    fn told_at_the_end(&self) -> Option<u32> {
+    fn final_killed_count(&self) -> Option<u32> {
         loop {
             match self.reports.take() {
                 Ok(Some(Report::TreeEnded(count))) => return Some(count),

@@ -12,9 +12,9 @@ use crate::base::generation::PerProcess;
 use crate::process::procfs;
 
 /// The result of the last lookup.
-static PLACE: PerProcess<Mutex<Option<Place>>> = PerProcess::new(|| Mutex::new(None));
+static OWN_CGROUP: PerProcess<Mutex<Option<OwnCgroup>>> = PerProcess::new(|| Mutex::new(None));
 
-struct Place {
+struct OwnCgroup {
     /// The text of `/proc/self/cgroup`: if it differs, this process has been moved.
     cgroups: Vec<u8>,
     /// The directory; `None` if there is none, or if it was refused.
@@ -29,12 +29,12 @@ pub(super) fn parent() -> Option<Arc<OwnedFd>> {
         return None;
     }
     let cgroups = procfs::read("/proc/self/cgroup")?;
-    let mut place = place();
-    match &*place {
+    let mut last = locked();
+    match &*last {
         Some(known) if known.cgroups == cgroups => known.dir.clone(),
         _ => {
             let dir = open(&cgroups).map(Arc::new);
-            *place = Some(Place { cgroups, dir: dir.clone() });
+            *last = Some(OwnCgroup { cgroups, dir: dir.clone() });
             dir
         }
     }
@@ -42,15 +42,15 @@ pub(super) fn parent() -> Option<Arc<OwnedFd>> {
 
 /// Records that no child can be put into a cgroup made there: no call tries again until this process is
 /// moved.
-pub(super) fn refuse() {
-    if let Some(known) = &mut *place() {
+pub(super) fn disable() {
+    if let Some(known) = &mut *locked() {
         known.dir = None;
     }
 }
 
-fn place() -> MutexGuard<'static, Option<Place>> {
+fn locked() -> MutexGuard<'static, Option<OwnCgroup>> {
     // Each change is one assignment.
-    PLACE.get().lock().unwrap_or_else(PoisonError::into_inner)
+    OWN_CGROUP.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn open(cgroups: &[u8]) -> Option<OwnedFd> {

@@ -14,7 +14,7 @@ use rustix::net::{
     SocketType,
 };
 
-use crate::process::child::linux::Tells;
+use crate::process::child::linux::ExitReporter;
 use crate::process::status::{Ended, ExitStatus};
 use crate::process::usage::Usage;
 
@@ -51,14 +51,14 @@ pub(crate) enum Report {
 
 /// A command that has been started below a supervisor.
 #[derive(Debug)]
-pub(crate) struct Started {
+pub(crate) struct StartedCommand {
     pub(crate) pid: i32,
     pub(crate) supervisor: u32,
     /// The pidfd of the command; `None` if this process has no room for it.
     pub(crate) pidfd: Option<OwnedFd>,
 }
 
-impl Started {
+impl StartedCommand {
     /// Returns the message that [`Reports::started`] reads.
     pub(crate) fn words(pid: i32, supervisor: i32, errno: i32) -> [i64; 6] {
         [STARTED, i64::from(pid), i64::from(supervisor), i64::from(errno), 0, 0]
@@ -119,7 +119,7 @@ impl Reports {
     }
 
     /// Waits for the message with the result of the start.
-    pub(crate) fn started(&self) -> Result<Started, NotStarted> {
+    pub(crate) fn started(&self) -> Result<StartedCommand, NotStarted> {
         let mut message = [0; MESSAGE_BYTES];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut rights = RecvAncillaryBuffer::new(&mut space);
@@ -144,7 +144,11 @@ impl Reports {
                 NotStarted::Supervisor(error)
             });
         }
-        Ok(Started { pid: word(&message, 1) as i32, supervisor: word(&message, 2) as u32, pidfd })
+        Ok(StartedCommand {
+            pid: word(&message, 1) as i32,
+            supervisor: word(&message, 2) as u32,
+            pidfd,
+        })
     }
 
     /// Returns the next message and leaves it in the socket, so that it also wakes other waiters.
@@ -158,13 +162,13 @@ impl Reports {
     }
 
     /// Asks the supervisor to end the tree. It may have done so already.
-    pub(crate) fn let_go(&self) {
+    pub(crate) fn request_end(&self) {
         // Ignored: no process is left to receive the request.
-        let _ = self.try_to_let_go();
+        let _ = self.try_request_end();
     }
 
     /// Does the same, and returns an error if this machine refuses it.
-    pub(crate) fn try_to_let_go(&self) -> io::Result<()> {
+    pub(crate) fn try_request_end(&self) -> io::Result<()> {
         Ok(rustix::net::shutdown(&self.0, Shutdown::Write)?)
     }
 
@@ -185,19 +189,19 @@ impl Reports {
 
 /// The exit reports of one command, for the handle on its end.
 #[derive(Debug)]
-pub(crate) struct Teller {
+pub(crate) struct CommandReporter {
     pub(crate) reports: Arc<Reports>,
     pub(crate) command: i32,
     pub(crate) has_stopped: AtomicBool,
 }
 
-impl Teller {
-    pub(crate) fn new(reports: Arc<Reports>, command: i32) -> Teller {
-        Teller { reports, command, has_stopped: AtomicBool::new(false) }
+impl CommandReporter {
+    pub(crate) fn new(reports: Arc<Reports>, command: i32) -> CommandReporter {
+        CommandReporter { reports, command, has_stopped: AtomicBool::new(false) }
     }
 }
 
-impl Tells for Teller {
+impl ExitReporter for CommandReporter {
     fn end(&self) -> io::Result<Option<Ended>> {
         loop {
             match self.reports.peek()? {

@@ -12,10 +12,10 @@ use super::{
     supervised,
 };
 use crate::process::child::{ChildHandle, linux as exit};
-use crate::process::contain::linux::Tree;
+use crate::process::contain::linux::LinuxTree;
 use crate::process::contain::linux::cgroup::{self, Cgroup};
 use crate::process::contain::linux::image::image;
-use crate::process::contain::linux::report::Teller;
+use crate::process::contain::linux::report::CommandReporter;
 use crate::process::pidfd::pidfds_are_refused;
 use crate::process::spawn::UnixOptions;
 
@@ -23,19 +23,19 @@ use crate::process::spawn::UnixOptions;
 /// end with this process; a supervisor; a process group.
 pub(crate) fn start_contained(
     plan: &Plan<'_>,
-    dies_with_us: bool,
+    ends_with_parent: bool,
 ) -> Result<ChildHandle, SpawnError> {
     let layout = &Layout::new(plan)?;
     let moves = &moves(plan)?;
-    if dies_with_us {
+    if ends_with_parent {
         // A process group is not enough.
         can_supervise(plan).map_err(|error| SpawnError::new(Step::Contain, error))?;
     }
     if let Some(cgroup) = Cgroup::new() {
-        match start_in_cgroup(plan, layout, moves, cgroup, dies_with_us) {
+        match start_in_cgroup(plan, layout, moves, cgroup, ends_with_parent) {
             Err(error) if cgroup_errno(&error).is_some() => {
-                if cgroup_errno(&error).is_some_and(cgroup::is_lasting) {
-                    cgroup::refuse();
+                if cgroup_errno(&error).is_some_and(cgroup::is_permanent) {
+                    cgroup::disable();
                 }
             }
             done => {
@@ -50,7 +50,9 @@ pub(crate) fn start_contained(
         Err(error) => Err(SpawnError::new(Step::Contain, error)),
     };
     match supervised {
-        Err(error) if error.step == Step::Contain && !dies_with_us => start_in_group(plan, moves),
+        Err(error) if error.step == Step::Contain && !ends_with_parent => {
+            start_in_group(plan, moves)
+        }
         done => done,
     }
 }
@@ -60,9 +62,9 @@ fn start_in_cgroup(
     layout: &Layout,
     moves: &Moves,
     cgroup: Cgroup,
-    dies_with_us: bool,
+    ends_with_parent: bool,
 ) -> Result<ChildHandle, SpawnError> {
-    if dies_with_us {
+    if ends_with_parent {
         return start_supervised(plan, layout, moves, Some(cgroup));
     }
     let procs = cgroup.procs().map_err(|error| SpawnError::new(Step::Contain, error))?;
@@ -70,8 +72,8 @@ fn start_in_cgroup(
     setup.cgroup = Some(cgroup.dir().as_raw_fd());
     setup.cgroup_procs = Some(procs.as_raw_fd());
     let exit = start(&setup, start_uncontained)?;
-    let tree = Tree::new(Some(cgroup), None, exit.pid());
-    Ok(ChildHandle(exit.0.held_by(Box::new(tree))))
+    let tree = LinuxTree::new(Some(cgroup), None, exit.pid());
+    Ok(ChildHandle(exit.0.with_tree(Box::new(tree))))
 }
 
 fn start_supervised(
@@ -95,13 +97,13 @@ fn start_supervised(
         }
         other => other,
     })?;
-    exit::prepare_a_closer_look();
-    let teller = Teller::new(child.supervisor.reports.clone(), child.pid);
-    let tree = Tree::new(cgroup, Some(child.supervisor), child.pid as u32);
+    exit::preload_peak_memory();
+    let reporter = CommandReporter::new(child.supervisor.reports.clone(), child.pid);
+    let tree = LinuxTree::new(cgroup, Some(child.supervisor), child.pid as u32);
     Ok(ChildHandle(
         exit::ChildHandle::new(child.pid, child.pidfd)
-            .told_by(Box::new(teller))
-            .held_by(Box::new(tree)),
+            .with_reporter(Box::new(reporter))
+            .with_tree(Box::new(tree)),
     ))
 }
 

@@ -39,7 +39,7 @@ pub(crate) use trial::try_supervisor;
 
 pub(super) fn spawn(plan: &Plan<'_>) -> Result<ChildHandle, SpawnError> {
     if let Some(contain) = plan.contain {
-        return (contain.start)(plan, contain.dies_with_us);
+        return (contain.start)(plan, contain.ends_with_parent);
     }
     let layout = Layout::new(plan)?;
     let moves = moves(plan)?;

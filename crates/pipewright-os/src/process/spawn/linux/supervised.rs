@@ -32,7 +32,7 @@ use crate::process::child::{ChildHandle, linux as exit};
 use crate::process::contain::linux::Supervisor;
 use crate::process::contain::linux::cgroup::Cgroup;
 use crate::process::contain::linux::image::{self, image};
-use crate::process::contain::linux::report::{NotStarted, Reports, Started};
+use crate::process::contain::linux::report::{NotStarted, Reports, StartedCommand};
 use crate::process::member::Member;
 use crate::process::pidfd::send;
 use rustix::process::{PidfdFlags, Resource, getpid, getrlimit, pidfd_open};
@@ -132,10 +132,10 @@ pub(super) fn start(
             create_error(error)
         }
         // Signals would go by a number that the supervisor may have freed.
-        (None, Ok(Started { pidfd: None, .. })) => {
+        (None, Ok(StartedCommand { pidfd: None, .. })) => {
             create_error(io::Error::from_raw_os_error(libc::EMFILE))
         }
-        (None, Ok(Started { pid, pidfd, supervisor })) => match again {
+        (None, Ok(StartedCommand { pid, pidfd, supervisor })) => match again {
             Ok(Some(guard_pidfd)) => {
                 let guard = Member::new(guard as u32, guard_pidfd);
                 let reports = Arc::new(reports);
@@ -149,7 +149,7 @@ pub(super) fn start(
     };
     // The supervisor has ended, or is asked to (a fork of this process may hold a copy, so a drop would not
     // be enough); the guard ends last. Ignored: it has been reaped elsewhere.
-    reports.let_go();
+    reports.request_end();
     let guard_status = guard_exit.wait().map(|ended| ended.status);
     if context.is_proven.load(Relaxed) || is_lack_of_resources(&failed.source) {
         return Err(failed);
@@ -370,7 +370,7 @@ impl Program {
         pidfd: Option<&OwnedFd>,
         errno: i32,
     ) -> Result<(), i32> {
-        let words = Started::words(pid, raw_syscall::own_pid(), errno);
+        let words = StartedCommand::words(pid, raw_syscall::own_pid(), errno);
         raw_syscall::send(self.handles[HOST], &words, pidfd.map(|fd| fd.as_raw_fd()))
     }
 

@@ -68,7 +68,7 @@ fn try_image(image: BorrowedFd<'_>) -> io::Result<()> {
     }
     // The calls that the host itself makes while it holds a tree may be refused as well.
     send(pidfd_open(getpid(), PidfdFlags::empty())?.as_fd(), 0, 0)?;
-    reports.try_to_let_go()?;
+    reports.try_request_end()?;
     if reports.peek()? == Some(Report::Started) {
         reports.started().map_err(|_| io::ErrorKind::PermissionDenied)?;
     }

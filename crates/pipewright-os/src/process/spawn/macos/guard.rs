@@ -16,28 +16,28 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::ptr;
 
 use super::actions::{Actions, Attributes, all_signals, posix_spawn, signals};
-use crate::process::child::guard::{Guard, Whom};
+use crate::process::child::guard::{Guard, GuardTarget};
 use crate::process::wait4::wait4;
 
 /// The number of the pipe in the shell.
-const LIFELINE: RawFd = 3;
+const PIPE_FD: RawFd = 3;
 
 /// The script that kills a group. The shell itself ends at once, and the process that it leaves behind
 /// becomes a child of launchd, so this process does not have to reap it. A line in the pipe disarms the
 /// guard; the end of the pipe without a line means that this process has ended. `$1` is the process or
 /// group to kill; 0 is the group of the shell.
-const FOR_GROUP: &CStr = c"(read -r over <&3 || kill -s KILL \"$1\") &";
+const GROUP_SCRIPT: &CStr = c"(read -r over <&3 || kill -s KILL \"$1\") &";
 
 /// The script that kills a child. When this process ends, the number of the child may have passed to
 /// another process, if other code has reaped the child or the pipe's end was leaked. So the start time is
 /// compared. If `ps` does not work, both times are empty.
-const FOR_CHILD: &CStr = c"(s=$(/bin/ps -o lstart= -p \"$1\"); read -r over <&3 || if [ \"$s\" = \"$(/bin/ps -o lstart= -p \"$1\")\" ]; then kill -s KILL \"$1\"; fi) &";
+const CHILD_SCRIPT: &CStr = c"(s=$(/bin/ps -o lstart= -p \"$1\"); read -r over <&3 || if [ \"$s\" = \"$(/bin/ps -o lstart= -p \"$1\")\" ]; then kill -s KILL \"$1\"; fi) &";
 
 /// Starts the guard of a child that does not run yet. The guard waits when this returns.
-pub(super) fn start_guard(child: i32, whom: Whom) -> io::Result<Guard> {
+pub(super) fn start_guard(child: i32, target: GuardTarget) -> io::Result<Guard> {
     let (read, write) = crate::base::raw_pipe::pipe()?;
-    do_without_sigpipe(&write)?;
-    let shell = start_shell(child, whom, &read)?;
+    disable_sigpipe(&write)?;
+    let shell = start_shell(child, target, &read)?;
     drop(read);
     match wait4(shell, 0) {
         Ok(Some((status, _))) if status.success() => {}
@@ -46,15 +46,15 @@ pub(super) fn start_guard(child: i32, whom: Whom) -> io::Result<Guard> {
         Err(error) => return Err(error),
         Ok(_) => return Err(io::Error::other("the guard of the child could not be started")),
     }
-    Ok(Guard::new(write, whom))
+    Ok(Guard::new(write, target))
 }
 
-fn start_shell(child: i32, whom: Whom, lifeline: &OwnedFd) -> io::Result<i32> {
+fn start_shell(child: i32, target: GuardTarget, pipe: &OwnedFd) -> io::Result<i32> {
     let mut actions = Actions::new()?;
     // Before the other actions, which could overwrite it.
-    match lifeline.as_raw_fd() {
-        LIFELINE => actions.inherit(LIFELINE)?,
-        from => actions.dup2(from, LIFELINE)?,
+    match pipe.as_raw_fd() {
+        PIPE_FD => actions.inherit(PIPE_FD)?,
+        from => actions.dup2(from, PIPE_FD)?,
     }
     for fd in [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO] {
         actions.open(fd, c"/dev/null", libc::O_RDWR)?;
@@ -66,14 +66,14 @@ fn start_shell(child: i32, whom: Whom, lifeline: &OwnedFd) -> io::Result<i32> {
     attributes.default_signals(&signals(&[libc::SIGCHLD, libc::SIGPIPE]))?;
     // Signals for the group, or from the terminal, are not meant for the guard.
     attributes.block(&all_signals())?;
-    let (script, target) = match whom {
-        Whom::Child => {
+    let (script, target) = match target {
+        GuardTarget::Child => {
             attributes.begin_session()?;
-            (FOR_CHILD, CString::new(child.to_string())?)
+            (CHILD_SCRIPT, CString::new(child.to_string())?)
         }
-        Whom::Group => {
+        GuardTarget::Group => {
             attributes.join_group(child)?;
-            (FOR_GROUP, c"0".to_owned())
+            (GROUP_SCRIPT, c"0".to_owned())
         }
     };
     let arguments = [c"sh", c"-c", script, c"pipewright-guard", &target].map(CStr::as_ptr);
@@ -88,7 +88,7 @@ fn start_shell(child: i32, whom: Whom, lifeline: &OwnedFd) -> io::Result<i32> {
 
 /// Disables SIGPIPE for the pipe: a guard that was killed must not end a program that does not ignore
 /// SIGPIPE.
-fn do_without_sigpipe(pipe: &OwnedFd) -> io::Result<()> {
+fn disable_sigpipe(pipe: &OwnedFd) -> io::Result<()> {
     // SAFETY: an open descriptor and a number.
     match unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETNOSIGPIPE, 1) } {
         -1 => Err(io::Error::last_os_error()),

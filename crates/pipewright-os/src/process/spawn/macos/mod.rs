@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use super::layout::{self, Layout};
 use super::{Group, Identity, ParentExit, Plan, SpawnError, Step, UnixOptions};
 use crate::base::signal::{AllBlocked, Signal, mask_now};
-use crate::process::child::guard::{Guard, Whom};
+use crate::process::child::guard::{Guard, GuardTarget};
 use crate::process::child::{ChildHandle, Containment, macos as exit};
 
 mod actions;
@@ -40,20 +40,20 @@ use places::Places;
 
 pub(super) fn spawn(plan: &Plan<'_>) -> Result<ChildHandle, SpawnError> {
     match plan.contain {
-        Some(contain) => (contain.start)(plan, contain.dies_with_us),
+        Some(contain) => (contain.start)(plan, contain.ends_with_parent),
         None => start(plan, plan.unix.kill_on_parent_exit.map(for_child)),
     }
 }
 
-/// Starts a contained child. macOS has only a process group. With `dies_with_us` the group has a guard,
+/// Starts a contained child. macOS has only a process group. With `ends_with_parent` the group has a guard,
 /// which kills it.
 pub(crate) fn start_contained(
     plan: &Plan<'_>,
-    dies_with_us: bool,
+    ends_with_parent: bool,
 ) -> Result<ChildHandle, SpawnError> {
     let group = match plan.unix.group {
         Group::Same | Group::Own => Group::Own,
-        _ if dies_with_us => {
+        _ if ends_with_parent => {
             // The guard cannot enter another session, and must not kill a group of unrelated processes.
             let words = "the tree can end with this process only as a process group of its own";
             let error = io::Error::new(io::ErrorKind::Unsupported, words);
@@ -63,7 +63,7 @@ pub(crate) fn start_contained(
     };
     let options = UnixOptions { group, ..plan.unix.clone() };
     let guarded = match options.kill_on_parent_exit {
-        _ if dies_with_us => Some(Guarded { step: Step::Contain, begin: guard_group }),
+        _ if ends_with_parent => Some(Guarded { step: Step::Contain, begin: guard_group }),
         asked => asked.map(for_child),
     };
     start(&Plan { unix: &options, ..*plan }, guarded)
@@ -81,11 +81,11 @@ fn for_child(asked: ParentExit) -> Guarded {
 }
 
 fn guard_group(child: i32) -> io::Result<Guard> {
-    start_guard(child, Whom::Group)
+    start_guard(child, GuardTarget::Group)
 }
 
 fn guard_child(child: i32) -> io::Result<Guard> {
-    start_guard(child, Whom::Child)
+    start_guard(child, GuardTarget::Child)
 }
 
 pub(super) fn parent_exit() -> ParentExit {
@@ -136,7 +136,7 @@ fn start(plan: &Plan<'_>, guarded: Option<Guarded>) -> Result<ChildHandle, Spawn
         return Ok(continued(ChildHandle(exit), waits));
     };
     match (guarded.begin)(pid) {
-        Ok(guard) => Ok(continued(ChildHandle(exit.guarded_by(guard)), waits)),
+        Ok(guard) => Ok(continued(ChildHandle(exit.with_guard(guard)), waits)),
         Err(error) => {
             let exit = ChildHandle(exit);
             // It has run nothing yet, and is a child of this process: neither call can fail.

@@ -32,7 +32,7 @@ use super::wide::environment::block;
 use super::{Env, Group, Inherit, ParentExit, Plan, SpawnError, Step};
 use crate::base::handle::size_of_u32;
 use crate::process::child::{ChildHandle, windows as exit};
-use crate::process::contain::windows::{Job, Tree, are_in_a_job, ends_with_us};
+use crate::process::contain::windows::{Job, JobTree, is_in_job, kill_on_close_job};
 use crate::process::process_object::Process;
 
 mod attributes;
@@ -56,13 +56,13 @@ pub(super) use text::compare_names;
 
 pub(super) fn spawn(plan: &Plan<'_>) -> Result<ChildHandle, SpawnError> {
     if let Some(contain) = plan.contain {
-        return (contain.start)(plan, contain.dies_with_us);
+        return (contain.start)(plan, contain.ends_with_parent);
     }
-    let Some(ends) = plan.unix.kill_on_parent_exit else {
+    let Some(exit) = plan.unix.kill_on_parent_exit else {
         return start(plan, None).map(ChildHandle);
     };
-    let start_in = |anew| {
-        let job = (ends.job)(anew).map_err(|error| SpawnError::new(Step::ParentDeath, error))?;
+    let start_in = |replace| {
+        let job = (exit.job)(replace).map_err(|error| SpawnError::new(Step::ParentDeath, error))?;
         start(plan, Some(job)).map(ChildHandle)
     };
     match start_in(false) {
@@ -77,12 +77,12 @@ pub(crate) fn start_contained(plan: &Plan<'_>, _: bool) -> Result<ChildHandle, S
     let job =
         Job::for_tree(lets_break_away).map_err(|error| SpawnError::new(Step::Contain, error))?;
     let exit = start(plan, Some(job.as_handle()))?;
-    let tree = Tree::new(job, exit.pid());
-    Ok(ChildHandle(exit.held_by(Box::new(tree))))
+    let tree = JobTree::new(job, exit.pid());
+    Ok(ChildHandle(exit.with_tree(Box::new(tree))))
 }
 
 pub(super) fn parent_exit() -> ParentExit {
-    ParentExit { job: ends_with_us }
+    ParentExit { job: kill_on_close_job }
 }
 
 pub(super) fn exec(_: &Plan<'_>) -> Result<Infallible, SpawnError> {
@@ -181,7 +181,7 @@ fn create(
     drop(unsafe { OwnedHandle::from_raw_handle(made.hThread) });
     let exit = exit::ChildHandle::new(made.dwProcessId, Process::new(process));
     Ok(match plan.unix.group {
-        Group::Own | Group::Session => exit.leading(manner.shares_console),
+        Group::Own | Group::Session => exit.with_own_group(manner.shares_console),
         Group::Same | Group::Join(_) => exit,
     })
 }
@@ -224,7 +224,7 @@ fn why(plan: &Plan<'_>, program: &Program, has_job: bool, error: io::Error) -> S
         }
         // The job is not compatible with the jobs that this process is in.
         ERROR_ACCESS_DENIED
-            if has_job && are_in_a_job() && directories::may_be_executed(&program.file) =>
+            if has_job && is_in_job() && directories::may_be_executed(&program.file) =>
         {
             Step::Contain
         }

@@ -64,7 +64,7 @@ pub(super) fn check(plan: &Plan<'_>) -> Result<(), SpawnError> {
         return Err(SpawnError::bad(BadInput::Suspended));
     }
     let numbered = plan.inherit.list().iter().any(|(_, number)| number.is_some());
-    let option = match plan.unix.asked_for() {
+    let option = match plan.unix.first_set_option() {
         Some(option) => option,
         None if plan.arg0.is_some() => "arg0",
         None if numbered => "inherit_fd_as",

@@ -8,7 +8,7 @@ use windows_sys::Win32::System::Threading::GetCurrentProcess;
 use super::{Act, Note, act, code, ends, until};
 use crate::base::signal::Signal;
 use crate::process::child::{ChildHandle, Containment};
-use crate::process::contain::windows::ends_with_us;
+use crate::process::contain::windows::kill_on_close_job;
 use crate::process::open::{Fate, Opened};
 use crate::process::spawn::{Contain, Plan, WindowsOptions, parent_exit, spawn};
 use crate::process::tree::Descendants;
@@ -51,7 +51,7 @@ fn a_tree_ends_whoever_has_started_whom_and_is_counted() {
 /// A job that has processes can refuse a child because of them.
 #[test]
 fn the_job_of_children_that_end_with_us_is_another_one_where_the_last_one_refuses() {
-    let job = |anew| ends_with_us(anew).unwrap().as_raw_handle();
+    let job = |replace| kill_on_close_job(replace).unwrap().as_raw_handle();
     let mut tied = act("sleep", "");
     tied.unix.kill_on_parent_exit = Some(parent_exit());
     let child = tied.start();
@@ -128,8 +128,8 @@ fn in_a_job() -> bool {
     // SAFETY: no arguments; a pseudo handle.
     let own = unsafe { GetCurrentProcess() };
     // SAFETY: this process's own handle, any job, and a live number.
-    let told = unsafe { IsProcessInJob(own, std::ptr::null_mut(), &raw mut is_in) };
-    told != 0 && is_in != 0
+    let ok = unsafe { IsProcessInJob(own, std::ptr::null_mut(), &raw mut is_in) };
+    ok != 0 && is_in != 0
 }
 
 #[test]
