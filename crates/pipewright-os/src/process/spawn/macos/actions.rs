@@ -73,7 +73,7 @@ impl Attributes {
     /// Creates the default attributes: no handler of the parent, which exec resets, and SIGPIPE at its
     /// default. Rust programs ignore SIGPIPE from the start, and a child that inherits that does not stop
     /// when its reader is gone (rust-lang/rust#62569).
-    pub(super) fn usual() -> io::Result<Attributes> {
+    pub(super) fn with_defaults() -> io::Result<Attributes> {
         let mut attributes = Attributes::new()?;
         attributes.default_signals(&signals(&[libc::SIGPIPE]))?;
         Ok(attributes)

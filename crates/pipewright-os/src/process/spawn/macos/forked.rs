@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::ptr;
 
 use super::actions::{Actions, Attributes, posix_spawn};
-use super::places::Places;
+use super::moves::HandleMoves;
 use super::search::{errno, first};
 use super::{Layout, is_path};
 use crate::base::signal::AllBlocked;
@@ -24,7 +24,7 @@ use crate::process::spawn::{
 use crate::process::wait4::wait4;
 
 /// Everything that the child needs, made before the child exists.
-pub(super) struct Job<'a> {
+pub(super) struct ChildSetup<'a> {
     plan: &'a Plan<'a>,
     unset_groups: UnsetGroups,
     chroot: *const c_char,
@@ -33,7 +33,7 @@ pub(super) struct Job<'a> {
     searches: bool,
     argv: *const *const c_char,
     envp: *const *const c_char,
-    places: &'a Places,
+    moves: &'a HandleMoves,
     actions: &'a Actions,
     /// The signal mask to set before closures run.
     mask: libc::sigset_t,
@@ -41,15 +41,15 @@ pub(super) struct Job<'a> {
     attributes: &'a Attributes,
 }
 
-impl<'a> Job<'a> {
+impl<'a> ChildSetup<'a> {
     pub(super) fn new(
         plan: &'a Plan<'a>,
         layout: &'a Layout,
-        places: &'a Places,
+        moves: &'a HandleMoves,
         actions: &'a Actions,
         attributes: &'a Attributes,
-    ) -> Job<'a> {
-        Job {
+    ) -> ChildSetup<'a> {
+        ChildSetup {
             plan,
             unset_groups: plan.unix.unset_groups(),
             chroot: layout.chroot(),
@@ -58,7 +58,7 @@ impl<'a> Job<'a> {
             searches: !is_path(plan.program),
             argv: layout.argv(),
             envp: layout.envp(),
-            places,
+            moves,
             actions,
             mask: super::mask(plan),
             attributes,
@@ -82,13 +82,13 @@ const REPORT_BYTES: usize = 8;
     clippy::disallowed_methods,
     reason = "only fork leaves a process that can change its user and its limits before exec"
 )]
-pub(super) fn start(job: &Job<'_>) -> Result<i32, SpawnError> {
+pub(super) fn start(setup: &ChildSetup<'_>) -> Result<i32, SpawnError> {
     let create_error = |error| SpawnError::new(Step::Create, error);
     let (read, made) = crate::base::raw_pipe::pipe().map_err(create_error)?;
     // The file actions run before the last step that can fail, and must not overwrite the pipe.
-    let write = job.places.out_of_the_way(&made).map_err(create_error)?;
+    let write = setup.moves.copy_off_targets(&made).map_err(create_error)?;
     drop(made);
-    let mut locked = job.plan.unix.pre_exec.lock();
+    let mut locked = setup.plan.unix.pre_exec.lock();
     let closures = locked.as_mut().map_or(&mut [][..], |locked| &mut locked.closures);
     let pid = {
         // Without this, a signal that arrived in the child before exec would run a handler of this program
@@ -98,7 +98,7 @@ pub(super) fn start(job: &Job<'_>) -> Result<i32, SpawnError> {
         match unsafe { libc::fork() } {
             -1 => return Err(create_error(io::Error::last_os_error())),
             // SAFETY: this is the child.
-            0 => unsafe { run(job, closures, write.as_raw_fd()) },
+            0 => unsafe { run(setup, closures, write.as_raw_fd()) },
             pid => pid,
         }
     };
@@ -120,10 +120,10 @@ pub(super) fn start(job: &Job<'_>) -> Result<i32, SpawnError> {
 ///
 /// # Safety
 /// Only in a forked process of one thread.
-unsafe fn run(job: &Job<'_>, closures: &mut [Closure], report_to: RawFd) -> ! {
+unsafe fn run(setup: &ChildSetup<'_>, closures: &mut [Closure], report_to: RawFd) -> ! {
     let no_unwinding = AbortOnPanic;
     // SAFETY: this process exists only for this.
-    let (step, errno) = unsafe { become_program(job, closures) };
+    let (step, errno) = unsafe { become_program(setup, closures) };
     mem::forget(no_unwinding);
     let [a, b, c, d] = steps::number_of(step).to_ne_bytes();
     let [e, f, g, h] = errno.to_ne_bytes();
@@ -138,14 +138,14 @@ unsafe fn run(job: &Job<'_>, closures: &mut [Closure], report_to: RawFd) -> ! {
 /// Applies the plan to this process and executes the program. Returns the failure.
 ///
 /// # Safety
-/// Changes this process; the job's pointers must be good.
-pub(super) unsafe fn become_program(job: &Job<'_>, closures: &mut [Closure]) -> Failed {
+/// Changes this process; the setup's pointers must be good.
+pub(super) unsafe fn become_program(setup: &ChildSetup<'_>, closures: &mut [Closure]) -> Failed {
     // SAFETY: as this function's.
-    let prepared = unsafe { prepare(job) }.and_then(|()| run_closures(job, closures));
+    let prepared = unsafe { prepare(setup) }.and_then(|()| run_closures(setup, closures));
     match prepared {
         Err(failed) => failed,
         // SAFETY: as this function's.
-        Ok(()) => unsafe { load(job) },
+        Ok(()) => unsafe { load(setup) },
     }
 }
 
@@ -153,45 +153,45 @@ pub(super) unsafe fn become_program(job: &Job<'_>, closures: &mut [Closure]) -> 
 ///
 /// # Safety
 /// As for [`become_program`].
-unsafe fn prepare(job: &Job<'_>) -> Result<(), Failed> {
-    let options = job.plan.unix;
+unsafe fn prepare(setup: &ChildSetup<'_>) -> Result<(), Failed> {
+    let options = setup.plan.unix;
     // Here, and not by an attribute: those are applied when it is too late to report an error.
     join_group(options.group)?;
-    limit(&options.limits)?;
+    set_limits(&options.limits)?;
     if let Some(mask) = options.umask {
         // SAFETY: a number; umask has no error.
         unsafe { libc::umask(mask as libc::mode_t) };
     }
     if let Some(add) = options.nice {
-        be_nicer(add)?;
+        add_nice(add)?;
     }
-    if !job.chroot.is_null() {
+    if !setup.chroot.is_null() {
         // SAFETY: a C string.
-        check(unsafe { libc::chroot(job.chroot) }, Step::Chroot)?;
+        check(unsafe { libc::chroot(setup.chroot) }, Step::Chroot)?;
         // A working directory outside the new root is a way out of it, and a relative one that follows is
         // meant to be inside.
         // SAFETY: a C string.
         check(unsafe { libc::chdir(c"/".as_ptr()) }, Step::Chroot)?;
     }
-    change_identity(&options.identity, job.unset_groups)?;
-    if !job.current_dir.is_null() {
+    change_identity(&options.identity, setup.unset_groups)?;
+    if !setup.current_dir.is_null() {
         // After the change of user, as in std: that user must be allowed to enter the directory. By a call
         // of its own, so that it happens once for any number of candidates.
         // SAFETY: a C string.
-        check(unsafe { libc::chdir(job.current_dir) }, Step::CurrentDir)?;
+        check(unsafe { libc::chdir(setup.current_dir) }, Step::CurrentDir)?;
     }
     Ok(())
 }
 
 /// Places the handles and runs the closures. The closures may use and change the handles, so those come
 /// first; the file actions, which run when the program is loaded, then only keep them open.
-fn run_closures(job: &Job<'_>, closures: &mut [Closure]) -> Result<(), Failed> {
+fn run_closures(setup: &ChildSetup<'_>, closures: &mut [Closure]) -> Result<(), Failed> {
     if closures.is_empty() {
         return Ok(());
     }
-    job.places.place()?;
+    setup.moves.place()?;
     // SAFETY: a live set; SIG_SETMASK with it has no error.
-    unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const job.mask, ptr::null_mut()) };
+    unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const setup.mask, ptr::null_mut()) };
     pre_exec::run(closures).map_err(|errno| (Step::PreExec, errno))
 }
 
@@ -199,13 +199,13 @@ fn run_closures(job: &Job<'_>, closures: &mut [Closure]) -> Result<(), Failed> {
 ///
 /// # Safety
 /// As for [`become_program`].
-unsafe fn load(job: &Job<'_>) -> Failed {
-    let become_it = |path| {
+unsafe fn load(setup: &ChildSetup<'_>) -> Failed {
+    let exec = |path| {
         // SAFETY: a candidate, and arrays that the layout owns, each ended by NULL.
-        unsafe { posix_spawn(path, job.actions, job.attributes, job.argv, job.envp) }
+        unsafe { posix_spawn(path, setup.actions, setup.attributes, setup.argv, setup.envp) }
     };
     // SAFETY: an array that the layout owns, ended by NULL.
-    match unsafe { first(job.candidates, job.searches, become_it) } {
+    match unsafe { first(setup.candidates, setup.searches, exec) } {
         // Cannot happen: the process would execute another program.
         Ok(_) => (Step::Exec, libc::EIO),
         Err(errno) => (Step::Exec, errno),
@@ -225,7 +225,7 @@ fn join_group(group: Group) -> Result<(), Failed> {
     check(result, Step::Group)
 }
 
-fn limit(limits: &[ResourceLimit]) -> Result<(), Failed> {
+fn set_limits(limits: &[ResourceLimit]) -> Result<(), Failed> {
     for (index, limit) in limits.iter().enumerate() {
         let hard = limit.hard.unwrap_or(libc::RLIM_INFINITY);
         let mut soft = limit.soft.unwrap_or(libc::RLIM_INFINITY);
@@ -258,7 +258,7 @@ fn resource(resource: Resource) -> libc::c_int {
     }
 }
 
-fn be_nicer(add: i32) -> Result<(), Failed> {
+fn add_nice(add: i32) -> Result<(), Failed> {
     /// The number that stands for this process.
     const SELF: libc::id_t = 0;
     // It cannot fail for this process. -1 is a valid result (getpriority(2)).

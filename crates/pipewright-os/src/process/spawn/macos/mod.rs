@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `mod.rs` | the choice between the two, and the work before the program runs |
 //! | `actions.rs` | the call and its objects |
-//! | `places.rs` | the handles that the child gets |
+//! | `moves.rs` | the handles that the child gets |
 //! | `search.rs` | the search for the program, and the reason of a failure |
 //! | `forked.rs` | the code between fork and exec |
 //! | `guard.rs` | the process that outlives this one |
@@ -29,14 +29,14 @@ use crate::process::child::{ChildHandle, Containment, macos as exit};
 mod actions;
 mod forked;
 mod guard;
-mod places;
+mod moves;
 mod search;
 
 use actions::Attributes;
 pub(super) use forked::{FORK, Fork};
 use guard::start_guard;
 pub(super) use layout::is_path;
-use places::Places;
+use moves::HandleMoves;
 
 pub(super) fn spawn(plan: &Plan<'_>) -> Result<ChildHandle, SpawnError> {
     match plan.contain {
@@ -62,22 +62,22 @@ pub(crate) fn start_contained(
         chosen => chosen,
     };
     let options = UnixOptions { group, ..plan.unix.clone() };
-    let guarded = match options.kill_on_parent_exit {
-        _ if ends_with_parent => Some(Guarded { step: Step::Contain, begin: guard_group }),
+    let guard_start = match options.kill_on_parent_exit {
+        _ if ends_with_parent => Some(GuardStart { step: Step::Contain, begin: guard_group }),
         asked => asked.map(for_child),
     };
-    start(&Plan { unix: &options, ..*plan }, guarded)
+    start(&Plan { unix: &options, ..*plan }, guard_start)
 }
 
 /// The guard that a child gets. By a pointer, so that programs which never use it do not contain it.
 #[derive(Debug, Clone, Copy)]
-struct Guarded {
+struct GuardStart {
     step: Step,
     begin: fn(child: i32) -> io::Result<Guard>,
 }
 
-fn for_child(asked: ParentExit) -> Guarded {
-    Guarded { step: Step::ParentDeath, begin: asked.start_guard }
+fn for_child(asked: ParentExit) -> GuardStart {
+    GuardStart { step: Step::ParentDeath, begin: asked.start_guard }
 }
 
 fn guard_group(child: i32) -> io::Result<Guard> {
@@ -98,31 +98,31 @@ pub(super) fn search_dirs<'a>(plan: &Plan<'a>) -> impl Iterator<Item = PathBuf> 
 
 pub(super) fn exec(plan: &Plan<'_>) -> Result<Infallible, SpawnError> {
     let layout = Layout::new(plan)?;
-    let places = Places::new(plan)?;
-    let actions = places.actions(!plan.unix.pre_exec.is_empty())?;
-    let attributes = attributes(plan, &places, Way::Replace, false)?;
-    let job = forked::Job::new(plan, &layout, &places, &actions, &attributes);
+    let moves = HandleMoves::new(plan)?;
+    let actions = moves.actions(!plan.unix.pre_exec.is_empty())?;
+    let attributes = attributes(plan, &moves, StartMode::Replace, false)?;
+    let setup = forked::ChildSetup::new(plan, &layout, &moves, &actions, &attributes);
     let mut locked = plan.unix.pre_exec.lock();
     let closures = locked.as_mut().map_or(&mut [][..], |locked| &mut locked.closures);
     // If the exec fails, this process continues with the signal mask that it had.
     let _mask = AllBlocked::new();
-    // SAFETY: the job borrows live data, and this thread is the one that becomes the program.
-    let (step, errno) = unsafe { forked::become_program(&job, closures) };
+    // SAFETY: the setup borrows live data, and this thread is the one that becomes the program.
+    let (step, errno) = unsafe { forked::become_program(&setup, closures) };
     Err(SpawnError::new(step, io::Error::from_raw_os_error(errno)))
 }
 
-fn start(plan: &Plan<'_>, guarded: Option<Guarded>) -> Result<ChildHandle, SpawnError> {
+fn start(plan: &Plan<'_>, guard_start: Option<GuardStart>) -> Result<ChildHandle, SpawnError> {
     let layout = Layout::new(plan)?;
-    let places = Places::new(plan)?;
+    let moves = HandleMoves::new(plan)?;
     let terminal = plan.foreground.filter(|_| plan.unix.group == Group::Own);
     // Steps that need the child's number are done before the program runs.
-    let waits = guarded.is_some() || terminal.is_some();
-    let pid = match takes_fork(plan.unix) {
-        false => spawned(plan, &layout, &places, waits)?,
+    let waits = guard_start.is_some() || terminal.is_some();
+    let pid = match needs_fork(plan.unix) {
+        false => start_by_posix_spawn(plan, &layout, &moves, waits)?,
         true => {
-            let actions = places.actions(!plan.unix.pre_exec.is_empty())?;
-            let attributes = attributes(plan, &places, Way::Replace, waits)?;
-            forked::start(&forked::Job::new(plan, &layout, &places, &actions, &attributes))?
+            let actions = moves.actions(!plan.unix.pre_exec.is_empty())?;
+            let attributes = attributes(plan, &moves, StartMode::Replace, waits)?;
+            forked::start(&forked::ChildSetup::new(plan, &layout, &moves, &actions, &attributes))?
         }
     };
     let mut exit = exit::ChildHandle::new(pid);
@@ -132,23 +132,23 @@ fn start(plan: &Plan<'_>, guarded: Option<Guarded>) -> Result<ChildHandle, Spawn
     if let Some(terminal) = terminal {
         terminal.give_to(pid as u32);
     }
-    let Some(guarded) = guarded else {
-        return Ok(continued(ChildHandle(exit), waits));
+    let Some(guard_start) = guard_start else {
+        return Ok(resumed(ChildHandle(exit), waits));
     };
-    match (guarded.begin)(pid) {
-        Ok(guard) => Ok(continued(ChildHandle(exit.with_guard(guard)), waits)),
+    match (guard_start.begin)(pid) {
+        Ok(guard) => Ok(resumed(ChildHandle(exit.with_guard(guard)), waits)),
         Err(error) => {
             let exit = ChildHandle(exit);
             // It has run nothing yet, and is a child of this process: neither call can fail.
             let _ = exit.signal(Signal::KILL);
             let _ = exit.wait();
-            Err(SpawnError::new(guarded.step, error))
+            Err(SpawnError::new(guard_start.step, error))
         }
     }
 }
 
 /// Resumes a child that was started suspended.
-fn continued(exit: ChildHandle, waits: bool) -> ChildHandle {
+fn resumed(exit: ChildHandle, waits: bool) -> ChildHandle {
     if waits {
         // Ignored: it cannot fail. The child is unreaped, and this process is root's or may signal every
         // process with its real user (kill(2)), which a set-user-ID program keeps until it runs.
@@ -157,7 +157,7 @@ fn continued(exit: ChildHandle, waits: bool) -> ChildHandle {
     exit
 }
 
-fn takes_fork(options: &UnixOptions) -> bool {
+fn needs_fork(options: &UnixOptions) -> bool {
     let UnixOptions { identity, chroot, umask, nice, limits, pre_exec, .. } = options;
     let changes_rights = *identity != Identity::default() || chroot.is_some();
     let changes_limits = umask.is_some() || nice.is_some() || !limits.is_empty();
@@ -166,7 +166,7 @@ fn takes_fork(options: &UnixOptions) -> bool {
 
 /// The way in which a process gets its program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum StartMode {
     /// It is created for the program.
     Create,
     /// It exists, has its group and its directory, and executes the program.
@@ -181,27 +181,27 @@ fn mask(plan: &Plan<'_>) -> libc::sigset_t {
 
 fn attributes(
     plan: &Plan<'_>,
-    places: &Places,
-    way: Way,
+    moves: &HandleMoves,
+    mode: StartMode,
     suspended: bool,
 ) -> Result<Attributes, SpawnError> {
     let make = || {
-        let mut attributes = Attributes::usual()?;
+        let mut attributes = Attributes::with_defaults()?;
         if plan.unix.pre_exec.is_empty() {
             attributes.block(&mask(plan))?;
         }
-        if places.closes_others() {
+        if moves.closes_others() {
             attributes.close_others()?;
         }
         if suspended {
             attributes.start_suspended()?;
         }
-        match (way, plan.unix.group) {
-            (Way::Replace, _) => attributes.replace_this_process()?,
-            (Way::Create, Group::Same) => {}
-            (Way::Create, Group::Own) => attributes.join_group(0)?,
-            (Way::Create, Group::Join(group)) => attributes.join_group(group)?,
-            (Way::Create, Group::Session) => attributes.begin_session()?,
+        match (mode, plan.unix.group) {
+            (StartMode::Replace, _) => attributes.replace_this_process()?,
+            (StartMode::Create, Group::Same) => {}
+            (StartMode::Create, Group::Own) => attributes.join_group(0)?,
+            (StartMode::Create, Group::Join(group)) => attributes.join_group(group)?,
+            (StartMode::Create, Group::Session) => attributes.begin_session()?,
         }
         Ok(attributes)
     };
@@ -210,13 +210,13 @@ fn attributes(
 
 /// Starts the child in the common case: with one call, or with one call for each executable file in the
 /// search path that turns out not to be a program.
-fn spawned(
+fn start_by_posix_spawn(
     plan: &Plan<'_>,
     layout: &Layout,
-    places: &Places,
+    moves: &HandleMoves,
     suspended: bool,
 ) -> Result<i32, SpawnError> {
-    let mut actions = places.actions(false)?;
+    let mut actions = moves.actions(false)?;
     let mut moved = None;
     if let Some(dir) = plan.current_dir {
         let absolute = search::Absolute::new(dir, layout.candidates());
@@ -226,7 +226,7 @@ fn spawned(
         actions.change_dir(dir).map_err(|error| SpawnError::new(Step::CurrentDir, error))?;
     }
     let candidates = moved.as_ref().map_or(layout.candidates(), search::Absolute::candidates);
-    let attributes = attributes(plan, places, Way::Create, suspended)?;
+    let attributes = attributes(plan, moves, StartMode::Create, suspended)?;
     let (argv, envp) = (layout.argv(), layout.envp());
     let make = |path| {
         // SAFETY: a candidate, and arrays that the layout owns, each ended by NULL.
@@ -234,5 +234,5 @@ fn spawned(
     };
     // SAFETY: an array that the layout owns, or that was made of one, ended by NULL.
     let started = unsafe { search::first(candidates, !is_path(plan.program), make) };
-    started.map_err(|errno| search::why_not(plan, errno))
+    started.map_err(|errno| search::failed_step(plan, errno))
 }

@@ -98,9 +98,9 @@ impl Absolute {
 }
 
 /// Finds the step that failed: the call has one error number for all of them.
-pub(super) fn why_not(plan: &Plan<'_>, errno: i32) -> SpawnError {
+pub(super) fn failed_step(plan: &Plan<'_>, errno: i32) -> SpawnError {
     let error = io::Error::from_raw_os_error(errno);
-    if let Some(error) = plan.current_dir.and_then(why_not_there) {
+    if let Some(error) = plan.current_dir.and_then(working_dir_error) {
         return SpawnError::new(Step::CurrentDir, error);
     }
     let step = match errno {
@@ -116,7 +116,7 @@ pub(super) fn why_not(plan: &Plan<'_>, errno: i32) -> SpawnError {
 }
 
 /// Returns the error that a change to that directory gives, if it gives one.
-fn why_not_there(dir: &Path) -> Option<io::Error> {
+fn working_dir_error(dir: &Path) -> Option<io::Error> {
     match rustix::fs::stat(dir) {
         Err(error) => return Some(error.into()),
         Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::Directory => {

@@ -5,7 +5,7 @@
 //! are neutralized or refused.
 
 use super::command_line::repeat;
-use super::{Arg, Refused, fitting, unit};
+use super::{Arg, Refused, check_length, unit};
 use crate::process::spawn::BadInput;
 
 const QUOTE: u16 = unit('"');
@@ -13,15 +13,15 @@ const BACKSLASH: u16 = unit('\\');
 const PERCENT: u16 = unit('%');
 
 /// The maximum length of a line for `cmd.exe`, in units.
-const MOST_UNITS: usize = 8191;
+const MAX_UNITS: usize = 8191;
 
 /// The beginning of the line: extensions on, which the trick with `%` needs; no expansion of `!`; no
 /// AutoRun from the registry.
-const BEGINNING: &str = r#"cmd.exe /e:ON /v:OFF /d /c ""#;
+const PREFIX: &str = r#"cmd.exe /e:ON /v:OFF /d /c ""#;
 
 /// A harmless variable, cut to nothing. It is put before a `%`, which then stands between two that form a
 /// pair, and so stands for itself.
-const NOTHING: &str = "%%cd:~,";
+const EMPTY_VARIABLE: &str = "%%cd:~,";
 
 /// Returns true if Windows would pass a file with that name to `cmd.exe`. Windows drops dots and spaces at
 /// the end of a name (CVE-2024-43402), and ignores case.
@@ -41,7 +41,7 @@ pub(crate) fn batch_line(
     args: &[Arg],
     force_quotes: bool,
 ) -> Result<Vec<u16>, Refused> {
-    let mut line: Vec<u16> = BEGINNING.encode_utf16().collect();
+    let mut line: Vec<u16> = PREFIX.encode_utf16().collect();
     // A file name has no quote or line end in it, and no backslash at its end.
     if script.contains(&QUOTE) || script.iter().any(ends_line) || script.last() == Some(&BACKSLASH)
     {
@@ -60,7 +60,7 @@ pub(crate) fn batch_line(
     }
     // The outermost quotes are those that `/c` removes.
     line.push(QUOTE);
-    fitting(line, MOST_UNITS)
+    check_length(line, MAX_UNITS)
 }
 
 fn ends_line(unit: &u16) -> bool {
@@ -94,7 +94,7 @@ fn push(line: &mut Vec<u16>, text: &[u16], force_quotes: bool) {
                 backslashes = 0;
             }
             PERCENT => {
-                line.extend(NOTHING.encode_utf16());
+                line.extend(EMPTY_VARIABLE.encode_utf16());
                 backslashes = 0;
             }
             _ => backslashes = 0,

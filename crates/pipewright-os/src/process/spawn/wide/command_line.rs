@@ -1,6 +1,6 @@
 //! The command line: arguments joined into one text, which the child's C library splits again.
 
-use super::{Arg, MOST_UNITS, Refused, fitting, unit};
+use super::{Arg, MAX_UNITS, Refused, check_length, unit};
 
 const QUOTE: u16 = unit('"');
 const BACKSLASH: u16 = unit('\\');
@@ -24,7 +24,7 @@ pub(crate) fn command_line(
             Arg::Raw(text) => line.extend_from_slice(text),
         }
     }
-    fitting(line, MOST_UNITS)
+    check_length(line, MAX_UNITS)
 }
 
 /// Adds one argument, so that `CommandLineToArgvW` and Microsoft's C library both split it off unchanged: a

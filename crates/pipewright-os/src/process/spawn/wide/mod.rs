@@ -22,7 +22,7 @@ pub(crate) mod oracle;
 use super::BadInput;
 
 /// The maximum length of a command line for `CreateProcessW`, in units, including its NUL.
-const MOST_UNITS: usize = 32_767;
+const MAX_UNITS: usize = 32_767;
 
 /// An argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub(crate) enum Refused {
 }
 
 /// Returns the line, if it and a NUL fit.
-fn fitting(line: Vec<u16>, most_units: usize) -> Result<Vec<u16>, Refused> {
+fn check_length(line: Vec<u16>, most_units: usize) -> Result<Vec<u16>, Refused> {
     if line.len() < most_units { Ok(line) } else { Err(Refused::TooLong) }
 }
 

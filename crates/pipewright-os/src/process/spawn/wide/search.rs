@@ -6,7 +6,7 @@ use crate::base::os_text::ends_with;
 
 /// The inputs for the order of directories.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Places<'a> {
+pub(crate) struct SearchInputs<'a> {
     /// The child's `PATH`, if it has an environment of its own.
     pub(crate) child_path: Option<&'a [u16]>,
     /// The directory of this process's program.
@@ -21,11 +21,11 @@ pub(crate) struct Places<'a> {
 
 /// Returns the directories, in the order of std. The working directory is not one of them: any user who can
 /// write there could provide the program.
-pub(crate) fn dirs(places: Places<'_>) -> Vec<Vec<u16>> {
-    let mut dirs = places.child_path.map(split_path).unwrap_or_default();
-    let single = [places.own_program, places.system, places.windows];
+pub(crate) fn dirs(inputs: SearchInputs<'_>) -> Vec<Vec<u16>> {
+    let mut dirs = inputs.child_path.map(split_path).unwrap_or_default();
+    let single = [inputs.own_program, inputs.system, inputs.windows];
     dirs.extend(single.into_iter().flatten().map(<[u16]>::to_vec));
-    dirs.extend(places.own_path.map(split_path).unwrap_or_default());
+    dirs.extend(inputs.own_path.map(split_path).unwrap_or_default());
     dirs
 }
 
@@ -78,8 +78,9 @@ pub(crate) fn find(
     if let Some(file) = find_as(exe) {
         return Some(file);
     }
-    let says_what_it_is = [".com", ".exe", ".bat", ".cmd"].iter().any(|it| ends_with(name, it));
-    if says_what_it_is {
+    let has_program_extension =
+        [".com", ".exe", ".bat", ".cmd"].iter().any(|it| ends_with(name, it));
+    if has_program_extension {
         return None;
     }
     // All files of one directory before those of the next, as in cmd.exe.
@@ -111,7 +112,7 @@ mod tests {
     fn the_order_is_that_of_std() {
         let [child, own, system, windows, path] =
             [r"C:\child;;D:\", r"C:\own", r"C:\sys", r"C:\win", r"E:\"].map(wide);
-        let places = Places {
+        let inputs = SearchInputs {
             child_path: Some(&child),
             own_program: Some(&own),
             system: Some(&system),
@@ -119,8 +120,8 @@ mod tests {
             own_path: Some(&path),
         };
         let all = [r"C:\child", r"D:\", r"C:\own", r"C:\sys", r"C:\win", r"E:\"];
-        assert_eq!(texts(&dirs(places)), all);
-        assert_eq!(texts(&dirs(Places { child_path: None, ..places })), all[2..]);
+        assert_eq!(texts(&dirs(inputs)), all);
+        assert_eq!(texts(&dirs(SearchInputs { child_path: None, ..inputs })), all[2..]);
     }
 
     #[test]

@@ -14,34 +14,36 @@ use windows_sys::Win32::System::SystemInformation::{
     GetSystemDirectoryW, GetSystemWindowsDirectoryW,
 };
 
-use super::text::{ended, wide};
+use super::text::{nul_terminated, wide};
 use crate::process::spawn::wide::path::{is_verbatim, without_verbatim};
 
 /// Returns `C:\Windows\System32`.
 pub(super) fn system() -> Option<Vec<u16>> {
     // SAFETY: a live buffer of that size.
-    told(|buffer, units| unsafe { GetSystemDirectoryW(buffer, units) }).ok()
+    query_text(|buffer, units| unsafe { GetSystemDirectoryW(buffer, units) }).ok()
 }
 
 /// Returns `C:\Windows`.
 pub(super) fn windows() -> Option<Vec<u16>> {
     // SAFETY: a live buffer of that size.
-    told(|buffer, units| unsafe { GetSystemWindowsDirectoryW(buffer, units) }).ok()
+    query_text(|buffer, units| unsafe { GetSystemWindowsDirectoryW(buffer, units) }).ok()
 }
 
 /// Returns the full path as the system makes it: without `.`, `..`, and dots and spaces at its end; with a
 /// drive.
 fn full(path: Vec<u16>) -> io::Result<Vec<u16>> {
-    let path = ended(path);
+    let path = nul_terminated(path);
     // SAFETY: a string that ends with NUL; a live buffer of that size; no pointer to the last part.
-    told(|buffer, units| unsafe { GetFullPathNameW(path.as_ptr(), units, buffer, ptr::null_mut()) })
+    query_text(|buffer, units| unsafe {
+        GetFullPathNameW(path.as_ptr(), units, buffer, ptr::null_mut())
+    })
 }
 
 /// Returns a path that does not depend on the working directory, and that the calls accept at any length.
 /// If it is short, every program understands it.
 pub(super) fn absolute(path: Vec<u16>) -> io::Result<Vec<u16>> {
-    if let Some(usual) = usual(&path) {
-        return Ok(usual);
+    if let Some(common_form) = common_form(&path) {
+        return Ok(common_form);
     }
     if is_verbatim(&path) {
         return Ok(path);
@@ -60,10 +62,10 @@ pub(super) fn absolute(path: Vec<u16>) -> io::Result<Vec<u16>> {
 }
 
 /// Returns the common form of a path that starts with `\\?\`, if it means the same.
-fn usual(path: &[u16]) -> Option<Vec<u16>> {
-    let usual = without_verbatim(path).filter(|usual| fits(usual))?;
-    let is_same = full(usual.clone()).is_ok_and(|full| full == usual);
-    is_same.then_some(usual)
+fn common_form(path: &[u16]) -> Option<Vec<u16>> {
+    let common_form = without_verbatim(path).filter(|common_form| fits(common_form))?;
+    let is_same = full(common_form.clone()).is_ok_and(|full| full == common_form);
+    is_same.then_some(common_form)
 }
 
 fn fits(path: &[u16]) -> bool {
@@ -74,12 +76,12 @@ fn fits(path: &[u16]) -> bool {
 /// with `\\?\`, which `canonicalize` returns.
 pub(super) fn as_working_directory(dir: &Path) -> Vec<u16> {
     let dir = wide(dir.as_os_str());
-    ended(usual(&dir).unwrap_or(dir))
+    nul_terminated(common_form(&dir).unwrap_or(dir))
 }
 
 /// Returns the reason why that cannot be a working directory, if there is one.
-pub(super) fn why_not(dir: &Path) -> Option<io::Error> {
-    match attributes(&ended(wide(dir.as_os_str()))) {
+pub(super) fn working_dir_error(dir: &Path) -> Option<io::Error> {
+    match attributes(&nul_terminated(wide(dir.as_os_str()))) {
         Ok(it) if is_of_directory(it) => None,
         Ok(_) => Some(io::Error::from_raw_os_error(ERROR_DIRECTORY as i32)),
         Err(error) => Some(error),
@@ -124,7 +126,7 @@ pub(super) fn attributes(path_and_nul: &[u16]) -> io::Result<u32> {
 
 /// Returns a text from a call that takes a buffer and its size, and returns the length of the text, or, if
 /// the buffer is too small, the required size.
-fn told(call: impl Fn(*mut u16, u32) -> u32) -> io::Result<Vec<u16>> {
+fn query_text(call: impl Fn(*mut u16, u32) -> u32) -> io::Result<Vec<u16>> {
     let mut text = vec![0; MAX_PATH as usize];
     loop {
         let units = u32::try_from(text.len()).unwrap_or(u32::MAX);

@@ -3,7 +3,7 @@
 //! A child identifies an inherited handle by its number, and a copy would have another one. So the handle
 //! itself is made inheritable while the child is created. The handle belongs to the command, and a command
 //! starts one child at a time, so nothing else changes its inheritance meanwhile. A start whose child
-//! inherits every inheritable handle waits until other starts have none ([`Turn`]). Only a start by other
+//! inherits every inheritable handle waits until other starts have none ([`InheritLock`]). Only a start by other
 //! code of this program, such as std's, can still pass the handle to its child.
 
 use std::io;
@@ -21,30 +21,30 @@ use crate::process::spawn::{BadInput, Inherit, Plan, SpawnError, Step};
 /// that passes every inheritable handle has it alone, because its child would keep the other starts' pipes
 /// open.
 #[derive(Debug)]
-pub(super) enum Turn {
-    WithOthers(#[expect(dead_code, reason = "held")] RwLockReadGuard<'static, ()>),
-    Alone(#[expect(dead_code, reason = "held")] RwLockWriteGuard<'static, ()>),
+pub(super) enum InheritLock {
+    Shared(#[expect(dead_code, reason = "held")] RwLockReadGuard<'static, ()>),
+    Exclusive(#[expect(dead_code, reason = "held")] RwLockWriteGuard<'static, ()>),
 }
 
-impl Turn {
+impl InheritLock {
     /// Waits for the right.
-    pub(super) fn of(plan: &Plan<'_>) -> Turn {
+    pub(super) fn of(plan: &Plan<'_>) -> InheritLock {
         static STARTS: RwLock<()> = RwLock::new(());
         match plan.inherit {
             Inherit::List(_) => {
-                Turn::WithOthers(STARTS.read().unwrap_or_else(PoisonError::into_inner))
+                InheritLock::Shared(STARTS.read().unwrap_or_else(PoisonError::into_inner))
             }
-            _ => Turn::Alone(STARTS.write().unwrap_or_else(PoisonError::into_inner)),
+            _ => InheritLock::Exclusive(STARTS.write().unwrap_or_else(PoisonError::into_inner)),
         }
     }
 }
 
 /// The handles of a plan.
 #[derive(Debug)]
-pub(super) struct Listed<'a>(&'a [(Handle, Option<i32>)]);
+pub(super) struct InheritList<'a>(&'a [(Handle, Option<i32>)]);
 
-impl<'a> Listed<'a> {
-    pub(super) fn new(plan: &Plan<'a>) -> Result<Listed<'a>, SpawnError> {
+impl<'a> InheritList<'a> {
+    pub(super) fn new(plan: &Plan<'a>) -> Result<InheritList<'a>, SpawnError> {
         let list = plan.inherit.list();
         for (index, (handle, _)) in list.iter().enumerate() {
             let number = handle.number();
@@ -53,7 +53,7 @@ impl<'a> Listed<'a> {
                 return Err(SpawnError::bad(BadInput::InheritTwice(index)));
             }
         }
-        Ok(Listed(list))
+        Ok(InheritList(list))
     }
 
     pub(super) fn raw(&self) -> impl Iterator<Item = HANDLE> {

@@ -47,8 +47,8 @@ mod text;
 mod tests;
 
 use attributes::Attributes;
-use inherit::{Listed, Turn};
-use options::Manner;
+use inherit::{InheritList, InheritLock};
+use options::StartFlags;
 use program::Program;
 pub(super) use program::{is_path, search_dirs};
 use stdio::Stdio;
@@ -100,16 +100,16 @@ fn start(
     options::check(plan)?;
     let started = Program::find(plan).and_then(|program| {
         // Before the first inheritable copy exists, and until the last one is closed.
-        let _turn = Turn::of(plan);
+        let _lock = InheritLock::of(plan);
         let stdio = Stdio::new(plan)?;
-        let listed = Listed::new(plan)?;
+        let listed = InheritList::new(plan)?;
         let exit = create(plan, program, &stdio, &listed, job)?;
-        stdio.hand_over();
+        stdio.start_relays();
         Ok(exit)
     });
     // The system has the same error for a missing program and a missing directory.
     started.map_err(|failed| match (failed.step, plan.current_dir) {
-        (Step::Exec, Some(dir)) => match directories::why_not(dir) {
+        (Step::Exec, Some(dir)) => match directories::working_dir_error(dir) {
             Some(error) => SpawnError::new(Step::CurrentDir, error),
             // The directory exists, but is longer than the limit of 260 units for a working directory.
             None if failed.source.raw_os_error() == Some(ERROR_DIRECTORY as i32) => {
@@ -125,10 +125,10 @@ fn create(
     plan: &Plan<'_>,
     mut program: Program,
     stdio: &Stdio,
-    listed: &Listed<'_>,
+    listed: &InheritList<'_>,
     job: Option<BorrowedHandle<'_>>,
 ) -> Result<exit::ChildHandle, SpawnError> {
-    let manner = Manner::of(plan);
+    let flags = StartFlags::of(plan);
     let environment = match plan.env {
         // The system copies it, under the lock that `SetEnvironmentVariableW` takes too.
         Env::Inherit(_) => None,
@@ -163,7 +163,7 @@ fn create(
             ptr::null(),
             // A process that may not inherit anything (a protected one) can still start others this way.
             i32::from(!handles.is_empty() || !only_listed),
-            manner.flags | extended,
+            flags.creation | extended,
             environment.as_ref().map_or(ptr::null(), |block| block.as_ptr().cast::<c_void>()),
             dir.as_ref().map_or(ptr::null(), |dir| dir.as_ptr()),
             (&raw const startup).cast::<STARTUPINFOW>(),
@@ -173,7 +173,7 @@ fn create(
     let failed = (created == 0).then(io::Error::last_os_error);
     drop(inheritable);
     if let Some(error) = failed {
-        return Err(why(plan, &program, job.is_some(), error));
+        return Err(failed_step(plan, &program, job.is_some(), error));
     }
     // SAFETY: made by the call above, and owned nowhere else.
     let process = unsafe { OwnedHandle::from_raw_handle(made.hProcess) };
@@ -181,7 +181,7 @@ fn create(
     drop(unsafe { OwnedHandle::from_raw_handle(made.hThread) });
     let exit = exit::ChildHandle::new(made.dwProcessId, Process::new(process));
     Ok(match plan.unix.group {
-        Group::Own | Group::Session => exit.with_own_group(manner.shares_console),
+        Group::Own | Group::Session => exit.with_own_group(flags.shares_console),
         Group::Same | Group::Join(_) => exit,
     })
 }
@@ -213,7 +213,7 @@ fn cannot_create(error: io::Error) -> SpawnError {
 }
 
 /// Finds the step that failed.
-fn why(plan: &Plan<'_>, program: &Program, has_job: bool, error: io::Error) -> SpawnError {
+fn failed_step(plan: &Plan<'_>, program: &Program, has_job: bool, error: io::Error) -> SpawnError {
     let code = error.raw_os_error().unwrap_or_default() as u32;
     let breaks_away = plan.windows.is_some_and(|windows| windows.breaks_away);
     let step = match code {

@@ -9,24 +9,24 @@ use windows_sys::Win32::System::Threading::{
 use crate::process::spawn::{BadInput, ChildStdio, Group, Plan, SpawnError};
 
 /// The flags that give a child a console of its own, or none.
-const NOT_OUR_CONSOLE: u32 = CREATE_NO_WINDOW | CREATE_NEW_CONSOLE | DETACHED_PROCESS;
+const OTHER_CONSOLE: u32 = CREATE_NO_WINDOW | CREATE_NEW_CONSOLE | DETACHED_PROCESS;
 
 /// The flags and the console for the start of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Manner {
-    pub(super) flags: u32,
+pub(super) struct StartFlags {
+    pub(super) creation: u32,
     /// True if the child has this process's console.
     pub(super) shares_console: bool,
 }
 
-impl Manner {
-    pub(super) fn of(plan: &Plan<'_>) -> Manner {
+impl StartFlags {
+    pub(super) fn of(plan: &Plan<'_>) -> StartFlags {
         // SAFETY: no arguments. 0: there is no console.
         let have_console = unsafe { GetConsoleCP() } != 0;
-        Manner::with(plan, have_console)
+        StartFlags::with(plan, have_console)
     }
 
-    fn with(plan: &Plan<'_>, have_console: bool) -> Manner {
+    fn with(plan: &Plan<'_>, have_console: bool) -> StartFlags {
         let mut flags = CREATE_UNICODE_ENVIRONMENT;
         let mut no_window = false;
         if let Some(windows) = plan.windows {
@@ -50,10 +50,10 @@ impl Manner {
         let redirected = |stdio: &ChildStdio<'_>| matches!(stdio, ChildStdio::Handle(_));
         // The system would open a window for a console program, and it would stay empty.
         let is_empty = !have_console && plan.stdio.iter().all(redirected);
-        if no_window || (is_empty && flags & NOT_OUR_CONSOLE == 0) {
+        if no_window || (is_empty && flags & OTHER_CONSOLE == 0) {
             flags |= CREATE_NO_WINDOW;
         }
-        Manner { flags, shares_console: have_console && flags & NOT_OUR_CONSOLE == 0 }
+        StartFlags { creation: flags, shares_console: have_console && flags & OTHER_CONSOLE == 0 }
     }
 }
 
@@ -88,7 +88,8 @@ mod tests {
         let null = ChildStdio::Handle(&null);
         let some = Plan { stdio: [null, null, ChildStdio::Inherit], ..plan("x", &[], &usual) };
         let all = Plan { stdio: [null; 3], ..some };
-        let flag = |plan: &Plan<'_>, have| Manner::with(plan, have).flags & CREATE_NO_WINDOW != 0;
+        let flag =
+            |plan: &Plan<'_>, have| StartFlags::with(plan, have).creation & CREATE_NO_WINDOW != 0;
         assert!(flag(&all, false));
         assert!(!flag(&all, true), "it shares the console");
         assert!(!flag(&some, false), "something would be seen in it");
@@ -101,7 +102,7 @@ mod tests {
     #[test]
     fn a_detached_child_has_a_console_without_a_window() {
         let session = UnixOptions { group: Group::Session, ..UnixOptions::default() };
-        let flags = Manner::with(&plan("x", &[], &session), true).flags;
+        let flags = StartFlags::with(&plan("x", &[], &session), true).creation;
         let wanted = CREATE_NO_WINDOW | CREATE_NEW_PROCESS_GROUP;
         assert_eq!(flags & (wanted | DETACHED_PROCESS), wanted);
     }
@@ -110,7 +111,7 @@ mod tests {
     fn only_a_child_with_our_console_can_be_asked_to_end() {
         let own = UnixOptions { group: Group::Own, ..UnixOptions::default() };
         let session = UnixOptions { group: Group::Session, ..UnixOptions::default() };
-        let shares = |unix, have| Manner::with(&plan("x", &[], unix), have).shares_console;
+        let shares = |unix, have| StartFlags::with(&plan("x", &[], unix), have).shares_console;
         assert!(shares(&own, true));
         assert!(!shares(&own, false));
         assert!(!shares(&session, true));

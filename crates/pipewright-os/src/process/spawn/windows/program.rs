@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use windows_sys::Win32::Foundation::{ERROR_ACCESS_DENIED, ERROR_FILE_NOT_FOUND};
 
 use super::directories;
-use super::text::{self, ended, wide};
+use super::text::{self, nul_terminated, wide};
 use crate::base::os_text::ends_with;
 use crate::process::spawn::wide::batch::{batch_line, is_batch};
 use crate::process::spawn::wide::command_line::command_line;
 use crate::process::spawn::wide::path::is_separator;
-use crate::process::spawn::wide::search::{self, Places};
+use crate::process::spawn::wide::search::{self, SearchInputs};
 use crate::process::spawn::wide::{Arg, Refused, path, unit};
 use crate::process::spawn::{Env, Plan, Search, SpawnError, Step, WindowsOptions};
 
@@ -33,14 +33,14 @@ impl Program {
         // Decided by the real name of the file, whatever name the program was given by.
         if !is_batch(&file) {
             let line = command_line(&wide(plan.program), &args, force_quotes).map_err(refused)?;
-            return Ok(Program { file: ended(file), line: ended(line) });
+            return Ok(Program { file: nul_terminated(file), line: nul_terminated(line) });
         }
         // Otherwise cmd.exe would report the missing file, as its output.
         must_be_a_file(&file).map_err(cannot_load)?;
         let line = batch_line(&file, &args, force_quotes).map_err(refused)?;
         let cmd = directories::system().ok_or_else(|| cannot_load(not_found()))?;
         let cmd = search::join(&cmd, &wide("cmd".as_ref()), ".exe");
-        Ok(Program { file: ended(cmd), line: ended(line) })
+        Ok(Program { file: nul_terminated(cmd), line: nul_terminated(line) })
     }
 }
 
@@ -52,8 +52,8 @@ fn not_found() -> io::Error {
     io::Error::from_raw_os_error(ERROR_FILE_NOT_FOUND as i32)
 }
 
-fn refused(why: Refused) -> SpawnError {
-    match why {
+fn refused(reason: Refused) -> SpawnError {
+    match reason {
         Refused::Bad(input) => SpawnError::bad(input),
         Refused::TooLong => cannot_load(io::Error::new(
             io::ErrorKind::ArgumentListTooLong,
@@ -84,7 +84,7 @@ fn file(plan: &Plan<'_>) -> io::Result<Vec<u16>> {
         with_extension(wide(base.join(plan.program).as_os_str()))
     } else {
         let extensions = search::extensions(own("PATHEXT").as_deref());
-        let mut is_file = |file: &[u16]| directories::is_file(&ended(file.to_vec()));
+        let mut is_file = |file: &[u16]| directories::is_file(&nul_terminated(file.to_vec()));
         search::find(&name, &dirs(plan), &extensions, &mut is_file).ok_or_else(not_found)?
     };
     directories::absolute(found)
@@ -98,11 +98,11 @@ fn with_extension(path: Vec<u16>) -> Vec<u16> {
     }
     let mut longer = path.clone();
     longer.extend(".exe".encode_utf16());
-    if directories::is_file(&ended(longer.clone())) { longer } else { path }
+    if directories::is_file(&nul_terminated(longer.clone())) { longer } else { path }
 }
 
 fn must_be_a_file(file: &[u16]) -> io::Result<()> {
-    if !directories::is_of_directory(directories::attributes(&ended(file.to_vec()))?) {
+    if !directories::is_of_directory(directories::attributes(&nul_terminated(file.to_vec()))?) {
         return Ok(());
     }
     // The system's error for a directory.
@@ -124,7 +124,7 @@ fn dirs(plan: &Plan<'_>) -> Vec<Vec<u16>> {
     };
     let own_program = env::current_exe().ok();
     let own_program = own_program.as_deref().and_then(Path::parent);
-    search::dirs(Places {
+    search::dirs(SearchInputs {
         child_path: child_path.as_deref(),
         own_program: own_program.map(|dir| wide(dir.as_os_str())).as_deref(),
         system: directories::system().as_deref(),

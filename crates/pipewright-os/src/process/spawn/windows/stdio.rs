@@ -35,7 +35,7 @@ impl Stdio {
         let (mut copies, mut relays) = ([None, None, None], Vec::new());
         for (index, (copy, stdio)) in (0..).zip(copies.iter_mut().zip(&plan.stdio)) {
             *copy = match stdio {
-                ChildStdio::Inherit => copy_of_ours(index),
+                ChildStdio::Inherit => copy_of_standard(index),
                 ChildStdio::Handle(handle) => {
                     synchronous(handle, index == 0, &mut relays).map(Some)
                 }
@@ -46,7 +46,7 @@ impl Stdio {
     }
 
     /// Starts the copying: a child has its copies.
-    pub(super) fn hand_over(self) {
+    pub(super) fn start_relays(self) {
         for relay in self.relays {
             // Ignored: the thread is waiting for this.
             let _ = relay.send(());
@@ -88,7 +88,7 @@ fn relay(mut from: PipeReader, mut to: PipeWriter) -> io::Result<Relay> {
     Ok(begin)
 }
 
-fn copy_of_ours(number: i32) -> io::Result<Option<OwnedHandle>> {
+fn copy_of_standard(number: i32) -> io::Result<Option<OwnedHandle>> {
     let Some(ours) = standard(number) else { return Ok(None) };
     match copy_of(ours, true) {
         // A program with windows, or one whose parent has passed a number without a handle: it has no such

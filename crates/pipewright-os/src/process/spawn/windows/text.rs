@@ -18,7 +18,7 @@ pub(super) fn path(text: &[u16]) -> PathBuf {
 }
 
 /// Appends the NUL that the calls require.
-pub(super) fn ended(mut text: Vec<u16>) -> Vec<u16> {
+pub(super) fn nul_terminated(mut text: Vec<u16>) -> Vec<u16> {
     text.push(0);
     text
 }

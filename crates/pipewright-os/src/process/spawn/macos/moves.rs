@@ -12,22 +12,22 @@ const OPEN_MAX: RawFd = 10240;
 /// The handles to place. No source is a target. So the order does not matter, and the placing may be
 /// repeated for the next candidate of a search.
 #[derive(Debug)]
-pub(super) struct Places {
-    list: Vec<Place>,
+pub(super) struct HandleMoves {
+    list: Vec<HandleMove>,
     /// The copies that replace sources which were targets, until the child has been started.
     copies: Vec<OwnedFd>,
     close_others: bool,
 }
 
 #[derive(Debug)]
-struct Place {
+struct HandleMove {
     from: RawFd,
     to: RawFd,
     step: Step,
 }
 
-impl Places {
-    pub(super) fn new(plan: &Plan<'_>) -> Result<Places, SpawnError> {
+impl HandleMoves {
+    pub(super) fn new(plan: &Plan<'_>) -> Result<HandleMoves, SpawnError> {
         let listed = plan.inherit.list();
         listed::check(listed)?;
         let close_others = matches!(plan.inherit, Inherit::List(_));
@@ -39,9 +39,9 @@ impl Places {
                 ChildStdio::Inherit if close_others && is_open(to) => to,
                 ChildStdio::Inherit => continue,
             };
-            list.push(Place { from, to, step: Step::Stdio(to as u8) });
+            list.push(HandleMove { from, to, step: Step::Stdio(to as u8) });
         }
-        let most = most_handles(plan);
+        let most = handle_limit(plan);
         for (index, entry) in listed.iter().enumerate() {
             let (from, to, step) =
                 (entry.0.as_raw_fd(), listed::number(entry), Step::Inherit(index));
@@ -49,11 +49,11 @@ impl Places {
                 // The child would notice that, but could not report which handle it was.
                 return Err(SpawnError::new(step, io::Error::from_raw_os_error(libc::EBADF)));
             }
-            list.push(Place { from, to, step });
+            list.push(HandleMove { from, to, step });
         }
-        let mut places = Places { list, copies: Vec::new(), close_others };
-        places.lift()?;
-        Ok(places)
+        let mut moves = HandleMoves { list, copies: Vec::new(), close_others };
+        moves.move_sources_away()?;
+        Ok(moves)
     }
 
     /// Returns true if a handle with that number would be overwritten.
@@ -62,16 +62,16 @@ impl Places {
     }
 
     /// Copies a handle to a number that is not a target.
-    pub(super) fn out_of_the_way(&self, fd: &OwnedFd) -> io::Result<OwnedFd> {
-        let mut in_between = Vec::new();
-        self.copy(fd.as_raw_fd(), &mut in_between)
+    pub(super) fn copy_off_targets(&self, fd: &OwnedFd) -> io::Result<OwnedFd> {
+        let mut unused_copies = Vec::new();
+        self.copy(fd.as_raw_fd(), &mut unused_copies)
     }
 
     /// Replaces the sources that are targets: a parent with closed standard handles gets pipes numbered 0
     /// to 2, and dup2 in order would overwrite one before it is used (oven-sh/bun#41751).
-    fn lift(&mut self) -> Result<(), SpawnError> {
+    fn move_sources_away(&mut self) -> Result<(), SpawnError> {
         for index in 0..self.list.len() {
-            let Some(Place { from, to, step }) = self.list.get(index) else { continue };
+            let Some(HandleMove { from, to, step }) = self.list.get(index) else { continue };
             let (from, step) = (*from, *step);
             if from == *to || (!self.is_target(from) && from < OPEN_MAX) {
                 continue;
@@ -89,7 +89,7 @@ impl Places {
 
     /// Copies a handle to the lowest free number from 3 on that is not a target. Keeps the copies in
     /// between, so that no number is offered twice.
-    fn copy(&self, fd: RawFd, in_between: &mut Vec<OwnedFd>) -> io::Result<OwnedFd> {
+    fn copy(&self, fd: RawFd, unused_copies: &mut Vec<OwnedFd>) -> io::Result<OwnedFd> {
         loop {
             // SAFETY: numbers; one that is not open is an error of the call.
             let copy = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, libc::STDERR_FILENO + 1) };
@@ -101,7 +101,7 @@ impl Places {
             if !self.is_target(copy.as_raw_fd()) {
                 return Ok(copy);
             }
-            in_between.push(copy);
+            unused_copies.push(copy);
         }
     }
 
@@ -113,7 +113,7 @@ impl Places {
     /// Handles that the child has placed itself only stay open.
     pub(super) fn actions(&self, are_placed: bool) -> Result<Actions, SpawnError> {
         let mut actions = Actions::new().map_err(|error| SpawnError::new(Step::Create, error))?;
-        for Place { from, to, step } in &self.list {
+        for HandleMove { from, to, step } in &self.list {
             // dup2 of a descriptor onto itself would leave it close-on-exec.
             let added = match from == to || are_placed {
                 true => actions.inherit(*to),
@@ -127,7 +127,7 @@ impl Places {
     /// Places the handles in this process, which is a forked child or is about to be replaced. Allocates
     /// nothing.
     pub(super) fn place(&self) -> Result<(), (Step, i32)> {
-        for Place { from, to, step } in &self.list {
+        for HandleMove { from, to, step } in &self.list {
             let result = if from == to {
                 // SAFETY: numbers.
                 unsafe { libc::fcntl(*to, libc::F_SETFD, 0) }
@@ -150,7 +150,7 @@ fn is_open(fd: RawFd) -> bool {
 
 /// Returns the first number that no handle in the child can have. The child's limit may differ from this
 /// process's.
-fn most_handles(plan: &Plan<'_>) -> RawFd {
+fn handle_limit(plan: &Plan<'_>) -> RawFd {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: a live struct.
     let known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0;
@@ -192,11 +192,11 @@ mod tests {
             unix: &unix,
             windows: None,
         };
-        let places = Places::new(&plan).unwrap();
-        for place in places.list.iter().filter(|place| place.from != place.to) {
-            assert!(!places.is_target(place.from), "{place:?} of {places:?}");
+        let moves = HandleMoves::new(&plan).unwrap();
+        for place in moves.list.iter().filter(|place| place.from != place.to) {
+            assert!(!moves.is_target(place.from), "{place:?} of {moves:?}");
         }
-        assert_eq!(places.copies.len(), 3, "{places:?}");
-        places.actions(false).unwrap();
+        assert_eq!(moves.copies.len(), 3, "{moves:?}");
+        moves.actions(false).unwrap();
     }
 }
