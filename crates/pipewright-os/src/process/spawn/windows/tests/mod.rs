@@ -47,7 +47,10 @@ struct Act {
 }
 
 fn act(name: &str, with: impl Into<OsString>) -> Act {
-    let args = ["--exact", "spawn::windows::tests::acts::act", "--ignored", "--nocapture"];
+    // The test harness names tests without the crate.
+    let (_, module) = module_path!().split_once("::").unwrap();
+    let test = format!("{module}::acts::act");
+    let args = ["--exact", &test, "--ignored", "--nocapture"];
     let mut env: Vec<_> =
         std::env::vars_os().filter(|(key, _)| key != ACT && key != WITH).collect();
     env.push((ACT.into(), name.into()));
