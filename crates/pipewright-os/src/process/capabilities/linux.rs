@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 
 use super::Facility;
-use super::told::{facility, open_files, processes, value};
+use super::entry::{facility, open_files, processes, value};
 
 pub(super) fn facilities() -> Vec<Facility> {
     vec![

@@ -5,7 +5,7 @@ use std::io;
 use rustix::fs::Access;
 
 use super::Facility;
-use super::told::{facility, open_files, processes, value};
+use super::entry::{facility, open_files, processes, value};
 use crate::process::kqueue::ExitWatch;
 use crate::process::libproc::StartTime;
 

@@ -1,5 +1,6 @@
 //! The facilities of the system that processes, workers and files use.
 
+mod entry;
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "linux")]
@@ -8,8 +9,6 @@ use linux as imp;
 mod macos;
 #[cfg(target_os = "macos")]
 use macos as imp;
-#[cfg(unix)]
-mod told;
 #[cfg(windows)]
 mod windows;
 #[cfg(windows)]

@@ -13,7 +13,8 @@ use windows_sys::Win32::System::Threading::{
     PROC_THREAD_ATTRIBUTE_JOB_LIST, TIMER_ALL_ACCESS, UpdateProcThreadAttribute,
 };
 
-use super::{Facility, State};
+use super::Facility;
+use super::entry::{facility, value};
 use crate::base::pipe::{self, Mode, PipeOptions};
 use crate::base::windows_version::system_version;
 
@@ -53,18 +54,6 @@ pub(super) fn facilities() -> Vec<Facility> {
         value("open handles", count_text(), "the number of handles that this process has open"),
         value("system", system_version(), "10 is the oldest supported Windows"),
     ]
-}
-
-fn facility(name: &'static str, found: io::Result<String>, used_for: &'static str) -> Facility {
-    let state = match found {
-        Ok(detail) => State::Available(detail),
-        Err(error) => State::Missing(error.to_string()),
-    };
-    Facility { name, state, used_for }
-}
-
-fn value(name: &'static str, text: String, used_for: &'static str) -> Facility {
-    Facility { name, state: State::Value(text), used_for }
 }
 
 /// Checks that a process can be created with that attribute. Makes the list and does not use it.

@@ -1,4 +1,4 @@
-//! Results of the calls, in words.
+//! Entries of the list, the same on every platform.
 
 use std::io;
 
@@ -21,25 +21,19 @@ pub(super) fn value(name: &'static str, text: String, used_for: &'static str) ->
 }
 
 /// Returns the number of handles that this process may have open.
+#[cfg(unix)]
 pub(super) fn open_files() -> String {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: a live struct.
-    let result = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
-    limit_text(result, limit.rlim_cur)
+    limit_text(rustix::process::Resource::Nofile)
 }
 
 /// Returns the number of processes that this user may have.
+#[cfg(unix)]
 pub(super) fn processes() -> String {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: a live struct.
-    let result = unsafe { libc::getrlimit(libc::RLIMIT_NPROC, &raw mut limit) };
-    limit_text(result, limit.rlim_cur)
+    limit_text(rustix::process::Resource::Nproc)
 }
 
-fn limit_text(result: libc::c_int, limit: libc::rlim_t) -> String {
-    match limit {
-        _ if result != 0 => io::Error::last_os_error().to_string(),
-        libc::RLIM_INFINITY => "no limit".to_owned(),
-        number => number.to_string(),
-    }
+#[cfg(unix)]
+fn limit_text(resource: rustix::process::Resource) -> String {
+    let limit = rustix::process::getrlimit(resource).current;
+    limit.map_or_else(|| "no limit".to_owned(), |limit| limit.to_string())
 }
