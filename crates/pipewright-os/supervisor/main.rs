@@ -75,7 +75,7 @@ fn run(arguments: &Arguments) -> ! {
         if system::can_work() {
             system::send(&[CAN_WORK, 0, 0, 0, 0, 0]);
         }
-        system::exit()
+        system::exit(0)
     }
     let mut tree = Tree {
         role: if arguments.first_letter(1) == b'g' { Role::Guard } else { Role::Supervisor },
@@ -89,7 +89,7 @@ fn run(arguments: &Arguments) -> ! {
         if system::must_prove() {
             if !system::can_work() {
                 // The supervisor sees this process end, and does not start the command.
-                system::exit_failed()
+                system::exit(1)
             }
             system::prove();
         }
@@ -131,7 +131,7 @@ fn run(arguments: &Arguments) -> ! {
     if tree.finishing {
         system::remove_cgroup(arguments.text(3));
     }
-    system::exit()
+    system::exit(0)
 }
 
 impl Tree {

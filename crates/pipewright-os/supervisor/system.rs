@@ -384,20 +384,14 @@ pub fn remove_cgroup(name: *const u8) {
     call(number::UNLINKAT, [CGROUP_PARENT as usize, name as usize, AT_REMOVEDIR, 0, 0, 0]);
 }
 
-pub fn exit() -> ! {
+/// Exits. A status other than 0 says that this machine does not allow the work.
+pub fn exit(status: usize) -> ! {
     loop {
-        call(number::EXIT_GROUP, [0; 6]);
-    }
-}
-
-/// Exits with a status that says that this machine does not allow the work.
-pub fn exit_failed() -> ! {
-    loop {
-        call(number::EXIT_GROUP, [1, 0, 0, 0, 0, 0]);
+        call(number::EXIT_GROUP, [status, 0, 0, 0, 0, 0]);
     }
 }
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    exit()
+    exit(0)
 }

@@ -190,12 +190,10 @@ fn invalid_input_says_what_is_wrong() {
     let null = || fs::File::open("/dev/null").unwrap();
     let mut stdio_twice = Command::new("true");
     stdio_twice.inherit(null()).inherit_fd_as(null(), 1);
-    assert!(words(&mut stdio_twice).contains("inherit[1] would replace a standard handle"));
+    assert!(words(&mut stdio_twice).contains("inherit[1] would replace"));
     let mut number_twice = Command::new("true");
     number_twice.inherit_fd_as(null(), 50).inherit_fd_as(null(), 50);
-    assert!(
-        words(&mut number_twice).contains("inherit[1] has the same number as an earlier entry")
-    );
+    assert!(words(&mut number_twice).contains("inherit[1] has the same number"));
 
     assert!(words(Command::new("cat").stdin(Stdio::create("/tmp/x"))).contains("stdin"));
     assert!(words(Command::new("cat").stdout(Stdio::bytes("x"))).contains("stdout"));
