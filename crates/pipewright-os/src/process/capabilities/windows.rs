@@ -6,10 +6,10 @@ use std::os::windows::io::{FromRawHandle, OwnedHandle};
 use std::ptr;
 
 use windows_sys::Win32::System::Console::GetConsoleProcessList;
-use windows_sys::Win32::System::JobObjects::{CreateJobObjectW, IsProcessInJob};
+use windows_sys::Win32::System::JobObjects::CreateJobObjectW;
 use windows_sys::Win32::System::Threading::{
     CREATE_WAITABLE_TIMER_HIGH_RESOLUTION, CreateWaitableTimerExW, DeleteProcThreadAttributeList,
-    GetCurrentProcess, InitializeProcThreadAttributeList, PROC_THREAD_ATTRIBUTE_HANDLE_LIST,
+    InitializeProcThreadAttributeList, PROC_THREAD_ATTRIBUTE_HANDLE_LIST,
     PROC_THREAD_ATTRIBUTE_JOB_LIST, TIMER_ALL_ACCESS, UpdateProcThreadAttribute,
 };
 
@@ -17,6 +17,7 @@ use super::Facility;
 use super::entry::{facility, value};
 use crate::base::pipe::{self, Mode, PipeOptions};
 use crate::base::windows_version::system_version;
+use crate::process::contain::windows::is_in_job;
 
 pub(super) fn facilities() -> Vec<Facility> {
     vec![
@@ -117,14 +118,10 @@ fn console() -> io::Result<String> {
 }
 
 fn inside_a_job() -> String {
-    let mut inside = 0;
-    // SAFETY: no arguments; a pseudo handle, which is never closed.
-    let own = unsafe { GetCurrentProcess() };
-    // SAFETY: any job, and a live number.
-    match unsafe { IsProcessInJob(own, ptr::null_mut(), &raw mut inside) } {
-        0 => io::Error::last_os_error().to_string(),
-        _ if inside == 0 => "no".to_owned(),
-        _ => "yes".to_owned(),
+    match is_in_job() {
+        Ok(true) => "yes".to_owned(),
+        Ok(false) => "no".to_owned(),
+        Err(error) => error.to_string(),
     }
 }
 

@@ -158,13 +158,13 @@ pub(crate) fn kill_on_close_job(replace: bool) -> io::Result<BorrowedHandle<'sta
 }
 
 /// Returns true if this process is in a job, beside which another may be refused.
-pub(crate) fn is_in_job() -> bool {
+pub(crate) fn is_in_job() -> io::Result<bool> {
     let mut is_in_one = 0;
     // SAFETY: no arguments; a pseudo handle, which is never closed.
     let own = unsafe { GetCurrentProcess() };
     // SAFETY: that handle, no job, which means any, and a live number.
     let ok = unsafe { IsProcessInJob(own, ptr::null_mut(), &raw mut is_in_one) };
-    ok != 0 && is_in_one != 0
+    if ok == 0 { Err(io::Error::last_os_error()) } else { Ok(is_in_one != 0) }
 }
 
 /// Returns true if the system started that process on its own, or if it is gone already.

@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags};
 
-use super::Fate;
+use super::{Fate, impossible_number};
 use crate::process::member::Member;
 use crate::process::pidfd::{SavedStatus, Target, pidfds_are_refused, saved_status, waitid};
 use crate::process::status::Ended;
@@ -23,7 +23,7 @@ pub(super) struct Opened {
 pub(super) fn open(pid: u32) -> io::Result<Opened> {
     let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let Some(number) = number else {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no process can have that number"));
+        return Err(impossible_number());
     };
     if pidfds_are_refused() {
         return Err(refused());

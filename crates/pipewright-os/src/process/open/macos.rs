@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::Fate;
+use super::{Fate, impossible_number};
 use crate::process::libproc::ProcessInfo;
 use crate::process::member::Member;
 use crate::process::status::Ended;
@@ -19,7 +19,7 @@ pub(super) struct Opened {
 pub(super) fn open(pid: u32) -> io::Result<Opened> {
     let is_number = i32::try_from(pid).is_ok_and(|pid| pid > 0);
     if !is_number {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no process can have that number"));
+        return Err(impossible_number());
     }
     match Member::of(pid)? {
         Some(member) => Ok(Opened { member, ended: Mutex::new(None) }),

@@ -99,3 +99,7 @@ impl Opened {
         self.member().signal(signal)
     }
 }
+
+fn impossible_number() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "no process can have that number")
+}

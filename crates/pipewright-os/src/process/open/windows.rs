@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use super::Fate;
+use super::{Fate, impossible_number};
 use crate::process::member::Member;
 use crate::process::process_object::Process;
 
@@ -12,7 +12,7 @@ pub(super) struct Opened(Member);
 
 pub(super) fn open(pid: u32) -> io::Result<Opened> {
     if pid == 0 || i32::try_from(pid).is_err() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no process can have that number"));
+        return Err(impossible_number());
     }
     match Process::open(pid)? {
         Some(process) => Ok(Opened(Member::new(pid, process))),

@@ -5,6 +5,7 @@
 
 use std::ffi::{OsStr, OsString, c_char};
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
 
 use super::check::check;
 use super::{Env, Plan, Search, SpawnError, WindowsOptions};
@@ -55,7 +56,7 @@ impl Layout {
         if is_path(plan.program) {
             strings.add(&[program]);
         } else {
-            for directory in search_dirs(plan.search) {
+            for directory in search_entries(plan.search) {
                 match directory {
                     // An empty entry is the working directory (execvp(3)).
                     b"" => strings.add(&[b"./", program]),
@@ -110,8 +111,12 @@ fn variables(env: Env<'_>) -> &[(OsString, OsString)] {
     }
 }
 
+pub(super) fn search_dirs<'a>(plan: &Plan<'a>) -> impl Iterator<Item = PathBuf> + use<'a> {
+    search_entries(plan.search).map(|dir| PathBuf::from(OsStr::from_bytes(dir)))
+}
+
 /// Returns the directories of a search path, in order.
-pub(super) fn search_dirs(search: Search<'_>) -> impl Iterator<Item = &[u8]> {
+fn search_entries(search: Search<'_>) -> impl Iterator<Item = &[u8]> {
     let path = match search {
         Search::Path(path) => path.as_bytes(),
         Search::Default => DEFAULT_PATH.as_bytes(),
@@ -141,7 +146,7 @@ impl Strings {
             bytes += program + 1;
             pointers += 2;
         } else {
-            for directory in search_dirs(plan.search) {
+            for directory in search_entries(plan.search) {
                 bytes += directory.len().max(1) + program + 2;
                 pointers += 1;
             }

@@ -1,31 +1,13 @@
 //! Descendants found through `/proc`, held by pidfds.
 
+pub(super) use super::walk::is_stopped_or_ended;
 use crate::process::child::ChildHandle;
 use crate::process::member::Member;
-use crate::process::procfs::{Stat, children_of, proc_is_ours};
+use crate::process::procfs::{Stat, proc_is_ours};
 
 pub(super) fn collect(root: &ChildHandle, members: &mut Vec<Member>) {
     if proc_is_ours() {
         super::walk::collect(root, members);
-    }
-}
-
-/// Returns true if the root cannot start a process now: it is stopped or has ended.
-pub(super) fn is_stopped_or_ended(root: &ChildHandle) -> bool {
-    !root.owns_pid() || Stat::of(root.pid()).is_none_or(|stat| stat.is_stopped_or_ended())
-}
-
-/// Adds the children of one process as members. `/proc` has only numbers, so a result counts only if the
-/// parent has kept its number throughout.
-pub(crate) fn add_children(parent: u32, owns_pid: impl Fn() -> bool, members: &mut Vec<Member>) {
-    for pid in children_of(parent) {
-        let is_child = || {
-            let stat = Stat::of(pid);
-            stat.is_some_and(|stat| stat.parent == parent && !stat.has_ended()) && owns_pid()
-        };
-        if let Some(member) = Member::open(pid, members, is_child) {
-            members.push(member);
-        }
     }
 }
 

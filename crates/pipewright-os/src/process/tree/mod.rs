@@ -5,13 +5,13 @@ mod linux;
 #[cfg(target_os = "linux")]
 use linux as imp;
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{add_children, is_child_of};
-#[cfg(target_os = "macos")]
-mod macos;
-#[cfg(target_os = "macos")]
-use macos as imp;
+pub(crate) use linux::is_child_of;
 #[cfg(unix)]
 mod walk;
+#[cfg(target_os = "macos")]
+use walk as imp;
+#[cfg(target_os = "linux")]
+pub(crate) use walk::add_children;
 #[cfg(windows)]
 mod windows;
 #[cfg(windows)]

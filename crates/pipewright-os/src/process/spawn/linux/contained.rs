@@ -6,7 +6,6 @@ use std::os::fd::AsRawFd as _;
 
 use rustix::io::Errno;
 
-use super::layout::Layout;
 use super::{
     Group, Moves, Plan, SpawnError, Step, child_setup, dumpable, moves, start, start_uncontained,
     supervised,
@@ -18,6 +17,7 @@ use crate::process::contain::linux::image::image;
 use crate::process::contain::linux::report::CommandReporter;
 use crate::process::pidfd::pidfds_are_refused;
 use crate::process::spawn::UnixOptions;
+use crate::process::spawn::layout::Layout;
 
 /// Starts a contained child. Tries the best way first: a cgroup, and a supervisor too if the tree has to
 /// end with this process; a supervisor; a process group.

@@ -1,14 +1,11 @@
 //! The parent's half of a start.
 
 use std::convert::Infallible;
-use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32};
 
-use super::layout::{self, Layout};
+use super::layout::Layout;
 use super::{ChildStdio, Group, Inherit, ParentExit, Plan, SpawnError, Step, listed, steps};
 use crate::base::handle::Handle;
 use crate::base::signal::{AllBlocked, Signal, mask_now};
@@ -46,14 +43,10 @@ pub(super) fn spawn(plan: &Plan<'_>) -> Result<ChildHandle, SpawnError> {
     start(&child_setup(plan, &layout, &moves), start_uncontained)
 }
 
-pub(super) use layout::is_path;
+pub(super) use super::layout::{is_path, search_dirs};
 
 pub(super) fn parent_exit() -> ParentExit {
     ParentExit { run: spawner_thread::run }
-}
-
-pub(super) fn search_dirs<'a>(plan: &Plan<'a>) -> impl Iterator<Item = PathBuf> + use<'a> {
-    layout::search_dirs(plan.search).map(|dir| PathBuf::from(OsStr::from_bytes(dir)))
 }
 
 pub(super) fn exec(plan: &Plan<'_>) -> Result<Infallible, SpawnError> {

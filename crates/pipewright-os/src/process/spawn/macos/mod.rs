@@ -15,12 +15,10 @@
 //! with the same objects (`POSIX_SPAWN_SETEXEC`). So the two ways differ only in those options.
 
 use std::convert::Infallible;
-use std::ffi::{CStr, OsStr};
+use std::ffi::CStr;
 use std::io;
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
 
-use super::layout::{self, Layout};
+use super::layout::Layout;
 use super::{Group, Identity, ParentExit, Plan, SpawnError, Step, UnixOptions};
 use crate::base::signal::{AllBlocked, Signal, mask_now};
 use crate::process::child::guard::{Guard, GuardTarget};
@@ -32,10 +30,10 @@ mod guard;
 mod moves;
 mod search;
 
+pub(super) use super::layout::{is_path, search_dirs};
 use actions::Attributes;
 pub(super) use forked::{FORK, Fork};
 use guard::start_guard;
-pub(super) use layout::is_path;
 use moves::HandleMoves;
 
 pub(super) fn spawn(plan: &Plan<'_>) -> Result<ChildHandle, SpawnError> {
@@ -90,10 +88,6 @@ fn guard_child(child: i32) -> io::Result<Guard> {
 
 pub(super) fn parent_exit() -> ParentExit {
     ParentExit { start_guard: guard_child }
-}
-
-pub(super) fn search_dirs<'a>(plan: &Plan<'a>) -> impl Iterator<Item = PathBuf> + use<'a> {
-    layout::search_dirs(plan.search).map(|dir| PathBuf::from(OsStr::from_bytes(dir)))
 }
 
 pub(super) fn exec(plan: &Plan<'_>) -> Result<Infallible, SpawnError> {

@@ -224,7 +224,9 @@ fn failed_step(plan: &Plan<'_>, program: &Program, has_job: bool, error: io::Err
         }
         // The job is not compatible with the jobs that this process is in.
         ERROR_ACCESS_DENIED
-            if has_job && is_in_job() && directories::may_be_executed(&program.file) =>
+            if has_job
+                && is_in_job().unwrap_or(false)
+                && directories::may_be_executed(&program.file) =>
         {
             Step::Contain
         }

@@ -2,13 +2,10 @@
 
 use std::os::windows::io::AsRawHandle as _;
 
-use windows_sys::Win32::System::JobObjects::IsProcessInJob;
-use windows_sys::Win32::System::Threading::GetCurrentProcess;
-
 use super::{Act, Note, act, code, ends, until};
 use crate::base::signal::Signal;
 use crate::process::child::{ChildHandle, Containment};
-use crate::process::contain::windows::kill_on_close_job;
+use crate::process::contain::windows::{is_in_job, kill_on_close_job};
 use crate::process::open::{Fate, Opened};
 use crate::process::spawn::{Contain, Plan, WindowsOptions, parent_exit, spawn};
 use crate::process::tree::Descendants;
@@ -122,16 +119,6 @@ fn a_child_ends_with_its_parent_and_what_it_has_started_does_not() {
     grandchild.signal(Signal::KILL).unwrap();
 }
 
-/// Returns true if this process is in a job itself.
-fn in_a_job() -> bool {
-    let mut is_in = 0;
-    // SAFETY: no arguments; a pseudo handle.
-    let own = unsafe { GetCurrentProcess() };
-    // SAFETY: this process's own handle, any job, and a live number.
-    let ok = unsafe { IsProcessInJob(own, std::ptr::null_mut(), &raw mut is_in) };
-    ok != 0 && is_in != 0
-}
-
 #[test]
 fn only_whom_the_job_lets_go_leaves_it() {
     for lets_break_away in [false, true] {
@@ -145,7 +132,7 @@ fn only_whom_the_job_lets_go_leaves_it() {
         const ACCESS_DENIED: u32 = 5;
         if !lets_break_away {
             assert_eq!(found, ACCESS_DENIED);
-        } else if found == ACCESS_DENIED && in_a_job() {
+        } else if found == ACCESS_DENIED && is_in_job().unwrap() {
             eprintln!("SKIPPED: a job around all of this allows no breakaway");
         } else {
             let away = opened(&note);
