@@ -222,7 +222,7 @@ mod tests {
     use windows_sys::Win32::Foundation::ERROR_INVALID_HANDLE;
 
     #[test]
-    fn a_kill_that_is_denied_means_that_the_process_is_ending_where_the_right_is_not_missing() {
+    fn a_denied_kill_means_ending_unless_the_right_is_missing() {
         let denied = io::Error::from_raw_os_error(ERROR_ACCESS_DENIED as i32);
         // A child, whatever its code is by then.
         assert!(is_about_to_end(&denied, true, Some(259)));

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_tells_its_numbers() {
+    fn numeric_directory_entries_are_listed() {
         let own = std::process::id();
         let found = numbers_in("/proc").unwrap();
         assert!(found.contains(&own), "{found:?}");

@@ -226,7 +226,7 @@ mod tests {
     use super::is_on_console;
 
     #[test]
-    fn only_who_is_at_our_console_is_asked_to_end() {
+    fn only_processes_on_this_console_can_be_asked_to_end() {
         assert!(is_on_console(Some(&[4, 8]), 8));
         assert!(!is_on_console(Some(&[4, 8]), 12));
         assert!(is_on_console(None, 12), "the system does not report it");

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_stand_where_execve_looks_for_them() {
+    fn layout_has_argv_envp_and_candidates() {
         let args = ["x".into(), "".into(), "long argument".into()];
         let unix = UnixOptions { chroot: Some("/root dir".into()), ..UnixOptions::default() };
         let env = [("A".into(), "1".into()), ("=C:".into(), "".into())];
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_room_is_measured_exactly() {
+    fn no_more_memory_is_reserved_than_needed() {
         let args = ["one".into(), "two".into()];
         let unix = UnixOptions::default();
         let layout = Layout::new(&plan("cc", &args, &unix)).unwrap();
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_c_strings_cannot_hold_is_refused_by_name() {
+    fn nul_bytes_and_bad_names_are_refused() {
         let unix = UnixOptions::default();
         let check = |plan: Plan<'_>| Layout::new(&plan).unwrap_err().to_string();
         assert_eq!(check(plan("", &[], &unix)), "the command is empty");
@@ -293,7 +293,7 @@ mod tests {
         }
     }
     #[test]
-    fn what_only_windows_has_is_refused_by_the_name_of_its_setter() {
+    fn windows_options_are_refused_by_the_name_of_the_setter() {
         let unix = UnixOptions::default();
         let usual = WindowsOptions::default();
         let asked = [

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_survive_the_word_between_parent_and_child() {
+    fn steps_round_trip_through_numbers() {
         let indexed = [Step::Limit(3), Step::Stdio(2), Step::Inherit(7)];
         let plain = [
             Step::Create,

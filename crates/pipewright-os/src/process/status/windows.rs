@@ -49,7 +49,7 @@ mod tests {
     use super::ExitStatus;
 
     #[test]
-    fn it_prints_and_converts_as_std_has_it() {
+    fn status_prints_and_converts_like_std() {
         for (raw, words) in [
             (0, "exit code: 0"),
             (1, "exit code: 1"),

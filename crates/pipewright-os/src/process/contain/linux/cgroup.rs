@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn want_of_room_does_not_give_cgroups_up() {
+    fn lack_of_room_does_not_disable_cgroups() {
         for temporary in [Errno::NOSPC, Errno::NOMEM, Errno::AGAIN, Errno::MFILE, Errno::EXIST] {
             assert!(!is_permanent(temporary), "{temporary}");
         }

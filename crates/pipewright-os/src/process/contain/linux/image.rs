@@ -108,7 +108,7 @@ mod tests {
     use super::sizes;
 
     #[test]
-    fn the_kernel_writes_no_more_than_the_supervisor_has_room_for() {
+    fn rusage_fits_into_the_supervisors_buffer() {
         // In musl's struct, room follows that the kernel does not use.
         let last = std::mem::offset_of!(libc::rusage, ru_nivcsw);
         assert_eq!(sizes::RUSAGE_WORDS * 8, last + size_of::<libc::c_long>());

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_the_cgroup_refuses_gives_it_up() {
+    fn only_refusals_by_the_cgroup_count_as_cgroup_errors() {
         let about = |step, errno: Errno| cgroup_errno(&SpawnError::new(step, errno.into()));
         for errno in [Errno::ACCESS, Errno::BUSY, Errno::OPNOTSUPP] {
             assert_eq!(about(Step::Create, errno), Some(errno));

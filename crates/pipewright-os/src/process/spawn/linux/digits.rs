@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_for_the_program_to_read() {
+    fn digits_are_zero_padded_decimal() {
         let text = |number| Digits::of(number).0;
         assert_eq!(&text(0), b"0000000000\0");
         assert_eq!(&text(4_194_304), b"0004194304\0");

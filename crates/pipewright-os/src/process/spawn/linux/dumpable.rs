@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_flag_comes_back_with_the_end_of_the_last_start() {
+    fn last_start_restores_the_dumpable_flag() {
         let mut starts = Starts::NONE;
         starts.begin(|| DUMPABLE);
         // The first one's change of user has made it undumpable.
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_host_has_done_meanwhile_stays_where_it_can_be_told() {
+    fn a_flag_set_by_other_code_is_kept() {
         let mut starts = Starts::NONE;
         starts.begin(|| DUMPABLE);
         assert!(!starts.end(|| 0, |flag| flag == 2), "a change of user would have made it 2");

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_differ_by_what_they_gave_up() {
+    fn sandboxes_differ_after_no_new_privs() {
         let here = Sandbox::here();
         assert!(here.status.starts_with(b"Uid:"), "{here:?}");
         assert!(String::from_utf8_lossy(&here.status).contains("\nNoNewPrivs:\t"), "{here:?}");

@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_stack_is_lost_and_none_is_given_away_while_somebody_is_on_it() {
+    fn busy_stacks_are_neither_lost_nor_reused() {
         let pool = StackPool::new();
         let mapped = || mem::ManuallyDrop::new(map().unwrap()).base;
         let mut all: Vec<_> = (0..POOLED_STACKS + 8).map(|_| mapped()).collect();

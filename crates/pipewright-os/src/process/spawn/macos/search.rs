@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_relative_is_looked_for_from_the_childs_directory() {
+    fn relative_candidates_are_resolved_from_the_childs_directory() {
         let strings = [c"/bin/cc", c"./cc", c"../x/cc"];
         let mut array: Vec<*const c_char> = strings.iter().map(|it| it.as_ptr()).collect();
         array.push(ptr::null());

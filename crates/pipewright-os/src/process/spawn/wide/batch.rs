@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_end_the_line_is_refused() {
+    fn line_ends_and_quotes_in_names_are_refused() {
         for arg in ["a\nb", "a\r", "\n"] {
             assert_eq!(line("x.bat", arg), Err(Refused::Bad(BadInput::BatchArg(0))));
         }
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_file_is_known_by_what_windows_makes_of_its_name() {
+    fn batch_files_are_recognized_by_the_resolved_name() {
         for name in ["a.bat", "a.CMD", r"C:\x.y\a.BaT", "a.bat.", "a.cmd . .", "a.bat   ", ".bat"] {
             assert!(is_batch(&wide(name)), "{name:?}");
         }
@@ -178,7 +178,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(10_000))]
 
         #[test]
-        fn cmd_executes_nothing_but_the_batch_file_and_every_argument_comes_back(
+        fn cmd_runs_only_the_batch_file_with_every_argument_unchanged(
             args in prop::collection::vec(argument(), 0..6),
             force_quotes: bool,
         ) {

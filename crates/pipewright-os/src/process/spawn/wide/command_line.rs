@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_raw_argument_stands_as_it_is() {
+    fn raw_arguments_are_unchanged() {
         let args = [Arg::Plain(wide("/c")), Arg::Raw(wide(r#"echo "a  b""#))];
         assert_eq!(line(&args), r#""p q" /c echo "a  b""#);
         let forced = command_line(&wide("p"), &args, true).unwrap();
@@ -119,7 +119,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(10_000))]
 
         #[test]
-        fn every_argument_comes_back(
+        fn every_argument_is_split_off_unchanged(
             args in prop::collection::vec(argument(), 0..6),
             force_quotes: bool,
         ) {

@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verbatim_path_has_a_usual_name_or_none() {
+    fn verbatim_paths_are_converted_if_possible() {
         let usual = |path: &str| {
             without_verbatim(&wide(path)).map(|path| String::from_utf16(&path).unwrap())
         };

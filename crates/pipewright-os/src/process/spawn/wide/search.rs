@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn then_whatever_else_can_be_started() {
+    fn other_extensions_are_found_next() {
         let files = [r"C:\b\npm.cmd", r"C:\a\py3.11.exe", r"C:\a\bare", r"C:\a\x.exe.exe"];
         assert_eq!(found("npm", &files).as_deref(), Some(r"C:\b\npm.cmd"));
         assert_eq!(found("py3.11", &files).as_deref(), Some(r"C:\a\py3.11.exe"));

@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_that_is_long_is_taken_as_it_is() {
+    fn long_paths_become_verbatim() {
         let long = "x".repeat(MAX_PATH as usize);
         let of = |start: &str| {
             let path = absolute(wide(format!("{start}{long}").as_ref())).unwrap();

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_child_with_our_console_can_be_asked_to_end() {
+    fn only_children_on_this_console_can_be_asked_to_end() {
         let own = UnixOptions { group: Group::Own, ..UnixOptions::default() };
         let session = UnixOptions { group: Group::Session, ..UnixOptions::default() };
         let shares = |unix, have| StartFlags::with(&plan("x", &[], unix), have).shares_console;
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_nobody_could_resume_is_refused() {
+    fn create_suspended_is_refused() {
         let usual = UnixOptions::default();
         let suspended = WindowsOptions { creation_flags: CREATE_SUSPENDED, ..Default::default() };
         let plan = Plan { windows: Some(&suspended), ..plan("x", &[], &usual) };
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_unix_has_is_refused_by_the_name_of_its_setter() {
+    fn unix_options_are_refused_by_the_name_of_the_setter() {
         let refused = |unix: &UnixOptions| {
             let error = check(&plan("x", &[], unix)).unwrap_err();
             assert_eq!(error.source.kind(), std::io::ErrorKind::Unsupported);

@@ -179,9 +179,9 @@ fn parent(text: &str) {
 }
 
 fn parent_of_tied(text: &str) {
-    let mut tied = child("parent", text);
-    tied.unix.kill_on_parent_exit = Some(parent_exit());
-    code(&tied.start());
+    let mut tied_child = child("parent", text);
+    tied_child.unix.kill_on_parent_exit = Some(parent_exit());
+    code(&tied_child.start());
 }
 
 fn parent_of_tree(text: &str) {

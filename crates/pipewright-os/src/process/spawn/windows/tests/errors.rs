@@ -68,7 +68,7 @@ fn the_childs_path_is_searched_first() {
 }
 
 #[test]
-fn what_is_no_program_is_told_apart() {
+fn directories_and_bad_formats_give_different_errors() {
     let error = failure(r"C:\windows", &[]);
     assert_eq!((error.step, cause(&error.source)), (Step::Exec, Some(Cause::Denied)), "{error}");
     let note = Note::new("no program");
@@ -96,7 +96,7 @@ fn a_start_that_fails_takes_nothing_from_an_overlapped_stdin() {
 }
 
 #[test]
-fn a_missing_directory_is_told_apart_from_a_missing_program() {
+fn missing_directory_and_missing_program_give_different_errors() {
     let unix = UnixOptions::default();
     let note = Note::new("no directory");
     std::fs::write(&note.0, "").unwrap();
@@ -128,7 +128,7 @@ fn a_command_line_that_is_too_long_is_a_limit() {
 }
 
 #[test]
-fn flags_that_contradict_each_other_are_said_to_be_refused() {
+fn contradicting_flags_are_refused() {
     let windows =
         crate::process::spawn::WindowsOptions { creation_flags: 0x10 | 0x8, ..Default::default() };
     let unix = UnixOptions::default();

@@ -7,7 +7,7 @@ use crate::process::open::{Fate, Opened};
 use crate::process::spawn::{Contain, Group, Plan, WindowsOptions, exec, spawn};
 
 #[test]
-fn a_group_of_its_own_is_told_and_asked_where_there_is_a_console() {
+fn own_group_gets_ctrl_break_if_there_is_a_console() {
     for group in [Group::Own, Group::Session] {
         let mut act = act("sleep", "");
         act.unix.group = group;
@@ -31,7 +31,7 @@ fn a_group_of_its_own_is_told_and_asked_where_there_is_a_console() {
 }
 
 #[test]
-fn a_group_that_shares_our_console_ends_by_a_ctrl_break() {
+fn ctrl_break_ends_a_group_that_shares_the_console() {
     const STATUS_CONTROL_C_EXIT: u32 = 0xc000_013a;
     let act = act("asks a group to end", "");
     // Contained, so that no process is left if none receives the event.
@@ -57,7 +57,7 @@ fn flags_reach_the_child_and_do_no_harm() {
 }
 
 #[test]
-fn there_is_no_exec() {
+fn exec_is_unsupported() {
     let act = act("exit", "3");
     let error = exec(&act.plan()).unwrap_err();
     assert_eq!(error.source.kind(), std::io::ErrorKind::Unsupported);

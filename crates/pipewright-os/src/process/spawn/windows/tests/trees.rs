@@ -10,7 +10,7 @@ use crate::process::open::{Fate, Opened};
 use crate::process::spawn::{Contain, Plan, WindowsOptions, parent_exit, spawn};
 use crate::process::tree::Descendants;
 
-fn held(act: &Act) -> ChildHandle {
+fn contained(act: &Act) -> ChildHandle {
     spawn(&Plan { contain: Some(Contain::tree(true)), ..act.plan() }).unwrap()
 }
 
@@ -27,36 +27,36 @@ fn runs(opened: &Opened) -> bool {
 }
 
 #[test]
-fn a_tree_ends_whoever_has_started_whom_and_is_counted() {
+fn end_kills_and_counts_the_whole_tree() {
     let note = Note::new("tree");
-    let exit = held(&act("parent", text(&note)));
+    let exit = contained(&act("parent", text(&note)));
     assert_eq!(exit.containment(), Containment::Job);
     let child = opened(&note);
-    let held = exit.tree().unwrap();
-    assert!(held.is_left() && runs(&child));
+    let contained = exit.tree().unwrap();
+    assert!(contained.is_left() && runs(&child));
     let mut members = Vec::new();
-    held.collect(&mut members);
+    contained.collect(&mut members);
     assert!(members.iter().any(|member| member.pid() == child.member().pid()), "{members:?}");
     assert!(members.iter().all(|member| member.pid() != exit.pid()));
-    let killed = held.end();
+    let killed = contained.end();
     assert!(killed >= 1, "{killed}");
-    assert!(!held.is_left() && !runs(&child));
-    assert_eq!(held.end(), killed, "again and again");
+    assert!(!contained.is_left() && !runs(&child));
+    assert_eq!(contained.end(), killed, "later calls return the same");
     assert_eq!(code(&exit), 1);
 }
 
 /// A job that has processes can refuse a child because of them.
 #[test]
-fn the_job_of_children_that_end_with_us_is_another_one_where_the_last_one_refuses() {
+fn a_job_that_refuses_a_child_is_replaced() {
     let job = |replace| kill_on_close_job(replace).unwrap().as_raw_handle();
-    let mut tied = act("sleep", "");
-    tied.unix.kill_on_parent_exit = Some(parent_exit());
-    let child = tied.start();
+    let mut tied_child = act("sleep", "");
+    tied_child.unix.kill_on_parent_exit = Some(parent_exit());
+    let child = tied_child.start();
     let first = job(false);
     let second = job(true);
     assert_ne!(first, second);
     assert_eq!([job(false), job(true)], [second; 2], "it has no processes");
-    let later = tied.start();
+    let later = tied_child.start();
     for exit in [child, later] {
         assert!(exit.signal(Signal::KILL).unwrap());
         assert_eq!(code(&exit), 1);
@@ -66,7 +66,7 @@ fn the_job_of_children_that_end_with_us_is_another_one_where_the_last_one_refuse
 #[test]
 fn an_orphan_of_a_tree_is_in_it() {
     let note = Note::new("orphan");
-    let exit = held(&act("parent of a parent", text(&note)));
+    let exit = contained(&act("parent of a parent", text(&note)));
     assert_eq!(code(&exit), 0);
     let child = opened(&note);
     assert!(runs(&child) && exit.tree().unwrap().is_left());
@@ -77,7 +77,7 @@ fn an_orphan_of_a_tree_is_in_it() {
 #[test]
 fn a_tree_ends_with_its_handle() {
     let note = Note::new("handle");
-    let exit = held(&act("parent", text(&note)));
+    let exit = contained(&act("parent", text(&note)));
     let child = opened(&note);
     let own = Opened::open(exit.pid()).unwrap();
     drop(exit);
@@ -85,9 +85,9 @@ fn a_tree_ends_with_its_handle() {
 }
 
 #[test]
-fn a_tree_inside_of_a_tree_is_held_and_ends_with_its_holder() {
+fn a_nested_tree_ends_with_the_process_that_holds_it() {
     let note = Note::new("nested");
-    let exit = held(&act("parent of a tree", text(&note)));
+    let exit = contained(&act("parent of a tree", text(&note)));
     let child = opened(&note);
     assert!(runs(&child));
     // Only the process that holds the inner tree.
@@ -106,21 +106,22 @@ fn a_tree_ends_with_the_process_that_holds_it() {
 }
 
 #[test]
-fn a_child_ends_with_its_parent_and_what_it_has_started_does_not() {
-    let note = Note::new("tied");
+fn a_child_ends_with_its_parent_but_its_own_child_does_not() {
+    let note = Note::new("kill on parent exit");
     let exit = act("parent of a child that ends with it", text(&note)).start();
     let grandchild = opened(&note);
     let mut below = Descendants::default();
     below.collect(&exit);
-    let tied = below.members().iter().find(|it| it.pid() != grandchild.member().pid()).unwrap();
+    let tied_child =
+        below.members().iter().find(|it| it.pid() != grandchild.member().pid()).unwrap();
     exit.signal(Signal::KILL).unwrap();
-    until("the child lives on", || !tied.is_alive());
-    assert!(runs(&grandchild), "only the child is tied");
+    until("the child lives on", || !tied_child.is_alive());
+    assert!(runs(&grandchild), "only the child ends with its parent");
     grandchild.signal(Signal::KILL).unwrap();
 }
 
 #[test]
-fn only_whom_the_job_lets_go_leaves_it() {
+fn a_child_breaks_away_only_if_the_job_allows_it() {
     for lets_break_away in [false, true] {
         let note = Note::new("breakaway");
         let windows = WindowsOptions { lets_break_away, ..WindowsOptions::default() };
@@ -144,7 +145,7 @@ fn only_whom_the_job_lets_go_leaves_it() {
 }
 
 #[test]
-fn descendants_are_found_and_nobody_else() {
+fn only_descendants_are_found() {
     let note = Note::new("descendants");
     let exit = act("parent", text(&note)).start();
     let stranger = act("sleep", "").start();
