@@ -22,7 +22,7 @@ pub enum Containment {
     /// cgroup, and all are killed at once, whatever users they run as.
     Cgroup,
     /// A job object (Windows). No process escapes unless the job lets it: see
-    /// [`WindowsOptions::lets_break_away`](crate::process::spawn::WindowsOptions::lets_break_away).
+    /// [`WindowsOptions::allow_breakaway`](crate::process::spawn::WindowsOptions::allow_breakaway).
     Job,
 }
 
@@ -35,7 +35,7 @@ pub trait Tree: fmt::Debug + Send + Sync {
     /// Returns the way in which the tree is contained.
     fn containment(&self) -> Containment;
 
-    /// Kills every process in the tree. Returns at once; [`is_left`](Self::is_left) shows when they have
+    /// Kills every process in the tree. Returns at once; [`is_alive`](Self::is_alive) shows when they have
     /// ended.
     ///
     /// # Platform
@@ -48,10 +48,10 @@ pub trait Tree: fmt::Debug + Send + Sync {
     /// # Platform
     /// Linux: `cgroup.events`, or the supervisor. Windows: `QueryInformationJobObject`; messages of a job
     /// are not guaranteed to arrive.
-    fn is_left(&self) -> bool;
+    fn is_alive(&self) -> bool;
 
     /// Returns the process to wait for, which ends when no other process of the tree is left. If it is
-    /// `None`, the caller has to poll [`is_left`](Self::is_left).
+    /// `None`, the caller has to poll [`is_alive`](Self::is_alive).
     fn last(&self) -> Option<&Member>;
 
     /// Kills the processes that are left, waits a moment for their end, and returns their number, not
@@ -64,7 +64,7 @@ pub trait Tree: fmt::Debug + Send + Sync {
     fn collect(&self, members: &mut Vec<Member>);
 
     /// Releases the tree, and returns a process of this library that has to be reaped, if there is one.
-    fn leave(self: Box<Self>) -> Option<ChildHandle>;
+    fn release(self: Box<Self>) -> Option<ChildHandle>;
 }
 
 impl fmt::Display for Containment {

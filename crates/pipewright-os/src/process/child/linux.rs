@@ -120,7 +120,7 @@ impl ChildHandle {
         }
     }
 
-    pub(super) fn wait_alone(&mut self) -> io::Result<Ended> {
+    pub(super) fn wait_exclusive(&mut self) -> io::Result<Ended> {
         if self.reporter.is_some() {
             return self.wait();
         }
@@ -216,14 +216,14 @@ impl ChildHandle {
         }
     }
 
-    pub(super) fn group_is_left(&self) -> bool {
+    pub(super) fn group_is_alive(&self) -> bool {
         let Some(pidfd) = &self.pidfd else { return false };
         let answers = matches!(send(pidfd.as_fd(), 0, PIDFD_SIGNAL_PROCESS_GROUP), Ok(true));
         // Zombies answer too, and under an init that does not reap they answer for ever.
         answers && procfs::group_lives(self.pid()).unwrap_or(true)
     }
 
-    pub(super) fn leads_its_group(&self) -> bool {
+    pub(super) fn is_group_leader(&self) -> bool {
         let Some(pid) = rustix::process::Pid::from_raw(self.pid) else { return false };
         let leads = rustix::process::getpgid(Some(pid)) == Ok(pid);
         leads && self.owns_pid()
@@ -312,7 +312,7 @@ impl ChildHandle {
         Usage { peak_rss_bytes: peak, ..usage }
     }
 
-    pub(super) fn look_closer(&self, usage: Usage) -> Usage {
+    pub(super) fn refine_peak_memory(&self, usage: Usage) -> Usage {
         let counted = usage.counted_peak_rss_bytes;
         let inherited = inherited_peak_rss_bytes();
         if usage.peak_rss_bytes.is_some() || self.parent_peak_rss_bytes > inherited {
@@ -337,7 +337,7 @@ impl ChildHandle {
     }
 }
 
-/// Looks up in advance the figure that [`ChildHandle::look_closer`] needs, while a child runs and no caller
+/// Looks up in advance the figure that [`ChildHandle::refine_peak_memory`] needs, while a child runs and no caller
 /// waits for the result.
 pub(crate) fn preload_peak_memory() {
     let _ = inherited_peak_rss_bytes();

@@ -87,7 +87,7 @@ impl ChildHandle {
         }
     }
 
-    pub(super) fn wait_alone(&mut self) -> io::Result<Ended> {
+    pub(super) fn wait_exclusive(&mut self) -> io::Result<Ended> {
         if self.guard.is_some() {
             // The guard has to be informed before the reap.
             return self.wait();
@@ -195,12 +195,12 @@ impl ChildHandle {
         false
     }
 
-    pub(super) fn group_is_left(&self) -> bool {
+    pub(super) fn group_is_alive(&self) -> bool {
         let ended = self.lock();
         ended.is_none() && self.is_unreaped() && self.group_lives()
     }
 
-    pub(super) fn leads_its_group(&self) -> bool {
+    pub(super) fn is_group_leader(&self) -> bool {
         let ended = self.lock();
         let leads = |state: ProcessInfo| state.group == self.pid();
         ended.is_none() && ProcessInfo::of(self.pid()).is_some_and(leads)
@@ -261,7 +261,7 @@ impl ChildHandle {
         self.watch.get().ok_or_else(|| io::Error::from_raw_os_error(libc::ECHILD))
     }
 
-    pub(super) fn look_closer(&self, usage: Usage) -> Usage {
+    pub(super) fn refine_peak_memory(&self, usage: Usage) -> Usage {
         // The child's figure contains nothing of this process.
         usage
     }

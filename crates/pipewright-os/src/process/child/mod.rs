@@ -86,8 +86,8 @@ impl ChildHandle {
     ///
     /// # Errors
     /// The same as for [`wait`](Self::wait).
-    pub fn wait_alone(&mut self) -> io::Result<Ended> {
-        self.0.wait_alone()
+    pub fn wait_exclusive(&mut self) -> io::Result<Ended> {
+        self.0.wait_exclusive()
     }
 
     /// Returns the exit status like [`wait`](Self::wait), or `None` at once if the child is still running.
@@ -104,8 +104,8 @@ impl ChildHandle {
     /// Linux: reads `VmHWM` of this process, because the figure of `getrusage` may itself be inherited.
     /// macOS: nothing is left to check. Windows: nothing; the figure is the child's from the start.
     #[must_use]
-    pub fn look_closer(&self, usage: Usage) -> Usage {
-        self.0.look_closer(usage)
+    pub fn refine_peak_memory(&self, usage: Usage) -> Usage {
+        self.0.refine_peak_memory(usage)
     }
 
     /// Returns the memory that the child uses now, in bytes. `None` if it has ended, or if the system does
@@ -183,14 +183,14 @@ impl ChildHandle {
     /// Releases the tree, as [`Tree`]'s drop does. Returns a process of this library that has to be reaped,
     /// if there is one.
     #[must_use]
-    pub fn leave_tree(&mut self) -> Option<ChildHandle> {
-        self.0.tree.take().and_then(Tree::leave)
+    pub fn release_tree(&mut self) -> Option<ChildHandle> {
+        self.0.tree.take().and_then(Tree::release)
     }
 
     /// Returns true if the child is in the process group that has its number. False once it is reaped.
     #[must_use]
-    pub fn leads_its_group(&self) -> bool {
-        self.0.leads_its_group()
+    pub fn is_group_leader(&self) -> bool {
+        self.0.is_group_leader()
     }
 
     /// Returns true if the child is unreaped, so that no other process can have its number.
@@ -215,7 +215,7 @@ impl ChildHandle {
     /// Linux: signal 0 through the pidfd; if that finds a process, `/proc` shows if there is more than
     /// zombies. macOS: `proc_listpids(PROC_PGRP_ONLY)`, until the child is reaped. Windows: unknown.
     #[must_use]
-    pub fn group_is_left(&self) -> bool {
-        self.0.group_is_left()
+    pub fn group_is_alive(&self) -> bool {
+        self.0.group_is_alive()
     }
 }

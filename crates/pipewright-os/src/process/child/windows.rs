@@ -96,7 +96,7 @@ impl ChildHandle {
         Ok(self.try_wait()?.unwrap_or_default())
     }
 
-    pub(super) fn wait_alone(&mut self) -> io::Result<Ended> {
+    pub(super) fn wait_exclusive(&mut self) -> io::Result<Ended> {
         self.wait()
     }
 
@@ -152,7 +152,7 @@ impl ChildHandle {
     }
 
     #[expect(clippy::unused_self, reason = "the contract's")]
-    pub(super) fn look_closer(&self, usage: Usage) -> Usage {
+    pub(super) fn refine_peak_memory(&self, usage: Usage) -> Usage {
         // The figure is the child's own from the start.
         usage
     }
@@ -168,7 +168,7 @@ impl ChildHandle {
         false
     }
 
-    pub(super) fn leads_its_group(&self) -> bool {
+    pub(super) fn is_group_leader(&self) -> bool {
         self.leads_group
     }
 
@@ -179,7 +179,7 @@ impl ChildHandle {
     }
 
     #[expect(clippy::unused_self, reason = "the contract's")]
-    pub(super) fn group_is_left(&self) -> bool {
+    pub(super) fn group_is_alive(&self) -> bool {
         // The system does not report the members of a group.
         false
     }

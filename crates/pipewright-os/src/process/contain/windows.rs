@@ -39,8 +39,8 @@ pub(crate) struct Job(OwnedHandle);
 
 impl Job {
     /// Creates the job of a whole tree.
-    pub(crate) fn for_tree(lets_break_away: bool) -> io::Result<Job> {
-        let breakaway = if lets_break_away { JOB_OBJECT_LIMIT_BREAKAWAY_OK } else { 0 };
+    pub(crate) fn for_tree(allow_breakaway: bool) -> io::Result<Job> {
+        let breakaway = if allow_breakaway { JOB_OBJECT_LIMIT_BREAKAWAY_OK } else { 0 };
         Job::new(breakaway)
     }
 
@@ -125,7 +125,7 @@ impl Job {
     }
 
     fn kill(&self) {
-        // Ignored: this process owns the job, so nothing is denied; `is_left` finds what is left. SAFETY: it is open.
+        // Ignored: this process owns the job, so nothing is denied; `is_alive` finds what is left. SAFETY: it is open.
         let _ = unsafe { TerminateJobObject(self.0.as_raw_handle(), KILLED) };
     }
 }
@@ -207,7 +207,7 @@ impl Tree for JobTree {
         self.job.kill();
     }
 
-    fn is_left(&self) -> bool {
+    fn is_alive(&self) -> bool {
         self.job.active().is_ok_and(|active| active > 0)
     }
 
@@ -216,11 +216,11 @@ impl Tree for JobTree {
     }
 
     fn end(&self) -> u32 {
-        if self.is_left() {
+        if self.is_alive() {
             self.kill();
         }
         let until = Instant::now() + END_WAIT;
-        while self.is_left() && Instant::now() < until {
+        while self.is_alive() && Instant::now() < until {
             thread::park_timeout(PAUSE);
         }
         self.killed.load(Ordering::Relaxed)
@@ -235,7 +235,7 @@ impl Tree for JobTree {
         members.extend(opened.into_iter().filter(|member| listed.contains(&member.pid())));
     }
 
-    fn leave(self: Box<Self>) -> Option<ChildHandle> {
+    fn release(self: Box<Self>) -> Option<ChildHandle> {
         None
     }
 }

@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags};
 
-use super::{Fate, impossible_number};
+use super::{ProcessState, impossible_number};
 use crate::process::member::Member;
 use crate::process::pidfd::{SavedStatus, Target, pidfds_are_refused, saved_status, waitid};
 use crate::process::status::Ended;
@@ -48,27 +48,29 @@ impl Opened {
         &self.member
     }
 
-    pub(super) fn fate(&self) -> io::Result<Fate> {
+    pub(super) fn state(&self) -> io::Result<ProcessState> {
         let mut state = self.lock();
         if let Some(ended) = *state {
-            return Ok(Fate::Ended(ended));
+            return Ok(ProcessState::Ended(ended));
         }
         if !self.poll(PollFlags::IN, Duration::ZERO)? {
-            return Ok(Fate::Runs);
+            return Ok(ProcessState::Running);
         }
         let options = libc::WEXITED | libc::WNOHANG;
         let ended = match waitid(Target::Pidfd(self.member.as_fd()), options) {
-            Ok(None) => return Ok(Fate::Runs),
+            Ok(None) => return Ok(ProcessState::Running),
             Ok(Some((status, usage))) => Ended { status, usage: Some(usage) },
             // Not a child of this process, or other code of this program has reaped it.
             Err(Errno::CHILD) => match saved_status(self.member.as_fd()) {
                 SavedStatus::Known(status) => Ended { status, usage: None },
-                SavedStatus::NotReaped | SavedStatus::Unavailable => return Ok(Fate::Untold),
+                SavedStatus::NotReaped | SavedStatus::Unavailable => {
+                    return Ok(ProcessState::StatusUnknown);
+                }
             },
             Err(error) => return Err(error.into()),
         };
         *state = Some(ended);
-        Ok(Fate::Ended(ended))
+        Ok(ProcessState::Ended(ended))
     }
 
     pub(super) fn wait_for_reap(&self, limit: Duration) {

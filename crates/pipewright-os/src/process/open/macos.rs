@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::{Fate, impossible_number};
+use super::{ProcessState, impossible_number};
 use crate::process::libproc::ProcessInfo;
 use crate::process::member::Member;
 use crate::process::status::Ended;
@@ -32,14 +32,14 @@ impl Opened {
         &self.member
     }
 
-    pub(super) fn fate(&self) -> io::Result<Fate> {
+    pub(super) fn state(&self) -> io::Result<ProcessState> {
         let mut state = self.lock();
         if let Some(ended) = *state {
-            return Ok(Fate::Ended(ended));
+            return Ok(ProcessState::Ended(ended));
         }
         let process = &self.member;
         if !process.has_ended() {
-            return Ok(Fate::Runs);
+            return Ok(ProcessState::Running);
         }
         let own = std::process::id();
         let is_ours = |state: ProcessInfo| state.parent == own;
@@ -58,7 +58,7 @@ impl Opened {
         if state.is_none() {
             *state = process.take_status().map(|status| Ended { status, usage: None });
         }
-        Ok((*state).map_or(Fate::Untold, Fate::Ended))
+        Ok((*state).map_or(ProcessState::StatusUnknown, ProcessState::Ended))
     }
 
     pub(super) fn wait_for_reap(&self, _: Duration) {

@@ -31,13 +31,13 @@ pub struct Opened(imp::Opened);
 
 /// The state of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum ProcessState {
     /// It has not ended.
-    Runs,
+    Running,
     /// It has ended, with this exit status.
     Ended(Ended),
     /// It has ended, and the system reports the exit status only to its parent.
-    Untold,
+    StatusUnknown,
 }
 
 impl Opened {
@@ -73,8 +73,8 @@ impl Opened {
     ///
     /// # Errors
     /// The errors of those calls.
-    pub fn fate(&self) -> io::Result<Fate> {
-        self.0.fate()
+    pub fn state(&self) -> io::Result<ProcessState> {
+        self.0.state()
     }
 
     /// Waits until a process that has ended is reaped, if its status can become known by that; at most that

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use super::{Fate, impossible_number};
+use super::{ProcessState, impossible_number};
 use crate::process::member::Member;
 use crate::process::process_object::Process;
 
@@ -25,9 +25,9 @@ impl Opened {
         &self.0
     }
 
-    pub(super) fn fate(&self) -> io::Result<Fate> {
+    pub(super) fn state(&self) -> io::Result<ProcessState> {
         let ended = self.0.process().end()?;
-        Ok(ended.map_or(Fate::Runs, Fate::Ended))
+        Ok(ended.map_or(ProcessState::Running, ProcessState::Ended))
     }
 
     #[expect(clippy::unused_self, reason = "the contract's")]

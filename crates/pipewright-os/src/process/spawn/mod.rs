@@ -130,7 +130,7 @@ pub fn compare_names(one: &OsStr, other: &OsStr) -> Ordering {
 /// # Platform
 /// Windows: `SystemRoot`, without which neither sockets nor random numbers work (rust-lang/rust#114737).
 /// Unix: none.
-pub const LASTING_VARIABLES: &[&str] = names::LASTING;
+pub const REQUIRED_VARIABLES: &[&str] = names::REQUIRED;
 
 /// Replaces this process by the program of the plan. Returns only on failure; then the changes to this
 /// process up to the failing step stay.

@@ -161,9 +161,9 @@ pub struct WindowsOptions {
     /// True to give the child's console no window.
     pub no_window: bool,
     /// True to start the child outside the job that this process is in.
-    pub breaks_away: bool,
+    pub breakaway_from_job: bool,
     /// True to let processes of a contained tree leave it.
-    pub lets_break_away: bool,
+    pub allow_breakaway: bool,
 }
 
 /// User and groups.
@@ -281,8 +281,8 @@ impl WindowsOptions {
             ("raw_arg", !self.raw_args.is_empty()),
             ("force_quotes", self.force_quotes),
             ("no_window", self.no_window),
-            ("breakaway_from_job", self.breaks_away),
-            ("allow_breakaway", self.lets_break_away),
+            ("breakaway_from_job", self.breakaway_from_job),
+            ("allow_breakaway", self.allow_breakaway),
         ];
         first(&asked)
     }

@@ -71,8 +71,8 @@ impl ExitStatus {
     /// Returns true if the child was killed by force: by SIGKILL (Unix), or with the exit code 1 (Windows;
     /// no more can be known there, and the child may have chosen that code itself).
     #[must_use]
-    pub fn is_of_a_kill(&self) -> bool {
-        imp::is_of_a_kill(self.0)
+    pub fn was_killed(&self) -> bool {
+        imp::was_killed(self.0)
     }
 
     /// Returns true if the child left a core dump.

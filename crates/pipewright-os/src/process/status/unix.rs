@@ -16,7 +16,7 @@ pub(super) fn signal(raw: u32) -> Option<i32> {
     libc::WIFSIGNALED(raw).then(|| libc::WTERMSIG(raw))
 }
 
-pub(super) fn is_of_a_kill(raw: u32) -> bool {
+pub(super) fn was_killed(raw: u32) -> bool {
     signal(raw) == Some(libc::SIGKILL)
 }
 

@@ -19,7 +19,7 @@ pub(super) fn signal(_: u32) -> Option<i32> {
     None
 }
 
-pub(super) fn is_of_a_kill(raw: u32) -> bool {
+pub(super) fn was_killed(raw: u32) -> bool {
     raw == KILLED
 }
 

@@ -3,7 +3,7 @@
 //! `pipewright::process` re-exports the public items. A command gets the methods of the extension traits by
 //! implementing [`CommandOptions`].
 
-mod hand_over;
+mod apply_to_std;
 mod stdio;
 mod streams;
 #[cfg(unix)]
@@ -14,7 +14,7 @@ mod windows;
 use std::ffi::OsStr;
 use std::io;
 
-pub use hand_over::{hand_over, push_arg};
+pub use apply_to_std::{apply_to_std, push_arg};
 pub use stdio::{Kind as StdioKind, ParentStream, Stdio};
 
 use crate::base::pipe::Mode;

@@ -91,7 +91,7 @@ impl LinuxTree {
             supervisor.guard.wait_timeout(END_WAIT);
         }
         // If the guard has been killed, the supervisor or the cgroup still holds the others.
-        while self.is_left() && Instant::now() < until {
+        while self.is_alive() && Instant::now() < until {
             thread::park_timeout(PAUSE);
         }
         if let Some(supervisor) = &self.supervisor {
@@ -132,7 +132,7 @@ impl Tree for LinuxTree {
         }
     }
 
-    fn is_left(&self) -> bool {
+    fn is_alive(&self) -> bool {
         // The end of a guard that was killed does not mean that the others have ended.
         let guard = self.supervisor.as_ref().is_some_and(|it| it.guard.is_alive());
         guard || self.cgroup.as_ref().is_some_and(Cgroup::is_populated)
@@ -145,7 +145,7 @@ impl Tree for LinuxTree {
     fn end(&self) -> u32 {
         if !self.has_ended.load(Ordering::Relaxed) {
             self.end_now();
-            self.has_ended.store(!self.is_left(), Ordering::Relaxed);
+            self.has_ended.store(!self.is_alive(), Ordering::Relaxed);
         }
         self.killed.load(Ordering::Relaxed)
     }
@@ -165,7 +165,7 @@ impl Tree for LinuxTree {
         }
     }
 
-    fn leave(self: Box<Self>) -> Option<ChildHandle> {
+    fn release(self: Box<Self>) -> Option<ChildHandle> {
         self.supervisor.map(|supervisor| supervisor.guard_exit)
     }
 }

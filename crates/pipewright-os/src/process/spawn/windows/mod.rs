@@ -73,9 +73,9 @@ pub(super) fn spawn(plan: &Plan<'_>) -> Result<ChildHandle, SpawnError> {
 
 /// Starts a child in a job of its own, which always ends with this process.
 pub(crate) fn start_contained(plan: &Plan<'_>, _: bool) -> Result<ChildHandle, SpawnError> {
-    let lets_break_away = plan.windows.is_some_and(|windows| windows.lets_break_away);
+    let allow_breakaway = plan.windows.is_some_and(|windows| windows.allow_breakaway);
     let job =
-        Job::for_tree(lets_break_away).map_err(|error| SpawnError::new(Step::Contain, error))?;
+        Job::for_tree(allow_breakaway).map_err(|error| SpawnError::new(Step::Contain, error))?;
     let exit = start(plan, Some(job.as_handle()))?;
     let tree = JobTree::new(job, exit.pid());
     Ok(ChildHandle(exit.with_tree(Box::new(tree))))
@@ -215,11 +215,11 @@ fn cannot_create(error: io::Error) -> SpawnError {
 /// Finds the step that failed.
 fn failed_step(plan: &Plan<'_>, program: &Program, has_job: bool, error: io::Error) -> SpawnError {
     let code = error.raw_os_error().unwrap_or_default() as u32;
-    let breaks_away = plan.windows.is_some_and(|windows| windows.breaks_away);
+    let breakaway_from_job = plan.windows.is_some_and(|windows| windows.breakaway_from_job);
     let step = match code {
         // Usually flags that exclude each other.
         ERROR_INVALID_PARAMETER => Step::Create,
-        ERROR_ACCESS_DENIED if breaks_away && directories::is_file(&program.file) => {
+        ERROR_ACCESS_DENIED if breakaway_from_job && directories::is_file(&program.file) => {
             Step::Breakaway
         }
         // The job is not compatible with the jobs that this process is in.

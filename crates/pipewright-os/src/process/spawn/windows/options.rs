@@ -33,7 +33,7 @@ impl StartFlags {
             // This library decides if there are attributes.
             flags |= windows.creation_flags & !EXTENDED_STARTUPINFO_PRESENT;
             no_window = windows.no_window;
-            if windows.breaks_away {
+            if windows.breakaway_from_job {
                 flags |= CREATE_BREAKAWAY_FROM_JOB;
             }
         }

@@ -18,7 +18,7 @@ use crate::base::handle::open_handles;
 use crate::base::signal::Signal;
 use crate::base::stdio::{console_err, console_in, console_out};
 use crate::base::wait;
-use crate::process::open::Fate;
+use crate::process::open::ProcessState;
 use crate::process::spawn::{Contain, Group, Inherit, Plan, UnixOptions, parent_exit, spawn};
 
 #[test]
@@ -51,8 +51,10 @@ fn act() {
             exit(0)
         }
         "breaks away" => {
-            let windows =
-                crate::process::spawn::WindowsOptions { breaks_away: true, ..Default::default() };
+            let windows = crate::process::spawn::WindowsOptions {
+                breakaway_from_job: true,
+                ..Default::default()
+            };
             let sleeper = child("sleep", "");
             match spawn(&Plan { windows: Some(&windows), ..sleeper.plan() }) {
                 Ok(exit) => note(&text, exit.pid()),
@@ -165,7 +167,7 @@ fn ask_group() {
     let code = code(&started);
     let below = crate::process::open::Opened::open(below);
     super::until("the event goes to the whole group", || {
-        below.as_ref().is_ok_and(|it| it.fate().unwrap() != Fate::Runs)
+        below.as_ref().is_ok_and(|it| it.state().unwrap() != ProcessState::Running)
     });
     drop(note);
     exit(code as i32)

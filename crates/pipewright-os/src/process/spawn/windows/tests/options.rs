@@ -3,7 +3,7 @@
 use super::act;
 use crate::base::signal::Signal;
 use crate::process::child::Containment;
-use crate::process::open::{Fate, Opened};
+use crate::process::open::{Opened, ProcessState};
 use crate::process::spawn::{Contain, Group, Plan, WindowsOptions, exec, spawn};
 
 #[test]
@@ -12,7 +12,7 @@ fn own_group_gets_ctrl_break_if_there_is_a_console() {
         let mut act = act("sleep", "");
         act.unix.group = group;
         let exit = act.start();
-        assert!(exit.leads_its_group());
+        assert!(exit.is_group_leader());
         assert_eq!(exit.containment(), Containment::Group);
         match exit.signal_group(Signal::TERM) {
             Ok(sent) => {
@@ -49,7 +49,7 @@ fn flags_reach_the_child_and_do_no_harm() {
         WindowsOptions { no_window: true, ..Default::default() },
         WindowsOptions { creation_flags: 0x0000_4000, ..Default::default() },
         WindowsOptions { show_window: Some(0), force_quotes: true, ..Default::default() },
-        WindowsOptions { breaks_away: true, ..Default::default() },
+        WindowsOptions { breakaway_from_job: true, ..Default::default() },
     ] {
         let exit = spawn(&Plan { windows: Some(&windows), ..act.plan() }).unwrap();
         assert_eq!(super::code(&exit), 3, "{windows:?}");
@@ -66,7 +66,7 @@ fn exec_is_unsupported() {
 #[test]
 fn a_process_by_its_number_is_that_process_or_an_error() {
     let own = Opened::open(std::process::id()).unwrap();
-    assert_eq!(own.fate().unwrap(), Fate::Runs);
+    assert_eq!(own.state().unwrap(), ProcessState::Running);
     assert_eq!(own.member().pid(), std::process::id());
     let kind = |pid| Opened::open(pid).unwrap_err().kind();
     assert_eq!(kind(0), std::io::ErrorKind::InvalidInput);
@@ -77,15 +77,15 @@ fn a_process_by_its_number_is_that_process_or_an_error() {
 
     let exit = act("sleep", "").start();
     let opened = Opened::open(exit.pid()).unwrap();
-    assert_eq!(opened.fate().unwrap(), Fate::Runs);
+    assert_eq!(opened.state().unwrap(), ProcessState::Running);
     assert!(opened.signal(Signal::KILL).unwrap());
     assert_eq!(super::code(&exit), 1);
-    let Fate::Ended(ended) = opened.fate().unwrap() else { panic!("it has ended") };
+    let ProcessState::Ended(ended) = opened.state().unwrap() else { panic!("it has ended") };
     assert_eq!(ended.status.raw(), 1, "every process with a handle gets it");
     assert!(!opened.signal(Signal::KILL).unwrap());
     // Still that process: no other can have the number as long as the handle is open.
     assert!(matches!(
-        Opened::open(exit.pid()).map(|it| it.fate()),
-        Ok(Ok(Fate::Ended(_))) | Err(_)
+        Opened::open(exit.pid()).map(|it| it.state()),
+        Ok(Ok(ProcessState::Ended(_))) | Err(_)
     ));
 }

@@ -6,7 +6,7 @@ use super::{Act, Note, act, code, ends, until};
 use crate::base::signal::Signal;
 use crate::process::child::{ChildHandle, Containment};
 use crate::process::contain::windows::{is_in_job, kill_on_close_job};
-use crate::process::open::{Fate, Opened};
+use crate::process::open::{Opened, ProcessState};
 use crate::process::spawn::{Contain, Plan, WindowsOptions, parent_exit, spawn};
 use crate::process::tree::Descendants;
 
@@ -23,7 +23,7 @@ fn opened(note: &Note) -> Opened {
 }
 
 fn runs(opened: &Opened) -> bool {
-    opened.fate().unwrap() == Fate::Runs
+    opened.state().unwrap() == ProcessState::Running
 }
 
 #[test]
@@ -33,14 +33,14 @@ fn end_kills_and_counts_the_whole_tree() {
     assert_eq!(exit.containment(), Containment::Job);
     let child = opened(&note);
     let contained = exit.tree().unwrap();
-    assert!(contained.is_left() && runs(&child));
+    assert!(contained.is_alive() && runs(&child));
     let mut members = Vec::new();
     contained.collect(&mut members);
     assert!(members.iter().any(|member| member.pid() == child.member().pid()), "{members:?}");
     assert!(members.iter().all(|member| member.pid() != exit.pid()));
     let killed = contained.end();
     assert!(killed >= 1, "{killed}");
-    assert!(!contained.is_left() && !runs(&child));
+    assert!(!contained.is_alive() && !runs(&child));
     assert_eq!(contained.end(), killed, "later calls return the same");
     assert_eq!(code(&exit), 1);
 }
@@ -69,7 +69,7 @@ fn an_orphan_of_a_tree_is_in_it() {
     let exit = contained(&act("parent of a parent", text(&note)));
     assert_eq!(code(&exit), 0);
     let child = opened(&note);
-    assert!(runs(&child) && exit.tree().unwrap().is_left());
+    assert!(runs(&child) && exit.tree().unwrap().is_alive());
     assert_eq!(exit.tree().unwrap().end(), 1);
     assert!(!runs(&child));
 }
@@ -122,16 +122,16 @@ fn a_child_ends_with_its_parent_but_its_own_child_does_not() {
 
 #[test]
 fn a_child_breaks_away_only_if_the_job_allows_it() {
-    for lets_break_away in [false, true] {
+    for allow_breakaway in [false, true] {
         let note = Note::new("breakaway");
-        let windows = WindowsOptions { lets_break_away, ..WindowsOptions::default() };
+        let windows = WindowsOptions { allow_breakaway, ..WindowsOptions::default() };
         let act = act("breaks away", text(&note));
         let plan =
             Plan { windows: Some(&windows), contain: Some(Contain::tree(true)), ..act.plan() };
         let exit = spawn(&plan).unwrap();
         let found = code(&exit);
         const ACCESS_DENIED: u32 = 5;
-        if !lets_break_away {
+        if !allow_breakaway {
             assert_eq!(found, ACCESS_DENIED);
         } else if found == ACCESS_DENIED && is_in_job().unwrap() {
             eprintln!("SKIPPED: a job around all of this allows no breakaway");

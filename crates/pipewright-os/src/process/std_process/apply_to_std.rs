@@ -8,15 +8,15 @@ use crate::process::spawn::{UnixOptions, WindowsOptions};
 /// Sets those options on std's command for which std has stable setters.
 ///
 /// # Platform
-/// Unix: user, group, process group and `arg0`; [`UnixOptions::hand_over_closures`] moves the closures of
+/// Unix: user, group, process group and `arg0`; [`UnixOptions::move_closures_to_std`] moves the closures of
 /// `pre_exec`. Windows: the creation flags.
-pub fn hand_over(
+pub fn apply_to_std(
     theirs: &mut Command,
     arg0: Option<&OsStr>,
     unix: &UnixOptions,
     windows: Option<&WindowsOptions>,
 ) {
-    imp::hand_over(theirs, arg0, unix, windows);
+    imp::apply_to_std(theirs, arg0, unix, windows);
 }
 
 /// Adds an argument to std's command; a raw one goes on the command line unchanged.
@@ -29,8 +29,8 @@ pub fn push_arg(theirs: &mut Command, arg: &OsStr, is_raw: bool) {
 
 impl UnixOptions {
     /// Moves the closures of `pre_exec` to std's command.
-    pub fn hand_over_closures(&mut self, theirs: &mut Command) {
-        imp::hand_over_closures(self, theirs);
+    pub fn move_closures_to_std(&mut self, theirs: &mut Command) {
+        imp::move_closures_to_std(self, theirs);
     }
 }
 
@@ -42,7 +42,7 @@ mod imp {
 
     use crate::process::spawn::{Group, UnixOptions, WindowsOptions};
 
-    pub(super) fn hand_over(
+    pub(super) fn apply_to_std(
         theirs: &mut Command,
         arg0: Option<&OsStr>,
         unix: &UnixOptions,
@@ -64,7 +64,7 @@ mod imp {
         }
     }
 
-    pub(super) fn hand_over_closures(unix: &mut UnixOptions, theirs: &mut Command) {
+    pub(super) fn move_closures_to_std(unix: &mut UnixOptions, theirs: &mut Command) {
         for closure in unix.pre_exec.take() {
             // SAFETY: the caller that added it has promised the same (`PreExec::push`).
             unsafe { theirs.pre_exec(closure) };
@@ -84,7 +84,7 @@ mod imp {
 
     use crate::process::spawn::{UnixOptions, WindowsOptions};
 
-    pub(super) fn hand_over(
+    pub(super) fn apply_to_std(
         theirs: &mut Command,
         _: Option<&OsStr>,
         _: &UnixOptions,
@@ -95,7 +95,7 @@ mod imp {
         }
     }
 
-    pub(super) fn hand_over_closures(_: &mut UnixOptions, _: &mut Command) {}
+    pub(super) fn move_closures_to_std(_: &mut UnixOptions, _: &mut Command) {}
 
     pub(super) fn push_arg(theirs: &mut Command, arg: &OsStr, is_raw: bool) {
         if is_raw {
