@@ -1,16 +1,16 @@
-//! Compiles the supervisor (`supervisor/main.rs`), which `src/contain/linux/image.rs` then holds, and finds out
-//! which types the standard library has.
+//! Compiles the supervisor (`supervisor/main.rs`), which `src/process/contain/linux/image.rs` embeds, and
+//! detects which types the standard library has.
 //!
-//! It is another program than the one this library becomes part of, and cargo has no stable way to
-//! say so. It needs no library, so the compiler and the linker that build everything else will do.
-//! Where they cannot, the library does without: trees are then held by a cgroup or a group only, and
-//! say so.
+//! The supervisor is a separate program from the one that this library becomes part of, and cargo has no
+//! stable way to build such a program. It needs no library, so the compiler and the linker that build
+//! everything else suffice. Where they fail, the library works without it: trees are then held only by a
+//! cgroup or a process group, and report that.
 
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The processors whose system calls it knows.
+/// The processors whose system call numbers the supervisor knows.
 const ARCHITECTURES: [&str; 3] = ["x86_64", "aarch64", "riscv64"];
 
 fn main() {
@@ -35,10 +35,11 @@ fn main() {
     }
 }
 
-/// `std::io::pipe` and its ends came with Rust 1.87, and this library builds with an older one.
+/// The minor version of Rust (1.87) that added `std::io::pipe` and its ends. This library builds with older
+/// ones.
 const STD_PIPES_SINCE: u32 = 87;
 
-/// The second number of the compiler's version; `None` where it does not say.
+/// Returns the minor version of the compiler; `None` if its output does not contain one.
 fn minor_version() -> Option<u32> {
     let output = Command::new(env::var_os("RUSTC")?).arg("--version").output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
@@ -51,7 +52,7 @@ fn compile(image: &Path) -> Result<(), String> {
     rustc.arg("supervisor/main.rs").arg("-o").arg(image);
     rustc.args(["--crate-name", "supervisor", "--crate-type", "bin", "--edition", "2024"]);
     rustc.args(["--target", &variable("TARGET")?]);
-    // Nothing that would call into a library: no unwinding, no checks, no debug information.
+    // Avoid everything that would call into a library: unwinding, checks, debug information.
     rustc.args([
         "-C",
         "panic=abort",
@@ -65,7 +66,7 @@ fn compile(image: &Path) -> Result<(), String> {
     rustc.args(["-C", "overflow-checks=no", "-C", "debug-assertions=no", "-C", "codegen-units=1"]);
     rustc.args(["-C", "relocation-model=static", "-C", "default-linker-libraries=no"]);
     if variable("CARGO_CFG_TARGET_ENV").as_deref() == Ok("musl") {
-        // Where the C library is linked statically, rustc brings start files, which define `_start`.
+        // If the C library is linked statically, rustc adds start files, which define `_start`.
         rustc.args(["-C", "link-self-contained=no"]);
     }
     let linker_arguments = [

@@ -1,8 +1,7 @@
-//! A kqueue that becomes readable when one process ends: what macOS has instead of a pidfd.
+//! A kqueue that becomes readable when one process ends: the macOS counterpart of a pidfd.
 //!
-//! It is bound to the process, not to its number: the kernel looks the number up once, when the
-//! process is registered. But it cannot send a signal, and that it has fired is the only thing that
-//! it knows.
+//! It is bound to the process, not to its number: the kernel looks the number up once, when the process is
+//! registered. But it cannot send a signal, and it knows only that it has fired.
 
 use std::io;
 use std::mem::ManuallyDrop;
@@ -15,95 +14,99 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use crate::base::generation::Generation;
-use crate::process::libproc::{State, is_taken};
+use crate::process::libproc::{ProcessInfo, is_taken};
 use crate::process::status::ExitStatus;
 
-/// Polls readable once the process has ended, and from then on. In a fork of this process it has fired.
+/// A handle that polls readable from the end of the process on. In a fork of this process it counts as
+/// fired.
 #[derive(Debug)]
-pub(crate) struct Watch {
-    /// A fork does not inherit it (kqueue(2)): what has its number there is somebody else's.
+pub(crate) struct ExitWatch {
+    /// The descriptor. A fork does not inherit it (kqueue(2)): in the fork its number belongs to another
+    /// file.
     queue: ManuallyDrop<OwnedFd>,
-    home: Generation,
+    generation: Generation,
 }
 
-/// Any number but that of a process: the event that stands for one which cannot be had any more.
-const RAISED: libc::uintptr_t = 0;
+/// The identifier of the user event that replaces an exit event which can no longer arrive. Any number that
+/// no process has will do.
+const USER_EVENT: libc::uintptr_t = 0;
 
-impl Watch {
-    /// Watches the process that has the number now. One that has ended has, reaped or not.
-    pub(crate) fn of(pid: u32) -> io::Result<Watch> {
-        let watch = Watch::unregistered()?;
+impl ExitWatch {
+    /// Watches the process that has the number now. If it has ended, reaped or not, the watch has fired.
+    pub(crate) fn of(pid: u32) -> io::Result<ExitWatch> {
+        let watch = ExitWatch::unregistered()?;
         match watch.register(pid) {
-            Ok(()) => watch.settle(pid)?,
-            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => watch.raise()?,
+            Ok(()) => watch.catch_missed_exit(pid)?,
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => watch.trigger()?,
             Err(error) => return Err(error),
         }
         Ok(watch)
     }
 
-    /// Of a process that is known to have ended.
-    pub(crate) fn raised() -> io::Result<Watch> {
-        let watch = Watch::unregistered()?;
-        watch.raise()?;
+    /// Creates the watch of a process that is known to have ended.
+    pub(crate) fn fired() -> io::Result<ExitWatch> {
+        let watch = ExitWatch::unregistered()?;
+        watch.trigger()?;
         Ok(watch)
     }
 
-    fn unregistered() -> io::Result<Watch> {
-        // Nobody inherits it (kqueue(2)).
+    fn unregistered() -> io::Result<ExitWatch> {
+        // A child does not inherit it (kqueue(2)).
         // SAFETY: no argument.
         let queue = unsafe { libc::kqueue() };
         if queue < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: made by the call above, for nobody else.
+        // SAFETY: made by the call above, and owned nowhere else.
         let queue = unsafe { OwnedFd::from_raw_fd(queue) };
-        Ok(Watch { queue: ManuallyDrop::new(queue), home: Generation::current() })
+        Ok(ExitWatch { queue: ManuallyDrop::new(queue), generation: Generation::current() })
     }
 
     fn register(&self, pid: u32) -> io::Result<()> {
         let event = |notes| change(pid as libc::uintptr_t, libc::EVFILT_PROC, libc::EV_ADD, notes);
-        match self.make(&event(libc::NOTE_EXIT | libc::NOTE_EXITSTATUS)) {
-            // The status is for its parent and for who may signal it; its end is for everybody.
+        match self.apply(&event(libc::NOTE_EXIT | libc::NOTE_EXITSTATUS)) {
+            // Only the parent and processes that may signal it get the status; every process gets its end.
             Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
-                self.make(&event(libc::NOTE_EXIT))
+                self.apply(&event(libc::NOTE_EXIT))
             }
             done => done,
         }
     }
 
-    /// Sees to it that the end of a process which was ending when it was registered is not missed:
-    /// what fired before the registration does not fire again (oven-sh/bun#35414).
-    fn settle(&self, pid: u32) -> io::Result<()> {
+    /// Makes sure that the exit of a process which was ending when it was registered is not missed: an exit
+    /// event that fired before the registration does not fire again (oven-sh/bun#35414).
+    fn catch_missed_exit(&self, pid: u32) -> io::Result<()> {
         const PAUSE: Duration = Duration::from_micros(50);
         const PAUSES: u32 = 200;
         for _ in 0..PAUSES {
-            match State::of(pid) {
+            match ProcessInfo::of(pid) {
                 _ if self.has_fired() => return Ok(()),
-                // Its end is still to come, and it is registered for that.
+                // Its exit is still to come, and the kqueue is registered for it.
                 Some(state) if !state.is_ending() => return Ok(()),
                 Some(state) if !state.has_ended() => thread::park_timeout(PAUSE),
-                // A sandbox that does not let us look.
+                // A sandbox refuses the lookup.
                 None if is_taken(pid) => return Ok(()),
-                Some(_) | None => return self.raise(),
+                Some(_) | None => return self.trigger(),
             }
         }
-        // On its way out for so long that its end, which is told of near the end of that way, cannot
-        // have been told before.
+        // It has been ending for so long that its exit event, which comes near the end of an exit, cannot
+        // have fired before the registration.
         Ok(())
     }
 
-    fn raise(&self) -> io::Result<()> {
-        self.make(&change(RAISED, libc::EVFILT_USER, libc::EV_ADD, 0))?;
-        self.make(&change(RAISED, libc::EVFILT_USER, 0, libc::NOTE_TRIGGER))
+    fn trigger(&self) -> io::Result<()> {
+        self.apply(&change(USER_EVENT, libc::EVFILT_USER, libc::EV_ADD, 0))?;
+        self.apply(&change(USER_EVENT, libc::EVFILT_USER, 0, libc::NOTE_TRIGGER))
     }
 
-    /// Whether the process has ended, or is so far on its way that a blocking wait for it is short.
+    /// Returns true if the process has ended, or is so close to its end that a blocking wait for it is
+    /// short.
     pub(crate) fn has_fired(&self) -> bool {
-        // An error of poll is none of the process.
+        // An error of poll says nothing about the process.
         matches!(self.poll(Some(Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(true))
     }
 
-    /// Blocks until it has fired.
+    /// Blocks until the watch has fired.
     pub(crate) fn wait(&self) -> io::Result<()> {
         loop {
             match self.poll(None) {
@@ -114,9 +117,10 @@ impl Watch {
         }
     }
 
-    /// How the process has ended, where that was told. Once: it stays readable, and has forgotten.
+    /// Takes the exit status of the process, if the kernel reported it. Works once: afterwards the kqueue
+    /// stays readable but no longer has the status.
     pub(crate) fn take_status(&self) -> Option<ExitStatus> {
-        if !self.home.is_here() {
+        if !self.generation.is_here() {
             return None;
         }
         let mut event = change(0, 0, 0, 0);
@@ -125,17 +129,17 @@ impl Watch {
         let count = unsafe {
             libc::kevent(self.queue.as_raw_fd(), ptr::null(), 0, &raw mut event, 1, &raw const now)
         };
-        // Ignored: there is room for one event more, where one has just been taken out.
-        let _ = self.raise();
+        // Ignored: there is room for one more event, because one has just been taken out.
+        let _ = self.trigger();
         let (filter, notes, status) = (event.filter, event.fflags, event.data);
-        let is_told = filter == libc::EVFILT_PROC && notes & libc::NOTE_EXITSTATUS != 0;
+        let has_status = filter == libc::EVFILT_PROC && notes & libc::NOTE_EXITSTATUS != 0;
         // A wait status has 16 bits.
-        (count == 1 && is_told).then(|| ExitStatus::from_raw((status & 0xffff) as i32))
+        (count == 1 && has_status).then(|| ExitStatus::from_raw((status & 0xffff) as i32))
     }
 
-    fn make(&self, change: &libc::kevent) -> io::Result<()> {
+    fn apply(&self, change: &libc::kevent) -> io::Result<()> {
         loop {
-            // SAFETY: one change, no room for events, and no time: it does not wait.
+            // SAFETY: one change, no room for events, and no time: the call does not wait.
             let result = unsafe {
                 let queue = self.queue.as_raw_fd();
                 libc::kevent(queue, change, 1, ptr::null_mut(), 0, ptr::null())
@@ -151,7 +155,7 @@ impl Watch {
     }
 
     fn poll(&self, limit: Option<Timespec>) -> rustix::io::Result<bool> {
-        if !self.home.is_here() {
+        if !self.generation.is_here() {
             return Ok(true);
         }
         let mut polled = [PollFd::new(&*self.queue, PollFlags::IN)];
@@ -163,16 +167,16 @@ fn change(ident: libc::uintptr_t, filter: i16, flags: u16, notes: u32) -> libc::
     libc::kevent { ident, filter, flags, fflags: notes, data: 0, udata: ptr::null_mut() }
 }
 
-impl Drop for Watch {
+impl Drop for ExitWatch {
     fn drop(&mut self) {
-        if self.home.is_here() {
-            // SAFETY: the last that is done with it.
+        if self.generation.is_here() {
+            // SAFETY: the last use of the descriptor.
             unsafe { ManuallyDrop::drop(&mut self.queue) };
         }
     }
 }
 
-impl AsFd for Watch {
+impl AsFd for ExitWatch {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.queue.as_fd()
     }

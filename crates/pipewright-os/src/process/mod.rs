@@ -1,4 +1,4 @@
-//! Starting a child, waiting for it, and holding everything that it starts.
+//! Processes: starting a child, waiting for it, and holding everything that it starts.
 
 pub mod capabilities;
 pub mod child;

@@ -1,7 +1,7 @@
-//! A HANDLE on a process, and what can be asked of it.
+//! A HANDLE on a process, and queries through it.
 //!
-//! As long as a handle is open its process keeps its number, whether it has ended or not. So what is
-//! done through a handle, or by the number meanwhile, is never done to another process.
+//! While a handle is open its process keeps its number, ended or not. So an operation through the handle,
+//! or by the number meanwhile, never affects another process.
 
 use std::ffi::c_void;
 use std::io;
@@ -25,33 +25,33 @@ use crate::base::wake::is_signalled;
 use crate::process::status::{Ended, ExitStatus, KILLED};
 use crate::process::usage::{Usage, times_of};
 
-/// A process, which keeps its number as long as this lives.
+/// A process, which keeps its number as long as this value lives.
 #[derive(Debug)]
 pub(crate) struct Process {
     handle: OwnedHandle,
-    /// The handle has the right to kill it.
+    /// True if the handle has the right to kill it.
     may_kill: bool,
 }
 
 impl Process {
-    /// A child, from the call that made it: so the handle has every right.
+    /// Takes the handle of a child from the call that created it, which has every right.
     pub(crate) fn new(handle: OwnedHandle) -> Process {
         Process { handle, may_kill: true }
     }
 
-    /// The process that has that number now; `None`: nobody has it.
+    /// Opens the process that has that number now; `None` if no process has it.
     pub(crate) fn open(pid: u32) -> io::Result<Option<Process>> {
-        let usual = PROCESS_QUERY_LIMITED_INFORMATION | PROCESS_SYNCHRONIZE;
-        let mut opened = open(pid, usual | PROCESS_TERMINATE);
-        if is(&opened, ERROR_ACCESS_DENIED) {
-            // To wait for it and to look at it takes less; a kill will say what is missing.
-            opened = open(pid, usual);
+        let access = PROCESS_QUERY_LIMITED_INFORMATION | PROCESS_SYNCHRONIZE;
+        let mut opened = open(pid, access | PROCESS_TERMINATE);
+        if is_error(&opened, ERROR_ACCESS_DENIED) {
+            // A wait and a query need fewer rights; a later kill reports the missing one.
+            opened = open(pid, access);
         }
-        if is(&opened, ERROR_INVALID_PARAMETER) {
+        if is_error(&opened, ERROR_INVALID_PARAMETER) {
             return Ok(None);
         }
         let process = opened?;
-        // The numbers are multiples of four, and the call takes those in between for the one below.
+        // Process ids are multiples of four, and the call takes a number in between for the one below it.
         Ok(Some(process).filter(|process| process.id() == pid))
     }
 
@@ -61,7 +61,7 @@ impl Process {
     }
 
     pub(crate) fn has_ended(&self) -> bool {
-        // Not by its exit code: 259 is one like others, and means that it runs.
+        // Not by its exit code: 259 means "still running", but a process can exit with it as well.
         is_signalled(self.handle.as_handle())
     }
 
@@ -74,7 +74,7 @@ impl Process {
         }
     }
 
-    /// How it ended; `None` while it runs.
+    /// Returns its exit status and usage; `None` while it runs.
     pub(crate) fn end(&self) -> io::Result<Option<Ended>> {
         if !self.has_ended() {
             return Ok(None);
@@ -99,11 +99,11 @@ impl Process {
     }
 
     fn peak_rss_bytes(&self) -> Option<u64> {
-        // Nobody has run without memory: 0 is not known.
+        // No process runs without memory: 0 means unknown.
         self.memory().map(|it| it.PeakWorkingSetSize as u64).filter(|bytes| *bytes > 0)
     }
 
-    /// How much memory it uses now.
+    /// Returns the memory that it uses now.
     pub(crate) fn rss_bytes(&self) -> Option<u64> {
         self.memory().map(|it| it.WorkingSetSize as u64).filter(|bytes| *bytes > 0)
     }
@@ -112,18 +112,19 @@ impl Process {
         let mut counters = PROCESS_MEMORY_COUNTERS::default();
         let bytes = size_of_u32::<PROCESS_MEMORY_COUNTERS>();
         // SAFETY: the handle is open; a live struct and its size.
-        let told = unsafe {
+        let ok = unsafe {
             K32GetProcessMemoryInfo(self.handle.as_raw_handle(), &raw mut counters, bytes)
         };
-        (told != 0).then_some(counters)
+        (ok != 0).then_some(counters)
     }
 
-    /// When it began. `None`: it cannot be asked.
+    /// Returns its start time. `None` if the handle does not allow the query.
     pub(crate) fn created(&self) -> Option<u64> {
         times_of(self.as_handle()).map(|times| times.created)
     }
 
-    /// The number of the process that started it, whoever has that now. `None`: it cannot be asked.
+    /// Returns the number of the process that started it; another process may have that number now. `None`
+    /// if the handle does not allow the query.
     pub(crate) fn parent(&self) -> Option<u32> {
         let mut basic = PROCESS_BASIC_INFORMATION::default();
         let bytes = size_of_u32::<PROCESS_BASIC_INFORMATION>();
@@ -141,14 +142,14 @@ impl Process {
         parent.filter(|_| status >= 0)
     }
 
-    /// Whether it is the host of a console: the system starts one for a program that is given a console
-    /// of its own, as a child of that program, and ends it with that.
+    /// Returns true if it is the host of a console: the system starts one for a program that gets a console
+    /// of its own, as a child of that program, and ends it with the program.
     pub(crate) fn is_console_host(&self) -> bool {
         let mut name = [0; MAX_PATH as usize];
         let mut units = MAX_PATH;
         let process = self.handle.as_raw_handle();
         // SAFETY: the handle is open; a live buffer and its size.
-        let told = unsafe {
+        let ok = unsafe {
             QueryFullProcessImageNameW(
                 process,
                 PROCESS_NAME_WIN32,
@@ -157,10 +158,10 @@ impl Process {
             )
         };
         let name = name.get(..units as usize).unwrap_or_default();
-        told != 0 && ends_with(name, r"\conhost.exe")
+        ok != 0 && ends_with(name, r"\conhost.exe")
     }
 
-    /// Kills it. `false`: it has ended already, or is about to.
+    /// Kills the process. Returns false if it has ended already, or is about to.
     pub(crate) fn kill(&self) -> io::Result<bool> {
         if self.has_ended() {
             return Ok(false);
@@ -172,8 +173,8 @@ impl Process {
         let error = io::Error::last_os_error();
         let mut code = 0;
         // SAFETY: the handle is open, the number is live.
-        let told = unsafe { GetExitCodeProcess(self.handle.as_raw_handle(), &raw mut code) } != 0;
-        if self.has_ended() || is_about_to_end(&error, self.may_kill, told.then_some(code)) {
+        let ok = unsafe { GetExitCodeProcess(self.handle.as_raw_handle(), &raw mut code) } != 0;
+        if self.has_ended() || is_about_to_end(&error, self.may_kill, ok.then_some(code)) {
             return Ok(false);
         }
         Err(error)
@@ -186,10 +187,10 @@ impl AsHandle for Process {
     }
 }
 
-/// The error for a signal that cannot be sent.
-pub(crate) fn unsupported(signal: Signal, why: &str) -> io::Error {
-    let words = format!("{signal} cannot be sent to this process: {why}");
-    io::Error::new(io::ErrorKind::Unsupported, words)
+/// Creates the error for a signal that cannot be sent.
+pub(crate) fn unsupported(signal: Signal, reason: &str) -> io::Error {
+    let message = format!("{signal} cannot be sent to this process: {reason}");
+    io::Error::new(io::ErrorKind::Unsupported, message)
 }
 
 fn open(pid: u32, access: u32) -> io::Result<Process> {
@@ -198,20 +199,20 @@ fn open(pid: u32, access: u32) -> io::Result<Process> {
     if handle.is_null() {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: made by the call above, for nobody else.
+    // SAFETY: made by the call above, and owned nowhere else.
     let handle = unsafe { OwnedHandle::from_raw_handle(handle) };
     Ok(Process { handle, may_kill: access & PROCESS_TERMINATE != 0 })
 }
 
-/// True if the error of a kill says that the process is being torn down, which takes long for one with much
-/// memory or a write that is stuck. It is the error for a missing right too.
+/// Returns true if the error of a kill means that the process is being torn down, which takes long for a
+/// process with much memory or with a stuck write. A missing right gives the same error.
 fn is_about_to_end(error: &io::Error, may_kill: bool, code: Option<u32>) -> bool {
     const STILL_ACTIVE: u32 = 259;
     let is_denied = error.raw_os_error() == Some(ERROR_ACCESS_DENIED as i32);
     is_denied && (may_kill || code.is_some_and(|code| code != STILL_ACTIVE))
 }
 
-fn is<T>(result: &io::Result<T>, code: u32) -> bool {
+fn is_error<T>(result: &io::Result<T>, code: u32) -> bool {
     result.as_ref().is_err_and(|error| error.raw_os_error() == Some(code as i32))
 }
 
@@ -221,12 +222,12 @@ mod tests {
     use windows_sys::Win32::Foundation::ERROR_INVALID_HANDLE;
 
     #[test]
-    fn a_kill_that_is_denied_means_that_the_process_is_ending_where_the_right_is_not_missing() {
+    fn a_denied_kill_means_ending_unless_the_right_is_missing() {
         let denied = io::Error::from_raw_os_error(ERROR_ACCESS_DENIED as i32);
         // A child, whatever its code is by then.
         assert!(is_about_to_end(&denied, true, Some(259)));
         assert!(is_about_to_end(&denied, true, None));
-        // Somebody else's process, which has its code as soon as it is being torn down.
+        // Another program's process, which has its code as soon as it is being torn down.
         assert!(is_about_to_end(&denied, false, Some(1)));
         assert!(!is_about_to_end(&denied, false, Some(259)));
         assert!(!is_about_to_end(&denied, false, None));
@@ -240,7 +241,7 @@ mod tests {
         let opened = Process::open(child.id()).unwrap().unwrap();
         assert!(opened.may_kill && opened.kill().unwrap());
         for _ in 0..100 {
-            // An error here would cost a run its output.
+            // An error here would lose the output of a run.
             opened.kill().unwrap();
         }
         child.wait().unwrap();

@@ -1,7 +1,7 @@
-//! What `/proc` says, read by a few plain calls.
+//! Reads of `/proc` with a few plain calls.
 //!
-//! std's ways to read a file or a directory are general, and a program that would not contain them
-//! otherwise would have them from here.
+//! std's functions for files and directories are general. A program that does not use them otherwise would
+//! contain them because of this module.
 
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{CWD, Mode, OFlags, RawDir};
 use rustix::io::Errno;
 
-/// A whole file.
+/// Reads a whole file.
 pub(crate) fn read(path: &str) -> Option<Vec<u8>> {
     let file = open(path, OFlags::RDONLY)?;
     let mut bytes = Vec::new();
@@ -24,13 +24,13 @@ pub(crate) fn read(path: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// The entries of a directory whose names are numbers.
+/// Returns the entries of a directory whose names are numbers.
 fn numbers_in(path: &str) -> Option<Vec<u32>> {
     let dir = open(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
     let mut space = [MaybeUninit::uninit(); 2048];
     let mut entries = RawDir::new(dir, &mut space);
     let mut numbers = Vec::new();
-    // An error ends the list: who was found by then is found.
+    // An error ends the list; the entries before it are returned.
     while let Some(Ok(entry)) = entries.next() {
         if let Some(number) = number(entry.file_name().to_bytes()) {
             numbers.push(number);
@@ -39,19 +39,19 @@ fn numbers_in(path: &str) -> Option<Vec<u32>> {
     Some(numbers)
 }
 
-/// The number that a symbolic link leads to.
+/// Returns the number that is the target of a symbolic link.
 fn number_behind(path: &str) -> Option<u32> {
     let mut space = [MaybeUninit::uninit(); 32];
     let (target, _) = rustix::fs::readlinkat_raw(CWD, path, &mut space).ok()?;
     number(target)
 }
 
-/// The words of a line.
+/// Splits a line into words.
 pub(crate) fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
 }
 
-/// A decimal number, and nothing else.
+/// Parses a decimal number with nothing around it.
 pub(crate) fn number(digits: &[u8]) -> Option<u32> {
     let mut number: u32 = 0;
     for digit in digits {
@@ -61,13 +61,13 @@ pub(crate) fn number(digits: &[u8]) -> Option<u32> {
     (!digits.is_empty()).then_some(number)
 }
 
-/// Returns true if `/proc` shows the processes of this pid namespace, so that their numbers mean what
-/// they mean here.
+/// Returns true if `/proc` shows the processes of this pid namespace, so that numbers in it mean the same
+/// as here.
 pub(crate) fn proc_is_ours() -> bool {
     number_behind("/proc/self") == Some(std::process::id())
 }
 
-/// Returns true if a process of the group lives; `None` where `/proc` cannot be read.
+/// Returns true if a process of the group lives; `None` if `/proc` cannot be read.
 pub(crate) fn group_lives(group: u32) -> Option<bool> {
     if !proc_is_ours() {
         return None;
@@ -77,12 +77,12 @@ pub(crate) fn group_lives(group: u32) -> Option<bool> {
     Some(pids.into_iter().any(|pid| Stat::of(pid).is_some_and(lives)))
 }
 
-/// Returns true if the process of that number is stopped, or traced.
+/// Returns true if the process with that number is stopped or traced.
 pub(crate) fn is_stopped(pid: u32) -> bool {
     Stat::of(pid).is_some_and(|stat| matches!(stat.state, b'T' | b't'))
 }
 
-/// The children of a process, zombies included.
+/// Returns the children of a process, zombies included.
 pub(crate) fn children_of(pid: u32) -> Vec<u32> {
     let mut children = Vec::new();
     for task in numbers_in(&format!("/proc/{pid}/task")).unwrap_or_default() {
@@ -96,7 +96,7 @@ pub(crate) fn children_of(pid: u32) -> Vec<u32> {
     children
 }
 
-/// The fields of `/proc/PID/stat` (proc(5)) that are needed.
+/// The fields of `/proc/PID/stat` (proc(5)) that this crate needs.
 pub(crate) struct Stat {
     state: u8,
     pub(crate) parent: u32,
@@ -106,7 +106,7 @@ pub(crate) struct Stat {
 impl Stat {
     pub(crate) fn of(pid: u32) -> Option<Stat> {
         let stat = read(&format!("/proc/{pid}/stat"))?;
-        // The name in front may hold anything, but ends at the last parenthesis.
+        // The name comes first and may contain anything; it ends at the last parenthesis.
         let mut fields = words(stat.rsplit(|byte| *byte == b')').next()?);
         Some(Stat {
             state: *fields.next()?.first()?,
@@ -119,8 +119,8 @@ impl Stat {
         matches!(self.state, b'Z' | b'X')
     }
 
-    /// Returns true if it starts nobody any more, for now.
-    pub(crate) fn rests(&self) -> bool {
+    /// Returns true if it cannot start a process now.
+    pub(crate) fn is_stopped_or_ended(&self) -> bool {
         matches!(self.state, b'T' | b't') || self.has_ended()
     }
 }
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_tells_its_numbers() {
+    fn numeric_directory_entries_are_listed() {
         let own = std::process::id();
         let found = numbers_in("/proc").unwrap();
         assert!(found.contains(&own), "{found:?}");

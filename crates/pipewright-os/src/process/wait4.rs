@@ -1,11 +1,11 @@
-//! `wait4(2)`: the reap of a child, with what it used.
+//! `wait4(2)`: reaps a child and returns its usage.
 
 use std::io;
 
 use crate::process::status::ExitStatus;
 use crate::process::usage::{Usage, from_timeval};
 
-/// Reaps a child; `None` where `WNOHANG` found it running.
+/// Reaps a child; `None` if `WNOHANG` found it running.
 pub(crate) fn wait4(pid: i32, options: i32) -> io::Result<Option<(ExitStatus, Usage)>> {
     let mut status = 0;
     // SAFETY: a rusage is plain integers, for which all zeroes is a value.
@@ -26,8 +26,8 @@ pub(crate) fn wait4(pid: i32, options: i32) -> io::Result<Option<(ExitStatus, Us
 }
 
 fn from_rusage(usage: &libc::rusage) -> Usage {
-    // macOS counts in bytes (getrusage(2)), and a new program begins a new task: nothing of its
-    // parent's memory is in the figure.
+    // macOS counts in bytes (getrusage(2)), and a new program begins a new task: its parent's memory is not
+    // in the figure.
     let peak = u64::try_from(usage.ru_maxrss).ok();
     Usage {
         user: from_timeval(usage.ru_utime),

@@ -54,7 +54,7 @@ fn both_ways() -> [Options; 2] {
 /// terminated.
 #[track_caller]
 fn was_killed(status: ExitStatus) {
-    assert!(status.is_of_a_kill(), "{status}");
+    assert!(status.was_killed(), "{status}");
     assert_eq!(status.terminating_signal(), cfg!(unix).then_some(Signal::KILL), "{status}");
 }
 

@@ -222,7 +222,7 @@ fn absurd_handle_numbers_are_errors_and_possible_ones_work() {
     let mut command = Command::new("true");
     command.inherit_fd_as(null(), i32::MAX).inherit_fd_as(null(), number);
     let error = command.status().unwrap_err();
-    assert!(error.to_string().contains("cannot hand it inherit[0]"), "{error}");
+    assert!(error.to_string().contains("cannot pass it inherit[0]"), "{error}");
     assert!(!std::thread::panicking());
     // The highest number that there is, while another source has to be moved out of the way.
     // SAFETY: all zeroes is a limit.

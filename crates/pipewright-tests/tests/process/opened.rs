@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pipewright::{CancelToken, Child, Command, ErrorKind, Outcome, ProcessHandle, Signal, Stdio};
-use pipewright_os::process::open::{Fate, Opened};
+use pipewright_os::process::open::{Opened, ProcessState};
 use pipewright_tests::alive::{self, KillOnDrop};
 #[cfg(unix)]
 use pipewright_tests::skip::is_root;
@@ -138,7 +138,7 @@ fn a_reap_that_is_yet_to_come_can_be_waited_for() {
     let pid = pid_said_by(&mut parent);
     watchdog::until("it is a zombie", || alive::is_zombie(pid));
     let opened = Opened::open(pid).unwrap();
-    assert_eq!(opened.fate().unwrap(), Fate::Untold);
+    assert_eq!(opened.state().unwrap(), ProcessState::StatusUnknown);
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| opened.wait_for_reap(Duration::MAX));
         std::thread::park_timeout(SHORT);
@@ -146,8 +146,10 @@ fn a_reap_that_is_yet_to_come_can_be_waited_for() {
         drop(parent.stdin.take());
         waiting.join().unwrap();
     });
-    match opened.fate().unwrap() {
-        Fate::Ended(ended) => assert_eq!((ended.status.code(), ended.usage), (Some(5), None)),
+    match opened.state().unwrap() {
+        ProcessState::Ended(ended) => {
+            assert_eq!((ended.status.code(), ended.usage), (Some(5), None))
+        }
         other => panic!("{other:?}"),
     }
 }

@@ -171,7 +171,7 @@ fn an_entry_that_was_closed_meanwhile_is_named() {
         assert_eq!(unsafe { libc::close(number) }, 0);
         let error = command.status().unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::InvalidInput);
-        assert!(error.to_string().contains("cannot hand it inherit[1]: "), "{error}");
+        assert!(error.to_string().contains("cannot pass it inherit[1]: "), "{error}");
         // As stdio: closed again, or dropped twice.
         let mut command2 = puppet(["exit=0"]);
         let file = null();
@@ -181,7 +181,7 @@ fn an_entry_that_was_closed_meanwhile_is_named() {
         assert_eq!(unsafe { libc::close(number) }, 0);
         let error = command2.status().unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::InvalidInput);
-        assert!(error.to_string().contains("cannot place its stdout: "), "{error}");
+        assert!(error.to_string().contains("cannot redirect its stdout: "), "{error}");
         std::mem::forget((command, command2));
     });
 }

@@ -84,7 +84,7 @@ fn invalid_input_says_what_is_wrong() {
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
         error.to_string()
     };
-    assert_eq!(words(&mut Command::new("")), r#"cannot start "": the program has no name"#);
+    assert_eq!(words(&mut Command::new("")), r#"cannot start "": the command is empty"#);
     assert!(words(Command::new("cmd").args(["fine", "a\0b"])).ends_with("NUL byte in argument 2"));
     assert!(words(Command::new("cmd").env("A=B", "x")).contains("environment variable"));
     assert!(words(Command::new("cmd").env("A", "x\0")).contains("environment variable"));

@@ -55,7 +55,7 @@ impl Process {
 
     /// Waits for the end, where nobody else has this process.
     pub(crate) fn wait_alone(&mut self) -> io::Result<Ended> {
-        let ended = self.exit.wait_alone()?;
+        let ended = self.exit.wait_exclusive()?;
         self.trace.ended(ended.status);
         Ok(ended)
     }
@@ -97,7 +97,7 @@ impl Drop for Process {
             // Whoever has killed what held the tree has not freed the child. Ignored: it has ended.
             let _ = self.exit.signal(Signal::KILL);
         }
-        if let Some(guard) = self.exit.leave_tree() {
+        if let Some(guard) = self.exit.release_tree() {
             reap_in_time(guard);
         }
         let runs = self.runs();

@@ -5,7 +5,7 @@ use std::io;
 
 use pipewright_os::base::handle::Handle;
 use pipewright_os::process::spawn::{UnixOptions, WindowsOptions};
-use pipewright_os::process::std_process::{CommandOptions, ParentStream, hand_over, push_arg};
+use pipewright_os::process::std_process::{CommandOptions, ParentStream, apply_to_std, push_arg};
 
 use super::stdio::Choice;
 use super::{Command, Linger, Stdio};
@@ -48,7 +48,7 @@ impl Command {
         if let Some(dir) = &self.current_dir {
             theirs.current_dir(dir);
         }
-        hand_over(&mut theirs, self.arg0.as_deref(), &self.unix, self.windows.as_deref());
+        apply_to_std(&mut theirs, self.arg0.as_deref(), &self.unix, self.windows.as_deref());
         if with_stdio {
             let std_of = |stdio: &Option<Stdio>| stdio.as_ref().and_then(Stdio::to_std);
             let _ = std_of(&self.stdin).map(|stdio| theirs.stdin(stdio));
@@ -102,7 +102,7 @@ impl From<Command> for std::process::Command {
     /// stdio that is inherited, null, piped or a handle, and what std's extension traits set.
     fn from(mut command: Command) -> std::process::Command {
         let mut theirs = command.to_std(true, true);
-        command.unix.hand_over_closures(&mut theirs);
+        command.unix.move_closures_to_std(&mut theirs);
         theirs
     }
 }

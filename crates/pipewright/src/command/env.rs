@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::slice;
 
-use pipewright_os::process::spawn::{Env, EnvSnapshot, LASTING_VARIABLES, Search, compare_names};
+use pipewright_os::process::spawn::{Env, EnvSnapshot, REQUIRED_VARIABLES, Search, compare_names};
 
 /// What a command changes about the environment that its child inherits.
 #[derive(Debug, Clone, Default)]
@@ -83,7 +83,7 @@ impl EnvChanges {
         }
         let mut whole = Vec::new();
         if self.clear {
-            for key in LASTING_VARIABLES {
+            for key in REQUIRED_VARIABLES {
                 if let Some(value) = std::env::var_os(key) {
                     put(&mut whole, OsStr::new(key), value);
                 }
@@ -109,7 +109,7 @@ fn find<T>(variables: &[(OsString, T)], key: &OsStr) -> Result<usize, usize> {
 
 /// Whether the variable stays where the environment is cleared, unless it is removed by name.
 fn is_lasting(key: &OsStr) -> bool {
-    LASTING_VARIABLES.iter().any(|lasting| compare_names(OsStr::new(lasting), key).is_eq())
+    REQUIRED_VARIABLES.iter().any(|name| compare_names(OsStr::new(name), key).is_eq())
 }
 
 fn put<T>(variables: &mut Vec<(OsString, T)>, key: &OsStr, value: T) {

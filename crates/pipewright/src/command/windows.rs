@@ -75,7 +75,7 @@ impl Command {
     /// [`PermissionDenied`](crate::ErrorKind::PermissionDenied) at the start: that job does not let
     /// anybody out. Without such a job nothing is done, and nothing is an error.
     pub fn breakaway_from_job(&mut self) -> &mut Command {
-        self.windows().breaks_away = true;
+        self.windows().breakaway_from_job = true;
         self
     }
 
@@ -86,7 +86,7 @@ impl Command {
     /// # Platform
     /// Windows: `JOB_OBJECT_LIMIT_BREAKAWAY_OK`.
     pub fn allow_breakaway(&mut self) -> &mut Command {
-        self.windows().lets_break_away = true;
+        self.windows().allow_breakaway = true;
         self
     }
 

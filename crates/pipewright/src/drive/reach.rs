@@ -107,8 +107,8 @@ impl Reach {
     /// Whether someone is left for whose end there is nothing to wait on.
     pub(crate) fn others_are_left(&self, children: &[ChildHandle]) -> bool {
         children.iter().any(|child| match child.tree() {
-            Some(tree) => tree.is_left(),
-            None => has_own_group(child) && child.group_is_left(),
+            Some(tree) => tree.is_alive(),
+            None => has_own_group(child) && child.group_is_alive(),
         })
     }
 
@@ -140,7 +140,7 @@ impl Reach {
                 told = child.signal_group(signal).map(drop).or_else(only_unsupported);
             }
             // It may have left the group that it was started in.
-            if !has_own_group(child) || !child.leads_its_group() {
+            if !has_own_group(child) || !child.is_group_leader() {
                 told = child.signal(signal).map(drop);
             }
             sent.deaf += usize::from(told.as_ref().is_err_and(is_unsupported));

@@ -81,7 +81,7 @@ impl StageEnd {
     pub(super) fn of(program: OsString, exit: &ChildHandle) -> io::Result<StageEnd> {
         // Asked before: an end is remembered.
         let ended = exit.wait()?;
-        let usage = ended.usage.map(|usage| exit.look_closer(usage));
+        let usage = ended.usage.map(|usage| exit.refine_peak_memory(usage));
         Ok(StageEnd { program, pid: exit.pid(), status: ended.status, usage })
     }
 }

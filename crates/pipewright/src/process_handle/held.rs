@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use pipewright_os::base::signal::Signal;
 use pipewright_os::base::wait::{self, Slot};
-use pipewright_os::process::open::{Fate, Opened};
+use pipewright_os::process::open::{Opened, ProcessState};
 use pipewright_os::process::status::ExitStatus;
 
 use super::ProcessEnd;
@@ -36,10 +36,10 @@ impl Held {
     pub(super) fn end(&self) -> io::Result<Option<ProcessEnd>> {
         Ok(match self {
             Held::Started(process) => process.try_wait()?.map(|ended| end_of(Some(ended.status))),
-            Held::Opened(opened) => match opened.fate()? {
-                Fate::Runs => None,
-                Fate::Ended(ended) => Some(end_of(Some(ended.status))),
-                Fate::Untold => Some(end_of(None)),
+            Held::Opened(opened) => match opened.state()? {
+                ProcessState::Running => None,
+                ProcessState::Ended(ended) => Some(end_of(Some(ended.status))),
+                ProcessState::StatusUnknown => Some(end_of(None)),
             },
         })
     }

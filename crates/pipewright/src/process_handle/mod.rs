@@ -79,7 +79,7 @@ impl ProcessEnd {
     /// The same, where the kill that was sent may have caused it. It may have ended by itself while
     /// that was on its way.
     fn after_kill(mut self, sent: bool, why: Outcome) -> ProcessEnd {
-        if sent && self.status.is_none_or(|it| it.is_of_a_kill()) {
+        if sent && self.status.is_none_or(|it| it.was_killed()) {
             self.outcome = Some(why);
         }
         self

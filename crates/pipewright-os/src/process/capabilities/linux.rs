@@ -1,48 +1,52 @@
-//! One careful call for each facility.
+//! One harmless call for each facility.
 
 use std::fs;
 use std::io;
 
 use super::Facility;
-use super::told::{facility, open_files, processes, value};
+use super::entry::{facility, open_files, processes, value};
 
 pub(super) fn facilities() -> Vec<Facility> {
     vec![
-        facility("clone3", clone3(), "starting children: without it handlers are reset one by one"),
+        facility(
+            "clone3",
+            clone3(),
+            "starting children; without it signal handlers are reset one by one",
+        ),
         facility(
             "pidfd",
             pidfd(),
-            "waiting and signalling without ever meeting a reused pid: without it a thread a child polls its exit",
+            "waiting and signalling without the risk of a reused pid; without it a thread per child waits for its exit",
         ),
         facility(
             "pidfd_info",
             pidfd_info(),
-            "the exit status of a child that other code reaped: without it an error says that it is lost",
+            "the exit status of a child that other code reaped; without it the status is lost, which is an error",
         ),
         facility(
             "pidfd group signal",
             pidfd_group(),
-            "signalling a group whose leader is gone: without it the leader is kept unreaped",
+            "signalling a group whose leader is gone; without it the leader is kept unreaped",
         ),
         facility(
             "close_range",
             close_range(),
-            "closing what a child does not inherit: without it /proc/self/fd is walked",
+            "closing the handles that a child does not inherit; without it /proc/self/fd is read",
         ),
         facility(
             "proc children",
             proc_children(),
-            "finding the descendants of a child: without it a kill reaches the child and its group",
+            "finding the descendants of a child; without it a kill reaches only the child and its group",
         ),
         facility(
             "cgroup v2",
             cgroup(),
-            "holding a whole tree, and killing it at once: without it a supervisor holds it",
+            "holding a whole tree and killing it at once; without it a supervisor holds it",
         ),
         facility(
             "supervisor",
             crate::process::spawn::try_supervisor().map(|()| String::new()),
-            "holding a tree without privileges, and ending it with its program: without it a tree is a process group",
+            "holding a tree without privileges and ending it with its program; without it a process group holds it",
         ),
         facility(
             "memfd",
@@ -50,17 +54,21 @@ pub(super) fn facilities() -> Vec<Facility> {
             "the supervisor's program; shared memory between host and workers",
         ),
         facility("io_uring", io_uring(), "asynchronous disk I/O"),
-        value("open handles", open_files(), "how many handles this process may have open"),
-        value("processes", processes(), "how many processes this user may have"),
+        value(
+            "open handles",
+            open_files(),
+            "the number of handles that this process may have open",
+        ),
+        value("processes", processes(), "the number of processes that this user may have"),
         value(
             "pipe size",
             file_text("/proc/sys/fs/pipe-max-size"),
-            "the largest pipe in bytes; a stream that fills its pipe is given 1 MiB",
+            "the largest pipe in bytes; a stream that fills its pipe gets 1 MiB",
         ),
         value(
             "kernel",
             file_text("/proc/sys/kernel/osrelease"),
-            "5.10 is the oldest that is supported",
+            "5.10 is the oldest supported version",
         ),
     ]
 }
@@ -69,7 +77,8 @@ fn forced_off(off: bool) -> io::Result<()> {
     if off { Err(io::Error::other("left out of this build")) } else { Ok(()) }
 }
 
-/// The result of a call that is made wrong on purpose: known calls complain of that.
+/// Judges the result of a call that is deliberately invalid: a kernel that knows the call returns
+/// `complaint`.
 fn is_known(result: libc::c_long, complaint: i32) -> io::Result<String> {
     if result >= 0 {
         return Ok(String::new());
@@ -80,7 +89,7 @@ fn is_known(result: libc::c_long, complaint: i32) -> io::Result<String> {
 
 fn clone3() -> io::Result<String> {
     forced_off(crate::base::fallback::NO_CLONE3)?;
-    // A struct of no size: EINVAL where the call is known (clone(2)).
+    // A struct of size 0: EINVAL if the kernel knows the call (clone(2)).
     // SAFETY: the kernel reads nothing from a struct of size 0.
     is_known(unsafe { libc::syscall(libc::SYS_clone3, std::ptr::null::<u8>(), 0) }, libc::EINVAL)
 }
@@ -108,7 +117,7 @@ fn pidfd_info() -> io::Result<String> {
 
 fn pidfd_group() -> io::Result<String> {
     let pidfd = own_pidfd()?;
-    // Signal 0 reaches nobody. ESRCH: known, and this process leads no group.
+    // Signal 0 is not delivered. ESRCH: the flag is known, and this process leads no group.
     // SAFETY: numbers and no siginfo.
     let result = unsafe {
         libc::syscall(
@@ -124,7 +133,7 @@ fn pidfd_group() -> io::Result<String> {
 
 fn close_range() -> io::Result<String> {
     forced_off(crate::base::fallback::NO_CLOSE_RANGE)?;
-    // The last number there is: not open, so nothing is marked.
+    // The largest possible number is not open, so no handle is marked.
     let last = libc::c_uint::MAX;
     // SAFETY: numbers.
     let result =
@@ -136,7 +145,7 @@ fn proc_children() -> io::Result<String> {
     fs::read_to_string("/proc/thread-self/children").map(|_| String::new())
 }
 
-/// Whether a group could be made below the one this process is in.
+/// Checks that a cgroup could be made below the cgroup of this process, and returns its path.
 fn cgroup() -> io::Result<String> {
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
     let mount = mounts
@@ -159,8 +168,8 @@ fn memfd() -> io::Result<String> {
 
 fn io_uring() -> io::Result<String> {
     let disabled = file_text("/proc/sys/kernel/io_uring_disabled");
-    // No struct at all: EFAULT where the call is known and allowed.
-    // SAFETY: a null pointer is the caller's mistake, which the kernel reports.
+    // No struct at all: EFAULT if the call is known and allowed.
+    // SAFETY: a null pointer is a caller's error, which the kernel reports.
     let result = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, std::ptr::null::<u8>()) };
     is_known(result, libc::EFAULT).map_err(|error| {
         io::Error::new(error.kind(), format!("{error}; kernel.io_uring_disabled is {disabled}"))

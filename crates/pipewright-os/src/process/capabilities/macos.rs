@@ -1,43 +1,47 @@
-//! One careful call for each facility.
+//! One harmless call for each facility.
 
 use std::io;
 
 use rustix::fs::Access;
 
 use super::Facility;
-use super::told::{facility, open_files, processes, value};
-use crate::process::kqueue::Watch;
-use crate::process::libproc::Started;
+use super::entry::{facility, open_files, processes, value};
+use crate::process::kqueue::ExitWatch;
+use crate::process::libproc::StartTime;
 
 pub(super) fn facilities() -> Vec<Facility> {
     vec![
         facility(
             "kqueue",
             kqueue(),
-            "waiting for the end of a process: without it it is looked at",
+            "waiting for the end of a process; without it the process is polled",
         ),
         facility(
             "libproc",
             libproc_works(),
-            "finding the descendants of a child: without it a kill reaches the child and its group",
+            "finding the descendants of a child; without it a kill reaches only the child and its group",
         ),
         facility(
             "guard",
             shell(),
-            "ending a child with its program: /bin/sh waits for the end of it",
+            "ending a child with its program: /bin/sh waits for the end of the program",
         ),
-        value("open handles", open_files(), "how many handles this process may have open"),
-        value("processes", processes(), "how many processes this user may have"),
-        value("kernel", kernel(), "macOS 10.15 (Darwin 19) is the oldest that is supported"),
+        value(
+            "open handles",
+            open_files(),
+            "the number of handles that this process may have open",
+        ),
+        value("processes", processes(), "the number of processes that this user may have"),
+        value("kernel", kernel(), "macOS 10.15 (Darwin 19) is the oldest supported version"),
     ]
 }
 
 fn kqueue() -> io::Result<String> {
-    Watch::of(std::process::id()).map(|_| String::new())
+    ExitWatch::of(std::process::id()).map(|_| String::new())
 }
 
 fn libproc_works() -> io::Result<String> {
-    let own = Started::of(std::process::id());
+    let own = StartTime::of(std::process::id());
     own.map(|_| String::new()).ok_or_else(io::Error::last_os_error)
 }
 

@@ -1,5 +1,6 @@
-//! The facilities of the system that are used for processes, workers and files.
+//! The facilities of the system that processes, workers and files use.
 
+mod entry;
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "linux")]
@@ -8,8 +9,6 @@ use linux as imp;
 mod macos;
 #[cfg(target_os = "macos")]
 use macos as imp;
-#[cfg(unix)]
-mod told;
 #[cfg(windows)]
 mod windows;
 #[cfg(windows)]
@@ -19,21 +18,21 @@ use windows as imp;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Facility {
-    /// Its name, as the manual has it.
+    /// Its name, as in the manual.
     pub name: &'static str,
-    /// What was found.
+    /// The state that was found.
     pub state: State,
-    /// What it is used for, and so what is lost without it.
+    /// The uses of it, and so the loss without it.
     pub used_for: &'static str,
 }
 
-/// What was found of a facility.
+/// The state of a facility.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum State {
     /// It works; with a detail worth knowing.
     Available(String),
-    /// It does not, and why.
+    /// It does not work, for this reason.
     Missing(String),
     /// It is a figure, not a yes or no.
     Value(String),

@@ -1,69 +1,70 @@
-//! The hold of a child's tree, as its handle has it.
+//! The containment of a child's tree.
 
 use std::fmt;
 
 use super::ChildHandle;
 use crate::process::member::Member;
 
-/// The way in which a child is held.
+/// The way in which a child is contained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Containment {
-    /// It is not: a stop reaches the child and the descendants that can be found then.
+    /// Not contained: a stop reaches the child and the descendants that can be found at that moment.
     #[default]
     None,
-    /// By a process group of its own. Who leaves the group is out of reach. On Windows a group can be
-    /// asked (Ctrl-Break), and not killed: a kill reaches the descendants that can be found.
+    /// A process group of its own. A process that leaves the group is out of reach. On Windows a group can
+    /// be asked to end (Ctrl-Break) but not killed: a kill reaches the descendants that can be found.
     Group,
-    /// By a supervisor process that whoever loses its parent becomes a child of. Nobody gets away;
-    /// who has become a user that this one may not signal is not killed.
+    /// A supervisor process, which adopts every descendant that loses its parent. No descendant escapes;
+    /// one that runs as a user that this process may not signal is not killed.
     Supervisor,
-    /// By a control group of its own (Linux, cgroup v2). Nobody gets away who may not move to
-    /// another one, and all are killed at once, whatever users they have become.
+    /// A control group of its own (Linux, cgroup v2). No process escapes unless it may move to another
+    /// cgroup, and all are killed at once, whatever users they run as.
     Cgroup,
-    /// By a job object (Windows). Nobody gets away whom the job does not let go: see
-    /// [`WindowsOptions::lets_break_away`](crate::process::spawn::WindowsOptions::lets_break_away).
+    /// A job object (Windows). No process escapes unless the job lets it: see
+    /// [`WindowsOptions::allow_breakaway`](crate::process::spawn::WindowsOptions::allow_breakaway).
     Job,
 }
 
-/// A tree that is held, beside the handle on the child that it began with.
+/// A contained tree, beside the handle of the child at its root.
 ///
 /// # Drop
-/// Lets go: what is held by a supervisor or a job is killed, what is held by a cgroup goes on. End it
-/// with [`end`](Self::end) before.
+/// Releases the tree: a supervisor or a job kills it, and the processes of a cgroup run on. Call
+/// [`end`](Self::end) before to end it.
 pub trait Tree: fmt::Debug + Send + Sync {
-    /// How it is held.
+    /// Returns the way in which the tree is contained.
     fn containment(&self) -> Containment;
 
-    /// Kills everyone in it. Returns at once; [`is_left`](Self::is_left) tells when they are gone.
+    /// Kills every process in the tree. Returns at once; [`is_alive`](Self::is_alive) shows when they have
+    /// ended.
     ///
     /// # Platform
-    /// Linux: `cgroup.kill` (5.14), before that one by one; or the supervisor does it. Windows:
+    /// Linux: `cgroup.kill` (5.14), before that one by one; or the supervisor kills. Windows:
     /// `TerminateJobObject`.
     fn kill(&self);
 
-    /// Whether anybody in it has not ended.
+    /// Returns true if a process in the tree has not ended.
     ///
     /// # Platform
-    /// Linux: `cgroup.events`, or the supervisor. Windows: `QueryInformationJobObject`; the messages
-    /// of a job are not sure to come.
-    fn is_left(&self) -> bool;
+    /// Linux: `cgroup.events`, or the supervisor. Windows: `QueryInformationJobObject`; messages of a job
+    /// are not guaranteed to arrive.
+    fn is_alive(&self) -> bool;
 
-    /// Something to wait for that ends when nobody in it is left; `None` where there is none and
-    /// [`is_left`](Self::is_left) has to be asked now and then.
+    /// Returns the process to wait for, which ends when no other process of the tree is left. If it is
+    /// `None`, the caller has to poll [`is_alive`](Self::is_alive).
     fn last(&self) -> Option<&Member>;
 
-    /// Kills whoever is left, waits a moment for their end, and tells how many they were, the child
-    /// that the tree began with not counted. Again and again, if asked.
+    /// Kills the processes that are left, waits a moment for their end, and returns their number, not
+    /// counting the child at the root. Later calls return the same.
     ///
-    /// Who cannot be killed (stuck in the kernel) is waited for 1 s at most.
+    /// The wait for a process that cannot be killed (stuck in the kernel) takes at most 1 s.
     fn end(&self) -> u32;
 
-    /// Adds who is in the tree, beside the child that it began with, and is not a member yet.
+    /// Adds the processes of the tree, without the child at its root, that are not members yet.
     fn collect(&self, members: &mut Vec<Member>);
 
-    /// Gives up the tree, and gives back a process of ours that is to be reaped, if there is one.
-    fn leave(self: Box<Self>) -> Option<ChildHandle>;
+    /// Releases the tree, and returns a process of this library that has to be reaped, if there is one.
+    fn release(self: Box<Self>) -> Option<ChildHandle>;
 }
 
 impl fmt::Display for Containment {

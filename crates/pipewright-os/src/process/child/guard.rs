@@ -1,53 +1,54 @@
-//! The end of a guard: a process that outlives this one, and kills a child, or a child's group, when we
-//! have ended. `spawn` starts it.
+//! The host's end of a guard: a process that outlives this one, and kills a child, or a child's group, when
+//! this process has ended. `spawn` starts it.
 
 use std::os::fd::{IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The target of a guard's kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Whom {
-    /// The child, by its number: until it is told that the child has ended.
+pub(crate) enum GuardTarget {
+    /// The child, by its number, until the guard is informed that the child has ended.
     Child,
-    /// The group that the child leads. The guard is in it, so that the number of the group is taken
-    /// for as long as there is a guard to kill it.
+    /// The group that the child leads. The guard is in it, so that the number of the group stays taken as
+    /// long as there is a guard to kill it.
     Group,
 }
 
-/// Our end of the pipe.
+/// This process's end of the pipe.
 #[derive(Debug)]
 pub(crate) struct Guard {
-    /// Taken out when it is to stay open for ever.
-    lifeline: Option<OwnedFd>,
-    whom: Whom,
-    is_over: AtomicBool,
+    /// The pipe; taken out when it has to stay open for ever.
+    pipe: Option<OwnedFd>,
+    target: GuardTarget,
+    child_ended: AtomicBool,
 }
 
 impl Guard {
-    /// Takes our end of the pipe of a guard that is in place.
-    pub(crate) fn new(lifeline: OwnedFd, whom: Whom) -> Guard {
-        Guard { lifeline: Some(lifeline), whom, is_over: AtomicBool::new(false) }
+    /// Takes this process's end of the pipe of a guard that runs.
+    pub(crate) fn new(pipe: OwnedFd, target: GuardTarget) -> Guard {
+        Guard { pipe: Some(pipe), target, child_ended: AtomicBool::new(false) }
     }
 
-    /// The child has ended, and its number is about to be free. A group may have others in it.
-    pub(crate) fn is_over(&self) {
-        let Some(lifeline) = self.lifeline.as_ref().filter(|_| self.whom == Whom::Child) else {
+    /// Informs the guard that the child has ended and that its number is about to be free. A group may have
+    /// other members.
+    pub(crate) fn notify_ended(&self) {
+        let Some(pipe) = self.pipe.as_ref().filter(|_| self.target == GuardTarget::Child) else {
             return;
         };
-        if !self.is_over.swap(true, Ordering::SeqCst) {
-            // Ignored: somebody has killed the guard. There is room for a byte in an empty pipe.
-            let _ = rustix::io::write(lifeline, b"\n");
+        if !self.child_ended.swap(true, Ordering::SeqCst) {
+            // Ignored: another process has killed the guard. An empty pipe has room for a byte.
+            let _ = rustix::io::write(pipe, b"\n");
         }
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // A group ends with the handle on its child, as every tree that is held does.
-        if self.whom == Whom::Child && !self.is_over.load(Ordering::SeqCst) {
-            // A child that is given up runs on, and still ends with us: so this stays open as long
-            // as we live.
-            let _ = self.lifeline.take().map(IntoRawFd::into_raw_fd);
+        // A group ends with the handle of its child, as every contained tree does.
+        if self.target == GuardTarget::Child && !self.child_ended.load(Ordering::SeqCst) {
+            // A child that is given up runs on, and still has to end with this process, so the pipe stays
+            // open as long as this process lives.
+            let _ = self.pipe.take().map(IntoRawFd::into_raw_fd);
         }
     }
 }

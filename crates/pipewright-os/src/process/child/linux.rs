@@ -1,4 +1,4 @@
-//! Pidfds: a handle on one process that no later process of the same number can be mistaken for.
+//! A child is held by a pidfd, a handle that a later process with the same number can never get.
 
 use std::fmt;
 use std::io;
@@ -14,75 +14,76 @@ use crate::base::service_thread;
 use crate::base::signal::Signal;
 use crate::base::wake::Wake;
 use crate::process::pidfd::{
-    Kept, Target, gone_is_false, is_refused, kept_status,
-    own_peak_rss_bytes as counted_peak_rss_bytes, pidfd_wait_is_refused, send, waitid,
+    SavedStatus, Target, is_refused, last_signal_result,
+    own_peak_rss_bytes as counted_peak_rss_bytes, pidfd_wait_is_refused, saved_status, send,
+    waitid,
 };
 use crate::process::procfs;
 use crate::process::status::{Ended, ExitStatus};
 use crate::process::usage::Usage;
 
-/// Linux 6.9 (pidfd_send_signal(2)).
+/// The flag of pidfd_send_signal(2), since Linux 6.9.
 const PIDFD_SIGNAL_PROCESS_GROUP: u32 = 1 << 2;
 
 #[derive(Debug)]
 pub(crate) struct ChildHandle {
     pid: i32,
     pidfd: Option<OwnedFd>,
-    /// The peak memory of this process when the child had been started: see [`Usage::peak_rss_bytes`]. Before, other
-    /// threads could still have added to what the child began with.
+    /// The peak memory of this process right after the start of the child: see [`Usage::peak_rss_bytes`].
+    /// Earlier, other threads could still have raised the figure that the child began with.
     parent_peak_rss_bytes: Option<u64>,
     ended: Mutex<Option<Ended>>,
     /// Without a pidfd: raised by a thread that waits for this one child.
-    bell: OnceLock<Arc<Wake>>,
-    /// Who tells how it ended, where it is a supervisor's child and not ours.
-    teller: Option<Box<dyn Tells>>,
+    exit_wake: OnceLock<Arc<Wake>>,
+    /// The reporter of its exit status, if it is the child of a supervisor and not of this process.
+    reporter: Option<Box<dyn ExitReporter>>,
     pub(crate) containment: Containment,
     pub(crate) tree: Option<Box<dyn Tree>>,
 }
 
-/// Somebody who reaps a child for us.
-pub(crate) trait Tells: fmt::Debug + Send + Sync {
-    /// How the child ended; `None` while it runs, or while nobody has told.
+/// The source of the exit status of a child that another process reaps.
+pub(crate) trait ExitReporter: fmt::Debug + Send + Sync {
+    /// Returns the exit status of the child; `None` while it runs, or while there is no report yet.
     fn end(&self) -> io::Result<Option<Ended>>;
-    /// Blocks until there may be more to tell.
+    /// Blocks until there may be another report.
     fn wait_for_more(&self) -> io::Result<()>;
-    /// Whether it has told of a stop since this was asked last.
+    /// Returns true if a stop has been reported since the last call.
     fn take_stop(&self) -> bool;
-    /// Something that polls readable when there is more to tell.
+    /// Returns a descriptor that polls readable when there is another report.
     fn pollable(&self) -> BorrowedFd<'_>;
 }
 
-/// Without pidfds and without threads no descriptor reports the end.
+/// Returns the event of the exit. Without pidfds and without threads no descriptor reports it.
 pub(super) fn source(exit: &ChildHandle) -> Source<'_> {
     exit.pollable().map_or(Source::UNWAITABLE, Source::Readable)
 }
 
 impl ChildHandle {
-    /// Takes charge of a child that nobody has reaped yet.
+    /// Takes ownership of a child that has not been reaped yet.
     pub(crate) fn new(pid: i32, pidfd: Option<OwnedFd>) -> ChildHandle {
         ChildHandle {
             pid,
             pidfd,
             parent_peak_rss_bytes: counted_peak_rss_bytes(),
             ended: Mutex::new(None),
-            bell: OnceLock::new(),
-            teller: None,
+            exit_wake: OnceLock::new(),
+            reporter: None,
             containment: Containment::None,
             tree: None,
         }
     }
 
-    /// The same, of a child that a supervisor has.
-    pub(crate) fn told_by(self, teller: Box<dyn Tells>) -> ChildHandle {
-        ChildHandle { teller: Some(teller), ..self }
+    /// Sets the reporter of a child that belongs to a supervisor.
+    pub(crate) fn with_reporter(self, reporter: Box<dyn ExitReporter>) -> ChildHandle {
+        ChildHandle { reporter: Some(reporter), ..self }
     }
 
-    /// The same, with its tree.
-    pub(crate) fn held_by(self, tree: Box<dyn Tree>) -> ChildHandle {
+    /// Adds the tree of the child.
+    pub(crate) fn with_tree(self, tree: Box<dyn Tree>) -> ChildHandle {
         ChildHandle { containment: tree.containment(), tree: Some(tree), ..self }
     }
 
-    pub(super) fn of_nobody() -> ChildHandle {
+    pub(super) fn already_ended() -> ChildHandle {
         let exit = ChildHandle::new(0, None);
         *exit.lock() = Some(Ended::default());
         exit
@@ -96,31 +97,31 @@ impl ChildHandle {
         if let Some(ended) = *self.lock() {
             return Ok(ended);
         }
-        if let Some(teller) = &self.teller {
+        if let Some(reporter) = &self.reporter {
             loop {
-                teller.wait_for_more()?;
+                reporter.wait_for_more()?;
                 if let Some(ended) = self.try_wait()? {
                     return Ok(ended);
                 }
             }
         }
-        // WNOWAIT leaves the child for the reap below, which holds the lock: so a signal that is
-        // sent by number never meets a number that has just become free.
+        // WNOWAIT leaves the child for the reap below, which holds the lock. So a signal that is sent by
+        // number never meets a number that has just become free.
         match waitid(self.target(), libc::WEXITED | libc::WNOWAIT) {
             Ok(_) => {}
-            // Somebody else's reap, ours on another thread or not: try_wait tells which.
+            // Reaped elsewhere, perhaps by another thread of this program: try_wait finds out.
             Err(Errno::CHILD) => {}
             Err(error) => return Err(error.into()),
         }
         match self.try_wait()? {
             Some(ended) => Ok(ended),
-            // Cannot happen after WEXITED has answered; not worth a panic if it does.
+            // Cannot happen after WEXITED has returned; not worth a panic if it does.
             None => Err(io::Error::from_raw_os_error(libc::ECHILD)),
         }
     }
 
-    pub(super) fn wait_alone(&mut self) -> io::Result<Ended> {
-        if self.teller.is_some() {
+    pub(super) fn wait_exclusive(&mut self) -> io::Result<Ended> {
+        if self.reporter.is_some() {
             return self.wait();
         }
         match self.reap(libc::WEXITED)? {
@@ -139,15 +140,15 @@ impl ChildHandle {
         if state.is_some() {
             return Ok(*state);
         }
-        if let Some(teller) = &self.teller {
-            *state = match teller.end() {
-                Ok(told) => told.map(|ended| Ended {
-                    usage: ended.usage.map(|usage| self.without_our_own_memory(usage)),
+        if let Some(reporter) = &self.reporter {
+            *state = match reporter.end() {
+                Ok(ended) => ended.map(|ended| Ended {
+                    usage: ended.usage.map(|usage| self.without_inherited_peak(usage)),
                     ..ended
                 }),
                 Err(error) => {
-                    let kept = self.status_after_foreign_reap();
-                    Some(Ended { status: kept.ok_or(error)?, usage: None })
+                    let status = self.status_after_external_reap();
+                    Some(Ended { status: status.ok_or(error)?, usage: None })
                 }
             };
             return Ok(*state);
@@ -155,10 +156,10 @@ impl ChildHandle {
         let ended = match waitid(self.target(), options) {
             Ok(None) => return Ok(None),
             Ok(Some((status, usage))) => {
-                Ended { status, usage: Some(self.without_our_own_memory(usage)) }
+                Ended { status, usage: Some(self.without_inherited_peak(usage)) }
             }
             Err(error @ Errno::CHILD) => {
-                Ended { status: self.status_after_foreign_reap().ok_or(error)?, usage: None }
+                Ended { status: self.status_after_external_reap().ok_or(error)?, usage: None }
             }
             Err(error) => return Err(error.into()),
         };
@@ -167,7 +168,7 @@ impl ChildHandle {
     }
 
     pub(super) fn take_stop(&self) -> bool {
-        // Told of, and not continued since.
+        // A stop was reported, and the child has not been continued since.
         self.has_been_stopped() && self.is_stopped()
     }
 
@@ -176,10 +177,10 @@ impl ChildHandle {
     }
 
     fn has_been_stopped(&self) -> bool {
-        if let Some(teller) = &self.teller {
-            // Ignored: what is told of its end is kept for who waits.
+        if let Some(reporter) = &self.reporter {
+            // Ignored: a reported end stays there for the next wait.
             let _ = self.try_wait();
-            return teller.take_stop();
+            return reporter.take_stop();
         }
         let ended = self.lock();
         ended.is_none()
@@ -189,7 +190,7 @@ impl ChildHandle {
     pub(super) fn signal(&self, signal: Signal) -> io::Result<bool> {
         if let Some(pidfd) = &self.pidfd {
             match send(pidfd.as_fd(), signal.number(), 0) {
-                Err(error) if is_refused(error) && self.teller.is_none() => {}
+                Err(error) if is_refused(error) && self.reporter.is_none() => {}
                 done => return Ok(done?),
             }
         }
@@ -199,7 +200,7 @@ impl ChildHandle {
     pub(super) fn signal_group(&self, signal: Signal) -> io::Result<bool> {
         if let Some(pidfd) = &self.pidfd {
             match send(pidfd.as_fd(), signal.number(), PIDFD_SIGNAL_PROCESS_GROUP) {
-                // EINVAL: a kernel before 6.9 does not know the flag.
+                // A kernel before 6.9 does not know the flag: EINVAL.
                 Err(error) if is_refused(error) || error == Errno::INVAL => {}
                 done => return Ok(done?),
             }
@@ -208,91 +209,92 @@ impl ChildHandle {
     }
 
     pub(super) fn group_survives_reap(&self) -> bool {
-        // Signal 0 reaches nobody. ESRCH means that the flag was understood.
+        // Signal 0 is not delivered. ESRCH means that the kernel knows the flag.
         match &self.pidfd {
             Some(pidfd) => send(pidfd.as_fd(), 0, PIDFD_SIGNAL_PROCESS_GROUP).is_ok(),
             None => false,
         }
     }
 
-    pub(super) fn group_is_left(&self) -> bool {
+    pub(super) fn group_is_alive(&self) -> bool {
         let Some(pidfd) = &self.pidfd else { return false };
         let answers = matches!(send(pidfd.as_fd(), 0, PIDFD_SIGNAL_PROCESS_GROUP), Ok(true));
         // Zombies answer too, and under an init that does not reap they answer for ever.
         answers && procfs::group_lives(self.pid()).unwrap_or(true)
     }
 
-    pub(super) fn leads_its_group(&self) -> bool {
+    pub(super) fn is_group_leader(&self) -> bool {
         let Some(pid) = rustix::process::Pid::from_raw(self.pid) else { return false };
         let leads = rustix::process::getpgid(Some(pid)) == Ok(pid);
-        leads && self.keeps_its_number()
+        leads && self.owns_pid()
     }
 
     pub(super) fn rss_bytes(&self) -> Option<u64> {
-        let told = told_bytes(&format!("/proc/{}/status", self.pid()), b"VmRSS:");
-        // Asked afterwards: then it was the child that was told of.
-        told.filter(|_| self.keeps_its_number())
+        let bytes = status_field_bytes(&format!("/proc/{}/status", self.pid()), b"VmRSS:");
+        // Checked afterwards: then the figure was the child's.
+        bytes.filter(|_| self.owns_pid())
     }
 
-    pub(super) fn keeps_its_number(&self) -> bool {
+    pub(super) fn owns_pid(&self) -> bool {
         if self.lock().is_some() {
             return false;
         }
         match &self.pidfd {
-            // ESRCH: somebody else has reaped it.
+            // ESRCH: it has been reaped elsewhere.
             Some(pidfd) => !matches!(send(pidfd.as_fd(), 0, 0), Ok(false)),
             None => true,
         }
     }
 
-    /// `kill(2)`, under the lock that the reap takes: an unreaped child keeps its number.
+    /// Sends a signal with `kill(2)`, under the lock that the reap takes: an unreaped child keeps its
+    /// number.
     fn signal_by_number(&self, pid: i32, signal: Signal) -> io::Result<bool> {
         let ended = self.lock();
-        // Whom a supervisor reaps keeps its number as long as that likes.
-        if ended.is_some() || self.teller.is_some() {
+        // A supervisor decides when to reap its child, and with that how long the number stays taken.
+        if ended.is_some() || self.reporter.is_some() {
             return Ok(false);
         }
         // SAFETY: kill takes two numbers.
         match unsafe { libc::kill(pid, signal.number()) } {
             0 => Ok(true),
-            _ => Ok(gone_is_false()?),
+            _ => Ok(last_signal_result()?),
         }
     }
 
-    /// Whether the child has ended; it is left unreaped. An end that nobody can tell us of counts.
+    /// Returns true if the child has ended. Does not reap it. An end whose status cannot be had counts.
     pub(crate) fn has_ended(&self) -> bool {
         if self.lock().is_some() {
             return true;
         }
-        if let Some(teller) = &self.teller {
-            return !matches!(teller.end(), Ok(None));
+        if let Some(reporter) = &self.reporter {
+            return !matches!(reporter.end(), Ok(None));
         }
         let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
         !matches!(waitid(self.target(), options), Ok(None))
     }
 
-    /// Something that polls readable once the child has ended. Without pidfds and without threads
-    /// there is none, and [`has_ended`](Self::has_ended) has to be asked now and then.
+    /// Returns a descriptor that polls readable once the child has ended. Without pidfds and without
+    /// threads there is none, and the caller has to poll [`has_ended`](Self::has_ended).
     pub(crate) fn pollable(&self) -> io::Result<BorrowedFd<'_>> {
-        if let Some(teller) = &self.teller {
-            return Ok(teller.pollable());
+        if let Some(reporter) = &self.reporter {
+            return Ok(reporter.pollable());
         }
         if let Some(pidfd) = &self.pidfd {
             return Ok(pidfd.as_fd());
         }
-        if self.bell.get().is_none() {
-            let bell = Arc::new(Wake::new()?);
+        if self.exit_wake.get().is_none() {
+            let exit_wake = Arc::new(Wake::new()?);
             if self.lock().is_some() {
-                // Reaped: its number may be another's by now.
-                bell.raise();
+                // Reaped: the number may belong to another process by now.
+                exit_wake.raise();
             } else {
-                ring_at_exit(self.pid, Arc::clone(&bell))?;
+                raise_at_exit(self.pid, Arc::clone(&exit_wake))?;
             }
-            // Ignored: another thread was faster, and its bell rings as well.
-            let _ = self.bell.set(bell);
+            // Ignored: another thread was faster, and its flag is raised as well.
+            let _ = self.exit_wake.set(exit_wake);
         }
-        match self.bell.get() {
-            Some(bell) => Ok(bell.0.as_fd()),
+        match self.exit_wake.get() {
+            Some(exit_wake) => Ok(exit_wake.0.as_fd()),
             None => Err(io::Error::from_raw_os_error(libc::ECHILD)),
         }
     }
@@ -304,72 +306,74 @@ impl ChildHandle {
         }
     }
 
-    fn without_our_own_memory(&self, usage: Usage) -> Usage {
+    fn without_inherited_peak(&self, usage: Usage) -> Usage {
         let counted = usage.counted_peak_rss_bytes;
         let peak = counted.filter(|_| counted > self.parent_peak_rss_bytes);
         Usage { peak_rss_bytes: peak, ..usage }
     }
 
-    pub(super) fn look_closer(&self, usage: Usage) -> Usage {
+    pub(super) fn refine_peak_memory(&self, usage: Usage) -> Usage {
         let counted = usage.counted_peak_rss_bytes;
         let inherited = inherited_peak_rss_bytes();
         if usage.peak_rss_bytes.is_some() || self.parent_peak_rss_bytes > inherited {
             return usage;
         }
-        // Our own peak by now is at least what it was at the start, which is what the child's
-        // figure would have been raised to.
+        // The peak of this process by now is at least its peak at the start, to which the child's figure
+        // would have been raised.
         let peak = counted.filter(|_| own_peak_rss_bytes().is_some_and(|own| counted > Some(own)));
         Usage { peak_rss_bytes: peak, ..usage }
     }
 
-    fn status_after_foreign_reap(&self) -> Option<ExitStatus> {
-        match kept_status(self.pidfd.as_ref()?.as_fd()) {
-            Kept::Status(status) => Some(status),
-            Kept::NotYet | Kept::Never => None,
+    fn status_after_external_reap(&self) -> Option<ExitStatus> {
+        match saved_status(self.pidfd.as_ref()?.as_fd()) {
+            SavedStatus::Known(status) => Some(status),
+            SavedStatus::NotReaped | SavedStatus::Unavailable => None,
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Ended>> {
-        // The state is one assignment: a panic elsewhere cannot have left it half-made.
+        // The state is one assignment: a panic elsewhere cannot have left it half-written.
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Looks up what [`ChildHandle::look_closer`] is going to need, while a child runs and nobody waits for that.
-pub(crate) fn prepare_a_closer_look() {
+/// Looks up in advance the figure that [`ChildHandle::refine_peak_memory`] needs, while a child runs and no caller
+/// waits for the result.
+pub(crate) fn preload_peak_memory() {
     let _ = inherited_peak_rss_bytes();
 }
 
-/// What `getrusage` says of this process where that is more than it ever had itself: the figure
-/// of the program that started it, which stays until it is outgrown. Looked up once.
+/// Returns the peak from `getrusage` if it is more than this process ever used itself. Then it is the peak
+/// of the program that started this one, which stays until this process exceeds it. Looked up once.
 fn inherited_peak_rss_bytes() -> Option<u64> {
     static INHERITED: PerProcess<Option<u64>> = PerProcess::new(|| {
-        let said = counted_peak_rss_bytes();
-        said.filter(|_| said > own_peak_rss_bytes())
+        let counted = counted_peak_rss_bytes();
+        counted.filter(|_| counted > own_peak_rss_bytes())
     });
     *INHERITED.get()
 }
 
-/// `VmHWM` of `/proc/self/status` (proc(5)), which no other program's memory has gone into.
+/// Reads `VmHWM` of `/proc/self/status` (proc(5)), which never includes the memory of another program.
 fn own_peak_rss_bytes() -> Option<u64> {
-    told_bytes("/proc/self/status", b"VmHWM:")
+    status_field_bytes("/proc/self/status", b"VmHWM:")
 }
 
-fn told_bytes(path: &str, name: &[u8]) -> Option<u64> {
+fn status_field_bytes(path: &str, name: &[u8]) -> Option<u64> {
     let status = procfs::read(path)?;
     let mut lines = status.split(|byte| *byte == b'\n');
     let line = lines.find_map(|line| line.strip_prefix(name))?;
-    // More than 4 TiB is not told.
+    // A figure of more than 4 TiB is treated as unknown.
     let kib = procfs::number(procfs::words(line).next()?)?;
     Some(u64::from(kib) * 1024)
 }
 
-/// Without pidfds, a thread a child is the way to poll an exit that neither takes over SIGCHLD
-/// nor reaps what is not ours. It leaves the child as it is (WNOWAIT) and ends with it.
-fn ring_at_exit(pid: i32, bell: Arc<Wake>) -> io::Result<()> {
+/// Starts a thread that raises the flag at the child's exit. Without pidfds, one thread per child is the
+/// way to poll an exit that neither takes over SIGCHLD nor reaps other children. The thread does not reap
+/// the child (WNOWAIT) and ends with it.
+fn raise_at_exit(pid: i32, exit_wake: Arc<Wake>) -> io::Result<()> {
     service_thread::start(c"pipewright-exit", move || {
-        // Ignored: ECHILD means that it is reaped already, which is an end too.
+        // Ignored: ECHILD means that the child is reaped already, which is an end too.
         let _ = waitid(Target::Pid(pid), libc::WEXITED | libc::WNOWAIT);
-        bell.raise();
+        exit_wake.raise();
     })
 }

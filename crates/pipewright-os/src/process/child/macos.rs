@@ -1,11 +1,11 @@
-//! `wait4`, and a kqueue that tells when it is time for it.
+//! A child is reaped by `wait4`, and a kqueue reports when it is time for that.
 //!
-//! There is no handle on a process that a signal could be sent through. An unreaped child keeps its
-//! number, and we are the one who reaps it: so a signal goes by the number, under the lock that the
-//! reap takes. Other code of this program may reap it all the same (`waitpid(-1)`): so it is looked up first
-//! that the number still is the child's, by the time of its start. What is left is the moment in between.
+//! macOS has no handle on a process through which a signal could be sent. An unreaped child keeps its
+//! number, and this process reaps it. So a signal goes by the number, under the lock that the reap takes.
+//! Other code of this program may still reap the child (`waitpid(-1)`). So the start time is compared
+//! first, to see that the number is still the child's; the moment between the check and the signal remains.
 //!
-//! Not `waitid`: it tells of stops when it was asked for ends (golang/go#19314).
+//! `waitid` is not used: it reports stops when asked for ends (golang/go#19314).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,40 +17,40 @@ use super::guard::Guard;
 use super::{Containment, Tree};
 use crate::base::event::Source;
 use crate::base::signal::Signal;
-use crate::process::kqueue::Watch;
-use crate::process::libproc::{Started, State, is_taken, kill, members_of, rss_bytes};
+use crate::process::kqueue::ExitWatch;
+use crate::process::libproc::{ProcessInfo, StartTime, is_taken, kill, members_of, rss_bytes};
 use crate::process::status::Ended;
 use crate::process::usage::Usage;
 use crate::process::wait4::wait4;
 
-/// How often a child is looked at where there is no room for a kqueue.
+/// The polling interval for a child if a kqueue cannot be created.
 const LOOK_PAUSE: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]
 pub(crate) struct ChildHandle {
     pid: i32,
-    /// By which it can be told from another process of that number.
-    started: Option<Started>,
+    /// The start time, which distinguishes it from another process with that number.
+    start_time: Option<StartTime>,
     ended: Mutex<Option<Ended>>,
-    /// Made when it is first waited for.
-    watch: OnceLock<Watch>,
-    /// Kills the child, or its group, when this process ends.
+    /// The kqueue, made at the first wait.
+    watch: OnceLock<ExitWatch>,
+    /// The guard, which kills the child, or its group, when this process ends.
     guard: Option<Guard>,
     pub(crate) containment: Containment,
     pub(crate) tree: Option<Box<dyn Tree>>,
 }
 
-/// Without pidfds and without threads no descriptor reports the end.
+/// Returns the event of the exit. Without room for a kqueue no descriptor reports it.
 pub(super) fn source(exit: &ChildHandle) -> Source<'_> {
     exit.pollable().map_or(Source::UNWAITABLE, Source::Readable)
 }
 
 impl ChildHandle {
-    /// Takes charge of a child that nobody has reaped yet.
+    /// Takes ownership of a child that has not been reaped yet.
     pub(crate) fn new(pid: i32) -> ChildHandle {
         ChildHandle {
             pid,
-            started: Started::of(pid as u32),
+            start_time: StartTime::of(pid as u32),
             ended: Mutex::new(None),
             watch: OnceLock::new(),
             guard: None,
@@ -59,12 +59,12 @@ impl ChildHandle {
         }
     }
 
-    /// The same, watched over by a process that outlives this one.
-    pub(crate) fn guarded_by(self, guard: Guard) -> ChildHandle {
+    /// Adds a guard, which outlives this process.
+    pub(crate) fn with_guard(self, guard: Guard) -> ChildHandle {
         ChildHandle { guard: Some(guard), ..self }
     }
 
-    pub(super) fn of_nobody() -> ChildHandle {
+    pub(super) fn already_ended() -> ChildHandle {
         let exit = ChildHandle::new(0);
         *exit.lock() = Some(Ended::default());
         exit
@@ -79,7 +79,7 @@ impl ChildHandle {
             if let Some(ended) = self.try_wait()? {
                 return Ok(ended);
             }
-            // Not under the lock: another thread may have a signal to send.
+            // Not under the lock: another thread may need it to send a signal.
             match self.watch() {
                 Ok(watch) => watch.wait()?,
                 Err(_) => thread::park_timeout(LOOK_PAUSE),
@@ -87,9 +87,9 @@ impl ChildHandle {
         }
     }
 
-    pub(super) fn wait_alone(&mut self) -> io::Result<Ended> {
+    pub(super) fn wait_exclusive(&mut self) -> io::Result<Ended> {
         if self.guard.is_some() {
-            // It has to be told before the reap.
+            // The guard has to be informed before the reap.
             return self.wait();
         }
         let mut state = self.lock();
@@ -102,21 +102,21 @@ impl ChildHandle {
 
     pub(super) fn try_wait(&self) -> io::Result<Option<Ended>> {
         if self.guard.is_some() {
-            // To know of the end before the reap. Ignored: it can be looked at too.
+            // Needed to see the end before the reap. Ignored: polling works too.
             let _ = self.watch();
         }
         let mut state = self.lock();
         if state.is_some() {
             return Ok(*state);
         }
-        // NOTE_EXIT comes a moment before wait4 finds the child. To say "it still runs" then would
-        // make whoever waits spin, or wait for ever (libuv/libuv#3521).
-        let has_fired = self.watch.get().is_some_and(Watch::has_fired);
+        // NOTE_EXIT comes a moment before wait4 finds the child. To report "still running" then would make
+        // the caller spin, or wait for ever (libuv/libuv#3521).
+        let has_fired = self.watch.get().is_some_and(ExitWatch::has_fired);
         if let Some(guard) = &self.guard {
             if !has_fired && !self.is_gone() {
                 return Ok(None);
             }
-            guard.is_over();
+            guard.notify_ended();
         }
         self.reap(&mut state, if has_fired { 0 } else { libc::WNOHANG })
     }
@@ -124,11 +124,11 @@ impl ChildHandle {
     fn reap(&self, state: &mut Option<Ended>, options: i32) -> io::Result<Option<Ended>> {
         if state.is_none() {
             *state = match wait4(self.pid, options) {
-                Ok(told) => told.map(|(status, usage)| Ended { status, usage: Some(usage) }),
-                // Somebody else has reaped it. The kqueue knows, if it was there in time.
+                Ok(reaped) => reaped.map(|(status, usage)| Ended { status, usage: Some(usage) }),
+                // It was reaped elsewhere. The kqueue has the status if it existed in time.
                 Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {
-                    let kept = self.watch.get().and_then(Watch::take_status);
-                    Some(Ended { status: kept.ok_or(error)?, usage: None })
+                    let status = self.watch.get().and_then(ExitWatch::take_status);
+                    Some(Ended { status: status.ok_or(error)?, usage: None })
                 }
                 Err(error) => return Err(error),
             };
@@ -138,8 +138,8 @@ impl ChildHandle {
 
     pub(super) fn take_stop(&self) -> bool {
         let mut state = self.lock();
-        if state.is_some() || State::of(self.pid()).is_none_or(|state| state.is_ending()) {
-            // Its end is kept for who waits.
+        if state.is_some() || ProcessInfo::of(self.pid()).is_none_or(|state| state.is_ending()) {
+            // Leave its end for the next wait.
             return false;
         }
         match wait4(self.pid, libc::WNOHANG | libc::WUNTRACED) {
@@ -148,9 +148,9 @@ impl ChildHandle {
                 self.is_stopped()
             }
             Ok(Some((status, usage))) => {
-                // It has ended in between.
+                // It has ended meanwhile.
                 if let Some(guard) = &self.guard {
-                    guard.is_over();
+                    guard.notify_ended();
                 }
                 *state = Some(Ended { status, usage: Some(usage) });
                 false
@@ -161,12 +161,12 @@ impl ChildHandle {
 
     pub(super) fn is_stopped(&self) -> bool {
         let ended = self.lock();
-        ended.is_none() && State::of(self.pid()).is_some_and(|state| state.is_stopped())
+        ended.is_none() && ProcessInfo::of(self.pid()).is_some_and(|state| state.is_stopped())
     }
 
     pub(super) fn signal(&self, signal: Signal) -> io::Result<bool> {
         let ended = self.lock();
-        if ended.is_some() || !self.has_its_number() {
+        if ended.is_some() || !self.is_unreaped() {
             return Ok(false);
         }
         kill(self.pid, signal)
@@ -174,11 +174,11 @@ impl ChildHandle {
 
     pub(super) fn signal_group(&self, signal: Signal) -> io::Result<bool> {
         let ended = self.lock();
-        if ended.is_some() || !self.has_its_number() {
+        if ended.is_some() || !self.is_unreaped() {
             return Ok(false);
         }
         match kill(-self.pid, signal) {
-            // Also what is said of a group of zombies.
+            // EPERM is also the error for a group of zombies.
             Err(error) if error.raw_os_error() == Some(libc::EPERM) && !self.group_lives() => {
                 Ok(false)
             }
@@ -187,7 +187,7 @@ impl ChildHandle {
     }
 
     fn group_lives(&self) -> bool {
-        let lives = |pid: u32| State::of(pid).is_some_and(|state| !state.is_ending());
+        let lives = |pid: u32| ProcessInfo::of(pid).is_some_and(|state| !state.is_ending());
         members_of(self.pid()).into_iter().any(lives)
     }
 
@@ -195,77 +195,79 @@ impl ChildHandle {
         false
     }
 
-    pub(super) fn group_is_left(&self) -> bool {
+    pub(super) fn group_is_alive(&self) -> bool {
         let ended = self.lock();
-        ended.is_none() && self.has_its_number() && self.group_lives()
+        ended.is_none() && self.is_unreaped() && self.group_lives()
     }
 
-    pub(super) fn leads_its_group(&self) -> bool {
+    pub(super) fn is_group_leader(&self) -> bool {
         let ended = self.lock();
-        let leads = |state: State| state.group == self.pid();
-        ended.is_none() && State::of(self.pid()).is_some_and(leads)
+        let leads = |state: ProcessInfo| state.group == self.pid();
+        ended.is_none() && ProcessInfo::of(self.pid()).is_some_and(leads)
     }
 
     pub(super) fn rss_bytes(&self) -> Option<u64> {
-        // While it is not reaped, under the lock that the reap takes, its number is its own.
+        // Until it is reaped, under the lock that the reap takes, its number is its own.
         let ended = self.lock();
-        if ended.is_some() || !self.has_its_number() { None } else { rss_bytes(self.pid()) }
+        if ended.is_some() || !self.is_unreaped() { None } else { rss_bytes(self.pid()) }
     }
 
-    pub(super) fn keeps_its_number(&self) -> bool {
+    pub(super) fn owns_pid(&self) -> bool {
         let ended = self.lock();
-        ended.is_none() && self.has_its_number()
+        ended.is_none() && self.is_unreaped()
     }
 
-    /// Returns false where somebody else has reaped it: then its number is nobody's, or a stranger's. Only
-    /// while it is not reaped here.
-    fn has_its_number(&self) -> bool {
-        match (self.started, Started::of(self.pid())) {
+    /// Returns false if it has been reaped elsewhere: then its number is free or another process's. Call
+    /// this only while it is not reaped here.
+    fn is_unreaped(&self) -> bool {
+        match (self.start_time, StartTime::of(self.pid())) {
             (Some(then), Some(now)) => then == now,
-            // It has become another user, or a sandbox does not let us look. A debugger takes its place as
-            // the parent, but not of those.
-            _ => State::of(self.pid())
+            // It runs as another user now, or a sandbox refuses the lookup. A debugger replaces its parent,
+            // but not in the case of such a child.
+            _ => ProcessInfo::of(self.pid())
                 .map_or_else(|| is_taken(self.pid()), |state| state.parent == std::process::id()),
         }
     }
 
-    /// Whether it has ended, or somebody else has reaped it. Only while it is not reaped here.
+    /// Returns true if it has ended, or has been reaped elsewhere. Call this only while it is not reaped
+    /// here.
     fn is_gone(&self) -> bool {
         let gone = || !is_taken(self.pid());
-        State::of(self.pid()).map_or_else(gone, |state| state.has_ended()) || !self.has_its_number()
+        ProcessInfo::of(self.pid()).map_or_else(gone, |state| state.has_ended())
+            || !self.is_unreaped()
     }
 
-    /// Whether the child has ended; it is left unreaped. An end that nobody can tell us of counts.
+    /// Returns true if the child has ended. Does not reap it. An end whose status cannot be had counts.
     pub(crate) fn has_ended(&self) -> bool {
         let ended = self.lock();
         ended.is_some() || self.is_gone()
     }
 
-    /// Something that polls readable once the child has ended. Where there is no room for it,
-    /// [`has_ended`](Self::has_ended) has to be asked now and then.
+    /// Returns a descriptor that polls readable once the child has ended. If a kqueue cannot be created,
+    /// the caller has to poll [`has_ended`](Self::has_ended).
     pub(crate) fn pollable(&self) -> io::Result<BorrowedFd<'_>> {
-        self.watch().map(Watch::as_fd)
+        self.watch().map(ExitWatch::as_fd)
     }
 
-    fn watch(&self) -> io::Result<&Watch> {
+    fn watch(&self) -> io::Result<&ExitWatch> {
         if self.watch.get().is_none() {
             let ended = self.lock();
-            // Reaped: its number may be another's by now.
-            let is_there = ended.is_none() && self.has_its_number();
-            let made = if is_there { Watch::of(self.pid()) } else { Watch::raised() };
+            // Reaped: the number may belong to another process by now.
+            let is_there = ended.is_none() && self.is_unreaped();
+            let made = if is_there { ExitWatch::of(self.pid()) } else { ExitWatch::fired() };
             // Ignored: another thread was faster.
             let _ = self.watch.set(made?);
         }
         self.watch.get().ok_or_else(|| io::Error::from_raw_os_error(libc::ECHILD))
     }
 
-    pub(super) fn look_closer(&self, usage: Usage) -> Usage {
-        // Nothing of ours is counted as the child's.
+    pub(super) fn refine_peak_memory(&self, usage: Usage) -> Usage {
+        // The child's figure contains nothing of this process.
         usage
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Ended>> {
-        // The state is one assignment: a panic elsewhere cannot have left it half-made.
+        // The state is one assignment: a panic elsewhere cannot have left it half-written.
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -19,13 +19,13 @@ use crate::process::usage::Usage;
 #[derive(Debug)]
 pub(crate) struct ChildHandle {
     pid: u32,
-    /// `None`: there is no child.
+    /// The handle on the process; `None` if there is no child.
     process: Option<Process>,
-    /// As it was told first: the system forgets some of it when the process is gone for good.
+    /// The first result: the system forgets parts of it when the process is gone for good.
     ended: OnceLock<Ended>,
-    /// It leads a console process group of its own.
+    /// True if it leads a console process group of its own.
     leads_group: bool,
-    /// It was started with our console, so that an event reaches its group.
+    /// True if it was started with this process's console, so that an event reaches its group.
     shares_console: bool,
     pub(crate) containment: Containment,
     pub(crate) tree: Option<Box<dyn Tree>>,
@@ -44,17 +44,17 @@ impl ChildHandle {
         }
     }
 
-    /// The same, of a child that leads a console process group.
-    pub(crate) fn leading(self, shares_console: bool) -> ChildHandle {
+    /// Marks the child as the leader of a console process group.
+    pub(crate) fn with_own_group(self, shares_console: bool) -> ChildHandle {
         ChildHandle { leads_group: true, shares_console, containment: Containment::Group, ..self }
     }
 
-    /// The same, with its tree.
-    pub(crate) fn held_by(self, tree: Box<dyn Tree>) -> ChildHandle {
+    /// Adds the tree of the child.
+    pub(crate) fn with_tree(self, tree: Box<dyn Tree>) -> ChildHandle {
         ChildHandle { containment: tree.containment(), tree: Some(tree), ..self }
     }
 
-    pub(super) fn of_nobody() -> ChildHandle {
+    pub(super) fn already_ended() -> ChildHandle {
         ChildHandle {
             pid: 0,
             process: None,
@@ -70,12 +70,12 @@ impl ChildHandle {
         self.process.as_ref()
     }
 
-    /// What to wait for; `None`: there is no child, and so it has ended.
+    /// Returns the handle to wait for; `None` if there is no child, which counts as ended.
     pub(crate) fn process(&self) -> Option<BorrowedHandle<'_>> {
         self.process.as_ref().map(AsHandle::as_handle)
     }
 
-    /// Returns true if it has ended, or never began.
+    /// Returns true if it has ended, or if there is no child.
     pub(super) fn has_ended(&self) -> bool {
         self.process().is_none_or(is_signalled)
     }
@@ -96,7 +96,7 @@ impl ChildHandle {
         Ok(self.try_wait()?.unwrap_or_default())
     }
 
-    pub(super) fn wait_alone(&mut self) -> io::Result<Ended> {
+    pub(super) fn wait_exclusive(&mut self) -> io::Result<Ended> {
         self.wait()
     }
 
@@ -123,43 +123,43 @@ impl ChildHandle {
         if !asks_to_end || !self.leads_group || !self.shares_console {
             return Err(unsupported(signal, "Windows can only kill it"));
         }
-        if !hears(console_processes().as_deref(), self.pid) {
-            // A program with windows, or one that has left our console: the call below would succeed, and
-            // nobody be asked.
-            return Err(unsupported(signal, "it is not at our console"));
+        if !is_on_console(console_processes().as_deref(), self.pid) {
+            // A program with windows, or one that has left this process's console: the call below would
+            // succeed without asking any process.
+            return Err(unsupported(signal, "it is not attached to this console"));
         }
-        // Ctrl-Break and not Ctrl-C, which a new group starts out deaf to.
+        // Ctrl-Break and not Ctrl-C, which a new group ignores at its start.
         // SAFETY: numbers. The process is held, so that the number means its group and no other.
         match unsafe { GenerateConsoleCtrlEvent(CTRL_BREAK_EVENT, self.pid) } {
-            // It has no console, as a program with windows, or has left ours.
+            // It has no console, like a program with windows, or has left this process's.
             0 => Err(unsupported(signal, &io::Error::last_os_error().to_string())),
             _ => Ok(true),
         }
     }
 
-    /// The handle on the process; a null handle where there is no child.
+    /// Returns the handle on the process; a null handle if there is no child.
     pub(super) fn handle(&self) -> BorrowedHandle<'_> {
         match &self.process {
             Some(process) => process.as_handle(),
-            // SAFETY: null is no handle, and every call says so.
+            // SAFETY: null is not a handle, and every call reports that.
             None => unsafe { BorrowedHandle::borrow_raw(std::ptr::null_mut()) },
         }
     }
 
     pub(super) fn signal_group(&self, signal: Signal) -> io::Result<bool> {
-        // The event goes to all of the group, and nothing else can be sent to a group.
+        // The event goes to the whole group, and nothing else can be sent to a group.
         self.signal(signal)
     }
 
     #[expect(clippy::unused_self, reason = "the contract's")]
-    pub(super) fn look_closer(&self, usage: Usage) -> Usage {
+    pub(super) fn refine_peak_memory(&self, usage: Usage) -> Usage {
         // The figure is the child's own from the start.
         usage
     }
 
     #[expect(clippy::unused_self, reason = "the contract's")]
     pub(super) fn take_stop(&self) -> bool {
-        // Nobody is stopped here.
+        // Windows does not stop processes.
         false
     }
 
@@ -168,24 +168,24 @@ impl ChildHandle {
         false
     }
 
-    pub(super) fn leads_its_group(&self) -> bool {
+    pub(super) fn is_group_leader(&self) -> bool {
         self.leads_group
     }
 
     #[expect(clippy::unused_self, reason = "the contract's")]
     pub(super) fn group_survives_reap(&self) -> bool {
-        // Nothing is reaped: the number stays as long as the handle does.
+        // Nothing is reaped: the number stays taken as long as the handle is open.
         true
     }
 
     #[expect(clippy::unused_self, reason = "the contract's")]
-    pub(super) fn group_is_left(&self) -> bool {
-        // The system does not tell who is in it.
+    pub(super) fn group_is_alive(&self) -> bool {
+        // The system does not report the members of a group.
         false
     }
 }
 
-/// The processes at our console. `None`: the system does not tell.
+/// Returns the processes at this process's console. `None` if the system does not report them.
 fn console_processes() -> Option<Vec<u32>> {
     const MOST: usize = 1 << 16;
     let mut pids = vec![0; 64];
@@ -194,7 +194,7 @@ fn console_processes() -> Option<Vec<u32>> {
         let count = unsafe { GetConsoleProcessList(pids.as_mut_ptr(), pids.len() as u32) } as usize;
         match count {
             0 => return None,
-            // Too many: that many there are, and nothing was filled in.
+            // The list is too short: the call returned the count, and filled in nothing.
             more if more > pids.len() => pids = vec![0; more + 16],
             count => {
                 pids.truncate(count);
@@ -205,8 +205,8 @@ fn console_processes() -> Option<Vec<u32>> {
     None
 }
 
-/// True if an event of the console can reach that process.
-fn hears(at_console: Option<&[u32]>, pid: u32) -> bool {
+/// Returns true if a console event can reach that process.
+fn is_on_console(at_console: Option<&[u32]>, pid: u32) -> bool {
     at_console.is_none_or(|pids| pids.contains(&pid))
 }
 
@@ -216,19 +216,19 @@ impl AsHandle for super::ChildHandle {
     }
 }
 
-/// The end of no child has no handle, and has happened.
+/// Returns the event of the exit. The end of no child has no handle, and has happened.
 pub(super) fn source(exit: &ChildHandle) -> Source<'_> {
     exit.process().map_or(Source::UNWAITABLE, Source::Signalled)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::hears;
+    use super::is_on_console;
 
     #[test]
-    fn only_who_is_at_our_console_is_asked_to_end() {
-        assert!(hears(Some(&[4, 8]), 8));
-        assert!(!hears(Some(&[4, 8]), 12));
-        assert!(hears(None, 12), "the system does not tell");
+    fn only_processes_on_this_console_can_be_asked_to_end() {
+        assert!(is_on_console(Some(&[4, 8]), 8));
+        assert!(!is_on_console(Some(&[4, 8]), 12));
+        assert!(is_on_console(None, 12), "the system does not report it");
     }
 }

@@ -1,4 +1,4 @@
-//! Holds of a whole tree: everything that a child ever starts, whatever it does to get away.
+//! Containment of a whole tree: everything that a child ever starts, whatever it does to escape.
 
 #[cfg(target_os = "linux")]
 pub(crate) mod linux;

@@ -1,4 +1,4 @@
-//! A job object: whoever a process of it starts is in it too.
+//! A job object: every process that one of its processes starts is in it too.
 
 use std::ffi::c_void;
 use std::io;
@@ -23,24 +23,24 @@ use windows_sys::Win32::System::JobObjects::{
 use windows_sys::Win32::System::Threading::GetCurrentProcess;
 
 use crate::base::handle::size_of_u32;
-use crate::process::child::{ChildHandle, Containment, Tree as Held};
+use crate::process::child::{ChildHandle, Containment, Tree};
 use crate::process::member::Member;
 use crate::process::process_object::Process;
 use crate::process::status::KILLED;
 
-/// How long the end of a killed tree is waited for; more is a process that is stuck in the kernel.
+/// The longest wait for the end of a killed tree; a process that takes longer is stuck in the kernel.
 const END_WAIT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// A job. When its last handle goes, and this is the only one, everyone in it is killed; so they are
-/// when this process ends, however it ends.
+/// A job. This is its only handle: when it is closed, every process in the job is killed. So they are when
+/// this process ends, however it ends.
 #[derive(Debug)]
 pub(crate) struct Job(OwnedHandle);
 
 impl Job {
-    /// One for a whole tree.
-    pub(crate) fn for_tree(lets_break_away: bool) -> io::Result<Job> {
-        let breakaway = if lets_break_away { JOB_OBJECT_LIMIT_BREAKAWAY_OK } else { 0 };
+    /// Creates the job of a whole tree.
+    pub(crate) fn for_tree(allow_breakaway: bool) -> io::Result<Job> {
+        let breakaway = if allow_breakaway { JOB_OBJECT_LIMIT_BREAKAWAY_OK } else { 0 };
         Job::new(breakaway)
     }
 
@@ -50,7 +50,7 @@ impl Job {
         if handle.is_null() {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: made by the call above, for nobody else.
+        // SAFETY: made by the call above, and owned nowhere else.
         let job = Job(unsafe { OwnedHandle::from_raw_handle(handle) });
         let mut info = JOBOBJECT_EXTENDED_LIMIT_INFORMATION::default();
         info.BasicLimitInformation.LimitFlags = limits | JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE;
@@ -66,11 +66,11 @@ impl Job {
         if set == 0 { Err(io::Error::last_os_error()) } else { Ok(job) }
     }
 
-    /// How many of its processes have not ended.
+    /// Returns the number of its processes that have not ended.
     fn active(&self) -> io::Result<u32> {
         let mut info = JOBOBJECT_BASIC_ACCOUNTING_INFORMATION::default();
         // SAFETY: the job is open; a live struct, of the class that is named, and its size.
-        let told = unsafe {
+        let ok = unsafe {
             QueryInformationJobObject(
                 self.0.as_raw_handle(),
                 JobObjectBasicAccountingInformation,
@@ -79,17 +79,17 @@ impl Job {
                 ptr::null_mut(),
             )
         };
-        if told == 0 { Err(io::Error::last_os_error()) } else { Ok(info.ActiveProcesses) }
+        if ok == 0 { Err(io::Error::last_os_error()) } else { Ok(info.ActiveProcesses) }
     }
 
-    /// The numbers of its processes.
+    /// Returns the numbers of its processes.
     fn pids(&self) -> Vec<u32> {
         const FIRST_ROOM: usize = 64;
         const MOST_ROOM: usize = 1 << 20;
         let mut room = FIRST_ROOM;
         while room <= MOST_ROOM {
             match self.pids_in(room) {
-                // It has grown meanwhile, or was larger to begin with.
+                // The list has grown meanwhile, or was longer from the start.
                 Err(error) if error.raw_os_error() == Some(ERROR_MORE_DATA as i32) => room *= 4,
                 listed => return listed.unwrap_or_default(),
             }
@@ -101,12 +101,12 @@ impl Job {
         type List = JOBOBJECT_BASIC_PROCESS_ID_LIST;
         const WORD: usize = mem::size_of::<usize>();
         const HEAD: usize = offset_of!(List, ProcessIdList) / WORD;
-        // Words: the struct and the numbers after it are aligned as they are.
+        // Words, so that the struct and the numbers after it are aligned.
         let mut words = vec![0_usize; HEAD + room.max(1)];
         let bytes = u32::try_from(words.len() * WORD).unwrap_or(u32::MAX);
         let list = words.as_mut_ptr();
-        // SAFETY: the job is open; as many live bytes as are told.
-        let told = unsafe {
+        // SAFETY: the job is open; the buffer has as many live bytes as passed.
+        let ok = unsafe {
             QueryInformationJobObject(
                 self.0.as_raw_handle(),
                 JobObjectBasicProcessIdList,
@@ -115,7 +115,7 @@ impl Job {
                 ptr::null_mut(),
             )
         };
-        if told == 0 {
+        if ok == 0 {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the buffer is at least as large as the struct, aligned, and was filled.
@@ -125,7 +125,7 @@ impl Job {
     }
 
     fn kill(&self) {
-        // Ignored: ours, so nothing is denied; whoever is left is told of. SAFETY: it is open.
+        // Ignored: this process owns the job, so nothing is denied; `is_alive` finds what is left. SAFETY: it is open.
         let _ = unsafe { TerminateJobObject(self.0.as_raw_handle(), KILLED) };
     }
 }
@@ -136,20 +136,20 @@ impl AsHandle for Job {
     }
 }
 
-/// Returns the job of children that end with this process, and not what they start: whoever they start is
-/// outside of it without asking. It is held until this process ends.
+/// Returns the job for children that end with this process, but whose own children do not: those break away
+/// without asking. The job is held until this process ends.
 ///
-/// `anew`: the last one has refused a child. A job that has processes takes only those of its own chain of
-/// jobs, so a child that has broken away from our job keeps others out. Then there is another one; one
-/// without processes is the same again.
-pub(crate) fn ends_with_us(anew: bool) -> io::Result<BorrowedHandle<'static>> {
+/// `replace`: the last job has refused a child. A job that has processes accepts only those of its own chain
+/// of jobs, so a child that has broken away from this process's job keeps others out. Then another job is
+/// made; one without processes is used again.
+pub(crate) fn kill_on_close_job(replace: bool) -> io::Result<BorrowedHandle<'static>> {
     static JOB: Mutex<Option<&'static Job>> = Mutex::new(None);
-    // A pointer, which is whole at any time.
+    // The state is a pointer, which is whole at any time.
     let mut last = JOB.lock().unwrap_or_else(PoisonError::into_inner);
     let job = match *last {
-        Some(job) if !anew || job.active()? == 0 => job,
+        Some(job) if !replace || job.active()? == 0 => job,
         _ => {
-            // Never dropped: that would end its children.
+            // Never dropped: a drop would end its children.
             Box::leak(Box::new(Job::new(JOB_OBJECT_LIMIT_SILENT_BREAKAWAY_OK)?))
         }
     };
@@ -157,36 +157,36 @@ pub(crate) fn ends_with_us(anew: bool) -> io::Result<BorrowedHandle<'static>> {
     Ok(job.as_handle())
 }
 
-/// True if this process is in a job, beside which another may be refused.
-pub(crate) fn are_in_a_job() -> bool {
+/// Returns true if this process is in a job, beside which another may be refused.
+pub(crate) fn is_in_job() -> io::Result<bool> {
     let mut is_in_one = 0;
-    // SAFETY: no arguments; a pseudo handle, which nobody closes.
+    // SAFETY: no arguments; a pseudo handle, which is never closed.
     let own = unsafe { GetCurrentProcess() };
-    // SAFETY: that, no job, which means any, and a live number.
-    let told = unsafe { IsProcessInJob(own, ptr::null_mut(), &raw mut is_in_one) };
-    told != 0 && is_in_one != 0
+    // SAFETY: that handle, no job, which means any, and a live number.
+    let ok = unsafe { IsProcessInJob(own, ptr::null_mut(), &raw mut is_in_one) };
+    if ok == 0 { Err(io::Error::last_os_error()) } else { Ok(is_in_one != 0) }
 }
 
-/// Whether nobody in the tree has asked for that process, or it is gone already.
-fn is_of_the_system(pid: u32) -> bool {
-    // Who may not be looked at counts: it is somebody.
+/// Returns true if the system started that process on its own, or if it is gone already.
+fn is_console_host_or_gone(pid: u32) -> bool {
+    // A process that may not be opened counts as one of the tree.
     let Ok(opened) = Process::open(pid) else { return false };
     opened.is_none_or(|process| process.has_ended() || process.is_console_host())
 }
 
-/// A tree that is held.
+/// A contained tree.
 #[derive(Debug)]
-pub(crate) struct Tree {
+pub(crate) struct JobTree {
     job: Job,
-    /// The process that the tree began with. It is held as long as the tree is.
+    /// The process at the root of the tree. Its handle stays open as long as the tree exists.
     command: u32,
-    /// How many were killed, the command not counted.
+    /// The number of killed processes, not counting the command.
     killed: AtomicU32,
 }
 
-impl Tree {
-    pub(crate) fn new(job: Job, command: u32) -> Tree {
-        Tree { job, command, killed: AtomicU32::new(0) }
+impl JobTree {
+    pub(crate) fn new(job: Job, command: u32) -> JobTree {
+        JobTree { job, command, killed: AtomicU32::new(0) }
     }
 
     fn others(&self) -> impl Iterator<Item = u32> {
@@ -194,20 +194,20 @@ impl Tree {
     }
 }
 
-impl Held for Tree {
+impl Tree for JobTree {
     fn containment(&self) -> Containment {
         Containment::Job
     }
 
     fn kill(&self) {
-        let others = self.others().filter(|pid| !is_of_the_system(*pid)).count();
+        let others = self.others().filter(|pid| !is_console_host_or_gone(*pid)).count();
         let others = u32::try_from(others).unwrap_or(u32::MAX);
         // The largest count is the right one: a second kill finds fewer.
         self.killed.fetch_max(others, Ordering::Relaxed);
         self.job.kill();
     }
 
-    fn is_left(&self) -> bool {
+    fn is_alive(&self) -> bool {
         self.job.active().is_ok_and(|active| active > 0)
     }
 
@@ -216,11 +216,11 @@ impl Held for Tree {
     }
 
     fn end(&self) -> u32 {
-        if self.is_left() {
+        if self.is_alive() {
             self.kill();
         }
         let until = Instant::now() + END_WAIT;
-        while self.is_left() && Instant::now() < until {
+        while self.is_alive() && Instant::now() < until {
             thread::park_timeout(PAUSE);
         }
         self.killed.load(Ordering::Relaxed)
@@ -229,13 +229,13 @@ impl Held for Tree {
     fn collect(&self, members: &mut Vec<Member>) {
         let open = |pid| Member::open(pid, members, |_| true);
         let opened: Vec<Member> = self.others().filter_map(open).collect();
-        // A number may have passed to another between the list and the handle; now that it is held it
-        // stays, and who is on the list under it is who is held.
+        // A number may have passed to another process between the list and the handle. Now the handle keeps
+        // it, so a second list under the same number means the opened process.
         let listed = self.job.pids();
         members.extend(opened.into_iter().filter(|member| listed.contains(&member.pid())));
     }
 
-    fn leave(self: Box<Self>) -> Option<ChildHandle> {
+    fn release(self: Box<Self>) -> Option<ChildHandle> {
         None
     }
 }

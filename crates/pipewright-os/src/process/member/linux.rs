@@ -1,4 +1,4 @@
-//! A member is a pidfd.
+//! A member is held by a pidfd.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,17 +30,17 @@ impl Member {
 
     pub(super) fn group(&self) -> Option<u32> {
         let stat = Stat::of(self.pid)?;
-        // Asked while it keeps its number, or the answer may be another's.
-        self.keeps_its_number().then_some(stat.group)
+        // Checked afterwards: if it no longer keeps its number, the answer may be another process's.
+        self.owns_pid().then_some(stat.group)
     }
 
     pub(super) fn is_alive(&self) -> bool {
         matches!(self.poll(Duration::ZERO), Ok(0))
     }
 
-    /// Waits until it has ended, but not longer than that.
-    pub(super) fn wait_for_its_end(&self, limit: Duration) {
-        // Ignored: the caller asks afterwards whether it has. A signal ends the wait early.
+    /// Waits until it has ended, at most that long.
+    pub(super) fn wait_timeout(&self, limit: Duration) {
+        // Ignored: the caller checks afterwards if it has ended. A signal cuts the wait short.
         let _ = self.poll(limit);
     }
 
@@ -49,39 +49,39 @@ impl Member {
         poll(&mut polled, Timespec::try_from(limit).ok().as_ref())
     }
 
-    pub(super) fn rests(&self) -> bool {
-        !self.keeps_its_number() || Stat::of(self.pid).is_none_or(|stat| stat.rests())
+    pub(super) fn is_stopped_or_ended(&self) -> bool {
+        !self.owns_pid() || Stat::of(self.pid).is_none_or(|stat| stat.is_stopped_or_ended())
     }
 
-    /// Until it is reaped nobody else can have its number.
-    pub(crate) fn keeps_its_number(&self) -> bool {
+    /// Returns true if it is unreaped, so that no other process can have its number.
+    pub(crate) fn owns_pid(&self) -> bool {
         !matches!(send(self.pidfd.as_fd(), 0, 0), Ok(false))
     }
 }
 
 impl Public {
-    /// Until it is reaped nobody else can have its number.
-    pub(crate) fn keeps_its_number(&self) -> bool {
-        self.0.keeps_its_number()
+    /// Returns true if it is unreaped, so that no other process can have its number.
+    pub(crate) fn owns_pid(&self) -> bool {
+        self.0.owns_pid()
     }
 
-    pub(crate) fn wait_for_its_end(&self, limit: Duration) {
-        self.0.wait_for_its_end(limit);
+    pub(crate) fn wait_timeout(&self, limit: Duration) {
+        self.0.wait_timeout(limit);
     }
 
-    /// Takes hold of a process that `belongs` while it is held; `None` where it is gone, has ended
-    /// or is a member already.
+    /// Opens a process, if it `belongs` once it is open; `None` if it is gone, has ended or is a member
+    /// already.
     pub(crate) fn open(
         pid: u32,
         members: &[Public],
         belongs: impl FnOnce() -> bool,
     ) -> Option<Public> {
-        let known = |member: &Public| member.0.pid == pid && member.0.keeps_its_number();
+        let known = |member: &Public| member.0.pid == pid && member.0.owns_pid();
         if members.iter().any(known) {
             return None;
         }
         let pidfd = i32::try_from(pid).ok().and_then(open_pidfd)?;
-        // Asked after the pidfd is open: had the number passed to another process before, that one
+        // Checked after the pidfd is open: if the number had passed to another process before, that one
         // would not belong.
         belongs().then(|| Public::new(pid, pidfd))
     }

@@ -1,10 +1,9 @@
-//! A member is a kqueue and the time of its start.
+//! A member is held by a kqueue and its start time.
 //!
-//! The kqueue is bound to the process, so as long as it has not fired the number is that process's.
-//! But a signal goes by the number (there is nothing else that it could go by), so it could meet
-//! another process if between the last look and `kill(2)`, a few instructions, the process ended, was
-//! reaped, and its number was given away again, which takes going through all the other numbers
-//! first.
+//! The kqueue is bound to the process, so until it has fired the number is that process's. But a signal can
+//! go only by the number. It could meet another process if, in the few instructions between the last check
+//! and `kill(2)`, the process ended, was reaped, and its number was given out again, for which the kernel
+//! first has to go through all the other numbers.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,24 +12,24 @@ use std::sync::Arc;
 use super::Member as Public;
 use crate::base::event::Source;
 use crate::base::signal::Signal;
-use crate::process::kqueue::Watch;
-use crate::process::libproc::{Started, State, is_taken, kill};
+use crate::process::kqueue::ExitWatch;
+use crate::process::libproc::{ProcessInfo, StartTime, is_taken, kill};
 use crate::process::status::ExitStatus;
 
 #[derive(Debug)]
 pub(crate) struct Member {
     pid: u32,
-    watch: Watch,
-    /// Unknown of another user's process.
-    started: Option<Started>,
+    watch: ExitWatch,
+    /// The start time; unknown for another user's process.
+    start_time: Option<StartTime>,
 }
 
 impl Member {
     fn of(pid: u32) -> io::Result<Option<Member>> {
-        let watch = Watch::of(pid)?;
-        // After the watch: if that has not fired when this is told, both are about one process.
-        let started = Started::of(pid);
-        Ok(is_taken(pid).then_some(Member { pid, watch, started }))
+        let watch = ExitWatch::of(pid)?;
+        // Read after the watch is made: if the watch has not fired by then, both are about one process.
+        let start_time = StartTime::of(pid);
+        Ok(is_taken(pid).then_some(Member { pid, watch, start_time }))
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -39,10 +38,10 @@ impl Member {
 
     pub(super) fn signal(&self, signal: Signal) -> io::Result<bool> {
         if self.has_ended() {
-            // Until it is reaped it would take the signal, and nothing would come of it.
-            return Ok(self.keeps_its_number());
+            // Until it is reaped it would accept the signal, without effect.
+            return Ok(self.owns_pid());
         }
-        if !self.is_as_old() {
+        if !self.has_same_start_time() {
             return Ok(false);
         }
         match i32::try_from(self.pid) {
@@ -52,35 +51,38 @@ impl Member {
     }
 
     pub(super) fn group(&self) -> Option<u32> {
-        let state = State::of(self.pid)?;
-        // Asked while it keeps its number, or the answer may be another's.
-        self.keeps_its_number().then_some(state.group)
+        let state = ProcessInfo::of(self.pid)?;
+        // Checked afterwards: if it no longer keeps its number, the answer may be another process's.
+        self.owns_pid().then_some(state.group)
     }
 
     pub(super) fn is_alive(&self) -> bool {
         !self.has_ended()
     }
 
-    pub(super) fn rests(&self) -> bool {
-        !self.keeps_its_number() || State::of(self.pid).is_none_or(|state| state.rests())
+    pub(super) fn is_stopped_or_ended(&self) -> bool {
+        !self.owns_pid()
+            || ProcessInfo::of(self.pid).is_none_or(|state| state.is_stopped_or_ended())
     }
 
     pub(crate) fn has_ended(&self) -> bool {
         self.watch.has_fired()
     }
 
-    /// Whether it has not been reaped, so that its number is nobody else's.
-    pub(crate) fn keeps_its_number(&self) -> bool {
+    /// Returns true if it has not been reaped, so that no other process can have its number.
+    pub(crate) fn owns_pid(&self) -> bool {
         if !self.has_ended() {
-            return self.is_as_old() && is_taken(self.pid);
+            return self.has_same_start_time() && is_taken(self.pid);
         }
-        // It is a zombie or on its way to be one: whoever runs has the number after it.
-        State::of(self.pid).is_some_and(|state| state.is_ending()) && self.is_as_old()
+        // It is a zombie or about to become one: a process that runs got the number later.
+        ProcessInfo::of(self.pid).is_some_and(|state| state.is_ending())
+            && self.has_same_start_time()
     }
 
-    /// What cannot be compared says nothing: it belongs to another user, or does so by now.
-    fn is_as_old(&self) -> bool {
-        match (self.started, Started::of(self.pid)) {
+    /// Compares the start times. Times that cannot be compared prove nothing: the process belongs to
+    /// another user, or does by now.
+    fn has_same_start_time(&self) -> bool {
+        match (self.start_time, StartTime::of(self.pid)) {
             (Some(then), Some(now)) => then == now,
             _ => true,
         }
@@ -88,7 +90,7 @@ impl Member {
 }
 
 impl Public {
-    /// Takes hold of whoever has the number; `None` where nobody has it.
+    /// Opens the process that has the number; `None` if there is none.
     pub(crate) fn of(pid: u32) -> io::Result<Option<Public>> {
         Ok(Member::of(pid)?.map(|member| Public(Arc::new(member))))
     }
@@ -97,31 +99,31 @@ impl Public {
         self.0.has_ended()
     }
 
-    /// How it has ended, where that was told.
+    /// Takes the exit status, if the kernel reported it.
     pub(crate) fn take_status(&self) -> Option<ExitStatus> {
         self.0.watch.take_status()
     }
 
-    /// Returns true if it has not been reaped, so that its number is nobody else's.
-    pub(crate) fn keeps_its_number(&self) -> bool {
-        self.0.keeps_its_number()
+    /// Returns true if it has not been reaped, so that no other process can have its number.
+    pub(crate) fn owns_pid(&self) -> bool {
+        self.0.owns_pid()
     }
 
-    /// Takes hold of a process that `belongs` while it is held; `None` where it is gone, has ended
-    /// or is a member already.
+    /// Opens a process, if it `belongs` once it is open; `None` if it is gone, has ended or is a member
+    /// already.
     pub(crate) fn open(
         pid: u32,
         members: &[Public],
         belongs: impl FnOnce() -> bool,
     ) -> Option<Public> {
-        let known = |member: &Public| member.0.pid == pid && member.0.keeps_its_number();
+        let known = |member: &Public| member.0.pid == pid && member.0.owns_pid();
         if members.iter().any(known) {
             return None;
         }
-        // An error is a want of room: whoever cannot be held is not found.
+        // An error means that there is no room: a process that cannot be opened is not found.
         let member = Public::of(pid).ok()??;
-        // Asked when it is held: had the number passed to another process before, that one would not
-        // belong; and had it ended since, the watch would say so.
+        // Checked once it is open: if the number had passed to another process before, that one would not
+        // belong; and if the process had ended since, the watch would have fired.
         (belongs() && member.is_alive()).then_some(member)
     }
 }

@@ -20,7 +20,7 @@ use crate::base::event::{Event, Source};
 use crate::base::signal::Signal;
 use crate::base::wait::Slot;
 
-/// A process that is not our child, held so that its number cannot pass to another.
+/// A process that need not be a child of this one, held so that its number cannot pass to another.
 #[derive(Debug, Clone)]
 pub struct Member(pub(crate) Arc<imp::Member>);
 
@@ -35,47 +35,46 @@ impl Event for Member {
 }
 
 impl Member {
-    /// Returns a slot that waits for the end of the process and keeps its number from passing to another one meanwhile.
+    /// Returns a slot that waits for the end of the process, and that keeps its number from passing to
+    /// another meanwhile.
     #[must_use]
     pub fn to_slot(&self) -> Slot<'static> {
         Slot::Owned(Arc::new(self.clone()))
     }
 
-    /// The process id, for people to read.
+    /// Returns the process id, for people to read.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.0.pid()
     }
 
-    /// Sends a signal. `false`: the process is gone, and nobody was signalled.
+    /// Sends a signal. Returns false if the process is gone; then nothing was signalled.
     ///
     /// # Platform
-    /// Linux: `pidfd_send_signal`. macOS: `kill`, if `NOTE_EXIT` has not come and the time of the
-    /// start is still the one it was. No call makes these one: another process is signalled if this
-    /// one ends, is reaped and its number comes round again between the two. Windows:
-    /// `TerminateProcess` for `KILL`.
+    /// Linux: `pidfd_send_signal`. macOS: `kill`, if `NOTE_EXIT` has not come and the start time is
+    /// unchanged. No call does both at once: another process is signalled if this one ends, is reaped and
+    /// its number is given out again in between. Windows: `TerminateProcess` for `KILL`.
     ///
     /// # Errors
-    /// `PermissionDenied`: it belongs to another user. `Unsupported` (Windows): every signal but
-    /// `KILL`.
+    /// `PermissionDenied`: it belongs to another user. `Unsupported` (Windows): every signal but `KILL`.
     pub fn signal(&self, signal: Signal) -> io::Result<bool> {
         self.0.signal(signal)
     }
 
-    /// The process group it is in; `None` where it is gone, and on Windows, which does not tell.
+    /// Returns its process group; `None` if it is gone, and on Windows, which does not report it.
     #[must_use]
     pub fn group(&self) -> Option<u32> {
         self.0.group()
     }
 
-    /// Whether it has not ended yet.
+    /// Returns true if it has not ended.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         self.0.is_alive()
     }
 
-    /// Returns true if it starts nobody any more, for now: it is stopped, or has ended.
-    pub(crate) fn rests(&self) -> bool {
-        self.0.rests()
+    /// Returns true if it cannot start a process now, because it is stopped or has ended.
+    pub(crate) fn is_stopped_or_ended(&self) -> bool {
+        self.0.is_stopped_or_ended()
     }
 }

@@ -1,4 +1,4 @@
-//! A member is a HANDLE on its process.
+//! A member is held by a HANDLE.
 
 use std::io;
 use std::os::windows::io::{AsHandle, BorrowedHandle};
@@ -32,7 +32,7 @@ impl Member {
 
     #[expect(clippy::unused_self, reason = "the contract's")]
     pub(super) fn group(&self) -> Option<u32> {
-        // The system keeps to itself who is in which.
+        // The system does not report the group of a process.
         None
     }
 
@@ -41,8 +41,8 @@ impl Member {
     }
 
     #[expect(clippy::unused_self, reason = "the contract's")]
-    pub(super) fn rests(&self) -> bool {
-        // Nobody can be stopped here, so there is nothing to wait for.
+    pub(super) fn is_stopped_or_ended(&self) -> bool {
+        // Windows does not stop processes, so there is nothing to wait for.
         true
     }
 }
@@ -66,8 +66,8 @@ impl Public {
         &self.0.process
     }
 
-    /// Takes hold of a process that `belongs` while it is held; `None` where it is gone, has ended,
-    /// is not for us to look at, or is a member already.
+    /// Opens a process, if it `belongs` once it is open; `None` if it is gone, has ended, may not be
+    /// queried, or is a member already.
     pub(crate) fn open(
         pid: u32,
         members: &[Public],

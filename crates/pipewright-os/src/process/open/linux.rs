@@ -1,4 +1,4 @@
-//! Processes are pidfds.
+//! A process that was opened by its number is held by a pidfd.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -9,9 +9,9 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags};
 
-use super::Fate;
+use super::{ProcessState, impossible_number};
 use crate::process::member::Member;
-use crate::process::pidfd::{Kept, Target, kept_status, pidfds_are_refused, waitid};
+use crate::process::pidfd::{SavedStatus, Target, pidfds_are_refused, saved_status, waitid};
 use crate::process::status::Ended;
 
 #[derive(Debug)]
@@ -23,16 +23,16 @@ pub(super) struct Opened {
 pub(super) fn open(pid: u32) -> io::Result<Opened> {
     let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let Some(number) = number else {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no process can have that number"));
+        return Err(impossible_number());
     };
     if pidfds_are_refused() {
         return Err(refused());
     }
     match rustix::process::pidfd_open(number, PidfdFlags::empty()) {
         Ok(pidfd) => Ok(Opened { member: Member::new(pid, pidfd), ended: Mutex::new(None) }),
-        // That of a thread which is not the first of its process: ENOENT, and EINVAL before 6.16.
+        // The number of a thread that is not the first of its process: ENOENT, and EINVAL before 6.16.
         Err(Errno::NOENT | Errno::INVAL) => Err(Errno::SRCH.into()),
-        // A seccomp filter; the call itself asks for no right.
+        // A seccomp filter refuses: the call itself needs no right.
         Err(Errno::NOSYS | Errno::PERM) => Err(refused()),
         Err(error) => Err(error.into()),
     }
@@ -48,43 +48,45 @@ impl Opened {
         &self.member
     }
 
-    pub(super) fn fate(&self) -> io::Result<Fate> {
+    pub(super) fn state(&self) -> io::Result<ProcessState> {
         let mut state = self.lock();
         if let Some(ended) = *state {
-            return Ok(Fate::Ended(ended));
+            return Ok(ProcessState::Ended(ended));
         }
         if !self.poll(PollFlags::IN, Duration::ZERO)? {
-            return Ok(Fate::Runs);
+            return Ok(ProcessState::Running);
         }
         let options = libc::WEXITED | libc::WNOHANG;
         let ended = match waitid(Target::Pidfd(self.member.as_fd()), options) {
-            Ok(None) => return Ok(Fate::Runs),
+            Ok(None) => return Ok(ProcessState::Running),
             Ok(Some((status, usage))) => Ended { status, usage: Some(usage) },
-            // No child of ours, or one that other code of this program has reaped.
-            Err(Errno::CHILD) => match kept_status(self.member.as_fd()) {
-                Kept::Status(status) => Ended { status, usage: None },
-                Kept::NotYet | Kept::Never => return Ok(Fate::Untold),
+            // Not a child of this process, or other code of this program has reaped it.
+            Err(Errno::CHILD) => match saved_status(self.member.as_fd()) {
+                SavedStatus::Known(status) => Ended { status, usage: None },
+                SavedStatus::NotReaped | SavedStatus::Unavailable => {
+                    return Ok(ProcessState::StatusUnknown);
+                }
             },
             Err(error) => return Err(error.into()),
         };
         *state = Some(ended);
-        Ok(Fate::Ended(ended))
+        Ok(ProcessState::Ended(ended))
     }
 
     pub(super) fn wait_for_reap(&self, limit: Duration) {
-        if kept_status(self.member.as_fd()) == Kept::NotYet {
-            // No event is asked for: POLLHUP, which needs no asking, comes with the reap.
-            // Ignored: whatever it is, the status stays as unknown as it is.
+        if saved_status(self.member.as_fd()) == SavedStatus::NotReaped {
+            // No event is requested: POLLHUP, which comes without a request, comes with the reap.
+            // Ignored: after any error the status is as unknown as before.
             let _ = self.poll(PollFlags::empty(), limit);
         }
     }
 
-    /// Waits for that event or POLLHUP. `false`: neither came in time.
+    /// Waits for that event or POLLHUP. Returns false if neither came in time.
     fn poll(&self, flags: PollFlags, limit: Duration) -> io::Result<bool> {
         let start = Instant::now();
         loop {
             let left = limit.saturating_sub(start.elapsed());
-            // An absurd limit is none.
+            // A limit too large for the call means no limit.
             let left = Timespec::try_from(left).ok();
             let mut polled = [PollFd::new(&self.member, flags)];
             match rustix::event::poll(&mut polled, left.as_ref()) {
@@ -95,7 +97,7 @@ impl Opened {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Ended>> {
-        // The state is one assignment: a panic elsewhere cannot have left it half-made.
+        // The state is one assignment: a panic elsewhere cannot have left it half-written.
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,9 +1,9 @@
-//! A process by its number is a HANDLE.
+//! A process that was opened by its number is held by a HANDLE.
 
 use std::io;
 use std::time::Duration;
 
-use super::Fate;
+use super::{ProcessState, impossible_number};
 use crate::process::member::Member;
 use crate::process::process_object::Process;
 
@@ -12,7 +12,7 @@ pub(super) struct Opened(Member);
 
 pub(super) fn open(pid: u32) -> io::Result<Opened> {
     if pid == 0 || i32::try_from(pid).is_err() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no process can have that number"));
+        return Err(impossible_number());
     }
     match Process::open(pid)? {
         Some(process) => Ok(Opened(Member::new(pid, process))),
@@ -25,13 +25,13 @@ impl Opened {
         &self.0
     }
 
-    pub(super) fn fate(&self) -> io::Result<Fate> {
+    pub(super) fn state(&self) -> io::Result<ProcessState> {
         let ended = self.0.process().end()?;
-        Ok(ended.map_or(Fate::Runs, Fate::Ended))
+        Ok(ended.map_or(ProcessState::Running, ProcessState::Ended))
     }
 
     #[expect(clippy::unused_self, reason = "the contract's")]
     pub(super) fn wait_for_reap(&self, _: Duration) {
-        // Nothing is reaped here: who has ended tells how, to whoever has a handle.
+        // Nothing is reaped here: every process with a handle can read the exit status.
     }
 }

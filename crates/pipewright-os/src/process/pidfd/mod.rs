@@ -1,4 +1,4 @@
-//! The calls that take or make a pidfd, and what a machine that refuses them says.
+//! Calls that take or make a pidfd, and their errors on a machine that refuses them.
 
 mod waitid;
 
@@ -12,34 +12,34 @@ use crate::base::generation::PerProcess;
 use crate::process::status::ExitStatus;
 pub(crate) use waitid::{Target, own_peak_rss_bytes, waitid};
 
-/// What the kernel keeps of the end of a process.
+/// The exit status that the kernel keeps of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kept {
-    Status(ExitStatus),
-    /// It is not reaped, or the kernel is older than that.
-    NotYet,
-    /// There is no such call here, or nothing is left to ask about.
-    Never,
+pub(crate) enum SavedStatus {
+    Known(ExitStatus),
+    /// It is not reaped, or the kernel is older than 6.15.
+    NotReaped,
+    /// The call does not exist here, or nothing is left to query.
+    Unavailable,
 }
 
-/// Linux 6.15 keeps the exit status of a reaped process for whoever holds a pidfd.
-pub(crate) fn kept_status(pidfd: BorrowedFd<'_>) -> Kept {
+/// Queries the exit status of a reaped process, which Linux 6.15 keeps as long as a pidfd is open.
+pub(crate) fn saved_status(pidfd: BorrowedFd<'_>) -> SavedStatus {
     // SAFETY: pidfd_info is plain integers.
     let mut info: libc::pidfd_info = unsafe { std::mem::zeroed() };
     info.mask = u64::from(libc::PIDFD_INFO_EXIT);
     // SAFETY: the request names the size of the struct that is passed.
     match unsafe { libc::ioctl(pidfd.as_raw_fd(), libc::PIDFD_GET_INFO, &raw mut info) } {
         0 if info.mask & u64::from(libc::PIDFD_INFO_EXIT) != 0 => {
-            Kept::Status(ExitStatus::from_raw(info.exit_code))
+            SavedStatus::Known(ExitStatus::from_raw(info.exit_code))
         }
-        0 => Kept::NotYet,
-        _ => Kept::Never,
+        0 => SavedStatus::NotReaped,
+        _ => SavedStatus::Unavailable,
     }
 }
 
-/// Sends a signal through a pidfd. `false`: the process has ended and been reaped.
+/// Sends a signal through a pidfd. Returns false if the process has ended and been reaped.
 ///
-/// The error is a number: what looks at it and forgets it has nothing to drop.
+/// The error is a plain number, so that a caller that drops it drops nothing.
 pub(crate) fn send(pidfd: BorrowedFd<'_>, signal: i32, flags: u32) -> rustix::io::Result<bool> {
     // SAFETY: an open descriptor, numbers, and no siginfo.
     let result = unsafe {
@@ -51,45 +51,47 @@ pub(crate) fn send(pidfd: BorrowedFd<'_>, signal: i32, flags: u32) -> rustix::io
             flags,
         )
     };
-    if result == 0 { Ok(true) } else { gone_is_false() }
+    if result == 0 { Ok(true) } else { last_signal_result() }
 }
 
-/// What the system has just said of a signal that was not sent.
-pub(crate) fn gone_is_false() -> rustix::io::Result<bool> {
+/// Turns the last error, of a signal that was not sent, into the result of [`send`].
+pub(crate) fn last_signal_result() -> rustix::io::Result<bool> {
     match last_error() {
         Errno::SRCH => Ok(false),
         error => Err(error),
     }
 }
 
-/// What the system has just said.
+/// Returns the last error of the C library.
 fn last_error() -> Errno {
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
-/// A seccomp filter that does not know the call: ENOSYS, or EPERM as Docker's did for years.
-/// EPERM is also what the kernel says of a process of another user; `kill` then says so too.
+/// Returns true if a seccomp filter that does not know the call refuses it: ENOSYS, or EPERM as Docker's
+/// did for years. EPERM is also the kernel's error for a process of another user; `kill` then returns it
+/// too.
 pub(crate) fn is_refused(error: Errno) -> bool {
     matches!(error, Errno::NOSYS | Errno::PERM)
 }
 
-/// `P_PIDFD` came with Linux 5.4, the pidfd itself with 5.3: asked once.
+/// Returns true if `waitid` does not take pidfds: `P_PIDFD` came with Linux 5.4, the pidfd itself with 5.3.
+/// Tested once.
 pub(crate) fn pidfd_wait_is_refused() -> bool {
     static REFUSED: PerProcess<bool> = PerProcess::new(|| {
-        // EBADF where P_PIDFD is known, EINVAL where it is not.
+        // EBADF if P_PIDFD is known, EINVAL if it is not.
         matches!(waitid(Target::NoPidfd, libc::WEXITED | libc::WNOHANG), Err(Errno::INVAL))
     });
     *REFUSED.get()
 }
 
-/// Whether opening pidfds has been refused once; then nobody tries again.
+/// True once opening a pidfd has been refused; then no call tries again.
 static OPEN_REFUSED: AtomicBool = AtomicBool::new(crate::base::fallback::NO_PIDFD);
 
-/// Opens a pidfd of whoever has that number now: an unreaped child of ours, or somebody of whom the caller
-/// finds out afterwards that it is who was meant.
+/// Opens a pidfd of the process that has that number now: an unreaped child of this process, or a process
+/// that the caller checks afterwards to be the intended one.
 ///
-/// `None`: there is nobody, there is no room for another handle, or the machine refuses pidfds. Only the last is
-/// remembered: `pidfd_open` asks for no right, so that EPERM is a filter's.
+/// `None`: there is no such process, there is no room for another handle, or the machine refuses pidfds.
+/// Only the last is remembered: `pidfd_open` needs no right, so EPERM comes from a filter.
 pub(crate) fn open_pidfd(pid: i32) -> Option<OwnedFd> {
     if OPEN_REFUSED.load(Ordering::Relaxed) {
         return None;
@@ -106,7 +108,7 @@ pub(crate) fn open_pidfd(pid: i32) -> Option<OwnedFd> {
     }
 }
 
-/// Whether this build or this machine does without pidfds.
+/// Returns true if this build or this machine has no pidfds.
 pub(crate) fn pidfds_are_refused() -> bool {
     OPEN_REFUSED.load(Ordering::Relaxed)
 }

@@ -1,4 +1,4 @@
-//! `waitid(2)` as the kernel has it: with the resource usage that the C library's leaves out.
+//! `waitid(2)` as a raw system call: with the resource usage that the C library's wrapper leaves out.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -9,18 +9,18 @@ use super::last_error;
 use crate::process::status::{ExitStatus, pack};
 use crate::process::usage::{Usage, from_timeval};
 
-/// Whom to wait for.
+/// The process to wait for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Target<'a> {
     Pid(i32),
     Pidfd(BorrowedFd<'a>),
-    /// A pidfd that is none: the kernel complains of what it finds first.
+    /// An invalid pidfd: the error shows which of the arguments the kernel checks first.
     NoPidfd,
 }
 
-/// Waits with the given `WEXITED | ...` options; `None` where `WNOHANG` found it running.
+/// Waits with the given `WEXITED | ...` options; `None` if `WNOHANG` found it running.
 ///
-/// Of the peak memory only the kernel's figure is filled in; see [`Usage::peak_rss_bytes`].
+/// For the peak memory only the kernel's figure is filled in; see [`Usage::peak_rss_bytes`].
 pub(crate) fn waitid(
     target: Target<'_>,
     options: i32,
@@ -28,7 +28,7 @@ pub(crate) fn waitid(
     let (kind, id) = match target {
         Target::Pid(pid) => (libc::P_PID, pid),
         Target::Pidfd(fd) => (libc::P_PIDFD, fd.as_raw_fd()),
-        // Beyond every limit.
+        // A number beyond every limit.
         Target::NoPidfd => (libc::P_PIDFD, i32::MAX),
     };
     // SAFETY: siginfo_t and rusage are plain integers, for which all zeroes is a value.
@@ -68,14 +68,14 @@ fn from_rusage(usage: &libc::rusage) -> Usage {
     }
 }
 
-/// The peak memory of this process in bytes, or of what it was started from: whichever is more.
+/// Returns the peak memory, in bytes, of this process or of the program that started it, whichever is more.
 pub(crate) fn own_peak_rss_bytes() -> Option<u64> {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the pointer is to a live rusage.
     if unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) } != 0 {
         return None;
     }
-    // SAFETY: the call succeeded and filled it in; and all zeroes was a value before.
+    // SAFETY: the call succeeded and filled it in; all zeroes was a value before.
     let usage = unsafe { usage.assume_init() };
     from_rusage(&usage).counted_peak_rss_bytes
 }

@@ -1,4 +1,4 @@
-//! What no child can be given, on any system.
+//! Checks of a plan that hold on every system.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -10,7 +10,7 @@ pub(super) fn check(plan: &Plan<'_>) -> Result<(), SpawnError> {
     let bad = |input| Err(SpawnError::bad(input));
     let std_rules = plan.unix.std_rules;
     if plan.program.is_empty() {
-        // The word of execvp(3) on it. (On Windows std refuses it, too.)
+        // execvp(3) returns this error. (On Windows std refuses an empty name, too.)
         let not_found = SpawnError { step: Step::Exec, source: io::ErrorKind::NotFound.into() };
         return if std_rules && cfg!(unix) { Err(not_found) } else { bad(BadInput::EmptyProgram) };
     }
@@ -36,13 +36,14 @@ pub(super) fn check(plan: &Plan<'_>) -> Result<(), SpawnError> {
     Ok(())
 }
 
-/// Not inlined: it is asked in many places, and none of them is in a hurry.
+/// Returns true if the text contains the byte. Not inlined: many places call it, and none is time-critical.
 #[inline(never)]
 fn contains(text: &[u8], byte: u8) -> bool {
     text.contains(&byte)
 }
 
-/// A name may start with `=`, as std allows, but not contain it elsewhere.
+/// Returns true if the name is not valid. It may start with `=`, as std allows, but not contain it
+/// elsewhere.
 fn is_bad_name(name: &OsString) -> bool {
     let name = name.as_encoded_bytes();
     name.is_empty() || contains(name, 0) || contains(&name[1..], b'=')

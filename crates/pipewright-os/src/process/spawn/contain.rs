@@ -1,38 +1,39 @@
-//! The hold of a child's tree, as a plan asks for it.
+//! Containment of a child's tree, as a plan requests it.
 
 use super::{Plan, SpawnError};
 use crate::process::child::ChildHandle;
 
-/// The hold that a child's tree is to have.
+/// The containment to start a child with.
 ///
-/// It leads to the code by a pointer, so that programs which never ask for it do not contain it.
+/// It refers to the code by a pointer, so that programs which never use it do not contain that code.
 #[derive(Debug, Clone, Copy)]
 pub struct Contain {
     pub(crate) start: Start,
-    pub(crate) dies_with_us: bool,
+    pub(crate) ends_with_parent: bool,
 }
 
-/// Starts a child so.
-pub(crate) type Start = fn(&Plan<'_>, dies_with_us: bool) -> Result<ChildHandle, SpawnError>;
+/// A function that starts a contained child.
+pub(crate) type Start = fn(&Plan<'_>, ends_with_parent: bool) -> Result<ChildHandle, SpawnError>;
 
 impl Contain {
-    /// Holds the child and everything it ever starts. With `dies_with_us`, the tree ends when this
+    /// Contains the child and everything it ever starts. With `ends_with_parent`, the tree ends when this
     /// process does, however that ends.
     ///
     /// # Platform
-    /// Linux, best first: a cgroup, a supervisor, a process group; with `dies_with_us` one of the first
+    /// Linux, best first: a cgroup, a supervisor, a process group; with `ends_with_parent` one of the first
     /// two, or an error.
     ///
-    /// macOS has nothing but a process group, so whoever leaves it is out of reach. With `dies_with_us`
-    /// a guard is in it: a `/bin/sh` that waits for the end of a pipe, which the kernel closes when
-    /// this process ends, and then kills the group. It is in place before the child runs. It also kills
-    /// what is left of the group when the [`ChildHandle`] of the child is dropped. A fork of this process that
-    /// has not become another program holds the pipe too. Who kills the guard keeps the group. For a
-    /// child in a session of its own or in the group of others: `Unsupported`. Windows: a job that the
-    /// child is born in (`PROC_THREAD_ATTRIBUTE_JOB_LIST`), inside of any that this process is in, with
-    /// `JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE`: it always ends with this process.
+    /// macOS has only a process group, so a process that leaves it is out of reach. With `ends_with_parent` the
+    /// group also has a guard: a `/bin/sh` that waits for the end of a pipe, which the kernel closes when
+    /// this process ends, and then kills the group. The guard runs before the child does. It also kills
+    /// what is left of the group when the [`ChildHandle`] of the child is dropped. A fork of this process
+    /// that has not executed another program holds the pipe too. If the guard is killed, the group lives
+    /// on. For a child in a session of its own or in another group: `Unsupported`.
+    ///
+    /// Windows: a job that the child is born in (`PROC_THREAD_ATTRIBUTE_JOB_LIST`), inside any job that
+    /// this process is in, with `JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE`: it always ends with this process.
     #[must_use]
-    pub fn tree(dies_with_us: bool) -> Contain {
-        Contain { start: super::start_held, dies_with_us }
+    pub fn tree(ends_with_parent: bool) -> Contain {
+        Contain { start: super::start_contained, ends_with_parent }
     }
 }

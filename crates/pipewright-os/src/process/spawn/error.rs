@@ -1,30 +1,30 @@
-//! Why a child was not started.
+//! Errors of a start.
 
 use std::fmt;
 use std::io;
 
-/// The step at which a start failed, and the system's word on it.
+/// The step at which a start failed, and the system's error.
 #[derive(Debug)]
 pub struct SpawnError {
-    /// What was being done.
+    /// The step that failed.
     pub step: Step,
     /// The system's error.
     pub source: io::Error,
 }
 
-/// What is done between asking for a child and having it.
+/// A step between the request for a child and its existence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step {
     /// Checking the plan.
     Check(BadInput),
-    /// Making room for the child: its stack, its handle, the child itself.
+    /// Creating the child: its stack, its handle, the process itself.
     Create,
-    /// Making what holds its tree together: its cgroup, its supervisor.
+    /// Creating the containment of its tree: its cgroup, its supervisor.
     Contain,
-    /// Joining or making its process group or session.
+    /// Joining or creating its process group or session.
     Group,
-    /// Setting the resource limit of that number in the plan.
+    /// Setting the resource limit with that index in the plan.
     Limit(usize),
     /// Setting the file mode mask.
     Umask,
@@ -36,13 +36,13 @@ pub enum Step {
     Identity,
     /// Changing the working directory.
     CurrentDir,
-    /// Placing its stdin (0), stdout (1) or stderr (2).
+    /// Redirecting its stdin (0), stdout (1) or stderr (2).
     Stdio(u8),
-    /// Placing the inherited handle of that number in the plan.
+    /// Passing the inherited handle with that index in the plan.
     Inherit(usize),
-    /// Closing what is not inherited.
+    /// Closing the handles that it does not inherit.
     CloseOthers,
-    /// Tying its life to this process.
+    /// Making its life depend on this process.
     ParentDeath,
     /// Taking it out of the job that this process is in.
     Breakaway,
@@ -52,11 +52,11 @@ pub enum Step {
     Exec,
 }
 
-/// What a plan cannot contain.
+/// A value that a plan must not contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadInput {
-    /// The program has no name.
+    /// An empty program name.
     EmptyProgram,
     /// A NUL byte in the program's name.
     NulInProgram,
@@ -66,16 +66,15 @@ pub enum BadInput {
     BadVariable(usize),
     /// A NUL byte in the working directory or the root directory.
     NulInDirectory,
-    /// The inherited handle of that number is one of the standard three, or has their number.
+    /// The inherited handle with that index is one of the standard three, or has their number.
     InheritIsStdio(usize),
     /// Two inherited handles would have the same number; this is the second.
     InheritTwice(usize),
-    /// That argument, counted from 0, is for a batch file, and `cmd.exe` could take it for something
-    /// else.
+    /// An argument, counted from 0, for a batch file that `cmd.exe` could interpret as something else.
     BatchArg(usize),
-    /// The name of a batch file that `cmd.exe` could take for something else.
+    /// The name of a batch file that `cmd.exe` could interpret as something else.
     BatchName,
-    /// `CREATE_SUSPENDED`: nobody could resume the child.
+    /// `CREATE_SUSPENDED`: the child could not be resumed.
     Suspended,
 }
 
@@ -84,14 +83,14 @@ impl SpawnError {
         SpawnError { step, source }
     }
 
-    /// An option that this system does not have, by the name of its setter.
+    /// Creates the error for an option that this system does not have, named by its setter.
     #[cold]
     pub(super) fn unsupported(option: &str, system: &str) -> SpawnError {
         let words = format!("`{option}` is for {system} only");
         SpawnError::new(Step::Create, io::Error::new(io::ErrorKind::Unsupported, words))
     }
 
-    /// One copy, for the many places that check something.
+    /// Creates the error for a bad input. Not inlined: one copy for the many places that check something.
     #[cold]
     #[inline(never)]
     pub(super) fn bad(input: BadInput) -> SpawnError {
@@ -105,7 +104,7 @@ impl SpawnError {
 impl fmt::Display for BadInput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BadInput::EmptyProgram => f.write_str("the program has no name"),
+            BadInput::EmptyProgram => f.write_str("the command is empty"),
             BadInput::NulInProgram => f.write_str("NUL byte in the program's name"),
             BadInput::NulInArg(index) => write!(f, "NUL byte in argument {}", index + 1),
             BadInput::BadVariable(_) => {
@@ -113,15 +112,15 @@ impl fmt::Display for BadInput {
             }
             BadInput::NulInDirectory => f.write_str("NUL byte in a directory's name"),
             BadInput::InheritIsStdio(index) => {
-                write!(f, "inherit[{index}] takes the place of a standard handle")
+                write!(f, "inherit[{index}] would replace a standard handle")
             }
             BadInput::InheritTwice(index) => {
-                write!(f, "inherit[{index}] takes a number that is taken already")
+                write!(f, "inherit[{index}] has the same number as an earlier entry")
             }
             BadInput::BatchArg(index) => {
                 write!(f, "argument {} is not safe for cmd.exe, which runs batch files", index + 1)
             }
-            BadInput::Suspended => f.write_str("CREATE_SUSPENDED: nobody could resume the child"),
+            BadInput::Suspended => f.write_str("CREATE_SUSPENDED: the child could not be resumed"),
             BadInput::BatchName => {
                 f.write_str("the name of the batch file is not safe for cmd.exe")
             }
@@ -141,14 +140,14 @@ impl fmt::Display for Step {
             Step::Chroot => f.write_str("change its root directory"),
             Step::Identity => f.write_str("change its user or groups"),
             Step::CurrentDir => f.write_str("change to its working directory"),
-            Step::Stdio(0) => f.write_str("place its stdin"),
-            Step::Stdio(1) => f.write_str("place its stdout"),
-            Step::Stdio(_) => f.write_str("place its stderr"),
-            Step::Inherit(index) => write!(f, "hand it inherit[{index}]"),
-            Step::CloseOthers => f.write_str("close what it does not inherit"),
-            Step::ParentDeath => f.write_str("tie it to its parent"),
-            Step::Breakaway => f.write_str("take it out of our job"),
-            Step::Contain => f.write_str("hold its tree together"),
+            Step::Stdio(0) => f.write_str("redirect its stdin"),
+            Step::Stdio(1) => f.write_str("redirect its stdout"),
+            Step::Stdio(_) => f.write_str("redirect its stderr"),
+            Step::Inherit(index) => write!(f, "pass it inherit[{index}]"),
+            Step::CloseOthers => f.write_str("close the handles that it does not inherit"),
+            Step::ParentDeath => f.write_str("make it end with its parent"),
+            Step::Breakaway => f.write_str("take it out of this process's job"),
+            Step::Contain => f.write_str("contain its process tree"),
             Step::PreExec => f.write_str("run its pre_exec closures"),
             Step::Exec => f.write_str("load the program"),
         }
@@ -158,7 +157,7 @@ impl fmt::Display for Step {
 impl fmt::Display for SpawnError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.step {
-            // The source says the same words.
+            // The source has the same text.
             Step::Check(_) => self.source.fmt(f),
             step => write!(f, "cannot {step}: {}", self.source),
         }

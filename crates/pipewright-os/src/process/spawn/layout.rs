@@ -1,21 +1,22 @@
-//! Lays the strings of a plan out as `execve(2)` wants them, in two allocations.
+//! The layout of a plan's strings as `execve(2)` takes them, in two allocations.
 //!
-//! The child may not allocate (it shares the memory of a process whose other threads may be inside
-//! the allocator), so everything it will touch is in place before it exists.
+//! The child may not allocate, because it shares the memory of a process whose other threads may be inside
+//! the allocator. So everything that it will use is in place before it exists.
 
 use std::ffi::{OsStr, OsString, c_char};
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
 
 use super::check::check;
 use super::{Env, Plan, Search, SpawnError, WindowsOptions};
 
-/// Where the system searches without `PATH` (confstr(3), `_CS_PATH`).
+/// The directories that the system searches without `PATH` (confstr(3), `_CS_PATH`).
 pub(super) const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// NUL-terminated strings, and the arrays of pointers to them.
 #[derive(Debug)]
 pub(super) struct Layout {
-    /// Owns every byte that the pointers refer to; never changed once they are made.
+    /// The bytes that the pointers refer to; never changed once the pointers exist.
     bytes: Vec<u8>,
     /// argv, NULL, envp, NULL, candidates, NULL.
     pointers: Vec<*const c_char>,
@@ -25,7 +26,7 @@ pub(super) struct Layout {
     chroot: Option<usize>,
 }
 
-// SAFETY: the pointers refer to `bytes`, which goes where they go and is never changed.
+// SAFETY: the pointers refer to `bytes`, which moves along with them and is never changed.
 unsafe impl Send for Layout {}
 // SAFETY: as above; nothing can be changed through a shared reference.
 unsafe impl Sync for Layout {}
@@ -33,7 +34,7 @@ unsafe impl Sync for Layout {}
 impl Layout {
     pub(super) fn new(plan: &Plan<'_>) -> Result<Layout, SpawnError> {
         check(plan)?;
-        if let Some(option) = plan.windows.and_then(WindowsOptions::asked_for) {
+        if let Some(option) = plan.windows.and_then(WindowsOptions::first_set_option) {
             return Err(SpawnError::unsupported(option, "Windows"));
         }
         let mut strings = Strings::with_room_for(plan);
@@ -55,7 +56,7 @@ impl Layout {
         if is_path(plan.program) {
             strings.add(&[program]);
         } else {
-            for directory in search_dirs(plan.search) {
+            for directory in search_entries(plan.search) {
                 match directory {
                     // An empty entry is the working directory (execvp(3)).
                     b"" => strings.add(&[b"./", program]),
@@ -71,17 +72,17 @@ impl Layout {
         Ok(Layout { bytes, pointers, envp, candidates, current_dir, chroot })
     }
 
-    /// The argument vector, ended by NULL.
+    /// Returns the argument vector, ended by NULL.
     pub(super) fn argv(&self) -> *const *const c_char {
         self.pointers.as_ptr()
     }
 
-    /// The environment, ended by NULL.
+    /// Returns the environment, ended by NULL.
     pub(super) fn envp(&self) -> *const *const c_char {
         self.pointers[self.envp..].as_ptr()
     }
 
-    /// The paths to try, ended by NULL.
+    /// Returns the paths to try, ended by NULL.
     pub(super) fn candidates(&self) -> *const *const c_char {
         self.pointers[self.candidates..].as_ptr()
     }
@@ -110,8 +111,12 @@ fn variables(env: Env<'_>) -> &[(OsString, OsString)] {
     }
 }
 
-/// The directories of a search path, in order.
-pub(super) fn search_dirs(search: Search<'_>) -> impl Iterator<Item = &[u8]> {
+pub(super) fn search_dirs<'a>(plan: &Plan<'a>) -> impl Iterator<Item = PathBuf> + use<'a> {
+    search_entries(plan.search).map(|dir| PathBuf::from(OsStr::from_bytes(dir)))
+}
+
+/// Returns the directories of a search path, in order.
+fn search_entries(search: Search<'_>) -> impl Iterator<Item = &[u8]> {
     let path = match search {
         Search::Path(path) => path.as_bytes(),
         Search::Default => DEFAULT_PATH.as_bytes(),
@@ -119,10 +124,10 @@ pub(super) fn search_dirs(search: Search<'_>) -> impl Iterator<Item = &[u8]> {
     path.split(|byte| *byte == b':')
 }
 
-/// Strings put end to end; pointers are made when none can move any more.
+/// Strings put end to end. Pointers are made once the strings can no longer move.
 struct Strings {
     bytes: Vec<u8>,
-    /// Where each string starts; [`END`] ends an array. Turned into pointers in place.
+    /// The start of each string; [`END`] ends an array. Turned into pointers in place.
     offsets: Vec<usize>,
 }
 
@@ -141,7 +146,7 @@ impl Strings {
             bytes += program + 1;
             pointers += 2;
         } else {
-            for directory in search_dirs(plan.search) {
+            for directory in search_entries(plan.search) {
                 bytes += directory.len().max(1) + program + 2;
                 pointers += 1;
             }
@@ -174,7 +179,7 @@ impl Strings {
 
     fn into_parts(self) -> (Vec<u8>, Vec<*const c_char>) {
         let base = self.bytes.as_ptr();
-        // Of one size, so that collecting in place keeps this at two allocations.
+        // Both have one size, so that collecting in place keeps this at two allocations.
         let pointers = self.offsets.into_iter().map(|at| match at {
             END => std::ptr::null(),
             at => base.wrapping_add(at).cast::<c_char>(),
@@ -191,10 +196,10 @@ mod tests {
     use super::super::{ChildStdio, EnvSnapshot, Inherit, UnixOptions};
     use super::*;
 
-    /// The strings of an array that ends with NULL.
+    /// Returns the strings of an array that ends with NULL.
     fn texts(array: *const *const c_char) -> Vec<String> {
         let at = |index| {
-            // SAFETY: asked for one after the other, up to the NULL and not past it.
+            // SAFETY: requested one after the other, up to the NULL and not past it.
             let place: *const *const c_char = unsafe { array.add(index) };
             // SAFETY: as above.
             unsafe { *place }
@@ -225,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_stand_where_execve_looks_for_them() {
+    fn layout_has_argv_envp_and_candidates() {
         let args = ["x".into(), "".into(), "long argument".into()];
         let unix = UnixOptions { chroot: Some("/root dir".into()), ..UnixOptions::default() };
         let env = [("A".into(), "1".into()), ("=C:".into(), "".into())];
@@ -264,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_room_is_measured_exactly() {
+    fn no_more_memory_is_reserved_than_needed() {
         let args = ["one".into(), "two".into()];
         let unix = UnixOptions::default();
         let layout = Layout::new(&plan("cc", &args, &unix)).unwrap();
@@ -274,10 +279,10 @@ mod tests {
     }
 
     #[test]
-    fn what_c_strings_cannot_hold_is_refused_by_name() {
+    fn nul_bytes_and_bad_names_are_refused() {
         let unix = UnixOptions::default();
         let check = |plan: Plan<'_>| Layout::new(&plan).unwrap_err().to_string();
-        assert_eq!(check(plan("", &[], &unix)), "the program has no name");
+        assert_eq!(check(plan("", &[], &unix)), "the command is empty");
         assert_eq!(check(plan("a\0b", &[], &unix)), "NUL byte in the program's name");
         let args = ["fine".into(), "\0".into()];
         assert_eq!(check(plan("cc", &args, &unix)), "NUL byte in argument 2");
@@ -288,7 +293,7 @@ mod tests {
         }
     }
     #[test]
-    fn what_only_windows_has_is_refused_by_the_name_of_its_setter() {
+    fn windows_options_are_refused_by_the_name_of_the_setter() {
         let unix = UnixOptions::default();
         let usual = WindowsOptions::default();
         let asked = [

@@ -1,16 +1,16 @@
-//! Under which numbers the listed handles are to be.
+//! The numbers of the listed handles in the child.
 
 use std::os::fd::{AsRawFd as _, RawFd};
 
 use super::{BadInput, SpawnError};
 use crate::base::handle::Handle;
 
-/// The number that a listed handle is to have in the child.
+/// Returns the number of a listed handle in the child.
 pub(super) fn number((handle, number): &(Handle, Option<i32>)) -> RawFd {
     number.unwrap_or(handle.as_raw_fd())
 }
 
-/// Looks for numbers that are taken.
+/// Checks that no number is used twice, or is that of a standard handle.
 pub(super) fn check(list: &[(Handle, Option<i32>)]) -> Result<(), SpawnError> {
     for (index, entry) in list.iter().enumerate() {
         let to = number(entry);

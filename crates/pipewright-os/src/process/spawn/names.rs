@@ -5,7 +5,7 @@ mod imp {
     use std::cmp::Ordering;
     use std::ffi::OsStr;
 
-    pub(in super::super) const LASTING: &[&str] = &[];
+    pub(in super::super) const REQUIRED: &[&str] = &[];
 
     pub(in super::super) fn compare(one: &OsStr, other: &OsStr) -> Ordering {
         one.cmp(other)
@@ -16,7 +16,7 @@ mod imp {
 mod imp {
     pub(in super::super) use super::super::windows::compare_names as compare;
 
-    pub(in super::super) const LASTING: &[&str] = &["SystemRoot"];
+    pub(in super::super) const REQUIRED: &[&str] = &["SystemRoot"];
 }
 
-pub(super) use imp::{LASTING, compare};
+pub(super) use imp::{REQUIRED, compare};

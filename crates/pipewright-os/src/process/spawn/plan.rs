@@ -1,4 +1,4 @@
-//! What a child is to be: plain data, the same on every platform.
+//! The description of a child: plain data, the same on every platform.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -11,87 +11,86 @@ use crate::process::terminal::Foreground;
 #[cfg(unix)]
 use super::PreExec;
 
-/// What a child is to be. Everything in it is borrowed: a plan is made, used and gone.
+/// The description of a child. All its data is borrowed: a plan is made, used and dropped.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan<'a> {
-    /// The program: a path where it has a separator, else a name to search for.
+    /// The program: a path if it has a separator, else a name to search for.
     pub program: &'a OsStr,
-    /// Where a name is searched for.
+    /// The places to search for a name.
     pub search: Search<'a>,
-    /// The name that the program is told it has; its own where `None`.
+    /// The name that the program gets as its first argument; `None` for the program's own.
     pub arg0: Option<&'a OsStr>,
     /// The arguments after the name.
     pub args: &'a [OsString],
     /// The environment.
     pub env: Env<'a>,
-    /// The working directory; this process's own where `None`. A relative program path is taken
-    /// from there.
+    /// The working directory; `None` for this process's own. A relative program path is resolved from it.
     pub current_dir: Option<&'a Path>,
-    /// stdin, stdout, stderr.
+    /// The handles for stdin, stdout and stderr.
     pub stdio: [ChildStdio<'a>; 3],
-    /// Which other handles the child gets.
+    /// The other handles that the child gets.
     pub inherit: Inherit<'a>,
-    /// How its tree is held, if it is.
+    /// The containment of its tree, if any.
     pub contain: Option<Contain>,
-    /// The terminal, for a child with a group of its own to have it in the foreground.
+    /// The terminal on which a child with a group of its own becomes the foreground job.
     pub foreground: Option<&'a Foreground>,
-    /// What only Unix has.
+    /// Options for Unix only.
     pub unix: &'a UnixOptions,
-    /// What only Windows has, if anything of it is asked for.
+    /// Options for Windows only, if any is set.
     pub windows: Option<&'a WindowsOptions>,
 }
 
-/// Where a program without a separator in its name is searched for.
+/// The places to search for a program without a separator in its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Search<'a> {
-    /// In these directories, written as in `PATH`; an empty entry is the working directory.
+    /// These directories, written as in `PATH`; an empty entry is the working directory.
     Path(&'a OsStr),
-    /// Where the system searches when there is no `PATH` (`/bin:/usr/bin`).
+    /// The system's default if there is no `PATH` (`/bin:/usr/bin`).
     Default,
 }
 
 /// The child's environment.
 #[derive(Debug, Clone, Copy)]
 pub enum Env<'a> {
-    /// This process's own, as the snapshot has it.
+    /// This process's own, as in the snapshot.
     Inherit(&'a EnvSnapshot),
-    /// These variables and no other.
+    /// Only these variables.
     Exactly(&'a [(OsString, OsString)]),
 }
 
 /// One of the child's standard handles.
 #[derive(Debug, Clone, Copy)]
 pub enum ChildStdio<'a> {
-    /// This process's own, as it is.
+    /// This process's own handle, unchanged.
     Inherit,
     /// A copy of this handle.
     Handle(&'a Handle),
 }
 
-/// Which handles beside stdio the child gets.
+/// The handles beside stdio that the child gets.
 #[derive(Debug, Clone, Copy)]
 pub enum Inherit<'a> {
-    /// These and no other, each under the number that stands beside it (Unix), or under its own.
+    /// Only these, each under the number beside it (Unix), or under its own.
     List(&'a [(Handle, Option<i32>)]),
-    /// Whatever is not marked otherwise: the rule of std and of `fork`. The list comes on top.
+    /// Every handle that is not marked otherwise: the rule of std and of `fork`. The listed handles are added.
     AllAnd(&'a [(Handle, Option<i32>)]),
 }
 
 /// The process group of the child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Group {
-    /// That of this process.
+    /// The group of this process.
     #[default]
     Same,
-    /// One of its own, of which it is the leader.
+    /// A group of its own, which it leads.
     Own,
-    /// The existing group of that number.
+    /// The existing group with that number.
     Join(i32),
-    /// A session of its own, without a terminal, and so also a group of its own.
+    /// A session of its own, without a terminal, and with it a group of its own.
     Session,
 }
 
-/// Options that only Unix has, but for the first and the last. Elsewhere anything but the default is refused at the start.
+/// Options for Unix only, unless a field says otherwise. Elsewhere a start with any of them set fails.
 #[derive(Debug, Clone, Default)]
 pub struct UnixOptions {
     /// The process group. Windows has [`Group::Own`] and [`Group::Session`] too.
@@ -102,62 +101,69 @@ pub struct UnixOptions {
     pub chroot: Option<PathBuf>,
     /// The file mode mask.
     pub umask: Option<u32>,
-    /// What is added to the niceness: higher is less urgent.
+    /// The increment of the niceness: higher is less urgent.
     pub nice: Option<i32>,
     /// Resource limits.
     pub limits: Vec<ResourceLimit>,
-    /// The child is killed when this process ends, however it ends. Windows has this too.
+    /// If set, the child is killed when this process ends, however it ends. Windows has this too.
     ///
-    /// Linux: `PR_SET_PDEATHSIG`. macOS: a guard, which is a `/bin/sh` that waits for the end of a
-    /// pipe; see [`Contain::tree`].
+    /// Linux: `PR_SET_PDEATHSIG`. macOS: a guard, which is a `/bin/sh` that waits for the end of a pipe;
+    /// see [`Contain::tree`].
     pub kill_on_parent_exit: Option<ParentExit>,
-    /// The rules of std where those of this crate differ, on every system: the child has the signal
-    /// mask of the thread that starts it, names of environment variables are passed on as they are,
-    /// a program without a name is not found, supplementary groups that may not be dropped are kept, and
-    /// on Windows a relative program is taken from this process's directory.
+    /// True for the rules of std where those of this crate differ, on every system: the child has the
+    /// signal mask of the thread that starts it, names of environment variables are passed unchecked, an
+    /// empty program name is "not found", supplementary groups that may not be dropped are kept, and on
+    /// Windows a relative program is resolved from this process's directory.
     pub std_rules: bool,
     /// Closures that the child runs before its program is loaded.
     #[cfg(unix)]
     pub pre_exec: PreExec,
 }
 
-/// That a child ends with this process, from [`parent_exit`](super::parent_exit).
+/// The setting that a child ends with this process, from [`parent_exit`](super::parent_exit).
 ///
-/// It leads to the code by a pointer, so that programs which never ask for it do not contain it.
+/// It refers to the code by a pointer, so that programs which never use it do not contain that code.
 #[derive(Debug, Clone, Copy)]
 pub struct ParentExit {
-    pub(crate) run: RunForever,
+    #[cfg(target_os = "linux")]
+    pub(crate) run: RunOnSpawnerThread,
+    #[cfg(target_os = "macos")]
+    pub(crate) start_guard: StartGuard,
+    #[cfg(windows)]
+    pub(crate) job: KillOnCloseJob,
 }
 
-/// Does the work on a thread that lasts as long as this process.
+/// A function that runs work on a thread that lives as long as this process.
 #[cfg(target_os = "linux")]
-pub(crate) type RunForever = fn(work: &mut (dyn FnMut() + Send)) -> io::Result<()>;
+pub(crate) type RunOnSpawnerThread = fn(work: &mut (dyn FnMut() + Send)) -> io::Result<()>;
 
-/// Starts the guard of that child.
+/// A function that starts the guard of a child.
 #[cfg(target_os = "macos")]
-pub(crate) type RunForever = fn(child: i32) -> io::Result<crate::process::child::guard::Guard>;
+pub(crate) type StartGuard = fn(child: i32) -> io::Result<crate::process::child::guard::Guard>;
 
-/// The job whose processes end with this one; `true`: another, if the last one has processes.
+/// A function that returns the job whose processes end with this one; `true` asks for another one, if the
+/// last one has processes.
 #[cfg(windows)]
-pub(crate) type RunForever = fn(bool) -> io::Result<std::os::windows::io::BorrowedHandle<'static>>;
+pub(crate) type KillOnCloseJob =
+    fn(bool) -> io::Result<std::os::windows::io::BorrowedHandle<'static>>;
 
-/// Options that only Windows has. Elsewhere anything but the default is refused at the start.
+/// Options for Windows only. Elsewhere a start with any of them set fails.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WindowsOptions {
-    /// What is added to the flags of `CreateProcessW`.
+    /// The flags to add to those of `CreateProcessW`.
     pub creation_flags: u32,
-    /// How the first window of the program is shown (`wShowWindow`).
+    /// The way in which the first window of the program is shown (`wShowWindow`).
     pub show_window: Option<u16>,
-    /// Which of the arguments, counted from 0, are put on the command line as they are.
+    /// The indexes of the arguments, counted from 0, that go on the command line unchanged.
     pub raw_args: Vec<usize>,
-    /// Every other argument is quoted, whether it needs to be or not.
+    /// True to quote every other argument, even if it needs no quotes.
     pub force_quotes: bool,
-    /// The child's console has no window.
+    /// True to give the child's console no window.
     pub no_window: bool,
-    /// The child is outside of the job that this process is in.
-    pub breaks_away: bool,
-    /// Processes of a tree that is held may leave it.
-    pub lets_break_away: bool,
+    /// True to start the child outside the job that this process is in.
+    pub breakaway_from_job: bool,
+    /// True to let processes of a contained tree leave it.
+    pub allow_breakaway: bool,
 }
 
 /// User and groups.
@@ -167,12 +173,11 @@ pub struct Identity {
     pub user: Option<u32>,
     /// The group id.
     pub group: Option<u32>,
-    /// The supplementary groups. `None`: none where root changes the user, else as they are (the
-    /// rule of std).
+    /// The supplementary groups. `None`: none if root changes the user, else unchanged (the rule of std).
     pub groups: Option<Vec<u32>>,
 }
 
-/// What becomes of the supplementary groups that nobody has set.
+/// The treatment of supplementary groups that are not set.
 #[cfg(unix)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UnsetGroups {
@@ -180,22 +185,24 @@ pub(crate) enum UnsetGroups {
     Kept,
     /// They are dropped.
     Dropped,
-    /// They are dropped where that is permitted.
+    /// They are dropped if that is permitted.
     DroppedIfPermitted,
 }
 
-/// A limit on one resource: what the child has now (`soft`) and how far it may raise it (`hard`).
+/// A limit on one resource: the current one (`soft`) and the maximum to which the child may raise it
+/// (`hard`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResourceLimit {
     /// The resource.
     pub resource: Resource,
-    /// The limit in force; `None` is no limit. Bytes, seconds or a number, as the resource has it.
+    /// The limit in force; `None` is no limit. The unit (bytes, seconds or a count) depends on the
+    /// resource.
     pub soft: Option<u64>,
     /// The ceiling; `None` is no limit.
     pub hard: Option<u64>,
 }
 
-/// What can be limited (getrlimit(2)).
+/// A resource that can be limited (getrlimit(2)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Resource {
@@ -220,8 +227,8 @@ pub enum Resource {
 }
 
 impl UnixOptions {
-    /// Returns what becomes of groups that are not set: a child of root that only changes its user would
-    /// keep root's.
+    /// Returns the treatment of groups that are not set. Otherwise a child of root that only changes its
+    /// user would keep root's groups.
     #[cfg(unix)]
     pub(crate) fn unset_groups(&self) -> UnsetGroups {
         match &self.identity {
@@ -237,7 +244,7 @@ impl UnixOptions {
         }
     }
 
-    /// Sets the group of that number; 0 is one of the child's own, which a session comes with.
+    /// Sets the process group; 0 is one of the child's own, which a session has anyway.
     pub fn set_process_group(&mut self, group: i32) {
         self.group = match (group, self.group) {
             (0, Group::Session) => Group::Session,
@@ -246,9 +253,9 @@ impl UnixOptions {
         };
     }
 
-    /// The setter of the first option that is not at its default and that only Unix has.
+    /// Returns the setter of the first Unix-only option that is not at its default.
     #[cfg(windows)]
-    pub(crate) fn asked_for(&self) -> Option<&'static str> {
+    pub(crate) fn first_set_option(&self) -> Option<&'static str> {
         let Identity { user, group, groups } = &self.identity;
         let asked = [
             ("process_group", matches!(self.group, Group::Join(_))),
@@ -265,17 +272,17 @@ impl UnixOptions {
 }
 
 impl WindowsOptions {
-    /// The setter of the first option that is not at its default.
+    /// Returns the setter of the first option that is not at its default.
     #[cfg(unix)]
-    pub(crate) fn asked_for(&self) -> Option<&'static str> {
+    pub(crate) fn first_set_option(&self) -> Option<&'static str> {
         let asked = [
             ("creation_flags", self.creation_flags != 0),
             ("show_window", self.show_window.is_some()),
             ("raw_arg", !self.raw_args.is_empty()),
             ("force_quotes", self.force_quotes),
             ("no_window", self.no_window),
-            ("breakaway_from_job", self.breaks_away),
-            ("allow_breakaway", self.lets_break_away),
+            ("breakaway_from_job", self.breakaway_from_job),
+            ("allow_breakaway", self.allow_breakaway),
         ];
         first(&asked)
     }
@@ -286,7 +293,7 @@ fn first(asked: &[(&'static str, bool)]) -> Option<&'static str> {
 }
 
 impl<'a> Inherit<'a> {
-    /// The listed handles.
+    /// Returns the listed handles.
     #[must_use]
     pub fn list(&self) -> &'a [(Handle, Option<i32>)] {
         match self {

@@ -11,8 +11,8 @@ pub(crate) type Closure = Box<dyn FnMut() -> io::Result<()> + Send + Sync>;
 
 /// The closures of `pre_exec`, in order; usually none.
 ///
-/// A child that has closures is forked. The first closure brings the code for that along by a pointer, so
-/// that programs which never add one do not contain it. Clones share the closures.
+/// A child that has closures is forked. The first closure adds the code for that by a pointer, so that
+/// programs which never add one do not contain it. Clones share the closures.
 #[derive(Clone, Default)]
 pub struct PreExec(Option<Arc<Hooks>>);
 
@@ -21,7 +21,7 @@ struct Hooks {
     fork: Fork,
 }
 
-/// The closures, locked: before a fork, so that the child finds the lock in its own hands.
+/// The locked closures. They are locked before a fork, so that the child itself holds the lock.
 pub(in crate::process::spawn) struct Locked<'a> {
     pub(in crate::process::spawn) closures: MutexGuard<'a, Vec<Closure>>,
     #[cfg_attr(target_os = "macos", expect(dead_code, reason = "the code for it is always there"))]
@@ -60,8 +60,8 @@ impl PreExec {
     }
 }
 
-/// Runs the closures in order, up to the first that fails. Returns its error number, or `EINVAL` where
-/// it has none.
+/// Runs the closures in order, up to the first that fails. Returns its error number, or `EINVAL` if it has
+/// none.
 pub(in crate::process::spawn) fn run(closures: &mut [Closure]) -> Result<(), i32> {
     for closure in closures {
         closure().map_err(|error| error.raw_os_error().unwrap_or(libc::EINVAL))?;
@@ -69,7 +69,7 @@ pub(in crate::process::spawn) fn run(closures: &mut [Closure]) -> Result<(), i32
     Ok(())
 }
 
-/// Aborts when a panic drops it: a forked child must not unwind into the code of its parent.
+/// A guard that aborts when a panic drops it: a forked child must not unwind into the code of its parent.
 pub(in crate::process::spawn) struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {

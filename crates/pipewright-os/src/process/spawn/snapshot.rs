@@ -50,7 +50,7 @@ impl EnvSnapshot {
     }
 }
 
-/// Without the values: they may be secrets.
+/// Leaves the values out: they may be secrets.
 impl fmt::Debug for EnvSnapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EnvSnapshot").finish_non_exhaustive()

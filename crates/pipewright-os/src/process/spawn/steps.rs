@@ -1,4 +1,4 @@
-//! Steps as numbers, for what a child tells its parent.
+//! Steps as numbers, for the report of a child to its parent.
 
 use crate::process::spawn::Step;
 
@@ -23,7 +23,7 @@ pub(super) fn number_of(step: Step) -> u32 {
     step | ((index as u32) << 8)
 }
 
-/// The way back from [`number_of`].
+/// Returns the step of a number from [`number_of`].
 pub(super) fn step_of(number: u32) -> Step {
     let index = (number >> 8) as usize;
     match number & 0xff {
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_survive_the_word_between_parent_and_child() {
+    fn steps_round_trip_through_numbers() {
         let indexed = [Step::Limit(3), Step::Stdio(2), Step::Inherit(7)];
         let plain = [
             Step::Create,

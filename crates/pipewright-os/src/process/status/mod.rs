@@ -1,4 +1,4 @@
-//! What a child said when it ended.
+//! Exit statuses.
 
 #[cfg(unix)]
 mod unix;
@@ -16,7 +16,7 @@ use std::fmt;
 use crate::base::signal::Signal;
 use crate::process::usage::Usage;
 
-/// How a child ended, with the names and rules of [`std::process::ExitStatus`].
+/// The exit status of a child, with the names and rules of [`std::process::ExitStatus`].
 ///
 /// It converts from and to std's, and has the methods of std's Unix extension trait itself.
 ///
@@ -29,59 +29,59 @@ use crate::process::usage::Usage;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct ExitStatus(u32);
 
-/// A status that is not success, as an error.
+/// An exit status other than success, as an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ExitStatusError(ExitStatus);
 
-/// How a child ended and what it used.
+/// The exit status of a child, and its usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Ended {
-    /// The status.
+    /// The exit status.
     pub status: ExitStatus,
-    /// What it used; `None` where somebody else reaped the child and only the status is known.
+    /// The usage; `None` if other code reaped the child and only the status is known.
     pub usage: Option<Usage>,
 }
 
 impl ExitStatus {
-    /// Whether the child exited by itself with code 0.
+    /// Returns true if the child exited on its own with code 0.
     #[must_use]
     pub fn success(&self) -> bool {
         self.0 == 0
     }
 
-    /// The exit code; `None` where a signal ended the child (Unix).
+    /// Returns the exit code; `None` if a signal ended the child (Unix).
     #[must_use]
     pub fn code(&self) -> Option<i32> {
         imp::code(self.0)
     }
 
-    /// The signal that ended the child; always `None` on Windows.
+    /// Returns the signal that ended the child; always `None` on Windows.
     #[must_use]
     pub fn signal(&self) -> Option<i32> {
         imp::signal(self.0)
     }
 
-    /// As [`signal`](Self::signal), as a [`Signal`] that prints its name.
+    /// Returns [`signal`](Self::signal) as a [`Signal`], which prints its name.
     #[must_use]
     pub fn terminating_signal(&self) -> Option<Signal> {
         self.signal().and_then(Signal::from_number)
     }
 
-    /// Whether it is that of a child which was killed by force: by SIGKILL (Unix), or with the exit
-    /// code 1 (Windows, where that is all that can be known: the child may have chosen it itself).
+    /// Returns true if the child was killed by force: by SIGKILL (Unix), or with the exit code 1 (Windows;
+    /// no more can be known there, and the child may have chosen that code itself).
     #[must_use]
-    pub fn is_of_a_kill(&self) -> bool {
-        imp::is_of_a_kill(self.0)
+    pub fn was_killed(&self) -> bool {
+        imp::was_killed(self.0)
     }
 
-    /// Whether the child left a core dump.
+    /// Returns true if the child left a core dump.
     #[must_use]
     pub fn core_dumped(&self) -> bool {
         imp::core_dumped(self.0)
     }
 
-    /// `Ok` for success, an error that prints the status otherwise.
+    /// Returns `Ok` for success, otherwise an error that prints the status.
     ///
     /// # Errors
     /// The status is not success.
@@ -89,19 +89,19 @@ impl ExitStatus {
         if self.success() { Ok(()) } else { Err(ExitStatusError(*self)) }
     }
 
-    /// The platform's own value: the wait status of `wait(2)` on Unix, the exit code on Windows.
+    /// Returns the platform's own value: the wait status of `wait(2)` on Unix, the exit code on Windows.
     #[must_use]
     pub fn raw(&self) -> u32 {
         self.0
     }
 
-    /// As [`raw`](Self::raw), with the name and type of std's Unix extension trait.
+    /// Returns [`raw`](Self::raw), with the name and type of std's Unix extension trait.
     #[must_use]
     pub fn into_raw(self) -> i32 {
         self.0 as i32
     }
 
-    /// The status of that wait status (Unix) or exit code (Windows).
+    /// Creates a status from a wait status (Unix) or an exit code (Windows).
     #[must_use]
     pub fn from_raw(raw: i32) -> ExitStatus {
         ExitStatus(raw as u32)
@@ -109,13 +109,13 @@ impl ExitStatus {
 }
 
 impl ExitStatusError {
-    /// The status.
+    /// Returns the status.
     #[must_use]
     pub fn into_status(self) -> ExitStatus {
         self.0
     }
 
-    /// The exit code, if the child exited by itself.
+    /// Returns the exit code, if the child exited on its own.
     #[must_use]
     pub fn code(&self) -> Option<i32> {
         self.0.code()

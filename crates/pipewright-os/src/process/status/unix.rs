@@ -1,4 +1,4 @@
-//! A wait status, as `wait(2)` packs it.
+//! Wait statuses, as `wait(2)` packs them.
 
 use std::fmt;
 use std::os::unix::process::ExitStatusExt as _;
@@ -16,7 +16,7 @@ pub(super) fn signal(raw: u32) -> Option<i32> {
     libc::WIFSIGNALED(raw).then(|| libc::WTERMSIG(raw))
 }
 
-pub(super) fn is_of_a_kill(raw: u32) -> bool {
+pub(super) fn was_killed(raw: u32) -> bool {
     signal(raw) == Some(libc::SIGKILL)
 }
 
@@ -33,7 +33,7 @@ pub(super) fn to_std(raw: u32) -> std::process::ExitStatus {
     std::process::ExitStatus::from_raw(raw as i32)
 }
 
-/// The words of std, with the signal's own name after its number.
+/// Prints the words of std, with the signal's name after its number.
 pub(super) fn show(status: &ExitStatus, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     if let Some(code) = status.code() {
         return write!(f, "exit status: {code}");
@@ -48,7 +48,7 @@ pub(super) fn show(status: &ExitStatus, f: &mut fmt::Formatter<'_>) -> fmt::Resu
     write!(f, "wait status: {:#x}", status.raw())
 }
 
-/// Packs what `waitid(2)` tells into what `wait(2)` would have told.
+/// Packs the result of `waitid(2)` into the wait status of `wait(2)`.
 #[cfg(target_os = "linux")]
 pub(crate) fn pack(si_code: i32, si_status: i32) -> ExitStatus {
     ExitStatus::from_raw(match si_code {

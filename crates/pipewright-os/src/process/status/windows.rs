@@ -1,14 +1,14 @@
-//! An exit code, of 32 bits and without a sign.
+//! Exit codes: unsigned numbers of 32 bits.
 
 use std::fmt;
 use std::os::windows::process::ExitStatusExt as _;
 
 use super::ExitStatus;
 
-/// The exit code of a process that was killed, as std has it.
+/// The exit code of a killed process, as in std.
 pub(crate) const KILLED: u32 = 1;
 
-/// From here on a code is a status of the kernel (`NTSTATUS`), which people know in hexadecimal.
+/// The lowest code that is a status of the kernel (`NTSTATUS`), which people know in hexadecimal.
 const HIGH_BIT: u32 = 0x8000_0000;
 
 pub(super) fn code(raw: u32) -> Option<i32> {
@@ -19,7 +19,7 @@ pub(super) fn signal(_: u32) -> Option<i32> {
     None
 }
 
-pub(super) fn is_of_a_kill(raw: u32) -> bool {
+pub(super) fn was_killed(raw: u32) -> bool {
     raw == KILLED
 }
 
@@ -28,7 +28,7 @@ pub(super) fn core_dumped(_: u32) -> bool {
 }
 
 pub(super) fn from_std(status: std::process::ExitStatus) -> u32 {
-    // It always has one here.
+    // There is always a code on this platform.
     status.code().unwrap_or_default() as u32
 }
 
@@ -36,7 +36,7 @@ pub(super) fn to_std(raw: u32) -> std::process::ExitStatus {
     std::process::ExitStatus::from_raw(raw)
 }
 
-/// The words of std.
+/// Prints the words of std.
 pub(super) fn show(status: &ExitStatus, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match status.raw() {
         code if code & HIGH_BIT != 0 => write!(f, "exit code: {code:#x}"),
@@ -49,7 +49,7 @@ mod tests {
     use super::ExitStatus;
 
     #[test]
-    fn it_prints_and_converts_as_std_has_it() {
+    fn status_prints_and_converts_like_std() {
         for (raw, words) in [
             (0, "exit code: 0"),
             (1, "exit code: 1"),

@@ -1,9 +1,9 @@
-//! The parts of `std::process` in std's shape that need `unsafe` or know the platform.
+//! The parts of `std::process`, in std's shape, that need `unsafe` or depend on the platform.
 //!
-//! `pipewright::process` re-exports what is public here. A command gets the methods of the extension
-//! traits by implementing [`CommandOptions`].
+//! `pipewright::process` re-exports the public items. A command gets the methods of the extension traits by
+//! implementing [`CommandOptions`].
 
-mod hand_over;
+mod apply_to_std;
 mod stdio;
 mod streams;
 #[cfg(unix)]
@@ -14,13 +14,13 @@ mod windows;
 use std::ffi::OsStr;
 use std::io;
 
-pub use hand_over::{hand_over, push_arg};
+pub use apply_to_std::{apply_to_std, push_arg};
 pub use stdio::{Kind as StdioKind, ParentStream, Stdio};
 
 use crate::base::pipe::Mode;
 use crate::process::spawn::{UnixOptions, WindowsOptions};
 
-/// The extension traits, in a module with the name of the platform, as std has them.
+/// The extension traits, in a module with the name of the platform, as in std.
 pub mod platform {
     /// The traits and functions of `std::os::unix::process`.
     #[cfg(unix)]
@@ -39,40 +39,40 @@ pub mod platform {
 
 /// The options of a command that the extension traits set.
 pub trait CommandOptions {
-    /// Returns the options that Unix has.
+    /// Returns the options for Unix.
     fn unix_options(&mut self) -> &mut UnixOptions;
 
-    /// Returns the options that Windows has.
+    /// Returns the options for Windows.
     fn windows_options(&mut self) -> &mut WindowsOptions;
 
-    /// Sets the name that the program is told it has.
+    /// Sets the name that the program gets as its first argument.
     fn set_arg0(&mut self, name: &OsStr);
 
-    /// Adds text to the command line as it is.
+    /// Adds text to the command line unchanged.
     fn push_raw_arg(&mut self, text: &OsStr);
 
-    /// Replaces this process by the program. Returns only if that fails.
+    /// Replaces this process by the program. Returns only on failure.
     fn replace_process(&mut self) -> io::Error;
 }
 
-/// The mode of our end of a stdin that becomes std's `ChildStdin`.
+/// The mode of this process's end of a stdin that becomes std's `ChildStdin`.
 ///
 /// # Platform
-/// Unix: std's blocks. Windows: std's overlaps (`From<OwnedHandle> for ChildStdin`).
+/// Unix: std's end blocks. Windows: std's end is overlapped (`From<OwnedHandle> for ChildStdin`).
 pub const STD_STDIN_MODE: Mode = if cfg!(windows) { Mode::Async } else { Mode::Sync };
 
-/// Implements for a child in std's shape what std's `Child` implements on this platform.
+/// Implements for a child in std's shape the traits that std's `Child` implements on this platform.
 ///
 /// # Platform
-/// Unix: nothing. Windows: `AsHandle`, `AsRawHandle` and `IntoRawHandle`, all of which are about the
-/// process. The field, or the path of fields, leads to something with `child_handle()`.
+/// Unix: nothing. Windows: `AsHandle`, `AsRawHandle` and `IntoRawHandle`, all for the process. The field,
+/// or the path of fields, leads to a value with `child_handle()`.
 #[cfg(unix)]
 #[macro_export]
 macro_rules! child_handle_traits {
     ($child:ty, $field:ident) => {};
 }
 
-/// Implements for a child in std's shape what std's `Child` implements on this platform.
+/// Implements for a child in std's shape the traits that std's `Child` implements on this platform.
 #[cfg(windows)]
 #[macro_export]
 macro_rules! child_handle_traits {

@@ -7,10 +7,10 @@ use crate::base::handle::Handle;
 
 /// The description of a child's stdin, stdout or stderr, as [`std::process::Stdio`].
 ///
-/// It is made of everything that std's is made of: `File`, `OwnedFd` (`OwnedHandle`), the ends of
-/// another child's pipes, `io::stdout()`, `io::stderr()`, and with Rust 1.87 and later std's
-/// `PipeReader` and `PipeWriter`; and of everything else that converts to a [`Handle`], such as
-/// the pipes of this crate. It converts to std's.
+/// It converts from every type that std's converts from: `File`, `OwnedFd` (`OwnedHandle`), the ends of
+/// another child's pipes, `io::stdout()`, `io::stderr()`, and with Rust 1.87 and later std's `PipeReader`
+/// and `PipeWriter`. It also converts from every other type that converts to a [`Handle`], such as the
+/// pipes of this crate. It converts to std's.
 ///
 /// ```
 /// # use pipewright_os::process::std_process::Stdio;
@@ -27,13 +27,13 @@ pub struct Stdio(Kind);
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Kind {
-    /// The stream of this process of the same number.
+    /// This process's stream with the same number.
     Inherit,
     /// The null device.
     Null,
     /// A pipe to this process.
     Piped,
-    /// A stream of this process by its name.
+    /// A stream of this process, by its name.
     Parent(ParentStream),
     /// A copy of this handle.
     Handle(Handle),
@@ -55,7 +55,7 @@ impl Stdio {
         Stdio(Kind::Piped)
     }
 
-    /// Gives the child the stream that this process has.
+    /// Gives the child this process's stream.
     #[must_use]
     pub fn inherit() -> Stdio {
         Stdio(Kind::Inherit)
@@ -115,7 +115,7 @@ impl From<Stdio> for std::process::Stdio {
 #[cfg(unix)]
 impl std::os::fd::FromRawFd for Stdio {
     unsafe fn from_raw_fd(fd: std::os::fd::RawFd) -> Stdio {
-        // SAFETY: the caller hands over an open descriptor that nobody else owns.
+        // SAFETY: the caller passes an open descriptor that is owned nowhere else.
         Stdio(Kind::Handle(unsafe { Handle::from_raw_fd(fd) }))
     }
 }
@@ -123,7 +123,7 @@ impl std::os::fd::FromRawFd for Stdio {
 #[cfg(windows)]
 impl std::os::windows::io::FromRawHandle for Stdio {
     unsafe fn from_raw_handle(handle: std::os::windows::io::RawHandle) -> Stdio {
-        // SAFETY: the caller hands over an open handle that nobody else owns.
+        // SAFETY: the caller passes an open handle that is owned nowhere else.
         Stdio(Kind::Handle(unsafe { Handle::from_raw_handle(handle) }))
     }
 }

@@ -1,4 +1,4 @@
-//! The pipes of a child, as std's types and as ours.
+//! Conversions of a child's pipes between std's types and this crate's.
 
 use std::process::{ChildStderr, ChildStdin, ChildStdout};
 
@@ -10,13 +10,13 @@ pub(super) type Owned = std::os::fd::OwnedFd;
 #[cfg(windows)]
 pub(super) type Owned = std::os::windows::io::OwnedHandle;
 
-/// The two conversions between a stream of std's child and one of ours.
+/// Implements both conversions between a stream of std's child and one of this crate's.
 macro_rules! converts {
     ($($ours:ty, $std:ty;)*) => {$(
         impl From<$ours> for $std {
             /// # Platform
-            /// Unix: `O_NONBLOCK` is cleared: std's streams block. Windows: the end overlaps, as
-            /// std's do; one that does not cannot be read or written by std's type.
+            /// Unix: `O_NONBLOCK` is cleared, because std's streams block. Windows: the end is overlapped,
+            /// like std's; std's type cannot read or write one that is not.
             fn from(ours: $ours) -> $std {
                 <$std>::from(Owned::from(ours))
             }

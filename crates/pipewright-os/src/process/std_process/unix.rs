@@ -27,19 +27,19 @@ pub trait CommandExt: CommandOptions {
     /// its `raw_os_error` (`EINVAL` for an error without one).
     ///
     /// # Cost
-    /// The child is made by `fork` instead of a process that shares this process's memory. The time of a fork
-    /// grows with the memory of this process (tens of milliseconds from some GiB), and the
-    /// handlers of `pthread_atfork` run. What closures usually do has an option that costs no fork:
-    /// `own_session`, `rlimit`, `umask`, `nice`, `chroot`, `groups`, `inherit_fd_as` and
+    /// The child is created by `fork` instead of as a process that shares this process's memory. The time
+    /// of a fork grows with the memory of this process (tens of milliseconds from some GiB), and the
+    /// handlers of `pthread_atfork` run. For the usual purposes of closures there are options that need no
+    /// fork: `own_session`, `rlimit`, `umask`, `nice`, `chroot`, `groups`, `inherit_fd_as` and
     /// `kill_on_parent_exit` of `pipewright::Command`.
     ///
     /// # Panics
     /// A panic in the closure aborts the child.
     ///
     /// # Safety
-    /// The closure runs in a forked child of a process that may have other threads: it may call only what is
-    /// async-signal-safe. It must not rely on locks, and should not allocate; file descriptors and
-    /// values that it owns are copies, which both processes would clean up. See
+    /// The closure runs in a forked child of a process that may have other threads: it may call only
+    /// async-signal-safe functions. It must not rely on locks, and should not allocate. File descriptors
+    /// and values that it owns are copies, which both processes would clean up. See
     /// [`std::os::unix::process::CommandExt::pre_exec`].
     unsafe fn pre_exec<F>(&mut self, f: F) -> &mut Self
     where
@@ -50,12 +50,12 @@ pub trait CommandExt: CommandOptions {
         self
     }
 
-    /// Schedules a closure as [`pre_exec`](Self::pre_exec) does, which replaced it.
+    /// Schedules a closure like [`pre_exec`](Self::pre_exec), which replaced this method.
     ///
-    /// It is `unsafe` in every edition, as std's is from the edition 2024 on.
+    /// It is `unsafe` in every edition; std's is from the edition 2024 on.
     ///
     /// # Safety
-    /// As [`pre_exec`](Self::pre_exec).
+    /// As for [`pre_exec`](Self::pre_exec).
     #[deprecated(note = "use `pre_exec` instead")]
     unsafe fn before_exec<F>(&mut self, f: F) -> &mut Self
     where
@@ -67,14 +67,13 @@ pub trait CommandExt: CommandOptions {
 
     /// Replaces this process by the command. Returns only with the error that prevented it.
     ///
-    /// Destructors do not run, and what the options had changed about this process by then stays
-    /// changed.
+    /// Destructors do not run, and changes that the options have made to this process by then stay.
     #[must_use]
     fn exec(&mut self) -> io::Error {
         self.replace_process()
     }
 
-    /// Sets the zeroth argument: the name that the program is told it has.
+    /// Sets the zeroth argument, which programs take as their name.
     fn arg0<S>(&mut self, arg: S) -> &mut Self
     where
         S: AsRef<OsStr>,

@@ -1,4 +1,4 @@
-//! The terminal that controls this process, and which job has it.
+//! The controlling terminal of this process, and its foreground job.
 
 #[cfg(unix)]
 mod unix;
@@ -11,15 +11,15 @@ use windows as imp;
 
 use crate::base::handle::Handle;
 
-/// The terminal, held by a process whose job had it in the foreground.
+/// The terminal of a process whose job was in the foreground.
 #[derive(Debug)]
 pub struct Foreground {
     terminal: Handle,
 }
 
 impl Foreground {
-    /// The terminal that controls this process; `None` where there is none, or where another job
-    /// has it.
+    /// Returns the controlling terminal of this process; `None` if there is none, or if another job is in
+    /// the foreground.
     ///
     /// # Platform
     /// Unix: `/dev/tty`, `tcgetpgrp`. Windows: `None`; it has no job control.
@@ -29,46 +29,47 @@ impl Foreground {
         foreground.is_ours().then_some(foreground)
     }
 
-    /// Whether the group of this process has it.
+    /// Returns true if the group of this process is in the foreground.
     #[must_use]
     pub fn is_ours(&self) -> bool {
-        imp::group_in_front(&self.terminal) == Some(imp::own_group())
+        imp::foreground_group(&self.terminal) == Some(imp::own_group())
     }
 
-    /// Gives it to a group of this session. Who is gone takes nothing. (A child that starts in front
-    /// takes it itself on Linux; on macOS it is given it before it runs.)
+    /// Puts a group of this session in the foreground. Nothing happens if the group has ended. (On Linux a
+    /// child that starts in the foreground does this itself; on macOS it is done before the child runs.)
     ///
     /// # Platform
-    /// Unix: `tcsetpgrp`, with SIGTTOU blocked: it would stop a job that is in the background.
+    /// Unix: `tcsetpgrp`, with SIGTTOU blocked, which would stop a background job.
     pub fn give_to(&self, group: u32) {
-        imp::put_in_front(&self.terminal, group);
+        imp::set_foreground_group(&self.terminal, group);
     }
 
-    /// Gives it back to the group of this process.
+    /// Puts the group of this process back in the foreground.
     pub fn take_back(&self) {
         if !self.is_ours() {
             self.give_to(imp::own_group());
         }
     }
 
-    /// What a child takes it through, where it can do so itself.
+    /// Returns the terminal, for a child that can put itself in the foreground.
     #[cfg(target_os = "linux")]
     pub(crate) fn terminal(&self) -> &Handle {
         &self.terminal
     }
 }
 
-/// How many columns the terminal has that is our stdout. `None`: it is none, or has no size.
+/// Returns the number of columns of the terminal that is stdout. `None` if stdout is not a terminal, or if
+/// its size is unknown.
 ///
 /// # Platform
-/// Unix: `tcgetwinsize`. Windows: `GetConsoleScreenBufferInfo`, of which the window counts.
+/// Unix: `tcgetwinsize`. Windows: `GetConsoleScreenBufferInfo`; the width of the window counts.
 #[must_use]
 #[doc(alias = "tcgetwinsize")]
 pub fn columns() -> Option<usize> {
     imp::columns(&std::io::stdout()).filter(|columns| *columns > 0)
 }
 
-/// The same of the terminal that is our stderr, which may be another one, or the only one.
+/// Returns the number of columns of the terminal that is stderr, which may be another one, or the only one.
 ///
 /// # Platform
 /// As for [`columns`].
@@ -77,11 +78,12 @@ pub fn stderr_columns() -> Option<usize> {
     imp::columns(&std::io::stderr()).filter(|columns| *columns > 0)
 }
 
-/// Stops this process, as Ctrl-Z does, and returns when it is continued: at once where nobody
+/// Stops this process, as Ctrl-Z does, and returns when it is continued. Returns at once if no process
 /// could continue it (its group is orphaned, see setpgid(2)).
 ///
 /// # Platform
-/// Unix: SIGTSTP, to this thread, also where another one [catches](crate::base::caught_signals::CaughtSignals) it. Windows: nothing, as nobody could continue it.
+/// Unix: SIGTSTP to this thread, even if another one [catches](crate::base::caught_signals::CaughtSignals)
+/// it. Windows: nothing, because no process could continue it.
 pub fn stop_this_process() {
     imp::stop_this_process();
 }

@@ -20,11 +20,11 @@ pub(super) fn own_group() -> u32 {
     rustix::process::getpgrp().as_raw_nonzero().get() as u32
 }
 
-pub(super) fn group_in_front(terminal: &Handle) -> Option<u32> {
+pub(super) fn foreground_group(terminal: &Handle) -> Option<u32> {
     tcgetpgrp(terminal).ok().map(|group| group.as_raw_nonzero().get() as u32)
 }
 
-pub(super) fn put_in_front(terminal: &Handle, group: u32) {
+pub(super) fn set_foreground_group(terminal: &Handle, group: u32) {
     if let Some(group) = i32::try_from(group).ok().and_then(Pid::from_raw) {
         let _blocked = AllBlocked::new();
         // Ignored: the group has ended, or the terminal has hung up.

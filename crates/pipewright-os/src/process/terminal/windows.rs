@@ -1,4 +1,4 @@
-//! Windows has no job control: no terminal is ever ours to give.
+//! Windows has no job control: no terminal has a foreground job.
 
 use std::os::windows::io::AsRawHandle;
 
@@ -11,27 +11,27 @@ pub(super) fn terminal() -> Option<Handle> {
 }
 
 pub(super) fn own_group() -> u32 {
-    // That of nobody.
+    // No group has this number.
     0
 }
 
-pub(super) fn group_in_front(_: &Handle) -> Option<u32> {
+pub(super) fn foreground_group(_: &Handle) -> Option<u32> {
     None
 }
 
-pub(super) fn put_in_front(_: &Handle, _: u32) {
-    // There is nothing to put in front.
+pub(super) fn set_foreground_group(_: &Handle, _: u32) {
+    // Windows has no foreground job.
 }
 
 pub(super) fn stop_this_process() {
-    // Nobody could continue it.
+    // No process could continue it.
 }
 
 pub(super) fn columns(stream: &impl AsRawHandle) -> Option<usize> {
     let mut screen = CONSOLE_SCREEN_BUFFER_INFO::default();
     let stream = stream.as_raw_handle();
-    // SAFETY: a live struct; a stream that is no console, or none at all, is an error of the call.
-    let told = unsafe { GetConsoleScreenBufferInfo(stream, &raw mut screen) };
+    // SAFETY: a live struct; a stream that is not a console, or does not exist, is an error of the call.
+    let ok = unsafe { GetConsoleScreenBufferInfo(stream, &raw mut screen) };
     let columns = i32::from(screen.srWindow.Right) - i32::from(screen.srWindow.Left) + 1;
-    (told != 0).then(|| usize::try_from(columns).ok()).flatten()
+    (ok != 0).then(|| usize::try_from(columns).ok()).flatten()
 }

@@ -1,8 +1,9 @@
-//! Descendants through `/proc`, held by pidfds.
+//! Descendants found through `/proc`, held by pidfds.
 
+pub(super) use super::walk::is_stopped_or_ended;
 use crate::process::child::ChildHandle;
 use crate::process::member::Member;
-use crate::process::procfs::{Stat, children_of, proc_is_ours};
+use crate::process::procfs::{Stat, proc_is_ours};
 
 pub(super) fn collect(root: &ChildHandle, members: &mut Vec<Member>) {
     if proc_is_ours() {
@@ -10,31 +11,7 @@ pub(super) fn collect(root: &ChildHandle, members: &mut Vec<Member>) {
     }
 }
 
-/// Whether the root has stopped, or has ended.
-pub(super) fn rests(root: &ChildHandle) -> bool {
-    !root.keeps_its_number() || Stat::of(root.pid()).is_none_or(|stat| stat.rests())
-}
-
-/// Takes hold of the children of one process. Numbers are all that `/proc` has, so every answer is
-/// believed only if the parent turns out to have kept its number throughout.
-pub(crate) fn add_children(
-    parent: u32,
-    keeps_its_number: impl Fn() -> bool,
-    members: &mut Vec<Member>,
-) {
-    for pid in children_of(parent) {
-        let is_child = || {
-            let stat = Stat::of(pid);
-            stat.is_some_and(|stat| stat.parent == parent && !stat.has_ended())
-                && keeps_its_number()
-        };
-        if let Some(member) = Member::open(pid, members, is_child) {
-            members.push(member);
-        }
-    }
-}
-
-/// Whether the process of that number is a child of that one.
+/// Returns true if the process with that number is a child of the other.
 pub(crate) fn is_child_of(pid: u32, parent: &Member) -> bool {
-    Stat::of(pid).is_some_and(|stat| stat.parent == parent.pid()) && parent.keeps_its_number()
+    Stat::of(pid).is_some_and(|stat| stat.parent == parent.pid()) && parent.owns_pid()
 }

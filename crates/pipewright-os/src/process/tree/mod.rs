@@ -1,17 +1,17 @@
-//! The descendants of a child: find them, signal them, know when they are gone.
+//! The descendants of a child: finding them, signalling them, and seeing their end.
 
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "linux")]
 use linux as imp;
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{add_children, is_child_of};
-#[cfg(target_os = "macos")]
-mod macos;
-#[cfg(target_os = "macos")]
-use macos as imp;
+pub(crate) use linux::is_child_of;
 #[cfg(unix)]
 mod walk;
+#[cfg(target_os = "macos")]
+use walk as imp;
+#[cfg(target_os = "linux")]
+pub(crate) use walk::add_children;
 #[cfg(windows)]
 mod windows;
 #[cfg(windows)]
@@ -23,8 +23,8 @@ use crate::base::signal::Signal;
 use crate::process::child::ChildHandle;
 use crate::process::member::Member;
 
-/// Whether processes can be stopped, so that nobody starts another while descendants are searched for.
-/// Where they cannot, whoever was started between a search and a kill is found by a search after it.
+/// True if processes can be stopped, so that none starts another during a search for descendants. If they
+/// cannot, a search after the kill finds the processes started between the first search and the kill.
 pub const CAN_STOP: bool = cfg!(unix);
 
 /// The processes found below one process, each found once.
@@ -34,42 +34,42 @@ pub struct Descendants {
 }
 
 impl Descendants {
-    /// Adds every descendant of `root` and of the members that is not a member yet. Returns how
-    /// many were added.
+    /// Adds every descendant of `root` and of the members that is not a member yet. Returns the number of
+    /// added processes.
     ///
-    /// On Unix a descendant whose parent has ended belongs to init or to a subreaper and is not
-    /// found; nor is anybody below a root that is reaped, because its number may be another's.
+    /// On Unix a descendant whose parent has ended belongs to init or to a subreaper and is not found. Nor
+    /// are the descendants of a root that is reaped, because its number may be another process's.
     ///
     /// # Platform
     /// Linux: `/proc/PID/task/TID/children`, each opened as a pidfd, and its parent checked again
     /// afterwards. Without pidfds or without that file nothing is found. macOS:
     /// `proc_listpids(PROC_PPID_ONLY)`, each registered with a kqueue, and its parent checked again
-    /// afterwards. Windows: `CreateToolhelp32Snapshot`, each opened, and asked itself whose child
-    /// it is (`NtQueryInformationProcess`) and when it began. A process that is held keeps its
-    /// number when it has ended, so whoever it has started is found then too; those below somebody
-    /// who had ended before he was found are not.
+    /// afterwards. Windows: `CreateToolhelp32Snapshot`, each opened, and asked for its parent
+    /// (`NtQueryInformationProcess`) and its start time. A process with an open handle keeps its number
+    /// when it has ended, so its children are found then too; the children of a process that ended before
+    /// it was found are not.
     pub fn collect(&mut self, root: &ChildHandle) -> usize {
         let before = self.members.len();
         imp::collect(root, &mut self.members);
         self.members.len() - before
     }
 
-    /// The members.
+    /// Returns the members.
     #[must_use]
     pub fn members(&self) -> &[Member] {
         &self.members
     }
 
-    /// Stops the root and everyone below it, and searches until a search finds nobody new: then
-    /// nobody is left who could start another. At most `rounds` times.
+    /// Stops the root and its descendants, and searches until a search finds no new one: then no process is
+    /// left that could start another. At most `rounds` times.
     ///
     /// # Platform
-    /// Windows has no stop: searches alone. So a search after the kill finds who was started
-    /// in between.
+    /// Windows has no stop and only searches. So a search after the kill finds the processes started in
+    /// between.
     pub fn stop_and_collect(&mut self, root: &ChildHandle, rounds: usize) {
-        // Ignored here and below: gone, or another user's; the caller asks afterwards who is left.
+        // Ignored here and below: gone, or another user's; the caller checks afterwards which are left.
         let _ = root.signal(Signal::STOP);
-        wait_briefly(|| imp::rests(root));
+        wait_briefly(|| imp::is_stopped_or_ended(root));
         for _ in 0..rounds {
             let from = self.members.len();
             if self.collect(root) == 0 {
@@ -79,21 +79,21 @@ impl Descendants {
                 let _ = member.signal(Signal::STOP);
             }
             for member in &self.members[from..] {
-                wait_briefly(|| member.rests());
+                wait_briefly(|| member.is_stopped_or_ended());
             }
         }
     }
 
-    /// A member that has not ended.
+    /// Returns a member that has not ended.
     #[must_use]
     pub fn any_alive(&self) -> Option<&Member> {
         self.members.iter().find(|member| member.is_alive())
     }
 }
 
-/// A stop is delivered when its receiver next leaves the kernel, and a fork that is under way by
-/// then has made a child that no search saw. It takes microseconds; a process that is stuck in the
-/// kernel is not waited for.
+/// Waits until a stop has taken effect, for a limited time. A process receives a stop when it next leaves
+/// the kernel, and a fork in progress by then has created a child that no search saw. That takes
+/// microseconds; a process that is stuck in the kernel is not waited for.
 fn wait_briefly(fact: impl Fn() -> bool) {
     const PAUSE: Duration = Duration::from_micros(50);
     const PAUSES: u32 = 100;

@@ -1,4 +1,4 @@
-//! Descendants through a list of all processes, held by HANDLEs.
+//! Descendants found through a list of all processes, held by HANDLEs.
 
 use std::io;
 use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
@@ -28,19 +28,20 @@ pub(super) fn collect(root: &ChildHandle, members: &mut Vec<Member>) {
     }
 }
 
-pub(super) fn rests(_: &ChildHandle) -> bool {
-    // As a member's.
+pub(super) fn is_stopped_or_ended(_: &ChildHandle) -> bool {
+    // As for a member.
     true
 }
 
-/// Takes hold of the children of one process, which is held and so keeps its number, also after it
+/// Adds the children of one process as members. Its handle is open, so it keeps its number even after it
 /// has ended.
-fn add_children(number: u32, parent: &Process, all: &[Listed], members: &mut Vec<Member>) {
+fn add_children(number: u32, parent: &Process, all: &[ProcessEntry], members: &mut Vec<Member>) {
     let Some(born) = parent.created() else { return };
     for listed in all.iter().filter(|listed| listed.parent == number && listed.pid != number) {
-        // The list has numbers, and theirs may have passed to others since it was made; and an
-        // orphan's parent may have had the number before ours. What the process itself says, once it
-        // is held, is true: a child of that number which is younger than its owner is a child of its.
+        // The list has numbers, which may have passed to other processes since it was made. And an orphan's
+        // parent may have had the number before this one. But the answers of a process with an open handle
+        // are true: if it names that number as its parent and is younger than the owner of the number, it
+        // is its child.
         let is_child = |process: &Process| {
             process.parent() == Some(number) && process.created().is_some_and(|it| it >= born)
         };
@@ -50,27 +51,27 @@ fn add_children(number: u32, parent: &Process, all: &[Listed], members: &mut Vec
     }
 }
 
-/// A line of the list.
-struct Listed {
+/// An entry of the list.
+struct ProcessEntry {
     pid: u32,
     parent: u32,
 }
 
-fn all_processes() -> io::Result<Vec<Listed>> {
+fn all_processes() -> io::Result<Vec<ProcessEntry>> {
     // SAFETY: numbers.
     let list = unsafe { CreateToolhelp32Snapshot(TH32CS_SNAPPROCESS, 0) };
     if list == INVALID_HANDLE_VALUE {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: made by the call above, for nobody else.
+    // SAFETY: made by the call above, and owned nowhere else.
     let list = unsafe { OwnedHandle::from_raw_handle(list) };
     let mut entry =
         PROCESSENTRY32W { dwSize: size_of_u32::<PROCESSENTRY32W>(), ..Default::default() };
     let mut all = Vec::new();
-    // SAFETY: the list is open; a live struct that tells its size.
+    // SAFETY: the list is open; a live struct with its size set.
     let mut more = unsafe { Process32FirstW(list.as_raw_handle(), &raw mut entry) };
     while more != 0 {
-        all.push(Listed { pid: entry.th32ProcessID, parent: entry.th32ParentProcessID });
+        all.push(ProcessEntry { pid: entry.th32ProcessID, parent: entry.th32ParentProcessID });
         // SAFETY: as above.
         more = unsafe { Process32NextW(list.as_raw_handle(), &raw mut entry) };
     }

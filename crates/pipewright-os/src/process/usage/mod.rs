@@ -17,16 +17,16 @@ use std::io;
 use std::ops::Sub;
 use std::time::Duration;
 
-/// What has been used: up to a moment, or between two of them.
+/// The resources used up to a moment, or between two moments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Spent {
     /// CPU time, in user mode and in the kernel.
     pub cpu: Duration,
-    /// How often a thread gave up its processor or had to. `None`: unknown.
+    /// The number of times that a thread gave up its processor or had to. `None`: unknown.
     pub switches: Option<u64>,
 }
 
-/// What a process used, on Unix its own reaped children included.
+/// The usage of a process, on Unix including its own reaped children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Usage {
@@ -36,20 +36,20 @@ pub struct Usage {
     pub system: Duration,
     /// The largest amount of memory in use at one time, in bytes.
     ///
-    /// `None` where it cannot be told: Linux counts the memory of the *parent* at the time of the
-    /// start as the child's own (`exec_mmap` folds it in, getrusage(2)), so a child that stayed
-    /// below that is known to have used at most as much, and no more. macOS counts only the
-    /// child's. Windows: the peak of the working set.
+    /// `None` if unknown: Linux counts the memory of the *parent* at the time of the start as the child's
+    /// own (`exec_mmap` adds it, getrusage(2)), so for a child that stayed below that only an upper bound
+    /// is known. macOS counts only the child's. Windows: the peak of the working set.
     pub peak_rss_bytes: Option<u64>,
-    /// The kernel's figure, whosever it is.
+    /// The kernel's figure, which may include the parent's.
     pub(crate) counted_peak_rss_bytes: Option<u64>,
 }
 
-/// What all threads of this process have used since it was started. Children are not counted.
+/// Returns the resources that all threads of this process have used since its start, without those of
+/// children.
 ///
 /// # Platform
-/// Unix: `getrusage(RUSAGE_SELF)`. Windows: `GetProcessTimes`, in steps of up to 16 ms; it does not
-/// count switches.
+/// Unix: `getrusage(RUSAGE_SELF)`. Windows: `GetProcessTimes`, in steps of up to 16 ms; it does not count
+/// switches.
 ///
 /// # Errors
 /// None in practice.

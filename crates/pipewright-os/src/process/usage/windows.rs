@@ -11,29 +11,29 @@ use super::Spent;
 
 /// The start of a process, and the CPU time that it has used.
 pub(crate) struct Times {
-    /// In units of 100 ns.
+    /// The start time, in units of 100 ns.
     pub(crate) created: u64,
     pub(crate) kernel: Duration,
     pub(crate) user: Duration,
 }
 
 pub(super) fn of_this_process() -> io::Result<Spent> {
-    // SAFETY: no arguments; a pseudo handle, which nobody closes.
+    // SAFETY: no arguments; a pseudo handle, which is never closed.
     let own = unsafe { GetCurrentProcess() };
-    // SAFETY: it means this process for as long as that runs.
+    // SAFETY: the handle means this process, and is valid as long as this process runs.
     let own = unsafe { BorrowedHandle::borrow_raw(own) };
     let times = times_of(own).ok_or_else(io::Error::last_os_error)?;
     Ok(Spent { cpu: times.kernel + times.user, switches: None })
 }
 
-/// Returns the times of a process; `None`: the handle does not allow that.
+/// Returns the times of a process; `None` if the handle does not allow the query.
 pub(crate) fn times_of(process: BorrowedHandle<'_>) -> Option<Times> {
     let mut times = [FILETIME::default(); 4];
     let [created, ended, kernel, user] = &mut times;
     // SAFETY: the handle is open, and each of the four is live.
-    let told = unsafe { GetProcessTimes(process.as_raw_handle(), created, ended, kernel, user) };
+    let ok = unsafe { GetProcessTimes(process.as_raw_handle(), created, ended, kernel, user) };
     let [created, _, kernel, user] = times.map(number);
-    (told != 0).then(|| Times { created, kernel: duration(kernel), user: duration(user) })
+    (ok != 0).then(|| Times { created, kernel: duration(kernel), user: duration(user) })
 }
 
 fn number(time: FILETIME) -> u64 {

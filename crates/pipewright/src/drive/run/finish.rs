@@ -40,7 +40,7 @@ impl Run {
             program: self.program,
             pid: exit.pid(),
             elapsed,
-            usage: ended.usage.map(|usage| exit.look_closer(usage)),
+            usage: ended.usage.map(|usage| exit.refine_peak_memory(usage)),
             held_open: self.held_open,
             truncated: out.truncated || err.truncated,
             tee_failed,

@@ -1,4 +1,4 @@
-//! A control group of its own for one tree (cgroups(7), version 2).
+//! A control group for one tree (cgroups(7), version 2).
 
 use std::ffi::CString;
 use std::fs;
@@ -28,7 +28,7 @@ pub(crate) struct Cgroup {
 }
 
 impl Cgroup {
-    /// A new one below that of this process; `None` where that cannot be had.
+    /// Creates one below the cgroup of this process; `None` if that is not possible.
     pub(crate) fn new() -> Option<Cgroup> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let parent = parent()?;
@@ -37,8 +37,8 @@ impl Cgroup {
         let name = CString::new(name).ok()?;
         let made = rustix::fs::mkdirat(&parent, &name, Mode::from_raw_mode(0o755));
         if let Err(error) = made {
-            if is_lasting(error) {
-                refuse();
+            if is_permanent(error) {
+                disable();
             }
             return None;
         }
@@ -49,19 +49,19 @@ impl Cgroup {
                 Some(Cgroup { parent, name, dir, kill })
             }
             Err(_) => {
-                // Ignored: no room for a handle, and an empty directory that is left.
+                // Ignored: there was no free handle number, and an empty directory may stay behind.
                 let _ = rustix::fs::unlinkat(&parent, &name, AtFlags::REMOVEDIR);
                 None
             }
         }
     }
 
-    /// What `clone3(CLONE_INTO_CGROUP)` takes.
+    /// Returns the directory, which `clone3(CLONE_INTO_CGROUP)` takes.
     pub(crate) fn dir(&self) -> BorrowedFd<'_> {
         self.dir.as_fd()
     }
 
-    /// What a child that was not born inside writes `0` to.
+    /// Opens the file to which a child that was not born in the cgroup writes `0`.
     pub(crate) fn procs(&self) -> io::Result<OwnedFd> {
         open(&self.dir, "cgroup.procs", OFlags::WRONLY)
     }
@@ -78,12 +78,12 @@ impl Cgroup {
         self.kill.as_ref().map(AsFd::as_fd)
     }
 
-    /// Who is in it and has not ended, in cgroups below it included.
+    /// Returns the processes in it that have not ended, including those in cgroups below it.
     pub(crate) fn pids(&self) -> Vec<u32> {
         let mut pids = Vec::new();
         let text = self.read("cgroup.procs").unwrap_or_default();
         add_pids(&text, &mut pids);
-        // One read tells nearly every tree that it has made none.
+        // For nearly every tree one read shows that it has made no cgroups.
         let stat = self.read("cgroup.stat").unwrap_or_default();
         if !stat.lines().any(|line| line == "nr_descendants 0") {
             add_pids_below(&path_of(self.dir()), &mut pids);
@@ -91,11 +91,11 @@ impl Cgroup {
         pids
     }
 
-    /// Whether anybody is in it, in cgroups below it included.
+    /// Returns true if a process is in it, or in a cgroup below it.
     pub(crate) fn is_populated(&self) -> bool {
         match self.read("cgroup.events") {
-            Ok(events) => !says_deserted(&events),
-            // Removed by somebody else, which takes that nobody was in it.
+            Ok(events) => !is_unpopulated(&events),
+            // Another process has removed it, which was possible only while it was empty.
             Err(_) => false,
         }
     }
@@ -109,14 +109,15 @@ impl Cgroup {
         self.kill_one_by_one();
     }
 
-    /// Without `cgroup.kill`: frozen, nobody starts another while the list is gone through.
+    /// Kills without `cgroup.kill`: while the cgroup is frozen, no process in it can start another.
     fn kill_one_by_one(&self) {
         self.freeze("1");
         for pid in self.pids() {
             let Some(pidfd) = i32::try_from(pid).ok().and_then(open_pidfd) else { continue };
-            // Believed once it is held: a number that had passed on would not be in here.
+            // Check again once the pidfd is open: a number that had passed to another process would not be
+            // in here.
             if self.pids().contains(&pid) {
-                // Ignored: gone.
+                // Ignored: it is gone.
                 let _ = send(pidfd.as_fd(), libc::SIGKILL, 0);
             }
         }
@@ -124,15 +125,15 @@ impl Cgroup {
     }
 
     fn freeze(&self, word: &str) {
-        // Ignored: without the freezer it takes another pass or two.
+        // Ignored: without the freezer, killing takes another pass or two.
         if let Ok(file) = open(&self.dir, "cgroup.freeze", OFlags::WRONLY) {
             let _ = rustix::io::write(file, word.as_bytes());
         }
     }
 
-    /// Removes it. `false`: somebody is in it, or in one that the tree made for itself.
+    /// Removes it. Returns false if a process is in it, or in a cgroup that the tree made for itself.
     pub(crate) fn remove_if_empty(&self) -> bool {
-        // Somebody else may have removed it, which takes that nobody was in it.
+        // Another process may have removed it, which was possible only while it was empty.
         matches!(self.remove(), Ok(()) | Err(Errno::NOENT))
     }
 
@@ -148,25 +149,26 @@ impl Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        // What cannot be removed has somebody in it, or a cgroup that the tree made for itself.
+        // If it cannot be removed, a process is in it, or a cgroup that the tree made for itself.
         if matches!(self.remove(), Err(Errno::BUSY | Errno::NOTEMPTY)) {
             remove_below(&path_of(self.dir()));
-            // Ignored: somebody is still in it, and the next process that starts here removes it.
+            // Ignored: a process is still in it; the next process that makes cgroups here removes it.
             let _ = self.remove();
         }
     }
 }
 
-/// No child can be put into a cgroup here: nobody tries again, before this process is in another one.
-pub(crate) fn refuse() {
-    place::refuse();
+/// Records that no child can be put into a cgroup here: this process does not try again until it is moved
+/// to another cgroup.
+pub(crate) fn disable() {
+    place::disable();
 }
 
-/// Returns true if a refusal will be the same next time. Not for want of room (`EAGAIN` is
-/// `cgroup.max.descendants`, `ENOSPC` too many cgroups on the machine), nor for a directory that a process of this number has
-/// left: the next name is free.
-pub(crate) fn is_lasting(error: Errno) -> bool {
-    let passing = [
+/// Returns true if the same error would come again next time. A lack of room is temporary (`EAGAIN` is
+/// `cgroup.max.descendants`, `ENOSPC` too many cgroups on the machine), and so is a directory left behind
+/// by an earlier process with this number: the next name is free.
+pub(crate) fn is_permanent(error: Errno) -> bool {
+    let temporary = [
         Errno::EXIST,
         Errno::AGAIN,
         Errno::NOSPC,
@@ -179,20 +181,20 @@ pub(crate) fn is_lasting(error: Errno) -> bool {
         Errno::BUSY,
         Errno::NODEV,
     ];
-    !passing.contains(&error)
+    !temporary.contains(&error)
 }
 
 fn open(dir: &OwnedFd, file: &str, flags: OFlags) -> io::Result<OwnedFd> {
     Ok(rustix::fs::openat(dir, file, flags | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// Where a directory is, for this process only.
+/// Returns the path of a directory, for this process only.
 fn path_of(dir: BorrowedFd<'_>) -> PathBuf {
     format!("/proc/self/fd/{}", dir.as_raw_fd()).into()
 }
 
-/// Whether `cgroup.events` says that nobody is in it, nor in one below.
-fn says_deserted(events: &str) -> bool {
+/// Returns true if `cgroup.events` says that no process is in it or in a cgroup below it.
+fn is_unpopulated(events: &str) -> bool {
     events.lines().any(|line| line == "populated 0")
 }
 
@@ -210,7 +212,7 @@ fn add_pids_below(dir: &Path, pids: &mut Vec<u32>) {
 fn remove_below(dir: &Path) {
     for below in dirs_in(dir) {
         remove_below(&below);
-        // Ignored: somebody is in it.
+        // Ignored: a process is in it.
         let _ = fs::remove_dir(below);
     }
 }
@@ -221,10 +223,9 @@ fn dirs_in(dir: &Path) -> impl Iterator<Item = PathBuf> {
     dirs.map(|dir| dir.path())
 }
 
-/// Removes what processes that were killed have left behind, once they are empty; once in the life of
-/// this process.
+/// Removes the empty cgroups that killed processes have left behind; once in the life of this process.
 pub(crate) fn remove_stale() {
-    /// Not those that are just being made by a process that we cannot see from here.
+    /// The minimum age, which spares cgroups being made now by a process that is invisible from here.
     const OLD: Duration = Duration::from_secs(60);
     static DONE: AtomicBool = AtomicBool::new(false);
     if DONE.load(Ordering::Relaxed) {
@@ -239,11 +240,12 @@ pub(crate) fn remove_stale() {
         let age = made.and_then(|made| SystemTime::now().duration_since(made).ok());
         let gone = !Path::new(&format!("/proc/{owner}")).exists();
         let events = || fs::read_to_string(entry.path().join("cgroup.events")).unwrap_or_default();
-        // Its owner may live in a pid namespace that we cannot see, and those below be in use.
-        if gone && age.is_some_and(|age| age > OLD) && says_deserted(&events()) {
-            // A command that held a tree itself, and was killed with it, has left its own in there.
+        // Its owner may live in a pid namespace that is invisible from here, and the cgroups below may be
+        // in use.
+        if gone && age.is_some_and(|age| age > OLD) && is_unpopulated(&events()) {
+            // A command that held a tree itself, and was killed with it, has left its own cgroup in there.
             remove_below(&entry.path());
-            // Ignored: somebody else was faster.
+            // Ignored: another process was faster.
             let _ = fs::remove_dir(entry.path());
         }
     }
@@ -254,12 +256,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn want_of_room_does_not_give_cgroups_up() {
-        for passing in [Errno::NOSPC, Errno::NOMEM, Errno::AGAIN, Errno::MFILE, Errno::EXIST] {
-            assert!(!is_lasting(passing), "{passing}");
+    fn lack_of_room_does_not_disable_cgroups() {
+        for temporary in [Errno::NOSPC, Errno::NOMEM, Errno::AGAIN, Errno::MFILE, Errno::EXIST] {
+            assert!(!is_permanent(temporary), "{temporary}");
         }
-        for lasting in [Errno::ACCESS, Errno::PERM, Errno::ROFS, Errno::OPNOTSUPP, Errno::NOSYS] {
-            assert!(is_lasting(lasting), "{lasting}");
+        for permanent in [Errno::ACCESS, Errno::PERM, Errno::ROFS, Errno::OPNOTSUPP, Errno::NOSYS] {
+            assert!(is_permanent(permanent), "{permanent}");
         }
     }
 }

@@ -11,24 +11,24 @@ use crate::process::procfs::proc_is_ours;
 #[path = "../../../../supervisor/sizes.rs"]
 mod sizes;
 
-/// What `build.rs` has made of `supervisor/main.rs`.
+/// The program that `build.rs` has made of `supervisor/main.rs`.
 #[cfg(pipewright_supervisor)]
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/supervisor"));
-/// It could not be made for this system.
+/// Empty, because the program could not be built for this system.
 #[cfg(not(pipewright_supervisor))]
 const PROGRAM: &[u8] = &[];
 
 static IMAGE: PerProcess<io::Result<OwnedFd>> = PerProcess::new(make);
-/// It has been seen to run here and to do its work.
+/// The program has been seen to run here and to do its work.
 static PROVEN: AtomicBool = AtomicBool::new(false);
-/// It has been seen not to.
+/// The program has been seen to fail here.
 static REFUSED: AtomicBool = AtomicBool::new(false);
 
-/// A handle on the program. Until it [`is_proven`] nothing may depend on it.
+/// Returns a handle on the program. Until it [`is_proven`] nothing may depend on it.
 ///
 /// # Errors
-/// This machine does not let memory be executed (`vm.memfd_noexec`, a seccomp filter, SELinux), or
-/// the program was left out of this build.
+/// This machine does not allow memory to be executed (`vm.memfd_noexec`, a seccomp filter, SELinux), or the
+/// program was left out of this build.
 pub(crate) fn image() -> io::Result<BorrowedFd<'static>> {
     match IMAGE.get() {
         Ok(_) if REFUSED.load(Ordering::Relaxed) && !is_proven() => Err(refused()),
@@ -37,24 +37,24 @@ pub(crate) fn image() -> io::Result<BorrowedFd<'static>> {
     }
 }
 
-/// Whether it is known to work here.
+/// Returns true if the program is known to work here.
 pub(crate) fn is_proven() -> bool {
     PROVEN.load(Ordering::Relaxed)
 }
 
-/// It works here: nobody has to find out any more.
+/// Records that the program works here, so that it is not tested again.
 pub(crate) fn prove() {
     PROVEN.store(true, Ordering::Relaxed);
 }
 
-/// It does not work here: nobody tries again. In words.
+/// Records that the program does not work here, so that it is not tried again. Returns the error.
 pub(crate) fn refuse() -> io::Error {
     REFUSED.store(true, Ordering::Relaxed);
     refused()
 }
 
 fn refused() -> io::Error {
-    let words = "memory cannot be executed, or a call that it needs is refused";
+    let words = "memory cannot be executed, or a sandbox refuses a call that the supervisor needs";
     io::Error::new(io::ErrorKind::PermissionDenied, words)
 }
 
@@ -72,23 +72,24 @@ fn make() -> io::Result<OwnedFd> {
     if PROGRAM.is_empty() {
         return Err(io::Error::new(
             io::ErrorKind::Unsupported,
-            "the supervisor was not made for this system",
+            "the supervisor was not built for this system",
         ));
     }
-    // It finds whom to kill there; without it, it would hold a tree that it could not end.
+    // The supervisor finds the processes to kill there; without it, it would hold a tree that it could not
+    // end.
     if !proc_is_ours() {
-        return Err(io::Error::other("/proc does not show its processes"));
+        return Err(io::Error::other("/proc does not show the processes of this pid namespace"));
     }
     write()
 }
 
-/// Writes the program into memory and seals it: what other code of this process does to the
-/// handle, it stays what it is.
+/// Writes the program into memory and seals it, so that other code of this process cannot change it through
+/// the handle.
 fn write() -> io::Result<OwnedFd> {
     use rustix::fs::{MemfdFlags, SealFlags};
     const NAME: &std::ffi::CStr = c"pipewright-supervisor";
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    // Linux 6.3 wants to be told that it is to be executed, and older ones do not know the flag.
+    // Linux 6.3 wants a flag for an executable memfd; earlier kernels do not know the flag.
     let made = match rustix::fs::memfd_create(NAME, flags | MemfdFlags::EXEC) {
         Err(rustix::io::Errno::INVAL) => rustix::fs::memfd_create(NAME, flags),
         made => made,
@@ -97,8 +98,7 @@ fn write() -> io::Result<OwnedFd> {
     file.write_all(PROGRAM)?;
     let all = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
     rustix::fs::fcntl_add_seals(&file, all)?;
-    // A file that is open for writing is not executed (ETXTBSY), so the handle to be kept is one
-    // that only reads.
+    // A file that is open for writing is not executed (ETXTBSY), so keep a handle that only reads.
     let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
     Ok(std::fs::File::open(path)?.into())
 }
@@ -108,8 +108,8 @@ mod tests {
     use super::sizes;
 
     #[test]
-    fn the_kernel_writes_no_more_than_the_supervisor_has_room_for() {
-        // musl's is followed by room that the kernel does not know of.
+    fn rusage_fits_into_the_supervisors_buffer() {
+        // In musl's struct, room follows that the kernel does not use.
         let last = std::mem::offset_of!(libc::rusage, ru_nivcsw);
         assert_eq!(sizes::RUSAGE_WORDS * 8, last + size_of::<libc::c_long>());
     }

@@ -1,11 +1,11 @@
-//! A cgroup, a supervisor, or both.
+//! A tree is held by a cgroup, a supervisor, or both.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `cgroup.rs` | a control group of its own |
-//! | `place.rs` | the one that this process is in |
+//! | `cgroup.rs` | a control group for one tree |
+//! | `place.rs` | the cgroup that this process is in |
 //! | `image.rs` | the supervisor's program, in memory |
-//! | `report.rs` | what a supervisor tells |
+//! | `report.rs` | the messages of a supervisor |
 
 pub(crate) mod cgroup;
 pub(crate) mod image;
@@ -20,65 +20,66 @@ use std::time::{Duration, Instant};
 use cgroup::Cgroup;
 use report::{Report, Reports};
 
-use crate::process::child::{ChildHandle, Containment, Tree as Held};
+use crate::process::child::{ChildHandle, Containment, Tree};
 use crate::process::member::Member;
 use crate::process::tree::{add_children, is_child_of};
 
-/// How long the end of a killed tree is waited for; more is a process that is stuck in the kernel.
+/// The longest wait for the end of a killed tree; a process that takes longer is stuck in the kernel.
 const END_WAIT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// A tree that is held. At least one of the two is there.
+/// A contained tree. It has a cgroup, a supervisor, or both.
 #[derive(Debug)]
-pub(crate) struct Tree {
+pub(crate) struct LinuxTree {
     cgroup: Option<Cgroup>,
     supervisor: Option<Supervisor>,
-    /// The process that the tree began with.
+    /// The process at the root of the tree.
     command: u32,
-    /// How many were killed, the command not counted.
+    /// The number of killed processes, not counting the command.
     killed: AtomicU32,
-    /// Everyone has gone, who held it included.
-    is_over: AtomicBool,
+    /// True if every process has gone, the guard and the supervisor included.
+    has_ended: AtomicBool,
 }
 
-/// The two processes that hold the tree, and what they tell.
+/// The guard and the supervisor, and their reports.
 #[derive(Debug)]
 pub(crate) struct Supervisor {
     pub(crate) reports: Arc<Reports>,
-    /// The parent of the command and of whoever has lost its own.
+    /// The parent of the command and of every descendant that has lost its own parent.
     pub(crate) supervisor: u32,
-    /// The parent of that one; our child. It ends last.
+    /// The parent of the supervisor; a child of this process. It ends last.
     pub(crate) guard: Member,
     pub(crate) guard_exit: ChildHandle,
 }
 
-impl Tree {
+impl LinuxTree {
     pub(crate) fn new(
         cgroup: Option<Cgroup>,
         supervisor: Option<Supervisor>,
         command: u32,
-    ) -> Tree {
-        let (killed, is_over) = (AtomicU32::new(0), AtomicBool::new(false));
-        Tree { cgroup, supervisor, command, killed, is_over }
+    ) -> LinuxTree {
+        let (killed, has_ended) = (AtomicU32::new(0), AtomicBool::new(false));
+        LinuxTree { cgroup, supervisor, command, killed, has_ended }
     }
 
-    /// Whether nobody is left whom a kill would hit.
+    /// Returns true if no process is left that a kill would hit.
     fn is_empty(&self) -> bool {
-        // Whoever loses its parent becomes the supervisor's, and that tells when it has none left.
-        let has_ended = match &self.supervisor {
-            Some(supervisor) => self.hear(supervisor),
+        // The supervisor adopts every descendant that loses its parent, and reports when it has no child
+        // left.
+        let is_over = match &self.supervisor {
+            Some(supervisor) => self.read_reports(supervisor),
             None => true,
         };
-        // Nor can a cgroup be removed while somebody is in it: who has entered another pid namespace
-        // finds another parent there.
-        has_ended && self.cgroup.as_ref().is_none_or(Cgroup::remove_if_empty)
+        // A process that has entered another pid namespace gets another parent there. But a cgroup cannot
+        // be removed while a process is in it.
+        is_over && self.cgroup.as_ref().is_none_or(Cgroup::remove_if_empty)
     }
 
-    /// Takes what the two have told. Whether that is the end.
-    fn hear(&self, supervisor: &Supervisor) -> bool {
-        let told = supervisor.told_at_the_end();
-        self.note_killed(told.unwrap_or(0));
-        told.is_some()
+    /// Reads the reports so far. Returns true if they include the end of the tree.
+    fn read_reports(&self, supervisor: &Supervisor) -> bool {
+        let killed = supervisor.final_killed_count();
+        self.record_killed(killed.unwrap_or(0));
+        killed.is_some()
     }
 
     fn end_now(&self) {
@@ -87,33 +88,33 @@ impl Tree {
         }
         let until = Instant::now() + END_WAIT;
         if let Some(supervisor) = &self.supervisor {
-            supervisor.guard.wait_for_its_end(END_WAIT);
+            supervisor.guard.wait_timeout(END_WAIT);
         }
-        // Whoever has killed the guard has left the others to the supervisor, or to the cgroup.
-        while self.is_left() && Instant::now() < until {
+        // If the guard has been killed, the supervisor or the cgroup still holds the others.
+        while self.is_alive() && Instant::now() < until {
             thread::park_timeout(PAUSE);
         }
         if let Some(supervisor) = &self.supervisor {
-            self.hear(supervisor);
-            // Ignored: it is reaped with the tree if it still runs.
+            self.read_reports(supervisor);
+            // Ignored: if it still runs, it is reaped with the tree.
             let _ = supervisor.guard_exit.try_wait();
         }
     }
 
-    /// Notes, before a kill, whom it will hit.
-    fn count(&self, cgroup: &Cgroup) {
+    /// Counts, before a kill, the processes that it will hit.
+    fn record_targets(&self, cgroup: &Cgroup) {
         let others = cgroup.pids().iter().filter(|pid| **pid != self.command).count();
-        self.note_killed(u32::try_from(others).unwrap_or(0));
+        self.record_killed(u32::try_from(others).unwrap_or(0));
     }
 
-    /// The largest count is the right one: a second kill finds fewer, and the supervisor does not
-    /// count whom the cgroup was faster to kill.
-    fn note_killed(&self, count: u32) {
+    /// Records a count. The largest one is right: a second kill finds fewer, and the supervisor does not
+    /// count processes that the cgroup killed first.
+    fn record_killed(&self, count: u32) {
         self.killed.fetch_max(count, Ordering::Relaxed);
     }
 }
 
-impl Held for Tree {
+impl Tree for LinuxTree {
     fn containment(&self) -> Containment {
         match self.cgroup {
             Some(_) => Containment::Cgroup,
@@ -123,16 +124,16 @@ impl Held for Tree {
 
     fn kill(&self) {
         if let Some(cgroup) = &self.cgroup {
-            self.count(cgroup);
+            self.record_targets(cgroup);
             cgroup.kill();
         }
         if let Some(supervisor) = &self.supervisor {
-            supervisor.reports.let_go();
+            supervisor.reports.request_end();
         }
     }
 
-    fn is_left(&self) -> bool {
-        // A guard that was killed says nothing of the others.
+    fn is_alive(&self) -> bool {
+        // The end of a guard that was killed does not mean that the others have ended.
         let guard = self.supervisor.as_ref().is_some_and(|it| it.guard.is_alive());
         guard || self.cgroup.as_ref().is_some_and(Cgroup::is_populated)
     }
@@ -142,9 +143,9 @@ impl Held for Tree {
     }
 
     fn end(&self) -> u32 {
-        if !self.is_over.load(Ordering::Relaxed) {
+        if !self.has_ended.load(Ordering::Relaxed) {
             self.end_now();
-            self.is_over.store(!self.is_left(), Ordering::Relaxed);
+            self.has_ended.store(!self.is_alive(), Ordering::Relaxed);
         }
         self.killed.load(Ordering::Relaxed)
     }
@@ -157,21 +158,21 @@ impl Held for Tree {
                 }
             }
         } else if let Some(Supervisor { supervisor, guard, .. }) = &self.supervisor {
-            // A child of the guard's keeps its number until the guard has reaped it.
+            // A child of the guard keeps its number until the guard has reaped it.
             let is_it = || is_child_of(*supervisor, guard);
             add_children(*supervisor, is_it, members);
             members.retain(|member| member.pid() != self.command);
         }
     }
 
-    fn leave(self: Box<Self>) -> Option<ChildHandle> {
+    fn release(self: Box<Self>) -> Option<ChildHandle> {
         self.supervisor.map(|supervisor| supervisor.guard_exit)
     }
 }
 
 impl Supervisor {
-    /// How many it has killed, once it has told.
-    fn told_at_the_end(&self) -> Option<u32> {
+    /// Returns the number of killed processes, once it has been reported.
+    fn final_killed_count(&self) -> Option<u32> {
         loop {
             match self.reports.take() {
                 Ok(Some(Report::TreeEnded(count))) => return Some(count),

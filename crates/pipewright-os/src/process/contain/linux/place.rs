@@ -1,4 +1,4 @@
-//! The cgroup that this process is in, below which it makes others.
+//! The cgroup of this process, below which it makes others.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -11,45 +11,46 @@ use rustix::fs::{Mode, OFlags};
 use crate::base::generation::PerProcess;
 use crate::process::procfs;
 
-/// As it was last looked up.
-static PLACE: PerProcess<Mutex<Option<Place>>> = PerProcess::new(|| Mutex::new(None));
+/// The result of the last lookup.
+static OWN_CGROUP: PerProcess<Mutex<Option<OwnCgroup>>> = PerProcess::new(|| Mutex::new(None));
 
-struct Place {
-    /// All of `/proc/self/cgroup`: another text is another place.
+struct OwnCgroup {
+    /// The text of `/proc/self/cgroup`: if it differs, this process has been moved.
     cgroups: Vec<u8>,
-    /// `None`: there is none, or it was refused.
+    /// The directory; `None` if there is none, or if it was refused.
     dir: Option<Arc<OwnedFd>>,
 }
 
-/// The directory of the cgroup that this process is in now; `None` where no other can be made there.
+/// Returns the directory of the cgroup that this process is in now; `None` if no other can be made there.
 ///
-/// A service manager may have moved this process since it was asked last.
+/// A service manager may have moved this process since the last call.
 pub(super) fn parent() -> Option<Arc<OwnedFd>> {
     if crate::base::fallback::NO_CGROUP {
         return None;
     }
     let cgroups = procfs::read("/proc/self/cgroup")?;
-    let mut place = place();
-    match &*place {
+    let mut last = locked();
+    match &*last {
         Some(known) if known.cgroups == cgroups => known.dir.clone(),
         _ => {
             let dir = open(&cgroups).map(Arc::new);
-            *place = Some(Place { cgroups, dir: dir.clone() });
+            *last = Some(OwnCgroup { cgroups, dir: dir.clone() });
             dir
         }
     }
 }
 
-/// No child can be put into a cgroup that is made there: nobody tries again, before this process is moved.
-pub(super) fn refuse() {
-    if let Some(known) = &mut *place() {
+/// Records that no child can be put into a cgroup made there: no call tries again until this process is
+/// moved.
+pub(super) fn disable() {
+    if let Some(known) = &mut *locked() {
         known.dir = None;
     }
 }
 
-fn place() -> MutexGuard<'static, Option<Place>> {
+fn locked() -> MutexGuard<'static, Option<OwnCgroup>> {
     // Each change is one assignment.
-    PLACE.get().lock().unwrap_or_else(PoisonError::into_inner)
+    OWN_CGROUP.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn open(cgroups: &[u8]) -> Option<OwnedFd> {
@@ -64,7 +65,7 @@ fn own_cgroup(cgroups: &[u8]) -> Option<PathBuf> {
     mounts.split(|byte| *byte == b'\n').find_map(|mount| below_mount(mount, own))
 }
 
-/// The directory of that cgroup, if the line of mountinfo (proc(5)) is about a mount that shows it.
+/// Returns the directory of that cgroup, if the line of mountinfo (proc(5)) is about a mount that shows it.
 fn below_mount(line: &[u8], cgroup: &[u8]) -> Option<PathBuf> {
     let mut fields = line.split(|byte| *byte == b' ');
     let root = unescape(fields.nth(3)?);
@@ -79,7 +80,7 @@ fn below_mount(line: &[u8], cgroup: &[u8]) -> Option<PathBuf> {
     Some(Path::new(OsStr::from_bytes(&mount)).join(below))
 }
 
-/// Space, tab, line feed and backslash are written as three octal digits.
+/// Decodes the octal escapes that stand for space, tab, line feed and backslash.
 fn unescape(field: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(field.len());
     let mut rest = field;

@@ -1,4 +1,4 @@
-//! What a supervisor tells: how the command ended, and how many had to be killed.
+//! Messages of a supervisor: the exit status of the command, and the number of killed processes.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -14,18 +14,18 @@ use rustix::net::{
     SocketType,
 };
 
-use crate::process::child::linux::Tells;
+use crate::process::child::linux::ExitReporter;
 use crate::process::status::{Ended, ExitStatus};
 use crate::process::usage::Usage;
 
 const WORD_BYTES: usize = 8;
-/// Six words, as `supervisor/main.rs` sends them: the kind, then what it says.
+/// The size of a message: six words, as `supervisor/main.rs` sends them. The first is the kind.
 const MESSAGE_BYTES: usize = 6 * WORD_BYTES;
 
 const ENDED: i64 = 1;
 const ENDED_LAST: i64 = 6;
 const TREE_ENDED: i64 = 2;
-/// Sent before the supervisor has become the program.
+/// Sent before the new process executes the supervisor's program.
 const STARTED: i64 = 3;
 const STOPPED: i64 = 4;
 const CAN_WORK: i64 = 5;
@@ -33,49 +33,49 @@ const CAN_WORK: i64 = 5;
 /// A message from the supervisor or the guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Report {
-    /// A process of that number: the command, or one that the guard had to adopt.
+    /// The end of the process with that number: the command, or a process that the guard had to adopt.
     Ended(i32, Ended),
-    /// The command, and nobody is left. Nothing more is coming.
+    /// The end of the command, with no process left. No more messages follow.
     EndedLast(i32, Ended),
-    /// By Ctrl-Z, or another signal that stops.
+    /// A stop of the command by Ctrl-Z, or by another signal that stops.
     CommandStopped,
-    /// How many were killed.
+    /// The end of the tree, with the number of killed processes.
     TreeEnded(u32),
-    /// How the start went: for [`Reports::started`].
+    /// The result of the start: for [`Reports::started`].
     Started,
-    /// This machine does not refuse what it takes to supervise.
+    /// The machine allows every call that supervising takes.
     CanWork,
-    /// Nothing more is coming: neither the supervisor nor the guard runs any more.
+    /// The end of the messages: neither the supervisor nor the guard runs any more.
     Nothing,
 }
 
 /// A command that has been started below a supervisor.
 #[derive(Debug)]
-pub(crate) struct Started {
+pub(crate) struct StartedCommand {
     pub(crate) pid: i32,
     pub(crate) supervisor: u32,
-    /// `None`: no room for it here.
+    /// The pidfd of the command; `None` if this process has no room for it.
     pub(crate) pidfd: Option<OwnedFd>,
 }
 
-impl Started {
-    /// The message that [`Reports::started`] reads.
+impl StartedCommand {
+    /// Returns the message that [`Reports::started`] reads.
     pub(crate) fn words(pid: i32, supervisor: i32, errno: i32) -> [i64; 6] {
         [STARTED, i64::from(pid), i64::from(supervisor), i64::from(errno), 0, 0]
     }
 }
 
-/// The reason for which no command runs below a supervisor.
+/// The reason why no command runs below a supervisor.
 #[derive(Debug)]
 pub(crate) enum NotStarted {
-    /// The command could not be started.
+    /// The command failed to start.
     Command(io::Error),
-    /// The guard or the supervisor could not do its part.
-    Held(io::Error),
+    /// The guard or the supervisor failed.
+    Supervisor(io::Error),
 }
 
 impl NotStarted {
-    /// The message that [`Reports::started`] reads, for [`NotStarted::Held`].
+    /// Returns the message that [`Reports::started`] reads, for [`NotStarted::Supervisor`].
     pub(crate) fn words(errno: i32) -> [i64; 6] {
         [STARTED, 0, 0, i64::from(errno), 1, 0]
     }
@@ -87,23 +87,23 @@ impl From<Errno> for NotStarted {
     }
 }
 
-/// Our end of the socket. The other one is held by the supervisor and the guard, so that its end
-/// is the end of both, and with them of the tree.
+/// The host's end of the socket. The supervisor and the guard hold the other end, so its end is the end of
+/// both, and with them of the tree.
 #[derive(Debug)]
 pub(crate) struct Reports(OwnedFd);
 
 impl Reports {
-    /// Our end, and the one for the supervisor.
+    /// Creates the host's end, and the one for the supervisor.
     pub(crate) fn pair() -> io::Result<(Reports, OwnedFd)> {
-        // Messages, not a stream: each is there as a whole or not at all.
+        // Messages, not a stream: each arrives as a whole or not at all.
         let kind = SocketType::SEQPACKET;
         let (ours, theirs) =
             rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
         Ok((Reports(ours), theirs))
     }
 
-    /// Whether a sandbox would refuse one of the calls below: it answers before anybody finds out that
-    /// this is no socket.
+    /// Fails if a sandbox would refuse one of the calls below: it refuses before the kernel finds out that
+    /// the descriptor is not a socket.
     pub(crate) fn can_be_used(no_socket: BorrowedFd<'_>) -> io::Result<()> {
         let mut space = RecvAncillaryBuffer::default();
         let none = RecvFlags::DONTWAIT;
@@ -118,8 +118,8 @@ impl Reports {
         }
     }
 
-    /// Waits for the word on how the start went.
-    pub(crate) fn started(&self) -> Result<Started, NotStarted> {
+    /// Waits for the message with the result of the start.
+    pub(crate) fn started(&self) -> Result<StartedCommand, NotStarted> {
         let mut message = [0; MESSAGE_BYTES];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut rights = RecvAncillaryBuffer::new(&mut space);
@@ -141,30 +141,34 @@ impl Reports {
             return Err(if is_about_the_command {
                 NotStarted::Command(error)
             } else {
-                NotStarted::Held(error)
+                NotStarted::Supervisor(error)
             });
         }
-        Ok(Started { pid: word(&message, 1) as i32, supervisor: word(&message, 2) as u32, pidfd })
+        Ok(StartedCommand {
+            pid: word(&message, 1) as i32,
+            supervisor: word(&message, 2) as u32,
+            pidfd,
+        })
     }
 
-    /// The next message, left where it is: whoever else waits for it is woken by it too.
+    /// Returns the next message and leaves it in the socket, so that it also wakes other waiters.
     pub(crate) fn peek(&self) -> io::Result<Option<Report>> {
         self.receive(RecvFlags::PEEK)
     }
 
-    /// The next message.
+    /// Takes the next message.
     pub(crate) fn take(&self) -> io::Result<Option<Report>> {
         self.receive(RecvFlags::empty())
     }
 
-    /// Tells the supervisor to end the tree. It may have done so already.
-    pub(crate) fn let_go(&self) {
-        // Ignored: nobody is there to be told.
-        let _ = self.try_to_let_go();
+    /// Asks the supervisor to end the tree. It may have done so already.
+    pub(crate) fn request_end(&self) {
+        // Ignored: no process is left to receive the request.
+        let _ = self.try_request_end();
     }
 
-    /// The same, where it is of interest whether this machine lets us.
-    pub(crate) fn try_to_let_go(&self) -> io::Result<()> {
+    /// Does the same, and returns an error if this machine refuses it.
+    pub(crate) fn try_request_end(&self) -> io::Result<()> {
         Ok(rustix::net::shutdown(&self.0, Shutdown::Write)?)
     }
 
@@ -175,7 +179,7 @@ impl Reports {
         });
         match received {
             Ok((MESSAGE_BYTES, _)) => Ok(Some(read(message))),
-            // Nothing is the end; what is cut short is from nobody that we know.
+            // An empty message is the end; a truncated one is from an unknown sender.
             Ok(_) | Err(Errno::CONNRESET) => Ok(Some(Report::Nothing)),
             Err(Errno::AGAIN) => Ok(None),
             Err(error) => Err(error.into()),
@@ -183,21 +187,21 @@ impl Reports {
     }
 }
 
-/// What the reports say of one command, for the handle on its end.
+/// The exit reports of one command, for the handle on its end.
 #[derive(Debug)]
-pub(crate) struct Teller {
+pub(crate) struct CommandReporter {
     pub(crate) reports: Arc<Reports>,
     pub(crate) command: i32,
     pub(crate) has_stopped: AtomicBool,
 }
 
-impl Teller {
-    pub(crate) fn new(reports: Arc<Reports>, command: i32) -> Teller {
-        Teller { reports, command, has_stopped: AtomicBool::new(false) }
+impl CommandReporter {
+    pub(crate) fn new(reports: Arc<Reports>, command: i32) -> CommandReporter {
+        CommandReporter { reports, command, has_stopped: AtomicBool::new(false) }
     }
 }
 
-impl Tells for Teller {
+impl ExitReporter for CommandReporter {
     fn end(&self) -> io::Result<Option<Ended>> {
         loop {
             match self.reports.peek()? {
@@ -211,13 +215,14 @@ impl Tells for Teller {
                     self.has_stopped.store(true, Ordering::Relaxed);
                     self.reports.take().map(drop)?;
                 }
-                // Somebody else of the tree, whose supervisor was killed. Or what never comes now.
+                // The end of another process of the tree, whose supervisor was killed. Or a message that
+                // never comes at this point.
                 Some(
                     Report::Ended(..) | Report::EndedLast(..) | Report::Started | Report::CanWork,
                 ) => {
                     self.reports.take().map(drop)?;
                 }
-                // Both who could have told have been killed, and it with them.
+                // Both processes that could have reported have been killed, and the command with them.
                 Some(Report::TreeEnded(_) | Report::Nothing) => {
                     return Err(io::Error::from_raw_os_error(libc::ECHILD));
                 }

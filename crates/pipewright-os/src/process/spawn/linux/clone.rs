@@ -1,120 +1,121 @@
-//! Makes the child: shares our memory, runs on its own stack, and we sleep until it has exec'd.
+//! Creates the child, which shares the parent's memory and runs on its own stack. The parent sleeps until
+//! the child's exec.
 
 use std::io;
 use std::mem;
 use std::os::fd::{OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::child::{self, Handlers, Job};
+use super::child::{self, ChildSetup, Handlers};
 use super::raw_clone;
 use super::stack::Stack;
 use crate::base::signal::AllBlocked;
 use crate::process::pidfd::pidfds_are_refused;
 
-/// clone(2): Linux 5.5, and only through clone3 (the low 32 bits are full).
+/// The flag to reset handlers: Linux 5.5, and only through clone3 (the low 32 bits are full); clone(2).
 const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
-/// clone(2): Linux 5.7.
+/// The flag to be born in a cgroup: Linux 5.7; clone(2).
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
-/// Set once `clone3` has been refused; then nobody tries again.
+/// True once `clone3` has been refused; then no call tries again.
 static CLONE3_REFUSED: AtomicBool = AtomicBool::new(
     crate::base::fallback::NO_CLONE3
         || crate::base::fallback::NO_SHARED_MEMORY
         || !cfg!(target_arch = "x86_64"),
 );
 
-/// Where a new process begins.
+/// The entry function of a new process.
 pub(super) type Entry = extern "C" fn(*mut libc::c_void) -> libc::c_int;
 
-/// A process that shares our memory until it execs.
-pub(super) struct Twin<'a> {
+/// A process that shares this process's memory until it execs.
+pub(super) struct CloneRequest<'a> {
     pub(super) stack: &'a Stack,
-    /// The cgroup to be born in; only `clone3` can do that, so a twin that begins with our handlers
-    /// has to join it.
+    /// The cgroup to be born in. Only `clone3` can do that, so a process that starts with the parent's
+    /// handlers has to join it.
     pub(super) cgroup: Option<RawFd>,
-    /// Where it begins with its handlers reset.
+    /// The entry function if its handlers are reset.
     pub(super) after_clone3: Entry,
-    /// Where it begins with ours.
+    /// The entry function if it has the parent's handlers.
     pub(super) after_clone: Entry,
     pub(super) argument: *mut libc::c_void,
-    /// Where a handle on it is to be put, if it is wanted and can be had.
+    /// The place for a pidfd of it, if one is wanted and possible.
     pub(super) pidfd: Option<*mut libc::c_int>,
 }
 
-/// Creates the child and returns when it has loaded its program, or ended without.
-pub(super) fn create(job: &Job<'_>, stack: &Stack) -> io::Result<(i32, Option<OwnedFd>)> {
-    // A signal that arrived in the child before exec would run a handler of this program in a
+/// Creates the child and returns when it has loaded its program, or has ended without.
+pub(super) fn create(setup: &ChildSetup<'_>, stack: &Stack) -> io::Result<(i32, Option<OwnedFd>)> {
+    // Without this, a signal that arrived in the child before exec would run a handler of this program in a
     // second process that shares its memory.
     let _blocked = AllBlocked::new();
     let mut pidfd = -1;
-    let twin = Twin {
+    let request = CloneRequest {
         stack,
-        cgroup: job.cgroup,
+        cgroup: setup.cgroup,
         after_clone3: run_with_defaults,
-        after_clone: run_with_our_handlers,
-        argument: std::ptr::from_ref(job).cast_mut().cast(),
+        after_clone: run_with_inherited_handlers,
+        argument: std::ptr::from_ref(setup).cast_mut().cast(),
         pidfd: Some(&raw mut pidfd),
     };
-    // SAFETY: the stack is in use by nobody else, neither entry returns, and the job stays where it
-    // is until the child has exec'd or ended.
-    let pid = unsafe { vfork(&twin) }?;
+    // SAFETY: nothing else uses the stack, neither entry returns, and the setup stays where it is until the
+    // child has exec'd or ended.
+    let pid = unsafe { vfork(&request) }?;
     Ok((pid, super::own_pidfd(pidfd)))
 }
 
 /// Creates a process and sleeps until it has exec'd or ended.
 ///
 /// # Safety
-/// The stack must be nobody else's; the entries must not return, nor do what a second process in
-/// the memory of a running one must not do; what the argument leads to must stay until the new
-/// process has exec'd or ended. Signals must be blocked.
-pub(super) unsafe fn vfork(twin: &Twin<'_>) -> io::Result<i32> {
+/// Nothing else may use the stack. The entries must not return, nor do what a second process in the memory
+/// of a running one must not do. What the argument points to must stay until the new process has exec'd or
+/// ended. Signals must be blocked.
+pub(super) unsafe fn vfork(request: &CloneRequest<'_>) -> io::Result<i32> {
     // SAFETY: as this function's.
-    unsafe { begin(twin, libc::CLONE_VFORK) }
+    unsafe { begin(request, libc::CLONE_VFORK) }
 }
 
-/// Creates a process that runs beside us. Once it runs, its stack is not used again before it is
-/// off it.
+/// Creates a process that runs beside this one. Once it runs, its stack is not used again until the process
+/// has left it.
 ///
 /// # Safety
-/// As [`vfork`], and the caller sees to it that the argument stays long enough, and keeps the stack
-/// until the new process runs. What runs there must not use `errno` while a thread whose storage it
+/// As for [`vfork`]. In addition, the caller makes sure that the argument stays long enough, and keeps the
+/// stack until the new process runs. The code there must not use `errno` while a thread whose storage it
 /// shares does.
-pub(super) unsafe fn without_waiting(twin: &Twin<'_>) -> io::Result<i32> {
+pub(super) unsafe fn clone_without_waiting(request: &CloneRequest<'_>) -> io::Result<i32> {
     // SAFETY: as this function's.
-    unsafe { begin(twin, MARKED) }
+    unsafe { begin(request, MARKED) }
 }
 
-/// As [`vfork`], with a stack that is not used again before the new process is off it, though its
-/// maker may be killed meanwhile.
+/// Creates a process like [`vfork`]. Its stack is not used again until it has left it, even if its parent
+/// is killed meanwhile.
 ///
 /// # Safety
-/// As [`without_waiting`].
-pub(super) unsafe fn vfork_unattended(twin: &Twin<'_>) -> io::Result<i32> {
+/// As for [`clone_without_waiting`].
+pub(super) unsafe fn vfork_unattended(request: &CloneRequest<'_>) -> io::Result<i32> {
     // SAFETY: as this function's.
-    unsafe { begin(twin, libc::CLONE_VFORK | MARKED) }
+    unsafe { begin(request, libc::CLONE_VFORK | MARKED) }
 }
 
-/// What keeps [`Stack::mark`].
+/// The flags that maintain [`Stack::mark`].
 const MARKED: libc::c_int = libc::CLONE_CHILD_SETTID | libc::CLONE_CHILD_CLEARTID;
 
-unsafe fn begin(twin: &Twin<'_>, flags: libc::c_int) -> io::Result<i32> {
+unsafe fn begin(request: &CloneRequest<'_>, flags: libc::c_int) -> io::Result<i32> {
     let mut flags = flags | libc::CLONE_VM | libc::SIGCHLD;
     if crate::base::fallback::NO_SHARED_MEMORY {
-        // As qemu-user has it.
+        // This is what qemu-user does.
         if flags & libc::CLONE_VFORK == 0 {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
         flags &= !(libc::CLONE_VM | libc::CLONE_VFORK);
     }
-    let wants_pidfd = twin.pidfd.is_some() && !pidfds_are_refused();
+    let wants_pidfd = request.pidfd.is_some() && !pidfds_are_refused();
     let with_pidfd = if wants_pidfd { flags | libc::CLONE_PIDFD } else { flags };
     if !CLONE3_REFUSED.load(Ordering::Relaxed) {
         // SAFETY: as this function's.
-        match unsafe { clone3(twin, with_pidfd) } {
-            // It may be the cgroup that is refused; the child then finds out when it joins that.
+        match unsafe { clone3(request, with_pidfd) } {
+            // The cgroup may be what is refused; then the child finds out when it joins it.
             Err(error) if is_refused(&error) => {
                 let unknown = error.raw_os_error() == Some(libc::ENOSYS);
-                if unknown || twin.cgroup.is_none() {
+                if unknown || request.cgroup.is_none() {
                     CLONE3_REFUSED.store(true, Ordering::Relaxed);
                 }
             }
@@ -122,42 +123,42 @@ unsafe fn begin(twin: &Twin<'_>, flags: libc::c_int) -> io::Result<i32> {
         }
     }
     // SAFETY: as this function's.
-    match unsafe { raw_clone::clone(twin, with_pidfd) } {
+    match unsafe { raw_clone::clone(request, with_pidfd) } {
         Err(error) if wants_pidfd && error.raw_os_error() == Some(libc::EINVAL) => {
             // SAFETY: as this function's.
-            unsafe { raw_clone::clone(twin, flags) }
+            unsafe { raw_clone::clone(request, flags) }
         }
         done => done,
     }
 }
 
-/// Returns true if `clone` may do better: ENOSYS from an old kernel or a filter made before the
-/// call; EPERM from a filter that knows no better; EINVAL where a flag is not known, and E2BIG
-/// where the field for the cgroup is not.
+/// Returns true if `clone` may succeed instead: ENOSYS from an old kernel, or from a filter older than the
+/// call; EPERM from a filter that should return ENOSYS; EINVAL if a flag is not known; E2BIG if the cgroup
+/// field is not known.
 fn is_refused(error: &io::Error) -> bool {
     let refusals = [libc::ENOSYS, libc::EPERM, libc::EINVAL, libc::E2BIG];
     error.raw_os_error().is_some_and(|errno| refusals.contains(&errno))
 }
 
 #[cfg(target_arch = "x86_64")]
-unsafe fn clone3(twin: &Twin<'_>, flags: libc::c_int) -> io::Result<i32> {
-    // SAFETY: all zeroes is a clone_args, and the kernel takes it so.
+unsafe fn clone3(request: &CloneRequest<'_>, flags: libc::c_int) -> io::Result<i32> {
+    // SAFETY: all zeroes is a clone_args that the kernel accepts.
     let mut args: libc::clone_args = unsafe { mem::zeroed() };
     args.exit_signal = libc::SIGCHLD as u64;
     args.flags = (flags & !libc::SIGCHLD) as u64 | CLONE_CLEAR_SIGHAND;
-    args.pidfd = twin.pidfd.unwrap_or(std::ptr::null_mut()) as u64;
-    args.child_tid = twin.stack.mark() as u64;
-    if let Some(cgroup) = twin.cgroup {
+    args.pidfd = request.pidfd.unwrap_or(std::ptr::null_mut()) as u64;
+    args.child_tid = request.stack.mark() as u64;
+    if let Some(cgroup) = request.cgroup {
         args.flags |= CLONE_INTO_CGROUP;
         args.cgroup = cgroup as u64;
     }
-    args.stack = twin.stack.low() as u64;
+    args.stack = request.stack.low() as u64;
     args.stack_size = Stack::BYTES as u64;
     let result: i64;
-    // SAFETY: clone3 returns twice. In the parent it is an ordinary system call, which clobbers
-    // rcx and r11. In the child every other register is as it was and rsp is the top of the stack,
-    // page-aligned and in use by nobody else, so the call below starts the entry with an aligned
-    // stack as the ABI wants it; it never returns. Its maker keeps the argument where it is.
+    // SAFETY: clone3 returns twice. In the parent it is an ordinary system call, which clobbers rcx and
+    // r11. In the child every other register is unchanged and rsp is the top of the stack, page-aligned and
+    // used by nothing else, so the call below starts the entry with a stack aligned as the ABI requires; it
+    // never returns. The parent keeps the argument where it is.
     unsafe {
         std::arch::asm!(
             "syscall",
@@ -171,8 +172,8 @@ unsafe fn clone3(twin: &Twin<'_>, flags: libc::c_int) -> io::Result<i32> {
             inlateout("rax") libc::SYS_clone3 => result,
             in("rdi") &raw const args,
             in("rsi") mem::size_of::<libc::clone_args>(),
-            in("r8") twin.after_clone3,
-            in("r9") twin.argument,
+            in("r8") request.after_clone3,
+            in("r9") request.argument,
             lateout("rcx") _,
             lateout("r11") _,
         );
@@ -184,23 +185,23 @@ unsafe fn clone3(twin: &Twin<'_>, flags: libc::c_int) -> io::Result<i32> {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-unsafe fn clone3(_: &Twin<'_>, _: libc::c_int) -> io::Result<i32> {
-    // The child of clone3 starts on a new stack, so the call has to be written in assembly;
-    // elsewhere clone does the same with handlers reset one by one.
+unsafe fn clone3(_: &CloneRequest<'_>, _: libc::c_int) -> io::Result<i32> {
+    // The child of clone3 starts on a new stack, so the call has to be written in assembly. On other
+    // processors clone does the same, with handlers reset one by one.
     Err(io::Error::from_raw_os_error(libc::ENOSYS))
 }
 
-extern "C" fn run_with_defaults(job: *mut libc::c_void) -> libc::c_int {
-    run(job, Handlers::AreReset)
+extern "C" fn run_with_defaults(setup: *mut libc::c_void) -> libc::c_int {
+    run(setup, Handlers::Reset)
 }
 
-extern "C" fn run_with_our_handlers(job: *mut libc::c_void) -> libc::c_int {
-    run(job, Handlers::AreInherited)
+extern "C" fn run_with_inherited_handlers(setup: *mut libc::c_void) -> libc::c_int {
+    run(setup, Handlers::Inherited)
 }
 
-fn run(job: *mut libc::c_void, handlers: Handlers) -> ! {
-    // SAFETY: the parent keeps the job alive and untouched until this process has exec'd or ended.
-    let job = unsafe { &*job.cast_const().cast::<Job<'_>>() };
+fn run(setup: *mut libc::c_void, handlers: Handlers) -> ! {
+    // SAFETY: the parent keeps the setup alive and untouched until this process has exec'd or ended.
+    let setup = unsafe { &*setup.cast_const().cast::<ChildSetup<'_>>() };
     // SAFETY: this is the child, on a stack of its own.
-    unsafe { child::run(job, handlers) }
+    unsafe { child::run(setup, handlers) }
 }

@@ -2,11 +2,11 @@
 
 use std::ffi::CStr;
 
-/// A number as a C string, without an allocation.
+/// A number as a C string, made without an allocation.
 pub(super) struct Digits([u8; Digits::BYTES]);
 
 impl Digits {
-    /// Ten digits and a NUL.
+    /// The size: ten digits and a NUL.
     const BYTES: usize = 11;
 
     pub(super) fn of(number: i32) -> Digits {
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_for_the_program_to_read() {
+    fn digits_are_zero_padded_decimal() {
         let text = |number| Digits::of(number).0;
         assert_eq!(&text(0), b"0000000000\0");
         assert_eq!(&text(4_194_304), b"0004194304\0");

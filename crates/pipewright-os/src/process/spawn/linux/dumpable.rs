@@ -1,12 +1,12 @@
 //! Keeps this process dumpable while children change their user.
 //!
-//! A change of user makes a process undumpable (prctl(2), PR_SET_DUMPABLE), and that flag belongs
-//! to the memory, which a child still shares with us: without this, the first child that gets
-//! another user would end our core dumps and give our `/proc/self` to root.
+//! A change of user makes a process undumpable (prctl(2), PR_SET_DUMPABLE). That flag belongs to the
+//! memory, which a child still shares with this process. Without this module, the first child that gets
+//! another user would end this process's core dumps and make root the owner of its `/proc/self`.
 //!
-//! The flag comes back when no child shares our memory any more, and not before: a child of another
-//! user could be traced by that user, and with it our memory. So a start that hangs keeps it away,
-//! but holds up no other start.
+//! The flag is restored when no child shares the memory any more, and not before: another user's child
+//! could be traced by that user, and with it this process's memory. So a start that hangs delays the flag,
+//! but no other start.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,10 +16,10 @@ use crate::process::procfs;
 
 static STARTS: PerProcess<Mutex<Starts>> = PerProcess::new(|| Mutex::new(Starts::NONE));
 
-/// The starts that are under way.
+/// The starts in progress.
 struct Starts {
     count: usize,
-    /// The flag, before the first of them.
+    /// The flag before the first of them.
     was_dumpable: bool,
 }
 
@@ -33,7 +33,7 @@ impl Starts {
         self.count += 1;
     }
 
-    /// Returns true if the flag is to be put back.
+    /// Ends a start. Returns true if the flag has to be restored.
     fn end(
         &mut self,
         flag: impl FnOnce() -> Flag,
@@ -45,31 +45,31 @@ impl Starts {
         }
         match flag() {
             DUMPABLE => false,
-            // Where a change of user gives another value, it was other code of this program.
+            // If a change of user gives another value, other code of this program has set it.
             flag => is_by_change_of_user(flag),
         }
     }
 }
 
-/// As `PR_GET_DUMPABLE` has it.
+/// A value of `PR_GET_DUMPABLE`.
 type Flag = i32;
 
 const DUMPABLE: Flag = 1;
 
-/// Puts the flag back when the last one is dropped.
-pub(super) struct Kept(());
+/// A start in progress. The drop of the last one restores the flag.
+pub(super) struct DumpableGuard(());
 
-impl Kept {
-    pub(super) fn new() -> Kept {
+impl DumpableGuard {
+    pub(super) fn new() -> DumpableGuard {
         starts().begin(flag);
-        Kept(())
+        DumpableGuard(())
     }
 }
 
-impl Drop for Kept {
+impl Drop for DumpableGuard {
     fn drop(&mut self) {
-        // The child has its own memory by now, or has ended. Under the lock: the next start is to
-        // find the flag as it was.
+        // By now the child has its own memory, or has ended. Under the lock, because the next start has to
+        // find the original flag.
         let mut starts = starts();
         if starts.end(flag, is_by_change_of_user) {
             // SAFETY: numbers; 1 is always allowed.
@@ -78,25 +78,25 @@ impl Drop for Kept {
     }
 }
 
-/// Held for a few calls, never for a start.
+/// Locks the starts, for a few calls only, never for a whole start.
 fn starts() -> MutexGuard<'static, Starts> {
     STARTS.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn flag() -> Flag {
-    // SAFETY: asks only.
+    // SAFETY: reads only.
     unsafe { libc::prctl(libc::PR_GET_DUMPABLE) }
 }
 
-/// Returns true if a change of user makes that of the flag: it is `fs.suid_dumpable`, which is 0 unless a
-/// collector of core dumps has set it to 2. Looked up again only where it is not what it was.
+/// Returns true if a change of user sets the flag to that value. The value is `fs.suid_dumpable`: 0, or 2
+/// if a collector of core dumps has set that. It is read again only if the flag differs from the last one.
 fn is_by_change_of_user(flag: Flag) -> bool {
     static LAST: AtomicI32 = AtomicI32::new(-1);
     if LAST.load(Ordering::Relaxed) == flag {
         return true;
     }
-    let said = procfs::read("/proc/sys/fs/suid_dumpable").unwrap_or_default();
-    let number = procfs::words(&said).next().and_then(procfs::number);
+    let text = procfs::read("/proc/sys/fs/suid_dumpable").unwrap_or_default();
+    let number = procfs::words(&text).next().and_then(procfs::number);
     let now = number.and_then(|number| Flag::try_from(number).ok()).unwrap_or(0);
     LAST.store(now, Ordering::Relaxed);
     now == flag
@@ -107,19 +107,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_flag_comes_back_with_the_end_of_the_last_start() {
+    fn last_start_restores_the_dumpable_flag() {
         let mut starts = Starts::NONE;
         starts.begin(|| DUMPABLE);
-        // Undumpable by the first one's change of user.
+        // The first one's change of user has made it undumpable.
         starts.begin(|| unreachable!("asked once"));
-        assert!(!starts.end(|| 0, |flag| flag == 0), "the other one's child shares our memory");
+        assert!(!starts.end(|| 0, |flag| flag == 0), "the other one's child shares the memory");
         assert!(starts.end(|| 0, |flag| flag == 0));
         starts.begin(|| 0);
         assert!(!starts.end(|| 0, |flag| flag == 0), "it was not dumpable before");
     }
 
     #[test]
-    fn what_the_host_has_done_meanwhile_stays_where_it_can_be_told() {
+    fn a_flag_set_by_other_code_is_kept() {
         let mut starts = Starts::NONE;
         starts.begin(|| DUMPABLE);
         assert!(!starts.end(|| 0, |flag| flag == 2), "a change of user would have made it 2");

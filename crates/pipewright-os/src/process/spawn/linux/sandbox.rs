@@ -8,13 +8,13 @@ use rustix::io::Errno;
 
 use crate::process::procfs;
 
-/// The rights of a thread. A thread has those of the one that started it.
+/// The rights of a thread. A new thread gets those of the thread that starts it.
 ///
-/// A Landlock domain is not among them: the kernel tells nobody. Nor does it tell which seccomp filters a
-/// thread has, only how many.
+/// A Landlock domain is not included, because the kernel does not report it. Nor does it report which
+/// seccomp filters a thread has, only their number.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Sandbox {
-    /// Users, groups, capabilities, `no_new_privs`, the mode and the number of seccomp filters.
+    /// Users, groups, capabilities, `no_new_privs`, and the mode and number of seccomp filters.
     status: Vec<u8>,
     /// The label of SELinux, AppArmor or Smack.
     label: Vec<u8>,
@@ -22,23 +22,23 @@ pub(super) struct Sandbox {
     session_keyring: i64,
 }
 
-/// The lines of `/proc/thread-self/status` (proc(5)), by their beginnings.
+/// The lines of `/proc/thread-self/status` (proc(5)) to compare, by their beginnings.
 const LINES: [&[u8]; 6] = [b"Uid:", b"Gid:", b"Groups:", b"Cap", b"NoNewPrivs:", b"Seccomp"];
 
 impl Sandbox {
-    /// Returns that of the calling thread.
+    /// Returns the rights of the calling thread.
     pub(super) fn here() -> Sandbox {
         const KEYCTL_GET_KEYRING_ID: i32 = 0;
         const KEY_SPEC_SESSION_KEYRING: i32 = -3;
         let session = KEY_SPEC_SESSION_KEYRING;
-        // A filter may refuse it; then that is what is compared.
+        // A filter may refuse the call; then the error is compared.
         // SAFETY: numbers; no keyring is made.
         let session_keyring =
             unsafe { libc::syscall(libc::SYS_keyctl, KEYCTL_GET_KEYRING_ID, session, 0) };
         Sandbox {
             status: procfs::read("/proc/thread-self/status").map_or_else(without_proc, filter),
             label: label(),
-            // SAFETY: asks only.
+            // SAFETY: reads only.
             secure_bits: unsafe { libc::prctl(libc::PR_GET_SECUREBITS) },
             session_keyring,
         }
@@ -47,8 +47,8 @@ impl Sandbox {
 
 /// Returns the label of this thread; empty if no security module has labels.
 fn label() -> Vec<u8> {
-    static THERE_ARE_NONE: AtomicBool = AtomicBool::new(false);
-    if THERE_ARE_NONE.load(Ordering::Relaxed) {
+    static NO_LABELS: AtomicBool = AtomicBool::new(false);
+    if NO_LABELS.load(Ordering::Relaxed) {
         return Vec::new();
     }
     let mut label = [0; 1024];
@@ -60,9 +60,9 @@ fn label() -> Vec<u8> {
     match read() {
         Ok(count) => label.iter().take(count).copied().collect(),
         Err(error) => {
-            // None comes later. What else is refused here says nothing of it.
-            let are_none = matches!(error, Errno::INVAL | Errno::NOENT);
-            THERE_ARE_NONE.store(are_none, Ordering::Relaxed);
+            // No label can appear later. Other errors say nothing about labels.
+            let no_labels = matches!(error, Errno::INVAL | Errno::NOENT);
+            NO_LABELS.store(no_labels, Ordering::Relaxed);
             Vec::new()
         }
     }
@@ -70,24 +70,25 @@ fn label() -> Vec<u8> {
 
 fn filter(status: Vec<u8>) -> Vec<u8> {
     let lines = status.split_inclusive(|byte| *byte == b'\n');
-    let kept = lines.filter(|line| LINES.iter().any(|beginning| line.starts_with(beginning)));
-    kept.flatten().copied().collect()
+    let lines_to_compare =
+        lines.filter(|line| LINES.iter().any(|beginning| line.starts_with(beginning)));
+    lines_to_compare.flatten().copied().collect()
 }
 
-/// Returns what system calls tell, for systems without `/proc`.
+/// Returns the facts that system calls report, for systems without `/proc`.
 fn without_proc() -> Vec<u8> {
     const VERSION_3: u32 = 0x2008_0522;
     let header = [VERSION_3, 0];
     // Effective, permitted and inheritable, twice 32 bits.
     let mut capabilities = [0_u32; 6];
     let place = capabilities.as_mut_ptr();
-    // SAFETY: a live header, of this thread, and room for what that version tells.
+    // SAFETY: a live header, for this thread, and room for what that version writes.
     unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), place) };
-    // SAFETY: asks only.
+    // SAFETY: reads only.
     let no_new_privs = unsafe { libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) };
-    // SAFETY: asks only.
+    // SAFETY: reads only.
     let seccomp = unsafe { libc::prctl(libc::PR_GET_SECCOMP) };
-    // SAFETY: room for nothing; it tells how many there are.
+    // SAFETY: room for nothing; the call returns the number of groups.
     let groups = unsafe { libc::getgroups(0, ptr::null_mut()) };
     let users = (rustix::process::geteuid(), rustix::process::getegid());
     format!("{users:?} {groups} {capabilities:?} {no_new_privs} {seccomp}").into_bytes()
@@ -98,13 +99,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_differ_by_what_they_gave_up() {
+    fn sandboxes_differ_after_no_new_privs() {
         let here = Sandbox::here();
         assert!(here.status.starts_with(b"Uid:"), "{here:?}");
         assert!(String::from_utf8_lossy(&here.status).contains("\nNoNewPrivs:\t"), "{here:?}");
         let given_up = std::thread::spawn(|| {
             let before = Sandbox::here();
-            // SAFETY: numbers; it is of this thread alone.
+            // SAFETY: numbers; the setting belongs to this thread alone.
             let done = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
             (before, done, Sandbox::here(), without_proc())
         });

@@ -1,43 +1,43 @@
-//! Stacks for children: taken for the microseconds between clone and exec, then used again.
+//! Stacks for children: used for the microseconds between clone and exec, then reused.
 
 use std::io;
 use std::mem;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
-/// Enough for a chain of system calls, and a whole number of pages of any size that Linux has; the
-/// child's deepest frame holds 1 KiB of directory entries.
+/// The size of a stack: enough for a chain of system calls, and a whole number of pages of any size that
+/// Linux has. The child's deepest frame holds 1 KiB of directory entries.
 const STACK_BYTES: usize = 64 << 10;
 
-/// How many stacks are kept: three for each thread that starts supervised children at the moment,
-/// one for each that starts others.
-const KEPT_STACKS: usize = 16;
+/// The number of pooled stacks: three for each thread that is starting a supervised child, one for each
+/// that is starting another child.
+const POOLED_STACKS: usize = 16;
 
-static POOL: Pool = Pool::new();
+static POOL: StackPool = StackPool::new();
 
-struct Pool {
-    kept: [AtomicPtr<u8>; KEPT_STACKS],
-    /// Those for which there was no place and that somebody was still on: a list, each with the
-    /// next one's address. In a fork of this process nobody ever gets off them.
+struct StackPool {
+    free: [AtomicPtr<u8>; POOLED_STACKS],
+    /// The stacks that did not fit into the pool while a process was on them: a list, each with the address
+    /// of the next. In a fork of this process they stay busy for ever.
     busy: AtomicPtr<u8>,
 }
 
-/// A mapping that belongs to one start at a time; kept for the next when dropped.
+/// A mapping that belongs to one start at a time; its drop returns it to the pool.
 pub(super) struct Stack {
     base: NonNull<u8>,
 }
 
-impl Pool {
-    const fn new() -> Pool {
-        Pool {
-            kept: [const { AtomicPtr::new(ptr::null_mut()) }; KEPT_STACKS],
+impl StackPool {
+    const fn new() -> StackPool {
+        StackPool {
+            free: [const { AtomicPtr::new(ptr::null_mut()) }; POOLED_STACKS],
             busy: AtomicPtr::new(ptr::null_mut()),
         }
     }
 
-    /// One that nobody is on any more.
+    /// Takes a stack that no process is on any more.
     fn take(&self) -> Option<NonNull<u8>> {
-        for place in &self.kept {
+        for place in &self.free {
             if let Some(base) = NonNull::new(place.swap(ptr::null_mut(), Ordering::Acquire)) {
                 if !is_used(base) {
                     return Some(base);
@@ -60,17 +60,18 @@ impl Pool {
 
     fn put(&self, base: NonNull<u8>) {
         let (none, new) = (ptr::null_mut(), base.as_ptr());
-        for place in &self.kept {
+        for place in &self.free {
             if place.compare_exchange(none, new, Ordering::Release, Ordering::Relaxed).is_ok() {
                 return;
             }
         }
         if !is_used(base) {
-            // SAFETY: the mapping is whole, ours alone, and the child that ran on it has left it.
+            // SAFETY: the mapping is whole and owned here alone, and the child that ran on it has left it.
             let _ = unsafe { libc::munmap(new.cast(), guard_bytes() + STACK_BYTES) };
             return;
         }
-        // The list is only ever taken as a whole, so its first can be trusted to be what it was.
+        // The list is only ever taken as a whole, so its first entry cannot have been removed and added
+        // again (ABA).
         let add = |first| {
             link(base).store(first, Ordering::Relaxed);
             Some(new)
@@ -87,15 +88,15 @@ impl Stack {
         }
     }
 
-    /// The lowest byte that may be used.
+    /// Returns the lowest usable byte.
     pub(super) fn low(&self) -> *mut u8 {
         low(self.base)
     }
 
-    /// How many bytes may be used above [`low`](Self::low).
+    /// The number of usable bytes above [`low`](Self::low).
     pub(super) const BYTES: usize = STACK_BYTES;
 
-    /// One past the highest byte; aligned as a page is.
+    /// Returns the address one past the highest byte, which is page-aligned.
     pub(super) fn top(&self) -> *mut u8 {
         self.low().wrapping_add(STACK_BYTES)
     }
@@ -108,10 +109,10 @@ impl Drop for Stack {
 }
 
 impl Stack {
-    /// A word below the deepest frame: not 0 while a process that nobody waits for is on the stack.
-    /// The kernel sets it before that process begins and clears it when it execs or ends
-    /// (`CLONE_CHILD_SETTID` and `CLONE_CHILD_CLEARTID`, clone(2)). Set by us, it would stay so if
-    /// its maker were killed just before the clone.
+    /// Returns the address of a word below the deepest frame. It is not 0 while a process that no caller
+    /// waits for is on the stack. The kernel sets it before that process begins and clears it when the
+    /// process execs or ends (`CLONE_CHILD_SETTID` and `CLONE_CHILD_CLEARTID`, clone(2)). If this process
+    /// set it, it would stay set if the process that calls clone were killed just before the call.
     pub(super) fn mark(&self) -> *mut i32 {
         self.low().cast()
     }
@@ -122,14 +123,13 @@ fn is_used(base: NonNull<u8>) -> bool {
 }
 
 fn mark<'a>(base: NonNull<u8>) -> &'a AtomicI32 {
-    // SAFETY: the lowest word of a live mapping, aligned as a page is; nobody but the kernel writes
-    // to it otherwise.
+    // SAFETY: the lowest word of a live mapping, page-aligned; otherwise only the kernel writes to it.
     unsafe { AtomicI32::from_ptr(low(base).cast()) }
 }
 
-/// The word above the mark, also below the deepest frame.
+/// Returns the word above the mark, also below the deepest frame.
 fn link<'a>(base: NonNull<u8>) -> &'a AtomicPtr<u8> {
-    // SAFETY: as above, and nobody else writes to this one.
+    // SAFETY: as above, and nothing else writes to this one.
     unsafe { AtomicPtr::from_ptr(low(base).wrapping_add(mem::size_of::<*mut u8>()).cast()) }
 }
 
@@ -137,14 +137,14 @@ fn low(base: NonNull<u8>) -> *mut u8 {
     base.as_ptr().wrapping_add(guard_bytes())
 }
 
-/// A page below the stack that is never accessible: a child that ran over would fault, not write
-/// into our heap.
+/// Returns the size of the guard page below the stack, which is never accessible: a child that overran its
+/// stack would fault, not write into the parent's heap.
 fn guard_bytes() -> usize {
     crate::base::memory::page_bytes()
 }
 
 fn map() -> io::Result<Stack> {
-    // SAFETY: a fresh private mapping, wherever the kernel likes.
+    // SAFETY: a fresh private mapping, at an address that the kernel chooses.
     let base = unsafe {
         libc::mmap(
             ptr::null_mut(),
@@ -158,7 +158,7 @@ fn map() -> io::Result<Stack> {
     if base == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the first page of the mapping just made. Ignored: without a guard it works as well.
+    // SAFETY: the first page of the new mapping. Ignored: it works without a guard page as well.
     let _ = unsafe { libc::mprotect(base, guard_bytes(), libc::PROT_NONE) };
     NonNull::new(base.cast())
         .map(|base| Stack { base })
@@ -170,15 +170,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_stack_is_lost_and_none_is_given_away_while_somebody_is_on_it() {
-        let pool = Pool::new();
+    fn busy_stacks_are_neither_lost_nor_reused() {
+        let pool = StackPool::new();
         let mapped = || mem::ManuallyDrop::new(map().unwrap()).base;
-        let mut all: Vec<_> = (0..KEPT_STACKS + 8).map(|_| mapped()).collect();
+        let mut all: Vec<_> = (0..POOLED_STACKS + 8).map(|_| mapped()).collect();
         for base in &all {
             mark(*base).store(1, Ordering::Relaxed);
             pool.put(*base);
         }
-        assert_eq!(pool.take(), None, "somebody is on each of them");
+        assert_eq!(pool.take(), None, "a process is on each of them");
         for base in &all {
             mark(*base).store(0, Ordering::Relaxed);
         }

@@ -1,4 +1,4 @@
-//! Starts the supervisor's program alone, to tell somebody who asks whether it works on this machine.
+//! Starts the supervisor's program alone, to find out if it works on this machine.
 
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
-use super::clone::{self, Twin};
+use super::clone::{self, CloneRequest};
 use super::stack::Stack;
 use super::supervised::Program;
-use super::{bare, own_pidfd};
+use super::{own_pidfd, raw_syscall};
 use crate::base::signal::AllBlocked;
 use crate::process::child::{ChildHandle, linux as exit};
 use crate::process::contain::linux::image;
@@ -20,14 +20,15 @@ use crate::process::pidfd::send;
 
 struct Trial {
     program: Program,
-    /// An emulator may make a fork of it: then nothing can be supervised.
+    /// True if the new process shares memory. An emulator may make it a fork; then nothing can be
+    /// supervised.
     shares_memory: AtomicBool,
 }
 
 /// Finds out if a supervisor works on this machine, even if nothing has been started below one.
 ///
 /// # Errors
-/// The reason why there is none.
+/// The reason why it does not work.
 pub(crate) fn try_supervisor() -> io::Result<()> {
     let image = image::image()?;
     if !image::is_proven() {
@@ -37,16 +38,16 @@ pub(crate) fn try_supervisor() -> io::Result<()> {
     Ok(())
 }
 
-/// Starts the program alone, once, to see whether this machine lets it run and do its work.
+/// Starts the program alone, once, to see if this machine lets it run and work.
 fn try_image(image: BorrowedFd<'_>) -> io::Result<()> {
     let (reports, theirs) = Reports::pair()?;
     let trial = Trial {
-        program: Program::alone(image, theirs.as_fd()),
+        program: Program::for_trial(image, theirs.as_fd()),
         shares_memory: AtomicBool::new(false),
     };
     let stack = Stack::take()?;
     let mut pidfd = -1;
-    let twin = Twin {
+    let request = CloneRequest {
         stack: &stack,
         cgroup: None,
         after_clone3: run_alone,
@@ -56,18 +57,18 @@ fn try_image(image: BorrowedFd<'_>) -> io::Result<()> {
     };
     let pid = {
         let _blocked = AllBlocked::new();
-        // SAFETY: the stack is in use by nobody else, the entry does not return, and the trial
-        // stays where it is until this is over.
-        unsafe { clone::vfork(&twin) }?
+        // SAFETY: nothing else uses the stack, the entry does not return, and the trial stays where it is
+        // until this block ends.
+        unsafe { clone::vfork(&request) }?
     };
-    // Ignored: this process may not care about its children, or another part of it reaps them all.
+    // Ignored: this process may ignore SIGCHLD, or another part of it reaps all children.
     let _ = ChildHandle(exit::ChildHandle::new(pid, own_pidfd(pidfd))).wait();
     if !trial.shares_memory.into_inner() {
         return Err(io::ErrorKind::Unsupported.into());
     }
-    // What we do ourselves while we hold a tree may be refused as well.
+    // The calls that the host itself makes while it holds a tree may be refused as well.
     send(pidfd_open(getpid(), PidfdFlags::empty())?.as_fd(), 0, 0)?;
-    reports.try_to_let_go()?;
+    reports.try_request_end()?;
     if reports.peek()? == Some(Report::Started) {
         reports.started().map_err(|_| io::ErrorKind::PermissionDenied)?;
     }
@@ -78,13 +79,13 @@ fn try_image(image: BorrowedFd<'_>) -> io::Result<()> {
 }
 
 extern "C" fn run_alone(argument: *mut c_void) -> c_int {
-    // SAFETY: who waits for this process keeps it where it is.
+    // SAFETY: the caller, which waits for this process, keeps it where it is.
     let Trial { program, shares_memory } = unsafe { &*argument.cast_const().cast::<Trial>() };
     shares_memory.store(true, Ordering::Relaxed);
-    bare::become_subreaper();
-    bare::keep_ended_children();
-    if bare::open_own_end().is_ok() && program.tell(0, None, 0).is_ok() {
-        program.become_it(c"trial", 0);
+    raw_syscall::become_subreaper();
+    raw_syscall::reset_sigchld();
+    if raw_syscall::open_own_pidfd().is_ok() && program.report_start(0, None, 0).is_ok() {
+        program.execute(c"trial", 0);
     }
-    bare::exit()
+    raw_syscall::exit()
 }

@@ -5,19 +5,18 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 
-/// sys/spawn.h, macOS 10.15.
+/// The flag for a new session: sys/spawn.h, macOS 10.15.
 const POSIX_SPAWN_SETSID: libc::c_int = 0x0400;
 
 unsafe extern "C" {
-    /// spawn.h, macOS 10.7.
+    /// Adds an action that keeps a handle: spawn.h, macOS 10.7.
     fn posix_spawn_file_actions_addinherit_np(
         actions: *mut libc::posix_spawn_file_actions_t,
         fd: libc::c_int,
     ) -> libc::c_int;
 }
 
-/// What the new process does to its handles and its working directory before it becomes the
-/// program.
+/// The actions of the new process on its handles and its working directory before it executes the program.
 #[derive(Debug)]
 pub(super) struct Actions(libc::posix_spawn_file_actions_t);
 
@@ -35,7 +34,7 @@ impl Actions {
         check(unsafe { libc::posix_spawn_file_actions_adddup2(&raw mut self.0, from, to) })
     }
 
-    /// Keeps what is there, marked close-on-exec or not.
+    /// Keeps a handle, marked close-on-exec or not.
     pub(super) fn inherit(&mut self, fd: RawFd) -> io::Result<()> {
         // SAFETY: a live object and a number.
         check(unsafe { posix_spawn_file_actions_addinherit_np(&raw mut self.0, fd) })
@@ -48,8 +47,8 @@ impl Actions {
         })
     }
 
-    /// macOS 10.15. Not with a relative program: the program then starts, and the call says ENOENT
-    /// (rust-lang/rust#37868).
+    /// Changes the working directory (macOS 10.15). Not for a relative program: that starts, and the call
+    /// still returns ENOENT (rust-lang/rust#37868).
     pub(super) fn change_dir(&mut self, dir: &CStr) -> io::Result<()> {
         // SAFETY: a live object, and a C string that is copied.
         check(unsafe { libc::posix_spawn_file_actions_addchdir_np(&raw mut self.0, dir.as_ptr()) })
@@ -63,7 +62,7 @@ impl Drop for Actions {
     }
 }
 
-/// What the new process is besides.
+/// The other attributes of the new process.
 #[derive(Debug)]
 pub(super) struct Attributes {
     object: libc::posix_spawnattr_t,
@@ -71,10 +70,10 @@ pub(super) struct Attributes {
 }
 
 impl Attributes {
-    /// No handler of ours, which exec sees to, and SIGPIPE at its default: Rust
-    /// programs ignore it from the start, and a child that inherits that does not stop when its
-    /// reader is gone (rust-lang/rust#62569).
-    pub(super) fn usual() -> io::Result<Attributes> {
+    /// Creates the default attributes: no handler of the parent, which exec resets, and SIGPIPE at its
+    /// default. Rust programs ignore SIGPIPE from the start, and a child that inherits that does not stop
+    /// when its reader is gone (rust-lang/rust#62569).
+    pub(super) fn with_defaults() -> io::Result<Attributes> {
         let mut attributes = Attributes::new()?;
         attributes.default_signals(&signals(&[libc::SIGPIPE]))?;
         Ok(attributes)
@@ -104,7 +103,7 @@ impl Attributes {
         self.add(libc::POSIX_SPAWN_CLOEXEC_DEFAULT)
     }
 
-    /// 0: a group of its own.
+    /// Puts it into a process group; 0 is a group of its own.
     pub(super) fn join_group(&mut self, group: libc::pid_t) -> io::Result<()> {
         // SAFETY: a live object and a number.
         check(unsafe { libc::posix_spawnattr_setpgroup(&raw mut self.object, group) })?;
@@ -115,12 +114,12 @@ impl Attributes {
         self.add(POSIX_SPAWN_SETSID)
     }
 
-    /// Nothing of it runs before SIGCONT.
+    /// Starts it suspended: none of it runs before SIGCONT.
     pub(super) fn start_suspended(&mut self) -> io::Result<()> {
         self.add(libc::POSIX_SPAWN_START_SUSPENDED)
     }
 
-    /// No new process: this one becomes the program.
+    /// Creates no process: this one executes the program.
     pub(super) fn replace_this_process(&mut self) -> io::Result<()> {
         self.add(libc::POSIX_SPAWN_SETEXEC)
     }
@@ -141,8 +140,8 @@ impl Drop for Attributes {
     }
 }
 
-/// `posix_spawn`. It allocates nothing: with `POSIX_SPAWN_SETEXEC` it is for a forked child as well,
-/// and returns only if something failed.
+/// Calls `posix_spawn`. It allocates nothing, so that with `POSIX_SPAWN_SETEXEC` a forked child can call it
+/// as well; then it returns only if something failed.
 ///
 /// # Safety
 /// `path` is a C string; `argv` and `envp` are arrays of C strings, each ended by NULL.
@@ -170,7 +169,7 @@ pub(super) unsafe fn posix_spawn(
 
 pub(super) fn signals(numbers: &[libc::c_int]) -> libc::sigset_t {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: sigemptyset fills what it is given.
+    // SAFETY: sigemptyset fills the set.
     unsafe { libc::sigemptyset(set.as_mut_ptr()) };
     for number in numbers {
         // SAFETY: filled by the call above; each is a signal.
@@ -182,13 +181,13 @@ pub(super) fn signals(numbers: &[libc::c_int]) -> libc::sigset_t {
 
 pub(super) fn all_signals() -> libc::sigset_t {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: sigfillset fills what it is given.
+    // SAFETY: sigfillset fills the set.
     unsafe { libc::sigfillset(set.as_mut_ptr()) };
     // SAFETY: as above.
     unsafe { set.assume_init() }
 }
 
-/// These calls return the error instead of setting errno.
+/// Turns the returned error into a result: these calls do not set errno.
 fn check(errno: libc::c_int) -> io::Result<()> {
     if errno == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(errno)) }
 }

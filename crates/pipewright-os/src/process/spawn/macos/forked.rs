@@ -1,8 +1,8 @@
-//! What runs between fork and exec, for a child that `posix_spawn` alone cannot make.
+//! The code that runs between fork and exec, for a child that `posix_spawn` alone cannot create.
 //!
-//! It is the only thread of a copy of this process, whose other threads may have held any lock when
-//! it was copied: so nothing here allocates, locks, panics or unwinds. The calls are those of
-//! sigaction(2), "async-signal safe", and `posix_spawn`, which is a system call and the layout of its
+//! It runs as the only thread of a copy of this process, whose other threads may have held any lock at the
+//! time of the copy. So nothing here allocates, locks, panics or unwinds. It calls only functions that are
+//! "async-signal safe" (sigaction(2)), and `posix_spawn`, which is a system call and the layout of its
 //! arguments on the stack.
 
 use std::ffi::c_char;
@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::ptr;
 
 use super::actions::{Actions, Attributes, posix_spawn};
-use super::places::Places;
+use super::moves::HandleMoves;
 use super::search::{errno, first};
 use super::{Layout, is_path};
 use crate::base::signal::AllBlocked;
@@ -23,8 +23,8 @@ use crate::process::spawn::{
 };
 use crate::process::wait4::wait4;
 
-/// Everything the child needs, made before it exists.
-pub(super) struct Job<'a> {
+/// Everything that the child needs, made before the child exists.
+pub(super) struct ChildSetup<'a> {
     plan: &'a Plan<'a>,
     unset_groups: UnsetGroups,
     chroot: *const c_char,
@@ -33,23 +33,23 @@ pub(super) struct Job<'a> {
     searches: bool,
     argv: *const *const c_char,
     envp: *const *const c_char,
-    places: &'a Places,
+    moves: &'a HandleMoves,
     actions: &'a Actions,
-    /// What is set before closures run.
+    /// The signal mask to set before closures run.
     mask: libc::sigset_t,
-    /// With `POSIX_SPAWN_SETEXEC`.
+    /// The attributes, with `POSIX_SPAWN_SETEXEC`.
     attributes: &'a Attributes,
 }
 
-impl<'a> Job<'a> {
+impl<'a> ChildSetup<'a> {
     pub(super) fn new(
         plan: &'a Plan<'a>,
         layout: &'a Layout,
-        places: &'a Places,
+        moves: &'a HandleMoves,
         actions: &'a Actions,
         attributes: &'a Attributes,
-    ) -> Job<'a> {
-        Job {
+    ) -> ChildSetup<'a> {
+        ChildSetup {
             plan,
             unset_groups: plan.unix.unset_groups(),
             chroot: layout.chroot(),
@@ -58,7 +58,7 @@ impl<'a> Job<'a> {
             searches: !is_path(plan.program),
             argv: layout.argv(),
             envp: layout.envp(),
-            places,
+            moves,
             actions,
             mask: super::mask(plan),
             attributes,
@@ -66,143 +66,147 @@ impl<'a> Job<'a> {
     }
 }
 
-/// The code that forks is always there, for what `posix_spawn` has no option for.
+/// Nothing: the code that forks is always present, for options that `posix_spawn` lacks.
 pub(in crate::process::spawn) type Fork = ();
 
 pub(in crate::process::spawn) const FORK: Fork = ();
 
-/// A step that failed, and why.
+/// A step that failed, and its errno.
 type Failed = (Step, i32);
 
-/// What a child tells of its failure: the step and the reason.
+/// The size of a child's report of a failure: the step and the errno.
 const REPORT_BYTES: usize = 8;
 
-/// Forks a child, and returns when it has loaded its program, or ended without.
+/// Forks a child, and returns when it has loaded its program, or has ended without.
 #[expect(
     clippy::disallowed_methods,
     reason = "only fork leaves a process that can change its user and its limits before exec"
 )]
-pub(super) fn start(job: &Job<'_>) -> Result<i32, SpawnError> {
+pub(super) fn start(setup: &ChildSetup<'_>) -> Result<i32, SpawnError> {
     let create_error = |error| SpawnError::new(Step::Create, error);
     let (read, made) = crate::base::raw_pipe::pipe().map_err(create_error)?;
-    // The file actions come before the last thing that can fail, and must not put another handle in
-    // its place.
-    let write = job.places.out_of_the_way(&made).map_err(create_error)?;
+    // The file actions run before the last step that can fail, and must not overwrite the pipe.
+    let write = setup.moves.copy_off_targets(&made).map_err(create_error)?;
     drop(made);
-    let mut locked = job.plan.unix.pre_exec.lock();
+    let mut locked = setup.plan.unix.pre_exec.lock();
     let closures = locked.as_mut().map_or(&mut [][..], |locked| &mut locked.closures);
     let pid = {
-        // A signal that arrived in the child before exec would run a handler of this program there.
+        // Without this, a signal that arrived in the child before exec would run a handler of this program
+        // there.
         let _blocked = AllBlocked::new();
-        // SAFETY: the child does what this module says, and never returns from here.
+        // SAFETY: the child runs only the code of this module, and never returns from here.
         match unsafe { libc::fork() } {
             -1 => return Err(create_error(io::Error::last_os_error())),
             // SAFETY: this is the child.
-            0 => unsafe { run(job, closures, write.as_raw_fd()) },
+            0 => unsafe { run(setup, closures, write.as_raw_fd()) },
             pid => pid,
         }
     };
-    // The child's copy, which exec closes, is the last.
+    // The child has the last copy now, which exec closes.
     drop(write);
     let mut report = [0; REPORT_BYTES];
-    // An end before all of it is an exec, or a child that was killed before; its status tells.
+    // An end before a whole report is an exec, or a child that was killed earlier; its status shows that.
     if File::from(read).read_exact(&mut report).is_err() {
         return Ok(pid);
     }
-    // It has exited; leave no zombie. Ignored: somebody else has reaped it.
+    // It has exited; leave no zombie. Ignored: it has been reaped elsewhere.
     let _ = wait4(pid, 0);
     let [a, b, c, d, e, f, g, h] = report;
     let (step, errno) = (u32::from_ne_bytes([a, b, c, d]), i32::from_ne_bytes([e, f, g, h]));
     Err(SpawnError::new(steps::step_of(step), io::Error::from_raw_os_error(errno)))
 }
 
-/// Runs in the child and never comes back.
+/// Runs in the child and never returns.
 ///
 /// # Safety
 /// Only in a forked process of one thread.
-unsafe fn run(job: &Job<'_>, closures: &mut [Closure], report_to: RawFd) -> ! {
+unsafe fn run(setup: &ChildSetup<'_>, closures: &mut [Closure], report_to: RawFd) -> ! {
     let no_unwinding = AbortOnPanic;
-    // SAFETY: this process is there for nothing else.
-    let (step, errno) = unsafe { become_program(job, closures) };
+    // SAFETY: this process exists only for this.
+    let (step, errno) = unsafe { become_program(setup, closures) };
     mem::forget(no_unwinding);
     let [a, b, c, d] = steps::number_of(step).to_ne_bytes();
     let [e, f, g, h] = errno.to_ne_bytes();
     let report: [u8; REPORT_BYTES] = [a, b, c, d, e, f, g, h];
-    // Ignored: who does not learn the reason learns the exit code. At most PIPE_BUF: all or nothing.
-    // SAFETY: an open pipe, and so many bytes.
+    // Ignored: without the report the parent still gets the exit code. At most PIPE_BUF: all or nothing.
+    // SAFETY: an open pipe, and that many bytes.
     unsafe { libc::write(report_to, report.as_ptr().cast(), REPORT_BYTES) };
-    // SAFETY: ends this process without touching what belongs to the parent (no atexit, no flush).
+    // SAFETY: ends this process without touching the parent's resources (no atexit, no flush).
     unsafe { libc::_exit(127) }
 }
 
-/// Does what the plan says to this process and loads the program. Returns what failed.
+/// Applies the plan to this process and executes the program. Returns the failure.
 ///
 /// # Safety
-/// Changes this process; the job's pointers must be good.
-pub(super) unsafe fn become_program(job: &Job<'_>, closures: &mut [Closure]) -> Failed {
+/// Changes this process; the setup's pointers must be good.
+pub(super) unsafe fn become_program(setup: &ChildSetup<'_>, closures: &mut [Closure]) -> Failed {
     // SAFETY: as this function's.
-    let prepared = unsafe { prepare(job) }.and_then(|()| run_closures(job, closures));
+    let prepared = unsafe { prepare(setup) }.and_then(|()| run_closures(setup, closures));
     match prepared {
         Err(failed) => failed,
         // SAFETY: as this function's.
-        Ok(()) => unsafe { load(job) },
+        Ok(()) => unsafe { load(setup) },
     }
 }
 
+/// Applies the plan, up to the closures.
+///
 /// # Safety
-/// As [`become_program`].
-unsafe fn prepare(job: &Job<'_>) -> Result<(), Failed> {
-    let options = job.plan.unix;
-    // Here, and not by an attribute: those are looked at when it is too late to report an error.
+/// As for [`become_program`].
+unsafe fn prepare(setup: &ChildSetup<'_>) -> Result<(), Failed> {
+    let options = setup.plan.unix;
+    // Here, and not by an attribute: those are applied when it is too late to report an error.
     join_group(options.group)?;
-    limit(&options.limits)?;
+    set_limits(&options.limits)?;
     if let Some(mask) = options.umask {
         // SAFETY: a number; umask has no error.
         unsafe { libc::umask(mask as libc::mode_t) };
     }
     if let Some(add) = options.nice {
-        be_nicer(add)?;
+        add_nice(add)?;
     }
-    if !job.chroot.is_null() {
+    if !setup.chroot.is_null() {
         // SAFETY: a C string.
-        check(unsafe { libc::chroot(job.chroot) }, Step::Chroot)?;
-        // A working directory outside the new root is the way out of it; and a relative one that
-        // comes next is meant to be inside.
+        check(unsafe { libc::chroot(setup.chroot) }, Step::Chroot)?;
+        // A working directory outside the new root is a way out of it, and a relative one that follows is
+        // meant to be inside.
         // SAFETY: a C string.
         check(unsafe { libc::chdir(c"/".as_ptr()) }, Step::Chroot)?;
     }
-    change_identity(&options.identity, job.unset_groups)?;
-    if !job.current_dir.is_null() {
-        // After the change of user, as std has it: the directory must be that user's to enter. By
-        // hand, so that it is done once however many candidates there are.
+    change_identity(&options.identity, setup.unset_groups)?;
+    if !setup.current_dir.is_null() {
+        // After the change of user, as in std: that user must be allowed to enter the directory. By a call
+        // of its own, so that it happens once for any number of candidates.
         // SAFETY: a C string.
-        check(unsafe { libc::chdir(job.current_dir) }, Step::CurrentDir)?;
+        check(unsafe { libc::chdir(setup.current_dir) }, Step::CurrentDir)?;
     }
     Ok(())
 }
 
-/// Places the handles first, because closures may use and change them: the file actions, which come
-/// when the program is loaded, then only keep them open.
-fn run_closures(job: &Job<'_>, closures: &mut [Closure]) -> Result<(), Failed> {
+/// Places the handles and runs the closures. The closures may use and change the handles, so those come
+/// first; the file actions, which run when the program is loaded, then only keep them open.
+fn run_closures(setup: &ChildSetup<'_>, closures: &mut [Closure]) -> Result<(), Failed> {
     if closures.is_empty() {
         return Ok(());
     }
-    job.places.place()?;
+    setup.moves.place()?;
     // SAFETY: a live set; SIG_SETMASK with it has no error.
-    unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const job.mask, ptr::null_mut()) };
+    unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const setup.mask, ptr::null_mut()) };
     pre_exec::run(closures).map_err(|errno| (Step::PreExec, errno))
 }
 
+/// Executes the program.
+///
 /// # Safety
-/// As [`become_program`].
-unsafe fn load(job: &Job<'_>) -> Failed {
-    let become_it = |path| {
+/// As for [`become_program`].
+unsafe fn load(setup: &ChildSetup<'_>) -> Failed {
+    let exec = |path| {
         // SAFETY: a candidate, and arrays that the layout owns, each ended by NULL.
-        unsafe { posix_spawn(path, job.actions, job.attributes, job.argv, job.envp) }
+        unsafe { posix_spawn(path, setup.actions, setup.attributes, setup.argv, setup.envp) }
     };
     // SAFETY: an array that the layout owns, ended by NULL.
-    match unsafe { first(job.candidates, job.searches, become_it) } {
-        // Cannot happen: it has become another program.
+    match unsafe { first(setup.candidates, setup.searches, exec) } {
+        // Cannot happen: the process would execute another program.
         Ok(_) => (Step::Exec, libc::EIO),
         Err(errno) => (Step::Exec, errno),
     }
@@ -221,12 +225,12 @@ fn join_group(group: Group) -> Result<(), Failed> {
     check(result, Step::Group)
 }
 
-fn limit(limits: &[ResourceLimit]) -> Result<(), Failed> {
+fn set_limits(limits: &[ResourceLimit]) -> Result<(), Failed> {
     for (index, limit) in limits.iter().enumerate() {
         let hard = limit.hard.unwrap_or(libc::RLIM_INFINITY);
         let mut soft = limit.soft.unwrap_or(libc::RLIM_INFINITY);
         if limit.resource == Resource::OpenFiles {
-            /// No more is taken, "no limit" neither (setrlimit(2), COMPATIBILITY).
+            /// The kernel accepts no higher value, nor "no limit" (setrlimit(2), COMPATIBILITY).
             const OPEN_MAX: u64 = 10240;
             if limit.soft.is_none() {
                 soft = hard.min(OPEN_MAX);
@@ -254,10 +258,10 @@ fn resource(resource: Resource) -> libc::c_int {
     }
 }
 
-fn be_nicer(add: i32) -> Result<(), Failed> {
-    /// This process.
+fn add_nice(add: i32) -> Result<(), Failed> {
+    /// The number that stands for this process.
     const SELF: libc::id_t = 0;
-    // It has no error for this process. -1 is an answer (getpriority(2)).
+    // It cannot fail for this process. -1 is a valid result (getpriority(2)).
     // SAFETY: numbers.
     let now = unsafe { libc::getpriority(libc::PRIO_PROCESS, SELF) };
     let nice = now.saturating_add(add).clamp(-20, 20);

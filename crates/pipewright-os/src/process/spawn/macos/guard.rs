@@ -1,12 +1,14 @@
-//! A process that outlives this one, and kills a child, or a child's group, when we have ended.
+//! Starts a process that outlives this one, and kills a child, or a child's group, when this process has
+//! ended.
 //!
-//! There is no death signal, and a kqueue with `NOTE_EXIT` of us needs a process of ours to wait
-//! in it: a forked copy of a whole program, whose memory stays for as long as the child runs, or a
-//! program that is installed with us. What every macOS has is `/bin/sh`. It waits for the end of a
-//! pipe whose other end is ours alone: when we end, however, the kernel closes that.
+//! macOS has no parent-death signal. A kqueue with `NOTE_EXIT` for this process would need another process
+//! to wait in it: a forked copy of a whole program, whose memory stays as long as the child runs, or a
+//! program that is installed along with this one. But every macOS has `/bin/sh`. It waits for the end of a
+//! pipe whose other end only this process has: when this process ends, in whatever way, the kernel closes
+//! that end.
 //!
-//! What it does not see: where a fork of this program goes on running, and has not become another
-//! program, the pipe is not closed before that ends too. And whoever kills the guard keeps the child.
+//! The guard has two limits: if a fork of this program runs on without executing another program, the pipe
+//! is not closed before that ends too. And if the guard is killed, the child lives on.
 
 use std::ffi::{CStr, CString, c_char};
 use std::io;
@@ -14,26 +16,28 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::ptr;
 
 use super::actions::{Actions, Attributes, all_signals, posix_spawn, signals};
-use crate::process::child::guard::{Guard, Whom};
+use crate::process::child::guard::{Guard, GuardTarget};
 use crate::process::wait4::wait4;
 
-/// Where the shell finds the pipe.
-const LIFELINE: RawFd = 3;
+/// The number of the pipe in the shell.
+const PIPE_FD: RawFd = 3;
 
-/// The shell itself ends at once, and what it leaves behind becomes a child of launchd: nobody here
-/// has to reap it. A line is the word that all is over; the end without one is our end. `$1` is whom
-/// to kill; 0 is the group of the shell.
-const FOR_GROUP: &CStr = c"(read -r over <&3 || kill -s KILL \"$1\") &";
+/// The script that kills a group. The shell itself ends at once, and the process that it leaves behind
+/// becomes a child of launchd, so this process does not have to reap it. A line in the pipe disarms the
+/// guard; the end of the pipe without a line means that this process has ended. `$1` is the process or
+/// group to kill; 0 is the group of the shell.
+const GROUP_SCRIPT: &CStr = c"(read -r over <&3 || kill -s KILL \"$1\") &";
 
-/// The number of a child may have passed on by our end, where other code has reaped it or our end of the
-/// pipe was leaked: so the time of its start is compared. Where `ps` cannot be had, both are empty.
-const FOR_CHILD: &CStr = c"(s=$(/bin/ps -o lstart= -p \"$1\"); read -r over <&3 || if [ \"$s\" = \"$(/bin/ps -o lstart= -p \"$1\")\" ]; then kill -s KILL \"$1\"; fi) &";
+/// The script that kills a child. When this process ends, the number of the child may have passed to
+/// another process, if other code has reaped the child or the pipe's end was leaked. So the start time is
+/// compared. If `ps` does not work, both times are empty.
+const CHILD_SCRIPT: &CStr = c"(s=$(/bin/ps -o lstart= -p \"$1\"); read -r over <&3 || if [ \"$s\" = \"$(/bin/ps -o lstart= -p \"$1\")\" ]; then kill -s KILL \"$1\"; fi) &";
 
-/// Starts the guard of a child that does not run yet. When this returns it is in place.
-pub(super) fn start_guard(child: i32, whom: Whom) -> io::Result<Guard> {
+/// Starts the guard of a child that does not run yet. The guard waits when this returns.
+pub(super) fn start_guard(child: i32, target: GuardTarget) -> io::Result<Guard> {
     let (read, write) = crate::base::raw_pipe::pipe()?;
-    do_without_sigpipe(&write)?;
-    let shell = start_shell(child, whom, &read)?;
+    disable_sigpipe(&write)?;
+    let shell = start_shell(child, target, &read)?;
     drop(read);
     match wait4(shell, 0) {
         Ok(Some((status, _))) if status.success() => {}
@@ -42,34 +46,34 @@ pub(super) fn start_guard(child: i32, whom: Whom) -> io::Result<Guard> {
         Err(error) => return Err(error),
         Ok(_) => return Err(io::Error::other("the guard of the child could not be started")),
     }
-    Ok(Guard::new(write, whom))
+    Ok(Guard::new(write, target))
 }
 
-fn start_shell(child: i32, whom: Whom, lifeline: &OwnedFd) -> io::Result<i32> {
+fn start_shell(child: i32, target: GuardTarget, pipe: &OwnedFd) -> io::Result<i32> {
     let mut actions = Actions::new()?;
-    // Before the others, which could overwrite it.
-    match lifeline.as_raw_fd() {
-        LIFELINE => actions.inherit(LIFELINE)?,
-        from => actions.dup2(from, LIFELINE)?,
+    // Before the other actions, which could overwrite it.
+    match pipe.as_raw_fd() {
+        PIPE_FD => actions.inherit(PIPE_FD)?,
+        from => actions.dup2(from, PIPE_FD)?,
     }
     for fd in [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO] {
         actions.open(fd, c"/dev/null", libc::O_RDWR)?;
     }
-    // It keeps no directory from being unmounted.
+    // So that the guard keeps no directory from being unmounted.
     actions.change_dir(c"/")?;
     let mut attributes = Attributes::new()?;
     attributes.close_others()?;
     attributes.default_signals(&signals(&[libc::SIGCHLD, libc::SIGPIPE]))?;
-    // What is sent to the group, or typed at the terminal, is not meant for it.
+    // Signals for the group, or from the terminal, are not meant for the guard.
     attributes.block(&all_signals())?;
-    let (script, target) = match whom {
-        Whom::Child => {
+    let (script, target) = match target {
+        GuardTarget::Child => {
             attributes.begin_session()?;
-            (FOR_CHILD, CString::new(child.to_string())?)
+            (CHILD_SCRIPT, CString::new(child.to_string())?)
         }
-        Whom::Group => {
+        GuardTarget::Group => {
             attributes.join_group(child)?;
-            (FOR_GROUP, c"0".to_owned())
+            (GROUP_SCRIPT, c"0".to_owned())
         }
     };
     let arguments = [c"sh", c"-c", script, c"pipewright-guard", &target].map(CStr::as_ptr);
@@ -82,8 +86,9 @@ fn start_shell(child: i32, whom: Whom, lifeline: &OwnedFd) -> io::Result<i32> {
     started.map_err(io::Error::from_raw_os_error)
 }
 
-/// A guard that somebody has killed must not be the end of a program that does not ignore SIGPIPE.
-fn do_without_sigpipe(pipe: &OwnedFd) -> io::Result<()> {
+/// Disables SIGPIPE for the pipe: a guard that was killed must not end a program that does not ignore
+/// SIGPIPE.
+fn disable_sigpipe(pipe: &OwnedFd) -> io::Result<()> {
     // SAFETY: an open descriptor and a number.
     match unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETNOSIGPIPE, 1) } {
         -1 => Err(io::Error::last_os_error()),

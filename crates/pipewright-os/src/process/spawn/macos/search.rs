@@ -1,4 +1,4 @@
-//! Which file is the program: the first candidate that can be loaded.
+//! The search for the program: the first candidate that can be loaded.
 
 use std::ffi::{CStr, CString, OsStr, c_char};
 use std::io;
@@ -10,8 +10,8 @@ use rustix::fs::{Access, AtFlags, CWD, FileType};
 
 use crate::process::spawn::{Group, Plan, SpawnError, Step};
 
-/// Goes through the candidates as execvp(3) goes through PATH, and `load`s. It allocates nothing, so
-/// that a forked child can do it too.
+/// Tries the candidates in the way execvp(3) goes through PATH, and `load`s. Allocates nothing, so that a
+/// forked child can call it too.
 ///
 /// # Safety
 /// An array of C strings that ends with NULL.
@@ -32,7 +32,7 @@ pub(super) unsafe fn first<T>(
         next = unsafe { next.add(1) };
         // SAFETY: a C string.
         if searches && unsafe { libc::access(path, libc::X_OK) } != 0 {
-            // That answer is for our real user (access(2)); what the effective one may, only the exec knows.
+            // access(2) answers for the real user; only the exec shows what the effective user may do.
             if errno() != libc::EACCES {
                 continue;
             }
@@ -41,7 +41,7 @@ pub(super) unsafe fn first<T>(
             Ok(loaded) => return Ok(loaded),
             Err(errno) if !searches => return Err(errno),
             Err(libc::ENOENT | libc::ENOTDIR | libc::ESTALE | libc::ENODEV | libc::ETIMEDOUT) => {}
-            // One further on may be ours to run; if none is, this is what to say.
+            // A later candidate may be allowed; if none is, this is the error to report.
             Err(libc::EACCES) => forbidden = true,
             Err(errno) => return Err(errno),
         }
@@ -55,16 +55,16 @@ pub(super) fn errno() -> i32 {
     unsafe { *location }
 }
 
-/// The candidates as they are to be looked for from the child's working directory.
+/// The candidates as absolute paths, resolved from the child's working directory.
 #[derive(Debug)]
 pub(super) struct Absolute {
-    /// Owns what some of the pointers refer to; never changed once they are made.
+    /// The paths that some of the pointers refer to; never changed once the pointers exist.
     _paths: Vec<CString>,
     pointers: Vec<*const c_char>,
 }
 
 impl Absolute {
-    /// The candidates must stay as long as this does.
+    /// Resolves the candidates, which must stay as long as the result does.
     pub(super) fn new(dir: &Path, candidates: *const *const c_char) -> io::Result<Absolute> {
         let mut paths = Vec::new();
         let mut pointers = Vec::new();
@@ -97,16 +97,16 @@ impl Absolute {
     }
 }
 
-/// The step that failed: the call has one number for all of them.
-pub(super) fn why_not(plan: &Plan<'_>, errno: i32) -> SpawnError {
+/// Finds the step that failed: the call has one error number for all of them.
+pub(super) fn failed_step(plan: &Plan<'_>, errno: i32) -> SpawnError {
     let error = io::Error::from_raw_os_error(errno);
-    if let Some(error) = plan.current_dir.and_then(why_not_there) {
+    if let Some(error) = plan.current_dir.and_then(working_dir_error) {
         return SpawnError::new(Step::CurrentDir, error);
     }
     let step = match errno {
-        // The limit of processes (fork(2)).
+        // The limit on processes (fork(2)).
         libc::EAGAIN => Step::Create,
-        // setpgid(2).
+        // From setpgid(2).
         libc::EPERM | libc::EINVAL | libc::ESRCH if matches!(plan.unix.group, Group::Join(_)) => {
             Step::Group
         }
@@ -115,8 +115,8 @@ pub(super) fn why_not(plan: &Plan<'_>, errno: i32) -> SpawnError {
     SpawnError::new(step, error)
 }
 
-/// Why that directory cannot be a working directory, if it cannot.
-fn why_not_there(dir: &Path) -> Option<io::Error> {
+/// Returns the error that a change to that directory gives, if it gives one.
+fn working_dir_error(dir: &Path) -> Option<io::Error> {
     match rustix::fs::stat(dir) {
         Err(error) => return Some(error.into()),
         Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::Directory => {
@@ -135,14 +135,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_relative_is_looked_for_from_the_childs_directory() {
+    fn relative_candidates_are_resolved_from_the_childs_directory() {
         let strings = [c"/bin/cc", c"./cc", c"../x/cc"];
         let mut array: Vec<*const c_char> = strings.iter().map(|it| it.as_ptr()).collect();
         array.push(ptr::null());
         let made = Absolute::new(Path::new("/some where"), array.as_ptr()).unwrap();
         let mut found = Vec::new();
         for pointer in made.pointers.iter().take(strings.len()) {
-            // SAFETY: C strings, and the last is not among them.
+            // SAFETY: C strings; the NULL at the end is not among them.
             found.push(PathBuf::from(unsafe { CStr::from_ptr(*pointer) }.to_str().unwrap()));
         }
         assert_eq!(found, ["/bin/cc", "/some where/cc", "/some where/../x/cc"].map(PathBuf::from));

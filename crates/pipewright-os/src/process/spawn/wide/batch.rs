@@ -1,29 +1,30 @@
-//! The command line of a batch file, which `cmd.exe` reads before anybody else does.
+//! The command line of a batch file, which `cmd.exe` parses before the script gets it.
 //!
-//! An argument that `cmd.exe` takes for something else is a command of whoever wrote it
-//! (CVE-2024-24576). So whatever is not known to be harmless stands in quotes, and what means
-//! something even there is made to mean nothing, or refused.
+//! An argument that `cmd.exe` interprets as something else is a command injection (CVE-2024-24576). So
+//! every text that is not known to be harmless is quoted, and characters that are special even in quotes
+//! are neutralized or refused.
 
 use super::command_line::repeat;
-use super::{Arg, Refused, fitting, unit};
+use super::{Arg, Refused, check_length, unit};
 use crate::process::spawn::BadInput;
 
 const QUOTE: u16 = unit('"');
 const BACKSLASH: u16 = unit('\\');
 const PERCENT: u16 = unit('%');
 
-/// `cmd.exe` takes a line of at most so many units.
-const MOST_UNITS: usize = 8191;
+/// The maximum length of a line for `cmd.exe`, in units.
+const MAX_UNITS: usize = 8191;
 
-/// Extensions on, which the trick with `%` needs; no expansion of `!`; no AutoRun from the registry.
-const BEGINNING: &str = r#"cmd.exe /e:ON /v:OFF /d /c ""#;
+/// The beginning of the line: extensions on, which the trick with `%` needs; no expansion of `!`; no
+/// AutoRun from the registry.
+const PREFIX: &str = r#"cmd.exe /e:ON /v:OFF /d /c ""#;
 
-/// The most harmless variable there is, cut to nothing. It is put before a `%`, which then stands
-/// between two that belong together, and so means itself.
-const NOTHING: &str = "%%cd:~,";
+/// A harmless variable, cut to nothing. It is put before a `%`, which then stands between two that form a
+/// pair, and so stands for itself.
+const EMPTY_VARIABLE: &str = "%%cd:~,";
 
-/// Whether Windows would hand a file of that name to `cmd.exe`. It drops dots and spaces at the end
-/// of a name (CVE-2024-43402), and does not care for capitals.
+/// Returns true if Windows would pass a file with that name to `cmd.exe`. Windows drops dots and spaces at
+/// the end of a name (CVE-2024-43402), and ignores case.
 pub(crate) fn is_batch(path: &[u16]) -> bool {
     let dropped = |unit: &u16| *unit == self::unit('.') || *unit == self::unit(' ');
     let end = path.iter().rposition(|unit| !dropped(unit)).map_or(0, |at| at + 1);
@@ -34,14 +35,14 @@ pub(crate) fn is_batch(path: &[u16]) -> bool {
     })
 }
 
-/// The command line for `cmd.exe`, without a NUL at its end.
+/// Returns the command line for `cmd.exe`, without a NUL at its end.
 pub(crate) fn batch_line(
     script: &[u16],
     args: &[Arg],
     force_quotes: bool,
 ) -> Result<Vec<u16>, Refused> {
-    let mut line: Vec<u16> = BEGINNING.encode_utf16().collect();
-    // No file's name has a quote or a line end in it, nor a backslash at its end.
+    let mut line: Vec<u16> = PREFIX.encode_utf16().collect();
+    // A file name has no quote or line end in it, and no backslash at its end.
     if script.contains(&QUOTE) || script.iter().any(ends_line) || script.last() == Some(&BACKSLASH)
     {
         return Err(Refused::Bad(BadInput::BatchName));
@@ -57,24 +58,24 @@ pub(crate) fn batch_line(
             Arg::Raw(text) => line.extend_from_slice(text),
         }
     }
-    // The outermost quotes are those that `/c` takes away.
+    // The outermost quotes are those that `/c` removes.
     line.push(QUOTE);
-    fitting(line, MOST_UNITS)
+    check_length(line, MAX_UNITS)
 }
 
 fn ends_line(unit: &u16) -> bool {
     matches!(char::from_u32(u32::from(*unit)), Some('\r' | '\n' | '\0'))
 }
 
-/// Needs no quotes, whatever stands around it.
+/// Returns true if the character needs no quotes, whatever surrounds it.
 fn is_harmless(unit: &u16) -> bool {
     let character = char::from_u32(u32::from(*unit)).filter(char::is_ascii);
     character.is_some_and(|it| it.is_ascii_alphanumeric() || r"#$*+-./:?@\_".contains(it))
 }
 
 fn push(line: &mut Vec<u16>, text: &[u16], force_quotes: bool) {
-    // A backslash at the end: a batch file that puts quotes around its argument ("%~1") must not
-    // have the second one escaped.
+    // Quote after a final backslash too: in a batch file that quotes its argument ("%~1"), it must not
+    // escape the closing quote.
     let quoted = force_quotes
         || text.last().is_none_or(|last| *last == BACKSLASH)
         || !text.iter().all(is_harmless);
@@ -86,14 +87,14 @@ fn push(line: &mut Vec<u16>, text: &[u16], force_quotes: bool) {
         match *unit {
             BACKSLASH => backslashes += 1,
             QUOTE => {
-                // Twice is once, for cmd.exe and the C library alike; a backslash would not stop
-                // cmd.exe from seeing the end of the quotes.
+                // A doubled quote means one, for cmd.exe and the C library alike; a backslash would not
+                // keep cmd.exe from seeing the end of the quotes.
                 repeat(line, backslashes);
                 line.push(QUOTE);
                 backslashes = 0;
             }
             PERCENT => {
-                line.extend(NOTHING.encode_utf16());
+                line.extend(EMPTY_VARIABLE.encode_utf16());
                 backslashes = 0;
             }
             _ => backslashes = 0,
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_end_the_line_is_refused() {
+    fn line_ends_and_quotes_in_names_are_refused() {
         for arg in ["a\nb", "a\r", "\n"] {
             assert_eq!(line("x.bat", arg), Err(Refused::Bad(BadInput::BatchArg(0))));
         }
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_file_is_known_by_what_windows_makes_of_its_name() {
+    fn batch_files_are_recognized_by_the_resolved_name() {
         for name in ["a.bat", "a.CMD", r"C:\x.y\a.BaT", "a.bat.", "a.cmd . .", "a.bat   ", ".bat"] {
             assert!(is_batch(&wide(name)), "{name:?}");
         }
@@ -167,7 +168,7 @@ mod tests {
     fn argument() -> impl Strategy<Value = Vec<u16>> {
         let units = prop_oneof![
             8 => prop::sample::select(wide("\\\" \ta=/%^&|<>()!,;~:cd@'`")),
-            // Not what stands for half a character: the oracle reads text.
+            // Without surrogates: the oracle reads text.
             1 => 0x20..=0xd7ff_u16,
         ];
         prop::collection::vec(units, 0..12)
@@ -177,7 +178,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(10_000))]
 
         #[test]
-        fn cmd_executes_nothing_but_the_batch_file_and_every_argument_comes_back(
+        fn cmd_runs_only_the_batch_file_with_every_argument_unchanged(
             args in prop::collection::vec(argument(), 0..6),
             force_quotes: bool,
         ) {
@@ -188,7 +189,7 @@ mod tests {
             let executed = oracle::cmd(&line[start..]).map_err(TestCaseError::fail)?;
             let parameters = oracle::parameters(&executed);
             prop_assert_eq!(parameters.len(), 1 + args.len(), "{:?}", parameters);
-            // What a batch file passes on with %* to a program.
+            // The line that a batch file passes to a program with %*.
             let mut expected = vec![script];
             expected.extend(args);
             prop_assert_eq!(oracle::split(&executed, Rules::C), expected);

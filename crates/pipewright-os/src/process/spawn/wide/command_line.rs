@@ -1,12 +1,12 @@
-//! One line out of many arguments, which the child's C library takes apart again.
+//! The command line: arguments joined into one text, which the child's C library splits again.
 
-use super::{Arg, MOST_UNITS, Refused, fitting, unit};
+use super::{Arg, MAX_UNITS, Refused, check_length, unit};
 
 const QUOTE: u16 = unit('"');
 const BACKSLASH: u16 = unit('\\');
 
-/// The command line, without a NUL at its end. The program is what the child finds as its own name,
-/// and has no quote in it: no file's name has.
+/// Returns the command line, without a NUL at its end. The child gets the program as its own name. The
+/// program contains no quote, because no file name does.
 pub(crate) fn command_line(
     program: &[u16],
     args: &[Arg],
@@ -24,11 +24,11 @@ pub(crate) fn command_line(
             Arg::Raw(text) => line.extend_from_slice(text),
         }
     }
-    fitting(line, MOST_UNITS)
+    check_length(line, MAX_UNITS)
 }
 
-/// Adds one argument, so that the rules of `CommandLineToArgvW` and of Microsoft's C library both
-/// give it back: a backslash is an escape only before a quote.
+/// Adds one argument, so that `CommandLineToArgvW` and Microsoft's C library both split it off unchanged: a
+/// backslash is an escape only before a quote.
 fn push(line: &mut Vec<u16>, arg: &[u16], force_quotes: bool) {
     let is_gap = |unit: &u16| matches!(char::from_u32(u32::from(*unit)), Some(' ' | '\t'));
     let quoted = force_quotes || arg.is_empty() || arg.iter().any(is_gap);
@@ -40,7 +40,7 @@ fn push(line: &mut Vec<u16>, arg: &[u16], force_quotes: bool) {
         match *unit {
             BACKSLASH => backslashes += 1,
             QUOTE => {
-                // Those before it doubled, and one more for itself.
+                // Double the backslashes before it, and add one for the quote itself.
                 repeat(line, backslashes + 1);
                 backslashes = 0;
             }
@@ -49,7 +49,7 @@ fn push(line: &mut Vec<u16>, arg: &[u16], force_quotes: bool) {
         line.push(*unit);
     }
     if quoted {
-        // They stand before a quote now.
+        // The backslashes are followed by a quote now.
         repeat(line, backslashes);
         line.push(QUOTE);
     }
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_raw_argument_stands_as_it_is() {
+    fn raw_arguments_are_unchanged() {
         let args = [Arg::Plain(wide("/c")), Arg::Raw(wide(r#"echo "a  b""#))];
         assert_eq!(line(&args), r#""p q" /c echo "a  b""#);
         let forced = command_line(&wide("p"), &args, true).unwrap();
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(of_units(32_763), Err(Refused::TooLong));
     }
 
-    /// What matters to the rules, and a little of everything else.
+    /// Generates characters that matter to the rules, and some others.
     fn argument() -> impl Strategy<Value = Vec<u16>> {
         let units = prop_oneof![
             6 => prop::sample::select(wide("\\\" \ta=/%^&")),
@@ -119,7 +119,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(10_000))]
 
         #[test]
-        fn every_argument_comes_back(
+        fn every_argument_is_split_off_unchanged(
             args in prop::collection::vec(argument(), 0..6),
             force_quotes: bool,
         ) {

@@ -7,15 +7,15 @@ use super::unit;
 /// A variable's name and value.
 pub(crate) type Variable = (Vec<u16>, Vec<u16>);
 
-/// The block: each variable as `name=value` and a NUL, in the order of their names, and a NUL more.
-/// Of those that have the same name the last counts.
+/// Returns the block: each variable as `name=value` and a NUL, in the order of the names, and another NUL.
+/// If several have the same name, the last counts.
 ///
 /// Drive variables (`=C:`, the working directory of another drive) have names like others.
 pub(crate) fn block(
     mut variables: Vec<Variable>,
     compare: impl Fn(&[u16], &[u16]) -> Ordering,
 ) -> Vec<u16> {
-    // Stable, so that the last stays the last. Programs search this block as if it were sorted.
+    // A stable sort, so that the last stays the last. Programs expect a sorted block.
     variables.sort_by(|one, other| compare(&one.0, &other.0));
     let units = variables.iter().map(|(name, value)| name.len() + value.len() + 2).sum::<usize>();
     let mut block = Vec::with_capacity(units + 2);
@@ -30,7 +30,7 @@ pub(crate) fn block(
         block.push(0);
     }
     if block.is_empty() {
-        // Where there is no variable there is an empty one.
+        // A block without variables has an empty one.
         block.push(0);
     }
     block.push(0);

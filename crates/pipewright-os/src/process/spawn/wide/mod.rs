@@ -1,14 +1,14 @@
-//! The texts that `CreateProcessW` is given, in UTF-16.
+//! The UTF-16 texts that `CreateProcessW` takes.
 //!
-//! Nothing in here calls the system, so the tests of it run everywhere.
+//! Nothing in here calls the system, so its tests run on every system.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `command_line.rs` | arguments as a C library takes them apart again |
-//! | `batch.rs` | arguments of a batch file, which `cmd.exe` reads first |
+//! | `command_line.rs` | arguments as a C library splits them |
+//! | `batch.rs` | arguments of a batch file, which `cmd.exe` parses first |
 //! | `environment.rs` | the environment |
-//! | `search.rs` | where a program is looked for |
-//! | `path.rs` | what a path is, before the system has a say in it |
+//! | `search.rs` | the search for a program |
+//! | `path.rs` | the kind of a path, found without asking the system |
 
 pub(crate) mod batch;
 pub(crate) mod command_line;
@@ -21,33 +21,33 @@ pub(crate) mod oracle;
 
 use super::BadInput;
 
-/// `CreateProcessW` takes a command line of at most so many units, its NUL counted.
-const MOST_UNITS: usize = 32_767;
+/// The maximum length of a command line for `CreateProcessW`, in units, including its NUL.
+const MAX_UNITS: usize = 32_767;
 
 /// An argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Arg {
-    /// The program is to find it among its arguments just so.
+    /// The program has to get it unchanged among its arguments.
     Plain(Vec<u16>),
-    /// It stands on the command line as it is.
+    /// It goes on the command line unchanged.
     Raw(Vec<u16>),
 }
 
-/// Why there is no command line.
+/// The reason why there is no command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// It would be longer than its reader takes.
+    /// It would be too long for its reader.
     TooLong,
     /// It would mean something else.
     Bad(BadInput),
 }
 
-/// The line, if it and a NUL fit.
-fn fitting(line: Vec<u16>, most_units: usize) -> Result<Vec<u16>, Refused> {
+/// Returns the line, if it and a NUL fit.
+fn check_length(line: Vec<u16>, most_units: usize) -> Result<Vec<u16>, Refused> {
     if line.len() < most_units { Ok(line) } else { Err(Refused::TooLong) }
 }
 
-/// An ASCII character as a unit.
+/// Returns an ASCII character as a UTF-16 unit.
 pub(crate) const fn unit(character: char) -> u16 {
     character as u16
 }

@@ -1,18 +1,18 @@
-//! How Windows takes texts apart, for tests: written from the documentation, independently of how
-//! they are put together here.
+//! Parsers for tests: they split texts as Windows does, and are written from the documentation,
+//! independently of the code that builds the texts.
 
 use super::wide;
 
-/// Whose rules for command lines.
+/// A set of rules for command lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rules {
-    /// `CommandLineToArgvW`: two quotes within quotes are one, and end them.
+    /// `CommandLineToArgvW`: two quotes within quotes mean one, and end the quoting.
     Shell,
-    /// Microsoft's C library since 2008: two quotes within quotes are one, and they go on.
+    /// Microsoft's C library since 2008: two quotes within quotes mean one, and the quoting continues.
     C,
 }
 
-/// The arguments that a command line means, the program's name first.
+/// Returns the arguments in a command line, the program's name first.
 pub(crate) fn split(line: &[u16], rules: Rules) -> Vec<Vec<u16>> {
     let text: Vec<u32> = line.iter().map(|unit| u32::from(*unit)).collect();
     let at = |index: usize| text.get(index).copied();
@@ -20,7 +20,7 @@ pub(crate) fn split(line: &[u16], rules: Rules) -> Vec<Vec<u16>> {
     let gap = |index: usize| is(index, ' ') || is(index, '\t');
     let mut args = Vec::new();
 
-    // The name: nothing is escaped in it.
+    // In the name nothing is escaped.
     let mut index = 0;
     let mut name = Vec::new();
     if is(0, '"') {
@@ -78,11 +78,11 @@ pub(crate) fn split(line: &[u16], rules: Rules) -> Vec<Vec<u16>> {
     }
 }
 
-/// What `cmd.exe /c` makes of its command: the line it executes, and whether anything in it would
-/// do more than be an argument. `%CD%` is the only variable there is.
+/// Returns the line that `cmd.exe /c` executes for a command; an error if a part of it would be more than
+/// an argument. `%CD%` is the only variable that exists.
 pub(crate) fn cmd(command: &[u16]) -> Result<Vec<u16>, String> {
     let text = String::from_utf16_lossy(command);
-    // More than two quotes: the first and the last are taken away (cmd /?).
+    // With more than two quotes, the first and the last are removed (cmd /?).
     let inner = text.strip_prefix('"').ok_or("no quote at its start")?;
     let (inner, rest) = inner.rsplit_once('"').ok_or("no quote at its end")?;
     if !rest.is_empty() {
@@ -106,7 +106,7 @@ pub(crate) fn cmd(command: &[u16]) -> Result<Vec<u16>, String> {
     Ok(expanded.encode_utf16().collect())
 }
 
-/// Takes out variables, as on the command line: what is not set stays as it is.
+/// Expands variables, as on the command line: a variable that is not set stays as it is.
 fn expand(text: &str) -> Result<String, String> {
     let mut expanded = String::new();
     let mut rest = text;
@@ -123,7 +123,7 @@ fn expand(text: &str) -> Result<String, String> {
     Ok(expanded)
 }
 
-/// `%0`, `%1` ... of a batch file, quotes and all.
+/// Returns `%0`, `%1` ... of a batch file, including quotes.
 pub(crate) fn parameters(line: &[u16]) -> Vec<String> {
     let mut parameters = Vec::new();
     let mut current = String::new();

@@ -1,8 +1,8 @@
-//! What a path is, before the system has a say in it.
+//! The kind of a path, found without asking the system.
 
 use super::unit;
 
-/// Whether a program is named by a path, and so not searched for.
+/// Returns true if a program is given as a path, and so not searched for.
 pub(crate) fn is_path(program: &[u16]) -> bool {
     program.iter().any(|unit| is_separator(*unit) || *unit == self::unit(':'))
 }
@@ -11,14 +11,14 @@ pub(crate) fn is_separator(unit: u16) -> bool {
     unit == self::unit('\\') || unit == self::unit('/')
 }
 
-/// Whether the path is taken as it is, without a look at `.`, `..` or `/` (`\\?\`).
+/// Returns true if the system uses the path unchanged, without resolving `.`, `..` or `/` (`\\?\`).
 pub(crate) fn is_verbatim(path: &[u16]) -> bool {
     let start: Vec<u16> = r"\\?\".encode_utf16().collect();
     path.starts_with(&start)
 }
 
-/// The same path as programs know it, of one that starts with `\\?\`: most can do nothing with that.
-/// `None`: it is of another kind. Whether it means the same file is for the system to say.
+/// Returns the common form of a path that starts with `\\?\`, which most programs cannot use. `None` if the
+/// path is of another kind. The system has to confirm that both mean the same file.
 pub(crate) fn without_verbatim(path: &[u16]) -> Option<Vec<u16>> {
     const START: usize = r"\\?\".len();
     let rest = path.get(START..).filter(|_| is_verbatim(path))?;
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verbatim_path_has_a_usual_name_or_none() {
+    fn verbatim_paths_are_converted_if_possible() {
         let usual = |path: &str| {
             without_verbatim(&wide(path)).map(|path| String::from_utf16(&path).unwrap())
         };

@@ -1,35 +1,36 @@
-//! Where a program is looked for, and under which names.
+//! The search for a program: the directories, and the names to try.
 
 use super::path::is_separator;
 use super::unit;
 use crate::base::os_text::ends_with;
 
-/// What the order of directories depends on.
+/// The inputs for the order of directories.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Places<'a> {
-    /// The child's `PATH`, where it has an environment of its own.
+pub(crate) struct SearchInputs<'a> {
+    /// The child's `PATH`, if it has an environment of its own.
     pub(crate) child_path: Option<&'a [u16]>,
-    /// Where our own program is.
+    /// The directory of this process's program.
     pub(crate) own_program: Option<&'a [u16]>,
     /// System32.
     pub(crate) system: Option<&'a [u16]>,
     /// The directory of Windows.
     pub(crate) windows: Option<&'a [u16]>,
-    /// Our own `PATH`.
+    /// This process's `PATH`.
     pub(crate) own_path: Option<&'a [u16]>,
 }
 
-/// The directories, in the order of std. The working directory is not among them: whoever can write
-/// there could give the program.
-pub(crate) fn dirs(places: Places<'_>) -> Vec<Vec<u16>> {
-    let mut dirs = places.child_path.map(split_path).unwrap_or_default();
-    let single = [places.own_program, places.system, places.windows];
+/// Returns the directories, in the order of std. The working directory is not one of them: any user who can
+/// write there could provide the program.
+pub(crate) fn dirs(inputs: SearchInputs<'_>) -> Vec<Vec<u16>> {
+    let mut dirs = inputs.child_path.map(split_path).unwrap_or_default();
+    let single = [inputs.own_program, inputs.system, inputs.windows];
     dirs.extend(single.into_iter().flatten().map(<[u16]>::to_vec));
-    dirs.extend(places.own_path.map(split_path).unwrap_or_default());
+    dirs.extend(inputs.own_path.map(split_path).unwrap_or_default());
     dirs
 }
 
-/// The entries of a `PATH`; empty ones mean nothing here. A semicolon in quotes belongs to the name.
+/// Returns the entries of a `PATH`, without the empty ones, which mean nothing here. A semicolon in quotes
+/// belongs to the name.
 pub(crate) fn split_path(path: &[u16]) -> Vec<Vec<u16>> {
     let mut dirs = Vec::new();
     let mut dir = Vec::new();
@@ -43,13 +44,13 @@ pub(crate) fn split_path(path: &[u16]) -> Vec<Vec<u16>> {
             dir.push(part);
         }
     }
-    // Where the last quote is never closed.
+    // If the last quote is never closed.
     dirs.push(dir);
     dirs.retain(|dir| !dir.is_empty());
     dirs
 }
 
-/// The extensions of programs that can be started without asking anybody who starts them, in the
+/// Returns the extensions of programs that can be started on their own, without a file association, in the
 /// order of `PATHEXT`.
 pub(crate) fn extensions(pathext: Option<&[u16]>) -> Vec<String> {
     const KNOWN: [&str; 4] = [".com", ".exe", ".bat", ".cmd"];
@@ -59,10 +60,10 @@ pub(crate) fn extensions(pathext: Option<&[u16]>) -> Vec<String> {
     lower.filter(|entry| KNOWN.contains(&entry.as_str())).collect()
 }
 
-/// The file of a program that is named without a path.
+/// Finds the file of a program that is given without a path.
 ///
-/// First what std finds: the name with `.exe`, or as it is where it has a dot. Where that is nowhere,
-/// the name with each of the extensions, so that what npm installs as `tool.cmd` is found as `tool`.
+/// The file that std finds comes first: the name with `.exe`, or the plain name if it has a dot. If that
+/// exists nowhere, the name with each of the extensions, so that npm's `tool.cmd` is found as `tool`.
 pub(crate) fn find(
     name: &[u16],
     dirs: &[Vec<u16>],
@@ -77,11 +78,12 @@ pub(crate) fn find(
     if let Some(file) = find_as(exe) {
         return Some(file);
     }
-    let says_what_it_is = [".com", ".exe", ".bat", ".cmd"].iter().any(|it| ends_with(name, it));
-    if says_what_it_is {
+    let has_program_extension =
+        [".com", ".exe", ".bat", ".cmd"].iter().any(|it| ends_with(name, it));
+    if has_program_extension {
         return None;
     }
-    // A directory's files before those of the next, as cmd.exe has it.
+    // All files of one directory before those of the next, as in cmd.exe.
     dirs.iter()
         .flat_map(|dir| extensions.iter().map(move |extension| join(dir, name, extension)))
         .find(|file| is_file(file))
@@ -110,7 +112,7 @@ mod tests {
     fn the_order_is_that_of_std() {
         let [child, own, system, windows, path] =
             [r"C:\child;;D:\", r"C:\own", r"C:\sys", r"C:\win", r"E:\"].map(wide);
-        let places = Places {
+        let inputs = SearchInputs {
             child_path: Some(&child),
             own_program: Some(&own),
             system: Some(&system),
@@ -118,8 +120,8 @@ mod tests {
             own_path: Some(&path),
         };
         let all = [r"C:\child", r"D:\", r"C:\own", r"C:\sys", r"C:\win", r"E:\"];
-        assert_eq!(texts(&dirs(places)), all);
-        assert_eq!(texts(&dirs(Places { child_path: None, ..places })), all[2..]);
+        assert_eq!(texts(&dirs(inputs)), all);
+        assert_eq!(texts(&dirs(SearchInputs { child_path: None, ..inputs })), all[2..]);
     }
 
     #[test]
@@ -153,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn then_whatever_else_can_be_started() {
+    fn other_extensions_are_found_next() {
         let files = [r"C:\b\npm.cmd", r"C:\a\py3.11.exe", r"C:\a\bare", r"C:\a\x.exe.exe"];
         assert_eq!(found("npm", &files).as_deref(), Some(r"C:\b\npm.cmd"));
         assert_eq!(found("py3.11", &files).as_deref(), Some(r"C:\a\py3.11.exe"));

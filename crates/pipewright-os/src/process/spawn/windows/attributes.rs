@@ -1,4 +1,4 @@
-//! What a child is born with: which handles it inherits, and which job it is in.
+//! Attributes of a new child: the handles that it inherits, and its job.
 
 use std::ffi::c_void;
 use std::io;
@@ -15,23 +15,24 @@ use windows_sys::Win32::System::Threading::{
 /// A list of attributes. It refers to their values, which therefore outlive it.
 #[derive(Debug)]
 pub(super) struct Attributes<'a> {
-    /// Words, so that it is aligned for whatever is in it.
+    /// Words, so that it is aligned for any attribute.
     list: Vec<u64>,
     values: PhantomData<&'a [HANDLE]>,
 }
 
 impl<'a> Attributes<'a> {
-    /// Where there is to be none there is no list: what the system makes of an empty one is not said.
+    /// Creates a list with that much room. For no attributes there is no list, because the system's
+    /// treatment of an empty one is not documented.
     pub(super) fn with_room_for(count: u32) -> io::Result<Attributes<'a>> {
         if count == 0 {
             return Ok(Attributes { list: Vec::new(), values: PhantomData });
         }
         let mut bytes = 0;
-        // SAFETY: without a list it says how large one is. That it fails is what it is asked for.
+        // SAFETY: without a list the call returns the required size. It is expected to fail.
         let _ =
             unsafe { InitializeProcThreadAttributeList(ptr::null_mut(), count, 0, &raw mut bytes) };
         let mut list = vec![0_u64; bytes.div_ceil(mem::size_of::<u64>())];
-        // SAFETY: a live buffer of the size that was told.
+        // SAFETY: a live buffer of the size that was returned.
         let made = unsafe {
             InitializeProcThreadAttributeList(list.as_mut_ptr().cast(), count, 0, &raw mut bytes)
         };
@@ -41,12 +42,12 @@ impl<'a> Attributes<'a> {
         Ok(Attributes { list, values: PhantomData })
     }
 
-    /// The child inherits these and no other. Each is inheritable, and none there twice.
+    /// Sets the only handles that the child inherits. Each must be inheritable, and none listed twice.
     pub(super) fn set_handles(&mut self, handles: &'a [HANDLE]) -> io::Result<()> {
         self.set(PROC_THREAD_ATTRIBUTE_HANDLE_LIST, handles)
     }
 
-    /// The child is in these jobs before it runs.
+    /// Sets the jobs that the child is in before it runs.
     pub(super) fn set_jobs(&mut self, jobs: &'a [HANDLE]) -> io::Result<()> {
         self.set(PROC_THREAD_ATTRIBUTE_JOB_LIST, jobs)
     }
@@ -67,7 +68,7 @@ impl<'a> Attributes<'a> {
         if set == 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// NULL where there is none.
+    /// Returns the list; NULL if there is none.
     pub(super) fn as_ptr(&mut self) -> LPPROC_THREAD_ATTRIBUTE_LIST {
         if self.list.is_empty() { ptr::null_mut() } else { self.list.as_mut_ptr().cast() }
     }
@@ -77,7 +78,7 @@ impl Drop for Attributes<'_> {
     fn drop(&mut self) {
         let list = self.as_ptr();
         if !list.is_null() {
-            // SAFETY: a list that was initialised, and that nobody uses any more.
+            // SAFETY: a list that was initialised, and that is not used any more.
             unsafe { DeleteProcThreadAttributeList(list) };
         }
     }

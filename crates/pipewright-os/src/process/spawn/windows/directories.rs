@@ -1,4 +1,4 @@
-//! The directories of this machine, and what a path leads to.
+//! The directories of this machine, and the files that paths lead to.
 
 use std::io;
 use std::os::windows::io::{FromRawHandle as _, OwnedHandle};
@@ -14,34 +14,36 @@ use windows_sys::Win32::System::SystemInformation::{
     GetSystemDirectoryW, GetSystemWindowsDirectoryW,
 };
 
-use super::text::{ended, wide};
+use super::text::{nul_terminated, wide};
 use crate::process::spawn::wide::path::{is_verbatim, without_verbatim};
 
-/// `C:\Windows\System32`.
+/// Returns `C:\Windows\System32`.
 pub(super) fn system() -> Option<Vec<u16>> {
     // SAFETY: a live buffer of that size.
-    told(|buffer, units| unsafe { GetSystemDirectoryW(buffer, units) }).ok()
+    query_text(|buffer, units| unsafe { GetSystemDirectoryW(buffer, units) }).ok()
 }
 
-/// `C:\Windows`.
+/// Returns `C:\Windows`.
 pub(super) fn windows() -> Option<Vec<u16>> {
     // SAFETY: a live buffer of that size.
-    told(|buffer, units| unsafe { GetSystemWindowsDirectoryW(buffer, units) }).ok()
+    query_text(|buffer, units| unsafe { GetSystemWindowsDirectoryW(buffer, units) }).ok()
 }
 
-/// The whole path, as the system itself would make it of one: without `.`, `..`, and dots and spaces
-/// at its end; with a drive.
+/// Returns the full path as the system makes it: without `.`, `..`, and dots and spaces at its end; with a
+/// drive.
 fn full(path: Vec<u16>) -> io::Result<Vec<u16>> {
-    let path = ended(path);
+    let path = nul_terminated(path);
     // SAFETY: a string that ends with NUL; a live buffer of that size; no pointer to the last part.
-    told(|buffer, units| unsafe { GetFullPathNameW(path.as_ptr(), units, buffer, ptr::null_mut()) })
+    query_text(|buffer, units| unsafe {
+        GetFullPathNameW(path.as_ptr(), units, buffer, ptr::null_mut())
+    })
 }
 
-/// A path that means the same whatever the working directory, and that the calls take however long
-/// it is. Where it is short it is one that every program understands.
+/// Returns a path that does not depend on the working directory, and that the calls accept at any length.
+/// If it is short, every program understands it.
 pub(super) fn absolute(path: Vec<u16>) -> io::Result<Vec<u16>> {
-    if let Some(usual) = usual(&path) {
-        return Ok(usual);
+    if let Some(common_form) = common_form(&path) {
+        return Ok(common_form);
     }
     if is_verbatim(&path) {
         return Ok(path);
@@ -59,27 +61,27 @@ pub(super) fn absolute(path: Vec<u16>) -> io::Result<Vec<u16>> {
     Ok(start.encode_utf16().chain(rest.iter().copied()).collect())
 }
 
-/// The usual name of a path that starts with `\\?\`, if it means the same.
-fn usual(path: &[u16]) -> Option<Vec<u16>> {
-    let usual = without_verbatim(path).filter(|usual| fits(usual))?;
-    let is_same = full(usual.clone()).is_ok_and(|full| full == usual);
-    is_same.then_some(usual)
+/// Returns the common form of a path that starts with `\\?\`, if it means the same.
+fn common_form(path: &[u16]) -> Option<Vec<u16>> {
+    let common_form = without_verbatim(path).filter(|common_form| fits(common_form))?;
+    let is_same = full(common_form.clone()).is_ok_and(|full| full == common_form);
+    is_same.then_some(common_form)
 }
 
 fn fits(path: &[u16]) -> bool {
     path.len() < MAX_PATH as usize
 }
 
-/// Ended by NUL. Programs do not get along with a working directory that starts with `\\?\`, which is
-/// what `canonicalize` gives.
+/// Returns the directory for the call, ended by NUL. Programs cannot handle a working directory that starts
+/// with `\\?\`, which `canonicalize` returns.
 pub(super) fn as_working_directory(dir: &Path) -> Vec<u16> {
     let dir = wide(dir.as_os_str());
-    ended(usual(&dir).unwrap_or(dir))
+    nul_terminated(common_form(&dir).unwrap_or(dir))
 }
 
-/// Why that cannot be a working directory, if it cannot.
-pub(super) fn why_not(dir: &Path) -> Option<io::Error> {
-    match attributes(&ended(wide(dir.as_os_str()))) {
+/// Returns the reason why that cannot be a working directory, if there is one.
+pub(super) fn working_dir_error(dir: &Path) -> Option<io::Error> {
+    match attributes(&nul_terminated(wide(dir.as_os_str()))) {
         Ok(it) if is_of_directory(it) => None,
         Ok(_) => Some(io::Error::from_raw_os_error(ERROR_DIRECTORY as i32)),
         Err(error) => Some(error),
@@ -94,7 +96,7 @@ pub(super) fn is_of_directory(attributes: u32) -> bool {
     attributes & FILE_ATTRIBUTE_DIRECTORY != 0
 }
 
-/// True if this process may execute that file.
+/// Returns true if this process may execute that file.
 pub(super) fn may_be_executed(path_and_nul: &[u16]) -> bool {
     let shared = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
     // SAFETY: a path that ends with NUL, no attributes and no template.
@@ -105,7 +107,7 @@ pub(super) fn may_be_executed(path_and_nul: &[u16]) -> bool {
     if opened == INVALID_HANDLE_VALUE {
         return false;
     }
-    // SAFETY: made by the call above, for nobody else.
+    // SAFETY: made by the call above, and owned nowhere else.
     drop(unsafe { OwnedHandle::from_raw_handle(opened) });
     true
 }
@@ -122,9 +124,9 @@ pub(super) fn attributes(path_and_nul: &[u16]) -> io::Result<u32> {
     }
 }
 
-/// A text from a call that takes a buffer and its size, and says how large the text is, or, where
-/// the buffer is too small, how large it should have been.
-fn told(call: impl Fn(*mut u16, u32) -> u32) -> io::Result<Vec<u16>> {
+/// Returns a text from a call that takes a buffer and its size, and returns the length of the text, or, if
+/// the buffer is too small, the required size.
+fn query_text(call: impl Fn(*mut u16, u32) -> u32) -> io::Result<Vec<u16>> {
     let mut text = vec![0; MAX_PATH as usize];
     loop {
         let units = u32::try_from(text.len()).unwrap_or(u32::MAX);
@@ -145,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_that_is_long_is_taken_as_it_is() {
+    fn long_paths_become_verbatim() {
         let long = "x".repeat(MAX_PATH as usize);
         let of = |start: &str| {
             let path = absolute(wide(format!("{start}{long}").as_ref())).unwrap();

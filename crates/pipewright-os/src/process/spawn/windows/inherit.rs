@@ -1,10 +1,10 @@
-//! Handles beside stdio: inheritable for the moment of one start.
+//! Handles beside stdio: inheritable only during one start.
 //!
-//! A child knows an inherited handle by its number, and a copy would have another one. So the handle
-//! itself is made inheritable, while the child is created. It is the command's own, and a command
-//! starts one child at a time; so nobody else makes it inheritable, or not, meanwhile. A start that lets its
-//! child have whatever is inheritable waits until there is nothing of other starts ([`Turn`]). Only a start
-//! by other code of this program, as std's, can still take it.
+//! A child identifies an inherited handle by its number, and a copy would have another one. So the handle
+//! itself is made inheritable while the child is created. The handle belongs to the command, and a command
+//! starts one child at a time, so nothing else changes its inheritance meanwhile. A start whose child
+//! inherits every inheritable handle waits until other starts have none ([`InheritLock`]). Only a start by other
+//! code of this program, such as std's, can still pass the handle to its child.
 
 use std::io;
 use std::os::windows::io::{AsHandle as _, AsRawHandle as _};
@@ -15,44 +15,45 @@ use windows_sys::Win32::Foundation::{HANDLE, HANDLE_FLAG_INHERIT, SetHandleInfor
 use crate::base::handle::{Handle, inheritable};
 use crate::process::spawn::{BadInput, Inherit, Plan, SpawnError, Step};
 
-/// The right to have handles that can be inherited, for the time of one start.
+/// The right to have inheritable handles, for the time of one start.
 ///
-/// Starts that list what their child inherits have it together: no list takes what is of another. One that
-/// takes everything has it alone, as its child would keep the pipes of the others open.
+/// Starts that list the handles of their child share it: no list includes another start's handles. A start
+/// that passes every inheritable handle has it alone, because its child would keep the other starts' pipes
+/// open.
 #[derive(Debug)]
-pub(super) enum Turn {
-    WithOthers(#[expect(dead_code, reason = "held")] RwLockReadGuard<'static, ()>),
-    Alone(#[expect(dead_code, reason = "held")] RwLockWriteGuard<'static, ()>),
+pub(super) enum InheritLock {
+    Shared(#[expect(dead_code, reason = "held")] RwLockReadGuard<'static, ()>),
+    Exclusive(#[expect(dead_code, reason = "held")] RwLockWriteGuard<'static, ()>),
 }
 
-impl Turn {
-    /// Waits for it.
-    pub(super) fn of(plan: &Plan<'_>) -> Turn {
+impl InheritLock {
+    /// Waits for the right.
+    pub(super) fn of(plan: &Plan<'_>) -> InheritLock {
         static STARTS: RwLock<()> = RwLock::new(());
         match plan.inherit {
             Inherit::List(_) => {
-                Turn::WithOthers(STARTS.read().unwrap_or_else(PoisonError::into_inner))
+                InheritLock::Shared(STARTS.read().unwrap_or_else(PoisonError::into_inner))
             }
-            _ => Turn::Alone(STARTS.write().unwrap_or_else(PoisonError::into_inner)),
+            _ => InheritLock::Exclusive(STARTS.write().unwrap_or_else(PoisonError::into_inner)),
         }
     }
 }
 
 /// The handles of a plan.
 #[derive(Debug)]
-pub(super) struct Listed<'a>(&'a [(Handle, Option<i32>)]);
+pub(super) struct InheritList<'a>(&'a [(Handle, Option<i32>)]);
 
-impl<'a> Listed<'a> {
-    pub(super) fn new(plan: &Plan<'a>) -> Result<Listed<'a>, SpawnError> {
+impl<'a> InheritList<'a> {
+    pub(super) fn new(plan: &Plan<'a>) -> Result<InheritList<'a>, SpawnError> {
         let list = plan.inherit.list();
         for (index, (handle, _)) in list.iter().enumerate() {
             let number = handle.number();
-            // The system would refuse the whole list, without a word which entry it is.
+            // The system would refuse the whole list, without naming the entry.
             if list.iter().take(index).any(|(earlier, _)| earlier.number() == number) {
                 return Err(SpawnError::bad(BadInput::InheritTwice(index)));
             }
         }
-        Ok(Listed(list))
+        Ok(InheritList(list))
     }
 
     pub(super) fn raw(&self) -> impl Iterator<Item = HANDLE> {
@@ -75,14 +76,14 @@ impl<'a> Listed<'a> {
     }
 }
 
-/// Those that were not inheritable before.
+/// The handles that were not inheritable before.
 #[derive(Debug)]
 pub(super) struct Inheritable<'a>(Vec<&'a Handle>);
 
 impl Drop for Inheritable<'_> {
     fn drop(&mut self) {
         for handle in &self.0 {
-            // Ignored: it could be set, so it can be unset.
+            // Ignored: setting the flag worked, so clearing it does too.
             let _ = mark(handle, false);
         }
     }

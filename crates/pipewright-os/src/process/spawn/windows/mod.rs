@@ -1,14 +1,14 @@
-//! The start of a child by `CreateProcessW`.
+//! Starts a child by `CreateProcessW`.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | `program.rs` | the file of the program, and its command line |
 //! | `directories.rs` | the directories of this machine |
-//! | `text.rs` | between std's strings and UTF-16 |
-//! | `options.rs` | flags, and what Windows does not have |
+//! | `text.rs` | conversions between std's strings and UTF-16 |
+//! | `options.rs` | flags, and the options that Windows lacks |
 //! | `stdio.rs` | copies of the standard handles, for one child |
-//! | `inherit.rs` | other handles, inheritable for one moment |
-//! | `attributes.rs` | which handles and which job the child is born with |
+//! | `inherit.rs` | other handles, inheritable only during one start |
+//! | `attributes.rs` | the inherited handles and the job of a new child |
 
 use std::convert::Infallible;
 use std::ffi::c_void;
@@ -29,10 +29,10 @@ use windows_sys::Win32::System::Threading::{
 
 use super::check::check;
 use super::wide::environment::block;
-use super::{Env, Group, Inherit, Plan, SpawnError, Step};
+use super::{Env, Group, Inherit, ParentExit, Plan, SpawnError, Step};
 use crate::base::handle::size_of_u32;
 use crate::process::child::{ChildHandle, windows as exit};
-use crate::process::contain::windows::{Job, Tree, are_in_a_job};
+use crate::process::contain::windows::{Job, JobTree, is_in_job, kill_on_close_job};
 use crate::process::process_object::Process;
 
 mod attributes;
@@ -46,10 +46,9 @@ mod text;
 #[cfg(test)]
 mod tests;
 
-pub(super) use crate::process::contain::windows::ends_with_us as run_forever;
 use attributes::Attributes;
-use inherit::{Listed, Turn};
-use options::Manner;
+use inherit::{InheritList, InheritLock};
+use options::StartFlags;
 use program::Program;
 pub(super) use program::{is_path, search_dirs};
 use stdio::Stdio;
@@ -57,13 +56,13 @@ pub(super) use text::compare_names;
 
 pub(super) fn spawn(plan: &Plan<'_>) -> Result<ChildHandle, SpawnError> {
     if let Some(contain) = plan.contain {
-        return (contain.start)(plan, contain.dies_with_us);
+        return (contain.start)(plan, contain.ends_with_parent);
     }
-    let Some(ends) = plan.unix.kill_on_parent_exit else {
+    let Some(exit) = plan.unix.kill_on_parent_exit else {
         return start(plan, None).map(ChildHandle);
     };
-    let start_in = |anew| {
-        let job = (ends.run)(anew).map_err(|error| SpawnError::new(Step::ParentDeath, error))?;
+    let start_in = |replace| {
+        let job = (exit.job)(replace).map_err(|error| SpawnError::new(Step::ParentDeath, error))?;
         start(plan, Some(job)).map(ChildHandle)
     };
     match start_in(false) {
@@ -72,14 +71,18 @@ pub(super) fn spawn(plan: &Plan<'_>) -> Result<ChildHandle, SpawnError> {
     }
 }
 
-/// In a job of its own, which ends with this process anyway.
-pub(crate) fn start_held(plan: &Plan<'_>, _: bool) -> Result<ChildHandle, SpawnError> {
-    let lets_break_away = plan.windows.is_some_and(|windows| windows.lets_break_away);
+/// Starts a child in a job of its own, which always ends with this process.
+pub(crate) fn start_contained(plan: &Plan<'_>, _: bool) -> Result<ChildHandle, SpawnError> {
+    let allow_breakaway = plan.windows.is_some_and(|windows| windows.allow_breakaway);
     let job =
-        Job::for_tree(lets_break_away).map_err(|error| SpawnError::new(Step::Contain, error))?;
+        Job::for_tree(allow_breakaway).map_err(|error| SpawnError::new(Step::Contain, error))?;
     let exit = start(plan, Some(job.as_handle()))?;
-    let tree = Tree::new(job, exit.pid());
-    Ok(ChildHandle(exit.held_by(Box::new(tree))))
+    let tree = JobTree::new(job, exit.pid());
+    Ok(ChildHandle(exit.with_tree(Box::new(tree))))
+}
+
+pub(super) fn parent_exit() -> ParentExit {
+    ParentExit { job: kill_on_close_job }
 }
 
 pub(super) fn exec(_: &Plan<'_>) -> Result<Infallible, SpawnError> {
@@ -88,7 +91,7 @@ pub(super) fn exec(_: &Plan<'_>) -> Result<Infallible, SpawnError> {
     Err(SpawnError::new(Step::Create, error))
 }
 
-/// Everything that can be made before there is anything to undo.
+/// Starts a child. Everything that can fail without an undo comes first.
 fn start(
     plan: &Plan<'_>,
     job: Option<BorrowedHandle<'_>>,
@@ -96,19 +99,19 @@ fn start(
     check(plan)?;
     options::check(plan)?;
     let started = Program::find(plan).and_then(|program| {
-        // Before the first copy that can be inherited, and until the last is closed.
-        let _turn = Turn::of(plan);
+        // Before the first inheritable copy exists, and until the last one is closed.
+        let _lock = InheritLock::of(plan);
         let stdio = Stdio::new(plan)?;
-        let listed = Listed::new(plan)?;
+        let listed = InheritList::new(plan)?;
         let exit = create(plan, program, &stdio, &listed, job)?;
-        stdio.hand_over();
+        stdio.start_relays();
         Ok(exit)
     });
-    // The system has the same words for a program and for a directory that is missing.
+    // The system has the same error for a missing program and a missing directory.
     started.map_err(|failed| match (failed.step, plan.current_dir) {
-        (Step::Exec, Some(dir)) => match directories::why_not(dir) {
+        (Step::Exec, Some(dir)) => match directories::working_dir_error(dir) {
             Some(error) => SpawnError::new(Step::CurrentDir, error),
-            // It is there, but longer than the 260 units that a working directory can have.
+            // The directory exists, but is longer than the limit of 260 units for a working directory.
             None if failed.source.raw_os_error() == Some(ERROR_DIRECTORY as i32) => {
                 SpawnError::new(Step::CurrentDir, failed.source)
             }
@@ -122,10 +125,10 @@ fn create(
     plan: &Plan<'_>,
     mut program: Program,
     stdio: &Stdio,
-    listed: &Listed<'_>,
+    listed: &InheritList<'_>,
     job: Option<BorrowedHandle<'_>>,
 ) -> Result<exit::ChildHandle, SpawnError> {
-    let manner = Manner::of(plan);
+    let flags = StartFlags::of(plan);
     let environment = match plan.env {
         // The system copies it, under the lock that `SetEnvironmentVariableW` takes too.
         Env::Inherit(_) => None,
@@ -149,18 +152,18 @@ fn create(
     let extended = if count > 0 { EXTENDED_STARTUPINFO_PRESENT } else { 0 };
     let mut made = PROCESS_INFORMATION::default();
     let inheritable = listed.make_inheritable()?;
-    // SAFETY: strings that end with NUL, the line writable; a block that ends with two; attributes
-    // that outlive the call; a live struct for the answer. The size that `startup` begins with, and a
-    // flag, say which kind it is.
+    // SAFETY: strings that end with NUL, the line writable; a block that ends with two; attributes that
+    // outlive the call; a live struct for the result. The size at the start of `startup`, and a flag, say
+    // which of the two structs it is.
     let created = unsafe {
         CreateProcessW(
             program.file.as_ptr(),
             program.line.as_mut_ptr(),
             ptr::null(),
             ptr::null(),
-            // A process that may not inherit anything (a protected one) may still start others so.
+            // A process that may not inherit anything (a protected one) can still start others this way.
             i32::from(!handles.is_empty() || !only_listed),
-            manner.flags | extended,
+            flags.creation | extended,
             environment.as_ref().map_or(ptr::null(), |block| block.as_ptr().cast::<c_void>()),
             dir.as_ref().map_or(ptr::null(), |dir| dir.as_ptr()),
             (&raw const startup).cast::<STARTUPINFOW>(),
@@ -170,15 +173,15 @@ fn create(
     let failed = (created == 0).then(io::Error::last_os_error);
     drop(inheritable);
     if let Some(error) = failed {
-        return Err(why(plan, &program, job.is_some(), error));
+        return Err(failed_step(plan, &program, job.is_some(), error));
     }
-    // SAFETY: made by the call above, for nobody else.
+    // SAFETY: made by the call above, and owned nowhere else.
     let process = unsafe { OwnedHandle::from_raw_handle(made.hProcess) };
-    // SAFETY: as above. Nothing is done with it.
+    // SAFETY: as above. The handle is not used.
     drop(unsafe { OwnedHandle::from_raw_handle(made.hThread) });
     let exit = exit::ChildHandle::new(made.dwProcessId, Process::new(process));
     Ok(match plan.unix.group {
-        Group::Own | Group::Session => exit.leading(manner.shares_console),
+        Group::Own | Group::Session => exit.with_own_group(flags.shares_console),
         Group::Same | Group::Join(_) => exit,
     })
 }
@@ -209,19 +212,21 @@ fn cannot_create(error: io::Error) -> SpawnError {
     SpawnError::new(Step::Create, error)
 }
 
-/// Which step it was that failed.
-fn why(plan: &Plan<'_>, program: &Program, has_job: bool, error: io::Error) -> SpawnError {
+/// Finds the step that failed.
+fn failed_step(plan: &Plan<'_>, program: &Program, has_job: bool, error: io::Error) -> SpawnError {
     let code = error.raw_os_error().unwrap_or_default() as u32;
-    let breaks_away = plan.windows.is_some_and(|windows| windows.breaks_away);
+    let breakaway_from_job = plan.windows.is_some_and(|windows| windows.breakaway_from_job);
     let step = match code {
-        // Flags that exclude each other, as a rule.
+        // Usually flags that exclude each other.
         ERROR_INVALID_PARAMETER => Step::Create,
-        ERROR_ACCESS_DENIED if breaks_away && directories::is_file(&program.file) => {
+        ERROR_ACCESS_DENIED if breakaway_from_job && directories::is_file(&program.file) => {
             Step::Breakaway
         }
-        // The job cannot stand beside those that we are in.
+        // The job is not compatible with the jobs that this process is in.
         ERROR_ACCESS_DENIED
-            if has_job && are_in_a_job() && directories::may_be_executed(&program.file) =>
+            if has_job
+                && is_in_job().unwrap_or(false)
+                && directories::may_be_executed(&program.file) =>
         {
             Step::Contain
         }
@@ -232,7 +237,7 @@ fn why(plan: &Plan<'_>, program: &Program, has_job: bool, error: io::Error) -> S
         return SpawnError::new(step, io::Error::from_raw_os_error(ERROR_FILE_NOT_FOUND as i32));
     }
     if step == Step::Exec && directories::is_directory(&program.file) {
-        // Windows says so itself; Wine speaks of a handle.
+        // Windows returns this error itself; Wine returns one about a handle.
         return SpawnError::new(step, io::Error::from_raw_os_error(ERROR_ACCESS_DENIED as i32));
     }
     SpawnError::new(step, error)

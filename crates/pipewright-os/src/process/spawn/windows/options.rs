@@ -1,4 +1,4 @@
-//! Flags of `CreateProcessW`, and what Windows does not have.
+//! Flags of `CreateProcessW`, and the options that Windows lacks.
 
 use windows_sys::Win32::System::Console::GetConsoleCP;
 use windows_sys::Win32::System::Threading::{
@@ -8,62 +8,63 @@ use windows_sys::Win32::System::Threading::{
 
 use crate::process::spawn::{BadInput, ChildStdio, Group, Plan, SpawnError};
 
-/// A child with one of these has a console of its own, or none.
-const NOT_OUR_CONSOLE: u32 = CREATE_NO_WINDOW | CREATE_NEW_CONSOLE | DETACHED_PROCESS;
+/// The flags that give a child a console of its own, or none.
+const OTHER_CONSOLE: u32 = CREATE_NO_WINDOW | CREATE_NEW_CONSOLE | DETACHED_PROCESS;
 
-/// How the child is started.
+/// The flags and the console for the start of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Manner {
-    pub(super) flags: u32,
-    /// It has the console that we have.
+pub(super) struct StartFlags {
+    pub(super) creation: u32,
+    /// True if the child has this process's console.
     pub(super) shares_console: bool,
 }
 
-impl Manner {
-    pub(super) fn of(plan: &Plan<'_>) -> Manner {
+impl StartFlags {
+    pub(super) fn of(plan: &Plan<'_>) -> StartFlags {
         // SAFETY: no arguments. 0: there is no console.
         let have_console = unsafe { GetConsoleCP() } != 0;
-        Manner::with(plan, have_console)
+        StartFlags::with(plan, have_console)
     }
 
-    fn with(plan: &Plan<'_>, have_console: bool) -> Manner {
+    fn with(plan: &Plan<'_>, have_console: bool) -> StartFlags {
         let mut flags = CREATE_UNICODE_ENVIRONMENT;
         let mut no_window = false;
         if let Some(windows) = plan.windows {
-            // Whether there are attributes is for us to say.
+            // This library decides if there are attributes.
             flags |= windows.creation_flags & !EXTENDED_STARTUPINFO_PRESENT;
             no_window = windows.no_window;
-            if windows.breaks_away {
+            if windows.breakaway_from_job {
                 flags |= CREATE_BREAKAWAY_FROM_JOB;
             }
         }
         match plan.unix.group {
             Group::Same | Group::Join(_) => {}
             Group::Own => flags |= CREATE_NEW_PROCESS_GROUP,
-            // Not without a console: the system would open a window for each console program that it starts.
+            // Not without a console: the system would open a window for each console program that the child
+            // starts.
             Group::Session => {
                 flags |= CREATE_NEW_PROCESS_GROUP;
                 no_window = true;
             }
         }
         let redirected = |stdio: &ChildStdio<'_>| matches!(stdio, ChildStdio::Handle(_));
-        // The system would give a console program a window, and nothing would be seen in it.
+        // The system would open a window for a console program, and it would stay empty.
         let is_empty = !have_console && plan.stdio.iter().all(redirected);
-        if no_window || (is_empty && flags & NOT_OUR_CONSOLE == 0) {
+        if no_window || (is_empty && flags & OTHER_CONSOLE == 0) {
             flags |= CREATE_NO_WINDOW;
         }
-        Manner { flags, shares_console: have_console && flags & NOT_OUR_CONSOLE == 0 }
+        StartFlags { creation: flags, shares_console: have_console && flags & OTHER_CONSOLE == 0 }
     }
 }
 
-/// Refuses what Windows does not have.
+/// Refuses the options that Windows lacks.
 pub(super) fn check(plan: &Plan<'_>) -> Result<(), SpawnError> {
     if plan.windows.is_some_and(|windows| windows.creation_flags & CREATE_SUSPENDED != 0) {
-        // The handle on its first thread is given to nobody, so it would never run.
+        // The handle of its first thread is closed, so the child would never run.
         return Err(SpawnError::bad(BadInput::Suspended));
     }
     let numbered = plan.inherit.list().iter().any(|(_, number)| number.is_some());
-    let option = match plan.unix.asked_for() {
+    let option = match plan.unix.first_set_option() {
         Some(option) => option,
         None if plan.arg0.is_some() => "arg0",
         None if numbered => "inherit_fd_as",
@@ -87,9 +88,10 @@ mod tests {
         let null = ChildStdio::Handle(&null);
         let some = Plan { stdio: [null, null, ChildStdio::Inherit], ..plan("x", &[], &usual) };
         let all = Plan { stdio: [null; 3], ..some };
-        let flag = |plan: &Plan<'_>, have| Manner::with(plan, have).flags & CREATE_NO_WINDOW != 0;
+        let flag =
+            |plan: &Plan<'_>, have| StartFlags::with(plan, have).creation & CREATE_NO_WINDOW != 0;
         assert!(flag(&all, false));
-        assert!(!flag(&all, true), "it has ours");
+        assert!(!flag(&all, true), "it shares the console");
         assert!(!flag(&some, false), "something would be seen in it");
         let own = WindowsOptions { creation_flags: CREATE_NEW_CONSOLE, ..Default::default() };
         assert!(!flag(&Plan { windows: Some(&own), ..all }, false), "it was asked for");
@@ -100,23 +102,23 @@ mod tests {
     #[test]
     fn a_detached_child_has_a_console_without_a_window() {
         let session = UnixOptions { group: Group::Session, ..UnixOptions::default() };
-        let flags = Manner::with(&plan("x", &[], &session), true).flags;
+        let flags = StartFlags::with(&plan("x", &[], &session), true).creation;
         let wanted = CREATE_NO_WINDOW | CREATE_NEW_PROCESS_GROUP;
         assert_eq!(flags & (wanted | DETACHED_PROCESS), wanted);
     }
 
     #[test]
-    fn only_a_child_with_our_console_can_be_asked_to_end() {
+    fn only_children_on_this_console_can_be_asked_to_end() {
         let own = UnixOptions { group: Group::Own, ..UnixOptions::default() };
         let session = UnixOptions { group: Group::Session, ..UnixOptions::default() };
-        let shares = |unix, have| Manner::with(&plan("x", &[], unix), have).shares_console;
+        let shares = |unix, have| StartFlags::with(&plan("x", &[], unix), have).shares_console;
         assert!(shares(&own, true));
         assert!(!shares(&own, false));
         assert!(!shares(&session, true));
     }
 
     #[test]
-    fn a_child_that_nobody_could_resume_is_refused() {
+    fn create_suspended_is_refused() {
         let usual = UnixOptions::default();
         let suspended = WindowsOptions { creation_flags: CREATE_SUSPENDED, ..Default::default() };
         let plan = Plan { windows: Some(&suspended), ..plan("x", &[], &usual) };
@@ -124,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_unix_has_is_refused_by_the_name_of_its_setter() {
+    fn unix_options_are_refused_by_the_name_of_the_setter() {
         let refused = |unix: &UnixOptions| {
             let error = check(&plan("x", &[], unix)).unwrap_err();
             assert_eq!(error.source.kind(), std::io::ErrorKind::Unsupported);

@@ -8,19 +8,19 @@ use std::path::{Path, PathBuf};
 use windows_sys::Win32::Foundation::{ERROR_ACCESS_DENIED, ERROR_FILE_NOT_FOUND};
 
 use super::directories;
-use super::text::{self, ended, wide};
+use super::text::{self, nul_terminated, wide};
 use crate::base::os_text::ends_with;
 use crate::process::spawn::wide::batch::{batch_line, is_batch};
 use crate::process::spawn::wide::command_line::command_line;
 use crate::process::spawn::wide::path::is_separator;
-use crate::process::spawn::wide::search::{self, Places};
+use crate::process::spawn::wide::search::{self, SearchInputs};
 use crate::process::spawn::wide::{Arg, Refused, path, unit};
 use crate::process::spawn::{Env, Plan, Search, SpawnError, Step, WindowsOptions};
 
-/// What `CreateProcessW` is to execute; both end with NUL.
+/// The file and the command line for `CreateProcessW`; both end with NUL.
 #[derive(Debug)]
 pub(super) struct Program {
-    /// Its file, so that nothing searches for it once more, by other rules.
+    /// The file, so that the system does not search for it again, by other rules.
     pub(super) file: Vec<u16>,
     pub(super) line: Vec<u16>,
 }
@@ -30,17 +30,17 @@ impl Program {
         let file = file(plan).map_err(cannot_load)?;
         let args = args(plan);
         let force_quotes = plan.windows.is_some_and(|windows| windows.force_quotes);
-        // Of the name that the file really has, whatever the program was called.
+        // Decided by the real name of the file, whatever name the program was given by.
         if !is_batch(&file) {
             let line = command_line(&wide(plan.program), &args, force_quotes).map_err(refused)?;
-            return Ok(Program { file: ended(file), line: ended(line) });
+            return Ok(Program { file: nul_terminated(file), line: nul_terminated(line) });
         }
-        // cmd.exe would say that there is no such file, and that would be its output.
+        // Otherwise cmd.exe would report the missing file, as its output.
         must_be_a_file(&file).map_err(cannot_load)?;
         let line = batch_line(&file, &args, force_quotes).map_err(refused)?;
         let cmd = directories::system().ok_or_else(|| cannot_load(not_found()))?;
         let cmd = search::join(&cmd, &wide("cmd".as_ref()), ".exe");
-        Ok(Program { file: ended(cmd), line: ended(line) })
+        Ok(Program { file: nul_terminated(cmd), line: nul_terminated(line) })
     }
 }
 
@@ -52,12 +52,12 @@ fn not_found() -> io::Error {
     io::Error::from_raw_os_error(ERROR_FILE_NOT_FOUND as i32)
 }
 
-fn refused(why: Refused) -> SpawnError {
-    match why {
+fn refused(reason: Refused) -> SpawnError {
+    match reason {
         Refused::Bad(input) => SpawnError::bad(input),
         Refused::TooLong => cannot_load(io::Error::new(
             io::ErrorKind::ArgumentListTooLong,
-            "the command line is longer than Windows takes",
+            "the command line is longer than Windows allows",
         )),
     }
 }
@@ -71,26 +71,26 @@ fn args(plan: &Plan<'_>) -> Vec<Arg> {
     plan.args.iter().enumerate().map(arg).collect()
 }
 
-/// The whole path of the file.
+/// Returns the full path of the file.
 fn file(plan: &Plan<'_>) -> io::Result<Vec<u16>> {
     let name = wide(plan.program);
     if name.contains(&unit('"')) {
-        // No file's name has one, and the command line would end its name there.
+        // No file name has one, and the command line would end the name there.
         return Err(not_found());
     }
     let found = if path::is_path(&name) {
-        // From the child's working directory, as everywhere else; by std's rules from ours.
+        // From the child's working directory, as on other systems; by std's rules from this process's.
         let base = plan.current_dir.filter(|_| !plan.unix.std_rules).unwrap_or(Path::new(""));
         with_extension(wide(base.join(plan.program).as_os_str()))
     } else {
         let extensions = search::extensions(own("PATHEXT").as_deref());
-        let mut is_file = |file: &[u16]| directories::is_file(&ended(file.to_vec()));
+        let mut is_file = |file: &[u16]| directories::is_file(&nul_terminated(file.to_vec()));
         search::find(&name, &dirs(plan), &extensions, &mut is_file).ok_or_else(not_found)?
     };
     directories::absolute(found)
 }
 
-/// A path as std takes it: with `.exe` at its end, where there is such a file.
+/// Returns the path as std interprets it: with `.exe` at its end, if that file exists.
 fn with_extension(path: Vec<u16>) -> Vec<u16> {
     let names_a_directory = path.last().is_some_and(|last| is_separator(*last));
     if names_a_directory || ends_with(&path, ".exe") {
@@ -98,14 +98,14 @@ fn with_extension(path: Vec<u16>) -> Vec<u16> {
     }
     let mut longer = path.clone();
     longer.extend(".exe".encode_utf16());
-    if directories::is_file(&ended(longer.clone())) { longer } else { path }
+    if directories::is_file(&nul_terminated(longer.clone())) { longer } else { path }
 }
 
 fn must_be_a_file(file: &[u16]) -> io::Result<()> {
-    if !directories::is_of_directory(directories::attributes(&ended(file.to_vec()))?) {
+    if !directories::is_of_directory(directories::attributes(&nul_terminated(file.to_vec()))?) {
         return Ok(());
     }
-    // What the system says of directories.
+    // The system's error for a directory.
     Err(io::Error::from_raw_os_error(ERROR_ACCESS_DENIED as i32))
 }
 
@@ -124,7 +124,7 @@ fn dirs(plan: &Plan<'_>) -> Vec<Vec<u16>> {
     };
     let own_program = env::current_exe().ok();
     let own_program = own_program.as_deref().and_then(Path::parent);
-    search::dirs(Places {
+    search::dirs(SearchInputs {
         child_path: child_path.as_deref(),
         own_program: own_program.map(|dir| wide(dir.as_os_str())).as_deref(),
         system: directories::system().as_deref(),

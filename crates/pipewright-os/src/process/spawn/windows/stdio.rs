@@ -1,12 +1,12 @@
 //! Copies of the standard handles that one child can inherit.
 //!
-//! The originals are not made inheritable: they may be given to several children at once, and what is
-//! undone for one would be undone for the others.
+//! The originals are not made inheritable: several children may get them at once, and a change for one
+//! would affect the others.
 //!
-//! A program expects its standard handles to be synchronous, and what a read of one that is not brings
-//! may come after its buffer has gone. The mode of a handle cannot be changed, so between an overlapped
-//! pipe and a child stands a pipe of the other kind, and a thread that copies until the end. It begins
-//! when there is a child: what it takes from the pipe nobody else gets.
+//! A program expects its standard handles to be synchronous. A read of an overlapped handle may complete
+//! after its buffer has gone. The mode of a handle cannot be changed, so a synchronous pipe goes between an
+//! overlapped pipe and a child, with a thread that copies until the end. The thread begins when the child
+//! exists, because no other process gets what the thread reads from the pipe.
 
 use std::io;
 use std::os::windows::io::{AsRawHandle as _, OwnedHandle};
@@ -22,12 +22,12 @@ use crate::process::spawn::{ChildStdio, Plan, SpawnError, Step};
 
 #[derive(Debug)]
 pub(super) struct Stdio {
-    /// stdin, stdout, stderr; `None` is none.
+    /// The handles for stdin, stdout and stderr; `None` for none.
     copies: [Option<OwnedHandle>; 3],
     relays: Vec<Relay>,
 }
 
-/// A thread that waits for the word to copy. It ends when this is dropped instead.
+/// The start signal of a copying thread. If it is dropped instead, the thread ends.
 type Relay = Sender<()>;
 
 impl Stdio {
@@ -35,7 +35,7 @@ impl Stdio {
         let (mut copies, mut relays) = ([None, None, None], Vec::new());
         for (index, (copy, stdio)) in (0..).zip(copies.iter_mut().zip(&plan.stdio)) {
             *copy = match stdio {
-                ChildStdio::Inherit => copy_of_ours(index),
+                ChildStdio::Inherit => copy_of_standard(index),
                 ChildStdio::Handle(handle) => {
                     synchronous(handle, index == 0, &mut relays).map(Some)
                 }
@@ -45,10 +45,10 @@ impl Stdio {
         Ok(Stdio { copies, relays })
     }
 
-    /// There is a child that has its copies.
-    pub(super) fn hand_over(self) {
+    /// Starts the copying: a child has its copies.
+    pub(super) fn start_relays(self) {
         for relay in self.relays {
-            // Ignored: it waits for this.
+            // Ignored: the thread is waiting for this.
             let _ = relay.send(());
         }
     }
@@ -76,23 +76,23 @@ fn synchronous(handle: &Handle, is_read: bool, relays: &mut Vec<Relay>) -> io::R
     Ok(theirs)
 }
 
-/// Copies until one side ends, and closes both then.
+/// Starts a thread that copies until one side ends, and then closes both.
 fn relay(mut from: PipeReader, mut to: PipeWriter) -> io::Result<Relay> {
     let (begin, begins) = channel();
     service_thread::start(c"pipewright-relay", move || {
         if begins.recv().is_ok() {
-            // Ignored: whoever reads has had enough, and the writer is told so by the end of its pipe.
+            // Ignored: the reader has closed its end, and the writer sees that at the end of its pipe.
             let _ = io::copy(&mut from, &mut to);
         }
     })?;
     Ok(begin)
 }
 
-fn copy_of_ours(number: i32) -> io::Result<Option<OwnedHandle>> {
+fn copy_of_standard(number: i32) -> io::Result<Option<OwnedHandle>> {
     let Some(ours) = standard(number) else { return Ok(None) };
     match copy_of(ours, true) {
-        // A program with windows, or one whose parent left the number of a handle and no handle: it
-        // has none, and so has the child.
+        // A program with windows, or one whose parent has passed a number without a handle: it has no such
+        // stream, so neither does the child.
         Err(error) if error.raw_os_error() == Some(ERROR_INVALID_HANDLE as i32) => Ok(None),
         copy => copy.map(Some),
     }

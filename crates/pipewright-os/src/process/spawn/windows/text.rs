@@ -1,4 +1,4 @@
-//! Between std's strings and UTF-16.
+//! Conversions between std's strings and UTF-16.
 
 use std::cmp::Ordering;
 use std::ffi::{OsStr, OsString};
@@ -17,8 +17,8 @@ pub(super) fn path(text: &[u16]) -> PathBuf {
     PathBuf::from(OsString::from_wide(text))
 }
 
-/// The same, as a call wants it.
-pub(super) fn ended(mut text: Vec<u16>) -> Vec<u16> {
+/// Appends the NUL that the calls require.
+pub(super) fn nul_terminated(mut text: Vec<u16>) -> Vec<u16> {
     text.push(0);
     text
 }
@@ -27,14 +27,13 @@ pub(super) fn variables(variables: &[(OsString, OsString)]) -> Vec<Variable> {
     variables.iter().map(|(name, value)| (wide(name), wide(value))).collect()
 }
 
-/// As the system compares the names of variables and files: without a language, and capitals as
-/// small letters.
+/// Compares names of variables and files as the system does: independent of the language, ignoring case.
 pub(super) fn compare(one: &[u16], other: &[u16]) -> Ordering {
     let length = |text: &[u16]| i32::try_from(text.len());
     let (Ok(one_length), Ok(other_length)) = (length(one), length(other)) else {
         return one.cmp(other);
     };
-    // SAFETY: strings of the lengths that are told.
+    // SAFETY: strings of the given lengths.
     let order =
         unsafe { CompareStringOrdinal(one.as_ptr(), one_length, other.as_ptr(), other_length, 1) };
     match order {
@@ -47,7 +46,7 @@ pub(super) fn compare(one: &[u16], other: &[u16]) -> Ordering {
 pub(in super::super) fn compare_names(one: &OsStr, other: &OsStr) -> Ordering {
     let (bytes, others) = (one.as_encoded_bytes(), other.as_encoded_bytes());
     if bytes.is_ascii() && others.is_ascii() {
-        // The same order, without a copy: nearly every name.
+        // For nearly every name: the same order, without a copy.
         let capitals = bytes.iter().map(u8::to_ascii_uppercase);
         return capitals.cmp(others.iter().map(u8::to_ascii_uppercase));
     }

@@ -1,21 +1,21 @@
-//! The child's handles: stdio, the list, and nothing else.
+//! The child's handles: stdio and the list, and no others.
 
 use std::os::fd::RawFd;
 
 use super::{Failed, Move, check};
 use crate::process::spawn::Step;
 
-/// Moves sources out of the way of what will be placed: 0 to 2, and each other's targets.
-pub(super) fn lift(moves: &[Move]) -> Result<(), Failed> {
+/// Moves sources away from the numbers that will be assigned: 0 to 2, and each other's targets.
+pub(super) fn move_sources_away(moves: &[Move]) -> Result<(), Failed> {
     for (index, place) in moves.iter().enumerate() {
         let from = place.from;
-        place.lifted.set(from);
+        place.moved.set(from);
         let is_target = |fd: RawFd| moves.iter().any(|other| other.to == fd);
         if from > libc::STDERR_FILENO && (from == place.to || !is_target(from)) {
             continue;
         }
-        // The lowest free number, unless somebody is to have it. The copies in between stay open
-        // until exec, so that none is offered twice.
+        // Take the lowest free number that is not a target. The copies in between stay open until exec, so
+        // that no number is offered twice.
         let mut copy = from;
         loop {
             copy = duplicate_from(copy, 3, Step::Inherit(index))?;
@@ -23,7 +23,7 @@ pub(super) fn lift(moves: &[Move]) -> Result<(), Failed> {
                 break;
             }
         }
-        place.lifted.set(copy);
+        place.moved.set(copy);
     }
     Ok(())
 }
@@ -31,8 +31,8 @@ pub(super) fn lift(moves: &[Move]) -> Result<(), Failed> {
 pub(super) fn place_stdio(stdio: [Option<RawFd>; 3]) -> Result<(), Failed> {
     let mut sources = stdio;
     for (target, source) in sources.iter_mut().enumerate() {
-        // A parent with closed standard handles gets pipes numbered 0 to 2, and dup2 in order
-        // would overwrite one before it is used (oven-sh/bun#41751).
+        // A parent with closed standard handles gets pipes numbered 0 to 2, and dup2 in order would
+        // overwrite one before it is used (oven-sh/bun#41751).
         match source {
             Some(fd) if *fd <= libc::STDERR_FILENO && *fd != target as RawFd => {
                 *fd = duplicate_from(*fd, 3, Step::Stdio(target as u8))?;
@@ -42,7 +42,7 @@ pub(super) fn place_stdio(stdio: [Option<RawFd>; 3]) -> Result<(), Failed> {
     }
     for (target, source) in sources.into_iter().enumerate() {
         if let Some(fd) = source {
-            put(fd, target as RawFd, Step::Stdio(target as u8))?;
+            place_one(fd, target as RawFd, Step::Stdio(target as u8))?;
         }
     }
     Ok(())
@@ -50,19 +50,19 @@ pub(super) fn place_stdio(stdio: [Option<RawFd>; 3]) -> Result<(), Failed> {
 
 pub(super) fn place(moves: &[Move]) -> Result<(), Failed> {
     for (index, place) in moves.iter().enumerate() {
-        put(place.lifted.get(), place.to, Step::Inherit(index))?;
+        place_one(place.moved.get(), place.to, Step::Inherit(index))?;
     }
     Ok(())
 }
 
 /// Makes `to` a copy of `from` that survives exec.
-fn put(from: RawFd, to: RawFd, step: Step) -> Result<(), Failed> {
+fn place_one(from: RawFd, to: RawFd, step: Step) -> Result<(), Failed> {
     if from == to {
         // dup2 of a descriptor onto itself would leave it close-on-exec.
         // SAFETY: numbers.
         return check(unsafe { libc::fcntl(from, libc::F_SETFD, 0) }, step);
     }
-    // SAFETY: numbers; what `to` was before is this process's own copy.
+    // SAFETY: numbers; the earlier file under `to` is this process's own copy.
     check(unsafe { libc::dup2(from, to) }, step)
 }
 
@@ -73,10 +73,10 @@ fn duplicate_from(fd: RawFd, lowest: RawFd, step: Step) -> Result<RawFd, Failed>
     Ok(copy)
 }
 
-/// Marks everything from 3 on close-on-exec.
+/// Marks all handles from 3 on close-on-exec.
 pub(super) fn close_others() -> Result<(), Failed> {
     if !crate::base::fallback::NO_CLOSE_RANGE {
-        // SAFETY: numbers. Linux 5.11 for the flag.
+        // SAFETY: numbers. The flag exists since Linux 5.11.
         let result = unsafe {
             libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC)
         };
@@ -87,10 +87,10 @@ pub(super) fn close_others() -> Result<(), Failed> {
     close_others_one_by_one()
 }
 
-/// Without close_range: what `/proc/self/fd` lists. Not every number up to the limit, of which
-/// there can be a billion.
+/// Marks the handles that `/proc/self/fd` lists, without close_range. Not every number up to the limit,
+/// because there can be a billion.
 fn close_others_one_by_one() -> Result<(), Failed> {
-    // Bare calls: the C library's open and close are cancellation points.
+    // Raw calls: the C library's open and close are cancellation points.
     // SAFETY: a C string and flags.
     let dir = unsafe {
         libc::syscall(
@@ -118,11 +118,12 @@ fn close_others_one_by_one() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Aligned as the kernel's directory entries are.
+/// A buffer with the alignment of the kernel's directory entries.
 #[repr(align(8))]
 struct DirBuffer([u8; 1024]);
 
-/// struct linux_dirent64: inode 8, offset 8, length 2, type 1, then the name (getdents(2)).
+/// Marks the handles in a list of struct linux_dirent64: inode 8, offset 8, length 2, type 1, then the name
+/// (getdents(2)).
 fn mark_listed(mut entries: &[u8]) {
     const LENGTH_AT: usize = 16;
     const NAME_AT: usize = 19;

@@ -1,14 +1,15 @@
-//! The child's half of a start: what runs between clone and exec.
+//! The child's half of a start: the code that runs between clone and exec.
 //!
-//! It shares the memory of the parent, and the storage of the one of its threads that starts it. That
-//! thread sleeps meanwhile, or, where a supervisor makes the child, waits for its word; the others run: so nothing
-//! here allocates, locks, panics or unwinds, calls that are cancellation points are made bare, and so
-//! are those that change credentials (the C library's would tell every thread of the parent).
+//! The child shares the memory of the parent, and the thread-local storage of the thread that starts it.
+//! This thread sleeps meanwhile, or, if a supervisor creates the child, waits for its message; the other
+//! threads run. So nothing here allocates, locks, panics or unwinds. Calls that are cancellation points are
+//! made as raw system calls, and so are calls that change credentials (the C library's would change every
+//! thread of the parent).
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `mod.rs` | the order of things, and the search for the program |
-//! | `handles.rs` | stdio, the inherited list, and nothing else |
+//! | `mod.rs` | the order of the steps, and the search for the program |
+//! | `handles.rs` | stdio and the inherited list |
 //! | `rights.rs` | group, limits, root directory, user, death with the parent |
 //! | `signals.rs` | mask and handlers |
 
@@ -23,10 +24,10 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use crate::process::spawn::pre_exec::{self, Closure};
 use crate::process::spawn::{Identity, Step, UnixOptions, UnsetGroups, steps};
-use rights::Whose;
+use rights::CredentialScope;
 
-/// Everything the child needs, made before it exists.
-pub(in crate::process::spawn) struct Job<'a> {
+/// Everything that the child needs, made before the child exists.
+pub(in crate::process::spawn) struct ChildSetup<'a> {
     pub(super) stdio: [Option<RawFd>; 3],
     pub(super) moves: &'a [Move],
     pub(super) close_others: bool,
@@ -37,44 +38,45 @@ pub(in crate::process::spawn) struct Job<'a> {
     pub(super) argv: *const *const c_char,
     pub(super) envp: *const *const c_char,
     pub(super) candidates: *const *const c_char,
-    /// Whether the candidates are places to search, not the one path that was given.
+    /// True if the candidates come from a search, false if they are the one given path.
     pub(super) searches: bool,
-    /// The signal mask of the program; an empty one where `None`.
+    /// The signal mask of the program; `None` for an empty one.
     pub(super) mask: Option<libc::sigset_t>,
-    /// The cgroup to be born in, and what a child that was not born there writes to.
+    /// The cgroup to be born in, and the file that a child which was not born there writes to.
     pub(super) cgroup: Option<RawFd>,
     pub(super) cgroup_procs: Option<RawFd>,
-    /// Where it is to become the foreground job.
+    /// The terminal on which it becomes the foreground job.
     pub(super) terminal: Option<RawFd>,
-    /// Whether SIGCHLD was ignored where the child comes from, and is not any more in its parent.
-    pub(super) ignores_children: AtomicBool,
-    /// The child is killed when this process ends. 0: it is not.
+    /// True if SIGCHLD was ignored in the process that the child comes from, and no longer is in its
+    /// parent.
+    pub(super) ignores_sigchld: AtomicBool,
+    /// The process whose end kills the child: this one. 0: none.
     pub(super) parent_pid: i32,
-    /// The parent will start another child if this one says [`STOP_PENDING`].
-    pub(super) may_try_again: AtomicBool,
-    /// Where it failed, and why: written by the child, read by the parent. 0 is "it did not".
+    /// True if the parent will start another child when this one reports [`STOP_PENDING`].
+    pub(super) may_retry: AtomicBool,
+    /// The step that failed, and its error: written by the child, read by the parent. 0 is success.
     pub(super) failed_step: AtomicU32,
     pub(super) errno: AtomicI32,
-    /// The child runs, and its memory is ours.
-    pub(super) began: AtomicBool,
-    /// A pipe for the report of a child whose memory may not be ours. Negative: there is none.
+    /// True if the child runs and shares the parent's memory.
+    pub(super) has_begun: AtomicBool,
+    /// The pipe for the report of a child that may not share the parent's memory. Negative: none.
     pub(super) report_to: AtomicI32,
 }
 
-/// The step that failed and the error, as they go through a pipe.
-pub(super) type Report = [u8; 8];
+/// A failed step and its error, as bytes for a pipe.
+pub(super) type FailureReport = [u8; 8];
 
-// SAFETY: a job is handed to the immortal thread while its caller waits: one thread at a time
-// touches the cells and follows the pointers.
-unsafe impl Sync for Job<'_> {}
+// SAFETY: a setup is passed to the spawner thread while its caller waits: one thread at a time uses the cells
+// and follows the pointers.
+unsafe impl Sync for ChildSetup<'_> {}
 
-impl Job<'_> {
-    /// Forgets what an earlier attempt has left.
-    pub(super) fn begin(&self, may_try_again: bool) {
-        self.may_try_again.store(may_try_again, Ordering::Relaxed);
+impl ChildSetup<'_> {
+    /// Clears the results of an earlier attempt.
+    pub(super) fn reset(&self, may_retry: bool) {
+        self.may_retry.store(may_retry, Ordering::Relaxed);
         self.failed_step.store(0, Ordering::Relaxed);
         self.errno.store(0, Ordering::Relaxed);
-        self.began.store(false, Ordering::Relaxed);
+        self.has_begun.store(false, Ordering::Relaxed);
         self.report_to.store(-1, Ordering::Relaxed);
     }
 
@@ -89,7 +91,7 @@ impl Job<'_> {
     }
 
     /// Records the report that a child sent through the pipe.
-    pub(super) fn take(&self, report: Report) {
+    pub(super) fn record(&self, report: FailureReport) {
         let report = u64::from_ne_bytes(report);
         self.failed_step.store((report >> 32) as u32, Ordering::Relaxed);
         self.errno.store(report as i32, Ordering::Relaxed);
@@ -100,157 +102,162 @@ impl Job<'_> {
     }
 }
 
-/// In place of an errno: a stop signal waits to be delivered, and the parent, which is to be
-/// stopped as well, has to come out of its sleep first.
+/// A substitute for an errno: a stop signal is pending, and the parent, which is to be stopped as well, has
+/// to return from its sleep first.
 pub(super) const STOP_PENDING: i32 = i32::MAX;
 
-/// A handle for the child, and the number that it is to have there.
+/// A handle for the child, and its number in the child.
 pub(super) struct Move {
     pub(super) from: RawFd,
     pub(super) to: RawFd,
-    /// Where the child has put it out of the way; `from` stays as it is, for another try.
-    lifted: Cell<RawFd>,
+    /// The child's copy of it, away from the target numbers; `from` stays unchanged, for another attempt.
+    moved: Cell<RawFd>,
 }
 
 impl Move {
     pub(super) fn new(from: RawFd, to: RawFd) -> Move {
-        Move { from, to, lifted: Cell::new(from) }
+        Move { from, to, moved: Cell::new(from) }
     }
 }
 
-/// What the child finds installed for each signal.
+/// The signal handlers that the child starts with.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Handlers {
-    /// The defaults, and what was ignored: `CLONE_CLEAR_SIGHAND` saw to it.
-    AreReset,
-    /// Functions of the parent.
-    AreInherited,
+    /// The defaults, and ignored signals: by `CLONE_CLEAR_SIGHAND`.
+    Reset,
+    /// The parent's functions.
+    Inherited,
 }
 
 /// A step that failed; the reason is in errno.
 struct Failed(Step);
 
-/// Runs in the child and never comes back.
+/// Runs in the child and never returns.
 ///
 /// # Safety
-/// Only in a process of its own, on a stack of its own, with `job` alive until exec or exit.
-pub(super) unsafe fn run(job: &Job<'_>, handlers: Handlers) -> ! {
-    job.began.store(true, Ordering::Relaxed);
+/// Only in a process of its own, on a stack of its own, with `setup` alive until exec or exit.
+pub(super) unsafe fn run(setup: &ChildSetup<'_>, handlers: Handlers) -> ! {
+    setup.has_begun.store(true, Ordering::Relaxed);
     let cgroup = match handlers {
-        // Made by clone3, and so born inside.
-        Handlers::AreReset => None,
-        Handlers::AreInherited => {
+        // Created by clone3, and so born inside.
+        Handlers::Reset => None,
+        Handlers::Inherited => {
             signals::reset_handlers();
-            job.cgroup_procs
+            setup.cgroup_procs
         }
     };
     // SAFETY: as this function's.
-    unsafe { attempt(job, cgroup, Whose::Child, &mut []) };
+    unsafe { attempt(setup, cgroup, CredentialScope::Child, &mut []) };
     // SAFETY: ends this process without touching what belongs to the parent (no atexit, no flush).
     unsafe { libc::_exit(127) }
 }
 
-/// As [`run`], in a forked child: in memory of its own, and so it returns, with its failure in the
-/// job, which the parent does not see.
+/// Runs like [`run`], in a forked child. That has memory of its own, so this function returns, with the
+/// failure in the setup, which the parent does not see.
 ///
 /// # Safety
-/// Only in a forked process; `job`'s pointers must be good.
-pub(super) unsafe fn run_forked(job: &Job<'_>, closures: &mut [Closure]) {
-    // A closure may let signals in, and whoever handles them here is not prepared for two of him.
+/// Only in a forked process; `setup`'s pointers must be good.
+pub(super) unsafe fn run_forked(setup: &ChildSetup<'_>, closures: &mut [Closure]) {
+    // A closure may unblock signals, and the parent's handlers are not prepared to run in two processes.
     signals::reset_handlers();
     // SAFETY: as this function's.
-    unsafe { attempt(job, job.cgroup_procs, Whose::Child, closures) };
+    unsafe { attempt(setup, setup.cgroup_procs, CredentialScope::Child, closures) };
 }
 
-/// Does what the plan says to this process and loads the program. Returns if something failed: then
-/// a write to somebody who has gone is what it was, and not the end of this process.
+/// Applies the plan to this process and executes the program. Returns if something failed. Then SIGPIPE has
+/// its earlier action again: a write to a closed pipe must not end this process if it did not before.
 ///
 /// # Safety
-/// Changes this process; `job`'s pointers must be good.
-pub(super) unsafe fn become_program(job: &Job<'_>, closures: &mut [Closure]) {
-    let _kept = signals::Kept::new(libc::SIGPIPE);
+/// Changes this process; `setup`'s pointers must be good.
+pub(super) unsafe fn become_program(setup: &ChildSetup<'_>, closures: &mut [Closure]) {
+    let _restore = signals::RestoreAction::new(libc::SIGPIPE);
     // SAFETY: as this function's.
-    unsafe { attempt(job, None, Whose::Process, closures) };
+    unsafe { attempt(setup, None, CredentialScope::Process, closures) };
 }
 
-unsafe fn attempt(job: &Job<'_>, cgroup: Option<RawFd>, whose: Whose, closures: &mut [Closure]) {
+unsafe fn attempt(
+    setup: &ChildSetup<'_>,
+    cgroup: Option<RawFd>,
+    scope: CredentialScope,
+    closures: &mut [Closure],
+) {
     // SAFETY: as this function's.
-    if let Err(Failed(step)) = unsafe { prepare_and_exec(job, cgroup, whose, closures) } {
-        job.fail(steps::number_of(step), errno());
+    if let Err(Failed(step)) = unsafe { prepare_and_exec(setup, cgroup, scope, closures) } {
+        setup.fail(steps::number_of(step), errno());
     }
 }
 
 /// # Safety
-/// As [`become_program`].
+/// As for [`become_program`].
 unsafe fn prepare_and_exec(
-    job: &Job<'_>,
+    setup: &ChildSetup<'_>,
     cgroup: Option<RawFd>,
-    whose: Whose,
+    scope: CredentialScope,
     closures: &mut [Closure],
 ) -> Result<(), Failed> {
-    // Rust programs ignore SIGPIPE from the start, and a child that inherits that does not stop
-    // when its reader is gone (rust-lang/rust#62569).
+    // Rust programs ignore SIGPIPE from the start, and a child that inherits that does not stop when its
+    // reader is gone (rust-lang/rust#62569).
     signals::set_default(libc::SIGPIPE);
-    if job.ignores_children.load(Ordering::Relaxed) {
+    if setup.ignores_sigchld.load(Ordering::Relaxed) {
         signals::ignore(libc::SIGCHLD);
     }
     if let Some(cgroup) = cgroup {
         rights::join_cgroup(cgroup)?;
     }
-    rights::join_group(job.options.group)?;
-    if let Some(terminal) = job.terminal {
-        rights::come_to_the_front(terminal);
+    rights::join_group(setup.options.group)?;
+    if let Some(terminal) = setup.terminal {
+        rights::become_foreground(terminal);
     }
-    handles::lift(job.moves)?;
-    handles::place_stdio(job.stdio)?;
-    if job.close_others {
+    handles::move_sources_away(setup.moves)?;
+    handles::place_stdio(setup.stdio)?;
+    if setup.close_others {
         handles::close_others()?;
     }
-    handles::place(job.moves)?;
-    rights::limit(&job.options.limits)?;
-    if let Some(mask) = job.options.umask {
+    handles::place(setup.moves)?;
+    rights::set_limits(&setup.options.limits)?;
+    if let Some(mask) = setup.options.umask {
         // SAFETY: a number; umask has no error.
         unsafe { libc::umask(mask as libc::mode_t) };
     }
-    if let Some(add) = job.options.nice {
-        rights::be_nicer(add)?;
+    if let Some(add) = setup.options.nice {
+        rights::add_nice(add)?;
     }
     // SAFETY: null or a string that the layout owns.
-    unsafe { rights::change_root(job.chroot)? };
-    rights::change_identity(&job.options.identity, job.unset_groups, whose)?;
-    if !job.current_dir.is_null() {
-        // After the change of user, as std has it: the directory must be that user's to enter.
+    unsafe { rights::change_root(setup.chroot)? };
+    rights::change_identity(&setup.options.identity, setup.unset_groups, scope)?;
+    if !setup.current_dir.is_null() {
+        // After the change of user, as in std: that user must be allowed to enter the directory.
         // SAFETY: a string that the layout owns.
-        check(unsafe { libc::chdir(job.current_dir) }, Step::CurrentDir)?;
+        check(unsafe { libc::chdir(setup.current_dir) }, Step::CurrentDir)?;
     }
-    if whose == Whose::Child && job.parent_pid != 0 {
-        rights::tie_to_parent(job.parent_pid)?;
+    if scope == CredentialScope::Child && setup.parent_pid != 0 {
+        rights::die_with_parent(setup.parent_pid)?;
     }
     if !closures.is_empty() {
-        // A closure may change the mask, so that it is set before, and stays as it is then.
-        signals::set_mask(job.mask.as_ref());
+        // A closure may change the mask, so it is set before the closures run, and not again afterwards.
+        signals::set_mask(setup.mask.as_ref());
         if let Err(errno) = pre_exec::run(closures) {
             set_errno(errno);
             return Err(Failed(Step::PreExec));
         }
     }
     // SAFETY: arrays that the layout owns, each ended by NULL.
-    unsafe { exec_first(job, closures.is_empty()) };
+    unsafe { exec_first(setup, closures.is_empty()) };
     Err(Failed(Step::Exec))
 }
 
-/// Loads the first candidate that can be loaded, as execvp(3) goes through PATH. Returns when none
-/// can, with the telling reason in errno; [`STOP_PENDING`] where it is not the moment to try.
+/// Executes the first candidate that can be executed, in the way execvp(3) goes through PATH. Returns if
+/// there is none, with the most informative error in errno, or with [`STOP_PENDING`] if the attempt has to
+/// be repeated.
 ///
-/// Signals are let in at the last moment only: a stop that arrived before exec would stop this
-/// process with its parent still asleep, and the two of them would hold the terminal for ever
-/// (nextest-rs/nextest#470).
+/// Signals are unblocked only at the last moment: a stop that arrived before exec would stop this process
+/// with its parent still asleep, and the two would hold the terminal for ever (nextest-rs/nextest#470).
 ///
 /// # Safety
-/// `job`'s pointers must be good.
-unsafe fn exec_first(job: &Job<'_>, lets_signals_in: bool) {
+/// `setup`'s pointers must be good.
+unsafe fn exec_first(setup: &ChildSetup<'_>, unblocks_signals: bool) {
     let mut forbidden = false;
-    let mut next = job.candidates;
+    let mut next = setup.candidates;
     loop {
         // SAFETY: not past the NULL at the end.
         let path = unsafe { *next };
@@ -260,33 +267,33 @@ unsafe fn exec_first(job: &Job<'_>, lets_signals_in: bool) {
         // SAFETY: the NULL at the end is still ahead, or is next.
         next = unsafe { next.add(1) };
         // SAFETY: a C string.
-        if job.searches && unsafe { libc::access(path, libc::X_OK) } != 0 {
-            // That answer is for our real user (access(2)); what the effective one may, only the exec knows.
+        if setup.searches && unsafe { libc::access(path, libc::X_OK) } != 0 {
+            // access(2) answers for the real user; only the exec shows what the effective user may do.
             if errno() != libc::EACCES {
                 continue;
             }
         }
-        if lets_signals_in {
-            if job.may_try_again.load(Ordering::Relaxed) && signals::a_stop_is_pending() {
+        if unblocks_signals {
+            if setup.may_retry.load(Ordering::Relaxed) && signals::is_stop_pending() {
                 set_errno(STOP_PENDING);
                 return;
             }
-            signals::set_mask(job.mask.as_ref());
+            signals::set_mask(setup.mask.as_ref());
         }
         // SAFETY: as this function's.
-        unsafe { libc::execve(path, job.argv, job.envp) };
+        unsafe { libc::execve(path, setup.argv, setup.envp) };
         let error = errno();
-        if lets_signals_in {
+        if unblocks_signals {
             signals::block_all();
             set_errno(error);
         }
         match error {
             libc::ENOENT | libc::ENOTDIR | libc::ESTALE | libc::ENODEV | libc::ETIMEDOUT => {}
-            // One further on may be ours to run; if none is, this is what to say.
+            // A later candidate may be allowed; if none is, this is the error to report.
             libc::EACCES => forbidden = true,
             _ => return,
         }
-        if !job.searches {
+        if !setup.searches {
             return;
         }
     }
@@ -298,12 +305,12 @@ fn check(result: libc::c_int, step: Step) -> Result<(), Failed> {
 }
 
 fn errno() -> i32 {
-    // SAFETY: takes nothing; the location is this thread's, or that of the thread whose storage the child
+    // SAFETY: no arguments; the location is this thread's, or that of the thread whose storage the child
     // shares.
     let location = unsafe { libc::__errno_location() };
-    // SAFETY: a live int. That thread is inside of clone, or, where a supervisor makes the child, between
-    // calls that leave errno alone: it closes two handles, which has no error, and receives a message by a
-    // bare call.
+    // SAFETY: a live int. That thread is inside clone, or, if a supervisor creates the child, between calls
+    // that do not touch errno: it closes two handles, without an error, and receives a message by a raw
+    // system call.
     unsafe { *location }
 }
 

@@ -1,4 +1,4 @@
-//! What the child may do: its group, limits, root directory, user, and whether it outlives us.
+//! The child's rights: its group, limits, root directory, user, and death with its parent.
 
 use std::ffi::c_char;
 use std::os::fd::RawFd;
@@ -20,36 +20,36 @@ pub(super) fn join_group(group: Group) -> Result<(), Failed> {
     check(result, Step::Group)
 }
 
-/// Moves this process into the cgroup whose `cgroup.procs` that is.
+/// Moves this process into the cgroup whose `cgroup.procs` file is given.
 pub(super) fn join_cgroup(procs: RawFd) -> Result<(), Failed> {
-    // 0 is the writer itself (cgroups(7)).
+    // 0 means the writing process itself (cgroups(7)).
     check(write(procs, b"0"), Step::Contain)
 }
 
-/// Writes by a bare call: the C library's is a cancellation point, and would end the thread of the parent
-/// whose storage the child shares, in the child.
+/// Writes with a raw system call: the C library's write is a cancellation point, and in the child would end
+/// the thread of the parent whose storage the child shares.
 pub(super) fn write(fd: RawFd, bytes: &[u8]) -> libc::c_int {
-    // SAFETY: live bytes and how many.
+    // SAFETY: live bytes and their number.
     unsafe { libc::syscall(libc::SYS_write, fd, bytes.as_ptr(), bytes.len()) as libc::c_int }
 }
 
-/// Takes the terminal for the group that this process leads. SIGTTOU, which a job in the background
-/// would be stopped by, is blocked until exec.
-pub(super) fn come_to_the_front(terminal: RawFd) {
+/// Makes the group that this process leads the foreground group of the terminal. SIGTTOU, which would stop
+/// a background job, is blocked until exec.
+pub(super) fn become_foreground(terminal: RawFd) {
     // SAFETY: no argument.
     let group = unsafe { libc::getpid() };
-    // Ignored: the terminal has hung up, and the child will find that out.
+    // Ignored: the terminal has hung up, and the child will notice that.
     // SAFETY: an open file and a live number.
     unsafe { libc::ioctl(terminal, libc::TIOCSPGRP, &raw const group) };
 }
 
-pub(super) fn limit(limits: &[ResourceLimit]) -> Result<(), Failed> {
+pub(super) fn set_limits(limits: &[ResourceLimit]) -> Result<(), Failed> {
     for (index, limit) in limits.iter().enumerate() {
         let value = libc::rlimit64 {
             rlim_cur: limit.soft.unwrap_or(libc::RLIM64_INFINITY),
             rlim_max: limit.hard.unwrap_or(libc::RLIM64_INFINITY),
         };
-        // SAFETY: this process, a live value, and no place for the old one.
+        // SAFETY: this process, a live value, and null for the old one.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_prlimit64,
@@ -65,7 +65,7 @@ pub(super) fn limit(limits: &[ResourceLimit]) -> Result<(), Failed> {
 }
 
 fn resource(resource: Resource) -> libc::c_uint {
-    // glibc has them as c_uint, musl as c_int.
+    // They are c_uint in glibc, c_int in musl.
     let number = match resource {
         Resource::AddressSpace => libc::RLIMIT_AS,
         Resource::CoreDump => libc::RLIMIT_CORE,
@@ -80,9 +80,8 @@ fn resource(resource: Resource) -> libc::c_uint {
     number as libc::c_uint
 }
 
-pub(super) fn be_nicer(add: i32) -> Result<(), Failed> {
-    // The bare call tells 20 minus the niceness, so that no answer looks like an error
-    // (getpriority(2)).
+pub(super) fn add_nice(add: i32) -> Result<(), Failed> {
+    // The raw call returns 20 minus the niceness, so that no result looks like an error (getpriority(2)).
     // SAFETY: numbers; 0 is this process.
     let raw = unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, 0) };
     let nice = (20 - raw as i32).saturating_add(add).clamp(-20, 19);
@@ -91,6 +90,8 @@ pub(super) fn be_nicer(add: i32) -> Result<(), Failed> {
     check(result as i32, Step::Nice)
 }
 
+/// Changes the root directory.
+///
 /// # Safety
 /// `root` is null or a C string.
 pub(super) unsafe fn change_root(root: *const c_char) -> Result<(), Failed> {
@@ -99,73 +100,80 @@ pub(super) unsafe fn change_root(root: *const c_char) -> Result<(), Failed> {
     }
     // SAFETY: as this function's.
     check(unsafe { libc::chroot(root) }, Step::Chroot)?;
-    // A working directory outside the new root is the way out of it (chroot(2)); and a relative
-    // one that comes next is meant to be inside.
+    // A working directory outside the new root is a way out of it (chroot(2)), and a relative one that
+    // follows is meant to be inside.
     // SAFETY: a C string.
     check(unsafe { libc::chdir(c"/".as_ptr()) }, Step::Chroot)
 }
 
 /// The threads whose user and groups change.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Whose {
-    /// The one thread of a child. The C library's calls would change every thread of the parent.
+pub(super) enum CredentialScope {
+    /// The single thread of a child. The C library's calls would change every thread of the parent.
     Child,
-    /// All threads of this process, which lives on if the exec fails (nptl(7)).
+    /// All threads of this process, which continues if the exec fails (nptl(7)).
     Process,
 }
 
 pub(super) fn change_identity(
     identity: &Identity,
     unset: UnsetGroups,
-    whose: Whose,
+    scope: CredentialScope,
 ) -> Result<(), Failed> {
     if let Some(groups) = &identity.groups {
-        set_groups(groups, whose)?;
+        set_groups(groups, scope)?;
     } else if unset != UnsetGroups::Kept {
-        let dropped = set_groups(&[], whose);
+        let dropped = set_groups(&[], scope);
         if unset == UnsetGroups::Dropped || errno() != libc::EPERM {
             dropped?;
         }
     }
     if let Some(group) = identity.group {
-        let result = match whose {
+        let result = match scope {
             // SAFETY: numbers.
-            Whose::Child => unsafe { libc::syscall(libc::SYS_setgid, group) as libc::c_int },
+            CredentialScope::Child => unsafe {
+                libc::syscall(libc::SYS_setgid, group) as libc::c_int
+            },
             // SAFETY: as above.
-            Whose::Process => unsafe { libc::setgid(group) },
+            CredentialScope::Process => unsafe { libc::setgid(group) },
         };
         check(result, Step::Identity)?;
     }
     if let Some(user) = identity.user {
-        let result = match whose {
+        let result = match scope {
             // SAFETY: numbers.
-            Whose::Child => unsafe { libc::syscall(libc::SYS_setuid, user) as libc::c_int },
+            CredentialScope::Child => unsafe {
+                libc::syscall(libc::SYS_setuid, user) as libc::c_int
+            },
             // SAFETY: as above.
-            Whose::Process => unsafe { libc::setuid(user) },
+            CredentialScope::Process => unsafe { libc::setuid(user) },
         };
         check(result, Step::Identity)?;
     }
     Ok(())
 }
 
-fn set_groups(groups: &[u32], whose: Whose) -> Result<(), Failed> {
+fn set_groups(groups: &[u32], scope: CredentialScope) -> Result<(), Failed> {
     let (count, first) = (groups.len(), groups.as_ptr());
-    let result = match whose {
+    let result = match scope {
         // SAFETY: an array of that length.
-        Whose::Child => unsafe { libc::syscall(libc::SYS_setgroups, count, first) as libc::c_int },
+        CredentialScope::Child => unsafe {
+            libc::syscall(libc::SYS_setgroups, count, first) as libc::c_int
+        },
         // SAFETY: as above.
-        Whose::Process => unsafe { libc::setgroups(count, first) },
+        CredentialScope::Process => unsafe { libc::setgroups(count, first) },
     };
     check(result, Step::Identity)
 }
 
-/// After the change of user, which would clear it (prctl(2), PR_SET_PDEATHSIG).
-pub(super) fn tie_to_parent(parent: i32) -> Result<(), Failed> {
+/// Makes the child die with its parent. Runs after the change of user, which would clear the setting
+/// (prctl(2), PR_SET_PDEATHSIG).
+pub(super) fn die_with_parent(parent: i32) -> Result<(), Failed> {
     // SAFETY: numbers.
     let result = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     check(result, Step::ParentDeath)?;
-    // It may have ended before it could be watched; then nobody would ever send the signal.
-    // SAFETY: no argument. 0: the parent is in another pid namespace, where it cannot be seen.
+    // The parent may have ended before the setting; then the signal would never be sent.
+    // SAFETY: no argument. 0: the parent is in another pid namespace and invisible from here.
     let now = unsafe { libc::getppid() };
     if now != parent && now != 0 {
         set_errno(libc::ESRCH);

@@ -2,8 +2,8 @@
 
 use std::ptr;
 
-/// Whether a signal that stops is waiting to be delivered.
-pub(super) fn a_stop_is_pending() -> bool {
+/// Returns true if a signal that stops is pending.
+pub(super) fn is_stop_pending() -> bool {
     let mut pending = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
     // SAFETY: a live set.
     if unsafe { libc::sigpending(pending.as_mut_ptr()) } != 0 {
@@ -15,7 +15,7 @@ pub(super) fn a_stop_is_pending() -> bool {
     })
 }
 
-/// Sets the mask of blocked signals; an empty one where `None`.
+/// Sets the mask of blocked signals; `None` is an empty one.
 pub(super) fn set_mask(mask: Option<&libc::sigset_t>) {
     match mask {
         Some(mask) => set_mask_to(mask),
@@ -29,8 +29,8 @@ pub(super) fn block_all() {
 
 fn filled_by(fill: unsafe extern "C" fn(*mut libc::sigset_t) -> libc::c_int) -> libc::sigset_t {
     let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: both that come here write all of what they are given. The full one is without the C library's own
-    // signals, which nobody sends to a child.
+    // SAFETY: both functions passed here write the whole set. The full set lacks the C library's own
+    // signals, which are never sent to a child.
     unsafe { fill(set.as_mut_ptr()) };
     // SAFETY: written by the call above.
     unsafe { set.assume_init() }
@@ -41,42 +41,42 @@ fn set_mask_to(mask: &libc::sigset_t) {
     unsafe { libc::sigprocmask(libc::SIG_SETMASK, mask, ptr::null_mut()) };
 }
 
-/// The kernel's struct sigaction begins with the handler, and SIG_DFL with no flags is all zeroes.
+/// The kernel's struct sigaction. It begins with the handler, and SIG_DFL with no flags is all zeroes.
 type KernelAction = [usize; 8];
 
-/// The kernel's signal sets have 64 bits.
+/// The size of the kernel's signal sets, which have 64 bits.
 const SIGSET_BYTES: usize = 8;
 
-/// What a signal does to a process that lives on: put back when this goes.
-pub(super) struct Kept {
+/// The action of a signal in a process that continues: restored on drop.
+pub(super) struct RestoreAction {
     signal: libc::c_int,
     action: Option<KernelAction>,
 }
 
-impl Kept {
-    pub(super) fn new(signal: libc::c_int) -> Kept {
-        Kept { signal, action: action_of(signal) }
+impl RestoreAction {
+    pub(super) fn new(signal: libc::c_int) -> RestoreAction {
+        RestoreAction { signal, action: action_of(signal) }
     }
 }
 
-impl Drop for Kept {
+impl Drop for RestoreAction {
     fn drop(&mut self) {
         if let Some(action) = &self.action {
-            // SAFETY: as the kernel told it, with whatever comes with a function.
+            // SAFETY: as the kernel returned it, with all that belongs to a function.
             unsafe { set(self.signal, action) };
         }
     }
 }
 
-/// The handler of a signal; `None` for what has none.
+/// Returns the handler of a signal; `None` for a signal without one.
 fn handler_of(signal: libc::c_int) -> Option<libc::sighandler_t> {
     action_of(signal).map(|[handler, ..]| handler)
 }
 
 fn action_of(signal: libc::c_int) -> Option<KernelAction> {
     let mut now: KernelAction = [0; 8];
-    // Bare calls: the C library's may lock.
-    // SAFETY: asks only, into an array that is larger than the kernel's struct.
+    // Raw calls: the C library's may lock.
+    // SAFETY: reads only, into an array that is larger than the kernel's struct.
     let result = unsafe {
         libc::syscall(
             libc::SYS_rt_sigaction,
@@ -100,14 +100,16 @@ pub(super) fn ignore(signal: libc::c_int) {
 fn set_handler(signal: libc::c_int, handler: libc::sighandler_t) {
     let mut action: KernelAction = [0; 8];
     action[0] = handler;
-    // SAFETY: neither of the two that come here is a function.
+    // SAFETY: neither of the two values passed here is a function.
     unsafe { set(signal, &action) };
 }
 
+/// Sets the action of a signal.
+///
 /// # Safety
-/// A function in it must be one that handles signals, with the flags that the kernel wants with it.
+/// A function in it must be a signal handler, with the flags that the kernel requires with it.
 unsafe fn set(signal: libc::c_int, action: &KernelAction) {
-    // SAFETY: a live action, which is as this function's caller says.
+    // SAFETY: a live action, valid as the caller of this function guarantees.
     unsafe {
         libc::syscall(
             libc::SYS_rt_sigaction,
@@ -119,7 +121,7 @@ unsafe fn set(signal: libc::c_int, action: &KernelAction) {
     };
 }
 
-/// A handler of the parent would run in a second process that shares its memory.
+/// Resets all handlers: one of the parent's would run in a second process that shares its memory.
 pub(super) fn reset_handlers() {
     for signal in 1..=64 {
         let handler = handler_of(signal);

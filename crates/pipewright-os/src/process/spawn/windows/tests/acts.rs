@@ -1,4 +1,4 @@
-//! What children do.
+//! The acts of children.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -18,7 +18,7 @@ use crate::base::handle::open_handles;
 use crate::base::signal::Signal;
 use crate::base::stdio::{console_err, console_in, console_out};
 use crate::base::wait;
-use crate::process::open::Fate;
+use crate::process::open::ProcessState;
 use crate::process::spawn::{Contain, Group, Inherit, Plan, UnixOptions, parent_exit, spawn};
 
 #[test]
@@ -43,7 +43,7 @@ fn act() {
         "parent of a child that ends with it" => parent_of_tied(&text),
         "parent of a tree" => parent_of_tree(&text),
         "parent of a parent" => {
-            // Its child starts one and ends.
+            // Its child starts another one and ends.
             exit(child("parent that leaves", text).code() as i32)
         }
         "parent that leaves" => {
@@ -51,8 +51,10 @@ fn act() {
             exit(0)
         }
         "breaks away" => {
-            let windows =
-                crate::process::spawn::WindowsOptions { breaks_away: true, ..Default::default() };
+            let windows = crate::process::spawn::WindowsOptions {
+                breakaway_from_job: true,
+                ..Default::default()
+            };
             let sleeper = child("sleep", "");
             match spawn(&Plan { windows: Some(&windows), ..sleeper.plan() }) {
                 Ok(exit) => note(&text, exit.pid()),
@@ -69,18 +71,19 @@ fn note(path: &str, number: u32) {
     fs::write(path, format!("{number}\n")).unwrap();
 }
 
-/// 7: the handle of that number is the file that the text after it stands in.
+/// Exits with 7 if the handle with that number is a file with the text after it.
 fn read_handle(text: &str) {
     let (number, expected) = text.split_once(' ').unwrap();
     let handle = ptr::without_provenance_mut(number.parse::<usize>().unwrap());
-    // SAFETY: the number was given to this process for this; where it is nothing, reading fails.
+    // SAFETY: the number was passed to this process for this; if it is not open, reading fails.
     let mut file = std::mem::ManuallyDrop::new(unsafe { File::from_raw_handle(handle) });
     let mut found = String::new();
     let is_it = file.read_to_string(&mut found).is_ok() && found == expected;
     exit(if is_it { 7 } else { 8 })
 }
 
-/// The number of variables that are not as `NAME=VALUE,NAME=VALUE` says; an empty value is none.
+/// Exits with the number of variables that differ from `NAME=VALUE,NAME=VALUE`; an empty value means that
+/// the variable does not exist.
 fn environment(text: &str) {
     let differs = |entry: &&str| {
         let (name, value) = entry.split_once('=').unwrap();
@@ -93,7 +96,7 @@ fn environment(text: &str) {
 fn without_stdio(number: &str) {
     let value = ptr::without_provenance_mut(number.parse::<isize>().unwrap() as usize);
     for which in [STD_INPUT_HANDLE, STD_OUTPUT_HANDLE, STD_ERROR_HANDLE] {
-        // SAFETY: values, which nobody else uses.
+        // SAFETY: values that nothing else uses.
         unsafe { SetStdHandle(which, value) };
     }
     if console_in().is_ok() || console_out().is_ok() || console_err().is_ok() {
@@ -102,7 +105,7 @@ fn without_stdio(number: &str) {
     exit(child("exit", "5").code() as i32)
 }
 
-/// 0: as many handles are open after many starts, of which most fail, as before.
+/// Exits with 0 if as many handles are open after many starts, most of which fail, as before.
 fn leak() {
     let unix = UnixOptions::default();
     let file = || Handle::from(File::open(env::current_exe().unwrap()).unwrap());
@@ -120,7 +123,7 @@ fn leak() {
         let exit = spawn(&Plan { inherit: Inherit::List(&list), contain, ..twice.plan() }).unwrap();
         assert_eq!(code(&exit), 0);
     };
-    // What is made once and kept.
+    // Make first what is made once and kept.
     (0..6).for_each(failing);
     (0..6).for_each(starting);
     let before = handles();
@@ -137,7 +140,8 @@ fn handles() -> usize {
     open_handles().unwrap().len()
 }
 
-/// How a child in a group of its own ended that was asked to; 99: there is no console that takes it.
+/// Exits with the code of a child in a group of its own that was asked to end; 99 if there is no suitable
+/// console.
 fn ask_group() {
     // SAFETY: no arguments.
     let has_one = unsafe { GetConsoleCP() } != 0;
@@ -149,13 +153,13 @@ fn ask_group() {
     let mut sleeper = child("parent", note.0.clone());
     sleeper.unix.group = Group::Own;
     let started = sleeper.start();
-    // It runs, and so hears.
+    // It runs, and so receives events.
     let below = note.number();
     match started.signal_group(Signal::TERM) {
         Ok(sent) => assert!(sent),
         Err(error) => {
             eprintln!("{error}");
-            // Ignored: whoever is left ends with the job that this is in.
+            // Ignored: the processes that are left end with the job that this one is in.
             let _ = started.signal(Signal::KILL);
             exit(99)
         }
@@ -163,13 +167,13 @@ fn ask_group() {
     let code = code(&started);
     let below = crate::process::open::Opened::open(below);
     super::until("the event goes to the whole group", || {
-        below.as_ref().is_ok_and(|it| it.fate().unwrap() != Fate::Runs)
+        below.as_ref().is_ok_and(|it| it.state().unwrap() != ProcessState::Running)
     });
     drop(note);
     exit(code as i32)
 }
 
-/// Starts one that sleeps, and waits for it.
+/// Starts a child that sleeps, and waits for it.
 fn parent(text: &str) {
     let exit = child("sleep", "").start();
     note(text, exit.pid());
@@ -177,9 +181,9 @@ fn parent(text: &str) {
 }
 
 fn parent_of_tied(text: &str) {
-    let mut tied = child("parent", text);
-    tied.unix.kill_on_parent_exit = Some(parent_exit());
-    code(&tied.start());
+    let mut tied_child = child("parent", text);
+    tied_child.unix.kill_on_parent_exit = Some(parent_exit());
+    code(&tied_child.start());
 }
 
 fn parent_of_tree(text: &str) {

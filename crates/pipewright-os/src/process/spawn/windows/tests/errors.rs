@@ -55,7 +55,7 @@ fn the_working_directory_is_not_searched() {
 fn the_childs_path_is_searched_first() {
     let dir = std::env::temp_dir().join(format!("pipewright path {}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
-    // It has the name of one that stands in a directory which everyone searches.
+    // It has the name of a program in a directory that every search includes.
     std::fs::copy(std::env::current_exe().unwrap(), dir.join("cmd.exe")).unwrap();
     let mut act = act("exit", "9");
     act.env.retain(|(name, _)| !name.eq_ignore_ascii_case("path"));
@@ -68,7 +68,7 @@ fn the_childs_path_is_searched_first() {
 }
 
 #[test]
-fn what_is_no_program_is_told_apart() {
+fn directories_and_bad_formats_give_different_errors() {
     let error = failure(r"C:\windows", &[]);
     assert_eq!((error.step, cause(&error.source)), (Step::Exec, Some(Cause::Denied)), "{error}");
     let note = Note::new("no program");
@@ -96,7 +96,7 @@ fn a_start_that_fails_takes_nothing_from_an_overlapped_stdin() {
 }
 
 #[test]
-fn a_missing_directory_is_told_apart_from_a_missing_program() {
+fn missing_directory_and_missing_program_give_different_errors() {
     let unix = UnixOptions::default();
     let note = Note::new("no directory");
     std::fs::write(&note.0, "").unwrap();
@@ -117,7 +117,7 @@ fn a_command_line_that_is_too_long_is_a_limit() {
     let error = failure("cmd", &["x".repeat(32_767).into()]);
     assert_eq!(error.step, Step::Exec);
     assert!(matches!(cause(&error.source), Some(Cause::Limit(_))), "{error}");
-    // The longest one works: every argument here is without quotes, the program is not.
+    // The longest line works: no argument here has quotes, the program has.
     let mut act = act("exit", "3");
     let words = act.args.iter().map(|arg| arg.len() + 1).sum::<usize>();
     let used = act.program.as_os_str().len() + 2 + words + 1;
@@ -128,7 +128,7 @@ fn a_command_line_that_is_too_long_is_a_limit() {
 }
 
 #[test]
-fn flags_that_contradict_each_other_are_said_to_be_refused() {
+fn contradicting_flags_are_refused() {
     let windows =
         crate::process::spawn::WindowsOptions { creation_flags: 0x10 | 0x8, ..Default::default() };
     let unix = UnixOptions::default();
@@ -158,7 +158,7 @@ fn a_batch_file_is_run_and_unsafe_arguments_are_refused() {
     let by_name = spawn(&plan_by_name).map(|exit| code(&exit));
     let hostile = [OsString::from("a\nb")];
     let refused = failure(path.to_str().unwrap(), &hostile);
-    // What the system makes of that name is a batch file.
+    // The system finds a batch file under that name.
     let dotted = format!("{}. .", path.to_str().unwrap());
     let dotted = failure(&dotted, &hostile);
     let missing = failure(dir.join("missing.bat").to_str().unwrap(), &[]);

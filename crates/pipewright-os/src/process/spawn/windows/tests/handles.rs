@@ -1,4 +1,4 @@
-//! Which handles a child has.
+//! The handles that a child has.
 
 use std::fs::File;
 use std::io::{Seek as _, Write as _};
@@ -23,7 +23,7 @@ fn file(note: &Note, text: &str) -> File {
 }
 
 #[test]
-fn a_listed_handle_is_inherited_under_its_number_and_another_is_not_though_it_could_be() {
+fn only_listed_handles_are_inherited_under_their_numbers() {
     let note = Note::new("handles");
     let file = file(&note, "secret");
     // As careless code leaves them.
@@ -48,9 +48,9 @@ fn a_listed_handle_is_inherited_under_its_number_and_another_is_not_though_it_co
     assert!(inheritable(stray.as_handle()).unwrap(), "as it was");
 }
 
-/// Held open by whoever takes all handles, a pipe does not end with the child that it was made for.
+/// A pipe that another child holds open does not end with the child that it was made for.
 #[test]
-fn a_start_that_takes_every_handle_does_not_take_those_of_another_start() {
+fn inherit_all_does_not_take_handles_of_another_start() {
     let sleeper = act("sleep", "");
     for _ in 0..8 {
         let pipes: Vec<_> = (0..4).map(|_| pipe::pair(Default::default()).unwrap()).collect();

@@ -1,6 +1,6 @@
 //! Real starts: of this test program once more, which then does what its environment says.
 //!
-//! What a child finds out it tells by its exit code: its streams are the test harness's.
+//! A child reports its result by its exit code, because its streams belong to the test harness.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ mod options;
 mod starts;
 mod trees;
 
-/// What says to a child what it is to do, and with what.
+/// The variables that name a child's act and its argument.
 const ACT: &str = "PIPEWRIGHT_ACT";
 const WITH: &str = "PIPEWRIGHT_WITH";
 
@@ -47,7 +47,10 @@ struct Act {
 }
 
 fn act(name: &str, with: impl Into<OsString>) -> Act {
-    let args = ["--exact", "spawn::windows::tests::acts::act", "--ignored", "--nocapture"];
+    // The test harness names tests without the crate.
+    let (_, module) = module_path!().split_once("::").unwrap();
+    let test = format!("{module}::acts::act");
+    let args = ["--exact", &test, "--ignored", "--nocapture"];
     let mut env: Vec<_> =
         std::env::vars_os().filter(|(key, _)| key != ACT && key != WITH).collect();
     env.push((ACT.into(), name.into()));
@@ -70,13 +73,13 @@ impl Act {
         crate::process::spawn::spawn(&self.plan()).unwrap()
     }
 
-    /// Its exit code.
+    /// Starts it and returns its exit code.
     fn code(&self) -> u32 {
         code(&self.start())
     }
 }
 
-/// The exit code of `cmd.exe` with that command.
+/// Starts `cmd.exe` with that command.
 fn cmd(command: &str) -> ChildHandle {
     let args = ["/d".into(), "/c".into(), command.into()];
     let unix = UnixOptions::default();
@@ -87,7 +90,7 @@ fn code(exit: &ChildHandle) -> u32 {
     exit.wait().unwrap().status.raw()
 }
 
-/// Waits for a fact. That it takes too long means that it will never be one.
+/// Waits for a fact. After a long time it fails, because the fact will never come.
 fn until(what: &str, fact: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(60);
     while !fact() {
@@ -96,13 +99,13 @@ fn until(what: &str, fact: impl Fn() -> bool) {
     }
 }
 
-/// Waits for the end of a child, for a while.
+/// Waits for the end of a child, at most for a while.
 fn ends(exit: &ChildHandle) -> bool {
     let end = Instant::now() + Duration::from_secs(60);
     wait::any(&mut [Slot::Event(exit)], Some(end)).unwrap() == 1
 }
 
-/// A file that is removed when the test is over, and what a child writes into it.
+/// A file that a child writes to, removed when the test is over.
 struct Note(PathBuf);
 
 impl Note {

@@ -1,4 +1,4 @@
-//! How children start and end, and what they find.
+//! Starts and ends of children, and their environment.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -11,13 +11,13 @@ use crate::process::spawn::wide::oracle::{Rules, split};
 use crate::process::spawn::{ChildStdio, Env, Plan, UnixOptions, WindowsOptions, spawn};
 
 #[test]
-fn an_exit_code_is_told_as_it_is() {
+fn exit_codes_are_unchanged() {
     assert_eq!(code(&cmd("exit 3")), 3);
     for code in [0, 1, 259, 0xC000_0005, u32::MAX] {
         let exit = act("exit", code.to_string()).start();
         let ended = exit.wait().unwrap();
         assert_eq!(ended.status.raw(), code);
-        assert_eq!(exit.try_wait().unwrap(), Some(ended), "again and again");
+        assert_eq!(exit.try_wait().unwrap(), Some(ended), "later calls return the same");
         let usage = ended.usage.unwrap();
         assert!(usage.user + usage.system < std::time::Duration::from_secs(600), "{usage:?}");
         eprintln!("{code:#x}: {usage:?}");
@@ -27,7 +27,7 @@ fn an_exit_code_is_told_as_it_is() {
 }
 
 #[test]
-fn a_kill_ends_a_child_and_is_nothing_to_one_that_has_ended() {
+fn a_kill_ends_a_child_and_does_nothing_to_an_ended_one() {
     let exit = act("sleep", "").start();
     assert_eq!(exit.try_wait().unwrap(), None);
     assert!(exit.signal(Signal::KILL).unwrap());
@@ -47,7 +47,7 @@ fn what_cannot_be_sent_is_unsupported() {
 }
 
 #[test]
-fn the_environment_is_what_was_asked_for_and_sorted_out() {
+fn the_child_gets_the_given_environment() {
     let mut act = act("environment", "A=1,Ä=2,B=,PIPEWRIGHT_X=,path=x,SystemRoot=C:\\windows");
     act.env.push(("a".into(), "0".into()));
     act.env.push(("A".into(), "1".into()));
@@ -58,7 +58,7 @@ fn the_environment_is_what_was_asked_for_and_sorted_out() {
 }
 
 #[test]
-fn the_directory_is_what_was_asked_for() {
+fn the_child_starts_in_the_given_directory() {
     let dir = std::env::temp_dir().canonicalize().unwrap();
     let usual = dir.to_str().unwrap().trim_start_matches(r"\\?\").to_owned();
     let act = act("directory", usual.clone());
@@ -78,7 +78,7 @@ fn a_relative_program_is_taken_from_the_childs_directory() {
 }
 
 #[test]
-fn a_raw_argument_reaches_cmd_as_it_is() {
+fn a_raw_argument_reaches_cmd_unchanged() {
     let note = super::Note::new("raw");
     let command = format!(r#"echo "a  b"> "{}""#, note.0.display());
     let args = ["/d".into(), "/c".into(), OsString::from(command)];
@@ -90,7 +90,7 @@ fn a_raw_argument_reaches_cmd_as_it_is() {
 }
 
 #[test]
-fn a_parent_without_stdio_starts_children_all_the_same() {
+fn a_parent_without_stdio_can_start_children() {
     for number in ["0", "-1", "-2", "16777208"] {
         assert_eq!(act("no stdio", number).code(), 5, "{number}");
     }
@@ -105,10 +105,10 @@ fn a_child_is_given_null() {
     assert_eq!(code(&exit), 6);
 }
 
-/// What this proves: that the lines are taken apart by the shell's own function as the tests of
-/// `wide` say. Those who call it are few; most programs have a C library, which has rules of its own.
+/// Proves that the shell's own function splits the lines as the tests of `wide` say. Few programs call that
+/// function; most have a C library, which has rules of its own.
 #[test]
-fn the_system_takes_ten_thousand_command_lines_apart_as_they_were_meant() {
+fn the_system_splits_ten_thousand_command_lines_as_expected() {
     use proptest::prelude::*;
     use proptest::strategy::ValueTree as _;
     use proptest::test_runner::TestRunner;
@@ -140,12 +140,12 @@ fn the_system_takes_ten_thousand_command_lines_apart_as_they_were_meant() {
         let found = unsafe { CommandLineToArgvW(line.as_ptr(), &raw mut count) };
         assert!(!found.is_null());
         let text = |index: usize| -> Vec<u16> {
-            // SAFETY: there are so many of them.
+            // SAFETY: there are that many of them.
             let place = unsafe { found.add(index) };
             // SAFETY: as above.
             let text = unsafe { *place };
             let at = |unit: usize| {
-                // SAFETY: asked for one after the other, up to the NUL and not past it.
+                // SAFETY: requested one after the other, up to the NUL and not past it.
                 let place = unsafe { text.add(unit) };
                 // SAFETY: as above.
                 unsafe { *place }

@@ -2,18 +2,15 @@
 
 use std::os::windows::io::AsRawHandle as _;
 
-use windows_sys::Win32::System::JobObjects::IsProcessInJob;
-use windows_sys::Win32::System::Threading::GetCurrentProcess;
-
 use super::{Act, Note, act, code, ends, until};
 use crate::base::signal::Signal;
 use crate::process::child::{ChildHandle, Containment};
-use crate::process::contain::windows::ends_with_us;
-use crate::process::open::{Fate, Opened};
+use crate::process::contain::windows::{is_in_job, kill_on_close_job};
+use crate::process::open::{Opened, ProcessState};
 use crate::process::spawn::{Contain, Plan, WindowsOptions, parent_exit, spawn};
 use crate::process::tree::Descendants;
 
-fn held(act: &Act) -> ChildHandle {
+fn contained(act: &Act) -> ChildHandle {
     spawn(&Plan { contain: Some(Contain::tree(true)), ..act.plan() }).unwrap()
 }
 
@@ -26,40 +23,40 @@ fn opened(note: &Note) -> Opened {
 }
 
 fn runs(opened: &Opened) -> bool {
-    opened.fate().unwrap() == Fate::Runs
+    opened.state().unwrap() == ProcessState::Running
 }
 
 #[test]
-fn a_tree_ends_whoever_has_started_whom_and_is_counted() {
+fn end_kills_and_counts_the_whole_tree() {
     let note = Note::new("tree");
-    let exit = held(&act("parent", text(&note)));
+    let exit = contained(&act("parent", text(&note)));
     assert_eq!(exit.containment(), Containment::Job);
     let child = opened(&note);
-    let held = exit.tree().unwrap();
-    assert!(held.is_left() && runs(&child));
+    let contained = exit.tree().unwrap();
+    assert!(contained.is_alive() && runs(&child));
     let mut members = Vec::new();
-    held.collect(&mut members);
+    contained.collect(&mut members);
     assert!(members.iter().any(|member| member.pid() == child.member().pid()), "{members:?}");
     assert!(members.iter().all(|member| member.pid() != exit.pid()));
-    let killed = held.end();
+    let killed = contained.end();
     assert!(killed >= 1, "{killed}");
-    assert!(!held.is_left() && !runs(&child));
-    assert_eq!(held.end(), killed, "again and again");
+    assert!(!contained.is_alive() && !runs(&child));
+    assert_eq!(contained.end(), killed, "later calls return the same");
     assert_eq!(code(&exit), 1);
 }
 
-/// A job that has processes can refuse a child for those.
+/// A job that has processes can refuse a child because of them.
 #[test]
-fn the_job_of_children_that_end_with_us_is_another_one_where_the_last_one_refuses() {
-    let job = |anew| ends_with_us(anew).unwrap().as_raw_handle();
-    let mut tied = act("sleep", "");
-    tied.unix.kill_on_parent_exit = Some(parent_exit());
-    let child = tied.start();
+fn a_job_that_refuses_a_child_is_replaced() {
+    let job = |replace| kill_on_close_job(replace).unwrap().as_raw_handle();
+    let mut tied_child = act("sleep", "");
+    tied_child.unix.kill_on_parent_exit = Some(parent_exit());
+    let child = tied_child.start();
     let first = job(false);
     let second = job(true);
     assert_ne!(first, second);
     assert_eq!([job(false), job(true)], [second; 2], "it has no processes");
-    let later = tied.start();
+    let later = tied_child.start();
     for exit in [child, later] {
         assert!(exit.signal(Signal::KILL).unwrap());
         assert_eq!(code(&exit), 1);
@@ -69,10 +66,10 @@ fn the_job_of_children_that_end_with_us_is_another_one_where_the_last_one_refuse
 #[test]
 fn an_orphan_of_a_tree_is_in_it() {
     let note = Note::new("orphan");
-    let exit = held(&act("parent of a parent", text(&note)));
+    let exit = contained(&act("parent of a parent", text(&note)));
     assert_eq!(code(&exit), 0);
     let child = opened(&note);
-    assert!(runs(&child) && exit.tree().unwrap().is_left());
+    assert!(runs(&child) && exit.tree().unwrap().is_alive());
     assert_eq!(exit.tree().unwrap().end(), 1);
     assert!(!runs(&child));
 }
@@ -80,7 +77,7 @@ fn an_orphan_of_a_tree_is_in_it() {
 #[test]
 fn a_tree_ends_with_its_handle() {
     let note = Note::new("handle");
-    let exit = held(&act("parent", text(&note)));
+    let exit = contained(&act("parent", text(&note)));
     let child = opened(&note);
     let own = Opened::open(exit.pid()).unwrap();
     drop(exit);
@@ -88,12 +85,12 @@ fn a_tree_ends_with_its_handle() {
 }
 
 #[test]
-fn a_tree_inside_of_a_tree_is_held_and_ends_with_its_holder() {
+fn a_nested_tree_ends_with_the_process_that_holds_it() {
     let note = Note::new("nested");
-    let exit = held(&act("parent of a tree", text(&note)));
+    let exit = contained(&act("parent of a tree", text(&note)));
     let child = opened(&note);
     assert!(runs(&child));
-    // The holder of the inner tree alone.
+    // Only the process that holds the inner tree.
     exit.signal(Signal::KILL).unwrap();
     until("the inner tree lives on", || !runs(&child));
 }
@@ -109,44 +106,35 @@ fn a_tree_ends_with_the_process_that_holds_it() {
 }
 
 #[test]
-fn a_child_ends_with_its_parent_and_what_it_has_started_does_not() {
-    let note = Note::new("tied");
+fn a_child_ends_with_its_parent_but_its_own_child_does_not() {
+    let note = Note::new("kill on parent exit");
     let exit = act("parent of a child that ends with it", text(&note)).start();
     let grandchild = opened(&note);
     let mut below = Descendants::default();
     below.collect(&exit);
-    let tied = below.members().iter().find(|it| it.pid() != grandchild.member().pid()).unwrap();
+    let tied_child =
+        below.members().iter().find(|it| it.pid() != grandchild.member().pid()).unwrap();
     exit.signal(Signal::KILL).unwrap();
-    until("the child lives on", || !tied.is_alive());
-    assert!(runs(&grandchild), "only the child is tied");
+    until("the child lives on", || !tied_child.is_alive());
+    assert!(runs(&grandchild), "only the child ends with its parent");
     grandchild.signal(Signal::KILL).unwrap();
 }
 
-/// Whether this process is in a job itself.
-fn in_a_job() -> bool {
-    let mut is_in = 0;
-    // SAFETY: no arguments; a pseudo handle.
-    let own = unsafe { GetCurrentProcess() };
-    // SAFETY: our own process, any job, and a live number.
-    let told = unsafe { IsProcessInJob(own, std::ptr::null_mut(), &raw mut is_in) };
-    told != 0 && is_in != 0
-}
-
 #[test]
-fn only_whom_the_job_lets_go_leaves_it() {
-    for lets_break_away in [false, true] {
+fn a_child_breaks_away_only_if_the_job_allows_it() {
+    for allow_breakaway in [false, true] {
         let note = Note::new("breakaway");
-        let windows = WindowsOptions { lets_break_away, ..WindowsOptions::default() };
+        let windows = WindowsOptions { allow_breakaway, ..WindowsOptions::default() };
         let act = act("breaks away", text(&note));
         let plan =
             Plan { windows: Some(&windows), contain: Some(Contain::tree(true)), ..act.plan() };
         let exit = spawn(&plan).unwrap();
         let found = code(&exit);
         const ACCESS_DENIED: u32 = 5;
-        if !lets_break_away {
+        if !allow_breakaway {
             assert_eq!(found, ACCESS_DENIED);
-        } else if found == ACCESS_DENIED && in_a_job() {
-            eprintln!("SKIPPED: a job around all of this lets nobody out");
+        } else if found == ACCESS_DENIED && is_in_job().unwrap() {
+            eprintln!("SKIPPED: a job around all of this allows no breakaway");
         } else {
             let away = opened(&note);
             assert_eq!((found, exit.tree().unwrap().end()), (0, 0));
@@ -157,7 +145,7 @@ fn only_whom_the_job_lets_go_leaves_it() {
 }
 
 #[test]
-fn descendants_are_found_and_nobody_else() {
+fn only_descendants_are_found() {
     let note = Note::new("descendants");
     let exit = act("parent", text(&note)).start();
     let stranger = act("sleep", "").start();
@@ -169,7 +157,7 @@ fn descendants_are_found_and_nobody_else() {
     assert!(!has(&below, stranger.pid()) && !has(&below, exit.pid()));
     assert_eq!(below.collect(&exit), 0, "each is found once");
 
-    // The parent has ended, and is held: so who it has started is still found.
+    // The parent has ended, and its handle is open, so its children are still found.
     exit.signal(Signal::KILL).unwrap();
     assert!(ends(&exit));
     let mut below = Descendants::default();

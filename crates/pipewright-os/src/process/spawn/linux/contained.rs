@@ -1,4 +1,4 @@
-//! Starts a child whose tree is held: in a cgroup, below a supervisor, in a group.
+//! Starts a child whose tree is contained: in a cgroup, below a supervisor, or in a group.
 
 use std::fmt;
 use std::io;
@@ -6,36 +6,40 @@ use std::os::fd::AsRawFd as _;
 
 use rustix::io::Errno;
 
-use super::layout::Layout;
 use super::{
-    Group, Moves, Plan, SpawnError, Step, dumpable, job, moves, start, start_alone, supervised,
+    Group, Moves, Plan, SpawnError, Step, child_setup, dumpable, moves, start, start_uncontained,
+    supervised,
 };
 use crate::process::child::{ChildHandle, linux as exit};
-use crate::process::contain::linux::Tree;
+use crate::process::contain::linux::LinuxTree;
 use crate::process::contain::linux::cgroup::{self, Cgroup};
 use crate::process::contain::linux::image::image;
-use crate::process::contain::linux::report::Teller;
+use crate::process::contain::linux::report::CommandReporter;
 use crate::process::pidfd::pidfds_are_refused;
 use crate::process::spawn::UnixOptions;
+use crate::process::spawn::layout::Layout;
 
-/// Best first: a cgroup, and a supervisor as well where the tree is to end with this process; a
-/// supervisor; a process group.
-pub(crate) fn start_held(plan: &Plan<'_>, dies_with_us: bool) -> Result<ChildHandle, SpawnError> {
+/// Starts a contained child. Tries the best way first: a cgroup, and a supervisor too if the tree has to
+/// end with this process; a supervisor; a process group.
+pub(crate) fn start_contained(
+    plan: &Plan<'_>,
+    ends_with_parent: bool,
+) -> Result<ChildHandle, SpawnError> {
     let layout = &Layout::new(plan)?;
     let moves = &moves(plan)?;
-    if dies_with_us {
-        // Nothing less will do.
+    if ends_with_parent {
+        // A process group is not enough.
         can_supervise(plan).map_err(|error| SpawnError::new(Step::Contain, error))?;
     }
     if let Some(cgroup) = Cgroup::new() {
-        match start_in(plan, layout, moves, cgroup, dies_with_us) {
-            Err(error) if about_the_cgroup(&error).is_some() => {
-                if about_the_cgroup(&error).is_some_and(cgroup::is_lasting) {
-                    cgroup::refuse();
+        match start_in_cgroup(plan, layout, moves, cgroup, ends_with_parent) {
+            Err(error) if cgroup_errno(&error).is_some() => {
+                if cgroup_errno(&error).is_some_and(cgroup::is_permanent) {
+                    cgroup::disable();
                 }
             }
             done => {
-                // The child runs meanwhile, and nobody waits for this.
+                // The child runs meanwhile, so this delays nothing.
                 cgroup::remove_stale();
                 return done;
             }
@@ -46,28 +50,30 @@ pub(crate) fn start_held(plan: &Plan<'_>, dies_with_us: bool) -> Result<ChildHan
         Err(error) => Err(SpawnError::new(Step::Contain, error)),
     };
     match supervised {
-        Err(error) if error.step == Step::Contain && !dies_with_us => start_in_group(plan, moves),
+        Err(error) if error.step == Step::Contain && !ends_with_parent => {
+            start_in_group(plan, moves)
+        }
         done => done,
     }
 }
 
-fn start_in(
+fn start_in_cgroup(
     plan: &Plan<'_>,
     layout: &Layout,
     moves: &Moves,
     cgroup: Cgroup,
-    dies_with_us: bool,
+    ends_with_parent: bool,
 ) -> Result<ChildHandle, SpawnError> {
-    if dies_with_us {
+    if ends_with_parent {
         return start_supervised(plan, layout, moves, Some(cgroup));
     }
     let procs = cgroup.procs().map_err(|error| SpawnError::new(Step::Contain, error))?;
-    let mut job = job(plan, layout, moves);
-    job.cgroup = Some(cgroup.dir().as_raw_fd());
-    job.cgroup_procs = Some(procs.as_raw_fd());
-    let exit = start(&job, start_alone)?;
-    let tree = Tree::new(Some(cgroup), None, exit.pid());
-    Ok(ChildHandle(exit.0.held_by(Box::new(tree))))
+    let mut setup = child_setup(plan, layout, moves);
+    setup.cgroup = Some(cgroup.dir().as_raw_fd());
+    setup.cgroup_procs = Some(procs.as_raw_fd());
+    let exit = start(&setup, start_uncontained)?;
+    let tree = LinuxTree::new(Some(cgroup), None, exit.pid());
+    Ok(ChildHandle(exit.0.with_tree(Box::new(tree))))
 }
 
 fn start_supervised(
@@ -78,26 +84,26 @@ fn start_supervised(
 ) -> Result<ChildHandle, SpawnError> {
     let procs = cgroup.as_ref().map(Cgroup::procs).transpose();
     let procs = procs.map_err(|error| SpawnError::new(Step::Contain, error))?;
-    let mut job = job(plan, layout, moves);
-    job.cgroup = cgroup.as_ref().map(|cgroup| cgroup.dir().as_raw_fd());
-    job.cgroup_procs = procs.as_ref().map(|procs| procs.as_raw_fd());
-    // The supervisor is its parent, and sees to that.
-    job.parent_pid = 0;
-    let _dumpable = job.changes_identity().then(dumpable::Kept::new);
-    let held = start(&job, |job| supervised::start(job, cgroup.as_ref()));
-    let held = held.map_err(|error| match error {
+    let mut setup = child_setup(plan, layout, moves);
+    setup.cgroup = cgroup.as_ref().map(|cgroup| cgroup.dir().as_raw_fd());
+    setup.cgroup_procs = procs.as_ref().map(|procs| procs.as_raw_fd());
+    // The supervisor is its parent, and makes sure of that.
+    setup.parent_pid = 0;
+    let _dumpable = setup.changes_identity().then(dumpable::DumpableGuard::new);
+    let child = start(&setup, |setup| supervised::start(setup, cgroup.as_ref()));
+    let child = child.map_err(|error| match error {
         SpawnError { step: Step::Contain, source, .. } if source.raw_os_error().is_none() => {
             SpawnError::new(Step::Contain, cannot_supervise(&source))
         }
         other => other,
     })?;
-    exit::prepare_a_closer_look();
-    let teller = Teller::new(held.supervisor.reports.clone(), held.pid);
-    let tree = Tree::new(cgroup, Some(held.supervisor), held.pid as u32);
+    exit::preload_peak_memory();
+    let reporter = CommandReporter::new(child.supervisor.reports.clone(), child.pid);
+    let tree = LinuxTree::new(cgroup, Some(child.supervisor), child.pid as u32);
     Ok(ChildHandle(
-        exit::ChildHandle::new(held.pid, held.pidfd)
-            .told_by(Box::new(teller))
-            .held_by(Box::new(tree)),
+        exit::ChildHandle::new(child.pid, child.pidfd)
+            .with_reporter(Box::new(reporter))
+            .with_tree(Box::new(tree)),
     ))
 }
 
@@ -109,13 +115,13 @@ fn start_in_group(plan: &Plan<'_>, moves: &Moves) -> Result<ChildHandle, SpawnEr
     let options = UnixOptions { group, ..plan.unix.clone() };
     let plan = Plan { unix: &options, ..*plan };
     let layout = Layout::new(&plan)?;
-    start(&job(&plan, &layout, moves), start_alone)
+    start(&child_setup(&plan, &layout, moves), start_uncontained)
 }
 
-/// Checks that a supervisor can be had for that child.
+/// Checks that a supervisor is possible for that child.
 fn can_supervise(plan: &Plan<'_>) -> io::Result<()> {
     match image() {
-        // It comes from a process in our memory, which must not run them.
+        // Its parent would be a process in this process's memory, which must not run closures.
         _ if !plan.unix.pre_exec.is_empty() => Err(cannot_supervise(&"it has pre_exec closures")),
         // Signals would go by a number that the supervisor may have freed.
         _ if pidfds_are_refused() => Err(cannot_supervise(&"no pidfds")),
@@ -124,28 +130,29 @@ fn can_supervise(plan: &Plan<'_>) -> io::Result<()> {
     }
 }
 
-fn cannot_supervise(why: &dyn fmt::Display) -> io::Error {
-    let words = format!("its tree cannot be supervised: {why}");
+fn cannot_supervise(reason: &dyn fmt::Display) -> io::Error {
+    let words = format!("its tree cannot be supervised: {reason}");
     io::Error::new(io::ErrorKind::Unsupported, words)
 }
 
-/// The errno, if it is the cgroup that the child could not be started in. Not a want of room.
-fn about_the_cgroup(error: &SpawnError) -> Option<Errno> {
+/// Returns the errno if the cgroup is the reason why the child could not be started. A lack of room does
+/// not count.
+fn cgroup_errno(error: &SpawnError) -> Option<Errno> {
     let errno = Errno::from_io_error(&error.source)?;
-    let is_about_it = match error.step {
-        // It joins by a write. Without a number it is about the supervisor.
-        Step::Contain => !is_want_of_room(errno),
-        // By CLONE_INTO_CGROUP (clone(2)). Where that is not known it joins.
+    let is_about_cgroup = match error.step {
+        // It joins by a write. An error without a number is about the supervisor.
+        Step::Contain => !is_lack_of_resources(errno),
+        // From CLONE_INTO_CGROUP (clone(2)). If that is not known, the child joins by a write.
         Step::Create => matches!(
             errno,
             Errno::ACCESS | Errno::BUSY | Errno::NODEV | Errno::NOENT | Errno::OPNOTSUPP
         ),
         _ => false,
     };
-    is_about_it.then_some(errno)
+    is_about_cgroup.then_some(errno)
 }
 
-fn is_want_of_room(errno: Errno) -> bool {
+fn is_lack_of_resources(errno: Errno) -> bool {
     matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN | Errno::NOBUFS)
 }
 
@@ -154,8 +161,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_the_cgroup_refuses_gives_it_up() {
-        let about = |step, errno: Errno| about_the_cgroup(&SpawnError::new(step, errno.into()));
+    fn only_refusals_by_the_cgroup_count_as_cgroup_errors() {
+        let about = |step, errno: Errno| cgroup_errno(&SpawnError::new(step, errno.into()));
         for errno in [Errno::ACCESS, Errno::BUSY, Errno::OPNOTSUPP] {
             assert_eq!(about(Step::Create, errno), Some(errno));
             assert_eq!(about(Step::Contain, errno), Some(errno));
@@ -166,6 +173,6 @@ mod tests {
         assert_eq!(about(Step::Contain, Errno::MFILE), None);
         assert_eq!(about(Step::Exec, Errno::ACCESS), None);
         let words = SpawnError::new(Step::Contain, io::Error::other("no supervisor"));
-        assert_eq!(about_the_cgroup(&words), None);
+        assert_eq!(cgroup_errno(&words), None);
     }
 }

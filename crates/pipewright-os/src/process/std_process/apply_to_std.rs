@@ -5,21 +5,21 @@ use std::process::Command;
 
 use crate::process::spawn::{UnixOptions, WindowsOptions};
 
-/// Sets on std's command those of the options that std has stable setters for.
+/// Sets those options on std's command for which std has stable setters.
 ///
 /// # Platform
-/// Unix: user, group, process group and `arg0`; the closures of `pre_exec` are moved by
-/// [`UnixOptions::hand_over_closures`]. Windows: the creation flags.
-pub fn hand_over(
+/// Unix: user, group, process group and `arg0`; [`UnixOptions::move_closures_to_std`] moves the closures of
+/// `pre_exec`. Windows: the creation flags.
+pub fn apply_to_std(
     theirs: &mut Command,
     arg0: Option<&OsStr>,
     unix: &UnixOptions,
     windows: Option<&WindowsOptions>,
 ) {
-    imp::hand_over(theirs, arg0, unix, windows);
+    imp::apply_to_std(theirs, arg0, unix, windows);
 }
 
-/// Adds an argument to std's command; a raw one is put on the command line as it is.
+/// Adds an argument to std's command; a raw one goes on the command line unchanged.
 ///
 /// # Platform
 /// Unix: no argument is raw.
@@ -29,8 +29,8 @@ pub fn push_arg(theirs: &mut Command, arg: &OsStr, is_raw: bool) {
 
 impl UnixOptions {
     /// Moves the closures of `pre_exec` to std's command.
-    pub fn hand_over_closures(&mut self, theirs: &mut Command) {
-        imp::hand_over_closures(self, theirs);
+    pub fn move_closures_to_std(&mut self, theirs: &mut Command) {
+        imp::move_closures_to_std(self, theirs);
     }
 }
 
@@ -42,7 +42,7 @@ mod imp {
 
     use crate::process::spawn::{Group, UnixOptions, WindowsOptions};
 
-    pub(super) fn hand_over(
+    pub(super) fn apply_to_std(
         theirs: &mut Command,
         arg0: Option<&OsStr>,
         unix: &UnixOptions,
@@ -64,9 +64,9 @@ mod imp {
         }
     }
 
-    pub(super) fn hand_over_closures(unix: &mut UnixOptions, theirs: &mut Command) {
+    pub(super) fn move_closures_to_std(unix: &mut UnixOptions, theirs: &mut Command) {
         for closure in unix.pre_exec.take() {
-            // SAFETY: who gave it to us has promised the same (`PreExec::push`).
+            // SAFETY: the caller that added it has promised the same (`PreExec::push`).
             unsafe { theirs.pre_exec(closure) };
         }
     }
@@ -84,7 +84,7 @@ mod imp {
 
     use crate::process::spawn::{UnixOptions, WindowsOptions};
 
-    pub(super) fn hand_over(
+    pub(super) fn apply_to_std(
         theirs: &mut Command,
         _: Option<&OsStr>,
         _: &UnixOptions,
@@ -95,7 +95,7 @@ mod imp {
         }
     }
 
-    pub(super) fn hand_over_closures(_: &mut UnixOptions, _: &mut Command) {}
+    pub(super) fn move_closures_to_std(_: &mut UnixOptions, _: &mut Command) {}
 
     pub(super) fn push_arg(theirs: &mut Command, arg: &OsStr, is_raw: bool) {
         if is_raw {

@@ -1,0 +1,203 @@
+//! System calls without the C library, for processes that run in the host's memory beside it.
+//!
+//! The C library's calls would store their errors in the `errno` of the host's thread whose storage such a
+//! process shares.
+
+use std::ffi::{CStr, c_char};
+use std::mem;
+use std::os::fd::RawFd;
+use std::ptr;
+
+use call::call;
+
+#[cfg(pipewright_supervisor)]
+#[path = "../../../../supervisor/call.rs"]
+mod call;
+
+/// A stub: on a processor whose system calls are not known nothing is supervised, so nothing calls this.
+#[cfg(not(pipewright_supervisor))]
+mod call {
+    pub(super) fn call(_: usize, _: [usize; 6]) -> isize {
+        -(libc::ENOSYS as isize)
+    }
+}
+
+fn syscall(number: libc::c_long, arguments: [usize; 6]) -> Result<usize, i32> {
+    let result = call(number as usize, arguments);
+    usize::try_from(result).map_err(|_| -result as i32)
+}
+
+/// Yields the processor: if processors are few, the command and the host, which are waited for, run first.
+pub(super) fn yield_processor() {
+    let _ = syscall(libc::SYS_sched_yield, [0; 6]);
+}
+
+/// Makes this process a subreaper (Linux 3.4). The setting belongs to the process and survives exec.
+pub(super) fn become_subreaper() {
+    let _ = syscall(libc::SYS_prctl, [libc::PR_SET_CHILD_SUBREAPER as usize, 1, 0, 0, 0, 0]);
+}
+
+/// Makes children that end wait to be reaped, and returns true if SIGCHLD was ignored until now. An ignored
+/// SIGCHLD stays ignored over clone and exec, and then ends are not reported.
+pub(super) fn reset_sigchld() -> bool {
+    const SIGSET_BYTES: usize = 8;
+    // The kernel's struct sigaction begins with the handler, and SIG_DFL with no flags is all zeroes. It is
+    // larger than this on no processor.
+    let default = [0_usize; 8];
+    let mut before = [0_usize; 8];
+    let signal = libc::SIGCHLD as usize;
+    let (to, from) = (default.as_ptr() as usize, before.as_mut_ptr() as usize);
+    let _ = syscall(libc::SYS_rt_sigaction, [signal, to, from, SIGSET_BYTES, 0, 0]);
+    let [handler, ..] = before;
+    handler == libc::SIG_IGN
+}
+
+/// Opens a pidfd of this process, for its child.
+pub(super) fn open_own_pidfd() -> Result<RawFd, i32> {
+    syscall(libc::SYS_pidfd_open, [own_pid() as usize, 0, 0, 0, 0, 0]).map(|fd| fd as RawFd)
+}
+
+/// Opens the list of the children of this process, which stays its list over exec.
+pub(super) fn open_children() -> Result<RawFd, i32> {
+    let path = c"/proc/thread-self/children".as_ptr() as usize;
+    let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
+    syscall(libc::SYS_openat, [libc::AT_FDCWD as usize, path, flags, 0, 0, 0]).map(|fd| fd as RawFd)
+}
+
+pub(super) fn own_pid() -> i32 {
+    syscall(libc::SYS_getpid, [0; 6]).map_or(0, |pid| pid as i32)
+}
+
+/// Creates an eventfd that can be signalled once and waited for by a process that shares nothing else.
+pub(super) fn open_eventfd() -> Result<RawFd, i32> {
+    syscall(libc::SYS_eventfd2, [0, libc::EFD_CLOEXEC as usize, 0, 0, 0, 0]).map(|fd| fd as RawFd)
+}
+
+/// Waits until the eventfd is signalled, or the process of that pidfd has ended. Returns true if it is signalled.
+pub(super) fn wait_for_eventfd(eventfd: RawFd, pidfd: RawFd) -> bool {
+    const KERNEL_SIGSET_BYTES: usize = 8;
+    let events = libc::POLLIN;
+    let mut polled = [eventfd, pidfd].map(|fd| libc::pollfd { fd, events, revents: 0 });
+    let place = polled.as_mut_ptr() as usize;
+    let _ = syscall(libc::SYS_ppoll, [place, polled.len(), 0, 0, KERNEL_SIGSET_BYTES, 0]);
+    let [eventfd, _] = polled;
+    eventfd.revents & libc::POLLIN != 0
+}
+
+/// Fails if a sandbox refuses [`send`], which it does before the kernel looks for the socket.
+pub(super) fn probe_send() -> Result<(), i32> {
+    match send(-1, &[], None) {
+        Ok(()) | Err(libc::EBADF) => Ok(()),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Kills a child that has not been reaped. Returns false if that is refused.
+pub(super) fn kill(pid: i32) -> bool {
+    syscall(libc::SYS_kill, [pid as usize, libc::SIGKILL as usize, 0, 0, 0, 0]).is_ok()
+}
+
+/// Reaps children until none is left.
+pub(super) fn reap_all() {
+    while syscall(libc::SYS_wait4, [usize::MAX, 0, 0, 0, 0, 0]).is_ok() {}
+}
+
+pub(super) fn exit() -> ! {
+    loop {
+        let _ = syscall(libc::SYS_exit_group, [127, 0, 0, 0, 0, 0]);
+    }
+}
+
+/// Sends words, and a handle with them if there is one.
+///
+/// # Errors
+/// `ETOOMANYREFS`: too many handles of this user are in transit through sockets (unix(7)).
+pub(super) fn send(socket: RawFd, words: &[i64], handle: Option<RawFd>) -> Result<(), i32> {
+    /// A control message with one handle, as cmsg(3) lays it out.
+    #[repr(C)]
+    struct OneHandle {
+        header: libc::cmsghdr,
+        handle: RawFd,
+        padding: i32,
+    }
+    // SAFETY: all zeroes is a valid message header, and an empty one.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    let mut part = libc::iovec {
+        iov_base: words.as_ptr().cast_mut().cast(),
+        iov_len: mem::size_of_val(words),
+    };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    // SAFETY: as above.
+    let mut rights: OneHandle = unsafe { mem::zeroed() };
+    if let Some(handle) = handle {
+        rights.header.cmsg_len = mem::offset_of!(OneHandle, padding) as _;
+        rights.header.cmsg_level = libc::SOL_SOCKET;
+        rights.header.cmsg_type = libc::SCM_RIGHTS;
+        rights.handle = handle;
+        message.msg_control = (&raw mut rights).cast();
+        message.msg_controllen = mem::size_of::<OneHandle>() as _;
+    }
+    let flags = libc::MSG_NOSIGNAL as usize;
+    syscall(libc::SYS_sendmsg, [socket as usize, &raw const message as usize, flags, 0, 0, 0])
+        .map(drop)
+}
+
+/// Closes the handles that the program does not need, so that there is room if the host has none left.
+pub(super) fn close_all_except(image: RawFd, handles: &[RawFd]) {
+    let close_range = |from: RawFd, to: RawFd| {
+        // Ignored: a handle that stays open does not reach the program either.
+        let _ = syscall(libc::SYS_close_range, [from as usize, to as usize, 0, 0, 0, 0]);
+    };
+    let mut from = 0;
+    loop {
+        let needed = handles.iter().copied().chain([image]).filter(|fd| *fd >= from);
+        let Some(next) = needed.min() else { return close_range(from, RawFd::MAX) };
+        if next > from {
+            close_range(from, next - 1);
+        }
+        from = next + 1;
+    }
+}
+
+/// Gives this process exactly these handles, under the numbers from 0 on, and executes the image. A
+/// negative handle leaves its number closed. Returns only if something failed.
+pub(super) fn exec_image<const N: usize>(
+    image: RawFd,
+    handles: &[RawFd; N],
+    arguments: [&CStr; 4],
+) {
+    let move_above_targets = |fd: RawFd| {
+        // Move it above all target numbers, as a copy that the exec closes.
+        syscall(libc::SYS_fcntl, [fd as usize, libc::F_DUPFD_CLOEXEC as usize, N, 0, 0, 0])
+    };
+    let Ok(image) = move_above_targets(image) else { return };
+    let mut moved = [None; N];
+    for (place, fd) in moved.iter_mut().zip(handles) {
+        if *fd >= 0 {
+            let Ok(fd) = move_above_targets(*fd) else { return };
+            *place = Some(fd);
+        }
+    }
+    let all = [N, libc::c_uint::MAX as usize, libc::CLOSE_RANGE_CLOEXEC as usize, 0, 0, 0];
+    if syscall(libc::SYS_close_range, all).is_err() {
+        return;
+    }
+    for (number, fd) in moved.into_iter().enumerate() {
+        let Some(fd) = fd else {
+            // Ignored: the number was not open.
+            let _ = syscall(libc::SYS_close, [number, 0, 0, 0, 0, 0]);
+            continue;
+        };
+        if syscall(libc::SYS_dup3, [fd, number, 0, 0, 0, 0]).is_err() {
+            return;
+        }
+    }
+    let [a, b, c, d] = arguments.map(CStr::as_ptr);
+    let argv: [*const c_char; 5] = [a, b, c, d, ptr::null()];
+    let envp: [*const c_char; 1] = [ptr::null()];
+    let (argv, envp) = (argv.as_ptr() as usize, envp.as_ptr() as usize);
+    let empty = c"".as_ptr() as usize;
+    let _ =
+        syscall(libc::SYS_execveat, [image, empty, argv, envp, libc::AT_EMPTY_PATH as usize, 0]);
+}

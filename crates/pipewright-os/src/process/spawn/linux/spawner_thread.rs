@@ -1,0 +1,177 @@
+//! Threads that never end, to start children that are killed when their parent ends.
+//!
+//! The kernel sends the parent-death signal when the *thread* that created the child ends (prctl(2)). A
+//! child started from a worker thread would die with that thread, in the middle of a healthy program
+//! (It4innovations/hyperqueue#823, nekename/OpenDeck#329). So the attributes that a child inherits from its
+//! starting thread (affinity, scheduling, per-thread namespaces) come from one of the threads here.
+//!
+//! Rights are the exception. A sandbox belongs to a thread, and a new thread gets the sandbox of the thread
+//! that starts it. So callers with different rights have different threads here, and the first caller of a
+//! kind starts the threads of that kind.
+//!
+//! A start can hang (in a working directory on a file system that does not respond). A caller that has
+//! waited for a moment without progress starts another thread of its kind.
+//!
+//! The main thread starts children itself: it ends with the process (unless a C program ends it alone, by
+//! `pthread_exit`), and handing work to a thread and back costs as much as a start.
+
+use std::collections::VecDeque;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use super::sandbox::Sandbox;
+use crate::base::generation::PerProcess;
+use crate::base::service_thread;
+
+type Work = Box<dyn FnOnce() + Send + 'static>;
+
+/// The time to wait for busy threads, twice. A start takes a hundredth of it.
+const STUCK_AFTER: Duration = Duration::from_millis(50);
+
+/// The maximum number of kinds of callers, which is more than any program has.
+const MAX_POOLS: usize = 64;
+
+/// The thread pools. A fork starts without any: it has neither the threads nor the work queued for them.
+static POOLS: PerProcess<Mutex<Vec<&'static ThreadPool>>> =
+    PerProcess::new(|| Mutex::new(Vec::new()));
+
+/// The threads for callers with the same rights.
+struct ThreadPool {
+    sandbox: Sandbox,
+    state: Mutex<PoolState>,
+    work_added: Condvar,
+}
+
+struct PoolState {
+    waiting: VecDeque<Work>,
+    threads: usize,
+    /// The number of starts that a thread has begun.
+    begun: u64,
+}
+
+/// Runs `work` on a thread that lives as long as this process and has the rights of the calling one.
+/// Returns when it has run or panicked.
+pub(crate) fn run(work: &mut (dyn FnMut() + Send)) -> io::Result<()> {
+    if rustix::thread::gettid() == rustix::process::getpid() {
+        work();
+        return Ok(());
+    }
+    let pool = pool_for(Sandbox::here())?;
+    let progress = AtomicU8::new(WAITING);
+    let completion = CompletionGuard { progress: &progress, caller: thread::current() };
+    let boxed: Box<dyn FnOnce() + Send + '_> = Box::new(move || {
+        completion.progress.store(RUNNING, Ordering::Relaxed);
+        work();
+        drop(completion);
+    });
+    // SAFETY: only the lifetime changes. This function does not return before the closure is gone: its
+    // completion guard is dropped when it has run, has panicked or is discarded, and this function waits for that.
+    let boxed: Work = unsafe { std::mem::transmute::<Box<dyn FnOnce() + Send + '_>, Work>(boxed) };
+    let submitted = pool.submit(boxed);
+    let mut stuck_at = None;
+    loop {
+        match progress.load(Ordering::Acquire) {
+            DONE => return submitted,
+            WAITING => {
+                let since = Instant::now();
+                thread::park_timeout(STUCK_AFTER);
+                if since.elapsed() >= STUCK_AFTER {
+                    stuck_at = pool.add_thread_if_stuck(stuck_at);
+                }
+            }
+            _ => thread::park(),
+        }
+    }
+}
+
+/// The states of a start.
+const WAITING: u8 = 0;
+const RUNNING: u8 = 1;
+const DONE: u8 = 2;
+
+/// A guard that informs the caller, when it is dropped, that nothing borrowed from the caller is in use any
+/// more.
+struct CompletionGuard<'a> {
+    progress: &'a AtomicU8,
+    caller: Thread,
+}
+
+impl Drop for CompletionGuard<'_> {
+    fn drop(&mut self) {
+        // A copy: once the state is DONE, the caller and what it lent may be gone.
+        let caller = self.caller.clone();
+        self.progress.store(DONE, Ordering::Release);
+        caller.unpark();
+    }
+}
+
+/// Returns the pool for callers in that sandbox, which exists as long as this process.
+fn pool_for(sandbox: Sandbox) -> io::Result<&'static ThreadPool> {
+    let mut pools = POOLS.get().lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(pool) = pools.iter().find(|pool| pool.sandbox == sandbox) {
+        return Ok(pool);
+    }
+    if pools.len() == MAX_POOLS {
+        let words = "too many threads with different rights have started children that end with this process";
+        return Err(io::Error::other(words));
+    }
+    let state = Mutex::new(PoolState { waiting: VecDeque::new(), threads: 0, begun: 0 });
+    let pool: &ThreadPool =
+        Box::leak(Box::new(ThreadPool { sandbox, state, work_added: Condvar::new() }));
+    pools.push(pool);
+    Ok(pool)
+}
+
+impl ThreadPool {
+    fn state(&self) -> MutexGuard<'_, PoolState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn submit(&'static self, work: Work) -> io::Result<()> {
+        let mut state = self.state();
+        if state.threads == 0 {
+            self.add_thread(&mut state)?;
+        }
+        state.waiting.push_back(work);
+        self.work_added.notify_one();
+        Ok(())
+    }
+
+    /// Starts a thread, which gets the sandbox of the calling one.
+    fn add_thread(&'static self, state: &mut PoolState) -> io::Result<()> {
+        service_thread::start(c"pipewright-spwn", || self.run_queue())?;
+        state.threads += 1;
+        Ok(())
+    }
+
+    /// Starts another thread if none has begun a start since `stuck_at`. Returns the number of starts
+    /// begun.
+    fn add_thread_if_stuck(&'static self, stuck_at: Option<u64>) -> Option<u64> {
+        let mut state = self.state();
+        if stuck_at == Some(state.begun) && !state.waiting.is_empty() {
+            // Ignored: there is no room for another thread, and the others may still continue.
+            let _ = self.add_thread(&mut state);
+        }
+        Some(state.begun)
+    }
+
+    fn run_queue(&self) {
+        let mut state = self.state();
+        loop {
+            let Some(work) = state.waiting.pop_front() else {
+                state = self.work_added.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            state.begun += 1;
+            drop(state);
+            // A panic would end the thread, and with it every child that it ever started. Ignored: the
+            // caller notices that there is no result.
+            let _ = catch_unwind(AssertUnwindSafe(work));
+            state = self.state();
+        }
+    }
+}
