@@ -1,4 +1,4 @@
-//! `sched_setaffinity`, and what `/sys` tells of cores.
+//! `sched_setaffinity`, and the core topology in `/sys`.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ pub(super) fn allowed() -> io::Result<Vec<usize>> {
 
 pub(super) fn pin_this_thread(processor: usize) -> io::Result<()> {
     if processor >= CpuSet::MAX_CPU {
-        // The set has no place for it, and would panic.
+        // The set has no bit for it, and would panic.
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let mut set = CpuSet::new();
@@ -26,7 +26,7 @@ pub(super) fn same_core(processor: usize) -> Option<Vec<usize>> {
 }
 
 pub(super) fn online() -> usize {
-    // SAFETY: a number that sysconf knows.
+    // SAFETY: a name that sysconf knows.
     let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
     usize::try_from(count).unwrap_or(1)
 }

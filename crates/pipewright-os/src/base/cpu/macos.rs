@@ -1,4 +1,4 @@
-//! Threads of macOS cannot be pinned.
+//! Errors: macOS does not pin threads.
 
 use std::io;
 
@@ -19,7 +19,7 @@ fn unsupported() -> io::Error {
 }
 
 pub(super) fn online() -> usize {
-    // SAFETY: a number that sysconf knows.
+    // SAFETY: a name that sysconf knows.
     let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
     usize::try_from(count).unwrap_or(1)
 }

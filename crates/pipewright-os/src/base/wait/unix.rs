@@ -89,8 +89,8 @@ pub(super) enum Polled<'a> {
 
 pub(super) fn source<'a>(slot: &'a Slot<'_>) -> Option<Polled<'a>> {
     match slot {
-        Slot::Read(pipe, _) => Some(Polled::Fd(pipe.fd_of_ours(), libc::POLLIN)),
-        Slot::Write(pipe, ..) => Some(Polled::Fd(pipe.fd_of_ours(), libc::POLLOUT)),
+        Slot::Read(pipe, _) => Some(Polled::Fd(pipe.fd_for_wait(), libc::POLLIN)),
+        Slot::Write(pipe, ..) => Some(Polled::Fd(pipe.fd_for_wait(), libc::POLLOUT)),
         _ => slot.event().map(|(_, source)| match source {
             Source::Readable(fd) => Polled::Fd(fd, libc::POLLIN),
             Source::Writable(fd) => Polled::Fd(fd, libc::POLLOUT),

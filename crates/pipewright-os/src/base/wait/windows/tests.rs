@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::super::{Slot, any};
-use crate::base::handle::own_count as own_handle_count;
+use crate::base::handle::own_handle_count;
 use crate::base::pipe::{Mode, PipeOptions, PipeReader, PipeWriter, pair};
 use crate::base::wake::Wake;
 
@@ -385,7 +385,7 @@ fn nothing_is_left_after_many_rounds() {
         assert_eq!(any(&mut slots, Some(Instant::now())).unwrap(), 0);
         writer.write_all(b"x").unwrap();
         if lower {
-            writer.hang_up().unwrap();
+            writer.close().unwrap();
         }
         assert_eq!(any(&mut slots, None).unwrap(), 1);
         drop(copy);

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use super::super::{FIRST_READ_BYTES, Slot};
 use crate::base::overlapped::Operation;
-use crate::base::pipe::{Job, MOST_READ_BYTES, Relay, WriteEnd, of_read, of_write};
+use crate::base::pipe::{
+    MOST_READ_BYTES, WriteEnd, WriteRequest, WriterThread, map_read_result, map_write_result,
+};
 use crate::base::wake::Wake;
 
 pub(super) struct Transfers {
@@ -36,7 +38,7 @@ pub(in crate::base::wait) struct Relayed(Arc<WriteEnd>);
 
 impl Drop for Relayed {
     fn drop(&mut self) {
-        let _ = self.0.relay().map(Relay::leave);
+        let _ = self.0.writer_thread().map(WriterThread::detach);
     }
 }
 
@@ -45,7 +47,7 @@ impl Running {
         match self {
             Running::Operation(operation) => operation.result(),
             Running::Begun(end) => end.take_result(),
-            Running::Relayed(Relayed(end)) => end.relay().and_then(Relay::result),
+            Running::Relayed(Relayed(end)) => end.writer_thread().and_then(WriterThread::result),
         }
     }
 
@@ -55,7 +57,7 @@ impl Running {
             Running::Operation(operation) => operation.stop(),
             Running::Begun(end) => end.take_result(),
             // What is not done is left when this is dropped.
-            Running::Relayed(Relayed(end)) => end.relay().and_then(Relay::result),
+            Running::Relayed(Relayed(end)) => end.writer_thread().and_then(WriterThread::result),
         }
     }
 }
@@ -147,7 +149,7 @@ pub(in crate::base::wait) fn start(slot: &mut Slot<'_>, event: &Arc<Wake>) -> St
             if let Err(error) = make_room(buffer) {
                 return complete(slot, Err(error));
             }
-            if !pipe.overlaps() {
+            if !pipe.is_overlapped() {
                 return read_now(slot);
             }
             let spare = buffer.spare_capacity_mut();
@@ -165,10 +167,10 @@ pub(in crate::base::wait) fn start(slot: &mut Slot<'_>, event: &Arc<Wake>) -> St
             if piece.is_empty() {
                 return complete(slot, Ok(0));
             }
-            if !end.overlaps() {
+            if !end.is_overlapped() {
                 return relay_or_write(slot, &end, event);
             }
-            match end.begin(Job { bytes: Arc::clone(bytes), from: *from }) {
+            match end.start_write(WriteRequest { bytes: Arc::clone(bytes), from: *from }) {
                 Ok(()) => Start::Running(Running::Begun(end)),
                 Err(error) => complete(slot, Err(error)),
             }
@@ -182,7 +184,7 @@ fn event_of_write(slot: &Slot<'_>) -> io::Result<Option<Arc<Wake>>> {
     match slot {
         Slot::Write(pipe, ..) => {
             let end = pipe.end();
-            end.overlaps().then(|| end.event()).transpose()
+            end.is_overlapped().then(|| end.event()).transpose()
         }
         _ => Ok(None),
     }
@@ -207,8 +209,8 @@ fn read_now(slot: &mut Slot<'_>) -> Start {
 /// An end that cannot overlap is written to by a thread, where a write may have to wait.
 fn relay_or_write(slot: &mut Slot<'_>, end: &Arc<WriteEnd>, event: &Arc<Wake>) -> Start {
     let Slot::Write(pipe, bytes, from) = slot else { return Start::Done };
-    if let Some(relay) = end.relay() {
-        relay.start(Job { bytes: Arc::clone(bytes), from: *from }, Arc::clone(event));
+    if let Some(thread) = end.writer_thread() {
+        thread.start(WriteRequest { bytes: Arc::clone(bytes), from: *from }, Arc::clone(event));
         return Start::Running(Running::Relayed(Relayed(Arc::clone(end))));
     }
     let result = pipe.try_write(bytes.get(*from..).unwrap_or_default());
@@ -232,14 +234,14 @@ pub(in crate::base::wait) fn finish(
     let Some(result) = result else { return false };
     let result = match slot {
         Slot::Read(pipe, buffer) => {
-            let result = of_read(pipe.as_handle(), result);
+            let result = map_read_result(pipe.as_handle(), result);
             if let Some(Ok(count)) = result {
                 // SAFETY: the operation has filled that many bytes behind the length.
                 unsafe { buffer.set_len(buffer.len() + count) };
             }
             result
         }
-        Slot::Write(..) => Some(of_write(result)),
+        Slot::Write(..) => Some(map_write_result(result)),
         _ => None,
     };
     match result {

@@ -28,7 +28,7 @@ use super::super::{Slot, windows};
 use crate::base::event;
 use crate::base::handle::copy_of;
 use crate::base::overlapped::Operation;
-use crate::base::pipe::{Job, PipeReader, WriteEnd};
+use crate::base::pipe::{PipeReader, WriteEnd, WriteRequest};
 use crate::base::wake::{Wake, is_signalled};
 use waiter::Awaited;
 
@@ -189,7 +189,7 @@ impl Place {
     /// Starts what the slot asks for, if that is not running. `true`: the slot is done.
     fn begin(&mut self, slot: &mut Slot<'_>, event: &mut Option<Event>) -> io::Result<bool> {
         match slot {
-            Slot::Read(pipe, _) if pipe.overlaps() => {
+            Slot::Read(pipe, _) if pipe.is_overlapped() => {
                 let of = number_of(pipe.as_handle());
                 if !matches!(self, Place::Reads { of: old, .. } if *old == of) {
                     *self = Place::Reads { of, look: Look::new(pipe)? };
@@ -201,14 +201,17 @@ impl Place {
             Slot::Write(pipe, bytes, from) => {
                 let written = Written { end: pipe.end(), bytes: Arc::clone(bytes), from: *from };
                 if matches!(self, Place::Writes { written: old, .. } if old.is_same(&written)) {
-                    if written.end.overlaps() {
+                    if written.end.is_overlapped() {
                         // Somebody may have taken its result.
-                        written.end.begin(Job { bytes: written.bytes, from: written.from })?;
+                        written.end.start_write(WriteRequest {
+                            bytes: written.bytes,
+                            from: written.from,
+                        })?;
                     }
                     return Ok(false);
                 }
                 *self = Place::Nothing;
-                let awaited = match written.end.overlaps() {
+                let awaited = match written.end.is_overlapped() {
                     true => {
                         let event = written.end.event()?;
                         Some(Awaited::new(copy_of(event.as_handle().as_raw_handle(), false)?))

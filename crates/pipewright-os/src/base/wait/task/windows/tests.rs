@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
 use super::super::Watch;
-use crate::base::handle::own_count as own_handle_count;
+use crate::base::handle::own_handle_count;
 use crate::base::pipe::{Mode, PipeOptions, PipeReader, PipeWriter, pair};
 use crate::base::wait::Slot;
 
