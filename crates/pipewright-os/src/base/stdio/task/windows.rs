@@ -18,7 +18,7 @@ use crate::base::pipe::PipeReader;
 pub(super) enum Reader {
     Closed,
     InPlace(PipeReader),
-    ThreadReader(ThreadReader),
+    OnThread(ThreadReader),
     Async(AsyncPipeReader),
 }
 
@@ -44,7 +44,7 @@ pub(super) fn stdin() -> io::Result<Reader> {
         HandleKind::Pipe => pipe.into_async().map(Reader::Async),
         HandleKind::File | HandleKind::Directory => Ok(Reader::InPlace(pipe)),
         // A console, or another object that supports only blocking reads.
-        _ => ThreadReader::new(pipe).map(Reader::ThreadReader),
+        _ => ThreadReader::new(pipe).map(Reader::OnThread),
     }
 }
 
@@ -64,7 +64,7 @@ impl Reader {
         match self {
             Reader::Closed => Poll::Ready(Ok(())),
             Reader::InPlace(pipe) => read_in_place(cx, &*pipe, buffer),
-            Reader::ThreadReader(source) => source.poll_read(cx, buffer),
+            Reader::OnThread(source) => source.poll_read(cx, buffer),
             Reader::Async(reader) => Pin::new(reader).poll_read(cx, buffer),
         }
     }

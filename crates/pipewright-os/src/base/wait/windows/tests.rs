@@ -1,4 +1,4 @@
-//! What a wait brings, and what it leaves behind.
+//! Tests for the results of a wait, and for what it leaves behind.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ fn write_end(capacity: usize) -> (PipeReader, PipeWriter) {
     pair(options).unwrap()
 }
 
-/// Waits until that one slot is done.
+/// Waits until the slot is done.
 fn read(slot: &mut Slot<'static>) -> usize {
     assert_eq!(any(std::slice::from_mut(slot), None).unwrap(), 1);
     let Slot::ReadDone(pipe, buffer, result) = std::mem::take(slot) else { panic!("{slot:?}") };
@@ -71,7 +71,7 @@ fn both_streams_and_a_flag_come_in_one_wait() {
 #[test]
 fn a_write_of_nothing_is_not_the_end() {
     let (reader, writer) = read_end();
-    // Straight to the kernel: ours leaves such writes out.
+    // Directly to the kernel: the crate's own functions skip such writes.
     let nothing = |writer: &PipeWriter| writer.end().write_nothing();
     nothing(&writer);
     let mut slot = [Slot::Read(reader, Vec::new())];
@@ -150,7 +150,8 @@ fn a_write_that_is_given_up_writes_nothing_twice() {
     reading.join().unwrap();
 }
 
-/// The sizes with which a write that is cancelled and sent again comes twice (`pipe/windows/npfs.rs`).
+/// Uses the sizes with which a write that is cancelled and repeated arrives twice
+/// (`pipe/windows/npfs.rs`).
 #[test]
 fn a_write_that_is_not_done_stays_begun_from_one_wait_to_the_next() {
     const PIECE: usize = 64 << 10;
@@ -168,7 +169,7 @@ fn a_write_that_is_not_done_stays_begun_from_one_wait_to_the_next() {
         (done, written)
     };
     while wait_a_little(&mut slot).0 > 0 {}
-    // A reader sees it, and goes on to see it, while nobody waits.
+    // A reader sees the bytes, and continues to see them, between the waits.
     for _ in 0..3 {
         let (done, held) = wait_a_little(&mut slot);
         assert_eq!((done, reader.available().unwrap()), (0, held + PIECE));
@@ -196,11 +197,11 @@ fn a_write_that_was_begun_is_found_by_a_write_of_the_same_bytes_and_by_no_other(
         let [Slot::Write(writer, bytes, _)] = slot else { panic!("{slot:?}") };
         assert!(writer.try_write(&bytes).is_err());
         std::io::Read::read_exact(&mut reader, &mut vec![0; HOLDS]).unwrap();
-        // The end of it may be told a moment later.
+        // The end of the write may be reported a moment later.
         let again = || if blocks { (&writer).write(&bytes) } else { writer.try_write(&bytes) };
         let again = std::iter::repeat_with(again).find_map(Result::ok);
         assert_eq!(again, Some(100), "{blocks}");
-        // Given up for something else, in a pipe that is full again.
+        // Cancelled by other bytes, in a pipe that is full again.
         while writer.try_write(&[7; 4096]).is_ok() {}
         let mut slot = [Slot::Write(writer, bytes, 0)];
         assert_eq!(any(&mut slot, Some(Instant::now())).unwrap(), 0);
@@ -390,7 +391,7 @@ fn nothing_is_left_after_many_rounds() {
         assert_eq!(any(&mut slots, None).unwrap(), 1);
         drop(copy);
     };
-    // What the system keeps after the first time: threads, buffers of the C library.
+    // After the threads and buffers that the system and the C library keep after the first time.
     (0..20).for_each(|_| round(true));
     let before = own_handle_count().unwrap();
     (0..ROUNDS).for_each(|i| round(i % 2 == 0));

@@ -1,4 +1,4 @@
-//! What a wait of a task brings, and what it leaves to the kernel.
+//! Tests for the results of a task's wait, and for what it leaves to the kernel.
 
 use std::future::poll_fn;
 use std::io::{Read as _, Write as _};
@@ -34,7 +34,7 @@ fn poll_once(watch: &mut Watch, slot: &mut Slot<'_>) -> Poll<usize> {
     watch.poll_wait(&mut cx, std::slice::from_mut(slot), None).map(Result::unwrap)
 }
 
-/// Waits for the slot, and gives what was read.
+/// Waits for the slot, and returns the bytes read.
 async fn read(watch: &mut Watch, slot: &mut Slot<'static>) -> Vec<u8> {
     let slots = std::slice::from_mut(slot);
     assert_eq!(poll_fn(|cx| watch.poll_wait(cx, slots, None)).await.unwrap(), 1);
@@ -70,7 +70,7 @@ fn a_writer_gives_its_handle_away_though_a_wait_has_begun_a_write_to_it() {
         assert!(poll_once(&mut watch, &mut slot).is_pending());
         let Slot::Write(writer, ..) = slot else { panic!("{slot:?}") };
         drop(OwnedHandle::from(writer));
-        // The end of the input comes, and what was given up does not.
+        // The end of the input arrives, and the cancelled bytes do not.
         let mut all = Vec::new();
         reader.read_to_end(&mut all).unwrap();
         assert!(all.iter().all(|byte| *byte == 7));
@@ -78,7 +78,7 @@ fn a_writer_gives_its_handle_away_though_a_wait_has_begun_a_write_to_it() {
     });
 }
 
-/// The system cancels what a thread has left behind.
+/// Windows cancels the pending I/O of a thread that ends.
 #[test]
 fn a_wait_outlives_the_thread_that_began_it() {
     let ((reader, mut writer), (full, filler)) = (read_end(), write_end());
@@ -111,7 +111,7 @@ fn a_wait_outlives_the_thread_that_began_it() {
         assert_eq!(poll_fn(|cx| watch.poll_wait(cx, slots, None)).await.unwrap(), 1);
         let Slot::WriteDone(_, _, Ok(count)) = std::mem::take(&mut slot) else { panic!() };
         drop(watch);
-        // What the pipe held, and this.
+        // The capacity of the pipe, and this write.
         assert_eq!(drained.join().unwrap(), (16 << 10) + count);
     });
 }
@@ -175,7 +175,7 @@ fn another_pipe_in_the_same_place_is_another_wait() {
                 writer.write_all(b"x").unwrap();
                 assert_eq!(read(&mut watch, &mut slot).await, b"x");
             }
-            // The numbers of those that are closed come again.
+            // The numbers of closed handles are reused.
             if round % 3 == 0 {
                 slots.push((slot, writer));
             }
@@ -206,7 +206,8 @@ fn nothing_is_left_after_many_waits() {
     let before = own_handle_count().unwrap();
     (0..ROUNDS).for_each(|_| round());
     let left = || own_handle_count().unwrap().saturating_sub(before);
-    // Other tests of this program have some open at the same time, and the thread a moment longer.
+    // Other tests of this program have some open at the same time, and the thread keeps some a
+    // moment longer.
     for _ in 0..2000 {
         if left() < ROUNDS / 4 {
             return;
