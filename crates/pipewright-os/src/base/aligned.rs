@@ -41,7 +41,7 @@ impl AlignedBuf {
     /// `InvalidInput`: `align` is not a power of two. `OutOfMemory`: the allocation failed.
     pub fn zeroed(len: usize, align: usize) -> io::Result<AlignedBuf> {
         let layout = Layout::from_size_align(len, align).map_err(|_| {
-            io::Error::new(io::ErrorKind::InvalidInput, "no such size or alignment")
+            io::Error::new(io::ErrorKind::InvalidInput, "invalid size or alignment")
         })?;
         if len == 0 {
             // No memory, but an aligned address all the same.
@@ -141,7 +141,7 @@ mod tests {
     use super::AlignedBuf;
 
     #[test]
-    fn every_alignment_is_kept_and_every_byte_is_zero() {
+    fn every_alignment_is_respected_and_every_byte_is_zero() {
         for shift in 0..16 {
             let align = 1 << shift;
             let buffer = AlignedBuf::zeroed(align * 3 + 1, align).unwrap();

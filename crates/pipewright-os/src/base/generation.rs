@@ -93,7 +93,7 @@ mod imp {
         use super::*;
 
         #[test]
-        fn a_process_that_had_no_page_once_does_without() {
+        fn a_process_without_a_page_keeps_its_number() {
             let place = AtomicPtr::new(ptr::null_mut());
             assert!(ptr::eq(page(&place, || Err(rustix::io::Errno::NOMEM)), &NO_PAGE));
             assert!(ptr::eq(page(&place, make_page), &NO_PAGE), "its number has changed");
@@ -234,7 +234,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_fork_is_another_process_and_so_is_a_fork_of_that() {
+    fn a_fork_and_a_fork_of_it_are_other_processes() {
         let here = Generation::current();
         assert!(here.is_here() && Generation::current() == here);
         let child_differs = in_a_fork(|| {
@@ -247,7 +247,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_fork_makes_values_of_its_own_though_a_lock_is_held() {
+    fn a_fork_makes_values_of_its_own_even_if_a_lock_is_held() {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         static VALUE: PerProcess<Mutex<u32>> =
             PerProcess::new(|| Mutex::new(COUNT.fetch_add(1, Ordering::Relaxed)));

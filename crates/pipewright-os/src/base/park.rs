@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_sleeps_until_it_is_woken() {
+    fn block_on_sleeps_until_it_is_woken() {
         let mut polls = 0;
         let done = block_on(|context| {
             polls += 1;

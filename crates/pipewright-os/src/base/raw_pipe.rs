@@ -33,6 +33,6 @@ pub(crate) fn set_capacity(_: &OwnedFd, bytes: usize) -> io::Result<()> {
     if bytes <= MOST_BYTES {
         return Ok(());
     }
-    let words = "a pipe holds 64 KiB here, and cannot be made larger";
+    let words = "a pipe cannot be larger than 64 KiB on this system";
     Err(io::Error::new(io::ErrorKind::Unsupported, words))
 }

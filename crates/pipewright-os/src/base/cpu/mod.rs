@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_processor_that_is_not_there_is_an_error() {
+    fn a_missing_processor_is_an_error() {
         assert!(pin_this_thread(usize::MAX).is_err());
         assert!(pin_this_thread(1023).is_err());
     }

@@ -45,7 +45,7 @@ fn every_kind_is_known() {
 }
 
 #[test]
-fn a_copy_refers_to_the_same_and_is_not_inheritable() {
+fn a_duplicate_refers_to_the_same_file_and_is_not_inheritable() {
     let first = exe();
     let second = first.try_clone().unwrap();
     let third = Handle::copy_of_number(i32::try_from(first.number()).unwrap()).unwrap();

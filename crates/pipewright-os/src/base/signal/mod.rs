@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_by_name() {
+    fn an_unknown_name_is_an_error_that_quotes_it() {
         for text in ["", "SIG", "TERMINATE", "0", "-9", "65", "9999999999"] {
             let error = text.parse::<Signal>().unwrap_err();
             assert!(error.to_string().contains(&format!("\"{text}\"")), "{error}");

@@ -79,7 +79,7 @@ mod tests {
     use crate::base::wait::{self, Slot};
 
     #[test]
-    fn no_raise_is_lost_to_a_lower_of_the_same_moment() {
+    fn no_raise_is_lost_to_a_concurrent_lower() {
         const RAISES: u32 = if cfg!(windows) { 500 } else { 50_000 };
         let (wake, lost) = (Wake::new().unwrap(), AtomicBool::new(false));
         let (posted, seen) = ([const { AtomicU32::new(0) }; 2], [const { AtomicU32::new(0) }; 2]);

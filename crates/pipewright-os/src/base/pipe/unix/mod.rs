@@ -240,7 +240,7 @@ pub(super) fn unread(writer: &Writer) -> io::Result<usize> {
 #[cfg(not(target_os = "linux"))]
 pub(super) fn unread(_: &Writer) -> io::Result<usize> {
     // FIONREAD at this end reports the other direction, which does not exist: always 0.
-    let words = "only the end that reads can tell what is in a pipe";
+    let words = "only the reading end of a pipe can report the unread bytes";
     Err(io::Error::new(io::ErrorKind::Unsupported, words))
 }
 

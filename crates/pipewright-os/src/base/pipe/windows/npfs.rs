@@ -106,31 +106,31 @@ impl Pipe {
 /// read.
 fn fed(cancels_at_each_wake: bool, quota: usize, piece: usize, read: usize) -> (Vec<u8>, Vec<u8>) {
     let input: Vec<u8> = (0..4 * 64 * KIB).map(|at| (at / 251) as u8).collect();
-    let (mut pipe, mut written, mut begun, mut output) = (Pipe::new(quota), 0, None, Vec::new());
+    let (mut pipe, mut written, mut pending, mut output) = (Pipe::new(quota), 0, None, Vec::new());
     loop {
         while let Some(rest) = input.get(written..).filter(|rest| !rest.is_empty()) {
             let next = &rest[..piece.min(rest.len())];
-            let id = *begun.get_or_insert_with(|| pipe.write(next));
+            let id = *pending.get_or_insert_with(|| pipe.write(next));
             if !pipe.is_done(id) {
                 break;
             }
-            (begun, written) = (None, written + next.len());
+            (pending, written) = (None, written + next.len());
         }
         let taken = pipe.read(read);
         if taken.is_empty() {
             return (input, output);
         }
         output.extend(taken);
-        if let Some(id) = begun.filter(|_| cancels_at_each_wake) {
+        if let Some(id) = pending.filter(|_| cancels_at_each_wake) {
             if pipe.cancel(id) {
-                begun = None;
+                pending = None;
             }
         }
     }
 }
 
 #[test]
-fn a_write_that_is_cancelled_and_sent_again_comes_twice_where_a_read_crossed_into_it() {
+fn a_cancelled_and_repeated_write_arrives_twice_if_a_read_crossed_into_it() {
     let (input, output) = fed(true, 64 * KIB, 64 * KIB, 81_920);
     assert_eq!(output.len() - input.len(), 16_384 * 3, "as in the audit: 16 KiB each time");
     // Reads that match the quota exactly do not show it.
@@ -139,7 +139,7 @@ fn a_write_that_is_cancelled_and_sent_again_comes_twice_where_a_read_crossed_int
 }
 
 #[test]
-fn a_write_that_stays_begun_comes_once_whatever_is_read_at_a_time() {
+fn a_pending_write_arrives_once_for_every_read_size() {
     for quota in [4, 16, 64, 256].map(|kib| kib * KIB) {
         for piece in [1_000, 4 * KIB, 64 * KIB, 100_000] {
             for read in [1_009, 4 * KIB, 64 * KIB, 81_920, 128 * KIB] {

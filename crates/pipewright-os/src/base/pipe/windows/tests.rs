@@ -43,7 +43,7 @@ fn borrowed(writer: &PipeWriter) -> BorrowedHandle<'_> {
 }
 
 #[test]
-fn to_write_nothing_does_not_give_up_a_write_that_was_begun() {
+fn a_write_of_zero_bytes_does_not_cancel_a_pending_write() {
     let options = PipeOptions { write: Mode::Async, ..PipeOptions::default() };
     let (reader, writer) = pair(options).unwrap();
     while writer.try_write(&[7; 4096]).is_ok() {}
@@ -56,14 +56,14 @@ fn to_write_nothing_does_not_give_up_a_write_that_was_begun() {
 /// Needs the right to query, which is not part of the right to write. (Wine reports a wrong number,
 /// and requires the same right.)
 #[test]
-fn each_end_that_is_written_may_be_asked_how_much_room_there_is() {
+fn every_writing_end_may_be_queried_for_its_room() {
     for (options, _reader, writer) in every_pair() {
         assert!(state::reported_room(borrowed(&writer)).is_some(), "{options:?}");
     }
 }
 
 #[test]
-fn each_end_has_the_mode_that_it_was_given_and_none_is_inherited() {
+fn each_end_has_its_requested_mode_and_is_not_inheritable() {
     for (options, reader, writer) in every_pair() {
         let mode = |overlaps| if overlaps { Mode::Async } else { Mode::Sync };
         assert_eq!(mode(is_overlapped(reader.as_handle())), options.read, "{options:?}");
@@ -83,7 +83,7 @@ fn each_end_has_the_mode_that_it_was_given_and_none_is_inherited() {
 
 /// Tests the behaviour: a call on a synchronous end has finished when it returns.
 #[test]
-fn a_childs_end_blocks_while_ours_overlaps() {
+fn a_synchronous_end_blocks_while_the_other_is_overlapped() {
     let (reader, writer) = pair(PipeOptions { read: Mode::Async, ..Default::default() }).unwrap();
     let event = Wake::new().unwrap();
     let mut room = [0; 16];
@@ -106,7 +106,7 @@ fn a_childs_end_blocks_while_ours_overlaps() {
 }
 
 #[test]
-fn bytes_and_the_end_come_through_every_kind_of_pair() {
+fn bytes_and_the_end_pass_through_every_kind_of_pair() {
     for (options, mut reader, mut writer) in every_pair() {
         let all: Vec<u8> = (0..300_000).map(|i| (i / 3) as u8).collect();
         let expected = all.clone();
@@ -124,7 +124,7 @@ fn bytes_and_the_end_come_through_every_kind_of_pair() {
 }
 
 #[test]
-fn a_write_of_nothing_is_not_the_end_of_a_read() {
+fn a_write_of_zero_bytes_does_not_end_a_read() {
     for (options, mut reader, writer) in every_pair() {
         let mut buffer = Vec::with_capacity(16);
         if options.write == Mode::Sync {
@@ -146,7 +146,7 @@ fn a_write_of_nothing_is_not_the_end_of_a_read() {
 }
 
 #[test]
-fn what_fits_is_written_and_what_is_there_is_read() {
+fn a_write_takes_what_fits_and_a_read_returns_it() {
     for capacity in [16 << 10, 100_000, 1 << 20] {
         let options =
             PipeOptions { read: Mode::Async, write: Mode::Async, capacity: Some(capacity) };
@@ -169,7 +169,7 @@ fn what_fits_is_written_and_what_is_there_is_read() {
 }
 
 #[test]
-fn a_writer_whose_reader_has_gone_is_told() {
+fn a_write_without_a_reader_is_a_broken_pipe() {
     for (options, reader, writer) in every_pair() {
         drop(reader);
         for error in [writer.try_write(b"x").unwrap_err(), (&writer).write(b"x").unwrap_err()] {
@@ -179,7 +179,7 @@ fn a_writer_whose_reader_has_gone_is_told() {
 }
 
 #[test]
-fn a_hang_up_ends_what_others_hold() {
+fn close_ends_the_stream_though_references_remain() {
     for (options, mut reader, writer) in every_pair() {
         (&writer).write_all(b"last").unwrap();
         let held = &writer;
@@ -210,7 +210,7 @@ fn a_copy_keeps_the_pipe_open() {
 }
 
 #[test]
-fn a_file_is_read_on_and_to_its_end() {
+fn reads_of_a_file_continue_to_its_end() {
     let path = std::env::temp_dir().join(format!("pipewright-{}-read-on", std::process::id()));
     std::fs::write(&path, b"0123456789").unwrap();
     let file = OwnedHandle::from(std::fs::File::open(&path).unwrap());
@@ -224,7 +224,7 @@ fn a_file_is_read_on_and_to_its_end() {
 }
 
 #[test]
-fn a_file_that_overlaps_is_refused_and_not_read_from_its_start_for_ever() {
+fn an_overlapped_file_is_refused_and_not_read_from_its_start_for_ever() {
     use std::os::windows::fs::OpenOptionsExt as _;
     let path = std::env::temp_dir().join(format!("pipewright-{}-overlaps", std::process::id()));
     std::fs::write(&path, b"0123").unwrap();
@@ -244,7 +244,7 @@ fn a_file_that_overlaps_is_refused_and_not_read_from_its_start_for_ever() {
 
 /// Uses a message pipe, which some services have but this crate never makes.
 #[test]
-fn a_message_that_is_longer_than_the_room_comes_in_parts() {
+fn a_message_longer_than_the_buffer_arrives_in_parts() {
     for how in [0, FILE_FLAG_OVERLAPPED] {
         let name = format!(r"\\.\pipe\LOCAL\pipewright-{}-message-{how}", std::process::id());
         let wide: Vec<u16> = name.encode_utf16().chain([0]).collect();
@@ -274,7 +274,7 @@ fn a_message_that_is_longer_than_the_room_comes_in_parts() {
 
 /// Uses the kernel's error codes; Wine ignores a write of zero bytes.
 #[test]
-fn a_read_of_nothing_is_the_end_only_where_the_pipe_has_ended() {
+fn a_read_of_zero_bytes_is_the_end_only_if_the_pipe_has_ended() {
     let of = |reader: &PipeReader, result| super::map_read_result(reader.as_handle(), result);
     let (reader, writer) = pair(PipeOptions::default()).unwrap();
     assert!(of(&reader, Ok(0)).is_none());
@@ -289,14 +289,14 @@ fn a_read_of_nothing_is_the_end_only_where_the_pipe_has_ended() {
     let other = of(&reader, Err(os_error(5))).unwrap().unwrap_err();
     assert_eq!(other.raw_os_error(), Some(5));
     for code in [ERROR_BROKEN_PIPE, ERROR_NO_DATA, ERROR_PIPE_NOT_CONNECTED] {
-        let told = super::map_write_result(Err(os_error(code))).unwrap_err();
-        assert_eq!(told.kind(), io::ErrorKind::BrokenPipe, "{code}");
+        let error = super::map_write_result(Err(os_error(code))).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe, "{code}");
     }
 }
 
 /// Needs a terminal under Wine.
 #[test]
-fn a_console_is_a_char_device_and_takes_what_is_written() {
+fn a_console_is_a_char_device_and_accepts_a_write() {
     let Ok(console) = std::fs::OpenOptions::new().read(true).write(true).open("CONOUT$") else {
         return eprintln!("SKIPPED: no console");
     };
@@ -310,7 +310,7 @@ fn a_console_is_a_char_device_and_takes_what_is_written() {
 }
 
 #[test]
-fn ends_and_flags_are_for_every_thread() {
+fn ends_and_flags_are_send_and_sync() {
     fn shared<T: Send + Sync>() {}
     shared::<(Handle, PipeReader, PipeWriter, Wake)>();
     fn sent<T: Send>() {}

@@ -262,7 +262,7 @@ mod tests {
         Arc::new(Wake::new().unwrap())
     }
 
-    fn begun(writer_thread: &WriterThread) {
+    fn wait_until_started(writer_thread: &WriterThread) {
         while writer_thread.shared.lock().queued.is_some() {
             thread::yield_now();
         }
@@ -284,7 +284,7 @@ mod tests {
     fn an_uncancellable_write_is_continued() {
         let (mut reader, writer_thread) = uncancellable();
         writer_thread.start(request("one"), event());
-        begun(&writer_thread);
+        wait_until_started(&writer_thread);
         assert!(writer_thread.stop().is_none());
         // A longer text, which begins with the pending one.
         let second = event();
@@ -302,7 +302,7 @@ mod tests {
     fn the_result_of_an_unattended_write_goes_to_the_next_request() {
         let (mut reader, writer_thread) = uncancellable();
         writer_thread.start(request("one"), event());
-        begun(&writer_thread);
+        wait_until_started(&writer_thread);
         assert!(writer_thread.stop().is_none());
         reader.read_exact(&mut [0; HOLDS]).unwrap();
         reader.read_exact(&mut [0; 3]).unwrap();
@@ -318,7 +318,7 @@ mod tests {
             Target { write: write_now, max_bytes: 100, can_cancel: true, is_stdout: false };
         let (mut reader, writer_thread) = full(target);
         writer_thread.start(request("one"), event());
-        begun(&writer_thread);
+        wait_until_started(&writer_thread);
         writer_thread.detach();
         reader.read_exact(&mut [0; HOLDS]).unwrap();
         // No request has been made since.
@@ -336,11 +336,11 @@ mod tests {
     fn other_bytes_follow_an_uncancellable_write() {
         let (mut reader, writer_thread) = uncancellable();
         writer_thread.start(request("one"), event());
-        begun(&writer_thread);
+        wait_until_started(&writer_thread);
         assert!(writer_thread.stop().is_none());
         let second = event();
         writer_thread.start(request("other"), Arc::clone(&second));
-        assert!(writer_thread.stop().is_none(), "it was not begun");
+        assert!(writer_thread.stop().is_none(), "the thread has started it");
         writer_thread.start(request("other"), Arc::clone(&second));
         reader.read_exact(&mut [0; HOLDS]).unwrap();
         assert_eq!(result(&writer_thread, &second), 5);
@@ -354,7 +354,7 @@ mod tests {
         // The lock on stdout keeps the thread from the call.
         let printing = io::stdout().lock();
         writer_thread.start(request("one"), event());
-        begun(&writer_thread);
+        wait_until_started(&writer_thread);
         assert!(writer_thread.stop().is_none());
         drop(printing);
         let result = (0..10_000).find_map(|_| {

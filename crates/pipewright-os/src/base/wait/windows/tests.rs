@@ -40,7 +40,7 @@ fn bytes_of(slot: Slot<'_>) -> Vec<u8> {
 }
 
 #[test]
-fn data_and_the_end_come_in_order() {
+fn data_and_the_end_arrive_in_order() {
     let (reader, mut writer) = read_end();
     writer.write_all(b"one").unwrap();
     let mut slot = Slot::Read(reader, Vec::new());
@@ -54,7 +54,7 @@ fn data_and_the_end_come_in_order() {
 }
 
 #[test]
-fn both_streams_and_a_flag_come_in_one_wait() {
+fn one_wait_completes_two_streams_and_a_flag() {
     let (ends, wake) = ([read_end(), read_end()], Wake::new().unwrap());
     let [(out, mut out_writer), (err, err_writer)] = ends;
     out_writer.write_all(b"out").unwrap();
@@ -69,7 +69,7 @@ fn both_streams_and_a_flag_come_in_one_wait() {
 }
 
 #[test]
-fn a_write_of_nothing_is_not_the_end() {
+fn a_write_of_zero_bytes_is_not_the_end() {
     let (reader, writer) = read_end();
     // Directly to the kernel: the crate's own functions skip such writes.
     let nothing = |writer: &PipeWriter| writer.end().write_nothing();
@@ -91,7 +91,7 @@ fn a_write_of_nothing_is_not_the_end() {
 }
 
 #[test]
-fn a_read_that_is_given_up_loses_no_byte() {
+fn an_abandoned_read_loses_no_byte() {
     const BYTES: usize = 256 << 10;
     let (reader, mut writer) = read_end();
     let writing = thread::spawn(move || {
@@ -120,7 +120,7 @@ fn a_read_that_is_given_up_loses_no_byte() {
 }
 
 #[test]
-fn a_write_that_is_given_up_writes_nothing_twice() {
+fn an_abandoned_write_writes_no_byte_twice() {
     const BYTES: usize = 512 << 10;
     let (mut reader, writer) = write_end(16 << 10);
     let bytes: Arc<Vec<u8>> = Arc::new((0..BYTES).map(|i| (i / 7) as u8).collect());
@@ -150,10 +150,9 @@ fn a_write_that_is_given_up_writes_nothing_twice() {
     reading.join().unwrap();
 }
 
-/// Uses the sizes with which a write that is cancelled and repeated arrives twice
-/// (`pipe/windows/npfs.rs`).
+/// Uses sizes that show a cancelled and repeated write (`pipe/windows/npfs.rs`).
 #[test]
-fn a_write_that_is_not_done_stays_begun_from_one_wait_to_the_next() {
+fn an_unfinished_write_stays_pending_between_waits() {
     const PIECE: usize = 64 << 10;
     let (mut reader, writer) = write_end(PIECE);
     let bytes: Arc<Vec<u8>> = Arc::new((0..4 * PIECE).map(|at| (at / 251) as u8).collect());
@@ -187,7 +186,7 @@ fn a_write_that_is_not_done_stays_begun_from_one_wait_to_the_next() {
 }
 
 #[test]
-fn a_write_that_was_begun_is_found_by_a_write_of_the_same_bytes_and_by_no_other() {
+fn only_a_write_of_the_same_bytes_continues_a_pending_write() {
     const HOLDS: usize = 16 << 10;
     for blocks in [true, false] {
         let (mut reader, writer) = write_end(HOLDS);
@@ -215,7 +214,7 @@ fn a_write_that_was_begun_is_found_by_a_write_of_the_same_bytes_and_by_no_other(
 }
 
 #[test]
-fn a_full_pipe_is_waited_for_and_a_broken_one_is_told() {
+fn a_full_pipe_is_waited_for_and_a_broken_one_is_an_error() {
     let (mut reader, writer) = write_end(16 << 10);
     while writer.try_write(&[7; 4096]).is_ok() {}
     let bytes = Arc::new(vec![8; 4096]);
@@ -233,7 +232,7 @@ fn a_full_pipe_is_waited_for_and_a_broken_one_is_told() {
 }
 
 #[test]
-fn another_thread_wakes_it() {
+fn another_thread_ends_the_wait() {
     let wake = Wake::new().unwrap();
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -248,7 +247,7 @@ fn another_thread_wakes_it() {
 }
 
 #[test]
-fn a_deadline_comes_and_not_before() {
+fn a_wait_ends_at_its_deadline_and_not_before() {
     let (reader, _writer) = read_end();
     let wake = Wake::new().unwrap();
     for left in [0, 1, 300, 2_000, 17_000, 40_000].map(Duration::from_micros) {
@@ -269,7 +268,7 @@ fn a_deadline_comes_and_not_before() {
 }
 
 #[test]
-fn more_than_one_wait_of_the_system_takes() {
+fn more_handles_than_the_limit_of_one_wait() {
     const SLOTS: usize = 200;
     let wakes: Vec<Wake> = (0..SLOTS).map(|_| Wake::new().unwrap()).collect();
     let pipes: Vec<_> = (0..SLOTS).map(|_| read_end()).collect();
@@ -304,7 +303,7 @@ fn more_than_one_wait_of_the_system_takes() {
 }
 
 #[test]
-fn a_pipe_that_cannot_overlap_is_looked_at() {
+fn a_synchronous_pipe_is_checked_periodically() {
     let (reader, writer) = pair(PipeOptions::default()).unwrap();
     let mut slot = [Slot::Read(reader, Vec::new())];
     assert_eq!(any(&mut slot, Some(Instant::now() + SOON)).unwrap(), 0);
@@ -321,7 +320,7 @@ fn a_pipe_that_cannot_overlap_is_looked_at() {
 }
 
 #[test]
-fn a_reader_that_sleeps_holds_up_no_write_that_cannot_overlap() {
+fn a_sleeping_reader_does_not_block_a_synchronous_write() {
     const BYTES: usize = 200_000;
     let (mut reader, writer) = pair(PipeOptions::default()).unwrap();
     let bytes: Arc<Vec<u8>> = Arc::new((0..BYTES).map(|i| (i / 5) as u8).collect());
@@ -359,7 +358,7 @@ fn a_reader_that_sleeps_holds_up_no_write_that_cannot_overlap() {
 }
 
 #[test]
-fn a_write_that_is_given_up_does_not_come_later() {
+fn an_abandoned_write_does_not_arrive_later() {
     for write in [Mode::Sync, Mode::Async] {
         let (mut reader, writer) = pair(PipeOptions { write, ..PipeOptions::default() }).unwrap();
         let mut held = 0;
@@ -377,7 +376,7 @@ fn a_write_that_is_given_up_does_not_come_later() {
 }
 
 #[test]
-fn nothing_is_left_after_many_rounds() {
+fn many_waits_leave_no_handles_open() {
     const ROUNDS: usize = 2000;
     let round = |lower: bool| {
         let ((reader, mut writer), wake) = (read_end(), Wake::new().unwrap());

@@ -44,7 +44,7 @@ async fn read(watch: &mut Watch, slot: &mut Slot<'static>) -> Vec<u8> {
 }
 
 #[test]
-fn what_comes_while_nobody_looks_is_found_and_so_is_the_end() {
+fn data_and_the_end_are_found_after_an_abandoned_poll() {
     runtime().block_on(async {
         let (reader, mut writer) = read_end();
         let (mut watch, mut slot) = (Watch::default(), Slot::Read(reader, Vec::new()));
@@ -61,7 +61,7 @@ fn what_comes_while_nobody_looks_is_found_and_so_is_the_end() {
 }
 
 #[test]
-fn a_writer_gives_its_handle_away_though_a_wait_has_begun_a_write_to_it() {
+fn a_writer_with_a_pending_write_releases_its_handle() {
     runtime().block_on(async {
         let (mut reader, writer) = write_end();
         while writer.try_write(&[7; 4096]).is_ok() {}
@@ -80,7 +80,7 @@ fn a_writer_gives_its_handle_away_though_a_wait_has_begun_a_write_to_it() {
 
 /// Windows cancels the pending I/O of a thread that ends.
 #[test]
-fn a_wait_outlives_the_thread_that_began_it() {
+fn a_wait_outlives_the_thread_that_started_it() {
     let ((reader, mut writer), (full, filler)) = (read_end(), write_end());
     let bytes = Arc::new(vec![7; 40_000]);
     let begin = |mut slot: Slot<'static>| {
@@ -117,7 +117,7 @@ fn a_wait_outlives_the_thread_that_began_it() {
 }
 
 #[test]
-fn a_write_that_is_given_up_does_not_come_later_and_not_twice() {
+fn an_abandoned_write_arrives_neither_later_nor_twice() {
     runtime().block_on(async {
         let ((mut reader, writer), mut held) = (write_end(), 0);
         let mut watch = Watch::default();
@@ -140,7 +140,7 @@ fn a_write_that_is_given_up_does_not_come_later_and_not_twice() {
 }
 
 #[test]
-fn a_write_of_nothing_is_not_the_end_and_what_comes_after_it_is_found() {
+fn a_write_of_zero_bytes_is_not_the_end_and_later_data_is_found() {
     runtime().block_on(async {
         let (reader, mut writer) = read_end();
         let (mut watch, mut slot) = (Watch::default(), Slot::Read(reader, Vec::new()));
@@ -153,7 +153,7 @@ fn a_write_of_nothing_is_not_the_end_and_what_comes_after_it_is_found() {
 }
 
 #[test]
-fn a_pipe_that_cannot_overlap_is_looked_at() {
+fn a_synchronous_pipe_is_checked_periodically() {
     runtime().block_on(async {
         let (reader, mut writer) = pair(PipeOptions::default()).unwrap();
         let (mut watch, mut slot) = (Watch::default(), Slot::Read(reader, Vec::new()));
@@ -164,7 +164,7 @@ fn a_pipe_that_cannot_overlap_is_looked_at() {
 }
 
 #[test]
-fn another_pipe_in_the_same_place_is_another_wait() {
+fn another_pipe_at_the_same_index_is_another_wait() {
     runtime().block_on(async {
         let (mut watch, mut slots) = (Watch::default(), Vec::new());
         for round in 0..50 {
@@ -184,7 +184,7 @@ fn another_pipe_in_the_same_place_is_another_wait() {
 }
 
 #[test]
-fn nothing_is_left_after_many_waits() {
+fn many_task_waits_leave_no_handles_open() {
     const ROUNDS: u32 = 300;
     let round = || {
         runtime().block_on(async {
