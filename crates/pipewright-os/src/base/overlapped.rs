@@ -18,7 +18,7 @@ use std::os::windows::io::{AsHandle, AsRawHandle};
 
 use crate::base::errno::os_error;
 use crate::base::wake::Wake;
-use crate::base::write_starter::Write;
+use crate::base::write_starter::WriteCall;
 
 /// A read or a write that the kernel may be carrying out.
 ///
@@ -106,7 +106,8 @@ impl Operation {
         offset: u64,
     ) -> Operation {
         let mut new = Operation::new(file, event, offset);
-        let write = Write { file, from, count: clamp_to_u32(count), overlapped: new.overlapped };
+        let write =
+            WriteCall { file, from, count: clamp_to_u32(count), overlapped: new.overlapped };
         // SAFETY: promised by the caller; the operation owns the struct.
         let submit_error = unsafe { write.start() };
         new.record_error(submit_error);
@@ -115,8 +116,8 @@ impl Operation {
 
     /// Starts a write as [`Operation::write`] does, to a pipe with that much room. The end of the
     /// calling thread does not cancel the write, even if it has to wait. There are two exceptions,
-    /// in which the write then ends with an error: another writer takes that room first, or the
-    /// thread that never ends cannot be started.
+    /// in which the end of the calling thread makes the write fail: another writer takes that room
+    /// first, or the thread that never ends cannot be started.
     ///
     /// # Safety
     /// As for [`Operation::write`].
@@ -128,7 +129,8 @@ impl Operation {
         room: Option<usize>,
     ) -> Operation {
         let mut new = Operation::new(file, event, 0);
-        let write = Write { file, from, count: clamp_to_u32(count), overlapped: new.overlapped };
+        let write =
+            WriteCall { file, from, count: clamp_to_u32(count), overlapped: new.overlapped };
         let submit_error = if room.is_some_and(|room| room >= count) {
             // SAFETY: promised by the caller; the operation owns the struct.
             unsafe { write.start() }

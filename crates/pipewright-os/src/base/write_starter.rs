@@ -14,7 +14,7 @@ use windows_sys::Win32::System::IO::OVERLAPPED;
 use crate::base::service_thread;
 
 /// A write to be started.
-pub(crate) struct Write {
+pub(crate) struct WriteCall {
     pub(crate) file: HANDLE,
     pub(crate) from: *const u8,
     pub(crate) count: u32,
@@ -22,17 +22,17 @@ pub(crate) struct Write {
 }
 
 // SAFETY: the handle and the memory belong to the process, and the sender waits for the reply.
-unsafe impl Send for Write {}
+unsafe impl Send for WriteCall {}
 
 /// The outcome of the submitting call: `None` is success, otherwise the error code.
 type SubmitError = Option<u32>;
 
 /// A write, and the channel for its outcome.
-type Request = (Write, Sender<SubmitError>);
+type Request = (WriteCall, Sender<SubmitError>);
 
 static THREAD: Mutex<Option<Sender<Request>>> = Mutex::new(None);
 
-impl Write {
+impl WriteCall {
     /// Starts the write on the calling thread.
     ///
     /// # Safety

@@ -51,7 +51,7 @@ struct Arrivals {
 
 /// A registration, as the handler sees it.
 #[derive(Debug, Clone)]
-struct Entry {
+struct Registration {
     set: u64,
     latches: Vec<Arc<Latch>>,
     arrivals: Arc<Arrivals>,
@@ -68,14 +68,15 @@ pub(super) enum Delivery {
 }
 
 /// The list that handlers read: never changed, only replaced.
-static LIST: AtomicPtr<Vec<Entry>> = AtomicPtr::new(ptr::null_mut());
+static LIST: AtomicPtr<Vec<Registration>> = AtomicPtr::new(ptr::null_mut());
 /// The number of running handlers (lower half), and the process that counts them (upper half): a
 /// fork starts with the count of its parent.
 static RUNNING: AtomicU64 = AtomicU64::new(0);
 const COUNT_MASK: u64 = u32::MAX as u64;
 /// The writer's copy of the list, one change at a time. A fork starts with the list that handlers
 /// read.
-static WRITER_LIST: PerProcess<Mutex<Vec<Entry>>> = PerProcess::new(|| Mutex::new(handler_list()));
+static WRITER_LIST: PerProcess<Mutex<Vec<Registration>>> =
+    PerProcess::new(|| Mutex::new(handler_list()));
 /// The base of the times. Set once, before any handler is installed.
 static BASE: AtomicPtr<Instant> = AtomicPtr::new(ptr::null_mut());
 
@@ -87,35 +88,36 @@ impl SignalLatches {
     /// One of the signals cannot be handled (`KILL`, `STOP`).
     pub fn install(signals: &[Signal], latch: Arc<Latch>) -> io::Result<SignalLatches> {
         set_base();
-        let mut entries = writer_list();
+        let mut registrations = writer_list();
         let mut set = 0;
         for signal in signals {
             if imp::can_arrive(*signal)? {
                 set |= bit(signal.number());
             }
         }
-        let new = set & !handled_set(&entries);
+        let new = set & !handled_set(&registrations);
         for signal in signals_in(new) {
             imp::record_previous(signal)?;
         }
         // From here on an error return drops it, which undoes the change.
         let registered = SignalLatches { set, arrivals: Arc::default() };
         let arrivals = Arc::clone(&registered.arrivals);
-        entries.push(Entry { set, latches: vec![latch], arrivals });
-        publish(&entries);
+        registrations.push(Registration { set, latches: vec![latch], arrivals });
+        publish(&registrations);
         let installed = signals_in(new).try_for_each(imp::install);
-        drop(entries);
+        drop(registrations);
         installed.map(|()| registered)
     }
 
     /// Adds a latch, for the signal after those that the other latches take.
     pub fn push(&self, latch: Arc<Latch>) {
-        let mut entries = writer_list();
-        let ours = |entry: &&mut Entry| Arc::ptr_eq(&entry.arrivals, &self.arrivals);
-        if let Some(entry) = entries.iter_mut().find(ours) {
-            entry.latches.push(latch);
+        let mut registrations = writer_list();
+        let ours =
+            |registration: &&mut Registration| Arc::ptr_eq(&registration.arrivals, &self.arrivals);
+        if let Some(registration) = registrations.iter_mut().find(ours) {
+            registration.latches.push(latch);
         }
-        publish(&entries);
+        publish(&registrations);
     }
 
     /// Returns the signal that arrived first.
@@ -133,17 +135,17 @@ impl SignalLatches {
 
 impl Drop for SignalLatches {
     fn drop(&mut self) {
-        let mut entries = writer_list();
-        entries.retain(|entry| !Arc::ptr_eq(&entry.arrivals, &self.arrivals));
+        let mut registrations = writer_list();
+        registrations.retain(|registration| !Arc::ptr_eq(&registration.arrivals, &self.arrivals));
         // Before the latches are removed: signals from here on have their previous effect.
-        for signal in signals_in(self.set & !handled_set(&entries)) {
+        for signal in signals_in(self.set & !handled_set(&registrations)) {
             imp::restore(signal);
         }
-        publish(&entries);
+        publish(&registrations);
     }
 }
 
-impl Entry {
+impl Registration {
     /// Records an arrival. Neither locks nor allocates.
     fn record(&self, number: i32) -> Delivery {
         let Arrivals { count, first, last } = &*self.arrivals;
@@ -171,11 +173,14 @@ impl Entry {
 /// `on_exhausted` if every latch was already raised; the drop of a registration cannot finish
 /// before that call returns.
 pub(super) fn deliver(number: i32, on_exhausted: impl FnOnce()) -> Delivery {
-    with_list(|entries| {
-        let matching = entries.iter().filter(|entry| entry.set & bit(number) != 0);
+    with_list(|registrations| {
+        let matching =
+            registrations.iter().filter(|registration| registration.set & bit(number) != 0);
         // Each one records it. The latches are exhausted only if no registration has one left.
-        let delivered =
-            matching.map(|entry| entry.record(number)).min().unwrap_or(Delivery::Unhandled);
+        let delivered = matching
+            .map(|registration| registration.record(number))
+            .min()
+            .unwrap_or(Delivery::Unhandled);
         if delivered == Delivery::Exhausted {
             on_exhausted();
         }
@@ -185,23 +190,23 @@ pub(super) fn deliver(number: i32, on_exhausted: impl FnOnce()) -> Delivery {
 
 /// Passes the list that handlers read to `look`, and keeps it from being freed meanwhile. Neither
 /// locks nor allocates.
-fn with_list<T>(look: impl FnOnce(&[Entry]) -> T) -> T {
+fn with_list<T>(look: impl FnOnce(&[Registration]) -> T) -> T {
     let here = this_process();
     let enter = |inside| Some(if inside & !COUNT_MASK == here { inside + 1 } else { here + 1 });
     // Ignored: the update never fails.
     let _ = RUNNING.fetch_update(Ordering::SeqCst, Ordering::SeqCst, enter);
     let list = LIST.load(Ordering::SeqCst);
     // SAFETY: null, or from a box that is not freed while a handler is running.
-    let entries = unsafe { list.as_ref() }.map_or(&[][..], Vec::as_slice);
-    let seen = look(entries);
-    // The count of this process: no fork happens inside, so it contains the entry above.
+    let registrations = unsafe { list.as_ref() }.map_or(&[][..], Vec::as_slice);
+    let seen = look(registrations);
+    // The count of this process: no fork happens inside, so it contains the increment above.
     RUNNING.fetch_sub(1, Ordering::SeqCst);
     seen
 }
 
 /// Returns a copy of the list that handlers read.
-fn handler_list() -> Vec<Entry> {
-    with_list(<[Entry]>::to_vec)
+fn handler_list() -> Vec<Registration> {
+    with_list(<[Registration]>::to_vec)
 }
 
 /// Returns the upper half of [`RUNNING`] for this process.
@@ -213,12 +218,12 @@ fn this_process() -> u64 {
 /// takes a lock.
 #[cfg(windows)]
 pub(super) fn is_handled(number: i32) -> bool {
-    writer_list().iter().any(|entry| entry.set & bit(number) != 0)
+    writer_list().iter().any(|registration| registration.set & bit(number) != 0)
 }
 
 /// Replaces the list that handlers read.
-fn publish(entries: &[Entry]) {
-    let new = Box::into_raw(Box::new(entries.to_vec()));
+fn publish(registrations: &[Registration]) {
+    let new = Box::into_raw(Box::new(registrations.to_vec()));
     let old = LIST.swap(new, Ordering::SeqCst);
     // A handler that starts after this reads the new list. A handler takes microseconds.
     while is_handler_running() {
@@ -247,13 +252,13 @@ fn is_handler_running() -> bool {
     inside & !COUNT_MASK == this_process() && inside & COUNT_MASK != 0
 }
 
-fn writer_list() -> MutexGuard<'static, Vec<Entry>> {
+fn writer_list() -> MutexGuard<'static, Vec<Registration>> {
     // A vector is consistent between calls.
     WRITER_LIST.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn handled_set(entries: &[Entry]) -> u64 {
-    entries.iter().fold(0, |set, entry| set | entry.set)
+fn handled_set(registrations: &[Registration]) -> u64 {
+    registrations.iter().fold(0, |set, registration| set | registration.set)
 }
 
 fn bit(number: i32) -> u64 {

@@ -8,6 +8,8 @@ use linux as imp;
 mod macos;
 #[cfg(target_os = "macos")]
 use macos as imp;
+#[cfg(unix)]
+mod unix;
 #[cfg(windows)]
 mod windows;
 #[cfg(windows)]

@@ -21,7 +21,7 @@ pub fn advise_huge_pages(buffer: &mut Vec<u8>) {
 }
 
 /// Makes all threads allocate from one heap. For a program whose other threads allocate next to
-/// nothing: otherwise each gets a heap of its own, which is mapped when it is first used and
+/// nothing: otherwise each thread gets a heap of its own, which is mapped when the thread starts and
 /// unmapped at the end of the program.
 ///
 /// # Platform

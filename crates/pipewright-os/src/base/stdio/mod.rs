@@ -51,9 +51,9 @@ pub fn null() -> io::Result<Handle> {
 /// `/proc/self/fd`, which makes an open file of our own, with `O_NONBLOCK`. If that is not possible
 /// (no `/proc`, a terminal of another user, a socket, macOS), a duplicate of the handle is written
 /// to in pieces of at most `PIPE_BUF` bytes (4096; macOS 512). A pipe has room for one after `poll`
-/// reports it writable, unless another process fills it in between. Terminals make no such promise
+/// reports it writable, unless another writer fills it in between. Terminals make no such promise
 /// and count as writable with less room: a stopped one can then block this process. A file is
-/// written to in place: a disk counts as fast enough to wait for.
+/// written to in place: the caller waits for the disk.
 ///
 /// Windows: a duplicate of the handle. A thread of its own writes to a pipe or a console, after it
 /// has flushed std's buffer for stdout; `has_room` is false. A wait that ends before the write

@@ -25,9 +25,15 @@ pub(super) fn console(number: i32) -> io::Result<Handle> {
 }
 
 pub(super) fn console_writer(to_stderr: bool) -> io::Result<Option<PipeWriter>> {
-    let Some(handle) = standard(if to_stderr { 2 } else { 1 }) else { return Ok(None) };
+    let copy = copy_of_standard(if to_stderr { 2 } else { 1 })?;
+    Ok(copy.map(|copy| PipeWriter::to_console(copy, !to_stderr)))
+}
+
+/// Duplicates a standard handle of this process; `None`: it is missing or closed.
+pub(super) fn copy_of_standard(number: i32) -> io::Result<Option<OwnedHandle>> {
+    let Some(handle) = standard(number) else { return Ok(None) };
     match copy_of(handle, false) {
-        Ok(copy) => Ok(Some(PipeWriter::to_console(copy, !to_stderr))),
+        Ok(copy) => Ok(Some(copy)),
         // A number that was inherited without its handle, or whose handle has been closed.
         Err(error) if error.raw_os_error() == Some(ERROR_INVALID_HANDLE as i32) => Ok(None),
         Err(error) => Err(error),

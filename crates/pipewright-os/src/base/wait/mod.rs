@@ -46,7 +46,7 @@ pub enum Slot<'a> {
     /// Nothing.
     #[default]
     Off,
-    /// Reads into the spare capacity of the buffer. A full buffer gets [`FIRST_READ_BYTES`] more
+    /// Reads into the spare capacity of the buffer. A buffer without any gets [`FIRST_READ_BYTES`]
     /// when there is something to read (Windows: at the first wait).
     Read(PipeReader, Vec<u8>),
     /// Done: the pipe, the buffer, and the number of bytes appended to it; 0 is the end of the
@@ -104,7 +104,7 @@ impl Slot<'_> {
     }
 }
 
-/// Gives a full buffer room for [`FIRST_READ_BYTES`] more.
+/// Reserves [`FIRST_READ_BYTES`] for a buffer without spare capacity.
 fn make_room(buffer: &mut Vec<u8>) -> io::Result<()> {
     if buffer.len() == buffer.capacity() {
         buffer.try_reserve_exact(FIRST_READ_BYTES).map_err(|_| io::ErrorKind::OutOfMemory)?;

@@ -119,7 +119,7 @@ fn describe((number, attributes): (usize, u32)) -> Option<OpenHandle> {
     let handle = unsafe { BorrowedHandle::borrow_raw(raw) };
     let type_name = type_name(handle)?;
     let is_file = type_name == "File";
-    // Only files are describe_file for their kind. Another thread may be in a call on one, such as a
+    // Only files are queried for their kind. Another thread may be in a call on one, such as a
     // blocked read, and the query waits for that call.
     let describe_file =
         |handle: BorrowedHandle<'_>| kind_of(handle).ok().map(|kind| (kind, path_of(handle)));

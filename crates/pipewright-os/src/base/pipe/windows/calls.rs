@@ -79,6 +79,8 @@ fn read_spare_with(
     Ok(count)
 }
 
+/// Reads into raw memory, and waits for data.
+///
 /// # Safety
 /// `to` points to that many bytes of live memory that nothing else uses.
 unsafe fn read_to(reader: &Reader, to: *mut u8, room: usize) -> io::Result<usize> {
@@ -100,6 +102,8 @@ unsafe fn read_to(reader: &Reader, to: *mut u8, room: usize) -> io::Result<usize
     }
 }
 
+/// Reads into raw memory; `WouldBlock` if there is no data.
+///
 /// # Safety
 /// As [`read_to`].
 unsafe fn try_read_to(reader: &Reader, to: *mut u8, room: usize) -> io::Result<usize> {

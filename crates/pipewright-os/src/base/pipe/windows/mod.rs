@@ -27,7 +27,7 @@ pub(crate) use calls::{MOST_READ_BYTES, map_read_result, map_write_result};
 pub(super) use calls::{has_room, read, read_spare, try_read_spare, try_write, write};
 #[cfg(feature = "ipc")]
 pub(crate) use make::duplex;
-use pending::Pending;
+use pending::PendingWrite;
 use state::WriteBlocking;
 #[cfg(feature = "ipc")]
 pub(crate) use state::room;
@@ -47,7 +47,7 @@ pub(super) struct Writer {
 #[derive(Debug)]
 pub(crate) struct WriteEnd {
     /// The pending write. Dropped before the handle.
-    pending: Mutex<Option<Pending>>,
+    pending: Mutex<Option<PendingWrite>>,
     /// Made for the first write that is left to the kernel.
     event: OnceLock<Arc<Wake>>,
     handle: OwnedHandle,

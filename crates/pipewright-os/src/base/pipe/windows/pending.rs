@@ -18,7 +18,7 @@ use crate::base::wake::Wake;
 /// # Drop
 /// Cancels the write, and waits until the kernel has released the bytes.
 #[derive(Debug)]
-pub(super) struct Pending {
+pub(super) struct PendingWrite {
     /// Dropped before the bytes that the kernel reads and the event that it sets.
     operation: Operation,
     request: WriteRequest,
@@ -27,7 +27,7 @@ pub(super) struct Pending {
     _event: Arc<Wake>,
 }
 
-impl Pending {
+impl PendingWrite {
     /// Returns true if a write of those bytes begins with this write.
     fn begins(&self, bytes: &[u8]) -> bool {
         bytes.starts_with(self.piece())
@@ -55,8 +55,9 @@ impl WriteEnd {
     pub(crate) fn start_write(&self, request: WriteRequest) -> io::Result<()> {
         let event = self.event()?;
         let mut place = self.pending();
-        let is_same_write =
-            |pending: &Pending| pending.request.is_same(&request) || pending.begins(request.rest());
+        let is_same_write = |pending: &PendingWrite| {
+            pending.request.is_same(&request) || pending.begins(request.rest())
+        };
         if place.as_ref().is_some_and(is_same_write) {
             return Ok(());
         }
@@ -68,7 +69,7 @@ impl WriteEnd {
         // do not change, and the event is stored beside them.
         let operation =
             unsafe { Operation::write_outliving_thread(self.raw(), &event, from, count, room) };
-        *place = Some(Pending { operation, request, count, _event: event });
+        *place = Some(PendingWrite { operation, request, count, _event: event });
         Ok(())
     }
 
@@ -115,7 +116,7 @@ impl WriteEnd {
         }
     }
 
-    fn pending(&self) -> MutexGuard<'_, Option<Pending>> {
+    fn pending(&self) -> MutexGuard<'_, Option<PendingWrite>> {
         // Consistent at any time: it is only ever replaced.
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -27,7 +27,7 @@ pub(super) enum WriteBlocking {
     InCall,
     /// In the call, and in the console, which shows the text later even if the call is cancelled.
     InConsole,
-    /// Nowhere: a write to a disk counts as immediate.
+    /// Nowhere: the wait for a disk does not count.
     Never,
     /// Unknown: another call on the same file blocked the query.
     Unknown,

@@ -5,13 +5,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
-use windows_sys::Win32::Foundation::ERROR_INVALID_HANDLE;
 
-use super::super::windows::{console_writer, standard};
+use super::super::windows::{console_writer, copy_of_standard};
 use super::read_in_place;
 use super::thread_reader::ThreadReader;
 use crate::base::async_pipe::{AsyncPipeReader, AsyncPipeWriter};
-use crate::base::handle::{Handle, HandleKind, copy_of};
+use crate::base::handle::{Handle, HandleKind};
 use crate::base::pipe::PipeReader;
 
 #[derive(Debug)]
@@ -29,15 +28,8 @@ pub(super) enum Writer {
 }
 
 pub(super) fn stdin() -> io::Result<Reader> {
-    let Some(handle) = standard(0) else { return Ok(Reader::Closed) };
-    let handle = match copy_of(handle, false) {
-        Ok(copy) => Handle::from(copy),
-        // A number that was inherited without its handle, or whose handle has been closed.
-        Err(error) if error.raw_os_error() == Some(ERROR_INVALID_HANDLE as i32) => {
-            return Ok(Reader::Closed);
-        }
-        Err(error) => return Err(error),
-    };
+    let Some(handle) = copy_of_standard(0)? else { return Ok(Reader::Closed) };
+    let handle = Handle::from(handle);
     let kind = handle.kind()?;
     let pipe = PipeReader::from(handle);
     match kind {

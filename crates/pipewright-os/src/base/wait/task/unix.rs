@@ -23,14 +23,14 @@ const MAX_SLOTS: usize = 8;
 /// The registrations, each at the index of its slot.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
-    places: [Option<Source>; MAX_SLOTS],
+    places: [Option<RegisteredSource>; MAX_SLOTS],
     /// A source cannot be registered, and has to be checked periodically.
     needs_check: bool,
 }
 
 /// A registered source.
 #[derive(Debug)]
-struct Source {
+struct RegisteredSource {
     /// The number of the original descriptor.
     number: RawFd,
     /// Readiness belongs to the open file, so a duplicate is as good. Closing the original does not
@@ -83,7 +83,7 @@ impl Sources {
 /// Completes the slot if possible; otherwise arranges that the task is woken when that changes.
 fn poll_slot(
     cx: &mut Context<'_>,
-    place: &mut Option<Source>,
+    place: &mut Option<RegisteredSource>,
     slot: &mut Slot<'_>,
     needs_check: &mut bool,
 ) -> io::Result<bool> {
@@ -114,7 +114,7 @@ fn poll_slot(
             Slot::Owned(event) => Some(Arc::clone(event)),
             _ => None,
         };
-        *place = Some(Source { number, copy, writes, _event: event });
+        *place = Some(RegisteredSource { number, copy, writes, _event: event });
     }
     let Some(source) = place else { return Ok(false) };
     while let Poll::Ready(ready) = source.poll_ready(cx) {
@@ -134,7 +134,7 @@ fn complete_now(slot: &mut Slot<'_>) -> io::Result<bool> {
     unix::wait(slice::from_mut(slot), Some(Instant::now())).map(|done| done > 0)
 }
 
-impl Source {
+impl RegisteredSource {
     fn poll_ready<'a>(
         &'a self,
         cx: &mut Context<'_>,

@@ -78,8 +78,7 @@ impl Handles {
                 done += complete_signalled(slots, rest, 0)?;
             }
             if done == 0 && overflow.event.is_raised() {
-                // Another thread has reset the event. A registration reports only once, so register
-                // again.
+                // A flag was lowered again. A registration reports only once, so register again.
                 self.overflow = Some(Overflow::register(rest)?);
             }
         }

@@ -50,7 +50,7 @@ pub(super) struct Waiter {
 }
 
 struct Inbox {
-    new: Vec<Arc<Entry>>,
+    new: Vec<Arc<WaitEntry>>,
     /// Wakes the thread; `None`: there is no thread.
     control: Option<Arc<Wake>>,
 }
@@ -61,12 +61,12 @@ struct Inbox {
 /// Abandons the wait.
 #[derive(Debug)]
 pub(super) struct HandleWait {
-    entry: Arc<Entry>,
+    entry: Arc<WaitEntry>,
     waiter: &'static Waiter,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct WaitEntry {
     handle: OwnedHandle,
     state: Mutex<State>,
 }
@@ -88,7 +88,7 @@ impl HandleWait {
     }
 
     fn at(waiter: &'static Waiter, handle: OwnedHandle) -> HandleWait {
-        HandleWait { entry: Arc::new(Entry { handle, state: Mutex::default() }), waiter }
+        HandleWait { entry: Arc::new(WaitEntry { handle, state: Mutex::default() }), waiter }
     }
 
     /// Registers the task to be woken once, when the handle is signalled or if it already is.
@@ -129,7 +129,7 @@ impl Drop for HandleWait {
     }
 }
 
-impl Entry {
+impl WaitEntry {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Consistent at any time: its parts are only ever replaced.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -162,7 +162,7 @@ impl Waiter {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(&'static self, entry: &Arc<Entry>) -> io::Result<()> {
+    fn add(&'static self, entry: &Arc<WaitEntry>) -> io::Result<()> {
         let mut inbox = self.lock();
         match &inbox.control {
             Some(control) => control.raise(),
@@ -232,12 +232,12 @@ impl std::fmt::Debug for Waiter {
 struct Waiting {
     /// Dropped before the entry, which owns the handle.
     registered: Option<RegisteredWait>,
-    entry: Arc<Entry>,
+    entry: Arc<WaitEntry>,
     is_signalled: bool,
 }
 
 impl Waiting {
-    fn new(entry: Arc<Entry>) -> Waiting {
+    fn new(entry: Arc<WaitEntry>) -> Waiting {
         Waiting { registered: None, entry, is_signalled: false }
     }
 
