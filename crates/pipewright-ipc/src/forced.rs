@@ -6,7 +6,7 @@
 macro_rules! by_its_twin {
     ($core:ident, $twin:expr) => {
         #[cfg(all(pipewright_force_async, feature = "tokio"))]
-        if let Some(runtime) = pipewright_os::base::forced::runtime() {
+        if let Some(runtime) = pipewright_os::base::force_async::runtime() {
             let done = runtime.block_on($twin);
             $core.watch = Default::default();
             return done;
@@ -14,7 +14,7 @@ macro_rules! by_its_twin {
     };
     ($twin:expr) => {
         #[cfg(all(pipewright_force_async, feature = "tokio"))]
-        if let Some(runtime) = pipewright_os::base::forced::runtime() {
+        if let Some(runtime) = pipewright_os::base::force_async::runtime() {
             return runtime.block_on($twin);
         }
     };

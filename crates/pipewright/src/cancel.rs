@@ -67,7 +67,7 @@ impl CancelToken {
     /// For programs that stand in the place of another one, and are sent what is meant for that.
     pub fn pass_on(&self, signal: Signal) {
         self.passed_on().push(signal);
-        self.0.latch.nudge();
+        self.0.latch.notify_all();
     }
 
     /// Lets signals cancel the token, for as long as the guard lives: the first of them, as
@@ -136,14 +136,14 @@ impl CancelToken {
     #[doc(hidden)]
     #[must_use]
     pub fn is_waited_for(&self) -> bool {
-        self.0.latch.made().is_some()
+        self.0.latch.existing_wake().is_some()
     }
 
     /// After a wake-up: what is to be passed on. Whether it is cancelled is asked afterwards.
     #[doc(hidden)]
     pub fn heed(&self) -> Vec<Signal> {
         let mut passed_on = self.passed_on();
-        if let Some(wake) = self.0.latch.made() {
+        if let Some(wake) = self.0.latch.existing_wake() {
             wake.lower();
             // A cancel is for everyone who waits.
             if self.is_cancelled() {

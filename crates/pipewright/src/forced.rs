@@ -8,7 +8,7 @@
 macro_rules! by_its_twin {
     ($twin:expr) => {
         #[cfg(all(pipewright_force_async, feature = "tokio"))]
-        if let Some(runtime) = pipewright_os::base::forced::runtime() {
+        if let Some(runtime) = pipewright_os::base::force_async::runtime() {
             return runtime.block_on($twin);
         }
     };

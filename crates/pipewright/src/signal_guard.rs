@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use pipewright_os::base::caught_signals::Trip;
+use pipewright_os::base::caught_signals::SignalLatches;
 use pipewright_os::base::signal::Signal;
 use pipewright_os::base::wake::Latch;
 
@@ -20,11 +20,11 @@ use crate::cancel::CancelToken;
 /// Gives the signals the effect that they had before. The token stays as it is.
 #[derive(Debug)]
 #[must_use = "the signals have their usual effect again when this is dropped"]
-pub struct SignalGuard(Trip);
+pub struct SignalGuard(SignalLatches);
 
 impl SignalGuard {
     pub(crate) fn new(signals: &[Signal], latch: &Arc<Latch>) -> io::Result<SignalGuard> {
-        Trip::set(signals, Arc::clone(latch)).map(SignalGuard)
+        SignalLatches::install(signals, Arc::clone(latch)).map(SignalGuard)
     }
 
     /// Lets one more signal cancel another token, after those that come before it. The signal after
@@ -39,7 +39,7 @@ impl SignalGuard {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn then(self, token: &CancelToken) -> SignalGuard {
-        self.0.then(Arc::clone(token.latch()));
+        self.0.push(Arc::clone(token.latch()));
         self
     }
 

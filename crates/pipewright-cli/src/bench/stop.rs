@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
 
 use pipewright::{ArrivedSignal, CaughtSignals, Signal};
-use pipewright_os::base::signal;
 
 use crate::exit_code;
 
@@ -59,7 +58,7 @@ impl Stop {
     /// the signal. `None`: nobody has asked.
     pub(super) fn end(&self) -> Option<i32> {
         if self.0.ctrl_c.load(Ordering::SeqCst) {
-            signal::raise(Signal::INT);
+            Signal::INT.raise();
         }
         match self.0.signal.load(Ordering::SeqCst) {
             0 => None,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use pipewright::{ArrivedSignal, CancelToken, Captured, CaughtSignals, Outcome, Signal};
-use pipewright_os::base::{signal, wait};
+use pipewright_os::base::wait;
 use pipewright_os::process::terminal::{self, Foreground};
 
 use crate::exit_code;
@@ -71,7 +71,7 @@ impl Interrupt {
         });
         let noting = Arc::clone(&seen);
         // The thread below does next to nothing but wait.
-        pipewright_os::base::memory::share_one_heap();
+        pipewright_os::base::memory::use_one_heap();
         thread::Builder::new().name("signals".to_owned()).stack_size(64 << 10).spawn(
             move || {
                 while let Ok(arrived) = caught.wait_for_arrival() {
@@ -106,7 +106,7 @@ impl Interrupt {
             is_ours && self.seen.ctrl_c.load(Ordering::SeqCst)
         };
         if is_ctrl_c && code != exit_code::OWN_FAILURE {
-            signal::raise(Signal::INT);
+            Signal::INT.raise();
         }
         code
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use pipewright_os::base::errno::{Cause, cause};
+use pipewright_os::base::errno::{OsErrorKind, os_error_kind};
 use pipewright_os::disk::unavailable::WhyNot;
 
 /// The kinds of failure, each with the facts that belong to it.
@@ -136,12 +136,12 @@ impl ErrorKind {
             io::ErrorKind::OutOfMemory => ErrorKind::Limit { what: "out of memory" },
             io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
             io::ErrorKind::InvalidInput => ErrorKind::InvalidInput,
-            _ => match cause(error) {
-                Some(Cause::Cancelled) => ErrorKind::Cancelled,
-                Some(Cause::Device) => ErrorKind::Device,
-                Some(Cause::Denied) => ErrorKind::PermissionDenied,
+            _ => match os_error_kind(error) {
+                Some(OsErrorKind::Cancelled) => ErrorKind::Cancelled,
+                Some(OsErrorKind::Device) => ErrorKind::Device,
+                Some(OsErrorKind::Denied) => ErrorKind::PermissionDenied,
                 // EAGAIN of a spawn is not that of a file.
-                Some(Cause::Limit(what)) if error.kind() != io::ErrorKind::WouldBlock => {
+                Some(OsErrorKind::Limit(what)) if error.kind() != io::ErrorKind::WouldBlock => {
                     ErrorKind::Limit { what }
                 }
                 _ => ErrorKind::Io,

@@ -1,4 +1,4 @@
-//! Memory that direct I/O can go to and come from.
+//! Aligned memory, as direct I/O requires it.
 
 use std::alloc::{self, Layout};
 use std::fmt;
@@ -6,9 +6,9 @@ use std::io;
 use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
 
-/// Bytes whose first one stands at a multiple of some power of two.
+/// A byte buffer whose start is a multiple of some power of two.
 ///
-/// All of them have a value from the start: no part of it is ever uninitialised.
+/// Every byte is initialized from the start.
 ///
 /// ```
 /// # use pipewright_os::base::aligned::AlignedBuf;
@@ -22,29 +22,29 @@ use std::ptr::{self, NonNull};
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub struct AlignedBuf {
-    // Not a Box: the kernel may write to the memory while the buffer is moved from one owner to the
-    // next, and a Box would claim at each move that nobody does.
+    // Not a Box: the kernel may write to the memory while the buffer moves to another owner, and
+    // each move of a Box would assert unique access.
     start: NonNull<u8>,
     len: usize,
     layout: Layout,
 }
 
-// SAFETY: it owns its memory, which has no ties to a thread.
+// SAFETY: it owns its memory, which is bound to no thread.
 unsafe impl Send for AlignedBuf {}
-// SAFETY: what is shared can only be read.
+// SAFETY: a shared reference only reads.
 unsafe impl Sync for AlignedBuf {}
 
 impl AlignedBuf {
-    /// That many zero bytes, at a multiple of `align`.
+    /// Returns `len` zero bytes, aligned to `align`.
     ///
     /// # Errors
-    /// `InvalidInput`: `align` is no power of two. `OutOfMemory`: there is no such room.
+    /// `InvalidInput`: `align` is not a power of two. `OutOfMemory`: the allocation failed.
     pub fn zeroed(len: usize, align: usize) -> io::Result<AlignedBuf> {
         let layout = Layout::from_size_align(len, align).map_err(|_| {
-            io::Error::new(io::ErrorKind::InvalidInput, "no such size or alignment")
+            io::Error::new(io::ErrorKind::InvalidInput, "invalid size or alignment")
         })?;
         if len == 0 {
-            // No memory, at a place that is a multiple all the same.
+            // No memory, but an aligned address all the same.
             let start = NonNull::new(ptr::without_provenance_mut(layout.align()));
             let start = start.ok_or(io::ErrorKind::InvalidInput)?;
             return Ok(AlignedBuf { start, len, layout });
@@ -55,7 +55,7 @@ impl AlignedBuf {
         Ok(AlignedBuf { start, len, layout })
     }
 
-    /// A copy of these bytes, at a multiple of `align`.
+    /// Copies these bytes to a new buffer, aligned to `align`.
     ///
     /// # Errors
     /// As [`AlignedBuf::zeroed`].
@@ -65,29 +65,29 @@ impl AlignedBuf {
         Ok(new)
     }
 
-    /// The length that it had in the beginning.
+    /// Returns the length that the buffer was made with.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.layout.size()
     }
 
-    /// What its first byte stands at a multiple of.
+    /// Returns the alignment of the first byte.
     #[must_use]
     pub fn alignment(&self) -> usize {
         self.layout.align()
     }
 
-    /// Shortens it to that length; a longer one changes nothing. Frees nothing.
+    /// Shortens the buffer to `len`; a longer `len` changes nothing. Frees no memory.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 
-    /// Makes it as long as it was in the beginning, with the bytes that are there.
+    /// Restores the length that the buffer was made with, and the bytes that are there.
     pub fn expand(&mut self) {
         self.len = self.capacity();
     }
 
-    /// Returns the address of its bytes, for a kernel that writes to them in the background.
+    /// Returns the address of the bytes, for a kernel that writes to them in the background.
     #[cfg(all(feature = "disk", any(target_os = "linux", windows)))]
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.start
@@ -95,7 +95,7 @@ impl AlignedBuf {
 }
 
 impl Default for AlignedBuf {
-    /// No bytes, and no memory.
+    /// Returns a buffer without bytes or memory.
     fn default() -> AlignedBuf {
         AlignedBuf { start: NonNull::dangling(), len: 0, layout: Layout::new::<()>() }
     }
@@ -105,14 +105,14 @@ impl Deref for AlignedBuf {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: so many bytes that are there, have a value, and are ours.
+        // SAFETY: `len` initialized bytes, which this buffer owns.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
 
 impl DerefMut for AlignedBuf {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as for `deref`, and borrowed mutably.
+        // SAFETY: as for `deref`, and mutably borrowed.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
@@ -130,7 +130,7 @@ impl fmt::Debug for AlignedBuf {
 impl Drop for AlignedBuf {
     fn drop(&mut self) {
         if self.capacity() > 0 {
-            // SAFETY: allocated with that layout, and given back once.
+            // SAFETY: allocated with that layout, and freed once.
             unsafe { alloc::dealloc(self.start.as_ptr(), self.layout) };
         }
     }
@@ -141,7 +141,7 @@ mod tests {
     use super::AlignedBuf;
 
     #[test]
-    fn every_alignment_is_kept_and_every_byte_is_zero() {
+    fn every_alignment_is_respected_and_every_byte_is_zero() {
         for shift in 0..16 {
             let align = 1 << shift;
             let buffer = AlignedBuf::zeroed(align * 3 + 1, align).unwrap();

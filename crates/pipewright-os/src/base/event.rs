@@ -1,4 +1,4 @@
-//! Events: a child that exits, a flag that is raised, a message that arrives.
+//! Events: a child exits, a flag is raised, a message arrives.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -7,21 +7,21 @@ use std::os::fd::BorrowedFd;
 #[cfg(windows)]
 use std::os::windows::io::BorrowedHandle;
 
-/// Something other than a pipe that can be waited for: the exit of a child, a flag, the end of a channel.
+/// An event to wait for that is no pipe: the exit of a child, a flag, the end of a channel.
 pub trait Event: fmt::Debug + Send + Sync {
-    /// Returns the object through which the kernel reports that it has happened.
+    /// Returns the object through which the kernel reports the event.
     fn source(&self) -> Source<'_>;
 
-    /// Returns the object through which the kernel reports that there is [room](crate::base::wait::Slot::Room).
+    /// Returns the object through which the kernel reports [room](crate::base::wait::Slot::Room).
     fn room(&self) -> Source<'_> {
         self.source()
     }
 
-    /// Returns true if it has happened. Called for a [`Source::Unwaitable`].
+    /// Returns true if the event has happened. Called for a [`Source::Unwaitable`].
     fn has_happened(&self) -> bool;
 }
 
-/// The object of the system behind an [`Event`].
+/// The system object behind an [`Event`].
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Source<'a> {
@@ -34,11 +34,11 @@ pub enum Source<'a> {
     /// A handle that becomes signalled.
     #[cfg(windows)]
     Signalled(BorrowedHandle<'a>),
-    /// None: [`Event::has_happened`] is called every few milliseconds.
+    /// No object: [`Event::has_happened`] is called every few milliseconds.
     Unwaitable(PhantomData<&'a ()>),
 }
 
 impl Source<'_> {
-    /// The source of an event that no object of the system reports.
+    /// The source of an event that no system object reports.
     pub const UNWAITABLE: Source<'static> = Source::Unwaitable(PhantomData);
 }

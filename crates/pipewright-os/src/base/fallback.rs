@@ -1,44 +1,45 @@
-//! The kernel facilities that this build pretends not to have.
+//! The kernel facilities that this build pretends are missing.
 
-/// Pretend that `pidfd_open`, `CLONE_PIDFD` and `pidfd_send_signal` are refused.
+/// Pretends that `pidfd_open`, `CLONE_PIDFD` and `pidfd_send_signal` are refused.
 #[cfg(feature = "process")]
 pub(crate) const NO_PIDFD: bool =
     cfg!(any(pipewright_force_fallback, pipewright_force_fallback = "pidfd"));
 
-/// Pretend that `close_range` is refused.
+/// Pretends that `close_range` is refused.
 #[cfg(feature = "process")]
 pub(crate) const NO_CLOSE_RANGE: bool =
     cfg!(any(pipewright_force_fallback, pipewright_force_fallback = "close_range"));
 
-/// Pretend that `clone3` is refused.
+/// Pretends that `clone3` is refused.
 #[cfg(feature = "process")]
 pub(crate) const NO_CLONE3: bool =
     cfg!(any(pipewright_force_fallback, pipewright_force_fallback = "clone3"));
 
-/// Pretend that a vfork is a fork, as some emulators have it. No kernel does, so this one has to be named.
+/// Pretends that vfork is fork, as on some emulators. No kernel does that, so only its own name
+/// turns it on.
 #[cfg(feature = "process")]
 pub(crate) const NO_SHARED_MEMORY: bool = cfg!(pipewright_force_fallback = "vfork");
 
-/// Pretend that no cgroup can be made.
+/// Pretends that no cgroup can be made.
 #[cfg(feature = "process")]
 pub(crate) const NO_CGROUP: bool =
     cfg!(any(pipewright_force_fallback, pipewright_force_fallback = "cgroup"));
 
-/// Pretend that memory cannot be executed, and so no supervisor.
+/// Pretends that memory cannot be executed, so that there is no supervisor.
 #[cfg(feature = "process")]
 pub(crate) const NO_SUPERVISOR: bool =
     cfg!(any(pipewright_force_fallback, pipewright_force_fallback = "supervisor"));
 
-/// Pretend that `io_uring_setup` is refused.
+/// Pretends that `io_uring_setup` is refused.
 #[cfg(feature = "disk")]
 pub(crate) const NO_IO_URING: bool =
     cfg!(any(pipewright_force_fallback, pipewright_force_fallback = "io_uring"));
 
-/// Pretend that `memfd_create` is refused.
+/// Pretends that `memfd_create` is refused.
 #[cfg(feature = "ipc")]
 pub(crate) const NO_MEMFD: bool =
     cfg!(any(pipewright_force_fallback, pipewright_force_fallback = "memfd"));
 
-/// Pretend that pipes refuse `RWF_NOWAIT`.
+/// Pretends that pipes refuse `RWF_NOWAIT`.
 pub(crate) const NO_RWF_NOWAIT: bool =
     cfg!(any(pipewright_force_fallback, pipewright_force_fallback = "rwf_nowait"));

@@ -1,7 +1,7 @@
-//! Tells this process from a fork of it.
+//! Distinguishes this process from a fork of it.
 //!
-//! A fork has our statics, but not our threads, nor the mappings that are not for it. Its number is
-//! not enough to tell: in another pid namespace it may have ours.
+//! A fork has our statics, but neither our threads nor the mappings that are excluded from it. The
+//! process id alone is not enough: in another pid namespace a fork may have ours.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -12,18 +12,19 @@ mod imp {
 
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-    /// A page that a fork finds full of zeroes (`MADV_WIPEONFORK`, Linux 4.14). Where it cannot be had once,
-    /// [`NO_PAGE`], for good: a process whose number changes would take itself for a fork.
+    /// A page that is all zeroes in a fork (`MADV_WIPEONFORK`, Linux 4.14). After one failure to
+    /// make it this is [`NO_PAGE`] for good: a process whose number changed would take itself for a
+    /// fork.
     static PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
-    /// Always zero: there was no memory, or an emulator does not know the advice.
+    /// Stands for a missing page, always zero: no memory, or an emulator does not know the advice.
     static NO_PAGE: AtomicU64 = AtomicU64::new(0);
-    /// The number of the last process of this line of forks.
+    /// The number of the latest process in this line of forks.
     static LAST: AtomicU64 = AtomicU64::new(0);
 
     #[inline]
     pub(super) fn current() -> u64 {
         let page = PAGE.load(Ordering::Acquire);
-        // SAFETY: null, a static, or the start of a mapping that is never taken away.
+        // SAFETY: null, a static, or the start of a mapping that is never unmapped.
         match unsafe { page.as_ref() }.map(|word| word.load(Ordering::Relaxed)) {
             Some(number) if number != 0 => number,
             _ => number_this_process(),
@@ -34,18 +35,18 @@ mod imp {
     fn number_this_process() -> u64 {
         let page = page(&PAGE, make_page);
         if ptr::eq(page, &NO_PAGE) {
-            // Better than nothing.
+            // The process id is the best remaining answer.
             return u64::from(std::process::id());
         }
         let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
-        // Another thread of this process may have been faster.
+        // Another thread of this process may have stored its number first.
         match page.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => number,
             Err(theirs) => theirs,
         }
     }
 
-    /// Returns the page that is there, or makes it; [`NO_PAGE`] where it cannot be made.
+    /// Returns the existing page, or makes it; [`NO_PAGE`] if that fails.
     fn page(
         place: &AtomicPtr<AtomicU64>,
         make: impl FnOnce() -> rustix::io::Result<*mut AtomicU64>,
@@ -58,25 +59,25 @@ mod imp {
                 Ok(_) => new,
                 Err(theirs) => {
                     if let Ok(made) = made {
-                        // Ignored: a page that is there can be taken away.
-                        // SAFETY: made by this thread, which has shown it to nobody.
+                        // Ignored: unmapping an existing page cannot fail.
+                        // SAFETY: mapped by this thread, which has shared it with no other.
                         let _ = unsafe { munmap(made.cast(), bytes()) };
                     }
                     theirs
                 }
             };
         }
-        // SAFETY: a static, or the start of a mapping that is never taken away.
+        // SAFETY: a static, or the start of a mapping that is never unmapped.
         unsafe { &*page }
     }
 
     fn make_page() -> rustix::io::Result<*mut AtomicU64> {
         let rights = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping where there is none.
+        // SAFETY: a new mapping at an address that the kernel chooses.
         let page = unsafe { mmap_anonymous(ptr::null_mut(), bytes(), rights, MapFlags::PRIVATE) }?;
-        // SAFETY: the mapping just made; the advice changes no byte of it here.
+        // SAFETY: the mapping made above; the advice changes no byte in this process.
         if let Err(error) = unsafe { madvise(page, bytes(), Advice::LinuxWipeOnFork) } {
-            // SAFETY: as above, and nobody has seen it.
+            // SAFETY: as above, and no reference to it exists.
             let _ = unsafe { munmap(page, bytes()) };
             return Err(error);
         }
@@ -92,7 +93,7 @@ mod imp {
         use super::*;
 
         #[test]
-        fn a_process_that_had_no_page_once_does_without() {
+        fn a_process_without_a_page_keeps_its_number() {
             let place = AtomicPtr::new(ptr::null_mut());
             assert!(ptr::eq(page(&place, || Err(rustix::io::Errno::NOMEM)), &NO_PAGE));
             assert!(ptr::eq(page(&place, make_page), &NO_PAGE), "its number has changed");
@@ -105,7 +106,8 @@ mod imp {
 
 #[cfg(all(unix, not(all(target_os = "linux", not(miri)))))]
 mod imp {
-    /// macOS has no such page. Its C library keeps the number, so that this is no call of the system.
+    /// Returns the process id: macOS has no such page. Its C library caches the id, so this is no
+    /// system call.
     #[inline]
     pub(super) fn current() -> u64 {
         u64::from(std::process::id())
@@ -114,16 +116,17 @@ mod imp {
 
 #[cfg(windows)]
 mod imp {
-    /// Nothing forks.
+    /// Returns a constant: Windows has no fork.
     pub(super) fn current() -> u64 {
         0
     }
 }
 
-/// The process in which something was made.
+/// The process in which a value was made.
 ///
 /// # Platform
-/// Linux: a page that a fork finds empty (`MADV_WIPEONFORK`). macOS: the process id. Windows: there are no forks.
+/// Linux: a page that a fork finds zeroed (`MADV_WIPEONFORK`). macOS: the process id. Windows: has
+/// no fork.
 ///
 /// ```
 /// # use pipewright_os::base::generation::Generation;
@@ -134,20 +137,20 @@ mod imp {
 pub struct Generation(u64);
 
 impl Generation {
-    /// Returns this process.
+    /// Returns the current process.
     #[inline]
     #[must_use]
     pub fn current() -> Generation {
         Generation(imp::current())
     }
 
-    /// Returns a number that no fork of this process has.
+    /// Returns a number that differs from those of all forks of this process.
     #[inline]
     pub(crate) fn number(self) -> u64 {
         self.0
     }
 
-    /// Returns true in that process, and false in a fork of it.
+    /// Returns true in the process that this value came from, and false in a fork of it.
     #[inline]
     #[must_use]
     pub fn is_here(self) -> bool {
@@ -155,7 +158,8 @@ impl Generation {
     }
 }
 
-/// A value that each process has one of: a fork makes its own, whoever held a lock of ours meanwhile.
+/// A value of which each process has its own. A fork makes a new one, even if another thread held a
+/// lock of ours at the time of the fork.
 ///
 /// ```
 /// # use pipewright_os::base::generation::PerProcess;
@@ -171,7 +175,7 @@ pub struct PerProcess<T: 'static> {
 }
 
 impl<T: Send + Sync + 'static> PerProcess<T> {
-    /// Makes the value by that function when a process first asks for it.
+    /// Stores the function that makes the value when a process first needs it.
     #[must_use]
     pub const fn new(make: fn() -> T) -> PerProcess<T> {
         PerProcess { made: AtomicPtr::new(std::ptr::null_mut()), make }
@@ -182,17 +186,17 @@ impl<T: Send + Sync + 'static> PerProcess<T> {
         let here = Generation::current();
         let mut now = self.made.load(Ordering::Acquire);
         loop {
-            // SAFETY: null, or leaked below.
+            // SAFETY: null, or a box leaked below.
             let known = unsafe { now.as_ref() };
             if let Some((_, value)) = known.filter(|(made_in, _)| *made_in == here) {
                 return value;
             }
             let new = Box::into_raw(Box::new((here, (self.make)())));
             match self.made.compare_exchange(now, new, Ordering::AcqRel, Ordering::Acquire) {
-                // SAFETY: made above, and leaked from here on.
+                // SAFETY: allocated above, and leaked from here on.
                 Ok(_) => return unsafe { &(*new).1 },
                 Err(theirs) => {
-                    // SAFETY: made above, and shown to nobody.
+                    // SAFETY: allocated above, and shared with no other thread.
                     drop(unsafe { Box::from_raw(new) });
                     now = theirs;
                 }
@@ -208,21 +212,21 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Runs `question` in a fork of this process. It must not panic.
+    /// Runs `question` in a fork of this process and returns its answer. It must not panic.
     #[expect(clippy::disallowed_methods, reason = "what a fork finds is the point")]
     pub(crate) fn in_a_fork(question: impl FnOnce() -> bool) -> bool {
-        // SAFETY: the child asks, and ends without coming back; nothing here takes a lock that
-        // another thread may hold, but for the allocator's, which glibc and musl keep usable.
+        // SAFETY: the child evaluates the question and exits without returning. It takes no lock
+        // that another thread may hold except the allocator's, which glibc and musl keep usable.
         match unsafe { libc::fork() } {
             0 => {
                 let answer = question();
-                // SAFETY: a number.
+                // SAFETY: an integer argument.
                 unsafe { libc::_exit(i32::from(!answer)) }
             }
             child => {
                 assert!(child > 0, "{}", std::io::Error::last_os_error());
                 let mut status = 0;
-                // SAFETY: a child of ours and a live number.
+                // SAFETY: a child of this process, and a live integer.
                 assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
                 status == 0
             }
@@ -230,7 +234,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_fork_is_another_process_and_so_is_a_fork_of_that() {
+    fn a_fork_and_a_fork_of_it_are_other_processes() {
         let here = Generation::current();
         assert!(here.is_here() && Generation::current() == here);
         let child_differs = in_a_fork(|| {
@@ -243,7 +247,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_fork_makes_values_of_its_own_though_a_lock_is_held() {
+    fn a_fork_makes_values_of_its_own_even_if_a_lock_is_held() {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         static VALUE: PerProcess<Mutex<u32>> =
             PerProcess::new(|| Mutex::new(COUNT.fetch_add(1, Ordering::Relaxed)));

@@ -1,4 +1,4 @@
-//! The parts that all others stand on: handles, pipes, waiting and signals.
+//! The parts that every other group uses: handles, pipes, waiting and signals.
 
 pub mod aligned;
 #[cfg(feature = "tokio")]
@@ -10,11 +10,9 @@ pub mod event;
 #[cfg(target_os = "linux")]
 pub(crate) mod fallback;
 #[cfg(all(pipewright_force_async, feature = "tokio"))]
-pub mod forced;
+pub mod force_async;
 pub mod generation;
 pub mod handle;
-#[cfg(windows)]
-pub(crate) mod lasting;
 pub mod memory;
 pub mod os_text;
 #[cfg(windows)]
@@ -32,3 +30,5 @@ pub mod wait;
 pub mod wake;
 #[cfg(all(windows, any(feature = "process", feature = "host")))]
 pub(crate) mod windows_version;
+#[cfg(windows)]
+pub(crate) mod write_starter;

@@ -1,8 +1,8 @@
-//! Text of the system's own kind, which need not be Unicode, taken apart.
+//! Operations on OS strings, which need not be Unicode.
 
 use std::ffi::OsStr;
 
-/// What stands before and after the first `separator`. `None`: there is none, or `separator` is no ASCII.
+/// Splits at the first `separator`. `None`: there is none, or `separator` is not ASCII.
 ///
 /// ```
 /// # use pipewright_os::base::os_text::split_once;
@@ -24,7 +24,7 @@ pub fn split_once(text: &OsStr, separator: u8) -> Option<(&OsStr, &OsStr)> {
     Some((before, after))
 }
 
-/// Returns true if the text ends with `end`, whatever the case of its ASCII letters.
+/// Returns true if the text ends with `end`, ignoring the case of ASCII letters.
 #[cfg(all(feature = "process", any(windows, test)))]
 pub(crate) fn ends_with(text: &[u16], end: &str) -> bool {
     let at = text.len().checked_sub(end.len());

@@ -1,4 +1,4 @@
-//! One overlapped operation: started, looked at, cancelled, and never left to the kernel.
+//! One overlapped operation: started, checked, cancelled, and never left to the kernel.
 
 use std::io;
 use std::ptr;
@@ -17,48 +17,50 @@ use windows_sys::core::BOOL;
 use std::os::windows::io::{AsHandle, AsRawHandle};
 
 use crate::base::errno::os_error;
-use crate::base::lasting::Write;
 use crate::base::wake::Wake;
+use crate::base::write_starter::WriteCall;
 
 /// A read or a write that the kernel may be carrying out.
 ///
-/// Several may share one event, which is raised when any of them is done and lowered when one is
-/// started: so each is asked itself, after the event has been lowered.
+/// Several operations may share one event. The end of any of them sets the event, and the start of
+/// one resets it: so reset the event, then check each operation.
 ///
-/// Any thread may have it. Where the one that started it ends, the system cancels it. A read is then
-/// started again. A write that may still wait then is not: some of it may have been read, so it is started
-/// on a thread that never ends ([`write_to_last`](Self::write_to_last)).
+/// Any thread may own an operation. When the thread that started it ends, the system cancels it. A
+/// cancelled read is started again. A cancelled write must not be repeated, as some of it may have
+/// been read; so a write that may still be pending then is started on a thread that never ends
+/// ([`write_outliving_thread`](Self::write_outliving_thread)).
 ///
 /// # Drop
-/// Cancels it and waits until the kernel has let go.
+/// Cancels the operation and waits until the kernel has released the memory.
 #[derive(Debug)]
 pub(crate) struct Operation {
     file: HANDLE,
     event: HANDLE,
-    /// In a place of its own, to which the kernel writes; behind a pointer, so that moving this
-    /// claims nothing of it.
+    /// A separate allocation, to which the kernel writes. A raw pointer, so that moving this value
+    /// asserts no unique access to it.
     overlapped: *mut OVERLAPPED,
-    /// It could not be started.
-    refused: Option<u32>,
+    /// The error of the submitting call.
+    submit_error: Option<u32>,
 }
 
-// SAFETY: the handles and the struct are the process's, and whoever has this has them to itself.
+// SAFETY: the handles and the struct belong to the process, and the owner of this value has
+// exclusive use of them.
 unsafe impl Send for Operation {}
-// SAFETY: what takes `&self` only looks, or cancels, which any thread may do at any time.
+// SAFETY: methods on `&self` only check or cancel, which any thread may do at any time.
 unsafe impl Sync for Operation {}
 
 impl Operation {
-    /// Starts a read of at most so many bytes.
+    /// Starts a read of at most `room` bytes.
     ///
     /// # Safety
-    /// Until the operation is done or dropped the file and the event stay open, and the memory is
-    /// there for that many bytes and nobody's else.
+    /// Until the operation is done or dropped, the file and the event stay open, and `to` points to
+    /// that many bytes of live memory that nothing else uses.
     pub(crate) unsafe fn read(file: HANDLE, event: &Wake, to: *mut u8, room: usize) -> Operation {
         // SAFETY: promised by the caller.
         unsafe { Operation::read_at(file, event, to, room, 0) }
     }
 
-    /// As [`Operation::read`], from that place of a file that has places.
+    /// Starts a read as [`Operation::read`] does, at an offset of a seekable file.
     ///
     /// # Safety
     /// As for [`Operation::read`].
@@ -70,17 +72,18 @@ impl Operation {
         offset: u64,
     ) -> Operation {
         let mut new = Operation::new(file, event, offset);
-        // SAFETY: promised by the caller; the other struct is the operation's own.
-        let started = unsafe { ReadFile(file, to, at_most(room), ptr::null_mut(), new.overlapped) };
-        new.note_start(started);
+        // SAFETY: promised by the caller; the operation owns the struct.
+        let started =
+            unsafe { ReadFile(file, to, clamp_to_u32(room), ptr::null_mut(), new.overlapped) };
+        new.record_start(started);
         new
     }
 
-    /// Starts a write of so many bytes.
+    /// Starts a write of `count` bytes.
     ///
     /// # Safety
-    /// Until the operation is done or dropped the file and the event stay open, and the memory is
-    /// there and does not change.
+    /// Until the operation is done or dropped, the file and the event stay open, and the memory is
+    /// live and does not change.
     pub(crate) unsafe fn write(
         file: HANDLE,
         event: &Wake,
@@ -91,7 +94,7 @@ impl Operation {
         unsafe { Operation::write_at(file, event, from, count, 0) }
     }
 
-    /// As [`Operation::write`], to that place of a file that has places.
+    /// Starts a write as [`Operation::write`] does, at an offset of a seekable file.
     ///
     /// # Safety
     /// As for [`Operation::write`].
@@ -103,20 +106,22 @@ impl Operation {
         offset: u64,
     ) -> Operation {
         let mut new = Operation::new(file, event, offset);
-        let write = Write { file, from, count: at_most(count), overlapped: new.overlapped };
-        // SAFETY: promised by the caller; the struct is the operation's own.
-        let refused = unsafe { write.start() };
-        new.note(refused);
+        let write =
+            WriteCall { file, from, count: clamp_to_u32(count), overlapped: new.overlapped };
+        // SAFETY: promised by the caller; the operation owns the struct.
+        let submit_error = unsafe { write.start() };
+        new.record_error(submit_error);
         new
     }
 
-    /// As [`Operation::write`], to a pipe that has so much room. The end of the calling thread does not end
-    /// the write, also where it has to wait; unless somebody else takes that room first, or there is no room
-    /// for the thread that never ends. Then the write ends with an error.
+    /// Starts a write as [`Operation::write`] does, to a pipe with that much room. The end of the
+    /// calling thread does not cancel the write, even if it has to wait. There are two exceptions,
+    /// in which the end of the calling thread makes the write fail: another writer takes that room
+    /// first, or the thread that never ends cannot be started.
     ///
     /// # Safety
     /// As for [`Operation::write`].
-    pub(crate) unsafe fn write_to_last(
+    pub(crate) unsafe fn write_outliving_thread(
         file: HANDLE,
         event: &Wake,
         from: *const u8,
@@ -124,49 +129,50 @@ impl Operation {
         room: Option<usize>,
     ) -> Operation {
         let mut new = Operation::new(file, event, 0);
-        let write = Write { file, from, count: at_most(count), overlapped: new.overlapped };
-        let refused = if room.is_some_and(|room| room >= count) {
-            // SAFETY: promised by the caller; the struct is the operation's own.
+        let write =
+            WriteCall { file, from, count: clamp_to_u32(count), overlapped: new.overlapped };
+        let submit_error = if room.is_some_and(|room| room >= count) {
+            // SAFETY: promised by the caller; the operation owns the struct.
             unsafe { write.start() }
         } else {
             // SAFETY: as above.
-            unsafe { write.start_to_last() }
+            unsafe { write.start_outliving_thread() }
         };
-        new.note(refused);
+        new.record_error(submit_error);
         new
     }
 
     fn new(file: HANDLE, event: &Wake, offset: u64) -> Operation {
         let event = event.as_handle().as_raw_handle();
-        // With its lowest bit, which is no part of a handle: the end is told to this event and to no
-        // completion port. A runtime may have given one to the same open file, of which this is
-        // another handle, and would take our struct for the beginning of one of its own.
-        let told = event.map_addr(|address| address | 1);
-        let overlapped = Box::into_raw(Box::new(at(offset, told)));
-        Operation { file, event, overlapped, refused: None }
+        // The lowest bit, which is no part of a handle, suppresses the report to a completion port:
+        // only the event is set. A runtime may have attached a port to the same open file, of which
+        // this is another handle. It would take our struct for one of its own.
+        let event_field = event.map_addr(|address| address | 1);
+        let overlapped = Box::into_raw(Box::new(overlapped_at(offset, event_field)));
+        Operation { file, event, overlapped, submit_error: None }
     }
 
-    fn note_start(&mut self, started: BOOL) {
+    fn record_start(&mut self, started: BOOL) {
         // SAFETY: no arguments.
-        self.note((started == 0).then(|| unsafe { GetLastError() }));
+        self.record_error((started == 0).then(|| unsafe { GetLastError() }));
     }
 
-    /// Notes the error of the call that started it.
-    fn note(&mut self, error: Option<u32>) {
+    /// Records the error of the submitting call.
+    fn record_error(&mut self, error: Option<u32>) {
         match error {
-            // Of a message there is more than room: what there was room for has come.
+            // The message is longer than the buffer: the part that fits has arrived.
             None | Some(ERROR_IO_PENDING | ERROR_MORE_DATA) => {}
-            refused => self.refused = refused,
+            submit_error => self.submit_error = submit_error,
         }
     }
 
-    /// How many bytes it moved; `None`: it is not done.
+    /// Returns the number of bytes moved; `None` if the operation is not done.
     pub(crate) fn result(&self) -> Option<io::Result<usize>> {
-        if let Some(error) = self.refused {
+        if let Some(error) = self.submit_error {
             return Some(Err(os_error(error)));
         }
         let mut count = 0;
-        // SAFETY: a started operation of this file, which is open, and a live number.
+        // SAFETY: a started operation on this open file, and a live integer.
         let done = unsafe { GetOverlappedResult(self.file, self.overlapped, &raw mut count, 0) };
         if done != 0 {
             return Some(Ok(count as usize));
@@ -179,10 +185,10 @@ impl Operation {
         }
     }
 
-    /// Waits until it is done.
+    /// Waits until the operation is done.
     pub(crate) fn wait(&mut self) -> io::Result<usize> {
         loop {
-            // Ignored, here and below: an event that is open has no error. SAFETY: it is open.
+            // Ignored, here and below: an open event cannot fail. SAFETY: it is open.
             let _ = unsafe { ResetEvent(self.event) };
             if let Some(result) = self.result() {
                 return result;
@@ -192,11 +198,11 @@ impl Operation {
         }
     }
 
-    /// Cancels it, if it is not done, and waits until it is. `None`: it was cancelled.
+    /// Cancels the operation if it is not done, and waits until it is. `None`: it was cancelled.
     ///
-    /// One that is done before the cancel reaches it counts: its bytes have been moved. A read that was
-    /// cancelled has taken nothing. Of a write that was cancelled some may have been read: it must not be
-    /// sent again.
+    /// An operation that finishes before the cancel reaches it counts: its bytes were moved. A
+    /// cancelled read took nothing. A cancelled write may have been read in part, and must not be
+    /// repeated.
     pub(crate) fn stop(&mut self) -> Option<io::Result<usize>> {
         if self.result().is_none() {
             self.cancel();
@@ -205,7 +211,7 @@ impl Operation {
     }
 
     fn cancel(&self) {
-        // Ignored: it has been done since. SAFETY: a started operation of this file.
+        // Ignored: it may be done by now. SAFETY: a started operation on this file.
         let _ = unsafe { CancelIoEx(self.file, self.overlapped) };
     }
 
@@ -216,18 +222,18 @@ impl Operation {
 
 impl Drop for Operation {
     fn drop(&mut self) {
-        // What it has moved is lost, unless somebody asked before.
+        // Ignored: the bytes that it moved are lost unless the result was taken before.
         let _ = self.stop();
-        // SAFETY: made by `new`, and the kernel has let go.
+        // SAFETY: allocated by `new`, and the kernel has released it.
         drop(unsafe { Box::from_raw(self.overlapped) });
     }
 }
 
-/// The struct of an operation at that place of a file, whose end is told to that event.
-pub(crate) fn at(offset: u64, event: HANDLE) -> OVERLAPPED {
-    let place = OVERLAPPED_0_0 { Offset: offset as u32, OffsetHigh: (offset >> 32) as u32 };
-    let place = OVERLAPPED_0 { Anonymous: place };
-    OVERLAPPED { Anonymous: place, hEvent: event, ..Default::default() }
+/// Returns the struct of an operation at that offset of a file, whose end sets that event.
+pub(crate) fn overlapped_at(offset: u64, event: HANDLE) -> OVERLAPPED {
+    let halves = OVERLAPPED_0_0 { Offset: offset as u32, OffsetHigh: (offset >> 32) as u32 };
+    let offset = OVERLAPPED_0 { Anonymous: halves };
+    OVERLAPPED { Anonymous: offset, hEvent: event, ..Default::default() }
 }
 
 fn is_cancelled(result: &io::Result<usize>) -> bool {
@@ -235,8 +241,8 @@ fn is_cancelled(result: &io::Result<usize>) -> bool {
     matches!(result, Err(error) if error.raw_os_error() == cancelled)
 }
 
-/// A read or write of more is one of as much as fits the call.
-pub(crate) fn at_most(count: usize) -> u32 {
+/// Limits a count to what one call can take: a longer read or write moves fewer bytes.
+pub(crate) fn clamp_to_u32(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
@@ -250,7 +256,7 @@ mod tests {
     use crate::base::pipe::{Mode, PipeOptions, pair};
 
     #[test]
-    fn what_was_done_before_the_cancel_counts_and_nothing_else_does() {
+    fn an_operation_done_before_the_cancel_counts_and_no_other_does() {
         let options = PipeOptions { read: Mode::Async, ..PipeOptions::default() };
         let (reader, writer) = pair(options).unwrap();
         let (event, mut room) = (Wake::new().unwrap(), [0; 8]);
@@ -263,7 +269,7 @@ mod tests {
                 assert!(read.stop().is_none());
                 continue;
             }
-            // After somebody has looked, and before the cancel.
+            // After the check for a result, and before the cancel.
             io::Write::write_all(&mut &writer, b"bytes").unwrap();
             read.cancel();
             assert_eq!(read.wait_for_cancel().unwrap().unwrap(), 5);
@@ -273,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_completion_port_of_somebody_else_is_told_of_nothing() {
+    fn a_foreign_completion_port_gets_no_completion() {
         let options = PipeOptions { read: Mode::Async, write: Mode::Async, capacity: None };
         let (reader, writer) = pair(options).unwrap();
         let mut port = ptr::null_mut();
@@ -282,26 +288,26 @@ mod tests {
             port = unsafe { CreateIoCompletionPort(end, port, 7, 1) };
             assert!(!port.is_null(), "{}", io::Error::last_os_error());
         }
-        // SAFETY: made above, for nobody else.
+        // SAFETY: made above, and owned by nothing else.
         let port = unsafe { OwnedHandle::from_raw_handle(port) };
         let (event, mut room) = (Wake::new().unwrap(), [0; 8]);
-        for given_up in [true, false] {
+        for cancelled in [true, false] {
             let (file, to) = (reader.as_raw_handle(), room.as_mut_ptr());
             // SAFETY: stopped, or waited for, before the buffer is touched again.
             let mut read = unsafe { Operation::read(file, &event, to, 8) };
-            if given_up {
+            if cancelled {
                 assert!(read.stop().is_none());
             } else {
                 io::Write::write_all(&mut &writer, b"bytes").unwrap();
                 assert_eq!(read.wait().unwrap(), 5);
             }
         }
-        let (mut count, mut key, mut told) = (0, 0, ptr::null_mut());
-        // SAFETY: an open port and three live places.
+        let (mut count, mut key, mut completed) = (0, 0, ptr::null_mut());
+        // SAFETY: an open port and three live pointers.
         let any = unsafe {
             let port = port.as_raw_handle();
-            GetQueuedCompletionStatus(port, &raw mut count, &raw mut key, &raw mut told, 0)
+            GetQueuedCompletionStatus(port, &raw mut count, &raw mut key, &raw mut completed, 0)
         };
-        assert!(any == 0 && told.is_null(), "{count} bytes, key {key}");
+        assert!(any == 0 && completed.is_null(), "{count} bytes, key {key}");
     }
 }

@@ -1,10 +1,10 @@
-//! A wait of the calling thread for what a task would wait for: no runtime is needed.
+//! Blocks the calling thread on a future-like poll function, without a runtime.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
-/// Polls until that is ready, and sleeps while nobody says that it may be.
+/// Polls until the result is ready. Parks the thread until its waker is called.
 pub fn block_on<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut context = Context::from_waker(&waker);
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_sleeps_until_it_is_woken() {
+    fn block_on_sleeps_until_it_is_woken() {
         let mut polls = 0;
         let done = block_on(|context| {
             polls += 1;

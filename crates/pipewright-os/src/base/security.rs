@@ -1,4 +1,5 @@
-//! Access lists: the users who may open our objects by name, or get more rights than their handle has.
+//! Access control: the users who may open our objects by name, or get more rights than their handle
+//! has.
 
 use std::ffi::c_void;
 use std::io;
@@ -12,27 +13,28 @@ use windows_sys::Win32::Security::SECURITY_ATTRIBUTES;
 
 use crate::base::handle::size_of_u32;
 
-/// The owner alone. `S-1-3-4` is OWNER RIGHTS: an entry for it replaces the rights that an owner has without one.
-pub(crate) const OWNER: &str = "D:P(A;;GA;;;S-1-3-4)";
+/// Grants access to the owner alone. `S-1-3-4` is OWNER RIGHTS: an entry for it replaces the rights
+/// that an owner has without one.
+pub(crate) const OWNER_ONLY: &str = "D:P(A;;GA;;;S-1-3-4)";
 
 /// A security descriptor.
 #[derive(Debug)]
-pub(crate) struct Descriptor(*mut c_void);
+pub(crate) struct SecurityDescriptor(*mut c_void);
 
-// SAFETY: memory of the process's, which nobody writes to.
-unsafe impl Send for Descriptor {}
+// SAFETY: memory of this process, which nothing writes to.
+unsafe impl Send for SecurityDescriptor {}
 // SAFETY: as above.
-unsafe impl Sync for Descriptor {}
+unsafe impl Sync for SecurityDescriptor {}
 
-impl Descriptor {
-    /// Makes one of its text.
+impl SecurityDescriptor {
+    /// Parses a descriptor from its text (SDDL).
     ///
     /// # Errors
-    /// No memory, or a text that is none.
-    pub(crate) fn of(text: &str) -> io::Result<Descriptor> {
+    /// No memory, or an invalid text.
+    pub(crate) fn from_sddl(text: &str) -> io::Result<SecurityDescriptor> {
         let text: Vec<u16> = text.encode_utf16().chain([0]).collect();
         let (mut made, size) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: a text that ends with a zero, a live place, and a size that nobody wants.
+        // SAFETY: a text that ends with a zero, a live pointer, and no place for the size.
         let done = unsafe {
             ConvertStringSecurityDescriptorToSecurityDescriptorW(
                 text.as_ptr(),
@@ -41,10 +43,11 @@ impl Descriptor {
                 size,
             )
         };
-        if done == 0 { Err(io::Error::last_os_error()) } else { Ok(Descriptor(made)) }
+        if done == 0 { Err(io::Error::last_os_error()) } else { Ok(SecurityDescriptor(made)) }
     }
 
-    /// To be used while this lives. What is made with them is not inherited.
+    /// Returns attributes that are valid while this lives. Handles made with them are not
+    /// inheritable.
     pub(crate) fn attributes(&self) -> SECURITY_ATTRIBUTES {
         SECURITY_ATTRIBUTES {
             nLength: size_of_u32::<SECURITY_ATTRIBUTES>(),
@@ -54,9 +57,9 @@ impl Descriptor {
     }
 }
 
-impl Drop for Descriptor {
+impl Drop for SecurityDescriptor {
     fn drop(&mut self) {
-        // SAFETY: made by the call above, for us to free.
+        // SAFETY: allocated by the call in `from_sddl`, and freed once.
         unsafe { LocalFree(self.0) };
     }
 }

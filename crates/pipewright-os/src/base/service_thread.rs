@@ -1,4 +1,4 @@
-//! Threads of our own in somebody else's program.
+//! Starts the library's own threads inside another program.
 
 use std::ffi::CStr;
 use std::io;
@@ -7,36 +7,37 @@ use std::thread;
 #[cfg(unix)]
 use crate::base::signal::AllBlocked;
 
-/// Stacks of threads that do little.
+/// The stack size of threads that do little.
 const STACK_BYTES: usize = 256 << 10;
 
-/// Starts a thread that takes no signal: a program that blocks one everywhere, to take it with
-/// `sigwait`, must not be ended by it through a thread that it does not know of.
+/// Starts a thread that blocks all signals. A program may block a signal in all of its threads to
+/// take it with `sigwait`; a thread that it does not know of must not receive that signal and end
+/// the process.
 ///
 /// # Errors
-/// No room for another thread.
+/// The system cannot start another thread.
 pub fn start(name: &'static CStr, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     start_boxed(name, thread::Builder::new().stack_size(STACK_BYTES), Box::new(work))
 }
 
-/// The same, with as much of a stack as any thread has: for code of somebody else.
+/// Starts the same kind of thread with a default stack, for code of the caller.
 ///
 /// # Errors
 /// As [`start`].
-pub fn start_with_room(
+pub fn start_with_default_stack(
     name: &'static CStr,
     work: impl FnOnce() + Send + 'static,
 ) -> io::Result<()> {
     start_boxed(name, thread::Builder::new(), Box::new(work))
 }
 
-/// One copy of what it takes to start a thread, for all of them.
+/// Starts a thread. Not generic, so that programs contain this code once.
 fn start_boxed(
     name: &'static CStr,
     builder: thread::Builder,
     work: Box<dyn FnOnce() + Send>,
 ) -> io::Result<()> {
-    // A new thread has the signal mask of the one that starts it (pthread_create(3)).
+    // A new thread inherits the signal mask of its creator (pthread_create(3)).
     #[cfg(unix)]
     let _blocked = AllBlocked::new();
     let named = move || {
@@ -44,7 +45,7 @@ fn start_boxed(
         #[cfg(target_os = "linux")]
         let _ = rustix::thread::set_name(name);
         #[cfg(target_os = "macos")]
-        // SAFETY: a C string; the thread is the one that runs.
+        // SAFETY: a C string, and the calling thread.
         unsafe {
             libc::pthread_setname_np(name.as_ptr())
         };

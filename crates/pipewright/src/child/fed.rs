@@ -277,7 +277,7 @@ fn read_on_a_thread(
     // Here for the case that there can be no thread: then it is taken back.
     let source = Arc::new(Mutex::new(Some(reader)));
     let take = |source: &Mutex<Option<_>>| source.lock().map_or(None, |mut it| it.take());
-    let started = service_thread::start_with_room(c"pipewright-feed", {
+    let started = service_thread::start_with_default_stack(c"pipewright-feed", {
         let (fed, source) = (fed.clone(), Arc::clone(&source));
         move || {
             if let Some(reader) = take(&source) {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use pipewright_os::base::errno::{Cause, cause};
+use pipewright_os::base::errno::{OsErrorKind, os_error_kind};
 use pipewright_os::base::handle::Handle;
 use pipewright_os::base::pipe::{self, Mode, PipeOptions, PipeReader, PipeWriter};
 use pipewright_os::base::stdio;
@@ -377,7 +377,7 @@ fn start(plan: &Plan<'_>) -> Result<ChildHandle, Error> {
             Ok(exit) => return Ok(exit),
             Err(failed) => failed,
         };
-        let busy = cause(&failed.source) == Some(Cause::Busy);
+        let busy = os_error_kind(&failed.source) == Some(OsErrorKind::Busy);
         if !busy || tries == RETRIES {
             return Err(could_not_start(plan, failed));
         }

@@ -157,7 +157,7 @@ impl Sink {
     pub(super) fn lend_with_room(&mut self) -> io::Result<Vec<u8>> {
         let mut buffer = std::mem::take(&mut self.kept);
         if buffer.capacity() >= HUGE_FROM_BYTES {
-            memory::prepare_next(&mut buffer);
+            memory::prefault_next(&mut buffer);
         }
         let (least, more) = self.room_for(&buffer);
         if buffer.capacity() - buffer.len() >= least {
@@ -166,7 +166,7 @@ impl Sink {
         // An allocation that fails must not end the program: the child is still to be stopped.
         buffer.try_reserve_exact(more).map_err(|_| io::ErrorKind::OutOfMemory)?;
         if buffer.capacity() >= HUGE_FROM_BYTES {
-            memory::expect_filling(&mut buffer);
+            memory::advise_huge_pages(&mut buffer);
         }
         Ok(buffer)
     }

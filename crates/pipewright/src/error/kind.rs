@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use pipewright_os::base::errno::{Cause, cause};
+use pipewright_os::base::errno::{OsErrorKind, os_error_kind};
 use pipewright_os::process::status::ExitStatus;
 
 use crate::output::{Exceeded, Outcome, Source};
@@ -117,8 +117,8 @@ impl ErrorKind {
 
     /// The limit that an error of the system speaks of, if it does.
     pub(super) fn limit_of(error: &io::Error) -> Option<ErrorKind> {
-        match cause(error)? {
-            Cause::Limit(what) => Some(ErrorKind::Limit { what }),
+        match os_error_kind(error)? {
+            OsErrorKind::Limit(what) => Some(ErrorKind::Limit { what }),
             _ => None,
         }
     }

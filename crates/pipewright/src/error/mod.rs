@@ -7,7 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
 
-use pipewright_os::base::errno::{Cause, cause};
+use pipewright_os::base::errno::{OsErrorKind, os_error_kind};
 
 pub use kind::{ErrorKind, NotExecutable};
 pub(crate) use start::{could_not_open, could_not_prepare, could_not_start};
@@ -64,11 +64,11 @@ impl Error {
 
     /// A system call failed while the child was running.
     pub(crate) fn talk(program: &OsStr, doing: &'static str, source: io::Error) -> Error {
-        let kind = match cause(&source) {
-            Some(Cause::Limit(what)) => ErrorKind::Limit { what },
-            Some(Cause::StatusLost) => ErrorKind::StatusLost,
-            Some(Cause::NoSuchProcess) => ErrorKind::NoSuchProcess,
-            Some(Cause::Denied) => ErrorKind::PermissionDenied,
+        let kind = match os_error_kind(&source) {
+            Some(OsErrorKind::Limit(what)) => ErrorKind::Limit { what },
+            Some(OsErrorKind::StatusLost) => ErrorKind::StatusLost,
+            Some(OsErrorKind::NoSuchProcess) => ErrorKind::NoSuchProcess,
+            Some(OsErrorKind::Denied) => ErrorKind::PermissionDenied,
             // In words of our own: the system does not say so of a call that it has.
             _ if source.kind() == io::ErrorKind::Unsupported && source.raw_os_error().is_none() => {
                 ErrorKind::Unsupported

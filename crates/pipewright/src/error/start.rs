@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use pipewright_os::base::errno::{Cause, cause};
+use pipewright_os::base::errno::{OsErrorKind, os_error_kind};
 use pipewright_os::process::spawn::{BadInput, Plan, SpawnError, Step, is_path, search_dirs};
 
 use super::kind::Quoted;
@@ -57,7 +57,7 @@ pub(crate) fn could_not_prepare(program: &OsStr, words: String, source: io::Erro
 
 fn kind(plan: &Plan<'_>, failed: &SpawnError) -> ErrorKind {
     let limit = || ErrorKind::limit_of(&failed.source);
-    let denied = cause(&failed.source) == Some(Cause::Denied);
+    let denied = os_error_kind(&failed.source) == Some(OsErrorKind::Denied);
     match failed.step {
         Step::Check(BadInput::BatchArg(_) | BadInput::BatchName) => ErrorKind::BatArgs,
         Step::Check(_) => ErrorKind::InvalidInput,
@@ -67,7 +67,9 @@ fn kind(plan: &Plan<'_>, failed: &SpawnError) -> ErrorKind {
         Step::Exec => exec_kind(plan, &failed.source),
         Step::PreExec => ErrorKind::Io,
         // Closed behind the back of its owner, or a number that there cannot be.
-        Step::Stdio(_) | Step::Inherit(_) if cause(&failed.source) == Some(Cause::BadHandle) => {
+        Step::Stdio(_) | Step::Inherit(_)
+            if os_error_kind(&failed.source) == Some(OsErrorKind::BadHandle) =>
+        {
             ErrorKind::InvalidInput
         }
         _ if denied => ErrorKind::PermissionDenied,
@@ -93,16 +95,18 @@ fn exec_kind(plan: &Plan<'_>, source: &io::Error) -> ErrorKind {
             None => ErrorKind::NotFound { searched: searched(plan) },
         };
     }
-    match cause(source) {
-        Some(Cause::Denied) => match found() {
+    match os_error_kind(source) {
+        Some(OsErrorKind::Denied) => match found() {
             Some(file) if file.is_dir() => {
                 ErrorKind::NotExecutable { reason: NotExecutable::IsDirectory }
             }
             _ => ErrorKind::PermissionDenied,
         },
-        Some(Cause::Busy) => ErrorKind::Busy,
-        Some(Cause::BadFormat) => ErrorKind::NotExecutable { reason: NotExecutable::BadFormat },
-        Some(Cause::Limit(what)) => ErrorKind::Limit { what },
+        Some(OsErrorKind::Busy) => ErrorKind::Busy,
+        Some(OsErrorKind::BadFormat) => {
+            ErrorKind::NotExecutable { reason: NotExecutable::BadFormat }
+        }
+        Some(OsErrorKind::Limit(what)) => ErrorKind::Limit { what },
         _ => ErrorKind::Io,
     }
 }

@@ -119,9 +119,7 @@ impl PipelineChild {
     /// Closes the input that nobody has taken.
     pub(super) fn close_input(&self) -> Result<(), Error> {
         match &self.stdin {
-            Some(stdin) => {
-                stdin.hang_up().map_err(|error| self.cannot("close the input of", error))
-            }
+            Some(stdin) => stdin.close().map_err(|error| self.cannot("close the input of", error)),
             None => Ok(()),
         }
     }

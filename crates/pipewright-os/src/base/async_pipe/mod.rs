@@ -1,4 +1,4 @@
-//! The ends of a pipe for a task: tokio's traits.
+//! Pipe ends for async tasks, with tokio's traits.
 
 #[cfg(unix)]
 mod unix;
@@ -18,49 +18,51 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::base::pipe::{PipeReader, PipeWriter};
 use crate::base::wait::current_runtime;
 
-/// The end of a pipe that is read, for tasks of a tokio runtime: see [`PipeReader::into_async`].
+/// The reading end of a pipe, for tasks of a tokio runtime: see [`PipeReader::into_async`].
 ///
-/// A read gives what is there, and waits only where there is nothing; at the end of the stream it
-/// gives nothing.
+/// A read returns the available bytes, and waits only if there are none; at the end of the stream
+/// it returns no bytes.
 ///
 /// # Cancellation
-/// Dropping the future of a read loses no byte: the next read finds it.
+/// Dropping the future of a read loses no byte: the next read returns it.
 ///
 /// # Drop
 /// Closes the end.
 #[derive(Debug)]
 pub struct AsyncPipeReader(imp::Reader);
 
-/// The end of a pipe that is written, for tasks of a tokio runtime: see [`PipeWriter::into_async`].
+/// The writing end of a pipe, for tasks of a tokio runtime: see [`PipeWriter::into_async`].
 ///
-/// A write takes what fits, and waits only where nothing does. `shutdown` closes the end, so that
-/// the reader sees the end of its input; a write after that is refused (`BrokenPipe`), as is one to
-/// a pipe that nobody reads.
+/// A write accepts the bytes that fit, and waits only if none do. `shutdown` closes the end, so
+/// that the reader sees the end of its input. A write after that fails (`BrokenPipe`), as does one
+/// to a pipe without a reader.
 ///
 /// # Platform
-/// Windows: what a write has taken and does not fit is written in the background. `flush` and
-/// `shutdown` wait for that and tell of an error; else the next write does.
+/// Windows: accepted bytes that do not fit are written in the background. `flush` and `shutdown`
+/// wait for that and return its error; otherwise the next write does.
 ///
 /// # Cancellation
-/// Dropping the future of a `write` writes nothing: it has written, or it has not. That of a
+/// Dropping the future of a `write` that is not ready means that it has written nothing. A dropped
 /// `write_all` may have written a part, as everywhere.
 ///
 /// # Drop
-/// Closes the end, when all that was taken has been written; nobody is told if that fails, and it is
-/// lost if this process ends before.
+/// Closes the end as soon as all accepted bytes are written. An error of that write is lost, and so
+/// are the bytes if this process ends before.
 #[derive(Debug)]
 pub struct AsyncPipeWriter(imp::Writer);
 
 impl PipeReader {
-    /// The same end, for tasks.
+    /// Converts the end for use in tasks.
     ///
     /// # Platform
-    /// Unix: tokio's `AsyncFd`, and reads that do not wait, which others that share the end cannot tell
-    /// (see [`pair`](crate::base::pipe::pair)). Windows: overlapped reads, which one thread of ours
-    /// tells of for the whole process; an end that does not overlap is looked at every 5 ms.
+    /// Unix: tokio's `AsyncFd`, and reads that do not block, which have no effect on other users of
+    /// the end (see [`pair`](crate::base::pipe::pair)). Windows: overlapped reads, whose ends one
+    /// thread of this crate reports for the whole process; an end that is not overlapped is checked
+    /// every 5 ms.
     ///
     /// # Errors
-    /// `Unsupported` outside of a tokio runtime. What is no pipe, and cannot be waited for (a file).
+    /// `Unsupported` outside a tokio runtime. An error if the object is no pipe and cannot be
+    /// waited for (a file).
     ///
     /// # Panics
     /// The runtime was built without `enable_io` or, on Windows, `enable_time`.
@@ -87,16 +89,17 @@ impl PipeReader {
 }
 
 impl PipeWriter {
-    /// The same end, for tasks.
+    /// Converts the end for use in tasks.
     ///
     /// # Platform
-    /// Unix: tokio's `AsyncFd`, and writes that do not wait, which others that share the end cannot tell
-    /// (see [`pair`](crate::base::pipe::pair)). Windows: overlapped writes, which one thread of ours
-    /// tells of for the whole process. An end that does not overlap (that of a child's stdin, unless
-    /// it was made to) is written to by a thread of its own.
+    /// Unix: tokio's `AsyncFd`, and writes that do not block, which have no effect on other users
+    /// of the end (see [`pair`](crate::base::pipe::pair)). Windows: overlapped writes, whose ends
+    /// one thread of this crate reports for the whole process. An end that is not overlapped (that
+    /// of a child's stdin, unless it was made so) gets a writer thread of its own.
     ///
     /// # Errors
-    /// `Unsupported` outside of a tokio runtime. What is no pipe, and cannot be waited for (a file).
+    /// `Unsupported` outside a tokio runtime. An error if the object is no pipe and cannot be
+    /// waited for (a file).
     ///
     /// # Panics
     /// The runtime was built without `enable_io`.
@@ -122,15 +125,19 @@ impl PipeWriter {
     }
 }
 
-/// As [`PipeReader::into_async`], and returns the end where it cannot be waited for.
+/// Converts as [`PipeReader::into_async`] does, but returns the end if it cannot be waited for.
 #[cfg(unix)]
-pub(crate) fn task_reader(pipe: PipeReader) -> Result<AsyncPipeReader, (PipeReader, io::Error)> {
+pub(crate) fn try_into_async_reader(
+    pipe: PipeReader,
+) -> Result<AsyncPipeReader, (PipeReader, io::Error)> {
     imp::try_reader(pipe).map(AsyncPipeReader)
 }
 
-/// As [`PipeWriter::into_async`], and returns the end where it cannot be waited for.
+/// Converts as [`PipeWriter::into_async`] does, but returns the end if it cannot be waited for.
 #[cfg(unix)]
-pub(crate) fn task_writer(pipe: PipeWriter) -> Result<AsyncPipeWriter, (PipeWriter, io::Error)> {
+pub(crate) fn try_into_async_writer(
+    pipe: PipeWriter,
+) -> Result<AsyncPipeWriter, (PipeWriter, io::Error)> {
     imp::try_writer(pipe).map(AsyncPipeWriter)
 }
 
@@ -141,7 +148,7 @@ impl AsyncRead for AsyncPipeReader {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if buffer.remaining() == 0 {
-            // It asks for nothing, and is not to be told of an end.
+            // A read of zero bytes must not report the end of the stream.
             return Poll::Ready(Ok(()));
         }
         self.0.poll_read(cx, buffer)

@@ -1,4 +1,4 @@
-//! Each end is registered with the runtime, and read or written when that says it may be.
+//! Registers each end with the runtime, and reads or writes when the runtime reports it ready.
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -10,28 +10,28 @@ use tokio::io::{Interest, ReadBuf};
 use crate::base::pipe::{MOST_READ_BYTES, PipeReader, PipeWriter};
 
 #[derive(Debug)]
-pub(super) struct Reader(AsyncFd<OurReader>);
+pub(super) struct Reader(AsyncFd<PollableReader>);
 
-/// `None`: it has been shut down.
+/// The writing end. `None`: it has been shut down.
 #[derive(Debug)]
-pub(super) struct Writer(Option<AsyncFd<OurWriter>>);
+pub(super) struct Writer(Option<AsyncFd<PollableWriter>>);
 
-/// An end whose descriptor the runtime gets, which does nothing with it but watch it.
+/// A reading end as the runtime sees it. The runtime only polls its descriptor.
 #[derive(Debug)]
-struct OurReader(PipeReader);
+struct PollableReader(PipeReader);
 
 #[derive(Debug)]
-struct OurWriter(PipeWriter);
+struct PollableWriter(PipeWriter);
 
-impl AsRawFd for OurReader {
+impl AsRawFd for PollableReader {
     fn as_raw_fd(&self) -> RawFd {
-        self.0.fd_of_ours().as_raw_fd()
+        self.0.fd_for_wait().as_raw_fd()
     }
 }
 
-impl AsRawFd for OurWriter {
+impl AsRawFd for PollableWriter {
     fn as_raw_fd(&self) -> RawFd {
-        self.0.fd_of_ours().as_raw_fd()
+        self.0.fd_for_wait().as_raw_fd()
     }
 }
 
@@ -43,26 +43,26 @@ pub(super) fn writer(pipe: PipeWriter) -> io::Result<Writer> {
     try_writer(pipe).map_err(|(_, error)| error)
 }
 
-/// As [`reader`], and returns the end where it cannot be registered.
+/// Registers as [`reader`] does, but returns the end if that fails.
 pub(super) fn try_reader(pipe: PipeReader) -> Result<Reader, (PipeReader, io::Error)> {
-    // SAFETY: it owns the descriptor, which stays what it is until it is dropped: nobody else can
-    // get at the reader.
+    // SAFETY: it owns the descriptor, which stays open and the same until the drop: no other code
+    // can reach the reader.
     let registered =
-        unsafe { AsyncFd::register_with_interest(OurReader(pipe), Interest::READABLE) };
+        unsafe { AsyncFd::register_with_interest(PollableReader(pipe), Interest::READABLE) };
     match registered.map_err(|error| error.into_parts()) {
         Ok(registered) => Ok(Reader(registered)),
-        Err((OurReader(pipe), error)) => Err((pipe, error)),
+        Err((PollableReader(pipe), error)) => Err((pipe, error)),
     }
 }
 
-/// As [`writer`], and returns the end where it cannot be registered.
+/// Registers as [`writer`] does, but returns the end if that fails.
 pub(super) fn try_writer(pipe: PipeWriter) -> Result<Writer, (PipeWriter, io::Error)> {
-    // SAFETY: as above; so nobody hangs it up.
+    // SAFETY: as above; so `close` cannot replace the descriptor.
     let registered =
-        unsafe { AsyncFd::register_with_interest(OurWriter(pipe), Interest::WRITABLE) };
+        unsafe { AsyncFd::register_with_interest(PollableWriter(pipe), Interest::WRITABLE) };
     match registered.map_err(|error| error.into_parts()) {
         Ok(registered) => Ok(Writer(Some(registered))),
-        Err((OurWriter(pipe), error)) => Err((pipe, error)),
+        Err((PollableWriter(pipe), error)) => Err((pipe, error)),
     }
 }
 
@@ -76,7 +76,7 @@ impl Reader {
             let mut ready = ready!(self.0.poll_read_ready(cx))?;
             let room = buffer.remaining().min(MOST_READ_BYTES);
             let into = buffer.initialize_unfilled_to(room);
-            if let Some(count) = try_call(&mut ready, |OurReader(pipe)| pipe.try_read(into))? {
+            if let Some(count) = try_call(&mut ready, |PollableReader(pipe)| pipe.try_read(into))? {
                 buffer.advance(count);
                 return Poll::Ready(Ok(()));
             }
@@ -93,14 +93,15 @@ impl Writer {
         let Some(pipe) = &self.0 else { return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())) };
         loop {
             let mut ready = ready!(pipe.poll_write_ready(cx))?;
-            if let Some(count) = try_call(&mut ready, |OurWriter(pipe)| pipe.try_write(bytes))? {
+            if let Some(count) = try_call(&mut ready, |PollableWriter(pipe)| pipe.try_write(bytes))?
+            {
                 return Poll::Ready(Ok(count));
             }
         }
     }
 
     pub(super) fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Nothing is buffered on this side of the system call.
+        // This side of the system call has no buffer.
         Poll::Ready(Ok(()))
     }
 
@@ -110,7 +111,7 @@ impl Writer {
     }
 }
 
-/// Makes the call that an end was ready for. `None`: it was not, after all.
+/// Makes the call that the end was reported ready for. `None`: it was not ready after all.
 fn try_call<P: AsRawFd>(
     ready: &mut AsyncFdReadyGuard<'_, P>,
     call: impl FnOnce(&P) -> io::Result<usize>,

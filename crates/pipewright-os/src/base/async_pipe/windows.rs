@@ -1,4 +1,4 @@
-//! An end is a slot that a task waits for.
+//! Implements each end as a slot that a task waits for.
 
 use std::io;
 use std::mem;
@@ -11,18 +11,18 @@ use tokio::io::ReadBuf;
 use crate::base::pipe::{PipeReader, PipeWriter};
 use crate::base::wait::{Slot, Watch};
 
-/// What is read at once, and then handed out in pieces as large as they are asked for.
+/// The number of bytes read at once, which are then handed out in pieces of the requested size.
 const CHUNK_BYTES: usize = 64 << 10;
-/// What is taken of a write, and so copied, at once.
-const TAKEN_BYTES: usize = 64 << 10;
+/// The number of bytes that one write accepts, and copies.
+const MAX_ACCEPTED_BYTES: usize = 64 << 10;
 
 #[derive(Debug)]
 pub(super) struct Reader {
-    /// Before the pipe, which it has a handle on.
+    /// Declared before the pipe, which it holds a handle of.
     watch: Watch,
     slot: Slot<'static>,
     chunk: Vec<u8>,
-    /// How much of the chunk has been handed out.
+    /// The number of bytes of the chunk that have been handed out.
     handed_out: usize,
 }
 
@@ -52,7 +52,7 @@ impl Reader {
         ready!(self.watch.poll_wait(cx, slice::from_mut(&mut self.slot), None))?;
         let (pipe, chunk, result) = match mem::take(&mut self.slot) {
             Slot::ReadDone(pipe, chunk, result) => (pipe, chunk, result),
-            // Cannot be: the wait has no other end.
+            // Unreachable: a wait for a read has no other result.
             other => {
                 self.slot = other;
                 return Poll::Ready(Err(io::ErrorKind::Other.into()));
@@ -68,22 +68,22 @@ impl Reader {
 }
 
 #[derive(Debug)]
-pub(super) struct Writer(Writing);
+pub(super) struct Writer(WriteState);
 
 #[derive(Debug, Default)]
-struct Writing {
-    /// Before the pipe, which it has a handle on.
+struct WriteState {
+    /// Declared before the pipe, which it holds a handle of.
     watch: Watch,
-    /// What was taken and is not written.
+    /// The accepted bytes that are not yet written.
     slot: Slot<'static>,
-    /// How much of that is.
+    /// The number of those bytes that are written.
     written: usize,
-    /// Here while nothing is being written; `None` then: it has been shut down.
+    /// The pipe, while no write is in progress. `None` then: it has been shut down.
     pipe: Option<PipeWriter>,
 }
 
 pub(super) fn writer(pipe: PipeWriter) -> io::Result<Writer> {
-    Ok(Writer(Writing { pipe: Some(pipe), ..Writing::default() }))
+    Ok(Writer(WriteState { pipe: Some(pipe), ..WriteState::default() }))
 }
 
 impl Writer {
@@ -92,7 +92,7 @@ impl Writer {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        // What was taken before comes first.
+        // Bytes accepted earlier come first.
         ready!(self.poll_flush(cx))?;
         if bytes.is_empty() {
             return Poll::Ready(Ok(0));
@@ -100,12 +100,12 @@ impl Writer {
         let Some(pipe) = self.0.pipe.take() else {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         };
-        let taken = bytes.get(..TAKEN_BYTES).unwrap_or(bytes);
+        let taken = bytes.get(..MAX_ACCEPTED_BYTES).unwrap_or(bytes);
         self.0.written = 0;
         self.0.slot = Slot::Write(pipe, Arc::new(taken.to_vec()), 0);
         match self.poll_flush(cx) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-            // That there is room is only ever told by the end of a write: so this one goes on.
+            // Only the end of a write reports that there is room: so this one goes on.
             Poll::Ready(Ok(())) | Poll::Pending => Poll::Ready(Ok(taken.len())),
         }
     }
@@ -130,8 +130,8 @@ impl Drop for Writer {
     }
 }
 
-impl Writing {
-    /// Waits until what was taken is written.
+impl WriteState {
+    /// Waits until the accepted bytes are written.
     fn poll_written(
         &mut self,
         mut wait: impl FnMut(&mut Watch, &mut [Slot<'static>]) -> Poll<io::Result<usize>>,
@@ -152,7 +152,7 @@ impl Writing {
                     let nothing = || Err(io::ErrorKind::WriteZero.into());
                     return Poll::Ready(result.map(drop).and_then(|()| nothing()));
                 }
-                // It cannot be waited for, so that what was taken is lost; it is told now.
+                // The wait failed, so the accepted bytes are lost. This returns the error.
                 Slot::Write(pipe, ..) => {
                     self.pipe = Some(pipe);
                     return Poll::Ready(waited.map(drop));
@@ -164,18 +164,18 @@ impl Writing {
     }
 }
 
-/// What was taken by an end that has been dropped. The thread that would wake a task goes on with it.
-struct Background(Mutex<Option<Writing>>);
+/// The unwritten bytes of a dropped end. The thread that would wake a task continues the write.
+struct Background(Mutex<Option<WriteState>>);
 
 impl Wake for Background {
     fn wake(self: Arc<Self>) {
         let waker = Waker::from(Arc::clone(&self));
         let mut cx = Context::from_waker(&waker);
-        // It may be woken while it is still at it, by another thread.
+        // Another thread may wake it while it still runs.
         let mut place = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(writing) = place.as_mut() else { return };
         if writing.poll_written(|watch, slots| watch.poll_writes(&mut cx, slots)).is_ready() {
-            // Ignored, as documented: nobody is left to be told. This closes the end.
+            // Ignored, as documented: there is no caller to report to. This closes the end.
             *place = None;
         }
     }

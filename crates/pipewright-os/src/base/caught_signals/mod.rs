@@ -1,6 +1,6 @@
-//! Signals that this process takes instead of being ended by them.
+//! Signals that this process receives instead of being ended by them.
 
-mod trip;
+mod signal_latches;
 #[cfg(unix)]
 mod unix;
 #[cfg(unix)]
@@ -14,23 +14,22 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use crate::base::signal::Signal;
-pub use trip::Trip;
+pub use signal_latches::SignalLatches;
 
-/// Signals that this process takes one by one instead of being ended by them.
+/// Signals that this process receives one by one instead of being ended by them.
 ///
 /// # Platform
-/// Unix: blocks them in the calling thread. Threads that are started later inherit that; threads that
-/// run already do not, and children do not either. So call it before other threads are started (a
-/// runtime of many threads among them). Windows: `SetConsoleCtrlHandler`, for the whole process;
-/// Ctrl-C is `INT`, Ctrl-Break `QUIT`, and `TERM` that the console closes or the
-/// system shuts down, after which there are some seconds (5 as a rule) until the process is ended. No
-/// other comes.
+/// Unix: blocks the signals in the calling thread. Threads started later inherit that; threads that
+/// already run do not, and neither do children. So call it before other threads start (those of a
+/// multi-threaded runtime among them). Windows: `SetConsoleCtrlHandler`, for the whole process.
+/// Ctrl-C is `INT`, Ctrl-Break is `QUIT`. `TERM` means that the console closes or the system shuts
+/// down; the process then ends after some seconds (usually 5). No other signal arrives.
 #[derive(Debug)]
 pub struct CaughtSignals(imp::Caught);
 
 impl CaughtSignals {
-    /// Catches these, apart from those that are ignored at the moment (`nohup`, a job in the
-    /// background): they stay ignored. Call it before other threads are started.
+    /// Catches these signals, except those that are currently ignored (`nohup`, a background job):
+    /// they stay ignored. Call it before other threads start.
     ///
     /// # Errors
     /// Windows: `KILL` or `STOP` is among them. (Unix leaves them out.)
@@ -38,15 +37,15 @@ impl CaughtSignals {
         imp::Caught::new(signals).map(CaughtSignals)
     }
 
-    /// Waits for the next one.
+    /// Waits for the next signal.
     ///
     /// # Errors
-    /// Nothing was caught: all of them are ignored, or none of them ever comes (Windows).
+    /// Nothing to catch: all the signals are ignored, or none of them can arrive (Windows).
     pub fn wait(&self) -> io::Result<Signal> {
         self.wait_for_arrival().map(|arrived| arrived.signal)
     }
 
-    /// Waits for the next one, but not longer than that. Zero takes one that has come already.
+    /// Waits for the next signal, up to a time limit. Zero takes a signal that has already arrived.
     ///
     /// ```
     /// # use pipewright_os::base::caught_signals::CaughtSignals;
@@ -58,39 +57,40 @@ impl CaughtSignals {
     /// ```
     ///
     /// # Platform
-    /// Linux: `signalfd`, and `sigtimedwait` without a wait. macOS: a kqueue, and `sigwait` when it
-    /// tells of one. Windows: an event that the console's handler raises.
+    /// Linux: `signalfd`, and `sigtimedwait` with a timeout of 0. macOS: a kqueue, and `sigwait`
+    /// once that reports a signal. Windows: an event that the console's handler sets.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait); and no room for another handle.
+    /// As [`wait`](Self::wait); also if no more handles are available.
     #[doc(alias = "wait_timeout")]
     pub fn wait_for(&self, limit: Duration) -> io::Result<Option<Signal>> {
-        // A limit that the clock cannot hold is none.
+        // A limit beyond the range of the clock is no limit.
         let arrived = self.0.wait_until(Instant::now().checked_add(limit))?;
         Ok(arrived.map(|arrived| arrived.signal))
     }
 
-    /// As [`wait`](Self::wait), for a task of a tokio runtime: blocks no thread (feature `tokio`).
+    /// Waits as [`wait`](Self::wait) does, for a task of a tokio runtime: blocks no thread (feature
+    /// `tokio`).
     ///
     /// # Platform
-    /// Unix: the handle of [`wait_for`](Self::wait_for), registered with the runtime. Where that has
-    /// several threads, the signals have to be caught before it is built.
+    /// Unix: the handle of [`wait_for`](Self::wait_for), registered with the runtime. Catch the
+    /// signals before you build a multi-threaded runtime.
     ///
     /// # Cancellation
     /// Dropping the future loses no signal.
     ///
     /// # Errors
-    /// As [`wait_for`](Self::wait_for); outside of a tokio runtime, `Unsupported`.
+    /// As [`wait_for`](Self::wait_for); outside a tokio runtime, `Unsupported`.
     #[cfg(feature = "tokio")]
     pub async fn wait_async(&self) -> io::Result<Signal> {
         self.0.wait_async().await.map(|arrived| arrived.signal)
     }
 
-    /// Waits for the next one, and tells where it came from.
+    /// Waits for the next signal, and also returns its origin.
     ///
     /// # Platform
     /// Linux: `sigwaitinfo`. Other Unix: `sigwait`, and every signal counts as sent by a process.
-    /// Windows: only Ctrl-C counts as sent by the terminal; a break is also what a parent sends.
+    /// Windows: only Ctrl-C counts as sent by the terminal; a parent can also send a break.
     ///
     /// # Errors
     /// As [`wait`](Self::wait).
@@ -99,12 +99,12 @@ impl CaughtSignals {
     }
 }
 
-/// A signal that has come.
+/// A signal that has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArrivedSignal {
-    /// Which.
+    /// The signal.
     pub signal: Signal,
-    /// The kernel sent it, not a process: Ctrl-C at the terminal, or its end. It went to the whole
-    /// foreground group then.
+    /// True if the kernel sent it, and not a process: Ctrl-C at the terminal, or a hang-up. Then
+    /// the whole foreground group received it.
     pub from_terminal: bool,
 }

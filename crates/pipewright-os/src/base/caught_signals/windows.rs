@@ -1,4 +1,4 @@
-//! What the console tells, as signals that are taken one by one.
+//! Console events as signals that are taken one by one.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -12,22 +12,22 @@ use windows_sys::Win32::System::Console::{
 use windows_sys::core::BOOL;
 
 use super::ArrivedSignal;
-use super::trip::{self, Delivered};
+use super::signal_latches::{self, Delivery};
 use crate::base::signal::Signal;
 use crate::base::wait::{self, Slot};
 use crate::base::wake::Wake;
 
-/// What the console can tell. Others can be asked for, and never come.
-const COMING: [Signal; 3] = [Signal::INT, Signal::QUIT, Signal::TERM];
+/// The signals that the console can report. Others can be requested, and never arrive.
+const REPORTABLE: [Signal; 3] = [Signal::INT, Signal::QUIT, Signal::TERM];
 
-/// What has come for the whole process, as it is with signals elsewhere.
+/// The signals that have arrived for the whole process, as on other systems.
 struct Console {
     is_handled: bool,
-    /// What somebody takes, a bit for each number.
+    /// The caught signals, one bit for each number.
     caught: u32,
-    /// What has come and nobody has taken. What comes twice before is one.
+    /// The signals that have arrived and were not yet taken. Two arrivals before that count as one.
     pending: u32,
-    /// Raised when something has come.
+    /// Raised when a signal has arrived.
     wakes: Vec<Weak<Wake>>,
 }
 
@@ -44,7 +44,7 @@ impl Caught {
     pub(crate) fn new(signals: &[Signal]) -> io::Result<Caught> {
         let mut set = 0;
         for signal in signals {
-            if can_come(*signal)? {
+            if can_arrive(*signal)? {
                 set |= bit(*signal);
             }
         }
@@ -95,32 +95,33 @@ impl Caught {
         }
     }
 
-    /// Nothing would ever come.
+    /// Returns an error if no signal could ever arrive.
     fn check(&self) -> io::Result<()> {
         if self.set == 0 { Err(io::ErrorKind::NotFound.into()) } else { Ok(()) }
     }
 
-    /// Takes one that has come.
+    /// Takes a signal that has arrived.
     fn take(&self) -> Option<ArrivedSignal> {
-        // Before the look: what comes from here on raises it again.
+        // Before the check: an arrival from here on raises it again.
         self.wake.lower();
         let mut console = console();
-        let ours = COMING.into_iter().find(|signal| console.pending & self.set & bit(*signal) != 0);
+        let ours =
+            REPORTABLE.into_iter().find(|signal| console.pending & self.set & bit(*signal) != 0);
         let signal = ours?;
         console.pending &= !bit(signal);
         if console.pending & self.set != 0 {
             self.wake.raise();
         }
-        // Ctrl-C at the keyboard. A break is also what a parent sends, to one group.
+        // Ctrl-C at the keyboard. A parent can also send a break, to one process group.
         Some(ArrivedSignal { signal, from_terminal: signal == Signal::INT })
     }
 }
 
 impl Console {
-    /// Lets the system call the handler.
+    /// Installs the console handler.
     fn handle(&mut self) -> io::Result<()> {
         if !self.is_handled {
-            // SAFETY: a function that lasts as long as the program.
+            // SAFETY: a function, which is valid as long as the program runs.
             if unsafe { SetConsoleCtrlHandler(Some(on_event), 1) } == 0 {
                 return Err(io::Error::last_os_error());
             }
@@ -130,25 +131,25 @@ impl Console {
     }
 }
 
-/// Whether the console can tell of it.
-pub(crate) fn can_come(signal: Signal) -> io::Result<bool> {
+/// Returns true if the console can report the signal.
+pub(crate) fn can_arrive(signal: Signal) -> io::Result<bool> {
     match signal {
         Signal::KILL | Signal::STOP => Err(io::ErrorKind::InvalidInput.into()),
-        signal => Ok(COMING.contains(&signal)),
+        signal => Ok(REPORTABLE.contains(&signal)),
     }
 }
 
-/// Lets the handler be called, for trips.
+/// Installs the console handler, for latches.
 pub(crate) fn install(_: Signal) -> io::Result<()> {
     console().handle()
 }
 
-/// Does nothing: the handlers before ours are called if ours does not take a signal.
-pub(crate) fn prepare(_: Signal) -> io::Result<()> {
+/// Does nothing: the system calls earlier handlers if ours does not handle a signal.
+pub(crate) fn record_previous(_: Signal) -> io::Result<()> {
     Ok(())
 }
 
-/// Does nothing: our handler takes no signal that no trip wants.
+/// Does nothing: our handler ignores a signal without a registration.
 pub(crate) fn restore(_: Signal) {}
 
 fn bit(signal: Signal) -> u32 {
@@ -156,29 +157,29 @@ fn bit(signal: Signal) -> u32 {
 }
 
 fn console() -> MutexGuard<'static, Console> {
-    // Numbers, which are whole between any two instructions.
+    // Integers, which are consistent between any two instructions.
     CONSOLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Called by the system on a thread of its own. 0: it is not handled here.
+/// Handles a console event. The system calls it on a thread of its own. 0: it is not handled here.
 unsafe extern "system" fn on_event(event: u32) -> BOOL {
     let signal = match event {
         CTRL_C_EVENT => Signal::INT,
         CTRL_BREAK_EVENT => Signal::QUIT,
         CTRL_CLOSE_EVENT | CTRL_SHUTDOWN_EVENT => Signal::TERM,
-        // Any user has logged off. Only services are told of it: they go on.
-        CTRL_LOGOFF_EVENT => return BOOL::from(is_taken(Signal::TERM)),
+        // Any user has logged off. Only services receive it, and they go on.
+        CTRL_LOGOFF_EVENT => return BOOL::from(is_handled(Signal::TERM)),
         _ => return 0,
     };
-    let is_caught = note(signal);
-    let delivered = trip::deliver(signal.number(), || {});
-    if !is_caught && delivered != Delivered::Taken {
-        // As if this handler were not there.
+    let is_caught = record(signal);
+    let delivered = signal_latches::deliver(signal.number(), || {});
+    if !is_caught && delivered != Delivery::Handled {
+        // As if this handler were not installed.
         return 0;
     }
     if signal == Signal::TERM {
-        // The process is ended as soon as this returns, and after some seconds if it does not:
-        // until then whoever takes the signal can tidy up, and end the process.
+        // The system ends the process when this returns, and after some seconds if it does not:
+        // until then the program can clean up and exit by itself.
         loop {
             thread::park();
         }
@@ -186,13 +187,14 @@ unsafe extern "system" fn on_event(event: u32) -> BOOL {
     1
 }
 
-/// True if somebody takes it, so that the system's own handler is not to end the process.
-fn is_taken(signal: Signal) -> bool {
-    console().caught & bit(signal) != 0 || trip::is_wanted(signal.number())
+/// Returns true if the program handles the signal, so that the system's own handler must not end
+/// the process.
+fn is_handled(signal: Signal) -> bool {
+    console().caught & bit(signal) != 0 || signal_latches::is_handled(signal.number())
 }
 
-/// Whether somebody takes it.
-fn note(signal: Signal) -> bool {
+/// Records the arrival of a caught signal. Returns false if the signal is not caught.
+fn record(signal: Signal) -> bool {
     let mut console = console();
     let is_caught = console.caught & bit(signal) != 0;
     if is_caught {
@@ -207,9 +209,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_is_taken_once_and_what_nobody_takes_is_not_handled() {
+    fn a_caught_signal_is_taken_once_and_others_are_not_handled() {
         let caught = Caught::new(&[Signal::QUIT, Signal::USR1]).unwrap();
-        // SAFETY: as the system calls it.
+        // SAFETY: called as the system does.
         assert_eq!(unsafe { on_event(CTRL_CLOSE_EVENT) }, 0);
         thread::scope(|scope| {
             let waits = scope.spawn(|| caught.wait().unwrap());
@@ -219,17 +221,19 @@ mod tests {
             assert_eq!((arrived.signal, arrived.from_terminal), (Signal::QUIT, false));
         });
         assert_eq!(console().pending, 0);
-        // A service is told of every user who logs off, and goes on where somebody takes what would end it.
+        // Services receive the log-off of every user, and go on if the program handles the signal
+        // that would end it.
         // SAFETY: as above.
         assert_eq!(unsafe { on_event(CTRL_LOGOFF_EVENT) }, 0);
-        let trip = trip::Trip::set(&[Signal::TERM], Arc::default()).unwrap();
+        let latches =
+            signal_latches::SignalLatches::install(&[Signal::TERM], Arc::default()).unwrap();
         // SAFETY: as above.
         assert_eq!(unsafe { on_event(CTRL_LOGOFF_EVENT) }, 1);
-        assert_eq!(trip.first(), None);
+        assert_eq!(latches.first(), None);
     }
 
     #[test]
-    fn what_never_comes_is_not_waited_for() {
+    fn a_wait_for_signals_that_cannot_arrive_fails() {
         let caught = Caught::new(&[Signal::USR1, Signal::HUP]).unwrap();
         assert_eq!(caught.wait().unwrap_err().kind(), io::ErrorKind::NotFound);
         let refused = Caught::new(&[Signal::INT, Signal::KILL]).unwrap_err();

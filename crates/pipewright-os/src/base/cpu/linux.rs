@@ -1,8 +1,9 @@
-//! `sched_setaffinity`, and what `/sys` tells of cores.
+//! `sched_setaffinity`, and the core topology in `/sys`.
 
 use std::fs;
 use std::io;
 
+pub(super) use super::unix::online;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 pub(super) fn allowed() -> io::Result<Vec<usize>> {
@@ -12,7 +13,7 @@ pub(super) fn allowed() -> io::Result<Vec<usize>> {
 
 pub(super) fn pin_this_thread(processor: usize) -> io::Result<()> {
     if processor >= CpuSet::MAX_CPU {
-        // The set has no place for it, and would panic.
+        // The set has no bit for it, and would panic.
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let mut set = CpuSet::new();
@@ -23,10 +24,4 @@ pub(super) fn pin_this_thread(processor: usize) -> io::Result<()> {
 pub(super) fn same_core(processor: usize) -> Option<Vec<usize>> {
     let path = format!("/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list");
     super::parse_list(&fs::read_to_string(path).ok()?)
-}
-
-pub(super) fn online() -> usize {
-    // SAFETY: a number that sysconf knows.
-    let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
-    usize::try_from(count).unwrap_or(1)
 }

@@ -1,6 +1,8 @@
-//! Threads of macOS cannot be pinned.
+//! Errors: macOS does not pin threads.
 
 use std::io;
+
+pub(super) use super::unix::online;
 
 pub(super) fn allowed() -> io::Result<Vec<usize>> {
     Err(unsupported())
@@ -16,10 +18,4 @@ pub(super) fn same_core(_: usize) -> Option<Vec<usize>> {
 
 fn unsupported() -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, "macOS does not pin threads to processors")
-}
-
-pub(super) fn online() -> usize {
-    // SAFETY: a number that sysconf knows.
-    let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
-    usize::try_from(count).unwrap_or(1)
 }

@@ -1,4 +1,4 @@
-//! Processors: which of them this process may use, and on which a thread runs.
+//! Processors: the ones that this process may use, and pinning a thread to one.
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -8,6 +8,8 @@ use linux as imp;
 mod macos;
 #[cfg(target_os = "macos")]
 use macos as imp;
+#[cfg(unix)]
+mod unix;
 #[cfg(windows)]
 mod windows;
 #[cfg(windows)]
@@ -15,15 +17,15 @@ use windows as imp;
 
 use std::io;
 
-/// The numbers of the processors that this thread may use, in order. In a container, or below
-/// `taskset`, they are fewer than the machine has, and need not begin with 0.
+/// Returns the numbers of the processors that this thread may use, in order. In a container or
+/// under `taskset` they are fewer than the machine has, and need not start at 0.
 ///
 /// # Platform
-/// Linux: `sched_getaffinity`. Windows: `GetProcessAffinityMask`, so those of one group of 64. macOS:
-/// always an error, `Unsupported`: there is no such call.
+/// Linux: `sched_getaffinity`. Windows: `GetProcessAffinityMask`, so the processors of one group of
+/// 64. macOS: always an error, `Unsupported`: there is no such call.
 ///
 /// # Errors
-/// The platform cannot tell.
+/// The platform cannot report them.
 ///
 /// ```
 /// # if cfg!(target_os = "macos") { return Ok(()) }
@@ -36,39 +38,40 @@ pub fn allowed() -> io::Result<Vec<usize>> {
     imp::allowed()
 }
 
-/// Lets this thread, and what it starts from now on, run on that processor and no other.
+/// Pins this thread, and all threads and processes that it starts from now on, to one processor.
 ///
 /// # Platform
-/// Linux: `sched_setaffinity`. Windows: `SetThreadAffinityMask`, which a child does not inherit. macOS:
-/// always an error, `Unsupported`: its affinity tags are hints, and none on Apple's own processors.
+/// Linux: `sched_setaffinity`. Windows: `SetThreadAffinityMask`, which children do not inherit.
+/// macOS: always an error, `Unsupported`: its affinity tags are hints, and have no effect on
+/// Apple's own processors.
 ///
 /// # Errors
-/// The processor is not among the [`allowed`] ones, or may not be chosen.
+/// The processor is not among the [`allowed`] ones, or the system refuses the choice.
 #[doc(alias = "sched_setaffinity")]
 pub fn pin_this_thread(processor: usize) -> io::Result<()> {
     imp::pin_this_thread(processor)
 }
 
-/// The processors that are threads of the same core as that one, itself included. `None`: unknown.
+/// Returns the hardware threads of the core of that processor, itself included. `None`: unknown.
 ///
 /// # Platform
-/// Linux: `topology/thread_siblings_list` in `/sys`. Elsewhere always `None`.
+/// Linux: `topology/thread_siblings_list` in `/sys`. Elsewhere: always `None`.
 #[must_use]
 pub fn same_core(processor: usize) -> Option<Vec<usize>> {
     imp::same_core(processor)
 }
 
-/// How many processors the machine has on-line, whichever of them this process may use: another process may
-/// run on the others.
+/// Returns the number of processors that are online, including those that this process may not use:
+/// another process may run on them.
 ///
 /// # Platform
-/// Unix: `sysconf(_SC_NPROCESSORS_ONLN)`. Windows: what std tells of this process.
+/// Unix: `sysconf(_SC_NPROCESSORS_ONLN)`. Windows: std's count for this process.
 #[must_use]
 pub fn online() -> usize {
     imp::online()
 }
 
-/// A list of numbers and ranges, as Linux writes it: `0-2,5`.
+/// Parses a list of numbers and ranges in the format of Linux: `0-2,5`.
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux has such lists"))]
 fn parse_list(text: &str) -> Option<Vec<usize>> {
     let mut numbers = Vec::new();
@@ -109,7 +112,7 @@ mod tests {
                 super::allowed().unwrap()
             });
             let pinned = pinned.join().unwrap();
-            // Windows answers for the process.
+            // Windows reports the affinity of the process.
             assert!(cfg!(windows) || pinned == [processor], "{pinned:?}");
             if let Some(core) = same_core(processor) {
                 assert!(core.contains(&processor), "{core:?}");
@@ -118,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_processor_that_is_not_there_is_an_error() {
+    fn a_missing_processor_is_an_error() {
         assert!(pin_this_thread(usize::MAX).is_err());
         assert!(pin_this_thread(1023).is_err());
     }

@@ -1,4 +1,4 @@
-//! Masks of processors: those of the group that this process is in.
+//! Affinity masks of the processor group of this process.
 
 use std::io;
 
@@ -8,9 +8,9 @@ use windows_sys::Win32::System::Threading::{
 
 pub(super) fn allowed() -> io::Result<Vec<usize>> {
     let (mut own, mut system) = (0, 0);
-    // SAFETY: no arguments; a pseudo handle, which nobody closes.
+    // SAFETY: no arguments; a pseudo handle, which is never closed.
     let process = unsafe { GetCurrentProcess() };
-    // SAFETY: two live numbers.
+    // SAFETY: two live integers.
     if unsafe { GetProcessAffinityMask(process, &raw mut own, &raw mut system) } == 0 {
         return Err(io::Error::last_os_error());
     }
@@ -20,9 +20,9 @@ pub(super) fn allowed() -> io::Result<Vec<usize>> {
 pub(super) fn pin_this_thread(processor: usize) -> io::Result<()> {
     let shift = u32::try_from(processor).map_err(|_| io::ErrorKind::InvalidInput)?;
     let mask = 1_usize.checked_shl(shift).ok_or(io::ErrorKind::InvalidInput)?;
-    // SAFETY: no arguments; a pseudo handle, which nobody closes.
+    // SAFETY: no arguments; a pseudo handle, which is never closed.
     let thread = unsafe { GetCurrentThread() };
-    // SAFETY: numbers.
+    // SAFETY: an open handle and an integer.
     match unsafe { SetThreadAffinityMask(thread, mask) } {
         0 => Err(io::Error::last_os_error()),
         _ => Ok(()),
@@ -30,7 +30,7 @@ pub(super) fn pin_this_thread(processor: usize) -> io::Result<()> {
 }
 
 pub(super) fn same_core(_: usize) -> Option<Vec<usize>> {
-    // GetLogicalProcessorInformation could tell; nothing has asked for it so far.
+    // GetLogicalProcessorInformation could report it; no caller has needed it so far.
     None
 }
 

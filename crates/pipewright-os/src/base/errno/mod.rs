@@ -1,4 +1,4 @@
-//! What an error of the system means: its numbers are not the same on any two systems.
+//! Meanings of system errors, whose numbers differ between systems.
 
 #[cfg(unix)]
 mod unix;
@@ -13,49 +13,49 @@ pub(crate) use windows::os_error;
 
 use std::io;
 
-/// What an error of the system means, where that is something we have words of our own for.
+/// The meaning of a system error, if the crates above treat it specially.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Cause {
-    /// A right is missing.
+pub enum OsErrorKind {
+    /// A permission is missing.
     Denied,
-    /// No process has that number.
+    /// No process has that id.
     NoSuchProcess,
-    /// Other code of this program has waited for the child.
+    /// Other code of this program has already reaped the child.
     StatusLost,
-    /// Nothing is open behind a handle.
+    /// The handle is not open.
     BadHandle,
-    /// A file is not a program for this machine.
+    /// The file is not a program for this machine.
     BadFormat,
-    /// Something still writes to a program's file.
+    /// A program's file is still open for writing.
     Busy,
-    /// An operation was cancelled before it began.
+    /// The operation was cancelled before it began.
     Cancelled,
-    /// A disk failed.
+    /// A device failed.
     Device,
-    /// There is not enough of something, and this is what.
+    /// A limit was reached; the text names it.
     Limit(&'static str),
 }
 
-/// What the error means; `None`: nothing of the above.
+/// Returns the meaning of the error; `None` for an error that is not listed above.
 ///
 /// # Platform
-/// Unix: the `errno`. Windows: the code of `GetLastError`. Where there is neither, because the
-/// platform layer says it in words of its own: the kind.
+/// Unix: the `errno`. Windows: the code of `GetLastError`. An error without a number, made by the
+/// platform layer itself: its [`ErrorKind`](io::ErrorKind).
 #[must_use]
-pub fn cause(error: &io::Error) -> Option<Cause> {
+pub fn os_error_kind(error: &io::Error) -> Option<OsErrorKind> {
     match error.raw_os_error() {
-        Some(number) => imp::cause(number),
+        Some(number) => imp::os_error_kind(number),
         None => match error.kind() {
-            io::ErrorKind::PermissionDenied => Some(Cause::Denied),
-            io::ErrorKind::NotFound => Some(Cause::NoSuchProcess),
-            io::ErrorKind::ArgumentListTooLong => Some(Cause::Limit(TOO_LONG)),
+            io::ErrorKind::PermissionDenied => Some(OsErrorKind::Denied),
+            io::ErrorKind::NotFound => Some(OsErrorKind::NoSuchProcess),
+            io::ErrorKind::ArgumentListTooLong => Some(OsErrorKind::Limit(TOO_LONG)),
             _ => None,
         },
     }
 }
 
-/// The system's error of an operation that was cancelled before it began.
+/// Returns the system's error for an operation that was cancelled before it began.
 ///
 /// # Platform
 /// Unix: `ECANCELED`. Windows: `ERROR_OPERATION_ABORTED`.

@@ -1,7 +1,5 @@
-//! Owned handles, and what kind of thing each refers to.
+//! Owned handles, and the kinds of objects that they refer to.
 
-#[cfg(windows)]
-pub(crate) mod ask;
 mod list;
 #[cfg(unix)]
 mod unix;
@@ -10,6 +8,8 @@ use unix as imp;
 #[cfg(test)]
 #[cfg(windows)]
 mod tests;
+#[cfg(windows)]
+pub(crate) mod timed_query;
 #[cfg(windows)]
 mod windows;
 #[cfg(all(unix, feature = "ipc"))]
@@ -21,10 +21,10 @@ use windows as imp;
 #[cfg(all(windows, any(feature = "process", test)))]
 pub(crate) use windows::inheritable;
 #[cfg(windows)]
-pub(crate) use windows::{copy_of, kind_of, number_of, overlaps, query, size_of_u32};
+pub(crate) use windows::{copy_of, is_overlapped, kind_of, number_of, query, size_of_u32};
 
 #[cfg(all(windows, any(feature = "process", test)))]
-pub(crate) use list::own_count;
+pub(crate) use list::own_handle_count;
 pub use list::{OpenHandle, open_handles};
 
 use std::fmt;
@@ -32,9 +32,9 @@ use std::io;
 
 /// An owned file descriptor (Unix) or HANDLE (Windows); closed when dropped.
 ///
-/// It converts from and to the types of the standard library that own one: `File`, `OwnedFd` or
-/// `OwnedHandle`, the ends of a child's pipes, and on Unix sockets. (On Windows a socket is closed by
-/// another call, and is no handle of this kind.)
+/// Converts from and to the types of the standard library that own one: `File`, `OwnedFd` or
+/// `OwnedHandle`, the ends of a child's pipes, and on Unix sockets. (A Windows socket is not such a
+/// handle: another call closes it.)
 ///
 /// ```
 /// # use pipewright_os::base::handle::{Handle, HandleKind};
@@ -44,7 +44,7 @@ use std::io;
 /// ```
 pub struct Handle(imp::Owned);
 
-/// What a handle refers to.
+/// The kind of object that a handle refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HandleKind {
@@ -67,48 +67,51 @@ pub enum HandleKind {
 }
 
 impl Handle {
-    /// What the handle refers to.
+    /// Returns the kind of object that the handle refers to.
     ///
     /// # Platform
-    /// Unix: `fstat`. Windows: `GetFileType`; `GetFileInformationByHandleEx` for what is on a disk,
-    /// `GetNamedPipeInfo` and `PeekNamedPipe` to tell a pipe from a socket; these wait
-    /// while another thread, or a process that shares it, is in a synchronous call on the same pipe end, so a
-    /// thread asks, and after a second without an answer it is [`HandleKind::Unknown`].
+    /// Unix: `fstat`. Windows: `GetFileType`; `GetFileInformationByHandleEx` for objects on a disk,
+    /// `GetNamedPipeInfo` and `PeekNamedPipe` to tell a pipe from a socket. These calls wait while
+    /// another thread, or another process that shares the pipe end, is in a synchronous call on it.
+    /// So a separate thread makes them, and after a second without an answer the result is
+    /// [`HandleKind::Unknown`].
     ///
     /// # Errors
-    /// Whatever the call reports; a handle that is open has none in practice.
+    /// The error of the call; none is expected for an open handle.
     pub fn kind(&self) -> io::Result<HandleKind> {
         imp::kind(&self.0)
     }
 
-    /// A second handle to the same open file: it shares the file offset and the blocking mode.
+    /// Duplicates the handle. Both refer to the same open file, and share its offset and blocking
+    /// mode.
     ///
-    /// The copy is not inherited by children unless it is listed.
+    /// Children do not inherit the duplicate unless it is listed.
     ///
     /// # Platform
     /// Unix: `fcntl(F_DUPFD_CLOEXEC)`. Windows: `DuplicateHandle`, not inheritable.
     ///
     /// # Errors
-    /// The process has no room for another handle (`EMFILE`).
+    /// No more handles are available (`EMFILE`).
     pub fn try_clone(&self) -> io::Result<Handle> {
         imp::duplicate(&self.0).map(Handle)
     }
 
-    /// A copy of the handle that has that number in this process, whoever opened it: what a parent
-    /// passed on, say.
+    /// Duplicates the handle with that number in this process, regardless of its owner: one that a
+    /// parent passed on, for example.
     ///
     /// # Platform
     /// Unix: `fcntl(F_DUPFD_CLOEXEC)`. Windows: `DuplicateHandle`; the number is the value of the
     /// HANDLE, and never a pseudo handle.
     ///
     /// # Errors
-    /// Nothing is open under that number (`EBADF`, `ERROR_INVALID_HANDLE`), or there is no room for another handle.
+    /// No handle with that number is open (`EBADF`, `ERROR_INVALID_HANDLE`), or no more handles are
+    /// available.
     pub fn copy_of_number(number: i32) -> io::Result<Handle> {
         imp::copy_of_number(number).map(Handle)
     }
 
-    /// The number under which the operating system knows the handle: the value of the descriptor or
-    /// the HANDLE.
+    /// Returns the number of the handle in the operating system: the value of the descriptor or the
+    /// HANDLE.
     #[must_use]
     pub fn number(&self) -> i64 {
         imp::number(&self.0)

@@ -1,4 +1,4 @@
-//! Handles of every kind, as std and this crate open them.
+//! Tests for handles of every kind, as std and this crate open them.
 
 use std::fs::{File, OpenOptions};
 use std::os::windows::fs::OpenOptionsExt as _;
@@ -8,7 +8,7 @@ use super::{Handle, HandleKind, imp};
 use crate::base::pipe::{PipeOptions, pair};
 use crate::base::wake::Wake;
 
-/// Without it a directory is not opened.
+/// Required to open a directory.
 const BACKUP_SEMANTICS: u32 = 0x0200_0000;
 
 fn exe() -> Handle {
@@ -45,7 +45,7 @@ fn every_kind_is_known() {
 }
 
 #[test]
-fn a_copy_refers_to_the_same_and_is_not_inheritable() {
+fn a_duplicate_refers_to_the_same_file_and_is_not_inheritable() {
     let first = exe();
     let second = first.try_clone().unwrap();
     let third = Handle::copy_of_number(i32::try_from(first.number()).unwrap()).unwrap();
@@ -56,7 +56,7 @@ fn a_copy_refers_to_the_same_and_is_not_inheritable() {
     }
     let given = imp::copy_of(first.as_raw_handle(), true).unwrap();
     assert!(imp::inheritable(given.as_handle()).unwrap());
-    // The place in the file is shared.
+    // The file offset is shared.
     let mut four = [0; 4];
     std::io::Read::read_exact(&mut File::from(second), &mut four).unwrap();
     let mut file = File::from(OwnedHandle::from(third));
@@ -64,7 +64,7 @@ fn a_copy_refers_to_the_same_and_is_not_inheritable() {
 }
 
 #[test]
-fn what_is_not_open_is_an_error() {
+fn a_number_that_is_not_open_is_an_error() {
     for number in [0, -1, -2, i32::MIN, 0x7fff_fff0] {
         let error = Handle::copy_of_number(number).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(6), "{number}: {error}");
@@ -72,9 +72,9 @@ fn what_is_not_open_is_an_error() {
 }
 
 #[test]
-fn a_handle_goes_out_and_comes_back() {
+fn a_handle_converts_to_raw_and_back() {
     let raw = exe().into_raw_handle();
-    // SAFETY: given up above, and owned again here.
+    // SAFETY: released above, and owned again here.
     let handle = unsafe { Handle::from_raw_handle(raw) };
     assert_eq!(handle.as_raw_handle(), raw);
     assert_eq!(handle.number(), raw.addr() as i64);

@@ -19,20 +19,20 @@ fn kind_of(fd: BorrowedFd<'_>) -> io::Result<HandleKind> {
     Ok(kind_of_mode(rustix::fs::fstat(fd)?.st_mode as _))
 }
 
-/// Returns the kind of what has that number now. Nobody need own it.
+/// Returns the kind of the object that the descriptor refers to. The caller need not own it.
 pub(crate) fn kind_of_number(number: RawFd) -> io::Result<HandleKind> {
     let mut stat = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: a number, which is an error of the call where it is not open, and room for a stat.
+    // SAFETY: an integer, for which the call fails if it is not open, and room for a stat.
     if unsafe { libc::fstat(number, stat.as_mut_ptr()) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call has filled it in.
+    // SAFETY: initialized by the call.
     Ok(kind_of_mode(unsafe { stat.assume_init() }.st_mode as _))
 }
 
-/// Returns true if what has that number now goes away at an exec.
+/// Returns true if exec closes the descriptor.
 pub(crate) fn is_close_on_exec(number: RawFd) -> io::Result<bool> {
-    // SAFETY: numbers. One that is not open is an error of the call.
+    // SAFETY: integers. The call fails for a descriptor that is not open.
     match unsafe { libc::fcntl(number, libc::F_GETFD) } {
         -1 => Err(io::Error::last_os_error()),
         flags => Ok(flags & libc::FD_CLOEXEC != 0),
@@ -57,12 +57,12 @@ pub(super) fn duplicate(fd: &Owned) -> io::Result<Owned> {
 }
 
 pub(crate) fn copy_of_number(number: RawFd) -> io::Result<Owned> {
-    // SAFETY: numbers. A number that is not open is an error of the call.
+    // SAFETY: integers. The call fails for a descriptor that is not open.
     let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
     if copy < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: made by the call above, for nobody else.
+    // SAFETY: made by the call above, and owned by nothing else.
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }
 
@@ -90,7 +90,7 @@ impl IntoRawFd for Handle {
 
 impl FromRawFd for Handle {
     unsafe fn from_raw_fd(fd: RawFd) -> Self {
-        // SAFETY: the caller hands over an open descriptor that nobody else owns.
+        // SAFETY: the caller passes an open descriptor that has no other owner.
         Handle(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 }
@@ -113,7 +113,8 @@ impl From<Handle> for File {
     }
 }
 
-/// Every type of the standard library that owns one descriptor and gives it up.
+/// Implements the conversion from the types of the standard library that own one descriptor and
+/// release it.
 macro_rules! from_owner {
     ($($owner:ty),* $(,)?) => {$(
         impl From<$owner> for Handle {

@@ -1,4 +1,4 @@
-//! Large buffers: hints about them, and what stands where in them.
+//! Hints about large buffers, and searches in them.
 
 #[cfg(unix)]
 mod unix;
@@ -9,51 +9,52 @@ mod windows;
 #[cfg(windows)]
 use windows as imp;
 
-/// Asks for huge pages behind a large buffer.
+/// Requests huge pages for a large buffer.
 ///
-/// Collecting a gigabyte is bound by page faults, and 2 MiB pages make one of 512. A hint: where
-/// it does nothing, nothing is wrong.
+/// Page faults dominate the time to collect a gigabyte, and one 2 MiB page replaces 512 small ones.
+/// Only a hint: without effect it does no harm.
 ///
 /// # Platform
 /// Linux: `madvise(MADV_HUGEPAGE)` on every page of the buffer; elsewhere nothing.
-pub fn expect_filling(buffer: &mut Vec<u8>) {
-    imp::expect_filling(buffer);
+pub fn advise_huge_pages(buffer: &mut Vec<u8>) {
+    imp::advise_huge_pages(buffer);
 }
 
-/// Has all threads allocate from one heap. For a program whose other threads allocate next to nothing: each
-/// would otherwise have a heap of its own, which is mapped where it begins and unmapped where the program ends.
+/// Makes all threads allocate from one heap. For a program whose other threads allocate next to
+/// nothing: otherwise each thread gets a heap of its own, which is mapped when the thread starts and
+/// unmapped at the end of the program.
 ///
 /// # Platform
 /// glibc: `mallopt(M_ARENA_MAX)`; elsewhere nothing.
-pub fn share_one_heap() {
-    imp::share_one_heap();
+pub fn use_one_heap() {
+    imp::use_one_heap();
 }
 
-/// The size of a page of memory, in bytes.
+/// Returns the size of a memory page, in bytes.
 #[must_use]
 pub fn page_bytes() -> usize {
     imp::page_bytes()
 }
 
-/// Makes the memory that the next read will fill real beforehand, where it is not.
+/// Faults in the memory that the next read will fill, if it is not yet backed by pages.
 ///
-/// A page that is first touched inside a read is cleared while the kernel holds the pipe's lock,
-/// and the writer waits.
+/// Otherwise the read faults, and the kernel clears the page while it holds the pipe's lock and the
+/// writer waits.
 ///
 /// # Platform
 /// Linux 5.14 and later: `madvise(MADV_POPULATE_WRITE)`, 2 MiB at a time, never more than that
 /// ahead; elsewhere nothing.
-pub fn prepare_next(buffer: &mut Vec<u8>) {
-    imp::prepare_next(buffer);
+pub fn prefault_next(buffer: &mut Vec<u8>) {
+    imp::prefault_next(buffer);
 }
 
-/// Where a byte stands first.
+/// Returns the position of the first such byte.
 ///
-/// std has this only inside; what it offers for bytes looks at them one by one, and what it offers
-/// for text takes twice as long.
+/// std has this function, but only internally. Its public search in bytes compares them one by one,
+/// and its search in text takes twice as long.
 ///
 /// # Platform
-/// `memchr` of the C library, which is written for the processor at hand.
+/// `memchr` of the C library, which is optimized for the processor.
 ///
 /// ```
 /// # use pipewright_os::base::memory::find;
@@ -66,10 +67,10 @@ pub fn find(bytes: &[u8], byte: u8) -> Option<usize> {
     imp::find(bytes, byte)
 }
 
-/// Where a byte stands last.
+/// Returns the position of the last such byte.
 ///
 /// # Platform
-/// Linux: `memrchr`; elsewhere one byte after the other.
+/// Linux: `memrchr`; elsewhere a byte-by-byte search.
 ///
 /// ```
 /// # use pipewright_os::base::memory::find_last;

@@ -1,36 +1,36 @@
 //! `madvise`, `memchr`.
 
-pub(super) fn share_one_heap() {
-    // Ignored: then there are several.
+pub(super) fn use_one_heap() {
+    // Ignored: then there are several heaps.
     // SAFETY: numbers.
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     let _ = unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
 }
 
 pub(super) fn page_bytes() -> usize {
-    // SAFETY: a number that sysconf knows.
+    // SAFETY: a name that sysconf knows.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    // It has no error; 64 KiB is the largest that there is.
+    // It cannot fail; 64 KiB is the largest page size in use.
     usize::try_from(bytes).unwrap_or(64 << 10)
 }
 
 #[cfg(target_os = "linux")]
-pub(super) fn expect_filling(buffer: &mut Vec<u8>) {
+pub(super) fn advise_huge_pages(buffer: &mut Vec<u8>) {
     let page = page_bytes();
     let start = buffer.as_mut_ptr() as usize;
     let first = start & !(page - 1);
     let end = (start + buffer.capacity()).next_multiple_of(page);
-    // The whole of it, and the allocator's header in front: advice for a part would split the
-    // mapping, which then cannot be moved when it grows (mremap(2), EFAULT) and is copied instead.
-    // SAFETY: the pages of an allocation that is borrowed mutably here, and of its neighbours;
-    // MADV_HUGEPAGE changes how pages are backed, never what they contain.
+    // The whole allocation, with the allocator's header in front: advice for a part would split the
+    // mapping, which then could not be moved when it grows (mremap(2), EFAULT) but would be copied.
+    // SAFETY: the pages of an allocation that is mutably borrowed here, and of its neighbours;
+    // MADV_HUGEPAGE changes the backing of pages, never their contents.
     let _ = unsafe { libc::madvise(first as *mut libc::c_void, end - first, libc::MADV_HUGEPAGE) };
 }
 
 #[cfg(target_os = "linux")]
-pub(super) fn prepare_next(buffer: &mut Vec<u8>) {
+pub(super) fn prefault_next(buffer: &mut Vec<u8>) {
     const BLOCK_BYTES: usize = 2 << 20;
-    /// As far as one read can come.
+    /// The most that one read can return.
     const AHEAD_BYTES: usize = 128 << 10;
     let start = buffer.as_mut_ptr() as usize;
     let next = (start + buffer.len()).next_multiple_of(BLOCK_BYTES);
@@ -38,19 +38,19 @@ pub(super) fn prepare_next(buffer: &mut Vec<u8>) {
     if !is_near || next + BLOCK_BYTES > start + buffer.capacity() {
         return;
     }
-    // SAFETY: whole pages inside an allocation that is borrowed mutably here; the call makes them
-    // real as a write would, and changes nothing that is in them.
+    // SAFETY: whole pages inside an allocation that is mutably borrowed here; the call faults them
+    // in as a write would, and changes none of their contents.
     let _ =
         unsafe { libc::madvise(next as *mut libc::c_void, BLOCK_BYTES, libc::MADV_POPULATE_WRITE) };
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn prepare_next(_: &mut Vec<u8>) {
-    // Only Linux has the call.
+pub(super) fn prefault_next(_: &mut Vec<u8>) {
+    // Only Linux has this call.
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn expect_filling(_: &mut Vec<u8>) {
+pub(super) fn advise_huge_pages(_: &mut Vec<u8>) {
     // macOS has no huge pages on request.
 }
 

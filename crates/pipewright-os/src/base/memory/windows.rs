@@ -1,4 +1,4 @@
-//! `memchr` of the C library; no hints.
+//! `memchr` of the C library. There are no hints.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -6,26 +6,26 @@ use std::mem::MaybeUninit;
 use windows_sys::Win32::System::SystemInformation::GetSystemInfo;
 
 unsafe extern "C" {
-    /// std is linked with the library that has it.
+    /// Part of the C library, which std links to.
     fn memchr(bytes: *const c_void, byte: c_int, length: usize) -> *const c_void;
 }
 
-pub(super) fn share_one_heap() {}
+pub(super) fn use_one_heap() {}
 
 pub(super) fn page_bytes() -> usize {
     let mut info = MaybeUninit::uninit();
-    // SAFETY: it fills in what it is given, and has no error.
+    // SAFETY: it initializes the struct, and cannot fail.
     unsafe { GetSystemInfo(info.as_mut_ptr()) };
-    // SAFETY: filled in by the call above.
+    // SAFETY: initialized by the call above.
     unsafe { info.assume_init() }.dwPageSize as usize
 }
 
-pub(super) fn expect_filling(_: &mut Vec<u8>) {
-    // Large pages take a privilege, and an allocation of their own.
+pub(super) fn advise_huge_pages(_: &mut Vec<u8>) {
+    // Large pages require a privilege and an allocation of their own.
 }
 
-pub(super) fn prepare_next(_: &mut Vec<u8>) {
-    // No call makes pages real that nobody has touched.
+pub(super) fn prefault_next(_: &mut Vec<u8>) {
+    // No call faults in pages that have not been touched.
 }
 
 #[inline]

@@ -7,68 +7,70 @@ use unix as imp;
 #[cfg(all(unix, feature = "tokio"))]
 pub(crate) use unix::MOST_READ_BYTES;
 #[cfg(unix)]
-pub(crate) use unix::Way;
+pub(crate) use unix::NonblockMethod;
 #[cfg(windows)]
 mod windows;
 #[cfg(windows)]
 use windows as imp;
 #[cfg(windows)]
-pub(crate) use windows::{Job, MOST_READ_BYTES, Relay, WriteEnd, of_read, of_write};
+pub(crate) use windows::{
+    MOST_READ_BYTES, WriteEnd, WriteRequest, WriterThread, map_read_result, map_write_result,
+};
 #[cfg(all(windows, feature = "ipc"))]
 pub(crate) use windows::{duplex, room};
 
 use std::fmt;
 use std::io;
 
-/// How calls on one end of a pipe behave.
+/// The behaviour of calls on one end of a pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum Mode {
-    /// Calls block: what a child expects of its standard handles.
+    /// Calls block, as a child expects of its standard handles.
     #[default]
     Sync,
-    /// Calls can be waited for together with others, on a thread or in a runtime, or kept from
-    /// waiting ([`try_read_spare`](PipeReader::try_read_spare), [`try_write`](PipeWriter::try_write)).
+    /// Calls can be waited for together with others, on a thread or in a runtime, or made without
+    /// blocking ([`try_read_spare`](PipeReader::try_read_spare),
+    /// [`try_write`](PipeWriter::try_write)).
     ///
-    /// Unix: every end can do that, and this changes nothing: its open file stays in blocking mode, as
-    /// others that share it expect. Windows: overlapped.
+    /// Unix: every end can do that, so this changes nothing: the open file stays in blocking mode,
+    /// as other processes that share it expect. Windows: overlapped.
     Async,
 }
 
-/// What [`pair`] makes.
+/// The options of [`pair`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct PipeOptions {
-    /// The mode of the end that is read.
+    /// The mode of the reading end.
     pub read: Mode,
-    /// The mode of the end that is written.
+    /// The mode of the writing end.
     pub write: Mode,
-    /// How many bytes the pipe holds at least; `None` is the system's default (64 KiB on Linux), and
-    /// 64 KiB on Windows.
+    /// The minimum number of bytes that the pipe can hold. `None` is the system's default (64 KiB
+    /// on Linux), and 64 KiB on Windows.
     pub capacity: Option<usize>,
 }
 
-/// Makes a pipe. Neither end is inherited by a child unless it is given to one.
+/// Makes a pipe. A child inherits an end only if it is given that end.
 ///
 /// # Platform
-/// Linux: `pipe2(O_CLOEXEC)`, and `F_SETPIPE_SZ` for a capacity. A call that must not wait says so by
-/// itself (`preadv2` and `pwritev2` with `RWF_NOWAIT`), whatever the [`Mode`], so that a clone of the
-/// descriptor, in this process or in another one, blocks as it should. Before Linux 6.4, and on macOS,
-/// pipes know no such flag. There a read that must not wait is made after a `poll`: it does wait if
-/// somebody who shares the end takes the bytes between the two. A write does as well and takes at most
-/// `PIPE_BUF` bytes, where the end has been seen by others (`as_fd`, `as_raw_fd`, `try_clone`);
-/// before that it has `O_NONBLOCK`, which is taken away at that moment.
+/// Linux: `pipe2(O_CLOEXEC)`, and `F_SETPIPE_SZ` for a capacity. A call that must not block passes
+/// a flag of its own (`preadv2` and `pwritev2` with `RWF_NOWAIT`) in either [`Mode`], so that a
+/// clone of the descriptor, in this process or another, blocks as usual. Pipes before Linux 6.4 and
+/// on macOS do not support the flag. There a read that must not block follows a `poll`: it does
+/// block if another reader of the same end takes the bytes in between. A write does the same and
+/// writes at most `PIPE_BUF` bytes, if the end has been exposed (`as_fd`, `as_raw_fd`,
+/// `try_clone`); until then the end has `O_NONBLOCK`, which the exposure removes.
 ///
-/// macOS:
-/// `pipe`, then `FD_CLOEXEC`: a child that other code starts by `fork` between the two gets the
-/// ends; one of ours never does. A pipe grows to 64 KiB by itself and no further, so a larger
-/// capacity is refused.
+/// macOS: `pipe`, then `FD_CLOEXEC`: a child that other code forks between the two gets the ends; a
+/// child of ours never does. A pipe grows to 64 KiB by itself and no further, so a larger capacity
+/// is an error.
 ///
-/// Windows: `CreateNamedPipeW` under a random name in `\\.\pipe\LOCAL\`, as the first and only instance
-/// and for this machine only, then `CreateFileW` for the other end; `FILE_FLAG_OVERLAPPED` on an end that
-/// is [`Mode::Async`]. A pipe holds 16 KiB at least.
+/// Windows: `CreateNamedPipeW` with a random name in `\\.\pipe\LOCAL\`, as the first and only
+/// instance and for this machine only, then `CreateFileW` for the other end; `FILE_FLAG_OVERLAPPED`
+/// on an end in [`Mode::Async`]. A pipe holds at least 16 KiB.
 ///
 /// # Errors
-/// No room for two more handles (`EMFILE`, `ENFILE`), or a capacity beyond what the system allows
-/// (`/proc/sys/fs/pipe-max-size`, `EPERM`). Windows: eight names in a row that others have.
+/// No two more handles are available (`EMFILE`, `ENFILE`), or the capacity exceeds the system's
+/// limit (`/proc/sys/fs/pipe-max-size`, `EPERM`). Windows: eight names in a row were taken.
 ///
 /// ```
 /// # use pipewright_os::base::pipe::pair as pipe;
@@ -87,134 +89,137 @@ pub fn pair(options: PipeOptions) -> io::Result<(PipeReader, PipeWriter)> {
     imp::pair(options)
 }
 
-/// The end of a pipe that is read; the parent's end of a child's stdout or stderr.
+/// The reading end of a pipe; the parent's end of a child's stdout or stderr.
 ///
-/// `read` blocks until there are bytes or the last writer is gone, whatever the [`Mode`]. When
-/// reads keep coming back full the pipe is enlarged (Linux), so that reader and writer take turns
+/// `read` blocks until there are bytes or the last writer is gone, in either [`Mode`]. If reads
+/// keep filling their buffers the pipe is enlarged (Linux), so that reader and writer take turns
 /// less often.
 ///
 /// # Platform
-/// Unix: whoever else has the end, by a clone or a borrowed descriptor, finds it in blocking mode, as
-/// std's are: see [`pair`].
+/// Unix: every other user of the end, by a clone or a borrowed descriptor, finds it in blocking
+/// mode, as std's are: see [`pair`].
 ///
-/// Windows: a read of an overlapped end is waited for, or cancelled; a write of nothing at the other
-/// end is no end of the stream. Which mode an end has that was made elsewhere is asked
-/// (`NtQueryInformationFile`), and it keeps that mode when it is given away: a child's end has to be
-/// made [`Mode::Sync`], as this crate's callers do.
+/// Windows: a read of an overlapped end is waited for, or cancelled. A write of zero bytes at the
+/// other end does not end the stream. The mode of an end that was made elsewhere is queried
+/// (`NtQueryInformationFile`). An end keeps its mode when it is given away: a child's end must be
+/// made [`Mode::Sync`], as the callers of this crate do.
 ///
 /// # Drop
 /// Closes the end: a writer that goes on writing then gets a broken pipe.
 pub struct PipeReader(imp::Reader);
 
-/// The end of a pipe that is written; the parent's end of a child's stdin.
+/// The writing end of a pipe; the parent's end of a child's stdin.
 ///
-/// `write` blocks until there is room, whatever the [`Mode`].
+/// `write` blocks until there is room, in either [`Mode`].
 ///
 /// # Platform
-/// Unix: whoever else has the end finds it in blocking mode: see [`pair`].
+/// Unix: every other user of the end finds it in blocking mode: see [`pair`].
 ///
-/// Windows: no `AsHandle`, because [`hang_up`](Self::hang_up) closes the handle.
+/// Windows: no `AsHandle`, because [`close`](Self::close) closes the handle.
 ///
 /// # Drop
 /// Closes the end: the reader sees the end of its input.
 pub struct PipeWriter(imp::Writer);
 
 impl PipeReader {
-    /// Reads what is there, or waits for some, straight into the spare capacity of `buffer`; at most
-    /// 128 KiB at a time.
+    /// Reads available bytes, or waits for some, into the spare capacity of `buffer`; at most 128
+    /// KiB at a time.
     ///
-    /// Returns the number of bytes appended; 0 is the end, or a buffer without spare capacity.
+    /// Returns the number of bytes appended; 0 at the end of the stream, or if the buffer has no
+    /// spare capacity.
     ///
     /// # Errors
-    /// Whatever `read` reports. `WouldBlock` does not happen: the call waits.
+    /// The errors of `read`. Never `WouldBlock`: the call waits.
     pub fn read_spare(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
         imp::read_spare(&self.0, buffer)
     }
 
-    /// As [`read_spare`](Self::read_spare), but `WouldBlock` where nothing is there.
+    /// Reads as [`read_spare`](Self::read_spare) does, but returns `WouldBlock` instead of waiting.
     ///
     /// # Errors
-    /// `WouldBlock`, and whatever `read` reports. Windows: on an end that is [`Mode::Sync`] it may block.
-    /// So may a read of a file on Unix, which has the disk do it.
+    /// `WouldBlock`, and the errors of `read`. Windows: may block on an end in [`Mode::Sync`].
+    /// Unix: a read of a file may block on the disk.
     pub fn try_read_spare(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
         imp::try_read_spare(&self.0, buffer)
     }
 
-    /// How many bytes are in the pipe.
+    /// Returns the number of bytes in the pipe.
     ///
     /// # Platform
     /// Unix: `ioctl(FIONREAD)`. Windows: `PeekNamedPipe`, which waits while another thread is in a
     /// synchronous read of the same end.
     ///
     /// # Errors
-    /// What the handle refers to cannot tell.
+    /// The object behind the handle does not support the query.
     pub fn available(&self) -> io::Result<usize> {
         imp::available(&self.0)
     }
 
-    /// Another handle to the same end.
+    /// Duplicates the handle of this end.
     ///
     /// # Errors
-    /// No room for another handle.
+    /// No more handles are available.
     pub fn try_clone(&self) -> io::Result<PipeReader> {
         imp::clone_reader(&self.0).map(PipeReader)
     }
 }
 
 impl PipeWriter {
-    /// Writes what fits now; `WouldBlock` where nothing does.
+    /// Writes the bytes that fit now; `WouldBlock` if none do.
     ///
     /// # Platform
-    /// Windows: also where a read that asks for at least what the pipe holds is waiting at the other end, which
-    /// counts as full there. A [wait](crate::base::wait::any) writes then.
+    /// Windows: also `WouldBlock` while a read that asks for at least the capacity of the pipe is
+    /// blocked at the other end: such a pipe counts as full. A [wait](crate::base::wait::any) does
+    /// write then.
     ///
     /// # Errors
-    /// `WouldBlock`, `BrokenPipe` where nobody reads any more, and whatever `write` reports. Windows:
-    /// on an end that is [`Mode::Sync`] it may block. So may a write to a file on Unix.
+    /// `WouldBlock`, `BrokenPipe` if there is no reader left, and the errors of `write`. Windows:
+    /// may block on an end in [`Mode::Sync`]. Unix: a write to a file may block.
     pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         imp::try_write(&self.0, bytes)
     }
 
-    /// Whether something can be written now, or writing would say at once why not.
+    /// Returns true if a write would now succeed or fail at once.
     ///
     /// # Platform
-    /// Unix: `poll(POLLOUT)`. Windows: an end that overlaps can always be tried, and a file takes
-    /// everything. For another pipe, and for a console, the system cannot tell: always false.
+    /// Unix: `poll(POLLOUT)`. Windows: true for an overlapped end, which never blocks, and for a
+    /// file, which always has room. For another pipe, and for a console, the system cannot tell:
+    /// always false.
     #[must_use]
     pub fn has_room(&self) -> bool {
         imp::has_room(&self.0)
     }
 
-    /// Closes the end while others may hold references to it: the reader sees the end of its
-    /// input, and whoever writes here next gets `BrokenPipe`.
+    /// Closes the end even if references to it remain: the reader sees the end of its input, and
+    /// the next write here gets `BrokenPipe`.
     ///
     /// # Platform
-    /// Unix: `dup3` (macOS: `dup2`) of a pipe whose reader is gone onto the number, which so stays
-    /// taken. Windows: such a pipe takes the place of this one here, and the handle is closed; under
-    /// another number, and as soon as no write is under way.
+    /// Unix: `dup3` (macOS: `dup2`) of a pipe without a reader onto the descriptor, so its number
+    /// stays in use. Windows: such a pipe replaces this one, under another number, and the old
+    /// handle is closed as soon as no write is in progress.
     ///
     /// # Errors
-    /// No room for two more handles.
-    pub fn hang_up(&self) -> io::Result<()> {
-        imp::hang_up(&self.0)
+    /// No two more handles are available.
+    pub fn close(&self) -> io::Result<()> {
+        imp::close(&self.0)
     }
 
-    /// How many of the bytes written have not been read.
+    /// Returns the number of written bytes that have not been read.
     ///
     /// # Platform
-    /// Linux: `ioctl(FIONREAD)`, which answers at both ends. macOS, Windows: no end that is written can
-    /// tell; always an error (`Unsupported`).
+    /// Linux: `ioctl(FIONREAD)`, which works at both ends. macOS, Windows: a writing end cannot
+    /// report it; always an error (`Unsupported`).
     ///
     /// # Errors
-    /// What the handle refers to cannot tell.
+    /// The object behind the handle does not support the query.
     pub fn unread(&self) -> io::Result<usize> {
         imp::unread(&self.0)
     }
 
-    /// Another handle to the same end.
+    /// Duplicates the handle of this end.
     ///
     /// # Errors
-    /// No room for another handle.
+    /// No more handles are available.
     pub fn try_clone(&self) -> io::Result<PipeWriter> {
         imp::clone_writer(&self.0).map(PipeWriter)
     }

@@ -10,15 +10,15 @@ use unix as imp;
 #[cfg(windows)]
 mod windows;
 #[cfg(all(unix, feature = "process"))]
-pub(crate) use unix::mask_now;
+pub(crate) use unix::current_mask;
 #[cfg(unix)]
 pub(crate) use unix::{AllBlocked, empty_set, is_ignored};
 #[cfg(windows)]
 use windows as imp;
 
-/// A signal, under the number the platform at hand gives it.
+/// A signal, under the number that this platform gives it.
 ///
-/// Plain data on every platform; where one cannot be sent, sending it is the error.
+/// Plain data on every platform; sending a signal that the platform cannot send is an error.
 ///
 /// ```
 /// # use pipewright_os::base::signal::Signal;
@@ -30,19 +30,7 @@ use windows as imp;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Signal(i32);
 
-/// Sends a signal to this thread, which takes it before this returns, also where another thread
-/// [catches](crate::base::caught_signals::CaughtSignals) it: as by raise(3), and nobody can come between. Who was interrupted, and has tidied up, ends by
-/// the signal, so that a shell ends its loop as well.
-///
-/// Returns where that is not the end: the signal is ignored, or has a handler.
-///
-/// # Platform
-/// Unix: `pthread_kill`. Windows: nothing, as nobody is ended by a signal there.
-pub fn raise(signal: Signal) {
-    imp::raise(signal);
-}
-
-/// A name that is not a signal's on this platform.
+/// A text that names no signal of this platform.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownSignal(String);
 
@@ -61,7 +49,7 @@ impl Signal {
     pub const USR1: Signal = Signal(imp::USR1);
     /// User-defined, the second.
     pub const USR2: Signal = Signal(imp::USR2);
-    /// Write to a pipe that nobody reads.
+    /// A write to a pipe that has no reader.
     pub const PIPE: Signal = Signal(imp::PIPE);
     /// Terminate: the polite request to end.
     pub const TERM: Signal = Signal(imp::TERM);
@@ -76,31 +64,32 @@ impl Signal {
     #[cfg(all(unix, not(target_os = "linux")))]
     pub(crate) const LAST: i32 = imp::LAST;
 
-    /// The signal of that number, if it is one: 1 to 64 on Linux, 1 to 31 elsewhere.
+    /// Returns the signal with that number, if there is one: 1 to 64 on Linux, 1 to 31 elsewhere.
     #[must_use]
     pub const fn from_number(number: i32) -> Option<Signal> {
         if number >= 1 && number <= imp::LAST { Some(Signal(number)) } else { None }
     }
 
-    /// Sends this signal to the calling thread, which takes it before this returns, even if it is
-    /// [caught](crate::base::caught_signals::CaughtSignals): to end as its default action would have ended this process, after tidying
-    /// up. A shell then sees the signal (128 + number), and Ctrl-C ends its loop as well.
+    /// Sends this signal to the calling thread, as raise(3) does, and delivers it before the call
+    /// returns, even if another thread [catches](crate::base::caught_signals::CaughtSignals) it. A
+    /// program that was interrupted and has cleaned up ends this way by the signal's default
+    /// action: a shell then sees the signal (128 + number), and Ctrl-C ends the shell's loop too.
     ///
     /// Returns if the signal is ignored or has a handler: drop the guard that handles it first.
     ///
     /// # Platform
     /// Unix: `pthread_kill`. Windows: does nothing, as signals end no process there.
     pub fn raise(self) {
-        raise(self);
+        imp::raise(self);
     }
 
-    /// The platform's number.
+    /// Returns the platform's number.
     #[must_use]
     pub const fn number(self) -> i32 {
         self.0
     }
 
-    /// The name, with its `SIG`; `None` for a number without one (real-time signals).
+    /// Returns the name, with its `SIG`; `None` for a number without one (real-time signals).
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
         imp::named().find(|(_, number)| *number == self.0).map(|(name, _)| name)
@@ -110,16 +99,16 @@ impl Signal {
 impl FromStr for Signal {
     type Err = UnknownSignal;
 
-    /// Takes a name with or without `SIG`, in any case, or a number.
+    /// Parses a name with or without `SIG`, in any case, or a number.
     fn from_str(text: &str) -> Result<Signal, UnknownSignal> {
         let unknown = || UnknownSignal(text.to_owned());
         if let Ok(number) = text.parse() {
             return Signal::from_number(number).ok_or_else(unknown);
         }
         let upper = text.to_ascii_uppercase();
-        let bare = upper.strip_prefix("SIG").unwrap_or(&upper);
+        let suffix = upper.strip_prefix("SIG").unwrap_or(&upper);
         imp::named()
-            .find(|(name, _)| name.strip_prefix("SIG") == Some(bare))
+            .find(|(name, _)| name.strip_prefix("SIG") == Some(suffix))
             .map(|(_, number)| Signal(number))
             .ok_or_else(unknown)
     }
@@ -164,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_by_name() {
+    fn an_unknown_name_is_an_error_that_quotes_it() {
         for text in ["", "SIG", "TERMINATE", "0", "-9", "65", "9999999999"] {
             let error = text.parse::<Signal>().unwrap_err();
             assert!(error.to_string().contains(&format!("\"{text}\"")), "{error}");

@@ -1,4 +1,4 @@
-//! The numbers are libc's: they differ between Linux and macOS.
+//! The signal numbers of libc, which differ between Linux and macOS.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -14,8 +14,8 @@ pub(super) use libc::{
 /// The highest signal number: 64 on Linux (signal(7)), 31 on macOS.
 pub(super) const LAST: i32 = if cfg!(target_os = "linux") { 64 } else { 31 };
 
-/// The names in one text: a list of them would be a pointer for each, which takes three times its
-/// place for the loader.
+/// Stores the names in one string. A list of strings would be a pointer each, which takes three
+/// times the space for the loader.
 macro_rules! names {
     ($($name:ident)*) => {
         const NAMES: &str = concat!($(stringify!($name), " "),*);
@@ -39,7 +39,7 @@ names!(
     SIGXFSZ SIGVTALRM SIGPROF SIGWINCH SIGIO SIGSYS
 );
 
-/// The signals that have names.
+/// Returns the signals that have names.
 pub(super) fn named() -> impl Iterator<Item = (&'static str, i32)> {
     NAMES.split(' ').zip(NUMBERS.iter().copied())
 }
@@ -47,68 +47,70 @@ pub(super) fn named() -> impl Iterator<Item = (&'static str, i32)> {
 /// Returns a set without any signal.
 pub(crate) fn empty_set() -> libc::sigset_t {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: sigemptyset fills what it is given.
+    // SAFETY: sigemptyset initializes the whole set.
     unsafe { libc::sigemptyset(set.as_mut_ptr()) };
-    // SAFETY: filled by the call above.
+    // SAFETY: initialized by the call above.
     unsafe { set.assume_init() }
 }
 
-/// Returns true if the signal is ignored at the moment.
+/// Returns true if the signal is currently ignored.
 pub(crate) fn is_ignored(signal: Signal) -> io::Result<bool> {
-    let mut now = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: asks only, into a live struct.
-    if unsafe { libc::sigaction(signal.number(), std::ptr::null(), now.as_mut_ptr()) } != 0 {
+    let mut current = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: only queries, into a live struct.
+    if unsafe { libc::sigaction(signal.number(), std::ptr::null(), current.as_mut_ptr()) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: filled in by the call.
-    Ok(unsafe { now.assume_init() }.sa_sigaction == libc::SIG_IGN)
+    // SAFETY: initialized by the call above.
+    Ok(unsafe { current.assume_init() }.sa_sigaction == libc::SIG_IGN)
 }
 
-/// The signals that this thread had blocked, which it blocks again when this is dropped.
+/// The signal mask that this thread had before. The drop restores it.
 struct MaskBefore(libc::sigset_t);
 
 impl MaskBefore {
-    /// Blocks or unblocks a set.
+    /// Blocks or unblocks a set of signals.
     fn change(how: libc::c_int, set: &libc::sigset_t) -> MaskBefore {
         let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: both are live; with one of its three ways the call has no error.
+        // SAFETY: both sets are live; with one of its three valid `how` values the call cannot
+        // fail.
         unsafe { libc::pthread_sigmask(how, set, before.as_mut_ptr()) };
-        // SAFETY: the call has written it.
+        // SAFETY: initialized by the call above.
         MaskBefore(unsafe { before.assume_init() })
     }
 }
 
 impl Drop for MaskBefore {
     fn drop(&mut self) {
-        // SAFETY: the mask came from the same call.
+        // SAFETY: a live set, which the same call returned earlier.
         unsafe {
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut())
         };
     }
 }
 
-/// Returns the signals that this thread blocks.
+/// Returns the signal mask of this thread.
 #[cfg(feature = "process")]
-pub(crate) fn mask_now() -> libc::sigset_t {
-    let mut now = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: asks only, into a live set; it has no error.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, std::ptr::null(), now.as_mut_ptr()) };
-    // SAFETY: the call has written it.
-    unsafe { now.assume_init() }
+pub(crate) fn current_mask() -> libc::sigset_t {
+    let mut current = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: only queries, into a live set; the call cannot fail.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, std::ptr::null(), current.as_mut_ptr()) };
+    // SAFETY: initialized by the call above.
+    unsafe { current.assume_init() }
 }
 
-/// Blocks every signal in this thread that a program can block, and puts its mask back when dropped.
+/// Blocks every signal that a program can block in this thread. The drop restores the mask.
 ///
-/// The C library keeps the two or three for itself by which it cancels threads and changes their users
-/// (`sigfillset` leaves them out). It sends those to threads that it knows, and so to no child of ours.
+/// The C library reserves two or three signals, with which it cancels threads and changes their
+/// user ids (`sigfillset` leaves them out). It sends those only to threads that it knows, so never
+/// to a child of ours.
 pub(crate) struct AllBlocked(#[expect(dead_code, reason = "held for its drop")] MaskBefore);
 
 impl AllBlocked {
     pub(crate) fn new() -> AllBlocked {
         let mut all = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: sigfillset writes all of what it is given.
+        // SAFETY: sigfillset initializes the whole set.
         unsafe { libc::sigfillset(all.as_mut_ptr()) };
-        // SAFETY: filled by the call above.
+        // SAFETY: initialized by the call above.
         let all = unsafe { all.assume_init() };
         AllBlocked(MaskBefore::change(libc::SIG_SETMASK, &all))
     }
@@ -116,11 +118,11 @@ impl AllBlocked {
 
 pub(super) fn raise(signal: Signal) {
     let mut set = empty_set();
-    // SAFETY: a live set; a number that is none leaves it as it is.
+    // SAFETY: a live set; a number that is no signal's leaves it unchanged.
     unsafe { libc::sigaddset(&raw mut set, signal.number()) };
-    // SAFETY: always of a thread that is there: this one.
+    // SAFETY: no arguments.
     let this = unsafe { libc::pthread_self() };
-    // SAFETY: it is.
+    // SAFETY: the calling thread, which is alive.
     unsafe { libc::pthread_kill(this, signal.number()) };
     drop(MaskBefore::change(libc::SIG_UNBLOCK, &set));
 }

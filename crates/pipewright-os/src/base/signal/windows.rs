@@ -1,4 +1,4 @@
-//! Signals are plain data here, under the numbers that they have nearly everywhere else.
+//! Signals as plain data, under the numbers that they have on nearly every other system.
 
 use super::Signal;
 
@@ -15,21 +15,21 @@ pub(super) const CONT: i32 = 18;
 pub(super) const STOP: i32 = 19;
 pub(super) const TSTP: i32 = 20;
 
-/// The highest number.
+/// The highest signal number.
 pub(super) const LAST: i32 = 31;
 
-/// The names, in the order of their numbers; `-` is a number without one.
+/// The names, in the order of their numbers; `-` stands for a number without a name.
 const NAMES: &str = "SIGHUP SIGINT SIGQUIT SIGILL SIGTRAP SIGABRT SIGBUS SIGFPE SIGKILL SIGUSR1 \
     SIGSEGV SIGUSR2 SIGPIPE SIGALRM SIGTERM - SIGCHLD SIGCONT SIGSTOP SIGTSTP SIGTTIN SIGTTOU \
     SIGURG SIGXCPU SIGXFSZ SIGVTALRM SIGPROF SIGWINCH SIGIO - SIGSYS";
 
-/// The signals that have names.
+/// Returns the signals that have names.
 pub(super) fn named() -> impl Iterator<Item = (&'static str, i32)> {
     NAMES.split(' ').zip(1..).filter(|(name, _)| *name != "-")
 }
 
 pub(super) fn raise(_: Signal) {
-    // It would reach the other processes of the console, and not us alone.
+    // A console event would also reach the other processes of the console.
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The null device and the console, as handles.
+//! The null device and the standard streams, as handles.
 
 #[cfg(feature = "tokio")]
 mod task;
@@ -39,66 +39,68 @@ pub fn null() -> io::Result<Handle> {
     imp::null()
 }
 
-/// This process's own stdout or stderr, to write to without being held up by whoever reads it: where
-/// [`has_room`](PipeWriter::has_room) says yes, `try_write` does not block. `None`: it is closed.
+/// Returns a writer to this process's own stdout or stderr that a slow reader cannot block: if
+/// [`has_room`](PipeWriter::has_room) is true, `try_write` does not block. `None`: the stream is
+/// closed.
 ///
-/// What std has buffered does not come through here.
+/// Bypasses std's buffer.
 ///
 /// # Platform
-/// `O_NONBLOCK` belongs to the open file, which others share: the shell that started us would find
-/// its terminal non-blocking. Linux: a pipe or terminal is opened anew through `/proc/self/fd`, which
-/// makes an open file of our own, with `O_NONBLOCK`. Where that cannot be had (no `/proc`, a terminal
-/// of another user, a socket, macOS) a copy of the handle is written to in pieces of at most
-/// `PIPE_BUF` bytes (4096; macOS 512), for which there is room once `poll` says so, unless somebody else fills
-/// it in that moment. That is no promise of terminals, which call themselves writable with less room:
-/// one that is stopped can then hold us up. A file is written to as it is: a disk is waited for.
+/// `O_NONBLOCK` belongs to the open file, which is shared: the shell that started this process
+/// would find its terminal non-blocking. Linux: a pipe or terminal is reopened through
+/// `/proc/self/fd`, which makes an open file of our own, with `O_NONBLOCK`. If that is not possible
+/// (no `/proc`, a terminal of another user, a socket, macOS), a duplicate of the handle is written
+/// to in pieces of at most `PIPE_BUF` bytes (4096; macOS 512). A pipe has room for one after `poll`
+/// reports it writable, unless another writer fills it in between. Terminals make no such promise
+/// and count as writable with less room: a stopped one can then block this process. A file is
+/// written to in place: the caller waits for the disk.
 ///
-/// Windows: a copy of the handle. What writes to a pipe or a console is a thread of the copy's own, after
-/// what std has buffered for stdout; `has_room` says no. A wait that ends before the write cancels it
-/// (`CancelSynchronousIo`); that to a console in which somebody marks text goes on, and is what the next
-/// wait for the same bytes waits for. A file is written to as it is. Bytes are passed on as they are: a
-/// console shows them in its code page, as it does those of the child.
+/// Windows: a duplicate of the handle. A thread of its own writes to a pipe or a console, after it
+/// has flushed std's buffer for stdout; `has_room` is false. A wait that ends before the write
+/// cancels it (`CancelSynchronousIo`). A write to a console with a text selection goes on, and the
+/// next wait for the same bytes waits for it. A file is written to in place. The bytes are not
+/// converted: a console shows them in its code page, like those of a child.
 ///
 /// # Errors
-/// No room for another handle.
+/// No more handles are available.
 pub fn console_writer(to_stderr: bool) -> io::Result<Option<PipeWriter>> {
     imp::console_writer(to_stderr)
 }
 
-/// A writer to that file, pipe or terminal, as [`console_writer`] gives one to ours.
+/// Returns a writer to that file, pipe or terminal, with the guarantees of [`console_writer`].
 ///
 /// # Platform
 /// As [`console_writer`].
 ///
 /// # Errors
-/// No room for another handle.
+/// No more handles are available.
 pub fn writer_to(target: Handle) -> io::Result<PipeWriter> {
     imp::writer_to(target)
 }
 
-/// A copy of this process's own stdin.
+/// Duplicates this process's own stdin.
 ///
 /// # Platform
-/// Windows: `GetStdHandle`, `DuplicateHandle`; so for the other two.
+/// Windows: `GetStdHandle`, `DuplicateHandle`; the same for the other two.
 ///
 /// # Errors
-/// stdin is closed, or there is none (a program without a console), or there is no room for another handle.
+/// stdin is closed, or missing (a program without a console), or no more handles are available.
 pub fn console_in() -> io::Result<Handle> {
     imp::console(0)
 }
 
-/// A copy of this process's own stdout.
+/// Duplicates this process's own stdout.
 ///
 /// # Errors
-/// stdout is closed, or there is no room for another handle.
+/// stdout is closed, or no more handles are available.
 pub fn console_out() -> io::Result<Handle> {
     imp::console(1)
 }
 
-/// A copy of this process's own stderr.
+/// Duplicates this process's own stderr.
 ///
 /// # Errors
-/// stderr is closed, or there is no room for another handle.
+/// stderr is closed, or no more handles are available.
 pub fn console_err() -> io::Result<Handle> {
     imp::console(2)
 }

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use crate::base::handle::Handle;
 #[cfg(feature = "tokio")]
 use crate::base::pipe::PipeReader;
-use crate::base::pipe::{PipeWriter, Way};
+use crate::base::pipe::{NonblockMethod, PipeWriter};
 
 pub(super) fn null() -> io::Result<Handle> {
     OpenOptions::new().read(true).write(true).open("/dev/null").map(Handle::from)
@@ -47,28 +47,28 @@ pub(super) fn writer_to(target: Handle) -> io::Result<PipeWriter> {
     writer(target.as_fd(), &rustix::fs::fstat(&target)?)
 }
 
-/// A reader of our own of the same file, pipe or terminal.
+/// Returns a reader of our own for the same file, pipe or terminal.
 #[cfg(feature = "tokio")]
 pub(super) fn own_reader(target: BorrowedFd<'_>, stat: &Stat) -> io::Result<PipeReader> {
     let kind = FileType::from_raw_mode(stat.st_mode);
-    Ok(match open_anew(target, stat, kind, false) {
-        Some(own) => PipeReader::that_waits_not(own, Way::Plain),
-        None => PipeReader::that_waits_not(target.try_clone_to_owned()?, Way::Ask),
+    Ok(match reopen(target, stat, kind, false) {
+        Some(own) => PipeReader::with_method(own, NonblockMethod::Plain),
+        None => PipeReader::with_method(target.try_clone_to_owned()?, NonblockMethod::Detect),
     })
 }
 
 pub(super) fn writer(target: BorrowedFd<'_>, stat: &Stat) -> io::Result<PipeWriter> {
     let kind = FileType::from_raw_mode(stat.st_mode);
-    if let Some(own) = open_anew(target, stat, kind, true) {
-        return Ok(PipeWriter::that_waits_not(own, Way::Plain));
+    if let Some(own) = reopen(target, stat, kind, true) {
+        return Ok(PipeWriter::with_method(own, NonblockMethod::Plain));
     }
-    // In pieces for which there is room, what is no file and no socket.
+    // Writes in pieces that fit, unless it is a file or a socket.
     Ok(PipeWriter::from(target.try_clone_to_owned()?))
 }
 
-/// An open file of our own for the same pipe or terminal.
+/// Reopens the same pipe or terminal, for an open file of our own.
 #[cfg(target_os = "linux")]
-fn open_anew(target: BorrowedFd<'_>, stat: &Stat, kind: FileType, writes: bool) -> Option<OwnedFd> {
+fn reopen(target: BorrowedFd<'_>, stat: &Stat, kind: FileType, writes: bool) -> Option<OwnedFd> {
     // Opening the controlling side of a terminal makes a new terminal.
     let is_ptmx = stat.st_rdev == rustix::fs::makedev(5, 2);
     let is_terminal = kind == FileType::CharacterDevice && io::IsTerminal::is_terminal(&target);
@@ -78,12 +78,12 @@ fn open_anew(target: BorrowedFd<'_>, stat: &Stat, kind: FileType, writes: bool) 
     let path = format!("/proc/self/fd/{}", target.as_raw_fd());
     let access = if writes { OFlags::WRONLY } else { OFlags::RDONLY };
     let flags = access | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    // Ignored: there is the other way.
+    // Ignored: the caller falls back to a duplicate.
     rustix::fs::open(path, flags, Mode::empty()).ok()
 }
 
 #[cfg(not(target_os = "linux"))]
-fn open_anew(_: BorrowedFd<'_>, _: &Stat, _: FileType, _: bool) -> Option<OwnedFd> {
-    // Elsewhere /dev/fd gives another handle on the same open file.
+fn reopen(_: BorrowedFd<'_>, _: &Stat, _: FileType, _: bool) -> Option<OwnedFd> {
+    // Elsewhere /dev/fd returns another handle of the same open file.
     None
 }

@@ -13,7 +13,7 @@ use crate::base::handle::{Handle, copy_of};
 use crate::base::pipe::PipeWriter;
 
 pub(super) fn null() -> io::Result<Handle> {
-    // By its whole name: a relative one is looked for in the working directory first.
+    // The full device name: a relative one is looked up in the working directory first.
     let null = OpenOptions::new().read(true).write(true).open(r"\\.\NUL")?;
     Ok(Handle::of_synchronous(null.into()))
 }
@@ -25,10 +25,16 @@ pub(super) fn console(number: i32) -> io::Result<Handle> {
 }
 
 pub(super) fn console_writer(to_stderr: bool) -> io::Result<Option<PipeWriter>> {
-    let Some(handle) = standard(if to_stderr { 2 } else { 1 }) else { return Ok(None) };
+    let copy = copy_of_standard(if to_stderr { 2 } else { 1 })?;
+    Ok(copy.map(|copy| PipeWriter::to_console(copy, !to_stderr)))
+}
+
+/// Duplicates a standard handle of this process; `None`: it is missing or closed.
+pub(super) fn copy_of_standard(number: i32) -> io::Result<Option<OwnedHandle>> {
+    let Some(handle) = standard(number) else { return Ok(None) };
     match copy_of(handle, false) {
-        Ok(copy) => Ok(Some(PipeWriter::to_console(copy, !to_stderr))),
-        // A number that was passed on without its handle, or has been closed since.
+        Ok(copy) => Ok(Some(copy)),
+        // A number that was inherited without its handle, or whose handle has been closed.
         Err(error) if error.raw_os_error() == Some(ERROR_INVALID_HANDLE as i32) => Ok(None),
         Err(error) => Err(error),
     }
@@ -38,18 +44,19 @@ pub(super) fn writer_to(target: Handle) -> io::Result<PipeWriter> {
     Ok(PipeWriter::from(OwnedHandle::from(target)))
 }
 
-/// This process's own; `None`: it has none, as a program without a console.
+/// Returns a standard handle of this process; `None`: there is none, as in a program without a
+/// console.
 ///
-/// Whoever started us may have left any number there. -1 and -2 are names that every process has for
-/// itself and for its thread, and the second is what Microsoft's C library calls a stream that is not
-/// there: a copy would be a handle on this thread, with every right, and a child would have it.
+/// The parent may have left any number there. -1 and -2 are pseudo handles for the process itself
+/// and its thread, and Microsoft's C library uses -2 for a missing stream. A duplicate would be a
+/// handle of this thread, with every right, and a child would get it.
 pub(crate) fn standard(number: i32) -> Option<HANDLE> {
     let which = match number {
         0 => STD_INPUT_HANDLE,
         1 => STD_OUTPUT_HANDLE,
         _ => STD_ERROR_HANDLE,
     };
-    // SAFETY: one of the three that it knows.
+    // SAFETY: one of the three valid names.
     let handle = unsafe { GetStdHandle(which) };
     Some(handle).filter(|handle| handle.addr() as isize > 0)
 }

@@ -1,8 +1,9 @@
-//! Bytes, exits and wake-ups from several sources, on one thread.
+//! Waits for bytes, exits and wake-ups from several sources, on one thread.
 //!
-//! The shape is completion: a caller hands over a buffer and gets it back with bytes in it, never
-//! word that a read might now succeed. `poll(2)` imitates that in a few lines; overlapped I/O
-//! could imitate readiness only with hidden buffers. So the loop above is one loop for every OS.
+//! The interface is completion: a caller passes a buffer and gets it back with bytes in it, not a
+//! report that a read might now succeed. `poll(2)` can imitate that in a few lines; overlapped I/O
+//! could imitate readiness only with hidden buffers. So the loop above this module is the same on
+//! every OS.
 
 #[cfg(feature = "tokio")]
 mod task;
@@ -29,44 +30,45 @@ pub(crate) use task::current_runtime;
 #[cfg(feature = "tokio")]
 pub use task::{Watch, check_runtime};
 
-/// How much room an empty buffer is given: an ordinary program's output fits, and a stream that
-/// says nothing takes no memory.
+/// The room that an empty buffer is given: the output of an ordinary program fits, and a silent
+/// stream takes no memory.
 pub const FIRST_READ_BYTES: usize = 16 << 10;
 
-/// One thing to wait for, or what has come of it.
+/// A source to wait for, or the result of that wait.
 ///
-/// A caller keeps an array of slots, fills in what it wants, calls [`any`], and takes out
-/// (`std::mem::take`) what is done. A slot that is not done is still waited for by the next call;
-/// taking it out or dropping it gives the wait up. Pipes and buffers are owned by their slot
-/// meanwhile, so that nothing the kernel may still write to can go away under it.
+/// A caller keeps an array of slots, fills in its requests, calls [`any`], and takes out
+/// (`std::mem::take`) the slots that are done. The next call still waits for a slot that is not
+/// done; taking out or dropping the slot abandons its wait. The slot owns its pipe and buffer
+/// meanwhile, so that memory the kernel may still write to cannot be freed.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub enum Slot<'a> {
     /// Nothing.
     #[default]
     Off,
-    /// Read into the spare capacity of the buffer. A buffer without any is given
-    /// [`FIRST_READ_BYTES`] when there is something to read (Windows: when it is first waited for).
+    /// Reads into the spare capacity of the buffer. A buffer without any gets [`FIRST_READ_BYTES`]
+    /// when there is something to read (Windows: at the first wait).
     Read(PipeReader, Vec<u8>),
-    /// Done: the pipe and the buffer, with that many more bytes; 0 is the end of the stream.
+    /// Done: the pipe, the buffer, and the number of bytes appended to it; 0 is the end of the
+    /// stream.
     ReadDone(PipeReader, Vec<u8>, io::Result<usize>),
-    /// Write what stands in the bytes from that place on, as much as fits at once.
+    /// Writes the bytes from that offset on, as much as fits at once.
     Write(PipeWriter, Arc<Vec<u8>>, usize),
-    /// Done: that many bytes were taken.
+    /// Done: the number of bytes written.
     WriteDone(PipeWriter, Arc<Vec<u8>>, io::Result<usize>),
-    /// Wait for the event.
+    /// Waits for the event.
     Event(&'a dyn Event),
-    /// Wait for the event, which the slot owns.
+    /// Waits for the event, which the slot owns.
     Owned(Arc<dyn Event>),
-    /// Wait until the event's source can take more: the end of a channel that was full.
+    /// Waits until the event's source can take more: the end of a channel that was full.
     Room(&'a dyn Event),
     /// Done: the event has happened.
     EventDone,
 }
 
 impl Slot<'_> {
-    /// The slot on its own, where it holds all that it needs. A slot that only borrows becomes [`Slot::Off`], to be
-    /// filled in again for the next wait.
+    /// Returns the slot without its lifetime if it owns all that it needs. A slot that borrows
+    /// becomes [`Slot::Off`]: fill it in again before the next wait.
     #[must_use]
     pub fn detach(self) -> Slot<'static> {
         match self {
@@ -89,29 +91,51 @@ impl Slot<'_> {
             _ => None,
         }
     }
+
+    /// Completes the slot if no system object reports its event and the event has happened.
+    fn complete_if_happened(&mut self) -> bool {
+        let happened = self.event().is_some_and(|(event, source)| {
+            matches!(source, Source::Unwaitable(_)) && event.has_happened()
+        });
+        if happened {
+            *self = Slot::EventDone;
+        }
+        happened
+    }
+}
+
+/// Reserves [`FIRST_READ_BYTES`] for a buffer without spare capacity.
+fn make_room(buffer: &mut Vec<u8>) -> io::Result<()> {
+    if buffer.len() == buffer.capacity() {
+        buffer.try_reserve_exact(FIRST_READ_BYTES).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    }
+    Ok(())
 }
 
 /// Waits until at least one slot is done or the deadline has passed.
 ///
-/// Returns how many are done: 0 is the deadline, or no slot that could ever be done.
+/// Returns the number of slots that are done: 0 at the deadline, or if no slot can ever be done.
 ///
 /// # Platform
-/// Linux: `ppoll`, then one `read` or `write` for each slot that is ready. macOS: `poll`, which counts
-/// milliseconds; a process is a kqueue there, and that can be polled. A device that cannot be polled
-/// (`/dev/tty`; a terminal by its own name can) counts as ready, and the call on it may block.
+/// Linux: `ppoll`, then one `read` or `write` for each ready slot. macOS: `poll`, which has a
+/// resolution of milliseconds; a process is a kqueue there, which can be polled. A device that
+/// cannot be polled (`/dev/tty`; a terminal by its own name can) counts as ready, and the call on
+/// it may block.
 ///
-/// Windows: overlapped `ReadFile` and `WriteFile` for all of them, then one `WaitForMultipleObjects` for
-/// their common event, every process and flag, and the events of a link's end; for those beyond 61 `RegisterWaitForSingleObject`.
-/// Before the return a read that is not done is cancelled (`CancelIoEx`) and that is waited for; one that
-/// was done first counts, so that no byte is lost. A write that is not done stays begun, and the next wait
-/// or write of the same bytes to that end goes on with it, so that none is written twice: only when the end
-/// is dropped, or something else is written to it, is it cancelled. A reader may have taken some of it by
-/// then. A deadline less than a tick of the clock away has a timer of its own. An end that does not overlap
-/// is looked at every 5 ms (`PeekNamedPipe`), or written to by a thread of its own, likewise
+/// Windows: overlapped `ReadFile` and `WriteFile` for all slots, then one `WaitForMultipleObjects`
+/// for their common event, every process and flag, and the events of channel ends; beyond 61 of
+/// them `RegisterWaitForSingleObject`. Before the return, a read that is not done is cancelled
+/// (`CancelIoEx`), and the cancel is waited for; a read that finished first counts, so that no byte
+/// is lost. A write that is not done stays pending, and the next wait or write of the same bytes to
+/// that end continues it, so that no byte is written twice. It is cancelled only when the end is
+/// dropped or other bytes are written to it; a reader may have taken part of it by then. A deadline
+/// less than one clock tick away gets a timer. An end that is not overlapped is checked every 5 ms
+/// (`PeekNamedPipe`), or written to by a thread of its own, with the same rules
 /// (`CancelSynchronousIo`).
 ///
 /// # Errors
-/// What the wait itself reports (`ENOMEM`, no room for an event); an error of one source is in its slot.
+/// The errors of the wait itself (`ENOMEM`, no more events available); an error of one source is in
+/// its slot.
 #[doc(alias = "poll")]
 #[doc(alias = "WaitForMultipleObjects")]
 pub fn any(slots: &mut [Slot<'_>], deadline: Option<Instant>) -> io::Result<usize> {

@@ -1,26 +1,27 @@
-//! `poll(2)`, and the one call that each ready descriptor was waiting for.
+//! Waits with `poll(2)`, then makes one call for each ready descriptor.
 
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use super::{FIRST_READ_BYTES, Slot};
+use super::{Slot, make_room};
 use crate::base::event::Source;
 use crate::base::pipe::PipeReader;
 
-/// One child has at most five sources, so the usual wait allocates nothing.
+/// The number of entries on the stack. One child has at most five sources, so the usual wait
+/// allocates nothing.
 const INLINE_SLOTS: usize = 8;
 
-/// poll(2) leaves out entries with this descriptor.
-const OFF: libc::pollfd = libc::pollfd { fd: -1, events: 0, revents: 0 };
+/// An entry that poll(2) ignores, because of its descriptor.
+const IGNORED: libc::pollfd = libc::pollfd { fd: -1, events: 0, revents: 0 };
 
 pub(super) fn wait(slots: &mut [Slot<'_>], deadline: Option<Instant>) -> io::Result<usize> {
     if slots.len() <= INLINE_SLOTS {
-        let mut polled = [OFF; INLINE_SLOTS];
+        let mut polled = [IGNORED; INLINE_SLOTS];
         wait_in(slots, &mut polled[..slots.len()], deadline)
     } else {
-        wait_in(slots, &mut vec![OFF; slots.len()], deadline)
+        wait_in(slots, &mut vec![IGNORED; slots.len()], deadline)
     }
 }
 
@@ -30,81 +31,72 @@ fn wait_in(
     deadline: Option<Instant>,
 ) -> io::Result<usize> {
     let mut waiting = false;
-    let mut looking = false;
+    let mut needs_check = false;
     for (slot, entry) in slots.iter().zip(polled.iter_mut()) {
         *entry = match source(slot) {
             Some(Polled::Fd(fd, events)) => libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 },
-            Some(Polled::Never) => {
-                looking = true;
-                OFF
+            Some(Polled::Unpollable) => {
+                needs_check = true;
+                IGNORED
             }
             None => continue,
         };
         waiting = true;
     }
     if !waiting && deadline.is_none() {
-        // Nothing could ever end this wait.
+        // This wait could never end.
         return Ok(0);
     }
     loop {
-        let look_at = looking.then(|| Instant::now() + LOOK_PAUSE);
-        let until = [deadline, look_at].into_iter().flatten().min();
+        let next_check = needs_check.then(|| Instant::now() + CHECK_INTERVAL);
+        let until = [deadline, next_check].into_iter().flatten().min();
         let in_time = poll(polled, until)?;
         let mut done = 0;
         for (slot, entry) in slots.iter_mut().zip(polled.iter()) {
             if entry.revents != 0 {
                 done += usize::from(complete(slot, entry.revents));
-            } else if looking {
-                done += usize::from(look(slot));
+            } else if needs_check {
+                done += usize::from(slot.complete_if_happened());
             }
         }
-        // Ready and yet nothing done is a spurious wake-up, of which poll(2) warns.
-        let over = !in_time && (!looking || deadline.is_some_and(|end| Instant::now() >= end));
+        // A ready descriptor without a completed slot is a spurious wake-up, which poll(2) permits.
+        let over = !in_time && (!needs_check || deadline.is_some_and(|end| Instant::now() >= end));
         if done > 0 || over {
             return Ok(done);
         }
     }
 }
 
-/// The time between two looks at an event that cannot be polled: the exit of a child, without pidfds and threads.
-pub(super) const LOOK_PAUSE: Duration = Duration::from_millis(5);
+/// The interval between two checks of an event that cannot be polled: the exit of a child, without
+/// pidfds and threads.
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Completes an event that could not be polled, if it has happened.
-fn look(slot: &mut Slot<'_>) -> bool {
-    let happened = slot.event().is_some_and(|(event, source)| {
-        matches!(source, Source::Unwaitable(_)) && event.has_happened()
-    });
-    if happened {
-        *slot = Slot::EventDone;
-    }
-    happened
-}
-
-/// The entry of poll(2) for a slot that is not done.
+/// The entry of a slot for poll(2), if the slot is not done.
 pub(super) enum Polled<'a> {
     Fd(BorrowedFd<'a>, libc::c_short),
-    /// No descriptor reports it.
-    Never,
+    /// No descriptor reports the event.
+    Unpollable,
 }
 
 pub(super) fn source<'a>(slot: &'a Slot<'_>) -> Option<Polled<'a>> {
     match slot {
-        Slot::Read(pipe, _) => Some(Polled::Fd(pipe.fd_of_ours(), libc::POLLIN)),
-        Slot::Write(pipe, ..) => Some(Polled::Fd(pipe.fd_of_ours(), libc::POLLOUT)),
+        Slot::Read(pipe, _) => Some(Polled::Fd(pipe.fd_for_wait(), libc::POLLIN)),
+        Slot::Write(pipe, ..) => Some(Polled::Fd(pipe.fd_for_wait(), libc::POLLOUT)),
         _ => slot.event().map(|(_, source)| match source {
             Source::Readable(fd) => Polled::Fd(fd, libc::POLLIN),
             Source::Writable(fd) => Polled::Fd(fd, libc::POLLOUT),
-            Source::Unwaitable(_) => Polled::Never,
+            Source::Unwaitable(_) => Polled::Unpollable,
         }),
     }
 }
 
-/// Makes the call that a ready slot waits for. `false`: it was not ready after all.
+/// Makes the call that a ready slot waits for. `false`: the slot was not ready after all.
 fn complete(slot: &mut Slot<'_>, events: libc::c_short) -> bool {
     let (next, done) = match mem::take(slot) {
         Slot::Read(pipe, buffer) if events == libc::POLLHUP => {
-            // Alone: the last writer has gone, and nothing is left. (POLLNVAL is for the read to
-            // explain: macOS says so of devices that it cannot poll, see poll(2), BUGS.)
+            // POLLHUP alone: the last writer has gone, and no byte is left. (For POLLNVAL the read
+            // returns the error: macOS reports it for devices that it cannot poll, see poll(2),
+            // BUGS.)
             (Slot::ReadDone(pipe, buffer, Ok(0)), true)
         }
         Slot::Read(pipe, mut buffer) => match read(&pipe, &mut buffer) {
@@ -129,13 +121,11 @@ fn complete(slot: &mut Slot<'_>, events: libc::c_short) -> bool {
 }
 
 fn read(pipe: &PipeReader, buffer: &mut Vec<u8>) -> io::Result<usize> {
-    if buffer.len() == buffer.capacity() {
-        buffer.try_reserve_exact(FIRST_READ_BYTES).map_err(|_| io::ErrorKind::OutOfMemory)?;
-    }
+    make_room(buffer)?;
     pipe.read_ready(buffer)
 }
 
-/// Waits until one descriptor is readable, or until that time. `false`: it is not.
+/// Waits until the descriptor is readable, or until the deadline. `false`: it is not readable.
 pub(crate) fn poll_readable(fd: BorrowedFd<'_>, deadline: Option<Instant>) -> io::Result<bool> {
     let entry = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     poll(&mut [entry], deadline)
@@ -159,12 +149,14 @@ fn poll(polled: &mut [libc::pollfd], deadline: Option<Instant>) -> io::Result<bo
     }
 }
 
-/// For more entries than this process may have descriptors, which poll(2) refuses however many of them are left out
-/// or name the same one. Of different descriptors there cannot be more.
+/// Polls each descriptor once. poll(2) refuses more entries than this process may have descriptors,
+/// even if some are ignored or name the same descriptor. The number of different descriptors cannot
+/// be larger.
 #[cold]
 fn poll_each_once(polled: &mut [libc::pollfd], left: Option<Duration>) -> io::Result<usize> {
     let number = |entry: &libc::pollfd| usize::try_from(entry.fd).ok();
-    // Where each descriptor has its entry. A table, as a sort is 7 KB of code in every program.
+    // The index of each descriptor's entry. A table, because a sort adds 7 KB of code to every
+    // program.
     let mut places =
         vec![usize::MAX; polled.iter().filter_map(number).max().map_or(0, |it| it + 1)];
     let mut each: Vec<libc::pollfd> = Vec::new();
@@ -182,13 +174,14 @@ fn poll_each_once(polled: &mut [libc::pollfd], left: Option<Duration>) -> io::Re
     for entry in polled {
         let place = number(entry).and_then(|number| places.get(number));
         let found = place.and_then(|place| each.get(*place)).map_or(0, |found| found.revents);
-        // Those are told of without being asked for (poll(2)).
+        // poll(2) reports these three without a request.
         entry.revents = found & (entry.events | libc::POLLERR | libc::POLLHUP | libc::POLLNVAL);
     }
     Ok(count)
 }
 
-/// A deadline further away is waited for in pieces: no conversion to a C type can then overflow.
+/// The longest single wait. A deadline further away takes several, so that no conversion to a C
+/// type can overflow.
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[cfg(target_os = "linux")]
@@ -202,7 +195,7 @@ fn poll_once(polled: &mut [libc::pollfd], left: Option<Duration>) -> io::Result<
     });
     let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: the entries are a live slice of that length, the timeout is null or a live timespec,
-    // and no signal mask is given.
+    // and the signal mask is null.
     let count = unsafe {
         libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout, std::ptr::null())
     };

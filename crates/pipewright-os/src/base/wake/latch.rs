@@ -1,4 +1,4 @@
-//! A flag that is raised once, also by a signal handler.
+//! A flag that is raised once, also from a signal handler.
 
 use std::io;
 use std::sync::OnceLock;
@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use super::Wake;
 
-/// A flag that is raised once, for good. Its [`Wake`] is made by the first wait for it.
+/// A flag that is raised once, for good. The first wait for it makes its [`Wake`].
 ///
-/// [`raise`](Self::raise) and [`nudge`](Self::nudge) neither lock nor allocate, so that a signal
-/// handler may call them.
+/// [`raise`](Self::raise) and [`notify_all`](Self::notify_all) neither lock nor allocate, so a
+/// signal handler may call them.
 #[derive(Debug, Default)]
 pub struct Latch {
     is_up: AtomicBool,
@@ -17,10 +17,10 @@ pub struct Latch {
 }
 
 impl Latch {
-    /// Raises the flag, and wakes everyone who waits.
+    /// Raises the flag and wakes all waiters.
     pub fn raise(&self) {
         self.is_up.store(true, Ordering::SeqCst);
-        self.nudge();
+        self.notify_all();
     }
 
     /// Returns true once the flag has been raised.
@@ -29,29 +29,30 @@ impl Latch {
         self.is_up.load(Ordering::SeqCst)
     }
 
-    /// Wakes everyone who waits, without raising the flag.
-    pub fn nudge(&self) {
-        // With its twin in `wake`: either this sees the wake in place, or its maker sees the flag.
+    /// Wakes all waiters without raising the flag.
+    pub fn notify_all(&self) {
+        // Pairs with the fence in `wake`: either this sees the new wake, or its maker sees the
+        // flag.
         fence(Ordering::SeqCst);
         if let Some(wake) = self.wake.get() {
             wake.raise();
         }
     }
 
-    /// Returns the wake, if somebody waits or has waited.
+    /// Returns the wake, if a wait has made one.
     #[must_use]
-    pub fn made(&self) -> Option<&Wake> {
+    pub fn existing_wake(&self) -> Option<&Wake> {
         self.wake.get()
     }
 
-    /// Returns what to wait for. The caller looks at the flag afterwards: what was raised before the
-    /// wake was made has not raised it.
+    /// Returns the wake to wait for. Check the flag afterwards: a raise before the wake was made
+    /// has not raised the wake.
     ///
     /// # Errors
-    /// No room for another handle.
+    /// No more handles are available.
     pub fn wake(&self) -> io::Result<&Wake> {
         if self.wake.get().is_none() {
-            // Ignored: another thread was faster, and its wake serves as well.
+            // Ignored: another thread has made one first, which is as good.
             let _ = self.wake.set(Wake::new()?);
         }
         let wake = self.wake.get().ok_or(io::ErrorKind::NotFound)?;

@@ -1,4 +1,4 @@
-//! A flag that any thread can raise and a multiplexer can wait for.
+//! A flag that any thread can raise and that a wait can include.
 
 mod latch;
 #[cfg(unix)]
@@ -17,11 +17,11 @@ use std::io;
 use crate::base::event::{Event, Source};
 pub use latch::Latch;
 
-/// A flag that stays raised once it is raised.
+/// A flag that stays raised until it is lowered.
 ///
 /// # Platform
-/// Linux: an eventfd. Windows: a manual-reset event. macOS: a pipe, which is readable while the flag is
-/// up.
+/// Linux: an eventfd. Windows: a manual-reset event. macOS: a pipe, which is readable while the
+/// flag is raised.
 ///
 /// ```
 /// # use pipewright_os::base::wake::Wake;
@@ -35,15 +35,15 @@ pub use latch::Latch;
 pub struct Wake(pub(crate) imp::Wake);
 
 impl Wake {
-    /// A flag that is not raised.
+    /// Makes a flag that is not raised.
     ///
     /// # Errors
-    /// No room for another handle.
+    /// No more handles are available.
     pub fn new() -> io::Result<Wake> {
         imp::Wake::new().map(Wake)
     }
 
-    /// Raises the flag; everything that waits for it wakes up. Raising it again does nothing.
+    /// Raises the flag and wakes all waiters. Raising it again does nothing.
     pub fn raise(&self) {
         self.0.raise();
     }
@@ -53,7 +53,7 @@ impl Wake {
         self.0.lower();
     }
 
-    /// Whether the flag is raised.
+    /// Returns true if the flag is raised.
     #[must_use]
     pub fn is_raised(&self) -> bool {
         self.0.is_raised()
@@ -79,7 +79,7 @@ mod tests {
     use crate::base::wait::{self, Slot};
 
     #[test]
-    fn no_raise_is_lost_to_a_lower_of_the_same_moment() {
+    fn no_raise_is_lost_to_a_concurrent_lower() {
         const RAISES: u32 = if cfg!(windows) { 500 } else { 50_000 };
         let (wake, lost) = (Wake::new().unwrap(), AtomicBool::new(false));
         let (posted, seen) = ([const { AtomicU32::new(0) }; 2], [const { AtomicU32::new(0) }; 2]);

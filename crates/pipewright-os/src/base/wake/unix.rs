@@ -1,4 +1,4 @@
-//! An eventfd on Linux, a pipe elsewhere: both are readable while the flag is up.
+//! An eventfd on Linux, a pipe elsewhere: both are readable while the flag is raised.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -33,18 +33,19 @@ impl Wake {
 
     pub(super) fn raise(&self) {
         if !self.raised.swap(true, Ordering::SeqCst) {
-            // Ignored: the only error left is EAGAIN, and then it is readable already.
+            // Ignored: the only possible error is EAGAIN, and then it is readable already.
             let _ = rustix::io::write(self.write_end(), &1_u64.to_ne_bytes());
         }
     }
 
     pub(super) fn lower(&self) {
         let mut taken = [0_u8; 8];
-        // Always, because a raise may stand between its two halves. Ignored: EAGAIN means that
-        // there was nothing to take.
+        // Unconditional, because a raise may be between its store and its write. Ignored: EAGAIN
+        // means that there was nothing to read.
         let _ = rustix::io::read(&self.read, &mut taken);
-        // Last: a raise before this is seen by who looks after it. First would let one come in between,
-        // whose byte is then taken: the flag would be up for ever with nothing to wake anybody.
+        // Last: the caller checks its state after this, so it sees any raise from before. If this
+        // came first, a raise could come in between and its byte would be read away: the flag would
+        // stay raised with no waiter woken.
         self.raised.store(false, Ordering::SeqCst);
     }
 

@@ -1,4 +1,4 @@
-//! An event that stays up until it is lowered.
+//! A manual-reset event.
 
 use std::io;
 use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, FromRawHandle, OwnedHandle};
@@ -16,17 +16,18 @@ pub(crate) struct Wake(OwnedHandle);
 
 impl Wake {
     pub(crate) fn new() -> io::Result<Wake> {
-        // SAFETY: no attributes (so that it is not inherited), no name; manual reset, and down.
+        // SAFETY: no attributes (so it is not inheritable), no name; manual reset, initially not
+        // set.
         let event = unsafe { CreateEventW(ptr::null(), 1, 0, ptr::null()) };
         if event.is_null() {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: made by the call above, for nobody else.
+        // SAFETY: made by the call above, and owned by nothing else.
         Ok(Wake(unsafe { OwnedHandle::from_raw_handle(event) }))
     }
 
     pub(crate) fn raise(&self) {
-        // Ignored: an event of ours has no error. SAFETY: it is open.
+        // Ignored: an open event cannot fail. SAFETY: it is open.
         let _ = unsafe { SetEvent(self.0.as_raw_handle()) };
     }
 
@@ -40,9 +41,9 @@ impl Wake {
     }
 }
 
-/// Whether a handle that can be waited for has come: an event is raised, a process has ended.
+/// Returns true if a waitable handle is signalled: an event is set, a process has ended.
 pub(crate) fn is_signalled(handle: BorrowedHandle<'_>) -> bool {
-    // SAFETY: an open handle, and no time.
+    // SAFETY: an open handle, and a timeout of 0.
     unsafe { WaitForSingleObject(handle.as_raw_handle(), 0) == WAIT_OBJECT_0 }
 }
 

@@ -17,11 +17,11 @@ use windows_sys::Win32::System::Threading::GetCurrentProcess;
 
 use super::failed::at;
 use crate::base::handle::Handle;
-use crate::base::security::Descriptor;
+use crate::base::security::SecurityDescriptor;
 
 /// Lets nobody open it: not even the owner, who could otherwise rewrite the list. He may look at it.
 ///
-/// `S-1-3-4` is OWNER RIGHTS: an entry for it replaces the rights that an owner has without one.
+/// `S-1-3-4` is OWNER_ONLY RIGHTS: an entry for it replaces the rights that an owner has without one.
 const NOBODY: &str = "D:P(A;;RC;;;S-1-3-4)";
 
 /// Mapped memory.
@@ -70,7 +70,7 @@ pub(super) fn open(handle: &Handle, size: usize, prefault: bool) -> io::Result<M
 fn section(size: usize) -> io::Result<OwnedHandle> {
     // Whoever holds a handle could otherwise copy it as one that may write, because he is the user whose
     // object it is.
-    let nobody = Descriptor::of(NOBODY)?;
+    let nobody = SecurityDescriptor::from_sddl(NOBODY)?;
     let attributes = nobody.attributes();
     let (high, low) = ((size as u64 >> 32) as u32, size as u32);
     // SAFETY: no file; attributes that are live; a size; no name.

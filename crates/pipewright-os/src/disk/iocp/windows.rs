@@ -21,7 +21,7 @@ use windows_sys::Win32::System::Threading::INFINITE;
 
 use super::Told;
 use crate::base::errno::{self, os_error};
-use crate::base::overlapped::at;
+use crate::base::overlapped::overlapped_at;
 use crate::base::wake::Wake;
 use crate::disk::file::{Action, Finished, Request};
 use crate::disk::in_kernel::InKernel;
@@ -113,7 +113,7 @@ impl Port {
         let (bytes, mut moved) = (request.left() as u32, 0);
         let block = self.block(token);
         // SAFETY: inside the slice, and the kernel has let go of it: the token was free.
-        unsafe { block.write(at(request.offset, ptr::null_mut())) };
+        unsafe { block.write(overlapped_at(request.offset, ptr::null_mut())) };
         let started = if request.action == Action::Read {
             // SAFETY: the file is open and the memory is there, nobody else's, until the kernel has posted the
             // end: the request, which owns both, is kept until then, also when this is dropped. So is the block.

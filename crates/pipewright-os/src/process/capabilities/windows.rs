@@ -126,6 +126,6 @@ fn inside_a_job() -> String {
 }
 
 fn count_text() -> String {
-    crate::base::handle::own_count()
+    crate::base::handle::own_handle_count()
         .map_or_else(|error| error.to_string(), |count| count.to_string())
 }

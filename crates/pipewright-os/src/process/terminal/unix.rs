@@ -8,7 +8,7 @@ use rustix::process::Pid;
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 
 use crate::base::handle::Handle;
-use crate::base::signal::{AllBlocked, Signal, raise};
+use crate::base::signal::{AllBlocked, Signal};
 
 pub(super) fn terminal() -> Option<Handle> {
     let mut options = OpenOptions::new();
@@ -33,7 +33,7 @@ pub(super) fn set_foreground_group(terminal: &Handle, group: u32) {
 }
 
 pub(super) fn stop_this_process() {
-    raise(Signal::TSTP);
+    Signal::TSTP.raise();
 }
 
 pub(super) fn columns(stream: &impl AsFd) -> Option<usize> {

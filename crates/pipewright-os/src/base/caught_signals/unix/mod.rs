@@ -1,4 +1,4 @@
-//! Signals are blocked, and taken by calls that wait for them.
+//! Blocks signals, and takes them with calls that wait for them.
 
 mod handler;
 mod ready;
@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use super::ArrivedSignal;
 use crate::base::signal::{Signal, empty_set, is_ignored};
-pub(super) use handler::{can_come, install, prepare, restore};
+pub(super) use handler::{can_arrive, install, record_previous, restore};
 use ready::Ready;
 
 pub(super) struct Caught {
@@ -32,7 +32,7 @@ impl Caught {
             }
             caught.is_empty = false;
         }
-        // SAFETY: a live set, and no place for the old one.
+        // SAFETY: a live set, and no pointer for the old one.
         let error = unsafe {
             libc::pthread_sigmask(libc::SIG_BLOCK, &raw const caught.set, std::ptr::null_mut())
         };
@@ -51,7 +51,7 @@ impl Caught {
         }
         let ready = Ready::new(&self.set)?;
         loop {
-            // Looked at after the handle is there: it need not tell of what came before.
+            // Again, now that the handle exists: it need not report earlier arrivals.
             if let Some(arrived) = self.take()? {
                 return Ok(Some(arrived));
             }
@@ -67,7 +67,7 @@ impl Caught {
         self.check()?;
         let ready = Ready::new(&self.set)?.register()?;
         loop {
-            // Taken last: nothing is awaited after it that could be dropped.
+            // Taken last: no await follows in which it could be dropped.
             if let Some(arrived) = self.take()? {
                 return Ok(arrived);
             }
@@ -77,12 +77,12 @@ impl Caught {
         }
     }
 
-    /// sigwait on nothing would wait for ever.
+    /// Returns an error if the set is empty: sigwait on it would wait for ever.
     fn check(&self) -> io::Result<()> {
         if self.is_empty { Err(io::ErrorKind::NotFound.into()) } else { Ok(()) }
     }
 
-    /// Takes one that has come.
+    /// Takes a signal that has arrived.
     fn take(&self) -> io::Result<Option<ArrivedSignal>> {
         take_one_of(&self.set)?.map(arrived).transpose()
     }
@@ -103,10 +103,10 @@ impl fmt::Debug for Caught {
 fn wait_for_one_of(set: &libc::sigset_t) -> io::Result<(i32, bool)> {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     loop {
-        // SAFETY: a live set, and room for what the call tells.
+        // SAFETY: a live set, and room for the result.
         let number = unsafe { libc::sigwaitinfo(set, info.as_mut_ptr()) };
         if number > 0 {
-            // SAFETY: the call has filled it in; and all zeroes was a value before.
+            // SAFETY: initialized by the call; and all zeroes was a valid value before.
             let info = unsafe { info.assume_init() };
             return Ok((number, info.si_code == libc::SI_KERNEL));
         }
@@ -122,10 +122,10 @@ fn take_one_of(set: &libc::sigset_t) -> io::Result<Option<(i32, bool)>> {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     loop {
-        // SAFETY: a live set, room for what the call tells, and a live time.
+        // SAFETY: a live set, room for the result, and a live time.
         let number = unsafe { libc::sigtimedwait(set, info.as_mut_ptr(), &raw const now) };
         if number > 0 {
-            // SAFETY: the call has filled it in; and all zeroes was a value before.
+            // SAFETY: initialized by the call; and all zeroes was a valid value before.
             let info = unsafe { info.assume_init() };
             return Ok(Some((number, info.si_code == libc::SI_KERNEL)));
         }
@@ -138,7 +138,8 @@ fn take_one_of(set: &libc::sigset_t) -> io::Result<Option<(i32, bool)>> {
     }
 }
 
-/// Another thread that waits for the same signal may take it in between: then this waits for the next.
+/// Takes a pending signal. Another thread that waits for it may take it in between: then this waits
+/// for the next one.
 #[cfg(not(target_os = "linux"))]
 fn take_one_of(set: &libc::sigset_t) -> io::Result<Option<(i32, bool)>> {
     let mut pending = empty_set();
@@ -147,7 +148,7 @@ fn take_one_of(set: &libc::sigset_t) -> io::Result<Option<(i32, bool)>> {
         return Err(io::Error::last_os_error());
     }
     let is_in = |set: &libc::sigset_t, number| {
-        // SAFETY: a live set; a number that is none is in none.
+        // SAFETY: a live set; a number that is no signal's is in no set.
         unsafe { libc::sigismember(set, number) == 1 }
     };
     match (1..=Signal::LAST).any(|number| is_in(set, number) && is_in(&pending, number)) {
@@ -159,7 +160,7 @@ fn take_one_of(set: &libc::sigset_t) -> io::Result<Option<(i32, bool)>> {
 #[cfg(not(target_os = "linux"))]
 fn wait_for_one_of(set: &libc::sigset_t) -> io::Result<(i32, bool)> {
     let mut number = 0;
-    // SAFETY: a live set and a live number.
+    // SAFETY: a live set and a live integer.
     match unsafe { libc::sigwait(set, &raw mut number) } {
         0 => Ok((number, false)),
         error => Err(io::Error::from_raw_os_error(error)),

@@ -1,6 +1,6 @@
-//! A descriptor that is readable when a blocked signal has come: a signalfd, or a kqueue.
+//! A descriptor that is readable when a blocked signal has arrived: a signalfd, or a kqueue.
 //!
-//! It only tells that there may be one. Whoever waits takes the signal itself by another call.
+//! It only reports that there may be one. Another call takes the signal itself.
 
 use std::io;
 #[cfg(any(feature = "tokio", not(target_os = "linux")))]
@@ -19,14 +19,14 @@ impl Ready {
     #[cfg(target_os = "linux")]
     pub(super) fn new(set: &libc::sigset_t) -> io::Result<Ready> {
         let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
-        // SAFETY: a live set, and no descriptor that is to be changed.
+        // SAFETY: a live set, and no existing descriptor to change.
         let made = unsafe { libc::signalfd(-1, set, flags) };
         Ready::owned(made)
     }
 
     #[cfg(not(target_os = "linux"))]
     pub(super) fn new(set: &libc::sigset_t) -> io::Result<Ready> {
-        // SAFETY: no argument. Nobody inherits it (kqueue(2)).
+        // SAFETY: no arguments. Children do not inherit it (kqueue(2)).
         let ready = Ready::owned(unsafe { libc::kqueue() })?;
         for number in 1..=Signal::LAST {
             // SAFETY: a live set.
@@ -41,29 +41,29 @@ impl Ready {
         if made < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: made by the caller just now, for nobody else.
+        // SAFETY: made by the caller just now, and owned by nothing else.
         Ok(Ready(unsafe { OwnedFd::from_raw_fd(made) }))
     }
 
-    /// Waits until there may be one, or until that time.
+    /// Waits until a signal may have arrived, or until the deadline.
     pub(super) fn wait(&self, until: Option<Instant>) -> io::Result<()> {
         poll_readable(self.0.as_fd(), until)?;
         self.lower();
         Ok(())
     }
 
-    /// Forgets what it has told of.
+    /// Discards the reports so far.
     #[cfg(target_os = "linux")]
     pub(super) fn lower(&self) {
-        // A signalfd shows the signals that wait, and nothing else.
+        // A signalfd only shows the pending signals.
     }
 
     #[cfg(not(target_os = "linux"))]
     pub(super) fn lower(&self) {
         let mut events = std::mem::MaybeUninit::<[libc::kevent; 8]>::uninit();
         let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // Ignored: what is left is told of again.
-        // SAFETY: no changes, room for as many events as it says, and a live time.
+        // Ignored: the next call reports the rest again.
+        // SAFETY: no changes, room for the stated number of events, and a live time.
         let _ = unsafe {
             libc::kevent(
                 self.0.as_raw_fd(),
@@ -76,7 +76,7 @@ impl Ready {
         };
     }
 
-    /// Has it tell of that signal, from now on.
+    /// Adds a signal to the reports.
     #[cfg(not(target_os = "linux"))]
     fn watch(&self, number: i32) -> io::Result<()> {
         let change = libc::kevent {
@@ -105,7 +105,7 @@ impl Ready {
     #[cfg(feature = "tokio")]
     pub(super) fn register(self) -> io::Result<tokio::io::unix::AsyncFd<Ready>> {
         crate::base::wait::current_runtime()?;
-        // SAFETY: it owns the descriptor, which stays what it is until it is dropped.
+        // SAFETY: it owns the descriptor, which stays open and the same until the drop.
         let registered = unsafe {
             tokio::io::unix::AsyncFd::register_with_interest(self, tokio::io::Interest::READABLE)
         };

@@ -9,7 +9,7 @@ use crate::base::handle::{is_close_on_exec, kind_of_number};
 
 pub(super) fn open_handles() -> io::Result<Vec<OpenHandle>> {
     let dir = fs::File::open("/proc/self/fd")?;
-    // The directory's own descriptor is listed too; it was not there before.
+    // The list also contains the descriptor of the directory, which is open only for this call.
     let own = std::os::fd::AsRawFd::as_raw_fd(&dir);
     let mut reader = rustix::fs::Dir::read_from(dir.as_fd())?;
     let mut numbers = Vec::new();
@@ -23,16 +23,16 @@ pub(super) fn open_handles() -> io::Result<Vec<OpenHandle>> {
     Ok(numbers.into_iter().filter_map(describe).collect())
 }
 
-/// `None`: it was closed meanwhile (the second descriptor of the directory itself). The number may be another
-/// handle's in the next call: nothing is done to it.
+/// Describes a handle. `None`: it has been closed meanwhile (the second descriptor of the directory
+/// itself). The next call may find another handle under that number: nothing is done to it.
 fn describe(number: i32) -> Option<OpenHandle> {
     let kind = kind_of_number(number).ok()?;
-    let goes_at_exec = is_close_on_exec(number).ok()?;
+    let close_on_exec = is_close_on_exec(number).ok()?;
     let target = fs::read_link(format!("/proc/self/fd/{number}")).ok();
     Some(OpenHandle {
         number: i64::from(number),
         kind,
         target: target.map(|target| target.to_string_lossy().into_owned()),
-        inheritable: !goes_at_exec,
+        inheritable: !close_on_exec,
     })
 }

@@ -1,4 +1,4 @@
-//! The handles that this process has open.
+//! The open handles of this process.
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -13,33 +13,33 @@ mod windows;
 #[cfg(windows)]
 use windows as imp;
 #[cfg(all(windows, any(feature = "process", test)))]
-pub(crate) use windows::count as own_count;
+pub(crate) use windows::count as own_handle_count;
 
 use std::io;
 
 use super::HandleKind;
 
-/// A handle that this process has open.
+/// An open handle of this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OpenHandle {
     /// Its number.
     pub number: i64,
-    /// What it refers to.
+    /// The kind of object that it refers to.
     pub kind: HandleKind,
-    /// The name of what it refers to, where there is one.
+    /// The name of that object, if it has one.
     pub target: Option<String>,
-    /// Whether a program that this process becomes or starts carelessly would get it.
+    /// True if a program that this process executes or starts carelessly would inherit it.
     pub inheritable: bool,
 }
 
-/// The handles that this process has open, in the order of their numbers.
+/// Returns the open handles of this process, ordered by number.
 ///
 /// # Platform
 /// Linux: `/proc/self/fd`. macOS: `proc_pidinfo(PROC_PIDLISTFDS)`, and the names by `F_GETPATH`.
-/// Windows: `NtQueryInformationProcess`, or `NtQuerySystemInformation` where that does not know; the
-/// target of what is no file is its type. A pipe end on which another thread is in a synchronous read
-/// at this moment can hold this up until that read ends.
+/// Windows: `NtQueryInformationProcess`, or `NtQuerySystemInformation` if that is not supported;
+/// the target of a handle that is no file is its type. A pipe end in a synchronous read on another
+/// thread can delay this call until the read ends.
 ///
 /// # Errors
 /// The list cannot be read.

@@ -23,16 +23,16 @@ use windows_sys::Win32::System::WindowsProgramming::PUBLIC_OBJECT_TYPE_INFORMATI
 
 use super::OpenHandle;
 use crate::base::errno::os_error;
-use crate::base::handle::{HandleKind, ask, kind_of};
+use crate::base::handle::{HandleKind, kind_of, timed_query};
 
-/// Both lists begin with their length and a word that is reserved, and have entries of this many
-/// words on a 64-bit system.
-const HEAD_WORDS: usize = 2;
+/// The layout of both lists on a 64-bit system: their length and a reserved word, then entries of
+/// this many words.
+const HEADER_WORDS: usize = 2;
 const ENTRY_WORDS: usize = 5;
-/// Of all handles of the system: `SystemExtendedHandleInformation`.
-const EVERY_HANDLE: i32 = 64;
-/// So large is no list; a machine that asks for more is not asked again.
-const MOST_WORDS: usize = 32 << 20;
+/// The class of the list of all handles in the system: `SystemExtendedHandleInformation`.
+const SYSTEM_EXTENDED_HANDLES: i32 = 64;
+/// The size limit of a list. No real list is this large, so a longer one is an error.
+const MAX_WORDS: usize = 32 << 20;
 
 pub(super) fn open_handles() -> io::Result<Vec<OpenHandle>> {
     let mut listed = listed()?;
@@ -40,45 +40,46 @@ pub(super) fn open_handles() -> io::Result<Vec<OpenHandle>> {
     Ok(listed.into_iter().filter_map(describe).collect())
 }
 
-/// Numbers and attributes.
+/// Lists the handles of this process: numbers and attributes.
 fn listed() -> io::Result<Vec<(usize, u32)>> {
     if mem::size_of::<usize>() != 8 {
         return Err(io::ErrorKind::Unsupported.into());
     }
-    own_list().or_else(|_| everyones_list())
+    process_list().or_else(|_| system_list())
 }
 
-/// Returns how many there are.
+/// Returns the number of open handles.
 #[cfg(any(feature = "process", test))]
 pub(crate) fn count() -> io::Result<u32> {
     let mut count = 0;
-    // SAFETY: no arguments; a pseudo handle, which nobody closes.
+    // SAFETY: no arguments; a pseudo handle, which is never closed.
     let own = unsafe { GetCurrentProcess() };
-    // SAFETY: our own process, and a live number.
+    // SAFETY: this process, and a live integer.
     match unsafe { GetProcessHandleCount(own, &raw mut count) } {
         0 => Err(io::Error::last_os_error()),
-        // No process has none: Wine does not count.
+        // Wine does not count: every process has handles.
         _ if count == 0 => listed().map(|listed| listed.len() as u32),
         _ => Ok(count),
     }
 }
 
-/// `PROCESS_HANDLE_SNAPSHOT_INFORMATION`.
-fn own_list() -> io::Result<Vec<(usize, u32)>> {
-    // SAFETY: no arguments; a pseudo handle, which nobody closes.
+/// Lists the handles of this process (`PROCESS_HANDLE_SNAPSHOT_INFORMATION`).
+fn process_list() -> io::Result<Vec<(usize, u32)>> {
+    // SAFETY: no arguments; a pseudo handle, which is never closed.
     let own = unsafe { GetCurrentProcess() };
-    let words = list_of(&mut |to, size, needed| {
-        // SAFETY: our own process, and memory of that size.
+    let words = query_list(&mut |to, size, needed| {
+        // SAFETY: this process, and memory of that size.
         unsafe { NtQueryInformationProcess(own, ProcessHandleInformation, to.cast(), size, needed) }
     })?;
     Ok(entries(&words).map(|entry| (entry[0], entry[4] as u32)).collect())
 }
 
-/// From those of everybody (`SYSTEM_HANDLE_INFORMATION_EX`): before Windows 8, and Wine.
-fn everyones_list() -> io::Result<Vec<(usize, u32)>> {
-    let words = list_of(&mut |to, size, needed| {
+/// Picks the handles of this process from the list of the whole system
+/// (`SYSTEM_HANDLE_INFORMATION_EX`): for systems before Windows 8, and Wine.
+fn system_list() -> io::Result<Vec<(usize, u32)>> {
+    let words = query_list(&mut |to, size, needed| {
         // SAFETY: memory of that size.
-        unsafe { NtQuerySystemInformation(EVERY_HANDLE, to.cast(), size, needed) }
+        unsafe { NtQuerySystemInformation(SYSTEM_EXTENDED_HANDLES, to.cast(), size, needed) }
     })?;
     let own = process::id() as usize;
     let ours = entries(&words).filter(|entry| entry[1] == own);
@@ -87,48 +88,52 @@ fn everyones_list() -> io::Result<Vec<(usize, u32)>> {
 
 fn entries(words: &[usize]) -> impl Iterator<Item = [usize; ENTRY_WORDS]> {
     let count = words.first().copied().unwrap_or(0);
-    let entries = words.get(HEAD_WORDS..).unwrap_or_default().chunks_exact(ENTRY_WORDS);
+    let entries = words.get(HEADER_WORDS..).unwrap_or_default().chunks_exact(ENTRY_WORDS);
     entries.take(count).filter_map(|entry| entry.try_into().ok())
 }
 
-/// Asks with more and more room, until that is enough.
-fn list_of(ask: &mut dyn FnMut(*mut usize, u32, *mut u32) -> NTSTATUS) -> io::Result<Vec<usize>> {
+/// Repeats a query with ever larger buffers until one is large enough.
+fn query_list(
+    query: &mut dyn FnMut(*mut usize, u32, *mut u32) -> NTSTATUS,
+) -> io::Result<Vec<usize>> {
     let mut words = vec![0_usize; 4 << 10];
     loop {
         let mut needed = 0;
         let size = mem::size_of_val(words.as_slice()) as u32;
-        match ask(words.as_mut_ptr(), size, &raw mut needed) {
-            STATUS_INFO_LENGTH_MISMATCH if words.len() < MOST_WORDS => {
-                // And room for those that are opened meanwhile.
+        match query(words.as_mut_ptr(), size, &raw mut needed) {
+            STATUS_INFO_LENGTH_MISMATCH if words.len() < MAX_WORDS => {
+                // Extra room for handles that are opened meanwhile.
                 words = vec![0; (words.len() * 2).max(needed as usize / 8 + 1024)];
             }
             status if status >= 0 => return Ok(words),
-            // SAFETY: a number.
+            // SAFETY: an integer argument.
             status => return Err(os_error(unsafe { RtlNtStatusToDosError(status) })),
         }
     }
 }
 
-/// `None`: it was closed meanwhile.
+/// Describes a handle. `None`: it has been closed meanwhile.
 fn describe((number, attributes): (usize, u32)) -> Option<OpenHandle> {
     let raw = ptr::without_provenance_mut(number);
-    // SAFETY: only asked about; a number that is not open is an error of each call.
+    // SAFETY: only used for queries, each of which fails if the handle is not open.
     let handle = unsafe { BorrowedHandle::borrow_raw(raw) };
     let type_name = type_name(handle)?;
     let is_file = type_name == "File";
-    // Other types are not asked what kind of file they are. Somebody may be inside of a call on a file, as a
-    // read that waits, and whoever asks about it waits for that call.
-    let asked =
+    // Only files are queried for their kind. Another thread may be in a call on one, such as a
+    // blocked read, and the query waits for that call.
+    let describe_file =
         |handle: BorrowedHandle<'_>| kind_of(handle).ok().map(|kind| (kind, path_of(handle)));
     let (kind, target) = match is_file {
-        true => ask::about(handle, asked).unwrap_or(Some((HandleKind::Unknown, None)))?,
+        true => {
+            timed_query::run(handle, describe_file).unwrap_or(Some((HandleKind::Unknown, None)))?
+        }
         false => (HandleKind::Unknown, Some(type_name)),
     };
     let inheritable = attributes & OBJ_INHERIT != 0;
     Some(OpenHandle { number: number as i64, kind, target, inheritable })
 }
 
-/// What type of object it is: `File`, `Event`, `Process`.
+/// Returns the type of the object: `File`, `Event`, `Process`.
 fn type_name(handle: BorrowedHandle<'_>) -> Option<String> {
     let mut buffer = [0_usize; 128];
     let size = mem::size_of_val(&buffer) as u32;
@@ -141,27 +146,28 @@ fn type_name(handle: BorrowedHandle<'_>) -> Option<String> {
     if status < 0 {
         return None;
     }
-    // SAFETY: filled in by the call, or all zeroes; and aligned for it.
+    // SAFETY: initialized by the call, or all zeroes; and aligned.
     let name = unsafe { (*to.cast::<PUBLIC_OBJECT_TYPE_INFORMATION>()).TypeName };
     if name.Buffer.is_null() {
         return Some(String::new());
     }
-    // SAFETY: the name stands behind the struct, in the same buffer; its length is in bytes.
+    // SAFETY: the name follows the struct in the same buffer; its length is in bytes.
     let name = unsafe { slice::from_raw_parts(name.Buffer, usize::from(name.Length) / 2) };
     Some(String::from_utf16_lossy(name))
 }
 
-/// Of what is on a disk. A pipe is not asked: somebody who reads from it would hold this up.
+/// Returns the path of an object on a disk. Asks no pipe: a blocked read on it would delay the
+/// answer.
 fn path_of(handle: BorrowedHandle<'_>) -> Option<String> {
     let raw = handle.as_raw_handle();
-    // SAFETY: asked about an open handle.
+    // SAFETY: only queries an open handle.
     if unsafe { GetFileType(raw) } != FILE_TYPE_DISK {
         return None;
     }
     let mut path = vec![0_u16; 1 << 10];
     loop {
         let room = path.len() as u32;
-        // SAFETY: an open handle, and memory for that many.
+        // SAFETY: an open handle, and memory for that many units.
         let length = unsafe {
             GetFinalPathNameByHandleW(raw, path.as_mut_ptr(), room, FILE_NAME_NORMALIZED)
         };
@@ -180,9 +186,9 @@ mod tests {
     use super::*;
     use crate::base::pipe;
 
-    /// Wine has no such lock, and answers.
+    /// Passes on Wine in any case: it has no such lock, and answers.
     #[test]
-    fn a_read_that_waits_does_not_hold_up_the_list() {
+    fn a_blocked_read_does_not_delay_the_list() {
         let (reader, writer) = pipe::pair(Default::default()).unwrap();
         let number = reader.as_raw_handle().addr() as i64;
         let copy = crate::base::handle::Handle::from(reader.try_clone().unwrap());
@@ -192,7 +198,7 @@ mod tests {
                 assert!(listed.iter().any(|open| open.number == number));
             }
             assert!(matches!(copy.kind().unwrap(), HandleKind::Pipe | HandleKind::Unknown));
-            // Nor is it asked in vain what another end is.
+            // A query for the mode of the end does not wait either.
             drop(pipe::PipeReader::from(std::os::windows::io::OwnedHandle::from(copy)));
             std::io::Write::write_all(&mut &writer, b"x").unwrap();
             assert_eq!(reads.join().unwrap(), 1);
@@ -200,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_opened_is_listed_and_not_inheritable() {
+    fn open_handles_are_listed_as_not_inheritable() {
         let (reader, writer) = pipe::pair(Default::default()).unwrap();
         let exe = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
         let listed = match open_handles() {

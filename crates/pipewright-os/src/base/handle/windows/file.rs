@@ -1,4 +1,4 @@
-//! Questions to the kernel about the open file behind a handle.
+//! Queries to the kernel about the open file behind a handle.
 
 use std::ffi::c_void;
 use std::io;
@@ -15,23 +15,24 @@ use windows_sys::Win32::System::IO::IO_STATUS_BLOCK;
 use super::size_of_u32;
 use crate::base::errno::os_error;
 
-/// Returns true if calls on a handle may be left to the kernel, one after the other.
+/// Returns true if the handle is overlapped and several calls on it can be left to the kernel in
+/// sequence.
 ///
-/// Not those on a file on a disk, whatever its mode: one that overlaps has no place at which the next
-/// call goes on, so each would begin at the start again. The kernel refuses calls that name no place.
-pub(crate) fn overlaps(handle: BorrowedHandle<'_>) -> bool {
+/// False for every file on a disk, whatever its mode: an overlapped file has no current offset, so
+/// each call would begin at the start again. The kernel refuses calls that state no offset.
+pub(crate) fn is_overlapped(handle: BorrowedHandle<'_>) -> bool {
     let mut mode = 0_u32;
-    // SAFETY: the class is a number of that type.
-    let told = unsafe { query(handle, FileModeInformation, &raw mut mode) };
+    // SAFETY: the class returns an integer of that type.
+    let queried = unsafe { query(handle, FileModeInformation, &raw mut mode) };
     let waits = mode & (FILE_SYNCHRONOUS_IO_ALERT | FILE_SYNCHRONOUS_IO_NONALERT) != 0;
     // SAFETY: an open handle.
-    told.is_ok() && !waits && unsafe { GetFileType(handle.as_raw_handle()) } != FILE_TYPE_DISK
+    queried.is_ok() && !waits && unsafe { GetFileType(handle.as_raw_handle()) } != FILE_TYPE_DISK
 }
 
-/// Asks the kernel about an open file.
+/// Queries the kernel about an open file.
 ///
 /// # Safety
-/// The class is of that type.
+/// The class returns a value of type `T`.
 pub(crate) unsafe fn query<T>(
     handle: BorrowedHandle<'_>,
     class: i32,
@@ -45,6 +46,6 @@ pub(crate) unsafe fn query<T>(
     if status >= 0 {
         return Ok(());
     }
-    // SAFETY: a number.
+    // SAFETY: an integer argument.
     Err(os_error(unsafe { RtlNtStatusToDosError(status) }))
 }

@@ -1,4 +1,4 @@
-//! Handles are kernel handles, never inheritable ones.
+//! Kernel handles, which are never inheritable.
 
 mod file;
 
@@ -24,13 +24,13 @@ use windows_sys::Win32::Storage::FileSystem::{
 use windows_sys::Win32::System::Pipes::{GetNamedPipeInfo, PeekNamedPipe};
 use windows_sys::Win32::System::Threading::GetCurrentProcess;
 
-use super::{Handle, HandleKind, ask};
-pub(crate) use file::{overlaps, query};
+use super::{Handle, HandleKind, timed_query};
+pub(crate) use file::{is_overlapped, query};
 
 pub(super) struct Owned {
     handle: OwnedHandle,
-    /// Whether it is a pipe and calls on it overlap, once that is known.
-    overlaps: OnceLock<bool>,
+    /// True if it is a pipe and its calls are overlapped; set once that is known.
+    is_overlapped: OnceLock<bool>,
 }
 
 impl Owned {
@@ -41,63 +41,66 @@ impl Owned {
 
 impl From<OwnedHandle> for Owned {
     fn from(handle: OwnedHandle) -> Owned {
-        Owned { handle, overlaps: OnceLock::new() }
+        Owned { handle, is_overlapped: OnceLock::new() }
     }
 }
 
 impl Handle {
-    /// One that is known to be synchronous, so that nobody has to ask.
+    /// Wraps a handle that is known to be synchronous, which saves the query.
     pub(crate) fn of_synchronous(handle: OwnedHandle) -> Handle {
-        Handle(Owned { handle, overlaps: OnceLock::from(false) })
+        Handle(Owned { handle, is_overlapped: OnceLock::from(false) })
     }
 
     #[cfg(test)]
-    pub(crate) fn overlaps_as_known(&self) -> Option<bool> {
-        self.0.overlaps.get().copied()
+    pub(crate) fn cached_is_overlapped(&self) -> Option<bool> {
+        self.0.is_overlapped.get().copied()
     }
 
-    /// Returns true if it is a pipe end that calls overlap on. Asked once, and never for long: children may be
-    /// inside of calls on the same open file, for as long as they like.
+    /// Returns true if it is the overlapped end of a pipe. Queried once, with a time limit:
+    /// children may be inside calls on the same open file for any length of time.
     #[cfg(any(feature = "process", test))]
-    pub(crate) fn overlaps(&self) -> bool {
-        let is_it = |handle: BorrowedHandle<'_>| {
-            kind_of(handle).is_ok_and(|kind| kind == HandleKind::Pipe) && overlaps(handle)
+    pub(crate) fn is_overlapped(&self) -> bool {
+        let is_overlapped_pipe = |handle: BorrowedHandle<'_>| {
+            kind_of(handle).is_ok_and(|kind| kind == HandleKind::Pipe) && is_overlapped(handle)
         };
-        // No answer: only a synchronous one makes anybody wait.
-        *self.0.overlaps.get_or_init(|| ask::about(self.as_handle(), is_it).unwrap_or(false))
+        // No answer: only a synchronous end makes a query wait.
+        *self
+            .0
+            .is_overlapped
+            .get_or_init(|| timed_query::run(self.as_handle(), is_overlapped_pipe).unwrap_or(false))
     }
 }
 
-/// The reparse tag of a symbolic link; other tags are mount points, or of no concern here.
+/// The reparse tag of a symbolic link; other tags are mount points, or do not matter here.
 const SYMLINK_TAG: u32 = 0xA000_000C;
 
 pub(super) fn kind(handle: &Owned) -> io::Result<HandleKind> {
     let asked = handle.handle.as_handle();
-    if handle.overlaps.get() == Some(&true) {
-        // Calls on it do not wait for each other.
+    if handle.is_overlapped.get() == Some(&true) {
+        // Overlapped calls do not wait for each other.
         return kind_of(asked);
     }
-    // Without an answer, it is open at least.
-    let busy = || inheritable(asked).map(|_| HandleKind::Unknown);
-    ask::about(asked, kind_of).unwrap_or_else(busy)
+    // Without an answer, the handle is at least open.
+    let unknown = || inheritable(asked).map(|_| HandleKind::Unknown);
+    timed_query::run(asked, kind_of).unwrap_or_else(unknown)
 }
 
 pub(crate) fn kind_of(handle: BorrowedHandle<'_>) -> io::Result<HandleKind> {
-    // SAFETY: asked about an open handle.
+    // SAFETY: only queries an open handle.
     match unsafe { GetFileType(handle.as_raw_handle()) } {
         FILE_TYPE_DISK => Ok(kind_on_disk(handle)),
         FILE_TYPE_CHAR => Ok(HandleKind::CharDevice),
         FILE_TYPE_PIPE if is_pipe(handle) => Ok(HandleKind::Pipe),
-        // The system calls both a pipe.
+        // The system reports both as a pipe.
         FILE_TYPE_PIPE => Ok(HandleKind::Socket),
-        // An event, a process: open, and no file.
+        // An event or a process: open, and no file.
         _ => inheritable(handle).map(|_| HandleKind::Unknown),
     }
 }
 
 fn kind_on_disk(handle: BorrowedHandle<'_>) -> HandleKind {
     let mut info = FILE_ATTRIBUTE_TAG_INFO { FileAttributes: 0, ReparseTag: 0 };
-    // SAFETY: a live struct, of the class that is named, and its size.
+    // SAFETY: a live struct of the class that is named, and its size.
     let known = unsafe {
         GetFileInformationByHandleEx(
             handle.as_raw_handle(),
@@ -108,10 +111,10 @@ fn kind_on_disk(handle: BorrowedHandle<'_>) -> HandleKind {
     };
     let has = |attribute| info.FileAttributes & attribute != 0;
     if known == 0 {
-        // A file system without attributes has files.
+        // A file system without attributes has only files.
         HandleKind::File
     } else if has(FILE_ATTRIBUTE_REPARSE_POINT) && info.ReparseTag == SYMLINK_TAG {
-        // Only a handle that was opened with FILE_FLAG_OPEN_REPARSE_POINT refers to the link itself.
+        // Only a handle opened with FILE_FLAG_OPEN_REPARSE_POINT refers to the link itself.
         HandleKind::Symlink
     } else if has(FILE_ATTRIBUTE_DIRECTORY) {
         HandleKind::Directory
@@ -120,26 +123,26 @@ fn kind_on_disk(handle: BorrowedHandle<'_>) -> HandleKind {
     }
 }
 
-/// Whether what calls itself a pipe is one, and no socket.
+/// Returns true if an object that the system reports as a pipe is one, and no socket.
 fn is_pipe(handle: BorrowedHandle<'_>) -> bool {
     let raw = handle.as_raw_handle();
     let none = ptr::null_mut::<u32>();
-    // SAFETY: an open handle, and nothing to be written to.
+    // SAFETY: an open handle, and null pointers, which the call permits.
     let known = unsafe { GetNamedPipeInfo(raw, none, none, none, none) };
-    // SAFETY: no arguments. The end that a server writes to may not be asked about.
+    // SAFETY: no arguments. The server's writing end may deny the query.
     if known != 0 || unsafe { GetLastError() } == ERROR_ACCESS_DENIED {
         return true;
     }
-    // SAFETY: an open handle, and nothing to be written to.
+    // SAFETY: an open handle, and null pointers, which the call permits.
     let peeked = unsafe { PeekNamedPipe(raw, ptr::null_mut(), 0, none, none, none) };
     // SAFETY: no arguments.
     peeked != 0 || unsafe { GetLastError() } == ERROR_BROKEN_PIPE
 }
 
-/// Whether a child that takes what is inheritable would get it.
+/// Returns true if a child that inherits all inheritable handles would get it.
 pub(crate) fn inheritable(handle: BorrowedHandle<'_>) -> io::Result<bool> {
     let mut flags = 0;
-    // SAFETY: an open handle, or an error; and a live number.
+    // SAFETY: an open handle, or an error; and a live integer.
     match unsafe { GetHandleInformation(handle.as_raw_handle(), &raw mut flags) } {
         0 => Err(io::Error::last_os_error()),
         _ => Ok(flags & windows_sys::Win32::Foundation::HANDLE_FLAG_INHERIT != 0),
@@ -147,16 +150,16 @@ pub(crate) fn inheritable(handle: BorrowedHandle<'_>) -> io::Result<bool> {
 }
 
 pub(super) fn duplicate(handle: &Owned) -> io::Result<Owned> {
-    let overlaps = handle.overlaps.clone();
-    Ok(Owned { handle: copy_of(handle.raw(), false)?, overlaps })
+    let is_overlapped = handle.is_overlapped.clone();
+    Ok(Owned { handle: copy_of(handle.raw(), false)?, is_overlapped })
 }
 
-/// A second handle to what this one refers to, whoever opened it.
+/// Duplicates a handle, regardless of its owner.
 pub(crate) fn copy_of(handle: HANDLE, inheritable: bool) -> io::Result<OwnedHandle> {
     let mut copy = ptr::null_mut();
-    // SAFETY: no arguments; a pseudo handle, which nobody closes.
+    // SAFETY: no arguments; a pseudo handle, which is never closed.
     let own = unsafe { GetCurrentProcess() };
-    // SAFETY: values. One that is not open is an error of the call.
+    // SAFETY: handle values. The call fails for a handle that is not open.
     let copied = unsafe {
         let how = DUPLICATE_SAME_ACCESS;
         DuplicateHandle(own, handle, own, &raw mut copy, 0, i32::from(inheritable), how)
@@ -164,12 +167,12 @@ pub(crate) fn copy_of(handle: HANDLE, inheritable: bool) -> io::Result<OwnedHand
     if copied == 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: made by the call above, for nobody else.
+    // SAFETY: made by the call above, and owned by nothing else.
     Ok(unsafe { OwnedHandle::from_raw_handle(copy) })
 }
 
 pub(super) fn copy_of_number(number: i32) -> io::Result<Owned> {
-    // Below are the pseudo handles, which refer to whoever asks.
+    // Other values are pseudo handles, which refer to the calling process or thread.
     if number <= 0 {
         return Err(io::Error::from_raw_os_error(ERROR_INVALID_HANDLE as i32));
     }
@@ -184,7 +187,7 @@ pub(crate) fn number_of(handle: RawHandle) -> i64 {
     handle.addr() as i64
 }
 
-/// The size of a struct, as calls want to be told it.
+/// Returns the size of a struct, in the type that system calls expect.
 pub(crate) const fn size_of_u32<T>() -> u32 {
     mem::size_of::<T>() as u32
 }
@@ -209,7 +212,7 @@ impl IntoRawHandle for Handle {
 
 impl FromRawHandle for Handle {
     unsafe fn from_raw_handle(handle: RawHandle) -> Self {
-        // SAFETY: the caller hands over an open handle that nobody else owns.
+        // SAFETY: the caller passes an open handle that has no other owner.
         Handle::from(unsafe { OwnedHandle::from_raw_handle(handle) })
     }
 }
@@ -232,8 +235,8 @@ impl From<Handle> for File {
     }
 }
 
-/// Every type of the standard library that owns one handle and gives it up. Sockets are not among
-/// them: they are closed by a call of their own.
+/// Implements the conversion from the types of the standard library that own one handle and release
+/// it. Sockets are not among them: another call closes them.
 macro_rules! from_owner {
     ($($owner:ty),* $(,)?) => {$(
         impl From<$owner> for Handle {

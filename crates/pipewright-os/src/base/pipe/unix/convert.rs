@@ -1,34 +1,34 @@
-//! The ends as descriptors, and descriptors as ends.
+//! Conversions between pipe ends and descriptors.
 //!
-//! Every way on which others get a descriptor tells [`Now`], so that they never find its open file in
-//! non-blocking mode.
+//! Every conversion that exposes a descriptor reports it to [`Nonblock`], so that other code never
+//! finds the open file in non-blocking mode.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use super::grow::Growth;
-use super::now::{Now, block};
-use super::{PipeReader, PipeWriter, Reader, Way};
+use super::nonblock::{Nonblock, set_blocking};
+use super::{NonblockMethod, PipeReader, PipeWriter, Reader};
 use crate::base::handle::Handle;
 
-/// Gives a descriptor away in the mode in which std's are: a child whose stdin is `O_NONBLOCK`
-/// reads `EAGAIN` and stops (moonbitlang/async#553, nodejs/node#42826).
-fn give_away(fd: OwnedFd, now: &Now) -> OwnedFd {
-    if !now.is_untouched() {
-        block(fd.as_fd());
+/// Releases a descriptor in blocking mode, as std's are: a child whose stdin is `O_NONBLOCK` reads
+/// `EAGAIN` and stops (moonbitlang/async#553, nodejs/node#42826).
+fn into_blocking(fd: OwnedFd, nonblock: &Nonblock) -> OwnedFd {
+    if !nonblock.is_unshared_and_blocking() {
+        set_blocking(fd.as_fd());
     }
     fd
 }
 
 impl AsFd for PipeReader {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.now.share(self.0.fd.as_fd());
+        self.0.nonblock.mark_shared(self.0.fd.as_fd());
         self.0.fd.as_fd()
     }
 }
 
 impl AsFd for PipeWriter {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.now.share(self.0.fd.as_fd());
+        self.0.nonblock.mark_shared(self.0.fd.as_fd());
         self.0.fd.as_fd()
     }
 }
@@ -47,26 +47,26 @@ impl AsRawFd for PipeWriter {
 
 impl From<OwnedFd> for PipeReader {
     fn from(fd: OwnedFd) -> Self {
-        let now = Now::of_foreign(Way::Ask);
-        PipeReader(Reader { fd, now, growth: Growth::default() })
+        let nonblock = Nonblock::for_foreign(NonblockMethod::Detect);
+        PipeReader(Reader { fd, nonblock, growth: Growth::default() })
     }
 }
 
 impl From<OwnedFd> for PipeWriter {
     fn from(fd: OwnedFd) -> Self {
-        PipeWriter::that_waits_not(fd, Way::Ask)
+        PipeWriter::with_method(fd, NonblockMethod::Detect)
     }
 }
 
 impl From<PipeReader> for OwnedFd {
     fn from(reader: PipeReader) -> Self {
-        give_away(reader.0.fd, &reader.0.now)
+        into_blocking(reader.0.fd, &reader.0.nonblock)
     }
 }
 
 impl From<PipeWriter> for OwnedFd {
     fn from(writer: PipeWriter) -> Self {
-        give_away(writer.0.fd, &writer.0.now)
+        into_blocking(writer.0.fd, &writer.0.nonblock)
     }
 }
 

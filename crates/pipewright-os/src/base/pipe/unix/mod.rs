@@ -1,8 +1,8 @@
-//! Pipes are a pair of file descriptors, whose open files stay in blocking mode: see [`now`].
+//! Pairs of file descriptors, whose open files stay in blocking mode: see [`nonblock`].
 
 mod convert;
 mod grow;
-mod now;
+mod nonblock;
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -13,63 +13,67 @@ use rustix::io::Errno;
 
 use super::{PipeOptions, PipeReader, PipeWriter};
 use crate::base::raw_pipe;
-pub(crate) use now::Way;
-use now::{Now, is_ready_now};
+pub(crate) use nonblock::NonblockMethod;
+use nonblock::{Nonblock, is_ready_now};
 
-/// The most that one read takes out of a pipe, where the room is ours to choose. The kernel holds the
-/// pipe's lock for the whole of a read, so a reader that takes a megabyte at once keeps its writer
+/// The most that one read takes from a pipe, if the size is ours to choose. The kernel holds the
+/// pipe's lock for the whole read, so a reader that takes a megabyte at once keeps its writer
 /// waiting all that time.
 pub(crate) const MOST_READ_BYTES: usize = 128 << 10;
 
 pub(super) struct Reader {
     fd: OwnedFd,
-    now: Now,
+    nonblock: Nonblock,
     growth: grow::Growth,
 }
 
 pub(super) struct Writer {
     fd: OwnedFd,
-    now: Now,
+    nonblock: Nonblock,
 }
 
 impl PipeWriter {
-    /// A writer to a descriptor of which is known how its calls are kept from waiting.
-    pub(crate) fn that_waits_not(fd: OwnedFd, way: Way) -> PipeWriter {
-        PipeWriter(Writer { fd, now: Now::of_foreign(way) })
+    /// Makes a writer for a descriptor whose non-blocking method is known.
+    pub(crate) fn with_method(fd: OwnedFd, method: NonblockMethod) -> PipeWriter {
+        PipeWriter(Writer { fd, nonblock: Nonblock::for_foreign(method) })
     }
 
-    /// The descriptor, for a wait of ours: nobody else gets it.
-    pub(crate) fn fd_of_ours(&self) -> BorrowedFd<'_> {
+    /// Returns the descriptor for an internal wait. It must not be exposed to other code.
+    pub(crate) fn fd_for_wait(&self) -> BorrowedFd<'_> {
         self.0.fd.as_fd()
     }
 }
 
 impl PipeReader {
-    /// A reader of a descriptor of which is known how its calls are kept from waiting, and whose pipe is left as
-    /// large as it is.
+    /// Makes a reader for a descriptor whose non-blocking method is known. It does not resize the
+    /// pipe.
     #[cfg(feature = "tokio")]
-    pub(crate) fn that_waits_not(fd: OwnedFd, way: Way) -> PipeReader {
-        PipeReader(Reader { fd, now: Now::of_foreign(way), growth: grow::Growth::never() })
+    pub(crate) fn with_method(fd: OwnedFd, method: NonblockMethod) -> PipeReader {
+        PipeReader(Reader {
+            fd,
+            nonblock: Nonblock::for_foreign(method),
+            growth: grow::Growth::disabled(),
+        })
     }
 
-    /// The descriptor, for a wait of ours: nobody else gets it.
-    pub(crate) fn fd_of_ours(&self) -> BorrowedFd<'_> {
+    /// Returns the descriptor for an internal wait. It must not be exposed to other code.
+    pub(crate) fn fd_for_wait(&self) -> BorrowedFd<'_> {
         self.0.fd.as_fd()
     }
 }
 
 pub(super) fn pair(options: PipeOptions) -> io::Result<(PipeReader, PipeWriter)> {
-    // Neither end is put into another mode: every call says for itself whether it may wait.
+    // Neither end gets another mode: each call states for itself whether it may block.
     let (read, write) = raw_pipe::pipe()?;
     if let Some(bytes) = options.capacity {
         raw_pipe::set_capacity(&read, bytes)?;
     }
     let growth = match options.capacity {
-        Some(_) => grow::Growth::never(),
+        Some(_) => grow::Growth::disabled(),
         None => grow::Growth::default(),
     };
-    let reader = Reader { fd: read, now: Now::of_own_pipe(), growth };
-    Ok((PipeReader(reader), PipeWriter(Writer { fd: write, now: Now::of_own_pipe() })))
+    let reader = Reader { fd: read, nonblock: Nonblock::for_new_pipe(), growth };
+    Ok((PipeReader(reader), PipeWriter(Writer { fd: write, nonblock: Nonblock::for_new_pipe() })))
 }
 
 pub(super) fn read(reader: &Reader, buffer: &mut [u8]) -> io::Result<usize> {
@@ -77,21 +81,22 @@ pub(super) fn read(reader: &Reader, buffer: &mut [u8]) -> io::Result<usize> {
     blocking_read(reader, uninit(buffer), room)
 }
 
-/// The same bytes, for calls that only ever write initialized ones.
+/// Reinterprets the bytes for calls that only write initialized ones.
 fn uninit(buffer: &mut [u8]) -> &mut [MaybeUninit<u8>] {
     let (start, length) = (buffer.as_mut_ptr().cast(), buffer.len());
-    // SAFETY: the same memory, borrowed for as long; no caller here writes anything uninitialized to it.
+    // SAFETY: the same memory, borrowed for as long; no caller here writes uninitialized bytes to
+    // it.
     unsafe { std::slice::from_raw_parts_mut(start, length) }
 }
 
-/// A plain read, which waits in the kernel; whoever else shares the open file may have put it into
-/// non-blocking mode.
+/// Reads with a plain call that blocks in the kernel. Retries after a `poll` if another user of the
+/// open file has put it into non-blocking mode.
 fn blocking_read(reader: &Reader, into: &mut [MaybeUninit<u8>], room: usize) -> io::Result<usize> {
     loop {
         match rustix::io::read(&reader.fd, &mut *into) {
             Ok((filled, _)) => {
                 let count = filled.len();
-                reader.growth.note(&reader.fd, count, room);
+                reader.growth.record_read(&reader.fd, count, room);
                 return Ok(count);
             }
             Err(error) => wait_and_retry(error, reader.fd.as_fd(), PollFlags::IN)?,
@@ -107,19 +112,24 @@ pub(super) fn read_spare(reader: &Reader, buffer: &mut Vec<u8>) -> io::Result<us
 }
 
 pub(super) fn try_read_spare(reader: &Reader, buffer: &mut Vec<u8>) -> io::Result<usize> {
-    read_spare_now(reader, buffer, false)
+    read_spare_nonblocking(reader, buffer, false)
 }
 
-fn read_spare_now(reader: &Reader, buffer: &mut Vec<u8>, is_ready: bool) -> io::Result<usize> {
+fn read_spare_nonblocking(
+    reader: &Reader,
+    buffer: &mut Vec<u8>,
+    is_ready: bool,
+) -> io::Result<usize> {
     fill(buffer, |into| {
         let room = into.len();
-        let count = reader.now.read(&reader.fd, into, is_ready)?;
-        reader.growth.note(&reader.fd, count, room);
+        let count = reader.nonblock.read(&reader.fd, into, is_ready)?;
+        reader.growth.record_read(&reader.fd, count, room);
         Ok(count)
     })
 }
 
-/// Has a call fill the spare capacity, which returns how many bytes it has written.
+/// Passes the spare capacity to a call, which returns the number of bytes that it has written
+/// there.
 fn fill(
     buffer: &mut Vec<u8>,
     call: impl FnOnce(&mut [MaybeUninit<u8>]) -> io::Result<usize>,
@@ -127,31 +137,32 @@ fn fill(
     let length = buffer.len();
     let room = (buffer.capacity() - length).min(MOST_READ_BYTES);
     let count = call(&mut buffer.spare_capacity_mut()[..room])?;
-    // SAFETY: the call has filled that many bytes behind the length.
+    // SAFETY: the call has initialized that many bytes after the length.
     unsafe { buffer.set_len(length + count) };
     Ok(count)
 }
 
 impl PipeReader {
-    /// Reads what is there into a slice; `WouldBlock` where nothing is.
+    /// Reads available bytes into a slice; `WouldBlock` if there are none.
     #[cfg(feature = "tokio")]
     pub(crate) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let (reader, room) = (&self.0, buffer.len());
-        let count = reader.now.read(&reader.fd, uninit(buffer), false)?;
-        reader.growth.note(&reader.fd, count, room);
+        let count = reader.nonblock.read(&reader.fd, uninit(buffer), false)?;
+        reader.growth.record_read(&reader.fd, count, room);
         Ok(count)
     }
 
-    /// As [`try_read_spare`](PipeReader::try_read_spare), where `poll` has just said that there is something.
+    /// Reads as [`try_read_spare`](PipeReader::try_read_spare) does, right after `poll` reported
+    /// data.
     pub(crate) fn read_ready(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
-        read_spare_now(&self.0, buffer, true)
+        read_spare_nonblocking(&self.0, buffer, true)
     }
 }
 
 impl PipeWriter {
-    /// As [`try_write`](PipeWriter::try_write), where `poll` has just said that there is room.
+    /// Writes as [`try_write`](PipeWriter::try_write) does, right after `poll` reported room.
     pub(crate) fn write_ready(&self, bytes: &[u8]) -> io::Result<usize> {
-        Ok(self.0.now.write(&self.0.fd, bytes, true)?)
+        Ok(self.0.nonblock.write(&self.0.fd, bytes, true)?)
     }
 }
 
@@ -169,10 +180,10 @@ pub(super) fn has_room(writer: &Writer) -> bool {
 }
 
 pub(super) fn try_write(writer: &Writer, bytes: &[u8]) -> io::Result<usize> {
-    Ok(writer.now.write(&writer.fd, bytes, false)?)
+    Ok(writer.nonblock.write(&writer.fd, bytes, false)?)
 }
 
-/// Returns `Ok` when the call is worth another try.
+/// Returns `Ok` if the call should be repeated.
 fn wait_and_retry(error: Errno, fd: BorrowedFd<'_>, flags: PollFlags) -> io::Result<()> {
     match error {
         Errno::INTR => Ok(()),
@@ -189,16 +200,16 @@ fn wait_for(fd: BorrowedFd<'_>, flags: PollFlags) -> io::Result<()> {
     }
 }
 
-pub(super) fn hang_up(writer: &Writer) -> io::Result<()> {
+pub(super) fn close(writer: &Writer) -> io::Result<()> {
     let (read, broken) = raw_pipe::pipe()?;
     drop(read);
     replace(&writer.fd, &broken)
 }
 
-/// Makes a descriptor refer to what another one does, without it ever being closed in between.
+/// Makes a descriptor refer to the open file of another one, without closing it in between.
 #[cfg(target_os = "linux")]
 fn replace(old: &OwnedFd, new: &OwnedFd) -> io::Result<()> {
-    // SAFETY: two open descriptors. The number of `old` stays open and its owner's throughout.
+    // SAFETY: two open descriptors. `old` stays open and owned throughout.
     match unsafe { libc::dup3(new.as_raw_fd(), old.as_raw_fd(), libc::O_CLOEXEC) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
@@ -207,8 +218,8 @@ fn replace(old: &OwnedFd, new: &OwnedFd) -> io::Result<()> {
 
 #[cfg(not(target_os = "linux"))]
 fn replace(old: &OwnedFd, new: &OwnedFd) -> io::Result<()> {
-    // There is no dup3. Until the next line a child that somebody else starts by `fork` could get
-    // it, and would have the end of a pipe that nobody reads.
+    // There is no dup3. Until the next line a child that other code forks could inherit the
+    // descriptor, which then is the writing end of a pipe without a reader.
     // SAFETY: as on Linux.
     if unsafe { libc::dup2(new.as_raw_fd(), old.as_raw_fd()) } == -1 {
         return Err(io::Error::last_os_error());
@@ -218,35 +229,35 @@ fn replace(old: &OwnedFd, new: &OwnedFd) -> io::Result<()> {
 }
 
 pub(super) fn available(reader: &Reader) -> io::Result<usize> {
-    bytes_inside(reader.fd.as_fd())
+    unread_bytes(reader.fd.as_fd())
 }
 
 #[cfg(target_os = "linux")]
 pub(super) fn unread(writer: &Writer) -> io::Result<usize> {
-    bytes_inside(writer.fd.as_fd())
+    unread_bytes(writer.fd.as_fd())
 }
 
 #[cfg(not(target_os = "linux"))]
 pub(super) fn unread(_: &Writer) -> io::Result<usize> {
-    // FIONREAD at this end tells of the other direction, which there is none of: always 0.
-    let words = "only the end that reads can tell what is in a pipe";
+    // FIONREAD at this end reports the other direction, which does not exist: always 0.
+    let words = "only the reading end of a pipe can report the unread bytes";
     Err(io::Error::new(io::ErrorKind::Unsupported, words))
 }
 
-fn bytes_inside(fd: BorrowedFd<'_>) -> io::Result<usize> {
+fn unread_bytes(fd: BorrowedFd<'_>) -> io::Result<usize> {
     let bytes = rustix::io::ioctl_fionread(fd)?;
     Ok(usize::try_from(bytes).unwrap_or(usize::MAX))
 }
 
 pub(super) fn clone_reader(reader: &Reader) -> io::Result<Reader> {
-    reader.now.share(reader.fd.as_fd());
-    let (fd, now) = (reader.fd.try_clone()?, reader.now.of_clone());
-    Ok(Reader { fd, now, growth: grow::Growth::default() })
+    reader.nonblock.mark_shared(reader.fd.as_fd());
+    let (fd, nonblock) = (reader.fd.try_clone()?, reader.nonblock.for_clone());
+    Ok(Reader { fd, nonblock, growth: grow::Growth::default() })
 }
 
 pub(super) fn clone_writer(writer: &Writer) -> io::Result<Writer> {
-    writer.now.share(writer.fd.as_fd());
-    Ok(Writer { fd: writer.fd.try_clone()?, now: writer.now.of_clone() })
+    writer.nonblock.mark_shared(writer.fd.as_fd());
+    Ok(Writer { fd: writer.fd.try_clone()?, nonblock: writer.nonblock.for_clone() })
 }
 
 pub(super) fn reader_number(reader: &Reader) -> RawFd {

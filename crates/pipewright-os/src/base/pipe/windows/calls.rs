@@ -1,4 +1,4 @@
-//! One call on an end: made, waited for, and understood.
+//! Single calls on a pipe end, and the meaning of their results.
 
 use std::io;
 use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, OwnedHandle};
@@ -10,22 +10,23 @@ use windows_sys::Win32::Foundation::{
 };
 use windows_sys::Win32::Storage::FileSystem::{ReadFile, WriteFile};
 
-use super::state::{self, Waits};
+use super::state::{self, WriteBlocking};
 use super::{Reader, Writer, available};
 use crate::base::errno::os_error;
-use crate::base::overlapped::{Operation, at_most};
+use crate::base::overlapped::{Operation, clamp_to_u32};
 use crate::base::wake::Wake;
 
-/// The most that one read asks for, where the room is ours to choose.
+/// The most that one read requests, if the size is ours to choose.
 pub(crate) const MOST_READ_BYTES: usize = 128 << 10;
 
-/// What has come of a read: that many bytes, 0 at the end. `None`: nothing, and there may be more.
-pub(crate) fn of_read(
+/// Interprets the result of a read: the number of bytes, 0 at the end. `None`: nothing was read,
+/// and the stream goes on.
+pub(crate) fn map_read_result(
     file: BorrowedHandle<'_>,
     result: io::Result<usize>,
 ) -> Option<io::Result<usize>> {
     match result {
-        // Somebody has written nothing; at the end of a pipe there would be an error.
+        // Another writer has written zero bytes; at the end of a pipe there would be an error.
         Ok(0) if state::is_open_pipe(file) => None,
         Ok(count) => Some(Ok(count)),
         Err(error) => match error.raw_os_error().map(|code| code as u32) {
@@ -36,24 +37,24 @@ pub(crate) fn of_read(
     }
 }
 
-/// The result of a write. One that somebody else has cancelled is an error, and not made again: some of its
-/// bytes may have been read.
-pub(crate) fn of_write(result: io::Result<usize>) -> io::Result<usize> {
+/// Interprets the result of a write. A write that other code has cancelled is an error, and not
+/// repeated: some of its bytes may have been read.
+pub(crate) fn map_write_result(result: io::Result<usize>) -> io::Result<usize> {
     result.map_err(|error| match error.raw_os_error().map(|code| code as u32) {
-        // One fact, three numbers, of which std knows two.
+        // Three codes for one fact. std knows two of them.
         Some(ERROR_NO_DATA | ERROR_PIPE_NOT_CONNECTED) => os_error(ERROR_BROKEN_PIPE),
         _ => error,
     })
 }
 
 pub(in super::super) fn read(reader: &Reader, buffer: &mut [u8]) -> io::Result<usize> {
-    // SAFETY: a live slice, which is the call's own.
+    // SAFETY: a live slice, mutably borrowed for the call.
     unsafe { read_to(reader, buffer.as_mut_ptr(), buffer.len()) }
 }
 
 pub(in super::super) fn read_spare(reader: &Reader, buffer: &mut Vec<u8>) -> io::Result<usize> {
     read_spare_with(buffer, |to, room| {
-        // SAFETY: the spare room of a buffer that is borrowed mutably.
+        // SAFETY: the spare capacity of a buffer that is mutably borrowed.
         unsafe { read_to(reader, to, room) }
     })
 }
@@ -65,7 +66,7 @@ pub(in super::super) fn try_read_spare(reader: &Reader, buffer: &mut Vec<u8>) ->
     })
 }
 
-/// Reads into the spare room of a buffer.
+/// Reads into the spare capacity of a buffer.
 fn read_spare_with(
     buffer: &mut Vec<u8>,
     read: impl FnOnce(*mut u8, usize) -> io::Result<usize>,
@@ -73,13 +74,15 @@ fn read_spare_with(
     let spare = buffer.spare_capacity_mut();
     let room = spare.len().min(MOST_READ_BYTES);
     let count = read(spare.as_mut_ptr().cast(), room)?;
-    // SAFETY: the read has filled that many bytes behind the length.
+    // SAFETY: the read has initialized that many bytes after the length.
     unsafe { buffer.set_len(buffer.len() + count) };
     Ok(count)
 }
 
+/// Reads into raw memory, and waits for data.
+///
 /// # Safety
-/// There is room for that many bytes, and nobody else uses it.
+/// `to` points to that many bytes of live memory that nothing else uses.
 unsafe fn read_to(reader: &Reader, to: *mut u8, room: usize) -> io::Result<usize> {
     if room == 0 {
         return Ok(0);
@@ -93,12 +96,14 @@ unsafe fn read_to(reader: &Reader, to: *mut u8, room: usize) -> io::Result<usize
             // SAFETY: promised by the caller.
             unsafe { read_now(reader, to, room) }
         };
-        if let Some(done) = of_read(reader.handle.as_handle(), result) {
+        if let Some(done) = map_read_result(reader.handle.as_handle(), result) {
             return done;
         }
     }
 }
 
+/// Reads into raw memory; `WouldBlock` if there is no data.
+///
 /// # Safety
 /// As [`read_to`].
 unsafe fn try_read_to(reader: &Reader, to: *mut u8, room: usize) -> io::Result<usize> {
@@ -106,7 +111,7 @@ unsafe fn try_read_to(reader: &Reader, to: *mut u8, room: usize) -> io::Result<u
         return Ok(0);
     }
     if !reader.overlapped {
-        // What is no pipe cannot be asked, and has its bytes, or waits for them.
+        // An object that is no pipe cannot be queried. It has data, or the read waits.
         return match available(reader) {
             Ok(0) if state::is_open_pipe(reader.handle.as_handle()) => {
                 Err(io::ErrorKind::WouldBlock.into())
@@ -120,24 +125,24 @@ unsafe fn try_read_to(reader: &Reader, to: *mut u8, room: usize) -> io::Result<u
         // SAFETY: promised by the caller; it is done when `stop` returns.
         let mut operation = unsafe { Operation::read(reader.raw(), &event, to, room) };
         let Some(result) = operation.stop() else { return Err(io::ErrorKind::WouldBlock.into()) };
-        if let Some(done) = of_read(reader.handle.as_handle(), result) {
+        if let Some(done) = map_read_result(reader.handle.as_handle(), result) {
             return done;
         }
     }
 }
 
-/// A synchronous read.
+/// Reads from a synchronous end.
 ///
 /// # Safety
 /// As [`read_to`].
 unsafe fn read_now(reader: &Reader, to: *mut u8, room: usize) -> io::Result<usize> {
     let mut count = 0;
-    // SAFETY: promised by the caller; and a live number.
+    // SAFETY: promised by the caller; and a live integer.
     let read =
-        unsafe { ReadFile(reader.raw(), to, at_most(room), &raw mut count, ptr::null_mut()) };
+        unsafe { ReadFile(reader.raw(), to, clamp_to_u32(room), &raw mut count, ptr::null_mut()) };
     match read {
         0 => match io::Error::last_os_error() {
-            // Of a message there is more than room: what there was room for has come.
+            // The message is longer than the buffer: the part that fits has arrived.
             error if error.raw_os_error() == Some(ERROR_MORE_DATA as i32) => Ok(count as usize),
             error => Err(error),
         },
@@ -148,25 +153,25 @@ unsafe fn read_now(reader: &Reader, to: *mut u8, room: usize) -> io::Result<usiz
 pub(in super::super) fn write(writer: &Writer, bytes: &[u8]) -> io::Result<usize> {
     let end = writer.end();
     if bytes.is_empty() {
-        // A reader would be told of it.
+        // A reader would see a write of zero bytes.
         return Ok(0);
     }
-    let begun = end.wait_for_begun(bytes);
-    of_write(begun.unwrap_or_else(|| end.write_and_wait()(&end.handle, bytes)))
+    let pending = end.wait_for_pending(bytes);
+    map_write_result(pending.unwrap_or_else(|| end.blocking_write()(&end.handle, bytes)))
 }
 
-/// A write that may overlap, waited for.
+/// Writes to a handle that may be overlapped, and waits for the result.
 pub(super) fn write_overlapped(handle: &OwnedHandle, bytes: &[u8]) -> io::Result<usize> {
     let (raw, event) = (handle.as_raw_handle(), Wake::new()?);
     // SAFETY: an open handle and a live slice; it is done when `wait` returns.
     unsafe { Operation::write(raw, &event, bytes.as_ptr(), bytes.len()) }.wait()
 }
 
-/// A synchronous write.
+/// Writes to a synchronous handle.
 pub(super) fn write_now(handle: &OwnedHandle, bytes: &[u8]) -> io::Result<usize> {
     let (raw, mut count) = (handle.as_raw_handle(), 0);
-    let length = at_most(bytes.len());
-    // SAFETY: an open handle, a live slice and a live number.
+    let length = clamp_to_u32(bytes.len());
+    // SAFETY: an open handle, a live slice and a live integer.
     let written =
         unsafe { WriteFile(raw, bytes.as_ptr(), length, &raw mut count, ptr::null_mut()) };
     match written {
@@ -177,7 +182,7 @@ pub(super) fn write_now(handle: &OwnedHandle, bytes: &[u8]) -> io::Result<usize>
 
 #[cfg(test)]
 impl super::WriteEnd {
-    /// Straight to the kernel: ours leave such writes out.
+    /// Writes zero bytes directly: the crate's own functions skip such writes.
     pub(crate) fn write_nothing(&self) {
         write_now(&self.handle, &[]).unwrap();
     }
@@ -185,15 +190,15 @@ impl super::WriteEnd {
 
 pub(in super::super) fn try_write(writer: &Writer, bytes: &[u8]) -> io::Result<usize> {
     let end = writer.end();
-    if !end.overlaps() {
+    if !end.is_overlapped() {
         return write(writer, bytes);
     }
     if bytes.is_empty() {
-        // Nothing else is written, so a write that was begun is not given up for it.
+        // A write of zero bytes does not replace a pending write, so it must not cancel it.
         return Ok(0);
     }
-    if let Some(done) = end.take_begun(bytes) {
-        return of_write(done);
+    if let Some(done) = end.take_result_for(bytes) {
+        return map_write_result(done);
     }
     let (event, would_block) = (Wake::new()?, || Err(io::ErrorKind::WouldBlock.into()));
     let mut piece = end.piece(bytes);
@@ -201,7 +206,8 @@ pub(in super::super) fn try_write(writer: &Writer, bytes: &[u8]) -> io::Result<u
         if room == 0 {
             return would_block();
         }
-        // As much as is taken at once, so that there is nothing to cancel unless somebody else writes too.
+        // As much as the pipe takes at once, so that there is nothing to cancel unless another
+        // process writes too.
         piece = piece.get(..room).unwrap_or(piece);
     }
     while !piece.is_empty() {
@@ -209,9 +215,9 @@ pub(in super::super) fn try_write(writer: &Writer, bytes: &[u8]) -> io::Result<u
         let mut operation =
             unsafe { Operation::write(end.raw(), &event, piece.as_ptr(), piece.len()) };
         if let Some(done) = operation.stop() {
-            return of_write(done);
+            return map_write_result(done);
         }
-        // There is no room for all of it; half of it may fit.
+        // The pipe has no room for all of it; half of it may fit.
         piece = piece.get(..piece.len() / 2).unwrap_or_default();
     }
     would_block()
@@ -219,7 +225,7 @@ pub(in super::super) fn try_write(writer: &Writer, bytes: &[u8]) -> io::Result<u
 
 pub(in super::super) fn has_room(writer: &Writer) -> bool {
     let end = writer.end();
-    // What overlaps can always be tried. What the kernel tells of another pipe is not to be had while
-    // somebody else waits in a write to it, and counts as full what its reader waits for.
-    matches!(end.waits, Waits::Overlapped | Waits::Never)
+    // An overlapped end never blocks. For another pipe the kernel does not answer while another
+    // thread is blocked in a write to it, and it counts space that a reader waits for as used.
+    matches!(end.blocking, WriteBlocking::Overlapped | WriteBlocking::Never)
 }

@@ -1,4 +1,5 @@
-//! Makes a pipe: a named one that nobody else can open, because only it can overlap.
+//! Makes pipes. They are named pipes, because only those can be overlapped, but no other process
+//! can open them.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -22,21 +23,23 @@ use windows_sys::Win32::System::Pipes::{
 };
 
 use super::super::{Mode, PipeOptions};
-use crate::base::security::{Descriptor, OWNER};
+use crate::base::security::{OWNER_ONLY, SecurityDescriptor};
 
-/// What a pipe holds where nobody says otherwise: as much as on Linux.
-const USUAL_BYTES: usize = 64 << 10;
-/// With less, reader and writer take turns too often (dotnet/runtime#125643).
-const LEAST_BYTES: usize = 16 << 10;
-/// Of no consequence, as nobody waits for a free instance.
+/// The default capacity: as much as on Linux.
+const DEFAULT_BYTES: usize = 64 << 10;
+/// The minimum capacity. With less, reader and writer take turns too often (dotnet/runtime#125643).
+const MIN_BYTES: usize = 16 << 10;
+/// The default timeout for clients that wait for a free instance. It has no effect, as there are
+/// none.
 const TIMEOUT_MS: u32 = 120_000;
-/// How many names are tried before somebody is believed to take each of them on purpose.
-const NAMES: u32 = 8;
+/// The number of names to try. After that many failures, another process must be taking them on
+/// purpose.
+const MAX_TRIES: u32 = 8;
 
 pub(super) struct Ends {
     pub(super) read: OwnedHandle,
     pub(super) write: OwnedHandle,
-    /// What it holds.
+    /// The capacity of the pipe.
     pub(super) bytes: u32,
 }
 
@@ -45,63 +48,65 @@ pub(super) fn pair(options: PipeOptions) -> io::Result<Ends> {
 }
 
 fn pair_named(options: PipeOptions, name: &mut dyn FnMut() -> String) -> io::Result<Ends> {
-    let bytes = options.capacity.unwrap_or(USUAL_BYTES).max(LEAST_BYTES);
+    let bytes = options.capacity.unwrap_or(DEFAULT_BYTES).max(MIN_BYTES);
     let bytes = u32::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
-    // The end that is made first is ours as a rule: the one that overlaps.
+    // This process usually keeps the end that is made first: the overlapped one.
     let reader_first = options.read == Mode::Async || options.write == Mode::Sync;
-    // The rights that the ends of an anonymous pipe have: programs ask for its state, and set it.
-    let kind = match reader_first {
-        true => Kind {
-            made: PIPE_ACCESS_INBOUND | flag(options.read),
-            access: GENERIC_WRITE | FILE_READ_ATTRIBUTES,
-            opened: flag(options.write),
+    // The same rights as on the ends of an anonymous pipe: programs query and set its state.
+    let options = match reader_first {
+        true => EndOptions {
+            create_flags: PIPE_ACCESS_INBOUND | flag(options.read),
+            open_access: GENERIC_WRITE | FILE_READ_ATTRIBUTES,
+            open_flags: flag(options.write),
             bytes,
         },
-        false => Kind {
-            // Not `PIPE_ACCESS_OUTBOUND`: without the right to read (`FILE_READ_ATTRIBUTES` is part of it) the
-            // kernel does not tell how much room there is. Nobody can write in the other direction, as the
-            // other end is opened for reading.
-            made: PIPE_ACCESS_DUPLEX | flag(options.write),
-            access: GENERIC_READ | FILE_WRITE_ATTRIBUTES,
-            opened: flag(options.read),
+        false => EndOptions {
+            // Not `PIPE_ACCESS_OUTBOUND`: without read access (which includes
+            // `FILE_READ_ATTRIBUTES`) the kernel does not report how much room there is. No process
+            // can write in the other direction, as the other end is opened for reading only.
+            create_flags: PIPE_ACCESS_DUPLEX | flag(options.write),
+            open_access: GENERIC_READ | FILE_WRITE_ATTRIBUTES,
+            open_flags: flag(options.read),
             bytes,
         },
     };
-    let (made, opened) = ends_named(&kind, name)?;
+    let (made, opened) = ends_with_names(&options, name)?;
     let (read, write) = if reader_first { (made, opened) } else { (opened, made) };
     Ok(Ends { read, write, bytes })
 }
 
-/// Makes two ends for both directions, of which each holds so many bytes. Calls on both overlap.
+/// Makes two ends for both directions, each with a buffer of that many bytes. Calls on both are
+/// overlapped.
 #[cfg(feature = "ipc")]
 pub(crate) fn duplex(bytes: u32) -> io::Result<(OwnedHandle, OwnedHandle)> {
-    let kind = Kind {
-        made: PIPE_ACCESS_DUPLEX | FILE_FLAG_OVERLAPPED,
-        access: GENERIC_READ | GENERIC_WRITE,
-        opened: FILE_FLAG_OVERLAPPED,
+    let options = EndOptions {
+        create_flags: PIPE_ACCESS_DUPLEX | FILE_FLAG_OVERLAPPED,
+        open_access: GENERIC_READ | GENERIC_WRITE,
+        open_flags: FILE_FLAG_OVERLAPPED,
         bytes,
     };
-    ends_named(&kind, &mut random_name)
+    ends_with_names(&options, &mut random_name)
 }
 
-/// How the end is made, and how and for what the other one is opened.
-struct Kind {
-    made: u32,
-    access: u32,
-    opened: u32,
+/// The flags with which the first end is created, and the access and flags with which the other is
+/// opened.
+struct EndOptions {
+    create_flags: u32,
+    open_access: u32,
+    open_flags: u32,
     bytes: u32,
 }
 
-fn ends_named(
-    kind: &Kind,
+fn ends_with_names(
+    options: &EndOptions,
     name: &mut dyn FnMut() -> String,
 ) -> io::Result<(OwnedHandle, OwnedHandle)> {
     let mut tries = 1;
     loop {
         let name: Vec<u16> = name().encode_utf16().chain([0]).collect();
-        match ends_at(&name, kind) {
-            // Somebody has made a pipe of that name before us, or has opened ours before us.
-            Err(error) if tries < NAMES && is_taken(&error) => tries += 1,
+        match ends_with_name(&name, options) {
+            // Another process has made a pipe of that name before us, or has opened ours.
+            Err(error) if tries < MAX_TRIES && is_taken(&error) => tries += 1,
             done => return done,
         }
     }
@@ -112,57 +117,60 @@ fn is_taken(error: &io::Error) -> bool {
     [ERROR_ACCESS_DENIED, ERROR_PIPE_BUSY].iter().any(|taken| code == Some(*taken as i32))
 }
 
-fn ends_at(name: &[u16], kind: &Kind) -> io::Result<(OwnedHandle, OwnedHandle)> {
-    let attributes = owners()?.attributes();
-    let made = made_at(name, kind, &raw const attributes)?;
-    let opened = match opened_at(name, kind) {
-        // The owner's rights are not ours, as in a container of an app: then it has those of any object.
+fn ends_with_name(name: &[u16], options: &EndOptions) -> io::Result<(OwnedHandle, OwnedHandle)> {
+    let attributes = owner_only()?.attributes();
+    let made = create_end(name, options, &raw const attributes)?;
+    let opened = match open_end(name, options) {
+        // The owner's rights are not ours, as in an app container: use the default rights of an
+        // object.
         Err(error) if error.raw_os_error() == Some(ERROR_ACCESS_DENIED as i32) => {
             drop(made);
-            let made = made_at(name, kind, ptr::null())?;
-            return Ok((made, opened_at(name, kind)?));
+            let made = create_end(name, options, ptr::null())?;
+            return Ok((made, open_end(name, options)?));
         }
         opened => opened?,
     };
     Ok((made, opened))
 }
 
-/// Nobody but its owner may open the pipe. Made once.
-fn owners() -> io::Result<&'static Descriptor> {
-    static OWNERS: OnceLock<Descriptor> = OnceLock::new();
-    if let Some(owners) = OWNERS.get() {
-        return Ok(owners);
+/// Returns the descriptor that lets only the owner open the pipe. Made once.
+fn owner_only() -> io::Result<&'static SecurityDescriptor> {
+    static DESCRIPTOR: OnceLock<SecurityDescriptor> = OnceLock::new();
+    if let Some(owner_only) = DESCRIPTOR.get() {
+        return Ok(owner_only);
     }
-    let new = Descriptor::of(OWNER)?;
-    Ok(OWNERS.get_or_init(|| new))
+    let new = SecurityDescriptor::from_sddl(OWNER_ONLY)?;
+    Ok(DESCRIPTOR.get_or_init(|| new))
 }
 
-fn made_at(
+fn create_end(
     name: &[u16],
-    kind: &Kind,
+    options: &EndOptions,
     attributes: *const SECURITY_ATTRIBUTES,
 ) -> io::Result<OwnedHandle> {
-    // SAFETY: a name that ends with a zero; attributes that live, or none: so it is not inherited.
+    // SAFETY: a name that ends with a zero; attributes that live, or none: so it is not
+    // inheritable.
     own(unsafe {
         CreateNamedPipeW(
             name.as_ptr(),
-            kind.made | FILE_FLAG_FIRST_PIPE_INSTANCE,
+            options.create_flags | FILE_FLAG_FIRST_PIPE_INSTANCE,
             PIPE_TYPE_BYTE | PIPE_READMODE_BYTE | PIPE_WAIT | PIPE_REJECT_REMOTE_CLIENTS,
             1,
-            kind.bytes,
-            kind.bytes,
+            options.bytes,
+            options.bytes,
             TIMEOUT_MS,
             attributes,
         )
     })
 }
 
-fn opened_at(name: &[u16], kind: &Kind) -> io::Result<OwnedHandle> {
-    // Whoever is given the other end may ask who we are, and not act as we.
-    let how = kind.opened | SECURITY_SQOS_PRESENT | SECURITY_IDENTIFICATION;
-    let (name, access, none) = (name.as_ptr(), kind.access, ptr::null_mut());
-    // SAFETY: a name that ends with a zero, no attributes, so that it is not inherited, and no template.
-    own(unsafe { CreateFileW(name, access, 0, ptr::null(), OPEN_EXISTING, how, none) })
+fn open_end(name: &[u16], options: &EndOptions) -> io::Result<OwnedHandle> {
+    // The holder of the other end may identify us, but not impersonate us.
+    let flags = options.open_flags | SECURITY_SQOS_PRESENT | SECURITY_IDENTIFICATION;
+    let (name, access, none) = (name.as_ptr(), options.open_access, ptr::null_mut());
+    // SAFETY: a name that ends with a zero, no attributes, so that it is not inheritable, and no
+    // template.
+    own(unsafe { CreateFileW(name, access, 0, ptr::null(), OPEN_EXISTING, flags, none) })
 }
 
 fn flag(mode: Mode) -> u32 {
@@ -172,17 +180,17 @@ fn flag(mode: Mode) -> u32 {
     }
 }
 
-/// Owns what a call has opened, if it has.
+/// Takes ownership of an opened handle, or returns the error of the call.
 fn own(handle: HANDLE) -> io::Result<OwnedHandle> {
     if handle == INVALID_HANDLE_VALUE {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: opened by that call, for nobody else.
+    // SAFETY: opened by that call, and owned by nothing else.
     Ok(unsafe { OwnedHandle::from_raw_handle(handle) })
 }
 
-/// A name that cannot be guessed: std keys these hashes from the system's random numbers, and each with
-/// another key.
+/// Returns a name that cannot be guessed: std keys these hashes with the system's random numbers,
+/// each with another key.
 fn random_name() -> String {
     let random = || RandomState::new().build_hasher().finish();
     format!(r"\\.\pipe\LOCAL\pipewright-{}-{:016x}{:016x}", process::id(), random(), random())
@@ -193,21 +201,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_is_taken_is_left_to_whoever_has_it() {
+    fn a_name_that_is_taken_is_skipped() {
         let [taken, free] = [random_name(), random_name()];
-        let squatter = pair_named(PipeOptions::default(), &mut || taken.clone()).unwrap();
+        let owner = pair_named(PipeOptions::default(), &mut || taken.clone()).unwrap();
         let mut names = vec![free.clone(), taken.clone(), taken.clone()];
         pair_named(PipeOptions::default(), &mut || names.pop().unwrap()).unwrap();
         assert_eq!(names, Vec::<String>::new());
-        // Always the same name: an error, and not for ever.
+        // Always the same name: an error, and not an endless loop.
         let mut asked = 0;
         let refused = pair_named(PipeOptions::default(), &mut || {
             asked += 1;
             taken.clone()
         });
         assert!(is_taken(&refused.err().unwrap()));
-        assert_eq!(asked, NAMES);
-        drop(squatter);
+        assert_eq!(asked, MAX_TRIES);
+        drop(owner);
         assert!(pair_named(PipeOptions::default(), &mut || taken.clone()).is_ok());
     }
 

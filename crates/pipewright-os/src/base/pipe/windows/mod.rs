@@ -1,14 +1,14 @@
-//! Pipes are named pipes; [`Mode::Async`](super::Mode::Async) is an overlapped end.
+//! Named pipes; [`Mode::Async`](super::Mode::Async) is an overlapped end.
 
 mod calls;
 mod make;
 #[cfg(test)]
 mod npfs;
 mod pending;
-mod relay;
 mod state;
 #[cfg(test)]
 mod tests;
+mod writer_thread;
 
 use std::io;
 use std::mem;
@@ -20,19 +20,19 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use windows_sys::Win32::Foundation::HANDLE;
 
 use super::{PipeOptions, PipeReader, PipeWriter};
-use crate::base::handle::{Handle, ask, copy_of, number_of, overlaps};
+use crate::base::handle::{Handle, copy_of, is_overlapped, number_of, timed_query};
 use crate::base::wake::Wake;
 
-pub(crate) use calls::{MOST_READ_BYTES, of_read, of_write};
+pub(crate) use calls::{MOST_READ_BYTES, map_read_result, map_write_result};
 pub(super) use calls::{has_room, read, read_spare, try_read_spare, try_write, write};
 #[cfg(feature = "ipc")]
 pub(crate) use make::duplex;
-use pending::Pending;
-use relay::Kind;
-pub(crate) use relay::{Job, Relay};
-use state::Waits;
+use pending::PendingWrite;
+use state::WriteBlocking;
 #[cfg(feature = "ipc")]
 pub(crate) use state::room;
+use writer_thread::Target;
+pub(crate) use writer_thread::{WriteRequest, WriterThread};
 
 pub(super) struct Reader {
     handle: OwnedHandle,
@@ -40,35 +40,36 @@ pub(super) struct Reader {
 }
 
 pub(super) struct Writer {
-    /// Exchanged by a hang-up; whoever is writing meanwhile keeps the end that it writes to.
+    /// Replaced by `close`; a write in progress keeps the end that it writes to.
     end: Mutex<Arc<WriteEnd>>,
 }
 
 #[derive(Debug)]
 pub(crate) struct WriteEnd {
-    /// The write that was begun. Dropped before the handle.
-    pending: Mutex<Option<Pending>>,
-    /// Made when a write is left to the kernel.
+    /// The pending write. Dropped before the handle.
+    pending: Mutex<Option<PendingWrite>>,
+    /// Made for the first write that is left to the kernel.
     event: OnceLock<Arc<Wake>>,
     handle: OwnedHandle,
-    waits: Waits,
-    /// The number of bytes that the pipe holds, and the most that one write takes: the kernel copies the
-    /// whole of a write that waits.
-    holds_bytes: usize,
-    /// It is where this program itself prints.
+    blocking: WriteBlocking,
+    /// The capacity of the pipe, and the most that one write takes: the kernel copies all bytes of
+    /// a pending write.
+    capacity_bytes: usize,
+    /// True for the handle that this program itself prints to.
     is_stdout: bool,
-    /// Made when a write may have to be waited for and cannot be left to the kernel.
-    relay: OnceLock<Relay>,
+    /// Made for the first write that may block and cannot be left to the kernel.
+    writer_thread: OnceLock<WriterThread>,
 }
 
-type WriteAndWait = fn(&OwnedHandle, &[u8]) -> io::Result<usize>;
+type BlockingWrite = fn(&OwnedHandle, &[u8]) -> io::Result<usize>;
 
 pub(super) fn pair(options: PipeOptions) -> io::Result<(PipeReader, PipeWriter)> {
     use super::Mode::Async;
     let ends = make::pair(options)?;
     let reader = Reader { handle: ends.read, overlapped: options.read == Async };
-    let waits = if options.write == Async { Waits::Overlapped } else { Waits::InTheCall };
-    let writer = WriteEnd::new(ends.write, waits, ends.bytes as usize);
+    let blocking =
+        if options.write == Async { WriteBlocking::Overlapped } else { WriteBlocking::InCall };
+    let writer = WriteEnd::new(ends.write, blocking, ends.bytes as usize);
     Ok((PipeReader(reader), PipeWriter(Writer::new(writer))))
 }
 
@@ -79,14 +80,14 @@ impl Reader {
 }
 
 impl PipeReader {
-    /// Whether a read can be left to the kernel.
-    pub(crate) fn overlaps(&self) -> bool {
+    /// Returns true if a read can be left to the kernel.
+    pub(crate) fn is_overlapped(&self) -> bool {
         self.0.overlapped
     }
 }
 
 impl PipeWriter {
-    /// The end as it is now.
+    /// Returns the current end.
     pub(crate) fn end(&self) -> Arc<WriteEnd> {
         self.0.end()
     }
@@ -102,7 +103,7 @@ impl Writer {
     }
 
     fn lock(&self) -> MutexGuard<'_, Arc<WriteEnd>> {
-        // A pointer, which is whole at any time.
+        // A pointer, which is consistent at any time.
         self.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -110,11 +111,11 @@ impl Writer {
         let end = self.end.into_inner().unwrap_or_else(PoisonError::into_inner);
         match Arc::try_unwrap(end) {
             Ok(end) => end.handle,
-            // The wait of a task has begun a write to it, and has not been asked again since.
+            // The wait of a task has started a write to it, and has not been polled since.
             Err(end) => {
-                end.give_up();
-                // SAFETY: whoever else has the end only drops it, and it is never dropped now: so nobody else
-                // uses or closes the handle.
+                end.cancel_pending();
+                // SAFETY: the other owners of the end only drop it, and `forget` keeps it from
+                // being dropped: so nothing else uses or closes the handle.
                 let handle = unsafe { OwnedHandle::from_raw_handle(end.raw()) };
                 mem::forget(end);
                 handle
@@ -124,63 +125,82 @@ impl Writer {
 }
 
 impl WriteEnd {
-    fn new(handle: OwnedHandle, waits: Waits, holds_bytes: usize) -> WriteEnd {
-        let (pending, event, relay) = (Mutex::default(), OnceLock::new(), OnceLock::new());
-        WriteEnd { pending, event, handle, waits, holds_bytes, is_stdout: false, relay }
+    fn new(handle: OwnedHandle, blocking: WriteBlocking, capacity_bytes: usize) -> WriteEnd {
+        let (pending, event, writer_thread) = (Mutex::default(), OnceLock::new(), OnceLock::new());
+        WriteEnd {
+            pending,
+            event,
+            handle,
+            blocking,
+            capacity_bytes,
+            is_stdout: false,
+            writer_thread,
+        }
     }
 
     pub(crate) fn raw(&self) -> HANDLE {
         self.handle.as_raw_handle()
     }
 
-    /// Whether a write can be left to the kernel.
-    pub(crate) fn overlaps(&self) -> bool {
-        self.waits == Waits::Overlapped
+    /// Returns true if a write can be left to the kernel.
+    pub(crate) fn is_overlapped(&self) -> bool {
+        self.blocking == WriteBlocking::Overlapped
     }
 
-    /// How to write to it, if there is time to wait for that.
-    fn write_and_wait(&self) -> WriteAndWait {
-        match self.waits {
-            // A struct for the answer that stays is right for both kinds. A call without one on an end
-            // that overlaps can return before the kernel is done with what it was given.
-            Waits::Overlapped | Waits::Untold => calls::write_overlapped,
-            Waits::InTheCall | Waits::InTheConsole | Waits::Never => calls::write_now,
+    /// Returns the function for a write that may block.
+    fn blocking_write(&self) -> BlockingWrite {
+        match self.blocking {
+            // An overlapped write that is waited for works on both kinds. A plain call on an
+            // overlapped end can return while the kernel still uses the buffer.
+            WriteBlocking::Overlapped | WriteBlocking::Unknown => calls::write_overlapped,
+            WriteBlocking::InCall | WriteBlocking::InConsole | WriteBlocking::Never => {
+                calls::write_now
+            }
         }
     }
 
-    /// As much of the bytes as one write may take.
+    /// Returns the part of the bytes that one write may take.
     pub(crate) fn piece<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
-        bytes.get(..self.holds_bytes).unwrap_or(bytes)
+        bytes.get(..self.capacity_bytes).unwrap_or(bytes)
     }
 
     fn of(handle: OwnedHandle) -> WriteEnd {
-        let told = |handle: BorrowedHandle<'_>| (state::waits(handle), state::holds_bytes(handle));
-        let untold = (Waits::Untold, state::UNTOLD_BYTES);
-        let (waits, holds_bytes) = ask::about(handle.as_handle(), told).unwrap_or(untold);
-        WriteEnd::new(handle, waits, holds_bytes)
+        let query = |handle: BorrowedHandle<'_>| {
+            (state::write_blocking(handle), state::capacity_bytes(handle))
+        };
+        let unknown = (WriteBlocking::Unknown, state::UNKNOWN_CAPACITY_BYTES);
+        let (blocking, capacity_bytes) =
+            timed_query::run(handle.as_handle(), query).unwrap_or(unknown);
+        WriteEnd::new(handle, blocking, capacity_bytes)
     }
 
-    /// The thread that writes to it. `None`: none is needed, as it does not wait, or none can be had.
-    pub(crate) fn relay(&self) -> Option<&Relay> {
-        let cancels = match self.waits {
-            Waits::InTheCall => true,
-            // The second may be a console too.
-            Waits::InTheConsole | Waits::Untold => false,
-            Waits::Overlapped | Waits::Never => return None,
+    /// Returns the thread that writes to this end. `None`: writes do not block, or no thread can be
+    /// started.
+    pub(crate) fn writer_thread(&self) -> Option<&WriterThread> {
+        let can_cancel = match self.blocking {
+            WriteBlocking::InCall => true,
+            // An unknown handle may be a console too.
+            WriteBlocking::InConsole | WriteBlocking::Unknown => false,
+            WriteBlocking::Overlapped | WriteBlocking::Never => return None,
         };
-        if self.relay.get().is_none() {
-            let write = self.write_and_wait();
-            let kind =
-                Kind { write, most_bytes: self.holds_bytes, cancels, is_stdout: self.is_stdout };
-            let relay = copy_of(self.raw(), false).and_then(|copy| Relay::new(copy, kind));
-            // Ignored: another thread was faster, and its relay serves as well.
-            let _ = self.relay.set(relay.ok()?);
+        if self.writer_thread.get().is_none() {
+            let write = self.blocking_write();
+            let target = Target {
+                write,
+                max_bytes: self.capacity_bytes,
+                can_cancel,
+                is_stdout: self.is_stdout,
+            };
+            let writer_thread =
+                copy_of(self.raw(), false).and_then(|copy| WriterThread::new(copy, target));
+            // Ignored: another thread has made one first, which is as good.
+            let _ = self.writer_thread.set(writer_thread.ok()?);
         }
-        self.relay.get()
+        self.writer_thread.get()
     }
 }
 
-pub(super) fn hang_up(writer: &Writer) -> io::Result<()> {
+pub(super) fn close(writer: &Writer) -> io::Result<()> {
     let (reader, broken) = pair(PipeOptions::default())?;
     drop(reader);
     *writer.lock() = broken.0.end();
@@ -192,8 +212,8 @@ pub(super) fn available(reader: &Reader) -> io::Result<usize> {
 }
 
 pub(super) fn unread(_: &Writer) -> io::Result<usize> {
-    // The kernel tells the writer how much room is left, and counts as taken what a reader that
-    // waits has asked for. That would be a number, and not this one.
+    // The kernel reports how much room is left, and counts space that a waiting reader has
+    // requested as used. The difference would be another number.
     Err(io::ErrorKind::Unsupported.into())
 }
 
@@ -204,7 +224,7 @@ pub(super) fn clone_reader(reader: &Reader) -> io::Result<Reader> {
 pub(super) fn clone_writer(writer: &Writer) -> io::Result<Writer> {
     let end = writer.end();
     let handle = copy_of(end.raw(), false)?;
-    Ok(Writer::new(WriteEnd::new(handle, end.waits, end.holds_bytes)))
+    Ok(Writer::new(WriteEnd::new(handle, end.blocking, end.capacity_bytes)))
 }
 
 pub(super) fn reader_number(reader: &Reader) -> i64 {
@@ -227,7 +247,7 @@ impl AsRawHandle for PipeReader {
     }
 }
 
-/// No `AsHandle`: a hang-up closes the handle while others hold references to the writer.
+/// Implements no `AsHandle`: `close` closes the handle while references to the writer remain.
 impl AsRawHandle for PipeWriter {
     fn as_raw_handle(&self) -> RawHandle {
         self.0.end().raw()
@@ -236,14 +256,14 @@ impl AsRawHandle for PipeWriter {
 
 impl From<OwnedHandle> for PipeReader {
     fn from(handle: OwnedHandle) -> Self {
-        // No answer: only a synchronous one makes anybody wait.
-        let overlapped = ask::about(handle.as_handle(), overlaps).unwrap_or(false);
+        // No answer: only a synchronous end makes a query wait.
+        let overlapped = timed_query::run(handle.as_handle(), is_overlapped).unwrap_or(false);
         PipeReader(Reader { handle, overlapped })
     }
 }
 
 impl PipeWriter {
-    /// Our own stdout, or stderr.
+    /// Returns a writer to this process's stdout or stderr.
     pub(crate) fn to_console(handle: OwnedHandle, is_stdout: bool) -> PipeWriter {
         let end = WriteEnd { is_stdout, ..WriteEnd::of(handle) };
         PipeWriter(Writer::new(end))
@@ -288,11 +308,11 @@ impl From<PipeReader> for Handle {
 
 impl From<PipeWriter> for Handle {
     fn from(writer: PipeWriter) -> Self {
-        let overlaps = writer.end().overlaps();
-        handle_of(overlaps, OwnedHandle::from(writer))
+        let is_overlapped = writer.end().is_overlapped();
+        handle_of(is_overlapped, OwnedHandle::from(writer))
     }
 }
 
-fn handle_of(overlaps: bool, handle: OwnedHandle) -> Handle {
-    if overlaps { Handle::from(handle) } else { Handle::of_synchronous(handle) }
+fn handle_of(is_overlapped: bool, handle: OwnedHandle) -> Handle {
+    if is_overlapped { Handle::from(handle) } else { Handle::of_synchronous(handle) }
 }

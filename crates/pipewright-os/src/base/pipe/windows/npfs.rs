@@ -1,8 +1,8 @@
-//! A model of how the kernel keeps what is written to a pipe, after what is public of it.
+//! A model of the kernel's buffering of pipe writes, from public knowledge.
 //!
-//! Each write is an entry, whose bytes are copied when it is made. It is done when the pipe's quota covers
-//! what is left of it. A read takes from the entries in turn, also from those that are not done, and a cancel
-//! takes an entry out, whatever was read of it. No machine of ours runs that kernel.
+//! Each write is an entry, whose bytes are copied when it is made. It is done when the pipe's quota
+//! covers the unread part. A read takes from the entries in order, including pending ones. A cancel
+//! removes an entry, even if it was read in part. None of our machines runs that kernel.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ struct Entry {
     id: usize,
     bytes: Vec<u8>,
     read: usize,
-    /// Its share of the quota: negative if more was read of it than that.
+    /// Its share of the quota: negative if more than that was read of it.
     quota: isize,
     is_done: bool,
 }
@@ -41,7 +41,7 @@ impl Pipe {
         self.quota - self.entries.iter().map(|entry| entry.quota).sum::<isize>()
     }
 
-    /// Begins a write.
+    /// Starts a write.
     fn write(&mut self, bytes: &[u8]) -> usize {
         let quota = self.room().min(bytes.len() as isize);
         let is_done = quota == bytes.len() as isize;
@@ -76,8 +76,8 @@ impl Pipe {
         taken
     }
 
-    /// Gives room to the entries that wait. The sums are compared as numbers without a sign, so one that is
-    /// below zero passes for enough, and its entry is not completed.
+    /// Gives free quota to the pending entries. The kernel compares the sums as unsigned numbers,
+    /// so a negative one passes for enough, and its entry is not completed.
     fn complete(&mut self) {
         for at in 0..self.entries.len() {
             let room = self.room().max(0);
@@ -102,43 +102,44 @@ impl Pipe {
     }
 }
 
-/// Feeds bytes to a reader, with a wake-up of the writer after each read. Returns what was read.
+/// Feeds bytes to a reader, and wakes the writer after each read. Returns the input and the bytes
+/// read.
 fn fed(cancels_at_each_wake: bool, quota: usize, piece: usize, read: usize) -> (Vec<u8>, Vec<u8>) {
     let input: Vec<u8> = (0..4 * 64 * KIB).map(|at| (at / 251) as u8).collect();
-    let (mut pipe, mut written, mut begun, mut output) = (Pipe::new(quota), 0, None, Vec::new());
+    let (mut pipe, mut written, mut pending, mut output) = (Pipe::new(quota), 0, None, Vec::new());
     loop {
         while let Some(rest) = input.get(written..).filter(|rest| !rest.is_empty()) {
             let next = &rest[..piece.min(rest.len())];
-            let id = *begun.get_or_insert_with(|| pipe.write(next));
+            let id = *pending.get_or_insert_with(|| pipe.write(next));
             if !pipe.is_done(id) {
                 break;
             }
-            (begun, written) = (None, written + next.len());
+            (pending, written) = (None, written + next.len());
         }
         let taken = pipe.read(read);
         if taken.is_empty() {
             return (input, output);
         }
         output.extend(taken);
-        if let Some(id) = begun.filter(|_| cancels_at_each_wake) {
+        if let Some(id) = pending.filter(|_| cancels_at_each_wake) {
             if pipe.cancel(id) {
-                begun = None;
+                pending = None;
             }
         }
     }
 }
 
 #[test]
-fn a_write_that_is_cancelled_and_sent_again_comes_twice_where_a_read_crossed_into_it() {
+fn a_cancelled_and_repeated_write_arrives_twice_if_a_read_crossed_into_it() {
     let (input, output) = fed(true, 64 * KIB, 64 * KIB, 81_920);
     assert_eq!(output.len() - input.len(), 16_384 * 3, "as in the audit: 16 KiB each time");
-    // Nothing of that can be seen with reads that fit into the quota exactly.
+    // Reads that match the quota exactly do not show it.
     let (input, output) = fed(true, 64 * KIB, 64 * KIB, 64 * KIB);
     assert!(input == output);
 }
 
 #[test]
-fn a_write_that_stays_begun_comes_once_whatever_is_read_at_a_time() {
+fn a_pending_write_arrives_once_for_every_read_size() {
     for quota in [4, 16, 64, 256].map(|kib| kib * KIB) {
         for piece in [1_000, 4 * KIB, 64 * KIB, 100_000] {
             for read in [1_009, 4 * KIB, 64 * KIB, 81_920, 128 * KIB] {

@@ -1,4 +1,4 @@
-//! Ends and their modes, as programs meet them.
+//! Tests of pipe ends and their modes.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::windows::io::{
@@ -18,9 +18,9 @@ use windows_sys::Win32::System::Pipes::{
 };
 
 use super::super::{Mode, PipeOptions, PipeReader, PipeWriter, pair};
-use super::{Job, state};
+use super::{WriteRequest, state};
 use crate::base::errno::os_error;
-use crate::base::handle::{Handle, HandleKind, inheritable, overlaps};
+use crate::base::handle::{Handle, HandleKind, inheritable, is_overlapped};
 use crate::base::overlapped::Operation;
 use crate::base::wait::Slot;
 use crate::base::wake::Wake;
@@ -38,55 +38,56 @@ fn every_pair() -> impl Iterator<Item = (PipeOptions, PipeReader, PipeWriter)> {
 }
 
 fn borrowed(writer: &PipeWriter) -> BorrowedHandle<'_> {
-    // SAFETY: nobody hangs it up meanwhile.
+    // SAFETY: nothing closes it meanwhile.
     unsafe { BorrowedHandle::borrow_raw(writer.as_raw_handle()) }
 }
 
 #[test]
-fn to_write_nothing_does_not_give_up_a_write_that_was_begun() {
+fn a_write_of_zero_bytes_does_not_cancel_a_pending_write() {
     let options = PipeOptions { write: Mode::Async, ..PipeOptions::default() };
     let (reader, writer) = pair(options).unwrap();
     while writer.try_write(&[7; 4096]).is_ok() {}
     let held = reader.available().unwrap();
-    writer.end().begin(Job { bytes: Arc::new(vec![8; 100]), from: 0 }).unwrap();
+    writer.end().start_write(WriteRequest { bytes: Arc::new(vec![8; 100]), from: 0 }).unwrap();
     assert_eq!(reader.available().unwrap(), held + 100);
     assert_eq!((writer.try_write(&[]).unwrap(), reader.available().unwrap()), (0, held + 100));
 }
 
-/// The right to ask is not part of the right to write. (Wine tells the wrong number, and wants the same right.)
+/// Needs the right to query, which is not part of the right to write. (Wine reports a wrong number,
+/// and requires the same right.)
 #[test]
-fn each_end_that_is_written_may_be_asked_how_much_room_there_is() {
+fn every_writing_end_may_be_queried_for_its_room() {
     for (options, _reader, writer) in every_pair() {
-        assert!(state::told_room(borrowed(&writer)).is_some(), "{options:?}");
+        assert!(state::reported_room(borrowed(&writer)).is_some(), "{options:?}");
     }
 }
 
 #[test]
-fn each_end_has_the_mode_that_it_was_given_and_none_is_inherited() {
+fn each_end_has_its_requested_mode_and_is_not_inheritable() {
     for (options, reader, writer) in every_pair() {
         let mode = |overlaps| if overlaps { Mode::Async } else { Mode::Sync };
-        assert_eq!(mode(overlaps(reader.as_handle())), options.read, "{options:?}");
-        assert_eq!(mode(overlaps(borrowed(&writer))), options.write, "{options:?}");
+        assert_eq!(mode(is_overlapped(reader.as_handle())), options.read, "{options:?}");
+        assert_eq!(mode(is_overlapped(borrowed(&writer))), options.write, "{options:?}");
         assert!(!inheritable(reader.as_handle()).unwrap());
         assert!(!inheritable(borrowed(&writer)).unwrap());
-        // Also after they have changed hands, when nobody has told.
+        // Also after conversions, which lose the known mode.
         let reader = PipeReader::from(OwnedHandle::from(reader));
         let writer = PipeWriter::from(OwnedHandle::from(writer));
-        assert_eq!(mode(reader.overlaps()), options.read, "{options:?}");
-        assert_eq!(mode(writer.end().overlaps()), options.write, "{options:?}");
+        assert_eq!(mode(reader.is_overlapped()), options.read, "{options:?}");
+        assert_eq!(mode(writer.end().is_overlapped()), options.write, "{options:?}");
         for handle in [Handle::from(reader), Handle::from(writer)] {
             assert_eq!(handle.kind().unwrap(), HandleKind::Pipe);
         }
     }
 }
 
-/// By what it does: a call on a synchronous end has been made when it returns.
+/// Tests the behaviour: a call on a synchronous end has finished when it returns.
 #[test]
-fn a_childs_end_blocks_while_ours_overlaps() {
+fn a_synchronous_end_blocks_while_the_other_is_overlapped() {
     let (reader, writer) = pair(PipeOptions { read: Mode::Async, ..Default::default() }).unwrap();
     let event = Wake::new().unwrap();
     let mut room = [0; 16];
-    // SAFETY: it is stopped before the buffer goes.
+    // SAFETY: stopped before the buffer is dropped.
     let mut pending =
         unsafe { Operation::read(reader.as_raw_handle(), &event, room.as_mut_ptr(), 16) };
     assert!(pending.result().is_none(), "ours has returned, and the read goes on");
@@ -105,7 +106,7 @@ fn a_childs_end_blocks_while_ours_overlaps() {
 }
 
 #[test]
-fn bytes_and_the_end_come_through_every_kind_of_pair() {
+fn bytes_and_the_end_pass_through_every_kind_of_pair() {
     for (options, mut reader, mut writer) in every_pair() {
         let all: Vec<u8> = (0..300_000).map(|i| (i / 3) as u8).collect();
         let expected = all.clone();
@@ -123,7 +124,7 @@ fn bytes_and_the_end_come_through_every_kind_of_pair() {
 }
 
 #[test]
-fn a_write_of_nothing_is_not_the_end_of_a_read() {
+fn a_write_of_zero_bytes_does_not_end_a_read() {
     for (options, mut reader, writer) in every_pair() {
         let mut buffer = Vec::with_capacity(16);
         if options.write == Mode::Sync {
@@ -145,7 +146,7 @@ fn a_write_of_nothing_is_not_the_end_of_a_read() {
 }
 
 #[test]
-fn what_fits_is_written_and_what_is_there_is_read() {
+fn a_write_takes_what_fits_and_a_read_returns_it() {
     for capacity in [16 << 10, 100_000, 1 << 20] {
         let options =
             PipeOptions { read: Mode::Async, write: Mode::Async, capacity: Some(capacity) };
@@ -168,7 +169,7 @@ fn what_fits_is_written_and_what_is_there_is_read() {
 }
 
 #[test]
-fn a_writer_whose_reader_has_gone_is_told() {
+fn a_write_without_a_reader_is_a_broken_pipe() {
     for (options, reader, writer) in every_pair() {
         drop(reader);
         for error in [writer.try_write(b"x").unwrap_err(), (&writer).write(b"x").unwrap_err()] {
@@ -178,16 +179,16 @@ fn a_writer_whose_reader_has_gone_is_told() {
 }
 
 #[test]
-fn a_hang_up_ends_what_others_hold() {
+fn close_ends_the_stream_though_references_remain() {
     for (options, mut reader, writer) in every_pair() {
         (&writer).write_all(b"last").unwrap();
         let held = &writer;
-        held.hang_up().unwrap();
+        held.close().unwrap();
         let mut text = String::new();
         reader.read_to_string(&mut text).unwrap();
         assert_eq!(text, "last", "{options:?}");
         assert_eq!((&writer).write(b"x").unwrap_err().kind(), io::ErrorKind::BrokenPipe);
-        // It can still be given away.
+        // It can still be converted.
         assert_eq!(Handle::from(writer).kind().unwrap(), HandleKind::Pipe);
     }
 }
@@ -209,7 +210,7 @@ fn a_copy_keeps_the_pipe_open() {
 }
 
 #[test]
-fn a_file_is_read_on_and_to_its_end() {
+fn reads_of_a_file_continue_to_its_end() {
     let path = std::env::temp_dir().join(format!("pipewright-{}-read-on", std::process::id()));
     std::fs::write(&path, b"0123456789").unwrap();
     let file = OwnedHandle::from(std::fs::File::open(&path).unwrap());
@@ -223,7 +224,7 @@ fn a_file_is_read_on_and_to_its_end() {
 }
 
 #[test]
-fn a_file_that_overlaps_is_refused_and_not_read_from_its_start_for_ever() {
+fn an_overlapped_file_is_refused_and_not_read_from_its_start_for_ever() {
     use std::os::windows::fs::OpenOptionsExt as _;
     let path = std::env::temp_dir().join(format!("pipewright-{}-overlaps", std::process::id()));
     std::fs::write(&path, b"0123").unwrap();
@@ -241,9 +242,9 @@ fn a_file_that_overlaps_is_refused_and_not_read_from_its_start_for_ever() {
     }
 }
 
-/// Such are the pipes of some services; none of ours.
+/// Uses a message pipe, which some services have but this crate never makes.
 #[test]
-fn a_message_that_is_longer_than_the_room_comes_in_parts() {
+fn a_message_longer_than_the_buffer_arrives_in_parts() {
     for how in [0, FILE_FLAG_OVERLAPPED] {
         let name = format!(r"\\.\pipe\LOCAL\pipewright-{}-message-{how}", std::process::id());
         let wide: Vec<u16> = name.encode_utf16().chain([0]).collect();
@@ -253,7 +254,7 @@ fn a_message_that_is_longer_than_the_room_comes_in_parts() {
             let access = PIPE_ACCESS_INBOUND | how;
             CreateNamedPipeW(wide.as_ptr(), access, messages, 1, 4096, 4096, 0, std::ptr::null())
         };
-        // SAFETY: made above, for nobody else.
+        // SAFETY: made above, and owned by nothing else.
         let mut reader = PipeReader::from(unsafe { OwnedHandle::from_raw_handle(made) });
         let mut client = std::fs::OpenOptions::new().write(true).open(&name).unwrap();
         client.write_all(b"one message").unwrap();
@@ -271,10 +272,10 @@ fn a_message_that_is_longer_than_the_room_comes_in_parts() {
     }
 }
 
-/// As the kernel tells them; Wine takes a write of nothing for none.
+/// Uses the kernel's error codes; Wine ignores a write of zero bytes.
 #[test]
-fn a_read_of_nothing_is_the_end_only_where_the_pipe_has_ended() {
-    let of = |reader: &PipeReader, result| super::of_read(reader.as_handle(), result);
+fn a_read_of_zero_bytes_is_the_end_only_if_the_pipe_has_ended() {
+    let of = |reader: &PipeReader, result| super::map_read_result(reader.as_handle(), result);
     let (reader, writer) = pair(PipeOptions::default()).unwrap();
     assert!(of(&reader, Ok(0)).is_none());
     assert!(matches!(of(&reader, Ok(3)), Some(Ok(3))));
@@ -288,14 +289,14 @@ fn a_read_of_nothing_is_the_end_only_where_the_pipe_has_ended() {
     let other = of(&reader, Err(os_error(5))).unwrap().unwrap_err();
     assert_eq!(other.raw_os_error(), Some(5));
     for code in [ERROR_BROKEN_PIPE, ERROR_NO_DATA, ERROR_PIPE_NOT_CONNECTED] {
-        let told = super::of_write(Err(os_error(code))).unwrap_err();
-        assert_eq!(told.kind(), io::ErrorKind::BrokenPipe, "{code}");
+        let error = super::map_write_result(Err(os_error(code))).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe, "{code}");
     }
 }
 
-/// Under Wine: only where the tests are run at a terminal.
+/// Needs a terminal under Wine.
 #[test]
-fn a_console_is_a_char_device_and_takes_what_is_written() {
+fn a_console_is_a_char_device_and_accepts_a_write() {
     let Ok(console) = std::fs::OpenOptions::new().read(true).write(true).open("CONOUT$") else {
         return eprintln!("SKIPPED: no console");
     };
@@ -309,7 +310,7 @@ fn a_console_is_a_char_device_and_takes_what_is_written() {
 }
 
 #[test]
-fn ends_and_flags_are_for_every_thread() {
+fn ends_and_flags_are_send_and_sync() {
     fn shared<T: Send + Sync>() {}
     shared::<(Handle, PipeReader, PipeWriter, Wake)>();
     fn sent<T: Send>() {}

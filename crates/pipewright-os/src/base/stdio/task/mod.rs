@@ -1,7 +1,7 @@
-//! This process's own stdio for a task: tokio's traits.
+//! This process's standard streams for async tasks, with tokio's traits.
 
 #[cfg(any(windows, test))]
-mod by_thread;
+mod thread_reader;
 #[cfg(unix)]
 mod unix;
 #[cfg(unix)]
@@ -23,48 +23,51 @@ use crate::base::wait::current_runtime;
 /// This process's own stdin, for tasks of a tokio runtime: see [`stdin_async`].
 ///
 /// # Cancellation
-/// Dropping the future of a read loses no byte: the next read finds it.
+/// Dropping the future of a read loses no byte: the next read returns it.
 ///
 /// # Drop
-/// Leaves the process's stdin open, in the mode that it had. Windows, a console: a line that has been read and
-/// not been taken is lost.
+/// Leaves the process's stdin open, in its original mode. Windows, a console: a line that was read
+/// and not taken is lost.
 #[derive(Debug)]
 pub struct AsyncStdin(imp::Reader);
 
 /// This process's own stdout or stderr, for tasks of a tokio runtime: see [`stdout_async`] and
 /// [`stderr_async`].
 ///
-/// `shutdown` ends writing by this value: a write after that is refused (`BrokenPipe`).
+/// `shutdown` ends writing through this value: a later write fails (`BrokenPipe`).
 ///
 /// # Cancellation
-/// Dropping the future of a `write` writes nothing: it has written, or it has not. That of a `write_all` may
-/// have written a part, as everywhere.
+/// Dropping the future of a `write` that is not ready means that it has written nothing. A dropped
+/// `write_all` may have written a part, as everywhere.
 ///
 /// # Drop
-/// Leaves the process's stream open, in the mode that it had. Unix: nothing is lost. Windows: what was taken is
-/// written in the background, and lost if this process ends before; `flush` waits for it.
+/// Leaves the process's stream open, in its original mode. Unix: nothing is lost. Windows: accepted
+/// bytes are written in the background, and are lost if this process ends before; `flush` waits for
+/// them.
 #[derive(Debug)]
 pub struct AsyncStdout(imp::Writer);
 
 /// Returns this process's own stdin, for tasks.
 ///
-/// No read blocks the thread of the runtime, but of a file. What `std::io::stdin()` has in its buffer does not
-/// come through here. A stdin that is closed is at its end, as std's is.
+/// No read blocks the thread of the runtime, except on a file. Bytes in the buffer of
+/// `std::io::stdin()` are not returned here. A closed stdin is at its end, as std's is.
 ///
 /// # Platform
-/// Unix: the open file is shared with others (the shell, the other processes of a pipeline), so its
-/// mode is not changed, and `O_NONBLOCK` is neither there while this is used nor after an exit. Linux: a
-/// pipe and a terminal are opened anew through `/proc/self/fd`, for an open file of our own. Where that is
-/// refused, and on macOS, the calls are kept from waiting one by one: as in [`pair`](crate::base::pipe::pair),
-/// which tells where one can wait after all; so can one on a terminal, if another process takes the line between
-/// the `poll` and the `read`. A socket is asked with `MSG_DONTWAIT`. A file, and what else cannot be
-/// waited for (`/dev/null`), is read in place: a disk is waited for on the calling thread.
+/// Unix: the open file is shared (with the shell, or the other processes of a pipeline), so its
+/// mode does not change: `O_NONBLOCK` is not set while this is used, nor left over after an exit.
+/// Linux: a pipe or terminal is reopened through `/proc/self/fd`, for an open file of our own. If
+/// that is refused, and on macOS, each call is kept from blocking by itself, as in
+/// [`pair`](crate::base::pipe::pair), which lists the cases that do block. A call on a terminal can
+/// block too, if another process takes the line between the `poll` and the `read`. A socket is read
+/// with `MSG_DONTWAIT`. A file, and any object that cannot be waited for (`/dev/null`), is read in
+/// place: the calling thread waits for the disk.
 ///
-/// Windows: a pipe is read as by [`into_async`](crate::base::pipe::PipeReader::into_async), a console by a thread of its
-/// own, which begins a read when one is asked for; a file in place.
+/// Windows: a pipe is read as by [`into_async`](crate::base::pipe::PipeReader::into_async). A
+/// console is read by a thread of its own, which starts a read when one is requested. A file is
+/// read in place.
 ///
 /// # Errors
-/// `Unsupported` outside of a tokio runtime. No room for another handle.
+/// `Unsupported` outside a tokio runtime. No more handles are available.
 ///
 /// # Panics
 /// The runtime was built without `enable_io` or, on Windows, `enable_time`.
@@ -85,17 +88,18 @@ pub fn stdin_async() -> io::Result<AsyncStdin> {
 
 /// Returns this process's own stdout, for tasks.
 ///
-/// No write blocks the thread of the runtime, but to a file. What `std::io::stdout()` has in its buffer does not
-/// come through here: flush that first. A stdout that is closed takes everything, as std's does.
+/// No write blocks the thread of the runtime, except to a file. Bytes in the buffer of
+/// `std::io::stdout()` are not written here: flush that first. A closed stdout accepts everything,
+/// as std's does.
 ///
 /// # Platform
-/// Unix: as [`stdin_async`]. A terminal that cannot be opened anew can hold up a write: it calls itself
-/// writable with less room than it needs ([`console_writer`](super::console_writer)).
+/// Unix: as [`stdin_async`]. A terminal that cannot be reopened can block a write: it counts as
+/// writable with less room than the write needs ([`console_writer`](super::console_writer)).
 ///
-/// Windows: a thread of its own writes, for a pipe that does not overlap and for a console.
+/// Windows: a pipe that is not overlapped, and a console, get a writer thread of their own.
 ///
 /// # Errors
-/// `Unsupported` outside of a tokio runtime. No room for another handle.
+/// `Unsupported` outside a tokio runtime. No more handles are available.
 ///
 /// # Panics
 /// The runtime was built without `enable_io`.
@@ -161,10 +165,10 @@ impl AsyncWrite for AsyncStdout {
     }
 }
 
-/// The most that is read or written in place at once: other tasks are to have their turn.
+/// The most that is read or written in place at once, so that other tasks get their turn.
 const MOST_IN_PLACE_BYTES: usize = 128 << 10;
 
-/// Fills a buffer by a call that does not have to be waited for.
+/// Fills a buffer with a call that needs no wait.
 fn read_in_place(
     cx: &mut Context<'_>,
     mut source: impl io::Read,
@@ -178,7 +182,7 @@ fn read_in_place(
     Poll::Ready(Ok(()))
 }
 
-/// Writes by a call that does not have to be waited for.
+/// Writes with a call that needs no wait.
 #[cfg(unix)]
 fn write_in_place(
     cx: &mut Context<'_>,

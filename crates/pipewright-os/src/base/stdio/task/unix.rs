@@ -1,4 +1,4 @@
-//! Own open files of the same pipes and terminals, and copies of the descriptors of what else there is.
+//! Reopens pipes and terminals; for all other objects, duplicates the descriptor.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -9,23 +9,25 @@ use tokio::io::ReadBuf;
 
 use super::super::unix::{own_reader, writer};
 use super::{read_in_place, write_in_place};
-use crate::base::async_pipe::{AsyncPipeReader, AsyncPipeWriter, task_reader, task_writer};
+use crate::base::async_pipe::{
+    AsyncPipeReader, AsyncPipeWriter, try_into_async_reader, try_into_async_writer,
+};
 use crate::base::pipe::{PipeReader, PipeWriter};
 
 #[derive(Debug)]
 pub(super) enum Reader {
     Closed,
-    /// What cannot be waited for: it has something, or its end.
+    /// An object that cannot be waited for: it always has data, or is at its end.
     InPlace(PipeReader),
-    Waited(AsyncPipeReader),
+    Async(AsyncPipeReader),
 }
 
 #[derive(Debug)]
 pub(super) enum Writer {
     Closed,
-    /// `None`: it has been shut down.
+    /// An object that cannot be waited for. `None`: it has been shut down.
     InPlace(Option<PipeWriter>),
-    Waited(AsyncPipeWriter),
+    Async(AsyncPipeWriter),
 }
 
 pub(super) fn stdin() -> io::Result<Reader> {
@@ -38,8 +40,8 @@ pub(super) fn stdin() -> io::Result<Reader> {
     if is_on_disk(&stat) {
         return Ok(Reader::InPlace(pipe));
     }
-    match task_reader(pipe) {
-        Ok(reader) => Ok(Reader::Waited(reader)),
+    match try_into_async_reader(pipe) {
+        Ok(reader) => Ok(Reader::Async(reader)),
         Err((pipe, error)) if cannot_be_watched(&error) => Ok(Reader::InPlace(pipe)),
         Err((_, error)) => Err(error),
     }
@@ -56,14 +58,14 @@ pub(super) fn stdout(is_stderr: bool) -> io::Result<Writer> {
     if is_on_disk(&stat) {
         return Ok(Writer::InPlace(Some(pipe)));
     }
-    match task_writer(pipe) {
-        Ok(writer) => Ok(Writer::Waited(writer)),
+    match try_into_async_writer(pipe) {
+        Ok(writer) => Ok(Writer::Async(writer)),
         Err((pipe, error)) if cannot_be_watched(&error) => Ok(Writer::InPlace(Some(pipe))),
         Err((_, error)) => Err(error),
     }
 }
 
-/// Linux would refuse to watch it, and kqueue would never tell of its end.
+/// Returns true for objects on a disk. epoll refuses those, and kqueue never reports their end.
 fn is_on_disk(stat: &rustix::fs::Stat) -> bool {
     use rustix::fs::FileType;
     matches!(
@@ -72,7 +74,8 @@ fn is_on_disk(stat: &rustix::fs::Stat) -> bool {
     )
 }
 
-/// `EPERM` is what epoll says of a device that is always ready, `ENODEV` and `EINVAL` what kqueue does.
+/// Returns true for the error of a device that is always ready: `EPERM` by epoll, `ENODEV` or
+/// `EINVAL` by kqueue.
 fn cannot_be_watched(error: &io::Error) -> bool {
     let number = Errno::from_io_error(error);
     matches!(number, Some(Errno::PERM | Errno::NODEV | Errno::INVAL))
@@ -88,7 +91,7 @@ impl Reader {
         match self {
             Reader::Closed => Poll::Ready(Ok(())),
             Reader::InPlace(pipe) => read_in_place(cx, &*pipe, buffer),
-            Reader::Waited(reader) => std::pin::Pin::new(reader).poll_read(cx, buffer),
+            Reader::Async(reader) => std::pin::Pin::new(reader).poll_read(cx, buffer),
         }
     }
 }
@@ -104,12 +107,12 @@ impl Writer {
             Writer::Closed => Poll::Ready(Ok(bytes.len())),
             Writer::InPlace(Some(pipe)) => write_in_place(cx, &*pipe, bytes),
             Writer::InPlace(None) => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
-            Writer::Waited(writer) => std::pin::Pin::new(writer).poll_write(cx, bytes),
+            Writer::Async(writer) => std::pin::Pin::new(writer).poll_write(cx, bytes),
         }
     }
 
     pub(super) fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Nothing is buffered on this side of the system call.
+        // This side of the system call has no buffer.
         Poll::Ready(Ok(()))
     }
 

@@ -1,56 +1,48 @@
-//! A pipe is waited for, a console is read by a thread, and a file in place.
+//! Waits for a pipe, reads a console on a thread, and reads a file in place.
 
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
-use windows_sys::Win32::Foundation::ERROR_INVALID_HANDLE;
 
-use super::super::windows::{console_writer, standard};
-use super::by_thread::ByThread;
+use super::super::windows::{console_writer, copy_of_standard};
 use super::read_in_place;
+use super::thread_reader::ThreadReader;
 use crate::base::async_pipe::{AsyncPipeReader, AsyncPipeWriter};
-use crate::base::handle::{Handle, HandleKind, copy_of};
+use crate::base::handle::{Handle, HandleKind};
 use crate::base::pipe::PipeReader;
 
 #[derive(Debug)]
 pub(super) enum Reader {
     Closed,
     InPlace(PipeReader),
-    ByThread(ByThread),
-    Waited(AsyncPipeReader),
+    OnThread(ThreadReader),
+    Async(AsyncPipeReader),
 }
 
 #[derive(Debug)]
 pub(super) enum Writer {
     Closed,
-    Waited(AsyncPipeWriter),
+    Async(AsyncPipeWriter),
 }
 
 pub(super) fn stdin() -> io::Result<Reader> {
-    let Some(handle) = standard(0) else { return Ok(Reader::Closed) };
-    let handle = match copy_of(handle, false) {
-        Ok(copy) => Handle::from(copy),
-        // A number that was passed on without its handle, or has been closed since.
-        Err(error) if error.raw_os_error() == Some(ERROR_INVALID_HANDLE as i32) => {
-            return Ok(Reader::Closed);
-        }
-        Err(error) => return Err(error),
-    };
+    let Some(handle) = copy_of_standard(0)? else { return Ok(Reader::Closed) };
+    let handle = Handle::from(handle);
     let kind = handle.kind()?;
     let pipe = PipeReader::from(handle);
     match kind {
-        HandleKind::Pipe => pipe.into_async().map(Reader::Waited),
+        HandleKind::Pipe => pipe.into_async().map(Reader::Async),
         HandleKind::File | HandleKind::Directory => Ok(Reader::InPlace(pipe)),
-        // A console, and whatever else can only be read by a call that waits.
-        _ => ByThread::new(pipe).map(Reader::ByThread),
+        // A console, or another object that supports only blocking reads.
+        _ => ThreadReader::new(pipe).map(Reader::OnThread),
     }
 }
 
 pub(super) fn stdout(is_stderr: bool) -> io::Result<Writer> {
     match console_writer(is_stderr)? {
-        Some(pipe) => pipe.into_async().map(Writer::Waited),
+        Some(pipe) => pipe.into_async().map(Writer::Async),
         None => Ok(Writer::Closed),
     }
 }
@@ -64,8 +56,8 @@ impl Reader {
         match self {
             Reader::Closed => Poll::Ready(Ok(())),
             Reader::InPlace(pipe) => read_in_place(cx, &*pipe, buffer),
-            Reader::ByThread(source) => source.poll_read(cx, buffer),
-            Reader::Waited(reader) => Pin::new(reader).poll_read(cx, buffer),
+            Reader::OnThread(source) => source.poll_read(cx, buffer),
+            Reader::Async(reader) => Pin::new(reader).poll_read(cx, buffer),
         }
     }
 }
@@ -78,21 +70,21 @@ impl Writer {
     ) -> Poll<io::Result<usize>> {
         match self {
             Writer::Closed => Poll::Ready(Ok(bytes.len())),
-            Writer::Waited(writer) => Pin::new(writer).poll_write(cx, bytes),
+            Writer::Async(writer) => Pin::new(writer).poll_write(cx, bytes),
         }
     }
 
     pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Writer::Closed => Poll::Ready(Ok(())),
-            Writer::Waited(writer) => Pin::new(writer).poll_flush(cx),
+            Writer::Async(writer) => Pin::new(writer).poll_flush(cx),
         }
     }
 
     pub(super) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Writer::Closed => Poll::Ready(Ok(())),
-            Writer::Waited(writer) => Pin::new(writer).poll_shutdown(cx),
+            Writer::Async(writer) => Pin::new(writer).poll_shutdown(cx),
         }
     }
 }

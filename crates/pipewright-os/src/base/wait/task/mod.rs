@@ -20,39 +20,39 @@ use tokio::time::Sleep;
 
 use super::Slot;
 
-/// What the slots of one task are waited for through: its registrations with the runtime.
+/// The registrations with the runtime through which a task waits for its slots.
 ///
-/// A task that waits keeps one, and passes it the same places for the same sources, wait after
-/// wait. Where the next wait is in another runtime it registers there.
+/// A task keeps one for all its waits, and passes the same sources at the same indices. If the next
+/// wait is in another runtime, it registers there.
 ///
 /// # Drop
-/// Gives the registrations up. Nothing is left to the kernel; Windows: but a write that is not done, which stays
-/// begun as for [`any`](super::any).
+/// Removes the registrations. No operation is left to the kernel, except on Windows a write that is
+/// not done, which stays pending as for [`any`](super::any).
 #[derive(Debug, Default)]
 pub struct Watch {
     sources: imp::Sources,
     timer: Timer,
-    /// Whose registrations these are.
+    /// The runtime that has these registrations.
     runtime: Option<Id>,
 }
 
 impl Watch {
-    /// As [`any`](super::any), for a task: `Pending` where no slot is done and the deadline has
-    /// not passed; the task is woken when that may have changed. The slots can be taken out
-    /// meanwhile, and lent again for the next call.
+    /// Waits as [`any`](super::any) does, for a task. `Pending`: no slot is done and the deadline
+    /// has not passed; the task is woken when that may have changed. The slots can be taken out
+    /// meanwhile, and passed again with the next call.
     ///
     /// # Platform
-    /// Unix: `epoll` or `kqueue` by tokio's `AsyncFd`, on a copy of each descriptor, then one
-    /// `poll` that does not wait.
+    /// Unix: `epoll` or `kqueue` by tokio's `AsyncFd`, on a duplicate of each descriptor, then one
+    /// `poll` with a timeout of 0.
     ///
-    /// Windows: one thread of ours waits for whatever all tasks of the process wait for
-    /// (`WaitForMultipleObjects`; for handles beyond 63 `RegisterWaitForSingleObject`, or a look every
-    /// 5 ms where the system has no wait packets and would take a thread for every 63). That there is
-    /// something to read is told by an overlapped read of no bytes, which takes nothing. A write is
-    /// overlapped as well, and stays begun from one call to the next, as for [`any`](super::any).
+    /// Windows: one thread of this crate waits for the handles of all tasks in the process
+    /// (`WaitForMultipleObjects`; beyond 63 handles `RegisterWaitForSingleObject`, or a check every
+    /// 5 ms if the system has no wait packets and would use a thread for every 63). An overlapped
+    /// read of zero bytes, which takes no data, reports that there is something to read. A write is
+    /// overlapped as well, and stays pending from one call to the next, as for [`any`](super::any).
     ///
     /// # Errors
-    /// As [`any`](super::any); `Unsupported` outside of a tokio runtime.
+    /// As [`any`](super::any); `Unsupported` outside a tokio runtime.
     ///
     /// # Panics
     /// The runtime was built without `enable_io` or `enable_time`.
@@ -62,7 +62,7 @@ impl Watch {
         slots: &mut [Slot<'_>],
         deadline: Option<Instant>,
     ) -> Poll<io::Result<usize>> {
-        if let Err(error) = self.settle() {
+        if let Err(error) = self.move_to_current_runtime() {
             return Poll::Ready(Err(error));
         }
         loop {
@@ -70,10 +70,10 @@ impl Watch {
                 return Poll::Ready(result);
             }
             if deadline.is_none() && self.sources.is_empty() {
-                // Nothing could ever end this wait.
+                // This wait could never end.
                 return Poll::Ready(Ok(0));
             }
-            let until = [deadline, self.sources.look_at()].into_iter().flatten().min();
+            let until = [deadline, self.sources.next_check()].into_iter().flatten().min();
             ready!(self.timer.poll_until(cx, until));
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 return Poll::Ready(Ok(0));
@@ -83,11 +83,12 @@ impl Watch {
 }
 
 impl Watch {
-    /// What another runtime was to tell of would never be told, if nobody drives that one any more.
-    fn settle(&mut self) -> io::Result<()> {
+    /// Moves to the runtime of the calling task. Another runtime may no longer be driven, and then
+    /// would never report its registrations.
+    fn move_to_current_runtime(&mut self) -> io::Result<()> {
         let here = Some(current_runtime()?.id());
         if self.runtime != here {
-            // Windows: they are ours, and a write that has begun stays with them.
+            // Windows: the sources belong to this crate, and a started write stays with them.
             if cfg!(unix) {
                 self.sources = imp::Sources::default();
             }
@@ -98,15 +99,15 @@ impl Watch {
     }
 }
 
-/// Succeeds on a thread that drives a tokio runtime, as that of a task does.
+/// Succeeds on a thread that drives a tokio runtime, as the thread of a task does.
 ///
 /// # Errors
-/// `Unsupported`: this thread drives none.
+/// `Unsupported`: this thread drives no runtime.
 pub fn check_runtime() -> io::Result<()> {
     current_runtime().map(drop)
 }
 
-/// That of the calling task. Elsewhere a registration would panic.
+/// Returns the runtime of the calling task. A registration outside of one would panic.
 pub(crate) fn current_runtime() -> io::Result<Handle> {
     Handle::try_current().map_err(|_| {
         let words = "there is no tokio runtime here";
@@ -116,7 +117,7 @@ pub(crate) fn current_runtime() -> io::Result<Handle> {
 
 #[cfg(windows)]
 impl Watch {
-    /// The same for whoever has no runtime: of writes, which nobody has to look at.
+    /// Waits without a runtime, for writes only: those need no periodic check.
     pub(crate) fn poll_writes(
         &mut self,
         cx: &mut Context<'_>,
@@ -126,7 +127,7 @@ impl Watch {
     }
 }
 
-/// The one timer of a task.
+/// The single timer of a task.
 #[derive(Debug, Default)]
 struct Timer {
     sleep: Option<Pin<Box<Sleep>>>,

@@ -1,4 +1,4 @@
-//! A copy of each source's descriptor, registered with the runtime.
+//! Registers a duplicate of each source's descriptor with the runtime.
 
 use std::future::Future as _;
 use std::io;
@@ -13,58 +13,58 @@ use tokio::io::Interest;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use tokio::task::coop::consume_budget;
 
-use super::super::unix::{LOOK_PAUSE, Polled};
+use super::super::unix::{CHECK_INTERVAL, Polled};
 use super::super::{Slot, unix};
 use crate::base::event::Event;
 
-/// The most that one task waits for at once: what is registered takes no memory of its own.
-const PLACES: usize = 8;
+/// The most that one task waits for at once, so that the registrations need no allocation.
+const MAX_SLOTS: usize = 8;
 
-/// The registrations, each in the place of its slot.
+/// The registrations, each at the index of its slot.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
-    places: [Option<Source>; PLACES],
-    /// One cannot be registered, and has to be looked at now and then.
-    looks: bool,
+    places: [Option<RegisteredSource>; MAX_SLOTS],
+    /// A source cannot be registered, and has to be checked periodically.
+    needs_check: bool,
 }
 
-/// A source that is registered.
+/// A registered source.
 #[derive(Debug)]
-struct Source {
-    /// The number that it is a copy of.
-    of: RawFd,
-    /// Readiness is told of an open file, so a copy is as good; and whoever closes the other one
-    /// does not end a registration that the runtime still has.
+struct RegisteredSource {
+    /// The number of the original descriptor.
+    number: RawFd,
+    /// Readiness belongs to the open file, so a duplicate is as good. Closing the original does not
+    /// end a registration that the runtime still has.
     copy: AsyncFd<OwnedFd>,
     writes: bool,
-    /// Keeps the number from passing to another process's handle.
+    /// Keeps the number from being reused for another process's handle.
     _event: Option<Arc<dyn Event>>,
 }
 
 impl Sources {
-    /// Whether nothing is registered that could end a wait.
+    /// Returns true if no registration could end a wait.
     pub(super) fn is_empty(&self) -> bool {
-        self.places.iter().all(Option::is_none) && !self.looks
+        self.places.iter().all(Option::is_none) && !self.needs_check
     }
 
-    /// When to look again, whatever happens.
-    pub(super) fn look_at(&self) -> Option<Instant> {
-        self.looks.then(|| Instant::now() + LOOK_PAUSE)
+    /// Returns the time of the next periodic check, if one is needed.
+    pub(super) fn next_check(&self) -> Option<Instant> {
+        self.needs_check.then(|| Instant::now() + CHECK_INTERVAL)
     }
 
-    /// `Pending`: no slot is done, and the task is woken when one may be.
+    /// Waits once. `Pending`: no slot is done, and the task is woken when one may be.
     pub(super) fn poll_wait(
         &mut self,
         cx: &mut Context<'_>,
         slots: &mut [Slot<'_>],
     ) -> Poll<io::Result<usize>> {
-        if slots.len() > PLACES {
+        if slots.len() > MAX_SLOTS {
             return Poll::Ready(Err(io::ErrorKind::InvalidInput.into()));
         }
-        self.looks = false;
+        self.needs_check = false;
         let mut done = 0;
         for (place, slot) in self.places.iter_mut().zip(slots.iter_mut()) {
-            match poll_slot(cx, place, slot, &mut self.looks) {
+            match poll_slot(cx, place, slot, &mut self.needs_check) {
                 Ok(is_done) => done += usize::from(is_done),
                 Err(error) => return Poll::Ready(Err(error)),
             }
@@ -72,7 +72,7 @@ impl Sources {
         if done == 0 {
             return Poll::Pending;
         }
-        // What is written to is closed to tell the reader of the end: no copy may outlive it.
+        // A writing end is closed to tell the reader of the end: no duplicate may outlive it.
         for place in &mut self.places {
             place.take_if(|source| source.writes);
         }
@@ -80,47 +80,47 @@ impl Sources {
     }
 }
 
-/// Completes the slot, if it can be; else sees to it that the task is woken when that changes.
+/// Completes the slot if possible; otherwise arranges that the task is woken when that changes.
 fn poll_slot(
     cx: &mut Context<'_>,
-    place: &mut Option<Source>,
+    place: &mut Option<RegisteredSource>,
     slot: &mut Slot<'_>,
-    looks: &mut bool,
+    needs_check: &mut bool,
 ) -> io::Result<bool> {
-    // The streams of a child that has ended hold all that they ever will: to register them would cost more than
-    // to read them. As every other read, it counts among what a task may do before others have their turn.
-    let reads_anew = place.is_none() && matches!(slot, Slot::Read(..));
-    if reads_anew && pin!(consume_budget()).poll(cx).is_ready() && complete_now(slot)? {
+    // The streams of an ended child hold all the data they ever will: registering them would cost
+    // more than reading them. Like every other read, this uses the task's budget.
+    let is_new_read = place.is_none() && matches!(slot, Slot::Read(..));
+    if is_new_read && pin!(consume_budget()).poll(cx).is_ready() && complete_now(slot)? {
         return Ok(true);
     }
     let (fd, events) = match unix::source(slot) {
         Some(Polled::Fd(fd, events)) => (fd, events),
-        Some(Polled::Never) => {
-            *looks = true;
+        Some(Polled::Unpollable) => {
+            *needs_check = true;
             return complete_now(slot);
         }
         None => {
-            // A stream that is left alone for a moment keeps its registration.
+            // A stream that is left out of one wait keeps its registration.
             place.take_if(|source| source.writes);
             return Ok(false);
         }
     };
-    let (of, writes) = (fd.as_raw_fd(), events == libc::POLLOUT);
-    if !place.as_ref().is_some_and(|source| source.of == of && source.writes == writes) {
-        // Given up before another copy is made.
+    let (number, writes) = (fd.as_raw_fd(), events == libc::POLLOUT);
+    if !place.as_ref().is_some_and(|source| source.number == number && source.writes == writes) {
+        // Dropped before another duplicate is made.
         *place = None;
         let copy = register(fd.try_clone_to_owned()?, writes)?;
         let event = match slot {
             Slot::Owned(event) => Some(Arc::clone(event)),
             _ => None,
         };
-        *place = Some(Source { of, copy, writes, _event: event });
+        *place = Some(RegisteredSource { number, copy, writes, _event: event });
     }
     let Some(source) = place else { return Ok(false) };
     while let Poll::Ready(ready) = source.poll_ready(cx) {
         let mut ready = ready?;
         if complete_now(slot)? {
-            // There may be more: nobody would tell us again.
+            // There may be more, and the runtime would not report it again.
             ready.retain_ready();
             return Ok(true);
         }
@@ -129,12 +129,12 @@ fn poll_slot(
     Ok(false)
 }
 
-/// Whether that could be done without any waiting.
+/// Returns true if the slot could be completed without waiting.
 fn complete_now(slot: &mut Slot<'_>) -> io::Result<bool> {
     unix::wait(slice::from_mut(slot), Some(Instant::now())).map(|done| done > 0)
 }
 
-impl Source {
+impl RegisteredSource {
     fn poll_ready<'a>(
         &'a self,
         cx: &mut Context<'_>,
@@ -145,7 +145,7 @@ impl Source {
 
 fn register(copy: OwnedFd, writes: bool) -> io::Result<AsyncFd<OwnedFd>> {
     let interest = if writes { Interest::WRITABLE } else { Interest::READABLE };
-    // SAFETY: it owns the descriptor, which stays what it is until it is dropped.
+    // SAFETY: it owns the descriptor, which stays open and the same until the drop.
     let registered = unsafe { AsyncFd::register_with_interest(copy, interest) };
     registered.map_err(io::Error::from)
 }

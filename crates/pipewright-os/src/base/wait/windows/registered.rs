@@ -1,4 +1,4 @@
-//! One handle that the system's own threads wait for, for everybody in the process.
+//! A registered wait: the system's own threads wait for one handle, on behalf of the process.
 
 use std::ffi::c_void;
 use std::io;
@@ -19,75 +19,80 @@ use crate::base::wake::Wake;
 /// A handle that is waited for once, and the event that is raised then.
 ///
 /// # Drop
-/// Gives the wait up; no call is under way when it returns.
+/// Unregisters the wait; no callback is running when it returns.
 #[derive(Debug)]
-pub(in crate::base::wait) struct Registered {
+pub(in crate::base::wait) struct RegisteredWait {
     registered: HANDLE,
-    /// Dropped after that. The system's thread has a pointer to it until then.
-    told: Arc<Told>,
+    /// Dropped after the registration. The system's thread has a pointer to it until then.
+    context: Arc<CallbackContext>,
 }
 
-// SAFETY: the registration is the process's, and any thread may give it up.
-unsafe impl Send for Registered {}
-// SAFETY: nothing is done with it through a shared reference.
-unsafe impl Sync for Registered {}
+// SAFETY: the registration belongs to the process, and any thread may unregister it.
+unsafe impl Send for RegisteredWait {}
+// SAFETY: a shared reference only reads an atomic flag.
+unsafe impl Sync for RegisteredWait {}
 
 #[derive(Debug)]
-struct Told {
-    has_come: AtomicBool,
+struct CallbackContext {
+    is_signalled: AtomicBool,
     event: Arc<Wake>,
 }
 
-impl Registered {
+impl RegisteredWait {
+    /// Registers the wait.
+    ///
     /// # Errors
-    /// No room for another thread, or no memory.
+    /// No more threads or no memory available.
     ///
     /// # Safety
     /// The handle stays open until this is dropped.
     pub(in crate::base::wait) unsafe fn new(
         handle: BorrowedHandle<'_>,
         event: &Arc<Wake>,
-    ) -> io::Result<Registered> {
-        let told = Arc::new(Told { has_come: AtomicBool::new(false), event: Arc::clone(event) });
+    ) -> io::Result<RegisteredWait> {
+        let context = Arc::new(CallbackContext {
+            is_signalled: AtomicBool::new(false),
+            event: Arc::clone(event),
+        });
         let mut registered = ptr::null_mut();
         let how = WT_EXECUTEINWAITTHREAD | WT_EXECUTEONLYONCE;
-        let context = Arc::as_ptr(&told).cast::<c_void>();
-        // SAFETY: an open handle, which stays open as the caller promises; the context is there
-        // until the registration has been given up, and is only shared.
+        let pointer = Arc::as_ptr(&context).cast::<c_void>();
+        // SAFETY: an open handle, which stays open as the caller promises; the context lives until
+        // the registration ends, and is only used by shared reference.
         let done = unsafe {
             RegisterWaitForSingleObject(
                 &raw mut registered,
                 handle.as_raw_handle(),
-                Some(tell),
-                context,
+                Some(on_signalled),
+                pointer,
                 INFINITE,
                 how,
             )
         };
         match done {
             0 => Err(io::Error::last_os_error()),
-            _ => Ok(Registered { registered, told }),
+            _ => Ok(RegisteredWait { registered, context }),
         }
     }
 
-    /// Whether it has been told of: it will not be told of again.
+    /// Returns true if the handle was reported. It will not be reported again.
     #[cfg_attr(not(feature = "tokio"), expect(dead_code, reason = "tasks ask"))]
-    pub(in crate::base::wait) fn has_come(&self) -> bool {
-        self.told.has_come.load(Ordering::Acquire)
+    pub(in crate::base::wait) fn is_signalled(&self) -> bool {
+        self.context.is_signalled.load(Ordering::Acquire)
     }
 }
 
-impl Drop for Registered {
+impl Drop for RegisteredWait {
     fn drop(&mut self) {
-        // And waits for a call that is under way, which raises the event. Ignored: what was
-        // registered has no error. SAFETY: registered, and not yet given up.
+        // Also waits for a running callback, which raises the event. Ignored: unregistering a
+        // registered wait cannot fail. SAFETY: registered, and not yet unregistered.
         let _ = unsafe { UnregisterWaitEx(self.registered, INVALID_HANDLE_VALUE) };
     }
 }
 
-unsafe extern "system" fn tell(told: *mut c_void, _: bool) {
-    // SAFETY: it is there until this is unregistered, which waits for this call.
-    let told = unsafe { &*told.cast::<Told>() };
-    told.has_come.store(true, Ordering::Release);
-    told.event.raise();
+unsafe extern "system" fn on_signalled(context: *mut c_void, _: bool) {
+    // SAFETY: it lives until the wait is unregistered, which waits for this callback.
+    let context = unsafe { &*context.cast::<CallbackContext>() };
+    context.is_signalled.store(true, Ordering::Release);
+    context.event.raise();
 }

@@ -1,4 +1,4 @@
-//! What a wait brings, and what it leaves behind.
+//! Tests for the results of a wait, and for what it leaves behind.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::super::{Slot, any};
-use crate::base::handle::own_count as own_handle_count;
+use crate::base::handle::own_handle_count;
 use crate::base::pipe::{Mode, PipeOptions, PipeReader, PipeWriter, pair};
 use crate::base::wake::Wake;
 
@@ -23,7 +23,7 @@ fn write_end(capacity: usize) -> (PipeReader, PipeWriter) {
     pair(options).unwrap()
 }
 
-/// Waits until that one slot is done.
+/// Waits until the slot is done.
 fn read(slot: &mut Slot<'static>) -> usize {
     assert_eq!(any(std::slice::from_mut(slot), None).unwrap(), 1);
     let Slot::ReadDone(pipe, buffer, result) = std::mem::take(slot) else { panic!("{slot:?}") };
@@ -40,7 +40,7 @@ fn bytes_of(slot: Slot<'_>) -> Vec<u8> {
 }
 
 #[test]
-fn data_and_the_end_come_in_order() {
+fn data_and_the_end_arrive_in_order() {
     let (reader, mut writer) = read_end();
     writer.write_all(b"one").unwrap();
     let mut slot = Slot::Read(reader, Vec::new());
@@ -54,7 +54,7 @@ fn data_and_the_end_come_in_order() {
 }
 
 #[test]
-fn both_streams_and_a_flag_come_in_one_wait() {
+fn one_wait_completes_two_streams_and_a_flag() {
     let (ends, wake) = ([read_end(), read_end()], Wake::new().unwrap());
     let [(out, mut out_writer), (err, err_writer)] = ends;
     out_writer.write_all(b"out").unwrap();
@@ -69,9 +69,9 @@ fn both_streams_and_a_flag_come_in_one_wait() {
 }
 
 #[test]
-fn a_write_of_nothing_is_not_the_end() {
+fn a_write_of_zero_bytes_is_not_the_end() {
     let (reader, writer) = read_end();
-    // Straight to the kernel: ours leaves such writes out.
+    // Directly to the kernel: the crate's own functions skip such writes.
     let nothing = |writer: &PipeWriter| writer.end().write_nothing();
     nothing(&writer);
     let mut slot = [Slot::Read(reader, Vec::new())];
@@ -91,7 +91,7 @@ fn a_write_of_nothing_is_not_the_end() {
 }
 
 #[test]
-fn a_read_that_is_given_up_loses_no_byte() {
+fn an_abandoned_read_loses_no_byte() {
     const BYTES: usize = 256 << 10;
     let (reader, mut writer) = read_end();
     let writing = thread::spawn(move || {
@@ -120,7 +120,7 @@ fn a_read_that_is_given_up_loses_no_byte() {
 }
 
 #[test]
-fn a_write_that_is_given_up_writes_nothing_twice() {
+fn an_abandoned_write_writes_no_byte_twice() {
     const BYTES: usize = 512 << 10;
     let (mut reader, writer) = write_end(16 << 10);
     let bytes: Arc<Vec<u8>> = Arc::new((0..BYTES).map(|i| (i / 7) as u8).collect());
@@ -150,9 +150,9 @@ fn a_write_that_is_given_up_writes_nothing_twice() {
     reading.join().unwrap();
 }
 
-/// The sizes with which a write that is cancelled and sent again comes twice (`pipe/windows/npfs.rs`).
+/// Uses sizes that show a cancelled and repeated write (`pipe/windows/npfs.rs`).
 #[test]
-fn a_write_that_is_not_done_stays_begun_from_one_wait_to_the_next() {
+fn an_unfinished_write_stays_pending_between_waits() {
     const PIECE: usize = 64 << 10;
     let (mut reader, writer) = write_end(PIECE);
     let bytes: Arc<Vec<u8>> = Arc::new((0..4 * PIECE).map(|at| (at / 251) as u8).collect());
@@ -168,7 +168,7 @@ fn a_write_that_is_not_done_stays_begun_from_one_wait_to_the_next() {
         (done, written)
     };
     while wait_a_little(&mut slot).0 > 0 {}
-    // A reader sees it, and goes on to see it, while nobody waits.
+    // A reader sees the bytes, and continues to see them, between the waits.
     for _ in 0..3 {
         let (done, held) = wait_a_little(&mut slot);
         assert_eq!((done, reader.available().unwrap()), (0, held + PIECE));
@@ -186,7 +186,7 @@ fn a_write_that_is_not_done_stays_begun_from_one_wait_to_the_next() {
 }
 
 #[test]
-fn a_write_that_was_begun_is_found_by_a_write_of_the_same_bytes_and_by_no_other() {
+fn only_a_write_of_the_same_bytes_continues_a_pending_write() {
     const HOLDS: usize = 16 << 10;
     for blocks in [true, false] {
         let (mut reader, writer) = write_end(HOLDS);
@@ -196,11 +196,11 @@ fn a_write_that_was_begun_is_found_by_a_write_of_the_same_bytes_and_by_no_other(
         let [Slot::Write(writer, bytes, _)] = slot else { panic!("{slot:?}") };
         assert!(writer.try_write(&bytes).is_err());
         std::io::Read::read_exact(&mut reader, &mut vec![0; HOLDS]).unwrap();
-        // The end of it may be told a moment later.
+        // The end of the write may be reported a moment later.
         let again = || if blocks { (&writer).write(&bytes) } else { writer.try_write(&bytes) };
         let again = std::iter::repeat_with(again).find_map(Result::ok);
         assert_eq!(again, Some(100), "{blocks}");
-        // Given up for something else, in a pipe that is full again.
+        // Cancelled by other bytes, in a pipe that is full again.
         while writer.try_write(&[7; 4096]).is_ok() {}
         let mut slot = [Slot::Write(writer, bytes, 0)];
         assert_eq!(any(&mut slot, Some(Instant::now())).unwrap(), 0);
@@ -214,7 +214,7 @@ fn a_write_that_was_begun_is_found_by_a_write_of_the_same_bytes_and_by_no_other(
 }
 
 #[test]
-fn a_full_pipe_is_waited_for_and_a_broken_one_is_told() {
+fn a_full_pipe_is_waited_for_and_a_broken_one_is_an_error() {
     let (mut reader, writer) = write_end(16 << 10);
     while writer.try_write(&[7; 4096]).is_ok() {}
     let bytes = Arc::new(vec![8; 4096]);
@@ -232,7 +232,7 @@ fn a_full_pipe_is_waited_for_and_a_broken_one_is_told() {
 }
 
 #[test]
-fn another_thread_wakes_it() {
+fn another_thread_ends_the_wait() {
     let wake = Wake::new().unwrap();
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -247,7 +247,7 @@ fn another_thread_wakes_it() {
 }
 
 #[test]
-fn a_deadline_comes_and_not_before() {
+fn a_wait_ends_at_its_deadline_and_not_before() {
     let (reader, _writer) = read_end();
     let wake = Wake::new().unwrap();
     for left in [0, 1, 300, 2_000, 17_000, 40_000].map(Duration::from_micros) {
@@ -268,7 +268,7 @@ fn a_deadline_comes_and_not_before() {
 }
 
 #[test]
-fn more_than_one_wait_of_the_system_takes() {
+fn more_handles_than_the_limit_of_one_wait() {
     const SLOTS: usize = 200;
     let wakes: Vec<Wake> = (0..SLOTS).map(|_| Wake::new().unwrap()).collect();
     let pipes: Vec<_> = (0..SLOTS).map(|_| read_end()).collect();
@@ -303,7 +303,7 @@ fn more_than_one_wait_of_the_system_takes() {
 }
 
 #[test]
-fn a_pipe_that_cannot_overlap_is_looked_at() {
+fn a_synchronous_pipe_is_checked_periodically() {
     let (reader, writer) = pair(PipeOptions::default()).unwrap();
     let mut slot = [Slot::Read(reader, Vec::new())];
     assert_eq!(any(&mut slot, Some(Instant::now() + SOON)).unwrap(), 0);
@@ -320,7 +320,7 @@ fn a_pipe_that_cannot_overlap_is_looked_at() {
 }
 
 #[test]
-fn a_reader_that_sleeps_holds_up_no_write_that_cannot_overlap() {
+fn a_sleeping_reader_does_not_block_a_synchronous_write() {
     const BYTES: usize = 200_000;
     let (mut reader, writer) = pair(PipeOptions::default()).unwrap();
     let bytes: Arc<Vec<u8>> = Arc::new((0..BYTES).map(|i| (i / 5) as u8).collect());
@@ -358,7 +358,7 @@ fn a_reader_that_sleeps_holds_up_no_write_that_cannot_overlap() {
 }
 
 #[test]
-fn a_write_that_is_given_up_does_not_come_later() {
+fn an_abandoned_write_does_not_arrive_later() {
     for write in [Mode::Sync, Mode::Async] {
         let (mut reader, writer) = pair(PipeOptions { write, ..PipeOptions::default() }).unwrap();
         let mut held = 0;
@@ -376,7 +376,7 @@ fn a_write_that_is_given_up_does_not_come_later() {
 }
 
 #[test]
-fn nothing_is_left_after_many_rounds() {
+fn many_waits_leave_no_handles_open() {
     const ROUNDS: usize = 2000;
     let round = |lower: bool| {
         let ((reader, mut writer), wake) = (read_end(), Wake::new().unwrap());
@@ -385,12 +385,12 @@ fn nothing_is_left_after_many_rounds() {
         assert_eq!(any(&mut slots, Some(Instant::now())).unwrap(), 0);
         writer.write_all(b"x").unwrap();
         if lower {
-            writer.hang_up().unwrap();
+            writer.close().unwrap();
         }
         assert_eq!(any(&mut slots, None).unwrap(), 1);
         drop(copy);
     };
-    // What the system keeps after the first time: threads, buffers of the C library.
+    // After the threads and buffers that the system and the C library keep after the first time.
     (0..20).for_each(|_| round(true));
     let before = own_handle_count().unwrap();
     (0..ROUNDS).for_each(|i| round(i % 2 == 0));

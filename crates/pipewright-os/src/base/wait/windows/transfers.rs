@@ -5,38 +5,40 @@ use std::mem;
 use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle};
 use std::sync::Arc;
 
-use super::super::{FIRST_READ_BYTES, Slot};
+use super::super::{Slot, make_room};
 use crate::base::overlapped::Operation;
-use crate::base::pipe::{Job, MOST_READ_BYTES, Relay, WriteEnd, of_read, of_write};
+use crate::base::pipe::{
+    MOST_READ_BYTES, WriteEnd, WriteRequest, WriterThread, map_read_result, map_write_result,
+};
 use crate::base::wake::Wake;
 
 pub(super) struct Transfers {
-    /// One for each slot. Dropped before the event, which the kernel may raise until then.
+    /// One for each slot. Dropped before the event, which the kernel may set until then.
     running: Vec<Option<Running>>,
-    /// Raised when any of them is done that has no event of its own; `None`: there are none.
+    /// Set at the end of each transfer without an event of its own; `None`: there are no transfers.
     event: Option<Arc<Wake>>,
-    /// Those of the writes that are left to the kernel.
-    of_writes: Vec<Option<Arc<Wake>>>,
-    looking: bool,
+    /// The events of the writes that are left to the kernel.
+    write_events: Vec<Option<Arc<Wake>>>,
+    needs_check: bool,
 }
 
 #[derive(Debug)]
 pub(in crate::base::wait) enum Running {
     /// The kernel reads.
     Operation(Operation),
-    /// The kernel writes. The end has it, and keeps it until it is done.
-    Begun(Arc<WriteEnd>),
-    /// A thread of the end's own does it.
-    Relayed(Relayed),
+    /// The kernel writes. The pipe end owns the write until it is done.
+    Pending(Arc<WriteEnd>),
+    /// The writer thread of the end writes.
+    OnThread(ThreadWrite),
 }
 
-/// What the thread of that end is writing.
+/// A write on the writer thread of that end.
 #[derive(Debug)]
-pub(in crate::base::wait) struct Relayed(Arc<WriteEnd>);
+pub(in crate::base::wait) struct ThreadWrite(Arc<WriteEnd>);
 
-impl Drop for Relayed {
+impl Drop for ThreadWrite {
     fn drop(&mut self) {
-        let _ = self.0.relay().map(Relay::leave);
+        let _ = self.0.writer_thread().map(WriterThread::detach);
     }
 }
 
@@ -44,8 +46,10 @@ impl Running {
     pub(in crate::base::wait) fn result(&self) -> Option<io::Result<usize>> {
         match self {
             Running::Operation(operation) => operation.result(),
-            Running::Begun(end) => end.take_result(),
-            Running::Relayed(Relayed(end)) => end.relay().and_then(Relay::result),
+            Running::Pending(end) => end.take_result(),
+            Running::OnThread(ThreadWrite(end)) => {
+                end.writer_thread().and_then(WriterThread::result)
+            }
         }
     }
 
@@ -53,28 +57,27 @@ impl Running {
     pub(in crate::base::wait) fn stop(&mut self) -> Option<io::Result<usize>> {
         match self {
             Running::Operation(operation) => operation.stop(),
-            Running::Begun(end) => end.take_result(),
-            // What is not done is left when this is dropped.
-            Running::Relayed(Relayed(end)) => end.relay().and_then(Relay::result),
+            // The drop detaches a write on a thread.
+            Running::Pending(_) | Running::OnThread(_) => self.result(),
         }
     }
 }
 
 impl Transfers {
-    pub(super) fn of(slots: &[Slot<'_>]) -> io::Result<Transfers> {
+    pub(super) fn new(slots: &[Slot<'_>]) -> io::Result<Transfers> {
         if !slots.iter().any(|slot| matches!(slot, Slot::Read(..) | Slot::Write(..))) {
-            let (running, of_writes) = (Vec::new(), Vec::new());
-            return Ok(Transfers { running, event: None, of_writes, looking: false });
+            let (running, write_events) = (Vec::new(), Vec::new());
+            return Ok(Transfers { running, event: None, write_events, needs_check: false });
         }
         let running = slots.iter().map(|_| None).collect();
         let event = Some(Arc::new(Wake::new()?));
-        let of_writes = slots.iter().map(event_of_write).collect::<io::Result<_>>()?;
-        Ok(Transfers { running, event, of_writes, looking: false })
+        let write_events = slots.iter().map(event_of_write).collect::<io::Result<_>>()?;
+        Ok(Transfers { running, event, write_events, needs_check: false })
     }
 
-    /// The event of the write in that place.
+    /// Returns the event of the write at that index.
     pub(super) fn event_of(&self, place: usize) -> Option<BorrowedHandle<'_>> {
-        let event = self.of_writes.get(place)?.as_ref()?;
+        let event = self.write_events.get(place)?.as_ref()?;
         Some(event.as_handle())
     }
 
@@ -82,18 +85,20 @@ impl Transfers {
         self.event.as_ref().map(|event| event.as_handle())
     }
 
-    /// Whether there is a pipe that no event tells of.
-    pub(super) fn has_to_look(&self) -> bool {
-        self.looking
+    /// Returns true if there is a pipe that no event reports.
+    pub(super) fn needs_check(&self) -> bool {
+        self.needs_check
     }
 
-    /// Starts what is not running, and takes what is done. Says how much that is.
-    pub(super) fn go_on(&mut self, slots: &mut [Slot<'_>]) -> usize {
+    /// Starts transfers that are not running, and completes slots whose transfer is done. Returns
+    /// the number of completed slots.
+    pub(super) fn advance(&mut self, slots: &mut [Slot<'_>]) -> usize {
         let Some(event) = &self.event else { return 0 };
-        // Whatever is done from here on raises it, or is found below: to start one lowers it too.
+        // A transfer that finishes from here on sets the event again, or is found below: each start
+        // resets it too.
         event.lower();
         let mut done = 0;
-        self.looking = false;
+        self.needs_check = false;
         for (slot, running) in slots.iter_mut().zip(&mut self.running) {
             if running.is_some() || !is_transfer(slot) {
                 continue;
@@ -101,7 +106,7 @@ impl Transfers {
             match start(slot, event) {
                 Start::Running(started) => *running = Some(started),
                 Start::Done => done += 1,
-                Start::Look => self.looking = true,
+                Start::Retry => self.needs_check = true,
             }
         }
         for (slot, running) in slots.iter_mut().zip(&mut self.running) {
@@ -109,14 +114,15 @@ impl Transfers {
             *running = None;
             match finish(slot, Some(result)) {
                 true => done += 1,
-                // Nothing has come of it: it is started again.
+                // Nothing was read: it is started again.
                 false => event.raise(),
             }
         }
         done
     }
 
-    /// Cancels the reads that are not done. Returns the number of transfers that were, all the same.
+    /// Cancels the reads that are not done. Returns the number of transfers that are done after
+    /// all.
     pub(super) fn stop(&mut self, slots: &mut [Slot<'_>]) -> usize {
         let mut done = 0;
         for (slot, running) in slots.iter_mut().zip(&mut self.running) {
@@ -128,13 +134,13 @@ impl Transfers {
     }
 }
 
-/// What has come of starting a transfer.
+/// The outcome of starting a transfer.
 pub(in crate::base::wait) enum Start {
     Running(Running),
     /// The slot is done.
     Done,
-    /// It cannot be started, and is to be tried again.
-    Look,
+    /// The transfer cannot be started, and has to be tried again.
+    Retry,
 }
 
 fn is_transfer(slot: &Slot<'_>) -> bool {
@@ -147,13 +153,14 @@ pub(in crate::base::wait) fn start(slot: &mut Slot<'_>, event: &Arc<Wake>) -> St
             if let Err(error) = make_room(buffer) {
                 return complete(slot, Err(error));
             }
-            if !pipe.overlaps() {
+            if !pipe.is_overlapped() {
                 return read_now(slot);
             }
             let spare = buffer.spare_capacity_mut();
             let room = spare.len().min(MOST_READ_BYTES);
-            // SAFETY: the slot has the pipe and the buffer, and is not touched while this runs; it
-            // is stopped, or dropped, before the slot is given back, and before the event goes.
+            // SAFETY: the slot owns the pipe and the buffer, and is not touched while this runs;
+            // the read is stopped, or dropped, before the slot is returned and before the event is
+            // closed.
             let operation = unsafe {
                 Operation::read(pipe.as_raw_handle(), event, spare.as_mut_ptr().cast(), room)
             };
@@ -165,11 +172,11 @@ pub(in crate::base::wait) fn start(slot: &mut Slot<'_>, event: &Arc<Wake>) -> St
             if piece.is_empty() {
                 return complete(slot, Ok(0));
             }
-            if !end.overlaps() {
-                return relay_or_write(slot, &end, event);
+            if !end.is_overlapped() {
+                return write_on_thread_or_now(slot, &end, event);
             }
-            match end.begin(Job { bytes: Arc::clone(bytes), from: *from }) {
-                Ok(()) => Start::Running(Running::Begun(end)),
+            match end.start_write(WriteRequest { bytes: Arc::clone(bytes), from: *from }) {
+                Ok(()) => Start::Running(Running::Pending(end)),
                 Err(error) => complete(slot, Err(error)),
             }
         }
@@ -177,39 +184,32 @@ pub(in crate::base::wait) fn start(slot: &mut Slot<'_>, event: &Arc<Wake>) -> St
     }
 }
 
-/// The event of a write that is left to the kernel.
+/// Returns the event of a write that is left to the kernel.
 fn event_of_write(slot: &Slot<'_>) -> io::Result<Option<Arc<Wake>>> {
     match slot {
         Slot::Write(pipe, ..) => {
             let end = pipe.end();
-            end.overlaps().then(|| end.event()).transpose()
+            end.is_overlapped().then(|| end.event()).transpose()
         }
         _ => Ok(None),
     }
 }
 
-fn make_room(buffer: &mut Vec<u8>) -> io::Result<()> {
-    if buffer.len() == buffer.capacity() {
-        buffer.try_reserve_exact(FIRST_READ_BYTES).map_err(|_| io::ErrorKind::OutOfMemory)?;
-    }
-    Ok(())
-}
-
-/// A pipe that cannot overlap is read when something is there.
+/// Reads from an end that is not overlapped, if data is available.
 fn read_now(slot: &mut Slot<'_>) -> Start {
     let Slot::Read(pipe, buffer) = slot else { return Start::Done };
     match pipe.try_read_spare(buffer) {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Start::Look,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Start::Retry,
         result => complete(slot, result),
     }
 }
 
-/// An end that cannot overlap is written to by a thread, where a write may have to wait.
-fn relay_or_write(slot: &mut Slot<'_>, end: &Arc<WriteEnd>, event: &Arc<Wake>) -> Start {
+/// Writes to an end that is not overlapped: on its thread if a write may block.
+fn write_on_thread_or_now(slot: &mut Slot<'_>, end: &Arc<WriteEnd>, event: &Arc<Wake>) -> Start {
     let Slot::Write(pipe, bytes, from) = slot else { return Start::Done };
-    if let Some(relay) = end.relay() {
-        relay.start(Job { bytes: Arc::clone(bytes), from: *from }, Arc::clone(event));
-        return Start::Running(Running::Relayed(Relayed(Arc::clone(end))));
+    if let Some(thread) = end.writer_thread() {
+        thread.start(WriteRequest { bytes: Arc::clone(bytes), from: *from }, Arc::clone(event));
+        return Start::Running(Running::OnThread(ThreadWrite(Arc::clone(end))));
     }
     let result = pipe.try_write(bytes.get(*from..).unwrap_or_default());
     complete(slot, result)
@@ -224,7 +224,8 @@ fn complete(slot: &mut Slot<'_>, result: io::Result<usize>) -> Start {
     Start::Done
 }
 
-/// Puts what has come of an operation into its slot. `false`: nothing has, and it goes on.
+/// Stores the result of an operation in its slot. `false`: there is none yet, and the transfer goes
+/// on.
 pub(in crate::base::wait) fn finish(
     slot: &mut Slot<'_>,
     result: Option<io::Result<usize>>,
@@ -232,14 +233,14 @@ pub(in crate::base::wait) fn finish(
     let Some(result) = result else { return false };
     let result = match slot {
         Slot::Read(pipe, buffer) => {
-            let result = of_read(pipe.as_handle(), result);
+            let result = map_read_result(pipe.as_handle(), result);
             if let Some(Ok(count)) = result {
-                // SAFETY: the operation has filled that many bytes behind the length.
+                // SAFETY: the operation has initialized that many bytes after the length.
                 unsafe { buffer.set_len(buffer.len() + count) };
             }
             result
         }
-        Slot::Write(..) => Some(of_write(result)),
+        Slot::Write(..) => Some(map_write_result(result)),
         _ => None,
     };
     match result {

@@ -52,7 +52,7 @@ pub(super) fn pair() -> io::Result<(Socket, Handle)> {
 }
 
 pub(super) fn socket(handle: Handle) -> io::Result<Socket> {
-    if !handle.overlaps() {
+    if !handle.is_overlapped() {
         return Err(no_link());
     }
     let file = OwnedHandle::from(handle);
@@ -80,7 +80,7 @@ fn copy_of_inherited(number: i32) -> io::Result<Handle> {
     let asked = unsafe { BorrowedHandle::borrow_raw(raw) };
     let passed_on = inheritable(asked).map_err(|_| io::ErrorKind::NotFound)?;
     let copy = Handle::copy_of_number(number)?;
-    if !passed_on || !copy.overlaps() {
+    if !passed_on || !copy.is_overlapped() {
         return Err(not_passed_on());
     }
     Ok(copy)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::super::{READ_AHEAD_BYTES, Wait};
 use crate::base::overlapped::Operation;
-use crate::base::pipe::of_read;
+use crate::base::pipe::map_read_result;
 use crate::base::wake::Wake;
 
 /// # Drop
@@ -120,7 +120,7 @@ impl Reads {
                 (None, Wait::No) => return Ok(Came::Nothing),
             };
             self.running = None;
-            match of_read(self.file.as_handle(), result) {
+            match map_read_result(self.file.as_handle(), result) {
                 Some(Ok(0)) => {
                     self.has_ended = true;
                     self.event.raise();
@@ -147,7 +147,7 @@ impl Reads {
     /// Whether the file cannot be read at all.
     pub(super) fn is_refused(&self) -> bool {
         let result = self.running.as_ref().and_then(Operation::result);
-        let what = result.and_then(|result| of_read(self.file.as_handle(), result));
+        let what = result.and_then(|result| map_read_result(self.file.as_handle(), result));
         matches!(what, Some(Err(_)))
     }
 }

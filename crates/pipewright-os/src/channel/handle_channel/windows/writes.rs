@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::packets;
 use super::passing::Given;
 use crate::base::overlapped::Operation;
-use crate::base::pipe::{of_write, room};
+use crate::base::pipe::{map_write_result, room};
 use crate::base::wake::Wake;
 
 /// # Drop
@@ -51,7 +51,7 @@ impl Writes {
         self.running = None;
         // One that is given up has lowered it.
         self.event.raise();
-        match of_write(result) {
+        match map_write_result(result) {
             Ok(count) if count >= self.buffer.len() => {
                 self.buffer.clear();
                 for handle in self.lent.drain(..) {
@@ -95,7 +95,8 @@ impl Writes {
         let room = room(self.file.as_handle());
         // SAFETY: the file and the event stay open, and the buffer is not touched, until the operation is
         // taken out of here or dropped, which is before them.
-        let write = unsafe { Operation::write_to_last(file, &self.event, from, count, room) };
+        let write =
+            unsafe { Operation::write_outliving_thread(file, &self.event, from, count, room) };
         if write.result().is_some() {
             // One that could not be started raises nothing.
             self.event.raise();

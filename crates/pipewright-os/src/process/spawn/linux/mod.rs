@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32};
 use super::layout::Layout;
 use super::{ChildStdio, Group, Inherit, ParentExit, Plan, SpawnError, Step, listed, steps};
 use crate::base::handle::Handle;
-use crate::base::signal::{AllBlocked, Signal, mask_now};
+use crate::base::signal::{AllBlocked, Signal, current_mask};
 use crate::process::child::{ChildHandle, Containment, linux as exit};
 use crate::process::pidfd::open_pidfd;
 
@@ -156,7 +156,7 @@ fn child_setup<'a>(plan: &'a Plan<'a>, layout: &'a Layout, moves: &'a Moves) -> 
         envp: layout.envp(),
         candidates: layout.candidates(),
         searches: !is_path(plan.program),
-        mask: plan.unix.std_rules.then(mask_now),
+        mask: plan.unix.std_rules.then(current_mask),
         cgroup: None,
         cgroup_procs: None,
         terminal: plan

@@ -20,7 +20,7 @@ use std::io;
 
 use super::layout::Layout;
 use super::{Group, Identity, ParentExit, Plan, SpawnError, Step, UnixOptions};
-use crate::base::signal::{AllBlocked, Signal, mask_now};
+use crate::base::signal::{AllBlocked, Signal, current_mask};
 use crate::process::child::guard::{Guard, GuardTarget};
 use crate::process::child::{ChildHandle, Containment, macos as exit};
 
@@ -170,7 +170,7 @@ enum StartMode {
 /// Returns the signal mask of the program. If there are closures, it is set before they run, because they
 /// may change it.
 fn mask(plan: &Plan<'_>) -> libc::sigset_t {
-    if plan.unix.std_rules { mask_now() } else { actions::signals(&[]) }
+    if plan.unix.std_rules { current_mask() } else { actions::signals(&[]) }
 }
 
 fn attributes(

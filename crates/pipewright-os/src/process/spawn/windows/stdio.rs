@@ -59,7 +59,7 @@ impl Stdio {
 }
 
 fn synchronous(handle: &Handle, is_read: bool, relays: &mut Vec<Relay>) -> io::Result<OwnedHandle> {
-    if !handle.overlaps() {
+    if !handle.is_overlapped() {
         return copy_of(handle.as_raw_handle(), true);
     }
     let ours = copy_of(handle.as_raw_handle(), false)?;

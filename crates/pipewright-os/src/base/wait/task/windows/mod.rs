@@ -1,9 +1,9 @@
-//! Overlapped transfers that outlive a poll, and one thread that tells of them.
+//! Overlapped transfers that outlive a poll, and one thread that reports their ends.
 //!
-//! Nothing of a caller's is left to the kernel. That there is something to read is told by a read of no
-//! bytes, which ends when there is and takes nothing; the read itself is made when the task asks
-//! again. Bytes to be written are shared, and the end of the pipe has them until they are written or it is
-//! given up.
+//! No memory of the caller is left to the kernel. A read of zero bytes, which takes no data,
+//! finishes when there is something to read; the real read follows when the task polls again. The
+//! bytes of a write are shared, and the pipe end owns them until they are written or the write is
+//! cancelled.
 
 #[cfg(test)]
 mod tests;
@@ -21,125 +21,125 @@ use std::time::Instant;
 
 use tokio::task::coop;
 
-use super::super::windows::LOOK_PAUSE;
-use super::super::windows::handles::{handle_of, is_unwaitable, look, mark};
+use super::super::windows::CHECK_INTERVAL;
+use super::super::windows::handles::{complete_event, handle_of, is_unwaitable};
 use super::super::windows::transfers::{Running, Start, finish, start};
 use super::super::{Slot, windows};
 use crate::base::event;
 use crate::base::handle::copy_of;
 use crate::base::overlapped::Operation;
-use crate::base::pipe::{Job, PipeReader, WriteEnd};
+use crate::base::pipe::{PipeReader, WriteEnd, WriteRequest};
 use crate::base::wake::{Wake, is_signalled};
-use waiter::Awaited;
+use waiter::HandleWait;
 
-/// What is under way, each in the place of its slot.
+/// The operations in progress, each at the index of its slot.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
-    /// Dropped before the event, which the kernel may raise until then.
-    places: Vec<Place>,
-    event: Option<Event>,
-    /// One cannot be told of, and has to be looked at now and then.
-    looks: bool,
-    /// The task has had its turn: nothing has been looked at, and it is woken.
-    is_put_off: bool,
+    /// Dropped before the event, which the kernel may set until then.
+    places: Vec<SlotState>,
+    event: Option<SharedEvent>,
+    /// A source reports no event, and has to be checked periodically.
+    needs_check: bool,
+    /// The task's budget is used up: nothing was checked, and the task is woken again.
+    is_deferred: bool,
 }
 
-/// Raised when a transfer is done.
+/// The event that is set when a transfer is done.
 #[derive(Debug)]
-struct Event {
+struct SharedEvent {
     wake: Arc<Wake>,
-    awaited: Awaited,
+    handle_wait: HandleWait,
 }
 
 #[derive(Debug, Default)]
-enum Place {
+enum SlotState {
     #[default]
-    Nothing,
-    /// Looks for something to read.
-    Reads { of: usize, look: Look },
-    Writes {
+    Idle,
+    /// Waits for data to read.
+    Read { number: usize, probe: ZeroByteRead },
+    Write {
         running: Running,
-        written: Written,
-        /// The end's own event, where the kernel writes.
-        awaited: Option<Awaited>,
+        target: WriteTarget,
+        /// The event of the pipe end, if the kernel writes.
+        handle_wait: Option<HandleWait>,
     },
     /// A process, or a flag.
-    Waits {
-        of: usize,
-        awaited: Awaited,
-        /// Keeps the number from passing to another process's handle.
+    Wait {
+        number: usize,
+        handle_wait: HandleWait,
+        /// Keeps the number from being reused for another process's handle.
         _event: Option<Arc<dyn event::Event>>,
     },
 }
 
-/// A read of no bytes.
+/// A read of zero bytes.
 #[derive(Debug)]
-struct Look {
+struct ZeroByteRead {
     /// Dropped before the file.
     read: Option<Operation>,
-    /// Our own handle on it: whoever closes the other one does not end what the kernel does.
+    /// A duplicate of the handle: closing the original does not end the read.
     file: OwnedHandle,
 }
 
-/// What is being written, and where to: it stays until the kernel has let go.
+/// The bytes of a write and their target, kept until the kernel has released them.
 #[derive(Debug)]
-struct Written {
+struct WriteTarget {
     end: Arc<WriteEnd>,
     bytes: Arc<Vec<u8>>,
     from: usize,
 }
 
 impl Sources {
-    /// Whether nothing is under way that could end a wait.
+    /// Returns true if no operation in progress could end a wait.
     pub(super) fn is_empty(&self) -> bool {
-        let is_nothing = |place: &Place| matches!(place, Place::Nothing);
-        self.places.iter().all(is_nothing) && !self.looks && !self.is_put_off
+        let is_nothing = |place: &SlotState| matches!(place, SlotState::Idle);
+        self.places.iter().all(is_nothing) && !self.needs_check && !self.is_deferred
     }
 
-    /// When to look again, whatever happens.
-    pub(super) fn look_at(&self) -> Option<Instant> {
-        self.looks.then(|| Instant::now() + LOOK_PAUSE)
+    /// Returns the time of the next periodic check, if one is needed.
+    pub(super) fn next_check(&self) -> Option<Instant> {
+        self.needs_check.then(|| Instant::now() + CHECK_INTERVAL)
     }
 
-    /// `Pending`: no slot is done, and the task is woken when one may be.
+    /// Waits once. `Pending`: no slot is done, and the task is woken when one may be.
     pub(super) fn poll_wait(
         &mut self,
         cx: &mut Context<'_>,
         slots: &mut [Slot<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.is_put_off = !coop::has_budget_remaining();
-        if self.is_put_off {
-            // A child that never stops writing must not keep the other tasks from their turn.
+        self.is_deferred = !coop::has_budget_remaining();
+        if self.is_deferred {
+            // A child that never stops writing must not keep other tasks from their turn.
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
         let done = self.poll(cx, slots);
         if done.is_ready() {
-            // Ignored: there was some of it.
+            // Ignored: some budget remained.
             let _ = pin!(coop::consume_budget()).poll(cx);
         }
         done
     }
 
-    /// The same without a runtime, where nothing has to be looked at.
+    /// Waits once without a runtime, for sources that need no periodic check.
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
         slots: &mut [Slot<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.places.resize_with(slots.len(), Place::default);
+        self.places.resize_with(slots.len(), SlotState::default);
         loop {
-            let done = self.go_on(cx, slots);
-            // Also after an error: what has been written must not be lost.
+            let done = self.advance(cx, slots);
+            // Also after an error: the result of a finished write must not be lost.
             if !matches!(done, Ok(0)) {
                 let stopped = self.stop(slots);
                 return Poll::Ready(done.map(|done| done + stopped));
             }
             match &self.event {
-                // Done since it was looked at.
+                // Set since the last check.
                 Some(event) if event.wake.is_raised() => {}
-                Some(event) if self.places.iter().any(Place::is_shared) => {
-                    return match event.awaited.wake(cx.waker()) {
+                Some(event) if self.places.iter().any(SlotState::is_shared) => {
+                    return match event.handle_wait.wake(cx.waker()) {
                         Ok(()) => Poll::Pending,
                         Err(error) => Poll::Ready(Err(error)),
                     };
@@ -149,30 +149,33 @@ impl Sources {
         }
     }
 
-    /// Starts what is not running, and takes what is done. Says how much that is.
-    fn go_on(&mut self, cx: &Context<'_>, slots: &mut [Slot<'_>]) -> io::Result<usize> {
-        self.looks = false;
+    /// Starts operations that are not running, and completes slots whose operation is done. Returns
+    /// the number of completed slots.
+    fn advance(&mut self, cx: &Context<'_>, slots: &mut [Slot<'_>]) -> io::Result<usize> {
+        self.needs_check = false;
         if let Some(event) = &self.event {
-            // Whatever is done from here on raises it, or is found below: to start one lowers it too.
+            // An operation that finishes from here on sets the event again, or is found below: each
+            // start resets it too.
             event.wake.lower();
         }
         let mut done = 0;
         for (place, slot) in self.places.iter_mut().zip(slots.iter_mut()) {
-            done += usize::from(place.begin(slot, &mut self.event)?);
+            done += usize::from(place.start(slot, &mut self.event)?);
         }
         for (place, slot) in self.places.iter_mut().zip(slots.iter_mut()) {
-            done += usize::from(place.take(cx, slot, &mut self.looks)?);
+            done += usize::from(place.complete(cx, slot, &mut self.needs_check)?);
         }
         Ok(done)
     }
 
-    /// Takes what has been written since. Returns the number of those; the others go on.
+    /// Completes the slots of writes that are done by now, and returns their number. The others go
+    /// on.
     fn stop(&mut self, slots: &mut [Slot<'_>]) -> usize {
         let mut done = 0;
         for (place, slot) in self.places.iter_mut().zip(slots) {
-            let Place::Writes { running, .. } = place else { continue };
+            let SlotState::Write { running, .. } = place else { continue };
             if let Some(result) = running.result() {
-                *place = Place::Nothing;
+                *place = SlotState::Idle;
                 done += usize::from(finish(slot, Some(result)));
             }
         }
@@ -180,153 +183,161 @@ impl Sources {
     }
 }
 
-impl Place {
-    /// True if the shared event tells of it.
+impl SlotState {
+    /// Returns true if the shared event reports its end.
     fn is_shared(&self) -> bool {
-        matches!(self, Place::Writes { awaited: None, .. } | Place::Reads { .. })
+        matches!(self, SlotState::Write { handle_wait: None, .. } | SlotState::Read { .. })
     }
 
-    /// Starts what the slot asks for, if that is not running. `true`: the slot is done.
-    fn begin(&mut self, slot: &mut Slot<'_>, event: &mut Option<Event>) -> io::Result<bool> {
+    /// Starts the operation that the slot requests, if it is not running. `true`: the slot is done.
+    fn start(&mut self, slot: &mut Slot<'_>, event: &mut Option<SharedEvent>) -> io::Result<bool> {
         match slot {
-            Slot::Read(pipe, _) if pipe.overlaps() => {
-                let of = number_of(pipe.as_handle());
-                if !matches!(self, Place::Reads { of: old, .. } if *old == of) {
-                    *self = Place::Reads { of, look: Look::new(pipe)? };
+            Slot::Read(pipe, _) if pipe.is_overlapped() => {
+                let number = handle_number(pipe.as_handle());
+                if !matches!(self, SlotState::Read { number: old, .. } if *old == number) {
+                    *self = SlotState::Read { number, probe: ZeroByteRead::new(pipe)? };
                 }
-                if let Place::Reads { look, .. } = self {
-                    look.begin(&*shared(event)?);
+                if let SlotState::Read { probe, .. } = self {
+                    probe.start(&*shared(event)?);
                 }
             }
             Slot::Write(pipe, bytes, from) => {
-                let written = Written { end: pipe.end(), bytes: Arc::clone(bytes), from: *from };
-                if matches!(self, Place::Writes { written: old, .. } if old.is_same(&written)) {
-                    if written.end.overlaps() {
-                        // Somebody may have taken its result.
-                        written.end.begin(Job { bytes: written.bytes, from: written.from })?;
+                let target = WriteTarget { end: pipe.end(), bytes: Arc::clone(bytes), from: *from };
+                if matches!(self, SlotState::Write { target: old, .. } if old.is_same(&target)) {
+                    if target.end.is_overlapped() {
+                        // Another call may have taken its result.
+                        target
+                            .end
+                            .start_write(WriteRequest { bytes: target.bytes, from: target.from })?;
                     }
                     return Ok(false);
                 }
-                *self = Place::Nothing;
-                let awaited = match written.end.overlaps() {
+                *self = SlotState::Idle;
+                let handle_wait = match target.end.is_overlapped() {
                     true => {
-                        let event = written.end.event()?;
-                        Some(Awaited::new(copy_of(event.as_handle().as_raw_handle(), false)?))
+                        let event = target.end.event()?;
+                        Some(HandleWait::new(copy_of(event.as_handle().as_raw_handle(), false)?))
                     }
                     false => None,
                 };
                 match start(slot, &shared(event)?) {
-                    Start::Running(running) => *self = Place::Writes { running, written, awaited },
+                    Start::Running(running) => {
+                        *self = SlotState::Write { running, target, handle_wait }
+                    }
                     Start::Done => return Ok(true),
-                    Start::Look => {}
+                    Start::Retry => {}
                 }
             }
             slot => match handle_of(slot) {
                 Some(handle) => {
-                    let of = number_of(handle);
-                    if !matches!(self, Place::Waits { of: old, .. } if *old == of) {
+                    let number = handle_number(handle);
+                    if !matches!(self, SlotState::Wait { number: old, .. } if *old == number) {
                         let copy = copy_of(handle.as_raw_handle(), false)?;
                         let event = match slot {
                             Slot::Owned(event) => Some(Arc::clone(event)),
                             _ => None,
                         };
-                        *self = Place::Waits { of, awaited: Awaited::new(copy), _event: event };
+                        *self = SlotState::Wait {
+                            number,
+                            handle_wait: HandleWait::new(copy),
+                            _event: event,
+                        };
                     }
                 }
                 None => {
-                    *self = Place::Nothing;
-                    return Ok(look(slot));
+                    *self = SlotState::Idle;
+                    return Ok(slot.complete_if_happened());
                 }
             },
         }
         Ok(false)
     }
 
-    /// Completes the slot, if it can be; else sees to it that the task is woken when that changes.
-    fn take(
+    /// Completes the slot if possible; otherwise arranges that the task is woken when that changes.
+    fn complete(
         &mut self,
         cx: &Context<'_>,
         slot: &mut Slot<'_>,
-        looks: &mut bool,
+        needs_check: &mut bool,
     ) -> io::Result<bool> {
         match (&mut *self, &mut *slot) {
-            (Place::Reads { look, .. }, Slot::Read(..)) => {
-                if !look.take() {
+            (SlotState::Read { probe, .. }, Slot::Read(..)) => {
+                if !probe.take_if_done() {
                     return Ok(false);
                 }
             }
-            // What cannot be told of.
+            // A pipe that no event reports.
             (_, Slot::Read(..)) => {}
-            (Place::Nothing, slot) if is_unwaitable(slot) => {
-                *looks = true;
+            (SlotState::Idle, slot) if is_unwaitable(slot) => {
+                *needs_check = true;
                 return Ok(false);
             }
-            (Place::Writes { running, awaited, .. }, _) => {
+            (SlotState::Write { running, handle_wait, .. }, _) => {
                 let Some(result) = running.result() else {
-                    if let Some(awaited) = awaited {
-                        awaited.wake(cx.waker())?;
+                    if let Some(handle_wait) = handle_wait {
+                        handle_wait.wake(cx.waker())?;
                     }
                     return Ok(false);
                 };
-                *self = Place::Nothing;
+                *self = SlotState::Idle;
                 return Ok(finish(slot, Some(result)));
             }
-            (Place::Waits { awaited, .. }, slot) => {
+            (SlotState::Wait { handle_wait, .. }, slot) => {
                 if handle_of(slot).is_some_and(is_signalled) {
-                    return Ok(mark(slot));
+                    return Ok(complete_event(slot));
                 }
-                awaited.wake(cx.waker())?;
+                handle_wait.wake(cx.waker())?;
                 return Ok(false);
             }
             _ => return Ok(false),
         }
         let is_done = windows::wait(slice::from_mut(slot), Some(Instant::now()))? > 0;
-        // Somebody has written nothing, or another has read it.
-        *looks |= !is_done;
+        // The other end has written zero bytes, or another reader has taken the data.
+        *needs_check |= !is_done;
         Ok(is_done)
     }
 }
 
-impl Look {
-    fn new(pipe: &PipeReader) -> io::Result<Look> {
-        Ok(Look { read: None, file: copy_of(pipe.as_raw_handle(), false)? })
+impl ZeroByteRead {
+    fn new(pipe: &PipeReader) -> io::Result<ZeroByteRead> {
+        Ok(ZeroByteRead { read: None, file: copy_of(pipe.as_raw_handle(), false)? })
     }
 
-    fn begin(&mut self, event: &Wake) {
+    fn start(&mut self, event: &Wake) {
         if self.read.is_none() {
             let (file, nowhere) = (self.file.as_raw_handle(), NonNull::dangling().as_ptr());
-            // SAFETY: the file is open and the event is there until this is dropped; of memory it
-            // takes none.
+            // SAFETY: the file and the event stay open until this is dropped; the read uses no
+            // memory.
             self.read = Some(unsafe { Operation::read(file, event, nowhere, 0) });
         }
     }
 
-    /// Whether there is something to read, or an end, or an error to be told of: the read will say.
-    fn take(&mut self) -> bool {
+    /// Returns true if there is data, an end or an error, which the real read will return.
+    fn take_if_done(&mut self) -> bool {
         self.read.take_if(|read| read.result().is_some()).is_some()
     }
 }
 
-impl Written {
-    fn is_same(&self, other: &Written) -> bool {
+impl WriteTarget {
+    fn is_same(&self, other: &WriteTarget) -> bool {
         Arc::ptr_eq(&self.end, &other.end)
             && Arc::ptr_eq(&self.bytes, &other.bytes)
             && self.from == other.from
     }
 }
 
-/// The event of all transfers, which is made for the first of them.
-fn shared(event: &mut Option<Event>) -> io::Result<Arc<Wake>> {
+/// Returns the common event of the transfers, which the first of them makes.
+fn shared(event: &mut Option<SharedEvent>) -> io::Result<Arc<Wake>> {
     if let Some(event) = event {
         return Ok(Arc::clone(&event.wake));
     }
     let wake = Arc::new(Wake::new()?);
-    let awaited = Awaited::new(copy_of(wake.as_handle().as_raw_handle(), false)?);
-    *event = Some(Event { wake: Arc::clone(&wake), awaited });
+    let handle_wait = HandleWait::new(copy_of(wake.as_handle().as_raw_handle(), false)?);
+    *event = Some(SharedEvent { wake: Arc::clone(&wake), handle_wait });
     Ok(wake)
 }
 
-/// Not a handle any more: only to be compared.
-fn number_of(handle: BorrowedHandle<'_>) -> usize {
+/// Returns the number of a handle, for comparisons only: the handle may be closed.
+fn handle_number(handle: BorrowedHandle<'_>) -> usize {
     handle.as_raw_handle().addr()
 }

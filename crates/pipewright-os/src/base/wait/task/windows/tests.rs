@@ -1,4 +1,4 @@
-//! What a wait of a task brings, and what it leaves to the kernel.
+//! Tests for the results of a task's wait, and for what it leaves to the kernel.
 
 use std::future::poll_fn;
 use std::io::{Read as _, Write as _};
@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
 use super::super::Watch;
-use crate::base::handle::own_count as own_handle_count;
+use crate::base::handle::own_handle_count;
 use crate::base::pipe::{Mode, PipeOptions, PipeReader, PipeWriter, pair};
 use crate::base::wait::Slot;
 
@@ -34,7 +34,7 @@ fn poll_once(watch: &mut Watch, slot: &mut Slot<'_>) -> Poll<usize> {
     watch.poll_wait(&mut cx, std::slice::from_mut(slot), None).map(Result::unwrap)
 }
 
-/// Waits for the slot, and gives what was read.
+/// Waits for the slot, and returns the bytes read.
 async fn read(watch: &mut Watch, slot: &mut Slot<'static>) -> Vec<u8> {
     let slots = std::slice::from_mut(slot);
     assert_eq!(poll_fn(|cx| watch.poll_wait(cx, slots, None)).await.unwrap(), 1);
@@ -44,7 +44,7 @@ async fn read(watch: &mut Watch, slot: &mut Slot<'static>) -> Vec<u8> {
 }
 
 #[test]
-fn what_comes_while_nobody_looks_is_found_and_so_is_the_end() {
+fn data_and_the_end_are_found_after_an_abandoned_poll() {
     runtime().block_on(async {
         let (reader, mut writer) = read_end();
         let (mut watch, mut slot) = (Watch::default(), Slot::Read(reader, Vec::new()));
@@ -61,7 +61,7 @@ fn what_comes_while_nobody_looks_is_found_and_so_is_the_end() {
 }
 
 #[test]
-fn a_writer_gives_its_handle_away_though_a_wait_has_begun_a_write_to_it() {
+fn a_writer_with_a_pending_write_releases_its_handle() {
     runtime().block_on(async {
         let (mut reader, writer) = write_end();
         while writer.try_write(&[7; 4096]).is_ok() {}
@@ -70,7 +70,7 @@ fn a_writer_gives_its_handle_away_though_a_wait_has_begun_a_write_to_it() {
         assert!(poll_once(&mut watch, &mut slot).is_pending());
         let Slot::Write(writer, ..) = slot else { panic!("{slot:?}") };
         drop(OwnedHandle::from(writer));
-        // The end of the input comes, and what was given up does not.
+        // The end of the input arrives, and the cancelled bytes do not.
         let mut all = Vec::new();
         reader.read_to_end(&mut all).unwrap();
         assert!(all.iter().all(|byte| *byte == 7));
@@ -78,9 +78,9 @@ fn a_writer_gives_its_handle_away_though_a_wait_has_begun_a_write_to_it() {
     });
 }
 
-/// The system cancels what a thread has left behind.
+/// Windows cancels the pending I/O of a thread that ends.
 #[test]
-fn a_wait_outlives_the_thread_that_began_it() {
+fn a_wait_outlives_the_thread_that_started_it() {
     let ((reader, mut writer), (full, filler)) = (read_end(), write_end());
     let bytes = Arc::new(vec![7; 40_000]);
     let begin = |mut slot: Slot<'static>| {
@@ -111,13 +111,13 @@ fn a_wait_outlives_the_thread_that_began_it() {
         assert_eq!(poll_fn(|cx| watch.poll_wait(cx, slots, None)).await.unwrap(), 1);
         let Slot::WriteDone(_, _, Ok(count)) = std::mem::take(&mut slot) else { panic!() };
         drop(watch);
-        // What the pipe held, and this.
+        // The capacity of the pipe, and this write.
         assert_eq!(drained.join().unwrap(), (16 << 10) + count);
     });
 }
 
 #[test]
-fn a_write_that_is_given_up_does_not_come_later_and_not_twice() {
+fn an_abandoned_write_arrives_neither_later_nor_twice() {
     runtime().block_on(async {
         let ((mut reader, writer), mut held) = (write_end(), 0);
         let mut watch = Watch::default();
@@ -140,7 +140,7 @@ fn a_write_that_is_given_up_does_not_come_later_and_not_twice() {
 }
 
 #[test]
-fn a_write_of_nothing_is_not_the_end_and_what_comes_after_it_is_found() {
+fn a_write_of_zero_bytes_is_not_the_end_and_later_data_is_found() {
     runtime().block_on(async {
         let (reader, mut writer) = read_end();
         let (mut watch, mut slot) = (Watch::default(), Slot::Read(reader, Vec::new()));
@@ -153,7 +153,7 @@ fn a_write_of_nothing_is_not_the_end_and_what_comes_after_it_is_found() {
 }
 
 #[test]
-fn a_pipe_that_cannot_overlap_is_looked_at() {
+fn a_synchronous_pipe_is_checked_periodically() {
     runtime().block_on(async {
         let (reader, mut writer) = pair(PipeOptions::default()).unwrap();
         let (mut watch, mut slot) = (Watch::default(), Slot::Read(reader, Vec::new()));
@@ -164,7 +164,7 @@ fn a_pipe_that_cannot_overlap_is_looked_at() {
 }
 
 #[test]
-fn another_pipe_in_the_same_place_is_another_wait() {
+fn another_pipe_at_the_same_index_is_another_wait() {
     runtime().block_on(async {
         let (mut watch, mut slots) = (Watch::default(), Vec::new());
         for round in 0..50 {
@@ -175,7 +175,7 @@ fn another_pipe_in_the_same_place_is_another_wait() {
                 writer.write_all(b"x").unwrap();
                 assert_eq!(read(&mut watch, &mut slot).await, b"x");
             }
-            // The numbers of those that are closed come again.
+            // The numbers of closed handles are reused.
             if round % 3 == 0 {
                 slots.push((slot, writer));
             }
@@ -184,7 +184,7 @@ fn another_pipe_in_the_same_place_is_another_wait() {
 }
 
 #[test]
-fn nothing_is_left_after_many_waits() {
+fn many_task_waits_leave_no_handles_open() {
     const ROUNDS: u32 = 300;
     let round = || {
         runtime().block_on(async {
@@ -206,7 +206,8 @@ fn nothing_is_left_after_many_waits() {
     let before = own_handle_count().unwrap();
     (0..ROUNDS).for_each(|_| round());
     let left = || own_handle_count().unwrap().saturating_sub(before);
-    // Other tests of this program have some open at the same time, and the thread a moment longer.
+    // Other tests of this program have some open at the same time, and the thread keeps some a
+    // moment longer.
     for _ in 0..2000 {
         if left() < ROUNDS / 4 {
             return;

@@ -5,7 +5,7 @@ use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 
 use super::{Note, act, code, plan};
-use crate::base::errno::{Cause, cause};
+use crate::base::errno::{OsErrorKind, os_error_kind};
 use crate::base::handle::Handle;
 use crate::base::pipe::{Mode, PipeOptions, pair};
 use crate::process::spawn::{
@@ -70,11 +70,19 @@ fn the_childs_path_is_searched_first() {
 #[test]
 fn directories_and_bad_formats_give_different_errors() {
     let error = failure(r"C:\windows", &[]);
-    assert_eq!((error.step, cause(&error.source)), (Step::Exec, Some(Cause::Denied)), "{error}");
+    assert_eq!(
+        (error.step, os_error_kind(&error.source)),
+        (Step::Exec, Some(OsErrorKind::Denied)),
+        "{error}"
+    );
     let note = Note::new("no program");
     std::fs::write(&note.0, "hello\n").unwrap();
     let error = failure(note.0.to_str().unwrap(), &[]);
-    assert_eq!((error.step, cause(&error.source)), (Step::Exec, Some(Cause::BadFormat)), "{error}");
+    assert_eq!(
+        (error.step, os_error_kind(&error.source)),
+        (Step::Exec, Some(OsErrorKind::BadFormat)),
+        "{error}"
+    );
 }
 
 #[test]
@@ -116,7 +124,7 @@ fn missing_directory_and_missing_program_give_different_errors() {
 fn a_command_line_that_is_too_long_is_a_limit() {
     let error = failure("cmd", &["x".repeat(32_767).into()]);
     assert_eq!(error.step, Step::Exec);
-    assert!(matches!(cause(&error.source), Some(Cause::Limit(_))), "{error}");
+    assert!(matches!(os_error_kind(&error.source), Some(OsErrorKind::Limit(_))), "{error}");
     // The longest line works: no argument here has quotes, the program has.
     let mut act = act("exit", "3");
     let words = act.args.iter().map(|arg| arg.len() + 1).sum::<usize>();

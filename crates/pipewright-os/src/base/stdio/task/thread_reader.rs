@@ -1,4 +1,4 @@
-//! A source that can only be read by a call that waits: a thread of its own makes it.
+//! A source that supports only blocking reads, which a thread of its own makes.
 
 use std::io::{self, Read};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -7,15 +7,15 @@ use std::thread;
 
 use tokio::io::ReadBuf;
 
-/// What is read at once.
+/// The number of bytes read at once.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// The task's side.
+/// The task's side of such a source.
 ///
 /// # Drop
-/// The thread ends after the read that it is in.
+/// The thread ends after a read in progress.
 #[derive(Debug)]
-pub(super) struct ByThread(Arc<Shared>);
+pub(super) struct ThreadReader(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -25,25 +25,25 @@ struct Shared {
 
 #[derive(Debug)]
 enum State {
-    /// Nobody has asked for more.
+    /// No request.
     Idle,
-    /// A chunk has been asked for.
-    Wanted(Waker),
-    /// A chunk, and how much of it has been taken. An empty one is the end.
-    Come(Vec<u8>, usize),
+    /// A chunk has been requested.
+    Requested(Waker),
+    /// A chunk, and the number of its bytes that have been taken. An empty one is the end.
+    Ready(Vec<u8>, usize),
     Failed(io::Error),
-    /// Nobody will ask any more.
+    /// The task's side has been dropped.
     Dropped,
 }
 
-impl ByThread {
-    pub(super) fn new(source: impl Read + Send + 'static) -> io::Result<ByThread> {
+impl ThreadReader {
+    pub(super) fn new(source: impl Read + Send + 'static) -> io::Result<ThreadReader> {
         let state = Mutex::new(State::Idle);
         let shared = Arc::new(Shared { state, changed: Condvar::new() });
-        let theirs = Arc::clone(&shared);
+        let for_thread = Arc::clone(&shared);
         let name = String::from("pipewright-stdin");
-        thread::Builder::new().name(name).spawn(move || theirs.serve(source))?;
-        Ok(ByThread(shared))
+        thread::Builder::new().name(name).spawn(move || for_thread.serve(source))?;
+        Ok(ThreadReader(shared))
     }
 
     pub(super) fn poll_read(
@@ -53,7 +53,7 @@ impl ByThread {
     ) -> Poll<io::Result<()>> {
         let mut state = self.0.state();
         match &mut *state {
-            State::Come(chunk, taken) if *taken < chunk.len() => {
+            State::Ready(chunk, taken) if *taken < chunk.len() => {
                 let rest = chunk.get(*taken..).unwrap_or_default();
                 let piece = rest.get(..buffer.remaining()).unwrap_or(rest);
                 buffer.put_slice(piece);
@@ -63,8 +63,8 @@ impl ByThread {
                 }
                 Poll::Ready(Ok(()))
             }
-            State::Come(..) => {
-                // The end. The next read asks again: a console goes on after one.
+            State::Ready(..) => {
+                // The end. The next read requests another chunk: a console goes on after one.
                 *state = State::Idle;
                 Poll::Ready(Ok(()))
             }
@@ -72,8 +72,8 @@ impl ByThread {
                 State::Failed(error) => Poll::Ready(Err(error)),
                 _ => Poll::Ready(Ok(())),
             },
-            State::Idle | State::Wanted(_) | State::Dropped => {
-                *state = State::Wanted(cx.waker().clone());
+            State::Idle | State::Requested(_) | State::Dropped => {
+                *state = State::Requested(cx.waker().clone());
                 self.0.changed.notify_one();
                 Poll::Pending
             }
@@ -81,7 +81,7 @@ impl ByThread {
     }
 }
 
-impl Drop for ByThread {
+impl Drop for ThreadReader {
     fn drop(&mut self) {
         *self.0.state() = State::Dropped;
         self.0.changed.notify_one();
@@ -94,11 +94,11 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads a chunk whenever one is asked for.
+    /// Reads a chunk for each request.
     fn serve(&self, mut source: impl Read) {
         loop {
             let mut state = self.state();
-            while !matches!(&*state, State::Wanted(_) | State::Dropped) {
+            while !matches!(&*state, State::Requested(_) | State::Dropped) {
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
             if matches!(&*state, State::Dropped) {
@@ -115,7 +115,7 @@ impl Shared {
             let next = match result {
                 Ok(count) => {
                     chunk.truncate(count);
-                    State::Come(chunk, 0)
+                    State::Ready(chunk, 0)
                 }
                 Err(error) => State::Failed(error),
             };
@@ -125,8 +125,8 @@ impl Shared {
             }
             let before = std::mem::replace(&mut *state, next);
             drop(state);
-            // Only now: a waker may call anything.
-            if let State::Wanted(waker) = before {
+            // After the unlock: a waker may run any code.
+            if let State::Requested(waker) = before {
                 waker.wake();
             }
         }
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
     use crate::base::pipe::pair;
 
-    async fn read(source: &mut ByThread, most: usize) -> io::Result<Vec<u8>> {
+    async fn read(source: &mut ThreadReader, most: usize) -> io::Result<Vec<u8>> {
         let mut space = vec![0; most];
         let mut buffer = ReadBuf::new(&mut space);
         poll_fn(|cx| source.poll_read(cx, &mut buffer)).await?;
@@ -149,26 +149,26 @@ mod tests {
     }
 
     #[test]
-    fn bytes_come_in_pieces_and_a_read_that_is_given_up_loses_none() {
+    fn bytes_arrive_in_pieces_and_an_abandoned_read_loses_none() {
         let (reader, mut writer) = pair(Default::default()).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
-            let mut source = ByThread::new(reader).unwrap();
+            let mut source = ThreadReader::new(reader).unwrap();
             let mut space = [0; 8];
             let mut cx = Context::from_waker(Waker::noop());
-            // It has been asked for now, and nobody waits for it.
+            // Requested now, and then abandoned.
             assert!(source.poll_read(&mut cx, &mut ReadBuf::new(&mut space)).is_pending());
             writer.write_all(b"hello").unwrap();
             assert_eq!(read(&mut source, 2).await.unwrap(), b"he");
             assert_eq!(read(&mut source, 9).await.unwrap(), b"llo");
             drop(writer);
             assert_eq!(read(&mut source, 9).await.unwrap(), b"");
-            assert_eq!(read(&mut source, 9).await.unwrap(), b"", "the end is told again");
+            assert_eq!(read(&mut source, 9).await.unwrap(), b"", "the end is reported again");
         });
     }
 
     #[test]
-    fn an_error_is_told_once_and_the_thread_ends_with_its_owner() {
+    fn an_error_is_reported_once_and_the_thread_ends_with_its_owner() {
         struct Fails {
             _alive: std::sync::mpsc::Sender<()>,
         }
@@ -179,7 +179,7 @@ mod tests {
         }
         let (alive, ended) = std::sync::mpsc::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let mut source = ByThread::new(Fails { _alive: alive }).unwrap();
+        let mut source = ThreadReader::new(Fails { _alive: alive }).unwrap();
         let error = runtime.block_on(read(&mut source, 1)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotConnected);
         drop(source);
