@@ -4,6 +4,8 @@ mod facts;
 mod request;
 #[cfg(unix)]
 mod unix;
+#[cfg(not(target_os = "linux"))]
+mod unsupported;
 
 #[cfg(target_os = "linux")]
 mod linux;

@@ -19,9 +19,11 @@ use windows_sys::Win32::Storage::FileSystem::{
     FileStorageInfo, GetFileInformationByHandleEx,
 };
 
-use super::{
-    Access, Alignment, Facts, File, NowaitReads, NowaitWrites, OpenOptions, SyncMode, refusal,
+pub(super) use super::unsupported::{
+    cached_bytes, claim_disk, extents, forget_cache, len, next_hole, nowait_reads, nowait_writes,
+    read_cached_at, unwritten_bytes, write_in_place, write_room,
 };
+use super::{Access, Alignment, Facts, File, OpenOptions, SyncMode, refusal};
 use crate::base::overlapped::Operation;
 use crate::base::wake::Wake;
 use claim::Claims;
@@ -108,15 +110,6 @@ pub(super) fn write_at(open: &Open, from: &[u8], offset: u64) -> io::Result<usiz
     finish(|event| unsafe { Operation::write_at(file, event, start, count, offset) })
 }
 
-pub(super) fn read_cached_at(_: &fs::File, _: &mut [u8], _: u64) -> io::Result<Option<usize>> {
-    // No call reads only what is there.
-    Ok(None)
-}
-
-pub(super) fn len(file: &fs::File) -> io::Result<u64> {
-    file.metadata().map(|found| found.len())
-}
-
 pub(super) fn alignment(file: &fs::File) -> io::Result<Alignment> {
     let mut told = FILE_STORAGE_INFO::default();
     let bytes = mem::size_of::<FILE_STORAGE_INFO>() as u32;
@@ -147,46 +140,6 @@ pub(super) fn facts(file: &File) -> io::Result<Facts> {
     })
 }
 
-pub(super) fn nowait_reads(_: &fs::File, _: &mut [u8], _: u64) -> Option<NowaitReads> {
-    None
-}
-
-pub(super) fn nowait_writes(_: &fs::File, _: &[u8], _: u64) -> Option<NowaitWrites> {
-    None
-}
-
-pub(super) fn extents(_: &fs::File, _: u64, _: u64) -> Option<usize> {
-    None
-}
-
-pub(super) fn write_room(_: &fs::File) -> Option<usize> {
-    None
-}
-
-pub(super) fn cached_bytes(_: &fs::File, _: u64, _: u64) -> Option<u64> {
-    None
-}
-
-pub(super) fn unwritten_bytes(_: &fs::File, _: u64, _: u64) -> Option<u64> {
-    None
-}
-
-pub(super) fn forget_cache(_: &fs::File) -> io::Result<()> {
-    Ok(())
-}
-
-pub(super) fn claim_disk(path: &Path) -> io::Result<fs::File> {
-    fs::File::open(path)
-}
-
 pub(super) fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
     Ok(one.canonicalize()? == other.canonicalize()?)
-}
-
-pub(super) fn write_in_place(_: &fs::File) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
-pub(super) fn next_hole(_: &fs::File, _: u64) -> Option<u64> {
-    None
 }
