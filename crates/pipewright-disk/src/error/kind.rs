@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 
 use pipewright_os::base::errno::{Cause, cause};
+use pipewright_os::base::error::{OneLine, write_numbered};
 use pipewright_os::disk::unavailable::WhyNot;
 
 /// The kinds of failure, each with the facts that belong to it.
@@ -150,7 +151,7 @@ impl ErrorKind {
     }
 
     /// The kind that std has for it, where the system said nothing.
-    pub(super) fn of_io(&self) -> io::ErrorKind {
+    pub(super) fn io_kind(&self) -> io::ErrorKind {
         match self {
             ErrorKind::Misaligned(_) | ErrorKind::InvalidInput => io::ErrorKind::InvalidInput,
             ErrorKind::EndOfFile { .. } => io::ErrorKind::UnexpectedEof,
@@ -189,16 +190,12 @@ impl ErrorKind {
             ErrorKind::Limit { what } => what,
             ErrorKind::Unsupported | ErrorKind::InvalidInput | ErrorKind::Io => {
                 return match source {
-                    Some(source) => write!(f, "{source}"),
+                    Some(source) => write!(f, "{}", OneLine(&source.to_string())),
                     None => f.write_str("not possible"),
                 };
             }
         };
-        f.write_str(words)?;
-        match source.and_then(io::Error::raw_os_error) {
-            Some(number) => write!(f, " (os error {number})"),
-            None => Ok(()),
-        }
+        write_numbered(words, source, f)
     }
 }
 

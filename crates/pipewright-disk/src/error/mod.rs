@@ -6,6 +6,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use pipewright_os::base::error::Quoted;
+
 pub use kind::{ErrorKind, Misaligned, Part};
 
 /// Why an operation on a file failed, or an engine could not be made.
@@ -85,6 +87,11 @@ impl Error {
     pub fn raw_os_error(&self) -> Option<i32> {
         self.0.source.as_ref().and_then(io::Error::raw_os_error)
     }
+
+    /// Returns the kind of the `io::Error` that this error is converted to.
+    fn io_kind(&self) -> io::ErrorKind {
+        self.0.source.as_ref().map_or(self.0.kind.io_kind(), io::Error::kind)
+    }
 }
 
 impl fmt::Display for Error {
@@ -92,8 +99,7 @@ impl fmt::Display for Error {
         let facts = &*self.0;
         write!(f, "cannot {}", facts.doing)?;
         if let Some(path) = &facts.path {
-            // In quotes, and on one line whatever is in it.
-            write!(f, " {path:?}")?;
+            write!(f, " {}", Quoted(path.as_os_str()))?;
         }
         if facts.bytes > 0 {
             write!(f, " after {} bytes", facts.bytes)?;
@@ -103,26 +109,4 @@ impl fmt::Display for Error {
     }
 }
 
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Error")
-            .field("message", &format_args!("{self}"))
-            .field("kind", &self.0.kind)
-            .field("source", &self.0.source)
-            .finish()
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0.source.as_ref().map(|source| source as _)
-    }
-}
-
-impl From<Error> for io::Error {
-    /// Keeps the kind of the system's error; the whole error is inside.
-    fn from(error: Error) -> io::Error {
-        let kind = error.0.source.as_ref().map_or(error.kind().of_io(), io::Error::kind);
-        io::Error::new(kind, error)
-    }
-}
+pipewright_os::impl_error!(Error);
