@@ -1,14 +1,14 @@
 //! A queue of the kernel for what it takes, and the pool for everything else.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 
 use pipewright_os::disk::file::{Finished, Request};
 
+use super::observed::Observed;
 use super::pool::PoolBackend;
 use super::witness::{Before, Witness};
-use super::{Backend, Tell, cancelled, remove};
+use super::{Backend, Tell};
 use crate::class::Seen;
 
 /// A queue of the kernel that does not take everything.
@@ -45,17 +45,8 @@ pub(crate) struct MixedBackend<Q> {
     /// How many operations are with either.
     in_queue: usize,
     in_pool: usize,
-    watched: Option<Watched>,
-}
-
-/// What it takes to see what becomes of each operation.
-#[derive(Debug)]
-struct Watched {
-    witness: Witness,
-    pushed: VecDeque<(usize, Request)>,
-    done: VecDeque<(Finished, Seen)>,
-    /// What was seen of those that are under way, by their tokens.
-    seen: Vec<Seen>,
+    /// Present where callers ask for classes.
+    observed: Option<Observed>,
 }
 
 impl<Q: Queue> MixedBackend<Q> {
@@ -69,33 +60,25 @@ impl<Q: Queue> MixedBackend<Q> {
         let mut pool = PoolBackend::new(threads, times);
         // Who waits for the queue hears of the pool as well.
         pool.tell(queue.waker());
-        let watched = classes.then(|| Watched {
-            witness: Witness::new(times),
-            pushed: VecDeque::new(),
-            done: VecDeque::new(),
-            seen: vec![Seen::Nothing; depth],
-        });
-        MixedBackend { queue, pool, in_queue: 0, in_pool: 0, watched }
+        let observed = classes.then(|| Observed::new(depth, times));
+        MixedBackend { queue, pool, in_queue: 0, in_pool: 0, observed }
     }
 }
 
-impl Watched {
-    /// One after the other: what the call does besides is then known of each.
-    fn submit(&mut self, queue: &mut impl Queue) -> io::Result<()> {
-        while let Some((token, request)) = self.pushed.pop_front() {
-            let before = self.witness.look();
-            if let Err(request) = queue.push(token, request) {
-                self.pushed.push_front((token, request));
-                return Err(io::ErrorKind::InvalidInput.into());
-            }
-            // Where the kernel has no room now the queue keeps it.
-            queue.submit()?;
-            if let Some(place) = self.seen.get_mut(token) {
-                *place = queue.seen(token, &self.witness, before);
-            }
+/// Submits one request at a time, so that the effect of each call is known.
+fn submit_observed(observed: &mut Observed, queue: &mut impl Queue) -> io::Result<()> {
+    while let Some((token, request)) = observed.next() {
+        let before = observed.monitor.look();
+        if let Err(request) = queue.push(token, request) {
+            observed.put_back(token, request);
+            return Err(io::ErrorKind::InvalidInput.into());
         }
-        Ok(())
+        // If the kernel has no room now, the queue keeps the request.
+        queue.submit()?;
+        let found = queue.seen(token, &observed.monitor, before);
+        observed.record(token, found);
     }
+    Ok(())
 }
 
 impl<Q: Queue> Backend for MixedBackend<Q> {
@@ -105,12 +88,9 @@ impl<Q: Queue> Backend for MixedBackend<Q> {
             return self.pool.push(token, request);
         }
         self.in_queue += 1;
-        match &mut self.watched {
-            Some(watched) => {
-                if let Some(place) = watched.seen.get_mut(token) {
-                    *place = Seen::Nothing;
-                }
-                watched.pushed.push_back((token, request));
+        match &mut self.observed {
+            Some(observed) => {
+                observed.push(token, request);
                 Ok(())
             }
             None => self.queue.push(token, request),
@@ -119,8 +99,8 @@ impl<Q: Queue> Backend for MixedBackend<Q> {
 
     fn submit(&mut self) -> io::Result<()> {
         self.pool.submit()?;
-        if let Some(watched) = &mut self.watched {
-            watched.submit(&mut self.queue)?;
+        if let Some(observed) = &mut self.observed {
+            submit_observed(observed, &mut self.queue)?;
         }
         self.queue.submit()
     }
@@ -131,8 +111,11 @@ impl<Q: Queue> Backend for MixedBackend<Q> {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
             _ => {}
         }
-        let has_done = self.watched.as_ref().is_some_and(|watched| !watched.done.is_empty());
-        if has_done { Ok(()) } else { self.queue.wait() }
+        if self.observed.as_ref().is_some_and(Observed::has_finished) {
+            Ok(())
+        } else {
+            self.queue.wait()
+        }
     }
 
     fn take(&mut self) -> Option<(Finished, Seen)> {
@@ -145,22 +128,20 @@ impl<Q: Queue> Backend for MixedBackend<Q> {
         if self.in_queue == 0 {
             return None;
         }
-        let ended = self.watched.as_mut().and_then(|watched| watched.done.pop_front());
+        let ended = self.observed.as_mut().and_then(Observed::take);
         let ended = ended.or_else(|| {
             let finished = self.queue.take()?;
-            let seen = self.watched.as_ref().and_then(|watched| watched.seen.get(finished.token));
-            Some((finished, seen.copied().unwrap_or(Seen::Nothing)))
+            let observed = self.observed.as_ref();
+            let seen = observed.map_or(Seen::Nothing, |it| it.observation(finished.token));
+            Some((finished, seen))
         });
         self.in_queue -= usize::from(ended.is_some());
         ended
     }
 
     fn cancel(&mut self, token: usize) {
-        if let Some(watched) = &mut self.watched {
-            if let Some(request) = remove(&mut watched.pushed, token) {
-                watched.done.push_back((cancelled(token, request), Seen::Nothing));
-                return;
-            }
+        if self.observed.as_mut().is_some_and(|observed| observed.cancel(token)) {
+            return;
         }
         if self.in_pool > 0 {
             self.pool.cancel(token);

@@ -3,6 +3,7 @@
 mod aio;
 mod caller;
 mod mixed;
+mod observed;
 mod overlapped;
 mod pool;
 mod ring;

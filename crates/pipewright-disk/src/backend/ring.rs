@@ -1,6 +1,5 @@
 //! io_uring; one operation at a time where somebody wants to know what became of each.
 
-use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
@@ -9,8 +8,8 @@ use pipewright_os::disk::file::{Finished, Request};
 use pipewright_os::disk::io_uring::{Ring, RingOptions};
 use pipewright_os::disk::unavailable::WhyNot;
 
-use super::witness::Witness;
-use super::{Backend, Tell, cancelled, remove};
+use super::observed::Observed;
+use super::{Backend, Tell};
 use crate::class::Seen;
 
 /// So many are handed over without being asked to: the disk begins with them while the next are prepared, and
@@ -24,17 +23,8 @@ pub(crate) struct RingBackend {
     unsubmitted: usize,
     /// Raised by who wants to end a wait; `None`: nobody can.
     wake: Option<Arc<Wake>>,
-    watched: Option<Watched>,
-}
-
-/// What it takes to see what becomes of each operation.
-#[derive(Debug)]
-struct Watched {
-    witness: Witness,
-    pushed: VecDeque<(usize, Request)>,
-    done: VecDeque<(Finished, Seen)>,
-    /// What was seen of those that are under way, by their tokens.
-    seen: Vec<Seen>,
+    /// Present where callers ask for classes.
+    observed: Option<Observed>,
 }
 
 impl RingBackend {
@@ -45,55 +35,45 @@ impl RingBackend {
         wake: Option<Arc<Wake>>,
     ) -> Result<RingBackend, WhyNot> {
         let ring = Ring::new(options, wake.clone())?;
-        let watched = classes.then(|| Watched {
-            witness: Witness::new(times),
-            pushed: VecDeque::new(),
-            done: VecDeque::new(),
-            seen: vec![Seen::Nothing; options.depth],
-        });
-        Ok(RingBackend { ring, unsubmitted: 0, wake, watched })
+        let observed = classes.then(|| Observed::new(options.depth, times));
+        Ok(RingBackend { ring, unsubmitted: 0, wake, observed })
     }
 }
 
-impl Watched {
-    /// Hands over one after the other: what is done when the call returns was done in it.
-    fn submit(&mut self, ring: &mut Ring) -> io::Result<()> {
-        if self.pushed.is_empty() {
-            return Ok(());
-        }
-        let mut before = self.witness.look();
-        while let Some((token, request)) = self.pushed.pop_front() {
-            if let Err(request) = ring.push(token, request) {
-                self.pushed.push_front((token, request));
-                return Err(io::ErrorKind::WouldBlock.into());
-            }
-            before = self.witness.again(before);
-            ring.submit()?;
-            let (found, after) = self.witness.handed_over_since(before);
-            if let Some(seen) = self.seen.get_mut(token) {
-                *seen = found;
-            }
-            // The look after one is that before the next: in between there is nothing that could sleep.
-            before = after;
-            while let Some(finished) = ring.take() {
-                let seen = self.seen.get(finished.token).copied().unwrap_or(Seen::Nothing);
-                let seen = match seen {
-                    Seen::Kernel { slept, took, device_bytes } if finished.token == token => {
-                        Seen::Inline { slept, took, device_bytes }
-                    }
-                    other => other,
-                };
-                self.done.push_back((finished, seen));
-            }
-        }
-        Ok(())
+/// Submits one request at a time: a request that is done when the call returns was done inside it.
+fn submit_observed(observed: &mut Observed, ring: &mut Ring) -> io::Result<()> {
+    if observed.is_submitted() {
+        return Ok(());
     }
+    let mut before = observed.monitor.look();
+    while let Some((token, request)) = observed.next() {
+        if let Err(request) = ring.push(token, request) {
+            observed.put_back(token, request);
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        before = observed.monitor.again(before);
+        ring.submit()?;
+        let (found, after) = observed.monitor.handed_over_since(before);
+        observed.record(token, found);
+        // The snapshot after one call serves the next: nothing in between can sleep.
+        before = after;
+        while let Some(finished) = ring.take() {
+            let seen = match observed.observation(finished.token) {
+                Seen::Kernel { slept, took, device_bytes } if finished.token == token => {
+                    Seen::Inline { slept, took, device_bytes }
+                }
+                other => other,
+            };
+            observed.finish(finished, seen);
+        }
+    }
+    Ok(())
 }
 
 impl Backend for RingBackend {
     fn push(&mut self, token: usize, request: Request) -> Result<(), Request> {
-        if let Some(watched) = &mut self.watched {
-            watched.pushed.push_back((token, request));
+        if let Some(observed) = &mut self.observed {
+            observed.push(token, request);
             return Ok(());
         }
         self.ring.push(token, request)?;
@@ -108,17 +88,17 @@ impl Backend for RingBackend {
 
     fn submit(&mut self) -> io::Result<()> {
         self.unsubmitted = 0;
-        match &mut self.watched {
-            Some(watched) => watched.submit(&mut self.ring),
+        match &mut self.observed {
+            Some(observed) => submit_observed(observed, &mut self.ring),
             None => self.ring.submit(),
         }
     }
 
     fn wait(&mut self) -> io::Result<()> {
         self.unsubmitted = 0;
-        if let Some(watched) = &mut self.watched {
-            watched.submit(&mut self.ring)?;
-            if !watched.done.is_empty() {
+        if let Some(observed) = &mut self.observed {
+            submit_observed(observed, &mut self.ring)?;
+            if observed.has_finished() {
                 return Ok(());
             }
         }
@@ -126,25 +106,20 @@ impl Backend for RingBackend {
     }
 
     fn take(&mut self) -> Option<(Finished, Seen)> {
-        let Some(watched) = &mut self.watched else {
+        let Some(observed) = &mut self.observed else {
             return self.ring.take().map(|finished| (finished, Seen::Nothing));
         };
-        if let Some(done) = watched.done.pop_front() {
-            return Some(done);
-        }
-        let finished = self.ring.take()?;
-        let seen = watched.seen.get(finished.token).copied().unwrap_or(Seen::Nothing);
-        Some((finished, seen))
+        observed.take().or_else(|| {
+            let finished = self.ring.take()?;
+            let seen = observed.observation(finished.token);
+            Some((finished, seen))
+        })
     }
 
     fn cancel(&mut self, token: usize) {
-        if let Some(watched) = &mut self.watched {
-            if let Some(request) = remove(&mut watched.pushed, token) {
-                watched.done.push_back((cancelled(token, request), Seen::Nothing));
-                return;
-            }
+        if !self.observed.as_mut().is_some_and(|observed| observed.cancel(token)) {
+            self.ring.cancel(token);
         }
-        self.ring.cancel(token);
     }
 
     fn waker(&self) -> Option<Tell> {
