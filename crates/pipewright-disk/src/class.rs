@@ -1,15 +1,79 @@
 //! Whether an operation was asynchronous, from what was seen of it: no system call in here.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use pipewright_os::disk::file::{Action, Facts};
-use pipewright_os::disk::iocp::Told;
+use pipewright_os::disk::iocp::CallStatus;
 
-use crate::operation::Class;
+/// Whether an operation was asynchronous: who waited for the disk.
+///
+/// In order: the later, the worse for the caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Class {
+    /// Done inside the call, and the call never slept: the data were in memory.
+    InlineCached,
+    /// The disk worked while the caller went on, and its interrupt completed the operation.
+    AsyncDevice,
+    /// As `AsyncDevice`, for a page of the cache that had to be read. Windows: or a thread of the system waited
+    /// for it, which nothing tells.
+    AsyncPageWait,
+    /// A thread waited for the disk: one of the kernel's, or one of the engine's.
+    Worker,
+    /// Windows: the system said "pending", and was done when the call returned. The caller waited.
+    PendingButDone,
+    /// The call itself slept: the caller waited.
+    InlineBlocked,
+}
+
+impl Class {
+    /// All of them, in order.
+    pub const ALL: [Class; 6] = [
+        Class::InlineCached,
+        Class::AsyncDevice,
+        Class::AsyncPageWait,
+        Class::Worker,
+        Class::PendingButDone,
+        Class::InlineBlocked,
+    ];
+
+    /// A name for machines, which stays as it is: `inline_cached`, `worker`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::InlineCached => "inline_cached",
+            Class::AsyncDevice => "async_device",
+            Class::AsyncPageWait => "async_page_wait",
+            Class::Worker => "worker",
+            Class::PendingButDone => "pending_but_done",
+            Class::InlineBlocked => "inline_blocked",
+        }
+    }
+
+    /// Whether nobody waited who could have done something else.
+    #[must_use]
+    pub fn is_asynchronous(self) -> bool {
+        matches!(self, Class::AsyncDevice | Class::AsyncPageWait)
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Class::InlineCached => "inline (cache)",
+            Class::AsyncDevice => "async (device)",
+            Class::AsyncPageWait => "async (page wait)",
+            Class::Worker => "worker thread",
+            Class::PendingButDone => "pending but done",
+            Class::InlineBlocked => "inline (caller blocked)",
+        })
+    }
+}
 
 /// What a backend has seen of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum Observation {
     /// Nothing: nobody asked, or nothing could be seen.
     Nothing,
     /// It was done when the call that asked for it returned.
@@ -40,7 +104,7 @@ pub(crate) enum Seen {
     /// Windows: what the call said that handed it over.
     Call {
         /// That.
-        told: Told,
+        status: CallStatus,
         /// How long the call took.
         took: Duration,
     },
@@ -51,15 +115,15 @@ pub(crate) enum Seen {
     },
 }
 
-impl Seen {
+impl Observation {
     /// How long the call kept the caller that handed it over. `None`: it was not watched.
     pub(crate) fn took(self) -> Option<Duration> {
         match self {
-            Seen::Inline { took, .. }
-            | Seen::Kernel { took, .. }
-            | Seen::Queue { took, .. }
-            | Seen::Call { took, .. } => Some(took),
-            Seen::Nothing | Seen::Thread { .. } => None,
+            Observation::Inline { took, .. }
+            | Observation::Kernel { took, .. }
+            | Observation::Queue { took, .. }
+            | Observation::Call { took, .. } => Some(took),
+            Observation::Nothing | Observation::Thread { .. } => None,
         }
     }
 }
@@ -72,21 +136,26 @@ impl Seen {
 /// bytes, and a page of the cache that is being read, of which a filesystem that knows `RWF_NOWAIT` tells
 /// when it is there. A file that can be polled (FUSE) is taken for one that never waits, and so the caller
 /// waits, in this call or in the one that fetches completions.
-pub(crate) fn class_of(seen: Seen, action: Action, direct: bool, facts: &Facts) -> Option<Class> {
-    let (slept, device_bytes) = match seen {
-        Seen::Nothing => return None,
-        Seen::Thread { .. } => return Some(Class::Worker),
-        Seen::Call { told, .. } => return Some(called(told, direct)),
+pub(crate) fn class_of(
+    observation: Observation,
+    action: Action,
+    direct: bool,
+    facts: &Facts,
+) -> Option<Class> {
+    let (slept, device_bytes) = match observation {
+        Observation::Nothing => return None,
+        Observation::Thread { .. } => return Some(Class::Worker),
+        Observation::Call { status, .. } => return Some(class_of_overlapped(status, direct)),
         // The disk was done before the call was.
-        Seen::Inline { slept: false, device_bytes: Some(1..), .. } if direct => {
+        Observation::Inline { slept: false, device_bytes: Some(1..), .. } if direct => {
             return Some(Class::AsyncDevice);
         }
-        Seen::Inline { slept: false, .. } => return Some(Class::InlineCached),
-        Seen::Inline { slept: true, .. } | Seen::Queue { slept: true, .. } => {
+        Observation::Inline { slept: false, .. } => return Some(Class::InlineCached),
+        Observation::Inline { slept: true, .. } | Observation::Queue { slept: true, .. } => {
             return Some(Class::InlineBlocked);
         }
-        Seen::Queue { slept: false, .. } => return Some(Class::AsyncDevice),
-        Seen::Kernel { slept, device_bytes, .. } => (slept, device_bytes),
+        Observation::Queue { slept: false, .. } => return Some(Class::AsyncDevice),
+        Observation::Kernel { slept, device_bytes, .. } => (slept, device_bytes),
     };
     let later = match action {
         Action::SyncAll | Action::SyncData | Action::Allocate(_) => return Some(Class::Worker),
@@ -104,14 +173,14 @@ pub(crate) fn class_of(seen: Seen, action: Action, direct: bool, facts: &Facts) 
 }
 
 /// What Windows tells of a call. It does not tell whether the thread slept.
-fn called(told: Told, direct: bool) -> Class {
-    match told {
+fn class_of_overlapped(status: CallStatus, direct: bool) -> Class {
+    match status {
         // Past the cache nothing can be done without the disk: the caller waited for it.
-        Told::Done if direct => Class::InlineBlocked,
-        Told::Done => Class::InlineCached,
-        Told::PendingButDone => Class::PendingButDone,
-        Told::Pending if direct => Class::AsyncDevice,
-        Told::Pending => Class::AsyncPageWait,
+        CallStatus::Done if direct => Class::InlineBlocked,
+        CallStatus::Done => Class::InlineCached,
+        CallStatus::PendingButDone => Class::PendingButDone,
+        CallStatus::Pending if direct => Class::AsyncDevice,
+        CallStatus::Pending => Class::AsyncPageWait,
     }
 }
 
@@ -135,26 +204,26 @@ mod tests {
         facts
     }
 
-    fn inline(slept: bool) -> Seen {
-        Seen::Inline { slept, took: Duration::ZERO, device_bytes: None }
+    fn inline(slept: bool) -> Observation {
+        Observation::Inline { slept, took: Duration::ZERO, device_bytes: None }
     }
 
-    fn quick(slept: bool, device_bytes: u64) -> Seen {
-        Seen::Inline { slept, took: Duration::ZERO, device_bytes: Some(device_bytes) }
+    fn quick(slept: bool, device_bytes: u64) -> Observation {
+        Observation::Inline { slept, took: Duration::ZERO, device_bytes: Some(device_bytes) }
     }
 
-    fn queue(slept: bool) -> Seen {
-        Seen::Queue { slept, took: Duration::ZERO }
+    fn queue(slept: bool) -> Observation {
+        Observation::Queue { slept, took: Duration::ZERO }
     }
 
-    fn later(slept: bool, device_bytes: u64) -> Seen {
-        Seen::Kernel { slept, took: Duration::ZERO, device_bytes: Some(device_bytes) }
+    fn later(slept: bool, device_bytes: u64) -> Observation {
+        Observation::Kernel { slept, took: Duration::ZERO, device_bytes: Some(device_bytes) }
     }
 
     #[test]
     fn each_case_of_the_kernel_has_its_class() {
         let (disk, layered, fuse) = (facts(true, false), facts(false, false), facts(false, true));
-        for (seen, action, direct, facts, class) in [
+        for (observation, action, direct, facts, class) in [
             (inline(false), Action::Read, false, disk, Class::InlineCached),
             (inline(true), Action::Read, true, fuse, Class::InlineBlocked),
             // A disk that is faster than the call; a hole, of which it knows nothing; and nothing to fetch.
@@ -178,34 +247,39 @@ mod tests {
             (later(false, 4096), Action::Allocate(1), true, disk, Class::Worker),
             (queue(false), Action::Read, true, layered, Class::AsyncDevice),
             (queue(true), Action::Write, true, disk, Class::InlineBlocked),
-            (Seen::Thread { started_at: None }, Action::Read, true, disk, Class::Worker),
+            (Observation::Thread { started_at: None }, Action::Read, true, disk, Class::Worker),
         ] {
-            assert_eq!(class_of(seen, action, direct, &facts), Some(class), "{seen:?} {action:?}");
+            assert_eq!(
+                class_of(observation, action, direct, &facts),
+                Some(class),
+                "{observation:?} {action:?}"
+            );
         }
     }
 
     #[test]
     fn what_windows_says_of_a_call_is_its_class() {
-        for (told, direct, class) in [
-            (Told::Done, false, Class::InlineCached),
-            (Told::Done, true, Class::InlineBlocked),
-            (Told::PendingButDone, false, Class::PendingButDone),
-            (Told::PendingButDone, true, Class::PendingButDone),
-            (Told::Pending, false, Class::AsyncPageWait),
-            (Told::Pending, true, Class::AsyncDevice),
+        for (status, direct, class) in [
+            (CallStatus::Done, false, Class::InlineCached),
+            (CallStatus::Done, true, Class::InlineBlocked),
+            (CallStatus::PendingButDone, false, Class::PendingButDone),
+            (CallStatus::PendingButDone, true, Class::PendingButDone),
+            (CallStatus::Pending, false, Class::AsyncPageWait),
+            (CallStatus::Pending, true, Class::AsyncDevice),
         ] {
-            let seen = Seen::Call { told, took: Duration::ZERO };
-            let found = class_of(seen, Action::Write, direct, &Facts::default());
-            assert_eq!(found, Some(class), "{told:?} {direct}");
+            let observation = Observation::Call { status, took: Duration::ZERO };
+            let found = class_of(observation, Action::Write, direct, &Facts::default());
+            assert_eq!(found, Some(class), "{status:?} {direct}");
         }
     }
 
     #[test]
     fn what_was_not_seen_is_not_guessed() {
         let unknown = Facts::default();
-        assert_eq!(class_of(Seen::Nothing, Action::Read, false, &unknown), None);
+        assert_eq!(class_of(Observation::Nothing, Action::Read, false, &unknown), None);
         assert_eq!(class_of(later(false, 0), Action::Read, false, &unknown), None);
-        let uncounted = Seen::Kernel { slept: false, took: Duration::ZERO, device_bytes: None };
+        let uncounted =
+            Observation::Kernel { slept: false, took: Duration::ZERO, device_bytes: None };
         assert_eq!(class_of(uncounted, Action::Read, true, &facts(true, false)), None);
     }
 }

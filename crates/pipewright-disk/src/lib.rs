@@ -49,10 +49,11 @@ mod shared;
 #[cfg(feature = "tokio")]
 mod task;
 
-pub use engine::{BackendKind, Engine, EngineOptions, Step};
+pub use class::Class;
+pub use engine::{BackendKind, Engine, EngineOptions, UnavailableBackend};
 pub use error::{Error, ErrorKind, Misaligned, Part};
 pub use file::{Access, DiskFile, FileOptions, SyncMode};
-pub use operation::{Class, Completion, Done, Operation, OperationId, Times};
+pub use operation::{Completion, Done, Operation, OperationId, Times};
 
 pub use shared::{Pending, SharedEngine};
 #[cfg(feature = "tokio")]
@@ -60,7 +61,7 @@ pub use task::AsyncFile;
 
 pub use pipewright_os::base::aligned::AlignedBuf;
 pub use pipewright_os::disk::file::{Alignment, Facts, Filesystem, NowaitReads, NowaitWrites};
-pub use pipewright_os::disk::unavailable::{Unjudged, WhyNot};
+pub use pipewright_os::disk::unavailable::{UnavailableReason, Unjudged};
 
 /// The result of this crate's calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,12 +1,11 @@
 //! One operation on a file, and what has come of it.
 
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use pipewright_os::base::aligned::AlignedBuf;
 use pipewright_os::disk::file::Action;
 
-use crate::{DiskFile, Error};
+use crate::{Class, DiskFile, Error};
 
 /// An operation that can be queued. It owns its buffer and a copy of its file.
 ///
@@ -94,9 +93,9 @@ impl Operation {
     }
 
     /// Why it cannot be carried out, if that is certain before the system is asked.
-    pub(crate) fn objection(&self) -> Option<Error> {
-        let kind = self.file.objection(self.action, &self.buffer, self.offset)?;
-        Some(Error::new(words(self.action), Some(self.file.path()), kind))
+    pub(crate) fn rejection(&self) -> Option<Error> {
+        let kind = self.file.rejection(self.action, &self.buffer, self.offset)?;
+        Some(Error::new(verb(self.action), Some(self.file.path()), kind))
     }
 
     /// Its buffer, without it.
@@ -107,7 +106,7 @@ impl Operation {
 }
 
 /// The words for what was being done.
-pub(crate) fn words(action: Action) -> &'static str {
+pub(crate) fn verb(action: Action) -> &'static str {
     match action {
         Action::Read => "read",
         Action::Write => "write to",
@@ -185,70 +184,5 @@ impl Times {
     #[must_use]
     pub fn waited(&self) -> Option<Duration> {
         self.started_at.map(|start| start.saturating_duration_since(self.submitted_at))
-    }
-}
-
-/// Whether an operation was asynchronous: who waited for the disk.
-///
-/// In order: the later, the worse for the caller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum Class {
-    /// Done inside the call, and the call never slept: the data were in memory.
-    InlineCached,
-    /// The disk worked while the caller went on, and its interrupt completed the operation.
-    AsyncDevice,
-    /// As `AsyncDevice`, for a page of the cache that had to be read. Windows: or a thread of the system waited
-    /// for it, which nothing tells.
-    AsyncPageWait,
-    /// A thread waited for the disk: one of the kernel's, or one of the engine's.
-    Worker,
-    /// Windows: the system said "pending", and was done when the call returned. The caller waited.
-    PendingButDone,
-    /// The call itself slept: the caller waited.
-    InlineBlocked,
-}
-
-impl Class {
-    /// All of them, in order.
-    pub const ALL: [Class; 6] = [
-        Class::InlineCached,
-        Class::AsyncDevice,
-        Class::AsyncPageWait,
-        Class::Worker,
-        Class::PendingButDone,
-        Class::InlineBlocked,
-    ];
-
-    /// A name for machines, which stays as it is: `inline_cached`, `worker`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Class::InlineCached => "inline_cached",
-            Class::AsyncDevice => "async_device",
-            Class::AsyncPageWait => "async_page_wait",
-            Class::Worker => "worker",
-            Class::PendingButDone => "pending_but_done",
-            Class::InlineBlocked => "inline_blocked",
-        }
-    }
-
-    /// Whether nobody waited who could have done something else.
-    #[must_use]
-    pub fn is_asynchronous(self) -> bool {
-        matches!(self, Class::AsyncDevice | Class::AsyncPageWait)
-    }
-}
-
-impl fmt::Display for Class {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Class::InlineCached => "inline (cache)",
-            Class::AsyncDevice => "async (device)",
-            Class::AsyncPageWait => "async (page wait)",
-            Class::Worker => "worker thread",
-            Class::PendingButDone => "pending but done",
-            Class::InlineBlocked => "inline (caller blocked)",
-        })
     }
 }

@@ -12,7 +12,7 @@ use tokio::task::coop;
 use crate::{AlignedBuf, DiskFile, Done, Pending, SharedEngine};
 
 /// The most that one operation moves: a larger one would only hold more memory.
-const MOST_BYTES: usize = 256 << 10;
+const MAX_BYTES: usize = 256 << 10;
 
 /// A [`DiskFile`] with a position, for what takes tokio's `AsyncRead`, `AsyncWrite` and `AsyncSeek`.
 ///
@@ -124,7 +124,7 @@ impl AsyncFile {
     fn start_read(&mut self, wanted: usize) -> io::Result<()> {
         let block = self.file.alignment().offset.max(1);
         let before = (self.position % block as u64) as usize;
-        let bytes = (before + wanted.min(MOST_BYTES)).next_multiple_of(block);
+        let bytes = (before + wanted.min(MAX_BYTES)).next_multiple_of(block);
         let (buffer, from) = (self.take_buffer(bytes)?, self.position - before as u64);
         let pending = self.engine.read_at(&self.file, buffer, from);
         self.state = State::Reading { pending, from };
@@ -184,7 +184,7 @@ impl AsyncFile {
             match &mut self.state {
                 State::Idle if bytes.is_empty() => return Poll::Ready(Ok(0)),
                 State::Idle => {
-                    let part = bytes.get(..MOST_BYTES).unwrap_or(bytes);
+                    let part = bytes.get(..MAX_BYTES).unwrap_or(bytes);
                     let mut buffer = self.take_buffer(part.len())?;
                     buffer.copy_from_slice(part);
                     let from = self.position;

@@ -5,14 +5,14 @@ use std::io;
 
 use pipewright_os::disk::file::{Finished, Request};
 
+use super::call_monitor::{CallMonitor, Snapshot};
 use super::observed::Observed;
 use super::pool::PoolBackend;
-use super::witness::{Before, Witness};
-use super::{Backend, Tell};
-use crate::class::Seen;
+use super::{Backend, WakeFn};
+use crate::class::Observation;
 
 /// A queue of the kernel that does not take everything.
-pub(crate) trait Queue: fmt::Debug {
+pub(crate) trait KernelQueue: fmt::Debug {
     /// Whether that request is for it.
     fn takes(&self, request: &Request) -> bool;
 
@@ -23,7 +23,7 @@ pub(crate) trait Queue: fmt::Debug {
     fn submit(&mut self) -> io::Result<()>;
 
     /// What was seen of the request that has just been handed over.
-    fn seen(&self, token: usize, witness: &Witness, before: Before) -> Seen;
+    fn observe(&self, token: usize, monitor: &CallMonitor, before: Snapshot) -> Observation;
 
     /// As [`Backend::wait`].
     fn wait(&mut self) -> io::Result<()>;
@@ -35,7 +35,7 @@ pub(crate) trait Queue: fmt::Debug {
     fn cancel(&mut self, token: usize);
 
     /// Ends waits from elsewhere, those to come included.
-    fn waker(&self) -> Tell;
+    fn waker(&self) -> WakeFn;
 }
 
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub(crate) struct MixedBackend<Q> {
     observed: Option<Observed>,
 }
 
-impl<Q: Queue> MixedBackend<Q> {
+impl<Q: KernelQueue> MixedBackend<Q> {
     pub(crate) fn new(
         queue: Q,
         depth: usize,
@@ -59,29 +59,29 @@ impl<Q: Queue> MixedBackend<Q> {
     ) -> MixedBackend<Q> {
         let mut pool = PoolBackend::new(threads, times);
         // Who waits for the queue hears of the pool as well.
-        pool.tell(queue.waker());
+        pool.set_on_finished(queue.waker());
         let observed = classes.then(|| Observed::new(depth, times));
         MixedBackend { queue, pool, in_queue: 0, in_pool: 0, observed }
     }
 }
 
 /// Submits one request at a time, so that the effect of each call is known.
-fn submit_observed(observed: &mut Observed, queue: &mut impl Queue) -> io::Result<()> {
+fn submit_observed(observed: &mut Observed, queue: &mut impl KernelQueue) -> io::Result<()> {
     while let Some((token, request)) = observed.next() {
-        let before = observed.monitor.look();
+        let before = observed.monitor.snapshot();
         if let Err(request) = queue.push(token, request) {
             observed.put_back(token, request);
             return Err(io::ErrorKind::InvalidInput.into());
         }
         // If the kernel has no room now, the queue keeps the request.
         queue.submit()?;
-        let found = queue.seen(token, &observed.monitor, before);
+        let found = queue.observe(token, &observed.monitor, before);
         observed.record(token, found);
     }
     Ok(())
 }
 
-impl<Q: Queue> Backend for MixedBackend<Q> {
+impl<Q: KernelQueue> Backend for MixedBackend<Q> {
     fn push(&mut self, token: usize, request: Request) -> Result<(), Request> {
         if !self.queue.takes(&request) {
             self.in_pool += 1;
@@ -118,7 +118,7 @@ impl<Q: Queue> Backend for MixedBackend<Q> {
         }
     }
 
-    fn take(&mut self) -> Option<(Finished, Seen)> {
+    fn take(&mut self) -> Option<(Finished, Observation)> {
         if self.in_pool > 0 {
             if let Some(done) = self.pool.take() {
                 self.in_pool -= 1;
@@ -132,8 +132,9 @@ impl<Q: Queue> Backend for MixedBackend<Q> {
         let ended = ended.or_else(|| {
             let finished = self.queue.take()?;
             let observed = self.observed.as_ref();
-            let seen = observed.map_or(Seen::Nothing, |it| it.observation(finished.token));
-            Some((finished, seen))
+            let observation =
+                observed.map_or(Observation::Nothing, |it| it.observation(finished.token));
+            Some((finished, observation))
         });
         self.in_queue -= usize::from(ended.is_some());
         ended
@@ -149,7 +150,7 @@ impl<Q: Queue> Backend for MixedBackend<Q> {
         self.queue.cancel(token);
     }
 
-    fn waker(&self) -> Option<Tell> {
+    fn waker(&self) -> Option<WakeFn> {
         Some(self.queue.waker())
     }
 }

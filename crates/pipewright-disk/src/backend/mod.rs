@@ -1,13 +1,13 @@
 //! The ways to have operations carried out, behind one contract.
 
 mod aio;
+mod call_monitor;
 mod caller;
+mod io_uring;
 mod mixed;
 mod observed;
 mod overlapped;
 mod pool;
-mod ring;
-mod witness;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -15,17 +15,17 @@ use std::io;
 
 use pipewright_os::disk::file::{Finished, Request};
 
-use crate::class::Seen;
+use crate::class::Observation;
 
 pub(crate) use aio::AioQueue;
 pub(crate) use caller::CallerBackend;
+pub(crate) use io_uring::UringBackend;
 pub(crate) use mixed::MixedBackend;
 pub(crate) use overlapped::OverlappedQueue;
 pub(crate) use pool::PoolBackend;
-pub(crate) use ring::RingBackend;
 
 /// What ends a wait from elsewhere.
-pub(crate) type Tell = Box<dyn Fn() + Send + Sync>;
+pub(crate) type WakeFn = Box<dyn Fn() + Send + Sync>;
 
 /// Carries out requests, each of which it owns meanwhile and gives back in every case.
 pub(crate) trait Backend: fmt::Debug {
@@ -40,13 +40,13 @@ pub(crate) trait Backend: fmt::Debug {
     fn wait(&mut self) -> io::Result<()>;
 
     /// One request that is done, if one is; without waiting.
-    fn take(&mut self) -> Option<(Finished, Seen)>;
+    fn take(&mut self) -> Option<(Finished, Observation)>;
 
     /// Prevents what has not begun. It is done in any case.
     fn cancel(&mut self, token: usize);
 
     /// Ends waits from elsewhere, those to come included; `None` where this thread does the work itself.
-    fn waker(&self) -> Option<Tell>;
+    fn waker(&self) -> Option<WakeFn>;
 }
 
 /// Takes a request out that nobody has begun.

@@ -4,33 +4,33 @@ use std::collections::VecDeque;
 
 use pipewright_os::disk::file::{Finished, Request};
 
-use super::witness::Witness;
+use super::call_monitor::CallMonitor;
 use super::{cancelled, remove};
-use crate::class::Seen;
+use crate::class::Observation;
 
 /// The requests of a backend whose calls are observed, and the observations.
 #[derive(Debug)]
 pub(super) struct Observed {
-    pub(super) monitor: Witness,
+    pub(super) monitor: CallMonitor,
     pushed: VecDeque<(usize, Request)>,
-    done: VecDeque<(Finished, Seen)>,
+    done: VecDeque<(Finished, Observation)>,
     /// The observation of each request in flight, by token.
-    observations: Vec<Seen>,
+    observations: Vec<Observation>,
 }
 
 impl Observed {
     pub(super) fn new(depth: usize, times: bool) -> Observed {
         Observed {
-            monitor: Witness::new(times),
+            monitor: CallMonitor::new(times),
             pushed: VecDeque::new(),
             done: VecDeque::new(),
-            observations: vec![Seen::Nothing; depth],
+            observations: vec![Observation::Nothing; depth],
         }
     }
 
     /// Takes a request for the next submit.
     pub(super) fn push(&mut self, token: usize, request: Request) {
-        self.record(token, Seen::Nothing);
+        self.record(token, Observation::Nothing);
         self.pushed.push_back((token, request));
     }
 
@@ -50,24 +50,24 @@ impl Observed {
     }
 
     /// Records the observation of a call.
-    pub(super) fn record(&mut self, token: usize, observation: Seen) {
+    pub(super) fn record(&mut self, token: usize, observation: Observation) {
         if let Some(place) = self.observations.get_mut(token) {
             *place = observation;
         }
     }
 
     /// Returns the observation of the call that handed a request over.
-    pub(super) fn observation(&self, token: usize) -> Seen {
-        self.observations.get(token).copied().unwrap_or(Seen::Nothing)
+    pub(super) fn observation(&self, token: usize) -> Observation {
+        self.observations.get(token).copied().unwrap_or(Observation::Nothing)
     }
 
     /// Keeps a finished request until it is taken.
-    pub(super) fn finish(&mut self, finished: Finished, observation: Seen) {
+    pub(super) fn finish(&mut self, finished: Finished, observation: Observation) {
         self.done.push_back((finished, observation));
     }
 
     /// Takes a finished request.
-    pub(super) fn take(&mut self) -> Option<(Finished, Seen)> {
+    pub(super) fn take(&mut self) -> Option<(Finished, Observation)> {
         self.done.pop_front()
     }
 
@@ -79,7 +79,7 @@ impl Observed {
     /// Cancels a request that was not handed over yet. Returns false if it is not here.
     pub(super) fn cancel(&mut self, token: usize) -> bool {
         let Some(request) = remove(&mut self.pushed, token) else { return false };
-        self.finish(cancelled(token, request), Seen::Nothing);
+        self.finish(cancelled(token, request), Observation::Nothing);
         true
     }
 }

@@ -8,15 +8,15 @@ use std::time::Instant;
 use pipewright_os::base::service_thread;
 use pipewright_os::disk::file::{Finished, Request};
 
-use super::{Backend, Tell, cancelled, remove};
-use crate::class::Seen;
+use super::{Backend, WakeFn, cancelled, remove};
+use crate::class::Observation;
 
 #[derive(Debug)]
 pub(crate) struct PoolBackend {
     shared: Arc<Shared>,
     /// Not handed over yet.
     pushed: VecDeque<(usize, Request)>,
-    most_threads: usize,
+    max_threads: usize,
 }
 
 struct Shared {
@@ -27,13 +27,13 @@ struct Shared {
     done: Condvar,
     /// Whether anybody wants to know when work began.
     times: bool,
-    tell: std::sync::OnceLock<Tell>,
+    on_finished: std::sync::OnceLock<WakeFn>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     work: VecDeque<(usize, Request)>,
-    done: VecDeque<(Finished, Seen)>,
+    done: VecDeque<(Finished, Observation)>,
     threads: usize,
     /// Threads that wait for work.
     idle: usize,
@@ -57,31 +57,31 @@ impl std::fmt::Debug for Shared {
 }
 
 impl PoolBackend {
-    pub(crate) fn new(most_threads: usize, times: bool) -> PoolBackend {
+    pub(crate) fn new(max_threads: usize, times: bool) -> PoolBackend {
         let shared = Shared {
             state: Mutex::default(),
             work: Condvar::new(),
             done: Condvar::new(),
             times,
-            tell: std::sync::OnceLock::new(),
+            on_finished: std::sync::OnceLock::new(),
         };
         PoolBackend {
             shared: Arc::new(shared),
             pushed: VecDeque::new(),
-            most_threads: most_threads.max(1),
+            max_threads: max_threads.max(1),
         }
     }
 
     /// Has that called whenever something is done.
-    pub(super) fn tell(&mut self, tell: Tell) {
+    pub(super) fn set_on_finished(&mut self, wake: WakeFn) {
         // Ignored: it is told once.
-        let _ = self.shared.tell.set(tell);
+        let _ = self.shared.on_finished.set(wake);
     }
 
     /// Starts threads for work that none is free for.
-    fn staff(&self, mut state: MutexGuard<'_, State>) {
+    fn start_threads(&self, mut state: MutexGuard<'_, State>) {
         let needed = state.work.len().saturating_sub(state.idle);
-        let new = needed.min(self.most_threads.saturating_sub(state.threads));
+        let new = needed.min(self.max_threads.saturating_sub(state.threads));
         state.threads += new;
         let waiting = state.idle.min(state.work.len());
         drop(state);
@@ -90,7 +90,7 @@ impl PoolBackend {
         }
         for _ in 0..new {
             let shared = Arc::clone(&self.shared);
-            if service_thread::start(c"pw-disk", move || shared.serve()).is_err() {
+            if service_thread::start(c"pw-disk", move || shared.work()).is_err() {
                 self.shared.state().threads -= 1;
             }
         }
@@ -103,7 +103,7 @@ impl PoolBackend {
 
 impl Shared {
     /// What a thread of the pool does.
-    fn serve(&self) {
+    fn work(&self) {
         let mut state = self.state();
         loop {
             if let Some((token, request)) = state.work.pop_front() {
@@ -123,22 +123,22 @@ impl Shared {
         }
     }
 
-    fn perform(&self, token: usize, mut request: Request) -> (Finished, Seen) {
+    fn perform(&self, token: usize, mut request: Request) -> (Finished, Observation) {
         let started_at = self.times.then(Instant::now);
         let result = request.perform();
-        (Finished { token, request, result }, Seen::Thread { started_at })
+        (Finished { token, request, result }, Observation::Thread { started_at })
     }
 
     fn finish<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
-        done: (Finished, Seen),
+        done: (Finished, Observation),
     ) -> MutexGuard<'a, State> {
         state.done.push_back(done);
         self.done.notify_one();
-        let Some(tell) = self.tell.get() else { return state };
+        let Some(wake) = self.on_finished.get() else { return state };
         drop(state);
-        tell();
+        wake();
         self.state()
     }
 
@@ -163,7 +163,7 @@ impl Backend for PoolBackend {
         if !self.pushed.is_empty() {
             let mut state = self.shared.state();
             state.work.append(&mut self.pushed);
-            self.staff(state);
+            self.start_threads(state);
         }
         Ok(())
     }
@@ -178,7 +178,7 @@ impl Backend for PoolBackend {
         Ok(())
     }
 
-    fn take(&mut self) -> Option<(Finished, Seen)> {
+    fn take(&mut self) -> Option<(Finished, Observation)> {
         self.shared.state().done.pop_front()
     }
 
@@ -186,12 +186,12 @@ impl Backend for PoolBackend {
         let mut state = self.shared.state();
         let found = remove(&mut self.pushed, token).or_else(|| remove(&mut state.work, token));
         if let Some(request) = found {
-            let done = (cancelled(token, request), Seen::Nothing);
+            let done = (cancelled(token, request), Observation::Nothing);
             drop(self.shared.finish(state, done));
         }
     }
 
-    fn waker(&self) -> Option<Tell> {
+    fn waker(&self) -> Option<WakeFn> {
         let shared = Arc::clone(&self.shared);
         Some(Box::new(move || {
             shared.state().woken = true;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use pipewright_os::disk::file::{Facts, NowaitReads, NowaitWrites};
 
 use super::{Test, Work};
-use crate::{BackendKind, Class, Misaligned, Step, Unjudged};
+use crate::{BackendKind, Class, Misaligned, UnavailableBackend, Unjudged};
 
 /// What is known of a test and of its file. What is not known is `None`.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,7 +30,7 @@ pub struct Evidence {
     pub has_hole: Option<bool>,
     /// How many of the requests met more than one piece (extent) of it; nothing but for writes in place, past the cache.
     pub split: Option<usize>,
-    /// For how many writes at once the filesystem has room to keep account of, where that is little (Btrfs).
+    /// For how many writes at once the filesystem has room to is_existing_file account of, where that is little (Btrfs).
     pub write_room: Option<usize>,
     /// How many threads of the kernel were at work for it.
     pub kernel_workers: Option<usize>,
@@ -46,7 +46,7 @@ pub struct Evidence {
     /// What carried it out.
     pub backend: BackendKind,
     /// The better ways that are not to be had.
-    pub steps: Vec<Step>,
+    pub unavailable_backends: Vec<UnavailableBackend>,
     /// Nothing can be judged on this machine, or not all.
     pub unjudged: Option<Unjudged>,
     /// A request was refused for that.

@@ -7,17 +7,17 @@ use pipewright_os::base::aligned::AlignedBuf;
 use pipewright_os::disk::file::{NowaitReads, NowaitWrites};
 use pipewright_os::disk::thread_usage;
 
-use super::scratch::{Opened, Subject, noise};
+use super::scratch::{Target, TestFile, noise};
 use super::{DiagnoseOptions, Evidence, Measured, Pattern, Test, Verdict, Work, reasons};
 use crate::{BackendKind, Class, Engine, EngineOptions, Error, ErrorKind, Operation, Unjudged};
 
 /// Runs a test on the calling thread, which has run none before.
 pub(super) fn run(
-    subject: &Subject,
+    target: &Target,
     test: Test,
     options: &DiagnoseOptions,
 ) -> Result<Measured, Error> {
-    let opened = subject.open(test)?;
+    let opened = target.open(test)?;
     let backend = if test.asynchronous { options.backend } else { BackendKind::Caller };
     let engine = Engine::new(EngineOptions {
         backend,
@@ -33,7 +33,7 @@ pub(super) fn run(
         // The first write to a file settles what holds for it (whether a write takes rights away), and that
         // is waited for. It is the file that is measured, and not its beginning.
         let mut first = opened.file.buffer(options.block_bytes)?;
-        if opened.keep {
+        if opened.is_existing_file {
             first = read(&mut run.engine, &opened, first, 0)?;
         }
         run.engine.write_all_at(&opened.file, first, 0).result?;
@@ -46,7 +46,7 @@ pub(super) fn run(
 }
 
 /// Blocks that are tried out are no longer than that, which is a multiple of what any disk asks for.
-const MOST_TRIED: usize = 1 << 20;
+const MAX_TRIED: usize = 1 << 20;
 
 struct Run {
     engine: Engine,
@@ -73,7 +73,7 @@ struct Run {
 impl Run {
     fn new(
         mut engine: Engine,
-        opened: &Opened,
+        opened: &TestFile,
         test: Test,
         options: &DiagnoseOptions,
     ) -> Result<Run, Error> {
@@ -82,7 +82,7 @@ impl Run {
         let content = noise(options.block_bytes);
         let fill = |offset: &u64| {
             let mut buffer = opened.file.buffer(options.block_bytes)?;
-            if opened.keep && test.work.is_write() {
+            if opened.is_existing_file && test.work.is_write() {
                 return read(&mut engine, opened, buffer, *offset);
             }
             buffer.copy_from_slice(&content);
@@ -112,7 +112,7 @@ impl Run {
         })
     }
 
-    fn queue(&mut self, opened: &Opened, test: Test) -> Result<(), Error> {
+    fn queue(&mut self, opened: &TestFile, test: Test) -> Result<(), Error> {
         for (offset, buffer) in self.offsets.iter().zip(self.buffers.drain(..)) {
             let operation = match test.work {
                 Work::Read => Operation::read_at(&opened.file, buffer, *offset),
@@ -160,7 +160,7 @@ impl Run {
             }
         }
         let elapsed = last.zip(first).map_or(Duration::ZERO, |(last, first)| last - first);
-        // The looks at the thread between the calls are ours, and no part of what is measured.
+        // The looks at the thread between the calls are temporary, and no part of what is measured.
         let queued = in_calls.filter(|sum| !sum.is_zero()).unwrap_or(self.queued);
         let looks = self.queued.saturating_sub(queued);
         self.completed = elapsed.saturating_sub(looks).max(queued);
@@ -171,7 +171,7 @@ impl Run {
     /// Finds out what becomes of reads that must not wait, where threads did some.
     fn try_nowait_reads(
         &mut self,
-        opened: &Opened,
+        opened: &TestFile,
         test: Test,
         options: &DiagnoseOptions,
     ) -> Result<(), Error> {
@@ -179,7 +179,7 @@ impl Run {
         let by_threads = counts.any(|(class, count)| *class == Class::Worker && count > 0);
         let is_asked = test.work == Work::Read && test.direct && by_threads;
         if is_asked && self.engine.backend() == BackendKind::Uring {
-            let mut block = opened.file.buffer(options.block_bytes.min(MOST_TRIED))?;
+            let mut block = opened.file.buffer(options.block_bytes.min(MAX_TRIED))?;
             self.nowait_reads = opened.file.os().nowait_reads(&mut block, 0);
         }
         Ok(())
@@ -188,7 +188,7 @@ impl Run {
     /// Finds out what becomes of writes that must not wait, of which io_uring makes one of each that it is given.
     fn try_nowait_writes(
         &mut self,
-        opened: &Opened,
+        opened: &TestFile,
         test: Test,
         options: &DiagnoseOptions,
     ) -> Result<(), Error> {
@@ -197,15 +197,15 @@ impl Run {
             return Ok(());
         }
         // The longest that every filesystem takes in one piece, as far as that can be known.
-        let mut block = opened.file.buffer(options.block_bytes.min(MOST_TRIED))?;
-        if opened.keep {
+        let mut block = opened.file.buffer(options.block_bytes.min(MAX_TRIED))?;
+        if opened.is_existing_file {
             block = read(&mut self.engine, opened, block, 0)?;
         }
         self.nowait_writes = opened.file.os().nowait_writes(&block, 0);
         Ok(())
     }
 
-    fn judge(self, opened: &Opened, test: Test) -> Measured {
+    fn judge(self, opened: &TestFile, test: Test) -> Measured {
         let file = &opened.file;
         let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let requests = self.offsets.len();
@@ -227,7 +227,7 @@ impl Run {
             nowait_writes: self.nowait_writes,
             asked: self.asked,
             backend: self.engine.backend(),
-            steps: self.engine.steps().to_vec(),
+            unavailable_backends: self.engine.unavailable_backends().to_vec(),
             unjudged: Unjudged::here(),
             misaligned: self.misaligned,
         };
@@ -244,7 +244,12 @@ impl Run {
 }
 
 /// How many of the requests meet more than one piece of the file.
-fn split(opened: &Opened, test: Test, options: &DiagnoseOptions, offsets: &[u64]) -> Option<usize> {
+fn split(
+    opened: &TestFile,
+    test: Test,
+    options: &DiagnoseOptions,
+    offsets: &[u64],
+) -> Option<usize> {
     if !test.direct || !matches!(test.work, Work::Overwrite | Work::Preallocated) {
         return None;
     }
@@ -255,7 +260,7 @@ fn split(opened: &Opened, test: Test, options: &DiagnoseOptions, offsets: &[u64]
 /// What the file has there.
 fn read(
     engine: &mut Engine,
-    opened: &Opened,
+    opened: &TestFile,
     buffer: AlignedBuf,
     offset: u64,
 ) -> Result<AlignedBuf, Error> {
@@ -269,8 +274,8 @@ fn offsets(bytes: u64, options: &DiagnoseOptions, test: Test) -> Vec<u64> {
     let blocks = (bytes / block).max(1);
     let count = options.requests as u64;
     // Of a large file, blocks from all of it.
-    let step = if test.work.is_write() { 1 } else { (blocks / count).max(1) };
-    let mut numbers: Vec<u64> = (0..count).map(|number| number * step % blocks).collect();
+    let unavailable = if test.work.is_write() { 1 } else { (blocks / count).max(1) };
+    let mut numbers: Vec<u64> = (0..count).map(|number| number * unavailable % blocks).collect();
     if options.pattern == Pattern::Random && !matches!(test.work, Work::Extend) {
         shuffle(&mut numbers);
     }

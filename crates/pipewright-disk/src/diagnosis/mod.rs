@@ -7,7 +7,8 @@ mod plan;
 mod reason;
 mod report;
 mod scratch;
-mod trial;
+mod try_remedies;
+mod verdict;
 
 use std::path::Path;
 use std::thread;
@@ -20,7 +21,8 @@ pub use evidence::Evidence;
 pub use options::{DiagnoseOptions, Pattern};
 pub use plan::{Test, Work};
 pub use reason::{Effect, Finding, Reason, Remedy, reasons};
-pub use report::{Measured, Outcome, Report, TestReport, Verdict};
+pub use report::{Measured, Outcome, Report, TestReport};
+pub use verdict::Verdict;
 
 /// Measures how reads and writes of a file, or of files in a folder, are really done.
 ///
@@ -66,10 +68,10 @@ pub fn diagnose(path: impl AsRef<Path>, options: &DiagnoseOptions) -> Result<Rep
             what: "the buffers of a test would not fit into memory",
         }));
     }
-    let subject = scratch::Subject::new(path, &found, options)?;
+    let target = scratch::Target::new(path, &found, options)?;
     let (mut tests, mut first_error) = (Vec::new(), None);
     for test in plan::tests(found.is_dir(), options) {
-        let outcome = match run(&subject, test, options) {
+        let outcome = match run(&target, test, options) {
             Ok(measured) => Outcome::Measured(Box::new(measured)),
             Err(error) if *error.kind() == ErrorKind::Unsupported => {
                 Outcome::NotPossible(error.to_string())
@@ -86,17 +88,17 @@ pub fn diagnose(path: impl AsRef<Path>, options: &DiagnoseOptions) -> Result<Rep
     match first_error {
         Some(error) if !tests.iter().any(is_measured) => Err(error),
         _ => {
-            trial::try_remedies(&run, &subject, options, &mut tests);
+            try_remedies::try_remedies(&run, &target, options, &mut tests);
             Ok(report::judge(path, options, tests))
         }
     }
 }
 
 /// Makes one test, on a thread of its own.
-fn run(subject: &scratch::Subject, test: Test, options: &DiagnoseOptions) -> Result<Measured> {
+fn run(target: &scratch::Target, test: Test, options: &DiagnoseOptions) -> Result<Measured> {
     let no_thread = |error| Error::system("start a thread", None, error);
     thread::scope(|scope| {
-        let work = || measure::run(subject, test, options);
+        let work = || measure::run(target, test, options);
         let thread = thread::Builder::new().spawn_scoped(scope, work).map_err(no_thread)?;
         thread.join().unwrap_or_else(|_| Err(no_thread(std::io::Error::other("it panicked"))))
     })

@@ -1,13 +1,15 @@
 //! Why requests were not asynchronous: from evidence alone, without a system call.
 
-mod words;
+mod messages;
 
 use std::time::Duration;
 
 use pipewright_os::disk::file::{Filesystem, NowaitReads, NowaitWrites};
 
-use super::{Evidence, Measured, Test, Verdict, Work};
-use crate::{BackendKind, Class, WhyNot};
+use super::evidence::Evidence;
+use super::plan::{Test, Work};
+use super::verdict::Verdict;
+use crate::{BackendKind, Class, UnavailableReason};
 
 /// Why requests were not asynchronous, or were not what they seem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +62,7 @@ pub enum Reason {
     /// Operations of that kind never are.
     OperationKind,
     /// io_uring is refused.
-    RingRefused(WhyNot),
+    RingRefused(UnavailableReason),
     /// Nothing was found that explains it.
     Unexplained,
 }
@@ -73,7 +75,7 @@ pub enum Remedy {
     Nothing,
     /// Bypass the cache.
     Direct,
-    /// Have the cache forget it, and keep it out of it.
+    /// Have the cache forget it, and is_existing_file it out of it.
     ForgetCache,
     /// Sync it first.
     Sync,
@@ -143,18 +145,8 @@ pub struct Effect {
     pub verdict: Verdict,
 }
 
-impl Effect {
-    pub(super) fn of(measured: &Measured) -> Effect {
-        Effect {
-            completed: measured.completed,
-            free_share: measured.free_share(),
-            verdict: measured.verdict,
-        }
-    }
-}
-
 /// A test counts as asynchronous where so many of its requests were, in percent.
-const MOST_PERCENT: usize = 95;
+const MAX_PERCENT: usize = 95;
 
 /// Why the requests of a test were not asynchronous. Nothing: they were, or it cannot be known.
 ///
@@ -162,8 +154,12 @@ const MOST_PERCENT: usize = 95;
 #[must_use]
 pub fn reasons(evidence: &Evidence) -> Vec<Finding> {
     let mut found = Vec::new();
-    if let Some(step) = evidence.steps.iter().find(|step| step.backend == BackendKind::Uring) {
-        found.push(Reason::RingRefused(step.why_not));
+    if let Some(unavailable) = evidence
+        .unavailable_backends
+        .iter()
+        .find(|unavailable| unavailable.backend == BackendKind::Uring)
+    {
+        found.push(Reason::RingRefused(unavailable.reason));
     }
     if evidence.misaligned.is_some() {
         found.push(Reason::Misaligned);
@@ -186,7 +182,7 @@ pub fn reasons(evidence: &Evidence) -> Vec<Finding> {
         // Asynchronous, and yet not what was asked for.
         found.push(Reason::Encryption);
     }
-    found.into_iter().map(|reason| words::finding(reason, evidence)).collect()
+    found.into_iter().map(|reason| messages::finding(reason, evidence)).collect()
 }
 
 /// What the file, its filesystem and its disk have to do with it.
@@ -241,7 +237,7 @@ fn file_reasons(evidence: &Evidence, found: &mut Vec<Reason>) {
         worker_reasons(evidence, found, first);
     }
     let slept = evidence.count(Class::InlineBlocked);
-    if slept * 100 > evidence.requests * (100 - MOST_PERCENT) && is_queue_full(evidence) {
+    if slept * 100 > evidence.requests * (100 - MAX_PERCENT) && is_queue_full(evidence) {
         // How many a thread did is luck, where it is the clock that decides.
         let most = if is_put_off { evidence.requests / 2 } else { 0 };
         let explains_most = slept > evidence.count(Class::Worker).max(most);

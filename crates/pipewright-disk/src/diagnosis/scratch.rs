@@ -12,7 +12,7 @@ use crate::{Access, DiskFile, Error, ErrorKind, Result};
 
 /// What is diagnosed.
 #[derive(Debug, Clone)]
-pub(super) struct Subject {
+pub(super) struct Target {
     /// The file to read; `None`: one of our own.
     file: Option<PathBuf>,
     folder: PathBuf,
@@ -29,36 +29,36 @@ pub(super) struct Subject {
 
 /// A file for a test, which is removed afterwards where it is ours.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct TestFile {
     pub(super) file: DiskFile,
     /// How much of it is read or written.
     pub(super) bytes: u64,
     /// It is the caller's, and has to be what it was.
-    pub(super) keep: bool,
-    _ours: Option<Ours>,
+    pub(super) is_existing_file: bool,
+    _temporary: Option<RemoveOnDrop>,
     /// Nobody mounts it meanwhile.
     _claimed: Option<fs::File>,
 }
 
 #[derive(Debug)]
-struct Ours(PathBuf);
+struct RemoveOnDrop(PathBuf);
 
-impl Drop for Ours {
+impl Drop for RemoveOnDrop {
     fn drop(&mut self) {
         // Ignored: it is gone, or it stays. Nobody is left to be told.
         let _ = fs::remove_file(&self.0);
     }
 }
 
-impl Subject {
+impl Target {
     pub(super) fn new(
         path: &Path,
         found: &fs::Metadata,
         options: &DiagnoseOptions,
-    ) -> Result<Subject> {
+    ) -> Result<Target> {
         let block_bytes = options.block_bytes as u64;
         let bytes = (options.requests as u64).saturating_mul(block_bytes);
-        let mut subject = Subject {
+        let mut target = Target {
             file: None,
             folder: path.to_owned(),
             is_device: false,
@@ -68,31 +68,31 @@ impl Subject {
             in_place: false,
         };
         if found.is_dir() {
-            return Ok(subject);
+            return Ok(target);
         }
         let file = DiskFile::options().read(true).open(path)?;
         if file.is_empty()? {
             // A device without an end has no length either.
             let is_disk = file.facts().filesystem == Some(Filesystem::Device);
             let has_end = found.is_file() || is_disk;
-            let kind = if has_end { ErrorKind::Empty } else { ErrorKind::NoPlaces };
+            let kind = if has_end { ErrorKind::Empty } else { ErrorKind::NotSeekable };
             return Err(Error::new("diagnose", Some(path), kind));
         }
-        subject.folder = match path.parent() {
+        target.folder = match path.parent() {
             Some(parent) if parent != Path::new("") => parent.to_owned(),
             _ => PathBuf::from("."),
         };
-        (subject.file, subject.is_device) = (Some(path.to_owned()), !found.is_file());
-        Ok(subject)
+        (target.file, target.is_device) = (Some(path.to_owned()), !found.is_file());
+        Ok(target)
     }
 
     /// The same, with files of our own that are written in place; `None`: what is written to is the caller's.
-    pub(super) fn without_copy_on_write(&self) -> Option<Subject> {
-        (!self.write_existing).then(|| Subject { in_place: true, ..self.clone() })
+    pub(super) fn without_copy_on_write(&self) -> Option<Target> {
+        (!self.write_existing).then(|| Target { in_place: true, ..self.clone() })
     }
 
     /// The file as a test wants it.
-    pub(super) fn open(&self, test: Test) -> Result<Opened> {
+    pub(super) fn open(&self, test: Test) -> Result<TestFile> {
         // Else what is read ahead for one request would be there for the next.
         let access = if test.asynchronous { Access::Random } else { Access::Normal };
         let options = DiskFile::options().read(true).direct(test.direct).access(access);
@@ -109,7 +109,13 @@ impl Subject {
                     ErrorKind::EndOfFile { wanted: self.block_bytes as usize, got: bytes as usize };
                 return Err(Error::new("overwrite", Some(path), short));
             }
-            return Ok(Opened { file, bytes, keep: true, _ours: None, _claimed: claimed });
+            return Ok(TestFile {
+                file,
+                bytes,
+                is_existing_file: true,
+                _temporary: None,
+                _claimed: claimed,
+            });
         }
         if let (Some(path), true) = (&self.file, self.is_device) {
             let elsewhere = io::Error::new(
@@ -121,7 +127,7 @@ impl Subject {
         let path = self.unused_name();
         let made = fs::File::create_new(&path);
         let made = made.map_err(|error| Error::system("make", Some(&path), error))?;
-        let ours = Ours(path.clone());
+        let temporary = RemoveOnDrop(path.clone());
         let mut options = options.write(test.work.is_write());
         if test.work == Work::Preallocated {
             options = options.preallocate(self.bytes);
@@ -144,7 +150,13 @@ impl Subject {
             // in it goes to a thread of the kernel (kiocb_invalidate_pages).
             file.forget_cache()?;
         }
-        Ok(Opened { file, bytes: self.bytes, keep: false, _ours: Some(ours), _claimed: None })
+        Ok(TestFile {
+            file,
+            bytes: self.bytes,
+            is_existing_file: false,
+            _temporary: Some(temporary),
+            _claimed: None,
+        })
     }
 
     fn prepare(&self, mut made: fs::File, work: Work) -> std::io::Result<()> {

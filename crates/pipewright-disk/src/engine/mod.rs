@@ -1,10 +1,11 @@
 //! An engine: operations in, completions out, on the thread that made it.
 
-mod here;
-mod ladder;
+mod blocking;
+mod failure;
+mod inline;
 mod options;
+mod select;
 mod slots;
-mod verbs;
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,14 +15,14 @@ use pipewright_os::base::aligned::AlignedBuf;
 use pipewright_os::disk::file::{Action, Finished, Request};
 
 use crate::backend::Backend;
-use crate::class::{Seen, class_of};
-use crate::operation::words;
+use crate::class::{Observation, class_of};
 use crate::progress::{Next, Progress};
-use crate::{Completion, DiskFile, Done, Error, ErrorKind, Operation, OperationId, Result, Times};
+use crate::{Completion, Done, Error, ErrorKind, Operation, OperationId, Result, Times};
 
-pub(crate) use here::read_cached;
-pub use ladder::{BackendKind, Step};
-pub use options::EngineOptions;
+use failure::failure;
+pub(crate) use inline::read_cached;
+pub use options::{BackendKind, EngineOptions};
+pub use select::UnavailableBackend;
 use slots::{Slot, Slots};
 
 /// Carries out operations on files, many at a time, and hands each back when it is done.
@@ -63,7 +64,7 @@ pub struct Engine {
     // Dropped first: waits for what uses the files that the slots hold.
     backend: Box<dyn Backend>,
     kind: BackendKind,
-    steps: Vec<Step>,
+    unavailable_backends: Vec<UnavailableBackend>,
     slots: Slots,
     done: VecDeque<Done>,
     options: EngineOptions,
@@ -72,7 +73,7 @@ pub struct Engine {
 }
 
 /// More would be memory for their places alone: 100 MiB and more, for requests that no disk ever holds.
-const MOST_DEPTH: usize = 1 << 20;
+const MAX_DEPTH: usize = 1 << 20;
 
 impl Engine {
     /// Makes an engine.
@@ -87,14 +88,14 @@ impl Engine {
 
     /// One whose waits can be ended from elsewhere, if asked.
     pub(crate) fn with_wakes(options: EngineOptions, wakes: bool) -> Result<Engine> {
-        if !(1..=MOST_DEPTH).contains(&options.depth) {
+        if !(1..=MAX_DEPTH).contains(&options.depth) {
             return Err(Error::new("make an engine", None, ErrorKind::InvalidInput));
         }
-        let (backend, kind, steps) = ladder::choose(&options, wakes)?;
+        let (backend, kind, unavailable_backends) = select::select(&options, wakes)?;
         Ok(Engine {
             backend,
             kind,
-            steps,
+            unavailable_backends,
             slots: Slots::new(options.depth),
             done: VecDeque::new(),
             options,
@@ -111,8 +112,8 @@ impl Engine {
 
     /// The better ones that cannot be used here, each with the reason.
     #[must_use]
-    pub fn steps(&self) -> &[Step] {
-        &self.steps
+    pub fn unavailable_backends(&self) -> &[UnavailableBackend] {
+        &self.unavailable_backends
     }
 
     /// How many operations are under way or waiting to be taken back.
@@ -170,7 +171,7 @@ impl Engine {
     /// Takes back one operation that is done, if one is. Does not wait, and hands nothing over.
     pub fn try_next(&mut self) -> Option<Done> {
         if self.done.is_empty() {
-            self.gather();
+            self.collect_finished();
         }
         self.done.pop_front()
     }
@@ -225,13 +226,13 @@ impl Engine {
             // The system calls that invalid, and an empty file is copied like any other.
             return self.complete(slot, request.buffer, None);
         }
-        if here::is_cached_first(&self.options, slot.action, &slot.file) {
+        if inline::is_cached_first(&self.options, slot.action, &slot.file) {
             if let Ok(Some(bytes)) =
                 request.file.read_cached_at(&mut request.buffer, request.offset)
             {
                 slot.progress.moved = bytes;
                 if self.options.classes {
-                    slot.seen.push(Seen::Inline {
+                    slot.observations.push(Observation::Inline {
                         slept: false,
                         took: Duration::ZERO,
                         device_bytes: None,
@@ -240,7 +241,7 @@ impl Engine {
                 if bytes == request.buffer.len() {
                     return self.complete(slot, request.buffer, None);
                 }
-                go_on(&mut request, &slot);
+                advance(&mut request, &slot);
             }
         }
         // There is room: fewer than the depth are under way.
@@ -251,9 +252,9 @@ impl Engine {
     /// An operation as it is kept, and as it is handed over; or the end of one that makes no sense.
     fn prepare(&self, id: OperationId, operation: Operation) -> Result<(Slot, Request), Box<Done>> {
         let queued_at = self.options.times.then(Instant::now);
-        if let Some(objection) = operation.objection() {
+        if let Some(rejection) = operation.rejection() {
             let Operation { file, buffer, .. } = operation;
-            return Err(Box::new(Done { id, file, buffer, result: Err(objection) }));
+            return Err(Box::new(Done { id, file, buffer, result: Err(rejection) }));
         }
         let progress = Progress::of(&operation);
         let Operation { file, action, buffer, offset, .. } = operation;
@@ -267,27 +268,27 @@ impl Engine {
     fn push(&mut self, token: usize, request: Request) {
         if let Err(request) = self.backend.push(token, request) {
             let full = io::Error::from(io::ErrorKind::OutOfMemory);
-            self.after_call(Finished { token, request, result: Err(full) }, Seen::Nothing);
+            self.after_call(Finished { token, request, result: Err(full) }, Observation::Nothing);
         }
     }
 
     /// Takes what the backend has done.
-    fn gather(&mut self) {
-        while let Some((finished, seen)) = self.backend.take() {
-            self.after_call(finished, seen);
+    fn collect_finished(&mut self) {
+        while let Some((finished, observation)) = self.backend.take() {
+            self.after_call(finished, observation);
         }
     }
 
     /// One call of an operation is done: goes on with it, or finishes it.
-    fn after_call(&mut self, finished: Finished, seen: Seen) {
+    fn after_call(&mut self, finished: Finished, observation: Observation) {
         let Finished { token, mut request, result } = finished;
         let Some(slot) = self.slots.get(token) else { return };
         let next = slot.progress.after(result);
-        if seen != Seen::Nothing && (self.options.classes || self.options.times) {
-            slot.seen.push(seen);
+        if observation != Observation::Nothing && (self.options.classes || self.options.times) {
+            slot.observations.push(observation);
         }
-        if let Next::Again { may_wait } = next {
-            go_on(&mut request, slot);
+        if let Next::Continue { may_wait } = next {
+            advance(&mut request, slot);
             request.may_wait = may_wait;
             return self.push(token, request);
         }
@@ -308,10 +309,9 @@ impl Engine {
     fn completion(&self, slot: &Slot) -> Completion {
         let file = &slot.file;
         let class = self.options.classes.then(|| {
-            let classes = slot
-                .seen
-                .iter()
-                .map(|seen| class_of(*seen, slot.action, file.is_direct(), file.facts()));
+            let classes = slot.observations.iter().map(|observation| {
+                class_of(*observation, slot.action, file.is_direct(), file.facts())
+            });
             // Of several calls the worst is what the operation was, if it is known of all.
             classes.collect::<Option<Vec<_>>>()?.into_iter().max()
         });
@@ -333,21 +333,6 @@ impl Engine {
 }
 
 /// The next call is for what has not been moved yet.
-fn go_on(request: &mut Request, slot: &Slot) {
-    (request.from, request.offset) = (slot.progress.moved, slot.progress.place());
-}
-
-/// What went wrong with an operation that does not go on, if something did.
-fn failure(next: Next, file: &DiskFile, progress: &Progress) -> Option<Error> {
-    let (action, path) = (progress.action, Some(file.path()));
-    let error = match next {
-        Next::Done | Next::Again { .. } => return None,
-        Next::Failed(error) => Error::system(words(action), path, error),
-        Next::Wrong(kind) => Error::new(words(action), path, kind),
-    };
-    let is_sync = matches!(action, Action::SyncAll | Action::SyncData);
-    if is_sync && *error.kind() != ErrorKind::Cancelled {
-        file.poison();
-    }
-    Some(error.after(progress.moved))
+fn advance(request: &mut Request, slot: &Slot) {
+    (request.from, request.offset) = (slot.progress.moved, slot.progress.next_offset());
 }

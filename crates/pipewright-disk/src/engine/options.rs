@@ -1,6 +1,6 @@
 //! What an engine is to be.
 
-use super::BackendKind;
+use std::fmt;
 
 /// What an engine is to be.
 ///
@@ -48,5 +48,73 @@ impl Default for EngineOptions {
             times: false,
             cached_first: true,
         }
+    }
+}
+
+/// What carries operations out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum BackendKind {
+    /// The first of the following that can be used here: `Uring`, `Aio`, `Overlapped`, `Threads`.
+    #[default]
+    Auto,
+    /// Linux: io_uring.
+    Uring,
+    /// Linux: `io_submit` for direct reads and writes, threads for everything else. Containers that refuse
+    /// io_uring mostly allow it; on overlay filesystems it is asynchronous where io_uring is not.
+    Aio,
+    /// Windows: overlapped reads and writes and a completion port, threads for everything else.
+    Overlapped,
+    /// Everywhere: threads of the engine's own.
+    Threads,
+    /// Everywhere: plain calls on the thread that submits. Nothing is asynchronous.
+    Caller,
+}
+
+impl BackendKind {
+    /// The backends that `Auto` tries, best first.
+    pub(super) const PREFERENCE: [BackendKind; 4] =
+        [BackendKind::Uring, BackendKind::Aio, BackendKind::Overlapped, BackendKind::Threads];
+
+    /// A name for machines and command lines, which stays as it is: `uring`, `threads`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            BackendKind::Auto => "auto",
+            BackendKind::Uring => "uring",
+            BackendKind::Aio => "aio",
+            BackendKind::Overlapped => "overlapped",
+            BackendKind::Threads => "threads",
+            BackendKind::Caller => "caller",
+        }
+    }
+
+    /// The one of that name.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<BackendKind> {
+        let all =
+            [BackendKind::Auto, BackendKind::Caller].into_iter().chain(BackendKind::PREFERENCE);
+        all.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+impl fmt::Display for BackendKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_backend_is_found_by_its_name() {
+        for kind in
+            [BackendKind::Auto, BackendKind::Caller].into_iter().chain(BackendKind::PREFERENCE)
+        {
+            assert_eq!(BackendKind::of_name(kind.name()), Some(kind));
+        }
+        assert_eq!(BackendKind::of_name("nope"), None);
     }
 }

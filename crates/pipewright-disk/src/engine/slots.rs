@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use pipewright_os::disk::file::Action;
 
-use crate::class::Seen;
+use crate::class::Observation;
 use crate::progress::Progress;
 use crate::{DiskFile, OperationId};
 
@@ -16,7 +16,7 @@ pub(super) struct Slot {
     pub(super) action: Action,
     pub(super) progress: Progress,
     /// What was seen of each of its calls; nothing where nobody asked.
-    pub(super) seen: Vec<Seen>,
+    pub(super) observations: Vec<Observation>,
     pub(super) queued_at: Option<Instant>,
     pub(super) submitted_at: Option<Instant>,
 }
@@ -29,21 +29,21 @@ impl Slot {
         progress: Progress,
         queued_at: Option<Instant>,
     ) -> Slot {
-        Slot { id, file, action, progress, seen: Vec::new(), queued_at, submitted_at: None }
+        Slot { id, file, action, progress, observations: Vec::new(), queued_at, submitted_at: None }
     }
 
     /// How long the calls that handed it over kept the caller.
     pub(super) fn in_calls(&self) -> Option<Duration> {
-        if self.seen.is_empty() {
+        if self.observations.is_empty() {
             return None;
         }
-        self.seen.iter().map(|seen| seen.took()).sum()
+        self.observations.iter().map(|observation| observation.took()).sum()
     }
 
     /// When a thread of the engine began with it.
     pub(super) fn started_at(&self) -> Option<Instant> {
-        self.seen.iter().find_map(|seen| match seen {
-            Seen::Thread { started_at } => *started_at,
+        self.observations.iter().find_map(|observation| match observation {
+            Observation::Thread { started_at } => *started_at,
             _ => None,
         })
     }

@@ -5,7 +5,7 @@ use std::io;
 
 use pipewright_os::base::errno::{Cause, cause};
 use pipewright_os::base::error::{OneLine, write_numbered};
-use pipewright_os::disk::unavailable::WhyNot;
+use pipewright_os::disk::unavailable::UnavailableReason;
 
 /// The kinds of failure, each with the facts that belong to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum ErrorKind {
     /// It is a directory.
     IsDirectory,
     /// It is a pipe, a socket or a terminal: nothing in it has a place.
-    NoPlaces,
+    NotSeekable,
     /// It has no bytes that could be read.
     Empty,
     /// The filesystem can only be read.
@@ -57,7 +57,7 @@ pub enum ErrorKind {
     /// A backend that was asked for cannot be used.
     NoBackend {
         /// Why not.
-        why_not: WhyNot,
+        reason: UnavailableReason,
     },
     /// Something that makes no sense: a size beyond all disks, a depth of 0.
     InvalidInput,
@@ -80,7 +80,7 @@ pub struct Misaligned {
     /// What it is.
     pub given: u64,
     /// Whether the system told what is needed; else it is what suits every disk.
-    pub told: bool,
+    pub reported: bool,
 }
 
 /// A part of an operation.
@@ -103,7 +103,7 @@ impl ErrorKind {
             ErrorKind::AlreadyExists => "already_exists",
             ErrorKind::PermissionDenied => "permission_denied",
             ErrorKind::IsDirectory => "is_directory",
-            ErrorKind::NoPlaces => "no_places",
+            ErrorKind::NotSeekable => "not_seekable",
             ErrorKind::Empty => "empty",
             ErrorKind::ReadOnly => "read_only",
             ErrorKind::NotOpenedFor { .. } => "not_opened_for",
@@ -129,7 +129,7 @@ impl ErrorKind {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => ErrorKind::NotFound,
             io::ErrorKind::AlreadyExists => ErrorKind::AlreadyExists,
             io::ErrorKind::IsADirectory => ErrorKind::IsDirectory,
-            io::ErrorKind::NotSeekable => ErrorKind::NoPlaces,
+            io::ErrorKind::NotSeekable => ErrorKind::NotSeekable,
             io::ErrorKind::ReadOnlyFilesystem => ErrorKind::ReadOnly,
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::NoSpace,
             io::ErrorKind::FileTooLarge => ErrorKind::TooLarge,
@@ -172,7 +172,7 @@ impl ErrorKind {
             ErrorKind::AlreadyExists => "it exists",
             ErrorKind::PermissionDenied => "permission denied",
             ErrorKind::IsDirectory => "is a directory",
-            ErrorKind::NoPlaces => "is neither a file nor a disk",
+            ErrorKind::NotSeekable => "is neither a file nor a disk",
             ErrorKind::Empty => "is empty",
             ErrorKind::ReadOnly => "the filesystem is read-only",
             ErrorKind::NoSpace => "no space left",
@@ -186,7 +186,7 @@ impl ErrorKind {
             ErrorKind::EndOfFile { wanted, got } => {
                 return write!(f, "the file ends after {got} of {wanted} bytes");
             }
-            ErrorKind::NoBackend { why_not } => return write!(f, "{why_not}"),
+            ErrorKind::NoBackend { reason } => return write!(f, "{reason}"),
             ErrorKind::Limit { what } => what,
             ErrorKind::Unsupported | ErrorKind::InvalidInput | ErrorKind::Io => {
                 return match source {
@@ -212,7 +212,7 @@ impl fmt::Display for Misaligned {
         } else {
             format!("is {}", self.given)
         };
-        let told = if self.told { "" } else { " (assumed: the system does not tell)" };
+        let told = if self.reported { "" } else { " (assumed: the system does not tell)" };
         write!(
             f,
             "{part} has to be a multiple of {} for direct I/O, and {given}{told}",

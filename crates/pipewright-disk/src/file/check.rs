@@ -8,7 +8,7 @@ use crate::error::{ErrorKind, Misaligned, Part};
 
 impl DiskFile {
     /// Why the operation cannot be carried out, if that is certain.
-    pub(crate) fn objection(
+    pub(crate) fn rejection(
         &self,
         action: Action,
         buffer: &AlignedBuf,
@@ -56,7 +56,7 @@ fn misaligned(alignment: Alignment, address: u64, offset: u64, bytes: usize) -> 
     ];
     let off = |(_, needed, given): &(Part, usize, u64)| given % (*needed).max(1) as u64 != 0;
     let (part, needed, given) = parts.into_iter().find(off)?;
-    Some(Misaligned { part, needed, given, told: alignment.told })
+    Some(Misaligned { part, needed, given, reported: alignment.reported })
 }
 
 #[cfg(test)]
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn the_error_names_the_part_what_is_needed_and_what_was_given() {
-        let alignment = Alignment { memory: 4, offset: 512, told: true, direct: Some(true) };
+        let alignment = Alignment { memory: 4, offset: 512, reported: true, direct: Some(true) };
         assert_eq!(misaligned(alignment, 4096, 512, 1024), None);
         for (address, offset, bytes, part, needed, given) in [
             (4097, 512, 512, Part::Memory, 4, 4097),

@@ -74,7 +74,7 @@ impl DiskFile {
     ///
     /// # Platform
     /// Linux 6.1 and later: `statx(STATX_DIOALIGN)`. Windows: `FileStorageInfo`. Where the system does not
-    /// tell: 4096, and [`told`](Alignment::told) is `false`. macOS: nothing has to be aligned.
+    /// tell: 4096, and [`reported`](Alignment::reported) is `false`. macOS: nothing has to be aligned.
     #[must_use]
     pub fn alignment(&self) -> Alignment {
         self.0.alignment

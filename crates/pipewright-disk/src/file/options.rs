@@ -132,7 +132,7 @@ impl FileOptions {
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] and the like; [`ErrorKind::Unsupported`] where the filesystem refuses direct
-    /// I/O or has no room to give beforehand; [`ErrorKind::NoPlaces`] for a pipe, a socket, a terminal;
+    /// I/O or has no room to give beforehand; [`ErrorKind::NotSeekable`] for a pipe, a socket, a terminal;
     /// [`ErrorKind::NotOpenedFor`] where room is asked for and nothing can be written.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<DiskFile> {
         let path = path.as_ref();

@@ -5,33 +5,33 @@ use std::sync::Arc;
 
 use pipewright_os::base::aligned::AlignedBuf;
 
-use super::mailbox::{Letter, Mailbox};
-use super::pending::Cell;
+use super::inbox::{Inbox, QueuedOperation};
+use super::oneshot::Oneshot;
 use crate::engine::Engine;
 use crate::{DiskFile, Done, Error, OperationId};
 
-/// Works until the mailbox is closed and everything in it is done.
-pub(super) fn drive(engine: Engine, mailbox: &Mailbox) {
-    Driver { engine, mailbox, waiting: VecDeque::new(), under_way: HashMap::new() }.work();
+/// Works until the inbox is closed and everything in it is done.
+pub(super) fn drive(engine: Engine, inbox: &Inbox) {
+    Driver { engine, inbox, waiting: VecDeque::new(), under_way: HashMap::new() }.work();
 }
 
 struct Driver<'a> {
     engine: Engine,
-    mailbox: &'a Mailbox,
+    inbox: &'a Inbox,
     /// Beyond the depth.
-    waiting: VecDeque<Letter>,
+    waiting: VecDeque<QueuedOperation>,
     /// By the number that the engine has given it: its own number, and who wants to know.
-    under_way: HashMap<OperationId, (OperationId, Arc<Cell>, DiskFile)>,
+    under_way: HashMap<OperationId, (OperationId, Arc<Oneshot>, DiskFile)>,
 }
 
 impl Driver<'_> {
     fn work(mut self) {
         let mut broken = None;
         loop {
-            let letters = self.mailbox.take();
-            self.waiting.extend(letters.new);
-            if !letters.cancelled.is_empty() {
-                self.cancel(&letters.cancelled.into_iter().collect());
+            let contents = self.inbox.take();
+            self.waiting.extend(contents.new);
+            if !contents.cancelled.is_empty() {
+                self.cancel(&contents.cancelled.into_iter().collect());
             }
             if let Some(error) = &broken {
                 self.give_up(error);
@@ -42,11 +42,11 @@ impl Driver<'_> {
             // What waits for room that has become free goes first.
             let goes_on = !self.waiting.is_empty() && self.engine.has_room();
             let is_idle = self.engine.is_empty() && self.waiting.is_empty();
-            if letters.closed && is_idle {
+            if contents.closed && is_idle {
                 return;
             }
             let result = result.and_then(|()| {
-                if goes_on || !self.mailbox.fall_asleep(is_idle) {
+                if goes_on || !self.inbox.fall_asleep(is_idle) {
                     return Ok(());
                 }
                 self.engine.wait()
@@ -58,10 +58,12 @@ impl Driver<'_> {
     /// Gives the engine what it has room for.
     fn queue(&mut self) {
         while self.engine.has_room() {
-            let Some(Letter { id, operation, cell }) = self.waiting.pop_front() else { return };
+            let Some(QueuedOperation { id, operation, oneshot }) = self.waiting.pop_front() else {
+                return;
+            };
             let file = operation.file().clone();
             if let Ok(number) = self.engine.queue(operation) {
-                self.under_way.insert(number, (id, cell, file));
+                self.under_way.insert(number, (id, oneshot, file));
             }
         }
     }
@@ -69,8 +71,8 @@ impl Driver<'_> {
     /// Hands out what is done.
     fn deliver(&mut self) {
         while let Some(done) = self.engine.try_next() {
-            if let Some((id, cell, _)) = self.under_way.remove(&done.id) {
-                cell.complete(self.mailbox.with_order(Done { id, ..done }));
+            if let Some((id, oneshot, _)) = self.under_way.remove(&done.id) {
+                oneshot.complete(self.inbox.with_order(Done { id, ..done }));
             }
         }
     }
@@ -78,7 +80,7 @@ impl Driver<'_> {
     /// Nobody wants these any more. Their buffers are freed when the system has let go of them. All at once: a look at
     /// everything that waits for each of them would take minutes where tens of thousands are dropped together.
     fn cancel(&mut self, ids: &HashSet<OperationId>) {
-        self.waiting.retain(|letter| !ids.contains(&letter.id));
+        self.waiting.retain(|queued| !ids.contains(&queued.id));
         for (number, (id, ..)) in &self.under_way {
             if ids.contains(id) {
                 self.engine.cancel(*number);
@@ -92,13 +94,13 @@ impl Driver<'_> {
             let result = Err(error.again(file.path()));
             Done { id, file, buffer, result }
         };
-        for (_, (id, cell, file)) in self.under_way.drain() {
+        for (_, (id, oneshot, file)) in self.under_way.drain() {
             // The engine has the buffer, for ever.
-            cell.complete(fail(id, file, AlignedBuf::default()));
+            oneshot.complete(fail(id, file, AlignedBuf::default()));
         }
-        for letter in self.waiting.drain(..) {
-            let file = letter.operation.file().clone();
-            letter.cell.complete(fail(letter.id, file, letter.operation.into_buffer()));
+        for queued in self.waiting.drain(..) {
+            let file = queued.operation.file().clone();
+            queued.oneshot.complete(fail(queued.id, file, queued.operation.into_buffer()));
         }
     }
 }

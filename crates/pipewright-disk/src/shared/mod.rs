@@ -1,7 +1,8 @@
 //! An engine for any number of threads and tasks.
 
 mod driver;
-mod mailbox;
+mod inbox;
+mod oneshot;
 mod pending;
 
 use std::sync::Arc;
@@ -10,10 +11,11 @@ use std::sync::mpsc;
 use pipewright_os::base::aligned::AlignedBuf;
 use pipewright_os::base::service_thread;
 
-use crate::engine::{BackendKind, Engine, EngineOptions, Step};
-use crate::{DiskFile, Error, Operation, Result};
+use crate::engine::{BackendKind, Engine, EngineOptions, UnavailableBackend, read_cached};
+use crate::{DiskFile, Done, Error, Operation, Result};
 
-use mailbox::Mailbox;
+use inbox::{Inbox, QueuedOperation};
+use oneshot::Oneshot;
 pub use pending::Pending;
 
 /// An [`Engine`] on a thread of its own, for any number of threads and tasks. Its copies are one engine.
@@ -40,19 +42,19 @@ pub use pending::Pending;
 /// # Ok::<(), pipewright_disk::Error>(())
 /// ```
 #[derive(Debug, Clone)]
-pub struct SharedEngine(Arc<Handle>);
+pub struct SharedEngine(Arc<Inner>);
 
-/// Closes the mailbox with the last copy of the engine.
+/// Closes the inbox with the last copy of the engine.
 #[derive(Debug)]
-struct Handle {
-    mailbox: Arc<Mailbox>,
+struct Inner {
+    inbox: Arc<Inbox>,
     backend: BackendKind,
-    steps: Vec<Step>,
+    unavailable_backends: Vec<UnavailableBackend>,
 }
 
-impl Drop for Handle {
+impl Drop for Inner {
     fn drop(&mut self) {
-        self.mailbox.close();
+        self.inbox.close();
     }
 }
 
@@ -68,18 +70,19 @@ impl SharedEngine {
         let work = move || match Engine::with_wakes(own, true) {
             Err(error) => drop(tell.send(Err(error))),
             Ok(engine) => {
-                let mailbox = Arc::new(Mailbox::new(options, engine.waker()));
-                let started = (Arc::clone(&mailbox), engine.backend(), engine.steps().to_vec());
+                let inbox = Arc::new(Inbox::new(options, engine.waker()));
+                let started =
+                    (Arc::clone(&inbox), engine.backend(), engine.unavailable_backends().to_vec());
                 if tell.send(Ok(started)).is_ok() {
-                    driver::drive(engine, &mailbox);
+                    driver::drive(engine, &inbox);
                 }
             }
         };
         let no_thread = |error| Error::system("start a thread for an engine", None, error);
         service_thread::start(c"pw-disk-driver", work).map_err(no_thread)?;
-        let (mailbox, backend, steps) =
+        let (inbox, backend, unavailable_backends) =
             told.recv().map_err(|_| no_thread(std::io::Error::other("it ended")))??;
-        Ok(SharedEngine(Arc::new(Handle { mailbox, backend, steps })))
+        Ok(SharedEngine(Arc::new(Inner { inbox, backend, unavailable_backends })))
     }
 
     /// What carries its operations out.
@@ -90,13 +93,23 @@ impl SharedEngine {
 
     /// The better ones that cannot be used here, each with the reason.
     #[must_use]
-    pub fn steps(&self) -> &[Step] {
-        &self.0.steps
+    pub fn unavailable_backends(&self) -> &[UnavailableBackend] {
+        &self.0.unavailable_backends
     }
 
     /// Asks for an operation. It begins at once, whether or not anybody waits for it.
-    pub fn start(&self, operation: Operation) -> Pending {
-        self.0.mailbox.send(operation)
+    pub fn start(&self, mut operation: Operation) -> Pending {
+        let inbox = &self.0.inbox;
+        let id = inbox.next_id();
+        if let Some(completion) = read_cached(inbox.options(), &mut operation) {
+            let Operation { file, buffer, .. } = operation;
+            let done = Done { id, file, buffer, result: Ok(completion) };
+            return Pending::ready(inbox.with_order(done));
+        }
+        let oneshot = Arc::new(Oneshot::default());
+        let pending = Pending::waiting(id, Arc::clone(&oneshot), Arc::clone(inbox));
+        inbox.push(QueuedOperation { id, operation, oneshot });
+        pending
     }
 
     /// See [`Operation::read_at`].

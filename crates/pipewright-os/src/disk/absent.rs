@@ -5,24 +5,31 @@ use std::sync::Arc;
 
 use crate::base::wake::Wake;
 use crate::disk::file::{Finished, Request};
-use crate::disk::unavailable::WhyNot;
+use crate::disk::unavailable::UnavailableReason;
 
 /// There is none.
 #[derive(Debug)]
-pub(crate) enum Ring {}
+pub(crate) enum Absent {}
 
 /// There is none.
 #[cfg(not(target_os = "linux"))]
-pub(crate) type Aio = Ring;
+pub(crate) type Ring = Absent;
+
+/// There is none.
+#[cfg(not(target_os = "linux"))]
+pub(crate) type Aio = Absent;
 
 /// There is none.
 #[cfg(not(windows))]
-pub(crate) type Port = Ring;
+pub(crate) type Port = Absent;
 
-impl Ring {
+impl Absent {
     /// Refuses, whatever the options are.
-    pub(crate) fn new<Options>(_: Options, _: Option<Arc<Wake>>) -> Result<Ring, WhyNot> {
-        Err(WhyNot::NotThisSystem)
+    pub(crate) fn new<Options>(
+        _: Options,
+        _: Option<Arc<Wake>>,
+    ) -> Result<Absent, UnavailableReason> {
+        Err(UnavailableReason::NotThisSystem)
     }
 
     pub(crate) fn push(&mut self, _: usize, _: Request) -> Result<(), Request> {
@@ -46,7 +53,7 @@ impl Ring {
     }
 
     #[cfg(not(windows))]
-    pub(crate) fn told(&self, _: usize) -> ! {
+    pub(crate) fn call_status(&self, _: usize) -> ! {
         match *self {}
     }
 

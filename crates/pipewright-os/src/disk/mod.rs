@@ -4,7 +4,7 @@ mod absent;
 pub mod aio;
 pub mod file;
 #[cfg(any(target_os = "linux", windows))]
-mod in_kernel;
+mod in_flight;
 pub mod io_uring;
 pub mod iocp;
 pub mod thread_usage;

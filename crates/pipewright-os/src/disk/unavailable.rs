@@ -6,7 +6,7 @@ use std::io;
 /// Why a way to do I/O cannot be used on this machine, in this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum WhyNot {
+pub enum UnavailableReason {
     /// This operating system has nothing of the kind.
     NotThisSystem,
     /// This build leaves it out (`--cfg pipewright_force_fallback`).
@@ -41,54 +41,56 @@ pub enum WhyNot {
     },
 }
 
-impl WhyNot {
+impl UnavailableReason {
     /// A name for machines, which stays as it is: `seccomp`, `disabled`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            WhyNot::NotThisSystem => "not_this_system",
-            WhyNot::LeftOut => "left_out",
-            WhyNot::KernelTooOld => "kernel_too_old",
-            WhyNot::Disabled { .. } => "disabled",
-            WhyNot::Seccomp => "seccomp",
-            WhyNot::Denied => "denied",
-            WhyNot::MemlockLimit { .. } => "memlock_limit",
-            WhyNot::Limit => "limit",
-            WhyNot::OperationMissing { .. } => "operation_missing",
-            WhyNot::Error { .. } => "error",
+            UnavailableReason::NotThisSystem => "not_this_system",
+            UnavailableReason::LeftOut => "left_out",
+            UnavailableReason::KernelTooOld => "kernel_too_old",
+            UnavailableReason::Disabled { .. } => "disabled",
+            UnavailableReason::Seccomp => "seccomp",
+            UnavailableReason::Denied => "denied",
+            UnavailableReason::MemlockLimit { .. } => "memlock_limit",
+            UnavailableReason::Limit => "limit",
+            UnavailableReason::OperationMissing { .. } => "operation_missing",
+            UnavailableReason::Error { .. } => "error",
         }
     }
 }
 
-impl fmt::Display for WhyNot {
+impl fmt::Display for UnavailableReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            WhyNot::NotThisSystem => f.write_str("this system has none"),
-            WhyNot::LeftOut => f.write_str("left out of this build"),
-            WhyNot::KernelTooOld => f.write_str("the kernel is too old"),
-            WhyNot::Disabled { sysctl } => {
+            UnavailableReason::NotThisSystem => f.write_str("this system has none"),
+            UnavailableReason::LeftOut => f.write_str("left out of this build"),
+            UnavailableReason::KernelTooOld => f.write_str("the kernel is too old"),
+            UnavailableReason::Disabled { sysctl } => {
                 write!(f, "turned off by the administrator (kernel.io_uring_disabled is {sysctl})")
             }
-            WhyNot::Seccomp => f.write_str("refused by a filter of system calls (seccomp)"),
-            WhyNot::Denied => f.write_str("permission denied"),
-            WhyNot::MemlockLimit { limit_bytes } => {
+            UnavailableReason::Seccomp => {
+                f.write_str("refused by a filter of system calls (seccomp)")
+            }
+            UnavailableReason::Denied => f.write_str("permission denied"),
+            UnavailableReason::MemlockLimit { limit_bytes } => {
                 write!(
                     f,
                     "more locked memory than the limit of {limit_bytes} bytes (RLIMIT_MEMLOCK)"
                 )
             }
-            WhyNot::Limit => f.write_str("too many open files or asynchronous requests"),
-            WhyNot::OperationMissing { operation } => {
+            UnavailableReason::Limit => f.write_str("too many open files or asynchronous requests"),
+            UnavailableReason::OperationMissing { operation } => {
                 write!(f, "the kernel does not know the operation {operation}")
             }
-            WhyNot::Error { number } => {
+            UnavailableReason::Error { number } => {
                 write!(f, "{}", io::Error::from_raw_os_error(*number))
             }
         }
     }
 }
 
-impl std::error::Error for WhyNot {}
+impl std::error::Error for UnavailableReason {}
 
 /// Why it cannot be judged here whether I/O is asynchronous, or only in part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,20 +162,22 @@ impl Circumstances {
     }
 
     /// Why a call was refused with that error.
-    pub(crate) fn judge(self, error: &io::Error) -> WhyNot {
+    pub(crate) fn judge(self, error: &io::Error) -> UnavailableReason {
         let number = error.raw_os_error().unwrap_or_default();
         match (number, self.disabled) {
-            (libc::EPERM, Some(sysctl @ 1..)) => WhyNot::Disabled { sysctl },
+            (libc::EPERM, Some(sysctl @ 1..)) => UnavailableReason::Disabled { sysctl },
             // Docker's filter says EPERM, others say ENOSYS so that programs think of an old kernel.
-            (libc::EPERM | libc::EACCES | libc::ENOSYS, _) if self.filtered => WhyNot::Seccomp,
-            (libc::ENOSYS, _) => WhyNot::KernelTooOld,
-            (libc::EPERM | libc::EACCES, _) => WhyNot::Denied,
+            (libc::EPERM | libc::EACCES | libc::ENOSYS, _) if self.filtered => {
+                UnavailableReason::Seccomp
+            }
+            (libc::ENOSYS, _) => UnavailableReason::KernelTooOld,
+            (libc::EPERM | libc::EACCES, _) => UnavailableReason::Denied,
             (libc::ENOMEM, _) => match self.memlock_bytes {
-                Some(limit_bytes) => WhyNot::MemlockLimit { limit_bytes },
-                None => WhyNot::Error { number },
+                Some(limit_bytes) => UnavailableReason::MemlockLimit { limit_bytes },
+                None => UnavailableReason::Error { number },
             },
-            (libc::EMFILE | libc::ENFILE | libc::EAGAIN, _) => WhyNot::Limit,
-            _ => WhyNot::Error { number },
+            (libc::EMFILE | libc::ENFILE | libc::EAGAIN, _) => UnavailableReason::Limit,
+            _ => UnavailableReason::Error { number },
         }
     }
 }
@@ -193,9 +197,14 @@ fn is_filtered(status: &str) -> bool {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use super::{Circumstances, WhyNot, disabled_by, is_filtered};
+    use super::{Circumstances, UnavailableReason, disabled_by, is_filtered};
 
-    fn judge(disabled: Option<u32>, filtered: bool, memlock: Option<u64>, number: i32) -> WhyNot {
+    fn judge(
+        disabled: Option<u32>,
+        filtered: bool,
+        memlock: Option<u64>,
+        number: i32,
+    ) -> UnavailableReason {
         let circumstances = Circumstances { disabled, filtered, memlock_bytes: memlock };
         circumstances.judge(&std::io::Error::from_raw_os_error(number))
     }
@@ -204,20 +213,26 @@ mod tests {
     fn every_refusal_has_its_culprit() {
         let limit_bytes = 65_536;
         for (why, told) in [
-            (judge(Some(2), true, None, libc::EPERM), WhyNot::Disabled { sysctl: 2 }),
-            (judge(Some(1), false, None, libc::EPERM), WhyNot::Disabled { sysctl: 1 }),
-            (judge(Some(0), true, None, libc::EPERM), WhyNot::Seccomp),
-            (judge(None, true, None, libc::ENOSYS), WhyNot::Seccomp),
-            (judge(None, true, None, libc::EACCES), WhyNot::Seccomp),
-            (judge(None, false, None, libc::ENOSYS), WhyNot::KernelTooOld),
-            (judge(Some(0), false, None, libc::EPERM), WhyNot::Denied),
+            (judge(Some(2), true, None, libc::EPERM), UnavailableReason::Disabled { sysctl: 2 }),
+            (judge(Some(1), false, None, libc::EPERM), UnavailableReason::Disabled { sysctl: 1 }),
+            (judge(Some(0), true, None, libc::EPERM), UnavailableReason::Seccomp),
+            (judge(None, true, None, libc::ENOSYS), UnavailableReason::Seccomp),
+            (judge(None, true, None, libc::EACCES), UnavailableReason::Seccomp),
+            (judge(None, false, None, libc::ENOSYS), UnavailableReason::KernelTooOld),
+            (judge(Some(0), false, None, libc::EPERM), UnavailableReason::Denied),
             (
                 judge(None, false, Some(limit_bytes), libc::ENOMEM),
-                WhyNot::MemlockLimit { limit_bytes },
+                UnavailableReason::MemlockLimit { limit_bytes },
             ),
-            (judge(None, false, None, libc::ENOMEM), WhyNot::Error { number: libc::ENOMEM }),
-            (judge(None, false, None, libc::EMFILE), WhyNot::Limit),
-            (judge(None, false, None, libc::EINVAL), WhyNot::Error { number: libc::EINVAL }),
+            (
+                judge(None, false, None, libc::ENOMEM),
+                UnavailableReason::Error { number: libc::ENOMEM },
+            ),
+            (judge(None, false, None, libc::EMFILE), UnavailableReason::Limit),
+            (
+                judge(None, false, None, libc::EINVAL),
+                UnavailableReason::Error { number: libc::EINVAL },
+            ),
         ] {
             assert_eq!(why, told);
         }

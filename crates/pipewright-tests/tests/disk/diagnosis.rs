@@ -116,7 +116,7 @@ fn where_no_test_can_be_made_the_first_error_is_that_of_all() {
     let _watch = watchdog::watch();
     for endless in ["/dev/null", "/dev/zero", "/dev/full"] {
         let error = diagnose(endless, &FEW).unwrap_err();
-        assert_eq!(error.kind(), &ErrorKind::NoPlaces, "{error}");
+        assert_eq!(error.kind(), &ErrorKind::NotSeekable, "{error}");
     }
     // Of no length, whatever can be read from it.
     let error = diagnose("/proc/self/status", &FEW).unwrap_err();
@@ -261,10 +261,10 @@ fn where_io_uring_is_refused_the_diagnosis_says_so_first() {
             let folder = folder();
             pipewright_tests::refuse::refuse(&[libc::SYS_io_uring_setup], libc::EPERM);
             let report = diagnose(folder.path(), &FEW).unwrap();
-            assert_eq!(report.steps[0].backend, BackendKind::Uring);
+            assert_eq!(report.unavailable_backends[0].backend, BackendKind::Uring);
             let read = Test { asynchronous: true, direct: true, work: Work::Read };
             let finding = &report.measured(read).unwrap().findings[0];
-            assert_eq!(finding.reason, Reason::RingRefused(report.steps[0].why_not));
+            assert_eq!(finding.reason, Reason::RingRefused(report.unavailable_backends[0].reason));
             // Linux AIO does direct reads all the same.
             assert_eq!(report.backend, Some(BackendKind::Aio));
         },

@@ -149,6 +149,13 @@ fn top_level_modules_have_no_circle() {
 }
 
 #[test]
+fn folders_of_the_disk_crate_have_no_circle_inside() {
+    let arrows = arrows("pipewright-disk", 2);
+    assert!(arrows.len() > 20, "only {} arrows were found", arrows.len());
+    none("a circle", circles(&arrows));
+}
+
+#[test]
 fn a_circle_is_found_and_a_chain_is_none() {
     let arrow =
         |(from, to): (&str, &str)| ((from.to_owned(), to.to_owned()), vec![format!("{from}.rs")]);

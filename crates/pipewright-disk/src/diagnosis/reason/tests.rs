@@ -8,7 +8,9 @@ use pipewright_os::disk::file::{Facts, Filesystem, NowaitReads, NowaitWrites};
 
 use super::{Reason, Remedy, reasons};
 use crate::diagnosis::{Evidence, Test, Verdict, Work};
-use crate::{BackendKind, Class, Misaligned, Part, Step, Unjudged, WhyNot};
+use crate::{
+    BackendKind, Class, Misaligned, Part, UnavailableBackend, UnavailableReason, Unjudged,
+};
 
 /// What a test has brought to light on an ordinary filesystem.
 fn evidence(direct: bool, work: Work, counts: &[(Class, usize)]) -> Evidence {
@@ -37,7 +39,7 @@ fn evidence(direct: bool, work: Work, counts: &[(Class, usize)]) -> Evidence {
         nowait_writes: Some(if direct { NowaitWrites::Taken } else { NowaitWrites::Refused }),
         asked: Duration::from_millis(8),
         backend: BackendKind::Uring,
-        steps: Vec::new(),
+        unavailable_backends: Vec::new(),
         unjudged: None,
         misaligned: None,
     }
@@ -269,9 +271,16 @@ fn a_few_calls_that_slept_explain_nothing_of_what_threads_did() {
         [(Reason::FileTimes, Remedy::AioOrLazytime), (Reason::DeviceQueueFull, Remedy::LowerDepth)];
     check(&mixed(100), &both);
     let mut refused = mixed(300);
-    refused.steps = vec![Step { backend: BackendKind::Uring, why_not: WhyNot::Seccomp }];
+    refused.unavailable_backends = vec![UnavailableBackend {
+        backend: BackendKind::Uring,
+        reason: UnavailableReason::Seccomp,
+    }];
     let found: Vec<_> = reasons(&refused).iter().map(|it| it.reason).collect();
-    let first = [Reason::RingRefused(WhyNot::Seccomp), Reason::DeviceQueueFull, Reason::FileTimes];
+    let first = [
+        Reason::RingRefused(UnavailableReason::Seccomp),
+        Reason::DeviceQueueFull,
+        Reason::FileTimes,
+    ];
     assert_eq!(found, first);
 }
 
@@ -292,7 +301,7 @@ fn what_is_read_from_a_hole_does_not_come_from_memory() {
 fn row_11_misaligned() {
     let mut refused = evidence(true, Work::Read, &[]);
     refused.misaligned =
-        Some(Misaligned { part: Part::Length, needed: 512, given: 100, told: true });
+        Some(Misaligned { part: Part::Length, needed: 512, given: 100, reported: true });
     check(&refused, &[(Reason::Misaligned, Remedy::Align)]);
     let words = "the length has to be a multiple of 512 for direct I/O, and is 100";
     assert_eq!(reasons(&refused)[0].evidence, words);
@@ -307,7 +316,10 @@ fn row_12_the_kind_of_the_operation() {
 fn row_13_io_uring_refused() {
     let mut refused = evidence(true, Work::Read, WORKERS);
     refused.backend = BackendKind::Threads;
-    refused.steps = vec![Step { backend: BackendKind::Uring, why_not: WhyNot::Seccomp }];
-    check(&refused, &[(Reason::RingRefused(WhyNot::Seccomp), Remedy::AllowRing)]);
+    refused.unavailable_backends = vec![UnavailableBackend {
+        backend: BackendKind::Uring,
+        reason: UnavailableReason::Seccomp,
+    }];
+    check(&refused, &[(Reason::RingRefused(UnavailableReason::Seccomp), Remedy::AllowRing)]);
     assert_eq!(reasons(&refused)[0].evidence, "refused by a filter of system calls (seccomp)");
 }

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, ProtFlags};
 use rustix::process::{Resource, getrlimit};
 
-use super::failed::at;
+use super::call_error::in_call;
 pub(super) use super::mapping::Mapping;
 use crate::base::fallback;
 use crate::base::handle::Handle;
@@ -26,13 +26,13 @@ pub(super) fn create(size: usize, prefault: bool) -> io::Result<(Mapping, Handle
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, words));
     }
     let fd = memory()?;
-    rustix::fs::ftruncate(&fd, length).map_err(at("ftruncate"))?;
+    rustix::fs::ftruncate(&fd, length).map_err(in_call("ftruncate"))?;
     let mapping = Mapping::of(&fd, size, ProtFlags::READ | ProtFlags::WRITE)?;
     // After that mapping, which is to be the one that can be written, and before anything that takes time: a
     // process that may look into this one can open it through `/proc`, and map it for writing until then.
-    rustix::fs::fcntl_add_seals(&fd, SEALS).map_err(at("fcntl(F_ADD_SEALS)"))?;
+    rustix::fs::fcntl_add_seals(&fd, SEALS).map_err(in_call("fcntl(F_ADD_SEALS)"))?;
     // Every page, before any is touched: one that cannot be had then is SIGBUS, and the end of us.
-    rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, length).map_err(at("fallocate"))?;
+    rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, length).map_err(in_call("fallocate"))?;
     settle(&mapping, prefault.then_some(Advice::LinuxPopulateWrite))?;
     Ok((mapping, Handle::from(fd)))
 }
@@ -71,13 +71,13 @@ fn memory() -> io::Result<OwnedFd> {
         Err(Errno::INVAL) => rustix::fs::memfd_create(c"pipewright", flags),
         made => made,
     };
-    made.map_err(at("memfd_create"))
+    made.map_err(in_call("memfd_create"))
 }
 
 fn settle(mapping: &Mapping, populate: Option<Advice>) -> io::Result<()> {
     // A child that is forked by other code of this program gets no mapping: it could go on reading
     // and writing what is between us and the peer.
-    mapping.advise(Advice::LinuxDontFork).map_err(at("madvise"))?;
+    mapping.advise(Advice::LinuxDontFork).map_err(in_call("madvise"))?;
     if let Some(populate) = populate {
         // Ignored: before Linux 5.14 there is no such advice, and pages are mapped when touched.
         let _ = mapping.advise(populate);

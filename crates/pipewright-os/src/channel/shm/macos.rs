@@ -11,14 +11,14 @@ use rustix::io::{Errno, FdFlags};
 use rustix::mm::ProtFlags;
 use rustix::shm::{self, OFlags};
 
-use super::failed::at;
+use super::call_error::in_call;
 pub(super) use super::mapping::Mapping;
 use crate::base::handle::Handle;
 
 pub(super) fn create(size: usize, _: bool) -> io::Result<(Mapping, Handle)> {
     let (writable, readable) = memory()?;
     // Works once for each object, which is what is wanted.
-    rustix::fs::ftruncate(&writable, size as u64).map_err(at("ftruncate"))?;
+    rustix::fs::ftruncate(&writable, size as u64).map_err(in_call("ftruncate"))?;
     let mapping = Mapping::of(&writable, size, ProtFlags::READ | ProtFlags::WRITE)?;
     Ok((mapping, Handle::from(readable)))
 }
@@ -46,11 +46,11 @@ fn memory() -> io::Result<(OwnedFd, OwnedFd)> {
         let writable = match shm::open(name.as_str(), new, rights) {
             Ok(fd) => fd,
             Err(Errno::EXIST) => continue,
-            Err(error) => return Err(at("shm_open")(error)),
+            Err(error) => return Err(in_call("shm_open")(error)),
         };
         let readable = shm::open(name.as_str(), OFlags::RDONLY, Mode::empty());
         shm::unlink(name.as_str())?;
-        let readable = readable.map_err(at("shm_open"))?;
+        let readable = readable.map_err(in_call("shm_open"))?;
         for fd in [&writable, &readable] {
             rustix::io::fcntl_setfd(fd, FdFlags::CLOEXEC)?;
         }

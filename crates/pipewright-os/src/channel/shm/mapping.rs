@@ -7,7 +7,7 @@ use std::ptr::{self, NonNull};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use super::failed::at;
+use super::call_error::in_call;
 use crate::base::generation::Generation;
 
 /// Mapped memory.
@@ -29,7 +29,7 @@ impl Mapping {
     pub(super) fn of(fd: impl AsFd, length: usize, rights: ProtFlags) -> io::Result<Mapping> {
         // SAFETY: a new mapping where there is none, so nothing of ours is changed by it.
         let start = unsafe { mmap(ptr::null_mut(), length, rights, MapFlags::SHARED, fd, 0) };
-        let start = start.map_err(at("mmap"))?;
+        let start = start.map_err(in_call("mmap"))?;
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Mapping { start, length, home: Generation::current() })
     }

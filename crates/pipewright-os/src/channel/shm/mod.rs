@@ -33,9 +33,9 @@
 //! memory"). Between two processes that is what the processor
 //! makes of it, and both compilers are kept from moving anything across.
 
-mod copy;
 #[cfg(not(any(miri, pipewright_plain_memory)))]
-mod failed;
+mod call_error;
+mod copy;
 #[cfg(all(target_os = "linux", not(any(miri, pipewright_plain_memory))))]
 mod linux;
 #[cfg(all(target_os = "linux", not(any(miri, pipewright_plain_memory))))]

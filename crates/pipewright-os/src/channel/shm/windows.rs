@@ -15,7 +15,7 @@ use windows_sys::Win32::System::Memory::{
 };
 use windows_sys::Win32::System::Threading::GetCurrentProcess;
 
-use super::failed::at;
+use super::call_error::in_call;
 use crate::base::handle::Handle;
 use crate::base::security::Descriptor;
 
@@ -50,7 +50,7 @@ pub(super) fn create(size: usize, prefault: bool) -> io::Result<(Mapping, Handle
 /// A file that stands behind memory may be gone when it is touched, and memory that is only reserved is not
 /// there: either would be the end of us. What is there stays, and nobody can make it smaller.
 pub(super) fn open(handle: &Handle, size: usize, prefault: bool) -> io::Result<Mapping> {
-    let told = Told::of(handle.as_handle())?;
+    let told = SectionInfo::of(handle.as_handle())?;
     if told.kind & (SEC_FILE | SEC_IMAGE | SEC_RESERVE | SEC_COMMIT) != SEC_COMMIT {
         return Err(wrong("it is a file, or not all there"));
     }
@@ -79,7 +79,7 @@ fn section(size: usize) -> io::Result<OwnedHandle> {
         CreateFileMappingW(INVALID_HANDLE_VALUE, &raw const attributes, how, high, low, ptr::null())
     };
     if section.is_null() {
-        return Err(at("CreateFileMappingW")(io::Error::last_os_error()));
+        return Err(in_call("CreateFileMappingW")(io::Error::last_os_error()));
     }
     // SAFETY: made by the call above, for nobody else.
     Ok(unsafe { OwnedHandle::from_raw_handle(section) })
@@ -105,7 +105,7 @@ fn readable(section: &OwnedHandle) -> io::Result<OwnedHandle> {
 /// What the kernel tells of a section (`SECTION_BASIC_INFORMATION`).
 #[repr(C)]
 #[derive(Debug)]
-struct Told {
+struct SectionInfo {
     _base: *mut c_void,
     kind: u32,
     bytes: i64,
@@ -119,16 +119,16 @@ unsafe extern "system" {
     fn NtQuerySection(
         section: HANDLE,
         class: i32,
-        told: *mut Told,
+        told: *mut SectionInfo,
         room: usize,
         length: *mut usize,
     ) -> NTSTATUS;
 }
 
-impl Told {
-    fn of(section: BorrowedHandle<'_>) -> io::Result<Told> {
-        let mut told = Told { _base: ptr::null_mut(), kind: 0, bytes: 0 };
-        let (room, none) = (mem::size_of::<Told>(), ptr::null_mut());
+impl SectionInfo {
+    fn of(section: BorrowedHandle<'_>) -> io::Result<SectionInfo> {
+        let mut told = SectionInfo { _base: ptr::null_mut(), kind: 0, bytes: 0 };
+        let (room, none) = (mem::size_of::<SectionInfo>(), ptr::null_mut());
         // SAFETY: an open handle, and a live struct of that class (0) and size.
         let status =
             unsafe { NtQuerySection(section.as_raw_handle(), 0, &raw mut told, room, none) };

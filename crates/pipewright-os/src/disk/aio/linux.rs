@@ -11,8 +11,8 @@ use rustix::io::Errno;
 use crate::base::generation::Generation;
 use crate::base::wake::Wake;
 use crate::disk::file::{Action, Finished, Request};
-use crate::disk::in_kernel::InKernel;
-use crate::disk::unavailable::{Circumstances, WhyNot};
+use crate::disk::in_flight::InFlight;
+use crate::disk::unavailable::{Circumstances, UnavailableReason};
 
 /// `aio_context_t`.
 type Context = libc::c_ulong;
@@ -58,9 +58,9 @@ pub(crate) struct Aio {
     /// The process that made it. A fork has no such context, but may be given another by the same name.
     home: Generation,
     /// What the kernel may touch.
-    requests: InKernel,
+    requests: InFlight,
     /// What it has not been told of yet.
-    unseen: VecDeque<usize>,
+    unsubmitted: VecDeque<usize>,
     /// What it refused or has completed.
     done: VecDeque<(usize, i64)>,
     /// Ends waits.
@@ -70,23 +70,23 @@ pub(crate) struct Aio {
 }
 
 impl Aio {
-    pub(crate) fn new(depth: usize, wake: Option<Arc<Wake>>) -> Result<Aio, WhyNot> {
+    pub(crate) fn new(depth: usize, wake: Option<Arc<Wake>>) -> Result<Aio, UnavailableReason> {
         let judge = |error: io::Error| {
             Circumstances { disabled: None, ..Circumstances::now() }.judge(&error)
         };
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let completed = rustix::event::eventfd(0, flags).map_err(|error| judge(error.into()))?;
         let mut context: Context = 0;
-        let most = libc::c_long::try_from(depth.max(1)).map_err(|_| WhyNot::Limit)?;
+        let most = libc::c_long::try_from(depth.max(1)).map_err(|_| UnavailableReason::Limit)?;
         // SAFETY: a number, and a context that is 0 and will be filled in.
         let result = unsafe { libc::syscall(libc::SYS_io_setup, most, &raw mut context) };
         if result != 0 {
             return Err(judge(io::Error::last_os_error()));
         }
-        let requests = InKernel::new(depth);
-        let (unseen, done) = (VecDeque::new(), VecDeque::new());
+        let requests = InFlight::new(depth);
+        let (unsubmitted, done) = (VecDeque::new(), VecDeque::new());
         let home = Generation::current();
-        Ok(Aio { context, home, requests, unseen, done, wake, completed })
+        Ok(Aio { context, home, requests, unsubmitted, done, wake, completed })
     }
 
     pub(crate) fn push(&mut self, token: usize, request: Request) -> Result<(), Request> {
@@ -94,13 +94,13 @@ impl Aio {
             return Err(request);
         }
         self.requests.put_transfer(token, request)?;
-        self.unseen.push_back(token);
+        self.unsubmitted.push_back(token);
         Ok(())
     }
 
     pub(crate) fn submit(&mut self) -> io::Result<()> {
         self.check_home()?;
-        while let Some(token) = self.unseen.front().copied() {
+        while let Some(token) = self.unsubmitted.front().copied() {
             // One at a time: the call says of one alone whether it was refused, and so what for.
             match self.hand_over(token) {
                 Ok(()) => {}
@@ -112,7 +112,7 @@ impl Aio {
                     self.done.push_back((token, -i64::from(number)));
                 }
             }
-            self.unseen.pop_front();
+            self.unsubmitted.pop_front();
         }
         Ok(())
     }
@@ -153,7 +153,7 @@ impl Aio {
             return Ok(());
         }
         let Some(wake) = self.wake.clone() else {
-            let is_under_way = self.requests.count() > self.unseen.len();
+            let is_under_way = self.requests.count() > self.unsubmitted.len();
             return if is_under_way { self.gather(1) } else { Ok(()) };
         };
         self.gather(0)?;
@@ -213,7 +213,7 @@ impl Aio {
     pub(crate) fn take(&mut self) -> Option<Finished> {
         self.check_home().ok()?;
         loop {
-            if self.done.is_empty() && self.requests.count() > self.unseen.len() {
+            if self.done.is_empty() && self.requests.count() > self.unsubmitted.len() {
                 // Ignored: a wait will say it.
                 let _ = self.gather(0);
             }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crate::base::wake::Wake;
 use crate::disk::file::{Finished, Request};
-use crate::disk::unavailable::WhyNot;
+use crate::disk::unavailable::UnavailableReason;
 
 /// A queue of operations in the kernel.
 ///
@@ -33,7 +33,7 @@ impl Aio {
     /// # Errors
     /// Why there can be none.
     #[doc(alias = "io_setup")]
-    pub fn new(depth: usize, wake: Option<Arc<Wake>>) -> Result<Aio, WhyNot> {
+    pub fn new(depth: usize, wake: Option<Arc<Wake>>) -> Result<Aio, UnavailableReason> {
         imp::Aio::new(depth, wake).map(Aio)
     }
 

@@ -10,7 +10,7 @@ pub struct Alignment {
     /// The place in the file, and the length.
     pub offset: usize,
     /// Whether the system has told so; else it is what suits every disk.
-    pub told: bool,
+    pub reported: bool,
     /// Whether direct I/O bypasses the cache at all: `Some(false)` where the system says that it cannot.
     pub direct: Option<bool>,
 }
@@ -18,9 +18,9 @@ pub struct Alignment {
 impl Alignment {
     /// Suits every disk, and every filesystem up to pages of 4 KiB.
     pub const ASSUMED: Alignment =
-        Alignment { memory: 4096, offset: 4096, told: false, direct: None };
+        Alignment { memory: 4096, offset: 4096, reported: false, direct: None };
     /// Nothing has to be aligned.
-    pub const NONE: Alignment = Alignment { memory: 1, offset: 1, told: true, direct: None };
+    pub const NONE: Alignment = Alignment { memory: 1, offset: 1, reported: true, direct: None };
 }
 
 /// The kind of a filesystem.

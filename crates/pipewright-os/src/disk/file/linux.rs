@@ -20,7 +20,7 @@ pub(super) use btrfs::write_room;
 pub(super) use extents::extents;
 pub(super) use nowait::{nowait_reads, nowait_writes};
 
-pub(super) use super::unix::{is_same, read_at, refuse_what_has_no_places, write_at};
+pub(super) use super::unix::{is_same, read_at, require_seekable, write_at};
 use super::{Access, Alignment, Facts, File, Filesystem, OpenOptions};
 use crate::base::aligned::AlignedBuf;
 
@@ -80,9 +80,9 @@ pub(super) fn alignment(file: &fs::File) -> io::Result<Alignment> {
     if memory == 0 || offset == 0 {
         // statx(2): direct I/O is not supported on this file. Where it is opened so all the same, the
         // cache is used in silence.
-        return Ok(Alignment { direct: Some(false), told: true, ..Alignment::ASSUMED });
+        return Ok(Alignment { direct: Some(false), reported: true, ..Alignment::ASSUMED });
     }
-    Ok(Alignment { memory, offset, told: true, direct: Some(true) })
+    Ok(Alignment { memory, offset, reported: true, direct: Some(true) })
 }
 
 pub(super) fn facts(file: &File) -> io::Result<Facts> {

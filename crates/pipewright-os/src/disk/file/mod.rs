@@ -26,7 +26,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use facts::{Alignment, Facts, Filesystem, NowaitReads, NowaitWrites};
-pub use request::{Action, Finished, MOST_BYTES, Request};
+pub use request::{Action, Finished, MAX_BYTES, Request};
 
 /// How a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -109,12 +109,12 @@ impl File {
         // Before, because the open of a pipe waits for its other end; and after, because a name may have
         // come to mean something else in between.
         match fs::metadata(path) {
-            Ok(found) => imp::refuse_what_has_no_places(&found)?,
+            Ok(found) => imp::require_seekable(&found)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
         let file = imp::open(path, options)?;
-        imp::refuse_what_has_no_places(&file.metadata()?)?;
+        imp::require_seekable(&file.metadata()?)?;
         Ok(File(Arc::new(file)))
     }
 
@@ -225,7 +225,7 @@ impl File {
     ///
     /// # Platform
     /// Linux 6.1 and later: `statx(STATX_DIOALIGN)`. Windows: `FileStorageInfo`. Where the system does not
-    /// tell: 4096, and [`Alignment::told`] is `false`. macOS: nothing has to be aligned.
+    /// tell: 4096, and [`Alignment::reported`] is `false`. macOS: nothing has to be aligned.
     ///
     /// # Errors
     /// What the system says.
@@ -378,7 +378,7 @@ impl std::os::fd::AsFd for File {
 }
 
 /// Directories, pipes and sockets.
-fn refusal(is_directory: bool) -> io::Error {
+fn not_seekable(is_directory: bool) -> io::Error {
     if is_directory {
         io::Error::new(io::ErrorKind::IsADirectory, "is a directory")
     } else {

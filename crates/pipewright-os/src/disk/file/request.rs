@@ -6,7 +6,7 @@ use super::File;
 use crate::base::aligned::AlignedBuf;
 
 /// The most bytes that one call moves (Linux cuts longer ones, see read(2)).
-pub const MOST_BYTES: usize = 0x7fff_f000;
+pub const MAX_BYTES: usize = 0x7fff_f000;
 
 /// What is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl Request {
     /// How many bytes the next call is to move.
     #[must_use]
     pub fn left(&self) -> usize {
-        self.buffer.len().saturating_sub(self.from).min(MOST_BYTES)
+        self.buffer.len().saturating_sub(self.from).min(MAX_BYTES)
     }
 
     /// Carries it out, on this thread: [`File::perform`].
@@ -76,7 +76,7 @@ impl File {
     /// # Errors
     /// What the system says.
     pub fn perform(&self, action: Action, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let most = buffer.len().min(MOST_BYTES);
+        let most = buffer.len().min(MAX_BYTES);
         let buffer = buffer.get_mut(..most).unwrap_or_default();
         match action {
             Action::Read => self.read_at(buffer, offset),

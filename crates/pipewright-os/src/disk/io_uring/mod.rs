@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crate::base::wake::Wake;
 use crate::disk::file::{Finished, Request};
-use crate::disk::unavailable::WhyNot;
+use crate::disk::unavailable::UnavailableReason;
 
 /// What a ring is to be.
 #[derive(Debug, Clone, Copy)]
@@ -45,7 +45,7 @@ impl Ring {
     /// # Errors
     /// Why there can be none.
     #[doc(alias = "io_uring_setup")]
-    pub fn new(options: RingOptions, wake: Option<Arc<Wake>>) -> Result<Ring, WhyNot> {
+    pub fn new(options: RingOptions, wake: Option<Arc<Wake>>) -> Result<Ring, UnavailableReason> {
         imp::Ring::new(options, wake).map(Ring)
     }
 

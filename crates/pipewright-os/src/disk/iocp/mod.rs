@@ -10,11 +10,11 @@ use windows as imp;
 use std::io;
 
 use crate::disk::file::{Finished, Request};
-use crate::disk::unavailable::WhyNot;
+use crate::disk::unavailable::UnavailableReason;
 
 /// What the call said that handed an operation over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
+pub enum CallStatus {
     /// It is done.
     Done,
     /// It is pending; and yet it was done when the call returned.
@@ -39,7 +39,7 @@ impl Port {
     /// # Errors
     /// Why there can be none.
     #[doc(alias = "CreateIoCompletionPort")]
-    pub fn new(depth: usize) -> Result<Port, WhyNot> {
+    pub fn new(depth: usize) -> Result<Port, UnavailableReason> {
         imp::Port::new(depth, None).map(Port)
     }
 
@@ -64,8 +64,8 @@ impl Port {
 
     /// What the call said that handed over the request of that token.
     #[must_use]
-    pub fn told(&self, token: usize) -> Told {
-        self.0.told(token)
+    pub fn call_status(&self, token: usize) -> CallStatus {
+        self.0.call_status(token)
     }
 
     /// Hands over what was pushed and waits until something is done, or somebody ended the wait.

@@ -19,25 +19,25 @@ use windows_sys::Win32::System::IO::{
 };
 use windows_sys::Win32::System::Threading::INFINITE;
 
-use super::Told;
+use super::CallStatus;
 use crate::base::errno::{self, os_error};
 use crate::base::overlapped::at;
 use crate::base::wake::Wake;
 use crate::disk::file::{Action, Finished, Request};
-use crate::disk::in_kernel::InKernel;
-use crate::disk::unavailable::WhyNot;
+use crate::disk::in_flight::InFlight;
+use crate::disk::unavailable::UnavailableReason;
 
 #[derive(Debug)]
 pub(crate) struct Port {
     port: Arc<OwnedHandle>,
     /// What the kernel may touch.
-    requests: InKernel,
+    requests: InFlight,
     /// What it writes the end of each to, by token. Behind a pointer, so that moving this claims nothing.
     blocks: *mut [OVERLAPPED],
     /// What is known of each, by token.
     calls: Vec<Call>,
     /// What it has not been told of yet.
-    unseen: VecDeque<usize>,
+    unsubmitted: VecDeque<usize>,
     done: VecDeque<(usize, io::Result<usize>)>,
     /// How many it has.
     under_way: usize,
@@ -49,29 +49,29 @@ pub(crate) struct Port {
 #[derive(Debug, Clone, Copy)]
 struct Call {
     file: HANDLE,
-    told: Told,
+    status: CallStatus,
     /// The kernel will post its end.
     is_under_way: bool,
 }
 
 impl Port {
-    pub(crate) fn new(depth: usize, _: Option<Arc<Wake>>) -> Result<Port, WhyNot> {
+    pub(crate) fn new(depth: usize, _: Option<Arc<Wake>>) -> Result<Port, UnavailableReason> {
         // For as many threads as there are processors: only ours ever asks.
         // SAFETY: no file, and no port that it is added to.
         let port = unsafe { CreateIoCompletionPort(INVALID_HANDLE_VALUE, ptr::null_mut(), 0, 0) };
         if port.is_null() {
             let number = io::Error::last_os_error().raw_os_error().unwrap_or_default();
-            return Err(WhyNot::Error { number });
+            return Err(UnavailableReason::Error { number });
         }
         // SAFETY: made by the call above, for nobody else.
         let port = unsafe { OwnedHandle::from_raw_handle(port) };
-        let none = Call { file: ptr::null_mut(), told: Told::Pending, is_under_way: false };
+        let none = Call { file: ptr::null_mut(), status: CallStatus::Pending, is_under_way: false };
         Ok(Port {
             port: Arc::new(port),
-            requests: InKernel::new(depth),
+            requests: InFlight::new(depth),
             blocks: Box::into_raw(vec![OVERLAPPED::default(); depth].into_boxed_slice()),
             calls: vec![none; depth],
-            unseen: VecDeque::new(),
+            unsubmitted: VecDeque::new(),
             done: VecDeque::new(),
             under_way: 0,
             woken: Arc::new(AtomicBool::new(false)),
@@ -80,20 +80,20 @@ impl Port {
 
     pub(crate) fn push(&mut self, token: usize, request: Request) -> Result<(), Request> {
         self.requests.put_transfer(token, request)?;
-        self.unseen.push_back(token);
+        self.unsubmitted.push_back(token);
         Ok(())
     }
 
     pub(crate) fn submit(&mut self) -> io::Result<()> {
-        while let Some(token) = self.unseen.front().copied() {
+        while let Some(token) = self.unsubmitted.front().copied() {
             match self.hand_over(token) {
                 Ok(()) => {}
-                Err(error) if self.under_way > 0 && is_for_want_of_room(&error) => {
+                Err(error) if self.under_way > 0 && is_out_of_resources(&error) => {
                     return Err(io::ErrorKind::WouldBlock.into());
                 }
-                Err(error) => self.done.push_back((token, end_of_file_is_no_error(error))),
+                Err(error) => self.done.push_back((token, zero_at_end_of_file(error))),
             }
-            self.unseen.pop_front();
+            self.unsubmitted.pop_front();
         }
         Ok(())
     }
@@ -107,7 +107,7 @@ impl Port {
     /// Makes the call, and notes what it said.
     fn hand_over(&mut self, token: usize) -> io::Result<()> {
         let Some(request) = self.requests.get(token) else { return Ok(()) };
-        let (file, tells_all) = request.file.overlapped(&self.port)?;
+        let (file, posts_inline) = request.file.overlapped(&self.port)?;
         let start = request.buffer.start().as_ptr().wrapping_add(request.from);
         // At most 0x7ffff000.
         let (bytes, mut moved) = (request.left() as u32, 0);
@@ -122,24 +122,24 @@ impl Port {
             // SAFETY: as above, and the memory is only read.
             unsafe { WriteFile(file, start, bytes, &raw mut moved, block) }
         };
-        let (told, is_under_way) = if started != 0 {
+        let (status, is_under_way) = if started != 0 {
             // Done, and nothing is posted; but for a file that could not be told so.
-            (Told::Done, tells_all)
+            (CallStatus::Done, posts_inline)
         } else {
             // SAFETY: no arguments.
             match unsafe { GetLastError() } {
                 // Its status is the first thing in it. SAFETY: inside the slice; the kernel may write to it
                 // meanwhile.
                 ERROR_IO_PENDING => match unsafe { block.cast::<usize>().read_volatile() } {
-                    status if status == STATUS_PENDING as usize => (Told::Pending, true),
-                    _ => (Told::PendingButDone, true),
+                    status if status == STATUS_PENDING as usize => (CallStatus::Pending, true),
+                    _ => (CallStatus::PendingButDone, true),
                 },
                 // Nothing is posted of what failed at once, and nothing written to the block.
                 error => return Err(os_error(error)),
             }
         };
         if let Some(call) = self.calls.get_mut(token) {
-            *call = Call { file, told, is_under_way };
+            *call = Call { file, status, is_under_way };
         }
         if is_under_way {
             self.under_way += 1;
@@ -150,8 +150,8 @@ impl Port {
         Ok(())
     }
 
-    pub(crate) fn told(&self, token: usize) -> Told {
-        self.calls.get(token).map_or(Told::Pending, |call| call.told)
+    pub(crate) fn call_status(&self, token: usize) -> CallStatus {
+        self.calls.get(token).map_or(CallStatus::Pending, |call| call.status)
     }
 
     pub(crate) fn wait(&mut self) -> io::Result<()> {
@@ -205,7 +205,7 @@ impl Port {
         let result = if done != 0 {
             Ok(moved as usize)
         } else {
-            end_of_file_is_no_error(io::Error::last_os_error())
+            zero_at_end_of_file(io::Error::last_os_error())
         };
         self.under_way -= 1;
         self.done.push_back((token, result));
@@ -225,8 +225,8 @@ impl Port {
     }
 
     pub(crate) fn cancel(&mut self, token: usize) {
-        if let Some(place) = self.unseen.iter().position(|unseen| *unseen == token) {
-            self.unseen.remove(place);
+        if let Some(place) = self.unsubmitted.iter().position(|unsubmitted| *unsubmitted == token) {
+            self.unsubmitted.remove(place);
             self.done.push_back((token, Err(errno::cancelled())));
         } else if let Some(call) = self.calls.get(token).filter(|call| call.is_under_way) {
             // Ignored: it is done, or cannot be cancelled, and its end is posted in any case. SAFETY: an
@@ -252,7 +252,7 @@ impl Port {
 }
 
 /// There are as many requests under way as the system has room for (ReadFile).
-fn is_for_want_of_room(error: &io::Error) -> bool {
+fn is_out_of_resources(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error().map(|number| number as u32),
         Some(
@@ -265,14 +265,14 @@ fn is_for_want_of_room(error: &io::Error) -> bool {
     )
 }
 
-fn end_of_file_is_no_error(error: io::Error) -> io::Result<usize> {
+fn zero_at_end_of_file(error: io::Error) -> io::Result<usize> {
     if error.raw_os_error() == Some(ERROR_HANDLE_EOF as i32) { Ok(0) } else { Err(error) }
 }
 
 impl Drop for Port {
     fn drop(&mut self) {
         // The kernel has never heard of these.
-        for token in std::mem::take(&mut self.unseen) {
+        for token in std::mem::take(&mut self.unsubmitted) {
             drop(self.requests.take(token));
         }
         for token in 0..self.calls.len() {

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit};
 
-use super::{CpuTime, Machine};
+use super::{CpuTime, HostInfo};
 use crate::base::memory::page_bytes;
 
-pub(super) fn look() -> Machine {
+pub(super) fn look() -> HostInfo {
     let processors = text("/proc/cpuinfo").unwrap_or_default();
-    Machine {
+    HostInfo {
         system: text("/etc/os-release").and_then(|text| pretty_name(&text)),
         kernel: text("/proc/sys/kernel/osrelease"),
         processor: value(&processors, "model name"),

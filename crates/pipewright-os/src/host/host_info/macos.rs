@@ -3,16 +3,16 @@
 use std::ffi::CStr;
 use std::ptr;
 
-use super::{CpuTime, Machine};
+use super::{CpuTime, HostInfo};
 
-pub(super) fn look() -> Machine {
-    Machine {
+pub(super) fn look() -> HostInfo {
+    HostInfo {
         system: text(c"kern.osproductversion").map(|version| format!("macOS {version}")),
         kernel: text(c"kern.osrelease").map(|version| format!("Darwin {version}")),
         processor: text(c"machdep.cpu.brand_string"),
         virtual_machine: (number(c"kern.hv_vmm_present") == Some(1)).then(|| "yes".to_owned()),
         memory_bytes: number(c"hw.memsize"),
-        ..Machine::default()
+        ..HostInfo::default()
     }
 }
 

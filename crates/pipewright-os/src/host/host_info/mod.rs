@@ -18,7 +18,7 @@ use windows as imp;
 /// What a machine is. What cannot be told is `None`.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
-pub struct Machine {
+pub struct HostInfo {
     /// The system and its version, as it calls itself.
     pub system: Option<String>,
     /// The version of the kernel.
@@ -44,7 +44,7 @@ pub struct Machine {
 /// Linux: files in `/etc`, `/proc` and `/sys`; the quota is cgroup v2's. macOS: `sysctlbyname`. Windows:
 /// `RtlGetVersion`, `PROCESSOR_IDENTIFIER`, `GlobalMemoryStatusEx`.
 #[must_use]
-pub fn look() -> Machine {
+pub fn look() -> HostInfo {
     imp::look()
 }
 

@@ -2,17 +2,17 @@
 
 use windows_sys::Win32::System::SystemInformation::{GlobalMemoryStatusEx, MEMORYSTATUSEX};
 
-use super::{CpuTime, Machine};
+use super::{CpuTime, HostInfo};
 use crate::base::handle::size_of_u32;
 use crate::base::windows_version::{system_version, wine_version};
 
-pub(super) fn look() -> Machine {
-    Machine {
+pub(super) fn look() -> HostInfo {
+    HostInfo {
         system: Some(system_version()),
         processor: std::env::var("PROCESSOR_IDENTIFIER").ok(),
         imitation: wine_version().is_some(),
         memory_bytes: memory().map(|memory| memory.ullTotalPhys),
-        ..Machine::default()
+        ..HostInfo::default()
     }
 }
 

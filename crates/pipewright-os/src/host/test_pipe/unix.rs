@@ -36,8 +36,8 @@ fn of_pipe(reader: File, writer: File, holds_bytes: Option<usize>) -> io::Result
     }
     let holds_bytes = size_of(&reader);
     // What macOS begins with; it makes more of it as a rule, but not when memory is short.
-    const LEAST_BYTES: usize = 16 << 10;
-    let fits_bytes = holds_bytes.unwrap_or(LEAST_BYTES);
+    const MIN_BYTES: usize = 16 << 10;
+    let fits_bytes = holds_bytes.unwrap_or(MIN_BYTES);
     Ok(Conduit { reader: reader.into(), writer, holds_bytes, fits_bytes })
 }
 

@@ -6,11 +6,11 @@
 //!
 //! Handles are numbers of a process, so what goes through the pipe is cut in packets that tell which
 //! numbers come with which bytes (`packets.rs`); who makes the numbers is a matter of its own
-//! (`passing.rs`).
+//! (`handle_transfer.rs`).
 
-mod meeting;
+mod connect;
+mod handle_transfer;
 mod packets;
-mod passing;
 mod reads;
 mod user;
 mod writes;
@@ -27,10 +27,10 @@ use crate::base::event::Source;
 use crate::base::handle::{Handle, inheritable};
 use crate::base::pipe::duplex;
 use crate::process::child::ChildHandle;
-use meeting::Meeting;
+use connect::LocalPair;
+use handle_transfer::Peer;
 use packets::{Announced, Decoder, Next};
-use passing::Peer;
-use reads::{Came, Reads};
+use reads::{Reads, Received};
 pub(super) use user::user;
 use writes::Writes;
 
@@ -47,7 +47,7 @@ pub(crate) struct Socket {
 
 pub(super) fn pair() -> io::Result<(Socket, Handle)> {
     let (ours, theirs) = duplex(PIPE_BYTES)?;
-    let peer = Meeting::begin(&ours).map_or(Peer::Unknown, Peer::Here);
+    let peer = LocalPair::begin(&ours).map_or(Peer::Unknown, Peer::Local);
     Ok((Socket::of(ours, peer)?, Handle::from(theirs)))
 }
 
@@ -56,7 +56,7 @@ pub(super) fn socket(handle: Handle) -> io::Result<Socket> {
         return Err(no_link());
     }
     let file = OwnedHandle::from(handle);
-    let peer = Meeting::join(&file).map_or(Peer::Unknown, Peer::Here);
+    let peer = LocalPair::join(&file).map_or(Peer::Unknown, Peer::Local);
     Socket::of(file, peer)
 }
 
@@ -162,9 +162,9 @@ pub(super) fn receive(
             arrived => return Ok(arrived),
         }
         match end.socket.reads.finish(wait)? {
-            Came::Bytes => {}
-            Came::Nothing => return Ok(Arrived::Nothing),
-            Came::End => {
+            Received::Bytes => {}
+            Received::Nothing => return Ok(Arrived::Nothing),
+            Received::End => {
                 end.ended = true;
                 return Ok(Arrived::End);
             }
@@ -197,7 +197,7 @@ fn deliver(end: &mut End, caller: &mut Option<(&mut Vec<u8>, usize)>) -> io::Res
             // Comes with the bytes behind it, and not with those before.
             Next::Announced if to_caller + ahead > 0 => break,
             Next::Announced => match decoder.take()? {
-                Announced::Process(id) => peer.meet(id),
+                Announced::Process(id) => peer.confirm(id),
                 Announced::Handles(numbers) => {
                     let came = peer.take(&numbers)?;
                     if handles.len() + came.len() > MOST_HANDLES {

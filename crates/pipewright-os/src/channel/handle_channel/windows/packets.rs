@@ -49,7 +49,7 @@ pub(super) struct Decoder {
     header: Vec<u8>,
     /// How much of the packet's bytes has not.
     left: usize,
-    has_met: bool,
+    has_process: bool,
 }
 
 impl Decoder {
@@ -86,8 +86,8 @@ impl Decoder {
     /// Takes the header.
     pub(super) fn take(&mut self) -> io::Result<Announced> {
         let announced = match self.head() {
-            Some((id, 0, OF_A_PROCESS)) if !self.has_met => {
-                self.has_met = true;
+            Some((id, 0, OF_A_PROCESS)) if !self.has_process => {
+                self.has_process = true;
                 Announced::Process(id)
             }
             Some((count, handles, OF_BYTES))

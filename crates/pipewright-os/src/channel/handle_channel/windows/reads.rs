@@ -30,7 +30,7 @@ pub(super) struct Reads {
 
 /// What has come of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Came {
+pub(super) enum Received {
     Bytes,
     Nothing,
     End,
@@ -107,17 +107,17 @@ impl Reads {
     }
 
     /// What has come of the read.
-    pub(super) fn finish(&mut self, wait: Wait) -> io::Result<Came> {
+    pub(super) fn finish(&mut self, wait: Wait) -> io::Result<Received> {
         loop {
             if self.has_ended {
-                return Ok(Came::End);
+                return Ok(Received::End);
             }
             self.go_on();
-            let Some(read) = &mut self.running else { return Ok(Came::Bytes) };
+            let Some(read) = &mut self.running else { return Ok(Received::Bytes) };
             let result = match (read.result(), wait) {
                 (Some(result), _) => result,
                 (None, Wait::Yes) => read.wait(),
-                (None, Wait::No) => return Ok(Came::Nothing),
+                (None, Wait::No) => return Ok(Received::Nothing),
             };
             self.running = None;
             match of_read(self.file.as_handle(), result) {
@@ -128,7 +128,7 @@ impl Reads {
                 Some(Ok(count)) => {
                     // SAFETY: the operation has filled that many bytes behind the length, which was 0.
                     unsafe { self.buffer.set_len(count) };
-                    return Ok(Came::Bytes);
+                    return Ok(Received::Bytes);
                 }
                 Some(Err(error)) => {
                     self.event.raise();
@@ -137,7 +137,7 @@ impl Reads {
                 // The thread that began it has ended, and so it; or somebody has written nothing.
                 None if wait == Wait::No => {
                     self.go_on();
-                    return Ok(Came::Nothing);
+                    return Ok(Received::Nothing);
                 }
                 None => {}
             }

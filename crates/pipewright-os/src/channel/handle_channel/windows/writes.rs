@@ -6,8 +6,8 @@ use std::os::windows::io::{
 };
 use std::sync::Arc;
 
+use super::handle_transfer::Outgoing;
 use super::packets;
-use super::passing::Given;
 use crate::base::overlapped::Operation;
 use crate::base::pipe::{of_write, room};
 use crate::base::wake::Wake;
@@ -75,7 +75,7 @@ impl Writes {
     pub(super) fn begin(
         &mut self,
         introduction: Option<u32>,
-        given: Given,
+        given: Outgoing,
         parts: &[IoSlice<'_>],
     ) -> io::Result<usize> {
         self.buffer.clear();

@@ -1,7 +1,7 @@
 //! `FILE_FLAG_OVERLAPPED`, `FILE_FLAG_NO_BUFFERING`, `FileStorageInfo`, `FileAllocationInfo`.
 
-mod claim;
-mod room;
+mod allocate;
+mod port_handle;
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -23,11 +23,11 @@ pub(super) use super::unsupported::{
     cached_bytes, claim_disk, extents, forget_cache, len, next_hole, nowait_reads, nowait_writes,
     read_cached_at, unwritten_bytes, write_in_place, write_room,
 };
-use super::{Access, Alignment, Facts, File, OpenOptions, SyncMode, refusal};
+use super::{Access, Alignment, Facts, File, OpenOptions, SyncMode, not_seekable};
 use crate::base::overlapped::Operation;
 use crate::base::wake::Wake;
-use claim::Claims;
-pub(super) use room::allocate;
+pub(super) use allocate::allocate;
+use port_handle::PortHandles;
 
 /// A file as it is kept open.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(super) struct Open {
     rights: u32,
     flags: u32,
     expose_old_disk_contents: bool,
-    claims: Claims,
+    port_handles: PortHandles,
 }
 
 impl Deref for Open {
@@ -64,8 +64,11 @@ pub(super) fn open(path: &Path, options: &OpenOptions) -> io::Result<Open> {
         Access::Random => flags |= FILE_FLAG_RANDOM_ACCESS,
     }
     let open = || options.of_std().custom_flags(flags).open(path);
-    let file =
-        if options.expose_old_disk_contents { room::opened_with_right(open) } else { open() }?;
+    let file = if options.expose_old_disk_contents {
+        allocate::open_with_privilege(open)
+    } else {
+        open()
+    }?;
     // As std has it.
     let mut rights = if options.read { GENERIC_READ } else { 0 };
     if options.append {
@@ -74,11 +77,11 @@ pub(super) fn open(path: &Path, options: &OpenOptions) -> io::Result<Open> {
         rights |= GENERIC_WRITE;
     }
     let expose_old_disk_contents = options.expose_old_disk_contents;
-    Ok(Open { file, rights, flags, expose_old_disk_contents, claims: Claims::default() })
+    Ok(Open { file, rights, flags, expose_old_disk_contents, port_handles: PortHandles::default() })
 }
 
-pub(super) fn refuse_what_has_no_places(found: &Metadata) -> io::Result<()> {
-    if found.is_dir() { Err(refusal(true)) } else { Ok(()) }
+pub(super) fn require_seekable(found: &Metadata) -> io::Result<()> {
+    if found.is_dir() { Err(not_seekable(true)) } else { Ok(()) }
 }
 
 thread_local! {
@@ -127,7 +130,7 @@ pub(super) fn alignment(file: &fs::File) -> io::Result<Alignment> {
         // Wine does not tell.
         return Ok(Alignment::ASSUMED);
     }
-    Ok(Alignment { memory: sector, offset: sector, told: true, direct: None })
+    Ok(Alignment { memory: sector, offset: sector, reported: true, direct: None })
 }
 
 pub(super) fn facts(file: &File) -> io::Result<Facts> {

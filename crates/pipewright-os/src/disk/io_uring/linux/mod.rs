@@ -1,7 +1,7 @@
 //! io_uring: one ring, and the requests that it has.
 
 mod entry;
-mod set_up;
+mod setup;
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,8 +17,8 @@ use super::RingOptions;
 use crate::base::generation::Generation;
 use crate::base::wake::Wake;
 use crate::disk::file::{Finished, Request};
-use crate::disk::in_kernel::InKernel;
-use crate::disk::unavailable::WhyNot;
+use crate::disk::in_flight::InFlight;
+use crate::disk::unavailable::UnavailableReason;
 
 /// What an entry is called that cancels another one: nobody waits for it.
 const CANCEL: u64 = u64::MAX;
@@ -31,13 +31,13 @@ pub(crate) struct Ring {
     ring: ManuallyDrop<IoUring>,
     home: Generation,
     /// What the kernel may touch.
-    requests: InKernel,
+    requests: InFlight,
     /// The entries that the kernel has not taken yet, in order.
-    unseen: VecDeque<u64>,
+    unsubmitted: VecDeque<u64>,
     /// Ends waits.
     wake: Option<Arc<Wake>>,
     /// The kernel has an entry that waits for it.
-    awaits_wake: bool,
+    is_wake_armed: bool,
     /// Flags for a wait without requests.
     idle: EnterFlags,
     /// The kernel takes calls from the thread that made the ring, and no others.
@@ -45,22 +45,25 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    pub(crate) fn new(options: RingOptions, wake: Option<Arc<Wake>>) -> Result<Ring, WhyNot> {
-        let ring = set_up::set_up(options)?;
+    pub(crate) fn new(
+        options: RingOptions,
+        wake: Option<Arc<Wake>>,
+    ) -> Result<Ring, UnavailableReason> {
+        let ring = setup::set_up(options)?;
         let mut idle = EnterFlags::GETEVENTS;
         if ring.params().is_feature_no_iowait() {
             // A ring that waits for requests is no disk that keeps the machine waiting. Where it has some
             // it is one, and a processor that knows sleeps less deeply.
             idle |= EnterFlags::NO_IOWAIT;
         }
-        let requests = InKernel::new(options.depth);
+        let requests = InFlight::new(options.depth);
         Ok(Ring {
             ring: ManuallyDrop::new(ring),
             home: Generation::current(),
             requests,
-            unseen: VecDeque::new(),
+            unsubmitted: VecDeque::new(),
             wake,
-            awaits_wake: false,
+            is_wake_armed: false,
             idle,
             _of_this_thread: PhantomData,
         })
@@ -79,13 +82,13 @@ impl Ring {
             return Err(request);
         }
         self.requests.put(token, request);
-        self.unseen.push_back(token as u64);
+        self.unsubmitted.push_back(token as u64);
         Ok(())
     }
 
     pub(crate) fn submit(&mut self) -> io::Result<()> {
         self.check_home()?;
-        while !self.unseen.is_empty() {
+        while !self.unsubmitted.is_empty() {
             if self.enter(0, EnterFlags::empty())? == 0 {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
@@ -103,13 +106,13 @@ impl Ring {
         if !self.ring.completion().is_empty() {
             return self
                 .submit()
-                .or_else(|error| if is_passing(&error) { Ok(()) } else { Err(error) });
+                .or_else(|error| if is_transient(&error) { Ok(()) } else { Err(error) });
         }
         match &self.wake {
             None if self.requests.count() == 0 => return Ok(()),
-            Some(wake) if !self.awaits_wake => {
+            Some(wake) if !self.is_wake_armed => {
                 let entry = entry::readable(wake.0.as_fd()).user_data(WAKE);
-                self.awaits_wake = self.push_entry(entry, WAKE);
+                self.is_wake_armed = self.push_entry(entry, WAKE);
             }
             _ => {}
         }
@@ -126,7 +129,7 @@ impl Ring {
                 // The end of a cancel is not the end of what it was to cancel.
                 CANCEL => continue,
                 WAKE => {
-                    self.awaits_wake = false;
+                    self.is_wake_armed = false;
                     if let Some(wake) = &self.wake {
                         wake.lower();
                     }
@@ -162,7 +165,7 @@ impl Ring {
         // SAFETY: it names another entry, or a descriptor that is open; the kernel holds that itself.
         let pushed = unsafe { self.ring.submission().push(&entry) }.is_ok();
         if pushed {
-            self.unseen.push_back(name);
+            self.unsubmitted.push_back(name);
         }
         pushed
     }
@@ -178,24 +181,24 @@ impl Ring {
 
     /// Hands over what was pushed, and waits for so many completions. Gives how many entries were taken.
     fn enter(&mut self, at_least: u32, flags: EnterFlags) -> io::Result<usize> {
-        let unseen = self.unseen.len() as u32;
+        let unsubmitted = self.unsubmitted.len() as u32;
         // SAFETY: as many entries as were pushed, no signal mask, and nothing that is not ours in them.
         let entered = unsafe {
-            self.ring.submitter().enter::<libc::sigset_t>(unseen, at_least, flags.bits(), None)
+            self.ring.submitter().enter::<libc::sigset_t>(unsubmitted, at_least, flags.bits(), None)
         };
         match entered {
             Ok(taken) => {
-                self.unseen.drain(..taken.min(self.unseen.len()));
+                self.unsubmitted.drain(..taken.min(self.unsubmitted.len()));
                 Ok(taken)
             }
             // A signal; or no room for completions before some are taken. Those who wait look and come again.
-            Err(error) if at_least > 0 && is_passing(&error) => Ok(0),
+            Err(error) if at_least > 0 && is_transient(&error) => Ok(0),
             Err(error) => Err(error),
         }
     }
 }
 
-fn is_passing(error: &io::Error) -> bool {
+fn is_transient(error: &io::Error) -> bool {
     let is_full = error.kind() == io::ErrorKind::WouldBlock;
     is_full || matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY))
 }
@@ -210,14 +213,14 @@ impl Ring {
     /// Waits for what the kernel has, so that nothing of it is used when it is freed.
     fn finish(&mut self) {
         // What the kernel has not seen it will not see: no call hands it over any more.
-        for token in std::mem::take(&mut self.unseen) {
+        for token in std::mem::take(&mut self.unsubmitted) {
             // Of a cancel, or of the wait for the flag, nothing is kept.
             drop(usize::try_from(token).ok().and_then(|token| self.requests.take(token)));
         }
         if self.requests.count() == 0 {
             return;
         }
-        set_up::cancel_all(&self.ring);
+        setup::cancel_all(&self.ring);
         while self.requests.count() > 0 {
             while self.take().is_some() {}
             if self.requests.count() > 0 && self.enter(1, EnterFlags::GETEVENTS).is_err() {

@@ -2,7 +2,8 @@
 
 use pipewright_os::base::aligned::AlignedBuf;
 
-use super::{Engine, EngineOptions, here};
+use super::options::EngineOptions;
+use super::{Engine, inline};
 use crate::{Completion, DiskFile, Done, Error, Operation, OperationId};
 
 impl Engine {
@@ -16,8 +17,8 @@ impl Engine {
     pub fn run(&mut self, mut operation: Operation) -> Done {
         let id = OperationId(self.next_id);
         self.next_id += 1;
-        let Some(mut result) = self.run_here(&mut operation) else {
-            return self.run_there(id, operation);
+        let Some(mut result) = self.run_inline(&mut operation) else {
+            return self.run_queued(id, operation);
         };
         if let Ok(completion) = &mut result {
             completion.order = self.next_order;
@@ -28,18 +29,18 @@ impl Engine {
     }
 
     /// Without a queue and a token. `None`: it has to go the long way.
-    fn run_here(&self, operation: &mut Operation) -> Option<Result<Completion, Error>> {
+    fn run_inline(&self, operation: &mut Operation) -> Option<Result<Completion, Error>> {
         let EngineOptions { cached_first, classes, times, .. } = self.options;
         // A plain call does not say whether it waited.
         if cached_first && !classes && !times && self.slots.len() == 0 {
-            return Some(here::perform(operation));
+            return Some(inline::perform(operation));
         }
         // What the kernel has of ours goes on only while this thread asks for it: no wait for anything else.
-        here::read_cached(&self.options, operation).map(Ok)
+        inline::read_cached(&self.options, operation).map(Ok)
     }
 
     /// By the backend.
-    fn run_there(&mut self, id: OperationId, operation: Operation) -> Done {
+    fn run_queued(&mut self, id: OperationId, operation: Operation) -> Done {
         // Those that were done before are taken back by who queued them, and count against the depth.
         let others = std::mem::take(&mut self.done);
         let file = operation.file.clone();
@@ -121,7 +122,7 @@ impl Engine {
     fn wait_for_room(&mut self) -> Result<(), Error> {
         while self.slots.len() >= self.options.depth {
             self.wait()?;
-            self.gather();
+            self.collect_finished();
         }
         Ok(())
     }
@@ -133,7 +134,7 @@ impl Engine {
                 return Ok(done);
             }
             let before = self.done.len();
-            self.gather();
+            self.collect_finished();
             if self.done.len() == before {
                 self.wait()?;
             }

@@ -28,7 +28,7 @@ use windows_sys::Win32::Foundation::{
 };
 use windows_sys::Win32::System::Threading::GetCurrentProcess;
 
-use super::meeting::Side;
+use super::connect::Side;
 use crate::base::handle::{Handle, copy_of, number_of};
 use crate::base::wake::is_signalled;
 use crate::process::child::ChildHandle;
@@ -39,16 +39,16 @@ pub(super) enum Peer {
     /// That is not known: no handles can be passed.
     Unknown,
     /// This process, once both ends are there.
-    Here(Side),
+    Local(Side),
     /// A child of ours, of which we have the handle and the number.
-    Child { process: OwnedHandle, id: u32, met: Met },
+    Child { process: OwnedHandle, id: u32, confirmed: Confirmed },
     /// The process that has started this one.
-    Parent { met: Met },
+    Parent { confirmed: Confirmed },
 }
 
 /// Whether both sides mean the same process.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Met {
+pub(super) struct Confirmed {
     /// The other side has said so.
     them: bool,
     /// We have said so.
@@ -57,7 +57,7 @@ pub(super) struct Met {
 
 /// Handles on their way to the other side.
 #[derive(Debug, Default)]
-pub(super) struct Given {
+pub(super) struct Outgoing {
     /// Their numbers there, or here.
     pub(super) numbers: Vec<u64>,
     /// Those that the other side takes from us.
@@ -68,30 +68,30 @@ impl Peer {
     pub(super) fn child(child: &ChildHandle) -> io::Result<Peer> {
         let process = child.0.process().ok_or(io::ErrorKind::NotFound)?;
         let process = copy_of(process.as_raw_handle(), false)?;
-        Ok(Peer::Child { process, id: child.pid(), met: Met::default() })
+        Ok(Peer::Child { process, id: child.pid(), confirmed: Confirmed::default() })
     }
 
     pub(super) fn parent() -> Peer {
-        Peer::Parent { met: Met::default() }
+        Peer::Parent { confirmed: Confirmed::default() }
     }
 
     pub(super) fn carries_handles(&self) -> bool {
         match self {
             Peer::Unknown => false,
-            Peer::Here(side) => side.is_complete(),
-            Peer::Child { met, .. } | Peer::Parent { met } => met.them,
+            Peer::Local(side) => side.is_complete(),
+            Peer::Child { confirmed, .. } | Peer::Parent { confirmed } => confirmed.them,
         }
     }
 
     /// The process that the other side has to be told, if it was not.
     pub(super) fn introduction(&mut self) -> Option<u32> {
         match self {
-            Peer::Child { id, met, .. } if !met.us => {
-                met.us = true;
+            Peer::Child { id, confirmed, .. } if !confirmed.us => {
+                confirmed.us = true;
                 Some(*id)
             }
-            Peer::Parent { met } if met.them && !met.us => {
-                met.us = true;
+            Peer::Parent { confirmed } if confirmed.them && !confirmed.us => {
+                confirmed.us = true;
                 Some(process::id())
             }
             _ => None,
@@ -99,18 +99,18 @@ impl Peer {
     }
 
     /// Notes which process the other side means.
-    pub(super) fn meet(&mut self, theirs: u32) {
+    pub(super) fn confirm(&mut self, theirs: u32) {
         match self {
-            Peer::Child { id, met, .. } => met.them = theirs == *id,
-            Peer::Parent { met } => met.them = theirs == process::id(),
-            Peer::Unknown | Peer::Here(_) => {}
+            Peer::Child { id, confirmed, .. } => confirmed.them = theirs == *id,
+            Peer::Parent { confirmed } => confirmed.them = theirs == process::id(),
+            Peer::Unknown | Peer::Local(_) => {}
         }
     }
 
     /// Prepares handles for the other side.
-    pub(super) fn give(&self, handles: &[Handle]) -> io::Result<Given> {
+    pub(super) fn give(&self, handles: &[Handle]) -> io::Result<Outgoing> {
         if handles.is_empty() {
-            return Ok(Given::default());
+            return Ok(Outgoing::default());
         }
         if !self.carries_handles() {
             let words =
@@ -118,10 +118,10 @@ impl Peer {
             return Err(io::Error::new(io::ErrorKind::Unsupported, words));
         }
         match self {
-            Peer::Here(side) => {
+            Peer::Local(side) => {
                 let copies = handles.iter().map(Handle::try_clone).collect::<io::Result<_>>()?;
                 side.give(copies);
-                Ok(Given { numbers: vec![0; handles.len()], lent: Vec::new() })
+                Ok(Outgoing { numbers: vec![0; handles.len()], lent: Vec::new() })
             }
             Peer::Child { process, .. } => {
                 let mut numbers = Vec::with_capacity(handles.len());
@@ -135,13 +135,13 @@ impl Peer {
                         }
                     }
                 }
-                Ok(Given { numbers, lent: Vec::new() })
+                Ok(Outgoing { numbers, lent: Vec::new() })
             }
             _ => {
                 let copy = |handle: &Handle| copy_of(handle.as_raw_handle(), false);
                 let lent = handles.iter().map(copy).collect::<io::Result<Vec<_>>>()?;
                 let number = |handle: &OwnedHandle| number_of(handle.as_raw_handle()) as u64;
-                Ok(Given { numbers: lent.iter().map(number).collect(), lent })
+                Ok(Outgoing { numbers: lent.iter().map(number).collect(), lent })
             }
         }
     }
@@ -149,12 +149,12 @@ impl Peer {
     /// Takes the handles that the other side has announced.
     pub(super) fn take(&self, numbers: &[u64]) -> io::Result<Vec<Handle>> {
         match self {
-            Peer::Here(side) => side.take(numbers.len()),
-            Peer::Child { process, met, .. } if met.them => {
+            Peer::Local(side) => side.take(numbers.len()),
+            Peer::Child { process, confirmed, .. } if confirmed.them => {
                 numbers.iter().map(|number| take(process, *number)).collect()
             }
             // Ours already. Who has started us could do worse than to lie about that.
-            Peer::Parent { met } if met.them => {
+            Peer::Parent { confirmed } if confirmed.them => {
                 // SAFETY: no arguments; a pseudo handle, which nobody closes.
                 let own = unsafe { GetCurrentProcess() };
                 // SAFETY: as above.
@@ -253,14 +253,14 @@ mod tests {
             child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
         }
         let process = copy_of(child.as_raw_handle(), false).unwrap();
-        let mut peer = Peer::Child { process, id: child.id(), met: Met::default() };
+        let mut peer = Peer::Child { process, id: child.id(), confirmed: Confirmed::default() };
         let files = [some_file(), some_file()];
         assert_eq!(peer.give(&files).unwrap_err().kind(), io::ErrorKind::Unsupported);
         assert_eq!(kind_of(peer.take(&[4])), io::ErrorKind::InvalidData);
         // Somebody else has the other end.
-        peer.meet(child.id() + 4);
+        peer.confirm(child.id() + 4);
         assert!(!peer.carries_handles() && peer.give(&files).is_err());
-        peer.meet(child.id());
+        peer.confirm(child.id());
         let numbers = peer.give(&files).unwrap().numbers;
         assert_eq!(peer.take(&numbers).unwrap().len(), 2);
         // They were taken out of it.
@@ -282,9 +282,9 @@ mod tests {
     fn each_side_says_once_which_process_it_means() {
         let mut parent = Peer::parent();
         assert_eq!(parent.introduction(), None);
-        parent.meet(process::id() + 4);
+        parent.confirm(process::id() + 4);
         assert_eq!((parent.introduction(), parent.carries_handles()), (None, false));
-        parent.meet(process::id());
+        parent.confirm(process::id());
         assert_eq!((parent.introduction(), parent.carries_handles()), (Some(process::id()), true));
         assert_eq!(parent.introduction(), None);
         // What it gives is there until it is taken.

@@ -17,15 +17,15 @@ use super::Open;
 
 /// The ports of a file.
 #[derive(Debug, Default)]
-pub(super) struct Claims(Mutex<Vec<Claim>>);
+pub(super) struct PortHandles(Mutex<Vec<PortHandle>>);
 
 #[derive(Debug)]
-struct Claim {
+struct PortHandle {
     port: Weak<OwnedHandle>,
     /// The file opened once more; `None`: the file itself.
-    again: Option<OwnedHandle>,
+    reopened: Option<OwnedHandle>,
     /// Also what is done in the call is posted.
-    tells_all: bool,
+    posts_inline: bool,
 }
 
 impl File {
@@ -34,38 +34,38 @@ impl File {
     pub(crate) fn overlapped(&self, port: &Arc<OwnedHandle>) -> io::Result<(HANDLE, bool)> {
         let open = &*self.0;
         // Nothing in here panics while it holds the lock.
-        let mut claims = open.claims.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_ours = |claim: &&Claim| std::ptr::eq(claim.port.as_ptr(), Arc::as_ptr(port));
-        if let Some(claim) = claims.iter().find(is_ours) {
-            return Ok((handle(open, claim), claim.tells_all));
+        let mut handles = open.port_handles.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_ours = |handle: &&PortHandle| std::ptr::eq(handle.port.as_ptr(), Arc::as_ptr(port));
+        if let Some(handle) = handles.iter().find(is_ours) {
+            return Ok((raw_handle(open, handle), handle.posts_inline));
         }
         // Engines that are gone have nothing under way.
-        claims.retain(|claim| claim.port.strong_count() > 0 || claim.again.is_none());
-        let claim = make(open, port)?;
-        let made = (handle(open, &claim), claim.tells_all);
-        claims.push(claim);
+        handles.retain(|handle| handle.port.strong_count() > 0 || handle.reopened.is_none());
+        let handle = make(open, port)?;
+        let made = (raw_handle(open, &handle), handle.posts_inline);
+        handles.push(handle);
         Ok(made)
     }
 }
 
-fn handle(open: &Open, claim: &Claim) -> HANDLE {
-    claim.again.as_ref().map_or(open.as_raw_handle(), |again| again.as_raw_handle())
+fn raw_handle(open: &Open, handle: &PortHandle) -> HANDLE {
+    handle.reopened.as_ref().map_or(open.as_raw_handle(), |reopened| reopened.as_raw_handle())
 }
 
-fn make(open: &Open, port: &Arc<OwnedHandle>) -> io::Result<Claim> {
-    let mut again = None;
+fn make(open: &Open, port: &Arc<OwnedHandle>) -> io::Result<PortHandle> {
+    let mut reopened = None;
     let mut file = open.as_raw_handle();
     if add(file, port).is_err() {
         // It has another port already.
-        let new = open_again(open)?;
+        let new = reopen(open)?;
         file = new.as_raw_handle();
         add(file, port)?;
-        again = Some(new);
+        reopened = Some(new);
     }
     let skip = FILE_SKIP_COMPLETION_PORT_ON_SUCCESS as u8;
     // SAFETY: an open file.
     let skips = unsafe { SetFileCompletionNotificationModes(file, skip) } != 0;
-    Ok(Claim { port: Arc::downgrade(port), again, tells_all: !skips })
+    Ok(PortHandle { port: Arc::downgrade(port), reopened, posts_inline: !skips })
 }
 
 fn add(file: HANDLE, port: &OwnedHandle) -> io::Result<()> {
@@ -74,7 +74,7 @@ fn add(file: HANDLE, port: &OwnedHandle) -> io::Result<()> {
     if added.is_null() { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-fn open_again(open: &Open) -> io::Result<OwnedHandle> {
+fn reopen(open: &Open) -> io::Result<OwnedHandle> {
     let share = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
     // SAFETY: an open file.
     let new = unsafe { ReOpenFile(open.as_raw_handle(), open.rights, share, open.flags) };

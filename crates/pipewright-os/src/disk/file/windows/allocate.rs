@@ -50,7 +50,7 @@ pub(crate) fn allocate(open: &Open, offset: u64, bytes: u64) -> io::Result<()> {
     if !open.expose_old_disk_contents {
         return Ok(());
     }
-    let allowed = ValidData::allow()?;
+    let allowed = VolumePrivilege::allow()?;
     // SAFETY: an open file.
     let is_valid = unsafe { SetFileValidData(open.as_raw_handle(), place) };
     let failed = (is_valid == 0).then(io::Error::last_os_error);
@@ -60,9 +60,9 @@ pub(crate) fn allocate(open: &Open, offset: u64, bytes: u64) -> io::Result<()> {
 
 /// Opens a file with the right turned on, where this process has it: a file that was opened without it is
 /// refused the call below, whatever is turned on by then.
-pub(super) fn opened_with_right<T>(open: impl FnOnce() -> T) -> T {
+pub(super) fn open_with_privilege<T>(open: impl FnOnce() -> T) -> T {
     // Ignored: where the right is missing, the call says so.
-    let allowed = ValidData::allow();
+    let allowed = VolumePrivilege::allow();
     let opened = open();
     drop(allowed);
     opened
@@ -72,14 +72,14 @@ pub(super) fn opened_with_right<T>(open: impl FnOnce() -> T) -> T {
 ///
 /// # Drop
 /// Turns it off, unless it was on before: it is for the whole process, which may run code of others.
-struct ValidData {
+struct VolumePrivilege {
     token: OwnedHandle,
     before: TOKEN_PRIVILEGES,
     /// One at a time: who has found it on would lose it with the first.
-    _alone: MutexGuard<'static, ()>,
+    _exclusive: MutexGuard<'static, ()>,
 }
 
-impl Drop for ValidData {
+impl Drop for VolumePrivilege {
     fn drop(&mut self) {
         // Ignored: it was turned on by the same token. SAFETY: an open token, and a list of what was changed,
         // which may be none.
@@ -87,12 +87,12 @@ impl Drop for ValidData {
     }
 }
 
-impl ValidData {
+impl VolumePrivilege {
     /// Turns it on, where this process has it.
-    fn allow() -> io::Result<ValidData> {
-        static ALONE: Mutex<()> = Mutex::new(());
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let (token, right) = token_and_right()?;
+    fn allow() -> io::Result<VolumePrivilege> {
+        static LOCK: Mutex<()> = Mutex::new(());
+        let exclusive = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+        let (token, right) = token_and_privilege()?;
         let rights = TOKEN_PRIVILEGES { PrivilegeCount: 1, Privileges: [right] };
         let mut before = TOKEN_PRIVILEGES::default();
         // SAFETY: an open token, a list of one, and a live place for as many.
@@ -100,7 +100,9 @@ impl ValidData {
         // It succeeds where the process does not have the right, and says so only here.
         // SAFETY: no arguments.
         match unsafe { GetLastError() } {
-            ERROR_SUCCESS if adjusted != 0 => Ok(ValidData { token, before, _alone: alone }),
+            ERROR_SUCCESS if adjusted != 0 => {
+                Ok(VolumePrivilege { token, before, _exclusive: exclusive })
+            }
             ERROR_NOT_ALL_ASSIGNED => Err(crate::base::errno::os_error(ERROR_PRIVILEGE_NOT_HELD)),
             error => Err(crate::base::errno::os_error(error)),
         }
@@ -119,7 +121,7 @@ unsafe fn adjust(
     unsafe { AdjustTokenPrivileges(token.as_raw_handle(), 0, rights, room, before, &raw mut told) }
 }
 
-fn token_and_right() -> io::Result<(OwnedHandle, LUID_AND_ATTRIBUTES)> {
+fn token_and_privilege() -> io::Result<(OwnedHandle, LUID_AND_ATTRIBUTES)> {
     let mut token = ptr::null_mut();
     // SAFETY: no arguments.
     let process = unsafe { GetCurrentProcess() };
@@ -147,7 +149,7 @@ mod tests {
 
     /// True if the right is on; `None`: this process does not have it.
     fn is_on() -> Option<bool> {
-        let (token, right) = token_and_right().unwrap();
+        let (token, right) = token_and_privilege().unwrap();
         let rights = TOKEN_PRIVILEGES { PrivilegeCount: 1, Privileges: [right] };
         let mut before = TOKEN_PRIVILEGES::default();
         // SAFETY: an open token, a list of one, and a live place for as many.
@@ -169,7 +171,7 @@ mod tests {
         if before.is_none() {
             return eprintln!("SKIPPED: this user does not have the right");
         }
-        assert_eq!(opened_with_right(is_on), Some(true));
+        assert_eq!(open_with_privilege(is_on), Some(true));
         assert_eq!(is_on(), before);
     }
 }

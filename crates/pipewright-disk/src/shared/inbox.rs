@@ -6,15 +6,15 @@ use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::pending::{Cell, Pending};
-use crate::engine::{EngineOptions, read_cached};
+use super::oneshot::Oneshot;
+use crate::engine::EngineOptions;
 use crate::{Done, Operation, OperationId};
 
 /// Ends a wait of the engine.
 type Waker = Box<dyn Fn() + Send + Sync>;
 
-pub(super) struct Mailbox {
-    letters: Mutex<Letters>,
+pub(super) struct Inbox {
+    contents: Mutex<Contents>,
     /// For an engine that cannot be woken: it has nothing to wait for but us.
     arrived: Condvar,
     waker: Option<Waker>,
@@ -25,8 +25,8 @@ pub(super) struct Mailbox {
 
 /// What has been left there.
 #[derive(Debug, Default)]
-pub(super) struct Letters {
-    pub(super) new: VecDeque<Letter>,
+pub(super) struct Contents {
+    pub(super) new: VecDeque<QueuedOperation>,
     pub(super) cancelled: Vec<OperationId>,
     /// Nobody will leave anything any more.
     pub(super) closed: bool,
@@ -36,16 +36,16 @@ pub(super) struct Letters {
 
 /// An operation, and who wants to know what becomes of it.
 #[derive(Debug)]
-pub(super) struct Letter {
+pub(super) struct QueuedOperation {
     pub(super) id: OperationId,
     pub(super) operation: Operation,
-    pub(super) cell: Arc<Cell>,
+    pub(super) oneshot: Arc<Oneshot>,
 }
 
-impl Mailbox {
-    pub(super) fn new(options: EngineOptions, waker: Option<Waker>) -> Mailbox {
-        Mailbox {
-            letters: Mutex::default(),
+impl Inbox {
+    pub(super) fn new(options: EngineOptions, waker: Option<Waker>) -> Inbox {
+        Inbox {
+            contents: Mutex::default(),
             arrived: Condvar::new(),
             waker,
             options,
@@ -54,44 +54,41 @@ impl Mailbox {
         }
     }
 
-    fn letters(&self) -> MutexGuard<'_, Letters> {
+    fn contents(&self) -> MutexGuard<'_, Contents> {
         // Nothing in here panics while it holds the lock.
-        self.letters.lock().unwrap_or_else(PoisonError::into_inner)
+        self.contents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves an operation, unless it can be done at once.
-    pub(super) fn send(self: &Arc<Mailbox>, mut operation: Operation) -> Pending {
-        let id = OperationId(self.next_id.fetch_add(1, Ordering::Relaxed));
-        if let Some(completion) = read_cached(&self.options, &mut operation) {
-            let Operation { file, buffer, .. } = operation;
-            return Pending::ready(self.with_order(Done {
-                id,
-                file,
-                buffer,
-                result: Ok(completion),
-            }));
-        }
-        let cell = Arc::new(Cell::default());
-        let pending = Pending::waiting(id, Arc::clone(&cell), Arc::clone(self));
-        self.leave(|letters| letters.new.push_back(Letter { id, operation, cell }));
-        pending
+    /// Numbers the next operation.
+    pub(super) fn next_id(&self) -> OperationId {
+        OperationId(self.next_id.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Returns the options of the engine, as its callers see them.
+    pub(super) fn options(&self) -> &EngineOptions {
+        &self.options
+    }
+
+    /// Leaves an operation for the driver.
+    pub(super) fn push(&self, operation: QueuedOperation) {
+        self.leave(|contents| contents.new.push_back(operation));
     }
 
     /// Nobody wants to know any more what becomes of an operation.
     pub(super) fn cancel(&self, id: OperationId) {
-        self.leave(|letters| letters.cancelled.push(id));
+        self.leave(|contents| contents.cancelled.push(id));
     }
 
     pub(super) fn close(&self) {
-        self.leave(|letters| letters.closed = true);
+        self.leave(|contents| contents.closed = true);
     }
 
-    fn leave(&self, what: impl FnOnce(&mut Letters)) {
-        let mut letters = self.letters();
-        what(&mut letters);
+    fn leave(&self, what: impl FnOnce(&mut Contents)) {
+        let mut contents = self.contents();
+        what(&mut contents);
         // One wake is enough for all that come before it looks.
-        let was_asleep = mem::take(&mut letters.asleep);
-        drop(letters);
+        let was_asleep = mem::take(&mut contents.asleep);
+        drop(contents);
         if was_asleep {
             match &self.waker {
                 Some(wake) => wake(),
@@ -101,23 +98,23 @@ impl Mailbox {
     }
 
     /// Takes everything that has been left.
-    pub(super) fn take(&self) -> Letters {
-        let mut letters = self.letters();
-        let closed = letters.closed;
-        mem::replace(&mut *letters, Letters { closed, ..Letters::default() })
+    pub(super) fn take(&self) -> Contents {
+        let mut contents = self.contents();
+        let closed = contents.closed;
+        mem::replace(&mut *contents, Contents { closed, ..Contents::default() })
     }
 
     /// The driver is about to wait. `false`: there is something for it.
     pub(super) fn fall_asleep(&self, is_idle: bool) -> bool {
-        let mut letters = self.letters();
-        let is_over = is_idle && letters.closed;
-        if is_over || !letters.new.is_empty() || !letters.cancelled.is_empty() {
+        let mut contents = self.contents();
+        let is_over = is_idle && contents.closed;
+        if is_over || !contents.new.is_empty() || !contents.cancelled.is_empty() {
             return false;
         }
-        letters.asleep = true;
+        contents.asleep = true;
         if self.waker.is_none() && is_idle {
-            while letters.asleep {
-                letters = self.arrived.wait(letters).unwrap_or_else(PoisonError::into_inner);
+            while contents.asleep {
+                contents = self.arrived.wait(contents).unwrap_or_else(PoisonError::into_inner);
             }
         }
         true
@@ -133,8 +130,8 @@ impl Mailbox {
     }
 }
 
-impl fmt::Debug for Mailbox {
+impl fmt::Debug for Inbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mailbox").field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("Inbox").field("options", &self.options).finish_non_exhaustive()
     }
 }

@@ -8,23 +8,23 @@ use io_uring::{IoUring, Probe};
 
 use super::super::RingOptions;
 use crate::base::fallback::NO_IO_URING;
-use crate::disk::unavailable::{Circumstances, WhyNot};
+use crate::disk::unavailable::{Circumstances, UnavailableReason};
 
 /// The kernel takes no more entries at once; more operations than that are handed over in several calls.
-const MOST_ENTRIES: usize = 32_768;
-const LEAST_ENTRIES: u32 = 8;
+const MAX_ENTRIES: usize = 32_768;
+const MIN_ENTRIES: u32 = 8;
 
-pub(super) fn set_up(options: RingOptions) -> Result<IoUring, WhyNot> {
+pub(super) fn set_up(options: RingOptions) -> Result<IoUring, UnavailableReason> {
     if NO_IO_URING {
-        return Err(WhyNot::LeftOut);
+        return Err(UnavailableReason::LeftOut);
     }
     let judge = |error: io::Error| Circumstances::now().judge(&error);
-    let depth = options.depth.clamp(LEAST_ENTRIES as usize, MOST_ENTRIES) as u32;
+    let depth = options.depth.clamp(MIN_ENTRIES as usize, MAX_ENTRIES) as u32;
     let mut ring = make(depth).map_err(judge)?;
-    know_every_operation(&ring)?;
+    check_operations(&ring)?;
     limit_workers(&ring, options.workers);
     // A filter may allow the first call and not the one that all work takes.
-    try_it(&mut ring).map_err(judge)?;
+    test_nop(&mut ring).map_err(judge)?;
     Ok(ring)
 }
 
@@ -32,8 +32,8 @@ pub(super) fn set_up(options: RingOptions) -> Result<IoUring, WhyNot> {
 fn make(mut entries: u32) -> io::Result<IoUring> {
     loop {
         match make_with_flags(entries) {
-            Err(error) if error.raw_os_error() == Some(libc::ENOMEM) && entries > LEAST_ENTRIES => {
-                entries = (entries / 2).max(LEAST_ENTRIES);
+            Err(error) if error.raw_os_error() == Some(libc::ENOMEM) && entries > MIN_ENTRIES => {
+                entries = (entries / 2).max(MIN_ENTRIES);
             }
             result => return result,
         }
@@ -60,11 +60,11 @@ fn make_with_flags(entries: u32) -> io::Result<IoUring> {
     plain.build(entries)
 }
 
-fn know_every_operation(ring: &IoUring) -> Result<(), WhyNot> {
+fn check_operations(ring: &IoUring) -> Result<(), UnavailableReason> {
     let mut probe = Probe::new();
     ring.submitter().register_probe(&mut probe).map_err(|error| match error.raw_os_error() {
         // Kernels before 5.6 have no probe, and not the operations either.
-        Some(libc::EINVAL) => WhyNot::KernelTooOld,
+        Some(libc::EINVAL) => UnavailableReason::KernelTooOld,
         _ => Circumstances::now().judge(&error),
     })?;
     for (operation, code) in [
@@ -76,7 +76,7 @@ fn know_every_operation(ring: &IoUring) -> Result<(), WhyNot> {
         ("poll_add", PollAdd::CODE),
     ] {
         if !probe.is_supported(code) {
-            return Err(WhyNot::OperationMissing { operation });
+            return Err(UnavailableReason::OperationMissing { operation });
         }
     }
     Ok(())
@@ -90,7 +90,7 @@ fn limit_workers(ring: &IoUring, workers: Option<u32>) {
     let _ = ring.submitter().register_iowq_max_workers(&mut [workers.unwrap_or(0), most]);
 }
 
-fn try_it(ring: &mut IoUring) -> io::Result<()> {
+fn test_nop(ring: &mut IoUring) -> io::Result<()> {
     let nothing = Nop::new().build();
     // SAFETY: an entry without a file and without memory.
     unsafe { ring.submission().push(&nothing) }.map_err(|_| io::ErrorKind::OutOfMemory)?;

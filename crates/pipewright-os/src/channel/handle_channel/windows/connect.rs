@@ -14,12 +14,12 @@ use windows_sys::Win32::Storage::FileSystem::{FileNameInfo, GetFileInformationBy
 use crate::base::handle::Handle;
 
 /// By the names of their pipes, which are random: what has that name is that pipe.
-static MEETINGS: Mutex<BTreeMap<Name, Weak<Meeting>>> = Mutex::new(BTreeMap::new());
+static LOCAL_PAIRS: Mutex<BTreeMap<Name, Weak<LocalPair>>> = Mutex::new(BTreeMap::new());
 
 type Name = Vec<u32>;
 
 #[derive(Debug)]
-pub(super) struct Meeting {
+pub(super) struct LocalPair {
     name: Name,
     is_complete: AtomicBool,
     /// What is on its way to each of the two.
@@ -29,39 +29,39 @@ pub(super) struct Meeting {
 /// One of the two.
 #[derive(Debug)]
 pub(super) struct Side {
-    meeting: Arc<Meeting>,
+    pair: Arc<LocalPair>,
     at: usize,
 }
 
-impl Meeting {
+impl LocalPair {
     /// The side of an end that was just made. `None`: nobody can meet it.
     pub(super) fn begin(file: &OwnedHandle) -> Option<Side> {
         let name = name_of(file)?;
         let queues = Default::default();
-        let meeting = Arc::new(Meeting { name: name.clone(), is_complete: false.into(), queues });
-        meetings().insert(name, Arc::downgrade(&meeting));
-        Some(Side { meeting, at: 0 })
+        let pair = Arc::new(LocalPair { name: name.clone(), is_complete: false.into(), queues });
+        local_pairs().insert(name, Arc::downgrade(&pair));
+        Some(Side { pair, at: 0 })
     }
 
     /// The side of the other end, if the first one was made in this process.
     pub(super) fn join(file: &OwnedHandle) -> Option<Side> {
         let name = name_of(file)?;
-        let known = meetings().get(&name).and_then(Weak::upgrade);
-        let meeting = known.filter(|it| !it.is_complete.swap(true, Ordering::SeqCst))?;
-        Some(Side { meeting, at: 1 })
+        let known = local_pairs().get(&name).and_then(Weak::upgrade);
+        let pair = known.filter(|it| !it.is_complete.swap(true, Ordering::SeqCst))?;
+        Some(Side { pair, at: 1 })
     }
 }
 
-impl Drop for Meeting {
+impl Drop for LocalPair {
     fn drop(&mut self) {
-        meetings().remove(&self.name);
+        local_pairs().remove(&self.name);
     }
 }
 
 impl Side {
     /// Whether both are here.
     pub(super) fn is_complete(&self) -> bool {
-        self.meeting.is_complete.load(Ordering::SeqCst)
+        self.pair.is_complete.load(Ordering::SeqCst)
     }
 
     pub(super) fn give(&self, handles: Vec<Handle>) {
@@ -81,16 +81,16 @@ impl Side {
     }
 
     fn queue(&self, at: usize) -> MutexGuard<'_, VecDeque<Handle>> {
-        let [first, second] = &self.meeting.queues;
+        let [first, second] = &self.pair.queues;
         let queue = if at == 0 { first } else { second };
         // A list, which is whole at any time.
         queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn meetings() -> MutexGuard<'static, BTreeMap<Name, Weak<Meeting>>> {
+fn local_pairs() -> MutexGuard<'static, BTreeMap<Name, Weak<LocalPair>>> {
     // As above.
-    MEETINGS.lock().unwrap_or_else(PoisonError::into_inner)
+    LOCAL_PAIRS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The name of a pipe, as the system tells it: the same at both ends.

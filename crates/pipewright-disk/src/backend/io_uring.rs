@@ -6,18 +6,18 @@ use std::sync::Arc;
 use pipewright_os::base::wake::Wake;
 use pipewright_os::disk::file::{Finished, Request};
 use pipewright_os::disk::io_uring::{Ring, RingOptions};
-use pipewright_os::disk::unavailable::WhyNot;
+use pipewright_os::disk::unavailable::UnavailableReason;
 
 use super::observed::Observed;
-use super::{Backend, Tell};
-use crate::class::Seen;
+use super::{Backend, WakeFn};
+use crate::class::Observation;
 
 /// So many are handed over without being asked to: the disk begins with them while the next are prepared, and
 /// is not left without work in between. More at once are fewer calls; see docs/benchmarks.md.
 const EARLY: usize = 4;
 
 #[derive(Debug)]
-pub(crate) struct RingBackend {
+pub(crate) struct UringBackend {
     ring: Ring,
     /// How many were pushed since the last call that hands over.
     unsubmitted: usize,
@@ -27,16 +27,16 @@ pub(crate) struct RingBackend {
     observed: Option<Observed>,
 }
 
-impl RingBackend {
+impl UringBackend {
     pub(crate) fn new(
         options: RingOptions,
         classes: bool,
         times: bool,
         wake: Option<Arc<Wake>>,
-    ) -> Result<RingBackend, WhyNot> {
+    ) -> Result<UringBackend, UnavailableReason> {
         let ring = Ring::new(options, wake.clone())?;
         let observed = classes.then(|| Observed::new(options.depth, times));
-        Ok(RingBackend { ring, unsubmitted: 0, wake, observed })
+        Ok(UringBackend { ring, unsubmitted: 0, wake, observed })
     }
 }
 
@@ -45,32 +45,32 @@ fn submit_observed(observed: &mut Observed, ring: &mut Ring) -> io::Result<()> {
     if observed.is_submitted() {
         return Ok(());
     }
-    let mut before = observed.monitor.look();
+    let mut before = observed.monitor.snapshot();
     while let Some((token, request)) = observed.next() {
         if let Err(request) = ring.push(token, request) {
             observed.put_back(token, request);
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        before = observed.monitor.again(before);
+        before = observed.monitor.restart(before);
         ring.submit()?;
-        let (found, after) = observed.monitor.handed_over_since(before);
+        let (found, after) = observed.monitor.observe_submitted(before);
         observed.record(token, found);
         // The snapshot after one call serves the next: nothing in between can sleep.
         before = after;
         while let Some(finished) = ring.take() {
-            let seen = match observed.observation(finished.token) {
-                Seen::Kernel { slept, took, device_bytes } if finished.token == token => {
-                    Seen::Inline { slept, took, device_bytes }
+            let observation = match observed.observation(finished.token) {
+                Observation::Kernel { slept, took, device_bytes } if finished.token == token => {
+                    Observation::Inline { slept, took, device_bytes }
                 }
                 other => other,
             };
-            observed.finish(finished, seen);
+            observed.finish(finished, observation);
         }
     }
     Ok(())
 }
 
-impl Backend for RingBackend {
+impl Backend for UringBackend {
     fn push(&mut self, token: usize, request: Request) -> Result<(), Request> {
         if let Some(observed) = &mut self.observed {
             observed.push(token, request);
@@ -105,14 +105,14 @@ impl Backend for RingBackend {
         self.ring.wait()
     }
 
-    fn take(&mut self) -> Option<(Finished, Seen)> {
+    fn take(&mut self) -> Option<(Finished, Observation)> {
         let Some(observed) = &mut self.observed else {
-            return self.ring.take().map(|finished| (finished, Seen::Nothing));
+            return self.ring.take().map(|finished| (finished, Observation::Nothing));
         };
         observed.take().or_else(|| {
             let finished = self.ring.take()?;
-            let seen = observed.observation(finished.token);
-            Some((finished, seen))
+            let observation = observed.observation(finished.token);
+            Some((finished, observation))
         })
     }
 
@@ -122,7 +122,7 @@ impl Backend for RingBackend {
         }
     }
 
-    fn waker(&self) -> Option<Tell> {
+    fn waker(&self) -> Option<WakeFn> {
         let wake = Arc::clone(self.wake.as_ref()?);
         Some(Box::new(move || wake.raise()))
     }

@@ -143,7 +143,7 @@ pub(super) fn finding(reason: Reason, evidence: &Evidence) -> Finding {
             (words, Remedy::Align)
         }
         Reason::OperationKind => (workers, Remedy::ExpectWorker),
-        Reason::RingRefused(why_not) => (why_not.to_string(), Remedy::AllowRing),
+        Reason::RingRefused(reason) => (reason.to_string(), Remedy::AllowRing),
         Reason::Unexplained => (workers, Remedy::ExpectWorker),
     };
     let tried = tried(remedy, evidence.test);
@@ -231,7 +231,7 @@ impl fmt::Display for Reason {
             }
             Reason::CopyOnWrite => "the filesystem copies on write and keeps checksums",
             Reason::NoNowait => "the filesystem cannot be asked not to wait",
-            Reason::Fuse => "the filesystem is a program, and waits for it keep the caller",
+            Reason::Fuse => "the filesystem is a program, and waits for it is_existing_file the caller",
             Reason::Pollable => "the file can be polled, and is taken for one that never waits",
             Reason::DeviceQueueFull => "the queue of the disk was full",
             Reason::Misaligned => "the requests are not aligned",

@@ -9,14 +9,14 @@ use crate::disk::file::{Action, Request};
 /// A request stays here from before the kernel hears of it until the kernel has said that it is done: so
 /// its buffer is not freed and its file is not closed, whatever becomes of who asked for it.
 #[derive(Debug)]
-pub(crate) struct InKernel {
+pub(crate) struct InFlight {
     places: Vec<Option<Request>>,
     count: usize,
 }
 
-impl InKernel {
-    pub(crate) fn new(depth: usize) -> InKernel {
-        InKernel { places: (0..depth).map(|_| None).collect(), count: 0 }
+impl InFlight {
+    pub(crate) fn new(depth: usize) -> InFlight {
+        InFlight { places: (0..depth).map(|_| None).collect(), count: 0 }
     }
 
     /// How many there are.

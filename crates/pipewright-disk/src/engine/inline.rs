@@ -5,22 +5,23 @@ use std::time::Instant;
 
 use pipewright_os::disk::file::Action;
 
-use super::{EngineOptions, failure};
+use super::failure::failure;
+use super::options::EngineOptions;
 use crate::progress::{Next, Progress};
 use crate::{Class, Completion, DiskFile, Operation, Result, Times};
 
 /// To its end. What has failed is not tried again in another way: a write that waits for the disk would then
 /// succeed without its data.
 pub(super) fn perform(operation: &mut Operation) -> Result<Completion> {
-    if let Some(objection) = operation.objection() {
-        return Err(objection);
+    if let Some(rejection) = operation.rejection() {
+        return Err(rejection);
     }
     let mut progress = Progress::of(operation);
     let Operation { file, action, buffer, .. } = operation;
     let next = loop {
         let rest = buffer.get_mut(progress.moved..).unwrap_or_default();
-        match progress.after(file.os().perform(*action, rest, progress.place())) {
-            Next::Again { .. } => {}
+        match progress.after(file.os().perform(*action, rest, progress.next_offset())) {
+            Next::Continue { .. } => {}
             next => break next,
         }
     };
