@@ -1,4 +1,5 @@
-//! Whether an operation was asynchronous, from what was seen of it: no system call in here.
+//! The class of an operation: whether it was asynchronous, derived from observations of its calls. Makes no
+//! system call.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -6,29 +7,29 @@ use std::time::{Duration, Instant};
 use pipewright_os::disk::file::{Action, Facts};
 use pipewright_os::disk::iocp::CallStatus;
 
-/// Whether an operation was asynchronous: who waited for the disk.
+/// A classification of operations by who waited for the disk.
 ///
-/// In order: the later, the worse for the caller.
+/// Ordered from best to worst for the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Class {
-    /// Done inside the call, and the call never slept: the data were in memory.
+    /// Completed inside the call without sleeping: the data were in memory.
     InlineCached,
-    /// The disk worked while the caller went on, and its interrupt completed the operation.
+    /// Completed by the disk's interrupt while the caller went on.
     AsyncDevice,
-    /// As `AsyncDevice`, for a page of the cache that had to be read. Windows: or a thread of the system waited
-    /// for it, which nothing tells.
+    /// Like `AsyncDevice`, for a page that had to be read into the cache. On Windows, a system thread may have
+    /// waited for it instead; the system doesn't report that.
     AsyncPageWait,
-    /// A thread waited for the disk: one of the kernel's, or one of the engine's.
+    /// Performed by a thread that waited for the disk, either the kernel's or the engine's.
     Worker,
-    /// Windows: the system said "pending", and was done when the call returned. The caller waited.
+    /// Windows: reported as pending, although it was done when the call returned. The caller waited.
     PendingButDone,
-    /// The call itself slept: the caller waited.
+    /// Performed inside the call, which slept: the caller waited.
     InlineBlocked,
 }
 
 impl Class {
-    /// All of them, in order.
+    /// All classes, in order.
     pub const ALL: [Class; 6] = [
         Class::InlineCached,
         Class::AsyncDevice,
@@ -38,7 +39,7 @@ impl Class {
         Class::InlineBlocked,
     ];
 
-    /// A name for machines, which stays as it is: `inline_cached`, `worker`.
+    /// Returns a stable, machine-readable name such as `inline_cached` or `worker`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -51,7 +52,7 @@ impl Class {
         }
     }
 
-    /// Whether nobody waited who could have done something else.
+    /// Returns true if neither the caller nor another thread waited for the disk.
     #[must_use]
     pub fn is_asynchronous(self) -> bool {
         matches!(self, Class::AsyncDevice | Class::AsyncPageWait)
@@ -71,52 +72,54 @@ impl fmt::Display for Class {
     }
 }
 
-/// What a backend has seen of one call.
+/// An observation that a backend made about one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Observation {
-    /// Nothing: nobody asked, or nothing could be seen.
+    /// No observation: it was not requested, or not possible.
     Nothing,
-    /// It was done when the call that asked for it returned.
+    /// The operation was done when the submitting call returned.
     Inline {
-        /// Whether the thread slept in that call.
+        /// True if the thread slept in that call.
         slept: bool,
-        /// How long the call took.
+        /// The duration of the call.
         took: Duration,
-        /// What the thread itself had disks do in that call, where that was watched.
+        /// The bytes that disks transferred for the thread in that call, if they were counted.
         device_bytes: Option<u64>,
     },
-    /// It was not, and the kernel went on with it.
+    /// The operation was not done, and the kernel continued it.
     Kernel {
-        /// Whether the thread slept in the call that handed it over.
+        /// True if the thread slept in the submitting call.
         slept: bool,
-        /// How long that call took.
+        /// The duration of that call.
         took: Duration,
-        /// What the thread itself had disks do in that call. `None`: that is not counted here.
+        /// The bytes that disks transferred for the thread in that call. `None` if this system doesn't count
+        /// them.
         device_bytes: Option<u64>,
     },
-    /// It was handed to a kernel that has no threads for it: what it cannot do later it does at once.
+    /// The operation was submitted to a kernel queue without threads: anything it cannot defer is done at
+    /// once.
     Queue {
-        /// Whether the thread slept in the call that handed it over.
+        /// True if the thread slept in the submitting call.
         slept: bool,
-        /// How long that call took.
+        /// The duration of that call.
         took: Duration,
     },
-    /// Windows: what the call said that handed it over.
+    /// Windows: the operation was submitted by an overlapped call.
     Call {
-        /// That.
+        /// The status returned by the submitting call.
         status: CallStatus,
-        /// How long the call took.
+        /// The duration of the call.
         took: Duration,
     },
-    /// A thread of the engine did it.
+    /// A thread of the engine performed the operation.
     Thread {
-        /// When that began, where somebody asked.
+        /// The time at which the thread started, if it was requested.
         started_at: Option<Instant>,
     },
 }
 
 impl Observation {
-    /// How long the call kept the caller that handed it over. `None`: it was not watched.
+    /// Returns the duration of the submitting call. `None` if it was not observed.
     pub(crate) fn took(self) -> Option<Duration> {
         match self {
             Observation::Inline { took, .. }
@@ -128,14 +131,13 @@ impl Observation {
     }
 }
 
-/// The class of a call. `None`: it cannot be known.
+/// Returns the class of a call. `None` if it cannot be determined.
 ///
-/// How the kernel (io_uring/rw.c) decides, and what can be seen of that without any right:
-/// it tries each operation without waiting. What cannot be done so it hands to a thread of its own, with
-/// two exceptions: a disk that has taken the request, in which case the calling thread is accounted its
-/// bytes, and a page of the cache that is being read, of which a filesystem that knows `RWF_NOWAIT` tells
-/// when it is there. A file that can be polled (FUSE) is taken for one that never waits, and so the caller
-/// waits, in this call or in the one that fetches completions.
+/// The kernel (io_uring/rw.c) tries each operation without waiting. If that fails it passes the operation to
+/// one of its threads, with two exceptions. If a disk has accepted the request, its bytes are accounted to the
+/// calling thread. If a page of the cache is being read, a filesystem that supports `RWF_NOWAIT` signals when
+/// it is there. A file that can be polled (FUSE) is assumed never to block, so the caller waits, in this call
+/// or in the one that fetches completions. All of this can be observed without privileges.
 pub(crate) fn class_of(
     observation: Observation,
     action: Action,
@@ -146,7 +148,7 @@ pub(crate) fn class_of(
         Observation::Nothing => return None,
         Observation::Thread { .. } => return Some(Class::Worker),
         Observation::Call { status, .. } => return Some(class_of_overlapped(status, direct)),
-        // The disk was done before the call was.
+        // The disk finished before the call returned.
         Observation::Inline { slept: false, device_bytes: Some(1..), .. } if direct => {
             return Some(Class::AsyncDevice);
         }
@@ -161,21 +163,21 @@ pub(crate) fn class_of(
         Action::SyncAll | Action::SyncData | Action::Allocate(_) => return Some(Class::Worker),
         Action::Write if !direct => return Some(Class::Worker),
         Action::Read if !direct => page_wait(facts)?,
-        // The filesystem takes direct reads and does them in its cache.
+        // The filesystem accepts direct reads and performs them through its cache.
         Action::Read if facts.encrypted == Some(true) => page_wait(facts)?,
         Action::Read | Action::Write => match device_bytes? {
             0 => Class::Worker,
             _ => Class::AsyncDevice,
         },
     };
-    // A thread of the kernel is made ready by the caller, which may sleep for that: not for the disk.
+    // Waking a kernel thread can make the caller sleep, but not for the disk.
     Some(if slept && later != Class::Worker { Class::InlineBlocked } else { later })
 }
 
-/// What Windows tells of a call. It does not tell whether the thread slept.
+/// Returns the class of an overlapped call. Windows doesn't report whether the thread slept.
 fn class_of_overlapped(status: CallStatus, direct: bool) -> Class {
     match status {
-        // Past the cache nothing can be done without the disk: the caller waited for it.
+        // Direct I/O always needs the disk, so the caller waited for it.
         CallStatus::Done if direct => Class::InlineBlocked,
         CallStatus::Done => Class::InlineCached,
         CallStatus::PendingButDone => Class::PendingButDone,
@@ -184,7 +186,7 @@ fn class_of_overlapped(status: CallStatus, direct: bool) -> Class {
     }
 }
 
-/// What a read of pages that are not there becomes.
+/// Returns the class of a read whose pages are not in memory.
 fn page_wait(facts: &Facts) -> Option<Class> {
     match (facts.nowait, facts.pollable) {
         (_, Some(true)) => Some(Class::InlineBlocked),
@@ -226,14 +228,14 @@ mod tests {
         for (observation, action, direct, facts, class) in [
             (inline(false), Action::Read, false, disk, Class::InlineCached),
             (inline(true), Action::Read, true, fuse, Class::InlineBlocked),
-            // A disk that is faster than the call; a hole, of which it knows nothing; and nothing to fetch.
+            // A disk that is faster than the call; a hole, which needs no disk; and data in memory.
             (quick(false, 4096), Action::Read, true, disk, Class::AsyncDevice),
             (quick(false, 4096), Action::Write, true, disk, Class::AsyncDevice),
             (quick(true, 4096), Action::Read, true, disk, Class::InlineBlocked),
             (quick(false, 0), Action::Read, true, disk, Class::InlineCached),
             (quick(false, 4096), Action::Read, false, disk, Class::InlineCached),
             (later(false, 4096), Action::Read, false, disk, Class::AsyncPageWait),
-            // Another request reads the page already.
+            // Another request is already reading the page.
             (later(false, 0), Action::Read, false, disk, Class::AsyncPageWait),
             (later(false, 0), Action::Read, false, layered, Class::Worker),
             (later(false, 4096), Action::Read, false, fuse, Class::InlineBlocked),

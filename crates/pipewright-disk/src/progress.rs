@@ -1,4 +1,4 @@
-//! What to do after a call has moved some bytes, or none: no system call in here.
+//! The next step after a call that transferred some bytes or none. Makes no system call.
 
 use std::io;
 
@@ -7,51 +7,51 @@ use pipewright_os::disk::file::Action;
 use crate::Operation;
 use crate::error::ErrorKind;
 
-/// A call that was refused for the moment is tried again this often; the kernel does so to requests that it
-/// had to split (axboe/liburing#766).
+/// The number of retries after `EAGAIN`. The kernel returns it for requests that it had to split
+/// (axboe/liburing#766).
 const MAX_RETRIES: u32 = 64;
 
-/// After so many of them the kernel is told that it may wait.
+/// The number of retries after which the kernel is allowed to block.
 const RETRIES_WITHOUT_WAITING: u32 = 2;
 
-/// How far an operation has come.
+/// The progress of an operation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Progress {
     pub(crate) action: Action,
     exact: bool,
-    /// How many bytes are to be moved.
+    /// The number of bytes requested.
     wanted: usize,
-    /// How many have been.
+    /// The number of bytes transferred so far.
     pub(crate) moved: usize,
     retries: u32,
-    /// Where it began.
+    /// The offset of the first byte.
     offset: u64,
-    /// What a place has to be a multiple of to be read from; 1 where that is any.
+    /// The alignment of offsets for direct reads; 1 if any offset will do.
     block_bytes: u64,
 }
 
-/// What comes next.
+/// The next step.
 #[derive(Debug)]
 pub(crate) enum Next {
-    /// Nothing: all is done.
+    /// The operation is complete.
     Done,
-    /// Another call for the rest.
+    /// The rest needs another call.
     Continue {
-        /// The kernel may wait in it.
+        /// True if the kernel may block in it.
         may_wait: bool,
     },
-    /// It has failed, by what the system says.
+    /// The system reported an error.
     Failed(io::Error),
-    /// It has failed, and the system does not say so.
+    /// The operation failed without an error from the system.
     Incomplete(ErrorKind),
 }
 
 impl Progress {
-    /// That of an operation which has not begun.
+    /// Returns the progress of an operation that has not started.
     pub(crate) fn of(operation: &Operation) -> Progress {
         let Operation { file, action, buffer, offset, exact } = operation;
         let progress = Progress::new(*action, *exact, buffer.len(), *offset);
-        // Direct reads go on at multiples of that alone.
+        // A direct read can continue only at a multiple of this.
         if file.is_direct() { progress.with_block_bytes(file.alignment().offset) } else { progress }
     }
 
@@ -64,12 +64,12 @@ impl Progress {
         self
     }
 
-    /// Where the next call begins.
+    /// Returns the offset of the next call.
     pub(crate) fn next_offset(&self) -> u64 {
         self.offset + self.moved as u64
     }
 
-    /// After a call that gave this.
+    /// Returns the next step after a call with this result.
     pub(crate) fn after(&mut self, result: io::Result<usize>) -> Next {
         let bytes = match result {
             Ok(bytes) => bytes,
@@ -92,7 +92,7 @@ impl Progress {
         if !self.exact || self.moved == self.wanted {
             return Next::Done;
         }
-        // Where a direct read stops in the middle of a block the file ends: no read could go on from there.
+        // A direct read that stops inside a block has reached the end of the file: none could continue there.
         let ends = bytes == 0 || self.next_offset() % self.block_bytes != 0;
         if ends {
             return Next::Incomplete(ErrorKind::EndOfFile { wanted: self.wanted, got: self.moved });
@@ -107,7 +107,7 @@ impl Progress {
                 self.retries += 1;
                 Next::Continue { may_wait: self.retries > RETRIES_WITHOUT_WAITING }
             }
-            // What was moved before is told now; the next call meets the error again.
+            // Report the bytes transferred so far. The next call gets the error again.
             _ if self.moved > 0 && !self.exact => Next::Done,
             _ => Next::Failed(error),
         }

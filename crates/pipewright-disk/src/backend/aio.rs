@@ -1,4 +1,4 @@
-//! Linux AIO, for direct reads and writes.
+//! The queue of Linux AIO, for direct reads and writes.
 
 use std::io;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl AioQueue {
 
 impl KernelQueue for AioQueue {
     fn takes(&self, request: &Request) -> bool {
-        // Everything else the kernel would do inside the call that hands it over.
+        // The kernel would perform everything else inside the submitting call.
         request.direct && matches!(request.action, Action::Read | Action::Write)
     }
 
@@ -54,7 +54,7 @@ impl KernelQueue for AioQueue {
     }
 
     fn cancel(&mut self, _: usize) {
-        // What the kernel has it finishes: its filesystems cancel nothing.
+        // The kernel finishes what it has accepted: no filesystem can cancel.
     }
 
     fn waker(&self) -> WakeFn {

@@ -1,4 +1,4 @@
-//! Sees what a call did to the calling thread.
+//! Observes the effect of a call on the calling thread.
 
 use std::time::{Duration, Instant};
 
@@ -6,15 +6,15 @@ use pipewright_os::disk::thread_usage::{self, ThreadUsage};
 
 use crate::class::Observation;
 
-/// Looks at the calling thread before and after a call.
+/// Takes snapshots of the calling thread before and after a call.
 #[derive(Debug)]
 pub(crate) struct CallMonitor {
     counts_disk_bytes: bool,
-    /// Somebody wants to know how long the calls took.
+    /// True if the durations of calls were requested.
     times: bool,
 }
 
-/// What there was before a call.
+/// The state of the thread before a call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Snapshot {
     usage: Option<ThreadUsage>,
@@ -22,7 +22,7 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// How long the call took; nothing, where nobody wants to know.
+    /// Returns the duration of the call, or zero if it was not requested.
     pub(crate) fn elapsed(self) -> Duration {
         self.began.map_or(Duration::ZERO, |began| began.elapsed())
     }
@@ -33,18 +33,18 @@ impl CallMonitor {
         CallMonitor { counts_disk_bytes: thread_usage::counts_disk_bytes(), times }
     }
 
-    /// Looks, before a call.
+    /// Takes a snapshot before a call.
     pub(crate) fn snapshot(&self) -> Snapshot {
         self.restart(Snapshot { usage: thread_usage::now(), began: None })
     }
 
-    /// The same look, for a call that begins now.
+    /// Reuses a snapshot for a call that starts now.
     pub(crate) fn restart(&self, before: Snapshot) -> Snapshot {
-        // Last, so that the look itself is not counted.
+        // Taken last, so that the snapshot itself isn't counted.
         Snapshot { began: self.times.then(Instant::now), ..before }
     }
 
-    /// The call has done it.
+    /// Returns the observation of a call that performed the operation.
     pub(crate) fn observe_inline(&self, before: Snapshot) -> Observation {
         let took = before.elapsed();
         match before.usage.zip(thread_usage::now()) {
@@ -55,7 +55,7 @@ impl CallMonitor {
         }
     }
 
-    /// The call has handed it over. Also what there is before the next one.
+    /// Returns the observation of a call that submitted the operation, and a snapshot for the next call.
     pub(crate) fn observe_submitted(&self, before: Snapshot) -> (Observation, Snapshot) {
         let took = before.elapsed();
         let now = thread_usage::now();
@@ -70,7 +70,7 @@ impl CallMonitor {
         (observation, Snapshot { usage: now, began: None })
     }
 
-    /// The call has handed it to a queue without threads.
+    /// Returns the observation of a call that submitted the operation to a queue without threads.
     pub(crate) fn observe_queued(&self, before: Snapshot) -> Observation {
         match self.observe_inline(before) {
             Observation::Inline { slept, took, .. } => Observation::Queue { slept, took },

@@ -1,4 +1,4 @@
-//! Does everything on the calling thread: plain, synchronous calls.
+//! The backend that performs everything on the calling thread, by plain synchronous calls.
 
 use std::collections::VecDeque;
 use std::io;

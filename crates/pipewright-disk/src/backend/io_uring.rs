@@ -1,4 +1,4 @@
-//! io_uring; one operation at a time where somebody wants to know what became of each.
+//! The io_uring backend. Submits one operation at a time if callers ask for classes.
 
 use std::io;
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use super::observed::Observed;
 use super::{Backend, WakeFn};
 use crate::class::Observation;
 
-/// So many are handed over without being asked to: the disk begins with them while the next are prepared, and
-/// is not left without work in between. More at once are fewer calls; see docs/benchmarks.md.
+/// The number of requests that are submitted without an explicit submit. The disk starts on them while the
+/// next are prepared, so it isn't idle in between. A larger number would save calls; see docs/benchmarks.md.
 const EARLY: usize = 4;
 
 #[derive(Debug)]
 pub(crate) struct UringBackend {
     ring: Ring,
-    /// How many were pushed since the last call that hands over.
+    /// The number of requests pushed since the last submit.
     unsubmitted: usize,
-    /// Raised by who wants to end a wait; `None`: nobody can.
+    /// The flag that interrupts a wait. `None` if no other thread can.
     wake: Option<Arc<Wake>>,
-    /// Present where callers ask for classes.
+    /// The observed requests. `None` if classes were not requested.
     observed: Option<Observed>,
 }
 
@@ -80,7 +80,7 @@ impl Backend for UringBackend {
         self.unsubmitted += 1;
         if self.unsubmitted >= EARLY {
             self.unsubmitted = 0;
-            // Ignored: what was not handed over stays pushed, and the next call says why.
+            // Ignored: requests that were not submitted stay pushed, and the next call reports the error.
             let _ = self.ring.submit();
         }
         Ok(())

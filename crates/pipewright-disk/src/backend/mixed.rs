@@ -1,4 +1,4 @@
-//! A queue of the kernel for what it takes, and the pool for everything else.
+//! A kernel queue for some operations, and the thread pool for all others.
 
 use std::fmt;
 use std::io;
@@ -11,30 +11,30 @@ use super::pool::PoolBackend;
 use super::{Backend, WakeFn};
 use crate::class::Observation;
 
-/// A queue of the kernel that does not take everything.
+/// A kernel queue that accepts only some operations.
 pub(crate) trait KernelQueue: fmt::Debug {
-    /// Whether that request is for it.
+    /// Returns true if the queue accepts the request.
     fn takes(&self, request: &Request) -> bool;
 
-    /// As [`Backend::push`].
+    /// Takes a request, as [`Backend::push`] does.
     fn push(&mut self, token: usize, request: Request) -> Result<(), Request>;
 
-    /// As [`Backend::submit`]; `WouldBlock`: the rest when some have been taken.
+    /// Submits, as [`Backend::submit`] does. `WouldBlock`: submit the rest after some have been taken.
     fn submit(&mut self) -> io::Result<()>;
 
-    /// What was seen of the request that has just been handed over.
+    /// Returns the observation of the request that was just submitted.
     fn observe(&self, token: usize, monitor: &CallMonitor, before: Snapshot) -> Observation;
 
-    /// As [`Backend::wait`].
+    /// Waits, as [`Backend::wait`] does.
     fn wait(&mut self) -> io::Result<()>;
 
-    /// One request that is done, if one is; without waiting.
+    /// Takes a finished request, if there is one. Doesn't wait.
     fn take(&mut self) -> Option<Finished>;
 
-    /// As [`Backend::cancel`]; the request may not be its own.
+    /// Cancels a request, as [`Backend::cancel`] does. The request may belong to the pool.
     fn cancel(&mut self, token: usize);
 
-    /// Ends waits from elsewhere, those to come included.
+    /// Returns a function that interrupts the current or next wait from another thread.
     fn waker(&self) -> WakeFn;
 }
 
@@ -42,10 +42,10 @@ pub(crate) trait KernelQueue: fmt::Debug {
 pub(crate) struct MixedBackend<Q> {
     queue: Q,
     pool: PoolBackend,
-    /// How many operations are with either.
+    /// The number of operations in the queue and in the pool.
     in_queue: usize,
     in_pool: usize,
-    /// Present where callers ask for classes.
+    /// The observed requests. `None` if classes were not requested.
     observed: Option<Observed>,
 }
 
@@ -58,7 +58,7 @@ impl<Q: KernelQueue> MixedBackend<Q> {
         times: bool,
     ) -> MixedBackend<Q> {
         let mut pool = PoolBackend::new(threads, times);
-        // Who waits for the queue hears of the pool as well.
+        // The wait for the queue ends for completions of the pool too.
         pool.set_on_finished(queue.waker());
         let observed = classes.then(|| Observed::new(depth, times));
         MixedBackend { queue, pool, in_queue: 0, in_pool: 0, observed }
@@ -107,7 +107,7 @@ impl<Q: KernelQueue> Backend for MixedBackend<Q> {
 
     fn wait(&mut self) -> io::Result<()> {
         match self.submit() {
-            // A full queue is no reason not to wait: it is one to.
+            // A full queue is a reason to wait, not an error.
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
             _ => {}
         }

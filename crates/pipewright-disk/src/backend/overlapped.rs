@@ -1,4 +1,4 @@
-//! Overlapped calls, for reads and writes.
+//! The queue of overlapped calls, for reads and writes.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Threads of our own, as many as are needed and never more than were allowed.
+//! A thread pool: as many threads as are needed, up to a limit.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,18 +14,18 @@ use crate::class::Observation;
 #[derive(Debug)]
 pub(crate) struct PoolBackend {
     shared: Arc<Shared>,
-    /// Not handed over yet.
+    /// The requests that have not been submitted.
     pushed: VecDeque<(usize, Request)>,
     max_threads: usize,
 }
 
 struct Shared {
     state: Mutex<State>,
-    /// There is work, or there will be none any more.
+    /// Signalled when there is work, or when the pool closes.
     work: Condvar,
-    /// Something is done, or somebody wants the wait to end.
+    /// Signalled when a request is finished, or to interrupt a wait.
     done: Condvar,
-    /// Whether anybody wants to know when work began.
+    /// True if start times were requested.
     times: bool,
     on_finished: std::sync::OnceLock<WakeFn>,
 }
@@ -35,9 +35,9 @@ struct State {
     work: VecDeque<(usize, Request)>,
     done: VecDeque<(Finished, Observation)>,
     threads: usize,
-    /// Threads that wait for work.
+    /// The number of threads that wait for work.
     idle: usize,
-    /// Operations that a thread is at.
+    /// The number of operations that threads are performing.
     running: usize,
     woken: bool,
     closed: bool,
@@ -45,7 +45,7 @@ struct State {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing in here panics while it holds the lock.
+        // No code panics while it holds this lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -72,13 +72,13 @@ impl PoolBackend {
         }
     }
 
-    /// Has that called whenever something is done.
+    /// Sets a function to call after each finished request.
     pub(super) fn set_on_finished(&mut self, wake: WakeFn) {
-        // Ignored: it is told once.
+        // Ignored: it is set only once.
         let _ = self.shared.on_finished.set(wake);
     }
 
-    /// Starts threads for work that none is free for.
+    /// Starts threads for work that no idle thread can take.
     fn start_threads(&self, mut state: MutexGuard<'_, State>) {
         let needed = state.work.len().saturating_sub(state.idle);
         let new = needed.min(self.max_threads.saturating_sub(state.threads));
@@ -95,14 +95,14 @@ impl PoolBackend {
             }
         }
         if self.shared.state().threads == 0 {
-            // No thread could be had, so it is done here: late is better than never.
+            // No thread could be started, so do the work here.
             self.shared.drain();
         }
     }
 }
 
 impl Shared {
-    /// What a thread of the pool does.
+    /// Performs requests until the pool closes. Runs on each thread of the pool.
     fn work(&self) {
         let mut state = self.state();
         loop {
@@ -204,10 +204,10 @@ impl Drop for PoolBackend {
     fn drop(&mut self) {
         let mut state = self.shared.state();
         state.closed = true;
-        // What has not begun never will.
+        // Requests that have not started never will.
         state.work.clear();
         self.shared.work.notify_all();
-        // What has begun is waited for: a write must not happen behind the back of who thinks it is over.
+        // Wait for those that have: no write may happen after the drop.
         while state.running > 0 {
             state = self.shared.done.wait(state).unwrap_or_else(PoisonError::into_inner);
         }

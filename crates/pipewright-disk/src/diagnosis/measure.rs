@@ -1,4 +1,4 @@
-//! One test: all requests at once, then all completions, and what that brings to light.
+//! One test: submits all requests, collects all completions, and gathers the evidence.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use super::scratch::{Target, TestFile, noise};
 use super::{DiagnoseOptions, Evidence, Measured, Pattern, Test, Verdict, Work, reasons};
 use crate::{BackendKind, Class, Engine, EngineOptions, Error, ErrorKind, Operation, Unjudged};
 
-/// Runs a test on the calling thread, which has run none before.
+/// Runs a test. The calling thread must not have run another one.
 pub(super) fn run(
     target: &Target,
     test: Test,
@@ -24,14 +24,14 @@ pub(super) fn run(
         depth: options.requests,
         classes: true,
         times: true,
-        // What the system does with it is what is to be seen.
+        // Measure the system's own behaviour.
         cached_first: false,
         ..EngineOptions::default()
     })?;
     let mut run = Run::new(engine, &opened, test, options)?;
     if matches!(test.work, Work::Overwrite | Work::Preallocated) {
-        // The first write to a file settles what holds for it (whether a write takes rights away), and that
-        // is waited for. It is the file that is measured, and not its beginning.
+        // The first write to a file is waited for (it may have to remove the setuid bits). It isn't part of
+        // the measurement.
         let mut first = opened.file.buffer(options.block_bytes)?;
         if opened.is_existing_file {
             first = read(&mut run.engine, &opened, first, 0)?;
@@ -45,12 +45,12 @@ pub(super) fn run(
     Ok(run.judge(&opened, test))
 }
 
-/// Blocks that are tried out are no longer than that, which is a multiple of what any disk asks for.
+/// The maximum size of the trial reads and writes. A multiple of every disk's alignment.
 const MAX_TRIED: usize = 1 << 20;
 
 struct Run {
     engine: Engine,
-    /// Where each request goes.
+    /// The offset of each request.
     offsets: Vec<u64>,
     buffers: Vec<AlignedBuf>,
     cached_before: Option<u64>,
@@ -78,7 +78,7 @@ impl Run {
         options: &DiagnoseOptions,
     ) -> Result<Run, Error> {
         let offsets = offsets(opened.bytes, options, test);
-        // Before the clock starts: memory that is touched first is no matter of the disk.
+        // Before the clock starts, because the first access to memory costs time too.
         let content = noise(options.block_bytes);
         let fill = |offset: &u64| {
             let mut buffer = opened.file.buffer(options.block_bytes)?;
@@ -160,7 +160,7 @@ impl Run {
             }
         }
         let elapsed = last.zip(first).map_or(Duration::ZERO, |(last, first)| last - first);
-        // The looks at the thread between the calls are temporary, and no part of what is measured.
+        // The snapshots of the thread between the calls are overhead of the measurement.
         let queued = in_calls.filter(|sum| !sum.is_zero()).unwrap_or(self.queued);
         let looks = self.queued.saturating_sub(queued);
         self.completed = elapsed.saturating_sub(looks).max(queued);
@@ -168,7 +168,7 @@ impl Run {
         Ok(())
     }
 
-    /// Finds out what becomes of reads that must not wait, where threads did some.
+    /// Determines the result of reads that must not wait, if threads performed some of the reads.
     fn try_nowait_reads(
         &mut self,
         opened: &TestFile,
@@ -185,7 +185,7 @@ impl Run {
         Ok(())
     }
 
-    /// Finds out what becomes of writes that must not wait, of which io_uring makes one of each that it is given.
+    /// Determines the result of writes that must not wait, as io_uring first issues each write.
     fn try_nowait_writes(
         &mut self,
         opened: &TestFile,
@@ -196,7 +196,7 @@ impl Run {
         if !is_asked || self.engine.backend() != BackendKind::Uring || self.misaligned.is_some() {
             return Ok(());
         }
-        // The longest that every filesystem takes in one piece, as far as that can be known.
+        // The longest write that is known to be accepted in one piece by every filesystem.
         let mut block = opened.file.buffer(options.block_bytes.min(MAX_TRIED))?;
         if opened.is_existing_file {
             block = read(&mut self.engine, opened, block, 0)?;
@@ -243,7 +243,7 @@ impl Run {
     }
 }
 
-/// How many of the requests meet more than one piece of the file.
+/// Returns the number of requests that span more than one extent.
 fn split(
     opened: &TestFile,
     test: Test,
@@ -257,7 +257,7 @@ fn split(
     offsets.iter().map(|offset| pieces(offset).map(|count| usize::from(count > 1))).sum()
 }
 
-/// What the file has there.
+/// Reads the current contents of the file.
 fn read(
     engine: &mut Engine,
     opened: &TestFile,
@@ -268,21 +268,22 @@ fn read(
     done.result.map(|_| done.buffer)
 }
 
-/// A place for each request: each block once, and again from the beginning where the file has fewer.
+/// Returns an offset for each request: every block once, then again from the start if the file has fewer
+/// blocks.
 fn offsets(bytes: u64, options: &DiagnoseOptions, test: Test) -> Vec<u64> {
     let block = options.block_bytes as u64;
     let blocks = (bytes / block).max(1);
     let count = options.requests as u64;
-    // Of a large file, blocks from all of it.
-    let unavailable = if test.work.is_write() { 1 } else { (blocks / count).max(1) };
-    let mut numbers: Vec<u64> = (0..count).map(|number| number * unavailable % blocks).collect();
+    // Spread the blocks over a large file.
+    let step = if test.work.is_write() { 1 } else { (blocks / count).max(1) };
+    let mut numbers: Vec<u64> = (0..count).map(|number| number * step % blocks).collect();
     if options.pattern == Pattern::Random && !matches!(test.work, Work::Extend) {
         shuffle(&mut numbers);
     }
     numbers.into_iter().map(|number| number * block).collect()
 }
 
-/// The same order each time, so that two runs can be compared.
+/// Shuffles in the same order every time, so that two runs can be compared.
 fn shuffle(numbers: &mut [u64]) {
     let random = noise(numbers.len() * 8);
     for (place, random) in (1..numbers.len()).rev().zip(random.chunks_exact(8)) {

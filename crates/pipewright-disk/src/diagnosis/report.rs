@@ -1,4 +1,4 @@
-//! What a diagnosis says.
+//! The report of a diagnosis.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,74 +11,74 @@ use super::reason::{Effect, Finding};
 use super::verdict::Verdict;
 use crate::{BackendKind, UnavailableBackend, Unjudged};
 
-/// What was found out.
+/// The result of a diagnosis.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Report {
-    /// What was diagnosed.
+    /// The path that was diagnosed.
     pub path: PathBuf,
-    /// What was asked for.
+    /// The options of the diagnosis.
     pub options: DiagnoseOptions,
-    /// What carried the asynchronous tests out; `None`: none of them could be made.
+    /// The backend of the asynchronous tests. `None` if none succeeded.
     pub backend: Option<BackendKind>,
-    /// The better ways that are not to be had here, each with the reason.
+    /// The preferred backends that are unavailable here, each with the reason.
     pub unavailable_backends: Vec<UnavailableBackend>,
-    /// Why not everything could be judged; `None`: it could.
+    /// The reason why not everything could be judged. `None` if everything could.
     pub unjudged: Option<Unjudged>,
-    /// The name of the filesystem, where it is known.
+    /// The name of the filesystem, if known.
     pub filesystem: Option<String>,
-    /// The tests, in the order in which they were made.
+    /// The tests, in the order in which they ran.
     pub tests: Vec<TestReport>,
 }
 
-/// What became of one test.
+/// A test and its outcome.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct TestReport {
-    /// Which it was.
+    /// The test.
     pub test: Test,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// What became of a test.
+/// The outcome of a test.
 #[derive(Debug, Clone)]
 pub enum Outcome {
-    /// It was made.
+    /// The measurement of a successful test.
     Measured(Box<Measured>),
-    /// The filesystem cannot do that, and says so.
+    /// The filesystem does not support the operation; the error.
     NotPossible(String),
-    /// It went wrong.
+    /// The test failed; the error.
     Failed(String),
 }
 
-/// What a test measured.
+/// The measurement of a test.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Measured {
-    /// How long the calls took that handed all requests over.
+    /// The time spent in the calls that submitted the requests.
     pub queued: Duration,
-    /// How long it took until all were done, from the first of those calls.
+    /// The time from the first of these calls to the last completion.
     pub completed: Duration,
-    /// How many bytes were moved.
+    /// The number of bytes transferred.
     pub bytes: u64,
-    /// How many requests were done after one that had been asked for later.
+    /// The number of requests that completed after one submitted later.
     pub out_of_order: usize,
-    /// Whether it was asynchronous.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Why not, the first explaining the most.
+    /// The reasons for the verdict, the most important first.
     pub findings: Vec<Finding>,
-    /// What that is drawn from.
+    /// The evidence for the verdict.
     pub evidence: Evidence,
 }
 
 impl Measured {
-    /// Returns what a remedy achieved, if this test was made with it.
+    /// Returns the effect of a remedy that this test was made with.
     pub(super) fn effect(&self) -> Effect {
         Effect { completed: self.completed, free_share: self.free_share(), verdict: self.verdict }
     }
 
-    /// The share of the time that the caller had for itself, from 0 to 1.
+    /// Returns the share of the time that the caller had for itself, from 0 to 1.
     #[must_use]
     pub fn free_share(&self) -> f64 {
         if self.completed.is_zero() {
@@ -99,7 +99,7 @@ impl fmt::Display for TestReport {
 }
 
 impl Report {
-    /// What a test measured, if it was made.
+    /// Returns the measurement of a test, if it succeeded.
     #[must_use]
     pub fn measured(&self, test: Test) -> Option<&Measured> {
         let found = self.tests.iter().find(|report| report.test == test)?;
@@ -110,7 +110,7 @@ impl Report {
     }
 }
 
-/// Puts the tests together.
+/// Assembles the report.
 pub(super) fn judge(path: &Path, options: &DiagnoseOptions, tests: Vec<TestReport>) -> Report {
     let evidence = tests.iter().filter_map(|report| match &report.outcome {
         Outcome::Measured(measured) => Some(&measured.evidence),

@@ -1,13 +1,13 @@
-//! What a remedy does: by another test of the same report, or by the same test made once more with it.
+//! The effects of remedies: taken from another test of the report, or measured by repeating the test.
 
 use super::scratch::Target;
 use super::{DiagnoseOptions, Effect, Measured, Outcome, Remedy, Test, TestReport};
 use crate::{BackendKind, Result};
 
-/// Runs a test on a file.
+/// A function that runs a test on a file.
 pub(super) type Run<'a> = &'a dyn Fn(&Target, Test, &DiagnoseOptions) -> Result<Measured>;
 
-/// Has each finding tell what its remedy does, where that can be tried.
+/// Adds the effect of its remedy to each finding, if it can be measured.
 pub(super) fn try_remedies(
     run: Run<'_>,
     target: &Target,
@@ -23,7 +23,7 @@ pub(super) fn try_remedies(
         for finding in &mut measured.findings {
             finding.effect = match finding.tried {
                 Some(tried) => effects.iter().find(|(test, _)| *test == tried).map(|it| it.1),
-                // A test that goes wrong shows nothing.
+                // A test that fails shows no effect.
                 None => once_more(run, target, *test, options, finding.remedy),
             };
         }
@@ -37,7 +37,7 @@ fn measured(outcome: &Outcome) -> Option<&Measured> {
     }
 }
 
-/// The same test with the remedy. `None`: it is not one that a test can try.
+/// Repeats a test with the remedy. `None` if no test can try the remedy.
 fn once_more(
     run: Run<'_>,
     target: &Target,
@@ -51,7 +51,7 @@ fn once_more(
             (target.clone(), backend(BackendKind::Aio))
         }
         Remedy::Threads => (target.clone(), backend(BackendKind::Threads)),
-        // The first time has waited for all that was asked for.
+        // The first run has already synced.
         Remedy::Sync => (target.clone(), *options),
         Remedy::NoCopyOnWrite => (target.without_copy_on_write()?, *options),
         _ => return None,

@@ -5,28 +5,28 @@ use std::fmt;
 use super::evidence::Evidence;
 use crate::{BackendKind, Class, Unjudged};
 
-/// Whether the requests of a test were asynchronous.
+/// A verdict: whether the requests of a test were asynchronous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Verdict {
     /// The disk worked while the caller went on.
     Asynchronous,
-    /// Some were, some were not.
+    /// Some requests were asynchronous, some were not.
     Partly,
-    /// Threads waited in the caller's place.
+    /// Threads waited for the disk.
     Workers,
-    /// Done inside the call, from memory.
+    /// The data were in memory, and the calls performed the requests.
     Cached,
-    /// The caller waited, though it had asked not to.
+    /// The caller waited, although it asked for asynchronous I/O.
     Blocked,
-    /// The caller waited, as it had asked for.
+    /// The caller waited, as requested.
     Synchronous,
-    /// It cannot be told here.
+    /// No verdict is possible here.
     Unknown,
 }
 
 impl Verdict {
-    /// The verdict on a test.
+    /// Returns the verdict on a test.
     #[must_use]
     pub fn of(evidence: &Evidence) -> Verdict {
         const MIN_PERCENT: usize = 95;
@@ -37,7 +37,7 @@ impl Verdict {
         } else if evidence.known() == 0 || is_imitated(evidence) {
             Verdict::Unknown
         } else if evidence.tick().is_some() && evidence.is_mostly(&PUT_OFF, 50) {
-            // Which share it was is the luck of this run.
+            // The exact share varies between runs.
             Verdict::Partly
         } else if evidence.is_mostly(&asynchronous, MIN_PERCENT) {
             Verdict::Asynchronous
@@ -52,7 +52,7 @@ impl Verdict {
         }
     }
 
-    /// A name for machines, which stays as it is: `asynchronous`, `workers`.
+    /// Returns a stable, machine-readable name such as `asynchronous` or `workers`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -67,7 +67,7 @@ impl Verdict {
     }
 }
 
-/// What the system said is not what the real one says. Threads of the engine are its own.
+/// Returns true if the results come from an emulator's calls. Engine threads are not emulated.
 fn is_imitated(evidence: &Evidence) -> bool {
     evidence.unjudged == Some(Unjudged::Imitation) && evidence.backend == BackendKind::Overlapped
 }
@@ -78,10 +78,10 @@ impl fmt::Display for Verdict {
             Verdict::Asynchronous => "truly asynchronous",
             Verdict::Partly => "partly asynchronous",
             Verdict::Workers => "not asynchronous: threads waited",
-            Verdict::Cached => "synchronous: from memory",
+            Verdict::Cached => "synchronous: the data were in memory",
             Verdict::Blocked => "not asynchronous: the caller waited",
-            Verdict::Synchronous => "synchronous, as asked",
-            Verdict::Unknown => "cannot be told here",
+            Verdict::Synchronous => "synchronous, as requested",
+            Verdict::Unknown => "cannot be determined here",
         })
     }
 }

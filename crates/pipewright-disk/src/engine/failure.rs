@@ -6,7 +6,7 @@ use crate::operation::verb;
 use crate::progress::{Next, Progress};
 use crate::{DiskFile, Error, ErrorKind};
 
-/// What went wrong with an operation that does not go on, if something did.
+/// Returns the error of an operation that cannot go on, if it failed. A failed sync poisons the file.
 pub(super) fn failure(next: Next, file: &DiskFile, progress: &Progress) -> Option<Error> {
     let (action, path) = (progress.action, Some(file.path()));
     let error = match next {

@@ -1,4 +1,4 @@
-//! Which backend: the best that works here, and why the better ones do not.
+//! The choice of the backend: the best available one, and the reasons why better ones are unavailable.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use crate::backend::{
 };
 use crate::{Error, ErrorKind, Result};
 
-/// A backend that cannot be used here.
+/// A backend that is unavailable here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnavailableBackend {
     /// The backend.
     pub backend: BackendKind,
-    /// Why not.
+    /// The reason.
     pub reason: UnavailableReason,
 }
 
@@ -31,9 +31,9 @@ impl fmt::Display for UnavailableBackend {
 
 type Selected = (Box<dyn Backend>, BackendKind, Vec<UnavailableBackend>);
 
-/// Makes the backend that was asked for, or the first of the ladder that can be made.
+/// Creates the requested backend or, for `Auto`, the first available one.
 pub(super) fn select(options: &EngineOptions, wakes: bool) -> Result<Selected> {
-    let no_backend = |reason| Error::new("make an engine", None, ErrorKind::NoBackend { reason });
+    let no_backend = |reason| Error::new("create an engine", None, ErrorKind::NoBackend { reason });
     if options.backend != BackendKind::Auto {
         let backend = make(options.backend, options, wakes).map_err(no_backend)?;
         return Ok((backend, options.backend, Vec::new()));
@@ -42,7 +42,7 @@ pub(super) fn select(options: &EngineOptions, wakes: bool) -> Result<Selected> {
     for kind in BackendKind::PREFERENCE {
         match make(kind, options, wakes) {
             Ok(backend) => return Ok((backend, kind, unavailable_backends)),
-            // That is no rung of this system's ladder.
+            // This system never has that backend, so there is nothing to report.
             Err(UnavailableReason::NotThisSystem) => {}
             Err(reason) => unavailable_backends.push(UnavailableBackend { backend: kind, reason }),
         }
@@ -79,7 +79,7 @@ fn make(
     })
 }
 
-/// How many threads the engine may have.
+/// Returns the maximum number of threads of the engine.
 fn threads_of(options: &EngineOptions) -> usize {
     const MAX_THREADS: usize = 32;
     options.threads.unwrap_or(options.depth.min(MAX_THREADS)).max(1)

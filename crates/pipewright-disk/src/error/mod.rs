@@ -1,4 +1,4 @@
-//! What went wrong with a file, in one line and with its facts.
+//! The error type: one line, with its facts.
 
 mod kind;
 
@@ -10,10 +10,10 @@ use pipewright_os::base::error::Quoted;
 
 pub use kind::{ErrorKind, Misaligned, Part};
 
-/// Why an operation on a file failed, or an engine could not be made.
+/// An error of an operation on a file, or of creating an engine.
 ///
-/// Prints as one line. The system's error, if there was one, is the [`source`](std::error::Error::source)
-/// and survives the conversion to [`io::Error`], which keeps its kind.
+/// Prints as one line. The system's error, if there was one, is the [`source`](std::error::Error::source). It
+/// survives the conversion to [`io::Error`], which keeps its kind.
 ///
 /// ```
 /// use pipewright_disk::{DiskFile, ErrorKind};
@@ -38,51 +38,51 @@ impl Error {
         Error(Box::new(Facts { doing, path, kind, bytes: 0, source: None }))
     }
 
-    /// What the system said.
+    /// Wraps an error reported by the system.
     pub(crate) fn system(doing: &'static str, path: Option<&Path>, source: io::Error) -> Error {
         let mut error = Error::new(doing, path, ErrorKind::of(&source));
         error.0.source = Some(source);
         error
     }
 
-    /// So many bytes had been moved before.
+    /// Adds the number of bytes transferred before the failure.
     pub(crate) fn after(mut self, bytes: usize) -> Error {
         self.0.bytes = bytes;
         self
     }
 
-    /// The same failure under another kind.
+    /// Changes the kind.
     pub(crate) fn with_kind(mut self, kind: ErrorKind) -> Error {
         self.0.kind = kind;
         self
     }
 
-    /// The same failure, of another file.
+    /// Copies the error for another file.
     pub(crate) fn again(&self, path: &Path) -> Error {
         let mut error = Error::new(self.0.doing, Some(path), self.0.kind.clone());
         error.0.source = self.raw_os_error().map(io::Error::from_raw_os_error);
         error
     }
 
-    /// What kind of failure it is, with its facts.
+    /// Returns the kind of failure, with its facts.
     #[must_use]
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
     }
 
-    /// The file, where one was concerned.
+    /// Returns the path of the file, if a file was involved.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.0.path.as_deref()
     }
 
-    /// How many bytes the operation had moved before it failed.
+    /// Returns the number of bytes that the operation transferred before it failed.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.0.bytes
     }
 
-    /// The system's error number, if the system reported one.
+    /// Returns the system's error number, if the system reported one.
     #[must_use]
     pub fn raw_os_error(&self) -> Option<i32> {
         self.0.source.as_ref().and_then(io::Error::raw_os_error)

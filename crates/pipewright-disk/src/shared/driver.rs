@@ -10,7 +10,7 @@ use super::oneshot::Oneshot;
 use crate::engine::Engine;
 use crate::{DiskFile, Done, Error, OperationId};
 
-/// Works until the inbox is closed and everything in it is done.
+/// Runs until the inbox is closed and everything in it is done.
 pub(super) fn drive(engine: Engine, inbox: &Inbox) {
     Driver { engine, inbox, waiting: VecDeque::new(), under_way: HashMap::new() }.work();
 }
@@ -18,9 +18,10 @@ pub(super) fn drive(engine: Engine, inbox: &Inbox) {
 struct Driver<'a> {
     engine: Engine,
     inbox: &'a Inbox,
-    /// Beyond the depth.
+    /// Operations beyond the depth of the engine.
     waiting: VecDeque<QueuedOperation>,
-    /// By the number that the engine has given it: its own number, and who wants to know.
+    /// The submitted operations, by the engine's number: the number their caller knows, the place for the
+    /// result, and the file.
     under_way: HashMap<OperationId, (OperationId, Arc<Oneshot>, DiskFile)>,
 }
 
@@ -39,7 +40,7 @@ impl Driver<'_> {
             self.queue();
             let result = self.engine.submit();
             self.deliver();
-            // What waits for room that has become free goes first.
+            // Operations for which there is room now are submitted before the next wait.
             let goes_on = !self.waiting.is_empty() && self.engine.has_room();
             let is_idle = self.engine.is_empty() && self.waiting.is_empty();
             if contents.closed && is_idle {
@@ -55,7 +56,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Gives the engine what it has room for.
+    /// Queues as many operations as the engine has room for.
     fn queue(&mut self) {
         while self.engine.has_room() {
             let Some(QueuedOperation { id, operation, oneshot }) = self.waiting.pop_front() else {
@@ -68,7 +69,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Hands out what is done.
+    /// Delivers the finished operations.
     fn deliver(&mut self) {
         while let Some(done) = self.engine.try_next() {
             if let Some((id, oneshot, _)) = self.under_way.remove(&done.id) {
@@ -77,8 +78,9 @@ impl Driver<'_> {
         }
     }
 
-    /// Nobody wants these any more. Their buffers are freed when the system has let go of them. All at once: a look at
-    /// everything that waits for each of them would take minutes where tens of thousands are dropped together.
+    /// Cancels operations whose futures were dropped. Their buffers are freed when the system has released
+    /// them. All are cancelled in one pass: searching the waiting operations once for each would take minutes
+    /// if tens of thousands are dropped together.
     fn cancel(&mut self, ids: &HashSet<OperationId>) {
         self.waiting.retain(|queued| !ids.contains(&queued.id));
         for (number, (id, ..)) in &self.under_way {
@@ -88,14 +90,14 @@ impl Driver<'_> {
         }
     }
 
-    /// The system does not tell of operations any more: who waits for one is told that.
+    /// Fails all operations, because the system stopped reporting completions.
     fn give_up(&mut self, error: &Error) {
         let fail = |id, file: DiskFile, buffer| {
             let result = Err(error.again(file.path()));
             Done { id, file, buffer, result }
         };
         for (_, (id, oneshot, file)) in self.under_way.drain() {
-            // The engine has the buffer, for ever.
+            // The engine keeps the buffer forever.
             oneshot.complete(fail(id, file, AlignedBuf::default()));
         }
         for queued in self.waiting.drain(..) {

@@ -1,4 +1,4 @@
-//! What threads and tasks leave for the thread that drives an engine.
+//! The operations and cancellations that threads and tasks leave for the driver of an engine.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,12 +10,12 @@ use super::oneshot::Oneshot;
 use crate::engine::EngineOptions;
 use crate::{Done, Operation, OperationId};
 
-/// Ends a wait of the engine.
+/// A function that interrupts the engine's wait.
 type Waker = Box<dyn Fn() + Send + Sync>;
 
 pub(super) struct Inbox {
     contents: Mutex<Contents>,
-    /// For an engine that cannot be woken: it has nothing to wait for but us.
+    /// Wakes the driver of an engine that cannot be interrupted. Such an engine waits only here.
     arrived: Condvar,
     waker: Option<Waker>,
     options: EngineOptions,
@@ -23,18 +23,18 @@ pub(super) struct Inbox {
     next_order: AtomicU64,
 }
 
-/// What has been left there.
+/// The contents of the inbox.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     pub(super) new: VecDeque<QueuedOperation>,
     pub(super) cancelled: Vec<OperationId>,
-    /// Nobody will leave anything any more.
+    /// True if nothing will be added any more.
     pub(super) closed: bool,
-    /// The driver waits, and has to be woken.
+    /// True if the driver waits and has to be woken.
     asleep: bool,
 }
 
-/// An operation, and who wants to know what becomes of it.
+/// An operation, and the place for its result.
 #[derive(Debug)]
 pub(super) struct QueuedOperation {
     pub(super) id: OperationId,
@@ -55,26 +55,26 @@ impl Inbox {
     }
 
     fn contents(&self) -> MutexGuard<'_, Contents> {
-        // Nothing in here panics while it holds the lock.
+        // No code panics while it holds this lock.
         self.contents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Numbers the next operation.
+    /// Returns the number of the next operation.
     pub(super) fn next_id(&self) -> OperationId {
         OperationId(self.next_id.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Returns the options of the engine, as its callers see them.
+    /// Returns the options that the caller asked for.
     pub(super) fn options(&self) -> &EngineOptions {
         &self.options
     }
 
-    /// Leaves an operation for the driver.
+    /// Adds an operation.
     pub(super) fn push(&self, operation: QueuedOperation) {
         self.leave(|contents| contents.new.push_back(operation));
     }
 
-    /// Nobody wants to know any more what becomes of an operation.
+    /// Adds a cancellation.
     pub(super) fn cancel(&self, id: OperationId) {
         self.leave(|contents| contents.cancelled.push(id));
     }
@@ -86,7 +86,7 @@ impl Inbox {
     fn leave(&self, what: impl FnOnce(&mut Contents)) {
         let mut contents = self.contents();
         what(&mut contents);
-        // One wake is enough for all that come before it looks.
+        // One wake-up is enough for everything that is added before the driver looks.
         let was_asleep = mem::take(&mut contents.asleep);
         drop(contents);
         if was_asleep {
@@ -97,14 +97,14 @@ impl Inbox {
         }
     }
 
-    /// Takes everything that has been left.
+    /// Takes the contents.
     pub(super) fn take(&self) -> Contents {
         let mut contents = self.contents();
         let closed = contents.closed;
         mem::replace(&mut *contents, Contents { closed, ..Contents::default() })
     }
 
-    /// The driver is about to wait. `false`: there is something for it.
+    /// Prepares the driver's wait. Returns false if there is something to do.
     pub(super) fn fall_asleep(&self, is_idle: bool) -> bool {
         let mut contents = self.contents();
         let is_over = is_idle && contents.closed;
@@ -120,7 +120,7 @@ impl Inbox {
         true
     }
 
-    /// Counts an operation that is done.
+    /// Numbers a finished operation in the order of completion.
     pub(super) fn with_order(&self, mut done: Done) -> Done {
         let order = self.next_order.fetch_add(1, Ordering::Relaxed);
         if let Ok(completion) = &mut done.result {

@@ -6,19 +6,19 @@ use std::task::{Context, Waker};
 
 use crate::Done;
 
-/// Where the driver leaves what has become of an operation.
+/// The place for the result of one operation.
 #[derive(Debug, Default)]
 pub(super) struct Oneshot(Mutex<OneshotState>);
 
 #[derive(Debug, Default)]
 enum OneshotState {
-    /// Nothing yet, and nobody has asked.
+    /// No result, and the future was not polled.
     #[default]
     Empty,
-    /// Nothing yet; who is to be woken.
+    /// No result; the task to wake.
     Polled(Waker),
     Done(Box<Done>),
-    /// Nobody will ask.
+    /// The future was dropped.
     Abandoned,
 }
 
@@ -27,7 +27,7 @@ impl Oneshot {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For the driver: it is done.
+    /// Stores the result and wakes the task. Called by the driver.
     pub(super) fn complete(&self, done: Done) {
         let before = {
             let mut state = self.state();
@@ -57,7 +57,7 @@ impl Oneshot {
         }
     }
 
-    /// Nobody will ask. `true`: it is not done yet.
+    /// Discards the result. Returns true if there is none yet.
     pub(super) fn abandon(&self) -> bool {
         let before = mem::replace(&mut *self.state(), OneshotState::Abandoned);
         !matches!(before, OneshotState::Done(_))

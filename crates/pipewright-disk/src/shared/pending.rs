@@ -1,4 +1,4 @@
-//! An operation of a shared engine that may not be done yet.
+//! An operation of a shared engine, as a future.
 
 use std::future::Future;
 use std::mem;
@@ -12,11 +12,11 @@ use super::inbox::Inbox;
 use super::oneshot::Oneshot;
 use crate::{Done, OperationId};
 
-/// An operation that has been asked for: await it, or [wait](Pending::wait) for it.
+/// A started operation: await it, or [wait](Pending::wait) for it.
 ///
 /// # Drop
-/// Cancels the operation, if it has not begun. Its buffer and its file live until the system has let go of
-/// them, and are then freed; a write that has begun is done.
+/// Cancels the operation if it has not started. A write that has started continues. The buffer and the file
+/// are freed when the system has released them.
 #[derive(Debug)]
 #[must_use = "dropping it cancels the operation"]
 pub struct Pending(State);
@@ -37,7 +37,7 @@ impl Pending {
         Pending(State::Ready(Box::new(done)))
     }
 
-    /// Waits for it on this thread, which needs no runtime.
+    /// Blocks the calling thread until the operation is done. Needs no runtime.
     pub fn wait(self) -> Done {
         let mut this = pin!(self);
         block_on(|context| this.as_mut().poll(context))
@@ -48,7 +48,7 @@ impl Future for Pending {
     type Output = Done;
 
     /// # Panics
-    /// When it is polled again after it was ready, as futures do.
+    /// If it is polled again after it was ready, as for any future.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Done> {
         if let State::Waiting { oneshot, .. } = &self.0 {
             match oneshot.poll(context) {

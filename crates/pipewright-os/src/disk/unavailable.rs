@@ -63,25 +63,23 @@ impl UnavailableReason {
 impl fmt::Display for UnavailableReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            UnavailableReason::NotThisSystem => f.write_str("this system has none"),
+            UnavailableReason::NotThisSystem => f.write_str("not available on this system"),
             UnavailableReason::LeftOut => f.write_str("left out of this build"),
             UnavailableReason::KernelTooOld => f.write_str("the kernel is too old"),
             UnavailableReason::Disabled { sysctl } => {
-                write!(f, "turned off by the administrator (kernel.io_uring_disabled is {sysctl})")
+                write!(f, "disabled by the administrator (kernel.io_uring_disabled={sysctl})")
             }
-            UnavailableReason::Seccomp => {
-                f.write_str("refused by a filter of system calls (seccomp)")
-            }
+            UnavailableReason::Seccomp => f.write_str("blocked by a seccomp filter"),
             UnavailableReason::Denied => f.write_str("permission denied"),
             UnavailableReason::MemlockLimit { limit_bytes } => {
                 write!(
                     f,
-                    "more locked memory than the limit of {limit_bytes} bytes (RLIMIT_MEMLOCK)"
+                    "needs more locked memory than RLIMIT_MEMLOCK allows ({limit_bytes} bytes)"
                 )
             }
             UnavailableReason::Limit => f.write_str("too many open files or asynchronous requests"),
             UnavailableReason::OperationMissing { operation } => {
-                write!(f, "the kernel does not know the operation {operation}")
+                write!(f, "the kernel does not support the operation {operation}")
             }
             UnavailableReason::Error { number } => {
                 write!(f, "{}", io::Error::from_raw_os_error(*number))
@@ -126,12 +124,12 @@ impl fmt::Display for Unjudged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Unjudged::Imitation => {
-                "this is Wine, which does every operation inside the call, says that it is pending, and goes \
-                 through the cache whatever is asked: nothing here says how Windows would do it"
+                "this is Wine, which performs every operation inside the call, reports it as pending, and always uses \
+                 the cache: the results say nothing about Windows"
             }
             Unjudged::NoKernelIo => {
-                "the kernel of this system has no asynchronous file I/O: threads wait for every operation, and \
-                 which of them were in memory cannot be told"
+                "this system's kernel has no asynchronous file I/O: threads wait for every operation, and cached reads \
+                 cannot be told from others"
             }
         })
     }

@@ -199,7 +199,7 @@ fn a_disk_that_is_mounted_is_read_and_not_written_over() {
                 };
                 assert!(matches!(outcome(Work::Read), Outcome::Measured(_)), "{report:?}");
                 let Outcome::Failed(why) = outcome(Work::Overwrite) else { panic!("{report:?}") };
-                assert!(why.ends_with("it is mounted, or a part of another disk"), "{why}");
+                assert!(why.ends_with("the disk is mounted, or part of another disk"), "{why}");
             }
         },
     );

@@ -12,7 +12,7 @@ use crate::{
     BackendKind, Class, Misaligned, Part, UnavailableBackend, UnavailableReason, Unjudged,
 };
 
-/// What a test has brought to light on an ordinary filesystem.
+/// Returns the evidence of a test on an ordinary filesystem.
 fn evidence(direct: bool, work: Work, counts: &[(Class, usize)]) -> Evidence {
     let mut facts = Facts::default();
     facts.filesystem = Some(Filesystem::Ext4);
@@ -78,7 +78,7 @@ fn aio_does_at_once_what_it_cannot_do_later() {
         let words = &reasons(&found)[0].evidence;
         assert!(words.starts_with("500 of 500 inside the call: "), "{words}");
     }
-    // Through the cache it is threads of the engine's own.
+    // Through the cache, the engine's own threads do the work.
     let mut found = evidence(false, Work::Read, WORKERS);
     found.backend = BackendKind::Aio;
     check(&found, &[]);
@@ -109,7 +109,7 @@ fn what_is_asynchronous_needs_no_reason() {
     let mut threads = evidence(false, Work::Read, WORKERS);
     threads.backend = BackendKind::Threads;
     check(&threads, &[]);
-    // Nothing is known, and so nothing is said.
+    // Without evidence there is no finding.
     check(&evidence(true, Work::Read, &[]), &[]);
 }
 
@@ -118,7 +118,7 @@ fn row_1_a_cache_hit() {
     let mut hit = evidence(false, Work::Read, &[(Class::InlineCached, 500)]);
     hit.cached_before = Some(32 << 20);
     check(&hit, &[(Reason::CacheHit, Remedy::Nothing)]);
-    let words = "500 of 500 done inside the call without a sleep, 32768 KiB of it in memory before";
+    let words = "500 of 500 completed inside the call without sleeping, 32768 KiB of the file in memory before";
     assert_eq!(reasons(&hit)[0].evidence, words);
 }
 
@@ -127,7 +127,7 @@ fn row_2_a_cache_miss_and_few_workers() {
     let miss = evidence(false, Work::Read, WORKERS);
     check(&miss, &[(Reason::CacheMiss, Remedy::Direct)]);
     let finding = &reasons(&miss)[0];
-    assert_eq!(finding.evidence, "500 of 500 by kernel threads, 8 of them at once (at most 8)");
+    assert_eq!(finding.evidence, "500 of 500 by kernel threads, 8 at once (limit 8)");
     assert_eq!(finding.tried, Some(Test { direct: true, ..miss.test }));
 }
 
@@ -136,7 +136,7 @@ fn reads_past_the_cache_wait_for_what_was_written_through_it() {
     let mut fresh = evidence(true, Work::Read, WORKERS);
     (fresh.cached_before, fresh.unwritten_before) = (Some(32 << 20), Some(2 << 20));
     check(&fresh, &[(Reason::Unwritten, Remedy::Sync)]);
-    let words = "500 of 500 by kernel threads, 2048 KiB of it not on the disk before";
+    let words = "500 of 500 by kernel threads; 2048 KiB of the file were not on the disk before";
     assert_eq!(reasons(&fresh)[0].evidence, words);
     fresh.test.direct = false;
     check(&fresh, &[(Reason::CacheMiss, Remedy::Direct)]);
@@ -156,10 +156,8 @@ fn row_4_encryption() {
     encrypted.facts.encrypted = Some(true);
     (encrypted.bypasses_cache, encrypted.cached_after) = (Some(false), Some(64 << 10));
     check(&encrypted, &[(Reason::Encryption, Remedy::InlineEncryption)]);
-    assert!(
-        reasons(&encrypted)[0].evidence.ends_with("and 64 KiB went through the cache all the same")
-    );
-    // Reads are asynchronous, by way of the cache; or come from it.
+    assert!(reasons(&encrypted)[0].evidence.ends_with("; 64 KiB went through the cache anyway"));
+    // Reads are asynchronous through the cache, or served from it.
     let mut read = evidence(true, Work::Read, &[(Class::AsyncPageWait, 500)]);
     (read.facts.encrypted, read.bypasses_cache) = (Some(true), Some(false));
     check(&read, &[(Reason::Encryption, Remedy::InlineEncryption)]);
@@ -190,7 +188,7 @@ fn row_6_writes_through_the_cache() {
     check(&evidence(false, Work::Extend, WORKERS), &both);
 }
 
-/// What XFS has brought to light: its clock ticks twice while requests are made.
+/// Returns the evidence of a test on XFS: the clock ticks twice during the requests.
 fn put_off(direct: bool, work: Work, counts: &[(Class, usize)]) -> Evidence {
     let mut found = evidence(direct, work, counts);
     found.facts.filesystem = Some(Filesystem::Xfs);
@@ -232,7 +230,7 @@ fn row_8_no_nowait() {
         let is_overlay = filesystem == Filesystem::Overlay;
         let remedy = if is_overlay { Remedy::Aio } else { Remedy::AnotherFilesystem };
         check(&layered, &[(Reason::NoNowait, remedy)]);
-        let words = format!("500 of 500 by kernel threads: {name} does not know RWF_NOWAIT");
+        let words = format!("500 of 500 by kernel threads: {name} does not support RWF_NOWAIT");
         assert_eq!(reasons(&layered)[0].evidence, words);
     }
 }
@@ -242,7 +240,7 @@ fn row_9_fuse() {
     let mut fuse = evidence(true, Work::Read, &[(Class::InlineBlocked, 500)]);
     (fuse.facts.filesystem, fuse.facts.pollable) = (Some(Filesystem::Fuse), Some(true));
     check(&fuse, &[(Reason::Fuse, Remedy::Threads)]);
-    // Those of sysfs can be polled as well.
+    // Files in sysfs can be polled too.
     fuse.facts.filesystem = Some(Filesystem::Other(0x6265_6572));
     check(&fuse, &[(Reason::Pollable, Remedy::Threads)]);
 }
@@ -253,7 +251,7 @@ fn row_10_the_queue_of_the_disk_is_full() {
     let mut full = evidence(true, Work::Read, &blocked);
     full.facts.device_queue = Some(8);
     check(&full, &[(Reason::DeviceQueueFull, Remedy::LowerDepth)]);
-    let words = "100 calls slept, with 500 requests for a queue of 8";
+    let words = "100 calls slept; 500 requests for a queue of 8";
     assert_eq!(reasons(&full)[0].evidence, words);
 }
 
@@ -290,7 +288,7 @@ fn what_is_read_from_a_hole_does_not_come_from_memory() {
         let mut hole = evidence(direct, Work::Read, &[(Class::InlineCached, 500)]);
         (hole.has_hole, hole.facts.length) = (Some(true), 32 << 20);
         check(&hole, &[(Reason::NothingThere, Remedy::Nothing)]);
-        // Through the cache it cannot be told where most of it is there.
+        // Through the cache, a hole cannot be told from data if most of the file is in memory.
         hole.cached_before = Some(32 << 20);
         let reason = if direct { Reason::NothingThere } else { Reason::CacheHit };
         check(&hole, &[(reason, Remedy::Nothing)]);
@@ -303,7 +301,7 @@ fn row_11_misaligned() {
     refused.misaligned =
         Some(Misaligned { part: Part::Length, needed: 512, given: 100, reported: true });
     check(&refused, &[(Reason::Misaligned, Remedy::Align)]);
-    let words = "the length has to be a multiple of 512 for direct I/O, and is 100";
+    let words = "the length of a direct request must be a multiple of 512, got 100";
     assert_eq!(reasons(&refused)[0].evidence, words);
 }
 
@@ -321,5 +319,5 @@ fn row_13_io_uring_refused() {
         reason: UnavailableReason::Seccomp,
     }];
     check(&refused, &[(Reason::RingRefused(UnavailableReason::Seccomp), Remedy::AllowRing)]);
-    assert_eq!(reasons(&refused)[0].evidence, "refused by a filter of system calls (seccomp)");
+    assert_eq!(reasons(&refused)[0].evidence, "blocked by a seccomp filter");
 }

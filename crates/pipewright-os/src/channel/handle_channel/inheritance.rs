@@ -88,5 +88,8 @@ fn announced(variable: &str) -> io::Result<i32> {
 }
 
 pub(super) fn not_passed_on() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, "it was not passed on to us")
+    io::Error::new(
+        io::ErrorKind::InvalidInput,
+        "the handle was not inherited from the parent process",
+    )
 }

@@ -43,7 +43,7 @@ fn ends() -> io::Result<(OwnedFd, OwnedFd)> {
 
 pub(super) fn socket(handle: Handle) -> io::Result<Socket> {
     if handle.kind()? != HandleKind::Socket {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no socket has that number"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the descriptor is not a socket"));
     }
     Ok(Socket(OwnedFd::from(handle)))
 }
@@ -231,7 +231,7 @@ pub(super) fn receive(
         return Err(Errno::MFILE.into());
     }
     if is_cut || handles.len() + came.len() > MOST_HANDLES {
-        let words = "more handles were passed than a message may carry";
+        let words = "more than 64 handles in one message";
         return Err(io::Error::new(io::ErrorKind::InvalidData, words));
     }
     handles.extend(came);

@@ -22,7 +22,7 @@ pub(super) fn create(size: usize, prefault: bool) -> io::Result<(Mapping, Handle
     let length = size as u64;
     if getrlimit(Resource::Fsize).current.is_some_and(|most| most < length) {
         // The kernel would not only say no, but end us (SIGXFSZ).
-        let words = "the limit on the size of files is smaller than the shared memory";
+        let words = "the shared memory is larger than the file size limit (RLIMIT_FSIZE)";
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, words));
     }
     let fd = memory()?;
@@ -38,18 +38,19 @@ pub(super) fn create(size: usize, prefault: bool) -> io::Result<(Mapping, Handle
 }
 
 pub(super) fn open(handle: &Handle, size: usize, prefault: bool) -> io::Result<Mapping> {
-    let seals = rustix::fs::fcntl_get_seals(handle).map_err(|_| wrong("it cannot be sealed"))?;
+    let seals = rustix::fs::fcntl_get_seals(handle)
+        .map_err(|_| wrong("it is not a sealable memory object"))?;
     if !seals.contains(SEALS) {
         return Err(wrong("it is not sealed"));
     }
     let stat = rustix::fs::fstat(handle)?;
     if u64::try_from(stat.st_size).ok() != Some(size as u64) {
-        return Err(wrong("it is not as large as was said"));
+        return Err(wrong("its size is not the announced one"));
     }
     // Pages behind its end are counted as well, and could stand in for some that are not there. Nobody can
     // add others any more, because of the seals.
     rustix::fs::ftruncate(handle, size as u64)
-        .map_err(|_| wrong("what is behind its end cannot be taken away"))?;
+        .map_err(|_| wrong("the pages behind its end cannot be removed"))?;
     let stat = rustix::fs::fstat(handle)?;
     // A page that is not there would be made when we read it, at our cost, or not at all.
     if u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512) < size as u64 {

@@ -380,12 +380,12 @@ impl Mapping {
 fn size_of_object(bytes: usize) -> io::Result<usize> {
     let pages = bytes != 0 && bytes % CONTROL_BYTES == 0;
     if !pages || bytes > MOST_BYTES {
-        let words = "shared memory is made of whole pages";
+        let words = "the size of shared memory must be a multiple of 4096 bytes, at most 1 GiB";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
     }
     Ok(CONTROL_BYTES + bytes)
 }
 
 fn outside() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, "outside of the shared memory")
+    io::Error::new(io::ErrorKind::InvalidInput, "outside the shared memory")
 }

@@ -112,11 +112,11 @@ mod linux {
         for seal in [SealFlags::SHRINK, SealFlags::FUTURE_WRITE, SealFlags::SEAL] {
             refused(object(size, true, seals.difference(seal)), "not sealed");
         }
-        refused(object(size - 4096, true, seals), "not as large");
-        refused(object(size + 4096, true, seals), "not as large");
+        refused(object(size - 4096, true, seals), "its size is not");
+        refused(object(size + 4096, true, seals), "its size is not");
         refused(object(size, false, seals), "holes");
-        refused(Handle::from(File::open("/proc/self/exe").unwrap()), "cannot be sealed");
-        refused(Handle::from(File::open("/dev/null").unwrap()), "cannot be sealed");
+        refused(Handle::from(File::open("/proc/self/exe").unwrap()), "not a sealable");
+        refused(Handle::from(File::open("/dev/null").unwrap()), "not a sealable");
     }
 
     /// One page too few inside, and one behind the end: as many as there should be.
@@ -266,12 +266,12 @@ mod windows {
         };
         let nothing = INVALID_HANDLE_VALUE;
         assert!(Seen::open(&object(nothing, size, SEC_COMMIT), OPTIONS).is_ok());
-        refused(object(nothing, size - 4096, SEC_COMMIT), "not as large");
-        refused(object(nothing, size + 4096, SEC_COMMIT), "not as large");
-        refused(object(nothing, size, SEC_RESERVE), "not all there");
+        refused(object(nothing, size - 4096, SEC_COMMIT), "its size is not");
+        refused(object(nothing, size + 4096, SEC_COMMIT), "its size is not");
+        refused(object(nothing, size, SEC_RESERVE), "not committed");
         let path = std::env::temp_dir().join(format!("pipewright-{}-section", std::process::id()));
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
-        refused(object(file.as_raw_handle(), size, 0), "it is a file");
+        refused(object(file.as_raw_handle(), size, 0), "it is a file mapping");
         refused(Handle::from(file), "no memory");
         std::fs::remove_file(&path).unwrap();
     }

@@ -52,10 +52,10 @@ pub(super) fn create(size: usize, prefault: bool) -> io::Result<(Mapping, Handle
 pub(super) fn open(handle: &Handle, size: usize, prefault: bool) -> io::Result<Mapping> {
     let told = SectionInfo::of(handle.as_handle())?;
     if told.kind & (SEC_FILE | SEC_IMAGE | SEC_RESERVE | SEC_COMMIT) != SEC_COMMIT {
-        return Err(wrong("it is a file, or not all there"));
+        return Err(wrong("it is a file mapping, or not committed"));
     }
     if u64::try_from(told.bytes).ok() != Some(size as u64) {
-        return Err(wrong("it is not as large as was said"));
+        return Err(wrong("its size is not the announced one"));
     }
     let mapping = Mapping::of(handle.as_handle(), size, FILE_MAP_READ)?;
     mapping.check()?;
@@ -132,7 +132,7 @@ impl SectionInfo {
         // SAFETY: an open handle, and a live struct of that class (0) and size.
         let status =
             unsafe { NtQuerySection(section.as_raw_handle(), 0, &raw mut told, room, none) };
-        if status < 0 { Err(wrong("it is no memory that we may look at")) } else { Ok(told) }
+        if status < 0 { Err(wrong("it is no section that can be queried")) } else { Ok(told) }
     }
 }
 
@@ -170,7 +170,7 @@ impl Mapping {
             let part = part_at(place)?;
             let there = (part.State, part.Type, part.Protect);
             if there != (MEM_COMMIT, MEM_MAPPED, PAGE_READONLY) || part.RegionSize == 0 {
-                return Err(wrong("it is not all there"));
+                return Err(wrong("it is not committed"));
             }
             seen += part.RegionSize;
         }

@@ -9,7 +9,7 @@ use crate::base::pipe::{self, PipeOptions};
 
 pub(super) fn open(kind: Kind, holds_bytes: Option<usize>) -> io::Result<Conduit> {
     if kind != Kind::Pipe {
-        let words = "Windows has no pair of files of this kind";
+        let words = "Windows has no such pipe";
         return Err(io::Error::new(io::ErrorKind::Unsupported, words));
     }
     let (reader, writer) =

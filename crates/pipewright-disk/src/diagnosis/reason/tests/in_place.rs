@@ -1,4 +1,4 @@
-//! The rows on writes in place: the clock, the pieces of the file, the cache.
+//! The rows for writes in place: the clock, the file's extents, the cache.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn writes_that_change_the_times_are_one_verdict_whatever_their_share() {
             check(&found, &[(Reason::FileTimes, Remedy::AioOrLazytime)]);
             assert_eq!(Verdict::of(&found), Verdict::Partly, "{workers}");
             let words = format!(
-                "{workers} of 500 by kernel threads; the clock ticks every 4 ms, at this rate for one in 250 writes"
+                "{workers} of 500 by kernel threads; the clock ticks every 4 ms, which affects one in 250 writes at this rate"
             );
             assert_eq!(reasons(&found)[0].evidence, words);
         }
@@ -39,23 +39,23 @@ fn what_a_tick_comes_to_depends_on_how_fast_requests_are_made() {
         let mut found = put_off(true, Work::Overwrite, WORKERS);
         found.asked = Duration::from_millis(milliseconds);
         let told = &reasons(&found)[0].evidence;
-        assert!(told.ends_with(&format!("at this rate for {words}")), "{told}");
+        assert!(told.ends_with(&format!("which affects {words} at this rate")), "{told}");
     }
 }
 
 #[test]
 fn times_explain_nothing_of_what_waits_in_any_case() {
-    // Room has to be found, whatever the clock says.
+    // Space has to be found, whatever the clock says.
     check(&put_off(true, Work::Extend, WORKERS), &[(Reason::Extending, Remedy::Preallocate)]);
     check(&put_off(true, Work::Hole, WORKERS), &[(Reason::Hole, Remedy::Preallocate)]);
     check(&put_off(true, Work::Read, WORKERS), &[(Reason::Unexplained, Remedy::ExpectWorker)]);
     let mut cached = put_off(true, Work::Overwrite, WORKERS);
     cached.cached_before = Some(8 << 20);
     check(&cached, &[(Reason::InCache, Remedy::ForgetCache)]);
-    let words = "500 of 500 by kernel threads, 8192 KiB of it in memory before";
+    let words = "500 of 500 by kernel threads; 8192 KiB of the file were in memory before";
     assert_eq!(reasons(&cached)[0].evidence, words);
     assert_eq!(Verdict::of(&cached), Verdict::Workers);
-    // Linux AIO changes them inside the call.
+    // Linux AIO updates the timestamps inside the call.
     let mut aio = put_off(true, Work::Overwrite, &[(Class::AsyncDevice, 500)]);
     aio.backend = BackendKind::Aio;
     check(&aio, &[]);
@@ -70,7 +70,7 @@ fn writes_in_place_that_are_taken_and_yet_wait_are_not_explained() {
     let mut unknown = evidence(true, Work::Overwrite, &some);
     unknown.nowait_writes = None;
     check(&unknown, &unexplained);
-    // Through the cache it is the lock of the file.
+    // Through the cache, the file's lock is the reason.
     let mut taken =
         evidence(false, Work::Overwrite, &[(Class::InlineCached, 100), (Class::Worker, 400)]);
     taken.nowait_writes = Some(NowaitWrites::Taken);
@@ -85,27 +85,27 @@ fn writes_that_meet_several_pieces_of_the_file_go_to_threads() {
         found
     };
     check(&split(499), &[(Reason::Split, Remedy::AioOrDefragment)]);
-    let words = "500 of 500 by kernel threads; 499 of the writes meet more than one extent";
+    let words = "500 of 500 by kernel threads; 499 of the writes span more than one extent";
     assert_eq!(reasons(&split(499))[0].evidence, words);
     let mut cached = split(499);
     cached.cached_before = Some(8 << 20);
     let both = [(Reason::Split, Remedy::AioOrDefragment), (Reason::InCache, Remedy::ForgetCache)];
     check(&cached, &both);
-    // Beside what the clock puts off: only where it is more than can be overlooked.
+    // In addition to writes deferred by the clock, only a significant share of split writes counts.
     for (count, reason) in [(20, Reason::FileTimes), (40, Reason::Split)] {
         let mut found = put_off(true, Work::Overwrite, WORKERS);
         found.split = Some(count);
         assert_eq!(reasons(&found)[0].reason, reason, "{count}");
     }
-    // Few of them are not why most of the others went there as well.
+    // A few split writes don't explain the others.
     let mut crowded = split(4);
     crowded.write_room = Some(90);
     check(&crowded, &[(Reason::WriteRoom, Remedy::FewerWrites)]);
-    let words = "500 of 500 by kernel threads; ext4 has room for about 90 at once";
+    let words = "500 of 500 by kernel threads; ext4 has metadata space for about 90 at once";
     assert_eq!(reasons(&crowded)[0].evidence, words);
     crowded.write_room = Some(500);
     check(&crowded, &[(Reason::Split, Remedy::AioOrDefragment)]);
-    // Linux AIO asks nobody not to wait.
+    // Linux AIO never asks the filesystem not to wait.
     let mut aio = split(499);
     (aio.backend, aio.counts) =
         (BackendKind::Aio, evidence(true, Work::Overwrite, &[(Class::AsyncDevice, 500)]).counts);

@@ -74,7 +74,7 @@ impl Side {
         match came.len() == count {
             true => Ok(came),
             false => {
-                let words = "handles were announced that are not there";
+                let words = "the message announced handles that did not arrive";
                 Err(io::Error::new(io::ErrorKind::InvalidData, words))
             }
         }

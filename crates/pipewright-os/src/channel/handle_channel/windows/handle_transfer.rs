@@ -113,8 +113,7 @@ impl Peer {
             return Ok(Outgoing::default());
         }
         if !self.carries_handles() {
-            let words =
-                "handles cannot be passed to a process that is not known, see Channel::start";
+            let words = "handles cannot be passed to an unknown process: see Channel::start";
             return Err(io::Error::new(io::ErrorKind::Unsupported, words));
         }
         match self {
@@ -161,7 +160,7 @@ impl Peer {
                 let own = unsafe { BorrowedHandle::borrow_raw(own) };
                 numbers.iter().map(|number| take_from(own, *number)).collect()
             }
-            _ => Err(wrong("handles were announced by a process that is not known")),
+            _ => Err(wrong("an unknown process announced handles")),
         }
     }
 }
@@ -191,7 +190,7 @@ fn take(process: &OwnedHandle, number: u64) -> io::Result<Handle> {
 fn take_from(process: BorrowedHandle<'_>, number: u64) -> io::Result<Handle> {
     // Beyond these are the numbers that mean whoever asks, which is us: his process, his thread.
     let number = i32::try_from(number).ok().filter(|number| *number > 0 && number % 4 == 0);
-    let number = number.ok_or_else(|| wrong("the number of a handle is none"))?;
+    let number = number.ok_or_else(|| wrong("the number is not that of a handle"))?;
     let theirs: HANDLE = ptr::without_provenance_mut(number as usize);
     let copy =
         copied(process, theirs, DUPLICATE_SAME_ACCESS).map_err(|error| of_ended(process, error))?;
@@ -220,7 +219,7 @@ fn of_ended(process: BorrowedHandle<'_>, error: io::Error) -> io::Error {
     if is_ending || is_signalled(process) {
         return io::ErrorKind::BrokenPipe.into();
     }
-    wrong("a handle was announced that is none")
+    wrong("the announced handle does not exist")
 }
 
 fn wrong(words: &str) -> io::Error {

@@ -201,7 +201,7 @@ fn deliver(end: &mut End, caller: &mut Option<(&mut Vec<u8>, usize)>) -> io::Res
                 Announced::Handles(numbers) => {
                     let came = peer.take(&numbers)?;
                     if handles.len() + came.len() > MOST_HANDLES {
-                        let words = "more handles were passed than a message may carry";
+                        let words = "more than 64 handles in one message";
                         return Err(io::Error::new(io::ErrorKind::InvalidData, words));
                     }
                     handles.extend(came);
@@ -223,7 +223,7 @@ fn keep(inbox: &mut Inbox, bytes: &[u8]) -> io::Result<()> {
 }
 
 fn no_link() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, "no link has that number")
+    io::Error::new(io::ErrorKind::InvalidInput, "the handle is not an end of a handle channel")
 }
 
 pub(super) fn arrival(socket: &Socket) -> Source<'_> {

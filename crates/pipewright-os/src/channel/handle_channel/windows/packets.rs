@@ -99,8 +99,7 @@ impl Decoder {
                 Announced::Handles(numbers.map(number).collect())
             }
             _ => {
-                let words =
-                    "a packet is none, or more handles were passed than a message may carry";
+                let words = "malformed packet, or more than 64 handles in one message";
                 return Err(io::Error::new(io::ErrorKind::InvalidData, words));
             }
         };
