@@ -1,4 +1,4 @@
-//! The stand-in for asynchronous I/O that this system does not have. It cannot be made.
+//! A stand-in for asynchronous I/O that this system lacks. No value of it can exist.
 
 use std::io;
 use std::sync::Arc;
@@ -7,24 +7,24 @@ use crate::base::wake::Wake;
 use crate::disk::file::{Finished, Request};
 use crate::disk::unavailable::UnavailableReason;
 
-/// There is none.
+/// A queue that cannot be created.
 #[derive(Debug)]
 pub(crate) enum Absent {}
 
-/// There is none.
+/// Stands in for io_uring.
 #[cfg(not(target_os = "linux"))]
 pub(crate) type Ring = Absent;
 
-/// There is none.
+/// Stands in for Linux AIO.
 #[cfg(not(target_os = "linux"))]
 pub(crate) type Aio = Absent;
 
-/// There is none.
+/// Stands in for a completion port.
 #[cfg(not(windows))]
 pub(crate) type Port = Absent;
 
 impl Absent {
-    /// Refuses, whatever the options are.
+    /// Fails, whatever the options are.
     pub(crate) fn new<Options>(
         _: Options,
         _: Option<Arc<Wake>>,

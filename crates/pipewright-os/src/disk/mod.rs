@@ -1,4 +1,4 @@
-//! Files, and operations on them that the kernel carries out in the background.
+//! Files, and the asynchronous file I/O of each system's kernel.
 
 mod absent;
 pub mod aio;

@@ -1,40 +1,40 @@
-//! Why the kernel's asynchronous I/O cannot be used here.
+//! The reasons why the kernel's asynchronous I/O is unavailable here.
 
 use std::fmt;
 use std::io;
 
-/// Why a way to do I/O cannot be used on this machine, in this process.
+/// A reason why an I/O mechanism is unavailable on this machine or in this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UnavailableReason {
-    /// This operating system has nothing of the kind.
+    /// This operating system does not have it.
     NotThisSystem,
     /// This build leaves it out (`--cfg pipewright_force_fallback`).
     LeftOut,
-    /// The kernel is older than that.
+    /// The kernel is too old.
     KernelTooOld,
-    /// The administrator has turned it off.
+    /// The administrator has disabled it.
     Disabled {
-        /// The value of `kernel.io_uring_disabled`: 1 is for all but a group, 2 for everybody.
+        /// The value of `kernel.io_uring_disabled`: 1 allows it only for a group, 2 for nobody.
         sysctl: u32,
     },
-    /// A filter of system calls refuses it: most containers have one.
+    /// A seccomp filter blocks it, as in most containers.
     Seccomp,
-    /// It was refused, and nothing tells by whom.
+    /// It was refused for an unknown reason.
     Denied,
-    /// It takes more locked memory than this user may have (`RLIMIT_MEMLOCK`).
+    /// It needs more locked memory than the user may have (`RLIMIT_MEMLOCK`).
     MemlockLimit {
-        /// That limit, in bytes.
+        /// The limit in bytes.
         limit_bytes: u64,
     },
-    /// Too many files are open, or too many requests of all programs are allowed for (`fs.aio-max-nr`).
+    /// Too many files are open, or all programs together have reserved too many requests (`fs.aio-max-nr`).
     Limit,
-    /// The kernel knows of it, and not of an operation that it takes.
+    /// The kernel lacks one of the required operations.
     OperationMissing {
-        /// Its name.
+        /// The name of the operation.
         operation: &'static str,
     },
-    /// Something else: the error's number.
+    /// The system reported another error.
     Error {
         /// The `errno`.
         number: i32,
@@ -42,7 +42,7 @@ pub enum UnavailableReason {
 }
 
 impl UnavailableReason {
-    /// A name for machines, which stays as it is: `seccomp`, `disabled`.
+    /// Returns a stable, machine-readable name such as `seccomp` or `disabled`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -90,18 +90,18 @@ impl fmt::Display for UnavailableReason {
 
 impl std::error::Error for UnavailableReason {}
 
-/// Why it cannot be judged here whether I/O is asynchronous, or only in part.
+/// A reason why this machine allows no verdict on asynchronous I/O, or only some.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unjudged {
-    /// This is Wine: no Windows.
+    /// The program runs under Wine, not under Windows.
     Imitation,
     /// This system's kernel has no asynchronous file I/O.
     NoKernelIo,
 }
 
 impl Unjudged {
-    /// Why not on this machine. `None`: it can be judged.
+    /// Returns the reason on this machine. `None` if verdicts are possible.
     #[must_use]
     pub fn here() -> Option<Unjudged> {
         if cfg!(target_os = "macos") {
@@ -110,7 +110,7 @@ impl Unjudged {
         crate::host::host_info::look().imitation.then_some(Unjudged::Imitation)
     }
 
-    /// A name for machines, which stays as it is: `imitation`.
+    /// Returns a stable, machine-readable name such as `imitation`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -135,15 +135,15 @@ impl fmt::Display for Unjudged {
     }
 }
 
-/// What can be known of a refusal beside its error.
+/// The circumstances of a refusal, besides its error.
 #[cfg(target_os = "linux")]
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Circumstances {
-    /// `kernel.io_uring_disabled`, where there is such a setting.
+    /// The value of `kernel.io_uring_disabled`, if the setting exists.
     pub(crate) disabled: Option<u32>,
-    /// A filter of system calls is at work on this thread.
+    /// True if a seccomp filter applies to this thread.
     pub(crate) filtered: bool,
-    /// `RLIMIT_MEMLOCK`, unless it is infinite.
+    /// The value of `RLIMIT_MEMLOCK`, unless it is infinite.
     pub(crate) memlock_bytes: Option<u64>,
 }
 
@@ -159,12 +159,12 @@ impl Circumstances {
         }
     }
 
-    /// Why a call was refused with that error.
+    /// Returns the reason for an error.
     pub(crate) fn judge(self, error: &io::Error) -> UnavailableReason {
         let number = error.raw_os_error().unwrap_or_default();
         match (number, self.disabled) {
             (libc::EPERM, Some(sysctl @ 1..)) => UnavailableReason::Disabled { sysctl },
-            // Docker's filter says EPERM, others say ENOSYS so that programs think of an old kernel.
+            // Docker's filter returns EPERM; others return ENOSYS, so that programs assume an old kernel.
             (libc::EPERM | libc::EACCES | libc::ENOSYS, _) if self.filtered => {
                 UnavailableReason::Seccomp
             }
@@ -180,13 +180,13 @@ impl Circumstances {
     }
 }
 
-/// The text of the setting.
+/// Parses the setting.
 #[cfg(target_os = "linux")]
 fn disabled_by(text: &str) -> Option<u32> {
     text.trim().parse().ok()
 }
 
-/// The text of `/proc/PID/status`: mode 2 is a filter (proc_pid_status(5)).
+/// Parses `/proc/PID/status`: mode 2 is a filter (proc_pid_status(5)).
 #[cfg(target_os = "linux")]
 fn is_filtered(status: &str) -> bool {
     let mode = status.lines().find_map(|line| line.strip_prefix("Seccomp:"));

@@ -1,4 +1,4 @@
-//! `io_setup`, `io_submit`, `io_getevents`, `io_destroy`: the C library has no names for them.
+//! `io_setup`, `io_submit`, `io_getevents`, `io_destroy`. The C library has no functions for them.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,7 +17,7 @@ use crate::disk::unavailable::{Circumstances, UnavailableReason};
 /// `aio_context_t`.
 type Context = libc::c_ulong;
 
-/// `struct iocb` of a little-endian machine (linux/aio_abi.h).
+/// The `struct iocb` (linux/aio_abi.h).
 #[repr(C)]
 #[derive(Debug, Default)]
 struct Iocb {
@@ -38,7 +38,7 @@ struct Iocb {
     result_fd: u32,
 }
 
-/// `struct io_event`.
+/// The `struct io_event`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 struct Event {
@@ -55,17 +55,18 @@ const IOCB_FLAG_RESFD: u32 = 1;
 #[derive(Debug)]
 pub(crate) struct Aio {
     context: Context,
-    /// The process that made it. A fork has no such context, but may be given another by the same name.
+    /// The process that created the context. A fork does not have it, but may get another one of the same
+    /// name.
     home: Generation,
-    /// What the kernel may touch.
+    /// The requests, which own what the kernel may touch.
     requests: InFlight,
-    /// What it has not been told of yet.
+    /// The tokens of requests that have not been submitted.
     unsubmitted: VecDeque<usize>,
-    /// What it refused or has completed.
+    /// The requests that the kernel refused or completed.
     done: VecDeque<(usize, i64)>,
-    /// Ends waits.
+    /// The flag that interrupts waits.
     wake: Option<Arc<Wake>>,
-    /// Counts completions, for a wait for them and something else.
+    /// Counts completions, so that a wait can cover them and the flag.
     completed: OwnedFd,
 }
 
@@ -78,7 +79,7 @@ impl Aio {
         let completed = rustix::event::eventfd(0, flags).map_err(|error| judge(error.into()))?;
         let mut context: Context = 0;
         let most = libc::c_long::try_from(depth.max(1)).map_err(|_| UnavailableReason::Limit)?;
-        // SAFETY: a number, and a context that is 0 and will be filled in.
+        // SAFETY: a number, and a context of value 0 to fill in.
         let result = unsafe { libc::syscall(libc::SYS_io_setup, most, &raw mut context) };
         if result != 0 {
             return Err(judge(io::Error::last_os_error()));
@@ -101,10 +102,10 @@ impl Aio {
     pub(crate) fn submit(&mut self) -> io::Result<()> {
         self.check_home()?;
         while let Some(token) = self.unsubmitted.front().copied() {
-            // One at a time: the call says of one alone whether it was refused, and so what for.
+            // One at a time, because the call reports an error only for the first.
             match self.hand_over(token) {
                 Ok(()) => {}
-                // No room in the queue: some have to be taken first.
+                // The queue is full until completions are taken.
                 Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => return Err(error),
                 Err(error) if error.raw_os_error() == Some(libc::EINTR) => continue,
                 Err(error) => {
@@ -117,7 +118,7 @@ impl Aio {
         Ok(())
     }
 
-    /// Says that a fork of this process has no context. What goes by its name there is another one.
+    /// Fails in a fork of this process, where the context's name may mean another one.
     fn check_home(&self) -> io::Result<()> {
         if self.home.is_here() { Ok(()) } else { Err(Errno::OPNOTSUPP.into()) }
     }
@@ -138,9 +139,9 @@ impl Aio {
             ..Iocb::default()
         };
         let mut list = [&raw mut block];
-        // SAFETY: a context of ours and a list of one. The block is copied in the call. The file is open and
-        // the memory is there, nobody else's, until the kernel has completed it: the request, which owns
-        // both, is kept until then, also when this is dropped.
+        // SAFETY: a context of ours and a list of one. The call copies the block. The file is open, and the
+        // memory is valid and used by nobody else, until the kernel has completed it: the request owns both
+        // and is kept until then, even if this is dropped.
         let taken = unsafe {
             libc::syscall(libc::SYS_io_submit, self.context, 1 as libc::c_long, list.as_mut_ptr())
         };
@@ -170,12 +171,13 @@ impl Aio {
             wake.lower();
         }
         let mut count = [0; 8];
-        // Ignored: nothing was counted. What is counted from now on has come after what is gathered.
+        // Ignored: there was nothing to count. Completions counted from now on came after those that are
+        // collected.
         let _ = rustix::io::read(&self.completed, &mut count);
         self.gather(0)
     }
 
-    /// A full queue is no reason not to wait: it is one to.
+    /// Submits until the queue is full. A full queue is a reason to wait, not an error.
     fn submit_what_fits(&mut self) -> io::Result<()> {
         match self.submit() {
             Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => Ok(()),
@@ -183,13 +185,13 @@ impl Aio {
         }
     }
 
-    /// Takes the completions that are there, and waits for so many.
+    /// Collects completions, after waiting for that many.
     fn gather(&mut self, at_least: libc::c_long) -> io::Result<()> {
         const AT_ONCE: usize = 64;
         let mut events = [Event::default(); AT_ONCE];
         let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         let timeout = if at_least == 0 { &raw const none } else { std::ptr::null() };
-        // SAFETY: a context of ours, room for as many events as are named, and no time or a live one.
+        // SAFETY: a context of ours, space for the named number of events, and no timeout or a live one.
         let count = unsafe {
             libc::syscall(
                 libc::SYS_io_getevents,
@@ -214,7 +216,7 @@ impl Aio {
         self.check_home().ok()?;
         loop {
             if self.done.is_empty() && self.requests.count() > self.unsubmitted.len() {
-                // Ignored: a wait will say it.
+                // Ignored: the next wait reports it.
                 let _ = self.gather(0);
             }
             let (token, result) = self.done.pop_front()?;
@@ -237,10 +239,11 @@ impl Drop for Aio {
             self.requests.leak();
             return;
         }
-        // Waits for all that cannot be cancelled (io_destroy(2)). SAFETY: a context of ours, gone after it.
+        // Waits for all that cannot be cancelled (io_destroy(2)). SAFETY: a context of ours that is not used
+        // afterwards.
         let result = unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
         if result != 0 {
-            // It cannot be waited for, so the memory is the kernel's for ever.
+            // The requests cannot be waited for, so leave their memory to the kernel forever.
             self.requests.leak();
         }
     }

@@ -12,7 +12,7 @@ pub(super) use super::unsupported::{
 };
 use super::{Access, Alignment, Facts, File, OpenOptions};
 
-/// A file as it is kept open.
+/// The open file.
 pub(super) type Open = fs::File;
 
 pub(super) fn open(path: &Path, options: &OpenOptions) -> io::Result<fs::File> {
@@ -38,7 +38,7 @@ pub(super) fn allocate(file: &fs::File, offset: u64, bytes: u64) -> io::Result<(
     let end = offset.checked_add(bytes).ok_or(io::ErrorKind::InvalidInput)?;
     let length = len(file)?;
     if end <= length {
-        // There is no call that fills holes.
+        // No call fills holes.
         return Ok(());
     }
     let room = i64::try_from(end - length).map_err(|_| io::ErrorKind::InvalidInput)?;

@@ -1,4 +1,4 @@
-//! `open`, `pread`, `pwrite`, and what can be opened at all.
+//! The calls that Unix systems share: `open`, `pread`, `pwrite`.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::{OpenOptions, SyncMode, not_seekable};
 
-/// Opens it with those flags besides.
+/// Opens the file with additional flags.
 pub(super) fn open(path: &Path, options: &OpenOptions, flags: libc::c_int) -> io::Result<File> {
     let sync = match options.sync {
         SyncMode::None => 0,

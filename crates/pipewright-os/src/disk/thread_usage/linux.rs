@@ -7,14 +7,14 @@ use super::ThreadUsage;
 
 pub(super) fn now() -> Option<ThreadUsage> {
     let mut told = MaybeUninit::<libc::rusage>::uninit();
-    // SAFETY: the thread that calls, and room for the struct.
+    // SAFETY: the calling thread, and space for the struct.
     let result = unsafe { libc::getrusage(libc::RUSAGE_THREAD, told.as_mut_ptr()) };
     if result != 0 {
         return None;
     }
-    // SAFETY: filled in by the call, which succeeded.
+    // SAFETY: filled in by the successful call.
     let told = unsafe { told.assume_init() };
-    // In blocks of 512 bytes, which is what disks are read and written in.
+    // In units of 512 bytes.
     let blocks = told.ru_inblock as u64 + told.ru_oublock as u64;
     Some(ThreadUsage { sleeps: told.ru_nvcsw as u64, disk_bytes: blocks * 512 })
 }
@@ -25,14 +25,14 @@ pub(super) fn kernel_workers() -> Option<usize> {
     name.truncate(15);
     let tasks = fs::read_dir("/proc/self/task").ok()?.flatten();
     let is_worker = |task: &fs::DirEntry| {
-        // One that has ended meanwhile is none.
+        // A thread that has ended meanwhile doesn't count.
         fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm.trim_end() == name)
     };
     Some(tasks.filter(is_worker).count())
 }
 
 pub(super) fn counts_disk_bytes() -> bool {
-    // The kernel has the file where it has the counters (CONFIG_TASK_IO_ACCOUNTING).
+    // The file exists if the kernel has the counters (CONFIG_TASK_IO_ACCOUNTING).
     fs::metadata("/proc/thread-self/io").is_ok()
 }
 
@@ -42,7 +42,7 @@ mod tests {
 
     use super::{counts_disk_bytes, now};
 
-    /// `read_bytes` and `write_bytes`: what went to and came from a disk, not what calls moved (proc_pid_io(5)).
+    /// Returns `read_bytes` plus `write_bytes`: the bytes transferred by disks, not by calls (proc_pid_io(5)).
     fn told_by_proc() -> u64 {
         let text = std::fs::read_to_string("/proc/thread-self/io").unwrap();
         let field = |name| text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
@@ -64,7 +64,7 @@ mod tests {
         file.write_all_at(&[7; 64 << 10], 0).unwrap();
         file.sync_all().unwrap();
         std::fs::remove_file(&path).unwrap();
-        // Nothing on a filesystem in memory; elsewhere what was written, and some more.
+        // Zero on a filesystem in memory; elsewhere the bytes written, and some more.
         assert_eq!(now().unwrap().disk_bytes, told_by_proc());
     }
 }

@@ -31,17 +31,18 @@ pub(super) fn cpu_time() -> Option<CpuTime> {
     parse_cpu_time(&text("/proc/stat")?, &text("/proc/self/stat")?)
 }
 
-/// The unit of both, on every processor: proc(5), `USER_HZ`.
+/// The unit of both files, on every processor: proc(5), `USER_HZ`.
 const TICK: Duration = Duration::from_millis(10);
 
 fn parse_cpu_time(all: &str, own: &str) -> Option<CpuTime> {
     let ticks: Vec<u64> =
         all.lines().next()?.split_whitespace().skip(1).flat_map(str::parse).collect();
-    // What guests took is part of the first two.
+    // The first two include the time of guests.
     let [user, nice, system, idle, iowait, irq, softirq, steal, ..] = ticks[..] else {
         return None;
     };
-    // Behind the name, which may hold anything, and eleven others: our own two, and those of children.
+    // The fields after the name, which may contain anything: eleven others, then our own two and those of
+    // children.
     let (_, behind) = own.rsplit_once(')')?;
     let own: Vec<u64> = behind.split_whitespace().skip(11).take(4).flat_map(str::parse).collect();
     let own = (own.len() == 4).then(|| own.iter().sum())?;
@@ -55,7 +56,7 @@ fn parse_cpu_time(all: &str, own: &str) -> Option<CpuTime> {
 pub(super) fn free_memory_bytes() -> Option<u64> {
     let left = |group: &PathBuf| {
         let number = |name| text(group.join(name))?.parse::<u64>().ok();
-        // "max" is no number: no limit.
+        // "max" is no number and means no limit.
         Some(number("memory.max")?.saturating_sub(number("memory.current")?))
     };
     let groups = groups();
@@ -63,7 +64,7 @@ pub(super) fn free_memory_bytes() -> Option<u64> {
     memory("MemAvailable").into_iter().chain(left).min()
 }
 
-/// What `RLIMIT_AS` leaves; `None`: there is none.
+/// Returns the bytes left by `RLIMIT_AS`. `None` if there is no limit.
 fn address_space_left() -> Option<u64> {
     let most = getrlimit(Resource::As).current?;
     let pages = text("/proc/self/statm")?.split(' ').next()?.parse::<u64>().ok()?;
@@ -81,7 +82,7 @@ fn pretty_name(text: &str) -> Option<String> {
     Some(name.trim_matches(['"', '\'']).to_owned())
 }
 
-/// The value behind a name and a colon.
+/// Returns the value after a name and a colon.
 fn value(text: &str, name: &str) -> Option<String> {
     let line = text.lines().find(|line| line.starts_with(name))?;
     Some(line.split_once(':')?.1.trim().to_owned())
@@ -92,7 +93,7 @@ fn memory(name: &str) -> Option<u64> {
     Some(value.strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
 }
 
-/// The folders of the groups that this process is in, from its own upwards.
+/// Returns the folders of this process's cgroups, from its own upwards.
 fn groups() -> Vec<PathBuf> {
     let own = text("/proc/self/cgroup").unwrap_or_default();
     let Some(own) = own.lines().find_map(|line| line.strip_prefix("0::/")) else {
@@ -107,10 +108,10 @@ fn quota(group: impl AsRef<Path>) -> Option<f64> {
     parse_quota(&text(group.as_ref().join("cpu.max"))?)
 }
 
-/// `cpu.max`: the microseconds that may be used in so many.
+/// Parses `cpu.max`: the usable microseconds and the period.
 fn parse_quota(text: &str) -> Option<f64> {
     let (most, period) = text.split_once(' ')?;
-    // "max" is no number: no limit.
+    // "max" is no number and means no limit.
     Some(most.parse::<f64>().ok()? / period.parse::<f64>().ok()?)
 }
 

@@ -17,12 +17,12 @@ pub(super) fn look() -> HostInfo {
 }
 
 pub(super) fn load() -> Option<f64> {
-    // It counts no such average.
+    // The system has no load average.
     None
 }
 
 pub(super) fn cpu_time() -> Option<CpuTime> {
-    // `GetSystemTimes` tells of all, and nothing of children that have ended.
+    // `GetSystemTimes` covers all processes, but there is no count for children that have ended.
     None
 }
 
@@ -33,6 +33,6 @@ pub(super) fn free_memory_bytes() -> Option<u64> {
 fn memory() -> Option<MEMORYSTATUSEX> {
     let mut memory =
         MEMORYSTATUSEX { dwLength: size_of_u32::<MEMORYSTATUSEX>(), ..Default::default() };
-    // SAFETY: a live struct that tells its size.
+    // SAFETY: a live struct that contains its size.
     (unsafe { GlobalMemoryStatusEx(&raw mut memory) } != 0).then_some(memory)
 }

@@ -1,4 +1,4 @@
-//! Named pipes, without a name that anybody could know.
+//! Named pipes with random names.
 
 use std::fs::File;
 use std::io;
@@ -15,7 +15,7 @@ pub(super) fn open(kind: Kind, holds_bytes: Option<usize>) -> io::Result<Conduit
     let (reader, writer) =
         pipe::pair(PipeOptions { capacity: holds_bytes, ..PipeOptions::default() })?;
     let [reader, writer] = [Handle::from(reader), Handle::from(writer)].map(File::from);
-    // What was asked for is a hint. The least that one is given, less what each write takes itself.
+    // The capacity is a hint. This is the minimum that the system grants, less the overhead of each write.
     const FITS_BYTES: usize = 8 << 10;
     Ok(Conduit { reader, writer, holds_bytes: None, fits_bytes: FITS_BYTES })
 }

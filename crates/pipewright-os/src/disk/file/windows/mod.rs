@@ -29,13 +29,13 @@ use crate::base::wake::Wake;
 pub(super) use allocate::allocate;
 use port_handle::PortHandles;
 
-/// A file as it is kept open.
+/// The open file.
 #[derive(Debug)]
 pub(super) struct Open {
-    // Never read from or written to by its own verbs: those of std end the program where a call on such a
-    // file has not finished when they look (rust-lang/rust#81357).
+    // Never use std's methods to read from or write to it: they abort the program if a call on an overlapped
+    // file is not complete when it returns (rust-lang/rust#81357).
     file: fs::File,
-    /// What it was opened for, and how.
+    /// The access rights and flags that the file was opened with.
     rights: u32,
     flags: u32,
     expose_old_disk_contents: bool,
@@ -69,7 +69,7 @@ pub(super) fn open(path: &Path, options: &OpenOptions) -> io::Result<Open> {
     } else {
         open()
     }?;
-    // As std has it.
+    // The same rights as std requests.
     let mut rights = if options.read { GENERIC_READ } else { 0 };
     if options.append {
         rights |= FILE_GENERIC_WRITE & !FILE_WRITE_DATA;
@@ -85,11 +85,11 @@ pub(super) fn require_seekable(found: &Metadata) -> io::Result<()> {
 }
 
 thread_local! {
-    /// Each thread waits for one call at a time.
+    /// The event of this thread, which waits for one call at a time.
     static DONE: io::Result<Wake> = Wake::new();
 }
 
-/// Has a call made, and waits for its end.
+/// Starts a call and waits for its completion.
 fn finish(start: impl FnOnce(&Wake) -> Operation) -> io::Result<usize> {
     DONE.with(|event| match event {
         Ok(event) => start(event).wait(),
@@ -99,7 +99,8 @@ fn finish(start: impl FnOnce(&Wake) -> Operation) -> io::Result<usize> {
 
 pub(super) fn read_at(open: &Open, to: &mut [u8], offset: u64) -> io::Result<usize> {
     let (file, start, room) = (open.as_raw_handle(), to.as_mut_ptr(), to.len());
-    // SAFETY: waited for before this returns; until then the file is open, and the memory ours.
+    // SAFETY: the call is complete before this returns. Until then the file is open, and the memory is
+    // borrowed here.
     let read = finish(|event| unsafe { Operation::read_at(file, event, start, room, offset) });
     match read {
         Err(error) if error.raw_os_error() == Some(ERROR_HANDLE_EOF as i32) => Ok(0),
@@ -116,7 +117,7 @@ pub(super) fn write_at(open: &Open, from: &[u8], offset: u64) -> io::Result<usiz
 pub(super) fn alignment(file: &fs::File) -> io::Result<Alignment> {
     let mut told = FILE_STORAGE_INFO::default();
     let bytes = mem::size_of::<FILE_STORAGE_INFO>() as u32;
-    // SAFETY: an open file, and room of the size that is named.
+    // SAFETY: an open file, and a buffer of the named size.
     let result = unsafe {
         GetFileInformationByHandleEx(
             file.as_raw_handle(),
@@ -127,7 +128,7 @@ pub(super) fn alignment(file: &fs::File) -> io::Result<Alignment> {
     };
     let sector = told.LogicalBytesPerSector as usize;
     if result == 0 || !sector.is_power_of_two() {
-        // Wine does not tell.
+        // Wine does not report it.
         return Ok(Alignment::ASSUMED);
     }
     Ok(Alignment { memory: sector, offset: sector, reported: true, direct: None })

@@ -1,4 +1,4 @@
-//! Which completion port hears of the calls on a file: each open file can have one, and for ever.
+//! The completion ports of a file. Each open file can be bound to one port, permanently.
 
 use std::io;
 use std::os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle};
@@ -15,31 +15,31 @@ use windows_sys::Win32::System::WindowsProgramming::FILE_SKIP_COMPLETION_PORT_ON
 use super::super::File;
 use super::Open;
 
-/// The ports of a file.
+/// The bindings of a file to completion ports.
 #[derive(Debug, Default)]
 pub(super) struct PortHandles(Mutex<Vec<PortHandle>>);
 
 #[derive(Debug)]
 struct PortHandle {
     port: Weak<OwnedHandle>,
-    /// The file opened once more; `None`: the file itself.
+    /// The reopened file. `None`: the file itself is bound.
     reopened: Option<OwnedHandle>,
-    /// Also what is done in the call is posted.
+    /// True if completions are posted even for calls that completed inline.
     posts_inline: bool,
 }
 
 impl File {
-    /// A handle of the file for overlapped calls whose ends are posted to that port, which is open for as
-    /// long as the file and the port are; and whether the ends of those are that were done in the call.
+    /// Returns a handle for overlapped calls whose completions are posted to the port. It is open as long as
+    /// the file and the port are. Also returns true if completions are posted for calls that completed inline.
     pub(crate) fn overlapped(&self, port: &Arc<OwnedHandle>) -> io::Result<(HANDLE, bool)> {
         let open = &*self.0;
-        // Nothing in here panics while it holds the lock.
+        // No code panics while it holds this lock.
         let mut handles = open.port_handles.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_ours = |handle: &&PortHandle| std::ptr::eq(handle.port.as_ptr(), Arc::as_ptr(port));
         if let Some(handle) = handles.iter().find(is_ours) {
             return Ok((raw_handle(open, handle), handle.posts_inline));
         }
-        // Engines that are gone have nothing under way.
+        // The ports of dropped engines have nothing in flight.
         handles.retain(|handle| handle.port.strong_count() > 0 || handle.reopened.is_none());
         let handle = make(open, port)?;
         let made = (raw_handle(open, &handle), handle.posts_inline);
@@ -56,7 +56,7 @@ fn make(open: &Open, port: &Arc<OwnedHandle>) -> io::Result<PortHandle> {
     let mut reopened = None;
     let mut file = open.as_raw_handle();
     if add(file, port).is_err() {
-        // It has another port already.
+        // The file is bound to another port already.
         let new = reopen(open)?;
         file = new.as_raw_handle();
         add(file, port)?;
@@ -81,6 +81,6 @@ fn reopen(open: &Open) -> io::Result<OwnedHandle> {
     if new == INVALID_HANDLE_VALUE {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: opened by the call above, for nobody else.
+    // SAFETY: opened by the call above, and owned by nobody else.
     Ok(unsafe { OwnedHandle::from_raw_handle(new) })
 }
