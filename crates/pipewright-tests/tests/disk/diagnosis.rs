@@ -123,7 +123,7 @@ fn where_no_test_can_be_made_the_first_error_is_that_of_all() {
     assert_eq!(error.kind(), &ErrorKind::Empty, "{error}");
     // Nobody can make a file there.
     let error = diagnose("/proc", &FEW).unwrap_err();
-    assert!(error.to_string().starts_with("cannot make \"/proc/.pipewright-disk-"), "{error}");
+    assert!(error.to_string().starts_with("cannot create \"/proc/.pipewright-disk-"), "{error}");
 }
 
 #[cfg(target_os = "linux")]

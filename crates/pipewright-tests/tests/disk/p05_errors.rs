@@ -149,7 +149,10 @@ fn a_full_disk_gives_the_buffer_back() {
         assert_eq!(&done.buffer[..], b"precious");
         let error = done.result.unwrap_err();
         assert_eq!((error.kind(), error.raw_os_error()), (&ErrorKind::NoSpace, Some(28)), "{name}");
-        assert_eq!(error.to_string(), "cannot write to \"/dev/full\": no space left (os error 28)");
+        assert_eq!(
+            error.to_string(),
+            "cannot write to \"/dev/full\": no space left on device (os error 28)"
+        );
         assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::StorageFull);
     }
 }

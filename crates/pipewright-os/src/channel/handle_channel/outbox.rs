@@ -1,11 +1,11 @@
-//! Bytes that the system has not taken yet.
+//! The buffer of bytes that the system has not accepted yet.
 
 use std::io::{self, IoSlice};
 
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     buffer: Vec<u8>,
-    /// What stands before this place has been taken.
+    /// The number of bytes already accepted.
     start: usize,
 }
 
@@ -20,7 +20,7 @@ impl Outbox {
         self.buffer.get(self.start..).unwrap_or_default()
     }
 
-    /// Notes that so many bytes were taken.
+    /// Removes bytes that were accepted.
     pub(super) fn consume(&mut self, count: usize) {
         self.start += count;
         if self.start >= self.buffer.len() {
@@ -32,7 +32,7 @@ impl Outbox {
         }
     }
 
-    /// Keeps what is left of the parts, of which so many bytes were taken.
+    /// Appends the rest of the parts, of which `taken` bytes were accepted.
     pub(super) fn keep_rest(&mut self, parts: &[IoSlice<'_>], taken: usize) -> io::Result<()> {
         let total: usize = parts.iter().map(|part| part.len()).sum();
         let rest = total.saturating_sub(taken);
@@ -50,7 +50,7 @@ impl Outbox {
     }
 }
 
-/// A buffer that had to hold more than this is given back when it is empty.
+/// The capacity above which an empty buffer is freed.
 const MOST_KEPT_BYTES: usize = 256 << 10;
 
 #[cfg(test)]

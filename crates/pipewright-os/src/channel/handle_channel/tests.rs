@@ -8,7 +8,7 @@ use super::*;
 use crate::base::pipe;
 use crate::base::wait::{self, Slot};
 
-/// Something that is no link, and stays open.
+/// Returns an open handle that is not a channel end.
 fn some_file() -> Handle {
     Handle::from(File::open(std::env::current_exe().unwrap()).unwrap())
 }
@@ -49,7 +49,7 @@ fn the_first_bytes_go_where_they_are_wanted() {
     let arrived = b.receive_into(&mut body, 4).unwrap();
     assert_eq!(arrived, Arrived::Bytes { to_caller: 4, ahead: 12 });
     assert_eq!((&body[..], b.arrived()), (&b"a body"[..], &b"and the next"[..]));
-    // Not while something stands before it.
+    // Not while earlier bytes are not consumed.
     assert_eq!(b.receive_into(&mut body, 4).unwrap(), Arrived::Nothing);
 }
 
@@ -75,7 +75,7 @@ fn handles_arrive_with_the_bytes_and_work() {
     drop((writer, b.take_handle().unwrap()));
     assert!(b.take_handle().is_none());
     let mut text = String::new();
-    // Ends when ours has gone too: the call above has taken it.
+    // Ends when our copy is gone too, which the call above consumed.
     reader.read_to_string(&mut text).unwrap();
     assert_eq!(text, "through it");
 }
@@ -95,7 +95,7 @@ fn more_handles_than_may_be_waiting_are_refused_and_closed() {
     let error = b.receive(10).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidData);
     drop((most, one_more, writer, b));
-    // The end comes when every copy is closed.
+    // The end of the stream comes when every copy is closed.
     assert_eq!(reader.read(&mut [0]).unwrap(), 0);
 }
 
@@ -115,7 +115,7 @@ fn what_is_no_link_is_refused() {
     assert_eq!(End::from_handle(some_file()).unwrap_err().kind(), io::ErrorKind::InvalidInput);
 }
 
-/// On Windows what a thread has left to the kernel ends with it.
+/// On Windows a thread's pending calls end with it.
 #[test]
 fn an_end_outlives_the_thread_that_used_it() {
     let bytes: Vec<u8> = (0..3_000_000).map(|at| (at % 251) as u8).collect();

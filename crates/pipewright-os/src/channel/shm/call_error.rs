@@ -1,17 +1,17 @@
-//! An error that says which call of the system it comes from: there are several, and each has limits of its own.
+//! An error with the name of the system call that failed. Several are involved, each with its own limits.
 
 use std::error::Error;
 use std::fmt;
 use std::io;
 
-/// What the system said, of that call.
+/// The error of a system call.
 #[derive(Debug)]
 struct CallError {
     call: &'static str,
     error: io::Error,
 }
 
-/// Adds the call to what the system said. Its error is the source.
+/// Adds the name of the call to an error, which becomes the source.
 pub(super) fn in_call<E: Into<io::Error>>(call: &'static str) -> impl Fn(E) -> io::Error {
     move |error| {
         let error = error.into();

@@ -1,4 +1,4 @@
-//! `shm_open` under a name that is gone at once.
+//! `shm_open` with a name that is removed at once.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,7 +17,7 @@ use crate::base::handle::Handle;
 
 pub(super) fn create(size: usize, _: bool) -> io::Result<(Mapping, Handle)> {
     let (writable, readable) = memory()?;
-    // Works once for each object, which is what is wanted.
+    // This works only once per object, as intended.
     rustix::fs::ftruncate(&writable, size as u64).map_err(in_call("ftruncate"))?;
     let mapping = Mapping::of(&writable, size, ProtFlags::READ | ProtFlags::WRITE)?;
     Ok((mapping, Handle::from(readable)))
@@ -32,8 +32,8 @@ pub(super) fn open(handle: &Handle, size: usize, _: bool) -> io::Result<Mapping>
     Mapping::of(handle.as_fd(), size, ProtFlags::READ)
 }
 
-/// The object for writing and for reading. Between the two calls in here it has a name, of at most the
-/// 31 characters that a name may have.
+/// Opens the object for writing and for reading. Between these two calls it has a name, which may have at most
+/// 31 characters.
 fn memory() -> io::Result<(OwnedFd, OwnedFd)> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let rights = Mode::RUSR | Mode::WUSR;

@@ -1,11 +1,11 @@
-//! Objects as both sides see them, and what is refused.
+//! Objects as both sides see them, and objects that are refused.
 
 use super::*;
 
 const BYTES: usize = 64 << 10;
 const OPTIONS: ShmOptions = ShmOptions { bytes: BYTES, prefault: true };
 
-/// An object, unless this build or machine has none.
+/// Returns an object, unless this build or machine has none.
 fn written() -> Option<Written> {
     match Written::create(OPTIONS) {
         Ok(written) => Some(written),
@@ -87,7 +87,7 @@ mod linux {
     use super::super::mapping::Mapping;
     use super::*;
 
-    /// An object as somebody hostile would make it.
+    /// Returns an object as a hostile peer would create it.
     fn object(size: u64, allocated: bool, seals: SealFlags) -> Handle {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd = rustix::fs::memfd_create(c"hostile", flags).unwrap();
@@ -119,7 +119,7 @@ mod linux {
         refused(Handle::from(File::open("/dev/null").unwrap()), "not a sealable");
     }
 
-    /// One page too few inside, and one behind the end: as many as there should be.
+    /// An object with one page missing inside and one behind the end, so that their number is right.
     #[test]
     fn pages_behind_the_end_do_not_stand_in_for_holes() {
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
@@ -142,7 +142,7 @@ mod linux {
             assert!(blocks(&handle) >= size, "it looks whole");
             let error = Seen::open(&handle, OPTIONS).unwrap_err();
             assert!(error.to_string().contains("holes"), "{error}");
-            // And nobody can fill what was taken away.
+            // Nobody can fill what was truncated.
             let keep = FallocateFlags::KEEP_SIZE;
             assert!(rustix::fs::fallocate(&handle, keep, size, 4096).is_err());
         }
@@ -164,12 +164,12 @@ mod linux {
             let (Some(mut ours), Some(theirs)) = (in_child.take(), theirs_in_child.as_ref()) else {
                 return false;
             };
-            // What other code maps where the mappings are in the parent.
+            // Mappings of other code at the addresses that the parent uses.
             let page = 4096;
             let rights = ProtFlags::READ | ProtFlags::WRITE;
             let flags = rustix::mm::MapFlags::PRIVATE | rustix::mm::MapFlags::FIXED_NOREPLACE;
             for address in addresses {
-                // SAFETY: where nothing is mapped, or it fails.
+                // SAFETY: nothing is mapped there, or the call fails.
                 let made =
                     unsafe { rustix::mm::mmap_anonymous(address.cast(), page, rights, flags) };
                 if made != Ok(address.cast()) {
@@ -181,7 +181,7 @@ mod linux {
             let nothing = ours.data().is_empty() && ours.get(0, 1).is_none();
             let nor_theirs = theirs.word(0) == 0 && theirs.copy_to(0, &mut [0; 1]).is_err();
             drop(ours);
-            // SAFETY: mapped above, and still there.
+            // SAFETY: mapped above, and still mapped.
             let untouched = addresses.iter().all(|address| unsafe { address.read() } == 0);
             nothing && nor_theirs && untouched
         }));
@@ -246,13 +246,13 @@ mod windows {
 
     use super::*;
 
-    /// An object as somebody hostile would make it.
+    /// Returns an object as a hostile peer would create it.
     fn object(file: HANDLE, size: usize, how: u32) -> Handle {
         let (name, how) = (ptr::null(), PAGE_READWRITE | how);
-        // SAFETY: a file that is open, or none; a size; no name.
+        // SAFETY: an open file, or none; a size; no name.
         let made = unsafe { CreateFileMappingW(file, ptr::null(), how, 0, size as u32, name) };
         assert!(!made.is_null(), "{}", io::Error::last_os_error());
-        // SAFETY: made above, for nobody else.
+        // SAFETY: created above, and owned by nobody else.
         Handle::from(unsafe { OwnedHandle::from_raw_handle(made) })
     }
 
@@ -281,11 +281,11 @@ mod windows {
         let ours = written().unwrap();
         let handle = ours.handle().as_raw_handle();
         for rights in [FILE_MAP_WRITE, FILE_MAP_ALL_ACCESS] {
-            // SAFETY: an open handle; a new view where there is none.
+            // SAFETY: an open handle; a new view at an unused address.
             let view = unsafe { MapViewOfFile(handle, rights, 0, 0, 0) };
             assert!(view.Value.is_null(), "{rights:#x}");
             let mut copy = ptr::null_mut();
-            // SAFETY: no arguments; a pseudo handle, which nobody closes.
+            // SAFETY: no arguments; a pseudo handle, which is not closed.
             let own = unsafe { GetCurrentProcess() };
             // SAFETY: an open handle and a live place.
             let copied = unsafe { DuplicateHandle(own, handle, own, &raw mut copy, rights, 0, 0) };

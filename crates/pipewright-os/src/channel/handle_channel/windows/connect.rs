@@ -1,7 +1,7 @@
-//! The two ends of a link that are both in this process, and know of each other.
+//! Channels whose two ends are both in this process.
 //!
-//! Handles go from one to the other in a queue. Numbers would do as well, but what comes through a pipe
-//! may come from somebody else who has its end, and nobody may name handles of ours.
+//! Handles go from one end to the other in a queue. Numbers would work as well, but another process that has
+//! the other end could then name handles of ours.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -13,7 +13,7 @@ use windows_sys::Win32::Storage::FileSystem::{FileNameInfo, GetFileInformationBy
 
 use crate::base::handle::Handle;
 
-/// By the names of their pipes, which are random: what has that name is that pipe.
+/// The pairs by the names of their pipes. The names are random, so a name identifies its pipe.
 static LOCAL_PAIRS: Mutex<BTreeMap<Name, Weak<LocalPair>>> = Mutex::new(BTreeMap::new());
 
 type Name = Vec<u32>;
@@ -22,11 +22,11 @@ type Name = Vec<u32>;
 pub(super) struct LocalPair {
     name: Name,
     is_complete: AtomicBool,
-    /// What is on its way to each of the two.
+    /// The handles in transit to each end.
     queues: [Mutex<VecDeque<Handle>>; 2],
 }
 
-/// One of the two.
+/// One of the two ends.
 #[derive(Debug)]
 pub(super) struct Side {
     pair: Arc<LocalPair>,
@@ -34,7 +34,7 @@ pub(super) struct Side {
 }
 
 impl LocalPair {
-    /// The side of an end that was just made. `None`: nobody can meet it.
+    /// Registers a new end. `None` if the name of its pipe is unknown.
     pub(super) fn begin(file: &OwnedHandle) -> Option<Side> {
         let name = name_of(file)?;
         let queues = Default::default();
@@ -43,7 +43,7 @@ impl LocalPair {
         Some(Side { pair, at: 0 })
     }
 
-    /// The side of the other end, if the first one was made in this process.
+    /// Returns the other end, if the first one was created in this process.
     pub(super) fn join(file: &OwnedHandle) -> Option<Side> {
         let name = name_of(file)?;
         let known = local_pairs().get(&name).and_then(Weak::upgrade);
@@ -59,7 +59,7 @@ impl Drop for LocalPair {
 }
 
 impl Side {
-    /// Whether both are here.
+    /// Returns true if both ends are in this process.
     pub(super) fn is_complete(&self) -> bool {
         self.pair.is_complete.load(Ordering::SeqCst)
     }
@@ -83,7 +83,7 @@ impl Side {
     fn queue(&self, at: usize) -> MutexGuard<'_, VecDeque<Handle>> {
         let [first, second] = &self.pair.queues;
         let queue = if at == 0 { first } else { second };
-        // A list, which is whole at any time.
+        // The list is consistent at any time.
         queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -93,12 +93,12 @@ fn local_pairs() -> MutexGuard<'static, BTreeMap<Name, Weak<LocalPair>>> {
     LOCAL_PAIRS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The name of a pipe, as the system tells it: the same at both ends.
+/// Returns the name of a pipe, which is the same at both ends.
 fn name_of(file: &OwnedHandle) -> Option<Name> {
-    // A length in bytes, and as many: ours are short.
+    // The length in bytes, then the name. Our names are short.
     let mut told: Name = vec![0; 128];
     let room = size_of_val(told.as_slice()) as u32;
-    // SAFETY: an open handle, and a live buffer of that size, aligned as the class wants it.
+    // SAFETY: an open handle, and a live buffer of that size with the alignment that the class requires.
     let known = unsafe {
         let to = told.as_mut_ptr().cast();
         GetFileInformationByHandleEx(file.as_raw_handle(), FileNameInfo, to, room)
