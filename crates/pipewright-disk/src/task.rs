@@ -170,7 +170,7 @@ impl AsyncFile {
                     self.take_read(from, bytes, to);
                     return Poll::Ready(Ok(()));
                 }
-                State::Writing { .. } => ready!(self.poll_settled(context))?,
+                State::Writing { .. } => ready!(self.poll_write_done(context))?,
             }
         }
     }
@@ -208,7 +208,7 @@ impl AsyncFile {
     }
 
     /// Waits until no write is in flight.
-    fn poll_settled(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_write_done(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let State::Writing { pending, .. } = &mut self.state {
             let done = ready!(Pin::new(pending).poll(context));
             self.end(done)?;
@@ -218,7 +218,7 @@ impl AsyncFile {
 }
 
 /// Polls within the task's cooperative budget, so that a task whose data are all in memory yields to others.
-fn taking_turns<T>(
+fn with_budget<T>(
     context: &mut Context<'_>,
     poll: impl FnOnce(&mut Context<'_>) -> Poll<T>,
 ) -> Poll<T> {
@@ -236,7 +236,7 @@ impl AsyncRead for AsyncFile {
         context: &mut Context<'_>,
         to: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        taking_turns(context, |context| self.poll_read_once(context, to))
+        with_budget(context, |context| self.poll_read_once(context, to))
     }
 }
 
@@ -246,12 +246,12 @@ impl AsyncWrite for AsyncFile {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        taking_turns(context, |context| self.poll_write_once(context, bytes))
+        with_budget(context, |context| self.poll_write_once(context, bytes))
     }
 
     /// Waits for a write whose future was dropped.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_settled(context)
+        self.poll_write_done(context)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -277,7 +277,7 @@ impl AsyncSeek for AsyncFile {
     }
 
     fn poll_complete(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<u64>> {
-        ready!(self.poll_settled(context))?;
+        ready!(self.poll_write_done(context))?;
         Poll::Ready(Ok(self.position))
     }
 }

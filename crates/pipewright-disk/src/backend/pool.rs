@@ -90,7 +90,7 @@ impl PoolBackend {
         }
         for _ in 0..new {
             let shared = Arc::clone(&self.shared);
-            if service_thread::start(c"pw-disk", move || shared.work()).is_err() {
+            if service_thread::start(c"pw-disk-worker", move || shared.work()).is_err() {
                 self.shared.state().threads -= 1;
             }
         }

@@ -17,7 +17,7 @@ pub(super) fn run(
     test: Test,
     options: &DiagnoseOptions,
 ) -> Result<Measured, Error> {
-    let opened = target.open(test)?;
+    let test_file = target.open(test)?;
     let backend = if test.asynchronous { options.backend } else { BackendKind::Caller };
     let engine = Engine::new(EngineOptions {
         backend,
@@ -28,21 +28,21 @@ pub(super) fn run(
         cached_first: false,
         ..EngineOptions::default()
     })?;
-    let mut run = Run::new(engine, &opened, test, options)?;
+    let mut run = Run::new(engine, &test_file, test, options)?;
     if matches!(test.work, Work::Overwrite | Work::Preallocated) {
         // The first write to a file is waited for (it may have to remove the setuid bits). It isn't part of
         // the measurement.
-        let mut first = opened.file.buffer(options.block_bytes)?;
-        if opened.is_existing_file {
-            first = read(&mut run.engine, &opened, first, 0)?;
+        let mut first = test_file.file.buffer(options.block_bytes)?;
+        if test_file.is_existing_file {
+            first = read(&mut run.engine, &test_file, first, 0)?;
         }
-        run.engine.write_all_at(&opened.file, first, 0).result?;
+        run.engine.write_all_at(&test_file.file, first, 0).result?;
     }
-    run.queue(&opened, test)?;
+    run.queue(&test_file, test)?;
     run.collect()?;
-    run.try_nowait_reads(&opened, test, options)?;
-    run.try_nowait_writes(&opened, test, options)?;
-    Ok(run.judge(&opened, test))
+    run.try_nowait_reads(&test_file, test, options)?;
+    run.try_nowait_writes(&test_file, test, options)?;
+    Ok(run.judge(&test_file, test))
 }
 
 /// The maximum size of the trial reads and writes. A multiple of every disk's alignment.
@@ -73,32 +73,32 @@ struct Run {
 impl Run {
     fn new(
         mut engine: Engine,
-        opened: &TestFile,
+        test_file: &TestFile,
         test: Test,
         options: &DiagnoseOptions,
     ) -> Result<Run, Error> {
-        let offsets = offsets(opened.bytes, options, test);
+        let offsets = offsets(test_file.bytes, options, test);
         // Before the clock starts, because the first access to memory costs time too.
         let content = noise(options.block_bytes);
         let fill = |offset: &u64| {
-            let mut buffer = opened.file.buffer(options.block_bytes)?;
-            if opened.is_existing_file && test.work.is_write() {
-                return read(&mut engine, opened, buffer, *offset);
+            let mut buffer = test_file.file.buffer(options.block_bytes)?;
+            if test_file.is_existing_file && test.work.is_write() {
+                return read(&mut engine, test_file, buffer, *offset);
             }
             buffer.copy_from_slice(&content);
             Ok(buffer)
         };
         let buffers = offsets.iter().map(fill).collect::<Result<Vec<_>, Error>>()?;
-        let split = split(opened, test, options, &offsets);
+        let split = split(test_file, test, options, &offsets);
         Ok(Run {
             engine,
             offsets,
             buffers,
-            cached_before: opened.file.cached_bytes(0, opened.bytes),
-            unwritten_before: opened.file.os().unwritten_bytes(0, opened.bytes),
-            has_hole: opened.file.os().next_hole(0).map(|place| place < opened.bytes),
+            cached_before: test_file.file.cached_bytes(0, test_file.bytes),
+            unwritten_before: test_file.file.os().unwritten_bytes(0, test_file.bytes),
+            has_hole: test_file.file.os().next_hole(0).map(|place| place < test_file.bytes),
             split,
-            write_room: opened.file.os().write_room(),
+            write_room: test_file.file.os().write_room(),
             kernel_workers: None,
             nowait_reads: None,
             nowait_writes: None,
@@ -112,12 +112,12 @@ impl Run {
         })
     }
 
-    fn queue(&mut self, opened: &TestFile, test: Test) -> Result<(), Error> {
+    fn queue(&mut self, test_file: &TestFile, test: Test) -> Result<(), Error> {
         for (offset, buffer) in self.offsets.iter().zip(self.buffers.drain(..)) {
             let operation = match test.work {
-                Work::Read => Operation::read_at(&opened.file, buffer, *offset),
-                Work::Sync => Operation::sync_data(&opened.file),
-                _ => Operation::write_all_at(&opened.file, buffer, *offset),
+                Work::Read => Operation::read_at(&test_file.file, buffer, *offset),
+                Work::Sync => Operation::sync_data(&test_file.file),
+                _ => Operation::write_all_at(&test_file.file, buffer, *offset),
             };
             // There is room for all of them.
             drop(self.engine.queue(operation));
@@ -171,7 +171,7 @@ impl Run {
     /// Determines the result of reads that must not wait, if threads performed some of the reads.
     fn try_nowait_reads(
         &mut self,
-        opened: &TestFile,
+        test_file: &TestFile,
         test: Test,
         options: &DiagnoseOptions,
     ) -> Result<(), Error> {
@@ -179,8 +179,8 @@ impl Run {
         let by_threads = counts.any(|(class, count)| *class == Class::Worker && count > 0);
         let is_asked = test.work == Work::Read && test.direct && by_threads;
         if is_asked && self.engine.backend() == BackendKind::Uring {
-            let mut block = opened.file.buffer(options.block_bytes.min(MAX_TRIED))?;
-            self.nowait_reads = opened.file.os().nowait_reads(&mut block, 0);
+            let mut block = test_file.file.buffer(options.block_bytes.min(MAX_TRIED))?;
+            self.nowait_reads = test_file.file.os().nowait_reads(&mut block, 0);
         }
         Ok(())
     }
@@ -188,7 +188,7 @@ impl Run {
     /// Determines the result of writes that must not wait, as io_uring first issues each write.
     fn try_nowait_writes(
         &mut self,
-        opened: &TestFile,
+        test_file: &TestFile,
         test: Test,
         options: &DiagnoseOptions,
     ) -> Result<(), Error> {
@@ -197,16 +197,16 @@ impl Run {
             return Ok(());
         }
         // The longest write that is known to be accepted in one piece by every filesystem.
-        let mut block = opened.file.buffer(options.block_bytes.min(MAX_TRIED))?;
-        if opened.is_existing_file {
-            block = read(&mut self.engine, opened, block, 0)?;
+        let mut block = test_file.file.buffer(options.block_bytes.min(MAX_TRIED))?;
+        if test_file.is_existing_file {
+            block = read(&mut self.engine, test_file, block, 0)?;
         }
-        self.nowait_writes = opened.file.os().nowait_writes(&block, 0);
+        self.nowait_writes = test_file.file.os().nowait_writes(&block, 0);
         Ok(())
     }
 
-    fn judge(self, opened: &TestFile, test: Test) -> Measured {
-        let file = &opened.file;
+    fn judge(self, test_file: &TestFile, test: Test) -> Measured {
+        let file = &test_file.file;
         let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let requests = self.offsets.len();
         let evidence = Evidence {
@@ -217,7 +217,7 @@ impl Run {
             bypasses_cache: file.alignment().direct.filter(|_| test.direct),
             cached_before: self.cached_before,
             unwritten_before: self.unwritten_before,
-            cached_after: file.cached_bytes(0, opened.bytes),
+            cached_after: file.cached_bytes(0, test_file.bytes),
             has_hole: self.has_hole,
             split: self.split,
             write_room: self.write_room,
@@ -245,7 +245,7 @@ impl Run {
 
 /// Returns the number of requests that span more than one extent.
 fn split(
-    opened: &TestFile,
+    test_file: &TestFile,
     test: Test,
     options: &DiagnoseOptions,
     offsets: &[u64],
@@ -253,18 +253,18 @@ fn split(
     if !test.direct || !matches!(test.work, Work::Overwrite | Work::Preallocated) {
         return None;
     }
-    let pieces = |offset: &u64| opened.file.os().extents(*offset, options.block_bytes as u64);
+    let pieces = |offset: &u64| test_file.file.os().extents(*offset, options.block_bytes as u64);
     offsets.iter().map(|offset| pieces(offset).map(|count| usize::from(count > 1))).sum()
 }
 
 /// Reads the current contents of the file.
 fn read(
     engine: &mut Engine,
-    opened: &TestFile,
+    test_file: &TestFile,
     buffer: AlignedBuf,
     offset: u64,
 ) -> Result<AlignedBuf, Error> {
-    let done = engine.read_exact_at(&opened.file, buffer, offset);
+    let done = engine.read_exact_at(&test_file.file, buffer, offset);
     done.result.map(|_| done.buffer)
 }
 

@@ -167,7 +167,7 @@ impl ErrorKind {
         source: Option<&io::Error>,
         f: &mut fmt::Formatter<'_>,
     ) -> fmt::Result {
-        let words = match self {
+        let message = match self {
             ErrorKind::NotFound => "no such file or directory",
             ErrorKind::AlreadyExists => "file exists",
             ErrorKind::PermissionDenied => "permission denied",
@@ -197,7 +197,7 @@ impl ErrorKind {
                 };
             }
         };
-        write_numbered(words, source, f)
+        write_numbered(message, source, f)
     }
 }
 

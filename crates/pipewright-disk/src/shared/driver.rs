@@ -12,7 +12,7 @@ use crate::{DiskFile, Done, Error, OperationId};
 
 /// Runs until the inbox is closed and everything in it is done.
 pub(super) fn drive(engine: Engine, inbox: &Inbox) {
-    Driver { engine, inbox, waiting: VecDeque::new(), under_way: HashMap::new() }.work();
+    Driver { engine, inbox, waiting: VecDeque::new(), in_flight: HashMap::new() }.work();
 }
 
 struct Driver<'a> {
@@ -22,7 +22,7 @@ struct Driver<'a> {
     waiting: VecDeque<QueuedOperation>,
     /// The submitted operations, by the engine's number: the number their caller knows, the place for the
     /// result, and the file.
-    under_way: HashMap<OperationId, (OperationId, Arc<Oneshot>, DiskFile)>,
+    in_flight: HashMap<OperationId, (OperationId, Arc<Oneshot>, DiskFile)>,
 }
 
 impl Driver<'_> {
@@ -64,7 +64,7 @@ impl Driver<'_> {
             };
             let file = operation.file().clone();
             if let Ok(number) = self.engine.queue(operation) {
-                self.under_way.insert(number, (id, oneshot, file));
+                self.in_flight.insert(number, (id, oneshot, file));
             }
         }
     }
@@ -72,7 +72,7 @@ impl Driver<'_> {
     /// Delivers the finished operations.
     fn deliver(&mut self) {
         while let Some(done) = self.engine.try_next() {
-            if let Some((id, oneshot, _)) = self.under_way.remove(&done.id) {
+            if let Some((id, oneshot, _)) = self.in_flight.remove(&done.id) {
                 oneshot.complete(self.inbox.with_order(Done { id, ..done }));
             }
         }
@@ -83,7 +83,7 @@ impl Driver<'_> {
     /// if tens of thousands are dropped together.
     fn cancel(&mut self, ids: &HashSet<OperationId>) {
         self.waiting.retain(|queued| !ids.contains(&queued.id));
-        for (number, (id, ..)) in &self.under_way {
+        for (number, (id, ..)) in &self.in_flight {
             if ids.contains(id) {
                 self.engine.cancel(*number);
             }
@@ -96,7 +96,7 @@ impl Driver<'_> {
             let result = Err(error.again(file.path()));
             Done { id, file, buffer, result }
         };
-        for (_, (id, oneshot, file)) in self.under_way.drain() {
+        for (_, (id, oneshot, file)) in self.in_flight.drain() {
             // The engine keeps the buffer forever.
             oneshot.complete(fail(id, file, AlignedBuf::default()));
         }

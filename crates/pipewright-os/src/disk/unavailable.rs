@@ -129,7 +129,7 @@ impl fmt::Display for Unjudged {
             }
             Unjudged::NoKernelIo => {
                 "this system's kernel has no asynchronous file I/O: threads wait for every operation, and cached reads \
-                 cannot be told from others"
+                 cannot be distinguished from others"
             }
         })
     }
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn every_refusal_has_its_culprit() {
         let limit_bytes = 65_536;
-        for (why, told) in [
+        for (why, expected) in [
             (judge(Some(2), true, None, libc::EPERM), UnavailableReason::Disabled { sysctl: 2 }),
             (judge(Some(1), false, None, libc::EPERM), UnavailableReason::Disabled { sysctl: 1 }),
             (judge(Some(0), true, None, libc::EPERM), UnavailableReason::Seccomp),
@@ -232,7 +232,7 @@ mod tests {
                 UnavailableReason::Error { number: libc::EINVAL },
             ),
         ] {
-            assert_eq!(why, told);
+            assert_eq!(why, expected);
         }
     }
 

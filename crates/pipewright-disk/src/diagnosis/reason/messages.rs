@@ -19,7 +19,7 @@ pub(super) fn finding(reason: Reason, evidence: &Evidence) -> Finding {
         format!("{} of {} by kernel threads", evidence.count(Class::Worker), evidence.requests)
     };
     let blocks = evidence.requests;
-    let (evidence_words, remedy) = match reason {
+    let (text, remedy) = match reason {
         Reason::CacheHit => {
             let cached = evidence.cached_before.map_or(String::new(), |bytes| {
                 format!(", {} KiB of the file in memory before", bytes / 1024)
@@ -32,9 +32,9 @@ pub(super) fn finding(reason: Reason, evidence: &Evidence) -> Finding {
         }
         Reason::NothingThere => {
             let inline = evidence.count(Class::InlineCached);
-            let words =
+            let text =
                 format!("{inline} of {blocks} completed inside the call, and the file has a hole");
-            (words, Remedy::Nothing)
+            (text, Remedy::Nothing)
         }
         Reason::CacheMiss => {
             let busy = match evidence.kernel_workers {
@@ -55,12 +55,12 @@ pub(super) fn finding(reason: Reason, evidence: &Evidence) -> Finding {
                 }
                 _ => String::new(),
             };
-            let told = if facts.encrypted == Some(true) {
+            let evidence_text = if facts.encrypted == Some(true) {
                 "the filesystem stores the file encrypted"
             } else {
                 "the filesystem reports that it has no direct I/O"
             };
-            (format!("{told}{grown}"), Remedy::InlineEncryption)
+            (format!("{evidence_text}{grown}"), Remedy::InlineEncryption)
         }
         Reason::Extending | Reason::Hole => {
             let remedy = match (evidence.backend, evidence.test.direct) {
@@ -96,14 +96,14 @@ pub(super) fn finding(reason: Reason, evidence: &Evidence) -> Finding {
         }
         Reason::Split => {
             let split = evidence.split.unwrap_or_default();
-            let words = format!("{workers}; {split} of the writes span more than one extent");
-            (words, Remedy::AioOrDefragment)
+            let text = format!("{workers}; {split} of the writes span more than one extent");
+            (text, Remedy::AioOrDefragment)
         }
         Reason::WriteRoom => {
             let room = evidence.write_room.unwrap_or_default();
-            let words =
+            let text =
                 format!("{workers}; {filesystem} has metadata space for about {room} at once");
-            (words, Remedy::FewerWrites)
+            (text, Remedy::FewerWrites)
         }
         Reason::ManyPages => (
             format!(
@@ -137,20 +137,20 @@ pub(super) fn finding(reason: Reason, evidence: &Evidence) -> Finding {
         Reason::DeviceQueueFull => {
             let room = facts.device_queue.unwrap_or_default();
             let slept = evidence.count(Class::InlineBlocked);
-            let words = format!("{slept} calls slept; {blocks} requests for a queue of {room}");
-            (words, Remedy::LowerDepth)
+            let text = format!("{slept} calls slept; {blocks} requests for a queue of {room}");
+            (text, Remedy::LowerDepth)
         }
         Reason::Misaligned => {
-            let words =
+            let text =
                 evidence.misaligned.map_or(String::new(), |misaligned| misaligned.to_string());
-            (words, Remedy::Align)
+            (text, Remedy::Align)
         }
         Reason::OperationKind => (workers, Remedy::ExpectWorker),
         Reason::RingRefused(reason) => (reason.to_string(), Remedy::AllowRing),
         Reason::Unexplained => (workers, Remedy::ExpectWorker),
     };
     let tried = tried(remedy, evidence.test);
-    Finding { reason, evidence: evidence_words, remedy, tried, effect: None }
+    Finding { reason, evidence: text, remedy, tried, effect: None }
 }
 
 /// Returns the clock's tick, and the share of writes that it affects at the rate of this run.

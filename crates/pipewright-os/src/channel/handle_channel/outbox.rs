@@ -26,7 +26,7 @@ impl Outbox {
         if self.start >= self.buffer.len() {
             self.buffer.clear();
             self.start = 0;
-            if self.buffer.capacity() > MOST_KEPT_BYTES {
+            if self.buffer.capacity() > MAX_KEPT_BYTES {
                 self.buffer = Vec::new();
             }
         }
@@ -51,7 +51,7 @@ impl Outbox {
 }
 
 /// The capacity above which an empty buffer is freed.
-const MOST_KEPT_BYTES: usize = 256 << 10;
+const MAX_KEPT_BYTES: usize = 256 << 10;
 
 #[cfg(test)]
 mod tests {

@@ -231,8 +231,8 @@ pub(super) fn receive(
         return Err(Errno::MFILE.into());
     }
     if is_cut || handles.len() + came.len() > MOST_HANDLES {
-        let words = "more than 64 handles in one message";
-        return Err(io::Error::new(io::ErrorKind::InvalidData, words));
+        let message = "more than 64 handles in one message";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }
     handles.extend(came);
     Ok(Arrived::Bytes { to_caller, ahead: count - to_caller })

@@ -23,8 +23,8 @@ pub(super) fn create(size: usize, prefault: bool) -> io::Result<(Mapping, Handle
     let length = size as u64;
     if getrlimit(Resource::Fsize).current.is_some_and(|most| most < length) {
         // The kernel would also end this process with SIGXFSZ.
-        let words = "the shared memory is larger than the file size limit (RLIMIT_FSIZE)";
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, words));
+        let message = "the shared memory is larger than the file size limit (RLIMIT_FSIZE)";
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
     }
     let fd = memory()?;
     rustix::fs::ftruncate(&fd, length).map_err(in_call("ftruncate"))?;
@@ -88,6 +88,6 @@ fn settle(mapping: &Mapping, populate: Option<Advice>) -> io::Result<()> {
     Ok(())
 }
 
-fn wrong(words: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("shared memory was refused: {words}"))
+fn wrong(message: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("shared memory was refused: {message}"))
 }

@@ -26,8 +26,8 @@ pub(super) fn create(size: usize, _: bool) -> io::Result<(Mapping, Handle)> {
 pub(super) fn open(handle: &Handle, size: usize, _: bool) -> io::Result<Mapping> {
     let stat = rustix::fs::fstat(handle)?;
     if u64::try_from(stat.st_size).ok() != Some(size as u64) {
-        let words = "shared memory was refused: its size is not the announced one";
-        return Err(io::Error::new(io::ErrorKind::InvalidData, words));
+        let message = "shared memory was refused: its size is not the announced one";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }
     Mapping::of(handle.as_fd(), size, ProtFlags::READ)
 }

@@ -52,11 +52,11 @@ pub(super) fn create(size: usize, prefault: bool) -> io::Result<(Mapping, Handle
 /// pages, and reserved memory has none, so that touching either could end this process. Committed memory
 /// stays, and nobody can shrink it.
 pub(super) fn open(handle: &Handle, size: usize, prefault: bool) -> io::Result<Mapping> {
-    let told = SectionInfo::of(handle.as_handle())?;
-    if told.kind & (SEC_FILE | SEC_IMAGE | SEC_RESERVE | SEC_COMMIT) != SEC_COMMIT {
+    let info = SectionInfo::of(handle.as_handle())?;
+    if info.kind & (SEC_FILE | SEC_IMAGE | SEC_RESERVE | SEC_COMMIT) != SEC_COMMIT {
         return Err(wrong("it is a file mapping, or not committed"));
     }
-    if u64::try_from(told.bytes).ok() != Some(size as u64) {
+    if u64::try_from(info.bytes).ok() != Some(size as u64) {
         return Err(wrong("its size is not the announced one"));
     }
     let mapping = Mapping::of(handle.as_handle(), size, FILE_MAP_READ)?;
@@ -121,7 +121,7 @@ unsafe extern "system" {
     fn NtQuerySection(
         section: HANDLE,
         class: i32,
-        told: *mut SectionInfo,
+        info: *mut SectionInfo,
         room: usize,
         length: *mut usize,
     ) -> NTSTATUS;
@@ -129,12 +129,12 @@ unsafe extern "system" {
 
 impl SectionInfo {
     fn of(section: BorrowedHandle<'_>) -> io::Result<SectionInfo> {
-        let mut told = SectionInfo { _base: ptr::null_mut(), kind: 0, bytes: 0 };
+        let mut info = SectionInfo { _base: ptr::null_mut(), kind: 0, bytes: 0 };
         let (room, none) = (mem::size_of::<SectionInfo>(), ptr::null_mut());
         // SAFETY: an open handle, and a live struct of the class (0) and its size.
         let status =
-            unsafe { NtQuerySection(section.as_raw_handle(), 0, &raw mut told, room, none) };
-        if status < 0 { Err(wrong("it is no section that can be queried")) } else { Ok(told) }
+            unsafe { NtQuerySection(section.as_raw_handle(), 0, &raw mut info, room, none) };
+        if status < 0 { Err(wrong("it is no section that can be queried")) } else { Ok(info) }
     }
 }
 
@@ -194,8 +194,8 @@ impl Mapping {
 fn part_at(place: *const u8) -> io::Result<MEMORY_BASIC_INFORMATION> {
     let mut part = MEMORY_BASIC_INFORMATION::default();
     // SAFETY: an address, and a live struct of that size.
-    let told = unsafe { VirtualQuery(place.cast(), &raw mut part, mem::size_of_val(&part)) };
-    if told == 0 { Err(io::Error::last_os_error()) } else { Ok(part) }
+    let info = unsafe { VirtualQuery(place.cast(), &raw mut part, mem::size_of_val(&part)) };
+    if info == 0 { Err(io::Error::last_os_error()) } else { Ok(part) }
 }
 
 impl Drop for Mapping {

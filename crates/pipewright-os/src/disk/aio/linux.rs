@@ -103,7 +103,7 @@ impl Aio {
         self.check_home()?;
         while let Some(token) = self.unsubmitted.front().copied() {
             // One at a time, because the call reports an error only for the first.
-            match self.hand_over(token) {
+            match self.submit_one(token) {
                 Ok(()) => {}
                 // The queue is full until completions are taken.
                 Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => return Err(error),
@@ -123,7 +123,7 @@ impl Aio {
         if self.home.is_here() { Ok(()) } else { Err(Errno::OPNOTSUPP.into()) }
     }
 
-    fn hand_over(&mut self, token: usize) -> io::Result<()> {
+    fn submit_one(&mut self, token: usize) -> io::Result<()> {
         let Some(request) = self.requests.get(token) else { return Ok(()) };
         let start = request.buffer.start().as_ptr().wrapping_add(request.from);
         let opcode = if request.action == Action::Read { IOCB_CMD_PREAD } else { IOCB_CMD_PWRITE };
@@ -154,10 +154,10 @@ impl Aio {
             return Ok(());
         }
         let Some(wake) = self.wake.clone() else {
-            let is_under_way = self.requests.count() > self.unsubmitted.len();
-            return if is_under_way { self.gather(1) } else { Ok(()) };
+            let is_in_flight = self.requests.count() > self.unsubmitted.len();
+            return if is_in_flight { self.collect(1) } else { Ok(()) };
         };
-        self.gather(0)?;
+        self.collect(0)?;
         if !self.done.is_empty() {
             return Ok(());
         }
@@ -174,7 +174,7 @@ impl Aio {
         // Ignored: there was nothing to count. Completions counted from now on came after those that are
         // collected.
         let _ = rustix::io::read(&self.completed, &mut count);
-        self.gather(0)
+        self.collect(0)
     }
 
     /// Submits until the queue is full. A full queue is a reason to wait, not an error.
@@ -186,7 +186,7 @@ impl Aio {
     }
 
     /// Collects completions, after waiting for that many.
-    fn gather(&mut self, at_least: libc::c_long) -> io::Result<()> {
+    fn collect(&mut self, at_least: libc::c_long) -> io::Result<()> {
         const AT_ONCE: usize = 64;
         let mut events = [Event::default(); AT_ONCE];
         let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -217,7 +217,7 @@ impl Aio {
         loop {
             if self.done.is_empty() && self.requests.count() > self.unsubmitted.len() {
                 // Ignored: the next wait reports it.
-                let _ = self.gather(0);
+                let _ = self.collect(0);
             }
             let (token, result) = self.done.pop_front()?;
             let result = match usize::try_from(result) {

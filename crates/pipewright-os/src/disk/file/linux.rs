@@ -70,15 +70,15 @@ pub(super) fn len(file: &fs::File) -> io::Result<u64> {
 }
 
 pub(super) fn alignment(file: &fs::File) -> io::Result<Alignment> {
-    let told = match statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) {
-        Ok(told) => told,
+    let stat = match statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) {
+        Ok(stat) => stat,
         Err(Errno::NOSYS | Errno::PERM) => return Ok(Alignment::ASSUMED),
         Err(error) => return Err(error.into()),
     };
-    if told.stx_mask & StatxFlags::DIOALIGN.bits() == 0 {
+    if stat.stx_mask & StatxFlags::DIOALIGN.bits() == 0 {
         return Ok(Alignment::ASSUMED);
     }
-    let (memory, offset) = (told.stx_dio_mem_align as usize, told.stx_dio_offset_align as usize);
+    let (memory, offset) = (stat.stx_dio_mem_align as usize, stat.stx_dio_offset_align as usize);
     if memory == 0 || offset == 0 {
         // statx(2): direct I/O is not supported on this file. If it could be opened for it anyway, the cache
         // is used silently.
@@ -90,10 +90,10 @@ pub(super) fn alignment(file: &fs::File) -> io::Result<Alignment> {
 pub(super) fn facts(file: &File) -> io::Result<Facts> {
     let attributes = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS).ok();
     let has = |attribute: StatxAttributes| {
-        let told = attributes.as_ref()?;
-        told.stx_attributes_mask
+        let stat = attributes.as_ref()?;
+        stat.stx_attributes_mask
             .contains(attribute)
-            .then(|| told.stx_attributes.contains(attribute))
+            .then(|| stat.stx_attributes.contains(attribute))
     };
     let flags = ioctl_getflags(file).ok();
     Ok(Facts {
@@ -114,7 +114,7 @@ fn filesystem(file: &fs::File) -> Option<Filesystem> {
         // The filesystem of the device's name is irrelevant.
         return Some(Filesystem::Device);
     }
-    fstatfs(file).ok().map(|told| Filesystem::of_number(told.f_type as u64))
+    fstatfs(file).ok().map(|stat| Filesystem::of_number(stat.f_type as u64))
 }
 
 /// Returns true if the filesystem supports `RWF_NOWAIT`. A read past the end loads nothing into memory, but is

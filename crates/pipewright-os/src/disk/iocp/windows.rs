@@ -41,7 +41,7 @@ pub(crate) struct Port {
     unsubmitted: VecDeque<usize>,
     done: VecDeque<(usize, io::Result<usize>)>,
     /// The number of requests in the kernel.
-    under_way: usize,
+    in_flight: usize,
     /// True if the next wait was interrupted.
     woken: Arc<AtomicBool>,
 }
@@ -52,7 +52,7 @@ struct Call {
     file: HANDLE,
     status: CallStatus,
     /// True if the kernel will post the completion.
-    is_under_way: bool,
+    is_in_flight: bool,
 }
 
 impl Port {
@@ -65,7 +65,7 @@ impl Port {
         }
         // SAFETY: created by the call above, and owned by nobody else.
         let port = unsafe { OwnedHandle::from_raw_handle(port) };
-        let none = Call { file: ptr::null_mut(), status: CallStatus::Pending, is_under_way: false };
+        let none = Call { file: ptr::null_mut(), status: CallStatus::Pending, is_in_flight: false };
         Ok(Port {
             port: Arc::new(port),
             requests: InFlight::new(depth),
@@ -73,7 +73,7 @@ impl Port {
             calls: vec![none; depth],
             unsubmitted: VecDeque::new(),
             done: VecDeque::new(),
-            under_way: 0,
+            in_flight: 0,
             woken: Arc::new(AtomicBool::new(false)),
         })
     }
@@ -86,9 +86,9 @@ impl Port {
 
     pub(crate) fn submit(&mut self) -> io::Result<()> {
         while let Some(token) = self.unsubmitted.front().copied() {
-            match self.hand_over(token) {
+            match self.submit_one(token) {
                 Ok(()) => {}
-                Err(error) if self.under_way > 0 && is_out_of_resources(&error) => {
+                Err(error) if self.in_flight > 0 && is_out_of_resources(&error) => {
                     return Err(io::ErrorKind::WouldBlock.into());
                 }
                 Err(error) => self.done.push_back((token, zero_at_end_of_file(error))),
@@ -105,7 +105,7 @@ impl Port {
     }
 
     /// Makes the call and records its status.
-    fn hand_over(&mut self, token: usize) -> io::Result<()> {
+    fn submit_one(&mut self, token: usize) -> io::Result<()> {
         let Some(request) = self.requests.get(token) else { return Ok(()) };
         let (file, posts_inline) = request.file.overlapped(&self.port)?;
         let start = request.buffer.start().as_ptr().wrapping_add(request.from);
@@ -123,7 +123,7 @@ impl Port {
             // SAFETY: as above, and the memory is only read.
             unsafe { WriteFile(file, start, bytes, &raw mut moved, block) }
         };
-        let (status, is_under_way) = if started != 0 {
+        let (status, is_in_flight) = if started != 0 {
             // Done. Nothing is posted, unless the file could not be set to skip that.
             (CallStatus::Done, posts_inline)
         } else {
@@ -140,10 +140,10 @@ impl Port {
             }
         };
         if let Some(call) = self.calls.get_mut(token) {
-            *call = Call { file, status, is_under_way };
+            *call = Call { file, status, is_in_flight };
         }
-        if is_under_way {
-            self.under_way += 1;
+        if is_in_flight {
+            self.in_flight += 1;
         } else {
             // For an inline completion, the call itself returns the number of bytes.
             self.done.push_back((token, Ok(moved as usize)));
@@ -158,11 +158,11 @@ impl Port {
     pub(crate) fn wait(&mut self) -> io::Result<()> {
         // Ignored: a full queue is a reason to wait, not an error.
         let _ = self.submit();
-        if self.done.is_empty() { self.gather(INFINITE) } else { Ok(()) }
+        if self.done.is_empty() { self.collect(INFINITE) } else { Ok(()) }
     }
 
     /// Collects posted completions, after waiting for one.
-    fn gather(&mut self, milliseconds: u32) -> io::Result<()> {
+    fn collect(&mut self, milliseconds: u32) -> io::Result<()> {
         const AT_ONCE: usize = 64;
         let mut entries = [OVERLAPPED_ENTRY::default(); AT_ONCE];
         let mut count = 0;
@@ -188,18 +188,18 @@ impl Port {
             if entry.lpOverlapped.is_null() {
                 self.woken.store(false, Ordering::SeqCst);
             } else {
-                self.note_end(entry.lpOverlapped);
+                self.record_completion(entry.lpOverlapped);
             }
         }
         Ok(())
     }
 
     /// Records a completion from its block, which the kernel has released.
-    fn note_end(&mut self, block: *mut OVERLAPPED) {
+    fn record_completion(&mut self, block: *mut OVERLAPPED) {
         let start = self.blocks.cast::<OVERLAPPED>().addr();
         let token = block.addr().wrapping_sub(start) / size_of::<OVERLAPPED>();
-        let Some(call) = self.calls.get_mut(token).filter(|call| call.is_under_way) else { return };
-        call.is_under_way = false;
+        let Some(call) = self.calls.get_mut(token).filter(|call| call.is_in_flight) else { return };
+        call.is_in_flight = false;
         let mut moved = 0;
         // SAFETY: an operation on that file, which its request keeps open, and a live number.
         let done = unsafe { GetOverlappedResult(call.file, block, &raw mut moved, 0) };
@@ -208,15 +208,15 @@ impl Port {
         } else {
             zero_at_end_of_file(io::Error::last_os_error())
         };
-        self.under_way -= 1;
+        self.in_flight -= 1;
         self.done.push_back((token, result));
     }
 
     pub(crate) fn take(&mut self) -> Option<Finished> {
         loop {
-            if self.done.is_empty() && self.under_way > 0 {
+            if self.done.is_empty() && self.in_flight > 0 {
                 // Ignored: the next wait reports it.
-                let _ = self.gather(0);
+                let _ = self.collect(0);
             }
             let (token, result) = self.done.pop_front()?;
             if let Some(request) = self.requests.take(token) {
@@ -229,7 +229,7 @@ impl Port {
         if let Some(place) = self.unsubmitted.iter().position(|unsubmitted| *unsubmitted == token) {
             self.unsubmitted.remove(place);
             self.done.push_back((token, Err(errno::cancelled())));
-        } else if let Some(call) = self.calls.get(token).filter(|call| call.is_under_way) {
+        } else if let Some(call) = self.calls.get(token).filter(|call| call.is_in_flight) {
             // Ignored: the operation is done or cannot be cancelled, and its completion is posted in any case.
             // SAFETY: an operation on that file.
             let _ = unsafe { CancelIoEx(call.file, self.block(token)) };
@@ -279,8 +279,8 @@ impl Drop for Port {
         for token in 0..self.calls.len() {
             self.cancel(token);
         }
-        while self.under_way > 0 {
-            if self.gather(INFINITE).is_err() {
+        while self.in_flight > 0 {
+            if self.collect(INFINITE).is_err() {
                 // Their completions can no longer be read, so leave their memory to the kernel forever.
                 self.requests.leak();
                 return;

@@ -6,17 +6,17 @@ use std::mem::MaybeUninit;
 use super::ThreadUsage;
 
 pub(super) fn now() -> Option<ThreadUsage> {
-    let mut told = MaybeUninit::<libc::rusage>::uninit();
+    let mut usage = MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: the calling thread, and space for the struct.
-    let result = unsafe { libc::getrusage(libc::RUSAGE_THREAD, told.as_mut_ptr()) };
+    let result = unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
     if result != 0 {
         return None;
     }
     // SAFETY: filled in by the successful call.
-    let told = unsafe { told.assume_init() };
+    let usage = unsafe { usage.assume_init() };
     // In units of 512 bytes.
-    let blocks = told.ru_inblock as u64 + told.ru_oublock as u64;
-    Some(ThreadUsage { sleeps: told.ru_nvcsw as u64, disk_bytes: blocks * 512 })
+    let blocks = usage.ru_inblock as u64 + usage.ru_oublock as u64;
+    Some(ThreadUsage { sleeps: usage.ru_nvcsw as u64, disk_bytes: blocks * 512 })
 }
 
 pub(super) fn kernel_workers() -> Option<usize> {
@@ -43,7 +43,7 @@ mod tests {
     use super::{counts_disk_bytes, now};
 
     /// Returns `read_bytes` plus `write_bytes`: the bytes transferred by disks, not by calls (proc_pid_io(5)).
-    fn told_by_proc() -> u64 {
+    fn proc_disk_bytes() -> u64 {
         let text = std::fs::read_to_string("/proc/thread-self/io").unwrap();
         let field = |name| text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         ["read_bytes: ", "write_bytes: "]
@@ -57,7 +57,7 @@ mod tests {
         if !counts_disk_bytes() {
             return eprintln!("SKIPPED: this kernel does not count them");
         }
-        let before = (now().unwrap().disk_bytes, told_by_proc());
+        let before = (now().unwrap().disk_bytes, proc_disk_bytes());
         assert_eq!(before.0, before.1);
         let path = std::env::temp_dir().join(format!("pipewright-usage-{}", std::process::id()));
         let file = std::fs::File::create(&path).unwrap();
@@ -65,6 +65,6 @@ mod tests {
         file.sync_all().unwrap();
         std::fs::remove_file(&path).unwrap();
         // Zero on a filesystem in memory; elsewhere the bytes written, and some more.
-        assert_eq!(now().unwrap().disk_bytes, told_by_proc());
+        assert_eq!(now().unwrap().disk_bytes, proc_disk_bytes());
     }
 }

@@ -116,10 +116,10 @@ fn parse_quota(text: &str) -> Option<f64> {
 }
 
 fn virtual_machine(processors: &str) -> Option<String> {
-    let told = || text("/sys/class/dmi/id/product_name").or_else(|| text("/sys/hypervisor/type"));
+    let name = || text("/sys/class/dmi/id/product_name").or_else(|| text("/sys/hypervisor/type"));
     let flags = value(processors, "flags").unwrap_or_default();
     let is_virtual = flags.split(' ').any(|flag| flag == "hypervisor");
-    is_virtual.then(|| told().unwrap_or_else(|| "yes".to_owned()))
+    is_virtual.then(|| name().unwrap_or_else(|| "yes".to_owned()))
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use crate::base::pipe::{self, PipeOptions};
 
 pub(super) fn open(kind: Kind, holds_bytes: Option<usize>) -> io::Result<Conduit> {
     if kind != Kind::Pipe {
-        let words = "Windows has no such pipe";
-        return Err(io::Error::new(io::ErrorKind::Unsupported, words));
+        let message = "Windows has no such pipe";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, message));
     }
     let (reader, writer) =
         pipe::pair(PipeOptions { capacity: holds_bytes, ..PipeOptions::default() })?;

@@ -38,8 +38,11 @@ fn what_a_tick_comes_to_depends_on_how_fast_requests_are_made() {
     {
         let mut found = put_off(true, Work::Overwrite, WORKERS);
         found.asked = Duration::from_millis(milliseconds);
-        let told = &reasons(&found)[0].evidence;
-        assert!(told.ends_with(&format!("which affects {words} at this rate")), "{told}");
+        let evidence_text = &reasons(&found)[0].evidence;
+        assert!(
+            evidence_text.ends_with(&format!("which affects {words} at this rate")),
+            "{evidence_text}"
+        );
     }
 }
 

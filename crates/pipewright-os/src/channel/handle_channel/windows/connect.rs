@@ -74,8 +74,8 @@ impl Side {
         match came.len() == count {
             true => Ok(came),
             false => {
-                let words = "the message announced handles that did not arrive";
-                Err(io::Error::new(io::ErrorKind::InvalidData, words))
+                let message = "the message announced handles that did not arrive";
+                Err(io::Error::new(io::ErrorKind::InvalidData, message))
             }
         }
     }
@@ -96,12 +96,12 @@ fn local_pairs() -> MutexGuard<'static, BTreeMap<Name, Weak<LocalPair>>> {
 /// Returns the name of a pipe, which is the same at both ends.
 fn name_of(file: &OwnedHandle) -> Option<Name> {
     // The length in bytes, then the name. Our names are short.
-    let mut told: Name = vec![0; 128];
-    let room = size_of_val(told.as_slice()) as u32;
+    let mut buffer: Name = vec![0; 128];
+    let room = size_of_val(buffer.as_slice()) as u32;
     // SAFETY: an open handle, and a live buffer of that size with the alignment that the class requires.
     let known = unsafe {
-        let to = told.as_mut_ptr().cast();
+        let to = buffer.as_mut_ptr().cast();
         GetFileInformationByHandleEx(file.as_raw_handle(), FileNameInfo, to, room)
     };
-    (known != 0 && told.first().is_some_and(|bytes| *bytes > 0)).then_some(told)
+    (known != 0 && buffer.first().is_some_and(|bytes| *bytes > 0)).then_some(buffer)
 }

@@ -113,8 +113,8 @@ impl Peer {
             return Ok(Outgoing::default());
         }
         if !self.carries_handles() {
-            let words = "handles cannot be passed to an unknown process: see Channel::start";
-            return Err(io::Error::new(io::ErrorKind::Unsupported, words));
+            let message = "handles cannot be passed to an unknown process: see Channel::start";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, message));
         }
         match self {
             Peer::Local(side) => {
@@ -222,8 +222,8 @@ fn of_ended(process: BorrowedHandle<'_>, error: io::Error) -> io::Error {
     wrong("the announced handle does not exist")
 }
 
-fn wrong(words: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, words)
+fn wrong(message: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, message)
 }
 
 #[cfg(test)]

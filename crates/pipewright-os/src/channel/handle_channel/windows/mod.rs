@@ -200,8 +200,8 @@ fn deliver(end: &mut End, caller: &mut Option<(&mut Vec<u8>, usize)>) -> io::Res
                 Announced::Handles(numbers) => {
                     let came = peer.take(&numbers)?;
                     if handles.len() + came.len() > MOST_HANDLES {
-                        let words = "more than 64 handles in one message";
-                        return Err(io::Error::new(io::ErrorKind::InvalidData, words));
+                        let message = "more than 64 handles in one message";
+                        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
                     }
                     handles.extend(came);
                 }

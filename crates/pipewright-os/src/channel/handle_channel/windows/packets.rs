@@ -20,7 +20,7 @@ const OF_BYTES: u16 = 0;
 const OF_A_PROCESS: u16 = 1;
 
 /// The maximum size of a packet, which has to fit into the pipe as a whole.
-const MOST_BYTES: usize = 256 << 10;
+const MAX_BYTES: usize = 256 << 10;
 
 /// The next item in the bytes read.
 #[derive(Debug, PartialEq, Eq)]
@@ -99,8 +99,8 @@ impl Decoder {
                 Announced::Handles(numbers.map(number).collect())
             }
             _ => {
-                let words = "malformed packet, or more than 64 handles in one message";
-                return Err(io::Error::new(io::ErrorKind::InvalidData, words));
+                let message = "malformed packet, or more than 64 handles in one message";
+                return Err(io::Error::new(io::ErrorKind::InvalidData, message));
             }
         };
         self.header.clear();
@@ -129,7 +129,7 @@ impl Decoder {
 /// Appends a packet with as many bytes of the parts as it may have. Returns that number.
 pub(super) fn encode(to: &mut Vec<u8>, numbers: &[u64], parts: &[IoSlice<'_>]) -> usize {
     let total: usize = parts.iter().map(|part| part.len()).sum();
-    let count = total.min(MOST_BYTES);
+    let count = total.min(MAX_BYTES);
     encode_head(to, count as u32, numbers.len() as u16, OF_BYTES);
     to.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
     let mut left = count;
@@ -203,11 +203,11 @@ mod tests {
 
     #[test]
     fn a_packet_takes_no_more_than_it_may() {
-        let long = vec![7; MOST_BYTES];
+        let long = vec![7; MAX_BYTES];
         let mut bytes = Vec::new();
         let parts = [IoSlice::new(b"before"), IoSlice::new(&long)];
-        assert_eq!(encode(&mut bytes, &[], &parts), MOST_BYTES);
-        assert_eq!(bytes.len(), HEAD_BYTES + MOST_BYTES);
+        assert_eq!(encode(&mut bytes, &[], &parts), MAX_BYTES);
+        assert_eq!(bytes.len(), HEAD_BYTES + MAX_BYTES);
         assert!(
             bytes.len() + HEAD_BYTES + MOST_HANDLES * NUMBER_BYTES
                 <= super::super::PIPE_BYTES as usize

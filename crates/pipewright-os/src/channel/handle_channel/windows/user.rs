@@ -28,8 +28,8 @@ fn identifier() -> io::Result<String> {
     // SAFETY: opened by the call above, and owned by nobody else.
     let token = unsafe { OwnedHandle::from_raw_handle(token) };
     // Aligned like the struct, with space for the longest SID after it.
-    let mut told = [0_u64; 32];
-    let (to, room, mut length) = (told.as_mut_ptr(), size_of_val(&told) as u32, 0);
+    let mut buffer = [0_u64; 32];
+    let (to, room, mut length) = (buffer.as_mut_ptr(), size_of_val(&buffer) as u32, 0);
     // SAFETY: an open token, a live buffer of that size and a live number.
     let known = unsafe {
         GetTokenInformation(token.as_raw_handle(), TokenUser, to.cast(), room, &raw mut length)
@@ -38,7 +38,7 @@ fn identifier() -> io::Result<String> {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: filled in by the call above.
-    let user = unsafe { told.as_ptr().cast::<TOKEN_USER>().read() };
+    let user = unsafe { buffer.as_ptr().cast::<TOKEN_USER>().read() };
     let mut text = ptr::null_mut();
     // SAFETY: a SID in the live buffer, and a live place.
     if unsafe { ConvertSidToStringSidW(user.User.Sid, &raw mut text) } == 0 {

@@ -23,15 +23,15 @@ const NODES: u64 = 2 * 8;
 
 pub(in crate::disk::file) fn write_room(file: &fs::File) -> Option<usize> {
     let (uuid, nodesize) = info(file)?;
-    let told = |name: &str| -> Option<u64> {
+    let counter = |name: &str| -> Option<u64> {
         let of = |kind| format!("/sys/fs/btrfs/{uuid}/allocation/{kind}/{name}");
         // Small filesystems use one kind of space for data and metadata.
         let text = fs::read_to_string(of("metadata")).or_else(|_| fs::read_to_string(of("mixed")));
         text.ok()?.trim().parse().ok()
     };
     let taken = ["bytes_used", "bytes_reserved", "bytes_pinned", "bytes_may_use", "bytes_readonly"];
-    let taken = taken.into_iter().map(told).sum::<Option<u64>>()?;
-    let room = told("total_bytes")?.saturating_sub(taken);
+    let taken = taken.into_iter().map(counter).sum::<Option<u64>>()?;
+    let room = counter("total_bytes")?.saturating_sub(taken);
     usize::try_from(room.checked_div(nodesize * NODES)?).ok()
 }
 

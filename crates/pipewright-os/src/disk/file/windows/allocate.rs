@@ -118,9 +118,11 @@ unsafe fn adjust(
     rights: &TOKEN_PRIVILEGES,
     before: *mut TOKEN_PRIVILEGES,
 ) -> BOOL {
-    let (room, mut told) = (size_of_u32::<TOKEN_PRIVILEGES>(), 0);
+    let (room, mut length) = (size_of_u32::<TOKEN_PRIVILEGES>(), 0);
     // SAFETY: an open token, a live list, a live number, and the rest as promised by the caller.
-    unsafe { AdjustTokenPrivileges(token.as_raw_handle(), 0, rights, room, before, &raw mut told) }
+    unsafe {
+        AdjustTokenPrivileges(token.as_raw_handle(), 0, rights, room, before, &raw mut length)
+    }
 }
 
 fn token_and_privilege() -> io::Result<(OwnedHandle, LUID_AND_ATTRIBUTES)> {

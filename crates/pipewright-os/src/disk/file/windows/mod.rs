@@ -115,18 +115,18 @@ pub(super) fn write_at(open: &Open, from: &[u8], offset: u64) -> io::Result<usiz
 }
 
 pub(super) fn alignment(file: &fs::File) -> io::Result<Alignment> {
-    let mut told = FILE_STORAGE_INFO::default();
+    let mut info = FILE_STORAGE_INFO::default();
     let bytes = mem::size_of::<FILE_STORAGE_INFO>() as u32;
     // SAFETY: an open file, and a buffer of the named size.
     let result = unsafe {
         GetFileInformationByHandleEx(
             file.as_raw_handle(),
             FileStorageInfo,
-            (&raw mut told).cast(),
+            (&raw mut info).cast(),
             bytes,
         )
     };
-    let sector = told.LogicalBytesPerSector as usize;
+    let sector = info.LogicalBytesPerSector as usize;
     if result == 0 || !sector.is_power_of_two() {
         // Wine does not report it.
         return Ok(Alignment::ASSUMED);
