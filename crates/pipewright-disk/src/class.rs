@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn each_case_of_the_kernel_has_its_class() {
+    fn every_kernel_path_has_its_class() {
         let (disk, layered, fuse) = (facts(true, false), facts(false, false), facts(false, true));
         for (observation, action, direct, facts, class) in [
             (inline(false), Action::Read, false, disk, Class::InlineCached),
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_windows_says_of_a_call_is_its_class() {
+    fn overlapped_status_decides_the_class() {
         for (status, direct, class) in [
             (CallStatus::Done, false, Class::InlineCached),
             (CallStatus::Done, true, Class::InlineBlocked),
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_seen_is_not_guessed() {
+    fn class_is_none_without_an_observation() {
         let unknown = Facts::default();
         assert_eq!(class_of(Observation::Nothing, Action::Read, false, &unknown), None);
         assert_eq!(class_of(later(false, 0), Action::Read, false, &unknown), None);

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_read_is_done_with_whatever_came() {
+    fn plain_read_is_done_after_any_number_of_bytes() {
         for bytes in [0, 1, 100] {
             let mut progress = read(false);
             assert!(matches!(progress.after(Ok(bytes)), Next::Done));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exact_read_goes_on_until_all_is_there_or_the_file_ends() {
+    fn exact_read_continues_until_full_or_end_of_file() {
         let mut progress = read(true);
         assert!(matches!(progress.after(Ok(60)), Next::Continue { may_wait: false }));
         assert!(matches!(progress.after(Ok(40)), Next::Done));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_direct_read_that_stops_within_a_block_has_met_the_end() {
+    fn direct_read_that_stops_inside_a_block_is_at_end_of_file() {
         let mut progress = Progress::new(Action::Read, true, 4096, 0).with_block_bytes(512);
         assert!(matches!(progress.after(Ok(1024)), Next::Continue { .. }));
         let Next::Incomplete(kind) = progress.after(Ok(100)) else { panic!() };
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_takes_nothing_is_no_success() {
+    fn write_of_zero_bytes_is_an_error() {
         let mut progress = Progress::new(Action::Write, true, 100, 0);
         assert!(matches!(progress.after(Ok(99)), Next::Continue { .. }));
         assert!(matches!(progress.after(Ok(0)), Next::Incomplete(ErrorKind::WriteZero)));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_for_the_moment_is_tried_again_and_then_the_kernel_may_wait() {
+    fn would_block_is_retried_and_later_the_kernel_may_block() {
         let mut progress = read(false);
         assert!(matches!(progress.after(error(io::ErrorKind::Interrupted)), Next::Continue { .. }));
         for retry in 1..=MAX_RETRIES {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_moved_before_an_error_is_not_lost() {
+    fn bytes_before_an_error_are_reported() {
         let mut plain = read(false);
         plain.moved = 10;
         assert!(matches!(plain.after(error(io::ErrorKind::StorageFull)), Next::Done));

@@ -299,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_block_is_met_once_and_sequential_is_in_order() {
+    fn offsets_cover_each_block_once_and_sequential_ascends() {
         let test = Test { asynchronous: true, direct: false, work: Work::Read };
         let options =
             DiagnoseOptions { requests: 100, block_bytes: 10, ..DiagnoseOptions::default() };

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_four_tests_come_first_and_only_what_was_asked_for_comes() {
+    fn plan_starts_with_the_four_reads_and_honours_filters() {
         let options = DiagnoseOptions::default();
         assert_eq!(tests(false, &options).len(), 4);
         assert_eq!(tests(true, &options).len(), 13);

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_backend_is_found_by_its_name() {
+    fn of_name_finds_every_backend() {
         for kind in
             [BackendKind::Auto, BackendKind::Caller].into_iter().chain(BackendKind::PREFERENCE)
         {

@@ -64,7 +64,7 @@ mod tests {
     use super::{Alignment, Part, misaligned};
 
     #[test]
-    fn the_error_names_the_part_what_is_needed_and_what_was_given() {
+    fn misaligned_error_names_part_required_and_given_value() {
         let alignment = Alignment { memory: 4, offset: 512, reported: true, direct: Some(true) };
         assert_eq!(misaligned(alignment, 4096, 512, 1024), None);
         for (address, offset, bytes, part, needed, given) in [

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn every_refusal_has_its_culprit() {
+    fn every_refusal_has_its_reason() {
         let limit_bytes = 65_536;
         for (why, expected) in [
             (judge(Some(2), true, None, libc::EPERM), UnavailableReason::Disabled { sysctl: 2 }),
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_settings_are_read_as_the_kernel_writes_them() {
+    fn kernel_settings_are_parsed() {
         assert_eq!(
             (disabled_by("2\n"), disabled_by("0\n"), disabled_by("")),
             (Some(2), Some(0), None)

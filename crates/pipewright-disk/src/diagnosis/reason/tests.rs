@@ -52,7 +52,7 @@ fn check(evidence: &Evidence, expected: &[(Reason, Remedy)]) {
 }
 
 #[test]
-fn windows_writes_in_the_call_what_was_never_written() {
+fn windows_writes_beyond_valid_data_inside_the_call() {
     let blocked = &[(Class::InlineBlocked, 400), (Class::PendingButDone, 100)];
     for (work, reason) in [
         (Work::Extend, Reason::Extending),
@@ -70,7 +70,7 @@ fn windows_writes_in_the_call_what_was_never_written() {
 }
 
 #[test]
-fn aio_does_at_once_what_it_cannot_do_later() {
+fn aio_extends_and_fills_holes_inside_the_call() {
     for (work, reason) in [(Work::Extend, Reason::Extending), (Work::Hole, Reason::Hole)] {
         let mut found = evidence(true, work, &[(Class::InlineBlocked, 500)]);
         found.backend = BackendKind::Aio;
@@ -85,7 +85,7 @@ fn aio_does_at_once_what_it_cannot_do_later() {
 }
 
 #[test]
-fn an_imitation_is_not_judged() {
+fn emulated_calls_have_no_verdict() {
     let mut found = evidence(true, Work::Extend, &[(Class::PendingButDone, 500)]);
     found.backend = BackendKind::Overlapped;
     assert_eq!(Verdict::of(&found), Verdict::Blocked);
@@ -97,7 +97,7 @@ fn an_imitation_is_not_judged() {
 const WORKERS: &[(Class, usize)] = &[(Class::Worker, 500)];
 
 #[test]
-fn what_is_asynchronous_needs_no_reason() {
+fn asynchronous_requests_have_no_reason() {
     check(
         &evidence(true, Work::Read, &[(Class::AsyncDevice, 490), (Class::InlineBlocked, 10)]),
         &[],
@@ -114,7 +114,7 @@ fn what_is_asynchronous_needs_no_reason() {
 }
 
 #[test]
-fn row_1_a_cache_hit() {
+fn cache_hit() {
     let mut hit = evidence(false, Work::Read, &[(Class::InlineCached, 500)]);
     hit.cached_before = Some(32 << 20);
     check(&hit, &[(Reason::CacheHit, Remedy::Nothing)]);
@@ -123,7 +123,7 @@ fn row_1_a_cache_hit() {
 }
 
 #[test]
-fn row_2_a_cache_miss_and_few_workers() {
+fn cache_miss_reports_the_workers() {
     let miss = evidence(false, Work::Read, WORKERS);
     check(&miss, &[(Reason::CacheMiss, Remedy::Direct)]);
     let finding = &reasons(&miss)[0];
@@ -132,7 +132,7 @@ fn row_2_a_cache_miss_and_few_workers() {
 }
 
 #[test]
-fn reads_past_the_cache_wait_for_what_was_written_through_it() {
+fn direct_reads_wait_for_unwritten_data() {
     let mut fresh = evidence(true, Work::Read, WORKERS);
     (fresh.cached_before, fresh.unwritten_before) = (Some(32 << 20), Some(2 << 20));
     check(&fresh, &[(Reason::Unwritten, Remedy::Sync)]);
@@ -143,7 +143,7 @@ fn reads_past_the_cache_wait_for_what_was_written_through_it() {
 }
 
 #[test]
-fn row_3_compression() {
+fn compression() {
     let mut compressed = evidence(true, Work::Read, WORKERS);
     compressed.facts.filesystem = Some(Filesystem::Btrfs);
     compressed.facts.compressed = Some(true);
@@ -151,7 +151,7 @@ fn row_3_compression() {
 }
 
 #[test]
-fn row_4_encryption() {
+fn encryption() {
     let mut encrypted = evidence(true, Work::Overwrite, WORKERS);
     encrypted.facts.encrypted = Some(true);
     (encrypted.bypasses_cache, encrypted.cached_after) = (Some(false), Some(64 << 10));
@@ -169,7 +169,7 @@ fn row_4_encryption() {
 }
 
 #[test]
-fn row_5_extending_writes_and_holes() {
+fn extending_writes_and_holes() {
     let extending = evidence(true, Work::Extend, WORKERS);
     check(&extending, &[(Reason::Extending, Remedy::Preallocate)]);
     let preallocated = Test { work: Work::Preallocated, ..extending.test };
@@ -178,7 +178,7 @@ fn row_5_extending_writes_and_holes() {
 }
 
 #[test]
-fn row_6_writes_through_the_cache() {
+fn buffered_writes() {
     let overwrite = evidence(false, Work::Overwrite, WORKERS);
     check(&overwrite, &[(Reason::BufferedWrite, Remedy::Direct)]);
     let both = [
@@ -197,7 +197,7 @@ fn put_off(direct: bool, work: Work, counts: &[(Class, usize)]) -> Evidence {
 }
 
 #[test]
-fn reads_of_more_than_a_page_go_to_threads_where_only_a_page_is_taken() {
+fn reads_of_many_pages_go_to_threads_if_only_one_is_accepted() {
     for (nowait, reason, remedy) in [
         (Some(NowaitReads::OfOnePage), Reason::ManyPages, Remedy::AioOrOnePage),
         (Some(NowaitReads::Taken), Reason::Unexplained, Remedy::ExpectWorker),
@@ -211,7 +211,7 @@ fn reads_of_more_than_a_page_go_to_threads_where_only_a_page_is_taken() {
 }
 
 #[test]
-fn row_7_copy_on_write() {
+fn copy_on_write() {
     let mut copied = evidence(true, Work::Overwrite, WORKERS);
     copied.facts.filesystem = Some(Filesystem::Btrfs);
     copied.facts.no_copy_on_write = Some(false);
@@ -221,7 +221,7 @@ fn row_7_copy_on_write() {
 }
 
 #[test]
-fn row_8_no_nowait() {
+fn no_nowait() {
     for (filesystem, name) in [(Filesystem::Tmpfs, "tmpfs"), (Filesystem::Overlay, "overlay")] {
         let mut layered = evidence(true, Work::Extend, WORKERS);
         (layered.facts.filesystem, layered.facts.nowait) = (Some(filesystem), Some(false));
@@ -236,7 +236,7 @@ fn row_8_no_nowait() {
 }
 
 #[test]
-fn row_9_fuse() {
+fn fuse() {
     let mut fuse = evidence(true, Work::Read, &[(Class::InlineBlocked, 500)]);
     (fuse.facts.filesystem, fuse.facts.pollable) = (Some(Filesystem::Fuse), Some(true));
     check(&fuse, &[(Reason::Fuse, Remedy::Threads)]);
@@ -246,7 +246,7 @@ fn row_9_fuse() {
 }
 
 #[test]
-fn row_10_the_queue_of_the_disk_is_full() {
+fn device_queue_full() {
     let blocked = [(Class::AsyncDevice, 400), (Class::InlineBlocked, 100)];
     let mut full = evidence(true, Work::Read, &blocked);
     full.facts.device_queue = Some(8);
@@ -256,7 +256,7 @@ fn row_10_the_queue_of_the_disk_is_full() {
 }
 
 #[test]
-fn a_few_calls_that_slept_explain_nothing_of_what_threads_did() {
+fn few_sleeping_calls_do_not_explain_workers() {
     let mixed = |blocked| {
         let counts =
             [(Class::AsyncDevice, 150), (Class::Worker, 250), (Class::InlineBlocked, blocked)];
@@ -283,7 +283,7 @@ fn a_few_calls_that_slept_explain_nothing_of_what_threads_did() {
 }
 
 #[test]
-fn what_is_read_from_a_hole_does_not_come_from_memory() {
+fn reads_of_a_hole_are_not_cache_hits() {
     for direct in [true, false] {
         let mut hole = evidence(direct, Work::Read, &[(Class::InlineCached, 500)]);
         (hole.has_hole, hole.facts.length) = (Some(true), 32 << 20);
@@ -296,7 +296,7 @@ fn what_is_read_from_a_hole_does_not_come_from_memory() {
 }
 
 #[test]
-fn row_11_misaligned() {
+fn misaligned() {
     let mut refused = evidence(true, Work::Read, &[]);
     refused.misaligned =
         Some(Misaligned { part: Part::Length, needed: 512, given: 100, reported: true });
@@ -306,12 +306,12 @@ fn row_11_misaligned() {
 }
 
 #[test]
-fn row_12_the_kind_of_the_operation() {
+fn operation_kind() {
     check(&evidence(false, Work::Sync, WORKERS), &[(Reason::OperationKind, Remedy::ExpectWorker)]);
 }
 
 #[test]
-fn row_13_io_uring_refused() {
+fn io_uring_unavailable() {
     let mut refused = evidence(true, Work::Read, WORKERS);
     refused.backend = BackendKind::Threads;
     refused.unavailable_backends = vec![UnavailableBackend {

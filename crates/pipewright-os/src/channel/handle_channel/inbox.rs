@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_leave_in_the_order_in_which_they_came() {
+    fn bytes_are_consumed_in_order() {
         let mut inbox = Inbox::default();
         let mut came = 0_usize;
         let mut left = 0_usize;

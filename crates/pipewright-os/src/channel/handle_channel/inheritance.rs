@@ -89,10 +89,3 @@ fn announced(variable: &str) -> io::Result<i32> {
     imp::check(number, id)?;
     Ok(number)
 }
-
-pub(super) fn not_passed_on() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::InvalidInput,
-        "the handle was not inherited from the parent process",
-    )
-}

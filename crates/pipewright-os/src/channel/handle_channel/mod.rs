@@ -357,3 +357,11 @@ impl End {
         self.calls
     }
 }
+
+/// Returns the error for a handle that the parent did not pass on.
+fn not_inherited() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidInput,
+        "the handle was not inherited from the parent process",
+    )
+}

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_taken_of_several_parts_is_not_kept() {
+    fn accepted_bytes_of_several_parts_are_not_kept() {
         let parts = [IoSlice::new(b"abc"), IoSlice::new(b""), IoSlice::new(b"defg")];
         for taken in 0..=7 {
             let mut outbox = Outbox::default();

@@ -19,7 +19,7 @@ fn both() -> (End, End) {
 }
 
 #[test]
-fn what_does_not_fit_is_kept_and_goes_later_in_order() {
+fn bytes_that_do_not_fit_are_kept_and_sent_in_order() {
     let (mut a, mut b) = both();
     let bytes: Vec<u8> = (0..3_000_000).map(|at| (at % 251) as u8).collect();
     let (first, second) = bytes.split_at(1_000_000);
@@ -42,7 +42,7 @@ fn what_does_not_fit_is_kept_and_goes_later_in_order() {
 }
 
 #[test]
-fn the_first_bytes_go_where_they_are_wanted() {
+fn first_bytes_go_to_the_callers_buffer() {
     let (mut a, mut b) = both();
     a.send(&[IoSlice::new(b"bodyand the next")]).unwrap();
     let mut body = b"a ".to_vec();
@@ -54,7 +54,7 @@ fn the_first_bytes_go_where_they_are_wanted() {
 }
 
 #[test]
-fn nothing_is_taken_in_beyond_what_may_be_kept() {
+fn receive_stops_at_the_limit() {
     let (mut a, mut b) = both();
     a.send(&[IoSlice::new(&[7; 100])]).unwrap();
     assert_eq!(b.receive(100).unwrap(), Arrived::Bytes { to_caller: 0, ahead: 100 });
@@ -81,7 +81,7 @@ fn handles_arrive_with_the_bytes_and_work() {
 }
 
 #[test]
-fn more_handles_than_may_be_waiting_are_refused_and_closed() {
+fn too_many_handles_are_refused_and_closed() {
     let (mut a, mut b) = both();
     let (mut reader, writer) = pipe::pair(Default::default()).unwrap();
     let copies = |count| (0..count).map(|_| Handle::from(writer.try_clone().unwrap())).collect();
@@ -100,7 +100,7 @@ fn more_handles_than_may_be_waiting_are_refused_and_closed() {
 }
 
 #[test]
-fn an_end_that_is_gone_is_told_after_everything_that_it_sent() {
+fn end_of_stream_comes_after_everything_sent() {
     let (mut a, mut b) = both();
     a.send(&[IoSlice::new(b"last words")]).unwrap();
     b.send(&[IoSlice::new(b"never read")]).unwrap();
@@ -111,7 +111,7 @@ fn an_end_that_is_gone_is_told_after_everything_that_it_sent() {
 }
 
 #[test]
-fn what_is_no_link_is_refused() {
+fn other_handles_are_refused() {
     assert_eq!(End::from_handle(some_file()).unwrap_err().kind(), io::ErrorKind::InvalidInput);
 }
 
@@ -141,7 +141,7 @@ fn an_end_outlives_the_thread_that_used_it() {
 }
 
 #[test]
-fn a_wait_for_what_has_been_taken_ends_with_the_time() {
+fn wait_times_out_if_everything_was_consumed() {
     let (mut a, mut b) = both();
     let file = some_file();
     for round in 0..20 {

@@ -11,8 +11,7 @@ use rustix::net::{
     sendmsg, socketpair,
 };
 
-use super::inheritance::not_passed_on;
-use super::{Arrived, End, MOST_HANDLES, Wait};
+use super::{Arrived, End, MOST_HANDLES, Wait, not_inherited};
 use crate::base::event::Source;
 use crate::base::handle::{Handle, HandleKind, copy_of_number, is_close_on_exec};
 use crate::process::child::ChildHandle;
@@ -51,9 +50,9 @@ pub(super) fn socket(handle: Handle) -> io::Result<Socket> {
 /// Checks that the number is that of an inherited channel end, and of the one with that ID.
 pub(super) fn check(number: RawFd, id: Option<&str>) -> io::Result<()> {
     let goes_at_exec = is_close_on_exec(number).map_err(|_| io::ErrorKind::NotFound)?;
-    let end = end_of_a_pair(number).filter(|_| !goes_at_exec).ok_or_else(not_passed_on)?;
+    let end = end_of_a_pair(number).filter(|_| !goes_at_exec).ok_or_else(not_inherited)?;
     match id {
-        Some(id) if id_of(end.as_fd()).is_some_and(|found| found != id) => Err(not_passed_on()),
+        Some(id) if id_of(end.as_fd()).is_some_and(|found| found != id) => Err(not_inherited()),
         _ => Ok(()),
     }
 }

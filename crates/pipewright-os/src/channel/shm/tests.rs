@@ -18,7 +18,7 @@ fn written() -> Option<Written> {
 }
 
 #[test]
-fn what_is_written_is_seen() {
+fn reader_sees_written_data() {
     let Some(mut ours) = written() else { return };
     let theirs = Seen::open(ours.handle(), OPTIONS).unwrap();
     assert_eq!((ours.bytes(), theirs.bytes()), (BYTES, BYTES));
@@ -54,7 +54,7 @@ fn what_is_written_is_seen() {
 }
 
 #[test]
-fn nothing_outside_can_be_read() {
+fn ranges_outside_the_data_are_refused() {
     let Some(ours) = written() else { return };
     let theirs = Seen::open(ours.handle(), OPTIONS).unwrap();
     for (from, count) in [(BYTES, 1), (BYTES + 1, 0), (usize::MAX, 2), (0, BYTES + 1)] {
@@ -70,7 +70,7 @@ fn nothing_outside_can_be_read() {
 }
 
 #[test]
-fn a_size_that_is_none_is_refused() {
+fn invalid_sizes_are_refused() {
     for bytes in [0, 1, 4095, 4097, MOST_BYTES + 4096, usize::MAX] {
         let options = ShmOptions { bytes, prefault: false };
         assert_eq!(Written::create(options).unwrap_err().kind(), io::ErrorKind::InvalidInput);
@@ -100,7 +100,7 @@ mod linux {
     }
 
     #[test]
-    fn objects_that_could_harm_us_are_refused() {
+    fn hostile_objects_are_refused() {
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
         let size = (CONTROL_BYTES + BYTES) as u64;
         let refused = |handle: Handle, words: &str| {
@@ -152,7 +152,7 @@ mod linux {
     }
 
     #[test]
-    fn in_a_fork_nothing_is_there_and_nothing_is_harmed() {
+    fn fork_sees_no_data_and_harms_nothing() {
         use crate::base::generation::tests::in_a_fork;
         let Some(mut ours) = written() else { return };
         let theirs = Seen::open(ours.handle(), OPTIONS).unwrap();
@@ -190,7 +190,7 @@ mod linux {
     }
 
     #[test]
-    fn nobody_else_can_write_it_or_take_it_away() {
+    fn others_cannot_write_or_shrink_it() {
         let Some(ours) = written() else { return };
         let handle = ours.handle();
         let size = CONTROL_BYTES + BYTES;
@@ -203,7 +203,7 @@ mod linux {
     }
 
     #[test]
-    fn what_changes_while_it_is_read_is_some_mixture_and_stands_still_once_it_was_read() {
+    fn changing_data_are_read_as_a_mixture_and_copies_are_stable() {
         let Some(mut ours) = written() else { return };
         let theirs = Seen::open(ours.handle(), OPTIONS).unwrap();
         let done = std::sync::atomic::AtomicBool::new(false);
@@ -257,7 +257,7 @@ mod windows {
     }
 
     #[test]
-    fn objects_that_could_harm_us_are_refused() {
+    fn hostile_objects_are_refused() {
         let size = CONTROL_BYTES + BYTES;
         let refused = |handle: Handle, words: &str| {
             let error = Seen::open(&handle, OPTIONS).unwrap_err();
@@ -277,7 +277,7 @@ mod windows {
     }
 
     #[test]
-    fn nobody_else_can_write_it() {
+    fn others_cannot_write_it() {
         let ours = written().unwrap();
         let handle = ours.handle().as_raw_handle();
         for rights in [FILE_MAP_WRITE, FILE_MAP_ALL_ACCESS] {

@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_disks_are_those_that_proc_tells() {
+    fn disk_bytes_match_proc() {
         if !counts_disk_bytes() {
             return eprintln!("SKIPPED: this kernel does not count them");
         }

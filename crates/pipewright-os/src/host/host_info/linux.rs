@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_of_the_kernel_are_read() {
+    fn kernel_files_are_parsed() {
         assert_eq!(parse_quota("150000 100000"), Some(1.5));
         assert_eq!(parse_quota("max 100000"), None);
         assert_eq!(parse_quota(""), None);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_all_but_us_our_children_and_interrupts() {
+    fn time_of_others_excludes_us_our_children_and_interrupts() {
         let own = "7 (a) b) R 1 7 7 0 -1 4194304 1 2 3 4 100 50 20 5 20 0 1 0";
         let found = parse_cpu_time("cpu  1000 10 500 8000 30 4 6 50 0 0\ncpu0 1 1\n", own);
         let expected = CpuTime {

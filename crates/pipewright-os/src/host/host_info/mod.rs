@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpu_time_is_told_where_it_can_be_and_grows() {
+    fn cpu_time_grows_where_it_is_known() {
         assert_eq!(cpu_time().is_some(), cfg!(target_os = "linux"));
         let Some(before) = cpu_time() else { return };
         assert!(before.others < before.all, "{before:?}");
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_knows_what_it_is() {
+    fn host_info_has_system_and_memory() {
         let machine = look();
         assert!(machine.system.is_some_and(|system| !system.is_empty()));
         assert!(machine.memory_bytes.is_none_or(|bytes| bytes > 1 << 20));

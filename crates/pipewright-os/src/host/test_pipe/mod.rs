@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_in_comes_out_and_as_much_fits_as_is_said() {
+    fn pipe_returns_written_bytes_and_fits_as_many_as_reported() {
         for kind in [Kind::Pipe, Kind::Fifo, Kind::Socket] {
             let mut conduit = match open(kind, None) {
                 Ok(conduit) => conduit,
@@ -95,7 +95,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn the_size_that_is_asked_for_is_given_or_refused() {
+    fn requested_size_is_granted_or_refused() {
         for kind in [Kind::Pipe, Kind::Fifo] {
             let conduit = open(kind, Some(256 << 10)).unwrap();
             assert_eq!(conduit.holds_bytes, Some(256 << 10), "{kind:?}");

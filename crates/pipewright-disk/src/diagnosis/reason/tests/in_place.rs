@@ -10,7 +10,7 @@ use crate::diagnosis::{Verdict, Work};
 use crate::{BackendKind, Class};
 
 #[test]
-fn writes_that_change_the_times_are_one_verdict_whatever_their_share() {
+fn timestamp_updates_give_the_same_verdict_for_any_share() {
     for workers in [0, 2, 16, 444, 500] {
         let counts = [(Class::AsyncDevice, 500 - workers), (Class::Worker, workers)];
         for work in [Work::Overwrite, Work::Preallocated] {
@@ -32,7 +32,7 @@ fn writes_that_change_the_times_are_one_verdict_whatever_their_share() {
 }
 
 #[test]
-fn what_a_tick_comes_to_depends_on_how_fast_requests_are_made() {
+fn share_of_writes_per_tick_depends_on_the_rate() {
     for (milliseconds, words) in
         [(1, "one in 500 writes"), (500, "one in 4 writes"), (9000, "every write")]
     {
@@ -47,7 +47,7 @@ fn what_a_tick_comes_to_depends_on_how_fast_requests_are_made() {
 }
 
 #[test]
-fn times_explain_nothing_of_what_waits_in_any_case() {
+fn timestamps_do_not_explain_writes_that_wait_anyway() {
     // Space has to be found, whatever the clock says.
     check(&put_off(true, Work::Extend, WORKERS), &[(Reason::Extending, Remedy::Preallocate)]);
     check(&put_off(true, Work::Hole, WORKERS), &[(Reason::Hole, Remedy::Preallocate)]);
@@ -66,7 +66,7 @@ fn times_explain_nothing_of_what_waits_in_any_case() {
 }
 
 #[test]
-fn writes_in_place_that_are_taken_and_yet_wait_are_not_explained() {
+fn accepted_writes_in_place_that_wait_are_unexplained() {
     let some = [(Class::AsyncDevice, 400), (Class::Worker, 100)];
     let unexplained = [(Reason::Unexplained, Remedy::ExpectWorker)];
     check(&evidence(true, Work::Overwrite, &some), &unexplained);
@@ -81,7 +81,7 @@ fn writes_in_place_that_are_taken_and_yet_wait_are_not_explained() {
 }
 
 #[test]
-fn writes_that_meet_several_pieces_of_the_file_go_to_threads() {
+fn split_writes_go_to_threads() {
     let split = |count| {
         let mut found = evidence(true, Work::Overwrite, WORKERS);
         (found.split, found.nowait_writes) = (Some(count), None);

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_is_given_handles_and_can_name_only_its_own() {
+    fn child_gets_handles_and_can_name_only_its_own() {
         let mut command = Command::new("cmd");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         // Wait for its prompt: a starting process would open handles with these numbers again.
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn each_side_says_once_which_process_it_means() {
+    fn each_side_announces_its_process_once() {
         let mut parent = Peer::parent();
         assert_eq!(parent.introduction(), None);
         parent.confirm(process::id() + 4);

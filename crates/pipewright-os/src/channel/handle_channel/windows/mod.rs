@@ -20,8 +20,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use super::inbox::Inbox;
-use super::inheritance::not_passed_on;
-use super::{Arrived, End, MOST_HANDLES, Wait};
+use super::{Arrived, End, MOST_HANDLES, Wait, not_inherited};
 use crate::base::event::Source;
 use crate::base::handle::{Handle, inheritable};
 use crate::base::pipe::duplex;
@@ -80,7 +79,7 @@ fn copy_of_inherited(number: i32) -> io::Result<Handle> {
     let passed_on = inheritable(asked).map_err(|_| io::ErrorKind::NotFound)?;
     let copy = Handle::copy_of_number(number)?;
     if !passed_on || !copy.overlaps() {
-        return Err(not_passed_on());
+        return Err(not_inherited());
     }
     Ok(copy)
 }

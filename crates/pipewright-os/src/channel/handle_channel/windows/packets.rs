@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_are_understood_however_they_are_cut() {
+    fn packets_are_decoded_in_pieces_of_any_size() {
         let mut bytes = Vec::new();
         encode_process(&mut bytes, 4711);
         let parts = [IoSlice::new(b"ab"), IoSlice::new(b""), IoSlice::new(b"c")];
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_takes_no_more_than_it_may() {
+    fn packet_size_is_limited() {
         let long = vec![7; MAX_BYTES];
         let mut bytes = Vec::new();
         let parts = [IoSlice::new(b"before"), IoSlice::new(&long)];
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_packet_can_be_is_refused() {
+    fn malformed_packets_are_refused() {
         let wrong: [&[u8]; 5] = [
             // No bytes; too many handles; an unknown kind; a process ID with handles.
             &[0, 0, 0, 0, 0, 0, 0, 0],

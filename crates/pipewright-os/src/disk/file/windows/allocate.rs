@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_right_is_on_while_a_file_is_opened_and_as_it_was_after_that() {
+    fn privilege_is_enabled_only_while_a_file_is_opened() {
         let before = is_on();
         if before.is_none() {
             return eprintln!("SKIPPED: this user does not have the right");
