@@ -43,7 +43,7 @@ pub struct Evidence {
     /// The result of writes to such a file that must not wait. Only for writes.
     pub nowait_writes: Option<NowaitWrites>,
     /// The time it took to submit all requests.
-    pub asked: Duration,
+    pub submit_time: Duration,
     /// The backend.
     pub backend: BackendKind,
     /// The preferred backends that are unavailable, each with the reason.
@@ -74,19 +74,19 @@ impl Evidence {
     pub(super) fn tick(&self) -> Option<Duration> {
         let (test, ring) = (self.test, self.backend == BackendKind::Uring);
         // Writes that wait for space, for the cache or because they are split would wait in any case.
-        let is_put_off = match test.work {
-            Work::Overwrite | Work::Preallocated => !self.has_to_leave_cache() && !self.is_split(),
+        let is_deferred = match test.work {
+            Work::Overwrite | Work::Preallocated => !self.must_evict_cache() && !self.is_split(),
             Work::Extend | Work::Hole => !test.direct,
             Work::Read | Work::Sync => false,
         };
         match self.nowait_writes {
-            Some(NowaitWrites::WaitForTimes { tick }) if ring && is_put_off => Some(tick),
+            Some(NowaitWrites::WaitForTimes { tick }) if ring && is_deferred => Some(tick),
             _ => None,
         }
     }
 
     /// Returns true if direct writes have to evict cached pages first.
-    pub(super) fn has_to_leave_cache(&self) -> bool {
+    pub(super) fn must_evict_cache(&self) -> bool {
         self.test.direct && self.cached_before > Some(0)
     }
 

@@ -61,7 +61,7 @@ struct Run {
     kernel_workers: Option<usize>,
     nowait_reads: Option<NowaitReads>,
     nowait_writes: Option<NowaitWrites>,
-    asked: Duration,
+    submit_time: Duration,
     counts: [usize; Class::ALL.len()],
     misaligned: Option<crate::Misaligned>,
     out_of_order: usize,
@@ -102,7 +102,7 @@ impl Run {
             kernel_workers: None,
             nowait_reads: None,
             nowait_writes: None,
-            asked: Duration::ZERO,
+            submit_time: Duration::ZERO,
             counts: [0; Class::ALL.len()],
             misaligned: None,
             out_of_order: 0,
@@ -125,7 +125,7 @@ impl Run {
         let began = Instant::now();
         self.engine.submit()?;
         self.queued = began.elapsed();
-        self.asked = self.queued;
+        self.submit_time = self.queued;
         self.kernel_workers = thread_usage::kernel_workers();
         Ok(())
     }
@@ -225,7 +225,7 @@ impl Run {
             worker_limit: requests.next_power_of_two().min(4 * processors),
             nowait_reads: self.nowait_reads,
             nowait_writes: self.nowait_writes,
-            asked: self.asked,
+            submit_time: self.submit_time,
             backend: self.engine.backend(),
             unavailable_backends: self.engine.unavailable_backends().to_vec(),
             unjudged: Unjudged::here(),

@@ -191,9 +191,9 @@ fn file_reasons(evidence: &Evidence, found: &mut Vec<Reason>) {
     let (facts, test, first) = (&evidence.facts, evidence.test, found.len());
     let has = |class| evidence.count(class) > 0;
     let is = |filesystem| facts.filesystem == Some(filesystem);
-    let is_put_off = evidence.tick().is_some();
+    let is_deferred = evidence.tick().is_some();
     let is_inline = has(Class::InlineCached) && evidence.is_mostly(&[Class::InlineCached], 50);
-    if is_inline && !is_put_off {
+    if is_inline && !is_deferred {
         if is_through_cache(evidence) {
             found.push(Reason::Encryption);
         }
@@ -232,7 +232,7 @@ fn file_reasons(evidence: &Evidence, found: &mut Vec<Reason>) {
             Work::Hole => return found.push(Reason::Hole),
             _ => {}
         }
-    } else if is_put_off {
+    } else if is_deferred {
         found.push(Reason::FileTimes);
     } else if has(Class::Worker) {
         worker_reasons(evidence, found, first);
@@ -240,7 +240,7 @@ fn file_reasons(evidence: &Evidence, found: &mut Vec<Reason>) {
     let slept = evidence.count(Class::InlineBlocked);
     if slept * 100 > evidence.requests * (100 - MAX_PERCENT) && is_queue_full(evidence) {
         // If the clock decides, the number of requests done by threads varies between runs.
-        let most = if is_put_off { evidence.requests / 2 } else { 0 };
+        let most = if is_deferred { evidence.requests / 2 } else { 0 };
         let explains_most = slept > evidence.count(Class::Worker).max(most);
         found.insert(if explains_most { first } else { found.len() }, Reason::DeviceQueueFull);
     }
@@ -272,7 +272,7 @@ fn worker_reasons(evidence: &Evidence, found: &mut Vec<Reason>, first: usize) {
         if evidence.is_split() || (!is_crowded && evidence.split > Some(0)) {
             found.insert(first, Reason::Split);
         }
-        found.extend(evidence.has_to_leave_cache().then_some(Reason::InCache));
+        found.extend(evidence.must_evict_cache().then_some(Reason::InCache));
     }
 }
 

@@ -134,8 +134,8 @@ impl Target {
         }
         if self.in_place {
             // Only an empty file can be switched.
-            let asked = write_in_place(&made);
-            asked
+            let result = write_in_place(&made);
+            result
                 .map_err(|error| Error::system("disable copy-on-write for", Some(&path), error))?;
         }
         let file = options.open(&path)?;

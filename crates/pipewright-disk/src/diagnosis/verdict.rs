@@ -30,13 +30,13 @@ impl Verdict {
     #[must_use]
     pub fn of(evidence: &Evidence) -> Verdict {
         const MIN_PERCENT: usize = 95;
-        const PUT_OFF: [Class; 3] = [Class::AsyncDevice, Class::InlineCached, Class::Worker];
+        const DEFERRED: [Class; 3] = [Class::AsyncDevice, Class::InlineCached, Class::Worker];
         let asynchronous = [Class::AsyncDevice, Class::AsyncPageWait];
         if !evidence.test.asynchronous {
             Verdict::Synchronous
         } else if evidence.known() == 0 || is_imitated(evidence) {
             Verdict::Unknown
-        } else if evidence.tick().is_some() && evidence.is_mostly(&PUT_OFF, 50) {
+        } else if evidence.tick().is_some() && evidence.is_mostly(&DEFERRED, 50) {
             // The exact share varies between runs.
             Verdict::Partly
         } else if evidence.is_mostly(&asynchronous, MIN_PERCENT) {

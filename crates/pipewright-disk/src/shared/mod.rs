@@ -27,7 +27,7 @@ pub use pending::Pending;
 /// ([`EngineOptions::cached_first`]).
 ///
 /// # Drop
-/// Dropping the last clone doesn't block. The engine's thread finishes the started operations and ends.
+/// Dropping the last clone doesn't block. The engine's thread performs all operations asked for, and ends.
 ///
 /// ```
 /// use pipewright_disk::{DiskFile, EngineOptions, SharedEngine};

@@ -155,9 +155,9 @@ pub(super) fn finding(reason: Reason, evidence: &Evidence) -> Finding {
 
 /// Returns the clock's tick, and the share of writes that it affects at the rate of this run.
 fn ticks(evidence: &Evidence) -> String {
-    let (tick, asked) = (evidence.tick().unwrap_or_default(), evidence.asked);
-    let (tick, asked) = (tick.as_secs_f64(), asked.max(tick).as_secs_f64());
-    let one_in = (evidence.requests as f64 * tick / asked).round() as usize;
+    let (tick, submit_time) = (evidence.tick().unwrap_or_default(), evidence.submit_time);
+    let (tick, submit_time) = (tick.as_secs_f64(), submit_time.max(tick).as_secs_f64());
+    let one_in = (evidence.requests as f64 * tick / submit_time).round() as usize;
     let share =
         if one_in > 1 { format!("one in {one_in} writes") } else { "every write".to_owned() };
     format!("the clock ticks every {:.0} ms, which affects {share} at this rate", tick * 1e3)

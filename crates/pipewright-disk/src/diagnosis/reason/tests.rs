@@ -37,7 +37,7 @@ fn evidence(direct: bool, work: Work, counts: &[(Class, usize)]) -> Evidence {
         worker_limit: 8,
         nowait_reads: None,
         nowait_writes: Some(if direct { NowaitWrites::Taken } else { NowaitWrites::Refused }),
-        asked: Duration::from_millis(8),
+        submit_time: Duration::from_millis(8),
         backend: BackendKind::Uring,
         unavailable_backends: Vec::new(),
         unjudged: None,
@@ -189,7 +189,7 @@ fn buffered_writes() {
 }
 
 /// Returns the evidence of a test on XFS: the clock ticks twice during the requests.
-fn put_off(direct: bool, work: Work, counts: &[(Class, usize)]) -> Evidence {
+fn deferred(direct: bool, work: Work, counts: &[(Class, usize)]) -> Evidence {
     let mut found = evidence(direct, work, counts);
     found.facts.filesystem = Some(Filesystem::Xfs);
     found.nowait_writes = Some(NowaitWrites::WaitForTimes { tick: Duration::from_millis(4) });
@@ -260,7 +260,7 @@ fn few_sleeping_calls_do_not_explain_workers() {
     let mixed = |blocked| {
         let counts =
             [(Class::AsyncDevice, 150), (Class::Worker, 250), (Class::InlineBlocked, blocked)];
-        let mut found = put_off(true, Work::Overwrite, &counts);
+        let mut found = deferred(true, Work::Overwrite, &counts);
         found.facts.device_queue = Some(8);
         found
     };

@@ -145,7 +145,8 @@ fn wait_times_out_if_everything_was_consumed() {
     let (mut a, mut b) = both();
     let file = some_file();
     for round in 0..20 {
-        a.send(&[IoSlice::new(b"plain")]).unwrap(); // What handles come with stands for itself, however much arrives at once.
+        // Bytes that come with handles are received separately, however much arrives at once.
+        a.send(&[IoSlice::new(b"plain")]).unwrap();
         assert!(a.send_handles(&[IoSlice::new(b"more")], &[file.try_clone().unwrap()]).unwrap());
         while b.arrived().len() < 9 {
             assert_eq!(wait::any(&mut [Slot::Event(&b)], None).unwrap(), 1);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pipewright_os::disk::file::NowaitWrites;
 
-use super::{WORKERS, check, evidence, put_off};
+use super::{WORKERS, check, deferred, evidence};
 use crate::diagnosis::reason::{Reason, Remedy, reasons};
 use crate::diagnosis::{Verdict, Work};
 use crate::{BackendKind, Class};
@@ -14,7 +14,7 @@ fn timestamp_updates_give_the_same_verdict_for_any_share() {
     for workers in [0, 2, 16, 444, 500] {
         let counts = [(Class::AsyncDevice, 500 - workers), (Class::Worker, workers)];
         for work in [Work::Overwrite, Work::Preallocated] {
-            let found = put_off(true, work, &counts);
+            let found = deferred(true, work, &counts);
             check(&found, &[(Reason::FileTimes, Remedy::AioOrLazytime)]);
             assert_eq!(Verdict::of(&found), Verdict::Partly, "{workers}");
             let words = format!(
@@ -24,7 +24,7 @@ fn timestamp_updates_give_the_same_verdict_for_any_share() {
         }
         let counts = [(Class::InlineCached, 500 - workers), (Class::Worker, workers)];
         for work in [Work::Overwrite, Work::Preallocated, Work::Extend, Work::Hole] {
-            let found = put_off(false, work, &counts);
+            let found = deferred(false, work, &counts);
             check(&found, &[(Reason::FileTimes, Remedy::Lazytime)]);
             assert_eq!(Verdict::of(&found), Verdict::Partly, "{workers}");
         }
@@ -36,8 +36,8 @@ fn share_of_writes_per_tick_depends_on_the_rate() {
     for (milliseconds, words) in
         [(1, "one in 500 writes"), (500, "one in 4 writes"), (9000, "every write")]
     {
-        let mut found = put_off(true, Work::Overwrite, WORKERS);
-        found.asked = Duration::from_millis(milliseconds);
+        let mut found = deferred(true, Work::Overwrite, WORKERS);
+        found.submit_time = Duration::from_millis(milliseconds);
         let evidence_text = &reasons(&found)[0].evidence;
         assert!(
             evidence_text.ends_with(&format!("which affects {words} at this rate")),
@@ -49,17 +49,17 @@ fn share_of_writes_per_tick_depends_on_the_rate() {
 #[test]
 fn timestamps_do_not_explain_writes_that_wait_anyway() {
     // Space has to be found, whatever the clock says.
-    check(&put_off(true, Work::Extend, WORKERS), &[(Reason::Extending, Remedy::Preallocate)]);
-    check(&put_off(true, Work::Hole, WORKERS), &[(Reason::Hole, Remedy::Preallocate)]);
-    check(&put_off(true, Work::Read, WORKERS), &[(Reason::Unexplained, Remedy::ExpectWorker)]);
-    let mut cached = put_off(true, Work::Overwrite, WORKERS);
+    check(&deferred(true, Work::Extend, WORKERS), &[(Reason::Extending, Remedy::Preallocate)]);
+    check(&deferred(true, Work::Hole, WORKERS), &[(Reason::Hole, Remedy::Preallocate)]);
+    check(&deferred(true, Work::Read, WORKERS), &[(Reason::Unexplained, Remedy::ExpectWorker)]);
+    let mut cached = deferred(true, Work::Overwrite, WORKERS);
     cached.cached_before = Some(8 << 20);
     check(&cached, &[(Reason::InCache, Remedy::ForgetCache)]);
     let words = "500 of 500 by kernel threads; 8192 KiB of the file were in memory before";
     assert_eq!(reasons(&cached)[0].evidence, words);
     assert_eq!(Verdict::of(&cached), Verdict::Workers);
     // Linux AIO updates the timestamps inside the call.
-    let mut aio = put_off(true, Work::Overwrite, &[(Class::AsyncDevice, 500)]);
+    let mut aio = deferred(true, Work::Overwrite, &[(Class::AsyncDevice, 500)]);
     aio.backend = BackendKind::Aio;
     check(&aio, &[]);
     assert_eq!(Verdict::of(&aio), Verdict::Asynchronous);
@@ -96,7 +96,7 @@ fn split_writes_go_to_threads() {
     check(&cached, &both);
     // In addition to writes deferred by the clock, only a significant share of split writes counts.
     for (count, reason) in [(20, Reason::FileTimes), (40, Reason::Split)] {
-        let mut found = put_off(true, Work::Overwrite, WORKERS);
+        let mut found = deferred(true, Work::Overwrite, WORKERS);
         found.split = Some(count);
         assert_eq!(reasons(&found)[0].reason, reason, "{count}");
     }
