@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 has() { rustup component list --toolchain nightly 2> /dev/null | grep -q "^$1.*(installed)"; }
 
 # Both sides of the ring; and what is written is what is seen, and nothing outside of it.
-os=(what_is_written_is_seen nothing_outside_can_be_read)
+os=(reader_sees_written_data ranges_outside_the_data_are_refused)
 skipped=0
 [ $# != 0 ] || set -- miri thread
 for checker in "$@"; do

@@ -1,121 +1,192 @@
-//! Whether an operation was asynchronous, from what was seen of it: no system call in here.
+//! The class of an operation: whether it was asynchronous, derived from observations of its calls. Makes no
+//! system call.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use pipewright_os::disk::file::{Action, Facts};
-use pipewright_os::disk::iocp::Told;
+use pipewright_os::disk::iocp::CallStatus;
 
-use crate::operation::Class;
+/// A classification of operations by who waited for the disk.
+///
+/// Ordered from best to worst for the caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Class {
+    /// Completed inside the call without sleeping: the data were in memory.
+    InlineCached,
+    /// Completed by the disk's interrupt while the caller went on.
+    AsyncDevice,
+    /// Like `AsyncDevice`, for a page that had to be read into the cache. On Windows, a system thread may have
+    /// waited for it instead; the system doesn't report that.
+    AsyncPageWait,
+    /// Performed by a thread that waited for the disk, either the kernel's or the engine's.
+    Worker,
+    /// Windows: reported as pending, although it was done when the call returned. The caller waited.
+    PendingButDone,
+    /// Performed inside the call, which slept: the caller waited.
+    InlineBlocked,
+}
 
-/// What a backend has seen of one call.
+impl Class {
+    /// All classes, in order.
+    pub const ALL: [Class; 6] = [
+        Class::InlineCached,
+        Class::AsyncDevice,
+        Class::AsyncPageWait,
+        Class::Worker,
+        Class::PendingButDone,
+        Class::InlineBlocked,
+    ];
+
+    /// Returns a stable, machine-readable name such as `inline_cached` or `worker`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::InlineCached => "inline_cached",
+            Class::AsyncDevice => "async_device",
+            Class::AsyncPageWait => "async_page_wait",
+            Class::Worker => "worker",
+            Class::PendingButDone => "pending_but_done",
+            Class::InlineBlocked => "inline_blocked",
+        }
+    }
+
+    /// Returns true if neither the caller nor another thread waited for the disk.
+    #[must_use]
+    pub fn is_asynchronous(self) -> bool {
+        matches!(self, Class::AsyncDevice | Class::AsyncPageWait)
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Class::InlineCached => "inline (cache)",
+            Class::AsyncDevice => "async (device)",
+            Class::AsyncPageWait => "async (page wait)",
+            Class::Worker => "worker thread",
+            Class::PendingButDone => "pending but done",
+            Class::InlineBlocked => "inline (caller blocked)",
+        })
+    }
+}
+
+/// An observation that a backend made about one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Seen {
-    /// Nothing: nobody asked, or nothing could be seen.
+pub(crate) enum Observation {
+    /// No observation: it was not requested, or not possible.
     Nothing,
-    /// It was done when the call that asked for it returned.
+    /// The operation was done when the submitting call returned.
     Inline {
-        /// Whether the thread slept in that call.
+        /// True if the thread slept in that call.
         slept: bool,
-        /// How long the call took.
+        /// The duration of the call.
         took: Duration,
-        /// What the thread itself had disks do in that call, where that was watched.
+        /// The bytes that disks transferred for the thread in that call, if they were counted.
         device_bytes: Option<u64>,
     },
-    /// It was not, and the kernel went on with it.
+    /// The operation was not done, and the kernel continued it.
     Kernel {
-        /// Whether the thread slept in the call that handed it over.
+        /// True if the thread slept in the submitting call.
         slept: bool,
-        /// How long that call took.
+        /// The duration of that call.
         took: Duration,
-        /// What the thread itself had disks do in that call. `None`: that is not counted here.
+        /// The bytes that disks transferred for the thread in that call. `None` if this system doesn't count
+        /// them.
         device_bytes: Option<u64>,
     },
-    /// It was handed to a kernel that has no threads for it: what it cannot do later it does at once.
+    /// The operation was submitted to a kernel queue without threads: anything it cannot defer is done at
+    /// once.
     Queue {
-        /// Whether the thread slept in the call that handed it over.
+        /// True if the thread slept in the submitting call.
         slept: bool,
-        /// How long that call took.
+        /// The duration of that call.
         took: Duration,
     },
-    /// Windows: what the call said that handed it over.
+    /// Windows: the operation was submitted by an overlapped call.
     Call {
-        /// That.
-        told: Told,
-        /// How long the call took.
+        /// The status returned by the submitting call.
+        status: CallStatus,
+        /// The duration of the call.
         took: Duration,
     },
-    /// A thread of the engine did it.
+    /// A thread of the engine performed the operation.
     Thread {
-        /// When that began, where somebody asked.
+        /// The time at which the thread started, if it was requested.
         started_at: Option<Instant>,
     },
 }
 
-impl Seen {
-    /// How long the call kept the caller that handed it over. `None`: it was not watched.
+impl Observation {
+    /// Returns the duration of the submitting call. `None` if it was not observed.
     pub(crate) fn took(self) -> Option<Duration> {
         match self {
-            Seen::Inline { took, .. }
-            | Seen::Kernel { took, .. }
-            | Seen::Queue { took, .. }
-            | Seen::Call { took, .. } => Some(took),
-            Seen::Nothing | Seen::Thread { .. } => None,
+            Observation::Inline { took, .. }
+            | Observation::Kernel { took, .. }
+            | Observation::Queue { took, .. }
+            | Observation::Call { took, .. } => Some(took),
+            Observation::Nothing | Observation::Thread { .. } => None,
         }
     }
 }
 
-/// The class of a call. `None`: it cannot be known.
+/// Returns the class of a call. `None` if it cannot be determined.
 ///
-/// How the kernel (io_uring/rw.c) decides, and what can be seen of that without any right:
-/// it tries each operation without waiting. What cannot be done so it hands to a thread of its own, with
-/// two exceptions: a disk that has taken the request, in which case the calling thread is accounted its
-/// bytes, and a page of the cache that is being read, of which a filesystem that knows `RWF_NOWAIT` tells
-/// when it is there. A file that can be polled (FUSE) is taken for one that never waits, and so the caller
-/// waits, in this call or in the one that fetches completions.
-pub(crate) fn class_of(seen: Seen, action: Action, direct: bool, facts: &Facts) -> Option<Class> {
-    let (slept, device_bytes) = match seen {
-        Seen::Nothing => return None,
-        Seen::Thread { .. } => return Some(Class::Worker),
-        Seen::Call { told, .. } => return Some(called(told, direct)),
-        // The disk was done before the call was.
-        Seen::Inline { slept: false, device_bytes: Some(1..), .. } if direct => {
+/// The kernel (io_uring/rw.c) tries each operation without waiting. If that fails it passes the operation to
+/// one of its threads, with two exceptions. If a disk has accepted the request, its bytes are accounted to the
+/// calling thread. If a page of the cache is being read, a filesystem that supports `RWF_NOWAIT` signals when
+/// it is there. A file that can be polled (FUSE) is assumed never to block, so the caller waits, in this call
+/// or in the one that fetches completions. All of this can be observed without privileges.
+pub(crate) fn class_of(
+    observation: Observation,
+    action: Action,
+    direct: bool,
+    facts: &Facts,
+) -> Option<Class> {
+    let (slept, device_bytes) = match observation {
+        Observation::Nothing => return None,
+        Observation::Thread { .. } => return Some(Class::Worker),
+        Observation::Call { status, .. } => return Some(class_of_overlapped(status, direct)),
+        // The disk finished before the call returned.
+        Observation::Inline { slept: false, device_bytes: Some(1..), .. } if direct => {
             return Some(Class::AsyncDevice);
         }
-        Seen::Inline { slept: false, .. } => return Some(Class::InlineCached),
-        Seen::Inline { slept: true, .. } | Seen::Queue { slept: true, .. } => {
+        Observation::Inline { slept: false, .. } => return Some(Class::InlineCached),
+        Observation::Inline { slept: true, .. } | Observation::Queue { slept: true, .. } => {
             return Some(Class::InlineBlocked);
         }
-        Seen::Queue { slept: false, .. } => return Some(Class::AsyncDevice),
-        Seen::Kernel { slept, device_bytes, .. } => (slept, device_bytes),
+        Observation::Queue { slept: false, .. } => return Some(Class::AsyncDevice),
+        Observation::Kernel { slept, device_bytes, .. } => (slept, device_bytes),
     };
     let later = match action {
         Action::SyncAll | Action::SyncData | Action::Allocate(_) => return Some(Class::Worker),
         Action::Write if !direct => return Some(Class::Worker),
         Action::Read if !direct => page_wait(facts)?,
-        // The filesystem takes direct reads and does them in its cache.
+        // The filesystem accepts direct reads and performs them through its cache.
         Action::Read if facts.encrypted == Some(true) => page_wait(facts)?,
         Action::Read | Action::Write => match device_bytes? {
             0 => Class::Worker,
             _ => Class::AsyncDevice,
         },
     };
-    // A thread of the kernel is made ready by the caller, which may sleep for that: not for the disk.
+    // Waking a kernel thread can make the caller sleep, but not for the disk.
     Some(if slept && later != Class::Worker { Class::InlineBlocked } else { later })
 }
 
-/// What Windows tells of a call. It does not tell whether the thread slept.
-fn called(told: Told, direct: bool) -> Class {
-    match told {
-        // Past the cache nothing can be done without the disk: the caller waited for it.
-        Told::Done if direct => Class::InlineBlocked,
-        Told::Done => Class::InlineCached,
-        Told::PendingButDone => Class::PendingButDone,
-        Told::Pending if direct => Class::AsyncDevice,
-        Told::Pending => Class::AsyncPageWait,
+/// Returns the class of an overlapped call. Windows doesn't report whether the thread slept.
+fn class_of_overlapped(status: CallStatus, direct: bool) -> Class {
+    match status {
+        // Direct I/O always needs the disk, so the caller waited for it.
+        CallStatus::Done if direct => Class::InlineBlocked,
+        CallStatus::Done => Class::InlineCached,
+        CallStatus::PendingButDone => Class::PendingButDone,
+        CallStatus::Pending if direct => Class::AsyncDevice,
+        CallStatus::Pending => Class::AsyncPageWait,
     }
 }
 
-/// What a read of pages that are not there becomes.
+/// Returns the class of a read whose pages are not in memory.
 fn page_wait(facts: &Facts) -> Option<Class> {
     match (facts.nowait, facts.pollable) {
         (_, Some(true)) => Some(Class::InlineBlocked),
@@ -135,36 +206,36 @@ mod tests {
         facts
     }
 
-    fn inline(slept: bool) -> Seen {
-        Seen::Inline { slept, took: Duration::ZERO, device_bytes: None }
+    fn inline(slept: bool) -> Observation {
+        Observation::Inline { slept, took: Duration::ZERO, device_bytes: None }
     }
 
-    fn quick(slept: bool, device_bytes: u64) -> Seen {
-        Seen::Inline { slept, took: Duration::ZERO, device_bytes: Some(device_bytes) }
+    fn quick(slept: bool, device_bytes: u64) -> Observation {
+        Observation::Inline { slept, took: Duration::ZERO, device_bytes: Some(device_bytes) }
     }
 
-    fn queue(slept: bool) -> Seen {
-        Seen::Queue { slept, took: Duration::ZERO }
+    fn queue(slept: bool) -> Observation {
+        Observation::Queue { slept, took: Duration::ZERO }
     }
 
-    fn later(slept: bool, device_bytes: u64) -> Seen {
-        Seen::Kernel { slept, took: Duration::ZERO, device_bytes: Some(device_bytes) }
+    fn later(slept: bool, device_bytes: u64) -> Observation {
+        Observation::Kernel { slept, took: Duration::ZERO, device_bytes: Some(device_bytes) }
     }
 
     #[test]
-    fn each_case_of_the_kernel_has_its_class() {
+    fn every_kernel_path_has_its_class() {
         let (disk, layered, fuse) = (facts(true, false), facts(false, false), facts(false, true));
-        for (seen, action, direct, facts, class) in [
+        for (observation, action, direct, facts, class) in [
             (inline(false), Action::Read, false, disk, Class::InlineCached),
             (inline(true), Action::Read, true, fuse, Class::InlineBlocked),
-            // A disk that is faster than the call; a hole, of which it knows nothing; and nothing to fetch.
+            // A disk that is faster than the call; a hole, which needs no disk; and data in memory.
             (quick(false, 4096), Action::Read, true, disk, Class::AsyncDevice),
             (quick(false, 4096), Action::Write, true, disk, Class::AsyncDevice),
             (quick(true, 4096), Action::Read, true, disk, Class::InlineBlocked),
             (quick(false, 0), Action::Read, true, disk, Class::InlineCached),
             (quick(false, 4096), Action::Read, false, disk, Class::InlineCached),
             (later(false, 4096), Action::Read, false, disk, Class::AsyncPageWait),
-            // Another request reads the page already.
+            // Another request is already reading the page.
             (later(false, 0), Action::Read, false, disk, Class::AsyncPageWait),
             (later(false, 0), Action::Read, false, layered, Class::Worker),
             (later(false, 4096), Action::Read, false, fuse, Class::InlineBlocked),
@@ -178,34 +249,39 @@ mod tests {
             (later(false, 4096), Action::Allocate(1), true, disk, Class::Worker),
             (queue(false), Action::Read, true, layered, Class::AsyncDevice),
             (queue(true), Action::Write, true, disk, Class::InlineBlocked),
-            (Seen::Thread { started_at: None }, Action::Read, true, disk, Class::Worker),
+            (Observation::Thread { started_at: None }, Action::Read, true, disk, Class::Worker),
         ] {
-            assert_eq!(class_of(seen, action, direct, &facts), Some(class), "{seen:?} {action:?}");
+            assert_eq!(
+                class_of(observation, action, direct, &facts),
+                Some(class),
+                "{observation:?} {action:?}"
+            );
         }
     }
 
     #[test]
-    fn what_windows_says_of_a_call_is_its_class() {
-        for (told, direct, class) in [
-            (Told::Done, false, Class::InlineCached),
-            (Told::Done, true, Class::InlineBlocked),
-            (Told::PendingButDone, false, Class::PendingButDone),
-            (Told::PendingButDone, true, Class::PendingButDone),
-            (Told::Pending, false, Class::AsyncPageWait),
-            (Told::Pending, true, Class::AsyncDevice),
+    fn overlapped_status_decides_the_class() {
+        for (status, direct, class) in [
+            (CallStatus::Done, false, Class::InlineCached),
+            (CallStatus::Done, true, Class::InlineBlocked),
+            (CallStatus::PendingButDone, false, Class::PendingButDone),
+            (CallStatus::PendingButDone, true, Class::PendingButDone),
+            (CallStatus::Pending, false, Class::AsyncPageWait),
+            (CallStatus::Pending, true, Class::AsyncDevice),
         ] {
-            let seen = Seen::Call { told, took: Duration::ZERO };
-            let found = class_of(seen, Action::Write, direct, &Facts::default());
-            assert_eq!(found, Some(class), "{told:?} {direct}");
+            let observation = Observation::Call { status, took: Duration::ZERO };
+            let found = class_of(observation, Action::Write, direct, &Facts::default());
+            assert_eq!(found, Some(class), "{status:?} {direct}");
         }
     }
 
     #[test]
-    fn what_was_not_seen_is_not_guessed() {
+    fn class_is_none_without_an_observation() {
         let unknown = Facts::default();
-        assert_eq!(class_of(Seen::Nothing, Action::Read, false, &unknown), None);
+        assert_eq!(class_of(Observation::Nothing, Action::Read, false, &unknown), None);
         assert_eq!(class_of(later(false, 0), Action::Read, false, &unknown), None);
-        let uncounted = Seen::Kernel { slept: false, took: Duration::ZERO, device_bytes: None };
+        let uncounted =
+            Observation::Kernel { slept: false, took: Duration::ZERO, device_bytes: None };
         assert_eq!(class_of(uncounted, Action::Read, true, &facts(true, false)), None);
     }
 }

@@ -1,9 +1,9 @@
-//! Asynchronous file I/O that says of each operation whether it was.
+//! Asynchronous file I/O that reports whether each operation was really asynchronous.
 //!
-//! Disk I/O that is called asynchronous often is not: data are in memory, a write extends its file, a
-//! filesystem has no way to wait later, and the call that "queues" the operation does all of it, or a hidden
-//! thread waits in your place. [`Engine`] does the I/O, by the best way that the machine has, and tells the
-//! [`Class`] of each operation when it is asked to.
+//! Asynchronous disk I/O often isn't. If the data are in memory, if a write extends its file, or if the
+//! filesystem cannot defer a wait, the call that "queues" the operation performs all of it, or a hidden thread
+//! blocks instead of the caller. [`Engine`] performs the I/O with the best mechanism the machine offers, and
+//! reports the [`Class`] of each operation on request.
 //!
 //! ```
 //! use pipewright_disk::{DiskFile, Engine, EngineOptions, Operation};
@@ -23,17 +23,17 @@
 //! ```
 //!
 //! [`SharedEngine`] does the same for any number of threads, and for tasks of any executor. With the feature
-//! `tokio`, `AsyncFile` is a file as tokio's `AsyncRead`, `AsyncWrite` and `AsyncSeek`.
+//! `tokio`, `AsyncFile` implements tokio's `AsyncRead`, `AsyncWrite` and `AsyncSeek`.
 //!
-//! [`diagnosis::diagnose`] measures whether the I/O on a file is asynchronous, and says why not.
+//! [`diagnosis::diagnose`] measures whether I/O on a file is asynchronous, and explains why it is not.
 //!
-//! What holds for every operation, whatever carries it out:
+//! Every operation, with any backend, guarantees this:
 //!
-//! * It owns its buffer and a copy of its file, and gives both back, with an error too.
-//! * Nothing touches a buffer after it was given back, and none is freed before the system has let go of it,
-//!   however early an operation, an engine or a task is dropped.
-//! * Its result is the result: nothing is buffered behind the caller, and no error comes later.
-//! * An engine holds no more than [`EngineOptions::depth`] operations, and so no more buffers.
+//! * It owns its buffer and a copy of its file handle, and returns both, even with an error.
+//! * No buffer is touched after it was returned, and none is freed before the system has released it, however
+//!   early an operation, an engine or a task is dropped.
+//! * Its result is final: nothing is buffered behind the caller, and no error is reported later.
+//! * An engine holds at most [`EngineOptions::depth`] operations, and therefore at most that many buffers.
 
 #![forbid(unsafe_code)]
 
@@ -49,10 +49,11 @@ mod shared;
 #[cfg(feature = "tokio")]
 mod task;
 
-pub use engine::{BackendKind, Engine, EngineOptions, Step};
+pub use class::Class;
+pub use engine::{BackendKind, Engine, EngineOptions, UnavailableBackend};
 pub use error::{Error, ErrorKind, Misaligned, Part};
 pub use file::{Access, DiskFile, FileOptions, SyncMode};
-pub use operation::{Class, Completion, Done, Operation, OperationId, Times};
+pub use operation::{Completion, Done, Operation, OperationId, Times};
 
 pub use shared::{Pending, SharedEngine};
 #[cfg(feature = "tokio")]
@@ -60,7 +61,7 @@ pub use task::AsyncFile;
 
 pub use pipewright_os::base::aligned::AlignedBuf;
 pub use pipewright_os::disk::file::{Alignment, Facts, Filesystem, NowaitReads, NowaitWrites};
-pub use pipewright_os::disk::unavailable::{Unjudged, WhyNot};
+pub use pipewright_os::disk::unavailable::{UnavailableReason, Unjudged};
 
-/// The result of this crate's calls.
+/// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

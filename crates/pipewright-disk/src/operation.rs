@@ -1,24 +1,23 @@
-//! One operation on a file, and what has come of it.
+//! One operation on a file, and its completion.
 
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use pipewright_os::base::aligned::AlignedBuf;
 use pipewright_os::disk::file::Action;
 
-use crate::{DiskFile, Error};
+use crate::{Class, DiskFile, Error};
 
-/// An operation that can be queued. It owns its buffer and a copy of its file.
+/// An operation that can be queued. It owns its buffer and a copy of its file handle.
 ///
 /// # Drop
-/// Nothing has begun, and nothing will.
+/// An operation that was not queued is discarded. It never starts.
 #[derive(Debug)]
 pub struct Operation {
     pub(crate) file: DiskFile,
     pub(crate) action: Action,
     pub(crate) buffer: AlignedBuf,
     pub(crate) offset: u64,
-    /// All of the buffer, or an error.
+    /// True if the operation has to transfer the whole buffer or fail.
     pub(crate) exact: bool,
 }
 
@@ -27,34 +26,34 @@ impl Operation {
         Operation { file: file.clone(), action, buffer, offset, exact: false }
     }
 
-    /// Reads at most as many bytes as the buffer is long; 0 is the end of the file.
+    /// Reads up to the length of the buffer. 0 bytes mean the end of the file.
     #[must_use]
     pub fn read_at(file: &DiskFile, buffer: AlignedBuf, offset: u64) -> Operation {
         Operation::new(file, Action::Read, buffer, offset)
     }
 
-    /// Reads until the buffer is full; an earlier end of the file is
+    /// Reads until the buffer is full. If the file ends earlier, the error is
     /// [`EndOfFile`](crate::ErrorKind::EndOfFile).
     #[must_use]
     pub fn read_exact_at(file: &DiskFile, buffer: AlignedBuf, offset: u64) -> Operation {
         Operation { exact: true, ..Operation::read_at(file, buffer, offset) }
     }
 
-    /// Writes from the buffer what one call takes.
+    /// Writes as much of the buffer as one call accepts.
     #[must_use]
     pub fn write_at(file: &DiskFile, buffer: AlignedBuf, offset: u64) -> Operation {
         Operation::new(file, Action::Write, buffer, offset)
     }
 
-    /// Writes all of the buffer.
+    /// Writes the whole buffer.
     #[must_use]
     pub fn write_all_at(file: &DiskFile, buffer: AlignedBuf, offset: u64) -> Operation {
         Operation { exact: true, ..Operation::write_at(file, buffer, offset) }
     }
 
-    /// Waits until the disk has what was written, and everything that is known of the file.
+    /// Flushes the written data and all metadata of the file to the disk.
     ///
-    /// Only of writes that were done before it was submitted. A failure
+    /// Covers only writes that completed before the sync was submitted. A failure
     /// [poisons](DiskFile::is_poisoned) the file.
     ///
     /// # Platform
@@ -64,50 +63,49 @@ impl Operation {
         Operation::new(file, Action::SyncAll, AlignedBuf::default(), 0)
     }
 
-    /// Waits until the disk has what was written, and what it takes to find it again.
+    /// Flushes the written data to the disk, and the metadata needed to find them again.
     ///
-    /// As [`sync_all`](Operation::sync_all) otherwise.
+    /// Behaves like [`sync_all`](Operation::sync_all) otherwise.
     ///
     /// # Platform
-    /// Linux: `fdatasync`. macOS and Windows: as `sync_all`.
+    /// Linux: `fdatasync`. macOS and Windows: same as `sync_all`.
     #[must_use]
     pub fn sync_data(file: &DiskFile) -> Operation {
         Operation::new(file, Action::SyncData, AlignedBuf::default(), 0)
     }
 
-    /// Gives the file room on the disk for that range; it becomes as long as that. Zeros are never written
-    /// in its place.
+    /// Allocates disk space for the range and extends the file to its end. Never falls back to writing zeros.
     ///
     /// # Platform
     /// Linux: `fallocate`; [`Unsupported`](crate::ErrorKind::Unsupported) on some filesystems. macOS:
-    /// `F_PREALLOCATE`. Windows: `FileAllocationInfo` and `FileEndOfFileInfo`, in two calls: what is written
-    /// past the end between them is cut off, so have no such write under way.
+    /// `F_PREALLOCATE`. Windows: `FileAllocationInfo`, then `FileEndOfFileInfo`. Data written past the end
+    /// between these two calls are cut off, so don't have such a write in flight.
     #[must_use]
     pub fn preallocate(file: &DiskFile, offset: u64, bytes: u64) -> Operation {
         Operation::new(file, Action::Allocate(bytes), AlignedBuf::default(), offset)
     }
 
-    /// Its file.
+    /// Returns the file.
     #[must_use]
     pub fn file(&self) -> &DiskFile {
         &self.file
     }
 
-    /// Why it cannot be carried out, if that is certain before the system is asked.
-    pub(crate) fn objection(&self) -> Option<Error> {
-        let kind = self.file.objection(self.action, &self.buffer, self.offset)?;
-        Some(Error::new(words(self.action), Some(self.file.path()), kind))
+    /// Returns the error if the operation certainly cannot be performed, without asking the system.
+    pub(crate) fn rejection(&self) -> Option<Error> {
+        let kind = self.file.rejection(self.action, &self.buffer, self.offset)?;
+        Some(Error::new(verb(self.action), Some(self.file.path()), kind))
     }
 
-    /// Its buffer, without it.
+    /// Returns the buffer and discards the operation.
     #[must_use]
     pub fn into_buffer(self) -> AlignedBuf {
         self.buffer
     }
 }
 
-/// The words for what was being done.
-pub(crate) fn words(action: Action) -> &'static str {
+/// Returns the verb that names an action in errors.
+pub(crate) fn verb(action: Action) -> &'static str {
     match action {
         Action::Read => "read",
         Action::Write => "write to",
@@ -116,139 +114,75 @@ pub(crate) fn words(action: Action) -> &'static str {
     }
 }
 
-/// The number of an operation, counted from 0 in the order in which an engine was asked.
+/// The number of an operation, counted from 0 in the order of submission to its engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OperationId(pub(crate) u64);
 
 impl OperationId {
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub fn number(self) -> u64 {
         self.0
     }
 }
 
-/// An operation that is done: what it owned, and what has come of it.
+/// A finished operation: everything it owned, and its result.
 #[derive(Debug)]
 #[must_use = "the operation may have failed"]
 pub struct Done {
-    /// Which it was.
+    /// The number of the operation.
     pub id: OperationId,
-    /// Its file.
+    /// The file.
     pub file: DiskFile,
-    /// Its buffer, also with an error. What was read is in its first [`bytes`](Completion::bytes).
+    /// The buffer, returned even with an error. The first [`bytes`](Completion::bytes) of it were read.
     pub buffer: AlignedBuf,
-    /// What has come of it.
+    /// The completion, or the error.
     pub result: Result<Completion, Error>,
 }
 
-/// What is known of an operation that succeeded.
+/// The facts about a successful operation.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Completion {
-    /// How many bytes were moved.
+    /// The number of bytes transferred.
     pub bytes: usize,
-    /// How many operations of the engine were done before it.
+    /// The number of operations that the engine finished earlier.
     pub order: u64,
-    /// Whether it was asynchronous. `None`: nobody asked
-    /// ([`EngineOptions::classes`](crate::EngineOptions::classes)), or it cannot be known here.
+    /// The class. `None` if it was not requested ([`EngineOptions::classes`](crate::EngineOptions::classes))
+    /// or cannot be determined here.
     pub class: Option<Class>,
-    /// When what happened. `None`: nobody asked ([`EngineOptions::times`](crate::EngineOptions::times)).
+    /// The timestamps. `None` if they were not requested
+    /// ([`EngineOptions::times`](crate::EngineOptions::times)).
     pub times: Option<Times>,
 }
 
-/// The moments of an operation.
+/// The timestamps of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Times {
-    /// It was given to the engine.
+    /// The time at which the engine accepted the operation.
     pub queued_at: Instant,
-    /// It was about to be handed to the system, or to the threads of the engine.
+    /// The time just before it was submitted to the system or to the engine's threads.
     pub submitted_at: Instant,
-    /// A thread of the engine took it up. `None`: no thread of the engine did.
+    /// The time at which a thread of the engine started it. `None` if no thread of the engine did.
     pub started_at: Option<Instant>,
-    /// How long the calls that handed it over kept the caller. `None`: they were not watched
+    /// The time that the submitting calls took. `None` if they were not observed
     /// ([`EngineOptions::classes`](crate::EngineOptions::classes)).
     pub in_call: Option<Duration>,
-    /// It was done, as far as the engine had looked.
+    /// The time at which the engine found it finished.
     pub completed_at: Instant,
 }
 
 impl Times {
-    /// From the queue to the end.
+    /// Returns the time from queueing to completion.
     #[must_use]
     pub fn total(&self) -> Duration {
         self.completed_at.saturating_duration_since(self.queued_at)
     }
 
-    /// How long it waited for a thread of the engine. `None`: it needed none.
+    /// Returns the time spent waiting for a thread of the engine. `None` if no thread was needed.
     #[must_use]
     pub fn waited(&self) -> Option<Duration> {
         self.started_at.map(|start| start.saturating_duration_since(self.submitted_at))
-    }
-}
-
-/// Whether an operation was asynchronous: who waited for the disk.
-///
-/// In order: the later, the worse for the caller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum Class {
-    /// Done inside the call, and the call never slept: the data were in memory.
-    InlineCached,
-    /// The disk worked while the caller went on, and its interrupt completed the operation.
-    AsyncDevice,
-    /// As `AsyncDevice`, for a page of the cache that had to be read. Windows: or a thread of the system waited
-    /// for it, which nothing tells.
-    AsyncPageWait,
-    /// A thread waited for the disk: one of the kernel's, or one of the engine's.
-    Worker,
-    /// Windows: the system said "pending", and was done when the call returned. The caller waited.
-    PendingButDone,
-    /// The call itself slept: the caller waited.
-    InlineBlocked,
-}
-
-impl Class {
-    /// All of them, in order.
-    pub const ALL: [Class; 6] = [
-        Class::InlineCached,
-        Class::AsyncDevice,
-        Class::AsyncPageWait,
-        Class::Worker,
-        Class::PendingButDone,
-        Class::InlineBlocked,
-    ];
-
-    /// A name for machines, which stays as it is: `inline_cached`, `worker`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Class::InlineCached => "inline_cached",
-            Class::AsyncDevice => "async_device",
-            Class::AsyncPageWait => "async_page_wait",
-            Class::Worker => "worker",
-            Class::PendingButDone => "pending_but_done",
-            Class::InlineBlocked => "inline_blocked",
-        }
-    }
-
-    /// Whether nobody waited who could have done something else.
-    #[must_use]
-    pub fn is_asynchronous(self) -> bool {
-        matches!(self, Class::AsyncDevice | Class::AsyncPageWait)
-    }
-}
-
-impl fmt::Display for Class {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Class::InlineCached => "inline (cache)",
-            Class::AsyncDevice => "async (device)",
-            Class::AsyncPageWait => "async (page wait)",
-            Class::Worker => "worker thread",
-            Class::PendingButDone => "pending but done",
-            Class::InlineBlocked => "inline (caller blocked)",
-        })
     }
 }

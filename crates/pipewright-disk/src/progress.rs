@@ -1,4 +1,4 @@
-//! What to do after a call has moved some bytes, or none: no system call in here.
+//! The next step after a call that transferred some bytes or none. Makes no system call.
 
 use std::io;
 
@@ -7,69 +7,69 @@ use pipewright_os::disk::file::Action;
 use crate::Operation;
 use crate::error::ErrorKind;
 
-/// A call that was refused for the moment is tried again this often; the kernel does so to requests that it
-/// had to split (axboe/liburing#766).
-const MOST_RETRIES: u32 = 64;
+/// The number of retries after `EAGAIN`. The kernel returns it for requests that it had to split
+/// (axboe/liburing#766).
+const MAX_RETRIES: u32 = 64;
 
-/// After so many of them the kernel is told that it may wait.
+/// The number of retries after which the kernel is allowed to block.
 const RETRIES_WITHOUT_WAITING: u32 = 2;
 
-/// How far an operation has come.
+/// The progress of an operation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Progress {
     pub(crate) action: Action,
     exact: bool,
-    /// How many bytes are to be moved.
+    /// The number of bytes requested.
     wanted: usize,
-    /// How many have been.
+    /// The number of bytes transferred so far.
     pub(crate) moved: usize,
     retries: u32,
-    /// Where it began.
+    /// The offset of the first byte.
     offset: u64,
-    /// What a place has to be a multiple of to be read from; 1 where that is any.
-    granule: u64,
+    /// The alignment of offsets for direct reads; 1 if any offset will do.
+    block_bytes: u64,
 }
 
-/// What comes next.
+/// The next step.
 #[derive(Debug)]
 pub(crate) enum Next {
-    /// Nothing: all is done.
+    /// The operation is complete.
     Done,
-    /// Another call for the rest.
-    Again {
-        /// The kernel may wait in it.
+    /// The rest needs another call.
+    Continue {
+        /// True if the kernel may block in it.
         may_wait: bool,
     },
-    /// It has failed, by what the system says.
+    /// The system reported an error.
     Failed(io::Error),
-    /// It has failed, and the system does not say so.
-    Wrong(ErrorKind),
+    /// The operation failed without an error from the system.
+    Incomplete(ErrorKind),
 }
 
 impl Progress {
-    /// That of an operation which has not begun.
+    /// Returns the progress of an operation that has not started.
     pub(crate) fn of(operation: &Operation) -> Progress {
         let Operation { file, action, buffer, offset, exact } = operation;
         let progress = Progress::new(*action, *exact, buffer.len(), *offset);
-        // Direct reads go on at multiples of that alone.
-        if file.is_direct() { progress.with_granule(file.alignment().offset) } else { progress }
+        // A direct read can continue only at a multiple of this.
+        if file.is_direct() { progress.with_block_bytes(file.alignment().offset) } else { progress }
     }
 
     fn new(action: Action, exact: bool, wanted: usize, offset: u64) -> Progress {
-        Progress { action, exact, wanted, moved: 0, retries: 0, offset, granule: 1 }
+        Progress { action, exact, wanted, moved: 0, retries: 0, offset, block_bytes: 1 }
     }
 
-    fn with_granule(mut self, granule: usize) -> Progress {
-        self.granule = granule.max(1) as u64;
+    fn with_block_bytes(mut self, block_bytes: usize) -> Progress {
+        self.block_bytes = block_bytes.max(1) as u64;
         self
     }
 
-    /// Where the next call begins.
-    pub(crate) fn place(&self) -> u64 {
+    /// Returns the offset of the next call.
+    pub(crate) fn next_offset(&self) -> u64 {
         self.offset + self.moved as u64
     }
 
-    /// After a call that gave this.
+    /// Returns the next step after a call with this result.
     pub(crate) fn after(&mut self, result: io::Result<usize>) -> Next {
         let bytes = match result {
             Ok(bytes) => bytes,
@@ -78,9 +78,11 @@ impl Progress {
         self.moved = self.moved.saturating_add(bytes).min(self.wanted);
         match self.action {
             Action::Read => self.after_read(bytes),
-            Action::Write if bytes == 0 && self.wanted > 0 => Next::Wrong(ErrorKind::WriteZero),
+            Action::Write if bytes == 0 && self.wanted > 0 => {
+                Next::Incomplete(ErrorKind::WriteZero)
+            }
             Action::Write if self.exact && self.moved < self.wanted => {
-                Next::Again { may_wait: false }
+                Next::Continue { may_wait: false }
             }
             _ => Next::Done,
         }
@@ -90,22 +92,22 @@ impl Progress {
         if !self.exact || self.moved == self.wanted {
             return Next::Done;
         }
-        // Where a direct read stops in the middle of a block the file ends: no read could go on from there.
-        let ends = bytes == 0 || self.place() % self.granule != 0;
+        // A direct read that stops inside a block has reached the end of the file: none could continue there.
+        let ends = bytes == 0 || self.next_offset() % self.block_bytes != 0;
         if ends {
-            return Next::Wrong(ErrorKind::EndOfFile { wanted: self.wanted, got: self.moved });
+            return Next::Incomplete(ErrorKind::EndOfFile { wanted: self.wanted, got: self.moved });
         }
-        Next::Again { may_wait: false }
+        Next::Continue { may_wait: false }
     }
 
     fn after_error(&mut self, error: io::Error) -> Next {
         match error.kind() {
-            io::ErrorKind::Interrupted => Next::Again { may_wait: false },
-            io::ErrorKind::WouldBlock if self.retries < MOST_RETRIES => {
+            io::ErrorKind::Interrupted => Next::Continue { may_wait: false },
+            io::ErrorKind::WouldBlock if self.retries < MAX_RETRIES => {
                 self.retries += 1;
-                Next::Again { may_wait: self.retries > RETRIES_WITHOUT_WAITING }
+                Next::Continue { may_wait: self.retries > RETRIES_WITHOUT_WAITING }
             }
-            // What was moved before is told now; the next call meets the error again.
+            // Report the bytes transferred so far. The next call gets the error again.
             _ if self.moved > 0 && !self.exact => Next::Done,
             _ => Next::Failed(error),
         }
@@ -125,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_read_is_done_with_whatever_came() {
+    fn plain_read_is_done_after_any_number_of_bytes() {
         for bytes in [0, 1, 100] {
             let mut progress = read(false);
             assert!(matches!(progress.after(Ok(bytes)), Next::Done));
@@ -134,39 +136,40 @@ mod tests {
     }
 
     #[test]
-    fn an_exact_read_goes_on_until_all_is_there_or_the_file_ends() {
+    fn exact_read_continues_until_full_or_end_of_file() {
         let mut progress = read(true);
-        assert!(matches!(progress.after(Ok(60)), Next::Again { may_wait: false }));
+        assert!(matches!(progress.after(Ok(60)), Next::Continue { may_wait: false }));
         assert!(matches!(progress.after(Ok(40)), Next::Done));
         let mut progress = read(true);
-        assert!(matches!(progress.after(Ok(60)), Next::Again { .. }));
-        let Next::Wrong(kind) = progress.after(Ok(0)) else { panic!() };
+        assert!(matches!(progress.after(Ok(60)), Next::Continue { .. }));
+        let Next::Incomplete(kind) = progress.after(Ok(0)) else { panic!() };
         assert_eq!(kind, ErrorKind::EndOfFile { wanted: 100, got: 60 });
     }
 
     #[test]
-    fn a_direct_read_that_stops_within_a_block_has_met_the_end() {
-        let mut progress = Progress::new(Action::Read, true, 4096, 0).with_granule(512);
-        assert!(matches!(progress.after(Ok(1024)), Next::Again { .. }));
-        let Next::Wrong(kind) = progress.after(Ok(100)) else { panic!() };
+    fn direct_read_that_stops_inside_a_block_is_at_end_of_file() {
+        let mut progress = Progress::new(Action::Read, true, 4096, 0).with_block_bytes(512);
+        assert!(matches!(progress.after(Ok(1024)), Next::Continue { .. }));
+        let Next::Incomplete(kind) = progress.after(Ok(100)) else { panic!() };
         assert_eq!(kind, ErrorKind::EndOfFile { wanted: 4096, got: 1124 });
     }
 
     #[test]
-    fn a_write_that_takes_nothing_is_no_success() {
+    fn write_of_zero_bytes_is_an_error() {
         let mut progress = Progress::new(Action::Write, true, 100, 0);
-        assert!(matches!(progress.after(Ok(99)), Next::Again { .. }));
-        assert!(matches!(progress.after(Ok(0)), Next::Wrong(ErrorKind::WriteZero)));
+        assert!(matches!(progress.after(Ok(99)), Next::Continue { .. }));
+        assert!(matches!(progress.after(Ok(0)), Next::Incomplete(ErrorKind::WriteZero)));
         let mut empty = Progress::new(Action::Write, true, 0, 0);
         assert!(matches!(empty.after(Ok(0)), Next::Done));
     }
 
     #[test]
-    fn refused_for_the_moment_is_tried_again_and_then_the_kernel_may_wait() {
+    fn would_block_is_retried_and_later_the_kernel_may_block() {
         let mut progress = read(false);
-        assert!(matches!(progress.after(error(io::ErrorKind::Interrupted)), Next::Again { .. }));
-        for retry in 1..=MOST_RETRIES {
-            let Next::Again { may_wait } = progress.after(error(io::ErrorKind::WouldBlock)) else {
+        assert!(matches!(progress.after(error(io::ErrorKind::Interrupted)), Next::Continue { .. }));
+        for retry in 1..=MAX_RETRIES {
+            let Next::Continue { may_wait } = progress.after(error(io::ErrorKind::WouldBlock))
+            else {
                 panic!("given up at {retry}")
             };
             assert_eq!(may_wait, retry > RETRIES_WITHOUT_WAITING);
@@ -175,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_moved_before_an_error_is_not_lost() {
+    fn bytes_before_an_error_are_reported() {
         let mut plain = read(false);
         plain.moved = 10;
         assert!(matches!(plain.after(error(io::ErrorKind::StorageFull)), Next::Done));

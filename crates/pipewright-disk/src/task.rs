@@ -1,4 +1,4 @@
-//! A file as a stream with a position, for tasks: tokio's traits.
+//! A file as a stream with a position: tokio's I/O traits.
 
 use std::future::Future as _;
 use std::io::{self, SeekFrom};
@@ -11,29 +11,29 @@ use tokio::task::coop;
 
 use crate::{AlignedBuf, DiskFile, Done, Pending, SharedEngine};
 
-/// The most that one operation moves: a larger one would only hold more memory.
-const MOST_BYTES: usize = 256 << 10;
+/// The maximum size of one operation: a larger one would only use more memory.
+const MAX_BYTES: usize = 256 << 10;
 
-/// A [`DiskFile`] with a position, for what takes tokio's `AsyncRead`, `AsyncWrite` and `AsyncSeek`.
+/// A [`DiskFile`] with a position that implements tokio's `AsyncRead`, `AsyncWrite` and `AsyncSeek`.
 ///
-/// Feature `tokio`. Any number of them share an engine, and so its one thread; none of the runtime's is blocked.
-/// It needs no runtime of its own: the traits are all that it takes of tokio.
+/// Requires the feature `tokio`. Any number of these files share an engine and its one thread; no runtime
+/// thread blocks. It works in every runtime, because it uses only the traits of tokio.
 ///
-/// A write is done when its future is: nothing is buffered behind the caller, so `flush` has nothing to do, and
-/// an error belongs to the write that met it. (`tokio::fs::File` tells it to the next one.) As with every file,
-/// the disk has it after a [`sync_all`](SharedEngine::sync_all).
+/// A write is complete when its future is ready. Nothing is buffered behind the caller, so `flush` has nothing
+/// to do, and an error is reported by the write that caused it. (`tokio::fs::File` reports it in the next
+/// one.) As with every file, the data reach the disk by [`sync_all`](SharedEngine::sync_all).
 ///
-/// A file that was opened past the cache ([`direct`](crate::FileOptions::direct)) can be read in pieces of any
-/// size from any position: whole blocks are read, and what is left of one is there for the next read. What is
-/// written to it has to be [aligned](DiskFile::alignment).
+/// A file opened for direct I/O ([`direct`](crate::FileOptions::direct)) can be read in pieces of any size
+/// from any position: whole blocks are read, and the rest of a block is kept for the next read. Writes have to
+/// be [aligned](DiskFile::alignment).
 ///
 /// # Cancellation
-/// Dropping the future of a read loses no byte: the next read finds it. That of a write that has begun is done
-/// all the same, or fails; the position stays where it was, so that the same bytes can be written again. What is
-/// asked for next waits for it, and tells its error.
+/// Dropping the future of a read loses no byte: the next read returns it. A write that has started continues
+/// after its future is dropped, and completes or fails. The position doesn't move, so the same bytes can be
+/// written again. The next operation waits for that write and reports its error.
 ///
 /// # Drop
-/// What has not begun is cancelled; nobody is told what becomes of a write that has.
+/// Cancels what has not started. The result of a write that has started is not reported.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -61,19 +61,19 @@ pub struct AsyncFile {
     file: DiskFile,
     position: u64,
     state: State,
-    /// That of the last operation, for the next.
+    /// The buffer of the last operation, reused by the next.
     buffer: AlignedBuf,
 }
 
 #[derive(Debug)]
 enum State {
     Idle,
-    /// From that place of the file on.
+    /// A read that started at this offset of the file.
     Reading {
         pending: Pending,
         from: u64,
     },
-    /// The buffer has so many bytes from that place on, and the next read takes them.
+    /// A buffer with this many bytes from this offset on, for the next read.
     Read {
         from: u64,
         bytes: usize,
@@ -85,7 +85,7 @@ enum State {
 }
 
 impl AsyncFile {
-    /// The file, read and written by that engine, from its beginning on.
+    /// Creates a stream that reads and writes the file through the engine, starting at offset 0.
     #[must_use]
     pub fn new(engine: &SharedEngine, file: &DiskFile) -> AsyncFile {
         AsyncFile {
@@ -97,19 +97,19 @@ impl AsyncFile {
         }
     }
 
-    /// The file.
+    /// Returns the file.
     #[must_use]
     pub fn file(&self) -> &DiskFile {
         &self.file
     }
 
-    /// Where the next read or write begins.
+    /// Returns the offset of the next read or write.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// A buffer of that length: the last one, where it is large enough.
+    /// Returns a buffer of that length. Reuses the last one if it is large enough.
     fn take_buffer(&mut self, bytes: usize) -> io::Result<AlignedBuf> {
         let mut buffer = mem::take(&mut self.buffer);
         buffer.expand();
@@ -120,18 +120,18 @@ impl AsyncFile {
         Ok(buffer)
     }
 
-    /// Asks for what a read of so many bytes takes: whole blocks, past the cache.
+    /// Starts a read of that many bytes, rounded to whole blocks for direct I/O.
     fn start_read(&mut self, wanted: usize) -> io::Result<()> {
         let block = self.file.alignment().offset.max(1);
         let before = (self.position % block as u64) as usize;
-        let bytes = (before + wanted.min(MOST_BYTES)).next_multiple_of(block);
+        let bytes = (before + wanted.min(MAX_BYTES)).next_multiple_of(block);
         let (buffer, from) = (self.take_buffer(bytes)?, self.position - before as u64);
         let pending = self.engine.read_at(&self.file, buffer, from);
         self.state = State::Reading { pending, from };
         Ok(())
     }
 
-    /// Takes what has been read. Nothing: the file ends here.
+    /// Copies the bytes read. None are left at the end of the file.
     fn take_read(&mut self, from: u64, bytes: usize, to: &mut ReadBuf<'_>) {
         let before = (self.position - from) as usize;
         let there = self.buffer.get(before..bytes).unwrap_or_default();
@@ -143,7 +143,7 @@ impl AsyncFile {
         }
     }
 
-    /// The end of what is under way; its buffer is the next one's.
+    /// Ends the operation in flight and keeps its buffer for the next.
     fn end(&mut self, done: Done) -> io::Result<usize> {
         self.state = State::Idle;
         self.buffer = done.buffer;
@@ -170,7 +170,7 @@ impl AsyncFile {
                     self.take_read(from, bytes, to);
                     return Poll::Ready(Ok(()));
                 }
-                State::Writing { .. } => ready!(self.poll_settled(context))?,
+                State::Writing { .. } => ready!(self.poll_write_done(context))?,
             }
         }
     }
@@ -184,7 +184,7 @@ impl AsyncFile {
             match &mut self.state {
                 State::Idle if bytes.is_empty() => return Poll::Ready(Ok(0)),
                 State::Idle => {
-                    let part = bytes.get(..MOST_BYTES).unwrap_or(bytes);
+                    let part = bytes.get(..MAX_BYTES).unwrap_or(bytes);
                     let mut buffer = self.take_buffer(part.len())?;
                     buffer.copy_from_slice(part);
                     let from = self.position;
@@ -195,20 +195,20 @@ impl AsyncFile {
                     let is_here = *from == self.position;
                     let done = ready!(Pin::new(pending).poll(context));
                     let written = self.end(done)?;
-                    // Else it is one whose future was dropped: what is asked for now comes after it.
+                    // Otherwise the future of this write was dropped, and the current write comes after it.
                     if is_here && bytes.starts_with(&self.buffer) {
                         self.position += written as u64;
                         return Poll::Ready(Ok(written));
                     }
                 }
-                // What was read ahead of the write would not be what the file has after it.
+                // Data read ahead of the write would be stale after it.
                 State::Reading { .. } | State::Read { .. } => self.state = State::Idle,
             }
         }
     }
 
-    /// No write is under way.
-    fn poll_settled(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Waits until no write is in flight.
+    fn poll_write_done(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let State::Writing { pending, .. } = &mut self.state {
             let done = ready!(Pin::new(pending).poll(context));
             self.end(done)?;
@@ -217,8 +217,8 @@ impl AsyncFile {
     }
 }
 
-/// Has a task that finds everything in memory let others have their turn now and then.
-fn taking_turns<T>(
+/// Polls within the task's cooperative budget, so that a task whose data are all in memory yields to others.
+fn with_budget<T>(
     context: &mut Context<'_>,
     poll: impl FnOnce(&mut Context<'_>) -> Poll<T>,
 ) -> Poll<T> {
@@ -236,7 +236,7 @@ impl AsyncRead for AsyncFile {
         context: &mut Context<'_>,
         to: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        taking_turns(context, |context| self.poll_read_once(context, to))
+        with_budget(context, |context| self.poll_read_once(context, to))
     }
 }
 
@@ -246,12 +246,12 @@ impl AsyncWrite for AsyncFile {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        taking_turns(context, |context| self.poll_write_once(context, bytes))
+        with_budget(context, |context| self.poll_write_once(context, bytes))
     }
 
     /// Waits for a write whose future was dropped.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_settled(context)
+        self.poll_write_done(context)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -264,7 +264,7 @@ impl AsyncSeek for AsyncFile {
         let (base, distance) = match to {
             SeekFrom::Start(place) => (place, 0),
             SeekFrom::Current(distance) => (self.position, distance),
-            // It is known without asking the disk.
+            // The length is known without disk access.
             SeekFrom::End(distance) => (self.file.len()?, distance),
         };
         let nowhere = || io::Error::new(io::ErrorKind::InvalidInput, "before the beginning");
@@ -277,7 +277,7 @@ impl AsyncSeek for AsyncFile {
     }
 
     fn poll_complete(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<u64>> {
-        ready!(self.poll_settled(context))?;
+        ready!(self.poll_write_done(context))?;
         Poll::Ready(Ok(self.position))
     }
 }

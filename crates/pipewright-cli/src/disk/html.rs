@@ -39,7 +39,7 @@ fn add(page: &mut String, report: &Report) {
         report.options.requests,
         report.options.block_bytes,
     );
-    for step in &report.steps {
+    for step in &report.unavailable_backends {
         let _ = writeln!(page, "<p>{}</p>", escape(&step.to_string()));
     }
     if let Some(unjudged) = report.unjudged {

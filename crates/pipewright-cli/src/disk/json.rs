@@ -77,10 +77,10 @@ struct Reason {
 
 /// The object on one line.
 pub(super) fn text(report: &Diagnosis) -> serde_json::Result<String> {
-    let refused = report.steps.iter().map(|step| Refused {
+    let refused = report.unavailable_backends.iter().map(|step| Refused {
         backend: step.backend.name(),
-        why_not: step.why_not.name(),
-        message: step.why_not.to_string(),
+        why_not: step.reason.name(),
+        message: step.reason.to_string(),
     });
     serde_json::to_string(&Report {
         schema: "pipewright.disk/1",

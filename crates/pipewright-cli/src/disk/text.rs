@@ -14,7 +14,7 @@ pub(super) fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
     let backend = report.backend.map_or("none", |backend| backend.name());
     let (block, requests) = (report.options.block_bytes, report.options.requests);
     writeln!(out, "{filesystem}, backend {backend}, {requests} requests of {block} bytes")?;
-    for step in &report.steps {
+    for step in &report.unavailable_backends {
         writeln!(out, "{step}")?;
     }
     if let Some(unjudged) = report.unjudged {

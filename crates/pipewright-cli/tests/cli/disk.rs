@@ -23,7 +23,7 @@ fn it_leads_with_a_sentence_and_tells_each_test_in_words() {
     assert_eq!(said.matches("\nTest ").count(), 4, "{said}");
     assert!(said.contains("30 requests issued and completed in "), "{said}");
     assert!(said.contains("Operations completed "), "{said}");
-    assert!(said.contains("SYNCHRONOUS, AS ASKED"), "{said}");
+    assert!(said.contains("SYNCHRONOUS, AS REQUESTED"), "{said}");
 
     let only = ["disk", &name, "--requests", "30", "--block", "16k", "--sync", "--unbuffered"];
     let output = pipewright(&only).output().unwrap();
@@ -180,7 +180,7 @@ fn limits_of_the_process_are_errors_on_one_line() {
     for (limit, words, ends) in [
         // A signal would be the end of it (SIGXFSZ).
         ("-f 100", "--requests 30 --block 64k", "too large (os error 27)\n"),
-        ("-v 120000", "--requests 30000 --block 4k", "would not fit into memory\n"),
+        ("-v 120000", "--requests 30000 --block 4k", "or the block size\n"),
     ] {
         let script = format!("ulimit {limit}; exec \"$0\" disk {words} \"$1\"");
         let output = std::process::Command::new("sh")

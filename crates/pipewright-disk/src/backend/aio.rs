@@ -1,4 +1,4 @@
-//! Linux AIO, for direct reads and writes.
+//! The queue of Linux AIO, for direct reads and writes.
 
 use std::io;
 use std::sync::Arc;
@@ -6,12 +6,12 @@ use std::sync::Arc;
 use pipewright_os::base::wake::Wake;
 use pipewright_os::disk::aio::Aio;
 use pipewright_os::disk::file::{Action, Finished, Request};
-use pipewright_os::disk::unavailable::WhyNot;
+use pipewright_os::disk::unavailable::UnavailableReason;
 
-use super::Tell;
-use super::mixed::Queue;
-use super::witness::{Before, Witness};
-use crate::class::Seen;
+use super::WakeFn;
+use super::call_monitor::{CallMonitor, Snapshot};
+use super::mixed::KernelQueue;
+use crate::class::Observation;
 
 #[derive(Debug)]
 pub(crate) struct AioQueue {
@@ -20,16 +20,16 @@ pub(crate) struct AioQueue {
 }
 
 impl AioQueue {
-    pub(crate) fn new(depth: usize) -> Result<AioQueue, WhyNot> {
-        let wake = Arc::new(Wake::new().map_err(|_| WhyNot::Limit)?);
+    pub(crate) fn new(depth: usize) -> Result<AioQueue, UnavailableReason> {
+        let wake = Arc::new(Wake::new().map_err(|_| UnavailableReason::Limit)?);
         let aio = Aio::new(depth, Some(Arc::clone(&wake)))?;
         Ok(AioQueue { aio, wake })
     }
 }
 
-impl Queue for AioQueue {
+impl KernelQueue for AioQueue {
     fn takes(&self, request: &Request) -> bool {
-        // Everything else the kernel would do inside the call that hands it over.
+        // The kernel would perform everything else inside the submitting call.
         request.direct && matches!(request.action, Action::Read | Action::Write)
     }
 
@@ -41,8 +41,8 @@ impl Queue for AioQueue {
         self.aio.submit()
     }
 
-    fn seen(&self, _: usize, witness: &Witness, before: Before) -> Seen {
-        witness.queued_since(before)
+    fn observe(&self, _: usize, monitor: &CallMonitor, before: Snapshot) -> Observation {
+        monitor.observe_queued(before)
     }
 
     fn wait(&mut self) -> io::Result<()> {
@@ -54,10 +54,10 @@ impl Queue for AioQueue {
     }
 
     fn cancel(&mut self, _: usize) {
-        // What the kernel has it finishes: its filesystems cancel nothing.
+        // The kernel finishes what it has accepted: no filesystem can cancel.
     }
 
-    fn waker(&self) -> Tell {
+    fn waker(&self) -> WakeFn {
         let wake = Arc::clone(&self.wake);
         Box::new(move || wake.raise())
     }

@@ -1,25 +1,25 @@
-//! Does everything on the calling thread: plain, synchronous calls.
+//! The backend that performs everything on the calling thread, by plain synchronous calls.
 
 use std::collections::VecDeque;
 use std::io;
 
 use pipewright_os::disk::file::{Finished, Request};
 
-use super::witness::Witness;
-use super::{Backend, Tell, cancelled, remove};
-use crate::class::Seen;
+use super::call_monitor::CallMonitor;
+use super::{Backend, WakeFn, cancelled, remove};
+use crate::class::Observation;
 
 #[derive(Debug)]
 pub(crate) struct CallerBackend {
     pushed: VecDeque<(usize, Request)>,
-    done: VecDeque<(Finished, Seen)>,
-    witness: Option<Witness>,
+    done: VecDeque<(Finished, Observation)>,
+    monitor: Option<CallMonitor>,
 }
 
 impl CallerBackend {
     pub(crate) fn new(classes: bool, times: bool) -> CallerBackend {
-        let witness = classes.then(|| Witness::new(times));
-        CallerBackend { pushed: VecDeque::new(), done: VecDeque::new(), witness }
+        let monitor = classes.then(|| CallMonitor::new(times));
+        CallerBackend { pushed: VecDeque::new(), done: VecDeque::new(), monitor }
     }
 }
 
@@ -31,13 +31,13 @@ impl Backend for CallerBackend {
 
     fn submit(&mut self) -> io::Result<()> {
         while let Some((token, mut request)) = self.pushed.pop_front() {
-            let before = self.witness.as_ref().map(Witness::look);
+            let before = self.monitor.as_ref().map(CallMonitor::snapshot);
             let result = request.perform();
-            let seen = match (&self.witness, before) {
-                (Some(witness), Some(before)) => witness.inline_since(before),
-                _ => Seen::Nothing,
+            let observation = match (&self.monitor, before) {
+                (Some(monitor), Some(before)) => monitor.observe_inline(before),
+                _ => Observation::Nothing,
             };
-            self.done.push_back((Finished { token, request, result }, seen));
+            self.done.push_back((Finished { token, request, result }, observation));
         }
         Ok(())
     }
@@ -46,17 +46,17 @@ impl Backend for CallerBackend {
         self.submit()
     }
 
-    fn take(&mut self) -> Option<(Finished, Seen)> {
+    fn take(&mut self) -> Option<(Finished, Observation)> {
         self.done.pop_front()
     }
 
     fn cancel(&mut self, token: usize) {
         if let Some(request) = remove(&mut self.pushed, token) {
-            self.done.push_back((cancelled(token, request), Seen::Nothing));
+            self.done.push_back((cancelled(token, request), Observation::Nothing));
         }
     }
 
-    fn waker(&self) -> Option<Tell> {
+    fn waker(&self) -> Option<WakeFn> {
         None
     }
 }

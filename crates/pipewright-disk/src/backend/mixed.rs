@@ -1,64 +1,55 @@
-//! A queue of the kernel for what it takes, and the pool for everything else.
+//! A kernel queue for some operations, and the thread pool for all others.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 
 use pipewright_os::disk::file::{Finished, Request};
 
+use super::call_monitor::{CallMonitor, Snapshot};
+use super::observed::Observed;
 use super::pool::PoolBackend;
-use super::witness::{Before, Witness};
-use super::{Backend, Tell, cancelled, remove};
-use crate::class::Seen;
+use super::{Backend, WakeFn};
+use crate::class::Observation;
 
-/// A queue of the kernel that does not take everything.
-pub(crate) trait Queue: fmt::Debug {
-    /// Whether that request is for it.
+/// A kernel queue that accepts only some operations.
+pub(crate) trait KernelQueue: fmt::Debug {
+    /// Returns true if the queue accepts the request.
     fn takes(&self, request: &Request) -> bool;
 
-    /// As [`Backend::push`].
+    /// Takes a request, as [`Backend::push`] does.
     fn push(&mut self, token: usize, request: Request) -> Result<(), Request>;
 
-    /// As [`Backend::submit`]; `WouldBlock`: the rest when some have been taken.
+    /// Submits, as [`Backend::submit`] does. `WouldBlock`: submit the rest after some have been taken.
     fn submit(&mut self) -> io::Result<()>;
 
-    /// What was seen of the request that has just been handed over.
-    fn seen(&self, token: usize, witness: &Witness, before: Before) -> Seen;
+    /// Returns the observation of the request that was just submitted.
+    fn observe(&self, token: usize, monitor: &CallMonitor, before: Snapshot) -> Observation;
 
-    /// As [`Backend::wait`].
+    /// Waits, as [`Backend::wait`] does.
     fn wait(&mut self) -> io::Result<()>;
 
-    /// One request that is done, if one is; without waiting.
+    /// Takes a finished request, if there is one. Doesn't wait.
     fn take(&mut self) -> Option<Finished>;
 
-    /// As [`Backend::cancel`]; the request may not be its own.
+    /// Cancels a request, as [`Backend::cancel`] does. The request may belong to the pool.
     fn cancel(&mut self, token: usize);
 
-    /// Ends waits from elsewhere, those to come included.
-    fn waker(&self) -> Tell;
+    /// Returns a function that interrupts the current or next wait from another thread.
+    fn waker(&self) -> WakeFn;
 }
 
 #[derive(Debug)]
 pub(crate) struct MixedBackend<Q> {
     queue: Q,
     pool: PoolBackend,
-    /// How many operations are with either.
+    /// The number of operations in the queue and in the pool.
     in_queue: usize,
     in_pool: usize,
-    watched: Option<Watched>,
+    /// The observed requests. `None` if classes were not requested.
+    observed: Option<Observed>,
 }
 
-/// What it takes to see what becomes of each operation.
-#[derive(Debug)]
-struct Watched {
-    witness: Witness,
-    pushed: VecDeque<(usize, Request)>,
-    done: VecDeque<(Finished, Seen)>,
-    /// What was seen of those that are under way, by their tokens.
-    seen: Vec<Seen>,
-}
-
-impl<Q: Queue> MixedBackend<Q> {
+impl<Q: KernelQueue> MixedBackend<Q> {
     pub(crate) fn new(
         queue: Q,
         depth: usize,
@@ -67,50 +58,39 @@ impl<Q: Queue> MixedBackend<Q> {
         times: bool,
     ) -> MixedBackend<Q> {
         let mut pool = PoolBackend::new(threads, times);
-        // Who waits for the queue hears of the pool as well.
-        pool.tell(queue.waker());
-        let watched = classes.then(|| Watched {
-            witness: Witness::new(times),
-            pushed: VecDeque::new(),
-            done: VecDeque::new(),
-            seen: vec![Seen::Nothing; depth],
-        });
-        MixedBackend { queue, pool, in_queue: 0, in_pool: 0, watched }
+        // The wait for the queue ends for completions of the pool too.
+        pool.set_on_finished(queue.waker());
+        let observed = classes.then(|| Observed::new(depth, times));
+        MixedBackend { queue, pool, in_queue: 0, in_pool: 0, observed }
     }
 }
 
-impl Watched {
-    /// One after the other: what the call does besides is then known of each.
-    fn submit(&mut self, queue: &mut impl Queue) -> io::Result<()> {
-        while let Some((token, request)) = self.pushed.pop_front() {
-            let before = self.witness.look();
-            if let Err(request) = queue.push(token, request) {
-                self.pushed.push_front((token, request));
-                return Err(io::ErrorKind::InvalidInput.into());
-            }
-            // Where the kernel has no room now the queue keeps it.
-            queue.submit()?;
-            if let Some(place) = self.seen.get_mut(token) {
-                *place = queue.seen(token, &self.witness, before);
-            }
+/// Submits one request at a time, so that the effect of each call is known.
+fn submit_observed(observed: &mut Observed, queue: &mut impl KernelQueue) -> io::Result<()> {
+    while let Some((token, request)) = observed.next() {
+        let before = observed.monitor.snapshot();
+        if let Err(request) = queue.push(token, request) {
+            observed.put_back(token, request);
+            return Err(io::ErrorKind::InvalidInput.into());
         }
-        Ok(())
+        // If the kernel has no room now, the queue keeps the request.
+        queue.submit()?;
+        let found = queue.observe(token, &observed.monitor, before);
+        observed.record(token, found);
     }
+    Ok(())
 }
 
-impl<Q: Queue> Backend for MixedBackend<Q> {
+impl<Q: KernelQueue> Backend for MixedBackend<Q> {
     fn push(&mut self, token: usize, request: Request) -> Result<(), Request> {
         if !self.queue.takes(&request) {
             self.in_pool += 1;
             return self.pool.push(token, request);
         }
         self.in_queue += 1;
-        match &mut self.watched {
-            Some(watched) => {
-                if let Some(place) = watched.seen.get_mut(token) {
-                    *place = Seen::Nothing;
-                }
-                watched.pushed.push_back((token, request));
+        match &mut self.observed {
+            Some(observed) => {
+                observed.push(token, request);
                 Ok(())
             }
             None => self.queue.push(token, request),
@@ -119,23 +99,26 @@ impl<Q: Queue> Backend for MixedBackend<Q> {
 
     fn submit(&mut self) -> io::Result<()> {
         self.pool.submit()?;
-        if let Some(watched) = &mut self.watched {
-            watched.submit(&mut self.queue)?;
+        if let Some(observed) = &mut self.observed {
+            submit_observed(observed, &mut self.queue)?;
         }
         self.queue.submit()
     }
 
     fn wait(&mut self) -> io::Result<()> {
         match self.submit() {
-            // A full queue is no reason not to wait: it is one to.
+            // A full queue is a reason to wait, not an error.
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
             _ => {}
         }
-        let has_done = self.watched.as_ref().is_some_and(|watched| !watched.done.is_empty());
-        if has_done { Ok(()) } else { self.queue.wait() }
+        if self.observed.as_ref().is_some_and(Observed::has_finished) {
+            Ok(())
+        } else {
+            self.queue.wait()
+        }
     }
 
-    fn take(&mut self) -> Option<(Finished, Seen)> {
+    fn take(&mut self) -> Option<(Finished, Observation)> {
         if self.in_pool > 0 {
             if let Some(done) = self.pool.take() {
                 self.in_pool -= 1;
@@ -145,22 +128,21 @@ impl<Q: Queue> Backend for MixedBackend<Q> {
         if self.in_queue == 0 {
             return None;
         }
-        let ended = self.watched.as_mut().and_then(|watched| watched.done.pop_front());
+        let ended = self.observed.as_mut().and_then(Observed::take);
         let ended = ended.or_else(|| {
             let finished = self.queue.take()?;
-            let seen = self.watched.as_ref().and_then(|watched| watched.seen.get(finished.token));
-            Some((finished, seen.copied().unwrap_or(Seen::Nothing)))
+            let observed = self.observed.as_ref();
+            let observation =
+                observed.map_or(Observation::Nothing, |it| it.observation(finished.token));
+            Some((finished, observation))
         });
         self.in_queue -= usize::from(ended.is_some());
         ended
     }
 
     fn cancel(&mut self, token: usize) {
-        if let Some(watched) = &mut self.watched {
-            if let Some(request) = remove(&mut watched.pushed, token) {
-                watched.done.push_back((cancelled(token, request), Seen::Nothing));
-                return;
-            }
+        if self.observed.as_mut().is_some_and(|observed| observed.cancel(token)) {
+            return;
         }
         if self.in_pool > 0 {
             self.pool.cancel(token);
@@ -168,7 +150,7 @@ impl<Q: Queue> Backend for MixedBackend<Q> {
         self.queue.cancel(token);
     }
 
-    fn waker(&self) -> Option<Tell> {
+    fn waker(&self) -> Option<WakeFn> {
         Some(self.queue.waker())
     }
 }

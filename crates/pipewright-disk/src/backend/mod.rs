@@ -1,12 +1,13 @@
-//! The ways to have operations carried out, behind one contract.
+//! The backends, which perform operations behind one trait.
 
 mod aio;
+mod call_monitor;
 mod caller;
+mod io_uring;
 mod mixed;
+mod observed;
 mod overlapped;
 mod pool;
-mod ring;
-mod witness;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,47 +15,48 @@ use std::io;
 
 use pipewright_os::disk::file::{Finished, Request};
 
-use crate::class::Seen;
+use crate::class::Observation;
 
 pub(crate) use aio::AioQueue;
 pub(crate) use caller::CallerBackend;
+pub(crate) use io_uring::UringBackend;
 pub(crate) use mixed::MixedBackend;
 pub(crate) use overlapped::OverlappedQueue;
 pub(crate) use pool::PoolBackend;
-pub(crate) use ring::RingBackend;
 
-/// What ends a wait from elsewhere.
-pub(crate) type Tell = Box<dyn Fn() + Send + Sync>;
+/// A function that interrupts a wait from another thread.
+pub(crate) type WakeFn = Box<dyn Fn() + Send + Sync>;
 
-/// Carries out requests, each of which it owns meanwhile and gives back in every case.
+/// A mechanism that performs requests. It owns each request meanwhile, and returns it in every case.
 pub(crate) trait Backend: fmt::Debug {
-    /// Takes a request for the next [`submit`](Backend::submit). Its token is less than the depth and not in
+    /// Takes a request for the next [`submit`](Backend::submit). The token is less than the depth and not in
     /// use.
     fn push(&mut self, token: usize, request: Request) -> Result<(), Request>;
 
-    /// Hands over what was pushed. What is not handed over stays pushed.
+    /// Submits the pushed requests. Those that are not accepted stay pushed.
     fn submit(&mut self) -> io::Result<()>;
 
-    /// Waits until something is done, or somebody woke it, or for no reason.
+    /// Waits until a request is finished or another thread interrupts the wait. Can return early.
     fn wait(&mut self) -> io::Result<()>;
 
-    /// One request that is done, if one is; without waiting.
-    fn take(&mut self) -> Option<(Finished, Seen)>;
+    /// Takes a finished request, if there is one. Doesn't wait.
+    fn take(&mut self) -> Option<(Finished, Observation)>;
 
-    /// Prevents what has not begun. It is done in any case.
+    /// Cancels a request that has not started. It finishes in any case.
     fn cancel(&mut self, token: usize);
 
-    /// Ends waits from elsewhere, those to come included; `None` where this thread does the work itself.
-    fn waker(&self) -> Option<Tell>;
+    /// Returns a function that interrupts the current or next wait. `None` if the calling thread does the work
+    /// itself.
+    fn waker(&self) -> Option<WakeFn>;
 }
 
-/// Takes a request out that nobody has begun.
+/// Removes a request that has not started.
 fn remove(queue: &mut VecDeque<(usize, Request)>, token: usize) -> Option<Request> {
     let place = queue.iter().position(|(other, _)| *other == token)?;
     queue.remove(place).map(|(_, request)| request)
 }
 
-/// What becomes of a request that nobody began.
+/// Finishes a request that has not started.
 fn cancelled(token: usize, request: Request) -> Finished {
     Finished { token, request, result: Err(pipewright_os::base::errno::cancelled()) }
 }

@@ -1,26 +1,26 @@
-//! Overlapped calls, for reads and writes.
+//! The queue of overlapped calls, for reads and writes.
 
 use std::io;
 
 use pipewright_os::disk::file::{Action, Finished, Request};
 use pipewright_os::disk::iocp::Port;
-use pipewright_os::disk::unavailable::WhyNot;
+use pipewright_os::disk::unavailable::UnavailableReason;
 
-use super::Tell;
-use super::mixed::Queue;
-use super::witness::{Before, Witness};
-use crate::class::Seen;
+use super::WakeFn;
+use super::call_monitor::{CallMonitor, Snapshot};
+use super::mixed::KernelQueue;
+use crate::class::Observation;
 
 #[derive(Debug)]
 pub(crate) struct OverlappedQueue(Port);
 
 impl OverlappedQueue {
-    pub(crate) fn new(depth: usize) -> Result<OverlappedQueue, WhyNot> {
+    pub(crate) fn new(depth: usize) -> Result<OverlappedQueue, UnavailableReason> {
         Port::new(depth).map(OverlappedQueue)
     }
 }
 
-impl Queue for OverlappedQueue {
+impl KernelQueue for OverlappedQueue {
     fn takes(&self, request: &Request) -> bool {
         matches!(request.action, Action::Read | Action::Write)
     }
@@ -33,8 +33,8 @@ impl Queue for OverlappedQueue {
         self.0.submit()
     }
 
-    fn seen(&self, token: usize, _: &Witness, before: Before) -> Seen {
-        Seen::Call { told: self.0.told(token), took: before.elapsed() }
+    fn observe(&self, token: usize, _: &CallMonitor, before: Snapshot) -> Observation {
+        Observation::Call { status: self.0.call_status(token), took: before.elapsed() }
     }
 
     fn wait(&mut self) -> io::Result<()> {
@@ -49,7 +49,7 @@ impl Queue for OverlappedQueue {
         self.0.cancel(token);
     }
 
-    fn waker(&self) -> Tell {
+    fn waker(&self) -> WakeFn {
         Box::new(self.0.waker())
     }
 }

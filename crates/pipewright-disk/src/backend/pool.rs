@@ -1,4 +1,4 @@
-//! Threads of our own, as many as are needed and never more than were allowed.
+//! A thread pool: as many threads as are needed, up to a limit.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,36 +8,36 @@ use std::time::Instant;
 use pipewright_os::base::service_thread;
 use pipewright_os::disk::file::{Finished, Request};
 
-use super::{Backend, Tell, cancelled, remove};
-use crate::class::Seen;
+use super::{Backend, WakeFn, cancelled, remove};
+use crate::class::Observation;
 
 #[derive(Debug)]
 pub(crate) struct PoolBackend {
     shared: Arc<Shared>,
-    /// Not handed over yet.
+    /// The requests that have not been submitted.
     pushed: VecDeque<(usize, Request)>,
-    most_threads: usize,
+    max_threads: usize,
 }
 
 struct Shared {
     state: Mutex<State>,
-    /// There is work, or there will be none any more.
+    /// Signalled when there is work, or when the pool closes.
     work: Condvar,
-    /// Something is done, or somebody wants the wait to end.
+    /// Signalled when a request is finished, or to interrupt a wait.
     done: Condvar,
-    /// Whether anybody wants to know when work began.
+    /// True if start times were requested.
     times: bool,
-    tell: std::sync::OnceLock<Tell>,
+    on_finished: std::sync::OnceLock<WakeFn>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     work: VecDeque<(usize, Request)>,
-    done: VecDeque<(Finished, Seen)>,
+    done: VecDeque<(Finished, Observation)>,
     threads: usize,
-    /// Threads that wait for work.
+    /// The number of threads that wait for work.
     idle: usize,
-    /// Operations that a thread is at.
+    /// The number of operations that threads are performing.
     running: usize,
     woken: bool,
     closed: bool,
@@ -45,7 +45,7 @@ struct State {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing in here panics while it holds the lock.
+        // No code panics while it holds this lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -57,31 +57,31 @@ impl std::fmt::Debug for Shared {
 }
 
 impl PoolBackend {
-    pub(crate) fn new(most_threads: usize, times: bool) -> PoolBackend {
+    pub(crate) fn new(max_threads: usize, times: bool) -> PoolBackend {
         let shared = Shared {
             state: Mutex::default(),
             work: Condvar::new(),
             done: Condvar::new(),
             times,
-            tell: std::sync::OnceLock::new(),
+            on_finished: std::sync::OnceLock::new(),
         };
         PoolBackend {
             shared: Arc::new(shared),
             pushed: VecDeque::new(),
-            most_threads: most_threads.max(1),
+            max_threads: max_threads.max(1),
         }
     }
 
-    /// Has that called whenever something is done.
-    pub(super) fn tell(&mut self, tell: Tell) {
-        // Ignored: it is told once.
-        let _ = self.shared.tell.set(tell);
+    /// Sets a function to call after each finished request.
+    pub(super) fn set_on_finished(&mut self, wake: WakeFn) {
+        // Ignored: it is set only once.
+        let _ = self.shared.on_finished.set(wake);
     }
 
-    /// Starts threads for work that none is free for.
-    fn staff(&self, mut state: MutexGuard<'_, State>) {
+    /// Starts threads for work that no idle thread can take.
+    fn start_threads(&self, mut state: MutexGuard<'_, State>) {
         let needed = state.work.len().saturating_sub(state.idle);
-        let new = needed.min(self.most_threads.saturating_sub(state.threads));
+        let new = needed.min(self.max_threads.saturating_sub(state.threads));
         state.threads += new;
         let waiting = state.idle.min(state.work.len());
         drop(state);
@@ -90,20 +90,20 @@ impl PoolBackend {
         }
         for _ in 0..new {
             let shared = Arc::clone(&self.shared);
-            if service_thread::start(c"pw-disk", move || shared.serve()).is_err() {
+            if service_thread::start(c"pw-disk-worker", move || shared.work()).is_err() {
                 self.shared.state().threads -= 1;
             }
         }
         if self.shared.state().threads == 0 {
-            // No thread could be had, so it is done here: late is better than never.
+            // No thread could be started, so do the work here.
             self.shared.drain();
         }
     }
 }
 
 impl Shared {
-    /// What a thread of the pool does.
-    fn serve(&self) {
+    /// Performs requests until the pool closes. Runs on each thread of the pool.
+    fn work(&self) {
         let mut state = self.state();
         loop {
             if let Some((token, request)) = state.work.pop_front() {
@@ -123,22 +123,22 @@ impl Shared {
         }
     }
 
-    fn perform(&self, token: usize, mut request: Request) -> (Finished, Seen) {
+    fn perform(&self, token: usize, mut request: Request) -> (Finished, Observation) {
         let started_at = self.times.then(Instant::now);
         let result = request.perform();
-        (Finished { token, request, result }, Seen::Thread { started_at })
+        (Finished { token, request, result }, Observation::Thread { started_at })
     }
 
     fn finish<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
-        done: (Finished, Seen),
+        done: (Finished, Observation),
     ) -> MutexGuard<'a, State> {
         state.done.push_back(done);
         self.done.notify_one();
-        let Some(tell) = self.tell.get() else { return state };
+        let Some(wake) = self.on_finished.get() else { return state };
         drop(state);
-        tell();
+        wake();
         self.state()
     }
 
@@ -163,7 +163,7 @@ impl Backend for PoolBackend {
         if !self.pushed.is_empty() {
             let mut state = self.shared.state();
             state.work.append(&mut self.pushed);
-            self.staff(state);
+            self.start_threads(state);
         }
         Ok(())
     }
@@ -178,7 +178,7 @@ impl Backend for PoolBackend {
         Ok(())
     }
 
-    fn take(&mut self) -> Option<(Finished, Seen)> {
+    fn take(&mut self) -> Option<(Finished, Observation)> {
         self.shared.state().done.pop_front()
     }
 
@@ -186,12 +186,12 @@ impl Backend for PoolBackend {
         let mut state = self.shared.state();
         let found = remove(&mut self.pushed, token).or_else(|| remove(&mut state.work, token));
         if let Some(request) = found {
-            let done = (cancelled(token, request), Seen::Nothing);
+            let done = (cancelled(token, request), Observation::Nothing);
             drop(self.shared.finish(state, done));
         }
     }
 
-    fn waker(&self) -> Option<Tell> {
+    fn waker(&self) -> Option<WakeFn> {
         let shared = Arc::clone(&self.shared);
         Some(Box::new(move || {
             shared.state().woken = true;
@@ -204,10 +204,10 @@ impl Drop for PoolBackend {
     fn drop(&mut self) {
         let mut state = self.shared.state();
         state.closed = true;
-        // What has not begun never will.
+        // Requests that have not started never will.
         state.work.clear();
         self.shared.work.notify_all();
-        // What has begun is waited for: a write must not happen behind the back of who thinks it is over.
+        // Wait for those that have: no write may happen after the drop.
         while state.running > 0 {
             state = self.shared.done.wait(state).unwrap_or_else(PoisonError::into_inner);
         }

@@ -1,4 +1,4 @@
-//! One test: all requests at once, then all completions, and what that brings to light.
+//! One test: submits all requests, collects all completions, and gathers the evidence.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -7,50 +7,50 @@ use pipewright_os::base::aligned::AlignedBuf;
 use pipewright_os::disk::file::{NowaitReads, NowaitWrites};
 use pipewright_os::disk::thread_usage;
 
-use super::scratch::{Opened, Subject, noise};
+use super::scratch::{Target, TestFile, noise};
 use super::{DiagnoseOptions, Evidence, Measured, Pattern, Test, Verdict, Work, reasons};
 use crate::{BackendKind, Class, Engine, EngineOptions, Error, ErrorKind, Operation, Unjudged};
 
-/// Runs a test on the calling thread, which has run none before.
+/// Runs a test. The calling thread must not have run another one.
 pub(super) fn run(
-    subject: &Subject,
+    target: &Target,
     test: Test,
     options: &DiagnoseOptions,
 ) -> Result<Measured, Error> {
-    let opened = subject.open(test)?;
+    let test_file = target.open(test)?;
     let backend = if test.asynchronous { options.backend } else { BackendKind::Caller };
     let engine = Engine::new(EngineOptions {
         backend,
         depth: options.requests,
         classes: true,
         times: true,
-        // What the system does with it is what is to be seen.
+        // Measure the system's own behaviour.
         cached_first: false,
         ..EngineOptions::default()
     })?;
-    let mut run = Run::new(engine, &opened, test, options)?;
+    let mut run = Run::new(engine, &test_file, test, options)?;
     if matches!(test.work, Work::Overwrite | Work::Preallocated) {
-        // The first write to a file settles what holds for it (whether a write takes rights away), and that
-        // is waited for. It is the file that is measured, and not its beginning.
-        let mut first = opened.file.buffer(options.block_bytes)?;
-        if opened.keep {
-            first = read(&mut run.engine, &opened, first, 0)?;
+        // The first write to a file is waited for (it may have to remove the setuid bits). It isn't part of
+        // the measurement.
+        let mut first = test_file.file.buffer(options.block_bytes)?;
+        if test_file.is_existing_file {
+            first = read(&mut run.engine, &test_file, first, 0)?;
         }
-        run.engine.write_all_at(&opened.file, first, 0).result?;
+        run.engine.write_all_at(&test_file.file, first, 0).result?;
     }
-    run.queue(&opened, test)?;
+    run.queue(&test_file, test)?;
     run.collect()?;
-    run.try_nowait_reads(&opened, test, options)?;
-    run.try_nowait_writes(&opened, test, options)?;
-    Ok(run.judge(&opened, test))
+    run.try_nowait_reads(&test_file, test, options)?;
+    run.try_nowait_writes(&test_file, test, options)?;
+    Ok(run.judge(&test_file, test))
 }
 
-/// Blocks that are tried out are no longer than that, which is a multiple of what any disk asks for.
-const MOST_TRIED: usize = 1 << 20;
+/// The maximum size of the trial reads and writes. A multiple of every disk's alignment.
+const MAX_TRIED: usize = 1 << 20;
 
 struct Run {
     engine: Engine,
-    /// Where each request goes.
+    /// The offset of each request.
     offsets: Vec<u64>,
     buffers: Vec<AlignedBuf>,
     cached_before: Option<u64>,
@@ -61,7 +61,7 @@ struct Run {
     kernel_workers: Option<usize>,
     nowait_reads: Option<NowaitReads>,
     nowait_writes: Option<NowaitWrites>,
-    asked: Duration,
+    submit_time: Duration,
     counts: [usize; Class::ALL.len()],
     misaligned: Option<crate::Misaligned>,
     out_of_order: usize,
@@ -73,36 +73,36 @@ struct Run {
 impl Run {
     fn new(
         mut engine: Engine,
-        opened: &Opened,
+        test_file: &TestFile,
         test: Test,
         options: &DiagnoseOptions,
     ) -> Result<Run, Error> {
-        let offsets = offsets(opened.bytes, options, test);
-        // Before the clock starts: memory that is touched first is no matter of the disk.
+        let offsets = offsets(test_file.bytes, options, test);
+        // Before the clock starts, because the first access to memory costs time too.
         let content = noise(options.block_bytes);
         let fill = |offset: &u64| {
-            let mut buffer = opened.file.buffer(options.block_bytes)?;
-            if opened.keep && test.work.is_write() {
-                return read(&mut engine, opened, buffer, *offset);
+            let mut buffer = test_file.file.buffer(options.block_bytes)?;
+            if test_file.is_existing_file && test.work.is_write() {
+                return read(&mut engine, test_file, buffer, *offset);
             }
             buffer.copy_from_slice(&content);
             Ok(buffer)
         };
         let buffers = offsets.iter().map(fill).collect::<Result<Vec<_>, Error>>()?;
-        let split = split(opened, test, options, &offsets);
+        let split = split(test_file, test, options, &offsets);
         Ok(Run {
             engine,
             offsets,
             buffers,
-            cached_before: opened.file.cached_bytes(0, opened.bytes),
-            unwritten_before: opened.file.os().unwritten_bytes(0, opened.bytes),
-            has_hole: opened.file.os().next_hole(0).map(|place| place < opened.bytes),
+            cached_before: test_file.file.cached_bytes(0, test_file.bytes),
+            unwritten_before: test_file.file.os().unwritten_bytes(0, test_file.bytes),
+            has_hole: test_file.file.os().next_hole(0).map(|place| place < test_file.bytes),
             split,
-            write_room: opened.file.os().write_room(),
+            write_room: test_file.file.os().write_room(),
             kernel_workers: None,
             nowait_reads: None,
             nowait_writes: None,
-            asked: Duration::ZERO,
+            submit_time: Duration::ZERO,
             counts: [0; Class::ALL.len()],
             misaligned: None,
             out_of_order: 0,
@@ -112,12 +112,12 @@ impl Run {
         })
     }
 
-    fn queue(&mut self, opened: &Opened, test: Test) -> Result<(), Error> {
+    fn queue(&mut self, test_file: &TestFile, test: Test) -> Result<(), Error> {
         for (offset, buffer) in self.offsets.iter().zip(self.buffers.drain(..)) {
             let operation = match test.work {
-                Work::Read => Operation::read_at(&opened.file, buffer, *offset),
-                Work::Sync => Operation::sync_data(&opened.file),
-                _ => Operation::write_all_at(&opened.file, buffer, *offset),
+                Work::Read => Operation::read_at(&test_file.file, buffer, *offset),
+                Work::Sync => Operation::sync_data(&test_file.file),
+                _ => Operation::write_all_at(&test_file.file, buffer, *offset),
             };
             // There is room for all of them.
             drop(self.engine.queue(operation));
@@ -125,7 +125,7 @@ impl Run {
         let began = Instant::now();
         self.engine.submit()?;
         self.queued = began.elapsed();
-        self.asked = self.queued;
+        self.submit_time = self.queued;
         self.kernel_workers = thread_usage::kernel_workers();
         Ok(())
     }
@@ -160,7 +160,7 @@ impl Run {
             }
         }
         let elapsed = last.zip(first).map_or(Duration::ZERO, |(last, first)| last - first);
-        // The looks at the thread between the calls are ours, and no part of what is measured.
+        // The snapshots of the thread between the calls are overhead of the measurement.
         let queued = in_calls.filter(|sum| !sum.is_zero()).unwrap_or(self.queued);
         let looks = self.queued.saturating_sub(queued);
         self.completed = elapsed.saturating_sub(looks).max(queued);
@@ -168,10 +168,10 @@ impl Run {
         Ok(())
     }
 
-    /// Finds out what becomes of reads that must not wait, where threads did some.
+    /// Determines the result of reads that must not wait, if threads performed some of the reads.
     fn try_nowait_reads(
         &mut self,
-        opened: &Opened,
+        test_file: &TestFile,
         test: Test,
         options: &DiagnoseOptions,
     ) -> Result<(), Error> {
@@ -179,16 +179,16 @@ impl Run {
         let by_threads = counts.any(|(class, count)| *class == Class::Worker && count > 0);
         let is_asked = test.work == Work::Read && test.direct && by_threads;
         if is_asked && self.engine.backend() == BackendKind::Uring {
-            let mut block = opened.file.buffer(options.block_bytes.min(MOST_TRIED))?;
-            self.nowait_reads = opened.file.os().nowait_reads(&mut block, 0);
+            let mut block = test_file.file.buffer(options.block_bytes.min(MAX_TRIED))?;
+            self.nowait_reads = test_file.file.os().nowait_reads(&mut block, 0);
         }
         Ok(())
     }
 
-    /// Finds out what becomes of writes that must not wait, of which io_uring makes one of each that it is given.
+    /// Determines the result of writes that must not wait, as io_uring first issues each write.
     fn try_nowait_writes(
         &mut self,
-        opened: &Opened,
+        test_file: &TestFile,
         test: Test,
         options: &DiagnoseOptions,
     ) -> Result<(), Error> {
@@ -196,17 +196,17 @@ impl Run {
         if !is_asked || self.engine.backend() != BackendKind::Uring || self.misaligned.is_some() {
             return Ok(());
         }
-        // The longest that every filesystem takes in one piece, as far as that can be known.
-        let mut block = opened.file.buffer(options.block_bytes.min(MOST_TRIED))?;
-        if opened.keep {
-            block = read(&mut self.engine, opened, block, 0)?;
+        // The longest write that is known to be accepted in one piece by every filesystem.
+        let mut block = test_file.file.buffer(options.block_bytes.min(MAX_TRIED))?;
+        if test_file.is_existing_file {
+            block = read(&mut self.engine, test_file, block, 0)?;
         }
-        self.nowait_writes = opened.file.os().nowait_writes(&block, 0);
+        self.nowait_writes = test_file.file.os().nowait_writes(&block, 0);
         Ok(())
     }
 
-    fn judge(self, opened: &Opened, test: Test) -> Measured {
-        let file = &opened.file;
+    fn judge(self, test_file: &TestFile, test: Test) -> Measured {
+        let file = &test_file.file;
         let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let requests = self.offsets.len();
         let evidence = Evidence {
@@ -217,7 +217,7 @@ impl Run {
             bypasses_cache: file.alignment().direct.filter(|_| test.direct),
             cached_before: self.cached_before,
             unwritten_before: self.unwritten_before,
-            cached_after: file.cached_bytes(0, opened.bytes),
+            cached_after: file.cached_bytes(0, test_file.bytes),
             has_hole: self.has_hole,
             split: self.split,
             write_room: self.write_room,
@@ -225,9 +225,9 @@ impl Run {
             worker_limit: requests.next_power_of_two().min(4 * processors),
             nowait_reads: self.nowait_reads,
             nowait_writes: self.nowait_writes,
-            asked: self.asked,
+            submit_time: self.submit_time,
             backend: self.engine.backend(),
-            steps: self.engine.steps().to_vec(),
+            unavailable_backends: self.engine.unavailable_backends().to_vec(),
             unjudged: Unjudged::here(),
             misaligned: self.misaligned,
         };
@@ -243,32 +243,38 @@ impl Run {
     }
 }
 
-/// How many of the requests meet more than one piece of the file.
-fn split(opened: &Opened, test: Test, options: &DiagnoseOptions, offsets: &[u64]) -> Option<usize> {
+/// Returns the number of requests that span more than one extent.
+fn split(
+    test_file: &TestFile,
+    test: Test,
+    options: &DiagnoseOptions,
+    offsets: &[u64],
+) -> Option<usize> {
     if !test.direct || !matches!(test.work, Work::Overwrite | Work::Preallocated) {
         return None;
     }
-    let pieces = |offset: &u64| opened.file.os().extents(*offset, options.block_bytes as u64);
+    let pieces = |offset: &u64| test_file.file.os().extents(*offset, options.block_bytes as u64);
     offsets.iter().map(|offset| pieces(offset).map(|count| usize::from(count > 1))).sum()
 }
 
-/// What the file has there.
+/// Reads the current contents of the file.
 fn read(
     engine: &mut Engine,
-    opened: &Opened,
+    test_file: &TestFile,
     buffer: AlignedBuf,
     offset: u64,
 ) -> Result<AlignedBuf, Error> {
-    let done = engine.read_exact_at(&opened.file, buffer, offset);
+    let done = engine.read_exact_at(&test_file.file, buffer, offset);
     done.result.map(|_| done.buffer)
 }
 
-/// A place for each request: each block once, and again from the beginning where the file has fewer.
+/// Returns an offset for each request: every block once, then again from the start if the file has fewer
+/// blocks.
 fn offsets(bytes: u64, options: &DiagnoseOptions, test: Test) -> Vec<u64> {
     let block = options.block_bytes as u64;
     let blocks = (bytes / block).max(1);
     let count = options.requests as u64;
-    // Of a large file, blocks from all of it.
+    // Spread the blocks over a large file.
     let step = if test.work.is_write() { 1 } else { (blocks / count).max(1) };
     let mut numbers: Vec<u64> = (0..count).map(|number| number * step % blocks).collect();
     if options.pattern == Pattern::Random && !matches!(test.work, Work::Extend) {
@@ -277,7 +283,7 @@ fn offsets(bytes: u64, options: &DiagnoseOptions, test: Test) -> Vec<u64> {
     numbers.into_iter().map(|number| number * block).collect()
 }
 
-/// The same order each time, so that two runs can be compared.
+/// Shuffles in the same order every time, so that two runs can be compared.
 fn shuffle(numbers: &mut [u64]) {
     let random = noise(numbers.len() * 8);
     for (place, random) in (1..numbers.len()).rev().zip(random.chunks_exact(8)) {
@@ -293,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_block_is_met_once_and_sequential_is_in_order() {
+    fn offsets_cover_each_block_once_and_sequential_ascends() {
         let test = Test { asynchronous: true, direct: false, work: Work::Read };
         let options =
             DiagnoseOptions { requests: 100, block_bytes: 10, ..DiagnoseOptions::default() };

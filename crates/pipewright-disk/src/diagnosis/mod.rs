@@ -1,4 +1,4 @@
-//! Is disk I/O asynchronous here, and why not: measured, judged, and with what can be done about it.
+//! A diagnosis of disk I/O: measures whether it is asynchronous, explains why not, and suggests remedies.
 
 mod evidence;
 mod measure;
@@ -7,7 +7,8 @@ mod plan;
 mod reason;
 mod report;
 mod scratch;
-mod trial;
+mod try_remedies;
+mod verdict;
 
 use std::path::Path;
 use std::thread;
@@ -20,25 +21,27 @@ pub use evidence::Evidence;
 pub use options::{DiagnoseOptions, Pattern};
 pub use plan::{Test, Work};
 pub use reason::{Effect, Finding, Reason, Remedy, reasons};
-pub use report::{Measured, Outcome, Report, TestReport, Verdict};
+pub use report::{Measured, Outcome, Report, TestReport};
+pub use verdict::Verdict;
 
-/// Measures how reads and writes of a file, or of files in a folder, are really done.
+/// Measures how reads and writes of a file, or of files in a folder, are performed.
 ///
-/// A file is read, and never written to, unless [`DiagnoseOptions::write_existing`] asks for it. Files of its own are made in the folder for everything else (in that
-/// of the file, where [`DiagnoseOptions::writes`] asks for it), and removed.
+/// An existing file is only read, unless [`DiagnoseOptions::write_existing`] is set. All other tests use
+/// temporary files, which are removed. They are created in the given folder or, with
+/// [`DiagnoseOptions::writes`], in the folder of the given file.
 ///
-/// Each test runs on a thread of its own: the kernel's threads for io_uring belong to the one that needs them,
-/// and outlive the need.
+/// Each test runs on its own thread, because the kernel's io_uring threads belong to the thread that caused
+/// them and outlive their use.
 ///
 /// # Platform
-/// Linux: every class can be told. Windows: what the call said. Where not everything can be judged (macOS; Wine,
-/// where the verdict on its calls is [`Verdict::Unknown`]), [`Report::unjudged`] says why.
+/// Linux: every class is determined. Windows: the status of each call. If not everything can be judged,
+/// [`Report::unjudged`] is the reason (macOS; Wine, where the verdict on its calls is [`Verdict::Unknown`]).
 ///
 /// # Errors
-/// The path cannot be opened; it is empty, or neither a file nor a folder nor a disk; no test at all can be
-/// made, as where no file can be made in the folder: then what went wrong in the first of them.
-/// [`ErrorKind::Limit`]: the buffers of a test would not fit into memory. What goes wrong in some tests is told
-/// by each.
+/// The path cannot be opened, is empty, or is neither a file nor a folder nor a disk. No test succeeded, for
+/// example because no file can be created in the folder: the error is that of the first test.
+/// [`ErrorKind::Limit`]: the buffers of a test would not fit into memory. If only some tests fail, the report
+/// contains their errors.
 ///
 /// ```
 /// use pipewright_disk::diagnosis::{DiagnoseOptions, diagnose};
@@ -63,13 +66,13 @@ pub fn diagnose(path: impl AsRef<Path>, options: &DiagnoseOptions) -> Result<Rep
     let bytes = (options.requests as u64).saturating_mul(options.block_bytes as u64);
     if host_info::free_memory_bytes().is_some_and(|left| bytes > left / 2) {
         return Err(wrong(ErrorKind::Limit {
-            what: "the buffers of a test would not fit into memory",
+            what: "not enough memory for the buffers of a test: lower the number of requests or the block size",
         }));
     }
-    let subject = scratch::Subject::new(path, &found, options)?;
+    let target = scratch::Target::new(path, &found, options)?;
     let (mut tests, mut first_error) = (Vec::new(), None);
     for test in plan::tests(found.is_dir(), options) {
-        let outcome = match run(&subject, test, options) {
+        let outcome = match run(&target, test, options) {
             Ok(measured) => Outcome::Measured(Box::new(measured)),
             Err(error) if *error.kind() == ErrorKind::Unsupported => {
                 Outcome::NotPossible(error.to_string())
@@ -86,18 +89,20 @@ pub fn diagnose(path: impl AsRef<Path>, options: &DiagnoseOptions) -> Result<Rep
     match first_error {
         Some(error) if !tests.iter().any(is_measured) => Err(error),
         _ => {
-            trial::try_remedies(&run, &subject, options, &mut tests);
+            try_remedies::try_remedies(&run, &target, options, &mut tests);
             Ok(report::judge(path, options, tests))
         }
     }
 }
 
-/// Makes one test, on a thread of its own.
-fn run(subject: &scratch::Subject, test: Test, options: &DiagnoseOptions) -> Result<Measured> {
-    let no_thread = |error| Error::system("start a thread", None, error);
+/// Runs a test on its own thread.
+fn run(target: &scratch::Target, test: Test, options: &DiagnoseOptions) -> Result<Measured> {
+    let no_thread = |error| Error::system("run a test on a thread", None, error);
     thread::scope(|scope| {
-        let work = || measure::run(subject, test, options);
+        let work = || measure::run(target, test, options);
         let thread = thread::Builder::new().spawn_scoped(scope, work).map_err(no_thread)?;
-        thread.join().unwrap_or_else(|_| Err(no_thread(std::io::Error::other("it panicked"))))
+        thread
+            .join()
+            .unwrap_or_else(|_| Err(no_thread(std::io::Error::other("the thread panicked"))))
     })
 }

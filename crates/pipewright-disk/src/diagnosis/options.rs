@@ -1,26 +1,26 @@
-//! What is to be measured.
+//! The options of a diagnosis.
 
 use crate::BackendKind;
 
-/// What is to be measured.
+/// The options of a diagnosis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiagnoseOptions {
-    /// How many requests each test makes, all at once. 500 unless said.
+    /// The number of requests per test, all submitted at once. Default: 500.
     pub requests: usize,
-    /// How many bytes each moves. 64 KiB unless said.
+    /// The number of bytes per request. Default: 64 KiB.
     pub block_bytes: usize,
-    /// Where they go.
+    /// The order of the requests' offsets.
     pub pattern: Pattern,
-    /// Only tests that are synchronous on purpose (`true`), or that are not.
+    /// Selects only synchronous tests (`true`) or only asynchronous ones (`false`).
     pub synchronous: Option<bool>,
-    /// Only tests past the cache (`true`), or through it.
+    /// Selects only tests with direct I/O (`true`) or only tests through the cache (`false`).
     pub direct: Option<bool>,
-    /// Writes too, in files of its own. For a folder they are always made.
+    /// Includes writes to temporary files. They are always included for a folder.
     pub writes: bool,
-    /// As `writes`, and what is written over is the file itself: with the bytes that it has, block by block.
-    /// What somebody else writes to it meanwhile is lost. Nothing to a folder.
+    /// Includes writes and overwrites the file itself, block by block, with its own contents. Concurrent
+    /// changes by other programs are lost. No effect on a folder.
     pub write_existing: bool,
-    /// What carries the asynchronous ones out.
+    /// The backend for asynchronous tests.
     pub backend: BackendKind,
 }
 
@@ -39,12 +39,12 @@ impl Default for DiagnoseOptions {
     }
 }
 
-/// Where requests go.
+/// The order of the requests' offsets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Pattern {
-    /// Each block once, in an order that nothing foresees.
+    /// Every block once, in a pseudo-random order.
     #[default]
     Random,
-    /// One after the other.
+    /// Ascending.
     Sequential,
 }

@@ -1,4 +1,4 @@
-//! Which tests there are.
+//! The list of tests.
 
 use std::fmt;
 
@@ -7,34 +7,34 @@ use super::DiagnoseOptions;
 /// One test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Test {
-    /// Whether the requests are made at once, or one after the other by plain calls.
+    /// True if all requests are submitted at once; false if plain calls perform one after the other.
     pub asynchronous: bool,
-    /// Whether they bypass the cache.
+    /// True if the requests bypass the cache.
     pub direct: bool,
-    /// What they do.
+    /// The kind of requests.
     pub work: Work,
 }
 
-/// What the requests of a test do.
+/// The kind of requests of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Work {
-    /// Read.
+    /// Reads.
     Read,
-    /// Write over what is there.
+    /// Writes over existing data.
     Overwrite,
-    /// Write past the end.
+    /// Writes past the end of the file.
     Extend,
-    /// Write into room that the file was given before.
+    /// Writes into preallocated space.
     Preallocated,
-    /// Write where the file has a hole.
+    /// Writes into a hole of the file.
     Hole,
-    /// Wait until the disk has everything.
+    /// Syncs.
     Sync,
 }
 
 impl Work {
-    /// A name for machines, which stays as it is: `read`, `extend`.
+    /// Returns a stable, machine-readable name such as `read` or `extend`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -47,7 +47,7 @@ impl Work {
         }
     }
 
-    /// Whether it writes.
+    /// Returns true if the requests write.
     #[must_use]
     pub fn is_write(self) -> bool {
         self != Work::Read
@@ -70,7 +70,7 @@ impl fmt::Display for Test {
     }
 }
 
-/// The tests that were asked for, in order: first past the cache, so that they leave it as it was.
+/// Returns the selected tests in order. Direct tests come first, because they leave the cache as it was.
 pub(super) fn tests(is_folder: bool, options: &DiagnoseOptions) -> Vec<Test> {
     let mut tests = Vec::new();
     for direct in [true, false] {
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_four_tests_come_first_and_only_what_was_asked_for_comes() {
+    fn plan_starts_with_the_four_reads_and_honours_filters() {
         let options = DiagnoseOptions::default();
         assert_eq!(tests(false, &options).len(), 4);
         assert_eq!(tests(true, &options).len(), 13);

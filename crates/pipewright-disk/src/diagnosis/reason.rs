@@ -1,174 +1,171 @@
-//! Why requests were not asynchronous: from evidence alone, without a system call.
+//! The reasons why requests were not asynchronous. Derived from evidence alone, without system calls.
 
-mod words;
+mod messages;
 
 use std::time::Duration;
 
 use pipewright_os::disk::file::{Filesystem, NowaitReads, NowaitWrites};
 
-use super::{Evidence, Measured, Test, Verdict, Work};
-use crate::{BackendKind, Class, WhyNot};
+use super::evidence::Evidence;
+use super::plan::{Test, Work};
+use super::verdict::Verdict;
+use crate::{BackendKind, Class, UnavailableReason};
 
-/// Why requests were not asynchronous, or were not what they seem.
+/// A reason why requests were not asynchronous, or only seemed to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
     /// The data were in memory.
     CacheHit,
-    /// There are none: the file has a hole there.
+    /// Reads hit a hole, which has no data.
     NothingThere,
-    /// They were not, and few threads of the kernel fetch them.
+    /// The data were not in memory, and only a few kernel threads fetch them.
     CacheMiss,
-    /// The filesystem stores it compressed.
+    /// The filesystem stores the file compressed.
     Compression,
-    /// The filesystem stores it encrypted.
+    /// The filesystem stores the file encrypted.
     Encryption,
-    /// Writes lengthen the file.
+    /// Writes extend the file.
     Extending,
     /// Writes fill a hole.
     Hole,
-    /// Writes go where nothing was ever written, and zeros are written first.
+    /// Writes go beyond the last written byte, so that zeros are written first.
     NeverWritten,
     /// The filesystem has no asynchronous writes through the cache.
     BufferedWrite,
-    /// Reads past the cache have to wait until the disk has what was written through it.
+    /// Direct reads have to wait until data written through the cache are on the disk.
     Unwritten,
-    /// Writes past the cache have to throw out first what is in it.
+    /// Direct writes have to evict cached pages first.
     InCache,
-    /// A write meets more than one piece (extent) of the file.
+    /// A write spans more than one extent of the file.
     Split,
-    /// The filesystem has room for the accounts of few writes at once.
+    /// The filesystem can reserve metadata space for only a few writes at once.
     WriteRoom,
-    /// Reads past the cache that ask for more than a page go to threads there.
+    /// Direct reads of more than one page are passed to threads.
     ManyPages,
-    /// The first write after each tick of the clock changes the times of the file, and that may wait.
+    /// The first write after each clock tick updates the file's timestamps, which may block.
     FileTimes,
-    /// A write that has to wait has the file locked, and others wait behind it.
+    /// A write that blocks holds the file's lock, and others wait for it.
     WriteLock,
     /// The filesystem copies on write, or keeps checksums.
     CopyOnWrite,
-    /// The filesystem cannot be asked not to wait.
+    /// The filesystem does not support requests that must not wait.
     NoNowait,
-    /// The filesystem is a program.
+    /// The filesystem runs in user space.
     Fuse,
-    /// The file can be polled, and so is taken for one that never waits.
+    /// The file can be polled, and is therefore assumed never to block.
     Pollable,
-    /// The queue of the disk was full.
+    /// The disk's queue was full.
     DeviceQueueFull,
-    /// Requests were not aligned.
+    /// The requests were misaligned.
     Misaligned,
-    /// Operations of that kind never are.
+    /// This kind of operation is never asynchronous.
     OperationKind,
-    /// io_uring is refused.
-    RingRefused(WhyNot),
-    /// Nothing was found that explains it.
+    /// The use of io_uring is refused.
+    RingRefused(UnavailableReason),
+    /// No known reason applies.
     Unexplained,
 }
 
-/// What can be done about it.
+/// A remedy for a reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Remedy {
-    /// Nothing has to be done.
+    /// No remedy is needed.
     Nothing,
     /// Bypass the cache.
     Direct,
-    /// Have the cache forget it, and keep it out of it.
+    /// Drop the file from the cache, and use direct I/O only.
     ForgetCache,
-    /// Sync it first.
+    /// Sync the file first.
     Sync,
-    /// Give the file its room before it is written to.
+    /// Preallocate the space before writing.
     Preallocate,
-    /// As `Preallocate`, and bypass the cache.
+    /// Preallocate, and bypass the cache.
     PreallocateDirect,
-    /// Write all of it once, or have it taken for written, with what that exposes.
+    /// Write all of the file once, or mark its space as valid, with what that exposes.
     WriteOnce,
-    /// Store it without compression, or read through the cache.
+    /// Store the file uncompressed, or read through the cache.
     Decompress,
     /// Let the disk encrypt (`inlinecrypt`), or use another folder.
     InlineEncryption,
-    /// `chattr +C`, while the file is empty.
+    /// Run `chattr +C` while the file is empty.
     NoCopyOnWrite,
-    /// Use a volume, or a plain pool of threads.
+    /// Use a volume, or a plain thread pool.
     AnotherFilesystem,
-    /// Have Linux AIO do it, or use a volume instead of the container's own layers.
+    /// Use Linux AIO, or a volume instead of the container's own layers.
     Aio,
-    /// As `Aio`, which changes the times inside the call; or mount with `lazytime`, from Linux 7.0 on.
+    /// Use Linux AIO, which updates the timestamps inside the call, or mount with `lazytime` (Linux 7.0 and
+    /// later).
     AioOrLazytime,
-    /// As `Aio`; or have the file in larger pieces.
+    /// Use Linux AIO, or store the file in larger extents.
     AioOrDefragment,
-    /// As `Aio`; or ask for one page at once.
+    /// Use Linux AIO, or read one page at a time.
     AioOrOnePage,
-    /// Mount with `lazytime`, from Linux 7.0 on; or have it done by a thread, knowingly.
+    /// Mount with `lazytime` (Linux 7.0 and later), or accept that a thread does some of the writes.
     Lazytime,
-    /// Use a plain pool of threads: the ring keeps the caller waiting.
+    /// Use a plain thread pool: io_uring makes the caller wait.
     Threads,
-    /// Ask for less at once.
+    /// Submit fewer requests at once.
     LowerDepth,
-    /// Have fewer writes under way.
+    /// Keep fewer writes in flight.
     FewerWrites,
     /// Align the requests.
     Align,
-    /// Have it done by a thread, knowingly.
+    /// Accept that a thread does it.
     ExpectWorker,
-    /// Let the container or the administrator allow it.
+    /// Allow io_uring in the container's profile or on the system.
     AllowRing,
 }
 
-/// A reason, what it is drawn from, and what can be done.
+/// A reason, its evidence and its remedy.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Finding {
     /// The reason.
     pub reason: Reason,
-    /// What was seen that says so.
+    /// The evidence, as text.
     pub evidence: String,
-    /// What can be done.
+    /// The remedy.
     pub remedy: Remedy,
-    /// The test of the same report that shows what the remedy does, where there is one.
+    /// The test in the same report that shows the remedy's effect, if there is one.
     pub tried: Option<Test>,
-    /// What the remedy did, in that test or in the same one made once more with it. `None`: it was not tried.
+    /// The effect of the remedy, in that test or in a repetition of the same test. `None` if it was not tried.
     pub effect: Option<Effect>,
 }
 
-/// What a remedy did.
+/// The effect of a remedy.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Effect {
-    /// How long it took until all requests were done.
+    /// The time until all requests were done.
     pub completed: Duration,
     /// The share of that time that the caller had for itself, from 0 to 1.
     pub free_share: f64,
-    /// Whether it was asynchronous.
+    /// The verdict with the remedy.
     pub verdict: Verdict,
 }
 
-impl Effect {
-    pub(super) fn of(measured: &Measured) -> Effect {
-        Effect {
-            completed: measured.completed,
-            free_share: measured.free_share(),
-            verdict: measured.verdict,
-        }
-    }
-}
+/// The percentage of asynchronous requests from which a test counts as asynchronous.
+const MAX_PERCENT: usize = 95;
 
-/// A test counts as asynchronous where so many of its requests were, in percent.
-const MOST_PERCENT: usize = 95;
-
-/// Why the requests of a test were not asynchronous. Nothing: they were, or it cannot be known.
+/// Returns the reasons why the requests of a test were not asynchronous, the most important first.
 ///
-/// The first explains the most.
+/// Returns nothing if they were asynchronous, or if the reason cannot be determined.
 #[must_use]
 pub fn reasons(evidence: &Evidence) -> Vec<Finding> {
     let mut found = Vec::new();
-    if let Some(step) = evidence.steps.iter().find(|step| step.backend == BackendKind::Uring) {
-        found.push(Reason::RingRefused(step.why_not));
+    if let Some(unavailable) = evidence
+        .unavailable_backends
+        .iter()
+        .find(|unavailable| unavailable.backend == BackendKind::Uring)
+    {
+        found.push(Reason::RingRefused(unavailable.reason));
     }
     if evidence.misaligned.is_some() {
         found.push(Reason::Misaligned);
     }
-    // Threads of our own are a reason in themselves, which the backend's name tells.
+    // The backend's name already tells that the engine's own threads do the work.
     let is_kernels = match evidence.backend {
         BackendKind::Threads | BackendKind::Caller => false,
         BackendKind::Aio => evidence.test.direct,
@@ -183,20 +180,20 @@ pub fn reasons(evidence: &Evidence) -> Vec<Finding> {
             found.push(Reason::Unexplained);
         }
     } else if is_judged && is_through_cache(evidence) {
-        // Asynchronous, and yet not what was asked for.
+        // The requests were asynchronous, but not direct as requested.
         found.push(Reason::Encryption);
     }
-    found.into_iter().map(|reason| words::finding(reason, evidence)).collect()
+    found.into_iter().map(|reason| messages::finding(reason, evidence)).collect()
 }
 
-/// What the file, its filesystem and its disk have to do with it.
+/// Finds the reasons in the file, its filesystem and its disk.
 fn file_reasons(evidence: &Evidence, found: &mut Vec<Reason>) {
     let (facts, test, first) = (&evidence.facts, evidence.test, found.len());
     let has = |class| evidence.count(class) > 0;
     let is = |filesystem| facts.filesystem == Some(filesystem);
-    let is_put_off = evidence.tick().is_some();
+    let is_deferred = evidence.tick().is_some();
     let is_inline = has(Class::InlineCached) && evidence.is_mostly(&[Class::InlineCached], 50);
-    if is_inline && !is_put_off {
+    if is_inline && !is_deferred {
         if is_through_cache(evidence) {
             found.push(Reason::Encryption);
         }
@@ -205,7 +202,7 @@ fn file_reasons(evidence: &Evidence, found: &mut Vec<Reason>) {
     if test.work == Work::Sync {
         return found.push(Reason::OperationKind);
     }
-    // What decides for all of a filesystem comes first: nothing else is asked there.
+    // Properties of a whole filesystem come first and exclude all other reasons.
     if is(Filesystem::Fuse) {
         return found.push(Reason::Fuse);
     }
@@ -229,27 +226,27 @@ fn file_reasons(evidence: &Evidence, found: &mut Vec<Reason>) {
         };
     }
     if evidence.backend == BackendKind::Aio {
-        // It has no threads, and does at once what it cannot do later.
+        // Linux AIO has no threads: what it cannot defer is done inside the call.
         match test.work {
             Work::Extend => return found.push(Reason::Extending),
             Work::Hole => return found.push(Reason::Hole),
             _ => {}
         }
-    } else if is_put_off {
+    } else if is_deferred {
         found.push(Reason::FileTimes);
     } else if has(Class::Worker) {
         worker_reasons(evidence, found, first);
     }
     let slept = evidence.count(Class::InlineBlocked);
-    if slept * 100 > evidence.requests * (100 - MOST_PERCENT) && is_queue_full(evidence) {
-        // How many a thread did is luck, where it is the clock that decides.
-        let most = if is_put_off { evidence.requests / 2 } else { 0 };
+    if slept * 100 > evidence.requests * (100 - MAX_PERCENT) && is_queue_full(evidence) {
+        // If the clock decides, the number of requests done by threads varies between runs.
+        let most = if is_deferred { evidence.requests / 2 } else { 0 };
         let explains_most = slept > evidence.count(Class::Worker).max(most);
         found.insert(if explains_most { first } else { found.len() }, Reason::DeviceQueueFull);
     }
 }
 
-/// Why threads of the kernel waited; what the file has to do with it begins at `first`.
+/// Finds the reasons why kernel threads waited. Reasons found in the file start at index `first`.
 fn worker_reasons(evidence: &Evidence, found: &mut Vec<Reason>, first: usize) {
     let (facts, test) = (&evidence.facts, evidence.test);
     match test.work {
@@ -271,27 +268,27 @@ fn worker_reasons(evidence: &Evidence, found: &mut Vec<Reason>, first: usize) {
     } else if matches!(test.work, Work::Overwrite | Work::Preallocated) && found.len() == first {
         let is_crowded = evidence.write_room.is_some_and(|room| room < evidence.requests);
         found.extend(is_crowded.then_some(Reason::WriteRoom));
-        // Few of them explain something only where nothing else does.
+        // A few split writes are a reason only if nothing else is.
         if evidence.is_split() || (!is_crowded && evidence.split > Some(0)) {
             found.insert(first, Reason::Split);
         }
-        found.extend(evidence.has_to_leave_cache().then_some(Reason::InCache));
+        found.extend(evidence.must_evict_cache().then_some(Reason::InCache));
     }
 }
 
-/// Direct I/O was asked for, and the system says that there is none.
+/// Returns true if direct I/O was requested, and the system reports that it goes through the cache.
 fn is_through_cache(evidence: &Evidence) -> bool {
     evidence.test.direct && evidence.bypasses_cache == Some(false)
 }
 
-/// Reads were done at once, and not because it was in memory.
+/// Returns true if reads completed at once because of a hole and not because the data were in memory.
 fn is_hole(evidence: &Evidence) -> bool {
     let has_hole = evidence.test.work == Work::Read && evidence.has_hole == Some(true);
     let is_cached = evidence.cached_before.is_none_or(|bytes| bytes * 2 > evidence.facts.length);
     has_hole && (evidence.test.direct || !is_cached)
 }
 
-/// Direct requests wait for room in the queue of the disk, inside the call.
+/// Returns true if direct requests can block in the call because the disk's queue is full.
 fn is_queue_full(evidence: &Evidence) -> bool {
     evidence.facts.device_queue.is_some_and(|room| evidence.requests > room as usize)
 }

@@ -1,75 +1,84 @@
-//! What a diagnosis says.
+//! The report of a diagnosis.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{DiagnoseOptions, Evidence, Finding, Test};
-use crate::{BackendKind, Class, Step, Unjudged};
+use super::evidence::Evidence;
+use super::options::DiagnoseOptions;
+use super::plan::Test;
+use super::reason::{Effect, Finding};
+use super::verdict::Verdict;
+use crate::{BackendKind, UnavailableBackend, Unjudged};
 
-/// What was found out.
+/// The result of a diagnosis.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Report {
-    /// What was diagnosed.
+    /// The path that was diagnosed.
     pub path: PathBuf,
-    /// What was asked for.
+    /// The options of the diagnosis.
     pub options: DiagnoseOptions,
-    /// What carried the asynchronous tests out; `None`: none of them could be made.
+    /// The backend of the asynchronous tests. `None` if none succeeded.
     pub backend: Option<BackendKind>,
-    /// The better ways that are not to be had here, each with the reason.
-    pub steps: Vec<Step>,
-    /// Why not everything could be judged; `None`: it could.
+    /// The preferred backends that are unavailable here, each with the reason.
+    pub unavailable_backends: Vec<UnavailableBackend>,
+    /// The reason why not everything could be judged. `None` if everything could.
     pub unjudged: Option<Unjudged>,
-    /// The name of the filesystem, where it is known.
+    /// The name of the filesystem, if known.
     pub filesystem: Option<String>,
-    /// The tests, in the order in which they were made.
+    /// The tests, in the order in which they ran.
     pub tests: Vec<TestReport>,
 }
 
-/// What became of one test.
+/// A test and its outcome.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct TestReport {
-    /// Which it was.
+    /// The test.
     pub test: Test,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// What became of a test.
+/// The outcome of a test.
 #[derive(Debug, Clone)]
 pub enum Outcome {
-    /// It was made.
+    /// The measurement of a successful test.
     Measured(Box<Measured>),
-    /// The filesystem cannot do that, and says so.
+    /// The filesystem does not support the operation; the error.
     NotPossible(String),
-    /// It went wrong.
+    /// The test failed; the error.
     Failed(String),
 }
 
-/// What a test measured.
+/// The measurement of a test.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Measured {
-    /// How long the calls took that handed all requests over.
+    /// The time spent in the calls that submitted the requests.
     pub queued: Duration,
-    /// How long it took until all were done, from the first of those calls.
+    /// The time from the first of these calls to the last completion.
     pub completed: Duration,
-    /// How many bytes were moved.
+    /// The number of bytes transferred.
     pub bytes: u64,
-    /// How many requests were done after one that had been asked for later.
+    /// The number of requests that completed after one submitted later.
     pub out_of_order: usize,
-    /// Whether it was asynchronous.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Why not, the first explaining the most.
+    /// The reasons for the verdict, the most important first.
     pub findings: Vec<Finding>,
-    /// What that is drawn from.
+    /// The evidence for the verdict.
     pub evidence: Evidence,
 }
 
 impl Measured {
-    /// The share of the time that the caller had for itself, from 0 to 1.
+    /// Returns the effect of a remedy that this test was made with.
+    pub(super) fn effect(&self) -> Effect {
+        Effect { completed: self.completed, free_share: self.free_share(), verdict: self.verdict }
+    }
+
+    /// Returns the share of the time that the caller had for itself, from 0 to 1.
     #[must_use]
     pub fn free_share(&self) -> f64 {
         if self.completed.is_zero() {
@@ -77,87 +86,6 @@ impl Measured {
         }
         let share = self.queued.as_secs_f64() / self.completed.as_secs_f64();
         (1.0 - share).clamp(0.0, 1.0)
-    }
-}
-
-/// Whether the requests of a test were asynchronous.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Verdict {
-    /// The disk worked while the caller went on.
-    Asynchronous,
-    /// Some were, some were not.
-    Partly,
-    /// Threads waited in the caller's place.
-    Workers,
-    /// Done inside the call, from memory.
-    Cached,
-    /// The caller waited, though it had asked not to.
-    Blocked,
-    /// The caller waited, as it had asked for.
-    Synchronous,
-    /// It cannot be told here.
-    Unknown,
-}
-
-impl Verdict {
-    /// The verdict on a test.
-    #[must_use]
-    pub fn of(evidence: &Evidence) -> Verdict {
-        const MOST: usize = 95;
-        const PUT_OFF: [Class; 3] = [Class::AsyncDevice, Class::InlineCached, Class::Worker];
-        let asynchronous = [Class::AsyncDevice, Class::AsyncPageWait];
-        if !evidence.test.asynchronous {
-            Verdict::Synchronous
-        } else if evidence.known() == 0 || is_imitated(evidence) {
-            Verdict::Unknown
-        } else if evidence.tick().is_some() && evidence.is_mostly(&PUT_OFF, 50) {
-            // Which share it was is the luck of this run.
-            Verdict::Partly
-        } else if evidence.is_mostly(&asynchronous, MOST) {
-            Verdict::Asynchronous
-        } else if evidence.is_mostly(&[Class::Worker], MOST) {
-            Verdict::Workers
-        } else if evidence.is_mostly(&[Class::InlineCached], MOST) {
-            Verdict::Cached
-        } else if evidence.is_mostly(&[Class::InlineBlocked, Class::PendingButDone], MOST) {
-            Verdict::Blocked
-        } else {
-            Verdict::Partly
-        }
-    }
-
-    /// A name for machines, which stays as it is: `asynchronous`, `workers`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Verdict::Asynchronous => "asynchronous",
-            Verdict::Partly => "partly",
-            Verdict::Workers => "workers",
-            Verdict::Cached => "cached",
-            Verdict::Blocked => "blocked",
-            Verdict::Synchronous => "synchronous",
-            Verdict::Unknown => "unknown",
-        }
-    }
-}
-
-/// What the system said is not what the real one says. Threads of the engine are its own.
-fn is_imitated(evidence: &Evidence) -> bool {
-    evidence.unjudged == Some(Unjudged::Imitation) && evidence.backend == BackendKind::Overlapped
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Verdict::Asynchronous => "truly asynchronous",
-            Verdict::Partly => "partly asynchronous",
-            Verdict::Workers => "not asynchronous: threads waited",
-            Verdict::Cached => "synchronous: from memory",
-            Verdict::Blocked => "not asynchronous: the caller waited",
-            Verdict::Synchronous => "synchronous, as asked",
-            Verdict::Unknown => "cannot be told here",
-        })
     }
 }
 
@@ -171,7 +99,7 @@ impl fmt::Display for TestReport {
 }
 
 impl Report {
-    /// What a test measured, if it was made.
+    /// Returns the measurement of a test, if it succeeded.
     #[must_use]
     pub fn measured(&self, test: Test) -> Option<&Measured> {
         let found = self.tests.iter().find(|report| report.test == test)?;
@@ -182,16 +110,17 @@ impl Report {
     }
 }
 
-/// Puts the tests together.
+/// Assembles the report.
 pub(super) fn judge(path: &Path, options: &DiagnoseOptions, tests: Vec<TestReport>) -> Report {
     let evidence = tests.iter().filter_map(|report| match &report.outcome {
         Outcome::Measured(measured) => Some(&measured.evidence),
         _ => None,
     });
     let first = evidence.clone().find(|evidence| evidence.test.asynchronous);
-    let (backend, steps) = (first.map(|it| it.backend), first.map(|it| it.steps.clone()));
+    let (backend, unavailable_backends) =
+        (first.map(|it| it.backend), first.map(|it| it.unavailable_backends.clone()));
     let filesystem = evidence.clone().find_map(|it| it.facts.filesystem).map(|it| it.name());
-    let steps = steps.unwrap_or_default();
+    let unavailable_backends = unavailable_backends.unwrap_or_default();
     let (path, options, unjudged) = (path.to_owned(), *options, Unjudged::here());
-    Report { path, options, backend, steps, unjudged, filesystem, tests }
+    Report { path, options, backend, unavailable_backends, unjudged, filesystem, tests }
 }

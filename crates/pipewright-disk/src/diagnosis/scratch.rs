@@ -1,4 +1,4 @@
-//! The file that a test reads or writes: that of the caller, or one of our own that is removed.
+//! The files that tests read and write: the caller's, or temporary ones that are removed.
 
 use std::fs;
 use std::io;
@@ -10,55 +10,55 @@ use pipewright_os::disk::file::{Filesystem, claim_disk, write_in_place};
 use super::{DiagnoseOptions, Test, Work};
 use crate::{Access, DiskFile, Error, ErrorKind, Result};
 
-/// What is diagnosed.
+/// The file or folder to diagnose.
 #[derive(Debug, Clone)]
-pub(super) struct Subject {
-    /// The file to read; `None`: one of our own.
+pub(super) struct Target {
+    /// The file to read. `None`: a temporary one.
     file: Option<PathBuf>,
     folder: PathBuf,
-    /// It is a disk, and what is beside it is not on it.
+    /// True for a disk: files in the same folder are not on it.
     is_device: bool,
-    /// It may be written to.
+    /// True if the file may be overwritten.
     write_existing: bool,
-    /// How long a file of our own is.
+    /// The length of a temporary file.
     bytes: u64,
     block_bytes: u64,
-    /// Files of our own are written in place.
+    /// True if temporary files are written in place, without copy-on-write.
     in_place: bool,
 }
 
-/// A file for a test, which is removed afterwards where it is ours.
+/// An open file for one test.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct TestFile {
     pub(super) file: DiskFile,
-    /// How much of it is read or written.
+    /// The number of bytes to read or write.
     pub(super) bytes: u64,
-    /// It is the caller's, and has to be what it was.
-    pub(super) keep: bool,
-    _ours: Option<Ours>,
-    /// Nobody mounts it meanwhile.
+    /// True for the caller's file, whose contents have to stay the same.
+    pub(super) is_existing_file: bool,
+    _temporary: Option<RemoveOnDrop>,
+    /// Keeps other processes from mounting the disk.
     _claimed: Option<fs::File>,
 }
 
 #[derive(Debug)]
-struct Ours(PathBuf);
+struct RemoveOnDrop(PathBuf);
 
-impl Drop for Ours {
+impl Drop for RemoveOnDrop {
     fn drop(&mut self) {
-        // Ignored: it is gone, or it stays. Nobody is left to be told.
+        // Ignored: the file is gone already, or cannot be removed; nobody can be told.
         let _ = fs::remove_file(&self.0);
     }
 }
 
-impl Subject {
+impl Target {
     pub(super) fn new(
         path: &Path,
         found: &fs::Metadata,
         options: &DiagnoseOptions,
-    ) -> Result<Subject> {
+    ) -> Result<Target> {
         let block_bytes = options.block_bytes as u64;
         let bytes = (options.requests as u64).saturating_mul(block_bytes);
-        let mut subject = Subject {
+        let mut target = Target {
             file: None,
             folder: path.to_owned(),
             is_device: false,
@@ -68,32 +68,32 @@ impl Subject {
             in_place: false,
         };
         if found.is_dir() {
-            return Ok(subject);
+            return Ok(target);
         }
         let file = DiskFile::options().read(true).open(path)?;
         if file.is_empty()? {
             // A device without an end has no length either.
             let is_disk = file.facts().filesystem == Some(Filesystem::Device);
             let has_end = found.is_file() || is_disk;
-            let kind = if has_end { ErrorKind::Empty } else { ErrorKind::NoPlaces };
+            let kind = if has_end { ErrorKind::Empty } else { ErrorKind::NotSeekable };
             return Err(Error::new("diagnose", Some(path), kind));
         }
-        subject.folder = match path.parent() {
+        target.folder = match path.parent() {
             Some(parent) if parent != Path::new("") => parent.to_owned(),
             _ => PathBuf::from("."),
         };
-        (subject.file, subject.is_device) = (Some(path.to_owned()), !found.is_file());
-        Ok(subject)
+        (target.file, target.is_device) = (Some(path.to_owned()), !found.is_file());
+        Ok(target)
     }
 
-    /// The same, with files of our own that are written in place; `None`: what is written to is the caller's.
-    pub(super) fn without_copy_on_write(&self) -> Option<Subject> {
-        (!self.write_existing).then(|| Subject { in_place: true, ..self.clone() })
+    /// Returns a target whose temporary files are written in place. `None` if the caller's file is written to.
+    pub(super) fn without_copy_on_write(&self) -> Option<Target> {
+        (!self.write_existing).then(|| Target { in_place: true, ..self.clone() })
     }
 
-    /// The file as a test wants it.
-    pub(super) fn open(&self, test: Test) -> Result<Opened> {
-        // Else what is read ahead for one request would be there for the next.
+    /// Opens or creates the file for a test.
+    pub(super) fn open(&self, test: Test) -> Result<TestFile> {
+        // Otherwise data read ahead for one request would be in memory for the next.
         let access = if test.asynchronous { Access::Random } else { Access::Normal };
         let options = DiskFile::options().read(true).direct(test.direct).access(access);
         let is_existing =
@@ -104,47 +104,58 @@ impl Subject {
             let file = options.write(test.work.is_write()).open(path)?;
             let bytes = file.len()?;
             if test.work.is_write() && bytes < self.block_bytes {
-                // A write of a block would make it longer.
+                // Writing a block would extend the file.
                 let short =
                     ErrorKind::EndOfFile { wanted: self.block_bytes as usize, got: bytes as usize };
                 return Err(Error::new("overwrite", Some(path), short));
             }
-            return Ok(Opened { file, bytes, keep: true, _ours: None, _claimed: claimed });
+            return Ok(TestFile {
+                file,
+                bytes,
+                is_existing_file: true,
+                _temporary: None,
+                _claimed: claimed,
+            });
         }
         if let (Some(path), true) = (&self.file, self.is_device) {
             let elsewhere = io::Error::new(
                 io::ErrorKind::Unsupported,
-                "it is a disk: name a folder of the filesystem on it",
+                "it is a disk: pass a folder of the filesystem on it instead",
             );
-            return Err(Error::system("make a file beside", Some(path), elsewhere));
+            return Err(Error::system("create a file next to", Some(path), elsewhere));
         }
         let path = self.unused_name();
         let made = fs::File::create_new(&path);
-        let made = made.map_err(|error| Error::system("make", Some(&path), error))?;
-        let ours = Ours(path.clone());
+        let made = made.map_err(|error| Error::system("create", Some(&path), error))?;
+        let temporary = RemoveOnDrop(path.clone());
         let mut options = options.write(test.work.is_write());
         if test.work == Work::Preallocated {
             options = options.preallocate(self.bytes);
         }
         if self.in_place {
-            // While it is empty: afterwards nothing of it changes.
-            let asked = write_in_place(&made);
-            asked.map_err(|error| {
-                Error::system("do away with copies on write of", Some(&path), error)
-            })?;
+            // Only an empty file can be switched.
+            let result = write_in_place(&made);
+            result
+                .map_err(|error| Error::system("disable copy-on-write for", Some(&path), error))?;
         }
         let file = options.open(&path)?;
-        // Now, before anything is written: what has no name is not left behind, whatever ends this program.
-        // Ignored: where a file that is open keeps its name, it loses it afterwards.
+        // Before anything is written: a file without a name cannot be left behind, however this program ends.
+        // Ignored: where an open file keeps its name, it is removed afterwards.
         let _ = fs::remove_file(&path);
         let prepared = self.prepare(made, test.work);
-        prepared.map_err(|error| Error::system("prepare", Some(&path), error))?;
+        prepared.map_err(|error| Error::system("fill", Some(&path), error))?;
         if test.work == Work::Read || test.direct {
-            // As a file that has not been read for a while. A write past the cache that has to throw out what is
-            // in it goes to a thread of the kernel (kiocb_invalidate_pages).
+            // Make it look like a file that was not read for a while. A direct write that has to evict cached
+            // pages is passed to a kernel thread (kiocb_invalidate_pages).
             file.forget_cache()?;
         }
-        Ok(Opened { file, bytes: self.bytes, keep: false, _ours: Some(ours), _claimed: None })
+        Ok(TestFile {
+            file,
+            bytes: self.bytes,
+            is_existing_file: false,
+            _temporary: Some(temporary),
+            _claimed: None,
+        })
     }
 
     fn prepare(&self, mut made: fs::File, work: Work) -> std::io::Result<()> {
@@ -152,7 +163,7 @@ impl Subject {
             Work::Extend | Work::Preallocated => Ok(()),
             Work::Hole => made.set_len(self.bytes),
             Work::Read | Work::Overwrite | Work::Sync => {
-                // Nothing that a filesystem could compress away.
+                // Data that no filesystem can compress away.
                 let noise = noise(1 << 20);
                 let mut left = self.bytes as usize;
                 while left > 0 {
@@ -172,18 +183,19 @@ impl Subject {
     }
 }
 
-/// A disk with a filesystem that is in use is not written over, not even with what it has.
+/// Claims a disk for exclusive use. A disk whose filesystem is mounted is not overwritten, not even with its
+/// own contents.
 fn claim(path: &Path) -> Result<fs::File> {
     claim_disk(path).map_err(|error| match error.kind() {
         io::ErrorKind::ResourceBusy => {
-            let busy = io::Error::new(error.kind(), "it is mounted, or a part of another disk");
+            let busy = io::Error::new(error.kind(), "the disk is mounted, or part of another disk");
             Error::system("overwrite", Some(path), busy)
         }
         _ => Error::system("overwrite", Some(path), error),
     })
 }
 
-/// Bytes without a pattern.
+/// Returns pseudo-random bytes.
 pub(super) fn noise(bytes: usize) -> Vec<u8> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let next = || {

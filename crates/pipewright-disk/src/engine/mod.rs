@@ -1,10 +1,11 @@
-//! An engine: operations in, completions out, on the thread that made it.
+//! The engine: takes operations and returns completions, on the thread that created it.
 
-mod here;
-mod ladder;
+mod blocking;
+mod failure;
+mod inline;
 mod options;
+mod select;
 mod slots;
-mod verbs;
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,30 +15,31 @@ use pipewright_os::base::aligned::AlignedBuf;
 use pipewright_os::disk::file::{Action, Finished, Request};
 
 use crate::backend::Backend;
-use crate::class::{Seen, class_of};
-use crate::operation::words;
+use crate::class::{Observation, class_of};
 use crate::progress::{Next, Progress};
-use crate::{Completion, DiskFile, Done, Error, ErrorKind, Operation, OperationId, Result, Times};
+use crate::{Completion, Done, Error, ErrorKind, Operation, OperationId, Result, Times};
 
-pub(crate) use here::read_cached;
-pub use ladder::{BackendKind, Step};
-pub use options::EngineOptions;
+use failure::failure;
+pub(crate) use inline::read_cached;
+pub use options::{BackendKind, EngineOptions};
+pub use select::UnavailableBackend;
 use slots::{Slot, Slots};
 
-/// Carries out operations on files, many at a time, and hands each back when it is done.
+/// Performs operations on files, many at a time, and returns each when it is done.
 ///
-/// It belongs to the thread that made it: an operation is handed over and taken back without a lock, and
-/// without another thread. [`SharedEngine`](crate::SharedEngine) is for any number of threads and tasks.
+/// An engine belongs to the thread that created it. Operations are submitted and returned without a lock and
+/// without another thread. Use [`SharedEngine`](crate::SharedEngine) for any number of threads and tasks.
 ///
-/// [`queue`](Engine::queue) many, [`submit`](Engine::submit), and take them back by [`next`](Engine::next);
-/// or have one done, and wait for it: [`read_at`](Engine::read_at) and its kin, which need no runtime.
+/// [`queue`](Engine::queue) several operations, [`submit`](Engine::submit) them, and fetch each with
+/// [`next`](Engine::next). Or perform one operation and wait for it, with [`read_at`](Engine::read_at) and the
+/// other blocking methods. No runtime is needed.
 ///
 /// # Platform
 /// See [`BackendKind`].
 ///
 /// # Drop
-/// What has not begun is cancelled. Waits for the rest, so that nothing is written to a file or to memory
-/// afterwards. A disk or a server that never answers keeps it waiting.
+/// Cancels operations that have not started and waits for the rest, so that nothing is written to a file or to
+/// memory afterwards. A disk or a server that never answers blocks the drop.
 ///
 /// ```
 /// use pipewright_disk::{DiskFile, Engine, EngineOptions, Operation};
@@ -60,10 +62,10 @@ use slots::{Slot, Slots};
 /// ```
 #[derive(Debug)]
 pub struct Engine {
-    // Dropped first: waits for what uses the files that the slots hold.
+    // Dropped first: it waits for operations that use the files in the slots.
     backend: Box<dyn Backend>,
     kind: BackendKind,
-    steps: Vec<Step>,
+    unavailable_backends: Vec<UnavailableBackend>,
     slots: Slots,
     done: VecDeque<Done>,
     options: EngineOptions,
@@ -71,30 +73,29 @@ pub struct Engine {
     next_order: u64,
 }
 
-/// More would be memory for their places alone: 100 MiB and more, for requests that no disk ever holds.
-const MOST_DEPTH: usize = 1 << 20;
+/// A higher limit would use 100 MiB and more for empty slots, and no disk queues that many requests.
+const MAX_DEPTH: usize = 1 << 20;
 
 impl Engine {
-    /// Makes an engine.
+    /// Creates an engine.
     ///
     /// # Errors
-    /// [`ErrorKind::NoBackend`]: the backend that was asked for cannot be used, and why.
-    /// [`BackendKind::Auto`] always finds one. [`ErrorKind::InvalidInput`]: a depth of 0, or of
-    /// more than 2^20.
+    /// [`ErrorKind::NoBackend`]: the requested backend is unavailable, with the reason. [`BackendKind::Auto`]
+    /// always finds one. [`ErrorKind::InvalidInput`]: the depth is 0 or more than 2^20.
     pub fn new(options: EngineOptions) -> Result<Engine> {
         Engine::with_wakes(options, false)
     }
 
-    /// One whose waits can be ended from elsewhere, if asked.
+    /// Creates an engine whose waits can be interrupted by another thread, if `wakes` is set.
     pub(crate) fn with_wakes(options: EngineOptions, wakes: bool) -> Result<Engine> {
-        if !(1..=MOST_DEPTH).contains(&options.depth) {
-            return Err(Error::new("make an engine", None, ErrorKind::InvalidInput));
+        if !(1..=MAX_DEPTH).contains(&options.depth) {
+            return Err(Error::new("create an engine", None, ErrorKind::InvalidInput));
         }
-        let (backend, kind, steps) = ladder::choose(&options, wakes)?;
+        let (backend, kind, unavailable_backends) = select::select(&options, wakes)?;
         Ok(Engine {
             backend,
             kind,
-            steps,
+            unavailable_backends,
             slots: Slots::new(options.depth),
             done: VecDeque::new(),
             options,
@@ -103,45 +104,45 @@ impl Engine {
         })
     }
 
-    /// What carries its operations out.
+    /// Returns the backend.
     #[must_use]
     pub fn backend(&self) -> BackendKind {
         self.kind
     }
 
-    /// The better ones that cannot be used here, each with the reason.
+    /// Returns the preferred backends that are unavailable here, each with the reason.
     #[must_use]
-    pub fn steps(&self) -> &[Step] {
-        &self.steps
+    pub fn unavailable_backends(&self) -> &[UnavailableBackend] {
+        &self.unavailable_backends
     }
 
-    /// How many operations are under way or waiting to be taken back.
+    /// Returns the number of operations that are in flight or not fetched yet.
     #[must_use]
     pub fn len(&self) -> usize {
         self.slots.len() + self.done.len()
     }
 
-    /// Whether none is.
+    /// Returns true if no operation is in flight or waits to be fetched.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether another operation can be queued.
+    /// Returns true if another operation can be queued.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.len() < self.options.depth
     }
 
-    /// Takes an operation, to be handed to the system by the next [`submit`](Engine::submit) or
-    /// [`next`](Engine::next) at the latest.
+    /// Queues an operation. The next [`submit`](Engine::submit) or [`next`](Engine::next) submits it, if not
+    /// earlier.
     ///
-    /// Whatever is wrong with it is told when it is taken back. A read of what is in memory may be done at
-    /// once ([`EngineOptions::cached_first`]).
+    /// Errors are reported with the completion. A read of cached data may complete at once
+    /// ([`EngineOptions::cached_first`]).
     ///
     /// # Errors
-    /// The operation, where as many as the depth are under way or waiting to be taken back: take one first.
-    /// So an engine holds no more buffers than that, however much there is to do.
+    /// The operation, if as many as the depth are in flight or not fetched yet: fetch one first. This bounds
+    /// the number of buffers that an engine holds.
     pub fn queue(&mut self, operation: Operation) -> Result<OperationId, Operation> {
         if !self.has_room() {
             return Err(operation);
@@ -152,36 +153,36 @@ impl Engine {
         Ok(id)
     }
 
-    /// Hands over everything that was queued, and waits for nothing but the system's own sake.
+    /// Submits all queued operations. Doesn't wait for their completion.
     ///
     /// # Errors
-    /// The system refuses to take operations any more.
+    /// The system refuses to accept operations.
     pub fn submit(&mut self) -> Result<()> {
         let submitted_at = self.options.times.then(Instant::now);
         self.slots.mark_submitted(submitted_at);
         match self.backend.submit() {
-            // Its queue is full: the rest is handed over when some have been taken.
+            // The queue is full. The rest is submitted when operations have been fetched.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
             Err(error) => Err(Error::system("submit operations", None, error)),
             Ok(()) => Ok(()),
         }
     }
 
-    /// Takes back one operation that is done, if one is. Does not wait, and hands nothing over.
+    /// Fetches a finished operation, if there is one. Neither waits nor submits.
     pub fn try_next(&mut self) -> Option<Done> {
         if self.done.is_empty() {
-            self.gather();
+            self.collect_finished();
         }
         self.done.pop_front()
     }
 
-    /// Takes back one operation that is done; hands over what was queued and waits for one.
+    /// Submits the queued operations, waits for one to finish and fetches it.
     ///
-    /// `None`: nothing is under way.
+    /// Returns `None` if nothing is in flight.
     ///
     /// # Errors
-    /// The system refuses to take operations, or to tell of them. Those that are under way stay with the
-    /// engine.
+    /// The system refuses to accept operations or to report completions. The engine keeps the operations in
+    /// flight.
     #[expect(clippy::should_implement_trait, reason = "an iterator has no errors")]
     pub fn next(&mut self) -> Result<Option<Done>> {
         loop {
@@ -195,43 +196,43 @@ impl Engine {
         }
     }
 
-    /// Waits until something may be done.
+    /// Waits until an operation may have finished. Can return early.
     pub(crate) fn wait(&mut self) -> Result<()> {
         let submitted_at = self.options.times.then(Instant::now);
         self.slots.mark_submitted(submitted_at);
         self.backend.wait().map_err(|error| Error::system("wait for operations", None, error))
     }
 
-    /// Ends waits from elsewhere.
+    /// Returns a function that interrupts a wait from another thread.
     pub(crate) fn waker(&self) -> Option<Box<dyn Fn() + Send + Sync>> {
         self.backend.waker()
     }
 
-    /// Prevents an operation that has not begun: it is done, as [`ErrorKind::Cancelled`]. One that has begun
-    /// goes on. Either is taken back like any other.
+    /// Cancels an operation that has not started; it finishes as [`ErrorKind::Cancelled`]. An operation that
+    /// has started continues. Fetch either like any other.
     pub fn cancel(&mut self, id: OperationId) {
         if let Some(token) = self.slots.find(id) {
             self.backend.cancel(token);
         }
     }
 
-    /// Begins an operation, or finishes it at once.
+    /// Starts an operation, or finishes it at once.
     fn start(&mut self, id: OperationId, operation: Operation) {
         let (mut slot, mut request) = match self.prepare(id, operation) {
             Ok(prepared) => prepared,
             Err(done) => return self.finish(*done),
         };
         if slot.action == Action::Allocate(0) {
-            // The system calls that invalid, and an empty file is copied like any other.
+            // The system calls that invalid, but copying an empty file has to work like copying any other.
             return self.complete(slot, request.buffer, None);
         }
-        if here::is_cached_first(&self.options, slot.action, &slot.file) {
+        if inline::is_cached_first(&self.options, slot.action, &slot.file) {
             if let Ok(Some(bytes)) =
                 request.file.read_cached_at(&mut request.buffer, request.offset)
             {
                 slot.progress.moved = bytes;
                 if self.options.classes {
-                    slot.seen.push(Seen::Inline {
+                    slot.observations.push(Observation::Inline {
                         slept: false,
                         took: Duration::ZERO,
                         device_bytes: None,
@@ -240,20 +241,20 @@ impl Engine {
                 if bytes == request.buffer.len() {
                     return self.complete(slot, request.buffer, None);
                 }
-                go_on(&mut request, &slot);
+                advance(&mut request, &slot);
             }
         }
-        // There is room: fewer than the depth are under way.
+        // There is a free slot: fewer operations than the depth are in flight.
         let token = self.slots.put(slot);
         self.push(token, request);
     }
 
-    /// An operation as it is kept, and as it is handed over; or the end of one that makes no sense.
+    /// Splits an operation into its slot and the request for the backend, or finishes it if it is invalid.
     fn prepare(&self, id: OperationId, operation: Operation) -> Result<(Slot, Request), Box<Done>> {
         let queued_at = self.options.times.then(Instant::now);
-        if let Some(objection) = operation.objection() {
+        if let Some(rejection) = operation.rejection() {
             let Operation { file, buffer, .. } = operation;
-            return Err(Box::new(Done { id, file, buffer, result: Err(objection) }));
+            return Err(Box::new(Done { id, file, buffer, result: Err(rejection) }));
         }
         let progress = Progress::of(&operation);
         let Operation { file, action, buffer, offset, .. } = operation;
@@ -267,27 +268,27 @@ impl Engine {
     fn push(&mut self, token: usize, request: Request) {
         if let Err(request) = self.backend.push(token, request) {
             let full = io::Error::from(io::ErrorKind::OutOfMemory);
-            self.after_call(Finished { token, request, result: Err(full) }, Seen::Nothing);
+            self.after_call(Finished { token, request, result: Err(full) }, Observation::Nothing);
         }
     }
 
-    /// Takes what the backend has done.
-    fn gather(&mut self) {
-        while let Some((finished, seen)) = self.backend.take() {
-            self.after_call(finished, seen);
+    /// Takes all finished requests from the backend.
+    fn collect_finished(&mut self) {
+        while let Some((finished, observation)) = self.backend.take() {
+            self.after_call(finished, observation);
         }
     }
 
-    /// One call of an operation is done: goes on with it, or finishes it.
-    fn after_call(&mut self, finished: Finished, seen: Seen) {
+    /// Continues or finishes an operation after one of its calls.
+    fn after_call(&mut self, finished: Finished, observation: Observation) {
         let Finished { token, mut request, result } = finished;
         let Some(slot) = self.slots.get(token) else { return };
         let next = slot.progress.after(result);
-        if seen != Seen::Nothing && (self.options.classes || self.options.times) {
-            slot.seen.push(seen);
+        if observation != Observation::Nothing && (self.options.classes || self.options.times) {
+            slot.observations.push(observation);
         }
-        if let Next::Again { may_wait } = next {
-            go_on(&mut request, slot);
+        if let Next::Continue { may_wait } = next {
+            advance(&mut request, slot);
             request.may_wait = may_wait;
             return self.push(token, request);
         }
@@ -296,7 +297,7 @@ impl Engine {
         self.complete(slot, request.buffer, error);
     }
 
-    /// The end of an operation.
+    /// Finishes an operation.
     fn complete(&mut self, slot: Slot, buffer: AlignedBuf, error: Option<Error>) {
         let result = match error {
             Some(error) => Err(error),
@@ -308,11 +309,10 @@ impl Engine {
     fn completion(&self, slot: &Slot) -> Completion {
         let file = &slot.file;
         let class = self.options.classes.then(|| {
-            let classes = slot
-                .seen
-                .iter()
-                .map(|seen| class_of(*seen, slot.action, file.is_direct(), file.facts()));
-            // Of several calls the worst is what the operation was, if it is known of all.
+            let classes = slot.observations.iter().map(|observation| {
+                class_of(*observation, slot.action, file.is_direct(), file.facts())
+            });
+            // An operation of several calls gets the worst class, if the class of each is known.
             classes.collect::<Option<Vec<_>>>()?.into_iter().max()
         });
         let times = slot.queued_at.map(|queued_at| Times {
@@ -332,22 +332,7 @@ impl Engine {
     }
 }
 
-/// The next call is for what has not been moved yet.
-fn go_on(request: &mut Request, slot: &Slot) {
-    (request.from, request.offset) = (slot.progress.moved, slot.progress.place());
-}
-
-/// What went wrong with an operation that does not go on, if something did.
-fn failure(next: Next, file: &DiskFile, progress: &Progress) -> Option<Error> {
-    let (action, path) = (progress.action, Some(file.path()));
-    let error = match next {
-        Next::Done | Next::Again { .. } => return None,
-        Next::Failed(error) => Error::system(words(action), path, error),
-        Next::Wrong(kind) => Error::new(words(action), path, kind),
-    };
-    let is_sync = matches!(action, Action::SyncAll | Action::SyncData);
-    if is_sync && *error.kind() != ErrorKind::Cancelled {
-        file.poison();
-    }
-    Some(error.after(progress.moved))
+/// Points the request at the bytes that have not been transferred yet.
+fn advance(request: &mut Request, slot: &Slot) {
+    (request.from, request.offset) = (slot.progress.moved, slot.progress.next_offset());
 }

@@ -1,8 +1,8 @@
-//! What an engine is to be.
+//! The options of an engine, and the kinds of backends.
 
-use super::BackendKind;
+use std::fmt;
 
-/// What an engine is to be.
+/// The options of an engine.
 ///
 /// ```
 /// use pipewright_disk::{BackendKind, EngineOptions};
@@ -11,29 +11,27 @@ use super::BackendKind;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EngineOptions {
-    /// What carries its operations out. [`BackendKind::Auto`] unless said.
+    /// The backend that performs operations. Default: [`BackendKind::Auto`].
     pub backend: BackendKind,
-    /// How many operations it has at most, under way or waiting to be taken back. 128 unless said; at most
-    /// 2^20.
+    /// The maximum number of operations that are in flight or not fetched yet. Default: 128. Maximum: 2^20.
     ///
-    /// More than the queue of the disk takes (`/sys/block/DISK/queue/nr_requests`) makes the submit wait.
+    /// If it exceeds the length of the disk's queue (`/sys/block/DISK/queue/nr_requests`), the submit blocks.
     pub depth: usize,
-    /// How many threads [`BackendKind::Threads`] has at most; `None`: as many as the depth, and 32 at most.
+    /// The maximum number of threads of [`BackendKind::Threads`]. `None`: the depth, but at most 32.
     pub threads: Option<usize>,
-    /// How many threads the kernel may start for [`BackendKind::Uring`]; `None`: 4 for each processor.
+    /// The maximum number of kernel threads of [`BackendKind::Uring`]. `None`: 4 per processor.
     pub kernel_workers: Option<u32>,
-    /// Whether each completion tells its class. That takes about a microsecond of a processor an operation, as
-    /// each is then handed over by itself; 60 ns for a read of what is in memory that the caller waits for; and
-    /// nothing where it is not asked for.
+    /// Reports the class of each completion. This costs about 1 µs of CPU time per operation, because each is
+    /// submitted separately, and 60 ns for a blocking read of cached data. It costs nothing if it is off.
     pub classes: bool,
-    /// Whether each completion tells its times.
+    /// Reports the timestamps of each completion.
     pub times: bool,
-    /// Whether a read through the cache is first tried on the caller, without waiting: data that are in
-    /// memory are then there at once; and whether what the caller waits for ([`Engine::run`](crate::Engine::run) and
-    /// its kin) is a plain call on its own thread where nothing else is under way. Unless said, yes.
+    /// Tries reads through the cache on the calling thread first, without waiting, so that data in memory are
+    /// returned at once. Also performs blocking calls ([`Engine::run`](crate::Engine::run) and the methods
+    /// based on it) as plain calls on the calling thread if nothing else is in flight. Default: true.
     ///
     /// # Platform
-    /// Linux: `preadv2(RWF_NOWAIT)`. Elsewhere nothing is tried; the plain call is everywhere.
+    /// Linux: `preadv2(RWF_NOWAIT)`. Other systems cannot try; plain calls are used everywhere.
     pub cached_first: bool,
 }
 
@@ -48,5 +46,73 @@ impl Default for EngineOptions {
             times: false,
             cached_first: true,
         }
+    }
+}
+
+/// The mechanism that performs operations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum BackendKind {
+    /// The first of these that is available: `Uring`, `Aio`, `Overlapped`, `Threads`.
+    #[default]
+    Auto,
+    /// Linux: io_uring.
+    Uring,
+    /// Linux: `io_submit` for direct reads and writes, threads for everything else. Most containers that
+    /// forbid io_uring allow it. On overlay filesystems it is asynchronous where io_uring is not.
+    Aio,
+    /// Windows: overlapped reads and writes with a completion port, threads for everything else.
+    Overlapped,
+    /// Every system: threads owned by the engine.
+    Threads,
+    /// Every system: plain calls on the submitting thread. Nothing is asynchronous.
+    Caller,
+}
+
+impl BackendKind {
+    /// The backends that `Auto` tries, best first.
+    pub(super) const PREFERENCE: [BackendKind; 4] =
+        [BackendKind::Uring, BackendKind::Aio, BackendKind::Overlapped, BackendKind::Threads];
+
+    /// Returns a stable name for machines and command lines, such as `uring` or `threads`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            BackendKind::Auto => "auto",
+            BackendKind::Uring => "uring",
+            BackendKind::Aio => "aio",
+            BackendKind::Overlapped => "overlapped",
+            BackendKind::Threads => "threads",
+            BackendKind::Caller => "caller",
+        }
+    }
+
+    /// Returns the backend of that name.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<BackendKind> {
+        let all =
+            [BackendKind::Auto, BackendKind::Caller].into_iter().chain(BackendKind::PREFERENCE);
+        all.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+impl fmt::Display for BackendKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_name_finds_every_backend() {
+        for kind in
+            [BackendKind::Auto, BackendKind::Caller].into_iter().chain(BackendKind::PREFERENCE)
+        {
+            assert_eq!(BackendKind::of_name(kind.name()), Some(kind));
+        }
+        assert_eq!(BackendKind::of_name("nope"), None);
     }
 }

@@ -1,22 +1,22 @@
-//! The operations that are under way, by their tokens.
+//! The operations in flight, by token.
 
 use std::time::{Duration, Instant};
 
 use pipewright_os::disk::file::Action;
 
-use crate::class::Seen;
+use crate::class::Observation;
 use crate::progress::Progress;
 use crate::{DiskFile, OperationId};
 
-/// An operation that is under way; its buffer is with whoever carries it out.
+/// An operation in flight. The backend holds its buffer.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) id: OperationId,
     pub(super) file: DiskFile,
     pub(super) action: Action,
     pub(super) progress: Progress,
-    /// What was seen of each of its calls; nothing where nobody asked.
-    pub(super) seen: Vec<Seen>,
+    /// The observation of each of its calls. Empty if they were not requested.
+    pub(super) observations: Vec<Observation>,
     pub(super) queued_at: Option<Instant>,
     pub(super) submitted_at: Option<Instant>,
 }
@@ -29,32 +29,32 @@ impl Slot {
         progress: Progress,
         queued_at: Option<Instant>,
     ) -> Slot {
-        Slot { id, file, action, progress, seen: Vec::new(), queued_at, submitted_at: None }
+        Slot { id, file, action, progress, observations: Vec::new(), queued_at, submitted_at: None }
     }
 
-    /// How long the calls that handed it over kept the caller.
+    /// Returns the total duration of the submitting calls.
     pub(super) fn in_calls(&self) -> Option<Duration> {
-        if self.seen.is_empty() {
+        if self.observations.is_empty() {
             return None;
         }
-        self.seen.iter().map(|seen| seen.took()).sum()
+        self.observations.iter().map(|observation| observation.took()).sum()
     }
 
-    /// When a thread of the engine began with it.
+    /// Returns the time at which a thread of the engine started the operation.
     pub(super) fn started_at(&self) -> Option<Instant> {
-        self.seen.iter().find_map(|seen| match seen {
-            Seen::Thread { started_at } => *started_at,
+        self.observations.iter().find_map(|observation| match observation {
+            Observation::Thread { started_at } => *started_at,
             _ => None,
         })
     }
 }
 
-/// A slot for each operation that can be under way.
+/// A slot for each operation that can be in flight.
 #[derive(Debug)]
 pub(super) struct Slots {
     slots: Vec<Option<Slot>>,
     free: Vec<usize>,
-    /// Those that have not been submitted yet.
+    /// The tokens of operations that have not been submitted yet.
     new: Vec<usize>,
     depth: usize,
 }
@@ -64,12 +64,12 @@ impl Slots {
         Slots { slots: Vec::new(), free: Vec::new(), new: Vec::new(), depth }
     }
 
-    /// How many are in use.
+    /// Returns the number of slots in use.
     pub(super) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Keeps an operation and gives its token.
+    /// Stores an operation and returns its token.
     pub(super) fn put(&mut self, slot: Slot) -> usize {
         debug_assert!(self.len() < self.depth, "who calls has looked");
         let has_time = slot.queued_at.is_some();
@@ -105,7 +105,7 @@ impl Slots {
         self.slots.iter().position(|slot| slot.as_ref().is_some_and(|slot| slot.id == id))
     }
 
-    /// All that are new are about to be handed over.
+    /// Sets the submission time of all new operations.
     pub(super) fn mark_submitted(&mut self, now: Option<Instant>) {
         for token in self.new.drain(..) {
             if let Some(Some(slot)) = self.slots.get_mut(token) {

@@ -1,100 +1,101 @@
-//! The kinds of failure and their words.
+//! The kinds of failure and their messages.
 
 use std::fmt;
 use std::io;
 
 use pipewright_os::base::errno::{OsErrorKind, os_error_kind};
-use pipewright_os::disk::unavailable::WhyNot;
+use pipewright_os::base::error::{OneLine, write_numbered};
+use pipewright_os::disk::unavailable::UnavailableReason;
 
-/// The kinds of failure, each with the facts that belong to it.
+/// The kinds of failure, each with its facts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// There is no such file.
+    /// The file does not exist.
     NotFound,
-    /// There is such a file, and there must not be.
+    /// The file exists already.
     AlreadyExists,
-    /// A right is missing.
+    /// A permission or privilege is missing.
     PermissionDenied,
-    /// It is a directory.
+    /// The path is a directory.
     IsDirectory,
-    /// It is a pipe, a socket or a terminal: nothing in it has a place.
-    NoPlaces,
-    /// It has no bytes that could be read.
+    /// The file is a pipe, a socket or a terminal, which has no offsets.
+    NotSeekable,
+    /// The file is empty: there is nothing to read.
     Empty,
-    /// The filesystem can only be read.
+    /// The filesystem is mounted read-only.
     ReadOnly,
-    /// The file was not opened for that.
+    /// The file was not opened for this kind of access.
     NotOpenedFor {
         /// `"reading"` or `"writing"`.
         what: &'static str,
     },
-    /// The disk, or what the user may have of it, is full.
+    /// The disk or the user's quota is full.
     NoSpace,
-    /// The file would become longer than it may be (`RLIMIT_FSIZE`, the filesystem's own limit).
+    /// The file would exceed the maximum size (`RLIMIT_FSIZE`, or the filesystem's own limit).
     TooLarge,
-    /// A direct operation is not a multiple of what the disk asks for.
+    /// A direct operation is not aligned as the disk requires.
     Misaligned(Misaligned),
-    /// The file ended before all of it had been read.
+    /// The file ended before the buffer was full.
     EndOfFile {
-        /// How many bytes were asked for.
+        /// The number of bytes requested.
         wanted: usize,
-        /// How many there were.
+        /// The number of bytes read.
         got: usize,
     },
-    /// The disk took nothing, and said nothing.
+    /// A write transferred 0 bytes without an error.
     WriteZero,
-    /// A sync of this file failed before: what was written since the last one that did not may be lost, and
-    /// a later sync would not know.
+    /// An earlier sync of this file failed. Data written since the last successful sync may be lost, and a
+    /// later sync would not report it.
     Poisoned,
-    /// It was cancelled before it began.
+    /// The operation was cancelled before it started.
     Cancelled,
-    /// The disk failed.
+    /// The disk reported an I/O error.
     Device,
-    /// The filesystem cannot do that.
+    /// The filesystem does not support the operation.
     Unsupported,
-    /// A backend that was asked for cannot be used.
+    /// The requested backend is unavailable.
     NoBackend {
-        /// Why not.
-        why_not: WhyNot,
+        /// The reason.
+        reason: UnavailableReason,
     },
-    /// Something that makes no sense: a size beyond all disks, a depth of 0.
+    /// An argument is invalid: an offset beyond the maximum, or a depth of 0.
     InvalidInput,
     /// A limit of this process, its user or the machine was reached.
     Limit {
-        /// What there is not enough of.
+        /// A description of the limit.
         what: &'static str,
     },
-    /// The system reported something else.
+    /// The system reported some other error.
     Io,
 }
 
-/// Which part of a direct operation is not a multiple of what, in bytes.
+/// The part of a direct operation that is misaligned. All numbers are in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Misaligned {
-    /// The part.
+    /// The misaligned part.
     pub part: Part,
-    /// What it has to be a multiple of.
+    /// The required alignment.
     pub needed: usize,
-    /// What it is.
+    /// The actual value.
     pub given: u64,
-    /// Whether the system told what is needed; else it is what suits every disk.
-    pub told: bool,
+    /// True if the system reported the alignment. Otherwise it is the value that suits every disk.
+    pub reported: bool,
 }
 
 /// A part of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// The place of the buffer in memory.
+    /// The address of the buffer.
     Memory,
-    /// The place in the file.
+    /// The offset in the file.
     Offset,
     /// The number of bytes.
     Length,
 }
 
 impl ErrorKind {
-    /// A name for machines, which stays as it is: `not_found`, `no_space`.
+    /// Returns a stable, machine-readable name such as `not_found` or `no_space`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -102,7 +103,7 @@ impl ErrorKind {
             ErrorKind::AlreadyExists => "already_exists",
             ErrorKind::PermissionDenied => "permission_denied",
             ErrorKind::IsDirectory => "is_directory",
-            ErrorKind::NoPlaces => "no_places",
+            ErrorKind::NotSeekable => "not_seekable",
             ErrorKind::Empty => "empty",
             ErrorKind::ReadOnly => "read_only",
             ErrorKind::NotOpenedFor { .. } => "not_opened_for",
@@ -122,13 +123,13 @@ impl ErrorKind {
         }
     }
 
-    /// What an error of the system means.
+    /// Returns the kind of an error that the system reported.
     pub(super) fn of(error: &io::Error) -> ErrorKind {
         match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => ErrorKind::NotFound,
             io::ErrorKind::AlreadyExists => ErrorKind::AlreadyExists,
             io::ErrorKind::IsADirectory => ErrorKind::IsDirectory,
-            io::ErrorKind::NotSeekable => ErrorKind::NoPlaces,
+            io::ErrorKind::NotSeekable => ErrorKind::NotSeekable,
             io::ErrorKind::ReadOnlyFilesystem => ErrorKind::ReadOnly,
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::NoSpace,
             io::ErrorKind::FileTooLarge => ErrorKind::TooLarge,
@@ -140,7 +141,7 @@ impl ErrorKind {
                 Some(OsErrorKind::Cancelled) => ErrorKind::Cancelled,
                 Some(OsErrorKind::Device) => ErrorKind::Device,
                 Some(OsErrorKind::Denied) => ErrorKind::PermissionDenied,
-                // EAGAIN of a spawn is not that of a file.
+                // `EAGAIN` means a process limit for a spawn, but not for a file.
                 Some(OsErrorKind::Limit(what)) if error.kind() != io::ErrorKind::WouldBlock => {
                     ErrorKind::Limit { what }
                 }
@@ -149,8 +150,8 @@ impl ErrorKind {
         }
     }
 
-    /// The kind that std has for it, where the system said nothing.
-    pub(super) fn of_io(&self) -> io::ErrorKind {
+    /// Returns the matching kind of std, for failures that the system did not report.
+    pub(super) fn io_kind(&self) -> io::ErrorKind {
         match self {
             ErrorKind::Misaligned(_) | ErrorKind::InvalidInput => io::ErrorKind::InvalidInput,
             ErrorKind::EndOfFile { .. } => io::ErrorKind::UnexpectedEof,
@@ -166,39 +167,37 @@ impl ErrorKind {
         source: Option<&io::Error>,
         f: &mut fmt::Formatter<'_>,
     ) -> fmt::Result {
-        let words = match self {
+        let message = match self {
             ErrorKind::NotFound => "no such file or directory",
-            ErrorKind::AlreadyExists => "it exists",
+            ErrorKind::AlreadyExists => "file exists",
             ErrorKind::PermissionDenied => "permission denied",
             ErrorKind::IsDirectory => "is a directory",
-            ErrorKind::NoPlaces => "is neither a file nor a disk",
+            ErrorKind::NotSeekable => "is neither a file nor a disk",
             ErrorKind::Empty => "is empty",
             ErrorKind::ReadOnly => "the filesystem is read-only",
-            ErrorKind::NoSpace => "no space left",
-            ErrorKind::TooLarge => "the file would become too large",
-            ErrorKind::WriteZero => "nothing was taken",
-            ErrorKind::Poisoned => "a sync of it has failed before",
+            ErrorKind::NoSpace => "no space left on device",
+            ErrorKind::TooLarge => "file too large",
+            ErrorKind::WriteZero => "the write transferred 0 bytes",
+            ErrorKind::Poisoned => "an earlier sync of this file failed, and data may be lost",
             ErrorKind::Cancelled => "cancelled",
-            ErrorKind::Device => "the disk failed",
-            ErrorKind::NotOpenedFor { what } => return write!(f, "it was not opened for {what}"),
+            ErrorKind::Device => "input/output error",
+            ErrorKind::NotOpenedFor { what } => {
+                return write!(f, "the file was not opened for {what}");
+            }
             ErrorKind::Misaligned(misaligned) => return write!(f, "{misaligned}"),
             ErrorKind::EndOfFile { wanted, got } => {
                 return write!(f, "the file ends after {got} of {wanted} bytes");
             }
-            ErrorKind::NoBackend { why_not } => return write!(f, "{why_not}"),
+            ErrorKind::NoBackend { reason } => return write!(f, "{reason}"),
             ErrorKind::Limit { what } => what,
             ErrorKind::Unsupported | ErrorKind::InvalidInput | ErrorKind::Io => {
                 return match source {
-                    Some(source) => write!(f, "{source}"),
-                    None => f.write_str("not possible"),
+                    Some(source) => write!(f, "{}", OneLine(&source.to_string())),
+                    None => f.write_str("invalid input, or not supported"),
                 };
             }
         };
-        f.write_str(words)?;
-        match source.and_then(io::Error::raw_os_error) {
-            Some(number) => write!(f, " (os error {number})"),
-            None => Ok(()),
-        }
+        write_numbered(message, source, f)
     }
 }
 
@@ -209,16 +208,16 @@ impl fmt::Display for Misaligned {
             Part::Offset => "the offset",
             Part::Length => "the length",
         };
-        // An address says nothing but how far it is off.
+        // The address itself is useless to readers; its distance from an aligned one is not.
         let given = if self.part == Part::Memory {
-            format!("is {} bytes past one", self.given % self.needed as u64)
+            format!("an address that is {} bytes past one", self.given % self.needed as u64)
         } else {
-            format!("is {}", self.given)
+            self.given.to_string()
         };
-        let told = if self.told { "" } else { " (assumed: the system does not tell)" };
+        let reported = if self.reported { "" } else { " (assumed: the system does not report it)" };
         write!(
             f,
-            "{part} has to be a multiple of {} for direct I/O, and {given}{told}",
+            "{part} of a direct request must be a multiple of {}, got {given}{reported}",
             self.needed
         )
     }

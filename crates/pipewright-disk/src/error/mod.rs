@@ -1,4 +1,4 @@
-//! What went wrong with a file, in one line and with its facts.
+//! The error type: one line, with its facts.
 
 mod kind;
 
@@ -6,12 +6,14 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use pipewright_os::base::error::Quoted;
+
 pub use kind::{ErrorKind, Misaligned, Part};
 
-/// Why an operation on a file failed, or an engine could not be made.
+/// An error of an operation on a file, or of creating an engine.
 ///
-/// Prints as one line. The system's error, if there was one, is the [`source`](std::error::Error::source)
-/// and survives the conversion to [`io::Error`], which keeps its kind.
+/// Prints as one line. The system's error, if there was one, is the [`source`](std::error::Error::source). It
+/// survives the conversion to [`io::Error`], which keeps its kind.
 ///
 /// ```
 /// use pipewright_disk::{DiskFile, ErrorKind};
@@ -36,54 +38,59 @@ impl Error {
         Error(Box::new(Facts { doing, path, kind, bytes: 0, source: None }))
     }
 
-    /// What the system said.
+    /// Wraps an error reported by the system.
     pub(crate) fn system(doing: &'static str, path: Option<&Path>, source: io::Error) -> Error {
         let mut error = Error::new(doing, path, ErrorKind::of(&source));
         error.0.source = Some(source);
         error
     }
 
-    /// So many bytes had been moved before.
+    /// Adds the number of bytes transferred before the failure.
     pub(crate) fn after(mut self, bytes: usize) -> Error {
         self.0.bytes = bytes;
         self
     }
 
-    /// The same failure under another kind.
+    /// Changes the kind.
     pub(crate) fn with_kind(mut self, kind: ErrorKind) -> Error {
         self.0.kind = kind;
         self
     }
 
-    /// The same failure, of another file.
+    /// Copies the error for another file.
     pub(crate) fn again(&self, path: &Path) -> Error {
         let mut error = Error::new(self.0.doing, Some(path), self.0.kind.clone());
         error.0.source = self.raw_os_error().map(io::Error::from_raw_os_error);
         error
     }
 
-    /// What kind of failure it is, with its facts.
+    /// Returns the kind of failure, with its facts.
     #[must_use]
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
     }
 
-    /// The file, where one was concerned.
+    /// Returns the path of the file, if a file was involved.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.0.path.as_deref()
     }
 
-    /// How many bytes the operation had moved before it failed.
+    /// Returns the number of bytes that the operation transferred before it failed.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.0.bytes
     }
 
-    /// The system's error number, if the system reported one.
+    /// Returns the system's error number, if the system reported one.
     #[must_use]
     pub fn raw_os_error(&self) -> Option<i32> {
         self.0.source.as_ref().and_then(io::Error::raw_os_error)
+    }
+
+    /// Returns the kind of the `io::Error` that this error is converted to.
+    fn io_kind(&self) -> io::ErrorKind {
+        self.0.source.as_ref().map_or(self.0.kind.io_kind(), io::Error::kind)
     }
 }
 
@@ -92,8 +99,7 @@ impl fmt::Display for Error {
         let facts = &*self.0;
         write!(f, "cannot {}", facts.doing)?;
         if let Some(path) = &facts.path {
-            // In quotes, and on one line whatever is in it.
-            write!(f, " {path:?}")?;
+            write!(f, " {}", Quoted(path.as_os_str()))?;
         }
         if facts.bytes > 0 {
             write!(f, " after {} bytes", facts.bytes)?;
@@ -103,26 +109,4 @@ impl fmt::Display for Error {
     }
 }
 
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Error")
-            .field("message", &format_args!("{self}"))
-            .field("kind", &self.0.kind)
-            .field("source", &self.0.source)
-            .finish()
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0.source.as_ref().map(|source| source as _)
-    }
-}
-
-impl From<Error> for io::Error {
-    /// Keeps the kind of the system's error; the whole error is inside.
-    fn from(error: Error) -> io::Error {
-        let kind = error.0.source.as_ref().map_or(error.kind().of_io(), io::Error::kind);
-        io::Error::new(kind, error)
-    }
-}
+pipewright_os::impl_error!(Error);

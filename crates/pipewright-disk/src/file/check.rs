@@ -1,4 +1,4 @@
-//! What can be said of an operation before the system is asked.
+//! Checks of an operation that need no system call.
 
 use pipewright_os::base::aligned::AlignedBuf;
 use pipewright_os::disk::file::{Action, Alignment};
@@ -7,8 +7,8 @@ use super::DiskFile;
 use crate::error::{ErrorKind, Misaligned, Part};
 
 impl DiskFile {
-    /// Why the operation cannot be carried out, if that is certain.
-    pub(crate) fn objection(
+    /// Returns the error if the operation certainly cannot be performed.
+    pub(crate) fn rejection(
         &self,
         action: Action,
         buffer: &AlignedBuf,
@@ -29,7 +29,7 @@ impl DiskFile {
             Action::Read | Action::Write => {}
             _ => return None,
         }
-        // The end of the operation has to be a place too (off_t).
+        // The end of the operation has to be a valid offset too (off_t).
         if offset.checked_add(buffer.len() as u64).is_none_or(|end| end > i64::MAX as u64) {
             return Some(ErrorKind::InvalidInput);
         }
@@ -41,13 +41,13 @@ impl DiskFile {
         misaligned(self.0.alignment, address, offset, buffer.len()).map(ErrorKind::Misaligned)
     }
 
-    /// Whether what of it is in memory can be read at once.
+    /// Returns true if cached data of the file can be read at once.
     pub(crate) fn may_be_cached(&self) -> bool {
         self.0.options.read && !self.0.options.direct
     }
 }
 
-/// The first part that is not a multiple of what it has to be.
+/// Returns the first misaligned part.
 fn misaligned(alignment: Alignment, address: u64, offset: u64, bytes: usize) -> Option<Misaligned> {
     let parts = [
         (Part::Memory, alignment.memory, address),
@@ -56,7 +56,7 @@ fn misaligned(alignment: Alignment, address: u64, offset: u64, bytes: usize) -> 
     ];
     let off = |(_, needed, given): &(Part, usize, u64)| given % (*needed).max(1) as u64 != 0;
     let (part, needed, given) = parts.into_iter().find(off)?;
-    Some(Misaligned { part, needed, given, told: alignment.told })
+    Some(Misaligned { part, needed, given, reported: alignment.reported })
 }
 
 #[cfg(test)]
@@ -64,8 +64,8 @@ mod tests {
     use super::{Alignment, Part, misaligned};
 
     #[test]
-    fn the_error_names_the_part_what_is_needed_and_what_was_given() {
-        let alignment = Alignment { memory: 4, offset: 512, told: true, direct: Some(true) };
+    fn misaligned_error_names_part_required_and_given_value() {
+        let alignment = Alignment { memory: 4, offset: 512, reported: true, direct: Some(true) };
         assert_eq!(misaligned(alignment, 4096, 512, 1024), None);
         for (address, offset, bytes, part, needed, given) in [
             (4097, 512, 512, Part::Memory, 4, 4097),
@@ -78,8 +78,8 @@ mod tests {
         let found = misaligned(Alignment::ASSUMED, 0, 512, 4096).unwrap();
         assert_eq!(
             found.to_string(),
-            "the offset has to be a multiple of 4096 for direct I/O, and is 512 (assumed: the system \
-             does not tell)"
+            "the offset of a direct request must be a multiple of 4096, got 512 (assumed: the system \
+             does not report it)"
         );
     }
 }

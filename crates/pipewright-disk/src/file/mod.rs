@@ -1,4 +1,4 @@
-//! An open file, and what is known of it.
+//! An open file and its properties.
 
 mod check;
 mod options;
@@ -16,12 +16,12 @@ use crate::{Error, Result};
 pub use options::FileOptions;
 pub use pipewright_os::disk::file::{Access, SyncMode};
 
-/// A file whose bytes are read and written by their place. Its copies are one file.
+/// A file that is read and written by offset. Clones share one open file.
 ///
-/// Opened by [`DiskFile::options`]. An [`Engine`](crate::Engine) carries out operations on it.
+/// Open it with [`DiskFile::options`]. An [`Engine`](crate::Engine) performs operations on it.
 ///
 /// # Drop
-/// The file is closed with its last copy; operations under way have one.
+/// The file is closed with its last clone. Each operation in flight holds one.
 ///
 /// ```
 /// use pipewright_disk::{DiskFile, Engine, EngineOptions};
@@ -53,96 +53,97 @@ struct Inner {
 }
 
 impl DiskFile {
-    /// How a file is to be opened.
+    /// Returns options to open a file with.
     pub fn options() -> FileOptions {
         FileOptions::default()
     }
 
-    /// The path that it was opened by.
+    /// Returns the path that the file was opened with.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0.path
     }
 
-    /// Whether it was opened to bypass the cache of the system.
+    /// Returns true if the file was opened for direct I/O, which bypasses the cache.
     #[must_use]
     pub fn is_direct(&self) -> bool {
         self.0.options.direct
     }
 
-    /// What direct I/O on it has to be a multiple of.
+    /// Returns the alignment that direct I/O on this file requires.
     ///
     /// # Platform
-    /// Linux 6.1 and later: `statx(STATX_DIOALIGN)`. Windows: `FileStorageInfo`. Where the system does not
-    /// tell: 4096, and [`told`](Alignment::told) is `false`. macOS: nothing has to be aligned.
+    /// Linux 6.1 and later: `statx(STATX_DIOALIGN)`. Windows: `FileStorageInfo`. If the system doesn't report
+    /// it: 4096, and [`reported`](Alignment::reported) is `false`. macOS: no alignment is required.
     #[must_use]
     pub fn alignment(&self) -> Alignment {
         self.0.alignment
     }
 
-    /// A buffer of zeros that suits this file.
+    /// Allocates a zeroed buffer that is aligned for this file.
     ///
     /// # Errors
-    /// There is no such room.
+    /// There is not enough memory.
     pub fn buffer(&self, bytes: usize) -> Result<AlignedBuf> {
         let mut align = self.0.alignment.memory;
         if self.is_direct() {
-            // A block that lies in two pages is two pieces for the disk.
+            // A block that spans two pages needs two segments of a disk request.
             align = align.max(page_bytes());
         }
         AlignedBuf::zeroed(bytes, align)
-            .map_err(|error| Error::system("make a buffer for", Some(self.path()), error))
+            .map_err(|error| Error::system("allocate a buffer for", Some(self.path()), error))
     }
 
-    /// How long it is, in bytes; a block device has its size.
+    /// Returns the length in bytes. For a block device, this is its size.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn len(&self) -> Result<u64> {
-        self.told("find the length of", self.0.file.len())
+        self.wrap("get the length of", self.0.file.len())
     }
 
-    /// Whether it has no bytes.
+    /// Returns true if the file has no bytes.
     ///
     /// # Errors
-    /// As [`DiskFile::len`].
+    /// As for [`DiskFile::len`].
     pub fn is_empty(&self) -> Result<bool> {
         self.len().map(|bytes| bytes == 0)
     }
 
-    /// Cuts it, or lengthens it with a hole.
+    /// Truncates the file, or extends it with a hole.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn set_len(&self, bytes: u64) -> Result<()> {
-        self.told("change the length of", self.0.file.set_len(bytes))
+        self.wrap("change the length of", self.0.file.set_len(bytes))
     }
 
-    /// Asks the system to hold no more of it in memory than has not been written yet.
+    /// Asks the system to drop the file's clean pages from its cache.
     ///
     /// # Platform
-    /// Linux: `posix_fadvise(POSIX_FADV_DONTNEED)`. Elsewhere nothing.
+    /// Linux: `posix_fadvise(POSIX_FADV_DONTNEED)`. Elsewhere it does nothing.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn forget_cache(&self) -> Result<()> {
-        self.told("drop the cache of", self.0.file.forget_cache())
+        self.wrap("drop the cache of", self.0.file.forget_cache())
     }
 
-    /// How many bytes of that range are in memory. `None`: that cannot be known.
+    /// Returns the number of bytes of the range that are in memory. `None` if that is unknown.
     ///
     /// # Platform
-    /// Linux 6.5 and later: `cachestat`, for who may write to the file or owns it. Elsewhere `None`.
+    /// Linux 6.5 and later: `cachestat`, which requires write access to the file or its ownership. Elsewhere
+    /// `None`.
     #[must_use]
     pub fn cached_bytes(&self, offset: u64, bytes: u64) -> Option<u64> {
         self.0.file.cached_bytes(offset, bytes)
     }
 
-    /// Whether a sync of it has failed. Writes and syncs are refused from then on.
+    /// Returns true if a sync of the file has failed. Writes and syncs are refused from then on.
     ///
-    /// The kernel reports a failed sync once. What could not be written is gone from memory afterwards, and
-    /// the next sync succeeds without it: so a failure is never tried again. Read back what you need, and
-    /// write it to another file.
+    /// The kernel reports a failed sync once. Data that could not be written are then gone from memory, and
+    /// the next sync succeeds without them. For that reason a failed sync is never retried. Read back the data
+    /// you need, and write them to another file.
     #[must_use]
     pub fn is_poisoned(&self) -> bool {
         self.0.poisoned.load(Ordering::Acquire)
@@ -152,7 +153,8 @@ impl DiskFile {
         self.0.poisoned.store(true, Ordering::Release);
     }
 
-    /// What decides how the system reads and writes it; found out when it is first asked for.
+    /// Returns the properties that decide how the system reads and writes the file. Looks them up on first
+    /// use.
     pub(crate) fn facts(&self) -> &Facts {
         self.0.facts.get_or_init(|| self.0.file.facts().unwrap_or_default())
     }
@@ -161,7 +163,7 @@ impl DiskFile {
         &self.0.file
     }
 
-    fn told<T>(&self, doing: &'static str, result: std::io::Result<T>) -> Result<T> {
+    fn wrap<T>(&self, doing: &'static str, result: std::io::Result<T>) -> Result<T> {
         result.map_err(|error| Error::system(doing, Some(self.path()), error))
     }
 }

@@ -1,4 +1,4 @@
-//! How a file is opened.
+//! Options to open a file with.
 
 use std::io;
 use std::path::Path;
@@ -10,7 +10,7 @@ use pipewright_os::disk::file::{self, Access, Alignment, SyncMode};
 use super::{DiskFile, Inner};
 use crate::{Error, ErrorKind, Result};
 
-/// How a file is to be opened. Nothing is set in the beginning.
+/// Options to open a file with. Nothing is set at first.
 ///
 /// ```no_run
 /// use pipewright_disk::{Access, DiskFile};
@@ -31,85 +31,85 @@ pub struct FileOptions {
 }
 
 impl FileOptions {
-    /// It can be read.
+    /// Opens the file for reading.
     pub fn read(mut self, yes: bool) -> FileOptions {
         self.options.read = yes;
         self
     }
 
-    /// It can be written to.
+    /// Opens the file for writing.
     pub fn write(mut self, yes: bool) -> FileOptions {
         self.options.write = yes;
         self
     }
 
-    /// It is made where it is not there.
+    /// Creates the file if it does not exist.
     pub fn create(mut self, yes: bool) -> FileOptions {
         self.options.create = yes;
         self
     }
 
-    /// It is made, and it is an error where it is there.
+    /// Creates the file, and fails if it exists.
     pub fn create_new(mut self, yes: bool) -> FileOptions {
         self.options.create_new = yes;
         self
     }
 
-    /// It is emptied.
+    /// Truncates the file to length 0.
     pub fn truncate(mut self, yes: bool) -> FileOptions {
         self.options.truncate = yes;
         self
     }
 
-    /// Whatever is written goes to its end, wherever the operation says. Operations that are under way at
-    /// once arrive in any order, each in one piece.
+    /// Appends every write to the end of the file, whatever its offset. Concurrent writes arrive in any order,
+    /// each in one piece.
     pub fn append(mut self, yes: bool) -> FileOptions {
         self.options.append = yes;
         self
     }
 
-    /// Reads and writes bypass the cache of the system. Buffers, offsets and lengths then have to be
+    /// Bypasses the system's cache (direct I/O). Buffers, offsets and lengths then have to be
     /// [aligned](DiskFile::alignment).
     ///
     /// # Platform
-    /// Linux: `O_DIRECT`. Some filesystems take it and use the cache all the same (`pipewright disk` tells).
-    /// macOS: `F_NOCACHE`. Windows: `FILE_FLAG_NO_BUFFERING`.
+    /// Linux: `O_DIRECT`. Some filesystems accept it and use the cache anyway (`pipewright disk` reports
+    /// that). macOS: `F_NOCACHE`. Windows: `FILE_FLAG_NO_BUFFERING`.
     pub fn direct(mut self, yes: bool) -> FileOptions {
         self.options.direct = yes;
         self
     }
 
-    /// The file is given room for that many bytes when it is opened, and is at least that long.
+    /// Preallocates that many bytes when the file is opened. The file is at least that long afterwards.
     ///
-    /// A write into room that is there already can be asynchronous where one that has to find room cannot.
+    /// A write into allocated space can be asynchronous where one that has to allocate space cannot.
     ///
     /// # Platform
-    /// As [`Operation::preallocate`](crate::Operation::preallocate).
+    /// As for [`Operation::preallocate`](crate::Operation::preallocate).
     pub fn preallocate(mut self, bytes: u64) -> FileOptions {
         self.preallocate = Some(bytes);
         self
     }
 
-    /// Room that the file is given ([`preallocate`](FileOptions::preallocate)) counts as written: whoever can
-    /// read the file reads what the disk held there before, **parts of other people's deleted files among it**.
+    /// Treats [preallocated](FileOptions::preallocate) space as already written. Everybody who can read the
+    /// file can then read what the disk held there before, **including parts of other users' deleted files**.
     ///
-    /// Windows writes zeros, inside the call, up to wherever a write begins beyond what was written before; so
-    /// a file that is not written from its beginning to its end is written synchronously, room or no room.
-    /// This does away with that. Ask for it where nobody reads the file who must not see such things, and
-    /// overwrite all of it.
+    /// Without this option Windows zeroes the space before each write that starts beyond the last written
+    /// byte, inside the call. A file that is not written from beginning to end is therefore written
+    /// synchronously, preallocated or not. Use the option only if no reader of the file is barred from seeing
+    /// such data, and overwrite all of it.
     ///
     /// # Platform
-    /// Windows: `SetFileValidData`, which takes the right `SeManageVolumePrivilege` (an administrator's). This
-    /// process has it turned on while the file is opened, and during that call. Without it a preallocation is
-    /// [`PermissionDenied`](ErrorKind::PermissionDenied), and the file is as long as asked for. Elsewhere
-    /// nothing: room reads as zeros without being written to.
+    /// Windows: `SetFileValidData`, which requires `SeManageVolumePrivilege` (an administrator's). The
+    /// privilege is enabled for this process while the file is opened and during that call. Without it, a
+    /// preallocation fails with [`PermissionDenied`](ErrorKind::PermissionDenied), and the file has the
+    /// requested length. Elsewhere it does nothing: unwritten space reads as zeros anyway.
     #[doc(alias = "SetFileValidData")]
     pub fn expose_old_disk_contents(mut self, yes: bool) -> FileOptions {
         self.options.expose_old_disk_contents = yes;
         self
     }
 
-    /// In which order it will be read: whether the system reads ahead.
+    /// Hints at the order of reads, which decides whether the system reads ahead.
     ///
     /// # Platform
     /// Linux: `posix_fadvise`. macOS: `F_RDAHEAD`. Windows: `FILE_FLAG_SEQUENTIAL_SCAN`,
@@ -119,7 +119,7 @@ impl FileOptions {
         self
     }
 
-    /// Whether each write waits until the disk has it.
+    /// Makes each write wait until its data are on the disk.
     ///
     /// # Platform
     /// Unix: `O_DSYNC`, `O_SYNC`. Windows: `FILE_FLAG_WRITE_THROUGH`.
@@ -128,12 +128,12 @@ impl FileOptions {
         self
     }
 
-    /// Opens it. No child inherits it.
+    /// Opens the file. Child processes don't inherit it.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] and the like; [`ErrorKind::Unsupported`] where the filesystem refuses direct
-    /// I/O or has no room to give beforehand; [`ErrorKind::NoPlaces`] for a pipe, a socket, a terminal;
-    /// [`ErrorKind::NotOpenedFor`] where room is asked for and nothing can be written.
+    /// [`ErrorKind::NotFound`] and the like; [`ErrorKind::Unsupported`] if the filesystem refuses direct I/O
+    /// or preallocation; [`ErrorKind::NotSeekable`] for a pipe, a socket or a terminal;
+    /// [`ErrorKind::NotOpenedFor`] for a preallocation of a file that is not writable.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<DiskFile> {
         let path = path.as_ref();
         let room = self.preallocate.filter(|bytes| *bytes > 0);
@@ -149,8 +149,8 @@ impl FileOptions {
             if is_direct { error.with_kind(ErrorKind::Unsupported) } else { error }
         })?;
         let alignment = if self.options.direct {
-            let told = file.alignment();
-            told.map_err(|error| Error::system("find the alignment of", Some(path), error))?
+            let alignment = file.alignment();
+            alignment.map_err(|error| Error::system("get the alignment of", Some(path), error))?
         } else {
             Alignment::NONE
         };

@@ -5,33 +5,34 @@ use std::sync::Arc;
 
 use pipewright_os::base::aligned::AlignedBuf;
 
-use super::mailbox::{Letter, Mailbox};
-use super::pending::Cell;
+use super::inbox::{Inbox, QueuedOperation};
+use super::oneshot::Oneshot;
 use crate::engine::Engine;
 use crate::{DiskFile, Done, Error, OperationId};
 
-/// Works until the mailbox is closed and everything in it is done.
-pub(super) fn drive(engine: Engine, mailbox: &Mailbox) {
-    Driver { engine, mailbox, waiting: VecDeque::new(), under_way: HashMap::new() }.work();
+/// Runs until the inbox is closed and everything in it is done.
+pub(super) fn drive(engine: Engine, inbox: &Inbox) {
+    Driver { engine, inbox, waiting: VecDeque::new(), in_flight: HashMap::new() }.work();
 }
 
 struct Driver<'a> {
     engine: Engine,
-    mailbox: &'a Mailbox,
-    /// Beyond the depth.
-    waiting: VecDeque<Letter>,
-    /// By the number that the engine has given it: its own number, and who wants to know.
-    under_way: HashMap<OperationId, (OperationId, Arc<Cell>, DiskFile)>,
+    inbox: &'a Inbox,
+    /// Operations beyond the depth of the engine.
+    waiting: VecDeque<QueuedOperation>,
+    /// The submitted operations, by the engine's number: the number their caller knows, the place for the
+    /// result, and the file.
+    in_flight: HashMap<OperationId, (OperationId, Arc<Oneshot>, DiskFile)>,
 }
 
 impl Driver<'_> {
     fn work(mut self) {
         let mut broken = None;
         loop {
-            let letters = self.mailbox.take();
-            self.waiting.extend(letters.new);
-            if !letters.cancelled.is_empty() {
-                self.cancel(&letters.cancelled.into_iter().collect());
+            let contents = self.inbox.take();
+            self.waiting.extend(contents.new);
+            if !contents.cancelled.is_empty() {
+                self.cancel(&contents.cancelled.into_iter().collect());
             }
             if let Some(error) = &broken {
                 self.give_up(error);
@@ -39,14 +40,14 @@ impl Driver<'_> {
             self.queue();
             let result = self.engine.submit();
             self.deliver();
-            // What waits for room that has become free goes first.
+            // Operations for which there is room now are submitted before the next wait.
             let goes_on = !self.waiting.is_empty() && self.engine.has_room();
             let is_idle = self.engine.is_empty() && self.waiting.is_empty();
-            if letters.closed && is_idle {
+            if contents.closed && is_idle {
                 return;
             }
             let result = result.and_then(|()| {
-                if goes_on || !self.mailbox.fall_asleep(is_idle) {
+                if goes_on || !self.inbox.fall_asleep(is_idle) {
                     return Ok(());
                 }
                 self.engine.wait()
@@ -55,50 +56,53 @@ impl Driver<'_> {
         }
     }
 
-    /// Gives the engine what it has room for.
+    /// Queues as many operations as the engine has room for.
     fn queue(&mut self) {
         while self.engine.has_room() {
-            let Some(Letter { id, operation, cell }) = self.waiting.pop_front() else { return };
+            let Some(QueuedOperation { id, operation, oneshot }) = self.waiting.pop_front() else {
+                return;
+            };
             let file = operation.file().clone();
             if let Ok(number) = self.engine.queue(operation) {
-                self.under_way.insert(number, (id, cell, file));
+                self.in_flight.insert(number, (id, oneshot, file));
             }
         }
     }
 
-    /// Hands out what is done.
+    /// Delivers the finished operations.
     fn deliver(&mut self) {
         while let Some(done) = self.engine.try_next() {
-            if let Some((id, cell, _)) = self.under_way.remove(&done.id) {
-                cell.complete(self.mailbox.with_order(Done { id, ..done }));
+            if let Some((id, oneshot, _)) = self.in_flight.remove(&done.id) {
+                oneshot.complete(self.inbox.with_order(Done { id, ..done }));
             }
         }
     }
 
-    /// Nobody wants these any more. Their buffers are freed when the system has let go of them. All at once: a look at
-    /// everything that waits for each of them would take minutes where tens of thousands are dropped together.
+    /// Cancels operations whose futures were dropped. Their buffers are freed when the system has released
+    /// them. All are cancelled in one pass: searching the waiting operations once for each would take minutes
+    /// if tens of thousands are dropped together.
     fn cancel(&mut self, ids: &HashSet<OperationId>) {
-        self.waiting.retain(|letter| !ids.contains(&letter.id));
-        for (number, (id, ..)) in &self.under_way {
+        self.waiting.retain(|queued| !ids.contains(&queued.id));
+        for (number, (id, ..)) in &self.in_flight {
             if ids.contains(id) {
                 self.engine.cancel(*number);
             }
         }
     }
 
-    /// The system does not tell of operations any more: who waits for one is told that.
+    /// Fails all operations, because the system stopped reporting completions.
     fn give_up(&mut self, error: &Error) {
         let fail = |id, file: DiskFile, buffer| {
             let result = Err(error.again(file.path()));
             Done { id, file, buffer, result }
         };
-        for (_, (id, cell, file)) in self.under_way.drain() {
-            // The engine has the buffer, for ever.
-            cell.complete(fail(id, file, AlignedBuf::default()));
+        for (_, (id, oneshot, file)) in self.in_flight.drain() {
+            // The engine keeps the buffer forever.
+            oneshot.complete(fail(id, file, AlignedBuf::default()));
         }
-        for letter in self.waiting.drain(..) {
-            let file = letter.operation.file().clone();
-            letter.cell.complete(fail(letter.id, file, letter.operation.into_buffer()));
+        for queued in self.waiting.drain(..) {
+            let file = queued.operation.file().clone();
+            queued.oneshot.complete(fail(queued.id, file, queued.operation.into_buffer()));
         }
     }
 }

@@ -1,7 +1,8 @@
 //! An engine for any number of threads and tasks.
 
 mod driver;
-mod mailbox;
+mod inbox;
+mod oneshot;
 mod pending;
 
 use std::sync::Arc;
@@ -10,22 +11,23 @@ use std::sync::mpsc;
 use pipewright_os::base::aligned::AlignedBuf;
 use pipewright_os::base::service_thread;
 
-use crate::engine::{BackendKind, Engine, EngineOptions, Step};
-use crate::{DiskFile, Error, Operation, Result};
+use crate::engine::{BackendKind, Engine, EngineOptions, UnavailableBackend, read_cached};
+use crate::{DiskFile, Done, Error, Operation, Result};
 
-use mailbox::Mailbox;
+use inbox::{Inbox, QueuedOperation};
+use oneshot::Oneshot;
 pub use pending::Pending;
 
-/// An [`Engine`] on a thread of its own, for any number of threads and tasks. Its copies are one engine.
+/// An [`Engine`] on its own thread, shared by any number of threads and tasks. Clones share one engine.
 ///
-/// Each verb gives a [`Pending`]: a future for whatever executor there is, and a thread without one
-/// [waits](Pending::wait). Operations beyond the depth wait for their turn, with their buffers.
+/// Each method returns a [`Pending`]: a future for any executor. A thread without an executor
+/// [waits](Pending::wait) for it. Operations beyond the depth wait for their turn and keep their buffers.
 ///
-/// A read of what is in memory is done on the caller, in the verb itself: no thread is woken for it
+/// Cached data are read on the calling thread, inside the method, without waking another thread
 /// ([`EngineOptions::cached_first`]).
 ///
 /// # Drop
-/// With the last copy: what was asked for is done, and then its thread ends. Nobody waits for that.
+/// Dropping the last clone doesn't block. The engine's thread performs all operations asked for, and ends.
 ///
 /// ```
 /// use pipewright_disk::{DiskFile, EngineOptions, SharedEngine};
@@ -40,96 +42,108 @@ pub use pending::Pending;
 /// # Ok::<(), pipewright_disk::Error>(())
 /// ```
 #[derive(Debug, Clone)]
-pub struct SharedEngine(Arc<Handle>);
+pub struct SharedEngine(Arc<Inner>);
 
-/// Closes the mailbox with the last copy of the engine.
+/// The shared part. Closes the inbox when the last clone is dropped.
 #[derive(Debug)]
-struct Handle {
-    mailbox: Arc<Mailbox>,
+struct Inner {
+    inbox: Arc<Inbox>,
     backend: BackendKind,
-    steps: Vec<Step>,
+    unavailable_backends: Vec<UnavailableBackend>,
 }
 
-impl Drop for Handle {
+impl Drop for Inner {
     fn drop(&mut self) {
-        self.mailbox.close();
+        self.inbox.close();
     }
 }
 
 impl SharedEngine {
-    /// Starts an engine on a thread of its own.
+    /// Starts an engine on its own thread.
     ///
     /// # Errors
-    /// As [`Engine::new`]; no room for another thread.
+    /// As for [`Engine::new`]; the thread cannot be started.
     pub fn new(options: EngineOptions) -> Result<SharedEngine> {
-        let (tell, told) = mpsc::sync_channel(1);
-        // What is in memory the callers take themselves.
+        let (sender, receiver) = mpsc::sync_channel(1);
+        // Callers read cached data themselves.
         let own = EngineOptions { cached_first: false, ..options };
         let work = move || match Engine::with_wakes(own, true) {
-            Err(error) => drop(tell.send(Err(error))),
+            Err(error) => drop(sender.send(Err(error))),
             Ok(engine) => {
-                let mailbox = Arc::new(Mailbox::new(options, engine.waker()));
-                let started = (Arc::clone(&mailbox), engine.backend(), engine.steps().to_vec());
-                if tell.send(Ok(started)).is_ok() {
-                    driver::drive(engine, &mailbox);
+                let inbox = Arc::new(Inbox::new(options, engine.waker()));
+                let started =
+                    (Arc::clone(&inbox), engine.backend(), engine.unavailable_backends().to_vec());
+                if sender.send(Ok(started)).is_ok() {
+                    driver::drive(engine, &inbox);
                 }
             }
         };
-        let no_thread = |error| Error::system("start a thread for an engine", None, error);
+        let no_thread = |error| Error::system("start the thread of an engine", None, error);
         service_thread::start(c"pw-disk-driver", work).map_err(no_thread)?;
-        let (mailbox, backend, steps) =
-            told.recv().map_err(|_| no_thread(std::io::Error::other("it ended")))??;
-        Ok(SharedEngine(Arc::new(Handle { mailbox, backend, steps })))
+        let (inbox, backend, unavailable_backends) = receiver
+            .recv()
+            .map_err(|_| no_thread(std::io::Error::other("the thread ended early")))??;
+        Ok(SharedEngine(Arc::new(Inner { inbox, backend, unavailable_backends })))
     }
 
-    /// What carries its operations out.
+    /// Returns the backend.
     #[must_use]
     pub fn backend(&self) -> BackendKind {
         self.0.backend
     }
 
-    /// The better ones that cannot be used here, each with the reason.
+    /// Returns the preferred backends that are unavailable here, each with the reason.
     #[must_use]
-    pub fn steps(&self) -> &[Step] {
-        &self.0.steps
+    pub fn unavailable_backends(&self) -> &[UnavailableBackend] {
+        &self.0.unavailable_backends
     }
 
-    /// Asks for an operation. It begins at once, whether or not anybody waits for it.
-    pub fn start(&self, operation: Operation) -> Pending {
-        self.0.mailbox.send(operation)
+    /// Starts an operation. It runs even if nobody waits for it.
+    pub fn start(&self, mut operation: Operation) -> Pending {
+        let inbox = &self.0.inbox;
+        let id = inbox.next_id();
+        if let Some(completion) = read_cached(inbox.options(), &mut operation) {
+            let Operation { file, buffer, .. } = operation;
+            let done = Done { id, file, buffer, result: Ok(completion) };
+            return Pending::ready(inbox.with_order(done));
+        }
+        let oneshot = Arc::new(Oneshot::default());
+        let pending = Pending::waiting(id, Arc::clone(&oneshot), Arc::clone(inbox));
+        inbox.push(QueuedOperation { id, operation, oneshot });
+        pending
     }
 
-    /// See [`Operation::read_at`].
+    /// Reads up to the length of the buffer. See [`Operation::read_at`].
     pub fn read_at(&self, file: &DiskFile, buffer: AlignedBuf, offset: u64) -> Pending {
         self.start(Operation::read_at(file, buffer, offset))
     }
 
-    /// See [`Operation::read_exact_at`].
+    /// Reads until the buffer is full. See [`Operation::read_exact_at`].
     pub fn read_exact_at(&self, file: &DiskFile, buffer: AlignedBuf, offset: u64) -> Pending {
         self.start(Operation::read_exact_at(file, buffer, offset))
     }
 
-    /// See [`Operation::write_at`].
+    /// Writes as much of the buffer as one call accepts. See [`Operation::write_at`].
     pub fn write_at(&self, file: &DiskFile, buffer: AlignedBuf, offset: u64) -> Pending {
         self.start(Operation::write_at(file, buffer, offset))
     }
 
-    /// See [`Operation::write_all_at`].
+    /// Writes the whole buffer. See [`Operation::write_all_at`].
     pub fn write_all_at(&self, file: &DiskFile, buffer: AlignedBuf, offset: u64) -> Pending {
         self.start(Operation::write_all_at(file, buffer, offset))
     }
 
-    /// See [`Operation::sync_all`].
+    /// Flushes data and metadata to the disk. See [`Operation::sync_all`].
     pub fn sync_all(&self, file: &DiskFile) -> Pending {
         self.start(Operation::sync_all(file))
     }
 
-    /// See [`Operation::sync_data`].
+    /// Flushes data to the disk. See [`Operation::sync_data`].
     pub fn sync_data(&self, file: &DiskFile) -> Pending {
         self.start(Operation::sync_data(file))
     }
 
-    /// See [`Operation::preallocate`].
+    /// Allocates disk space. See [`Operation::preallocate`].
     pub fn preallocate(&self, file: &DiskFile, offset: u64, bytes: u64) -> Pending {
         self.start(Operation::preallocate(file, offset, bytes))
     }

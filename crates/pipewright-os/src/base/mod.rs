@@ -6,6 +6,7 @@ pub mod async_pipe;
 pub mod caught_signals;
 pub mod cpu;
 pub mod errno;
+pub mod error;
 pub mod event;
 #[cfg(target_os = "linux")]
 pub(crate) mod fallback;

@@ -1,4 +1,4 @@
-//! Streams and memory between two processes.
+//! Streams and shared memory between two processes.
 
 pub mod handle_channel;
 pub mod shm;

@@ -1,28 +1,35 @@
-//! The stand-in for asynchronous I/O that this system does not have. It cannot be made.
+//! A stand-in for asynchronous I/O that this system lacks. No value of it can exist.
 
 use std::io;
 use std::sync::Arc;
 
 use crate::base::wake::Wake;
 use crate::disk::file::{Finished, Request};
-use crate::disk::unavailable::WhyNot;
+use crate::disk::unavailable::UnavailableReason;
 
-/// There is none.
+/// A queue that cannot be created.
 #[derive(Debug)]
-pub(crate) enum Ring {}
+pub(crate) enum Absent {}
 
-/// There is none.
+/// Stands in for io_uring.
 #[cfg(not(target_os = "linux"))]
-pub(crate) type Aio = Ring;
+pub(crate) type Ring = Absent;
 
-/// There is none.
+/// Stands in for Linux AIO.
+#[cfg(not(target_os = "linux"))]
+pub(crate) type Aio = Absent;
+
+/// Stands in for a completion port.
 #[cfg(not(windows))]
-pub(crate) type Port = Ring;
+pub(crate) type Port = Absent;
 
-impl Ring {
-    /// Refuses, whatever the options are.
-    pub(crate) fn new<Options>(_: Options, _: Option<Arc<Wake>>) -> Result<Ring, WhyNot> {
-        Err(WhyNot::NotThisSystem)
+impl Absent {
+    /// Fails, whatever the options are.
+    pub(crate) fn new<Options>(
+        _: Options,
+        _: Option<Arc<Wake>>,
+    ) -> Result<Absent, UnavailableReason> {
+        Err(UnavailableReason::NotThisSystem)
     }
 
     pub(crate) fn push(&mut self, _: usize, _: Request) -> Result<(), Request> {
@@ -46,7 +53,7 @@ impl Ring {
     }
 
     #[cfg(not(windows))]
-    pub(crate) fn told(&self, _: usize) -> ! {
+    pub(crate) fn call_status(&self, _: usize) -> ! {
         match *self {}
     }
 

@@ -1,10 +1,10 @@
-//! Files, and operations on them that the kernel carries out in the background.
+//! Files, and the asynchronous file I/O of each system's kernel.
 
 mod absent;
 pub mod aio;
 pub mod file;
 #[cfg(any(target_os = "linux", windows))]
-mod in_kernel;
+mod in_flight;
 pub mod io_uring;
 pub mod iocp;
 pub mod thread_usage;

@@ -1,107 +1,107 @@
-//! Why the kernel's asynchronous I/O cannot be used here.
+//! The reasons why the kernel's asynchronous I/O is unavailable here.
 
 use std::fmt;
 use std::io;
 
-/// Why a way to do I/O cannot be used on this machine, in this process.
+/// A reason why an I/O mechanism is unavailable on this machine or in this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum WhyNot {
-    /// This operating system has nothing of the kind.
+pub enum UnavailableReason {
+    /// This operating system does not have it.
     NotThisSystem,
     /// This build leaves it out (`--cfg pipewright_force_fallback`).
     LeftOut,
-    /// The kernel is older than that.
+    /// The kernel is too old.
     KernelTooOld,
-    /// The administrator has turned it off.
+    /// The administrator has disabled it.
     Disabled {
-        /// The value of `kernel.io_uring_disabled`: 1 is for all but a group, 2 for everybody.
+        /// The value of `kernel.io_uring_disabled`: 1 allows it only for a group, 2 for nobody.
         sysctl: u32,
     },
-    /// A filter of system calls refuses it: most containers have one.
+    /// A seccomp filter blocks it, as in most containers.
     Seccomp,
-    /// It was refused, and nothing tells by whom.
+    /// It was refused for an unknown reason.
     Denied,
-    /// It takes more locked memory than this user may have (`RLIMIT_MEMLOCK`).
+    /// It needs more locked memory than the user may have (`RLIMIT_MEMLOCK`).
     MemlockLimit {
-        /// That limit, in bytes.
+        /// The limit in bytes.
         limit_bytes: u64,
     },
-    /// Too many files are open, or too many requests of all programs are allowed for (`fs.aio-max-nr`).
+    /// Too many files are open, or all programs together have reserved too many requests (`fs.aio-max-nr`).
     Limit,
-    /// The kernel knows of it, and not of an operation that it takes.
+    /// The kernel lacks one of the required operations.
     OperationMissing {
-        /// Its name.
+        /// The name of the operation.
         operation: &'static str,
     },
-    /// Something else: the error's number.
+    /// The system reported another error.
     Error {
         /// The `errno`.
         number: i32,
     },
 }
 
-impl WhyNot {
-    /// A name for machines, which stays as it is: `seccomp`, `disabled`.
+impl UnavailableReason {
+    /// Returns a stable, machine-readable name such as `seccomp` or `disabled`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            WhyNot::NotThisSystem => "not_this_system",
-            WhyNot::LeftOut => "left_out",
-            WhyNot::KernelTooOld => "kernel_too_old",
-            WhyNot::Disabled { .. } => "disabled",
-            WhyNot::Seccomp => "seccomp",
-            WhyNot::Denied => "denied",
-            WhyNot::MemlockLimit { .. } => "memlock_limit",
-            WhyNot::Limit => "limit",
-            WhyNot::OperationMissing { .. } => "operation_missing",
-            WhyNot::Error { .. } => "error",
+            UnavailableReason::NotThisSystem => "not_this_system",
+            UnavailableReason::LeftOut => "left_out",
+            UnavailableReason::KernelTooOld => "kernel_too_old",
+            UnavailableReason::Disabled { .. } => "disabled",
+            UnavailableReason::Seccomp => "seccomp",
+            UnavailableReason::Denied => "denied",
+            UnavailableReason::MemlockLimit { .. } => "memlock_limit",
+            UnavailableReason::Limit => "limit",
+            UnavailableReason::OperationMissing { .. } => "operation_missing",
+            UnavailableReason::Error { .. } => "error",
         }
     }
 }
 
-impl fmt::Display for WhyNot {
+impl fmt::Display for UnavailableReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            WhyNot::NotThisSystem => f.write_str("this system has none"),
-            WhyNot::LeftOut => f.write_str("left out of this build"),
-            WhyNot::KernelTooOld => f.write_str("the kernel is too old"),
-            WhyNot::Disabled { sysctl } => {
-                write!(f, "turned off by the administrator (kernel.io_uring_disabled is {sysctl})")
+            UnavailableReason::NotThisSystem => f.write_str("not available on this system"),
+            UnavailableReason::LeftOut => f.write_str("left out of this build"),
+            UnavailableReason::KernelTooOld => f.write_str("the kernel is too old"),
+            UnavailableReason::Disabled { sysctl } => {
+                write!(f, "disabled by the administrator (kernel.io_uring_disabled={sysctl})")
             }
-            WhyNot::Seccomp => f.write_str("refused by a filter of system calls (seccomp)"),
-            WhyNot::Denied => f.write_str("permission denied"),
-            WhyNot::MemlockLimit { limit_bytes } => {
+            UnavailableReason::Seccomp => f.write_str("blocked by a seccomp filter"),
+            UnavailableReason::Denied => f.write_str("permission denied"),
+            UnavailableReason::MemlockLimit { limit_bytes } => {
                 write!(
                     f,
-                    "more locked memory than the limit of {limit_bytes} bytes (RLIMIT_MEMLOCK)"
+                    "needs more locked memory than RLIMIT_MEMLOCK allows ({limit_bytes} bytes)"
                 )
             }
-            WhyNot::Limit => f.write_str("too many open files or asynchronous requests"),
-            WhyNot::OperationMissing { operation } => {
-                write!(f, "the kernel does not know the operation {operation}")
+            UnavailableReason::Limit => f.write_str("too many open files or asynchronous requests"),
+            UnavailableReason::OperationMissing { operation } => {
+                write!(f, "the kernel does not support the operation {operation}")
             }
-            WhyNot::Error { number } => {
+            UnavailableReason::Error { number } => {
                 write!(f, "{}", io::Error::from_raw_os_error(*number))
             }
         }
     }
 }
 
-impl std::error::Error for WhyNot {}
+impl std::error::Error for UnavailableReason {}
 
-/// Why it cannot be judged here whether I/O is asynchronous, or only in part.
+/// A reason why this machine allows no verdict on asynchronous I/O, or only some.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unjudged {
-    /// This is Wine: no Windows.
+    /// The program runs under Wine, not under Windows.
     Imitation,
     /// This system's kernel has no asynchronous file I/O.
     NoKernelIo,
 }
 
 impl Unjudged {
-    /// Why not on this machine. `None`: it can be judged.
+    /// Returns the reason on this machine. `None` if verdicts are possible.
     #[must_use]
     pub fn here() -> Option<Unjudged> {
         if cfg!(target_os = "macos") {
@@ -110,7 +110,7 @@ impl Unjudged {
         crate::host::host_info::look().imitation.then_some(Unjudged::Imitation)
     }
 
-    /// A name for machines, which stays as it is: `imitation`.
+    /// Returns a stable, machine-readable name such as `imitation`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -124,26 +124,26 @@ impl fmt::Display for Unjudged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Unjudged::Imitation => {
-                "this is Wine, which does every operation inside the call, says that it is pending, and goes \
-                 through the cache whatever is asked: nothing here says how Windows would do it"
+                "this is Wine, which performs every operation inside the call, reports it as pending, and always uses \
+                 the cache: the results say nothing about Windows"
             }
             Unjudged::NoKernelIo => {
-                "the kernel of this system has no asynchronous file I/O: threads wait for every operation, and \
-                 which of them were in memory cannot be told"
+                "this system's kernel has no asynchronous file I/O: threads wait for every operation, and cached reads \
+                 cannot be distinguished from others"
             }
         })
     }
 }
 
-/// What can be known of a refusal beside its error.
+/// The circumstances of a refusal, besides its error.
 #[cfg(target_os = "linux")]
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Circumstances {
-    /// `kernel.io_uring_disabled`, where there is such a setting.
+    /// The value of `kernel.io_uring_disabled`, if the setting exists.
     pub(crate) disabled: Option<u32>,
-    /// A filter of system calls is at work on this thread.
+    /// True if a seccomp filter applies to this thread.
     pub(crate) filtered: bool,
-    /// `RLIMIT_MEMLOCK`, unless it is infinite.
+    /// The value of `RLIMIT_MEMLOCK`, unless it is infinite.
     pub(crate) memlock_bytes: Option<u64>,
 }
 
@@ -159,32 +159,34 @@ impl Circumstances {
         }
     }
 
-    /// Why a call was refused with that error.
-    pub(crate) fn judge(self, error: &io::Error) -> WhyNot {
+    /// Returns the reason for an error.
+    pub(crate) fn judge(self, error: &io::Error) -> UnavailableReason {
         let number = error.raw_os_error().unwrap_or_default();
         match (number, self.disabled) {
-            (libc::EPERM, Some(sysctl @ 1..)) => WhyNot::Disabled { sysctl },
-            // Docker's filter says EPERM, others say ENOSYS so that programs think of an old kernel.
-            (libc::EPERM | libc::EACCES | libc::ENOSYS, _) if self.filtered => WhyNot::Seccomp,
-            (libc::ENOSYS, _) => WhyNot::KernelTooOld,
-            (libc::EPERM | libc::EACCES, _) => WhyNot::Denied,
+            (libc::EPERM, Some(sysctl @ 1..)) => UnavailableReason::Disabled { sysctl },
+            // Docker's filter returns EPERM; others return ENOSYS, so that programs assume an old kernel.
+            (libc::EPERM | libc::EACCES | libc::ENOSYS, _) if self.filtered => {
+                UnavailableReason::Seccomp
+            }
+            (libc::ENOSYS, _) => UnavailableReason::KernelTooOld,
+            (libc::EPERM | libc::EACCES, _) => UnavailableReason::Denied,
             (libc::ENOMEM, _) => match self.memlock_bytes {
-                Some(limit_bytes) => WhyNot::MemlockLimit { limit_bytes },
-                None => WhyNot::Error { number },
+                Some(limit_bytes) => UnavailableReason::MemlockLimit { limit_bytes },
+                None => UnavailableReason::Error { number },
             },
-            (libc::EMFILE | libc::ENFILE | libc::EAGAIN, _) => WhyNot::Limit,
-            _ => WhyNot::Error { number },
+            (libc::EMFILE | libc::ENFILE | libc::EAGAIN, _) => UnavailableReason::Limit,
+            _ => UnavailableReason::Error { number },
         }
     }
 }
 
-/// The text of the setting.
+/// Parses the setting.
 #[cfg(target_os = "linux")]
 fn disabled_by(text: &str) -> Option<u32> {
     text.trim().parse().ok()
 }
 
-/// The text of `/proc/PID/status`: mode 2 is a filter (proc_pid_status(5)).
+/// Parses `/proc/PID/status`: mode 2 is a filter (proc_pid_status(5)).
 #[cfg(target_os = "linux")]
 fn is_filtered(status: &str) -> bool {
     let mode = status.lines().find_map(|line| line.strip_prefix("Seccomp:"));
@@ -193,38 +195,49 @@ fn is_filtered(status: &str) -> bool {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use super::{Circumstances, WhyNot, disabled_by, is_filtered};
+    use super::{Circumstances, UnavailableReason, disabled_by, is_filtered};
 
-    fn judge(disabled: Option<u32>, filtered: bool, memlock: Option<u64>, number: i32) -> WhyNot {
+    fn judge(
+        disabled: Option<u32>,
+        filtered: bool,
+        memlock: Option<u64>,
+        number: i32,
+    ) -> UnavailableReason {
         let circumstances = Circumstances { disabled, filtered, memlock_bytes: memlock };
         circumstances.judge(&std::io::Error::from_raw_os_error(number))
     }
 
     #[test]
-    fn every_refusal_has_its_culprit() {
+    fn every_refusal_has_its_reason() {
         let limit_bytes = 65_536;
-        for (why, told) in [
-            (judge(Some(2), true, None, libc::EPERM), WhyNot::Disabled { sysctl: 2 }),
-            (judge(Some(1), false, None, libc::EPERM), WhyNot::Disabled { sysctl: 1 }),
-            (judge(Some(0), true, None, libc::EPERM), WhyNot::Seccomp),
-            (judge(None, true, None, libc::ENOSYS), WhyNot::Seccomp),
-            (judge(None, true, None, libc::EACCES), WhyNot::Seccomp),
-            (judge(None, false, None, libc::ENOSYS), WhyNot::KernelTooOld),
-            (judge(Some(0), false, None, libc::EPERM), WhyNot::Denied),
+        for (why, expected) in [
+            (judge(Some(2), true, None, libc::EPERM), UnavailableReason::Disabled { sysctl: 2 }),
+            (judge(Some(1), false, None, libc::EPERM), UnavailableReason::Disabled { sysctl: 1 }),
+            (judge(Some(0), true, None, libc::EPERM), UnavailableReason::Seccomp),
+            (judge(None, true, None, libc::ENOSYS), UnavailableReason::Seccomp),
+            (judge(None, true, None, libc::EACCES), UnavailableReason::Seccomp),
+            (judge(None, false, None, libc::ENOSYS), UnavailableReason::KernelTooOld),
+            (judge(Some(0), false, None, libc::EPERM), UnavailableReason::Denied),
             (
                 judge(None, false, Some(limit_bytes), libc::ENOMEM),
-                WhyNot::MemlockLimit { limit_bytes },
+                UnavailableReason::MemlockLimit { limit_bytes },
             ),
-            (judge(None, false, None, libc::ENOMEM), WhyNot::Error { number: libc::ENOMEM }),
-            (judge(None, false, None, libc::EMFILE), WhyNot::Limit),
-            (judge(None, false, None, libc::EINVAL), WhyNot::Error { number: libc::EINVAL }),
+            (
+                judge(None, false, None, libc::ENOMEM),
+                UnavailableReason::Error { number: libc::ENOMEM },
+            ),
+            (judge(None, false, None, libc::EMFILE), UnavailableReason::Limit),
+            (
+                judge(None, false, None, libc::EINVAL),
+                UnavailableReason::Error { number: libc::EINVAL },
+            ),
         ] {
-            assert_eq!(why, told);
+            assert_eq!(why, expected);
         }
     }
 
     #[test]
-    fn the_settings_are_read_as_the_kernel_writes_them() {
+    fn kernel_settings_are_parsed() {
         assert_eq!(
             (disabled_by("2\n"), disabled_by("0\n"), disabled_by("")),
             (Some(2), Some(0), None)

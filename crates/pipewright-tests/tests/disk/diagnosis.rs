@@ -116,14 +116,14 @@ fn where_no_test_can_be_made_the_first_error_is_that_of_all() {
     let _watch = watchdog::watch();
     for endless in ["/dev/null", "/dev/zero", "/dev/full"] {
         let error = diagnose(endless, &FEW).unwrap_err();
-        assert_eq!(error.kind(), &ErrorKind::NoPlaces, "{error}");
+        assert_eq!(error.kind(), &ErrorKind::NotSeekable, "{error}");
     }
     // Of no length, whatever can be read from it.
     let error = diagnose("/proc/self/status", &FEW).unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::Empty, "{error}");
     // Nobody can make a file there.
     let error = diagnose("/proc", &FEW).unwrap_err();
-    assert!(error.to_string().starts_with("cannot make \"/proc/.pipewright-disk-"), "{error}");
+    assert!(error.to_string().starts_with("cannot create \"/proc/.pipewright-disk-"), "{error}");
 }
 
 #[cfg(target_os = "linux")]
@@ -199,7 +199,7 @@ fn a_disk_that_is_mounted_is_read_and_not_written_over() {
                 };
                 assert!(matches!(outcome(Work::Read), Outcome::Measured(_)), "{report:?}");
                 let Outcome::Failed(why) = outcome(Work::Overwrite) else { panic!("{report:?}") };
-                assert!(why.ends_with("it is mounted, or a part of another disk"), "{why}");
+                assert!(why.ends_with("the disk is mounted, or part of another disk"), "{why}");
             }
         },
     );
@@ -261,10 +261,10 @@ fn where_io_uring_is_refused_the_diagnosis_says_so_first() {
             let folder = folder();
             pipewright_tests::refuse::refuse(&[libc::SYS_io_uring_setup], libc::EPERM);
             let report = diagnose(folder.path(), &FEW).unwrap();
-            assert_eq!(report.steps[0].backend, BackendKind::Uring);
+            assert_eq!(report.unavailable_backends[0].backend, BackendKind::Uring);
             let read = Test { asynchronous: true, direct: true, work: Work::Read };
             let finding = &report.measured(read).unwrap().findings[0];
-            assert_eq!(finding.reason, Reason::RingRefused(report.steps[0].why_not));
+            assert_eq!(finding.reason, Reason::RingRefused(report.unavailable_backends[0].reason));
             // Linux AIO does direct reads all the same.
             assert_eq!(report.backend, Some(BackendKind::Aio));
         },

@@ -141,7 +141,7 @@ fn on(disk: &Path, kind: &str) {
     match written.evidence.split {
         Some(BLOCKS) => {
             let finding = told(written, Reason::Split, Remedy::AioOrDefragment);
-            let words = "60 of 60 by kernel threads; 60 of the writes meet more than one extent";
+            let words = "60 of 60 by kernel threads; 60 of the writes span more than one extent";
             assert_eq!(finding.evidence, words);
         }
         split => skipped(&format!("no file in small pieces is to be had on {kind}: {split:?}")),

@@ -21,7 +21,8 @@ mod task;
 use std::path::PathBuf;
 
 use pipewright_disk::{
-    BackendKind, DiskFile, Done, Engine, EngineOptions, ErrorKind, Operation, SharedEngine, WhyNot,
+    BackendKind, DiskFile, Done, Engine, EngineOptions, ErrorKind, Operation, SharedEngine,
+    UnavailableReason,
 };
 use pipewright_tests::skip::skipped;
 
@@ -60,7 +61,7 @@ fn engine(options: EngineOptions) -> Option<Engine> {
         Err(error) => {
             assert_ne!(options.backend, BackendKind::Auto, "{error}");
             // That of another system is none that could have been tested.
-            let not_this_system = ErrorKind::NoBackend { why_not: WhyNot::NotThisSystem };
+            let not_this_system = ErrorKind::NoBackend { reason: UnavailableReason::NotThisSystem };
             if *error.kind() != not_this_system {
                 skipped(&format!("{}: {error}", options.backend));
             }

@@ -1,7 +1,8 @@
 //! Where the kernel refuses its asynchronous I/O, the ladder goes down, says why, and everything works.
 
 use pipewright_disk::{
-    BackendKind, Engine, EngineOptions, ErrorKind, Operation, SharedEngine, Step, WhyNot,
+    BackendKind, Engine, EngineOptions, ErrorKind, Operation, SharedEngine, UnavailableBackend,
+    UnavailableReason,
 };
 use pipewright_tests::refuse::refuse;
 use pipewright_tests::skip::{is_forced_off, skipped};
@@ -12,12 +13,15 @@ use super::{file_with, folder, pattern};
 const BYTES: usize = 1 << 20;
 
 /// A little of everything, by whatever the ladder leads to.
-fn everything_works() -> (BackendKind, Vec<Step>) {
+fn everything_works() -> (BackendKind, Vec<UnavailableBackend>) {
     let folder = folder();
     let content = pattern(BYTES);
     let mut engine = Engine::new(EngineOptions::default()).unwrap();
     let shared = SharedEngine::new(EngineOptions::default()).unwrap();
-    assert_eq!((shared.backend(), shared.steps()), (engine.backend(), engine.steps()));
+    assert_eq!(
+        (shared.backend(), shared.unavailable_backends()),
+        (engine.backend(), engine.unavailable_backends())
+    );
     for direct in [false, true] {
         let file = file_with(&folder, "works", &[], direct);
         let mut buffer = file.buffer(BYTES).unwrap();
@@ -39,7 +43,7 @@ fn everything_works() -> (BackendKind, Vec<Step>) {
         shared.preallocate(&file, 0, 2 * BYTES as u64).wait().result.unwrap();
         shared.sync_data(&file).wait().result.unwrap();
     }
-    (engine.backend(), engine.steps().to_vec())
+    (engine.backend(), engine.unavailable_backends().to_vec())
 }
 
 /// In a process that is refused these calls with that error.
@@ -47,15 +51,15 @@ fn where_refused(
     test: &str,
     calls: &[libc::c_long],
     errno: i32,
-    expected: &[(BackendKind, WhyNot)],
+    expected: &[(BackendKind, UnavailableReason)],
 ) {
     isolate::isolated(&format!("p04_refused::{test}"), || {
         let _watch = watchdog::watch();
         refuse(calls, errno);
         let (backend, steps) = everything_works();
-        let told: Vec<_> = steps.iter().map(|step| (step.backend, step.why_not)).collect();
+        let told: Vec<_> = steps.iter().map(|step| (step.backend, step.reason)).collect();
         if is_forced_off("io_uring") {
-            assert_eq!(told[0], (BackendKind::Uring, WhyNot::LeftOut));
+            assert_eq!(told[0], (BackendKind::Uring, UnavailableReason::LeftOut));
         } else {
             assert_eq!(told, expected);
             let next = [BackendKind::Uring, BackendKind::Aio, BackendKind::Threads][expected.len()];
@@ -64,9 +68,9 @@ fn where_refused(
         // Who asks for it by its name is told why there is none.
         let asked = EngineOptions { backend: BackendKind::Uring, ..EngineOptions::default() };
         let error = Engine::new(asked).unwrap_err();
-        let why_not = told[0].1;
-        assert_eq!(error.kind(), &ErrorKind::NoBackend { why_not });
-        assert_eq!(error.to_string(), format!("cannot make an engine: {why_not}"));
+        let reason = told[0].1;
+        assert_eq!(error.kind(), &ErrorKind::NoBackend { reason });
+        assert_eq!(error.to_string(), format!("cannot create an engine: {reason}"));
     });
 }
 
@@ -76,7 +80,7 @@ fn everything_works_where_io_uring_is_forbidden() {
         "everything_works_where_io_uring_is_forbidden",
         &[libc::SYS_io_uring_setup],
         libc::EPERM,
-        &[(BackendKind::Uring, WhyNot::Seccomp)],
+        &[(BackendKind::Uring, UnavailableReason::Seccomp)],
     );
 }
 
@@ -86,7 +90,7 @@ fn a_filter_that_plays_an_old_kernel_is_told_from_one() {
         "a_filter_that_plays_an_old_kernel_is_told_from_one",
         &[libc::SYS_io_uring_setup],
         libc::ENOSYS,
-        &[(BackendKind::Uring, WhyNot::Seccomp)],
+        &[(BackendKind::Uring, UnavailableReason::Seccomp)],
     );
 }
 
@@ -96,7 +100,7 @@ fn a_ring_that_can_be_made_and_not_used_is_none() {
         "a_ring_that_can_be_made_and_not_used_is_none",
         &[libc::SYS_io_uring_enter],
         libc::EPERM,
-        &[(BackendKind::Uring, WhyNot::Seccomp)],
+        &[(BackendKind::Uring, UnavailableReason::Seccomp)],
     );
 }
 
@@ -106,7 +110,7 @@ fn a_ring_that_cannot_be_asked_what_it_knows_is_none() {
         "a_ring_that_cannot_be_asked_what_it_knows_is_none",
         &[libc::SYS_io_uring_register],
         libc::EACCES,
-        &[(BackendKind::Uring, WhyNot::Seccomp)],
+        &[(BackendKind::Uring, UnavailableReason::Seccomp)],
     );
 }
 
@@ -117,7 +121,10 @@ fn everything_works_where_nothing_newer_is_allowed() {
         // With EPERM for statx the standard library itself opens nothing.
         &[libc::SYS_io_uring_setup, libc::SYS_io_setup, libc::SYS_preadv2, libc::SYS_statx],
         libc::ENOSYS,
-        &[(BackendKind::Uring, WhyNot::Seccomp), (BackendKind::Aio, WhyNot::Seccomp)],
+        &[
+            (BackendKind::Uring, UnavailableReason::Seccomp),
+            (BackendKind::Aio, UnavailableReason::Seccomp),
+        ],
     );
 }
 
@@ -131,7 +138,7 @@ fn everything_works_where_no_memory_may_be_locked() {
         let (backend, steps) = everything_works();
         // Kernels from 5.12 on, and root, are not asked for it.
         if backend != BackendKind::Uring && !is_forced_off("io_uring") {
-            assert_eq!(steps[0].why_not, WhyNot::MemlockLimit { limit_bytes: 0 });
+            assert_eq!(steps[0].reason, UnavailableReason::MemlockLimit { limit_bytes: 0 });
         }
     });
 }

@@ -46,11 +46,11 @@ fn what_has_no_places_is_refused_without_a_wait() {
     rustix::fs::mknodat(rustix::fs::CWD, &path, kind, rustix::fs::Mode::RWXU, 0).unwrap();
     // Its open would wait for a writer.
     let error = DiskFile::options().read(true).open(&path).unwrap_err();
-    assert_eq!(error.kind(), &ErrorKind::NoPlaces, "{error}");
+    assert_eq!(error.kind(), &ErrorKind::NotSeekable, "{error}");
     let socket = folder.path().join("socket");
     let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
     let error = DiskFile::options().read(true).open(&socket).unwrap_err();
-    assert_eq!(error.kind(), &ErrorKind::NoPlaces, "{error}");
+    assert_eq!(error.kind(), &ErrorKind::NotSeekable, "{error}");
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_misaligned_operation_names_what_is_needed_and_what_was_given() {
         if alignment.offset == 1 {
             return pipewright_tests::skip::skipped("nothing has to be aligned here");
         }
-        let (needed, told) = (alignment.offset, alignment.told);
+        let (needed, told) = (alignment.offset, alignment.reported);
         let mut misaligned = |bytes: usize, offset: u64| {
             let buffer = file.buffer(bytes).unwrap();
             let done = doer.run(Operation::read_at(&file, buffer, offset));
@@ -96,7 +96,7 @@ fn a_misaligned_operation_names_what_is_needed_and_what_was_given() {
             done.result.unwrap_err().kind().clone()
         };
         let expected =
-            |part, given| ErrorKind::Misaligned(Misaligned { part, needed, given, told });
+            |part, given| ErrorKind::Misaligned(Misaligned { part, needed, given, reported: told });
         assert_eq!(misaligned(needed, 1), expected(Part::Offset, 1));
         assert_eq!(misaligned(needed - 1, 0), expected(Part::Length, needed as u64 - 1));
         // One byte is at a multiple of 1; that of more than 1 is a matter of luck.
@@ -149,7 +149,10 @@ fn a_full_disk_gives_the_buffer_back() {
         assert_eq!(&done.buffer[..], b"precious");
         let error = done.result.unwrap_err();
         assert_eq!((error.kind(), error.raw_os_error()), (&ErrorKind::NoSpace, Some(28)), "{name}");
-        assert_eq!(error.to_string(), "cannot write to \"/dev/full\": no space left (os error 28)");
+        assert_eq!(
+            error.to_string(),
+            "cannot write to \"/dev/full\": no space left on device (os error 28)"
+        );
         assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::StorageFull);
     }
 }

@@ -123,7 +123,7 @@ fn a_disk_that_fails_tells_how_far_it_came() {
                         "{name}"
                     );
                     let words = format!(
-                        "cannot {doing} {path:?} after {GOOD_BYTES} bytes: the disk failed (os error 5)"
+                        "cannot {doing} {path:?} after {GOOD_BYTES} bytes: input/output error (os error 5)"
                     );
                     assert_eq!(error.to_string(), words);
                     done.buffer

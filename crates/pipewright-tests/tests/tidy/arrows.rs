@@ -149,6 +149,21 @@ fn top_level_modules_have_no_circle() {
 }
 
 #[test]
+fn folders_of_the_disk_crate_have_no_circle_inside() {
+    let arrows = arrows("pipewright-disk", 2);
+    assert!(arrows.len() > 20, "only {} arrows were found", arrows.len());
+    none("a circle", circles(&arrows));
+}
+
+#[test]
+fn folders_of_the_disk_and_channel_rooms_have_no_circle_inside() {
+    let mut arrows = arrows("pipewright-os", 3);
+    arrows.retain(|(from, _), _| from.starts_with("disk::") || from.starts_with("channel::"));
+    assert!(arrows.len() > 5, "only {} arrows were found", arrows.len());
+    none("a circle", circles(&arrows));
+}
+
+#[test]
 fn a_circle_is_found_and_a_chain_is_none() {
     let arrow =
         |(from, to): (&str, &str)| ((from.to_owned(), to.to_owned()), vec![format!("{from}.rs")]);

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pipewright_disk::{BackendKind, Engine, EngineOptions, ErrorKind, WhyNot};
+use pipewright_disk::{BackendKind, Engine, EngineOptions, ErrorKind, UnavailableReason};
 use serde_json::json;
 
 use super::cell::BlockCell;
@@ -148,7 +148,7 @@ fn depths(scratch: &Arc<Scratch>, depths: &[usize], time: Duration) -> Chart {
 fn is_of_this_system(backend: BackendKind) -> bool {
     let made = Engine::new(EngineOptions { backend, depth: 1, ..EngineOptions::default() });
     let Err(error) = made else { return true };
-    !matches!(error.kind(), ErrorKind::NoBackend { why_not: WhyNot::NotThisSystem })
+    !matches!(error.kind(), ErrorKind::NoBackend { reason: UnavailableReason::NotThisSystem })
 }
 
 /// The curve of that work.

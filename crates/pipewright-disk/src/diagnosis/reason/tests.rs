@@ -8,9 +8,11 @@ use pipewright_os::disk::file::{Facts, Filesystem, NowaitReads, NowaitWrites};
 
 use super::{Reason, Remedy, reasons};
 use crate::diagnosis::{Evidence, Test, Verdict, Work};
-use crate::{BackendKind, Class, Misaligned, Part, Step, Unjudged, WhyNot};
+use crate::{
+    BackendKind, Class, Misaligned, Part, UnavailableBackend, UnavailableReason, Unjudged,
+};
 
-/// What a test has brought to light on an ordinary filesystem.
+/// Returns the evidence of a test on an ordinary filesystem.
 fn evidence(direct: bool, work: Work, counts: &[(Class, usize)]) -> Evidence {
     let mut facts = Facts::default();
     facts.filesystem = Some(Filesystem::Ext4);
@@ -35,9 +37,9 @@ fn evidence(direct: bool, work: Work, counts: &[(Class, usize)]) -> Evidence {
         worker_limit: 8,
         nowait_reads: None,
         nowait_writes: Some(if direct { NowaitWrites::Taken } else { NowaitWrites::Refused }),
-        asked: Duration::from_millis(8),
+        submit_time: Duration::from_millis(8),
         backend: BackendKind::Uring,
-        steps: Vec::new(),
+        unavailable_backends: Vec::new(),
         unjudged: None,
         misaligned: None,
     }
@@ -50,7 +52,7 @@ fn check(evidence: &Evidence, expected: &[(Reason, Remedy)]) {
 }
 
 #[test]
-fn windows_writes_in_the_call_what_was_never_written() {
+fn windows_writes_beyond_valid_data_inside_the_call() {
     let blocked = &[(Class::InlineBlocked, 400), (Class::PendingButDone, 100)];
     for (work, reason) in [
         (Work::Extend, Reason::Extending),
@@ -68,7 +70,7 @@ fn windows_writes_in_the_call_what_was_never_written() {
 }
 
 #[test]
-fn aio_does_at_once_what_it_cannot_do_later() {
+fn aio_extends_and_fills_holes_inside_the_call() {
     for (work, reason) in [(Work::Extend, Reason::Extending), (Work::Hole, Reason::Hole)] {
         let mut found = evidence(true, work, &[(Class::InlineBlocked, 500)]);
         found.backend = BackendKind::Aio;
@@ -76,14 +78,14 @@ fn aio_does_at_once_what_it_cannot_do_later() {
         let words = &reasons(&found)[0].evidence;
         assert!(words.starts_with("500 of 500 inside the call: "), "{words}");
     }
-    // Through the cache it is threads of the engine's own.
+    // Through the cache, the engine's own threads do the work.
     let mut found = evidence(false, Work::Read, WORKERS);
     found.backend = BackendKind::Aio;
     check(&found, &[]);
 }
 
 #[test]
-fn an_imitation_is_not_judged() {
+fn emulated_calls_have_no_verdict() {
     let mut found = evidence(true, Work::Extend, &[(Class::PendingButDone, 500)]);
     found.backend = BackendKind::Overlapped;
     assert_eq!(Verdict::of(&found), Verdict::Blocked);
@@ -95,7 +97,7 @@ fn an_imitation_is_not_judged() {
 const WORKERS: &[(Class, usize)] = &[(Class::Worker, 500)];
 
 #[test]
-fn what_is_asynchronous_needs_no_reason() {
+fn asynchronous_requests_have_no_reason() {
     check(
         &evidence(true, Work::Read, &[(Class::AsyncDevice, 490), (Class::InlineBlocked, 10)]),
         &[],
@@ -107,41 +109,41 @@ fn what_is_asynchronous_needs_no_reason() {
     let mut threads = evidence(false, Work::Read, WORKERS);
     threads.backend = BackendKind::Threads;
     check(&threads, &[]);
-    // Nothing is known, and so nothing is said.
+    // Without evidence there is no finding.
     check(&evidence(true, Work::Read, &[]), &[]);
 }
 
 #[test]
-fn row_1_a_cache_hit() {
+fn cache_hit() {
     let mut hit = evidence(false, Work::Read, &[(Class::InlineCached, 500)]);
     hit.cached_before = Some(32 << 20);
     check(&hit, &[(Reason::CacheHit, Remedy::Nothing)]);
-    let words = "500 of 500 done inside the call without a sleep, 32768 KiB of it in memory before";
+    let words = "500 of 500 completed inside the call without sleeping, 32768 KiB of the file in memory before";
     assert_eq!(reasons(&hit)[0].evidence, words);
 }
 
 #[test]
-fn row_2_a_cache_miss_and_few_workers() {
+fn cache_miss_reports_the_workers() {
     let miss = evidence(false, Work::Read, WORKERS);
     check(&miss, &[(Reason::CacheMiss, Remedy::Direct)]);
     let finding = &reasons(&miss)[0];
-    assert_eq!(finding.evidence, "500 of 500 by kernel threads, 8 of them at once (at most 8)");
+    assert_eq!(finding.evidence, "500 of 500 by kernel threads, 8 at once (limit 8)");
     assert_eq!(finding.tried, Some(Test { direct: true, ..miss.test }));
 }
 
 #[test]
-fn reads_past_the_cache_wait_for_what_was_written_through_it() {
+fn direct_reads_wait_for_unwritten_data() {
     let mut fresh = evidence(true, Work::Read, WORKERS);
     (fresh.cached_before, fresh.unwritten_before) = (Some(32 << 20), Some(2 << 20));
     check(&fresh, &[(Reason::Unwritten, Remedy::Sync)]);
-    let words = "500 of 500 by kernel threads, 2048 KiB of it not on the disk before";
+    let words = "500 of 500 by kernel threads; 2048 KiB of the file were not on the disk before";
     assert_eq!(reasons(&fresh)[0].evidence, words);
     fresh.test.direct = false;
     check(&fresh, &[(Reason::CacheMiss, Remedy::Direct)]);
 }
 
 #[test]
-fn row_3_compression() {
+fn compression() {
     let mut compressed = evidence(true, Work::Read, WORKERS);
     compressed.facts.filesystem = Some(Filesystem::Btrfs);
     compressed.facts.compressed = Some(true);
@@ -149,15 +151,13 @@ fn row_3_compression() {
 }
 
 #[test]
-fn row_4_encryption() {
+fn encryption() {
     let mut encrypted = evidence(true, Work::Overwrite, WORKERS);
     encrypted.facts.encrypted = Some(true);
     (encrypted.bypasses_cache, encrypted.cached_after) = (Some(false), Some(64 << 10));
     check(&encrypted, &[(Reason::Encryption, Remedy::InlineEncryption)]);
-    assert!(
-        reasons(&encrypted)[0].evidence.ends_with("and 64 KiB went through the cache all the same")
-    );
-    // Reads are asynchronous, by way of the cache; or come from it.
+    assert!(reasons(&encrypted)[0].evidence.ends_with("; 64 KiB went through the cache anyway"));
+    // Reads are asynchronous through the cache, or served from it.
     let mut read = evidence(true, Work::Read, &[(Class::AsyncPageWait, 500)]);
     (read.facts.encrypted, read.bypasses_cache) = (Some(true), Some(false));
     check(&read, &[(Reason::Encryption, Remedy::InlineEncryption)]);
@@ -169,7 +169,7 @@ fn row_4_encryption() {
 }
 
 #[test]
-fn row_5_extending_writes_and_holes() {
+fn extending_writes_and_holes() {
     let extending = evidence(true, Work::Extend, WORKERS);
     check(&extending, &[(Reason::Extending, Remedy::Preallocate)]);
     let preallocated = Test { work: Work::Preallocated, ..extending.test };
@@ -178,7 +178,7 @@ fn row_5_extending_writes_and_holes() {
 }
 
 #[test]
-fn row_6_writes_through_the_cache() {
+fn buffered_writes() {
     let overwrite = evidence(false, Work::Overwrite, WORKERS);
     check(&overwrite, &[(Reason::BufferedWrite, Remedy::Direct)]);
     let both = [
@@ -188,8 +188,8 @@ fn row_6_writes_through_the_cache() {
     check(&evidence(false, Work::Extend, WORKERS), &both);
 }
 
-/// What XFS has brought to light: its clock ticks twice while requests are made.
-fn put_off(direct: bool, work: Work, counts: &[(Class, usize)]) -> Evidence {
+/// Returns the evidence of a test on XFS: the clock ticks twice during the requests.
+fn deferred(direct: bool, work: Work, counts: &[(Class, usize)]) -> Evidence {
     let mut found = evidence(direct, work, counts);
     found.facts.filesystem = Some(Filesystem::Xfs);
     found.nowait_writes = Some(NowaitWrites::WaitForTimes { tick: Duration::from_millis(4) });
@@ -197,7 +197,7 @@ fn put_off(direct: bool, work: Work, counts: &[(Class, usize)]) -> Evidence {
 }
 
 #[test]
-fn reads_of_more_than_a_page_go_to_threads_where_only_a_page_is_taken() {
+fn reads_of_many_pages_go_to_threads_if_only_one_is_accepted() {
     for (nowait, reason, remedy) in [
         (Some(NowaitReads::OfOnePage), Reason::ManyPages, Remedy::AioOrOnePage),
         (Some(NowaitReads::Taken), Reason::Unexplained, Remedy::ExpectWorker),
@@ -211,7 +211,7 @@ fn reads_of_more_than_a_page_go_to_threads_where_only_a_page_is_taken() {
 }
 
 #[test]
-fn row_7_copy_on_write() {
+fn copy_on_write() {
     let mut copied = evidence(true, Work::Overwrite, WORKERS);
     copied.facts.filesystem = Some(Filesystem::Btrfs);
     copied.facts.no_copy_on_write = Some(false);
@@ -221,7 +221,7 @@ fn row_7_copy_on_write() {
 }
 
 #[test]
-fn row_8_no_nowait() {
+fn no_nowait() {
     for (filesystem, name) in [(Filesystem::Tmpfs, "tmpfs"), (Filesystem::Overlay, "overlay")] {
         let mut layered = evidence(true, Work::Extend, WORKERS);
         (layered.facts.filesystem, layered.facts.nowait) = (Some(filesystem), Some(false));
@@ -230,37 +230,37 @@ fn row_8_no_nowait() {
         let is_overlay = filesystem == Filesystem::Overlay;
         let remedy = if is_overlay { Remedy::Aio } else { Remedy::AnotherFilesystem };
         check(&layered, &[(Reason::NoNowait, remedy)]);
-        let words = format!("500 of 500 by kernel threads: {name} does not know RWF_NOWAIT");
+        let words = format!("500 of 500 by kernel threads: {name} does not support RWF_NOWAIT");
         assert_eq!(reasons(&layered)[0].evidence, words);
     }
 }
 
 #[test]
-fn row_9_fuse() {
+fn fuse() {
     let mut fuse = evidence(true, Work::Read, &[(Class::InlineBlocked, 500)]);
     (fuse.facts.filesystem, fuse.facts.pollable) = (Some(Filesystem::Fuse), Some(true));
     check(&fuse, &[(Reason::Fuse, Remedy::Threads)]);
-    // Those of sysfs can be polled as well.
+    // Files in sysfs can be polled too.
     fuse.facts.filesystem = Some(Filesystem::Other(0x6265_6572));
     check(&fuse, &[(Reason::Pollable, Remedy::Threads)]);
 }
 
 #[test]
-fn row_10_the_queue_of_the_disk_is_full() {
+fn device_queue_full() {
     let blocked = [(Class::AsyncDevice, 400), (Class::InlineBlocked, 100)];
     let mut full = evidence(true, Work::Read, &blocked);
     full.facts.device_queue = Some(8);
     check(&full, &[(Reason::DeviceQueueFull, Remedy::LowerDepth)]);
-    let words = "100 calls slept, with 500 requests for a queue of 8";
+    let words = "100 calls slept; 500 requests for a queue of 8";
     assert_eq!(reasons(&full)[0].evidence, words);
 }
 
 #[test]
-fn a_few_calls_that_slept_explain_nothing_of_what_threads_did() {
+fn few_sleeping_calls_do_not_explain_workers() {
     let mixed = |blocked| {
         let counts =
             [(Class::AsyncDevice, 150), (Class::Worker, 250), (Class::InlineBlocked, blocked)];
-        let mut found = put_off(true, Work::Overwrite, &counts);
+        let mut found = deferred(true, Work::Overwrite, &counts);
         found.facts.device_queue = Some(8);
         found
     };
@@ -269,19 +269,26 @@ fn a_few_calls_that_slept_explain_nothing_of_what_threads_did() {
         [(Reason::FileTimes, Remedy::AioOrLazytime), (Reason::DeviceQueueFull, Remedy::LowerDepth)];
     check(&mixed(100), &both);
     let mut refused = mixed(300);
-    refused.steps = vec![Step { backend: BackendKind::Uring, why_not: WhyNot::Seccomp }];
+    refused.unavailable_backends = vec![UnavailableBackend {
+        backend: BackendKind::Uring,
+        reason: UnavailableReason::Seccomp,
+    }];
     let found: Vec<_> = reasons(&refused).iter().map(|it| it.reason).collect();
-    let first = [Reason::RingRefused(WhyNot::Seccomp), Reason::DeviceQueueFull, Reason::FileTimes];
+    let first = [
+        Reason::RingRefused(UnavailableReason::Seccomp),
+        Reason::DeviceQueueFull,
+        Reason::FileTimes,
+    ];
     assert_eq!(found, first);
 }
 
 #[test]
-fn what_is_read_from_a_hole_does_not_come_from_memory() {
+fn reads_of_a_hole_are_not_cache_hits() {
     for direct in [true, false] {
         let mut hole = evidence(direct, Work::Read, &[(Class::InlineCached, 500)]);
         (hole.has_hole, hole.facts.length) = (Some(true), 32 << 20);
         check(&hole, &[(Reason::NothingThere, Remedy::Nothing)]);
-        // Through the cache it cannot be told where most of it is there.
+        // Through the cache, a hole cannot be told from data if most of the file is in memory.
         hole.cached_before = Some(32 << 20);
         let reason = if direct { Reason::NothingThere } else { Reason::CacheHit };
         check(&hole, &[(reason, Remedy::Nothing)]);
@@ -289,25 +296,28 @@ fn what_is_read_from_a_hole_does_not_come_from_memory() {
 }
 
 #[test]
-fn row_11_misaligned() {
+fn misaligned() {
     let mut refused = evidence(true, Work::Read, &[]);
     refused.misaligned =
-        Some(Misaligned { part: Part::Length, needed: 512, given: 100, told: true });
+        Some(Misaligned { part: Part::Length, needed: 512, given: 100, reported: true });
     check(&refused, &[(Reason::Misaligned, Remedy::Align)]);
-    let words = "the length has to be a multiple of 512 for direct I/O, and is 100";
+    let words = "the length of a direct request must be a multiple of 512, got 100";
     assert_eq!(reasons(&refused)[0].evidence, words);
 }
 
 #[test]
-fn row_12_the_kind_of_the_operation() {
+fn operation_kind() {
     check(&evidence(false, Work::Sync, WORKERS), &[(Reason::OperationKind, Remedy::ExpectWorker)]);
 }
 
 #[test]
-fn row_13_io_uring_refused() {
+fn io_uring_unavailable() {
     let mut refused = evidence(true, Work::Read, WORKERS);
     refused.backend = BackendKind::Threads;
-    refused.steps = vec![Step { backend: BackendKind::Uring, why_not: WhyNot::Seccomp }];
-    check(&refused, &[(Reason::RingRefused(WhyNot::Seccomp), Remedy::AllowRing)]);
-    assert_eq!(reasons(&refused)[0].evidence, "refused by a filter of system calls (seccomp)");
+    refused.unavailable_backends = vec![UnavailableBackend {
+        backend: BackendKind::Uring,
+        reason: UnavailableReason::Seccomp,
+    }];
+    check(&refused, &[(Reason::RingRefused(UnavailableReason::Seccomp), Remedy::AllowRing)]);
+    assert_eq!(reasons(&refused)[0].evidence, "blocked by a seccomp filter");
 }

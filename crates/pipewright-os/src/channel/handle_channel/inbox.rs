@@ -1,4 +1,4 @@
-//! Bytes that have arrived: a buffer that is consumed from the front.
+//! The buffer of received bytes, consumed from the front.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use super::READ_AHEAD_BYTES;
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
     buffer: Vec<u8>,
-    /// What stands before this place is consumed.
+    /// The number of bytes already consumed.
     start: usize,
 }
 
@@ -26,7 +26,7 @@ impl Inbox {
         }
     }
 
-    /// The buffer with room for as much as is read ahead at once.
+    /// Returns the buffer with space for one read-ahead.
     pub(super) fn room(&mut self) -> io::Result<&mut Vec<u8>> {
         if self.buffer.capacity() - self.buffer.len() < READ_AHEAD_BYTES {
             if self.start > 0 {
@@ -34,7 +34,7 @@ impl Inbox {
                 self.start = 0;
             }
             if self.buffer.is_empty() && self.buffer.capacity() > 4 * READ_AHEAD_BYTES {
-                // It had to hold much while somebody was blocked. That is over.
+                // The buffer had to grow while the reader was blocked. Shrink it again.
                 self.buffer = Vec::new();
             }
             self.buffer.try_reserve(READ_AHEAD_BYTES).map_err(|_| io::ErrorKind::OutOfMemory)?;
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_leave_in_the_order_in_which_they_came() {
+    fn bytes_are_consumed_in_order() {
         let mut inbox = Inbox::default();
         let mut came = 0_usize;
         let mut left = 0_usize;

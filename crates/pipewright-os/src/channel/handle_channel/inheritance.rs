@@ -1,4 +1,4 @@
-//! The end of a link that a child inherits: how it is told, and how the child claims it.
+//! Inheritance of a channel end: the variables that announce it, and the child's claim.
 
 use std::env;
 use std::io;
@@ -7,14 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::{End, imp};
 use crate::base::handle::Handle;
 
-/// The environment variables that tell a child the end of a link that it inherits: the first holds its number, and the
-/// second, where there is one, tells that end from whatever else has the number later.
+/// Returns the environment variables that announce the channel end that a child inherits. The first holds its
+/// number. The second, if any, identifies the end, because another handle may get the number later.
 ///
-/// Descendants of the child inherit the variables too, but not the end: the second one keeps them from taking another
-/// handle of theirs for it.
+/// Descendants of the child inherit the variables but not the end. The second variable keeps them from taking
+/// one of their own handles for it.
 ///
 /// # Platform
-/// Unix: `VARIABLE_ID` is the number again, and `st_dev` and `st_ino` of the socket. Windows: there is none.
+/// Unix: `VARIABLE_ID` is the number again, and `st_dev` and `st_ino` of the socket. Windows: there is no
+/// second variable.
 #[must_use]
 pub fn variables(variable: &str, handle: &Handle) -> [(String, Option<String>); 2] {
     let number = handle.number();
@@ -26,21 +27,22 @@ fn id_variable(variable: &str) -> String {
     format!("{variable}_ID")
 }
 
-/// Set once this process has claimed the end of a link that it inherited.
+/// True once this process has claimed the end that it inherited.
 static CLAIMED: AtomicBool = AtomicBool::new(false);
 
-/// The end of a link that a process may have inherited.
+/// The state of the channel end that a process may have inherited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Inheritance {
-    /// There is none.
+    /// None was inherited.
     Nothing,
-    /// Nobody has claimed it yet.
+    /// One was inherited and not claimed.
     Unclaimed,
-    /// It was [claimed](inherited), and may be closed by now.
+    /// One was [claimed](inherited). It may be closed by now.
     Claimed,
 }
 
-/// Looks for the end of a link that the parent of this process has passed on, and leaves it alone. See [`inherited`].
+/// Returns the state of the channel end that this process may have inherited, without claiming it. See
+/// [`inherited`].
 #[must_use]
 pub fn inheritance(variable: &str) -> Inheritance {
     if CLAIMED.load(Ordering::SeqCst) {
@@ -54,16 +56,17 @@ pub fn inheritance(variable: &str) -> Inheritance {
     }
 }
 
-/// Claims the end of a link that the parent of this process has passed on: its number is the value of that
-/// environment variable. Works once in the life of a process; the end is not passed on to children afterwards.
+/// Claims the channel end that this process inherited from its parent. The environment variable holds its
+/// number. This works once per process, and children of this process don't inherit the end.
 ///
 /// # Platform
-/// Unix: what is accepted is one end of a pair of stream sockets, without `FD_CLOEXEC`, which is that of
-/// `VARIABLE_ID` if this is set. What this program has opened by itself is none, unless it has made such a pair and has
-/// left that flag out, which std does not: so a variable that somebody else left behind takes nobody's handle. Windows: a pipe end that was inherited, and on which calls overlap.
+/// Unix: accepts one end of a pair of stream sockets without `FD_CLOEXEC`, and if `VARIABLE_ID` is set, only
+/// the end that it identifies. A handle opened by this program is therefore not accepted, unless it is such a
+/// pair without the flag, which std never creates: a stale variable takes nobody's handle. Windows: accepts an
+/// inherited pipe end that was opened for overlapped calls.
 ///
 /// # Errors
-/// `NotFound`: there is no such variable, or no such handle. `InvalidInput`: it is no end of a link.
+/// `NotFound`: the variable or the handle does not exist. `InvalidInput`: the handle is not a channel end.
 pub fn inherited(variable: &str) -> io::Result<End> {
     let number = announced(variable);
     if CLAIMED.load(Ordering::SeqCst) {
@@ -76,17 +79,13 @@ pub fn inherited(variable: &str) -> io::Result<End> {
     imp::inherited(number).map(End::of)
 }
 
-/// Returns the number of the end that the variable tells, if this process has inherited it.
+/// Returns the number in the variable, if this process has inherited such an end.
 fn announced(variable: &str) -> io::Result<i32> {
     let number = env::var(variable).ok().and_then(|number| number.parse().ok());
     let number: i32 = number.filter(|number| *number > 2).ok_or(io::ErrorKind::NotFound)?;
     let id = env::var(id_variable(variable)).ok();
-    // One of another number was left behind by another host.
+    // A variable for another number was left behind by another host.
     let id = id.as_deref().and_then(|id| id.strip_prefix(&format!("{number}:")));
     imp::check(number, id)?;
     Ok(number)
-}
-
-pub(super) fn not_passed_on() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, "it was not passed on to us")
 }

@@ -1,11 +1,11 @@
-//! A two-way stream of bytes between two processes, which carries handles too and tells when the other
-//! side is gone.
+//! A two-way byte stream between two processes that also carries handles and reports when the other side is
+//! gone.
 //!
-//! The shape is completion, as in [`mux`](crate::base::wait): bytes that have arrived stand in the end's own
-//! buffer ([`End::arrived`]), bytes that are to go are handed over ([`End::send`]), and what the system
-//! does not take at once is kept by the end. So nothing here ever blocks, and the buffers that a system
-//! may be working on belong to the end that they are of. To wait, a [`Slot::Event`] or a
-//! [`Slot::Room`] goes into a [`wait::any`](crate::base::wait::any), together with exits and flags.
+//! The interface is completion-based, as in [`wait`](crate::base::wait). Received bytes are in the end's own
+//! buffer ([`End::arrived`]). Bytes to send are handed over ([`End::send`]), and the end keeps what the system
+//! does not accept at once. No method blocks unless its name says so, and the end owns the buffers that the
+//! system may use. To wait, pass a [`Slot::Event`] or a [`Slot::Room`] to
+//! [`wait::any`](crate::base::wait::any), together with child exits and flags.
 //!
 //! [`Slot::Event`]: crate::base::wait::Slot::Event
 //! [`Slot::Room`]: crate::base::wait::Slot::Room
@@ -34,72 +34,72 @@ use inbox::Inbox;
 pub use inheritance::{Inheritance, inheritance, inherited, variables};
 use outbox::Outbox;
 
-/// The most handles that one message may carry, and that may be waiting at one end.
+/// The maximum number of handles in one message, and of received handles that were not taken.
 pub const MOST_HANDLES: usize = 64;
 
-/// How much is read ahead at once.
+/// The number of bytes to read ahead at once.
 pub const READ_AHEAD_BYTES: usize = 64 << 10;
 
-/// One end of a link.
+/// One end of a handle channel.
 ///
 /// # Drop
-/// Closes the end: the other side finds the end of the stream. What it had not read yet it still gets;
-/// what was not handed over yet is lost.
+/// Closes the end. The other side still receives what was handed to the system, and then the end of the
+/// stream. Bytes that the end kept are lost.
 #[derive(Debug)]
 pub struct End {
     pub(crate) socket: imp::Socket,
     inbox: Inbox,
     outbox: Outbox,
     handles: VecDeque<Handle>,
-    /// The other side has closed, or is gone.
+    /// True if the other side has closed its end or is gone.
     ended: bool,
     calls: Calls,
 }
 
-/// How many calls of the system an end has made.
+/// The number of system calls that an end has made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Calls {
-    /// To take in what has arrived.
+    /// The number of calls that received.
     pub receive: u64,
-    /// To hand over what is to go.
+    /// The number of calls that sent.
     pub send: u64,
 }
 
-/// What there is to take in.
+/// The result of receiving.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrived {
-    /// That many bytes more: of these so many went to where the caller wanted them.
+    /// More bytes arrived.
     Bytes {
-        /// Bytes appended to the caller's buffer.
+        /// The number of bytes appended to the caller's buffer.
         to_caller: usize,
-        /// Bytes that stand in the end's own buffer now.
+        /// The number of bytes appended to the end's own buffer.
         ahead: usize,
     },
-    /// Nothing, so far.
+    /// No bytes arrived yet.
     Nothing,
-    /// The other side has closed its end, or is gone; nothing will ever come again.
+    /// The other side has closed its end or is gone. Nothing will arrive any more.
     End,
 }
 
-/// Whether a call waits.
+/// The choice between a call that blocks and one that doesn't.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wait {
     Yes,
     No,
 }
 
-/// Makes a link: our end, and the handle of the other one, to be passed to another process.
+/// Creates a handle channel. Returns our end, and the handle of the other end to pass to another process.
 ///
-/// Neither is inherited by a child unless it is given to one.
+/// Children inherit neither unless it is passed to them.
 ///
 /// # Platform
-/// Linux: `socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC)`. macOS: the same, then `FD_CLOEXEC`.
-/// Windows: `CreateNamedPipeW(PIPE_ACCESS_DUPLEX | FILE_FLAG_OVERLAPPED)` with 1 MiB for each direction, under
-/// a random name below `\\.\pipe\LOCAL\`, as the first and only instance and for this machine only, then
+/// Linux: `socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC)`. macOS: the same, then `FD_CLOEXEC`. Windows:
+/// `CreateNamedPipeW(PIPE_ACCESS_DUPLEX | FILE_FLAG_OVERLAPPED)` with 1 MiB for each direction, under a random
+/// name below `\\.\pipe\LOCAL\`, as the first and only instance and for this machine only, then
 /// `CreateFileW(FILE_FLAG_OVERLAPPED)` for the other end.
 ///
 /// # Errors
-/// No room for two more handles.
+/// The limit on handles was reached.
 ///
 /// ```
 /// # use pipewright_os::channel::handle_channel::{self, End};
@@ -120,28 +120,27 @@ pub fn pair() -> io::Result<(End, Handle)> {
     Ok((End::of(ours), theirs))
 }
 
-/// Whom this process belongs to, as a text that is another one for every user of this machine.
+/// Returns the user of this process, as a text that differs between the users of this machine.
 ///
 /// # Platform
-/// Unix: the number of the effective user. Windows: the identifier of the user in the token of the process
-/// (`S-1-5-21-...`).
+/// Unix: the effective user ID. Windows: the user's SID from the token of the process (`S-1-5-21-...`).
 #[must_use]
 pub fn user() -> String {
     imp::user()
 }
 
-/// Whether that is what an end says of handles that came and are closed, because this process may have no more. The
-/// bytes that came with them have arrived all the same.
+/// Returns true if the error means that received handles were closed because this process may not have more.
+/// The bytes that came with them have arrived.
 ///
 /// # Platform
-/// Unix: `EMFILE`. Windows: never; handles are taken by the side that has them.
+/// Unix: `EMFILE`. Windows: never, because the receiving side takes the handles itself.
 #[must_use]
 pub fn lacks_room_for_handles(error: &io::Error) -> bool {
     imp::lacks_room_for_handles(error)
 }
 
-/// Happens when something has arrived, or nothing ever will again. There is room when more can be handed over, or never
-/// will.
+/// Signals when bytes have arrived or the stream has ended. There is room when more can be sent, or when the
+/// stream has ended.
 impl Event for End {
     fn source(&self) -> Source<'_> {
         imp::arrival(&self.socket)
@@ -168,62 +167,62 @@ impl End {
         }
     }
 
-    /// An end from the handle that another process passed on.
+    /// Creates an end from a handle that another process passed.
     ///
     /// # Errors
-    /// `InvalidInput`: it is not the end of a link.
+    /// `InvalidInput`: the handle is not a channel end.
     pub fn from_handle(handle: Handle) -> io::Result<End> {
         imp::socket(handle).map(End::of)
     }
 
-    /// Says which child has the other end, before anything is sent: handles are passed to and from that
-    /// process, and to no other.
+    /// Sets the child that has the other end. Handles are passed only to and from that process. Call it before
+    /// anything is sent.
     ///
     /// # Platform
-    /// Unix: nothing; handles reach whoever has the other end. Windows: a copy of the handle of the
-    /// process. It is told its number, and has to confirm it.
+    /// Unix: does nothing; handles reach any process that has the other end. Windows: copies the process
+    /// handle. The child is told its process ID and has to confirm it.
     ///
     /// # Errors
-    /// No room for another handle.
+    /// The limit on handles was reached.
     pub fn set_worker(&mut self, child: &ChildHandle) -> io::Result<()> {
         imp::set_worker(&mut self.socket, child)
     }
 
-    /// Whether handles can be passed over the link, as far as that is known yet.
+    /// Returns true if handles can be passed, as far as it is known yet.
     ///
     /// # Platform
-    /// Unix: always. Windows: where the other end is a child's that was [named](Self::set_worker) and has
-    /// confirmed that, or the parent's that was asked so, or in this process.
+    /// Unix: always. Windows: if the other end belongs to a [child](Self::set_worker) that has confirmed its
+    /// process ID, to a parent that asked for the confirmation, or to this process.
     #[must_use]
     pub fn carries_handles(&self) -> bool {
         imp::carries_handles(&self.socket)
     }
 
-    /// The bytes that have arrived and are not consumed.
+    /// Returns the bytes that have arrived and were not consumed.
     #[inline]
     #[must_use]
     pub fn arrived(&self) -> &[u8] {
         self.inbox.bytes()
     }
 
-    /// Takes the first of the bytes that have arrived away.
+    /// Consumes received bytes.
     #[inline]
     pub fn consume(&mut self, count: usize) {
         self.inbox.consume(count);
     }
 
-    /// Takes in what is there, behind what has arrived before, without waiting; nothing where that is
-    /// as much as `most` already.
+    /// Receives the bytes that are available and appends them to those that arrived before. Doesn't wait.
+    /// Receives nothing if `most` bytes or more have already arrived.
     ///
     /// # Platform
-    /// Unix: `recvmsg(MSG_DONTWAIT | MSG_CMSG_CLOEXEC)`, once. Windows: the end of an overlapped
-    /// `ReadFile`, and the beginning of the next; `DuplicateHandle(DUPLICATE_CLOSE_SOURCE)` for handles.
+    /// Unix: `recvmsg(MSG_DONTWAIT | MSG_CMSG_CLOEXEC)`, once. Windows: the completion of an overlapped
+    /// `ReadFile`, and the start of the next; `DuplicateHandle(DUPLICATE_CLOSE_SOURCE)` for handles.
     ///
     /// # Errors
-    /// `OutOfMemory`; `InvalidData`: more handles came than may be waiting, and are closed; Windows: a handle was
-    /// announced that is none, or by somebody who is not known. [Too few](lacks_room_for_handles) handles that this
-    /// process may have (`EMFILE`, where the system says `MSG_CTRUNC`). `BrokenPipe` (Windows): the other side has ended before its handles
-    /// could be taken.
+    /// `OutOfMemory`. `InvalidData`: too many handles arrived, and were closed; on Windows also: an announced
+    /// handle does not exist, or an unknown process announced it. `EMFILE`, if the system reports
+    /// `MSG_CTRUNC`: this process may not have [more handles](lacks_room_for_handles). `BrokenPipe` (Windows):
+    /// the other side ended before its handles could be taken.
     pub fn receive(&mut self, most: usize) -> io::Result<Arrived> {
         if self.inbox.bytes().len() >= most {
             return Ok(Arrived::Nothing);
@@ -231,23 +230,23 @@ impl End {
         imp::receive(self, None, Wait::No)
     }
 
-    /// As [`receive`](Self::receive), and waits until there is something: for a side that has nothing else
-    /// to wait for, a call less than to wait and then to receive.
+    /// Waits until bytes are available and [receives](Self::receive) them. For a side with nothing else to
+    /// wait for, this saves a system call.
     ///
     /// # Platform
-    /// Unix: `recvmsg(MSG_CMSG_CLOEXEC)`, once. Windows: waits for the read that is under way.
+    /// Unix: `recvmsg(MSG_CMSG_CLOEXEC)`, once. Windows: waits for the read in progress.
     ///
     /// # Errors
-    /// As [`receive`](Self::receive).
+    /// As for [`receive`](Self::receive).
     pub fn wait_and_receive(&mut self) -> io::Result<Arrived> {
         imp::receive(self, None, Wait::Yes)
     }
 
-    /// As [`receive`](Self::receive), where what comes first, up to so many bytes, is wanted behind the
-    /// bytes of `to`. Only where nothing is left of what arrived before.
+    /// [Receives](Self::receive) up to `count` bytes directly into the caller's buffer, behind its contents.
+    /// Receives nothing while earlier bytes are not consumed.
     ///
     /// # Errors
-    /// As [`receive`](Self::receive).
+    /// As for [`receive`](Self::receive).
     pub fn receive_into(&mut self, to: &mut Vec<u8>, count: usize) -> io::Result<Arrived> {
         if count == 0 || !self.inbox.bytes().is_empty() {
             return Ok(Arrived::Nothing);
@@ -256,23 +255,23 @@ impl End {
         imp::receive(self, Some((to, count)), Wait::No)
     }
 
-    /// The first of the handles that have come and were not taken.
+    /// Takes the first received handle.
     pub fn take_handle(&mut self) -> Option<Handle> {
         self.handles.pop_front()
     }
 
-    /// How many handles have come and were not taken.
+    /// Returns the number of received handles that were not taken.
     #[must_use]
     pub fn waiting_handles(&self) -> usize {
         self.handles.len()
     }
 
-    /// Hands the parts over, in this order and after everything before. What the system does not take
-    /// at once is kept, and goes with the next call, or [`flush`](Self::flush).
+    /// Sends the parts, in order and after everything sent before. The end keeps what the system does not
+    /// accept at once and sends it with the next call or [`flush`](Self::flush).
     ///
     /// # Platform
-    /// Unix: `sendmsg(MSG_DONTWAIT | MSG_NOSIGNAL)`, once. Windows: an overlapped `WriteFile` of a copy;
-    /// what of it waits for room counts as kept.
+    /// Unix: `sendmsg(MSG_DONTWAIT | MSG_NOSIGNAL)`, once. Windows: an overlapped `WriteFile` of a copy; bytes
+    /// waiting for space in the pipe count as kept.
     ///
     /// # Errors
     /// `BrokenPipe`: the other side is gone. `OutOfMemory`.
@@ -288,7 +287,7 @@ impl End {
         Ok(())
     }
 
-    /// Keeps the bytes until the next call that hands something over.
+    /// Keeps the bytes until the next call that sends.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -296,13 +295,13 @@ impl End {
         self.outbox.keep_rest(parts, 0)
     }
 
-    /// As [`send`](Self::send), with handles, which go with the first byte. `false`: there is no room,
-    /// and nothing was handed over. Only where nothing is kept.
+    /// [Sends](Self::send) bytes with handles, which travel with the first byte. Returns false if there is no
+    /// room, in which case nothing was sent. Requires that no bytes are kept.
     ///
     /// # Errors
-    /// As [`send`](Self::send); `InvalidInput`: no bytes, more than [`MOST_HANDLES`], or something is
-    /// kept. What the system says of too many handles on their way (`ETOOMANYREFS`). `Unsupported`
-    /// (Windows): the link does not [carry handles](Self::carries_handles).
+    /// As for [`send`](Self::send). `InvalidInput`: there are no bytes, more than [`MOST_HANDLES`] handles, or
+    /// kept bytes. `ETOOMANYREFS`: too many handles are in transit. `Unsupported` (Windows): the channel does
+    /// not [carry handles](Self::carries_handles).
     pub fn send_handles(
         &mut self,
         parts: &[io::IoSlice<'_>],
@@ -320,13 +319,13 @@ impl End {
         Ok(true)
     }
 
-    /// Hands over what is kept, as much as the system takes. How much is left.
+    /// Sends kept bytes, as far as the system accepts them. Returns the number of bytes left.
     ///
     /// # Errors
-    /// As [`send`](Self::send).
+    /// As for [`send`](Self::send).
     pub fn flush(&mut self) -> io::Result<usize> {
         while !self.outbox.is_empty() {
-            // Lent for the call: what is being sent stays where it is.
+            // Moved out for the call, which borrows the end.
             let outbox = std::mem::take(&mut self.outbox);
             let sent = imp::send(self, &[io::IoSlice::new(outbox.bytes())], &[]);
             self.outbox = outbox;
@@ -339,22 +338,30 @@ impl End {
         Ok(self.unsent())
     }
 
-    /// How many bytes are kept that the system has not taken yet.
+    /// Returns the number of bytes that the system has not accepted yet.
     #[inline]
     #[must_use]
     pub fn unsent(&self) -> usize {
         self.outbox.bytes().len() + imp::unsent(&self.socket)
     }
 
-    /// Whether the other side was found to have closed its end, or to be gone.
+    /// Returns true if the other side is known to have closed its end or to be gone.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// How many calls of the system were made.
+    /// Returns the number of system calls made.
     #[must_use]
     pub fn calls(&self) -> Calls {
         self.calls
     }
+}
+
+/// Returns the error for a handle that the parent did not pass on.
+fn not_inherited() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidInput,
+        "the handle was not inherited from the parent process",
+    )
 }

@@ -1,11 +1,11 @@
-//! Bytes that the system has not taken yet.
+//! The buffer of bytes that the system has not accepted yet.
 
 use std::io::{self, IoSlice};
 
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     buffer: Vec<u8>,
-    /// What stands before this place has been taken.
+    /// The number of bytes already accepted.
     start: usize,
 }
 
@@ -20,19 +20,19 @@ impl Outbox {
         self.buffer.get(self.start..).unwrap_or_default()
     }
 
-    /// Notes that so many bytes were taken.
+    /// Removes bytes that were accepted.
     pub(super) fn consume(&mut self, count: usize) {
         self.start += count;
         if self.start >= self.buffer.len() {
             self.buffer.clear();
             self.start = 0;
-            if self.buffer.capacity() > MOST_KEPT_BYTES {
+            if self.buffer.capacity() > MAX_KEPT_BYTES {
                 self.buffer = Vec::new();
             }
         }
     }
 
-    /// Keeps what is left of the parts, of which so many bytes were taken.
+    /// Appends the rest of the parts, of which `taken` bytes were accepted.
     pub(super) fn keep_rest(&mut self, parts: &[IoSlice<'_>], taken: usize) -> io::Result<()> {
         let total: usize = parts.iter().map(|part| part.len()).sum();
         let rest = total.saturating_sub(taken);
@@ -50,15 +50,15 @@ impl Outbox {
     }
 }
 
-/// A buffer that had to hold more than this is given back when it is empty.
-const MOST_KEPT_BYTES: usize = 256 << 10;
+/// The capacity above which an empty buffer is freed.
+const MAX_KEPT_BYTES: usize = 256 << 10;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_was_taken_of_several_parts_is_not_kept() {
+    fn accepted_bytes_of_several_parts_are_not_kept() {
         let parts = [IoSlice::new(b"abc"), IoSlice::new(b""), IoSlice::new(b"defg")];
         for taken in 0..=7 {
             let mut outbox = Outbox::default();

@@ -8,7 +8,7 @@ use super::*;
 use crate::base::pipe;
 use crate::base::wait::{self, Slot};
 
-/// Something that is no link, and stays open.
+/// Returns an open handle that is not a channel end.
 fn some_file() -> Handle {
     Handle::from(File::open(std::env::current_exe().unwrap()).unwrap())
 }
@@ -19,7 +19,7 @@ fn both() -> (End, End) {
 }
 
 #[test]
-fn what_does_not_fit_is_kept_and_goes_later_in_order() {
+fn bytes_that_do_not_fit_are_kept_and_sent_in_order() {
     let (mut a, mut b) = both();
     let bytes: Vec<u8> = (0..3_000_000).map(|at| (at % 251) as u8).collect();
     let (first, second) = bytes.split_at(1_000_000);
@@ -42,19 +42,19 @@ fn what_does_not_fit_is_kept_and_goes_later_in_order() {
 }
 
 #[test]
-fn the_first_bytes_go_where_they_are_wanted() {
+fn first_bytes_go_to_the_callers_buffer() {
     let (mut a, mut b) = both();
     a.send(&[IoSlice::new(b"bodyand the next")]).unwrap();
     let mut body = b"a ".to_vec();
     let arrived = b.receive_into(&mut body, 4).unwrap();
     assert_eq!(arrived, Arrived::Bytes { to_caller: 4, ahead: 12 });
     assert_eq!((&body[..], b.arrived()), (&b"a body"[..], &b"and the next"[..]));
-    // Not while something stands before it.
+    // Not while earlier bytes are not consumed.
     assert_eq!(b.receive_into(&mut body, 4).unwrap(), Arrived::Nothing);
 }
 
 #[test]
-fn nothing_is_taken_in_beyond_what_may_be_kept() {
+fn receive_stops_at_the_limit() {
     let (mut a, mut b) = both();
     a.send(&[IoSlice::new(&[7; 100])]).unwrap();
     assert_eq!(b.receive(100).unwrap(), Arrived::Bytes { to_caller: 0, ahead: 100 });
@@ -75,13 +75,13 @@ fn handles_arrive_with_the_bytes_and_work() {
     drop((writer, b.take_handle().unwrap()));
     assert!(b.take_handle().is_none());
     let mut text = String::new();
-    // Ends when ours has gone too: the call above has taken it.
+    // Ends when our copy is gone too, which the call above consumed.
     reader.read_to_string(&mut text).unwrap();
     assert_eq!(text, "through it");
 }
 
 #[test]
-fn more_handles_than_may_be_waiting_are_refused_and_closed() {
+fn too_many_handles_are_refused_and_closed() {
     let (mut a, mut b) = both();
     let (mut reader, writer) = pipe::pair(Default::default()).unwrap();
     let copies = |count| (0..count).map(|_| Handle::from(writer.try_clone().unwrap())).collect();
@@ -95,12 +95,12 @@ fn more_handles_than_may_be_waiting_are_refused_and_closed() {
     let error = b.receive(10).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidData);
     drop((most, one_more, writer, b));
-    // The end comes when every copy is closed.
+    // The end of the stream comes when every copy is closed.
     assert_eq!(reader.read(&mut [0]).unwrap(), 0);
 }
 
 #[test]
-fn an_end_that_is_gone_is_told_after_everything_that_it_sent() {
+fn end_of_stream_comes_after_everything_sent() {
     let (mut a, mut b) = both();
     a.send(&[IoSlice::new(b"last words")]).unwrap();
     b.send(&[IoSlice::new(b"never read")]).unwrap();
@@ -111,11 +111,11 @@ fn an_end_that_is_gone_is_told_after_everything_that_it_sent() {
 }
 
 #[test]
-fn what_is_no_link_is_refused() {
+fn other_handles_are_refused() {
     assert_eq!(End::from_handle(some_file()).unwrap_err().kind(), io::ErrorKind::InvalidInput);
 }
 
-/// On Windows what a thread has left to the kernel ends with it.
+/// On Windows a thread's pending calls end with it.
 #[test]
 fn an_end_outlives_the_thread_that_used_it() {
     let bytes: Vec<u8> = (0..3_000_000).map(|at| (at % 251) as u8).collect();
@@ -141,11 +141,12 @@ fn an_end_outlives_the_thread_that_used_it() {
 }
 
 #[test]
-fn a_wait_for_what_has_been_taken_ends_with_the_time() {
+fn wait_times_out_if_everything_was_consumed() {
     let (mut a, mut b) = both();
     let file = some_file();
     for round in 0..20 {
-        a.send(&[IoSlice::new(b"plain")]).unwrap(); // What handles come with stands for itself, however much arrives at once.
+        // Bytes that come with handles are received separately, however much arrives at once.
+        a.send(&[IoSlice::new(b"plain")]).unwrap();
         assert!(a.send_handles(&[IoSlice::new(b"more")], &[file.try_clone().unwrap()]).unwrap());
         while b.arrived().len() < 9 {
             assert_eq!(wait::any(&mut [Slot::Event(&b)], None).unwrap(), 1);

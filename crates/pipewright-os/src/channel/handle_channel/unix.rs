@@ -11,8 +11,7 @@ use rustix::net::{
     sendmsg, socketpair,
 };
 
-use super::inheritance::not_passed_on;
-use super::{Arrived, End, MOST_HANDLES, Wait};
+use super::{Arrived, End, MOST_HANDLES, Wait, not_inherited};
 use crate::base::event::Source;
 use crate::base::handle::{Handle, HandleKind, copy_of_number, is_close_on_exec};
 use crate::process::child::ChildHandle;
@@ -30,7 +29,7 @@ fn ends() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
 }
 
-/// There is no flag for it: see [`crate::base::pipe`]. Nor one for a call that raises no SIGPIPE.
+/// Without a flag for this, as in [`crate::base::pipe`], and without a flag for a call that raises no SIGPIPE.
 #[cfg(not(target_os = "linux"))]
 fn ends() -> io::Result<(OwnedFd, OwnedFd)> {
     let ends = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty(), None)?;
@@ -43,22 +42,22 @@ fn ends() -> io::Result<(OwnedFd, OwnedFd)> {
 
 pub(super) fn socket(handle: Handle) -> io::Result<Socket> {
     if handle.kind()? != HandleKind::Socket {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no socket has that number"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the descriptor is not a socket"));
     }
     Ok(Socket(OwnedFd::from(handle)))
 }
 
-/// Checks that the number is that of a link that was inherited, and of the one with that id.
+/// Checks that the number is that of an inherited channel end, and of the one with that ID.
 pub(super) fn check(number: RawFd, id: Option<&str>) -> io::Result<()> {
     let goes_at_exec = is_close_on_exec(number).map_err(|_| io::ErrorKind::NotFound)?;
-    let end = end_of_a_pair(number).filter(|_| !goes_at_exec).ok_or_else(not_passed_on)?;
+    let end = end_of_a_pair(number).filter(|_| !goes_at_exec).ok_or_else(not_inherited)?;
     match id {
-        Some(id) if id_of(end.as_fd()).is_some_and(|found| found != id) => Err(not_passed_on()),
+        Some(id) if id_of(end.as_fd()).is_some_and(|found| found != id) => Err(not_inherited()),
         _ => Ok(()),
     }
 }
 
-/// Returns what tells that socket from every other one, as long as it is open somewhere.
+/// Returns an ID that no other open socket has.
 pub(super) fn id(handle: &Handle) -> Option<String> {
     id_of(handle.as_fd())
 }
@@ -68,20 +67,20 @@ fn id_of(fd: BorrowedFd<'_>) -> Option<String> {
     Some(format!("{}:{}", stat.st_dev, stat.st_ino))
 }
 
-/// Takes one that was [checked](check).
+/// Takes an end that was [checked](check).
 pub(super) fn inherited(number: RawFd) -> io::Result<Socket> {
-    // SAFETY: the variable says that it was passed on to this process under that number, for whoever asks
-    // first, which this is; and it is what the parent would have passed on: one end of a pair, which has survived
-    // an exec. Of one that other code of this process has made by itself, without FD_CLOEXEC, under a
-    // number that a variable left behind names, it cannot be told apart.
+    // SAFETY: the variable says that the descriptor was passed to this process under that number, and this is
+    // the first code to take it. It is what the parent passes: one end of a pair that survived an exec. It
+    // cannot be told from a pair that other code of this process created without FD_CLOEXEC, under a number in
+    // a stale variable.
     let fd = unsafe { OwnedFd::from_raw_fd(number) };
     rustix::io::fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
     Ok(Socket(fd))
 }
 
-/// Returns a copy of a stream socket of which neither end has a name: nothing that was connected to by an address.
+/// Returns a copy of a stream socket whose ends have no name, so that it was not connected to an address.
 fn end_of_a_pair(number: RawFd) -> Option<UnixStream> {
-    // Looked at through a copy: the number may be somebody else's.
+    // Examined through a copy, because the number may belong to other code.
     let copy = copy_of_number(number).map(UnixStream::from).ok()?;
     let is_unnamed = |address: io::Result<SocketAddr>| address.is_ok_and(|it| it.is_unnamed());
     let is_one = is_unnamed(copy.local_addr())
@@ -94,7 +93,7 @@ pub(super) fn user() -> String {
     rustix::process::geteuid().as_raw().to_string()
 }
 
-/// Handles reach whoever has the other end, whichever process that is.
+/// Does nothing: handles reach any process that has the other end.
 pub(super) fn set_worker(_: &mut Socket, _: &ChildHandle) -> io::Result<()> {
     Ok(())
 }
@@ -103,7 +102,7 @@ pub(super) fn carries_handles(_: &Socket) -> bool {
     true
 }
 
-/// What was handed over is the kernel's, and needs no more of us.
+/// The kernel has all bytes that it accepted.
 #[inline]
 pub(super) fn unsent(_: &Socket) -> usize {
     0
@@ -120,14 +119,14 @@ impl AsFd for Socket {
     }
 }
 
-/// The flags of a call make it one that does not wait, and not the mode of the socket: that belongs to
-/// the open file, which a process that was given the other number of it may share.
+/// The call is made non-blocking by its flags, not by the mode of the socket: the mode belongs to the open
+/// file description, which another process may share.
 #[cfg(target_os = "linux")]
 const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
 #[cfg(not(target_os = "linux"))]
 const SEND: SendFlags = SendFlags::DONTWAIT;
 
-/// Hands over once; 0: there is no room.
+/// Sends once. Returns 0 if there is no room.
 pub(super) fn send(end: &mut End, parts: &[IoSlice<'_>], handles: &[Handle]) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_HANDLES))];
     let fds: Vec<BorrowedFd<'_>> = handles.iter().map(Handle::as_fd).collect();
@@ -141,7 +140,7 @@ pub(super) fn send(end: &mut End, parts: &[IoSlice<'_>], handles: &[Handle]) -> 
             Ok(count) => return Ok(count),
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => return Ok(0),
-            // Both sides are there, and the kernel has no memory for it now.
+            // Both sides exist, but the kernel has no memory at the moment.
             Err(Errno::NOBUFS) if cfg!(target_os = "macos") => return Ok(0),
             Err(Errno::PIPE | Errno::CONNRESET) => return Err(io::ErrorKind::BrokenPipe.into()),
             Err(error) => return Err(error.into()),
@@ -154,17 +153,17 @@ const RECEIVE: libc::c_int = libc::MSG_CMSG_CLOEXEC;
 #[cfg(not(target_os = "linux"))]
 const RECEIVE: libc::c_int = 0;
 
-/// Room for the handles of one message, aligned as the kernel's headers want it.
+/// Space for the handles of one message, with the alignment of the kernel's headers.
 #[repr(C, align(8))]
 struct Control([u8; CONTROL_BYTES]);
 
 const CONTROL_BYTES: usize = {
     let bytes = MOST_HANDLES * size_of::<RawFd>();
-    // SAFETY: a number, and nothing but arithmetic.
+    // SAFETY: arithmetic on a number.
     unsafe { libc::CMSG_SPACE(bytes as u32) as usize }
 };
 
-/// Takes in once: to the caller's buffer first, then to our own.
+/// Receives once: into the caller's buffer first, then into our own.
 pub(super) fn receive(
     end: &mut End,
     mut caller: Option<(&mut Vec<u8>, usize)>,
@@ -183,7 +182,7 @@ pub(super) fn receive(
     parts[1].iov_base = spare.as_mut_ptr().cast();
     parts[1].iov_len = spare.len().min(super::READ_AHEAD_BYTES);
     let mut control = Control([0; CONTROL_BYTES]);
-    // SAFETY: plain numbers and pointers, of which none is looked at while it is null.
+    // SAFETY: plain numbers and pointers; none is used while it is null.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = parts.as_mut_ptr();
     message.msg_iovlen = parts.len() as _;
@@ -192,8 +191,8 @@ pub(super) fn receive(
         message.msg_control = control.0.as_mut_ptr().cast();
         message.msg_controllen = CONTROL_BYTES as _;
         calls.receive += 1;
-        // SAFETY: an open socket; a message whose parts and whose control data are live buffers of
-        // the lengths that it says, borrowed mutably here.
+        // SAFETY: an open socket, and a message whose parts and control data are live buffers of the lengths
+        // that it names, mutably borrowed here.
         let count = unsafe { libc::recvmsg(socket.0.as_raw_fd(), &raw mut message, flags) };
         if let Ok(count) = usize::try_from(count) {
             break count;
@@ -203,7 +202,7 @@ pub(super) fn receive(
             io::ErrorKind::Interrupted => {}
             io::ErrorKind::WouldBlock => return Ok(Arrived::Nothing),
             io::ErrorKind::ConnectionReset => {
-                // It has gone without having read everything that we sent.
+                // The other side ended without reading everything.
                 *ended = true;
                 return Ok(Arrived::End);
             }
@@ -219,20 +218,20 @@ pub(super) fn receive(
     let to_caller = count.min(parts[0].iov_len);
     if let Some((to, _)) = caller {
         let length = to.len() + to_caller;
-        // SAFETY: the call has filled as many bytes behind the length.
+        // SAFETY: the call has filled that many bytes after the length.
         unsafe { to.set_len(length) };
     }
     let length = ahead.len() + count - to_caller;
-    // SAFETY: the same of the second part, which is filled after the first.
+    // SAFETY: as above, for the second part, which is filled after the first.
     unsafe { ahead.set_len(length) };
     let is_cut = message.msg_flags & libc::MSG_CTRUNC != 0;
     if is_cut && came.len() < MOST_HANDLES {
-        // There was room for more in the message: it is this process that may have no more.
+        // The message had space for more, so this process reached its limit.
         return Err(Errno::MFILE.into());
     }
     if is_cut || handles.len() + came.len() > MOST_HANDLES {
-        let words = "more handles were passed than a message may carry";
-        return Err(io::Error::new(io::ErrorKind::InvalidData, words));
+        let message = "more than 64 handles in one message";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }
     handles.extend(came);
     Ok(Arrived::Bytes { to_caller, ahead: count - to_caller })
@@ -242,36 +241,36 @@ pub(super) fn lacks_room_for_handles(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::MFILE.raw_os_error())
 }
 
-/// The handles that came with a message.
+/// Returns the handles of a message.
 fn handles_of(message: &libc::msghdr) -> Vec<Handle> {
     let mut handles = Vec::new();
-    // SAFETY: a message that the kernel has filled in, whose control data is live.
+    // SAFETY: a message filled in by the kernel, whose control data are live.
     let mut header = unsafe { libc::CMSG_FIRSTHDR(message) };
     while !header.is_null() {
-        // SAFETY: not null, and so inside the control data; aligned as that is.
+        // SAFETY: not null, and therefore inside the control data, with its alignment.
         let libc::cmsghdr { cmsg_len, cmsg_level, cmsg_type, .. } = unsafe { *header };
         if (cmsg_level, cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
-            // SAFETY: a number, and nothing but arithmetic.
+            // SAFETY: arithmetic on a number.
             let head = unsafe { libc::CMSG_LEN(0) } as usize;
-            // Of another type where sizes are those of sockets.
+            // The type differs between systems.
             let length: usize = cmsg_len as _;
             let count = length.saturating_sub(head) / size_of::<RawFd>();
             // SAFETY: a header inside the control data.
             let data: *const RawFd = unsafe { libc::CMSG_DATA(header) }.cast();
             for at in 0..count {
-                // SAFETY: inside the data of the header, as its length says.
+                // SAFETY: inside the data of the header, according to its length.
                 let place = unsafe { data.add(at) };
-                // SAFETY: as above; not necessarily aligned.
+                // SAFETY: as above; possibly unaligned.
                 let fd = unsafe { place.read_unaligned() };
-                // SAFETY: made by the call for this process, and for nobody else.
+                // SAFETY: created by the call for this process, and owned by nobody else.
                 let fd = unsafe { OwnedFd::from_raw_fd(fd) };
                 #[cfg(not(target_os = "linux"))]
-                // Ignored: a descriptor that is open has no error.
+                // Ignored: the call cannot fail for an open descriptor.
                 let _ = rustix::io::fcntl_setfd(&fd, FdFlags::CLOEXEC);
                 handles.push(Handle::from(fd));
             }
         }
-        // SAFETY: the message and a header of it.
+        // SAFETY: the message and one of its headers.
         header = unsafe { libc::CMSG_NXTHDR(message, header) };
     }
     handles

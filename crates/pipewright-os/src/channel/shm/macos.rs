@@ -1,4 +1,4 @@
-//! `shm_open` under a name that is gone at once.
+//! `shm_open` with a name that is removed at once.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,14 +11,14 @@ use rustix::io::{Errno, FdFlags};
 use rustix::mm::ProtFlags;
 use rustix::shm::{self, OFlags};
 
-use super::failed::at;
+use super::call_error::in_call;
 pub(super) use super::mapping::Mapping;
 use crate::base::handle::Handle;
 
 pub(super) fn create(size: usize, _: bool) -> io::Result<(Mapping, Handle)> {
     let (writable, readable) = memory()?;
-    // Works once for each object, which is what is wanted.
-    rustix::fs::ftruncate(&writable, size as u64).map_err(at("ftruncate"))?;
+    // This works only once per object, as intended.
+    rustix::fs::ftruncate(&writable, size as u64).map_err(in_call("ftruncate"))?;
     let mapping = Mapping::of(&writable, size, ProtFlags::READ | ProtFlags::WRITE)?;
     Ok((mapping, Handle::from(readable)))
 }
@@ -26,14 +26,14 @@ pub(super) fn create(size: usize, _: bool) -> io::Result<(Mapping, Handle)> {
 pub(super) fn open(handle: &Handle, size: usize, _: bool) -> io::Result<Mapping> {
     let stat = rustix::fs::fstat(handle)?;
     if u64::try_from(stat.st_size).ok() != Some(size as u64) {
-        let words = "shared memory was refused: it is not as large as was said";
-        return Err(io::Error::new(io::ErrorKind::InvalidData, words));
+        let message = "shared memory was refused: its size is not the announced one";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }
     Mapping::of(handle.as_fd(), size, ProtFlags::READ)
 }
 
-/// The object for writing and for reading. Between the two calls in here it has a name, of at most the
-/// 31 characters that a name may have.
+/// Opens the object for writing and for reading. Between these two calls it has a name, which may have at most
+/// 31 characters.
 fn memory() -> io::Result<(OwnedFd, OwnedFd)> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let rights = Mode::RUSR | Mode::WUSR;
@@ -46,11 +46,11 @@ fn memory() -> io::Result<(OwnedFd, OwnedFd)> {
         let writable = match shm::open(name.as_str(), new, rights) {
             Ok(fd) => fd,
             Err(Errno::EXIST) => continue,
-            Err(error) => return Err(at("shm_open")(error)),
+            Err(error) => return Err(in_call("shm_open")(error)),
         };
         let readable = shm::open(name.as_str(), OFlags::RDONLY, Mode::empty());
         shm::unlink(name.as_str())?;
-        let readable = readable.map_err(at("shm_open"))?;
+        let readable = readable.map_err(in_call("shm_open"))?;
         for fd in [&writable, &readable] {
             rustix::io::fcntl_setfd(fd, FdFlags::CLOEXEC)?;
         }

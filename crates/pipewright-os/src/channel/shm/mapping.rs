@@ -1,4 +1,4 @@
-//! A mapping of a descriptor, taken away when dropped.
+//! A mapping of a descriptor, unmapped on drop.
 
 use std::ffi::c_void;
 use std::io;
@@ -7,7 +7,7 @@ use std::ptr::{self, NonNull};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use super::failed::at;
+use super::call_error::in_call;
 use crate::base::generation::Generation;
 
 /// Mapped memory.
@@ -15,21 +15,21 @@ use crate::base::generation::Generation;
 pub(crate) struct Mapping {
     start: NonNull<u8>,
     length: usize,
-    /// The process that has it mapped. In a fork something else may be at that address.
+    /// The process that has the mapping. In a fork the address may be used for something else.
     home: Generation,
 }
 
-// SAFETY: memory belongs to no thread; who may write it is said by the types that own a mapping.
+// SAFETY: memory belongs to no thread. The types that own a mapping decide who may write it.
 unsafe impl Send for Mapping {}
-// SAFETY: it gives addresses; what is done there, and why it may be, is said by the types that own one.
+// SAFETY: it only returns addresses. The types that own a mapping decide what may be done there.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps that much of the object, from its start on.
+    /// Maps the first `length` bytes of the object.
     pub(super) fn of(fd: impl AsFd, length: usize, rights: ProtFlags) -> io::Result<Mapping> {
-        // SAFETY: a new mapping where there is none, so nothing of ours is changed by it.
+        // SAFETY: a new mapping at an unused address, so nothing of ours changes.
         let start = unsafe { mmap(ptr::null_mut(), length, rights, MapFlags::SHARED, fd, 0) };
-        let start = start.map_err(at("mmap"))?;
+        let start = start.map_err(in_call("mmap"))?;
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Mapping { start, length, home: Generation::current() })
     }
@@ -44,17 +44,17 @@ impl Mapping {
         self.length
     }
 
-    /// Returns true if it is a mapping of this process, and not of one that this is a fork of.
+    /// Returns true if this process made the mapping. Returns false in a fork.
     #[inline]
     pub(super) fn is_here(&self) -> bool {
         self.home.is_here()
     }
 
-    /// What only Linux has.
+    /// Gives the kernel advice on the mapping. Linux only.
     #[cfg(target_os = "linux")]
     pub(super) fn advise(&self, advice: rustix::mm::Advice) -> io::Result<()> {
         let start: *mut c_void = self.start.as_ptr().cast();
-        // SAFETY: our own mapping; the advice that is given here changes no byte of it.
+        // SAFETY: our own mapping; the advice used here changes no byte of it.
         Ok(unsafe { rustix::mm::madvise(start, self.length, advice) }?)
     }
 }
@@ -65,8 +65,8 @@ impl Drop for Mapping {
             return;
         }
         let start: *mut c_void = self.start.as_ptr().cast();
-        // Ignored: where it cannot be taken out of a larger one (ENOMEM), it stays.
-        // SAFETY: made by `of`, in this process, and nothing borrows it any more.
+        // Ignored: a part of a larger mapping that cannot be split (ENOMEM) stays mapped. SAFETY: created by
+        // `of` in this process, and no longer borrowed.
         let _ = unsafe { munmap(start, self.length) };
     }
 }

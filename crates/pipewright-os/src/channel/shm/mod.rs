@@ -1,41 +1,40 @@
-//! Memory that two processes share: one writes it, the other one reads it.
+//! Memory shared by two processes: one writes it, the other reads it.
 //!
-//! A memory object has one writer. It is made by that process ([`Written::create`]), which maps it for
-//! writing and then sees to it that nobody else ever can; its handle is passed to the other process,
-//! which maps it for reading ([`Seen::open`]). Two processes that talk both ways have two objects.
+//! A memory object has one writer. The writer creates it ([`Written::create`]), maps it for writing, and makes
+//! sure that nobody else ever can. Its handle is passed to the other process, which maps it for reading
+//! ([`Seen::open`]). Two processes that talk in both directions use two objects.
 //!
 //! # Layout
-//! [`CONTROL_BYTES`] of words, then the data. A word is 64 bits, stands alone in [`WORD_STRIDE`] bytes so
-//! that no two of them share a line of a cache, and is only ever touched by atomic operations.
+//! [`CONTROL_BYTES`] of words, then the data. A word has 64 bits, stands alone in [`WORD_STRIDE`] bytes so
+//! that no two words share a cache line, and is accessed only by atomic operations.
 //!
 //! # Why this is sound
-//! Rust lets the compiler assume that memory behind a `&[u8]` does not change, and that plain accesses
-//! are not raced. So:
+//! The Rust compiler may assume that memory behind a `&[u8]` does not change, and that plain accesses are free
+//! of races. Therefore:
 //!
-//! * What *we* write is ours alone to write: once [`Written::create`] has returned, nobody can map the
-//!   object for writing (the handle that is passed on cannot be; [`Seen::open`] checks that of
-//!   what it is given). Who may look into this process could have done so before: on Linux a process of the
-//!   same user, through `/proc`, in the moment before the seal. Such a process can change any memory of ours
-//!   by other ways (ptrace(2)), so that is no more than it could do. A `&mut [u8]` over it is as exclusive as any other: that somebody outside of
-//!   this program looks on changes nothing that the program could notice, and what a reader sees of bytes
-//!   that are being written is the reader's business.
-//! * What the *peer* writes may change at any moment, whatever the protocol says, so there is never a
-//!   reference to it. Words are read by atomic loads. Data is copied out by instructions that the
-//!   compiler does not look into (`copy/`); what they do to the abstract machine is what a relaxed
-//!   atomic load for each byte would do, which may be raced by anybody. What has been copied is private,
-//!   and is decoded after that: nothing is fetched twice.
-//! * An access never faults: the object's size is checked and sealed, and every page of it is there
-//!   before it is mapped. A fork of this process, which has no such mapping, is given nothing.
+//! * Only this process writes *its own* objects. Once [`Written::create`] has returned, nobody can map the
+//!   object for writing: the handle that is passed on does not allow it, and [`Seen::open`] checks the handle
+//!   that it gets. A process that may inspect this one could have done so earlier: on Linux a process of the
+//!   same user, through `/proc`, in the moment before the seal. Such a process can change our memory in other
+//!   ways too (ptrace(2)), so it gains nothing. A `&mut [u8]` over the data is as exclusive as any other. This
+//!   program cannot notice that another one reads the bytes, and the reader has to cope with bytes that are
+//!   being written.
+//! * *The peer's* objects may change at any moment, whatever the protocol says, so there is never a reference
+//!   to their data as plain bytes. Words are read by atomic loads. Data are copied out by instructions that
+//!   are opaque to the compiler (`copy/`). Their effect on the abstract machine is that of a relaxed atomic
+//!   load for each byte, which may race with any writer. The copy is private and is decoded afterwards:
+//!   nothing is fetched twice.
+//! * No access faults: the size of the object is checked and sealed, and every page exists before it is
+//!   mapped. A fork of this process has no such mapping, and gets no access.
 //!
-//! A published word orders data: the writer stores it with `Release` after the data is in place, the
-//! reader loads it before it copies, with a fence (`Acquire`) in between: of memory that cannot be written to
-//! a relaxed load is the only one that Rust allows (`std::sync::atomic`, "Atomic accesses to read-only
-//! memory"). Between two processes that is what the processor
-//! makes of it, and both compilers are kept from moving anything across.
+//! A published word orders data. The writer stores it with `Release` after the data are in place; the reader
+//! loads it before it copies, with a fence (`Acquire`) in between. Rust allows only relaxed loads of read-only
+//! memory (`std::sync::atomic`, "Atomic accesses to read-only memory"). Between two processes the processor
+//! implements this order, and both compilers are kept from moving accesses across it.
 
-mod copy;
 #[cfg(not(any(miri, pipewright_plain_memory)))]
-mod failed;
+mod call_error;
+mod copy;
 #[cfg(all(target_os = "linux", not(any(miri, pipewright_plain_memory))))]
 mod linux;
 #[cfg(all(target_os = "linux", not(any(miri, pipewright_plain_memory))))]
@@ -63,90 +62,90 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use crate::base::handle::Handle;
 use imp::Mapping;
 
-/// How much of an object is words.
+/// The size of the words at the start of an object.
 pub const CONTROL_BYTES: usize = 4096;
 
-/// How far apart words are: two lines of a cache, because processors fetch lines in pairs.
+/// The distance between words: two cache lines, because processors fetch lines in pairs.
 pub const WORD_STRIDE: usize = 128;
 
-/// How many words an object has.
+/// The number of words of an object.
 pub const WORDS: usize = CONTROL_BYTES / WORD_STRIDE;
 
-/// How much data is read at once where it is not copied out: what fits into registers.
+/// The number of bytes that are read in place at once: as many as fit into registers.
 pub const BLOCK_BYTES: usize = 64;
 
-/// The most data that an object may have.
+/// The maximum size of the data of an object.
 pub const MOST_BYTES: usize = 1 << 30;
 
-/// How an object is made.
+/// The options of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ShmOptions {
-    /// How much data it has, in bytes: a multiple of a page, and at most [`MOST_BYTES`].
+    /// The size of the data in bytes: a multiple of a page, and at most [`MOST_BYTES`].
     pub bytes: usize,
-    /// Whether its pages are mapped at once. Else each costs a fault when it is first touched.
+    /// True to map all pages at once. Otherwise the first access to each page costs a fault.
     pub prefault: bool,
 }
 
-/// A memory object that this process writes, and nobody else.
+/// A memory object that only this process writes.
 ///
-/// In a fork of this process nothing is written, and nothing is there.
+/// In a fork of this process it is empty, and writes to it do nothing.
 ///
 /// # Drop
-/// Takes the mapping away. The memory goes when the other side has let go of it too.
+/// Removes the mapping. The memory is freed when the other side has released it too.
 #[derive(Debug)]
 pub struct Written {
     mapping: Mapping,
     handle: Handle,
 }
 
-/// A memory object that another process writes. In a fork of this process nothing is there.
+/// A memory object that another process writes. In a fork of this process it is empty.
 ///
 /// # Drop
-/// Takes the mapping away.
+/// Removes the mapping.
 #[derive(Debug)]
 pub struct Seen {
     mapping: Mapping,
 }
 
 impl Written {
-    /// Makes an object. All its bytes are 0.
+    /// Creates an object filled with zeros.
     ///
-    /// It has no name that anybody could find, and is not inherited by children.
+    /// It has no name that others could find, and children don't inherit it.
     ///
     /// # Platform
-    /// Linux: `memfd_create(MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL)`, without the last one
-    /// before 6.3; `mmap`, then at once the seals `F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE |
-    /// F_SEAL_SEAL`; `fallocate`, so that a machine without memory says so here and does not end the
-    /// process later (SIGBUS); `MADV_DONTFORK`, `MADV_POPULATE_WRITE` where that is asked for
-    /// (5.14). macOS:
-    /// `shm_open` under a random name, once for writing and once for reading, and `shm_unlink` at once;
-    /// the handle is the one for reading. Windows: `CreateFileMappingW` of the system's own memory
-    /// (`SEC_COMMIT`), without a name and with nobody in its access list, and `MapViewOfFile`; the handle
-    /// is a copy that may read (`DuplicateHandle`), and with that list no copy of it may do more.
+    /// Linux: `memfd_create(MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL)`, without the last flag before
+    /// 6.3; `mmap`, then at once the seals `F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL`;
+    /// `fallocate`, so that a lack of memory is an error here and does not end the process later (SIGBUS);
+    /// `MADV_DONTFORK`, and `MADV_POPULATE_WRITE` if requested (5.14). macOS: `shm_open` under a random name,
+    /// once for writing and once for reading, and `shm_unlink` at once; the handle is the one for reading.
+    /// Windows: `CreateFileMappingW` of committed memory (`SEC_COMMIT`) without a name and with an access list
+    /// that allows nobody, and `MapViewOfFile`; the handle is a read-only copy (`DuplicateHandle`), and
+    /// because of the list no copy of it can get more rights.
     ///
     /// # Errors
-    /// The size is none (`InvalidInput`); there is no memory, or no room for another handle; the system
-    /// has no such objects, or a filter denies them. It names the call.
+    /// `InvalidInput`: the size is invalid. Otherwise the name of the failed call and its error: there is not
+    /// enough memory, the limit on handles was reached, the system has no such objects, or a filter denies
+    /// them.
     pub fn create(options: ShmOptions) -> io::Result<Written> {
         let size = size_of_object(options.bytes)?;
         let (mapping, handle) = imp::create(size, options.prefault)?;
         Ok(Written { mapping, handle })
     }
 
-    /// What the other process needs to see the object: it can be mapped for reading only.
+    /// Returns the handle that the other process needs. It can be mapped only for reading.
     #[must_use]
     pub fn handle(&self) -> &Handle {
         &self.handle
     }
 
-    /// How much data the object has, in bytes.
+    /// Returns the size of the data in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.mapping.len() - CONTROL_BYTES
     }
 
-    /// Writes a word, after everything that was written before (`Release`). A word beyond
-    /// [`WORDS`] is none, and nothing is written.
+    /// Writes a word after everything that was written before (`Release`). Does nothing for a word beyond
+    /// [`WORDS`].
     #[inline]
     pub fn publish(&self, word: usize, value: u64) {
         if let Some(place) = self.mapping.word(word) {
@@ -154,34 +153,34 @@ impl Written {
         }
     }
 
-    /// As [`publish`](Self::publish), before everything that is read
-    /// [in order](Seen::word_in_order) afterwards: of two sides that announce something and then look, at
-    /// least one sees what the other one announced (a fence, `SeqCst`).
+    /// [Publishes](Self::publish) a word before everything that is read [in order](Seen::word_in_order)
+    /// afterwards. If two sides each announce something and then look, at least one of them sees the other's
+    /// announcement (a `SeqCst` fence).
     #[inline]
     pub fn announce(&self, word: usize, value: u64) {
         self.publish(word, value);
         fence(Ordering::SeqCst);
     }
 
-    /// All of the data.
+    /// Returns all data.
     #[must_use]
     pub fn data(&mut self) -> &mut [u8] {
         let length = self.bytes();
         self.get_mut(0, length).unwrap_or_default()
     }
 
-    /// So many bytes from there on, if they are inside: ours to read and write until a word says that
-    /// the other side may read them.
+    /// Returns that many bytes of the data, if they are inside. This side may read and write them until a word
+    /// allows the other side to read them.
     #[inline]
     #[must_use]
     pub fn get_mut(&mut self, from: usize, count: usize) -> Option<&mut [u8]> {
         let place = self.mapping.place(from, count)?;
-        // SAFETY: that many bytes stand there in a mapping that lives as long as `self`, which is
-        // borrowed mutably; no other mapping of the object can be written (see above).
+        // SAFETY: that many bytes are in a mapping that lives as long as `self`, which is mutably borrowed. No
+        // other mapping of the object is writable (see above).
         Some(unsafe { std::slice::from_raw_parts_mut(place, count) })
     }
 
-    /// The same, to look at.
+    /// Returns that many bytes of the data for reading, if they are inside.
     #[inline]
     #[must_use]
     pub fn get(&self, from: usize, count: usize) -> Option<&[u8]> {
@@ -192,29 +191,29 @@ impl Written {
 }
 
 impl Seen {
-    /// Maps an object that another process has made, and has passed the handle of.
+    /// Maps an object that another process created and passed.
     ///
     /// # Platform
-    /// Linux: `F_GET_SEALS` has to say that it can never shrink and that nobody can map it for writing
-    /// any more, `fstat` that it has exactly that size, and after `ftruncate` to just that size, which takes
-    /// away what is behind its end, that it has no holes; then `mmap(PROT_READ)` and
-    /// `MADV_DONTFORK`. macOS: `fstat`, `mmap`. Windows: `NtQuerySection` has to say that it is no file, all there, and
-    /// of that size, and after `MapViewOfFile(FILE_MAP_READ)` `VirtualQuery` that all of it can be read.
+    /// Linux: `F_GET_SEALS` has to report that the object can neither shrink nor be mapped for writing any
+    /// more. `fstat` has to report the exact size and, after `ftruncate` to that size (which removes pages
+    /// behind the end), no holes. Then `mmap(PROT_READ)` and `MADV_DONTFORK`. macOS: `fstat`, `mmap`. Windows:
+    /// `NtQuerySection` has to report committed memory of that size that is not backed by a file, and after
+    /// `MapViewOfFile(FILE_MAP_READ)` `VirtualQuery` has to report that all of it is readable.
     ///
     /// # Errors
-    /// `InvalidData`: it is no such object. What the system says of mapping it.
+    /// `InvalidData`: it is not such an object. Otherwise the system's error from mapping it.
     pub fn open(handle: &Handle, options: ShmOptions) -> io::Result<Seen> {
         let size = size_of_object(options.bytes)?;
         Ok(Seen { mapping: imp::open(handle, size, options.prefault)? })
     }
 
-    /// How much data the object has, in bytes.
+    /// Returns the size of the data in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.mapping.len() - CONTROL_BYTES
     }
 
-    /// Reads a word, before everything that is read afterwards (`Acquire`). One beyond [`WORDS`] is 0.
+    /// Reads a word before everything that is read afterwards (`Acquire`). A word beyond [`WORDS`] is 0.
     #[inline]
     #[must_use]
     pub fn word(&self, word: usize) -> u64 {
@@ -223,48 +222,48 @@ impl Seen {
         value
     }
 
-    /// As [`word`](Self::word), after what this thread has [announced](Written::announce) before: the fence
-    /// is there.
+    /// Reads a word, as [`word`](Self::word) does, after everything that this thread has
+    /// [announced](Written::announce). The fence is there.
     #[inline]
     #[must_use]
     pub fn word_in_order(&self, word: usize) -> u64 {
         self.word(word)
     }
 
-    /// Copies what stands there in the data. Each byte is read once.
+    /// Copies data into the buffer. Each byte is read once.
     ///
     /// # Errors
-    /// `InvalidInput`: the place is not inside the data; nothing is copied.
+    /// `InvalidInput`: the range is not inside the data. Nothing is copied.
     #[inline]
     pub fn copy_to(&self, from: usize, to: &mut [u8]) -> io::Result<()> {
         let place = self.place(from, to.len())?;
-        // SAFETY: as many bytes as `to` has are mapped there, and `to` is borrowed mutably.
+        // SAFETY: as many bytes as `to` has are mapped there, and `to` is mutably borrowed.
         unsafe { copy::out(place, to.as_mut_ptr(), to.len()) };
         Ok(())
     }
 
-    /// Appends what stands there in the data to the buffer. Each byte is read once.
+    /// Appends data to the buffer. Each byte is read once.
     ///
     /// # Errors
-    /// `InvalidInput`: the place is not inside the data. `OutOfMemory`: the buffer could not grow.
+    /// `InvalidInput`: the range is not inside the data. `OutOfMemory`: the buffer could not grow.
     #[inline]
     pub fn append_to(&self, from: usize, count: usize, to: &mut Vec<u8>) -> io::Result<()> {
         let place = self.place(from, count)?;
         to.try_reserve(count).map_err(|_| io::ErrorKind::OutOfMemory)?;
         let spare = to.spare_capacity_mut().as_mut_ptr().cast();
-        // SAFETY: that many bytes are mapped there, and there is room for them in the buffer.
+        // SAFETY: that many bytes are mapped there, and the buffer has space for them.
         unsafe { copy::out(place, spare, count) };
         let length = to.len() + count;
-        // SAFETY: they have just been written.
+        // SAFETY: these bytes have just been written.
         unsafe { to.set_len(length) };
         Ok(())
     }
 
-    /// Folds what stands there in the data, block by block, without a copy of it in memory. Each byte is
-    /// read once; what is shown is a value that nobody else can change.
+    /// Folds data block by block, without a copy in memory. Each byte is read once; the blocks are values that
+    /// nobody else can change.
     ///
     /// # Errors
-    /// `InvalidInput`: the place is not inside the data, or the count no multiple of [`BLOCK_BYTES`].
+    /// `InvalidInput`: the range is not inside the data, or the count is not a multiple of [`BLOCK_BYTES`].
     #[inline]
     pub fn fold_blocks<B>(
         &self,
@@ -286,10 +285,10 @@ impl Seen {
         Ok(folded)
     }
 
-    /// Four numbers that stand there in the data, each read once; the place is a multiple of 8.
+    /// Returns four numbers from the data, each read once. The offset is a multiple of 8.
     ///
     /// # Errors
-    /// `InvalidInput`: the place is not inside the data, or no multiple of 8.
+    /// `InvalidInput`: the range is not inside the data, or the offset is not a multiple of 8.
     #[inline]
     pub fn numbers(&self, from: usize) -> io::Result<[u64; 4]> {
         let words = self.words(from, 32)?;
@@ -300,20 +299,19 @@ impl Seen {
         Ok(numbers)
     }
 
-    /// The data there, in place: numbers of 8 bytes in the machine's order, each read when it is
-    /// asked for. The place and the count are multiples of 8.
+    /// Returns an iterator over the data in place, as 8-byte numbers in native byte order, each read on
+    /// demand. The offset and the count are multiples of 8.
     ///
     /// # Errors
-    /// `InvalidInput`: the place is not inside the data, or no multiple of 8.
+    /// `InvalidInput`: the range is not inside the data, or one of them is not a multiple of 8.
     #[inline]
     pub fn words(&self, from: usize, count: usize) -> io::Result<Words<'_>> {
         let place = self.place(from, count)?;
         if from % 8 != 0 || count % 8 != 0 {
             return Err(outside());
         }
-        // SAFETY: that many bytes are mapped there for as long as `self` is borrowed, at a multiple
-        // of 8; nothing but relaxed atomic loads is ever done through the reference, which are allowed
-        // for 8 bytes of memory that is mapped for reading only.
+        // SAFETY: that many bytes are mapped there, at a multiple of 8, for as long as `self` is borrowed. The
+        // reference is used only for relaxed atomic loads, which are allowed for 8 bytes of read-only memory.
         let words = unsafe { std::slice::from_raw_parts(place.cast::<AtomicU64>(), count / 8) };
         Ok(Words { words: words.iter() })
     }
@@ -324,7 +322,7 @@ impl Seen {
     }
 }
 
-/// Data of a peer, read in place: see [`Seen::words`].
+/// The data of a peer, read in place: see [`Seen::words`].
 #[derive(Debug, Clone)]
 pub struct Words<'a> {
     words: std::slice::Iter<'a, AtomicU64>,
@@ -359,20 +357,20 @@ impl Mapping {
         }
         // SAFETY: inside the mapping, which is at least that large.
         let place = unsafe { self.start().add(word * WORD_STRIDE) };
-        // SAFETY: mapped for as long as `self` is, at a multiple of 8, and touched by atomic operations
-        // only: here, and by a peer that keeps to the protocol. What one that does not does to it is not
-        // this program's to order: the loads are atomic whoever stores.
+        // SAFETY: mapped for as long as `self` is, at a multiple of 8, and accessed only by atomic operations,
+        // both here and by a peer that follows the protocol. A peer that does not can store whatever it likes;
+        // the loads are atomic in any case.
         Some(unsafe { &*place.cast::<AtomicU64>() })
     }
 
-    /// So many bytes of the data, if they are inside.
+    /// Returns the address of that many bytes of the data, if they are inside.
     #[inline]
     fn place(&self, from: usize, count: usize) -> Option<*mut u8> {
         let end = from.checked_add(count)?;
         if end > self.len() - CONTROL_BYTES || !self.is_here() {
             return None;
         }
-        // SAFETY: inside the mapping, as was just checked, which is one of this process.
+        // SAFETY: inside the mapping, as was just checked, which belongs to this process.
         Some(unsafe { self.start().add(CONTROL_BYTES + from) })
     }
 }
@@ -380,12 +378,12 @@ impl Mapping {
 fn size_of_object(bytes: usize) -> io::Result<usize> {
     let pages = bytes != 0 && bytes % CONTROL_BYTES == 0;
     if !pages || bytes > MOST_BYTES {
-        let words = "shared memory is made of whole pages";
+        let words = "the size of shared memory must be a multiple of 4096 bytes, at most 1 GiB";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
     }
     Ok(CONTROL_BYTES + bytes)
 }
 
 fn outside() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, "outside of the shared memory")
+    io::Error::new(io::ErrorKind::InvalidInput, "outside the shared memory")
 }

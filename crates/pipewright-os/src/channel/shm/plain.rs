@@ -1,5 +1,5 @@
-//! Memory of this process alone, for checkers that know no other (`ci/sanitize.sh`): Miri has no shared
-//! memory, and a thread sanitizer takes one place that is mapped twice for two.
+//! Memory of this process only, for checkers that don't support shared memory (`ci/sanitize.sh`). Miri has
+//! none, and a thread sanitizer takes two mappings of the same memory for two places.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,7 +11,7 @@ use crate::base::aligned::AlignedBuf;
 use crate::base::fallback;
 use crate::base::handle::Handle;
 
-/// What was made, by the number of its handle.
+/// The objects, by the number of their handle.
 static OBJECTS: Mutex<Option<HashMap<RawFd, Arc<AlignedBuf>>>> = Mutex::new(None);
 
 #[derive(Debug)]
@@ -22,7 +22,7 @@ impl Mapping {
         self.0.start().as_ptr()
     }
 
-    /// Nothing forks there.
+    /// Returns true: nothing forks under a checker.
     pub(super) fn is_here(&self) -> bool {
         true
     }
@@ -37,7 +37,7 @@ pub(super) fn create(size: usize, _: bool) -> io::Result<(Mapping, Handle)> {
         return Err(io::ErrorKind::Unsupported.into());
     }
     let memory = Arc::new(AlignedBuf::zeroed(size, super::CONTROL_BYTES)?);
-    // Of no use but to be a number that nothing else has.
+    // Serves only as a unique number.
     let (handle, _) = UnixStream::pair()?;
     let mut objects = OBJECTS.lock().unwrap_or_else(PoisonError::into_inner);
     objects.get_or_insert_default().insert(handle.as_raw_fd(), Arc::clone(&memory));

@@ -1,11 +1,11 @@
-//! Objects as both sides see them, and what is refused.
+//! Objects as both sides see them, and objects that are refused.
 
 use super::*;
 
 const BYTES: usize = 64 << 10;
 const OPTIONS: ShmOptions = ShmOptions { bytes: BYTES, prefault: true };
 
-/// An object, unless this build or machine has none.
+/// Returns an object, unless this build or machine has none.
 fn written() -> Option<Written> {
     match Written::create(OPTIONS) {
         Ok(written) => Some(written),
@@ -18,7 +18,7 @@ fn written() -> Option<Written> {
 }
 
 #[test]
-fn what_is_written_is_seen() {
+fn reader_sees_written_data() {
     let Some(mut ours) = written() else { return };
     let theirs = Seen::open(ours.handle(), OPTIONS).unwrap();
     assert_eq!((ours.bytes(), theirs.bytes()), (BYTES, BYTES));
@@ -54,7 +54,7 @@ fn what_is_written_is_seen() {
 }
 
 #[test]
-fn nothing_outside_can_be_read() {
+fn ranges_outside_the_data_are_refused() {
     let Some(ours) = written() else { return };
     let theirs = Seen::open(ours.handle(), OPTIONS).unwrap();
     for (from, count) in [(BYTES, 1), (BYTES + 1, 0), (usize::MAX, 2), (0, BYTES + 1)] {
@@ -70,7 +70,7 @@ fn nothing_outside_can_be_read() {
 }
 
 #[test]
-fn a_size_that_is_none_is_refused() {
+fn invalid_sizes_are_refused() {
     for bytes in [0, 1, 4095, 4097, MOST_BYTES + 4096, usize::MAX] {
         let options = ShmOptions { bytes, prefault: false };
         assert_eq!(Written::create(options).unwrap_err().kind(), io::ErrorKind::InvalidInput);
@@ -87,7 +87,7 @@ mod linux {
     use super::super::mapping::Mapping;
     use super::*;
 
-    /// An object as somebody hostile would make it.
+    /// Returns an object as a hostile peer would create it.
     fn object(size: u64, allocated: bool, seals: SealFlags) -> Handle {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd = rustix::fs::memfd_create(c"hostile", flags).unwrap();
@@ -100,7 +100,7 @@ mod linux {
     }
 
     #[test]
-    fn objects_that_could_harm_us_are_refused() {
+    fn hostile_objects_are_refused() {
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
         let size = (CONTROL_BYTES + BYTES) as u64;
         let refused = |handle: Handle, words: &str| {
@@ -112,14 +112,14 @@ mod linux {
         for seal in [SealFlags::SHRINK, SealFlags::FUTURE_WRITE, SealFlags::SEAL] {
             refused(object(size, true, seals.difference(seal)), "not sealed");
         }
-        refused(object(size - 4096, true, seals), "not as large");
-        refused(object(size + 4096, true, seals), "not as large");
+        refused(object(size - 4096, true, seals), "its size is not");
+        refused(object(size + 4096, true, seals), "its size is not");
         refused(object(size, false, seals), "holes");
-        refused(Handle::from(File::open("/proc/self/exe").unwrap()), "cannot be sealed");
-        refused(Handle::from(File::open("/dev/null").unwrap()), "cannot be sealed");
+        refused(Handle::from(File::open("/proc/self/exe").unwrap()), "not a sealable");
+        refused(Handle::from(File::open("/dev/null").unwrap()), "not a sealable");
     }
 
-    /// One page too few inside, and one behind the end: as many as there should be.
+    /// An object with one page missing inside and one behind the end, so that their number is right.
     #[test]
     fn pages_behind_the_end_do_not_stand_in_for_holes() {
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
@@ -142,7 +142,7 @@ mod linux {
             assert!(blocks(&handle) >= size, "it looks whole");
             let error = Seen::open(&handle, OPTIONS).unwrap_err();
             assert!(error.to_string().contains("holes"), "{error}");
-            // And nobody can fill what was taken away.
+            // Nobody can fill what was truncated.
             let keep = FallocateFlags::KEEP_SIZE;
             assert!(rustix::fs::fallocate(&handle, keep, size, 4096).is_err());
         }
@@ -152,7 +152,7 @@ mod linux {
     }
 
     #[test]
-    fn in_a_fork_nothing_is_there_and_nothing_is_harmed() {
+    fn fork_sees_no_data_and_harms_nothing() {
         use crate::base::generation::tests::in_a_fork;
         let Some(mut ours) = written() else { return };
         let theirs = Seen::open(ours.handle(), OPTIONS).unwrap();
@@ -164,12 +164,12 @@ mod linux {
             let (Some(mut ours), Some(theirs)) = (in_child.take(), theirs_in_child.as_ref()) else {
                 return false;
             };
-            // What other code maps where the mappings are in the parent.
+            // Mappings of other code at the addresses that the parent uses.
             let page = 4096;
             let rights = ProtFlags::READ | ProtFlags::WRITE;
             let flags = rustix::mm::MapFlags::PRIVATE | rustix::mm::MapFlags::FIXED_NOREPLACE;
             for address in addresses {
-                // SAFETY: where nothing is mapped, or it fails.
+                // SAFETY: nothing is mapped there, or the call fails.
                 let made =
                     unsafe { rustix::mm::mmap_anonymous(address.cast(), page, rights, flags) };
                 if made != Ok(address.cast()) {
@@ -181,7 +181,7 @@ mod linux {
             let nothing = ours.data().is_empty() && ours.get(0, 1).is_none();
             let nor_theirs = theirs.word(0) == 0 && theirs.copy_to(0, &mut [0; 1]).is_err();
             drop(ours);
-            // SAFETY: mapped above, and still there.
+            // SAFETY: mapped above, and still mapped.
             let untouched = addresses.iter().all(|address| unsafe { address.read() } == 0);
             nothing && nor_theirs && untouched
         }));
@@ -190,7 +190,7 @@ mod linux {
     }
 
     #[test]
-    fn nobody_else_can_write_it_or_take_it_away() {
+    fn others_cannot_write_or_shrink_it() {
         let Some(ours) = written() else { return };
         let handle = ours.handle();
         let size = CONTROL_BYTES + BYTES;
@@ -203,7 +203,7 @@ mod linux {
     }
 
     #[test]
-    fn what_changes_while_it_is_read_is_some_mixture_and_stands_still_once_it_was_read() {
+    fn changing_data_are_read_as_a_mixture_and_copies_are_stable() {
         let Some(mut ours) = written() else { return };
         let theirs = Seen::open(ours.handle(), OPTIONS).unwrap();
         let done = std::sync::atomic::AtomicBool::new(false);
@@ -246,18 +246,18 @@ mod windows {
 
     use super::*;
 
-    /// An object as somebody hostile would make it.
+    /// Returns an object as a hostile peer would create it.
     fn object(file: HANDLE, size: usize, how: u32) -> Handle {
         let (name, how) = (ptr::null(), PAGE_READWRITE | how);
-        // SAFETY: a file that is open, or none; a size; no name.
+        // SAFETY: an open file, or none; a size; no name.
         let made = unsafe { CreateFileMappingW(file, ptr::null(), how, 0, size as u32, name) };
         assert!(!made.is_null(), "{}", io::Error::last_os_error());
-        // SAFETY: made above, for nobody else.
+        // SAFETY: created above, and owned by nobody else.
         Handle::from(unsafe { OwnedHandle::from_raw_handle(made) })
     }
 
     #[test]
-    fn objects_that_could_harm_us_are_refused() {
+    fn hostile_objects_are_refused() {
         let size = CONTROL_BYTES + BYTES;
         let refused = |handle: Handle, words: &str| {
             let error = Seen::open(&handle, OPTIONS).unwrap_err();
@@ -266,26 +266,26 @@ mod windows {
         };
         let nothing = INVALID_HANDLE_VALUE;
         assert!(Seen::open(&object(nothing, size, SEC_COMMIT), OPTIONS).is_ok());
-        refused(object(nothing, size - 4096, SEC_COMMIT), "not as large");
-        refused(object(nothing, size + 4096, SEC_COMMIT), "not as large");
-        refused(object(nothing, size, SEC_RESERVE), "not all there");
+        refused(object(nothing, size - 4096, SEC_COMMIT), "its size is not");
+        refused(object(nothing, size + 4096, SEC_COMMIT), "its size is not");
+        refused(object(nothing, size, SEC_RESERVE), "not committed");
         let path = std::env::temp_dir().join(format!("pipewright-{}-section", std::process::id()));
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
-        refused(object(file.as_raw_handle(), size, 0), "it is a file");
+        refused(object(file.as_raw_handle(), size, 0), "it is a file mapping");
         refused(Handle::from(file), "no memory");
         std::fs::remove_file(&path).unwrap();
     }
 
     #[test]
-    fn nobody_else_can_write_it() {
+    fn others_cannot_write_it() {
         let ours = written().unwrap();
         let handle = ours.handle().as_raw_handle();
         for rights in [FILE_MAP_WRITE, FILE_MAP_ALL_ACCESS] {
-            // SAFETY: an open handle; a new view where there is none.
+            // SAFETY: an open handle; a new view at an unused address.
             let view = unsafe { MapViewOfFile(handle, rights, 0, 0, 0) };
             assert!(view.Value.is_null(), "{rights:#x}");
             let mut copy = ptr::null_mut();
-            // SAFETY: no arguments; a pseudo handle, which nobody closes.
+            // SAFETY: no arguments; a pseudo handle, which is not closed.
             let own = unsafe { GetCurrentProcess() };
             // SAFETY: an open handle and a live place.
             let copied = unsafe { DuplicateHandle(own, handle, own, &raw mut copy, rights, 0, 0) };

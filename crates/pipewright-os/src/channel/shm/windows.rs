@@ -1,4 +1,4 @@
-//! Unnamed sections of memory that nobody but us can map for writing.
+//! Unnamed sections of memory that only this process can map for writing.
 
 use std::ffi::c_void;
 use std::io;
@@ -15,13 +15,14 @@ use windows_sys::Win32::System::Memory::{
 };
 use windows_sys::Win32::System::Threading::GetCurrentProcess;
 
-use super::failed::at;
+use super::call_error::in_call;
 use crate::base::handle::Handle;
 use crate::base::security::SecurityDescriptor;
 
-/// Lets nobody open it: not even the owner, who could otherwise rewrite the list. He may look at it.
+/// The access list of a section. Nobody may open it, not even the owner, who could otherwise change the list.
+/// The owner may read the list.
 ///
-/// `S-1-3-4` is OWNER_ONLY RIGHTS: an entry for it replaces the rights that an owner has without one.
+/// `S-1-3-4` is OWNER RIGHTS: an entry for it replaces the rights that an owner has by default.
 const NOBODY: &str = "D:P(A;;RC;;;S-1-3-4)";
 
 /// Mapped memory.
@@ -31,15 +32,15 @@ pub(super) struct Mapping {
     length: usize,
 }
 
-// SAFETY: memory belongs to no thread; who may write it is said by the types that own a mapping.
+// SAFETY: memory belongs to no thread. The types that own a mapping decide who may write it.
 unsafe impl Send for Mapping {}
-// SAFETY: through a shared mapping there are atomic operations and copies out, and nothing else.
+// SAFETY: a shared mapping is used only for atomic operations and for copies out of it.
 unsafe impl Sync for Mapping {}
 
 pub(super) fn create(size: usize, prefault: bool) -> io::Result<(Mapping, Handle)> {
     let section = section(size)?;
     let mapping = Mapping::of(section.as_handle(), size, FILE_MAP_READ | FILE_MAP_WRITE)?;
-    // The other one goes: after that mapping, which is the one that can be written.
+    // Pass on a different handle, because the section itself can be mapped for writing.
     let readable = readable(&section)?;
     if prefault {
         mapping.touch();
@@ -47,15 +48,16 @@ pub(super) fn create(size: usize, prefault: bool) -> io::Result<(Mapping, Handle
     Ok((mapping, Handle::from(readable)))
 }
 
-/// A file that stands behind memory may be gone when it is touched, and memory that is only reserved is not
-/// there: either would be the end of us. What is there stays, and nobody can make it smaller.
+/// Maps a section of another process. Accepts only committed memory: a section backed by a file may lose its
+/// pages, and reserved memory has none, so that touching either could end this process. Committed memory
+/// stays, and nobody can shrink it.
 pub(super) fn open(handle: &Handle, size: usize, prefault: bool) -> io::Result<Mapping> {
-    let told = Told::of(handle.as_handle())?;
-    if told.kind & (SEC_FILE | SEC_IMAGE | SEC_RESERVE | SEC_COMMIT) != SEC_COMMIT {
-        return Err(wrong("it is a file, or not all there"));
+    let info = SectionInfo::of(handle.as_handle())?;
+    if info.kind & (SEC_FILE | SEC_IMAGE | SEC_RESERVE | SEC_COMMIT) != SEC_COMMIT {
+        return Err(wrong("it is a file mapping, or not committed"));
     }
-    if u64::try_from(told.bytes).ok() != Some(size as u64) {
-        return Err(wrong("it is not as large as was said"));
+    if u64::try_from(info.bytes).ok() != Some(size as u64) {
+        return Err(wrong("its size is not the announced one"));
     }
     let mapping = Mapping::of(handle.as_handle(), size, FILE_MAP_READ)?;
     mapping.check()?;
@@ -65,30 +67,30 @@ pub(super) fn open(handle: &Handle, size: usize, prefault: bool) -> io::Result<M
     Ok(mapping)
 }
 
-/// Memory of the system's own, all of which it has promised to have: that it cannot is an error here,
-/// and not later, when it is touched.
+/// Creates a section of committed memory. If there is not enough memory, this is an error here and not a fault
+/// later.
 fn section(size: usize) -> io::Result<OwnedHandle> {
-    // Whoever holds a handle could otherwise copy it as one that may write, because he is the user whose
-    // object it is.
+    // Otherwise the holder of a read-only handle could duplicate it with write access, as the same user owns
+    // the object.
     let nobody = SecurityDescriptor::from_sddl(NOBODY)?;
     let attributes = nobody.attributes();
     let (high, low) = ((size as u64 >> 32) as u32, size as u32);
-    // SAFETY: no file; attributes that are live; a size; no name.
+    // SAFETY: no file; live attributes; a size; no name.
     let section = unsafe {
         let how = PAGE_READWRITE | SEC_COMMIT;
         CreateFileMappingW(INVALID_HANDLE_VALUE, &raw const attributes, how, high, low, ptr::null())
     };
     if section.is_null() {
-        return Err(at("CreateFileMappingW")(io::Error::last_os_error()));
+        return Err(in_call("CreateFileMappingW")(io::Error::last_os_error()));
     }
-    // SAFETY: made by the call above, for nobody else.
+    // SAFETY: created by the call above, and owned by nobody else.
     Ok(unsafe { OwnedHandle::from_raw_handle(section) })
 }
 
-/// A handle through which it can be read, and no more.
+/// Returns a read-only handle of the section.
 fn readable(section: &OwnedHandle) -> io::Result<OwnedHandle> {
     let mut copy = ptr::null_mut();
-    // SAFETY: no arguments; a pseudo handle, which nobody closes.
+    // SAFETY: no arguments; a pseudo handle, which is not closed.
     let own = unsafe { GetCurrentProcess() };
     // SAFETY: an open handle and a live place.
     let copied = unsafe {
@@ -98,20 +100,20 @@ fn readable(section: &OwnedHandle) -> io::Result<OwnedHandle> {
     if copied == 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: made by the call above, for nobody else.
+    // SAFETY: created by the call above, and owned by nobody else.
     Ok(unsafe { OwnedHandle::from_raw_handle(copy) })
 }
 
-/// What the kernel tells of a section (`SECTION_BASIC_INFORMATION`).
+/// The properties of a section (`SECTION_BASIC_INFORMATION`).
 #[repr(C)]
 #[derive(Debug)]
-struct Told {
+struct SectionInfo {
     _base: *mut c_void,
     kind: u32,
     bytes: i64,
 }
 
-/// It is the memory of a file. (The system's headers have it, and their bindings do not.)
+/// The flag of a section that is backed by a file. (It is in the system's headers, but not in the bindings.)
 const SEC_FILE: u32 = 0x0080_0000;
 
 #[link(name = "ntdll.dll", kind = "raw-dylib", modifiers = "+verbatim")]
@@ -119,27 +121,27 @@ unsafe extern "system" {
     fn NtQuerySection(
         section: HANDLE,
         class: i32,
-        told: *mut Told,
+        info: *mut SectionInfo,
         room: usize,
         length: *mut usize,
     ) -> NTSTATUS;
 }
 
-impl Told {
-    fn of(section: BorrowedHandle<'_>) -> io::Result<Told> {
-        let mut told = Told { _base: ptr::null_mut(), kind: 0, bytes: 0 };
-        let (room, none) = (mem::size_of::<Told>(), ptr::null_mut());
-        // SAFETY: an open handle, and a live struct of that class (0) and size.
+impl SectionInfo {
+    fn of(section: BorrowedHandle<'_>) -> io::Result<SectionInfo> {
+        let mut info = SectionInfo { _base: ptr::null_mut(), kind: 0, bytes: 0 };
+        let (room, none) = (mem::size_of::<SectionInfo>(), ptr::null_mut());
+        // SAFETY: an open handle, and a live struct of the class (0) and its size.
         let status =
-            unsafe { NtQuerySection(section.as_raw_handle(), 0, &raw mut told, room, none) };
-        if status < 0 { Err(wrong("it is no memory that we may look at")) } else { Ok(told) }
+            unsafe { NtQuerySection(section.as_raw_handle(), 0, &raw mut info, room, none) };
+        if status < 0 { Err(wrong("it is no section that can be queried")) } else { Ok(info) }
     }
 }
 
 impl Mapping {
-    /// Maps that much of the section, from its start on.
+    /// Maps the first `length` bytes of the section.
     fn of(section: BorrowedHandle<'_>, length: usize, rights: u32) -> io::Result<Mapping> {
-        // SAFETY: an open handle; a new view where there is none, so nothing of ours is changed by it.
+        // SAFETY: an open handle; a new view at an unused address, so nothing of ours changes.
         let view = unsafe { MapViewOfFile(section.as_raw_handle(), rights, 0, 0, length) };
         let start = NonNull::new(view.Value.cast()).ok_or_else(io::Error::last_os_error)?;
         Ok(Mapping { start, length })
@@ -150,7 +152,7 @@ impl Mapping {
         self.start.as_ptr()
     }
 
-    /// Nothing forks here.
+    /// Returns true: Windows processes don't fork.
     #[inline]
     pub(super) fn is_here(&self) -> bool {
         true
@@ -161,7 +163,7 @@ impl Mapping {
         self.length
     }
 
-    /// Whether all of it can be read: to touch what cannot would be the end of us.
+    /// Checks that all of it is readable: touching an unreadable page would end this process.
     fn check(&self) -> io::Result<()> {
         let mut seen = 0;
         while seen < self.length {
@@ -170,20 +172,20 @@ impl Mapping {
             let part = part_at(place)?;
             let there = (part.State, part.Type, part.Protect);
             if there != (MEM_COMMIT, MEM_MAPPED, PAGE_READONLY) || part.RegionSize == 0 {
-                return Err(wrong("it is not all there"));
+                return Err(wrong("it is not committed"));
             }
             seen += part.RegionSize;
         }
         Ok(())
     }
 
-    /// Has every page mapped now.
+    /// Touches every page, so that it is mapped now.
     fn touch(&self) {
         for page in (0..self.length).step_by(super::CONTROL_BYTES) {
             // SAFETY: inside the mapping.
             let place = unsafe { self.start().add(page) };
             let byte = place.cast::<std::sync::atomic::AtomicU8>();
-            // SAFETY: mapped as long as this is, and touched by atomic operations only.
+            // SAFETY: mapped as long as this is, and touched only by atomic operations.
             std::hint::black_box(unsafe { &*byte }.load(std::sync::atomic::Ordering::Relaxed));
         }
     }
@@ -192,15 +194,14 @@ impl Mapping {
 fn part_at(place: *const u8) -> io::Result<MEMORY_BASIC_INFORMATION> {
     let mut part = MEMORY_BASIC_INFORMATION::default();
     // SAFETY: an address, and a live struct of that size.
-    let told = unsafe { VirtualQuery(place.cast(), &raw mut part, mem::size_of_val(&part)) };
-    if told == 0 { Err(io::Error::last_os_error()) } else { Ok(part) }
+    let info = unsafe { VirtualQuery(place.cast(), &raw mut part, mem::size_of_val(&part)) };
+    if info == 0 { Err(io::Error::last_os_error()) } else { Ok(part) }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
         let view = MEMORY_MAPPED_VIEW_ADDRESS { Value: self.start().cast() };
-        // Ignored: a view that is there can be taken away. SAFETY: made by `of`, and nothing borrows
-        // it any more.
+        // Ignored: unmapping an existing view cannot fail. SAFETY: created by `of`, and no longer borrowed.
         let _ = unsafe { UnmapViewOfFile(view) };
     }
 }

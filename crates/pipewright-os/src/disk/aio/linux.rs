@@ -1,4 +1,4 @@
-//! `io_setup`, `io_submit`, `io_getevents`, `io_destroy`: the C library has no names for them.
+//! `io_setup`, `io_submit`, `io_getevents`, `io_destroy`. The C library has no functions for them.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,13 +11,13 @@ use rustix::io::Errno;
 use crate::base::generation::Generation;
 use crate::base::wake::Wake;
 use crate::disk::file::{Action, Finished, Request};
-use crate::disk::in_kernel::InKernel;
-use crate::disk::unavailable::{Circumstances, WhyNot};
+use crate::disk::in_flight::InFlight;
+use crate::disk::unavailable::{Circumstances, UnavailableReason};
 
 /// `aio_context_t`.
 type Context = libc::c_ulong;
 
-/// `struct iocb` of a little-endian machine (linux/aio_abi.h).
+/// The `struct iocb` (linux/aio_abi.h).
 #[repr(C)]
 #[derive(Debug, Default)]
 struct Iocb {
@@ -38,7 +38,7 @@ struct Iocb {
     result_fd: u32,
 }
 
-/// `struct io_event`.
+/// The `struct io_event`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 struct Event {
@@ -55,38 +55,39 @@ const IOCB_FLAG_RESFD: u32 = 1;
 #[derive(Debug)]
 pub(crate) struct Aio {
     context: Context,
-    /// The process that made it. A fork has no such context, but may be given another by the same name.
+    /// The process that created the context. A fork does not have it, but may get another one of the same
+    /// name.
     home: Generation,
-    /// What the kernel may touch.
-    requests: InKernel,
-    /// What it has not been told of yet.
-    unseen: VecDeque<usize>,
-    /// What it refused or has completed.
+    /// The requests, which own what the kernel may touch.
+    requests: InFlight,
+    /// The tokens of requests that have not been submitted.
+    unsubmitted: VecDeque<usize>,
+    /// The requests that the kernel refused or completed.
     done: VecDeque<(usize, i64)>,
-    /// Ends waits.
+    /// The flag that interrupts waits.
     wake: Option<Arc<Wake>>,
-    /// Counts completions, for a wait for them and something else.
+    /// Counts completions, so that a wait can cover them and the flag.
     completed: OwnedFd,
 }
 
 impl Aio {
-    pub(crate) fn new(depth: usize, wake: Option<Arc<Wake>>) -> Result<Aio, WhyNot> {
+    pub(crate) fn new(depth: usize, wake: Option<Arc<Wake>>) -> Result<Aio, UnavailableReason> {
         let judge = |error: io::Error| {
             Circumstances { disabled: None, ..Circumstances::now() }.judge(&error)
         };
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let completed = rustix::event::eventfd(0, flags).map_err(|error| judge(error.into()))?;
         let mut context: Context = 0;
-        let most = libc::c_long::try_from(depth.max(1)).map_err(|_| WhyNot::Limit)?;
-        // SAFETY: a number, and a context that is 0 and will be filled in.
+        let most = libc::c_long::try_from(depth.max(1)).map_err(|_| UnavailableReason::Limit)?;
+        // SAFETY: a number, and a context of value 0 to fill in.
         let result = unsafe { libc::syscall(libc::SYS_io_setup, most, &raw mut context) };
         if result != 0 {
             return Err(judge(io::Error::last_os_error()));
         }
-        let requests = InKernel::new(depth);
-        let (unseen, done) = (VecDeque::new(), VecDeque::new());
+        let requests = InFlight::new(depth);
+        let (unsubmitted, done) = (VecDeque::new(), VecDeque::new());
         let home = Generation::current();
-        Ok(Aio { context, home, requests, unseen, done, wake, completed })
+        Ok(Aio { context, home, requests, unsubmitted, done, wake, completed })
     }
 
     pub(crate) fn push(&mut self, token: usize, request: Request) -> Result<(), Request> {
@@ -94,17 +95,17 @@ impl Aio {
             return Err(request);
         }
         self.requests.put_transfer(token, request)?;
-        self.unseen.push_back(token);
+        self.unsubmitted.push_back(token);
         Ok(())
     }
 
     pub(crate) fn submit(&mut self) -> io::Result<()> {
         self.check_home()?;
-        while let Some(token) = self.unseen.front().copied() {
-            // One at a time: the call says of one alone whether it was refused, and so what for.
-            match self.hand_over(token) {
+        while let Some(token) = self.unsubmitted.front().copied() {
+            // One at a time, because the call reports an error only for the first.
+            match self.submit_one(token) {
                 Ok(()) => {}
-                // No room in the queue: some have to be taken first.
+                // The queue is full until completions are taken.
                 Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => return Err(error),
                 Err(error) if error.raw_os_error() == Some(libc::EINTR) => continue,
                 Err(error) => {
@@ -112,17 +113,17 @@ impl Aio {
                     self.done.push_back((token, -i64::from(number)));
                 }
             }
-            self.unseen.pop_front();
+            self.unsubmitted.pop_front();
         }
         Ok(())
     }
 
-    /// Says that a fork of this process has no context. What goes by its name there is another one.
+    /// Fails in a fork of this process, where the context's name may mean another one.
     fn check_home(&self) -> io::Result<()> {
         if self.home.is_here() { Ok(()) } else { Err(Errno::OPNOTSUPP.into()) }
     }
 
-    fn hand_over(&mut self, token: usize) -> io::Result<()> {
+    fn submit_one(&mut self, token: usize) -> io::Result<()> {
         let Some(request) = self.requests.get(token) else { return Ok(()) };
         let start = request.buffer.start().as_ptr().wrapping_add(request.from);
         let opcode = if request.action == Action::Read { IOCB_CMD_PREAD } else { IOCB_CMD_PWRITE };
@@ -138,9 +139,9 @@ impl Aio {
             ..Iocb::default()
         };
         let mut list = [&raw mut block];
-        // SAFETY: a context of ours and a list of one. The block is copied in the call. The file is open and
-        // the memory is there, nobody else's, until the kernel has completed it: the request, which owns
-        // both, is kept until then, also when this is dropped.
+        // SAFETY: a context of ours and a list of one. The call copies the block. The file is open, and the
+        // memory is valid and used by nobody else, until the kernel has completed it: the request owns both
+        // and is kept until then, even if this is dropped.
         let taken = unsafe {
             libc::syscall(libc::SYS_io_submit, self.context, 1 as libc::c_long, list.as_mut_ptr())
         };
@@ -153,10 +154,10 @@ impl Aio {
             return Ok(());
         }
         let Some(wake) = self.wake.clone() else {
-            let is_under_way = self.requests.count() > self.unseen.len();
-            return if is_under_way { self.gather(1) } else { Ok(()) };
+            let is_in_flight = self.requests.count() > self.unsubmitted.len();
+            return if is_in_flight { self.collect(1) } else { Ok(()) };
         };
-        self.gather(0)?;
+        self.collect(0)?;
         if !self.done.is_empty() {
             return Ok(());
         }
@@ -170,12 +171,13 @@ impl Aio {
             wake.lower();
         }
         let mut count = [0; 8];
-        // Ignored: nothing was counted. What is counted from now on has come after what is gathered.
+        // Ignored: there was nothing to count. Completions counted from now on came after those that are
+        // collected.
         let _ = rustix::io::read(&self.completed, &mut count);
-        self.gather(0)
+        self.collect(0)
     }
 
-    /// A full queue is no reason not to wait: it is one to.
+    /// Submits until the queue is full. A full queue is a reason to wait, not an error.
     fn submit_what_fits(&mut self) -> io::Result<()> {
         match self.submit() {
             Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => Ok(()),
@@ -183,13 +185,13 @@ impl Aio {
         }
     }
 
-    /// Takes the completions that are there, and waits for so many.
-    fn gather(&mut self, at_least: libc::c_long) -> io::Result<()> {
+    /// Collects completions, after waiting for that many.
+    fn collect(&mut self, at_least: libc::c_long) -> io::Result<()> {
         const AT_ONCE: usize = 64;
         let mut events = [Event::default(); AT_ONCE];
         let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         let timeout = if at_least == 0 { &raw const none } else { std::ptr::null() };
-        // SAFETY: a context of ours, room for as many events as are named, and no time or a live one.
+        // SAFETY: a context of ours, space for the named number of events, and no timeout or a live one.
         let count = unsafe {
             libc::syscall(
                 libc::SYS_io_getevents,
@@ -213,9 +215,9 @@ impl Aio {
     pub(crate) fn take(&mut self) -> Option<Finished> {
         self.check_home().ok()?;
         loop {
-            if self.done.is_empty() && self.requests.count() > self.unseen.len() {
-                // Ignored: a wait will say it.
-                let _ = self.gather(0);
+            if self.done.is_empty() && self.requests.count() > self.unsubmitted.len() {
+                // Ignored: the next wait reports it.
+                let _ = self.collect(0);
             }
             let (token, result) = self.done.pop_front()?;
             let result = match usize::try_from(result) {
@@ -237,10 +239,11 @@ impl Drop for Aio {
             self.requests.leak();
             return;
         }
-        // Waits for all that cannot be cancelled (io_destroy(2)). SAFETY: a context of ours, gone after it.
+        // Waits for all that cannot be cancelled (io_destroy(2)). SAFETY: a context of ours that is not used
+        // afterwards.
         let result = unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
         if result != 0 {
-            // It cannot be waited for, so the memory is the kernel's for ever.
+            // The requests cannot be waited for, so leave their memory to the kernel forever.
             self.requests.leak();
         }
     }

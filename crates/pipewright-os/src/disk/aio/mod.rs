@@ -1,7 +1,7 @@
-//! Reads and writes past the cache that the kernel carries out meanwhile: the older calls of Linux.
+//! Asynchronous direct reads and writes by Linux AIO, the older interface.
 //!
-//! They are allowed in many containers where io_uring is not. What is not direct, or has to find room on the
-//! disk first, they do inside the call that hands it over.
+//! Many containers that forbid io_uring allow it. Requests that are not direct, or that have to allocate disk
+//! space first, are performed inside the submitting call.
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -15,55 +15,55 @@ use std::sync::Arc;
 
 use crate::base::wake::Wake;
 use crate::disk::file::{Finished, Request};
-use crate::disk::unavailable::WhyNot;
+use crate::disk::unavailable::UnavailableReason;
 
 /// A queue of operations in the kernel.
 ///
 /// # Drop
-/// Waits for what is under way.
+/// Waits for operations in flight.
 #[derive(Debug)]
 pub struct Aio(imp::Aio);
 
 impl Aio {
-    /// Makes a queue. The flag ends its waits.
+    /// Creates a queue. Raising the flag interrupts its waits.
     ///
     /// # Platform
-    /// Linux: `io_setup`. Elsewhere there is none.
+    /// Linux: `io_setup`. Not available elsewhere.
     ///
     /// # Errors
-    /// Why there can be none.
+    /// The reason why Linux AIO is unavailable.
     #[doc(alias = "io_setup")]
-    pub fn new(depth: usize, wake: Option<Arc<Wake>>) -> Result<Aio, WhyNot> {
+    pub fn new(depth: usize, wake: Option<Arc<Wake>>) -> Result<Aio, UnavailableReason> {
         imp::Aio::new(depth, wake).map(Aio)
     }
 
-    /// Takes a read or a write, to be handed over by the next [`submit`](Aio::submit) or wait.
+    /// Pushes a read or a write. The next [`submit`](Aio::submit) or wait submits it.
     ///
     /// # Errors
-    /// The request, where its token cannot be had or it is neither.
+    /// The request, if its token is invalid or in use, or if it is neither a read nor a write.
     pub fn push(&mut self, token: usize, request: Request) -> Result<(), Request> {
         self.0.push(token, request)
     }
 
-    /// Hands over what was pushed.
+    /// Submits the pushed operations.
     ///
     /// # Errors
-    /// What the system says; what was not handed over stays pushed.
+    /// The system's error. Operations that were not submitted stay pushed.
     #[doc(alias = "io_submit")]
     pub fn submit(&mut self) -> io::Result<()> {
         self.0.submit()
     }
 
-    /// Hands over what was pushed and waits until something is done, or the flag was raised that the queue
-    /// was made with; it is lowered then. Without a flag it does not wait where nothing is under way.
+    /// Submits the pushed operations and waits until one is complete, or until the queue's flag is raised,
+    /// which lowers it. Without a flag it returns at once if nothing is in flight.
     ///
     /// # Errors
-    /// As [`Aio::submit`], and those of `poll`.
+    /// As for [`Aio::submit`] and `poll`.
     pub fn wait(&mut self) -> io::Result<()> {
         self.0.wait()
     }
 
-    /// One operation that is done, if one is.
+    /// Takes a completed operation, if there is one.
     pub fn take(&mut self) -> Option<Finished> {
         self.0.take()
     }

@@ -1,33 +1,33 @@
-//! What a system knows of a file that decides how it is read and written.
+//! The properties of a file that decide how the system reads and writes it.
 
 use std::time::Duration;
 
-/// What direct I/O has to be a multiple of, in bytes.
+/// The alignment required for direct I/O, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Alignment {
-    /// The place of a buffer in memory.
+    /// The alignment of a buffer's address.
     pub memory: usize,
-    /// The place in the file, and the length.
+    /// The alignment of the offset and the length.
     pub offset: usize,
-    /// Whether the system has told so; else it is what suits every disk.
-    pub told: bool,
-    /// Whether direct I/O bypasses the cache at all: `Some(false)` where the system says that it cannot.
+    /// True if the system reported it. Otherwise it is the value that suits every disk.
+    pub reported: bool,
+    /// True if direct I/O bypasses the cache; `Some(false)` if the system reports that it cannot.
     pub direct: Option<bool>,
 }
 
 impl Alignment {
-    /// Suits every disk, and every filesystem up to pages of 4 KiB.
+    /// The alignment that suits every disk, and every filesystem with blocks of up to 4 KiB.
     pub const ASSUMED: Alignment =
-        Alignment { memory: 4096, offset: 4096, told: false, direct: None };
-    /// Nothing has to be aligned.
-    pub const NONE: Alignment = Alignment { memory: 1, offset: 1, told: true, direct: None };
+        Alignment { memory: 4096, offset: 4096, reported: false, direct: None };
+    /// No alignment required.
+    pub const NONE: Alignment = Alignment { memory: 1, offset: 1, reported: true, direct: None };
 }
 
 /// The kind of a filesystem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Filesystem {
-    /// ext2, ext3 and ext4, which have one number.
+    /// ext2, ext3 or ext4, which share one number.
     Ext4,
     /// XFS.
     Xfs,
@@ -35,24 +35,24 @@ pub enum Filesystem {
     Btrfs,
     /// F2FS.
     F2fs,
-    /// In memory.
+    /// Files in memory.
     Tmpfs,
     /// Layers over another filesystem: the root of most containers.
     Overlay,
-    /// In a program of its own.
+    /// A filesystem in user space.
     Fuse,
-    /// Over the network.
+    /// A network filesystem.
     Nfs,
     /// ZFS.
     Zfs,
-    /// None: a disk itself.
+    /// No filesystem: the disk itself.
     Device,
-    /// Another one, by its number.
+    /// Another filesystem, by its number.
     Other(u64),
 }
 
 impl Filesystem {
-    /// What `statfs` says in `f_type`.
+    /// Returns the filesystem for an `f_type` of `statfs`.
     #[must_use]
     pub fn of_number(number: u64) -> Filesystem {
         match number {
@@ -69,7 +69,7 @@ impl Filesystem {
         }
     }
 
-    /// Its name, as `mount` has it.
+    /// Returns the name that `mount` uses.
     #[must_use]
     pub fn name(self) -> String {
         match self {
@@ -88,52 +88,52 @@ impl Filesystem {
     }
 }
 
-/// What decides how a system reads and writes a file. What is not known is `None`.
+/// The properties that decide how the system reads and writes a file. Unknown ones are `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Facts {
-    /// How long it is.
+    /// The length in bytes.
     pub length: u64,
-    /// Where it is.
+    /// The filesystem.
     pub filesystem: Option<Filesystem>,
-    /// It is stored compressed.
+    /// True if the filesystem stores the file compressed.
     pub compressed: Option<bool>,
-    /// It is stored encrypted, by the filesystem.
+    /// True if the filesystem stores the file encrypted.
     pub encrypted: Option<bool>,
-    /// It is written in place, without copies and checksums (`chattr +C`).
+    /// True if the file is written in place, without copies and checksums (`chattr +C`).
     pub no_copy_on_write: Option<bool>,
-    /// The filesystem can be asked not to wait (`RWF_NOWAIT`).
+    /// True if the filesystem supports requests that must not wait (`RWF_NOWAIT`).
     pub nowait: Option<bool>,
-    /// It can be polled, which no ordinary file can; those in FUSE can.
+    /// True if the file can be polled. Ordinary files cannot; those in FUSE can.
     pub pollable: Option<bool>,
-    /// How many requests the queue of its disk takes.
+    /// The number of requests that the disk's queue holds.
     pub device_queue: Option<u32>,
 }
 
-/// What becomes of a read that must not wait (`RWF_NOWAIT`), as io_uring first tries each.
+/// The result of a read that must not wait (`RWF_NOWAIT`), as io_uring first issues each read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NowaitReads {
-    /// It is done.
+    /// Such reads are performed.
     Taken,
-    /// It is done where it asks for no more than a page of memory.
+    /// Such reads are performed only up to one page.
     OfOnePage,
-    /// It is always refused.
+    /// Such reads are always refused.
     Refused,
 }
 
-/// What becomes of a write that must not wait (`RWF_NOWAIT`), as io_uring first tries each.
+/// The result of a write that must not wait (`RWF_NOWAIT`), as io_uring first issues each write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NowaitWrites {
-    /// It is done.
+    /// Such writes are performed.
     Taken,
-    /// It is refused where it changes the times of the file: once the clock that they are from has moved on, and
-    /// until a write that may wait has changed them.
+    /// A write is refused if it has to update the file's timestamps: after the clock behind them has ticked,
+    /// and until a write that may wait has updated them.
     WaitForTimes {
-        /// How long it takes that clock to move on.
+        /// The time between two ticks of that clock.
         tick: Duration,
     },
-    /// It is always refused.
+    /// Such writes are always refused.
     Refused,
 }

@@ -20,11 +20,11 @@ pub(super) use btrfs::write_room;
 pub(super) use extents::extents;
 pub(super) use nowait::{nowait_reads, nowait_writes};
 
-pub(super) use super::unix::{is_same, read_at, refuse_what_has_no_places, write_at};
+pub(super) use super::unix::{is_same, read_at, require_seekable, write_at};
 use super::{Access, Alignment, Facts, File, Filesystem, OpenOptions};
 use crate::base::aligned::AlignedBuf;
 
-/// A file as it is kept open.
+/// The open file.
 pub(super) type Open = fs::File;
 
 pub(super) fn open(path: &Path, options: &OpenOptions) -> io::Result<fs::File> {
@@ -35,7 +35,7 @@ pub(super) fn open(path: &Path, options: &OpenOptions) -> io::Result<fs::File> {
         Access::Sequential => Advice::Sequential,
         Access::Random => Advice::Random,
     };
-    // Ignored: a hint that is not taken (devices refuse some) changes no result.
+    // Ignored: the hint affects no result, and some devices refuse it.
     let _ = fadvise(&file, 0, None, advice);
     Ok(file)
 }
@@ -48,7 +48,8 @@ pub(super) fn read_cached_at(
     let mut to = [IoSliceMut::new(to)];
     match rustix::io::preadv2(file, &mut to, offset, ReadWriteFlags::NOWAIT) {
         Ok(bytes) => Ok(Some(bytes)),
-        // Not there; or the filesystem, the kernel or a filter does not know the flag or the call.
+        // Not in memory; or the filesystem, the kernel or a seccomp filter does not accept the flag or the
+        // call.
         Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM | Errno::INTR) => Ok(None),
         Err(error) => Err(error.into()),
     }
@@ -61,37 +62,38 @@ pub(super) fn allocate(file: &fs::File, offset: u64, bytes: u64) -> io::Result<(
 pub(super) fn len(file: &fs::File) -> io::Result<u64> {
     let found = file.metadata()?;
     if found.file_type().is_block_device() {
-        // Its metadata say 0. The position is nobody's: everything here names its place.
+        // The metadata of a device report 0. Moving the file position is harmless: every call here names its
+        // offset.
         return Ok(seek(file, SeekFrom::End(0))?);
     }
     Ok(found.len())
 }
 
 pub(super) fn alignment(file: &fs::File) -> io::Result<Alignment> {
-    let told = match statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) {
-        Ok(told) => told,
+    let stat = match statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) {
+        Ok(stat) => stat,
         Err(Errno::NOSYS | Errno::PERM) => return Ok(Alignment::ASSUMED),
         Err(error) => return Err(error.into()),
     };
-    if told.stx_mask & StatxFlags::DIOALIGN.bits() == 0 {
+    if stat.stx_mask & StatxFlags::DIOALIGN.bits() == 0 {
         return Ok(Alignment::ASSUMED);
     }
-    let (memory, offset) = (told.stx_dio_mem_align as usize, told.stx_dio_offset_align as usize);
+    let (memory, offset) = (stat.stx_dio_mem_align as usize, stat.stx_dio_offset_align as usize);
     if memory == 0 || offset == 0 {
-        // statx(2): direct I/O is not supported on this file. Where it is opened so all the same, the
-        // cache is used in silence.
-        return Ok(Alignment { direct: Some(false), told: true, ..Alignment::ASSUMED });
+        // statx(2): direct I/O is not supported on this file. If it could be opened for it anyway, the cache
+        // is used silently.
+        return Ok(Alignment { direct: Some(false), reported: true, ..Alignment::ASSUMED });
     }
-    Ok(Alignment { memory, offset, told: true, direct: Some(true) })
+    Ok(Alignment { memory, offset, reported: true, direct: Some(true) })
 }
 
 pub(super) fn facts(file: &File) -> io::Result<Facts> {
     let attributes = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS).ok();
     let has = |attribute: StatxAttributes| {
-        let told = attributes.as_ref()?;
-        told.stx_attributes_mask
+        let stat = attributes.as_ref()?;
+        stat.stx_attributes_mask
             .contains(attribute)
-            .then(|| told.stx_attributes.contains(attribute))
+            .then(|| stat.stx_attributes.contains(attribute))
     };
     let flags = ioctl_getflags(file).ok();
     Ok(Facts {
@@ -109,13 +111,14 @@ pub(super) fn facts(file: &File) -> io::Result<Facts> {
 
 fn filesystem(file: &fs::File) -> Option<Filesystem> {
     if file.metadata().ok()?.file_type().is_block_device() {
-        // That of its name says nothing.
+        // The filesystem of the device's name is irrelevant.
         return Some(Filesystem::Device);
     }
-    fstatfs(file).ok().map(|told| Filesystem::of_number(told.f_type as u64))
+    fstatfs(file).ok().map(|stat| Filesystem::of_number(stat.f_type as u64))
 }
 
-/// A read past the end brings nothing into memory and yet is refused where the flag is not known.
+/// Returns true if the filesystem supports `RWF_NOWAIT`. A read past the end loads nothing into memory, but is
+/// refused if the flag is not supported.
 fn nowait(file: &File) -> Option<bool> {
     let alignment = file.alignment().ok()?;
     let mut room = AlignedBuf::zeroed(alignment.offset, alignment.memory).ok()?;
@@ -128,7 +131,7 @@ fn nowait(file: &File) -> Option<bool> {
     }
 }
 
-/// An ordinary file cannot be watched (epoll_ctl(2), EPERM).
+/// Returns true if the file can be polled. An ordinary file cannot (epoll_ctl(2), EPERM).
 fn pollable(file: &File) -> Option<bool> {
     use rustix::event::epoll;
     let watch = epoll::create(epoll::CreateFlags::CLOEXEC).ok()?;
@@ -146,7 +149,7 @@ fn device_queue(file: &fs::File) -> Option<u32> {
     let device = if is_device { found.rdev() } else { found.dev() };
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let place = format!("/sys/dev/block/{major}:{minor}");
-    // A partition has the queue of its disk, which is the folder above.
+    // A partition uses the queue of its disk, which is the parent folder.
     let read = |below: &str| fs::read_to_string(format!("{place}/{below}queue/nr_requests")).ok();
     read("").or_else(|| read("../"))?.trim().parse().ok()
 }
@@ -184,7 +187,7 @@ fn cachestat(file: &fs::File, offset: u64, bytes: u64) -> Option<CacheStat> {
     let range = Range { offset, bytes };
     let mut found = CacheStat::default();
     let fd = file.as_fd().as_raw_fd();
-    // SAFETY: an open file, a range to read and a struct to fill in, both of the call's own layout.
+    // SAFETY: an open file, a range to read and a struct to fill in, both with the layout of the call.
     let result = unsafe { libc::syscall(SYS_CACHESTAT, fd, &raw const range, &raw mut found, 0) };
     (result == 0).then_some(found)
 }

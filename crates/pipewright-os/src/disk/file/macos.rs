@@ -5,10 +5,14 @@ use std::io;
 use std::os::fd::AsRawFd as _;
 use std::path::Path;
 
-pub(super) use super::unix::{is_same, read_at, refuse_what_has_no_places, write_at};
-use super::{Access, Alignment, Facts, File, NowaitReads, NowaitWrites, OpenOptions};
+pub(super) use super::unix::{is_same, read_at, require_seekable, write_at};
+pub(super) use super::unsupported::{
+    cached_bytes, claim_disk, extents, forget_cache, len, next_hole, nowait_reads, nowait_writes,
+    read_cached_at, unwritten_bytes, write_in_place, write_room,
+};
+use super::{Access, Alignment, Facts, File, OpenOptions};
 
-/// A file as it is kept open.
+/// The open file.
 pub(super) type Open = fs::File;
 
 pub(super) fn open(path: &Path, options: &OpenOptions) -> io::Result<fs::File> {
@@ -30,16 +34,11 @@ fn set(file: &fs::File, command: libc::c_int, to: libc::c_int) -> io::Result<()>
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-pub(super) fn read_cached_at(_: &fs::File, _: &mut [u8], _: u64) -> io::Result<Option<usize>> {
-    // No call reads only what is there.
-    Ok(None)
-}
-
 pub(super) fn allocate(file: &fs::File, offset: u64, bytes: u64) -> io::Result<()> {
     let end = offset.checked_add(bytes).ok_or(io::ErrorKind::InvalidInput)?;
     let length = len(file)?;
     if end <= length {
-        // There is no call that fills holes.
+        // No call fills holes.
         return Ok(());
     }
     let room = i64::try_from(end - length).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -58,54 +57,10 @@ pub(super) fn allocate(file: &fs::File, offset: u64, bytes: u64) -> io::Result<(
     file.set_len(end)
 }
 
-pub(super) fn len(file: &fs::File) -> io::Result<u64> {
-    file.metadata().map(|found| found.len())
-}
-
 pub(super) fn alignment(_: &fs::File) -> io::Result<Alignment> {
     Ok(Alignment::NONE)
 }
 
 pub(super) fn facts(file: &File) -> io::Result<Facts> {
     Ok(Facts { length: file.len()?, ..Facts::default() })
-}
-
-pub(super) fn nowait_reads(_: &fs::File, _: &mut [u8], _: u64) -> Option<NowaitReads> {
-    None
-}
-
-pub(super) fn nowait_writes(_: &fs::File, _: &[u8], _: u64) -> Option<NowaitWrites> {
-    None
-}
-
-pub(super) fn extents(_: &fs::File, _: u64, _: u64) -> Option<usize> {
-    None
-}
-
-pub(super) fn write_room(_: &fs::File) -> Option<usize> {
-    None
-}
-
-pub(super) fn cached_bytes(_: &fs::File, _: u64, _: u64) -> Option<u64> {
-    None
-}
-
-pub(super) fn unwritten_bytes(_: &fs::File, _: u64, _: u64) -> Option<u64> {
-    None
-}
-
-pub(super) fn forget_cache(_: &fs::File) -> io::Result<()> {
-    Ok(())
-}
-
-pub(super) fn claim_disk(path: &Path) -> io::Result<fs::File> {
-    fs::File::open(path)
-}
-
-pub(super) fn write_in_place(_: &fs::File) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
-pub(super) fn next_hole(_: &fs::File, _: u64) -> Option<u64> {
-    None
 }

@@ -1,9 +1,11 @@
-//! Files whose bytes are named by their place: open, read, write, sync, and what the system knows of them.
+//! Files that are read and written by offset, and their properties.
 
 mod facts;
 mod request;
 #[cfg(unix)]
 mod unix;
+#[cfg(not(target_os = "linux"))]
+mod unsupported;
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -24,36 +26,36 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use facts::{Alignment, Facts, Filesystem, NowaitReads, NowaitWrites};
-pub use request::{Action, Finished, MOST_BYTES, Request};
+pub use request::{Action, Finished, MAX_BYTES, Request};
 
-/// How a file is opened.
+/// The options to open a file with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct OpenOptions {
-    /// It can be read.
+    /// Opens the file for reading.
     pub read: bool,
-    /// It can be written to.
+    /// Opens the file for writing.
     pub write: bool,
-    /// It is made where it is not there.
+    /// Creates the file if it does not exist.
     pub create: bool,
-    /// It is made, and must not have been there.
+    /// Creates the file, and fails if it exists.
     pub create_new: bool,
-    /// It is emptied.
+    /// Truncates the file to length 0.
     pub truncate: bool,
-    /// Whatever is written goes to its end.
+    /// Appends every write to the end of the file.
     pub append: bool,
-    /// Past the cache of the system.
+    /// Bypasses the system's cache.
     pub direct: bool,
-    /// Whether a write waits for the disk.
+    /// The data that each write waits for.
     pub sync: SyncMode,
-    /// In which order it will be read.
+    /// A hint at the order of reads.
     pub access: Access,
-    /// Room that it is given holds what other files left there.
+    /// Treats allocated space as valid, with whatever other files left there.
     pub expose_old_disk_contents: bool,
 }
 
 impl OpenOptions {
-    /// What std knows of them.
+    /// Returns the options that std supports.
     fn of_std(&self) -> std::fs::OpenOptions {
         let mut options = std::fs::OpenOptions::new();
         options.read(self.read).write(self.write).append(self.append);
@@ -62,31 +64,31 @@ impl OpenOptions {
     }
 }
 
-/// Whether each write waits until the disk has it.
+/// The data that have to be on the disk before a write returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SyncMode {
-    /// No: a sync later on does.
+    /// None: a later sync writes them.
     #[default]
     None,
-    /// Its data, and what it takes to find them again.
+    /// The data, and the metadata needed to find them again.
     Data,
-    /// Its data, its times and whatever else is known of it.
+    /// The data and all metadata, such as timestamps.
     All,
 }
 
-/// In which order a file will be read. A hint.
+/// A hint at the order of reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Access {
-    /// Nothing is known.
+    /// No hint.
     #[default]
     Normal,
-    /// From the beginning to the end: read ahead.
+    /// From beginning to end: read ahead.
     Sequential,
-    /// Here and there: do not read ahead.
+    /// In random order: don't read ahead.
     Random,
 }
 
-/// An open file. Its copies are one file, which is closed with the last of them.
+/// An open file. Clones share it, and the last one closes it.
 #[derive(Debug, Clone)]
 pub struct File(Arc<imp::Open>);
 
@@ -94,99 +96,100 @@ impl File {
     /// Opens a file.
     ///
     /// # Platform
-    /// Linux: `open(O_CLOEXEC)` with `O_DIRECT`, `O_DSYNC`, `O_SYNC` as asked; then `posix_fadvise`. macOS:
-    /// `F_NOCACHE` in place of `O_DIRECT`, `F_RDAHEAD` for the hint. Windows: `CreateFileW` with
-    /// `FILE_FLAG_OVERLAPPED` (without it the system lets one call after the other at a file, whatever threads
-    /// make them), `FILE_FLAG_NO_BUFFERING`, `FILE_FLAG_WRITE_THROUGH`, `FILE_FLAG_SEQUENTIAL_SCAN`,
+    /// Linux: `open(O_CLOEXEC)` with `O_DIRECT`, `O_DSYNC`, `O_SYNC` as requested, then `posix_fadvise`.
+    /// macOS: `F_NOCACHE` instead of `O_DIRECT`, `F_RDAHEAD` for the hint. Windows: `CreateFileW` with
+    /// `FILE_FLAG_OVERLAPPED` (otherwise the system serializes all calls on a file, from any thread),
+    /// `FILE_FLAG_NO_BUFFERING`, `FILE_FLAG_WRITE_THROUGH`, `FILE_FLAG_SEQUENTIAL_SCAN`,
     /// `FILE_FLAG_RANDOM_ACCESS`.
     ///
     /// # Errors
-    /// What the system says; `IsADirectory` for a directory, `NotSeekable` for a pipe or a socket, which have
-    /// no places.
+    /// The system's error; `IsADirectory` for a directory; `NotSeekable` for a pipe or a socket, which has no
+    /// offsets.
     pub fn open(path: &Path, options: &OpenOptions) -> io::Result<File> {
-        // Before, because the open of a pipe waits for its other end; and after, because a name may have
-        // come to mean something else in between.
+        // Checked before, because opening a pipe waits for its other end, and after, because the name may mean
+        // another file by then.
         match fs::metadata(path) {
-            Ok(found) => imp::refuse_what_has_no_places(&found)?,
+            Ok(found) => imp::require_seekable(&found)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
         let file = imp::open(path, options)?;
-        imp::refuse_what_has_no_places(&file.metadata()?)?;
+        imp::require_seekable(&file.metadata()?)?;
         Ok(File(Arc::new(file)))
     }
 
-    /// Reads into the buffer from that place on; 0 is the end of the file.
+    /// Reads into the buffer at that offset. 0 bytes mean the end of the file.
     ///
     /// # Platform
-    /// Unix: `pread`. Windows: `ReadFile` with the place in its `OVERLAPPED`.
+    /// Unix: `pread`. Windows: `ReadFile` with the offset in its `OVERLAPPED`.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     #[doc(alias = "pread")]
     pub fn read_at(&self, to: &mut [u8], offset: u64) -> io::Result<usize> {
         imp::read_at(&self.0, to, offset)
     }
 
-    /// Reads what is in memory already. `None`: it is not, or that cannot be known; nothing waited.
+    /// Reads data that are in memory, without waiting. `None` if they are not in memory, or if that is
+    /// unknown.
     ///
-    /// May give less than is asked for: the part that is there.
+    /// May return less than requested: the part in memory.
     ///
     /// # Platform
     /// Linux: `preadv2(RWF_NOWAIT)`. Elsewhere `None`.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     #[doc(alias = "preadv2")]
     pub fn read_cached_at(&self, to: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
         imp::read_cached_at(&self.0, to, offset)
     }
 
-    /// Writes from the buffer to that place on.
+    /// Writes from the buffer at that offset.
     ///
     /// # Platform
-    /// Unix: `pwrite`. Windows: `WriteFile` with the place in its `OVERLAPPED`.
+    /// Unix: `pwrite`. Windows: `WriteFile` with the offset in its `OVERLAPPED`.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     #[doc(alias = "pwrite")]
     pub fn write_at(&self, from: &[u8], offset: u64) -> io::Result<usize> {
         imp::write_at(&self.0, from, offset)
     }
 
-    /// Waits until the disk has everything that was written, and what is known of the file.
+    /// Flushes the written data and all metadata to the disk.
     ///
     /// # Platform
     /// Linux: `fsync`. macOS: `F_FULLFSYNC`. Windows: `FlushFileBuffers`.
     ///
     /// # Errors
-    /// What the system says. The next call may then succeed without the data being there.
+    /// The system's error. The next call may then succeed although the data are not on the disk.
     #[doc(alias = "fsync")]
     pub fn sync_all(&self) -> io::Result<()> {
         self.0.sync_all()
     }
 
-    /// Waits until the disk has everything that was written, and what it takes to find it again.
+    /// Flushes the written data to the disk, and the metadata needed to find them again.
     ///
     /// # Platform
-    /// Linux: `fdatasync`. macOS and Windows: as [`File::sync_all`].
+    /// Linux: `fdatasync`. macOS and Windows: as for [`File::sync_all`].
     ///
     /// # Errors
-    /// As [`File::sync_all`].
+    /// As for [`File::sync_all`].
     #[doc(alias = "fdatasync")]
     pub fn sync_data(&self) -> io::Result<()> {
         self.0.sync_data()
     }
 
-    /// Gives the file room for those bytes on the disk; it becomes as long as that. No bytes need no room.
+    /// Allocates disk space for the range and extends the file to its end. Does nothing for 0 bytes.
     ///
     /// # Platform
     /// Linux: `fallocate` without flags. macOS: `F_PREALLOCATE`, then `ftruncate`. Windows:
-    /// `FileAllocationInfo`, `FileEndOfFileInfo`, and `SetFileValidData` where
-    /// [`OpenOptions::expose_old_disk_contents`] asks for it.
+    /// `FileAllocationInfo`, `FileEndOfFileInfo`, and `SetFileValidData` if
+    /// [`OpenOptions::expose_old_disk_contents`] is set.
     ///
     /// # Errors
-    /// What the system says; `Unsupported` where the filesystem cannot. Zeros are never written in its place.
+    /// The system's error; `Unsupported` if the filesystem cannot. Never falls back to writing zeros.
     #[doc(alias = "fallocate")]
     pub fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
         if bytes == 0 {
@@ -195,59 +198,59 @@ impl File {
         imp::allocate(&self.0, offset, bytes)
     }
 
-    /// Cuts it or lengthens it with a hole.
+    /// Truncates the file, or extends it with a hole.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn set_len(&self, bytes: u64) -> io::Result<()> {
         self.0.set_len(bytes)
     }
 
-    /// How long it is, in bytes; a block device has its size.
+    /// Returns the length in bytes. For a block device, this is its size.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn len(&self) -> io::Result<u64> {
         imp::len(&self.0)
     }
 
-    /// Whether it has no bytes.
+    /// Returns true if the file has no bytes.
     ///
     /// # Errors
-    /// As [`File::len`].
+    /// As for [`File::len`].
     pub fn is_empty(&self) -> io::Result<bool> {
         self.len().map(|bytes| bytes == 0)
     }
 
-    /// What direct I/O on it has to be a multiple of.
+    /// Returns the alignment that direct I/O on this file requires.
     ///
     /// # Platform
-    /// Linux 6.1 and later: `statx(STATX_DIOALIGN)`. Windows: `FileStorageInfo`. Where the system does not
-    /// tell: 4096, and [`Alignment::told`] is `false`. macOS: nothing has to be aligned.
+    /// Linux 6.1 and later: `statx(STATX_DIOALIGN)`. Windows: `FileStorageInfo`. If the system doesn't report
+    /// it: 4096, and [`Alignment::reported`] is `false`. macOS: no alignment is required.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     #[doc(alias = "STATX_DIOALIGN")]
     pub fn alignment(&self) -> io::Result<Alignment> {
         imp::alignment(&self.0)
     }
 
-    /// What decides how the system will read and write it.
+    /// Returns the properties that decide how the system reads and writes the file.
     ///
     /// # Platform
-    /// Linux: `statx`, `fstatfs`, `FS_IOC_GETFLAGS`, `/sys/dev/block`, a read past the end with
-    /// `RWF_NOWAIT`, `epoll_ctl`. Elsewhere next to nothing.
+    /// Linux: `statx`, `fstatfs`, `FS_IOC_GETFLAGS`, `/sys/dev/block`, a read past the end with `RWF_NOWAIT`,
+    /// `epoll_ctl`. Elsewhere few of them are known.
     ///
     /// # Errors
-    /// What the system says to the first of them; what the others do not tell is `None`.
+    /// The system's error from `statx`. Properties that the other calls don't report are `None`.
     pub fn facts(&self) -> io::Result<Facts> {
         imp::facts(self)
     }
 
-    /// What becomes of reads of that length that must not wait. `None`: that cannot be known.
+    /// Returns the result of reads of that length that must not wait. `None` if it is unknown.
     ///
-    /// Tried out there, where the file has to have that much. A read through the cache of what is not in memory is
-    /// refused by every filesystem, and tells nothing.
+    /// The read is tried at that offset, where the file must have as many bytes. Only direct reads give an
+    /// answer: every filesystem refuses a read through the cache if the data are not in memory.
     ///
     /// # Platform
     /// Linux: `preadv2(RWF_NOWAIT)`. Elsewhere `None`.
@@ -257,10 +260,11 @@ impl File {
         imp::nowait_reads(&self.0, to, offset)
     }
 
-    /// What becomes of writes that must not wait, to room that has been written to. `None`: that cannot be known.
+    /// Returns the result of writes that must not wait, to space that was written before. `None` if it is
+    /// unknown.
     ///
-    /// Tried out with that block, which is written there again and again for some milliseconds: give it what is
-    /// there. The times of the file change.
+    /// The block is written at that offset repeatedly for some milliseconds, so pass the current contents of
+    /// the file. Changes the file's timestamps.
     ///
     /// # Platform
     /// Linux: `pwritev2(RWF_NOWAIT)`, `futimens`. Elsewhere `None`.
@@ -270,7 +274,7 @@ impl File {
         imp::nowait_writes(&self.0, block, offset)
     }
 
-    /// In how many pieces (extents) that range lies on the disk. `None`: that cannot be known.
+    /// Returns the number of extents of the range on the disk. `None` if it is unknown.
     ///
     /// # Platform
     /// Linux: `FS_IOC_FIEMAP`. Elsewhere `None`.
@@ -280,8 +284,8 @@ impl File {
         imp::extents(&self.0, offset, bytes)
     }
 
-    /// For how many writes at once, past the cache and in place, its filesystem has room to keep account of; about.
-    /// `None`: for any number, or that cannot be known.
+    /// Returns the approximate number of concurrent direct writes in place for which the filesystem has
+    /// metadata space. `None` if there is no limit, or if it is unknown.
     ///
     /// # Platform
     /// Linux: on Btrfs `/sys/fs/btrfs/UUID/allocation`. Elsewhere `None`.
@@ -290,7 +294,7 @@ impl File {
         imp::write_room(&self.0)
     }
 
-    /// How many bytes of that range are in memory. `None`: that cannot be known.
+    /// Returns the number of bytes of the range that are in memory. `None` if it is unknown.
     ///
     /// # Platform
     /// Linux 6.5 and later: `cachestat`. Elsewhere `None`.
@@ -300,29 +304,30 @@ impl File {
         imp::cached_bytes(&self.0, offset, bytes)
     }
 
-    /// How many bytes of that range are in memory and not on the disk yet. `None`: that cannot be known.
+    /// Returns the number of bytes of the range that are in memory and not yet on the disk. `None` if it is
+    /// unknown.
     ///
     /// # Platform
-    /// As [`File::cached_bytes`].
+    /// As for [`File::cached_bytes`].
     #[must_use]
     #[doc(alias = "cachestat")]
     pub fn unwritten_bytes(&self, offset: u64, bytes: u64) -> Option<u64> {
         imp::unwritten_bytes(&self.0, offset, bytes)
     }
 
-    /// Asks for memory not to hold that file any longer. What has not been written yet stays.
+    /// Asks the system to drop the file's clean pages from its cache.
     ///
     /// # Platform
-    /// Linux: `posix_fadvise(POSIX_FADV_DONTNEED)`. Elsewhere nothing.
+    /// Linux: `posix_fadvise(POSIX_FADV_DONTNEED)`. Elsewhere it does nothing.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     #[doc(alias = "posix_fadvise")]
     pub fn forget_cache(&self) -> io::Result<()> {
         imp::forget_cache(&self.0)
     }
 
-    /// Where the next hole begins, at or after that place; the end of the file is one.
+    /// Returns the offset of the next hole, at or after that offset. The end of the file counts as one.
     ///
     /// # Platform
     /// Linux: `lseek(SEEK_HOLE)`. Elsewhere `None`.
@@ -333,36 +338,36 @@ impl File {
     }
 }
 
-/// Has a disk for this process alone, as far as the system is asked: until the handle is closed it is mounted by nobody.
+/// Opens a disk for exclusive use, where the system can: it cannot be mounted until the handle is closed.
 ///
 /// # Platform
-/// Linux: `open(O_EXCL)`. Elsewhere it is opened, and others are not kept away.
+/// Linux: `open(O_EXCL)`. Elsewhere the disk is opened without excluding others.
 ///
 /// # Errors
-/// What the system says; `ResourceBusy` where it is mounted, or a part of another disk.
+/// The system's error; `ResourceBusy` if the disk is mounted or part of another disk.
 #[doc(alias = "O_EXCL")]
 pub fn claim_disk(path: &Path) -> io::Result<fs::File> {
     imp::claim_disk(path)
 }
 
-/// Whether both names are names of one file.
+/// Returns true if both paths name the same file.
 ///
 /// # Platform
-/// Unix: the device and the number of the file. Windows: what the names come to.
+/// Unix: compares the device and the inode number. Windows: compares the canonical paths.
 ///
 /// # Errors
-/// One of them is not there, or may not be looked at.
+/// One of the files does not exist or cannot be accessed.
 pub fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
     imp::is_same(one, other)
 }
 
-/// Asks for a file without anything in it to be written in place from here on, without copies and checksums.
+/// Makes the filesystem write an empty file in place from now on, without copies and checksums.
 ///
 /// # Platform
 /// Linux: `FS_IOC_SETFLAGS` with `FS_NOCOW_FL` (`chattr +C`). Elsewhere `Unsupported`.
 ///
 /// # Errors
-/// What the system says; the filesystem knows no such flag.
+/// The system's error; the filesystem does not support the flag.
 #[doc(alias = "FS_NOCOW_FL")]
 pub fn write_in_place(file: &fs::File) -> io::Result<()> {
     imp::write_in_place(file)
@@ -375,8 +380,8 @@ impl std::os::fd::AsFd for File {
     }
 }
 
-/// Directories, pipes and sockets.
-fn refusal(is_directory: bool) -> io::Error {
+/// Returns the error for a directory, or for a pipe or a socket.
+fn not_seekable(is_directory: bool) -> io::Error {
     if is_directory {
         io::Error::new(io::ErrorKind::IsADirectory, "is a directory")
     } else {

@@ -1,69 +1,69 @@
-//! One operation on a file, with everything that the kernel may touch while it is under way.
+//! One operation on a file, with everything that the kernel may touch while it is in flight.
 
 use std::io;
 
 use super::File;
 use crate::base::aligned::AlignedBuf;
 
-/// The most bytes that one call moves (Linux cuts longer ones, see read(2)).
-pub const MOST_BYTES: usize = 0x7fff_f000;
+/// The maximum number of bytes of one call (Linux truncates longer ones, see read(2)).
+pub const MAX_BYTES: usize = 0x7fff_f000;
 
-/// What is to be done.
+/// The kind of operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Read into the buffer.
+    /// Reads into the buffer.
     Read,
-    /// Write from the buffer.
+    /// Writes from the buffer.
     Write,
-    /// Wait until the disk has all of it.
+    /// Flushes data and metadata to the disk.
     SyncAll,
-    /// Wait until the disk has its data.
+    /// Flushes data to the disk.
     SyncData,
-    /// Give it room for so many bytes.
+    /// Allocates disk space for that many bytes.
     Allocate(u64),
 }
 
-/// A request that is done, or has been given up.
+/// A request that is complete or was cancelled.
 #[derive(Debug)]
 pub struct Finished {
-    /// What it was called.
+    /// The token of the request.
     pub token: usize,
     /// The request, with its file and its buffer.
     pub request: Request,
-    /// How many bytes were moved by the one call, or what the system said.
+    /// The number of bytes that the call transferred, or the system's error.
     pub result: io::Result<usize>,
 }
 
-/// One operation: it owns its file and its buffer, and whoever carries it out gives it back.
+/// One operation. It owns its file and its buffer; the backend returns it when it is complete.
 #[derive(Debug)]
 pub struct Request {
-    /// The file, which stays open for as long.
+    /// The file, which stays open while the request is in flight.
     pub file: File,
-    /// What is to be done.
+    /// The kind of operation.
     pub action: Action,
-    /// The memory, which stays there for as long.
+    /// The buffer, which stays allocated while the request is in flight.
     pub buffer: AlignedBuf,
-    /// Where in the buffer the first byte is that has not been moved yet.
+    /// The index in the buffer of the first byte that was not transferred yet.
     pub from: usize,
-    /// Where in the file that byte is.
+    /// The offset in the file of that byte.
     pub offset: u64,
-    /// The kernel may wait: it has refused to go on without that before.
+    /// True if the kernel may block, because it refused to go on without blocking.
     pub may_wait: bool,
-    /// The file was opened to bypass the cache.
+    /// True if the file was opened for direct I/O.
     pub direct: bool,
 }
 
 impl Request {
-    /// How many bytes the next call is to move.
+    /// Returns the number of bytes that the next call has to transfer.
     #[must_use]
     pub fn left(&self) -> usize {
-        self.buffer.len().saturating_sub(self.from).min(MOST_BYTES)
+        self.buffer.len().saturating_sub(self.from).min(MAX_BYTES)
     }
 
-    /// Carries it out, on this thread: [`File::perform`].
+    /// Performs the operation on the calling thread with [`File::perform`].
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn perform(&mut self) -> io::Result<usize> {
         let rest = self.buffer.get_mut(self.from..).unwrap_or_default();
         self.file.perform(self.action, rest, self.offset)
@@ -71,12 +71,12 @@ impl Request {
 }
 
 impl File {
-    /// One call of an operation, on this thread: what it moves goes to or comes from the buffer.
+    /// Performs one call of an operation on the calling thread, into or from the buffer.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn perform(&self, action: Action, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let most = buffer.len().min(MOST_BYTES);
+        let most = buffer.len().min(MAX_BYTES);
         let buffer = buffer.get_mut(..most).unwrap_or_default();
         match action {
             Action::Read => self.read_at(buffer, offset),

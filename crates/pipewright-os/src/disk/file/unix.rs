@@ -1,13 +1,13 @@
-//! `open`, `pread`, `pwrite`, and what can be opened at all.
+//! The calls that Unix systems share: `open`, `pread`, `pwrite`.
 
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use super::{OpenOptions, SyncMode, refusal};
+use super::{OpenOptions, SyncMode, not_seekable};
 
-/// Opens it with those flags besides.
+/// Opens the file with additional flags.
 pub(super) fn open(path: &Path, options: &OpenOptions, flags: libc::c_int) -> io::Result<File> {
     let sync = match options.sync {
         SyncMode::None => 0,
@@ -30,11 +30,11 @@ pub(super) fn write_at(file: &File, from: &[u8], offset: u64) -> io::Result<usiz
     file.write_at(from, offset)
 }
 
-pub(super) fn refuse_what_has_no_places(found: &Metadata) -> io::Result<()> {
+pub(super) fn require_seekable(found: &Metadata) -> io::Result<()> {
     let kind = found.file_type();
     if kind.is_file() || kind.is_block_device() || kind.is_char_device() {
         Ok(())
     } else {
-        Err(refusal(kind.is_dir()))
+        Err(not_seekable(kind.is_dir()))
     }
 }

@@ -1,7 +1,7 @@
-//! Operations on files that the kernel carries out meanwhile: io_uring.
+//! Asynchronous file operations by io_uring.
 //!
-//! Whatever the kernel may read or write is owned by the ring from [`Ring::push`] until the kernel has
-//! said that it is done, so that no caller can take it away too early.
+//! The ring owns everything that the kernel may read or write from [`Ring::push`] until the kernel has
+//! completed it, so that no caller can free it too early.
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -15,79 +15,80 @@ use std::sync::Arc;
 
 use crate::base::wake::Wake;
 use crate::disk::file::{Finished, Request};
-use crate::disk::unavailable::WhyNot;
+use crate::disk::unavailable::UnavailableReason;
 
-/// What a ring is to be.
+/// The options of a ring.
 #[derive(Debug, Clone, Copy)]
 pub struct RingOptions {
-    /// How many operations can be under way at once.
+    /// The maximum number of operations in flight.
     pub depth: usize,
-    /// How many threads the kernel may start for what it cannot do without waiting; `None`: its own limit
-    /// for files, 4 for each processor.
+    /// The maximum number of kernel threads for operations that block. `None`: the kernel's limit for files, 4
+    /// per processor.
     pub workers: Option<u32>,
 }
 
-/// A ring, which belongs to the thread that made it.
+/// A ring. It belongs to the thread that created it.
 ///
 /// # Drop
-/// What the kernel has not begun is cancelled. Waits for the rest.
+/// Cancels what the kernel has not started and waits for the rest.
 #[derive(Debug)]
 pub struct Ring(imp::Ring);
 
 impl Ring {
-    /// Makes a ring and has it do nothing once, to see that it works. The flag ends its waits.
+    /// Creates a ring and submits an empty operation to check that it works. Raising the flag interrupts its
+    /// waits.
     ///
     /// # Platform
-    /// Linux 5.6 and later: `io_uring_setup`, with `SINGLE_ISSUER` and `DEFER_TASKRUN` (6.1), else with
-    /// `COOP_TASKRUN` (5.19), else without. `IORING_REGISTER_PROBE` for each operation that it takes,
-    /// `IORING_REGISTER_IOWQ_MAX_WORKERS` (5.15). No thread of the kernel polls. Elsewhere there is none.
+    /// Linux 5.6 and later: `io_uring_setup` with `SINGLE_ISSUER` and `DEFER_TASKRUN` (6.1), or with
+    /// `COOP_TASKRUN` (5.19), or without; `IORING_REGISTER_PROBE` to check each operation;
+    /// `IORING_REGISTER_IOWQ_MAX_WORKERS` (5.15). No kernel thread polls. Not available elsewhere.
     ///
     /// # Errors
-    /// Why there can be none.
+    /// The reason why io_uring is unavailable.
     #[doc(alias = "io_uring_setup")]
-    pub fn new(options: RingOptions, wake: Option<Arc<Wake>>) -> Result<Ring, WhyNot> {
+    pub fn new(options: RingOptions, wake: Option<Arc<Wake>>) -> Result<Ring, UnavailableReason> {
         imp::Ring::new(options, wake).map(Ring)
     }
 
-    /// Takes an operation, to be handed to the kernel by the next [`submit`](Ring::submit) or wait.
+    /// Pushes an operation. The next [`submit`](Ring::submit) or wait submits it to the kernel.
     ///
-    /// `token` names it; it is less than the depth and not in use.
+    /// `token` identifies it. It must be less than the depth and not in use.
     ///
     /// # Errors
-    /// The request, where the token cannot be had.
+    /// The request, if the token is invalid or in use.
     pub fn push(&mut self, token: usize, request: Request) -> Result<(), Request> {
         self.0.push(token, request)
     }
 
-    /// Hands what was pushed to the kernel, and waits for nothing.
+    /// Submits the pushed operations to the kernel. Doesn't wait.
     ///
-    /// What it can do at once it does in the call; that can be [taken](Ring::take) then. With
-    /// `DEFER_TASKRUN` nothing else can: what completes later is seen by a wait.
+    /// Operations that can complete at once do so in the call and can be [taken](Ring::take) afterwards. With
+    /// `DEFER_TASKRUN`, no other operation is complete then: later completions need a wait.
     ///
     /// # Errors
-    /// What the system says; what was not handed over stays pushed.
+    /// The system's error. Operations that were not submitted stay pushed.
     #[doc(alias = "io_uring_enter")]
     pub fn submit(&mut self) -> io::Result<()> {
         self.0.submit()
     }
 
-    /// Hands over what was pushed and waits until something is done, or the flag was raised that the ring was
-    /// made with; it is lowered then. May return before, when a signal came. Without a flag it does not wait
-    /// where nothing is under way.
+    /// Submits the pushed operations and waits until one is complete, or until the ring's flag is raised,
+    /// which lowers it. A signal can end the wait early. Without a flag it returns at once if nothing is in
+    /// flight.
     ///
     /// # Errors
-    /// As [`Ring::submit`].
+    /// As for [`Ring::submit`].
     pub fn wait(&mut self) -> io::Result<()> {
         self.0.wait()
     }
 
-    /// One operation that is done, if one is.
+    /// Takes a completed operation, if there is one.
     pub fn take(&mut self) -> Option<Finished> {
         self.0.take()
     }
 
-    /// Asks the kernel not to begin an operation that it has not begun. It is done in any case, with
-    /// `ECANCELED` or with what has become of it.
+    /// Asks the kernel to cancel an operation that it has not started. The operation completes in any case,
+    /// with `ECANCELED` or with its own result.
     #[doc(alias = "IORING_OP_ASYNC_CANCEL")]
     pub fn cancel(&mut self, token: usize) {
         self.0.cancel(token);

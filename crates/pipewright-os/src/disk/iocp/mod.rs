@@ -1,4 +1,4 @@
-//! Reads and writes that the kernel carries out meanwhile: overlapped calls and a completion port.
+//! Asynchronous reads and writes by overlapped calls and a completion port.
 
 #[cfg(windows)]
 mod windows;
@@ -10,85 +10,85 @@ use windows as imp;
 use std::io;
 
 use crate::disk::file::{Finished, Request};
-use crate::disk::unavailable::WhyNot;
+use crate::disk::unavailable::UnavailableReason;
 
-/// What the call said that handed an operation over.
+/// The status returned by the submitting call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
-    /// It is done.
+pub enum CallStatus {
+    /// The operation is done.
     Done,
-    /// It is pending; and yet it was done when the call returned.
+    /// The call reported a pending operation, which was done when the call returned.
     PendingButDone,
-    /// It is pending.
+    /// The operation is pending.
     Pending,
 }
 
 /// A queue of operations in the kernel.
 ///
 /// # Drop
-/// Cancels what is under way, as far as the system does that, and waits for it.
+/// Cancels the operations in flight, where the system can, and waits for them.
 #[derive(Debug)]
 pub struct Port(imp::Port);
 
 impl Port {
-    /// Makes a queue.
+    /// Creates a queue.
     ///
     /// # Platform
-    /// Windows: `CreateIoCompletionPort`. Elsewhere there is none.
+    /// Windows: `CreateIoCompletionPort`. Not available elsewhere.
     ///
     /// # Errors
-    /// Why there can be none.
+    /// The reason why completion ports are unavailable.
     #[doc(alias = "CreateIoCompletionPort")]
-    pub fn new(depth: usize) -> Result<Port, WhyNot> {
+    pub fn new(depth: usize) -> Result<Port, UnavailableReason> {
         imp::Port::new(depth, None).map(Port)
     }
 
-    /// Takes a read or a write, to be handed over by the next [`submit`](Port::submit) or wait.
+    /// Pushes a read or a write. The next [`submit`](Port::submit) or wait submits it.
     ///
     /// # Errors
-    /// The request, where its token cannot be had or it is neither.
+    /// The request, if its token is invalid or in use, or if it is neither a read nor a write.
     pub fn push(&mut self, token: usize, request: Request) -> Result<(), Request> {
         self.0.push(token, request)
     }
 
-    /// Hands over what was pushed.
+    /// Submits the pushed operations.
     ///
     /// # Errors
-    /// `WouldBlock`: the system has no room for more before some of those under way are done. What was not
-    /// handed over stays pushed.
+    /// `WouldBlock`: the system has no resources for more until some operations complete. Operations that were
+    /// not submitted stay pushed.
     #[doc(alias = "ReadFile")]
     #[doc(alias = "WriteFile")]
     pub fn submit(&mut self) -> io::Result<()> {
         self.0.submit()
     }
 
-    /// What the call said that handed over the request of that token.
+    /// Returns the status of the call that submitted the request with that token.
     #[must_use]
-    pub fn told(&self, token: usize) -> Told {
-        self.0.told(token)
+    pub fn call_status(&self, token: usize) -> CallStatus {
+        self.0.call_status(token)
     }
 
-    /// Hands over what was pushed and waits until something is done, or somebody ended the wait.
+    /// Submits the pushed operations and waits until one is complete or another thread interrupts the wait.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     #[doc(alias = "GetQueuedCompletionStatusEx")]
     pub fn wait(&mut self) -> io::Result<()> {
         self.0.wait()
     }
 
-    /// One operation that is done, if one is.
+    /// Takes a completed operation, if there is one.
     pub fn take(&mut self) -> Option<Finished> {
         self.0.take()
     }
 
-    /// Prevents an operation, or ends it, where the system does that. It is done in any case.
+    /// Cancels an operation, where the system can. It completes in any case.
     #[doc(alias = "CancelIoEx")]
     pub fn cancel(&mut self, token: usize) {
         self.0.cancel(token);
     }
 
-    /// Ends a wait from elsewhere, the next one included.
+    /// Returns a function that interrupts the current or next wait from another thread.
     #[doc(alias = "PostQueuedCompletionStatus")]
     pub fn waker(&self) -> impl Fn() + Send + Sync + use<> {
         self.0.waker()

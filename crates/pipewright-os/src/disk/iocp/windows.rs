@@ -19,153 +19,154 @@ use windows_sys::Win32::System::IO::{
 };
 use windows_sys::Win32::System::Threading::INFINITE;
 
-use super::Told;
+use super::CallStatus;
 use crate::base::errno::{self, os_error};
 use crate::base::overlapped::overlapped_at;
 use crate::base::wake::Wake;
 use crate::disk::file::{Action, Finished, Request};
-use crate::disk::in_kernel::InKernel;
-use crate::disk::unavailable::WhyNot;
+use crate::disk::in_flight::InFlight;
+use crate::disk::unavailable::UnavailableReason;
 
 #[derive(Debug)]
 pub(crate) struct Port {
     port: Arc<OwnedHandle>,
-    /// What the kernel may touch.
-    requests: InKernel,
-    /// What it writes the end of each to, by token. Behind a pointer, so that moving this claims nothing.
+    /// The requests, which own what the kernel may touch.
+    requests: InFlight,
+    /// The overlapped block of each request, by token. The kernel writes to it, so it is kept as a raw
+    /// pointer: moving this struct must not claim it.
     blocks: *mut [OVERLAPPED],
-    /// What is known of each, by token.
+    /// The call of each request, by token.
     calls: Vec<Call>,
-    /// What it has not been told of yet.
-    unseen: VecDeque<usize>,
+    /// The tokens of requests that have not been submitted.
+    unsubmitted: VecDeque<usize>,
     done: VecDeque<(usize, io::Result<usize>)>,
-    /// How many it has.
-    under_way: usize,
-    /// Somebody has ended the next wait.
+    /// The number of requests in the kernel.
+    in_flight: usize,
+    /// True if the next wait was interrupted.
     woken: Arc<AtomicBool>,
 }
 
-/// A call that has handed a request over.
+/// A call that submitted a request.
 #[derive(Debug, Clone, Copy)]
 struct Call {
     file: HANDLE,
-    told: Told,
-    /// The kernel will post its end.
-    is_under_way: bool,
+    status: CallStatus,
+    /// True if the kernel will post the completion.
+    is_in_flight: bool,
 }
 
 impl Port {
-    pub(crate) fn new(depth: usize, _: Option<Arc<Wake>>) -> Result<Port, WhyNot> {
-        // For as many threads as there are processors: only ours ever asks.
-        // SAFETY: no file, and no port that it is added to.
+    pub(crate) fn new(depth: usize, _: Option<Arc<Wake>>) -> Result<Port, UnavailableReason> {
+        // No limit on threads is needed, because only this one asks. SAFETY: no file, and no existing port.
         let port = unsafe { CreateIoCompletionPort(INVALID_HANDLE_VALUE, ptr::null_mut(), 0, 0) };
         if port.is_null() {
             let number = io::Error::last_os_error().raw_os_error().unwrap_or_default();
-            return Err(WhyNot::Error { number });
+            return Err(UnavailableReason::Error { number });
         }
-        // SAFETY: made by the call above, for nobody else.
+        // SAFETY: created by the call above, and owned by nobody else.
         let port = unsafe { OwnedHandle::from_raw_handle(port) };
-        let none = Call { file: ptr::null_mut(), told: Told::Pending, is_under_way: false };
+        let none = Call { file: ptr::null_mut(), status: CallStatus::Pending, is_in_flight: false };
         Ok(Port {
             port: Arc::new(port),
-            requests: InKernel::new(depth),
+            requests: InFlight::new(depth),
             blocks: Box::into_raw(vec![OVERLAPPED::default(); depth].into_boxed_slice()),
             calls: vec![none; depth],
-            unseen: VecDeque::new(),
+            unsubmitted: VecDeque::new(),
             done: VecDeque::new(),
-            under_way: 0,
+            in_flight: 0,
             woken: Arc::new(AtomicBool::new(false)),
         })
     }
 
     pub(crate) fn push(&mut self, token: usize, request: Request) -> Result<(), Request> {
         self.requests.put_transfer(token, request)?;
-        self.unseen.push_back(token);
+        self.unsubmitted.push_back(token);
         Ok(())
     }
 
     pub(crate) fn submit(&mut self) -> io::Result<()> {
-        while let Some(token) = self.unseen.front().copied() {
-            match self.hand_over(token) {
+        while let Some(token) = self.unsubmitted.front().copied() {
+            match self.submit_one(token) {
                 Ok(()) => {}
-                Err(error) if self.under_way > 0 && is_for_want_of_room(&error) => {
+                Err(error) if self.in_flight > 0 && is_out_of_resources(&error) => {
                     return Err(io::ErrorKind::WouldBlock.into());
                 }
-                Err(error) => self.done.push_back((token, end_of_file_is_no_error(error))),
+                Err(error) => self.done.push_back((token, zero_at_end_of_file(error))),
             }
-            self.unseen.pop_front();
+            self.unsubmitted.pop_front();
         }
         Ok(())
     }
 
-    /// Where the kernel writes the end of that one.
+    /// Returns the overlapped block of a token.
     fn block(&self, token: usize) -> *mut OVERLAPPED {
         // Inside the slice: tokens are less than the depth.
         self.blocks.cast::<OVERLAPPED>().wrapping_add(token)
     }
 
-    /// Makes the call, and notes what it said.
-    fn hand_over(&mut self, token: usize) -> io::Result<()> {
+    /// Makes the call and records its status.
+    fn submit_one(&mut self, token: usize) -> io::Result<()> {
         let Some(request) = self.requests.get(token) else { return Ok(()) };
-        let (file, tells_all) = request.file.overlapped(&self.port)?;
+        let (file, posts_inline) = request.file.overlapped(&self.port)?;
         let start = request.buffer.start().as_ptr().wrapping_add(request.from);
         // At most 0x7ffff000.
         let (bytes, mut moved) = (request.left() as u32, 0);
         let block = self.block(token);
-        // SAFETY: inside the slice, and the kernel has let go of it: the token was free.
+        // SAFETY: inside the slice. The token was free, so the kernel does not use the block.
         unsafe { block.write(overlapped_at(request.offset, ptr::null_mut())) };
         let started = if request.action == Action::Read {
-            // SAFETY: the file is open and the memory is there, nobody else's, until the kernel has posted the
-            // end: the request, which owns both, is kept until then, also when this is dropped. So is the block.
+            // SAFETY: the file is open, and the memory is valid and used by nobody else, until the kernel has
+            // posted the completion: the request owns both and is kept until then, even if this is dropped. So
+            // is the block.
             unsafe { ReadFile(file, start, bytes, &raw mut moved, block) }
         } else {
             // SAFETY: as above, and the memory is only read.
             unsafe { WriteFile(file, start, bytes, &raw mut moved, block) }
         };
-        let (told, is_under_way) = if started != 0 {
-            // Done, and nothing is posted; but for a file that could not be told so.
-            (Told::Done, tells_all)
+        let (status, is_in_flight) = if started != 0 {
+            // Done. Nothing is posted, unless the file could not be set to skip that.
+            (CallStatus::Done, posts_inline)
         } else {
             // SAFETY: no arguments.
             match unsafe { GetLastError() } {
-                // Its status is the first thing in it. SAFETY: inside the slice; the kernel may write to it
+                // The status is the first field. SAFETY: inside the slice; the kernel may write to it
                 // meanwhile.
                 ERROR_IO_PENDING => match unsafe { block.cast::<usize>().read_volatile() } {
-                    status if status == STATUS_PENDING as usize => (Told::Pending, true),
-                    _ => (Told::PendingButDone, true),
+                    status if status == STATUS_PENDING as usize => (CallStatus::Pending, true),
+                    _ => (CallStatus::PendingButDone, true),
                 },
-                // Nothing is posted of what failed at once, and nothing written to the block.
+                // For a call that failed at once, nothing is posted and nothing is written to the block.
                 error => return Err(os_error(error)),
             }
         };
         if let Some(call) = self.calls.get_mut(token) {
-            *call = Call { file, told, is_under_way };
+            *call = Call { file, status, is_in_flight };
         }
-        if is_under_way {
-            self.under_way += 1;
+        if is_in_flight {
+            self.in_flight += 1;
         } else {
-            // The call itself has said how many: that is the right place then.
+            // For an inline completion, the call itself returns the number of bytes.
             self.done.push_back((token, Ok(moved as usize)));
         }
         Ok(())
     }
 
-    pub(crate) fn told(&self, token: usize) -> Told {
-        self.calls.get(token).map_or(Told::Pending, |call| call.told)
+    pub(crate) fn call_status(&self, token: usize) -> CallStatus {
+        self.calls.get(token).map_or(CallStatus::Pending, |call| call.status)
     }
 
     pub(crate) fn wait(&mut self) -> io::Result<()> {
-        // Ignored: no room for more is no reason not to wait. It is one to.
+        // Ignored: a full queue is a reason to wait, not an error.
         let _ = self.submit();
-        if self.done.is_empty() { self.gather(INFINITE) } else { Ok(()) }
+        if self.done.is_empty() { self.collect(INFINITE) } else { Ok(()) }
     }
 
-    /// Takes the ends that are posted, and waits for one.
-    fn gather(&mut self, milliseconds: u32) -> io::Result<()> {
+    /// Collects posted completions, after waiting for one.
+    fn collect(&mut self, milliseconds: u32) -> io::Result<()> {
         const AT_ONCE: usize = 64;
         let mut entries = [OVERLAPPED_ENTRY::default(); AT_ONCE];
         let mut count = 0;
-        // SAFETY: an open port, room for as many entries as are named, and a live number.
+        // SAFETY: an open port, space for the named number of entries, and a live number.
         let got = unsafe {
             GetQueuedCompletionStatusEx(
                 self.port.as_raw_handle(),
@@ -187,35 +188,35 @@ impl Port {
             if entry.lpOverlapped.is_null() {
                 self.woken.store(false, Ordering::SeqCst);
             } else {
-                self.note_end(entry.lpOverlapped);
+                self.record_completion(entry.lpOverlapped);
             }
         }
         Ok(())
     }
 
-    /// Notes what the kernel has written to a block, of which it has let go.
-    fn note_end(&mut self, block: *mut OVERLAPPED) {
+    /// Records a completion from its block, which the kernel has released.
+    fn record_completion(&mut self, block: *mut OVERLAPPED) {
         let start = self.blocks.cast::<OVERLAPPED>().addr();
         let token = block.addr().wrapping_sub(start) / size_of::<OVERLAPPED>();
-        let Some(call) = self.calls.get_mut(token).filter(|call| call.is_under_way) else { return };
-        call.is_under_way = false;
+        let Some(call) = self.calls.get_mut(token).filter(|call| call.is_in_flight) else { return };
+        call.is_in_flight = false;
         let mut moved = 0;
-        // SAFETY: an operation of that file, which its request keeps open, and a live number.
+        // SAFETY: an operation on that file, which its request keeps open, and a live number.
         let done = unsafe { GetOverlappedResult(call.file, block, &raw mut moved, 0) };
         let result = if done != 0 {
             Ok(moved as usize)
         } else {
-            end_of_file_is_no_error(io::Error::last_os_error())
+            zero_at_end_of_file(io::Error::last_os_error())
         };
-        self.under_way -= 1;
+        self.in_flight -= 1;
         self.done.push_back((token, result));
     }
 
     pub(crate) fn take(&mut self) -> Option<Finished> {
         loop {
-            if self.done.is_empty() && self.under_way > 0 {
-                // Ignored: a wait will say it.
-                let _ = self.gather(0);
+            if self.done.is_empty() && self.in_flight > 0 {
+                // Ignored: the next wait reports it.
+                let _ = self.collect(0);
             }
             let (token, result) = self.done.pop_front()?;
             if let Some(request) = self.requests.take(token) {
@@ -225,12 +226,12 @@ impl Port {
     }
 
     pub(crate) fn cancel(&mut self, token: usize) {
-        if let Some(place) = self.unseen.iter().position(|unseen| *unseen == token) {
-            self.unseen.remove(place);
+        if let Some(place) = self.unsubmitted.iter().position(|unsubmitted| *unsubmitted == token) {
+            self.unsubmitted.remove(place);
             self.done.push_back((token, Err(errno::cancelled())));
-        } else if let Some(call) = self.calls.get(token).filter(|call| call.is_under_way) {
-            // Ignored: it is done, or cannot be cancelled, and its end is posted in any case. SAFETY: an
-            // operation of that file.
+        } else if let Some(call) = self.calls.get(token).filter(|call| call.is_in_flight) {
+            // Ignored: the operation is done or cannot be cancelled, and its completion is posted in any case.
+            // SAFETY: an operation on that file.
             let _ = unsafe { CancelIoEx(call.file, self.block(token)) };
         }
     }
@@ -251,8 +252,8 @@ impl Port {
     }
 }
 
-/// There are as many requests under way as the system has room for (ReadFile).
-fn is_for_want_of_room(error: &io::Error) -> bool {
+/// Returns true if the system has no resources for more requests in flight (ReadFile).
+fn is_out_of_resources(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error().map(|number| number as u32),
         Some(
@@ -265,27 +266,27 @@ fn is_for_want_of_room(error: &io::Error) -> bool {
     )
 }
 
-fn end_of_file_is_no_error(error: io::Error) -> io::Result<usize> {
+fn zero_at_end_of_file(error: io::Error) -> io::Result<usize> {
     if error.raw_os_error() == Some(ERROR_HANDLE_EOF as i32) { Ok(0) } else { Err(error) }
 }
 
 impl Drop for Port {
     fn drop(&mut self) {
-        // The kernel has never heard of these.
-        for token in std::mem::take(&mut self.unseen) {
+        // These were never submitted.
+        for token in std::mem::take(&mut self.unsubmitted) {
             drop(self.requests.take(token));
         }
         for token in 0..self.calls.len() {
             self.cancel(token);
         }
-        while self.under_way > 0 {
-            if self.gather(INFINITE).is_err() {
-                // Nothing can be learned of them any more, so what they use is the kernel's for ever.
+        while self.in_flight > 0 {
+            if self.collect(INFINITE).is_err() {
+                // Their completions can no longer be read, so leave their memory to the kernel forever.
                 self.requests.leak();
                 return;
             }
         }
-        // SAFETY: made by `new`, and the kernel has let go of all of them.
+        // SAFETY: created by `new`, and released by the kernel.
         drop(unsafe { Box::from_raw(self.blocks) });
     }
 }

@@ -6,17 +6,17 @@ use std::mem::MaybeUninit;
 use super::ThreadUsage;
 
 pub(super) fn now() -> Option<ThreadUsage> {
-    let mut told = MaybeUninit::<libc::rusage>::uninit();
-    // SAFETY: the thread that calls, and room for the struct.
-    let result = unsafe { libc::getrusage(libc::RUSAGE_THREAD, told.as_mut_ptr()) };
+    let mut usage = MaybeUninit::<libc::rusage>::uninit();
+    // SAFETY: the calling thread, and space for the struct.
+    let result = unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
     if result != 0 {
         return None;
     }
-    // SAFETY: filled in by the call, which succeeded.
-    let told = unsafe { told.assume_init() };
-    // In blocks of 512 bytes, which is what disks are read and written in.
-    let blocks = told.ru_inblock as u64 + told.ru_oublock as u64;
-    Some(ThreadUsage { sleeps: told.ru_nvcsw as u64, disk_bytes: blocks * 512 })
+    // SAFETY: filled in by the successful call.
+    let usage = unsafe { usage.assume_init() };
+    // In units of 512 bytes.
+    let blocks = usage.ru_inblock as u64 + usage.ru_oublock as u64;
+    Some(ThreadUsage { sleeps: usage.ru_nvcsw as u64, disk_bytes: blocks * 512 })
 }
 
 pub(super) fn kernel_workers() -> Option<usize> {
@@ -25,14 +25,14 @@ pub(super) fn kernel_workers() -> Option<usize> {
     name.truncate(15);
     let tasks = fs::read_dir("/proc/self/task").ok()?.flatten();
     let is_worker = |task: &fs::DirEntry| {
-        // One that has ended meanwhile is none.
+        // A thread that has ended meanwhile doesn't count.
         fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm.trim_end() == name)
     };
     Some(tasks.filter(is_worker).count())
 }
 
 pub(super) fn counts_disk_bytes() -> bool {
-    // The kernel has the file where it has the counters (CONFIG_TASK_IO_ACCOUNTING).
+    // The file exists if the kernel has the counters (CONFIG_TASK_IO_ACCOUNTING).
     fs::metadata("/proc/thread-self/io").is_ok()
 }
 
@@ -42,8 +42,8 @@ mod tests {
 
     use super::{counts_disk_bytes, now};
 
-    /// `read_bytes` and `write_bytes`: what went to and came from a disk, not what calls moved (proc_pid_io(5)).
-    fn told_by_proc() -> u64 {
+    /// Returns `read_bytes` plus `write_bytes`: the bytes transferred by disks, not by calls (proc_pid_io(5)).
+    fn proc_disk_bytes() -> u64 {
         let text = std::fs::read_to_string("/proc/thread-self/io").unwrap();
         let field = |name| text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         ["read_bytes: ", "write_bytes: "]
@@ -53,18 +53,18 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_disks_are_those_that_proc_tells() {
+    fn disk_bytes_match_proc() {
         if !counts_disk_bytes() {
             return eprintln!("SKIPPED: this kernel does not count them");
         }
-        let before = (now().unwrap().disk_bytes, told_by_proc());
+        let before = (now().unwrap().disk_bytes, proc_disk_bytes());
         assert_eq!(before.0, before.1);
         let path = std::env::temp_dir().join(format!("pipewright-usage-{}", std::process::id()));
         let file = std::fs::File::create(&path).unwrap();
         file.write_all_at(&[7; 64 << 10], 0).unwrap();
         file.sync_all().unwrap();
         std::fs::remove_file(&path).unwrap();
-        // Nothing on a filesystem in memory; elsewhere what was written, and some more.
-        assert_eq!(now().unwrap().disk_bytes, told_by_proc());
+        // Zero on a filesystem in memory; elsewhere the bytes written, and some more.
+        assert_eq!(now().unwrap().disk_bytes, proc_disk_bytes());
     }
 }

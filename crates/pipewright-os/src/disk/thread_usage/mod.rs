@@ -1,4 +1,4 @@
-//! What the calling thread has used: how often it slept, and what it had the disks do.
+//! The resource usage of the calling thread: its sleeps, and the bytes that disks transferred for it.
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -9,39 +9,41 @@ mod unknown;
 #[cfg(not(target_os = "linux"))]
 use unknown as imp;
 
-/// What a thread has used since it began.
+/// The resource usage of a thread since it started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadUsage {
-    /// How often it gave its processor up by itself: each is a sleep.
+    /// The number of voluntary context switches: each is a sleep.
     pub sleeps: u64,
-    /// How many bytes it has had disks read and write, where [`counts_disk_bytes`]. What a worker of the kernel
-    /// does for it is the worker's.
+    /// The bytes that disks transferred for the thread, if [`counts_disk_bytes`]. The work of kernel threads
+    /// is accounted to them.
     pub disk_bytes: u64,
 }
 
-/// What the calling thread has used. `None`: that cannot be known.
+/// Returns the usage of the calling thread. `None` if it is unknown.
 ///
 /// # Platform
-/// Linux: `getrusage(RUSAGE_THREAD)`, one call for both. Elsewhere `None`.
+/// Linux: one call of `getrusage(RUSAGE_THREAD)`. Elsewhere `None`.
 #[must_use]
 #[doc(alias = "RUSAGE_THREAD")]
 pub fn now() -> Option<ThreadUsage> {
     imp::now()
 }
 
-/// Whether this system counts what a thread has disks do. Where it does not, the count stays 0.
+/// Returns true if this system counts the bytes that disks transfer for a thread. Otherwise the count stays 0.
 ///
 /// # Platform
-/// Linux: whether there is a `/proc/thread-self/io`, which has the same counters. Elsewhere `false`.
+/// Linux: true if `/proc/thread-self/io` exists, which has the same counters. Elsewhere `false`.
 #[must_use]
 pub fn counts_disk_bytes() -> bool {
     imp::counts_disk_bytes()
 }
 
-/// How many workers of the kernel's io_uring serve the calling thread now. `None`: that cannot be known.
+/// Returns the number of kernel threads that work for io_uring calls of the calling thread. `None` if it is
+/// unknown.
 ///
 /// # Platform
-/// Linux: the threads of this process that are called `iou-wrk-` and our number. Elsewhere `None`.
+/// Linux: counts the threads of this process whose name is `iou-wrk-` and the thread's number. Elsewhere
+/// `None`.
 #[must_use]
 pub fn kernel_workers() -> Option<usize> {
     imp::kernel_workers()

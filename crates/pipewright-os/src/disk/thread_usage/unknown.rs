@@ -1,4 +1,4 @@
-//! Systems that keep no such counts for a thread.
+//! The answers of systems without such counters.
 
 use super::ThreadUsage;
 

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit};
 
-use super::{CpuTime, Machine};
+use super::{CpuTime, HostInfo};
 use crate::base::memory::page_bytes;
 
-pub(super) fn look() -> Machine {
+pub(super) fn look() -> HostInfo {
     let processors = text("/proc/cpuinfo").unwrap_or_default();
-    Machine {
+    HostInfo {
         system: text("/etc/os-release").and_then(|text| pretty_name(&text)),
         kernel: text("/proc/sys/kernel/osrelease"),
         processor: value(&processors, "model name"),
@@ -31,17 +31,18 @@ pub(super) fn cpu_time() -> Option<CpuTime> {
     parse_cpu_time(&text("/proc/stat")?, &text("/proc/self/stat")?)
 }
 
-/// The unit of both, on every processor: proc(5), `USER_HZ`.
+/// The unit of both files, on every processor: proc(5), `USER_HZ`.
 const TICK: Duration = Duration::from_millis(10);
 
 fn parse_cpu_time(all: &str, own: &str) -> Option<CpuTime> {
     let ticks: Vec<u64> =
         all.lines().next()?.split_whitespace().skip(1).flat_map(str::parse).collect();
-    // What guests took is part of the first two.
+    // The first two include the time of guests.
     let [user, nice, system, idle, iowait, irq, softirq, steal, ..] = ticks[..] else {
         return None;
     };
-    // Behind the name, which may hold anything, and eleven others: our own two, and those of children.
+    // The fields after the name, which may contain anything: eleven others, then our own two and those of
+    // children.
     let (_, behind) = own.rsplit_once(')')?;
     let own: Vec<u64> = behind.split_whitespace().skip(11).take(4).flat_map(str::parse).collect();
     let own = (own.len() == 4).then(|| own.iter().sum())?;
@@ -55,7 +56,7 @@ fn parse_cpu_time(all: &str, own: &str) -> Option<CpuTime> {
 pub(super) fn free_memory_bytes() -> Option<u64> {
     let left = |group: &PathBuf| {
         let number = |name| text(group.join(name))?.parse::<u64>().ok();
-        // "max" is no number: no limit.
+        // "max" is no number and means no limit.
         Some(number("memory.max")?.saturating_sub(number("memory.current")?))
     };
     let groups = groups();
@@ -63,7 +64,7 @@ pub(super) fn free_memory_bytes() -> Option<u64> {
     memory("MemAvailable").into_iter().chain(left).min()
 }
 
-/// What `RLIMIT_AS` leaves; `None`: there is none.
+/// Returns the bytes left by `RLIMIT_AS`. `None` if there is no limit.
 fn address_space_left() -> Option<u64> {
     let most = getrlimit(Resource::As).current?;
     let pages = text("/proc/self/statm")?.split(' ').next()?.parse::<u64>().ok()?;
@@ -81,7 +82,7 @@ fn pretty_name(text: &str) -> Option<String> {
     Some(name.trim_matches(['"', '\'']).to_owned())
 }
 
-/// The value behind a name and a colon.
+/// Returns the value after a name and a colon.
 fn value(text: &str, name: &str) -> Option<String> {
     let line = text.lines().find(|line| line.starts_with(name))?;
     Some(line.split_once(':')?.1.trim().to_owned())
@@ -92,7 +93,7 @@ fn memory(name: &str) -> Option<u64> {
     Some(value.strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
 }
 
-/// The folders of the groups that this process is in, from its own upwards.
+/// Returns the folders of this process's cgroups, from its own upwards.
 fn groups() -> Vec<PathBuf> {
     let own = text("/proc/self/cgroup").unwrap_or_default();
     let Some(own) = own.lines().find_map(|line| line.strip_prefix("0::/")) else {
@@ -107,18 +108,18 @@ fn quota(group: impl AsRef<Path>) -> Option<f64> {
     parse_quota(&text(group.as_ref().join("cpu.max"))?)
 }
 
-/// `cpu.max`: the microseconds that may be used in so many.
+/// Parses `cpu.max`: the usable microseconds and the period.
 fn parse_quota(text: &str) -> Option<f64> {
     let (most, period) = text.split_once(' ')?;
-    // "max" is no number: no limit.
+    // "max" is no number and means no limit.
     Some(most.parse::<f64>().ok()? / period.parse::<f64>().ok()?)
 }
 
 fn virtual_machine(processors: &str) -> Option<String> {
-    let told = || text("/sys/class/dmi/id/product_name").or_else(|| text("/sys/hypervisor/type"));
+    let name = || text("/sys/class/dmi/id/product_name").or_else(|| text("/sys/hypervisor/type"));
     let flags = value(processors, "flags").unwrap_or_default();
     let is_virtual = flags.split(' ').any(|flag| flag == "hypervisor");
-    is_virtual.then(|| told().unwrap_or_else(|| "yes".to_owned()))
+    is_virtual.then(|| name().unwrap_or_else(|| "yes".to_owned()))
 }
 
 #[cfg(test)]
@@ -126,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_of_the_kernel_are_read() {
+    fn kernel_files_are_parsed() {
         assert_eq!(parse_quota("150000 100000"), Some(1.5));
         assert_eq!(parse_quota("max 100000"), None);
         assert_eq!(parse_quota(""), None);
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_all_but_us_our_children_and_interrupts() {
+    fn time_of_others_excludes_us_our_children_and_interrupts() {
         let own = "7 (a) b) R 1 7 7 0 -1 4194304 1 2 3 4 100 50 20 5 20 0 1 0";
         let found = parse_cpu_time("cpu  1000 10 500 8000 30 4 6 50 0 0\ncpu0 1 1\n", own);
         let expected = CpuTime {

@@ -3,36 +3,36 @@
 use std::ffi::CStr;
 use std::ptr;
 
-use super::{CpuTime, Machine};
+use super::{CpuTime, HostInfo};
 
-pub(super) fn look() -> Machine {
-    Machine {
+pub(super) fn look() -> HostInfo {
+    HostInfo {
         system: text(c"kern.osproductversion").map(|version| format!("macOS {version}")),
         kernel: text(c"kern.osrelease").map(|version| format!("Darwin {version}")),
         processor: text(c"machdep.cpu.brand_string"),
         virtual_machine: (number(c"kern.hv_vmm_present") == Some(1)).then(|| "yes".to_owned()),
         memory_bytes: number(c"hw.memsize"),
-        ..Machine::default()
+        ..HostInfo::default()
     }
 }
 
 pub(super) fn load() -> Option<f64> {
     let mut load = 0.0;
-    // SAFETY: room for the one that is asked for.
+    // SAFETY: space for one value, as requested.
     (unsafe { libc::getloadavg(&raw mut load, 1) } == 1).then_some(load)
 }
 
 pub(super) fn cpu_time() -> Option<CpuTime> {
-    // There is a call of Mach for it, which this crate does not bind.
+    // Mach has a call for it, which this crate does not bind.
     None
 }
 
 pub(super) fn free_memory_bytes() -> Option<u64> {
-    // What the kernel counts as free leaves out what it would give.
+    // The kernel's count of free memory excludes memory that it would reclaim.
     None
 }
 
-/// The bytes of a value, if it fits.
+/// Returns the bytes of a value, if it fits.
 fn bytes<const ROOM: usize>(name: &CStr) -> Option<([u8; ROOM], usize)> {
     let mut value = [0_u8; ROOM];
     let mut length = ROOM;

@@ -1,4 +1,4 @@
-//! The machine, as far as figures that were measured on it depend on what it is.
+//! The properties of this machine that affect measurements.
 
 use std::time::Duration;
 
@@ -15,61 +15,60 @@ mod windows;
 #[cfg(windows)]
 use windows as imp;
 
-/// What a machine is. What cannot be told is `None`.
+/// The properties of a machine. Unknown ones are `None`.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
-pub struct Machine {
-    /// The system and its version, as it calls itself.
+pub struct HostInfo {
+    /// The name and version of the system.
     pub system: Option<String>,
     /// The version of the kernel.
     pub kernel: Option<String>,
-    /// What the processors call themselves.
+    /// The model of the processors.
     pub processor: Option<String>,
-    /// How the speed of the processors is chosen (`performance`, `powersave`).
+    /// The CPU frequency governor (`performance`, `powersave`).
     pub governor: Option<String>,
-    /// How many processors' worth of time the groups that this process is in may use. `None`: as
-    /// much as there is, or it cannot be told.
+    /// The CPU quota of this process's cgroups, in processors. `None`: no quota, or unknown.
     pub quota_processors: Option<f64>,
-    /// What the machine is simulated by, or that it is.
+    /// The name of the hypervisor, or `yes` if only its presence is known.
     pub virtual_machine: Option<String>,
-    /// It is an imitation of its system, whose speed says nothing about the real one: Wine.
+    /// True under an emulation of the system (Wine), whose speed says nothing about the real one.
     pub imitation: bool,
-    /// The memory that there is, in bytes.
+    /// The size of the memory in bytes.
     pub memory_bytes: Option<u64>,
 }
 
-/// Looks at the machine.
+/// Reads the properties of this machine.
 ///
 /// # Platform
-/// Linux: files in `/etc`, `/proc` and `/sys`; the quota is cgroup v2's. macOS: `sysctlbyname`. Windows:
+/// Linux: files in `/etc`, `/proc` and `/sys`; the quota is that of cgroup v2. macOS: `sysctlbyname`. Windows:
 /// `RtlGetVersion`, `PROCESSOR_IDENTIFIER`, `GlobalMemoryStatusEx`.
 #[must_use]
-pub fn look() -> Machine {
+pub fn look() -> HostInfo {
     imp::look()
 }
 
-/// How many threads were running or about to, on average over the last minute.
+/// Returns the load average of the last minute: the number of running and runnable threads.
 ///
 /// # Platform
-/// Linux: `/proc/loadavg`. macOS: `getloadavg`. Windows: always `None`, it does not count that.
+/// Linux: `/proc/loadavg`. macOS: `getloadavg`. Windows: always `None`.
 #[must_use]
 #[doc(alias = "getloadavg")]
 pub fn load() -> Option<f64> {
     imp::load()
 }
 
-/// CPU time since the machine was started, of all its processors together.
+/// The CPU time of all processors since the machine was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CpuTime {
-    /// What there was, used or not.
+    /// The total time, used or idle.
     pub all: Duration,
-    /// What was used by others than this process and the children that it has waited for. What interrupts took
-    /// is left out: nobody can say for whom they were.
+    /// The time used by processes other than this one and the children that it has waited for. Excludes
+    /// interrupts, which cannot be attributed.
     pub others: Duration,
 }
 
-/// How much CPU time there was so far, and how much of it others have used.
+/// Returns the CPU time of the machine.
 ///
 /// # Platform
 /// Linux: `/proc/stat` and `/proc/self/stat`, in steps of 10 ms. Elsewhere always `None`.
@@ -78,11 +77,11 @@ pub fn cpu_time() -> Option<CpuTime> {
     imp::cpu_time()
 }
 
-/// How much memory can still be used without anybody being pushed out, in bytes.
+/// Returns the number of bytes of memory that can be used without swapping or evicting other programs.
 ///
 /// # Platform
-/// Linux: `MemAvailable` of `/proc/meminfo`, or what the groups (cgroup v2) or `RLIMIT_AS` leave, where that is less.
-/// Windows: `GlobalMemoryStatusEx`. macOS: always `None`.
+/// Linux: `MemAvailable` of `/proc/meminfo`, or less if the cgroups (v2) or `RLIMIT_AS` leave less. Windows:
+/// `GlobalMemoryStatusEx`. macOS: always `None`.
 #[must_use]
 pub fn free_memory_bytes() -> Option<u64> {
     imp::free_memory_bytes()
@@ -93,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpu_time_is_told_where_it_can_be_and_grows() {
+    fn cpu_time_grows_where_it_is_known() {
         assert_eq!(cpu_time().is_some(), cfg!(target_os = "linux"));
         let Some(before) = cpu_time() else { return };
         assert!(before.others < before.all, "{before:?}");
@@ -104,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_knows_what_it_is() {
+    fn host_info_has_system_and_memory() {
         let machine = look();
         assert!(machine.system.is_some_and(|system| !system.is_empty()));
         assert!(machine.memory_bytes.is_none_or(|bytes| bytes > 1 << 20));

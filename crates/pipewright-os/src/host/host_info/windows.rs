@@ -2,27 +2,27 @@
 
 use windows_sys::Win32::System::SystemInformation::{GlobalMemoryStatusEx, MEMORYSTATUSEX};
 
-use super::{CpuTime, Machine};
+use super::{CpuTime, HostInfo};
 use crate::base::handle::size_of_u32;
 use crate::base::windows_version::{system_version, wine_version};
 
-pub(super) fn look() -> Machine {
-    Machine {
+pub(super) fn look() -> HostInfo {
+    HostInfo {
         system: Some(system_version()),
         processor: std::env::var("PROCESSOR_IDENTIFIER").ok(),
         imitation: wine_version().is_some(),
         memory_bytes: memory().map(|memory| memory.ullTotalPhys),
-        ..Machine::default()
+        ..HostInfo::default()
     }
 }
 
 pub(super) fn load() -> Option<f64> {
-    // It counts no such average.
+    // The system has no load average.
     None
 }
 
 pub(super) fn cpu_time() -> Option<CpuTime> {
-    // `GetSystemTimes` tells of all, and nothing of children that have ended.
+    // `GetSystemTimes` covers all processes, but there is no count for children that have ended.
     None
 }
 
@@ -33,6 +33,6 @@ pub(super) fn free_memory_bytes() -> Option<u64> {
 fn memory() -> Option<MEMORYSTATUSEX> {
     let mut memory =
         MEMORYSTATUSEX { dwLength: size_of_u32::<MEMORYSTATUSEX>(), ..Default::default() };
-    // SAFETY: a live struct that tells its size.
+    // SAFETY: a live struct that contains its size.
     (unsafe { GlobalMemoryStatusEx(&raw mut memory) } != 0).then_some(memory)
 }

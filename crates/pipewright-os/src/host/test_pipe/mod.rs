@@ -1,7 +1,7 @@
-//! Ways for bytes from a writer to a reader, of each kind that a system has, as two plain files.
+//! Pipes, FIFOs and socket pairs as two plain files, for measuring their speed.
 //!
-//! For measuring them: both ends block, and neither does anything that the system's calls do not.
-//! What children are given is made by [`crate::base::pipe`].
+//! Both ends block, and no code runs besides the system's calls. Pipes for children are created by
+//! [`crate::base::pipe`].
 
 #[cfg(unix)]
 mod unix;
@@ -15,41 +15,41 @@ use windows as imp;
 use std::fs::File;
 use std::io;
 
-/// What kind of way it is.
+/// The kind of pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// A pipe without a name, where the system has such.
+    /// An unnamed pipe, where the system has one.
     Pipe,
-    /// A pipe that was opened by its name; the name is gone afterwards.
+    /// A pipe opened by its name, which is removed afterwards.
     Fifo,
-    /// A pair of stream sockets of this machine.
+    /// A pair of local stream sockets.
     Socket,
 }
 
-/// Both ends.
+/// Both ends of a pipe.
 #[derive(Debug)]
 pub struct Conduit {
-    /// Where the bytes come out.
+    /// The end to read from.
     pub reader: File,
-    /// Where they go in.
+    /// The end to write to.
     pub writer: File,
-    /// How many bytes it holds, as the system says. `None`: it does not say.
+    /// The capacity in bytes that the system reports. `None` if it reports none.
     pub holds_bytes: Option<usize>,
-    /// How many bytes can certainly be written while nobody reads.
+    /// The number of bytes that can certainly be written while nobody reads.
     pub fits_bytes: usize,
 }
 
-/// Opens a conduit that holds so many bytes, or as many as is usual. The system may round that up.
-/// Neither end is inherited by a child unless it is given to one.
+/// Opens a pipe of that capacity, or of the default one. The system may round it up. Children inherit neither
+/// end unless it is passed to them.
 ///
 /// # Platform
-/// Linux: `pipe2`, `mkfifo` in the folder for temporary files, `socketpair`; `F_SETPIPE_SZ` and
-/// `SO_SNDBUF`, and what came of them is asked. macOS: a pipe cannot be resized. Windows: a pipe is a
-/// named pipe; there is neither of the others.
+/// Linux: `pipe2`, `mkfifo` in the folder for temporary files, `socketpair`; `F_SETPIPE_SZ` and `SO_SNDBUF`
+/// set the capacity, and the actual one is queried. macOS: pipes cannot be resized. Windows: a named pipe; the
+/// other kinds are missing.
 ///
 /// # Errors
-/// `Unsupported`: not on this system. `PermissionDenied`: more than one may have
-/// (`/proc/sys/fs/pipe-max-size`). No room for two handles, or for the name.
+/// `Unsupported`: this system lacks the kind. `PermissionDenied`: the capacity exceeds the limit
+/// (`/proc/sys/fs/pipe-max-size`). The limit on handles was reached, or the name cannot be created.
 ///
 /// ```
 /// # use pipewright_os::host::test_pipe::{self, Kind};
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_in_comes_out_and_as_much_fits_as_is_said() {
+    fn pipe_returns_written_bytes_and_fits_as_many_as_reported() {
         for kind in [Kind::Pipe, Kind::Fifo, Kind::Socket] {
             let mut conduit = match open(kind, None) {
                 Ok(conduit) => conduit,
@@ -95,7 +95,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn the_size_that_is_asked_for_is_given_or_refused() {
+    fn requested_size_is_granted_or_refused() {
         for kind in [Kind::Pipe, Kind::Fifo] {
             let conduit = open(kind, Some(256 << 10)).unwrap();
             assert_eq!(conduit.holds_bytes, Some(256 << 10), "{kind:?}");

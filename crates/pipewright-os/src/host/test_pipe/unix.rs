@@ -35,9 +35,9 @@ fn of_pipe(reader: File, writer: File, holds_bytes: Option<usize>) -> io::Result
         raw_pipe::set_capacity(&reader, bytes)?;
     }
     let holds_bytes = size_of(&reader);
-    // What macOS begins with; it makes more of it as a rule, but not when memory is short.
-    const LEAST_BYTES: usize = 16 << 10;
-    let fits_bytes = holds_bytes.unwrap_or(LEAST_BYTES);
+    // The initial capacity on macOS. The system usually enlarges it, but not if memory is short.
+    const MIN_BYTES: usize = 16 << 10;
+    let fits_bytes = holds_bytes.unwrap_or(MIN_BYTES);
     Ok(Conduit { reader: reader.into(), writer, holds_bytes, fits_bytes })
 }
 
@@ -48,29 +48,29 @@ fn size_of(pipe: &OwnedFd) -> Option<usize> {
 
 #[cfg(not(target_os = "linux"))]
 fn size_of(_: &OwnedFd) -> Option<usize> {
-    // Only Linux tells.
+    // Only Linux reports it.
     None
 }
 
-/// A pipe that was opened by its name, like any other program's.
+/// Opens a pipe by its name, as any other program would.
 fn fifo() -> io::Result<(File, File)> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let name = format!("pipewright-{}-{number}.fifo", std::process::id());
     let path = std::env::temp_dir().join(name);
     let raw = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: a text that ends with a zero. A name that somebody has taken is an error of the call.
+    // SAFETY: a text that ends with a zero. If the name exists, the call fails.
     if unsafe { libc::mkfifo(raw.as_ptr(), 0o600) } != 0 {
         return Err(io::Error::last_os_error());
     }
     let opened = open_both(&path);
-    // Ignored: somebody who cleans up was faster.
+    // Ignored: another program may have removed it.
     let _ = fs::remove_file(&path);
     opened
 }
 
 fn open_both(path: &std::path::Path) -> io::Result<(File, File)> {
-    // To open one end blocks until there is another.
+    // Opening one end blocks until the other end is open.
     let reader = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     let writer = OpenOptions::new().write(true).open(path)?;
     rustix::fs::fcntl_setfl(&reader, OFlags::empty())?;
@@ -83,7 +83,7 @@ fn sockets(holds_bytes: Option<usize>) -> io::Result<Conduit> {
         sockopt::set_socket_send_buffer_size(&writer, bytes)?;
     }
     let holds_bytes = sockopt::socket_send_buffer_size(&writer).ok();
-    // Each piece is counted with what the kernel needs for it, which for small ones is more than they are.
+    // The kernel counts its overhead for each piece, which exceeds the size of small ones.
     let fits_bytes = holds_bytes.unwrap_or(0) / 8;
     let [reader, writer] = [reader, writer].map(|end| File::from(OwnedFd::from(end)));
     Ok(Conduit { reader, writer, holds_bytes, fits_bytes })

@@ -1,4 +1,4 @@
-//! Named pipes, without a name that anybody could know.
+//! Named pipes with random names.
 
 use std::fs::File;
 use std::io;
@@ -9,13 +9,13 @@ use crate::base::pipe::{self, PipeOptions};
 
 pub(super) fn open(kind: Kind, holds_bytes: Option<usize>) -> io::Result<Conduit> {
     if kind != Kind::Pipe {
-        let words = "Windows has no pair of files of this kind";
-        return Err(io::Error::new(io::ErrorKind::Unsupported, words));
+        let message = "Windows has no such pipe";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, message));
     }
     let (reader, writer) =
         pipe::pair(PipeOptions { capacity: holds_bytes, ..PipeOptions::default() })?;
     let [reader, writer] = [Handle::from(reader), Handle::from(writer)].map(File::from);
-    // What was asked for is a hint. The least that one is given, less what each write takes itself.
+    // The capacity is a hint. This is the minimum that the system grants, less the overhead of each write.
     const FITS_BYTES: usize = 8 << 10;
     Ok(Conduit { reader, writer, holds_bytes: None, fits_bytes: FITS_BYTES })
 }

@@ -1,30 +1,30 @@
-//! The rows on writes in place: the clock, the pieces of the file, the cache.
+//! The rows for writes in place: the clock, the file's extents, the cache.
 
 use std::time::Duration;
 
 use pipewright_os::disk::file::NowaitWrites;
 
-use super::{WORKERS, check, evidence, put_off};
+use super::{WORKERS, check, deferred, evidence};
 use crate::diagnosis::reason::{Reason, Remedy, reasons};
 use crate::diagnosis::{Verdict, Work};
 use crate::{BackendKind, Class};
 
 #[test]
-fn writes_that_change_the_times_are_one_verdict_whatever_their_share() {
+fn timestamp_updates_give_the_same_verdict_for_any_share() {
     for workers in [0, 2, 16, 444, 500] {
         let counts = [(Class::AsyncDevice, 500 - workers), (Class::Worker, workers)];
         for work in [Work::Overwrite, Work::Preallocated] {
-            let found = put_off(true, work, &counts);
+            let found = deferred(true, work, &counts);
             check(&found, &[(Reason::FileTimes, Remedy::AioOrLazytime)]);
             assert_eq!(Verdict::of(&found), Verdict::Partly, "{workers}");
             let words = format!(
-                "{workers} of 500 by kernel threads; the clock ticks every 4 ms, at this rate for one in 250 writes"
+                "{workers} of 500 by kernel threads; the clock ticks every 4 ms, which affects one in 250 writes at this rate"
             );
             assert_eq!(reasons(&found)[0].evidence, words);
         }
         let counts = [(Class::InlineCached, 500 - workers), (Class::Worker, workers)];
         for work in [Work::Overwrite, Work::Preallocated, Work::Extend, Work::Hole] {
-            let found = put_off(false, work, &counts);
+            let found = deferred(false, work, &counts);
             check(&found, &[(Reason::FileTimes, Remedy::Lazytime)]);
             assert_eq!(Verdict::of(&found), Verdict::Partly, "{workers}");
         }
@@ -32,45 +32,48 @@ fn writes_that_change_the_times_are_one_verdict_whatever_their_share() {
 }
 
 #[test]
-fn what_a_tick_comes_to_depends_on_how_fast_requests_are_made() {
+fn share_of_writes_per_tick_depends_on_the_rate() {
     for (milliseconds, words) in
         [(1, "one in 500 writes"), (500, "one in 4 writes"), (9000, "every write")]
     {
-        let mut found = put_off(true, Work::Overwrite, WORKERS);
-        found.asked = Duration::from_millis(milliseconds);
-        let told = &reasons(&found)[0].evidence;
-        assert!(told.ends_with(&format!("at this rate for {words}")), "{told}");
+        let mut found = deferred(true, Work::Overwrite, WORKERS);
+        found.submit_time = Duration::from_millis(milliseconds);
+        let evidence_text = &reasons(&found)[0].evidence;
+        assert!(
+            evidence_text.ends_with(&format!("which affects {words} at this rate")),
+            "{evidence_text}"
+        );
     }
 }
 
 #[test]
-fn times_explain_nothing_of_what_waits_in_any_case() {
-    // Room has to be found, whatever the clock says.
-    check(&put_off(true, Work::Extend, WORKERS), &[(Reason::Extending, Remedy::Preallocate)]);
-    check(&put_off(true, Work::Hole, WORKERS), &[(Reason::Hole, Remedy::Preallocate)]);
-    check(&put_off(true, Work::Read, WORKERS), &[(Reason::Unexplained, Remedy::ExpectWorker)]);
-    let mut cached = put_off(true, Work::Overwrite, WORKERS);
+fn timestamps_do_not_explain_writes_that_wait_anyway() {
+    // Space has to be found, whatever the clock says.
+    check(&deferred(true, Work::Extend, WORKERS), &[(Reason::Extending, Remedy::Preallocate)]);
+    check(&deferred(true, Work::Hole, WORKERS), &[(Reason::Hole, Remedy::Preallocate)]);
+    check(&deferred(true, Work::Read, WORKERS), &[(Reason::Unexplained, Remedy::ExpectWorker)]);
+    let mut cached = deferred(true, Work::Overwrite, WORKERS);
     cached.cached_before = Some(8 << 20);
     check(&cached, &[(Reason::InCache, Remedy::ForgetCache)]);
-    let words = "500 of 500 by kernel threads, 8192 KiB of it in memory before";
+    let words = "500 of 500 by kernel threads; 8192 KiB of the file were in memory before";
     assert_eq!(reasons(&cached)[0].evidence, words);
     assert_eq!(Verdict::of(&cached), Verdict::Workers);
-    // Linux AIO changes them inside the call.
-    let mut aio = put_off(true, Work::Overwrite, &[(Class::AsyncDevice, 500)]);
+    // Linux AIO updates the timestamps inside the call.
+    let mut aio = deferred(true, Work::Overwrite, &[(Class::AsyncDevice, 500)]);
     aio.backend = BackendKind::Aio;
     check(&aio, &[]);
     assert_eq!(Verdict::of(&aio), Verdict::Asynchronous);
 }
 
 #[test]
-fn writes_in_place_that_are_taken_and_yet_wait_are_not_explained() {
+fn accepted_writes_in_place_that_wait_are_unexplained() {
     let some = [(Class::AsyncDevice, 400), (Class::Worker, 100)];
     let unexplained = [(Reason::Unexplained, Remedy::ExpectWorker)];
     check(&evidence(true, Work::Overwrite, &some), &unexplained);
     let mut unknown = evidence(true, Work::Overwrite, &some);
     unknown.nowait_writes = None;
     check(&unknown, &unexplained);
-    // Through the cache it is the lock of the file.
+    // Through the cache, the file's lock is the reason.
     let mut taken =
         evidence(false, Work::Overwrite, &[(Class::InlineCached, 100), (Class::Worker, 400)]);
     taken.nowait_writes = Some(NowaitWrites::Taken);
@@ -78,34 +81,34 @@ fn writes_in_place_that_are_taken_and_yet_wait_are_not_explained() {
 }
 
 #[test]
-fn writes_that_meet_several_pieces_of_the_file_go_to_threads() {
+fn split_writes_go_to_threads() {
     let split = |count| {
         let mut found = evidence(true, Work::Overwrite, WORKERS);
         (found.split, found.nowait_writes) = (Some(count), None);
         found
     };
     check(&split(499), &[(Reason::Split, Remedy::AioOrDefragment)]);
-    let words = "500 of 500 by kernel threads; 499 of the writes meet more than one extent";
+    let words = "500 of 500 by kernel threads; 499 of the writes span more than one extent";
     assert_eq!(reasons(&split(499))[0].evidence, words);
     let mut cached = split(499);
     cached.cached_before = Some(8 << 20);
     let both = [(Reason::Split, Remedy::AioOrDefragment), (Reason::InCache, Remedy::ForgetCache)];
     check(&cached, &both);
-    // Beside what the clock puts off: only where it is more than can be overlooked.
+    // In addition to writes deferred by the clock, only a significant share of split writes counts.
     for (count, reason) in [(20, Reason::FileTimes), (40, Reason::Split)] {
-        let mut found = put_off(true, Work::Overwrite, WORKERS);
+        let mut found = deferred(true, Work::Overwrite, WORKERS);
         found.split = Some(count);
         assert_eq!(reasons(&found)[0].reason, reason, "{count}");
     }
-    // Few of them are not why most of the others went there as well.
+    // A few split writes don't explain the others.
     let mut crowded = split(4);
     crowded.write_room = Some(90);
     check(&crowded, &[(Reason::WriteRoom, Remedy::FewerWrites)]);
-    let words = "500 of 500 by kernel threads; ext4 has room for about 90 at once";
+    let words = "500 of 500 by kernel threads; ext4 has metadata space for about 90 at once";
     assert_eq!(reasons(&crowded)[0].evidence, words);
     crowded.write_room = Some(500);
     check(&crowded, &[(Reason::Split, Remedy::AioOrDefragment)]);
-    // Linux AIO asks nobody not to wait.
+    // Linux AIO never asks the filesystem not to wait.
     let mut aio = split(499);
     (aio.backend, aio.counts) =
         (BackendKind::Aio, evidence(true, Work::Overwrite, &[(Class::AsyncDevice, 500)]).counts);

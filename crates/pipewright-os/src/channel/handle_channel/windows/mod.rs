@@ -1,16 +1,15 @@
-//! A pipe for both directions, on whose ends calls overlap.
+//! A two-way named pipe with overlapped calls.
 //!
-//! One read is always under way, into a buffer of the end's own; a write is under way while the pipe has
-//! no room for it, from another such buffer. Each has an event, which is up when there is something to
-//! take in, or when something can be handed over, and that is what a [`mux`](crate::base::wait) waits for.
+//! A read is always in progress, into a buffer of the end. A write is in progress while the pipe has no room
+//! for it, from another buffer of the end. Each has an event, which is set when bytes can be received or sent.
+//! A [`wait`](crate::base::wait) waits for these events.
 //!
-//! Handles are numbers of a process, so what goes through the pipe is cut in packets that tell which
-//! numbers come with which bytes (`packets.rs`); who makes the numbers is a matter of its own
-//! (`passing.rs`).
+//! A handle is a number that is valid in one process. The bytes in the pipe are therefore divided into packets
+//! that name the handles of their bytes (`packets.rs`). The numbers are created in `handle_transfer.rs`.
 
-mod meeting;
+mod connect;
+mod handle_transfer;
 mod packets;
-mod passing;
 mod reads;
 mod user;
 mod writes;
@@ -21,20 +20,19 @@ use std::ptr;
 use std::sync::Arc;
 
 use super::inbox::Inbox;
-use super::inheritance::not_passed_on;
-use super::{Arrived, End, MOST_HANDLES, Wait};
+use super::{Arrived, End, MOST_HANDLES, Wait, not_inherited};
 use crate::base::event::Source;
 use crate::base::handle::{Handle, inheritable};
 use crate::base::pipe::duplex;
 use crate::process::child::ChildHandle;
-use meeting::Meeting;
+use connect::LocalPair;
+use handle_transfer::Peer;
 use packets::{Announced, Decoder, Next};
-use passing::Peer;
-use reads::{Came, Reads};
+use reads::{Reads, Received};
 pub(super) use user::user;
 use writes::Writes;
 
-/// What the pipe holds in each direction: with less, a sender of much waits too often.
+/// The capacity of the pipe per direction. With less, a sender of large messages waits too often.
 const PIPE_BYTES: u32 = 1 << 20;
 
 #[derive(Debug)]
@@ -47,7 +45,7 @@ pub(crate) struct Socket {
 
 pub(super) fn pair() -> io::Result<(Socket, Handle)> {
     let (ours, theirs) = duplex(PIPE_BYTES)?;
-    let peer = Meeting::begin(&ours).map_or(Peer::Unknown, Peer::Here);
+    let peer = LocalPair::begin(&ours).map_or(Peer::Unknown, Peer::Local);
     Ok((Socket::of(ours, peer)?, Handle::from(theirs)))
 }
 
@@ -56,42 +54,42 @@ pub(super) fn socket(handle: Handle) -> io::Result<Socket> {
         return Err(no_link());
     }
     let file = OwnedHandle::from(handle);
-    let peer = Meeting::join(&file).map_or(Peer::Unknown, Peer::Here);
+    let peer = LocalPair::join(&file).map_or(Peer::Unknown, Peer::Local);
     Socket::of(file, peer)
 }
 
-/// Checks that the number is that of a pipe that was inherited, and on which calls overlap.
+/// Checks that the number is that of an inherited pipe that was opened for overlapped calls.
 pub(super) fn check(number: i32, _: Option<&str>) -> io::Result<()> {
     copy_of_inherited(number).map(drop)
 }
 
-/// There is nothing that tells a pipe from a later one of its number.
+/// Returns `None`: a pipe has no ID that a later one with the same number lacks.
 pub(super) fn id(_: &Handle) -> Option<String> {
     None
 }
 
 fn copy_of_inherited(number: i32) -> io::Result<Handle> {
-    // A number of this kind that is open is a handle, and not another spelling of one.
+    // Handles are multiples of 4. Other numbers would be other spellings of them.
     if number % 4 != 0 {
         return Err(io::ErrorKind::NotFound.into());
     }
     let raw = ptr::without_provenance_mut(number as usize);
-    // SAFETY: a number, which is only asked about; one that is not open is an error of the call.
+    // SAFETY: the number is only queried. If it is not open, the call fails.
     let asked = unsafe { BorrowedHandle::borrow_raw(raw) };
     let passed_on = inheritable(asked).map_err(|_| io::ErrorKind::NotFound)?;
     let copy = Handle::copy_of_number(number)?;
     if !passed_on || !copy.is_overlapped() {
-        return Err(not_passed_on());
+        return Err(not_inherited());
     }
     Ok(copy)
 }
 
-/// Takes one that was [checked](check).
+/// Takes an end that was [checked](check).
 pub(super) fn inherited(number: i32) -> io::Result<Socket> {
     let copy = copy_of_inherited(number)?;
     let raw = ptr::without_provenance_mut(number as usize);
-    // SAFETY: passed on to this process under that number, for whoever asks first, which this is. The
-    // copy is not inherited by children.
+    // SAFETY: passed to this process under that number, and this is the first code to take it. Children don't
+    // inherit the copy.
     drop(unsafe { OwnedHandle::from_raw_handle(raw) });
     Socket::of(OwnedHandle::from(copy), Peer::parent())
 }
@@ -108,17 +106,17 @@ impl Socket {
     }
 }
 
-/// How many bytes are on their way into the pipe.
+/// Returns the number of bytes that are not in the pipe yet.
 pub(super) fn unsent(socket: &Socket) -> usize {
     socket.writes.unsent()
 }
 
-/// Goes on with what is on its way into the pipe.
+/// Continues to write what is not in the pipe yet.
 pub(super) fn settle(socket: &mut Socket) -> io::Result<()> {
     socket.writes.settle().map(drop)
 }
 
-/// A process may have millions of them.
+/// Returns false: a process may have millions of handles.
 pub(super) fn lacks_room_for_handles(_: &io::Error) -> bool {
     false
 }
@@ -132,10 +130,10 @@ pub(super) fn set_worker(socket: &mut Socket, child: &ChildHandle) -> io::Result
     Ok(())
 }
 
-/// Hands over once; 0: there is no room.
+/// Sends once. Returns 0 if there is no room.
 pub(super) fn send(end: &mut End, parts: &[IoSlice<'_>], handles: &[Handle]) -> io::Result<usize> {
     let Socket { writes, peer, .. } = &mut end.socket;
-    // A packet of nothing is none.
+    // There are no empty packets.
     let is_nothing = parts.iter().all(|part| part.is_empty());
     if !writes.settle()? || is_nothing {
         return Ok(0);
@@ -145,7 +143,7 @@ pub(super) fn send(end: &mut End, parts: &[IoSlice<'_>], handles: &[Handle]) -> 
     writes.begin(peer.introduction(), given, parts)
 }
 
-/// Takes in once: for the caller's buffer first, then for our own.
+/// Receives once: into the caller's buffer first, then into our own.
 pub(super) fn receive(
     end: &mut End,
     mut caller: Option<(&mut Vec<u8>, usize)>,
@@ -162,9 +160,9 @@ pub(super) fn receive(
             arrived => return Ok(arrived),
         }
         match end.socket.reads.finish(wait)? {
-            Came::Bytes => {}
-            Came::Nothing => return Ok(Arrived::Nothing),
-            Came::End => {
+            Received::Bytes => {}
+            Received::Nothing => return Ok(Arrived::Nothing),
+            Received::End => {
                 end.ended = true;
                 return Ok(Arrived::End);
             }
@@ -172,7 +170,7 @@ pub(super) fn receive(
     }
 }
 
-/// Passes on what has been read, up to the next bytes that handles come with.
+/// Delivers the bytes read, up to the next ones that come with handles.
 fn deliver(end: &mut End, caller: &mut Option<(&mut Vec<u8>, usize)>) -> io::Result<Arrived> {
     let End { socket: Socket { reads, decoder, peer, .. }, inbox, handles, .. } = end;
     let (mut to_caller, mut ahead) = (0, 0);
@@ -194,15 +192,15 @@ fn deliver(end: &mut End, caller: &mut Option<(&mut Vec<u8>, usize)>) -> io::Res
                 decoder.add(front(count));
                 reads.consume(count);
             }
-            // Comes with the bytes behind it, and not with those before.
+            // The handles belong to the bytes after them, not to those before.
             Next::Announced if to_caller + ahead > 0 => break,
             Next::Announced => match decoder.take()? {
-                Announced::Process(id) => peer.meet(id),
+                Announced::Process(id) => peer.confirm(id),
                 Announced::Handles(numbers) => {
                     let came = peer.take(&numbers)?;
                     if handles.len() + came.len() > MOST_HANDLES {
-                        let words = "more handles were passed than a message may carry";
-                        return Err(io::Error::new(io::ErrorKind::InvalidData, words));
+                        let message = "more than 64 handles in one message";
+                        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
                     }
                     handles.extend(came);
                 }
@@ -223,7 +221,7 @@ fn keep(inbox: &mut Inbox, bytes: &[u8]) -> io::Result<()> {
 }
 
 fn no_link() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, "no link has that number")
+    io::Error::new(io::ErrorKind::InvalidInput, "the handle is not an end of a handle channel")
 }
 
 pub(super) fn arrival(socket: &Socket) -> Source<'_> {

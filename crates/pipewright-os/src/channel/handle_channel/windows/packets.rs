@@ -1,10 +1,10 @@
-//! What goes through the pipe: bytes in packets, so that it can be told which handles come with which.
+//! The packets in the pipe, which tell the handles that come with some of the bytes.
 //!
-//! | offset | bytes | what |
+//! | offset | bytes | contents |
 //! |---|---|---|
-//! | 0 | 4 | how many bytes come: at least one |
-//! | 4 | 2 | how many handles come with them: at most 64 |
-//! | 6 | 2 | 0; 1: in place of bytes the first number is that of a process, and nothing comes |
+//! | 0 | 4 | the number of bytes that follow: at least one |
+//! | 4 | 2 | the number of handles that come with them: at most 64 |
+//! | 6 | 2 | 0; or 1: the first field is a process ID, and nothing follows |
 //! | 8 | 8 each | the handles |
 //!
 //! All numbers are little-endian.
@@ -19,41 +19,41 @@ const NUMBER_BYTES: usize = 8;
 const OF_BYTES: u16 = 0;
 const OF_A_PROCESS: u16 = 1;
 
-/// A packet is not longer than this: it has to fit into the pipe as a whole.
-const MOST_BYTES: usize = 256 << 10;
+/// The maximum size of a packet, which has to fit into the pipe as a whole.
+const MAX_BYTES: usize = 256 << 10;
 
-/// What stands next in what was read.
+/// The next item in the bytes read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// So many bytes for whoever receives.
+    /// Bytes for the receiver: their number.
     Bytes(usize),
-    /// So many bytes of a header: to be [added](Decoder::add).
+    /// Bytes of a header, to be [added](Decoder::add): their number.
     Header(usize),
-    /// A header that says more than how many bytes come: to be [taken](Decoder::take).
+    /// A complete header with more than a number of bytes, to be [taken](Decoder::take).
     Announced,
 }
 
-/// What such a header says.
+/// The contents of such a header.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Announced {
-    /// The number of the process that has the other end, or that it takes us for.
+    /// The ID of the process that has the other end, or that it believes to have this one.
     Process(u32),
     /// The handles that come with the next bytes.
     Handles(Vec<u64>),
 }
 
-/// Where in a packet the other side's bytes are.
+/// The position of the receiver in a packet.
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
-    /// As much of a header as has come.
+    /// The part of the header that has arrived.
     header: Vec<u8>,
-    /// How much of the packet's bytes has not.
+    /// The number of bytes of the packet that have not arrived.
     left: usize,
-    has_met: bool,
+    has_process: bool,
 }
 
 impl Decoder {
-    /// What stands at the front of these bytes; `None`: they are too few.
+    /// Returns the item at the front of the bytes. `None` if there are too few.
     pub(super) fn next(&self, bytes: &[u8]) -> Option<Next> {
         let whole = self.header_bytes();
         match bytes.len() {
@@ -64,17 +64,17 @@ impl Decoder {
         }
     }
 
-    /// Whether there is a header to be taken.
+    /// Returns true if a header can be taken.
     pub(super) fn is_announced(&self) -> bool {
         self.header.len() == self.header_bytes()
     }
 
-    /// Notes that so many of the packet's bytes were passed on.
+    /// Removes delivered bytes from the packet.
     pub(super) fn pass(&mut self, count: usize) {
         self.left = self.left.saturating_sub(count);
     }
 
-    /// Adds to the header.
+    /// Adds bytes to the header.
     pub(super) fn add(&mut self, bytes: &[u8]) {
         self.header.extend_from_slice(bytes);
         if let Some((count, 0, OF_BYTES)) = self.head().filter(|(count, ..)| *count > 0) {
@@ -86,8 +86,8 @@ impl Decoder {
     /// Takes the header.
     pub(super) fn take(&mut self) -> io::Result<Announced> {
         let announced = match self.head() {
-            Some((id, 0, OF_A_PROCESS)) if !self.has_met => {
-                self.has_met = true;
+            Some((id, 0, OF_A_PROCESS)) if !self.has_process => {
+                self.has_process = true;
                 Announced::Process(id)
             }
             Some((count, handles, OF_BYTES))
@@ -99,26 +99,25 @@ impl Decoder {
                 Announced::Handles(numbers.map(number).collect())
             }
             _ => {
-                let words =
-                    "a packet is none, or more handles were passed than a message may carry";
-                return Err(io::Error::new(io::ErrorKind::InvalidData, words));
+                let message = "malformed packet, or more than 64 handles in one message";
+                return Err(io::Error::new(io::ErrorKind::InvalidData, message));
             }
         };
         self.header.clear();
         Ok(announced)
     }
 
-    /// How many bytes, how many handles, and of what kind; `None`: that has not come yet.
+    /// Returns the number of bytes, the number of handles, and the kind. `None` if they have not arrived.
     fn head(&self) -> Option<(u32, u16, u16)> {
         let [a, b, c, d, e, f, g, h] = *self.header.first_chunk::<HEAD_BYTES>()?;
         let count = u32::from_le_bytes([a, b, c, d]);
         Some((count, u16::from_le_bytes([e, f]), u16::from_le_bytes([g, h])))
     }
 
-    /// How long the header is, as far as that is known.
+    /// Returns the length of the header, as far as it is known.
     fn header_bytes(&self) -> usize {
         match self.head() {
-            // More is wrong, and need not come.
+            // More handles are invalid, and need not arrive.
             Some((_, handles, OF_BYTES)) if usize::from(handles) <= MOST_HANDLES => {
                 HEAD_BYTES + usize::from(handles) * NUMBER_BYTES
             }
@@ -127,11 +126,10 @@ impl Decoder {
     }
 }
 
-/// Puts a packet of as many of the parts' bytes as one may have behind what stands in the buffer. How many
-/// that were.
+/// Appends a packet with as many bytes of the parts as it may have. Returns that number.
 pub(super) fn encode(to: &mut Vec<u8>, numbers: &[u64], parts: &[IoSlice<'_>]) -> usize {
     let total: usize = parts.iter().map(|part| part.len()).sum();
-    let count = total.min(MOST_BYTES);
+    let count = total.min(MAX_BYTES);
     encode_head(to, count as u32, numbers.len() as u16, OF_BYTES);
     to.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
     let mut left = count;
@@ -143,7 +141,7 @@ pub(super) fn encode(to: &mut Vec<u8>, numbers: &[u64], parts: &[IoSlice<'_>]) -
     count
 }
 
-/// Puts a packet that tells the number of a process there.
+/// Appends a packet with a process ID.
 pub(super) fn encode_process(to: &mut Vec<u8>, id: u32) {
     encode_head(to, id, 0, OF_A_PROCESS);
 }
@@ -158,10 +156,10 @@ fn encode_head(to: &mut Vec<u8>, count: u32, handles: u16, kind: u16) {
 mod tests {
     use super::*;
 
-    /// The bytes that come, and what is announced before how many of them.
+    /// The bytes received, and the announcements with their positions in the bytes.
     type Decoded = (Vec<u8>, Vec<(usize, Announced)>);
 
-    /// What a decoder makes of the bytes, in pieces of that size.
+    /// Decodes the bytes in pieces of that size.
     fn decode(bytes: &[u8], piece: usize) -> io::Result<Decoded> {
         let (mut decoder, mut came, mut announced) = (Decoder::default(), Vec::new(), Vec::new());
         for mut rest in bytes.chunks(piece) {
@@ -188,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_are_understood_however_they_are_cut() {
+    fn packets_are_decoded_in_pieces_of_any_size() {
         let mut bytes = Vec::new();
         encode_process(&mut bytes, 4711);
         let parts = [IoSlice::new(b"ab"), IoSlice::new(b""), IoSlice::new(b"c")];
@@ -204,12 +202,12 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_takes_no_more_than_it_may() {
-        let long = vec![7; MOST_BYTES];
+    fn packet_size_is_limited() {
+        let long = vec![7; MAX_BYTES];
         let mut bytes = Vec::new();
         let parts = [IoSlice::new(b"before"), IoSlice::new(&long)];
-        assert_eq!(encode(&mut bytes, &[], &parts), MOST_BYTES);
-        assert_eq!(bytes.len(), HEAD_BYTES + MOST_BYTES);
+        assert_eq!(encode(&mut bytes, &[], &parts), MAX_BYTES);
+        assert_eq!(bytes.len(), HEAD_BYTES + MAX_BYTES);
         assert!(
             bytes.len() + HEAD_BYTES + MOST_HANDLES * NUMBER_BYTES
                 <= super::super::PIPE_BYTES as usize
@@ -217,14 +215,14 @@ mod tests {
     }
 
     #[test]
-    fn what_no_packet_can_be_is_refused() {
+    fn malformed_packets_are_refused() {
         let wrong: [&[u8]; 5] = [
-            // No bytes; too many handles; another kind; a process that brings handles.
+            // No bytes; too many handles; an unknown kind; a process ID with handles.
             &[0, 0, 0, 0, 0, 0, 0, 0],
             &[1, 0, 0, 0, 65, 0, 0, 0],
             &[1, 0, 0, 0, 0, 0, 2, 0],
             &[1, 0, 0, 0, 1, 0, 1, 0],
-            // A second process.
+            // A second process ID.
             &[1, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 1, 0],
         ];
         for bytes in wrong {

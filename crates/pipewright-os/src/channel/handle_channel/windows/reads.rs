@@ -1,4 +1,4 @@
-//! The read that is always under way, and what it has brought.
+//! The read that is always in progress, and the bytes it has received.
 
 use std::io;
 use std::os::windows::io::{AsHandle, AsRawHandle as _, BorrowedHandle, OwnedHandle};
@@ -9,28 +9,30 @@ use crate::base::overlapped::Operation;
 use crate::base::pipe::map_read_result;
 use crate::base::wake::Wake;
 
+/// The reading side of a channel end.
+///
 /// # Drop
-/// Ends the read, and waits until the kernel has let go of the buffer.
+/// Cancels the read, and waits until the kernel has released the buffer.
 #[derive(Debug)]
 pub(super) struct Reads {
-    /// Dropped before what the kernel writes to and raises. The buffer is not touched meanwhile.
+    /// Dropped before the buffer and the event, which the kernel uses. The buffer is not touched meanwhile.
     running: Option<Operation>,
-    /// What has come. Behind its length, the room for what will.
+    /// The bytes received. The next read fills the space behind them.
     buffer: Vec<u8>,
-    /// What stands before this place has been taken.
+    /// The number of bytes already consumed.
     start: usize,
-    /// Up when there is something to take in, or will never be.
+    /// Set when something can be received, or never will be.
     event: Wake,
-    /// We have raised it while a read was under way.
+    /// True if this side has set the event while a read was in progress.
     is_raised: bool,
     file: Arc<OwnedHandle>,
     has_ended: bool,
     calls: u64,
 }
 
-/// What has come of a read.
+/// The result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Came {
+pub(super) enum Received {
     Bytes,
     Nothing,
     End,
@@ -61,17 +63,17 @@ impl Reads {
         self.calls
     }
 
-    /// What has come and was not taken.
+    /// Returns the bytes received and not consumed.
     pub(super) fn bytes(&self) -> &[u8] {
         self.buffer.get(self.start..).unwrap_or_default()
     }
 
-    /// Takes the first of it away.
+    /// Consumes bytes.
     pub(super) fn consume(&mut self, count: usize) {
         self.start = (self.start + count).min(self.buffer.len());
     }
 
-    /// Begins to read, unless that is under way, or there is something to take first.
+    /// Starts a read, unless one is in progress or bytes are left to consume.
     pub(super) fn go_on(&mut self) {
         if self.running.is_some() || self.has_ended || !self.bytes().is_empty() {
             return;
@@ -81,10 +83,10 @@ impl Reads {
         let spare = self.buffer.spare_capacity_mut();
         let (to, room) = (spare.as_mut_ptr().cast(), spare.len());
         // SAFETY: the file and the event stay open, and the buffer is not touched, until the operation is
-        // taken out of here or dropped, which is before them.
+        // removed from here or dropped, which happens before they are.
         let read = unsafe { Operation::read(self.file.as_raw_handle(), &self.event, to, room) };
         if read.result().is_some() {
-            // One that could not be started raises nothing.
+            // A read that could not be started does not set the event.
             self.event.raise();
         }
         self.running = Some(read);
@@ -92,7 +94,7 @@ impl Reads {
         self.calls += 1;
     }
 
-    /// Has the event be up where something is left to take, or `more` is, and else as the read says.
+    /// Sets the event if bytes are left or `more` is true. Otherwise the state of the read decides.
     pub(super) fn tell(&mut self, more: bool) {
         if more || !self.bytes().is_empty() {
             self.event.raise();
@@ -100,24 +102,24 @@ impl Reads {
         } else if std::mem::take(&mut self.is_raised) {
             self.event.lower();
             if self.has_ended || self.running.as_ref().is_none_or(|read| read.result().is_some()) {
-                // It was done before that.
+                // The read completed before that.
                 self.event.raise();
             }
         }
     }
 
-    /// What has come of the read.
-    pub(super) fn finish(&mut self, wait: Wait) -> io::Result<Came> {
+    /// Returns the result of the read.
+    pub(super) fn finish(&mut self, wait: Wait) -> io::Result<Received> {
         loop {
             if self.has_ended {
-                return Ok(Came::End);
+                return Ok(Received::End);
             }
             self.go_on();
-            let Some(read) = &mut self.running else { return Ok(Came::Bytes) };
+            let Some(read) = &mut self.running else { return Ok(Received::Bytes) };
             let result = match (read.result(), wait) {
                 (Some(result), _) => result,
                 (None, Wait::Yes) => read.wait(),
-                (None, Wait::No) => return Ok(Came::Nothing),
+                (None, Wait::No) => return Ok(Received::Nothing),
             };
             self.running = None;
             match map_read_result(self.file.as_handle(), result) {
@@ -128,23 +130,24 @@ impl Reads {
                 Some(Ok(count)) => {
                     // SAFETY: the operation has filled that many bytes behind the length, which was 0.
                     unsafe { self.buffer.set_len(count) };
-                    return Ok(Came::Bytes);
+                    return Ok(Received::Bytes);
                 }
                 Some(Err(error)) => {
                     self.event.raise();
                     return Err(error);
                 }
-                // The thread that began it has ended, and so it; or somebody has written nothing.
+                // The thread that started the read has ended, which cancelled it; or the other side wrote 0
+                // bytes.
                 None if wait == Wait::No => {
                     self.go_on();
-                    return Ok(Came::Nothing);
+                    return Ok(Received::Nothing);
                 }
                 None => {}
             }
         }
     }
 
-    /// Whether the file cannot be read at all.
+    /// Returns true if the file cannot be read at all.
     pub(super) fn is_refused(&self) -> bool {
         let result = self.running.as_ref().and_then(Operation::result);
         let what = result.and_then(|result| map_read_result(self.file.as_handle(), result));

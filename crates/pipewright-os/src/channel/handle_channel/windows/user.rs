@@ -1,4 +1,4 @@
-//! Whom this process belongs to.
+//! The user of this process.
 
 use std::ffi::OsString;
 use std::io;
@@ -11,25 +11,25 @@ use windows_sys::Win32::Security::Authorization::ConvertSidToStringSidW;
 use windows_sys::Win32::Security::{GetTokenInformation, TOKEN_QUERY, TOKEN_USER, TokenUser};
 use windows_sys::Win32::System::Threading::{GetCurrentProcess, OpenProcessToken};
 
-/// The user's identifier, as the system writes it: `S-1-5-21-...`. Empty where it cannot be told.
+/// Returns the user's SID as text: `S-1-5-21-...`. Empty if it is unknown.
 pub(in super::super) fn user() -> String {
     identifier().unwrap_or_default()
 }
 
 fn identifier() -> io::Result<String> {
     let mut token = ptr::null_mut();
-    // SAFETY: no arguments; a pseudo handle, which nobody closes.
+    // SAFETY: no arguments; a pseudo handle, which is not closed.
     let own = unsafe { GetCurrentProcess() };
-    // SAFETY: that, and a live place.
+    // SAFETY: this process, and a live place.
     let opened = unsafe { OpenProcessToken(own, TOKEN_QUERY, &raw mut token) };
     if opened == 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: opened by the call above, for nobody else.
+    // SAFETY: opened by the call above, and owned by nobody else.
     let token = unsafe { OwnedHandle::from_raw_handle(token) };
-    // Aligned as the struct is, and with room for the longest identifier behind it.
-    let mut told = [0_u64; 32];
-    let (to, room, mut length) = (told.as_mut_ptr(), size_of_val(&told) as u32, 0);
+    // Aligned like the struct, with space for the longest SID after it.
+    let mut buffer = [0_u64; 32];
+    let (to, room, mut length) = (buffer.as_mut_ptr(), size_of_val(&buffer) as u32, 0);
     // SAFETY: an open token, a live buffer of that size and a live number.
     let known = unsafe {
         GetTokenInformation(token.as_raw_handle(), TokenUser, to.cast(), room, &raw mut length)
@@ -37,20 +37,20 @@ fn identifier() -> io::Result<String> {
     if known == 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: what the call above has filled in, in its place.
-    let user = unsafe { told.as_ptr().cast::<TOKEN_USER>().read() };
+    // SAFETY: filled in by the call above.
+    let user = unsafe { buffer.as_ptr().cast::<TOKEN_USER>().read() };
     let mut text = ptr::null_mut();
-    // SAFETY: an identifier that stands in the live buffer, and a live place.
+    // SAFETY: a SID in the live buffer, and a live place.
     if unsafe { ConvertSidToStringSidW(user.User.Sid, &raw mut text) } == 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a text that ends with a zero, and nothing behind that is looked at.
+    // SAFETY: a text that ends with a zero; nothing after that is read.
     let letter = |at: usize| unsafe { text.wrapping_add(at).read() };
     let length = (0..).take_while(|at| letter(*at) != 0).count();
     // SAFETY: as many as were counted.
     let wide = unsafe { std::slice::from_raw_parts(text, length) };
     let identifier = OsString::from_wide(wide).to_string_lossy().into_owned();
-    // SAFETY: made by the call above, for us to free.
+    // SAFETY: allocated by the call above, for the caller to free.
     unsafe { LocalFree(text.cast()) };
     Ok(identifier)
 }

@@ -1,4 +1,4 @@
-//! The write that is under way while the pipe has no room for it.
+//! The write that is in progress while the pipe has no room for it.
 
 use std::io::{self, IoSlice};
 use std::os::windows::io::{
@@ -6,23 +6,26 @@ use std::os::windows::io::{
 };
 use std::sync::Arc;
 
+use super::handle_transfer::Outgoing;
 use super::packets;
-use super::passing::Given;
 use crate::base::overlapped::Operation;
 use crate::base::pipe::{map_write_result, room};
 use crate::base::wake::Wake;
 
+/// The writing side of a channel end.
+///
 /// # Drop
-/// Cancels the write, and waits until the kernel has let go of the buffer.
+/// Cancels the write, and waits until the kernel has released the buffer.
 #[derive(Debug)]
 pub(super) struct Writes {
-    /// Dropped before what the kernel reads and raises. The buffer is not touched meanwhile.
+    /// Dropped before the buffer and the event, which the kernel uses. The buffer is not touched meanwhile.
     running: Option<Operation>,
-    /// What is being written.
+    /// The bytes being written.
     buffer: Vec<u8>,
-    /// What it tells the numbers of, and the other side takes from us: ours until it can.
+    /// The handles in the packet, which the other side takes from this process. Owned here until the packet is
+    /// written.
     lent: Vec<OwnedHandle>,
-    /// Up while nothing is being written.
+    /// Set while no write is in progress.
     event: Wake,
     file: Arc<OwnedHandle>,
 }
@@ -38,30 +41,30 @@ impl Writes {
         self.event.as_handle()
     }
 
-    /// How much is being written.
+    /// Returns the number of bytes being written.
     pub(super) fn unsent(&self) -> usize {
         let Some(running) = &self.running else { return 0 };
         if running.result().is_some() { 0 } else { self.buffer.len() }
     }
 
-    /// Whether nothing is being written any more.
+    /// Returns true if no write is in progress any more.
     pub(super) fn settle(&mut self) -> io::Result<bool> {
         let Some(running) = &self.running else { return Ok(true) };
         let Some(result) = running.result() else { return Ok(false) };
         self.running = None;
-        // One that is given up has lowered it.
+        // A cancelled write has reset the event.
         self.event.raise();
         match map_write_result(result) {
             Ok(count) if count >= self.buffer.len() => {
                 self.buffer.clear();
                 for handle in self.lent.drain(..) {
-                    // The other side's from here on: it takes them out of this process.
+                    // Owned by the other side now, which removes it from this process.
                     let _ = handle.into_raw_handle();
                 }
                 Ok(true)
             }
             done => {
-                // A pipe takes all or nothing.
+                // A pipe accepts all bytes or none.
                 let error = done.err().unwrap_or_else(|| io::ErrorKind::WriteZero.into());
                 self.buffer.clear();
                 self.lent.clear();
@@ -70,12 +73,12 @@ impl Writes {
         }
     }
 
-    /// Begins to write as much of the parts as one packet takes. Only where nothing is being written. How
-    /// much that is.
+    /// Starts to write one packet of the parts. Requires that no write is in progress. Returns the number of
+    /// bytes in the packet.
     pub(super) fn begin(
         &mut self,
         introduction: Option<u32>,
-        given: Given,
+        given: Outgoing,
         parts: &[IoSlice<'_>],
     ) -> io::Result<usize> {
         self.buffer.clear();
@@ -94,11 +97,10 @@ impl Writes {
         let file = self.file.as_raw_handle();
         let room = room(self.file.as_handle());
         // SAFETY: the file and the event stay open, and the buffer is not touched, until the operation is
-        // taken out of here or dropped, which is before them.
-        let write =
-            unsafe { Operation::write_outliving_thread(file, &self.event, from, count, room) };
+        // removed from here or dropped, which happens before they are.
+        let write = unsafe { Operation::write_outliving_thread(file, &self.event, from, count, room) };
         if write.result().is_some() {
-            // One that could not be started raises nothing.
+            // A write that could not be started does not set the event.
             self.event.raise();
         }
         self.running = Some(write);

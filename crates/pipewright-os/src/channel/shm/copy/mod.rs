@@ -1,7 +1,7 @@
-//! Copies memory that may change meanwhile.
+//! Copies memory that may change during the copy.
 //!
-//! This is no `memcpy`: of that the compiler may assume that its source stands still. What is copied
-//! of bytes that change meanwhile is some mixture of old and new ones, and nothing else comes of it.
+//! `memcpy` would not do: the compiler may assume that its source does not change. A copy of changing bytes is
+//! some mixture of old and new bytes, and has no other effect.
 
 mod words;
 #[cfg(not(all(target_arch = "x86_64", not(any(miri, pipewright_plain_memory)))))]
@@ -13,21 +13,21 @@ use x86_64 as imp;
 
 use super::BLOCK_BYTES;
 
-/// Copies bytes that somebody outside of this program may be writing to.
+/// Copies bytes that another process may be writing.
 ///
 /// # Safety
-/// That many bytes can be read at `from` and written at `to`, and the latter are nobody else's.
+/// That many bytes are readable at `from` and writable at `to`, and nobody else uses the latter.
 #[inline]
 pub(super) unsafe fn out(from: *const u8, to: *mut u8, count: usize) {
     // SAFETY: promised by the caller.
     unsafe { imp::out(from, to, count) }
 }
 
-/// A block of bytes that somebody outside of this program may be writing to, as a value: it is in
-/// registers until somebody wants it elsewhere.
+/// Returns a block of bytes that another process may be writing, as a value. It stays in registers if
+/// possible.
 ///
 /// # Safety
-/// That many bytes can be read at `from`.
+/// That many bytes are readable at `from`.
 #[inline]
 pub(super) unsafe fn block(from: *const u8) -> [u8; BLOCK_BYTES] {
     // SAFETY: promised by the caller.

@@ -1,5 +1,4 @@
-//! Instructions that the compiler does not look into. It sees no access at all but what they may do at
-//! most: a relaxed atomic load for each byte.
+//! Instructions that are opaque to the compiler. It has to assume at most a relaxed atomic load of each byte.
 
 use std::arch::asm;
 use std::arch::x86_64::__m128i;
@@ -8,41 +7,41 @@ use std::mem::{self, MaybeUninit};
 use super::{BLOCK_BYTES, words};
 
 /// # Safety
-/// As [`super::out`].
+/// As for [`super::out`].
 #[inline]
 pub(super) unsafe fn out(from: *const u8, to: *mut u8, count: usize) {
     if count < 1024 {
         // SAFETY: promised by the caller.
         return unsafe { words::out(from, to, count) };
     }
-    // SAFETY: the same.
+    // SAFETY: as above.
     unsafe { string_move(from, to, count) }
 }
 
-/// Loads, because those of eight bytes would be kept apart by the compiler: a sum of them goes one by one,
-/// at less than the speed of the memory.
+/// Loads 16 bytes at a time. The compiler does not merge atomic loads of eight bytes, so that a sum would be
+/// slower than the memory.
 ///
 /// # Safety
-/// As [`super::block`].
+/// As for [`super::block`].
 #[inline]
 pub(super) unsafe fn block(from: *const u8) -> [u8; BLOCK_BYTES] {
     let mut parts = [MaybeUninit::uninit(); BLOCK_BYTES / VECTOR_BYTES];
     for (number, part) in parts.iter_mut().enumerate() {
-        // SAFETY: the first, second, ... of the bytes that the caller has promised.
+        // SAFETY: a part of the bytes promised by the caller.
         part.write(unsafe { load(from.wrapping_add(number * VECTOR_BYTES)) });
     }
-    // SAFETY: as many parts of plain bytes, which were just written.
+    // SAFETY: an array of plain bytes, all of which were just written.
     unsafe { mem::transmute(parts) }
 }
 
-/// One instruction moves all bytes. It is also what the C library's `memcpy` uses for blocks of this size
+/// Moves all bytes with one instruction. The C library's `memcpy` uses it too for blocks of this size
 /// (measured: equal from 4 KiB on, and faster than loads of eight bytes from 1 KiB on).
 ///
 /// # Safety
-/// As [`super::out`].
+/// As for [`super::out`].
 #[inline]
 unsafe fn string_move(from: *const u8, to: *mut u8, count: usize) {
-    // SAFETY: promised by the caller; the direction flag is clear by the rules of the ABI.
+    // SAFETY: promised by the caller; the ABI guarantees a clear direction flag.
     unsafe {
         asm!(
             "rep movsb",
@@ -57,11 +56,12 @@ unsafe fn string_move(from: *const u8, to: *mut u8, count: usize) {
 const VECTOR_BYTES: usize = size_of::<__m128i>();
 
 /// # Safety
-/// As many bytes can be read there.
+/// That many bytes are readable there.
 #[inline]
 unsafe fn load(from: *const u8) -> __m128i {
     let part;
-    // SAFETY: promised by the caller; no alignment is asked for, and every such processor can do it.
+    // SAFETY: promised by the caller; the instruction requires no alignment, and every x86_64 processor has
+    // it.
     unsafe {
         asm!(
             "movdqu {part}, [{from}]",

@@ -1,9 +1,9 @@
-//! The pieces of a file on its disk: `FS_IOC_FIEMAP` (Documentation/filesystems/fiemap.rst).
+//! The extents of a file on its disk: `FS_IOC_FIEMAP` (Documentation/filesystems/fiemap.rst).
 
 use std::fs;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 
-/// `struct fiemap`, without the room for extents after it.
+/// The head of `struct fiemap`, without its array of extents.
 #[repr(C)]
 struct Fiemap {
     start: u64,
@@ -18,7 +18,7 @@ struct Fiemap {
 const FS_IOC_FIEMAP: libc::Ioctl = 0xc020_660b_u32 as libc::Ioctl;
 
 pub(in crate::disk::file) fn extents(file: &fs::File, offset: u64, bytes: u64) -> Option<usize> {
-    // Room for none: they are counted.
+    // Without an array, the extents are only counted.
     let mut asked = Fiemap {
         start: offset,
         length: bytes,
@@ -28,7 +28,8 @@ pub(in crate::disk::file) fn extents(file: &fs::File, offset: u64, bytes: u64) -
         reserved: 0,
     };
     let fd = file.as_fd().as_raw_fd();
-    // SAFETY: an open file and a live struct of the call's own layout, which has no room for the kernel to fill.
+    // SAFETY: an open file and a live struct with the layout of the call, without an array for the kernel to
+    // fill.
     let result = unsafe { libc::ioctl(fd, FS_IOC_FIEMAP, &raw mut asked) };
     (result == 0).then_some(asked.mapped_extents as usize)
 }

@@ -1,4 +1,4 @@
-//! What becomes of a read or a write that must not wait: tried out, as nothing tells.
+//! The results of reads and writes that must not wait. Found by trial, because no call reports them.
 
 use std::fs;
 use std::io::{IoSlice, IoSliceMut};
@@ -10,13 +10,13 @@ use rustix::time::{ClockId, clock_getres};
 
 use super::super::{NowaitReads, NowaitWrites};
 
-/// Longer than two ticks of the slowest clock that Linux can be built with (`CONFIG_HZ=100`).
+/// More than two ticks of the slowest clock that Linux can be built with (`CONFIG_HZ=100`).
 const TICKS: Duration = Duration::from_millis(25);
-/// Longer than a lock is held, or a request waits for room.
+/// Longer than a lock is held or a request waits for space.
 const MOMENT: Duration = Duration::from_millis(2);
-/// So often it has to be the times.
+/// The number of rounds that have to point to the timestamps.
 const ROUNDS: usize = 3;
-/// A tick may pass between the times and the write, or a lock be held.
+/// The number of attempts: the clock may tick between the timestamps and the write, or a lock may be held.
 const TRIES: usize = 64;
 
 pub(in crate::disk::file) fn nowait_reads(
@@ -32,7 +32,7 @@ pub(in crate::disk::file) fn nowait_reads(
     Some(if is_page_read { NowaitReads::OfOnePage } else { NowaitReads::Refused })
 }
 
-/// Whether a read is done, and be it after some tries: a lock may be held.
+/// Returns true if a read is performed, possibly after some attempts, because a lock may be held.
 fn is_read(file: &fs::File, to: &mut [u8], offset: u64) -> Option<bool> {
     for _ in 0..TRIES {
         match read(file, to, offset)? {
@@ -55,7 +55,7 @@ pub(in crate::disk::file) fn nowait_writes(
         if tries.find(|tried| *tried != Some(Tried::WouldWait))?? == Tried::Refused {
             return Some(NowaitWrites::Refused);
         }
-        // What waits for the times waits until they are changed; what waits for anything else does not.
+        // A write that waits for the timestamps waits until they are updated. Other waits are shorter.
         if lasts(Tried::Done, TICKS, try_one)? || !lasts(Tried::WouldWait, MOMENT, try_one)? {
             return Some(NowaitWrites::Taken);
         }
@@ -64,11 +64,11 @@ pub(in crate::disk::file) fn nowait_writes(
     Some(NowaitWrites::WaitForTimes { tick })
 }
 
-/// Whether every try ends so, for that long.
+/// Returns true if every attempt ends this way for that long.
 fn lasts(end: Tried, time: Duration, try_one: impl Fn() -> Option<Tried>) -> Option<bool> {
     let began = Instant::now();
     loop {
-        // Looked at before the write, which may take its time.
+        // Checked before the write, which may take a while.
         let is_last = began.elapsed() > time;
         match try_one()? {
             found if found != end => return Some(false),
@@ -93,7 +93,7 @@ fn write(file: &fs::File, block: &[u8], offset: u64) -> Option<Tried> {
     tried(pwritev2(file, &[IoSlice::new(block)], offset, ReadWriteFlags::NOWAIT))
 }
 
-/// `None`: it failed in a way that says nothing.
+/// Returns the outcome. `None` for an error that proves nothing.
 fn tried(result: Result<usize, Errno>) -> Option<Tried> {
     match result {
         Ok(_) => Some(Tried::Done),
@@ -103,7 +103,7 @@ fn tried(result: Result<usize, Errno>) -> Option<Tried> {
     }
 }
 
-/// Has the file say that it was changed in this tick. `None`: that is not for us to do.
+/// Sets the file's modification time to now. `None` if this process may not.
 fn change_times(file: &fs::File) -> Option<()> {
     let special = |nsec| Timespec { tv_sec: 0, tv_nsec: nsec };
     let times =

@@ -1,7 +1,7 @@
 //! `FILE_FLAG_OVERLAPPED`, `FILE_FLAG_NO_BUFFERING`, `FileStorageInfo`, `FileAllocationInfo`.
 
-mod claim;
-mod room;
+mod allocate;
+mod port_handle;
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -19,25 +19,27 @@ use windows_sys::Win32::Storage::FileSystem::{
     FileStorageInfo, GetFileInformationByHandleEx,
 };
 
-use super::{
-    Access, Alignment, Facts, File, NowaitReads, NowaitWrites, OpenOptions, SyncMode, refusal,
+pub(super) use super::unsupported::{
+    cached_bytes, claim_disk, extents, forget_cache, len, next_hole, nowait_reads, nowait_writes,
+    read_cached_at, unwritten_bytes, write_in_place, write_room,
 };
+use super::{Access, Alignment, Facts, File, OpenOptions, SyncMode, not_seekable};
 use crate::base::overlapped::Operation;
 use crate::base::wake::Wake;
-use claim::Claims;
-pub(super) use room::allocate;
+pub(super) use allocate::allocate;
+use port_handle::PortHandles;
 
-/// A file as it is kept open.
+/// The open file.
 #[derive(Debug)]
 pub(super) struct Open {
-    // Never read from or written to by its own verbs: those of std end the program where a call on such a
-    // file has not finished when they look (rust-lang/rust#81357).
+    // Never use std's methods to read from or write to it: they abort the program if a call on an overlapped
+    // file is not complete when it returns (rust-lang/rust#81357).
     file: fs::File,
-    /// What it was opened for, and how.
+    /// The access rights and flags that the file was opened with.
     rights: u32,
     flags: u32,
     expose_old_disk_contents: bool,
-    claims: Claims,
+    port_handles: PortHandles,
 }
 
 impl Deref for Open {
@@ -62,9 +64,12 @@ pub(super) fn open(path: &Path, options: &OpenOptions) -> io::Result<Open> {
         Access::Random => flags |= FILE_FLAG_RANDOM_ACCESS,
     }
     let open = || options.of_std().custom_flags(flags).open(path);
-    let file =
-        if options.expose_old_disk_contents { room::opened_with_right(open) } else { open() }?;
-    // As std has it.
+    let file = if options.expose_old_disk_contents {
+        allocate::open_with_privilege(open)
+    } else {
+        open()
+    }?;
+    // The same rights as std requests.
     let mut rights = if options.read { GENERIC_READ } else { 0 };
     if options.append {
         rights |= FILE_GENERIC_WRITE & !FILE_WRITE_DATA;
@@ -72,19 +77,19 @@ pub(super) fn open(path: &Path, options: &OpenOptions) -> io::Result<Open> {
         rights |= GENERIC_WRITE;
     }
     let expose_old_disk_contents = options.expose_old_disk_contents;
-    Ok(Open { file, rights, flags, expose_old_disk_contents, claims: Claims::default() })
+    Ok(Open { file, rights, flags, expose_old_disk_contents, port_handles: PortHandles::default() })
 }
 
-pub(super) fn refuse_what_has_no_places(found: &Metadata) -> io::Result<()> {
-    if found.is_dir() { Err(refusal(true)) } else { Ok(()) }
+pub(super) fn require_seekable(found: &Metadata) -> io::Result<()> {
+    if found.is_dir() { Err(not_seekable(true)) } else { Ok(()) }
 }
 
 thread_local! {
-    /// Each thread waits for one call at a time.
+    /// The event of this thread, which waits for one call at a time.
     static DONE: io::Result<Wake> = Wake::new();
 }
 
-/// Has a call made, and waits for its end.
+/// Starts a call and waits for its completion.
 fn finish(start: impl FnOnce(&Wake) -> Operation) -> io::Result<usize> {
     DONE.with(|event| match event {
         Ok(event) => start(event).wait(),
@@ -94,7 +99,8 @@ fn finish(start: impl FnOnce(&Wake) -> Operation) -> io::Result<usize> {
 
 pub(super) fn read_at(open: &Open, to: &mut [u8], offset: u64) -> io::Result<usize> {
     let (file, start, room) = (open.as_raw_handle(), to.as_mut_ptr(), to.len());
-    // SAFETY: waited for before this returns; until then the file is open, and the memory ours.
+    // SAFETY: the call is complete before this returns. Until then the file is open, and the memory is
+    // borrowed here.
     let read = finish(|event| unsafe { Operation::read_at(file, event, start, room, offset) });
     match read {
         Err(error) if error.raw_os_error() == Some(ERROR_HANDLE_EOF as i32) => Ok(0),
@@ -108,33 +114,24 @@ pub(super) fn write_at(open: &Open, from: &[u8], offset: u64) -> io::Result<usiz
     finish(|event| unsafe { Operation::write_at(file, event, start, count, offset) })
 }
 
-pub(super) fn read_cached_at(_: &fs::File, _: &mut [u8], _: u64) -> io::Result<Option<usize>> {
-    // No call reads only what is there.
-    Ok(None)
-}
-
-pub(super) fn len(file: &fs::File) -> io::Result<u64> {
-    file.metadata().map(|found| found.len())
-}
-
 pub(super) fn alignment(file: &fs::File) -> io::Result<Alignment> {
-    let mut told = FILE_STORAGE_INFO::default();
+    let mut info = FILE_STORAGE_INFO::default();
     let bytes = mem::size_of::<FILE_STORAGE_INFO>() as u32;
-    // SAFETY: an open file, and room of the size that is named.
+    // SAFETY: an open file, and a buffer of the named size.
     let result = unsafe {
         GetFileInformationByHandleEx(
             file.as_raw_handle(),
             FileStorageInfo,
-            (&raw mut told).cast(),
+            (&raw mut info).cast(),
             bytes,
         )
     };
-    let sector = told.LogicalBytesPerSector as usize;
+    let sector = info.LogicalBytesPerSector as usize;
     if result == 0 || !sector.is_power_of_two() {
-        // Wine does not tell.
+        // Wine does not report it.
         return Ok(Alignment::ASSUMED);
     }
-    Ok(Alignment { memory: sector, offset: sector, told: true, direct: None })
+    Ok(Alignment { memory: sector, offset: sector, reported: true, direct: None })
 }
 
 pub(super) fn facts(file: &File) -> io::Result<Facts> {
@@ -147,46 +144,6 @@ pub(super) fn facts(file: &File) -> io::Result<Facts> {
     })
 }
 
-pub(super) fn nowait_reads(_: &fs::File, _: &mut [u8], _: u64) -> Option<NowaitReads> {
-    None
-}
-
-pub(super) fn nowait_writes(_: &fs::File, _: &[u8], _: u64) -> Option<NowaitWrites> {
-    None
-}
-
-pub(super) fn extents(_: &fs::File, _: u64, _: u64) -> Option<usize> {
-    None
-}
-
-pub(super) fn write_room(_: &fs::File) -> Option<usize> {
-    None
-}
-
-pub(super) fn cached_bytes(_: &fs::File, _: u64, _: u64) -> Option<u64> {
-    None
-}
-
-pub(super) fn unwritten_bytes(_: &fs::File, _: u64, _: u64) -> Option<u64> {
-    None
-}
-
-pub(super) fn forget_cache(_: &fs::File) -> io::Result<()> {
-    Ok(())
-}
-
-pub(super) fn claim_disk(path: &Path) -> io::Result<fs::File> {
-    fs::File::open(path)
-}
-
 pub(super) fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
     Ok(one.canonicalize()? == other.canonicalize()?)
-}
-
-pub(super) fn write_in_place(_: &fs::File) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
-pub(super) fn next_hole(_: &fs::File, _: u64) -> Option<u64> {
-    None
 }

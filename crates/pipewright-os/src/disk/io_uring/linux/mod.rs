@@ -1,7 +1,7 @@
-//! io_uring: one ring, and the requests that it has.
+//! io_uring: one ring and its requests.
 
 mod entry;
-mod set_up;
+mod setup;
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,50 +17,53 @@ use super::RingOptions;
 use crate::base::generation::Generation;
 use crate::base::wake::Wake;
 use crate::disk::file::{Finished, Request};
-use crate::disk::in_kernel::InKernel;
-use crate::disk::unavailable::WhyNot;
+use crate::disk::in_flight::InFlight;
+use crate::disk::unavailable::UnavailableReason;
 
-/// What an entry is called that cancels another one: nobody waits for it.
+/// The user data of entries that cancel another entry. Their completions are ignored.
 const CANCEL: u64 = u64::MAX;
 
-/// What the entry is called that waits for the flag.
+/// The user data of the entry that polls the wake flag.
 const WAKE: u64 = u64::MAX - 1;
 
 pub(crate) struct Ring {
-    /// Not dropped in a fork of this process, which has neither its memory nor its requests.
+    /// Not dropped in a fork of this process, which has neither the ring's memory nor its requests.
     ring: ManuallyDrop<IoUring>,
     home: Generation,
-    /// What the kernel may touch.
-    requests: InKernel,
-    /// The entries that the kernel has not taken yet, in order.
-    unseen: VecDeque<u64>,
-    /// Ends waits.
+    /// The requests, which own what the kernel may touch.
+    requests: InFlight,
+    /// The entries that the kernel has not accepted yet, in order.
+    unsubmitted: VecDeque<u64>,
+    /// The flag that interrupts waits.
     wake: Option<Arc<Wake>>,
-    /// The kernel has an entry that waits for it.
-    awaits_wake: bool,
-    /// Flags for a wait without requests.
+    /// True if an entry polls the flag.
+    is_wake_armed: bool,
+    /// The flags for a wait without requests.
     idle: EnterFlags,
-    /// The kernel takes calls from the thread that made the ring, and no others.
+    /// Only the thread that created the ring may use it.
     _of_this_thread: PhantomData<*const ()>,
 }
 
 impl Ring {
-    pub(crate) fn new(options: RingOptions, wake: Option<Arc<Wake>>) -> Result<Ring, WhyNot> {
-        let ring = set_up::set_up(options)?;
+    pub(crate) fn new(
+        options: RingOptions,
+        wake: Option<Arc<Wake>>,
+    ) -> Result<Ring, UnavailableReason> {
+        let ring = setup::set_up(options)?;
         let mut idle = EnterFlags::GETEVENTS;
         if ring.params().is_feature_no_iowait() {
-            // A ring that waits for requests is no disk that keeps the machine waiting. Where it has some
-            // it is one, and a processor that knows sleeps less deeply.
+            // Don't count idle waits as iowait. A wait with requests is counted, because the processor then
+            // sleeps less deeply.
             idle |= EnterFlags::NO_IOWAIT;
         }
-        let requests = InKernel::new(options.depth);
+        let requests = InFlight::new(options.depth);
         Ok(Ring {
             ring: ManuallyDrop::new(ring),
             home: Generation::current(),
             requests,
-            unseen: VecDeque::new(),
+            unsubmitted: VecDeque::new(),
             wake,
-            awaits_wake: false,
+            is_wake_armed: false,
             idle,
             _of_this_thread: PhantomData,
         })
@@ -71,21 +74,21 @@ impl Ring {
             return Err(request);
         }
         let entry = entry::of(&request).user_data(token as u64);
-        // SAFETY: the file is open and the memory is there, for that many bytes and nobody else's, until the
-        // kernel has completed the entry: the request, which owns both, is kept from the next line until
-        // then (`take`), also when the ring is dropped, and moving it does not move its memory, which is on
-        // the heap. The memory of a write is only read, by us and by the kernel.
+        // SAFETY: the file is open, and the memory is valid for that many bytes and used by nobody else, until
+        // the kernel has completed the entry. The request owns both. It is stored in the next line and kept
+        // until then (`take`), even if the ring is dropped. Moving the request does not move its memory, which
+        // is on the heap. For a write the memory is only read, by us and by the kernel.
         if unsafe { self.ring.submission().push(&entry) }.is_err() {
             return Err(request);
         }
         self.requests.put(token, request);
-        self.unseen.push_back(token as u64);
+        self.unsubmitted.push_back(token as u64);
         Ok(())
     }
 
     pub(crate) fn submit(&mut self) -> io::Result<()> {
         self.check_home()?;
-        while !self.unseen.is_empty() {
+        while !self.unsubmitted.is_empty() {
             if self.enter(0, EnterFlags::empty())? == 0 {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
@@ -93,7 +96,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Says that a fork of this process has no ring. What is mapped at its address may be anything.
+    /// Fails in a fork of this process, where anything may be mapped at the ring's address.
     fn check_home(&self) -> io::Result<()> {
         if self.home.is_here() { Ok(()) } else { Err(Errno::OPNOTSUPP.into()) }
     }
@@ -103,13 +106,13 @@ impl Ring {
         if !self.ring.completion().is_empty() {
             return self
                 .submit()
-                .or_else(|error| if is_passing(&error) { Ok(()) } else { Err(error) });
+                .or_else(|error| if is_transient(&error) { Ok(()) } else { Err(error) });
         }
         match &self.wake {
             None if self.requests.count() == 0 => return Ok(()),
-            Some(wake) if !self.awaits_wake => {
+            Some(wake) if !self.is_wake_armed => {
                 let entry = entry::readable(wake.0.as_fd()).user_data(WAKE);
-                self.awaits_wake = self.push_entry(entry, WAKE);
+                self.is_wake_armed = self.push_entry(entry, WAKE);
             }
             _ => {}
         }
@@ -123,10 +126,10 @@ impl Ring {
         loop {
             let done = self.ring.completion().next()?;
             match done.user_data() {
-                // The end of a cancel is not the end of what it was to cancel.
+                // The completion of a cancel is not that of the cancelled entry.
                 CANCEL => continue,
                 WAKE => {
-                    self.awaits_wake = false;
+                    self.is_wake_armed = false;
                     if let Some(wake) = &self.wake {
                         wake.lower();
                     }
@@ -149,7 +152,7 @@ impl Ring {
         if !self.home.is_here() {
             return;
         }
-        // Ignored, both: what is not cancelled is done as if nobody had asked.
+        // Ignored, both: an entry that is not cancelled completes normally.
         let _ = self.push_entry(entry::cancel(token as u64).user_data(CANCEL), CANCEL);
         let _ = self.submit();
     }
@@ -159,43 +162,46 @@ impl Ring {
         if !self.has_room() {
             return false;
         }
-        // SAFETY: it names another entry, or a descriptor that is open; the kernel holds that itself.
+        // SAFETY: the entry names another entry, or an open descriptor of which the kernel holds its own
+        // reference.
         let pushed = unsafe { self.ring.submission().push(&entry) }.is_ok();
         if pushed {
-            self.unseen.push_back(name);
+            self.unsubmitted.push_back(name);
         }
         pushed
     }
 
-    /// Whether another entry can be pushed; hands over those that are in its way.
+    /// Returns true if another entry can be pushed. Submits the pushed entries if they are in its way.
     fn has_room(&mut self) -> bool {
         if self.ring.submission().is_full() {
-            // Ignored: then it is still full.
+            // Ignored: the ring is then still full.
             let _ = self.submit();
         }
         !self.ring.submission().is_full()
     }
 
-    /// Hands over what was pushed, and waits for so many completions. Gives how many entries were taken.
+    /// Submits the pushed entries and waits for that many completions. Returns the number of entries
+    /// submitted.
     fn enter(&mut self, at_least: u32, flags: EnterFlags) -> io::Result<usize> {
-        let unseen = self.unseen.len() as u32;
-        // SAFETY: as many entries as were pushed, no signal mask, and nothing that is not ours in them.
+        let unsubmitted = self.unsubmitted.len() as u32;
+        // SAFETY: as many entries as were pushed, no signal mask, and only entries of ours.
         let entered = unsafe {
-            self.ring.submitter().enter::<libc::sigset_t>(unseen, at_least, flags.bits(), None)
+            self.ring.submitter().enter::<libc::sigset_t>(unsubmitted, at_least, flags.bits(), None)
         };
         match entered {
             Ok(taken) => {
-                self.unseen.drain(..taken.min(self.unseen.len()));
+                self.unsubmitted.drain(..taken.min(self.unsubmitted.len()));
                 Ok(taken)
             }
-            // A signal; or no room for completions before some are taken. Those who wait look and come again.
-            Err(error) if at_least > 0 && is_passing(&error) => Ok(0),
+            // A signal, or no space for completions until some are taken. The caller looks for completions and
+            // calls again.
+            Err(error) if at_least > 0 && is_transient(&error) => Ok(0),
             Err(error) => Err(error),
         }
     }
 }
 
-fn is_passing(error: &io::Error) -> bool {
+fn is_transient(error: &io::Error) -> bool {
     let is_full = error.kind() == io::ErrorKind::WouldBlock;
     is_full || matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY))
 }
@@ -207,21 +213,21 @@ impl std::fmt::Debug for Ring {
 }
 
 impl Ring {
-    /// Waits for what the kernel has, so that nothing of it is used when it is freed.
+    /// Waits for all requests in the kernel, so that none of their memory is in use when it is freed.
     fn finish(&mut self) {
-        // What the kernel has not seen it will not see: no call hands it over any more.
-        for token in std::mem::take(&mut self.unseen) {
-            // Of a cancel, or of the wait for the flag, nothing is kept.
+        // No call submits these any more, so the kernel never sees them.
+        for token in std::mem::take(&mut self.unsubmitted) {
+            // Entries for a cancel or for the flag own nothing.
             drop(usize::try_from(token).ok().and_then(|token| self.requests.take(token)));
         }
         if self.requests.count() == 0 {
             return;
         }
-        set_up::cancel_all(&self.ring);
+        setup::cancel_all(&self.ring);
         while self.requests.count() > 0 {
             while self.take().is_some() {}
             if self.requests.count() > 0 && self.enter(1, EnterFlags::GETEVENTS).is_err() {
-                // Nothing can be learned of them any more, so their memory is the kernel's for ever.
+                // Their completions can no longer be read, so leave their memory to the kernel forever.
                 self.requests.leak();
                 return;
             }
@@ -236,7 +242,7 @@ impl Drop for Ring {
             return;
         }
         self.finish();
-        // SAFETY: the last that is done with it.
+        // SAFETY: nothing uses it after this.
         unsafe { ManuallyDrop::drop(&mut self.ring) };
     }
 }

@@ -1,36 +1,36 @@
-//! Requests that the kernel may be carrying out, by their tokens.
+//! The requests that the kernel may be working on, by token.
 
 use std::mem;
 
 use crate::disk::file::{Action, Request};
 
-/// A place for each request that can be under way at once.
+/// A slot for each request that can be in flight.
 ///
-/// A request stays here from before the kernel hears of it until the kernel has said that it is done: so
-/// its buffer is not freed and its file is not closed, whatever becomes of who asked for it.
+/// A request stays here from before it is submitted until the kernel has completed it. For that time its
+/// buffer is not freed and its file is not closed, even if the code that asked for it is gone.
 #[derive(Debug)]
-pub(crate) struct InKernel {
+pub(crate) struct InFlight {
     places: Vec<Option<Request>>,
     count: usize,
 }
 
-impl InKernel {
-    pub(crate) fn new(depth: usize) -> InKernel {
-        InKernel { places: (0..depth).map(|_| None).collect(), count: 0 }
+impl InFlight {
+    pub(crate) fn new(depth: usize) -> InFlight {
+        InFlight { places: (0..depth).map(|_| None).collect(), count: 0 }
     }
 
-    /// How many there are.
+    /// Returns the number of requests.
     #[cfg(target_os = "linux")]
     pub(crate) fn count(&self) -> usize {
         self.count
     }
 
-    /// Whether a request can have that token.
+    /// Returns true if a request can use the token.
     pub(crate) fn is_free(&self, token: usize) -> bool {
         matches!(self.places.get(token), Some(None))
     }
 
-    /// Keeps a request; its token must be free.
+    /// Stores a request. Its token must be free.
     pub(crate) fn put(&mut self, token: usize, request: Request) {
         if let Some(place) = self.places.get_mut(token) {
             self.count += usize::from(place.is_none());
@@ -38,8 +38,8 @@ impl InKernel {
         }
     }
 
-    /// Keeps a request of those interfaces that only read and write; gives any other back, and one whose token is
-    /// not free.
+    /// Stores a request of an interface that only reads and writes. Returns any other request, and one whose
+    /// token is not free.
     pub(crate) fn put_transfer(&mut self, token: usize, request: Request) -> Result<(), Request> {
         let is_transfer = matches!(request.action, Action::Read | Action::Write);
         if !is_transfer || !self.is_free(token) {
@@ -49,19 +49,19 @@ impl InKernel {
         Ok(())
     }
 
-    /// Looks at a request.
+    /// Returns the request of a token.
     pub(crate) fn get(&self, token: usize) -> Option<&Request> {
         self.places.get(token)?.as_ref()
     }
 
-    /// Gives a request back, of which the kernel has let go.
+    /// Removes a request that the kernel has released.
     pub(crate) fn take(&mut self, token: usize) -> Option<Request> {
         let request = self.places.get_mut(token)?.take();
         self.count -= usize::from(request.is_some());
         request
     }
 
-    /// Keeps what is left for ever: the kernel may still write to it.
+    /// Leaks all requests, because the kernel may still write to their buffers.
     pub(crate) fn leak(&mut self) {
         mem::forget(mem::take(&mut self.places));
     }

@@ -1,26 +1,26 @@
-//! Operations that need no queue: carried out by plain calls, where they are asked for. Whoever asks gives them
-//! their place in the order.
+//! Operations that need no queue: plain calls on the calling thread. The caller assigns the completion order.
 
 use std::time::Instant;
 
 use pipewright_os::disk::file::Action;
 
-use super::{EngineOptions, failure};
+use super::failure::failure;
+use super::options::EngineOptions;
 use crate::progress::{Next, Progress};
 use crate::{Class, Completion, DiskFile, Operation, Result, Times};
 
-/// To its end. What has failed is not tried again in another way: a write that waits for the disk would then
-/// succeed without its data.
+/// Performs the operation to its end. A failure is not retried with another mechanism: a synchronous write
+/// would then succeed without its data.
 pub(super) fn perform(operation: &mut Operation) -> Result<Completion> {
-    if let Some(objection) = operation.objection() {
-        return Err(objection);
+    if let Some(rejection) = operation.rejection() {
+        return Err(rejection);
     }
     let mut progress = Progress::of(operation);
     let Operation { file, action, buffer, .. } = operation;
     let next = loop {
         let rest = buffer.get_mut(progress.moved..).unwrap_or_default();
-        match progress.after(file.os().perform(*action, rest, progress.place())) {
-            Next::Again { .. } => {}
+        match progress.after(file.os().perform(*action, rest, progress.next_offset())) {
+            Next::Continue { .. } => {}
             next => break next,
         }
     };
@@ -30,13 +30,13 @@ pub(super) fn perform(operation: &mut Operation) -> Result<Completion> {
     }
 }
 
-/// Whether an operation is first tried on the caller.
+/// Returns true if the operation is first tried on the calling thread.
 pub(super) fn is_cached_first(options: &EngineOptions, action: Action, file: &DiskFile) -> bool {
     options.cached_first && action == Action::Read && file.may_be_cached()
 }
 
-/// A read of what is in memory. `None`: it is another operation, or not in memory, or makes no sense, which
-/// the other ways tell.
+/// Reads data that are in memory. `None` if the operation is no read, if the data are not in memory, or if the
+/// offset is invalid, which the other paths report.
 pub(crate) fn read_cached(
     options: &EngineOptions,
     operation: &mut Operation,

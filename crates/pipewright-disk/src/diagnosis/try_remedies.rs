@@ -1,30 +1,30 @@
-//! What a remedy does: by another test of the same report, or by the same test made once more with it.
+//! The effects of remedies: taken from another test of the report, or measured by repeating the test.
 
-use super::scratch::Subject;
+use super::scratch::Target;
 use super::{DiagnoseOptions, Effect, Measured, Outcome, Remedy, Test, TestReport};
 use crate::{BackendKind, Result};
 
-/// Runs a test on a file.
-pub(super) type Run<'a> = &'a dyn Fn(&Subject, Test, &DiagnoseOptions) -> Result<Measured>;
+/// A function that runs a test on a file.
+pub(super) type Run<'a> = &'a dyn Fn(&Target, Test, &DiagnoseOptions) -> Result<Measured>;
 
-/// Has each finding tell what its remedy does, where that can be tried.
+/// Adds the effect of its remedy to each finding, if it can be measured.
 pub(super) fn try_remedies(
     run: Run<'_>,
-    subject: &Subject,
+    target: &Target,
     options: &DiagnoseOptions,
     tests: &mut [TestReport],
 ) {
     let effects: Vec<(Test, Effect)> = tests
         .iter()
-        .filter_map(|report| Some((report.test, Effect::of(measured(&report.outcome)?))))
+        .filter_map(|report| Some((report.test, measured(&report.outcome)?.effect())))
         .collect();
     for TestReport { test, outcome } in tests {
         let Outcome::Measured(measured) = outcome else { continue };
         for finding in &mut measured.findings {
             finding.effect = match finding.tried {
                 Some(tried) => effects.iter().find(|(test, _)| *test == tried).map(|it| it.1),
-                // A test that goes wrong shows nothing.
-                None => once_more(run, subject, *test, options, finding.remedy),
+                // A test that fails shows no effect.
+                None => once_more(run, target, *test, options, finding.remedy),
             };
         }
     }
@@ -37,24 +37,24 @@ fn measured(outcome: &Outcome) -> Option<&Measured> {
     }
 }
 
-/// The same test with the remedy. `None`: it is not one that a test can try.
+/// Repeats a test with the remedy. `None` if no test can try the remedy.
 fn once_more(
     run: Run<'_>,
-    subject: &Subject,
+    target: &Target,
     test: Test,
     options: &DiagnoseOptions,
     remedy: Remedy,
 ) -> Option<Effect> {
     let backend = |backend| DiagnoseOptions { backend, ..*options };
-    let (subject, options) = match remedy {
+    let (target, options) = match remedy {
         Remedy::Aio | Remedy::AioOrDefragment | Remedy::AioOrOnePage | Remedy::AioOrLazytime => {
-            (subject.clone(), backend(BackendKind::Aio))
+            (target.clone(), backend(BackendKind::Aio))
         }
-        Remedy::Threads => (subject.clone(), backend(BackendKind::Threads)),
-        // The first time has waited for all that was asked for.
-        Remedy::Sync => (subject.clone(), *options),
-        Remedy::NoCopyOnWrite => (subject.without_copy_on_write()?, *options),
+        Remedy::Threads => (target.clone(), backend(BackendKind::Threads)),
+        // The first run has already synced.
+        Remedy::Sync => (target.clone(), *options),
+        Remedy::NoCopyOnWrite => (target.without_copy_on_write()?, *options),
         _ => return None,
     };
-    run(&subject, test, &options).ok().map(|measured| Effect::of(&measured))
+    run(&target, test, &options).ok().map(|measured| measured.effect())
 }

@@ -1,23 +1,24 @@
-//! One operation at a time, and the wait for it.
+//! One operation at a time, with a blocking wait.
 
 use pipewright_os::base::aligned::AlignedBuf;
 
-use super::{Engine, EngineOptions, here};
+use super::options::EngineOptions;
+use super::{Engine, inline};
 use crate::{Completion, DiskFile, Done, Error, Operation, OperationId};
 
 impl Engine {
-    /// Carries an operation out and waits for it. Others that are under way go on.
+    /// Performs an operation and waits for it. Other operations in flight continue.
     ///
-    /// Where nothing else is under way it is a plain call on this thread, which waits in any case
+    /// If nothing else is in flight, this is a plain call on the calling thread, which has to wait anyway
     /// ([`EngineOptions::cached_first`]).
     ///
-    /// Where the system refuses to tell of operations any more ([`Engine::next`]), and only then, the buffer
-    /// stays with the engine and an empty one comes back.
+    /// If the system stops reporting completions ([`Engine::next`]), and only then, the engine keeps the
+    /// buffer and an empty one is returned.
     pub fn run(&mut self, mut operation: Operation) -> Done {
         let id = OperationId(self.next_id);
         self.next_id += 1;
-        let Some(mut result) = self.run_here(&mut operation) else {
-            return self.run_there(id, operation);
+        let Some(mut result) = self.run_inline(&mut operation) else {
+            return self.run_queued(id, operation);
         };
         if let Ok(completion) = &mut result {
             completion.order = self.next_order;
@@ -27,20 +28,21 @@ impl Engine {
         Done { id, file, buffer, result }
     }
 
-    /// Without a queue and a token. `None`: it has to go the long way.
-    fn run_here(&self, operation: &mut Operation) -> Option<Result<Completion, Error>> {
+    /// Performs the operation without a queue and a token. `None` if it has to be queued.
+    fn run_inline(&self, operation: &mut Operation) -> Option<Result<Completion, Error>> {
         let EngineOptions { cached_first, classes, times, .. } = self.options;
-        // A plain call does not say whether it waited.
+        // A plain call cannot tell whether it waited.
         if cached_first && !classes && !times && self.slots.len() == 0 {
-            return Some(here::perform(operation));
+            return Some(inline::perform(operation));
         }
-        // What the kernel has of ours goes on only while this thread asks for it: no wait for anything else.
-        here::read_cached(&self.options, operation).map(Ok)
+        // The kernel continues requests in flight only while this thread polls for them, so don't block here.
+        inline::read_cached(&self.options, operation).map(Ok)
     }
 
-    /// By the backend.
-    fn run_there(&mut self, id: OperationId, operation: Operation) -> Done {
-        // Those that were done before are taken back by who queued them, and count against the depth.
+    /// Performs the operation through the backend.
+    fn run_queued(&mut self, id: OperationId, operation: Operation) -> Done {
+        // Operations that finished earlier belong to the callers that queued them, and count towards the
+        // depth.
         let others = std::mem::take(&mut self.done);
         let file = operation.file.clone();
         let done = match self.wait_for_room() {
@@ -55,16 +57,16 @@ impl Engine {
                 })
             }
         };
-        // In the order in which they were done.
+        // Keep the order of completion.
         let later = std::mem::replace(&mut self.done, others);
         self.done.extend(later);
         done
     }
 
-    /// Reads at most as many bytes as the buffer is long; 0 is the end of the file.
+    /// Reads up to the length of the buffer. 0 bytes mean the end of the file.
     ///
     /// # Errors
-    /// In [`Done::result`], as for every operation: the buffer comes back with it.
+    /// In [`Done::result`], as for every operation. The buffer is returned with it.
     pub fn read_at(&mut self, file: &DiskFile, buffer: AlignedBuf, offset: u64) -> Done {
         self.run(Operation::read_at(file, buffer, offset))
     }
@@ -72,56 +74,56 @@ impl Engine {
     /// Reads until the buffer is full.
     ///
     /// # Errors
-    /// As [`Engine::read_at`]; [`EndOfFile`](crate::ErrorKind::EndOfFile).
+    /// As for [`Engine::read_at`]; [`EndOfFile`](crate::ErrorKind::EndOfFile).
     pub fn read_exact_at(&mut self, file: &DiskFile, buffer: AlignedBuf, offset: u64) -> Done {
         self.run(Operation::read_exact_at(file, buffer, offset))
     }
 
-    /// Writes from the buffer what one call takes.
+    /// Writes as much of the buffer as one call accepts.
     ///
     /// # Errors
-    /// As [`Engine::read_at`].
+    /// As for [`Engine::read_at`].
     pub fn write_at(&mut self, file: &DiskFile, buffer: AlignedBuf, offset: u64) -> Done {
         self.run(Operation::write_at(file, buffer, offset))
     }
 
-    /// Writes all of the buffer.
+    /// Writes the whole buffer.
     ///
     /// # Errors
-    /// As [`Engine::read_at`]; how much was written before is in [`Error::bytes`].
+    /// As for [`Engine::read_at`]. [`Error::bytes`] is the number of bytes written before the failure.
     pub fn write_all_at(&mut self, file: &DiskFile, buffer: AlignedBuf, offset: u64) -> Done {
         self.run(Operation::write_all_at(file, buffer, offset))
     }
 
-    /// See [`Operation::sync_all`].
+    /// Flushes data and metadata to the disk. See [`Operation::sync_all`].
     ///
     /// # Errors
-    /// As [`Engine::read_at`]. A failure is never tried again: [`DiskFile::is_poisoned`].
+    /// As for [`Engine::read_at`]. A failed sync is never retried: [`DiskFile::is_poisoned`].
     pub fn sync_all(&mut self, file: &DiskFile) -> Done {
         self.run(Operation::sync_all(file))
     }
 
-    /// See [`Operation::sync_data`].
+    /// Flushes data to the disk. See [`Operation::sync_data`].
     ///
     /// # Errors
-    /// As [`Engine::sync_all`].
+    /// As for [`Engine::sync_all`].
     pub fn sync_data(&mut self, file: &DiskFile) -> Done {
         self.run(Operation::sync_data(file))
     }
 
-    /// See [`Operation::preallocate`].
+    /// Allocates disk space. See [`Operation::preallocate`].
     ///
     /// # Errors
-    /// As [`Engine::read_at`]; [`Unsupported`](crate::ErrorKind::Unsupported).
+    /// As for [`Engine::read_at`]; [`Unsupported`](crate::ErrorKind::Unsupported).
     pub fn preallocate(&mut self, file: &DiskFile, offset: u64, bytes: u64) -> Done {
         self.run(Operation::preallocate(file, offset, bytes))
     }
 
-    /// Fewer operations than the depth are under way.
+    /// Waits until fewer operations than the depth are in flight.
     fn wait_for_room(&mut self) -> Result<(), Error> {
         while self.slots.len() >= self.options.depth {
             self.wait()?;
-            self.gather();
+            self.collect_finished();
         }
         Ok(())
     }
@@ -133,7 +135,7 @@ impl Engine {
                 return Ok(done);
             }
             let before = self.done.len();
-            self.gather();
+            self.collect_finished();
             if self.done.len() == before {
                 self.wait()?;
             }

@@ -1,20 +1,20 @@
-//! Who has the other end, and how handles get there and back.
+//! The process that has the other end, and the transfer of handles to and from it.
 //!
-//! A handle is a number of one process. Only whoever has a handle of that process, with the right to copy,
-//! can put one in or take one out; and to have that of a process is to have all of it. So the process that
-//! has started the other one does both, and nobody else can do anything to it:
+//! A handle is a number that is valid in one process. Only a process with a handle to that process and the
+//! right to duplicate can insert or remove one, and such a handle gives full control. For that reason the
+//! parent does both, and the child has no access to its parent:
 //!
-//! | who sends | what happens |
+//! | sender | transfer |
 //! |---|---|
-//! | the parent | puts a copy into its child, and tells the number |
-//! | the child | makes a copy of its own, and tells the number: the parent takes it out of the child |
+//! | the parent | duplicates the handle into its child and sends the number |
+//! | the child | makes a copy of its own and sends the number; the parent removes it from the child |
 //!
-//! So a child names handles of its own and of nobody else, and harms itself if these are none, or others.
-//! What it names is looked at only to the extent that it is a number that any process could have.
+//! A child can therefore name only its own handles, and harms only itself with wrong ones. The parent checks
+//! only that the number could be that of a handle.
 //!
-//! Between the two there may be another process: a shell that has started the child. The numbers would
-//! then be those of the shell. So both tell first which process they mean, and only if it is the same one
-//! are handles passed.
+//! Another process may stand between the two, such as a shell that started the child. The numbers would then
+//! be valid in the shell. Each side therefore first announces the process ID it means, and handles are passed
+//! only if both are the same.
 
 use std::io;
 use std::os::windows::io::{
@@ -28,39 +28,39 @@ use windows_sys::Win32::Foundation::{
 };
 use windows_sys::Win32::System::Threading::GetCurrentProcess;
 
-use super::meeting::Side;
+use super::connect::Side;
 use crate::base::handle::{Handle, copy_of, number_of};
 use crate::base::wake::is_signalled;
 use crate::process::child::ChildHandle;
 
-/// Who has the other end.
+/// The process that has the other end.
 #[derive(Debug)]
 pub(super) enum Peer {
-    /// That is not known: no handles can be passed.
+    /// An unknown process: no handles can be passed.
     Unknown,
-    /// This process, once both ends are there.
-    Here(Side),
-    /// A child of ours, of which we have the handle and the number.
-    Child { process: OwnedHandle, id: u32, met: Met },
-    /// The process that has started this one.
-    Parent { met: Met },
+    /// This process, if both ends are there.
+    Local(Side),
+    /// A child of this process.
+    Child { process: OwnedHandle, id: u32, confirmed: Confirmed },
+    /// The process that started this one.
+    Parent { confirmed: Confirmed },
 }
 
-/// Whether both sides mean the same process.
+/// The confirmations that both sides mean the same process.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Met {
-    /// The other side has said so.
+pub(super) struct Confirmed {
+    /// True if the other side has confirmed it.
     them: bool,
-    /// We have said so.
+    /// True if this side has confirmed it.
     us: bool,
 }
 
-/// Handles on their way to the other side.
+/// Handles in transit to the other side.
 #[derive(Debug, Default)]
-pub(super) struct Given {
-    /// Their numbers there, or here.
+pub(super) struct Outgoing {
+    /// Their numbers in the other process or, for a child, in this one.
     pub(super) numbers: Vec<u64>,
-    /// Those that the other side takes from us.
+    /// The handles that the other side takes from this process.
     pub(super) lent: Vec<OwnedHandle>,
 }
 
@@ -68,60 +68,59 @@ impl Peer {
     pub(super) fn child(child: &ChildHandle) -> io::Result<Peer> {
         let process = child.0.process().ok_or(io::ErrorKind::NotFound)?;
         let process = copy_of(process.as_raw_handle(), false)?;
-        Ok(Peer::Child { process, id: child.pid(), met: Met::default() })
+        Ok(Peer::Child { process, id: child.pid(), confirmed: Confirmed::default() })
     }
 
     pub(super) fn parent() -> Peer {
-        Peer::Parent { met: Met::default() }
+        Peer::Parent { confirmed: Confirmed::default() }
     }
 
     pub(super) fn carries_handles(&self) -> bool {
         match self {
             Peer::Unknown => false,
-            Peer::Here(side) => side.is_complete(),
-            Peer::Child { met, .. } | Peer::Parent { met } => met.them,
+            Peer::Local(side) => side.is_complete(),
+            Peer::Child { confirmed, .. } | Peer::Parent { confirmed } => confirmed.them,
         }
     }
 
-    /// The process that the other side has to be told, if it was not.
+    /// Returns the process ID to announce to the other side, once.
     pub(super) fn introduction(&mut self) -> Option<u32> {
         match self {
-            Peer::Child { id, met, .. } if !met.us => {
-                met.us = true;
+            Peer::Child { id, confirmed, .. } if !confirmed.us => {
+                confirmed.us = true;
                 Some(*id)
             }
-            Peer::Parent { met } if met.them && !met.us => {
-                met.us = true;
+            Peer::Parent { confirmed } if confirmed.them && !confirmed.us => {
+                confirmed.us = true;
                 Some(process::id())
             }
             _ => None,
         }
     }
 
-    /// Notes which process the other side means.
-    pub(super) fn meet(&mut self, theirs: u32) {
+    /// Records the process ID that the other side announced.
+    pub(super) fn confirm(&mut self, theirs: u32) {
         match self {
-            Peer::Child { id, met, .. } => met.them = theirs == *id,
-            Peer::Parent { met } => met.them = theirs == process::id(),
-            Peer::Unknown | Peer::Here(_) => {}
+            Peer::Child { id, confirmed, .. } => confirmed.them = theirs == *id,
+            Peer::Parent { confirmed } => confirmed.them = theirs == process::id(),
+            Peer::Unknown | Peer::Local(_) => {}
         }
     }
 
     /// Prepares handles for the other side.
-    pub(super) fn give(&self, handles: &[Handle]) -> io::Result<Given> {
+    pub(super) fn give(&self, handles: &[Handle]) -> io::Result<Outgoing> {
         if handles.is_empty() {
-            return Ok(Given::default());
+            return Ok(Outgoing::default());
         }
         if !self.carries_handles() {
-            let words =
-                "handles cannot be passed to a process that is not known, see Channel::start";
-            return Err(io::Error::new(io::ErrorKind::Unsupported, words));
+            let message = "handles cannot be passed to an unknown process: see Channel::start";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, message));
         }
         match self {
-            Peer::Here(side) => {
+            Peer::Local(side) => {
                 let copies = handles.iter().map(Handle::try_clone).collect::<io::Result<_>>()?;
                 side.give(copies);
-                Ok(Given { numbers: vec![0; handles.len()], lent: Vec::new() })
+                Ok(Outgoing { numbers: vec![0; handles.len()], lent: Vec::new() })
             }
             Peer::Child { process, .. } => {
                 let mut numbers = Vec::with_capacity(handles.len());
@@ -129,47 +128,47 @@ impl Peer {
                     match put(process, handle) {
                         Ok(number) => numbers.push(number),
                         Err(error) => {
-                            // What was put there before: nobody will tell it.
+                            // Removes the handles inserted so far. Nobody will announce them.
                             numbers.iter().for_each(|number| drop(take(process, *number)));
                             return Err(error);
                         }
                     }
                 }
-                Ok(Given { numbers, lent: Vec::new() })
+                Ok(Outgoing { numbers, lent: Vec::new() })
             }
             _ => {
                 let copy = |handle: &Handle| copy_of(handle.as_raw_handle(), false);
                 let lent = handles.iter().map(copy).collect::<io::Result<Vec<_>>>()?;
                 let number = |handle: &OwnedHandle| number_of(handle.as_raw_handle()) as u64;
-                Ok(Given { numbers: lent.iter().map(number).collect(), lent })
+                Ok(Outgoing { numbers: lent.iter().map(number).collect(), lent })
             }
         }
     }
 
-    /// Takes the handles that the other side has announced.
+    /// Takes the handles that the other side announced.
     pub(super) fn take(&self, numbers: &[u64]) -> io::Result<Vec<Handle>> {
         match self {
-            Peer::Here(side) => side.take(numbers.len()),
-            Peer::Child { process, met, .. } if met.them => {
+            Peer::Local(side) => side.take(numbers.len()),
+            Peer::Child { process, confirmed, .. } if confirmed.them => {
                 numbers.iter().map(|number| take(process, *number)).collect()
             }
-            // Ours already. Who has started us could do worse than to lie about that.
-            Peer::Parent { met } if met.them => {
-                // SAFETY: no arguments; a pseudo handle, which nobody closes.
+            // They are in this process already. The parent could do worse than lie about them.
+            Peer::Parent { confirmed } if confirmed.them => {
+                // SAFETY: no arguments; a pseudo handle, which is not closed.
                 let own = unsafe { GetCurrentProcess() };
                 // SAFETY: as above.
                 let own = unsafe { BorrowedHandle::borrow_raw(own) };
                 numbers.iter().map(|number| take_from(own, *number)).collect()
             }
-            _ => Err(wrong("handles were announced by a process that is not known")),
+            _ => Err(wrong("an unknown process announced handles")),
         }
     }
 }
 
-/// Puts a copy into that process. Its number there.
+/// Duplicates a handle into the process. Returns its number there.
 fn put(process: &OwnedHandle, handle: &Handle) -> io::Result<u64> {
     let mut number = ptr::null_mut();
-    // SAFETY: no arguments; a pseudo handle, which nobody closes.
+    // SAFETY: no arguments; a pseudo handle, which is not closed.
     let own = unsafe { GetCurrentProcess() };
     // SAFETY: open handles and a live place.
     let copied = unsafe {
@@ -183,48 +182,48 @@ fn put(process: &OwnedHandle, handle: &Handle) -> io::Result<u64> {
     Ok(number_of(number) as u64)
 }
 
-/// Takes a handle out of a child: it is closed there.
+/// Takes a handle from a child, where it is closed.
 fn take(process: &OwnedHandle, number: u64) -> io::Result<Handle> {
     take_from(process.as_handle(), number)
 }
 
 fn take_from(process: BorrowedHandle<'_>, number: u64) -> io::Result<Handle> {
-    // Beyond these are the numbers that mean whoever asks, which is us: his process, his thread.
+    // Larger numbers are pseudo handles, which would mean our own process or thread.
     let number = i32::try_from(number).ok().filter(|number| *number > 0 && number % 4 == 0);
-    let number = number.ok_or_else(|| wrong("the number of a handle is none"))?;
+    let number = number.ok_or_else(|| wrong("the number is not that of a handle"))?;
     let theirs: HANDLE = ptr::without_provenance_mut(number as usize);
     let copy =
         copied(process, theirs, DUPLICATE_SAME_ACCESS).map_err(|error| of_ended(process, error))?;
-    // Closed there by a second call: where there is no such handle Wine never returns from one that closes.
-    // Ignored: who has closed it meanwhile, or has ended, has nothing left of it.
+    // Closed there by a second call, because under Wine a closing call never returns if the handle does not
+    // exist. Ignored: a child that has closed it or has ended has no such handle any more.
     let _ = copied(process, theirs, DUPLICATE_SAME_ACCESS | DUPLICATE_CLOSE_SOURCE);
     Ok(Handle::from(copy))
 }
 
 fn copied(process: BorrowedHandle<'_>, theirs: HANDLE, how: u32) -> io::Result<OwnedHandle> {
     let mut copy = ptr::null_mut();
-    // SAFETY: no arguments; a pseudo handle, which nobody closes.
+    // SAFETY: no arguments; a pseudo handle, which is not closed.
     let own = unsafe { GetCurrentProcess() };
     let from = process.as_raw_handle();
-    // SAFETY: an open process and a live place. A number that is no handle there is an error of the call.
+    // SAFETY: an open process and a live place. If the number is no handle there, the call fails.
     if unsafe { DuplicateHandle(from, theirs, own, &raw mut copy, 0, 0, how) } == 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: made by the call above, for nobody else.
+    // SAFETY: created by the call above, and owned by nobody else.
     Ok(unsafe { OwnedHandle::from_raw_handle(copy) })
 }
 
-/// What an error means: the handles of a process go when it ends, before its end can be seen.
+/// Returns the meaning of an error. A process loses its handles before its end can be seen.
 fn of_ended(process: BorrowedHandle<'_>, error: io::Error) -> io::Error {
     let is_ending = error.raw_os_error() == Some(ERROR_ACCESS_DENIED as i32);
     if is_ending || is_signalled(process) {
         return io::ErrorKind::BrokenPipe.into();
     }
-    wrong("a handle was announced that is none")
+    wrong("the announced handle does not exist")
 }
 
-fn wrong(words: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, words)
+fn wrong(message: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, message)
 }
 
 #[cfg(test)]
@@ -244,28 +243,28 @@ mod tests {
     }
 
     #[test]
-    fn a_child_is_given_handles_and_can_name_only_its_own() {
+    fn child_gets_handles_and_can_name_only_its_own() {
         let mut command = Command::new("cmd");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        // Until it waits for a command: while it begins it would have handles of those numbers again.
+        // Wait for its prompt: a starting process would open handles with these numbers again.
         let mut said = [0];
         while said != *b">" {
             child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
         }
         let process = copy_of(child.as_raw_handle(), false).unwrap();
-        let mut peer = Peer::Child { process, id: child.id(), met: Met::default() };
+        let mut peer = Peer::Child { process, id: child.id(), confirmed: Confirmed::default() };
         let files = [some_file(), some_file()];
         assert_eq!(peer.give(&files).unwrap_err().kind(), io::ErrorKind::Unsupported);
         assert_eq!(kind_of(peer.take(&[4])), io::ErrorKind::InvalidData);
-        // Somebody else has the other end.
-        peer.meet(child.id() + 4);
+        // The other end is in another process.
+        peer.confirm(child.id() + 4);
         assert!(!peer.carries_handles() && peer.give(&files).is_err());
-        peer.meet(child.id());
+        peer.confirm(child.id());
         let numbers = peer.give(&files).unwrap().numbers;
         assert_eq!(peer.take(&numbers).unwrap().len(), 2);
-        // They were taken out of it.
+        // They were removed from the child.
         assert_eq!(kind_of(peer.take(&numbers)), io::ErrorKind::InvalidData);
-        // No numbers of handles, and those that mean whoever asks.
+        // Numbers that are no handles, and pseudo handles.
         let own_process = u64::MAX;
         let own_thread = u64::MAX - 1;
         for number in [0, 1, 6, 1 << 31, 1 << 32, own_process, own_thread, u64::MAX - 3] {
@@ -279,15 +278,15 @@ mod tests {
     }
 
     #[test]
-    fn each_side_says_once_which_process_it_means() {
+    fn each_side_announces_its_process_once() {
         let mut parent = Peer::parent();
         assert_eq!(parent.introduction(), None);
-        parent.meet(process::id() + 4);
+        parent.confirm(process::id() + 4);
         assert_eq!((parent.introduction(), parent.carries_handles()), (None, false));
-        parent.meet(process::id());
+        parent.confirm(process::id());
         assert_eq!((parent.introduction(), parent.carries_handles()), (Some(process::id()), true));
         assert_eq!(parent.introduction(), None);
-        // What it gives is there until it is taken.
+        // Handles sent by a child exist until the parent takes them.
         let given = parent.give(&[some_file()]).unwrap();
         let number = number_of(given.lent[0].as_raw_handle()) as u64;
         assert_eq!(given.numbers, [number]);

@@ -1,4 +1,4 @@
-//! Reasons, evidence and remedies in words.
+//! The texts of reasons, evidence and remedies.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use pipewright_os::disk::file::Filesystem;
 use super::{Evidence, Finding, Reason, Remedy, Test, Work};
 use crate::{BackendKind, Class};
 
-/// A reason with what it is drawn from.
+/// Returns the finding for a reason.
 pub(super) fn finding(reason: Reason, evidence: &Evidence) -> Finding {
     let facts = &evidence.facts;
     let filesystem = facts.filesystem.map_or("the filesystem".to_owned(), |kind| kind.name());
@@ -19,50 +19,48 @@ pub(super) fn finding(reason: Reason, evidence: &Evidence) -> Finding {
         format!("{} of {} by kernel threads", evidence.count(Class::Worker), evidence.requests)
     };
     let blocks = evidence.requests;
-    let (evidence_words, remedy) = match reason {
+    let (text, remedy) = match reason {
         Reason::CacheHit => {
             let cached = evidence.cached_before.map_or(String::new(), |bytes| {
-                format!(", {} KiB of it in memory before", bytes / 1024)
+                format!(", {} KiB of the file in memory before", bytes / 1024)
             });
             let inline = evidence.count(Class::InlineCached);
             (
-                format!("{inline} of {blocks} done inside the call without a sleep{cached}"),
+                format!("{inline} of {blocks} completed inside the call without sleeping{cached}"),
                 Remedy::Nothing,
             )
         }
         Reason::NothingThere => {
             let inline = evidence.count(Class::InlineCached);
-            let words =
-                format!("{inline} of {blocks} done inside the call, and the file has a hole");
-            (words, Remedy::Nothing)
+            let text =
+                format!("{inline} of {blocks} completed inside the call, and the file has a hole");
+            (text, Remedy::Nothing)
         }
         Reason::CacheMiss => {
             let busy = match evidence.kernel_workers {
-                Some(count) => format!(
-                    "{workers}, {count} of them at once (at most {})",
-                    evidence.worker_limit
-                ),
+                Some(count) => {
+                    format!("{workers}, {count} at once (limit {})", evidence.worker_limit)
+                }
                 None => workers,
             };
             (busy, Remedy::Direct)
         }
-        Reason::Compression => ("it is stored compressed".to_owned(), Remedy::Decompress),
+        Reason::Compression => {
+            ("the filesystem stores the file compressed".to_owned(), Remedy::Decompress)
+        }
         Reason::Encryption => {
             let grown = match (evidence.cached_before, evidence.cached_after) {
                 (Some(before), Some(after)) if evidence.test.direct && after > before => {
-                    format!(
-                        ", and {} KiB went through the cache all the same",
-                        (after - before) / 1024
-                    )
+                    format!("; {} KiB went through the cache anyway", (after - before) / 1024)
                 }
                 _ => String::new(),
             };
-            let told = if facts.encrypted == Some(true) {
-                "it is stored encrypted by the filesystem"
+            let evidence_text = if facts.encrypted == Some(true) {
+                "the filesystem stores the file encrypted"
             } else {
-                "the filesystem says that it has no direct I/O"
+                "the filesystem reports that it has no direct I/O"
             };
-            (format!("{told}{grown}"), Remedy::InlineEncryption)
+            (format!("{evidence_text}{grown}"), Remedy::InlineEncryption)
         }
         Reason::Extending | Reason::Hole => {
             let remedy = match (evidence.backend, evidence.test.direct) {
@@ -70,40 +68,46 @@ pub(super) fn finding(reason: Reason, evidence: &Evidence) -> Finding {
                 (_, true) => Remedy::Preallocate,
                 (_, false) => Remedy::PreallocateDirect,
             };
-            (format!("{workers}: room on the disk has to be found for each"), remedy)
+            (format!("{workers}: each write allocates disk space"), remedy)
         }
-        Reason::NeverWritten => (
-            format!("{workers}: zeros are written first up to where each begins"),
-            Remedy::WriteOnce,
-        ),
+        Reason::NeverWritten => {
+            (format!("{workers}: the space before each write is zeroed first"), Remedy::WriteOnce)
+        }
         Reason::BufferedWrite | Reason::WriteLock => {
             let remedy = match evidence.test.work {
                 Work::Overwrite | Work::Preallocated => Remedy::Direct,
                 _ => Remedy::PreallocateDirect,
             };
-            (format!("{workers}, one at a time for each file: {filesystem}"), remedy)
+            (format!("{workers}, one at a time per file: {filesystem}"), remedy)
         }
         Reason::Unwritten => {
             let unwritten = evidence.unwritten_before.unwrap_or_default() / 1024;
-            (format!("{workers}, {unwritten} KiB of it not on the disk before"), Remedy::Sync)
+            (
+                format!("{workers}; {unwritten} KiB of the file were not on the disk before"),
+                Remedy::Sync,
+            )
         }
         Reason::InCache => {
             let cached = evidence.cached_before.unwrap_or_default() / 1024;
-            (format!("{workers}, {cached} KiB of it in memory before"), Remedy::ForgetCache)
+            (
+                format!("{workers}; {cached} KiB of the file were in memory before"),
+                Remedy::ForgetCache,
+            )
         }
         Reason::Split => {
             let split = evidence.split.unwrap_or_default();
-            let words = format!("{workers}; {split} of the writes meet more than one extent");
-            (words, Remedy::AioOrDefragment)
+            let text = format!("{workers}; {split} of the writes span more than one extent");
+            (text, Remedy::AioOrDefragment)
         }
         Reason::WriteRoom => {
             let room = evidence.write_room.unwrap_or_default();
-            let words = format!("{workers}; {filesystem} has room for about {room} at once");
-            (words, Remedy::FewerWrites)
+            let text =
+                format!("{workers}; {filesystem} has metadata space for about {room} at once");
+            (text, Remedy::FewerWrites)
         }
         Reason::ManyPages => (
             format!(
-                "{workers}: {filesystem} refuses them with RWF_NOWAIT, and not those of a page"
+                "{workers}: {filesystem} refuses them with RWF_NOWAIT, but accepts reads of one page"
             ),
             Remedy::AioOrOnePage,
         ),
@@ -118,49 +122,48 @@ pub(super) fn finding(reason: Reason, evidence: &Evidence) -> Finding {
         Reason::NoNowait => {
             let is_layered = facts.filesystem == Some(Filesystem::Overlay);
             let remedy = match evidence.test {
-                // The layer below is asked, and no thread of the kernel stands in between.
+                // Linux AIO asks the layer below directly, without a kernel thread.
                 Test { direct: true, work, .. } if is_layered && work != Work::Extend => {
                     Remedy::Aio
                 }
                 _ => Remedy::AnotherFilesystem,
             };
-            (format!("{workers}: {filesystem} does not know RWF_NOWAIT"), remedy)
+            (format!("{workers}: {filesystem} does not support RWF_NOWAIT"), remedy)
         }
         Reason::Fuse | Reason::Pollable => {
             let slept = evidence.count(Class::InlineBlocked);
-            (format!("{slept} of {blocks} kept the caller asleep: {filesystem}"), Remedy::Threads)
+            (format!("{slept} of {blocks} blocked the caller: {filesystem}"), Remedy::Threads)
         }
         Reason::DeviceQueueFull => {
             let room = facts.device_queue.unwrap_or_default();
             let slept = evidence.count(Class::InlineBlocked);
-            let words =
-                format!("{slept} calls slept, with {blocks} requests for a queue of {room}");
-            (words, Remedy::LowerDepth)
+            let text = format!("{slept} calls slept; {blocks} requests for a queue of {room}");
+            (text, Remedy::LowerDepth)
         }
         Reason::Misaligned => {
-            let words =
+            let text =
                 evidence.misaligned.map_or(String::new(), |misaligned| misaligned.to_string());
-            (words, Remedy::Align)
+            (text, Remedy::Align)
         }
         Reason::OperationKind => (workers, Remedy::ExpectWorker),
-        Reason::RingRefused(why_not) => (why_not.to_string(), Remedy::AllowRing),
+        Reason::RingRefused(reason) => (reason.to_string(), Remedy::AllowRing),
         Reason::Unexplained => (workers, Remedy::ExpectWorker),
     };
     let tried = tried(remedy, evidence.test);
-    Finding { reason, evidence: evidence_words, remedy, tried, effect: None }
+    Finding { reason, evidence: text, remedy, tried, effect: None }
 }
 
-/// How often the clock ticks, and what that comes to at the rate of this run.
+/// Returns the clock's tick, and the share of writes that it affects at the rate of this run.
 fn ticks(evidence: &Evidence) -> String {
-    let (tick, asked) = (evidence.tick().unwrap_or_default(), evidence.asked);
-    let (tick, asked) = (tick.as_secs_f64(), asked.max(tick).as_secs_f64());
-    let one_in = (evidence.requests as f64 * tick / asked).round() as usize;
+    let (tick, submit_time) = (evidence.tick().unwrap_or_default(), evidence.submit_time);
+    let (tick, submit_time) = (tick.as_secs_f64(), submit_time.max(tick).as_secs_f64());
+    let one_in = (evidence.requests as f64 * tick / submit_time).round() as usize;
     let share =
         if one_in > 1 { format!("one in {one_in} writes") } else { "every write".to_owned() };
-    format!("the clock ticks every {:.0} ms, at this rate for {share}", tick * 1e3)
+    format!("the clock ticks every {:.0} ms, which affects {share} at this rate", tick * 1e3)
 }
 
-/// The test that does what the remedy says.
+/// Returns the test that applies the remedy.
 fn tried(remedy: Remedy, test: Test) -> Option<Test> {
     let direct = Test { direct: true, ..test };
     match remedy {
@@ -173,7 +176,7 @@ fn tried(remedy: Remedy, test: Test) -> Option<Test> {
 }
 
 impl Reason {
-    /// A name for machines, which stays as it is: `cache_hit`, `extending`.
+    /// Returns a stable, machine-readable name such as `cache_hit` or `extending`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -211,39 +214,39 @@ impl fmt::Display for Reason {
         f.write_str(match self {
             Reason::CacheHit => "the data were in memory",
             Reason::NothingThere => "the file has a hole there, and no data",
-            Reason::CacheMiss => "the data were not in memory, and few threads fetch them",
+            Reason::CacheMiss => "the data were not in memory, and only a few threads fetch them",
             Reason::Compression => "the file is compressed",
             Reason::Encryption => "the file is encrypted, or has no direct I/O",
             Reason::Extending => "each write extends the file",
             Reason::Hole => "each write fills a hole",
-            Reason::NeverWritten => "each write goes where nothing was ever written",
+            Reason::NeverWritten => "each write goes beyond the last written byte",
             Reason::BufferedWrite => "the filesystem has no asynchronous writes through the cache",
-            Reason::Unwritten => "what was written to it has to reach the disk first",
-            Reason::InCache => "what the cache has of the file has to be thrown out first",
-            Reason::Split => "the file lies in small pieces, and each write meets several",
-            Reason::WriteRoom => "the filesystem has room for the accounts of few writes at once",
-            Reason::ManyPages => "the filesystem has reads of more than a page done by threads",
+            Reason::Unwritten => "data in the cache have to reach the disk first",
+            Reason::InCache => "cached pages of the file have to be evicted first",
+            Reason::Split => "the file is fragmented, and each write spans several extents",
+            Reason::WriteRoom => "the filesystem has metadata space for only a few writes at once",
+            Reason::ManyPages => "the filesystem passes reads of more than a page to threads",
             Reason::FileTimes => {
-                "the first write after each tick of the clock changes the times of the file, and those behind it wait for that"
+                "the first write after each clock tick updates the file's timestamps, and later writes wait for it"
             }
             Reason::WriteLock => {
-                "a write that has to wait has the file locked, and those behind it wait too"
+                "a write that blocks holds the file's lock, and later writes wait for it"
             }
             Reason::CopyOnWrite => "the filesystem copies on write and keeps checksums",
-            Reason::NoNowait => "the filesystem cannot be asked not to wait",
-            Reason::Fuse => "the filesystem is a program, and waits for it keep the caller",
-            Reason::Pollable => "the file can be polled, and is taken for one that never waits",
-            Reason::DeviceQueueFull => "the queue of the disk was full",
-            Reason::Misaligned => "the requests are not aligned",
-            Reason::OperationKind => "operations of that kind never are",
-            Reason::RingRefused(_) => "io_uring cannot be used",
-            Reason::Unexplained => "nothing that was looked at explains it",
+            Reason::NoNowait => "the filesystem does not support requests that must not wait (RWF_NOWAIT)",
+            Reason::Fuse => "the filesystem runs in user space (FUSE), and calls wait for it",
+            Reason::Pollable => "the file can be polled, and is assumed never to block",
+            Reason::DeviceQueueFull => "the disk's queue was full",
+            Reason::Misaligned => "the requests are misaligned",
+            Reason::OperationKind => "this kind of operation is never asynchronous",
+            Reason::RingRefused(_) => "io_uring is unavailable",
+            Reason::Unexplained => "no known reason applies",
         })
     }
 }
 
 impl Remedy {
-    /// A name for machines, which stays as it is: `direct`, `preallocate`.
+    /// Returns a stable, machine-readable name such as `direct` or `preallocate`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -279,41 +282,41 @@ impl fmt::Display for Remedy {
             Remedy::Nothing => "none is needed",
             Remedy::Direct => "bypass the cache (O_DIRECT)",
             Remedy::ForgetCache => {
-                "have the cache forget it (posix_fadvise), and read and write it past the cache alone"
+                "drop the file from the cache (posix_fadvise), and use direct I/O only"
             }
-            Remedy::Sync => "sync it before (fsync)",
-            Remedy::Preallocate => "give the file its room first (fallocate)",
+            Remedy::Sync => "sync the file first (fsync)",
+            Remedy::Preallocate => "preallocate the file (fallocate)",
             Remedy::PreallocateDirect => {
-                "give the file its room first (fallocate) and bypass the cache (O_DIRECT)"
+                "preallocate the file (fallocate) and bypass the cache (O_DIRECT)"
             }
             Remedy::WriteOnce => {
-                "give the file its room and write all of it once; or, where nobody can read it who must not see what the disk held, have the room taken for written (SetFileValidData)"
+                "preallocate the file and write all of it once; or mark the space as valid (SetFileValidData), if every reader of the file may see what the disk held before"
             }
-            Remedy::Decompress => "store it without compression, or read it through the cache",
+            Remedy::Decompress => "store the file uncompressed, or read it through the cache",
             Remedy::InlineEncryption => {
                 "let the disk encrypt (mount option inlinecrypt), or use another folder"
             }
             Remedy::NoCopyOnWrite => "chattr +C on the file while it is empty, or on its folder",
             Remedy::AnotherFilesystem => {
-                "use a volume or a bind mount; a pool of threads is as good here"
+                "use a volume or a bind mount; a thread pool is as good here"
             }
             Remedy::Aio => "use Linux AIO (backend aio), or a volume or a bind mount",
             Remedy::AioOrLazytime => {
-                "use Linux AIO (backend aio), which changes them inside the call; or mount with lazytime (Linux 7.0 and later)"
+                "use Linux AIO (backend aio), which updates the timestamps inside the call; or mount with lazytime (Linux 7.0 and later)"
             }
             Remedy::AioOrDefragment => {
-                "use Linux AIO (backend aio); or have the file in larger pieces (room for all of it at once, or defragmented), or smaller blocks"
+                "use Linux AIO (backend aio); or store the file in larger extents (preallocate it at once, or defragment it), or use smaller blocks"
             }
-            Remedy::AioOrOnePage => "use Linux AIO (backend aio), or read a page at once",
+            Remedy::AioOrOnePage => "use Linux AIO (backend aio), or read one page at a time",
             Remedy::Lazytime => {
-                "mount with lazytime (Linux 7.0 and later), or expect a thread to do some"
+                "mount with lazytime (Linux 7.0 and later), or accept that a thread does some of the writes"
             }
-            Remedy::Threads => "use a pool of threads (backend threads)",
-            Remedy::FewerWrites => "have fewer writes under way, or a larger filesystem",
-            Remedy::LowerDepth => "have fewer requests under way than the queue takes",
+            Remedy::Threads => "use a thread pool (backend threads)",
+            Remedy::FewerWrites => "keep fewer writes in flight, or use a larger filesystem",
+            Remedy::LowerDepth => "keep fewer requests in flight than the queue holds",
             Remedy::Align => "align the buffer, the offset and the length as the error says",
-            Remedy::ExpectWorker => "expect a thread to do it",
-            Remedy::AllowRing => "let the container's profile or the administrator allow io_uring",
+            Remedy::ExpectWorker => "accept that a thread does it",
+            Remedy::AllowRing => "allow io_uring in the container's profile, or as administrator (kernel.io_uring_disabled)",
         })
     }
 }

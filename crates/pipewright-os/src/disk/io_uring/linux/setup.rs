@@ -1,4 +1,4 @@
-//! Makes a ring with the best that the kernel has, or says why there can be none.
+//! Creates a ring with the best features of the kernel, or returns the reason why it cannot.
 
 use std::io;
 
@@ -8,32 +8,32 @@ use io_uring::{IoUring, Probe};
 
 use super::super::RingOptions;
 use crate::base::fallback::NO_IO_URING;
-use crate::disk::unavailable::{Circumstances, WhyNot};
+use crate::disk::unavailable::{Circumstances, UnavailableReason};
 
-/// The kernel takes no more entries at once; more operations than that are handed over in several calls.
-const MOST_ENTRIES: usize = 32_768;
-const LEAST_ENTRIES: u32 = 8;
+/// The maximum number of entries of a ring. More operations are submitted in several calls.
+const MAX_ENTRIES: usize = 32_768;
+const MIN_ENTRIES: u32 = 8;
 
-pub(super) fn set_up(options: RingOptions) -> Result<IoUring, WhyNot> {
+pub(super) fn set_up(options: RingOptions) -> Result<IoUring, UnavailableReason> {
     if NO_IO_URING {
-        return Err(WhyNot::LeftOut);
+        return Err(UnavailableReason::LeftOut);
     }
     let judge = |error: io::Error| Circumstances::now().judge(&error);
-    let depth = options.depth.clamp(LEAST_ENTRIES as usize, MOST_ENTRIES) as u32;
+    let depth = options.depth.clamp(MIN_ENTRIES as usize, MAX_ENTRIES) as u32;
     let mut ring = make(depth).map_err(judge)?;
-    know_every_operation(&ring)?;
+    check_operations(&ring)?;
     limit_workers(&ring, options.workers);
-    // A filter may allow the first call and not the one that all work takes.
-    try_it(&mut ring).map_err(judge)?;
+    // A seccomp filter may allow the first call but not the one that submits.
+    test_nop(&mut ring).map_err(judge)?;
     Ok(ring)
 }
 
-/// Kernels before 5.12 take the ring's memory from what the user may lock: a smaller one may fit.
+/// Creates a ring. Kernels before 5.12 count its memory as locked memory, so a smaller one may fit.
 fn make(mut entries: u32) -> io::Result<IoUring> {
     loop {
         match make_with_flags(entries) {
-            Err(error) if error.raw_os_error() == Some(libc::ENOMEM) && entries > LEAST_ENTRIES => {
-                entries = (entries / 2).max(LEAST_ENTRIES);
+            Err(error) if error.raw_os_error() == Some(libc::ENOMEM) && entries > MIN_ENTRIES => {
+                entries = (entries / 2).max(MIN_ENTRIES);
             }
             result => return result,
         }
@@ -42,17 +42,17 @@ fn make(mut entries: u32) -> io::Result<IoUring> {
 
 fn make_with_flags(entries: u32) -> io::Result<IoUring> {
     let mut builder = IoUring::builder();
-    // A child gets neither the ring nor what is mapped of it.
+    // Children get neither the ring nor its mappings.
     builder.dontfork();
     let plain = builder.clone();
     let mut cooperative = builder.clone();
     cooperative.setup_coop_taskrun().setup_single_issuer();
-    // Completions are made only in calls of ours that ask for them: nothing interrupts this thread, and
-    // whatever is there after a submit was done inside it.
+    // Completions are produced only in our own calls that ask for them. Nothing interrupts this thread, and a
+    // request that is done after a submit was done inside it.
     builder.setup_single_issuer().setup_defer_taskrun();
     for builder in [&builder, &cooperative] {
         match builder.build(entries) {
-            // A flag that this kernel does not know.
+            // The kernel does not support a flag.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
             result => return result,
         }
@@ -60,11 +60,11 @@ fn make_with_flags(entries: u32) -> io::Result<IoUring> {
     plain.build(entries)
 }
 
-fn know_every_operation(ring: &IoUring) -> Result<(), WhyNot> {
+fn check_operations(ring: &IoUring) -> Result<(), UnavailableReason> {
     let mut probe = Probe::new();
     ring.submitter().register_probe(&mut probe).map_err(|error| match error.raw_os_error() {
-        // Kernels before 5.6 have no probe, and not the operations either.
-        Some(libc::EINVAL) => WhyNot::KernelTooOld,
+        // Kernels before 5.6 have neither the probe nor the operations.
+        Some(libc::EINVAL) => UnavailableReason::KernelTooOld,
         _ => Circumstances::now().judge(&error),
     })?;
     for (operation, code) in [
@@ -76,21 +76,22 @@ fn know_every_operation(ring: &IoUring) -> Result<(), WhyNot> {
         ("poll_add", PollAdd::CODE),
     ] {
         if !probe.is_supported(code) {
-            return Err(WhyNot::OperationMissing { operation });
+            return Err(UnavailableReason::OperationMissing { operation });
         }
     }
     Ok(())
 }
 
-/// Those for files have a limit of the kernel's; the others none but that of the user's processes.
+/// Limits the kernel threads. The kernel has its own limit for those that work on files, and only the user's
+/// process limit for the others.
 fn limit_workers(ring: &IoUring, workers: Option<u32>) {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let most = workers.unwrap_or(4 * processors as u32);
-    // 0 leaves a limit as it is. Ignored: kernels before 5.15 cannot be told.
+    // 0 keeps a limit. Ignored: kernels before 5.15 have no such call.
     let _ = ring.submitter().register_iowq_max_workers(&mut [workers.unwrap_or(0), most]);
 }
 
-fn try_it(ring: &mut IoUring) -> io::Result<()> {
+fn test_nop(ring: &mut IoUring) -> io::Result<()> {
     let nothing = Nop::new().build();
     // SAFETY: an entry without a file and without memory.
     unsafe { ring.submission().push(&nothing) }.map_err(|_| io::ErrorKind::OutOfMemory)?;
@@ -105,8 +106,8 @@ fn try_it(ring: &mut IoUring) -> io::Result<()> {
     Ok(())
 }
 
-/// Cancels whatever the kernel has not begun. Waits for nothing.
+/// Cancels all entries that have not started. Doesn't wait.
 pub(super) fn cancel_all(ring: &IoUring) {
-    // Ignored: kernels before 6.0 cannot be told, and then all of it is done.
+    // Ignored: kernels before 6.0 have no such call, and complete all entries.
     let _ = ring.submitter().register_sync_cancel(Some(Timespec::new()), CancelBuilder::any());
 }

@@ -1,4 +1,4 @@
-//! Room on the disk: `FileAllocationInfo`, `FileEndOfFileInfo`, `SetFileValidData`.
+//! Disk space for a file: `FileAllocationInfo`, `FileEndOfFileInfo`, `SetFileValidData`.
 
 use std::io;
 use std::os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle};
@@ -26,11 +26,11 @@ pub(crate) fn allocate(open: &Open, offset: u64, bytes: u64) -> io::Result<()> {
     let end = offset.checked_add(bytes).ok_or(io::ErrorKind::InvalidInput)?;
     let place = i64::try_from(end).map_err(|_| io::ErrorKind::InvalidInput)?;
     if end <= len(open)? {
-        // Both calls would cut the file.
+        // Both calls would truncate the file.
         return Ok(());
     }
     let room = FILE_ALLOCATION_INFO { AllocationSize: place };
-    // SAFETY: an open file, and a struct of the kind and size that are named.
+    // SAFETY: an open file, and a struct of the named kind and size.
     let given = unsafe {
         SetFileInformationByHandle(
             open.as_raw_handle(),
@@ -41,7 +41,7 @@ pub(crate) fn allocate(open: &Open, offset: u64, bytes: u64) -> io::Result<()> {
     };
     if given == 0 {
         let error = io::Error::last_os_error();
-        // Where the call itself is not to be had (Wine), the next one takes the room.
+        // If the call itself is missing (Wine), the next one allocates the space.
         if error.raw_os_error() == Some(ERROR_DISK_FULL as i32) {
             return Err(error);
         }
@@ -50,7 +50,7 @@ pub(crate) fn allocate(open: &Open, offset: u64, bytes: u64) -> io::Result<()> {
     if !open.expose_old_disk_contents {
         return Ok(());
     }
-    let allowed = ValidData::allow()?;
+    let allowed = VolumePrivilege::allow()?;
     // SAFETY: an open file.
     let is_valid = unsafe { SetFileValidData(open.as_raw_handle(), place) };
     let failed = (is_valid == 0).then(io::Error::last_os_error);
@@ -58,49 +58,53 @@ pub(crate) fn allocate(open: &Open, offset: u64, bytes: u64) -> io::Result<()> {
     failed.map_or(Ok(()), Err)
 }
 
-/// Opens a file with the right turned on, where this process has it: a file that was opened without it is
-/// refused the call below, whatever is turned on by then.
-pub(super) fn opened_with_right<T>(open: impl FnOnce() -> T) -> T {
-    // Ignored: where the right is missing, the call says so.
-    let allowed = ValidData::allow();
+/// Opens a file with the privilege enabled, if this process has it. `SetFileValidData` refuses a file that was
+/// opened without it, even if the privilege is enabled by then.
+pub(super) fn open_with_privilege<T>(open: impl FnOnce() -> T) -> T {
+    // Ignored: if the privilege is missing, the call reports it.
+    let allowed = VolumePrivilege::allow();
     let opened = open();
     drop(allowed);
     opened
 }
 
-/// The right that the call takes, turned on: when the file is opened, and at the call.
+/// The privilege that `SetFileValidData` requires, enabled while the file is opened and during the call.
 ///
 /// # Drop
-/// Turns it off, unless it was on before: it is for the whole process, which may run code of others.
-struct ValidData {
+/// Disables the privilege, unless it was enabled before: it applies to the whole process, which may run other
+/// code.
+struct VolumePrivilege {
     token: OwnedHandle,
     before: TOKEN_PRIVILEGES,
-    /// One at a time: who has found it on would lose it with the first.
-    _alone: MutexGuard<'static, ()>,
+    /// Held by one thread at a time. A second one that found the privilege enabled would lose it with the
+    /// first.
+    _exclusive: MutexGuard<'static, ()>,
 }
 
-impl Drop for ValidData {
+impl Drop for VolumePrivilege {
     fn drop(&mut self) {
-        // Ignored: it was turned on by the same token. SAFETY: an open token, and a list of what was changed,
-        // which may be none.
+        // Ignored: the same token enabled it. SAFETY: an open token, and a list of what was changed, which may
+        // be empty.
         let _ = unsafe { adjust(&self.token, &self.before, ptr::null_mut()) };
     }
 }
 
-impl ValidData {
-    /// Turns it on, where this process has it.
-    fn allow() -> io::Result<ValidData> {
-        static ALONE: Mutex<()> = Mutex::new(());
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let (token, right) = token_and_right()?;
+impl VolumePrivilege {
+    /// Enables the privilege, if this process has it.
+    fn allow() -> io::Result<VolumePrivilege> {
+        static LOCK: Mutex<()> = Mutex::new(());
+        let exclusive = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+        let (token, right) = token_and_privilege()?;
         let rights = TOKEN_PRIVILEGES { PrivilegeCount: 1, Privileges: [right] };
         let mut before = TOKEN_PRIVILEGES::default();
-        // SAFETY: an open token, a list of one, and a live place for as many.
+        // SAFETY: an open token, a list of one entry, and a live place for as many.
         let adjusted = unsafe { adjust(&token, &rights, &raw mut before) };
-        // It succeeds where the process does not have the right, and says so only here.
+        // The call succeeds even if the process lacks the privilege, and reports that only here.
         // SAFETY: no arguments.
         match unsafe { GetLastError() } {
-            ERROR_SUCCESS if adjusted != 0 => Ok(ValidData { token, before, _alone: alone }),
+            ERROR_SUCCESS if adjusted != 0 => {
+                Ok(VolumePrivilege { token, before, _exclusive: exclusive })
+            }
             ERROR_NOT_ALL_ASSIGNED => Err(crate::base::errno::os_error(ERROR_PRIVILEGE_NOT_HELD)),
             error => Err(crate::base::errno::os_error(error)),
         }
@@ -108,18 +112,20 @@ impl ValidData {
 }
 
 /// # Safety
-/// There is room for a list of one where the state before is to be told, if it is.
+/// `before` is null or has space for a list of one entry.
 unsafe fn adjust(
     token: &OwnedHandle,
     rights: &TOKEN_PRIVILEGES,
     before: *mut TOKEN_PRIVILEGES,
 ) -> BOOL {
-    let (room, mut told) = (size_of_u32::<TOKEN_PRIVILEGES>(), 0);
-    // SAFETY: an open token, a live list, a live number, and the rest as the caller promises.
-    unsafe { AdjustTokenPrivileges(token.as_raw_handle(), 0, rights, room, before, &raw mut told) }
+    let (room, mut length) = (size_of_u32::<TOKEN_PRIVILEGES>(), 0);
+    // SAFETY: an open token, a live list, a live number, and the rest as promised by the caller.
+    unsafe {
+        AdjustTokenPrivileges(token.as_raw_handle(), 0, rights, room, before, &raw mut length)
+    }
 }
 
-fn token_and_right() -> io::Result<(OwnedHandle, LUID_AND_ATTRIBUTES)> {
+fn token_and_privilege() -> io::Result<(OwnedHandle, LUID_AND_ATTRIBUTES)> {
     let mut token = ptr::null_mut();
     // SAFETY: no arguments.
     let process = unsafe { GetCurrentProcess() };
@@ -129,7 +135,7 @@ fn token_and_right() -> io::Result<(OwnedHandle, LUID_AND_ATTRIBUTES)> {
     if opened == 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: opened by the call above, for nobody else.
+    // SAFETY: opened by the call above, and owned by nobody else.
     let token = unsafe { OwnedHandle::from_raw_handle(token) };
     let mut right = LUID_AND_ATTRIBUTES { Attributes: SE_PRIVILEGE_ENABLED, ..Default::default() };
     // SAFETY: this machine, a name that ends with a zero, and a live place.
@@ -145,31 +151,31 @@ fn token_and_right() -> io::Result<(OwnedHandle, LUID_AND_ATTRIBUTES)> {
 mod tests {
     use super::*;
 
-    /// True if the right is on; `None`: this process does not have it.
+    /// Returns true if the privilege is enabled. `None` if this process does not have it.
     fn is_on() -> Option<bool> {
-        let (token, right) = token_and_right().unwrap();
+        let (token, right) = token_and_privilege().unwrap();
         let rights = TOKEN_PRIVILEGES { PrivilegeCount: 1, Privileges: [right] };
         let mut before = TOKEN_PRIVILEGES::default();
-        // SAFETY: an open token, a list of one, and a live place for as many.
+        // SAFETY: an open token, a list of one entry, and a live place for as many.
         let adjusted = unsafe { adjust(&token, &rights, &raw mut before) };
         // SAFETY: no arguments.
         let error = unsafe { GetLastError() };
-        // SAFETY: as above, and nothing to be told.
+        // SAFETY: as above, and no place for the previous state.
         let restored = unsafe { adjust(&token, &before, ptr::null_mut()) };
         assert!(adjusted != 0 && restored != 0, "{}", io::Error::last_os_error());
-        // Only what was changed is listed (Wine lists all).
+        // Only changed privileges are listed (Wine lists all).
         let [listed] = before.Privileges;
         let was_on = before.PrivilegeCount == 0 || listed.Attributes & SE_PRIVILEGE_ENABLED != 0;
         (error == ERROR_SUCCESS).then_some(was_on)
     }
 
     #[test]
-    fn the_right_is_on_while_a_file_is_opened_and_as_it_was_after_that() {
+    fn privilege_is_enabled_only_while_a_file_is_opened() {
         let before = is_on();
         if before.is_none() {
             return eprintln!("SKIPPED: this user does not have the right");
         }
-        assert_eq!(opened_with_right(is_on), Some(true));
+        assert_eq!(open_with_privilege(is_on), Some(true));
         assert_eq!(is_on(), before);
     }
 }

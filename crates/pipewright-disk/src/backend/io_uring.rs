@@ -1,0 +1,129 @@
+//! The io_uring backend. Submits one operation at a time if callers ask for classes.
+
+use std::io;
+use std::sync::Arc;
+
+use pipewright_os::base::wake::Wake;
+use pipewright_os::disk::file::{Finished, Request};
+use pipewright_os::disk::io_uring::{Ring, RingOptions};
+use pipewright_os::disk::unavailable::UnavailableReason;
+
+use super::observed::Observed;
+use super::{Backend, WakeFn};
+use crate::class::Observation;
+
+/// The number of requests that are submitted without an explicit submit. The disk starts on them while the
+/// next are prepared, so it isn't idle in between. A larger number would save calls; see docs/benchmarks.md.
+const EARLY: usize = 4;
+
+#[derive(Debug)]
+pub(crate) struct UringBackend {
+    ring: Ring,
+    /// The number of requests pushed since the last submit.
+    unsubmitted: usize,
+    /// The flag that interrupts a wait. `None` if no other thread can.
+    wake: Option<Arc<Wake>>,
+    /// The observed requests. `None` if classes were not requested.
+    observed: Option<Observed>,
+}
+
+impl UringBackend {
+    pub(crate) fn new(
+        options: RingOptions,
+        classes: bool,
+        times: bool,
+        wake: Option<Arc<Wake>>,
+    ) -> Result<UringBackend, UnavailableReason> {
+        let ring = Ring::new(options, wake.clone())?;
+        let observed = classes.then(|| Observed::new(options.depth, times));
+        Ok(UringBackend { ring, unsubmitted: 0, wake, observed })
+    }
+}
+
+/// Submits one request at a time: a request that is done when the call returns was done inside it.
+fn submit_observed(observed: &mut Observed, ring: &mut Ring) -> io::Result<()> {
+    if observed.is_submitted() {
+        return Ok(());
+    }
+    let mut before = observed.monitor.snapshot();
+    while let Some((token, request)) = observed.next() {
+        if let Err(request) = ring.push(token, request) {
+            observed.put_back(token, request);
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        before = observed.monitor.restart(before);
+        ring.submit()?;
+        let (found, after) = observed.monitor.observe_submitted(before);
+        observed.record(token, found);
+        // The snapshot after one call serves the next: nothing in between can sleep.
+        before = after;
+        while let Some(finished) = ring.take() {
+            let observation = match observed.observation(finished.token) {
+                Observation::Kernel { slept, took, device_bytes } if finished.token == token => {
+                    Observation::Inline { slept, took, device_bytes }
+                }
+                other => other,
+            };
+            observed.finish(finished, observation);
+        }
+    }
+    Ok(())
+}
+
+impl Backend for UringBackend {
+    fn push(&mut self, token: usize, request: Request) -> Result<(), Request> {
+        if let Some(observed) = &mut self.observed {
+            observed.push(token, request);
+            return Ok(());
+        }
+        self.ring.push(token, request)?;
+        self.unsubmitted += 1;
+        if self.unsubmitted >= EARLY {
+            self.unsubmitted = 0;
+            // Ignored: requests that were not submitted stay pushed, and the next call reports the error.
+            let _ = self.ring.submit();
+        }
+        Ok(())
+    }
+
+    fn submit(&mut self) -> io::Result<()> {
+        self.unsubmitted = 0;
+        match &mut self.observed {
+            Some(observed) => submit_observed(observed, &mut self.ring),
+            None => self.ring.submit(),
+        }
+    }
+
+    fn wait(&mut self) -> io::Result<()> {
+        self.unsubmitted = 0;
+        if let Some(observed) = &mut self.observed {
+            submit_observed(observed, &mut self.ring)?;
+            if observed.has_finished() {
+                return Ok(());
+            }
+        }
+        self.ring.wait()
+    }
+
+    fn take(&mut self) -> Option<(Finished, Observation)> {
+        let Some(observed) = &mut self.observed else {
+            return self.ring.take().map(|finished| (finished, Observation::Nothing));
+        };
+        observed.take().or_else(|| {
+            let finished = self.ring.take()?;
+            let observation = observed.observation(finished.token);
+            Some((finished, observation))
+        })
+    }
+
+    fn cancel(&mut self, token: usize) {
+        if !self.observed.as_mut().is_some_and(|observed| observed.cancel(token)) {
+            self.ring.cancel(token);
+        }
+    }
+
+    fn waker(&self) -> Option<WakeFn> {
+        let wake = Arc::clone(self.wake.as_ref()?);
+        Some(Box::new(move || wake.raise()))
+    }
+}
