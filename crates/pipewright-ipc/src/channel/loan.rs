@@ -1,21 +1,21 @@
-//! A message that is written where the other side will read it.
+//! A message that is filled in where the other side will read it.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::time::Instant;
 
 use super::core::Core;
+use crate::connection::Connection;
 use crate::error::Error;
 use crate::ring::Place;
 use crate::wire::{Header, kind};
 
-/// Room for a message, to be filled in and sent: in the ring where there is room in it, else in our own
-/// memory.
+/// Room for a message, to be filled in and sent: in the ring, or in this process's own memory if the ring has no room.
 ///
-/// What stands in it at first are bytes of earlier messages of ours, or zeros.
+/// Contains bytes of earlier messages of this side, or zeros, at first.
 ///
 /// # Drop
-/// Nothing is sent, and the room is free again.
+/// Sends nothing, and frees the room.
 pub struct Loan<'a> {
     core: &'a mut Core,
     room: Room,
@@ -33,10 +33,14 @@ impl<'a> Loan<'a> {
         bytes: usize,
         until: Option<Instant>,
     ) -> Result<Loan<'a>, Error> {
-        core.line.may_send(bytes as u64)?;
-        let sleeps = core.line.ring.as_ref().is_some_and(|it| it.out.sleeps(&it.theirs).is_some());
-        let is_small = bytes < core.line.limits.threshold_bytes && sleeps;
-        let place = if is_small { None } else { core.line.reserve(bytes)? };
+        core.connection.check_may_send(bytes as u64)?;
+        let sleeps = core
+            .connection
+            .ring
+            .as_ref()
+            .is_some_and(|it| it.producer.sleeps(&it.theirs).is_some());
+        let is_small = bytes < core.connection.limits.threshold_bytes && sleeps;
+        let place = if is_small { None } else { core.connection.reserve(bytes)? };
         let room = match place {
             Some(place) => Room::InRing(place, bytes),
             None => {
@@ -50,23 +54,22 @@ impl<'a> Loan<'a> {
         Ok(Loan { core, room, until })
     }
 
-    /// Sends what was filled in.
+    /// Sends the message.
     ///
     /// # Errors
-    /// As [`Channel::send_bytes`](super::Channel::send_bytes).
+    /// Those of [`Channel::send_bytes`](super::Channel::send_bytes).
     pub fn send(mut self) -> Result<(), Error> {
-        let header = Header::new(kind::MESSAGE, self.len());
         match &mut self.room {
             Room::InRing(place, bytes) => {
                 let (place, bytes) = (*place, *bytes as u64);
-                self.core.line.commit(place, &header);
-                self.core.line.note_sent(bytes, 1);
-                let sent = self.core.line.publish().and_then(|()| self.core.hand_over(self.until));
-                sent.map_err(|error| self.core.explain(error, self.until))
+                let header = Header::new(kind::MESSAGE, bytes as usize);
+                self.core.connection.commit(place, &header);
+                self.core.connection.count_message_sent(bytes, 1);
+                self.core.drive(self.until, Connection::flush)
             }
             Room::Own(buffer) => {
                 let buffer = std::mem::take(buffer);
-                let sent = self.core.send(header, &buffer, self.until);
+                let sent = self.core.send((kind::MESSAGE, 0), buffer.as_slice(), self.until);
                 self.core.scratch = buffer;
                 sent
             }
@@ -84,7 +87,7 @@ impl Deref for Loan<'_> {
     fn deref(&self) -> &[u8] {
         match &self.room {
             Room::InRing(place, bytes) => {
-                let ring = self.core.line.ring.as_ref();
+                let ring = self.core.connection.ring.as_ref();
                 ring.and_then(|ring| ring.ours.get(place.body(), *bytes)).unwrap_or_default()
             }
             Room::Own(buffer) => buffer,
@@ -96,7 +99,7 @@ impl DerefMut for Loan<'_> {
     fn deref_mut(&mut self) -> &mut [u8] {
         match &mut self.room {
             Room::InRing(place, bytes) => {
-                let ring = self.core.line.ring.as_mut();
+                let ring = self.core.connection.ring.as_mut();
                 ring.and_then(|ring| ring.ours.get_mut(place.body(), *bytes)).unwrap_or_default()
             }
             Room::Own(buffer) => buffer,
