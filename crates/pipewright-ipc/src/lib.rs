@@ -58,8 +58,8 @@
 //! | [`queue_bytes`](Channel::queue_bytes), [`flush`](Channel::flush) | many small messages together |
 //! | [`try_send_bytes`](Channel::try_send_bytes), [`try_recv`](Channel::try_recv) | no wait |
 //! | [`send_with_handles`](Channel::send_with_handles), [`Message::take_handles`] | open files with a message |
-//! | [`stats`](Channel::stats) | what went which way, and why |
-//! | [`Pool::call`], [`begin`](Pool::begin) | a question for any worker of a pool |
+//! | [`stats`](Channel::stats) | statistics, also why shared memory is not in use |
+//! | [`Pool::call`], [`begin`](Pool::begin) | a call to any worker of a pool |
 //! | `recv_async`, `send_bytes_async` and so on | the same for tasks: feature `tokio`. A [`PendingCall`] is a future without it |
 //!
 //! # Features
@@ -75,7 +75,7 @@
 //!
 //! * [`pipewright`] runs processes: [`Command`], its verbs, pipelines, and the trees of processes that they start.
 //!   [`Command`], [`Child`], [`ExitStatus`], [`Handle`] and the other types that this crate takes or returns are re-exported.
-//! * `pipewright-disk` reads and writes files asynchronously, and says when an operation was not.
+//! * `pipewright-disk` reads and writes files asynchronously, and reports operations that were not.
 //! * `pipewright-cli` is the tool `pipewright`; its `bench ipc` measures channels on a machine.
 //!
 //! `docs/wire.md` in the repository specifies the bytes, for workers in other languages.
@@ -114,7 +114,7 @@ pub use stats::{Direction, Stats};
 
 #[doc(no_inline)]
 pub use pipewright::{CancelToken, Child, Command, Scope, Source, Stdio};
-// Inlined: else each would link to the crate that defines it, which is none of its users' business.
+// Inlined: otherwise each would link to the crate that defines it, which users do not need.
 #[cfg(feature = "tokio")]
 #[doc(inline)]
 pub use pipewright::{AsyncPipeReader, AsyncPipeWriter};

@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Side};
 use crate::options::{MAX_MESSAGE_BYTES, Options, SharedMemory};
 use crate::wire::{Fields, MAGIC, kind};
 
-/// Capcapabilities, as words. A side ignores unknown ones.
+/// Capabilities, as words. A side ignores unknown ones.
 const SHARED_MEMORY: &str = "shm.v1";
 const HANDLES: &str = "handles.v1";
 const CALLS: &str = "calls.v1";
@@ -163,7 +163,7 @@ impl Handshake {
         Ok((next, true))
     }
 
-    /// Compares the identities, and takes over limits and capcapabilities.
+    /// Compares the identities, and takes over limits and capabilities.
     fn check_hello(&mut self, theirs: &Fields, us: Side) -> Result<(), Error> {
         if let Some(error) = Identity::of(&self.options).mismatch(theirs, us) {
             return Err(self.stream.reject(error));

@@ -11,7 +11,7 @@ const ALIGN_BYTES: usize = 64;
 /// The place of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// The offset of padding before it, if it starts at the beginning of the ring.
+    /// The offset of the padding that fills the rest of the ring before it, if needed.
     pub(crate) pad: Option<usize>,
     /// The offset of the record in the ring.
     pub(crate) at: usize,

@@ -133,7 +133,8 @@ fn a_program_that_closes_its_link_and_runs_on_is_told_and_killed() {
     for (error, _) in start_in_every_way(&|| program(&["ipc=leaves"]), &quick()) {
         let (pid, status, _, text) = facts(&error);
         assert!(status.is_none(), "{text}");
-        let words = format!("worker {pid} closed its handle channel before the handshake, so it may not");
+        let words =
+            format!("worker {pid} closed its handle channel before the handshake, so it may not");
         assert!(text.starts_with(&words), "{text}");
         watchdog::until("it was killed", || !alive::is_running(pid));
     }

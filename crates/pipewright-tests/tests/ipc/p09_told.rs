@@ -61,7 +61,8 @@ fn a_call_that_no_worker_was_ready_for_says_why_none_started() {
     let error = pool.call(call).unwrap_err();
     assert!(error.is_timeout(), "{error}");
     let words = error.to_string();
-    let begin = "timed out waiting for a worker: none was available; the last one failed to start: ";
+    let begin =
+        "timed out waiting for a worker: none was available; the last one failed to start: ";
     assert!(words.starts_with(begin) && words.ends_with(": no disk"), "{words}");
     assert!(error.source().unwrap().to_string().ends_with(": no disk"));
     // A pool whose workers are busy has no such reason.
