@@ -115,6 +115,8 @@ impl Consumer {
     /// Announces a wait for the socket. Returns false if a record has arrived meanwhile, and there must be no
     /// wait.
     pub(crate) fn fall_asleep(&mut self, ours: &impl OwnMemory, theirs: &impl PeerMemory) -> bool {
+        // A future that was dropped in its wait has left the word odd: one more would announce that this side is awake.
+        self.wake_up(ours);
         self.sleep += 1;
         ours.announce(SLEEP, self.sleep);
         let is_behind = self.next.is_some() || self.tail != self.head;
