@@ -4,7 +4,7 @@ use std::io::IoSlice;
 
 use super::Connection;
 use crate::error::Error;
-use crate::ring::Place;
+use crate::ring::RecordPlace;
 use crate::wire::{Header, kind};
 
 /// The most bytes that stay unpublished in the ring: the other side starts on them while the rest is written.
@@ -40,15 +40,12 @@ impl Connection {
     /// Writes a frame to the ring. Returns false if it has to go through the socket.
     #[inline]
     fn write_to_ring(&mut self, header: &Header, body: &[u8]) -> Result<bool, Error> {
-        let threshold = self.limits.threshold_bytes;
+        let sleep = self.sleep_to_end(body.len());
         let Some(ring) = &mut self.ring else { return Ok(false) };
-        if body.len() < threshold {
-            if let Some(sleep) = ring.producer.sleeps(&ring.theirs) {
-                // The socket has to wake the reader anyway: the frame itself does.
-                ring.producer.note_woken(sleep);
-                self.stats.sent.wakes += 1;
-                return Ok(false);
-            }
+        if let Some(sleep) = sleep {
+            ring.producer.note_woken(sleep);
+            self.stats.sent.wakes += 1;
+            return Ok(false);
         }
         let Some(place) = self.reserve(body.len())? else {
             self.stats.sent.spilled_frames += 1;
@@ -61,9 +58,17 @@ impl Connection {
         Ok(true)
     }
 
+    /// Returns the sleep of the reader that a short frame has to end. Something in the socket has to end it anyway, and the
+    /// frame itself does.
+    #[inline]
+    pub(crate) fn sleep_to_end(&self, body: usize) -> Option<u64> {
+        let ring = self.ring.as_ref()?;
+        if body < self.limits.threshold_bytes { ring.producer.sleeps(&ring.theirs) } else { None }
+    }
+
     /// Returns a place in the ring, if there is one or appears within a short spin.
     #[inline]
-    pub(crate) fn reserve(&mut self, body: usize) -> Result<Option<Place>, Error> {
+    pub(crate) fn reserve(&mut self, body: usize) -> Result<Option<RecordPlace>, Error> {
         let Some(ring) = &mut self.ring else { return Ok(None) };
         if body > ring.producer.max_body_bytes() {
             return Ok(None);
@@ -88,7 +93,7 @@ impl Connection {
 
     /// Completes a record whose body is in its place.
     #[inline]
-    pub(crate) fn commit(&mut self, place: Place, header: &Header) {
+    pub(crate) fn commit(&mut self, place: RecordPlace, header: &Header) {
         let Some(ring) = &mut self.ring else { return };
         ring.producer.commit(&mut ring.ours, place, header, self.outgoing.through_socket);
         self.stats.sent.shared_frames += 1;

@@ -10,7 +10,7 @@ const ALIGN_BYTES: usize = 64;
 
 /// The place of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct RecordPlace {
     /// The offset of the padding that fills the rest of the ring before it, if needed.
     pub(crate) pad: Option<usize>,
     /// The offset of the record in the ring.
@@ -19,7 +19,7 @@ pub(crate) struct Place {
     pub(crate) end: u64,
 }
 
-impl Place {
+impl RecordPlace {
     /// Returns the offset of the body in the ring.
     pub(crate) fn body(&self) -> usize {
         self.at + RECORD_HEADER_BYTES
@@ -34,14 +34,14 @@ pub(crate) fn record_bytes(body: usize) -> Option<usize> {
 
 /// Returns the place for a record after `head` if everything before `tail` is free. `None`: no room now.
 #[inline]
-pub(crate) fn place(capacity: usize, head: u64, tail: u64, body: usize) -> Option<Place> {
+pub(crate) fn place(capacity: usize, head: u64, tail: u64, body: usize) -> Option<RecordPlace> {
     let bytes = record_bytes(body)?;
     let free = (capacity as u64).checked_sub(head.checked_sub(tail)?)?;
     let at = offset(capacity, head);
     let left = capacity - at;
     let (pad, at, skipped) = if bytes <= left { (None, at, 0) } else { (Some(at), 0, left) };
     let taken = bytes.checked_add(skipped)? as u64;
-    (taken <= free && bytes <= capacity).then_some(Place { pad, at, end: head + taken })
+    (taken <= free && bytes <= capacity).then_some(RecordPlace { pad, at, end: head + taken })
 }
 
 /// Returns the offset of a position in the ring.

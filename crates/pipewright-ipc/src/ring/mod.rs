@@ -29,7 +29,7 @@ mod producer;
 mod threads;
 
 pub(crate) use consumer::Consumer;
-pub(crate) use cursor::Place;
+pub(crate) use cursor::RecordPlace;
 pub(crate) use memory::{OwnMemory, PeerMemory};
 pub(crate) use producer::Producer;
 

@@ -1,6 +1,6 @@
 //! The producer of a ring.
 
-use super::cursor::{self, Place};
+use super::cursor::{self, RecordPlace};
 use super::{HEAD, OwnMemory, PeerMemory, RECORD_HEADER_BYTES, RingError, SLEEP, TAIL};
 use crate::wire::{Header, kind};
 
@@ -53,7 +53,7 @@ impl Producer {
         &mut self,
         theirs: &impl PeerMemory,
         body: usize,
-    ) -> Result<Option<Place>, RingError> {
+    ) -> Result<Option<RecordPlace>, RingError> {
         let place = cursor::place(self.capacity, self.head, self.tail, body);
         if place.is_some() && self.count % SAMPLE != 0 {
             return Ok(place);
@@ -74,7 +74,7 @@ impl Producer {
     pub(crate) fn commit(
         &mut self,
         ours: &mut impl OwnMemory,
-        place: Place,
+        place: RecordPlace,
         header: &Header,
         after: u64,
     ) {

@@ -49,12 +49,12 @@ impl Driver {
         if let (Phase::Resetting(_), 0) = (worker.phase, id) {
             return finish_reset(worker, kind);
         }
-        let Some(place) = worker.calls.iter().position(|call| call.call.id == id) else {
+        let Some(index) = worker.calls.iter().position(|active| active.call.id == id) else {
             return Err(Error::protocol("a reply to a call that the worker does not have"));
         };
         match kind {
             kind::REPLY | kind::FAILED => {
-                let call = worker.calls.swap_remove(place);
+                let active = worker.calls.swap_remove(index);
                 worker.jobs.add_one();
                 worker.exceeds_memory |= self.options.exceeds_memory(worker);
                 worker.last_used = Instant::now();
@@ -63,30 +63,30 @@ impl Driver {
                     worker.start_reset(timeout);
                 }
                 self.starts.note_success();
-                if call.cancel_deadline.is_some() {
+                if active.cancel_deadline.is_some() {
                     return Ok(());
                 }
-                let (worker, attempts) = (worker.number, call.call.attempts);
+                let (worker, attempts) = (worker.number, active.call.attempts);
                 if kind == kind::REPLY {
                     self.counters.replies.add_one();
-                    self.ended.push((call.call, Ok(Reply { body: bytes, worker, attempts })));
+                    self.ended.push((active.call, Ok(Reply { body: bytes, worker, attempts })));
                 } else {
                     self.counters.failures.add_one();
-                    self.ended.push((call.call, Err(Error::failed(&bytes))));
+                    self.ended.push((active.call, Err(Error::failed(&bytes))));
                 }
             }
             kind::ITEM => {
-                let Some(call) = worker.calls.get_mut(place) else { return Ok(()) };
-                let left = call.credit.checked_sub(1);
-                call.credit = left.ok_or_else(|| Error::protocol("an item without credit"))?;
-                call.call.report_item(bytes);
+                let Some(active) = worker.calls.get_mut(index) else { return Ok(()) };
+                let left = active.credit.checked_sub(1);
+                active.credit = left.ok_or_else(|| Error::protocol("an item without credit"))?;
+                active.call.report_item(bytes);
             }
             kind::ASK => {
-                let Some(call) = worker.calls.get_mut(place) else { return Ok(()) };
-                if std::mem::replace(&mut call.has_question, true) {
+                let Some(active) = worker.calls.get_mut(index) else { return Ok(()) };
+                if std::mem::replace(&mut active.has_question, true) {
                     return Err(Error::protocol("a second question before the first was answered"));
                 }
-                call.call.report_question(bytes);
+                active.call.report_question(bytes);
             }
             kind => return Err(Error::protocol(format!("a frame of kind {kind} from a worker"))),
         }
@@ -95,9 +95,9 @@ impl Driver {
 
     /// Sends the answer to a worker's question.
     pub(super) fn answer(&mut self, id: u64, answer: Result<Vec<u8>, String>) {
-        let Some((worker, place)) = find(&mut self.workers, id) else { return };
-        let Some(call) = worker.calls.get_mut(place) else { return };
-        if !std::mem::replace(&mut call.has_question, false) || call.cancel_deadline.is_some() {
+        let Some((worker, index)) = find(&mut self.workers, id) else { return };
+        let Some(active) = worker.calls.get_mut(index) else { return };
+        if !std::mem::replace(&mut active.has_question, false) || active.cancel_deadline.is_some() {
             return;
         }
         let answer = answer.and_then(|bytes| match worker.check_length(&bytes) {
@@ -113,32 +113,32 @@ impl Driver {
 
     /// Lets a worker send so many more items.
     pub(super) fn give_credit(&mut self, id: u64, more: u32) {
-        let Some((worker, place)) = find(&mut self.workers, id) else { return };
-        let Some(call) = worker.calls.get_mut(place) else { return };
-        call.credit = call.credit.saturating_add(more);
+        let Some((worker, index)) = find(&mut self.workers, id) else { return };
+        let Some(active) = worker.calls.get_mut(index) else { return };
+        active.credit = active.credit.saturating_add(more);
         worker.send(kind::CREDIT, id, Arc::new(more.to_le_bytes().to_vec()));
     }
 
     /// Ends a call with this error, and lets its worker know.
     pub(super) fn cancel_call(&mut self, id: u64, why: &mut dyn FnMut() -> Error) {
         let until = Instant::now().checked_add(self.options.cancel_grace);
-        if let Some(place) = self.waiting.iter().position(|call| call.id == id) {
-            if let Some(call) = self.waiting.remove(place) {
+        if let Some(index) = self.waiting.iter().position(|call| call.id == id) {
+            if let Some(call) = self.waiting.remove(index) {
                 self.counters.cancelled.add_one();
                 call.end(Err(why()));
             }
             return;
         }
-        let Some((worker, place)) = find(&mut self.workers, id) else { return };
-        let Some(call) = worker.calls.get_mut(place) else { return };
-        if call.cancel_deadline.is_some() {
+        let Some((worker, index)) = find(&mut self.workers, id) else { return };
+        let Some(active) = worker.calls.get_mut(index) else { return };
+        if active.cancel_deadline.is_some() {
             return;
         }
         self.counters.cancelled.add_one();
-        call.call.end(Err(why()));
-        call.cancel_deadline = until;
+        active.call.end(Err(why()));
+        active.cancel_deadline = until;
         if worker.withdraw(id) {
-            worker.calls.swap_remove(place);
+            worker.calls.swap_remove(index);
         } else {
             worker.send(kind::CANCEL, id, Arc::default());
         }
@@ -155,13 +155,13 @@ impl Driver {
         }
         let mut late = Vec::new();
         for worker in &mut self.workers {
-            if worker.calls.iter().any(|call| has_passed(call.cancel_deadline)) {
+            if worker.calls.iter().any(|active| has_passed(active.cancel_deadline)) {
                 let peer = worker.as_peer();
                 worker.fail(timed_out("the end of a cancelled call", peer));
             }
-            let open = worker.calls.iter().filter(|call| call.cancel_deadline.is_none());
-            let open = open.filter(|call| has_passed(call.call.until));
-            late.extend(open.map(|call| (call.call.id, worker.as_peer())));
+            let open = worker.calls.iter().filter(|active| active.cancel_deadline.is_none());
+            let open = open.filter(|active| has_passed(active.call.until));
+            late.extend(open.map(|active| (active.call.id, worker.as_peer())));
         }
         for (id, peer) in late {
             self.cancel_call(id, &mut || timed_out("a reply", peer));
@@ -176,8 +176,8 @@ impl Driver {
 /// Returns the worker that has the call, and the call's index there.
 fn find(workers: &mut [Worker], id: u64) -> Option<(&mut Worker, usize)> {
     workers.iter_mut().find_map(|worker| {
-        let place = worker.calls.iter().position(|call| call.call.id == id)?;
-        Some((worker, place))
+        let index = worker.calls.iter().position(|active| active.call.id == id)?;
+        Some((worker, index))
     })
 }
 

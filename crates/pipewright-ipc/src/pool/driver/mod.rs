@@ -233,14 +233,14 @@ impl Driver {
     /// Returns the calls that were not cancelled.
     fn open_calls(&self) -> impl Iterator<Item = &QueuedCall> {
         let active = self.workers.iter().flat_map(|it| &it.calls);
-        let active = active.filter(|call| call.cancel_deadline.is_none()).map(|call| &call.call);
+        let active = active.filter(|it| it.cancel_deadline.is_none()).map(|it| &it.call);
         self.waiting.iter().chain(active)
     }
 
     /// Returns the next time at which there is something to do without an event.
     fn next_deadline(&self, now: Instant) -> Option<Instant> {
         let calls = self.workers.iter().flat_map(|it| &it.calls);
-        let calls = calls.filter_map(|call| call.cancel_deadline.or(call.call.until));
+        let calls = calls.filter_map(|active| active.cancel_deadline.or(active.call.until));
         let waiting = self.waiting.iter().filter_map(|call| call.until);
         let phases = self.workers.iter().filter_map(Worker::phase_deadline);
         let drain = self.shutdown.and_then(|(_, until)| until);

@@ -158,8 +158,8 @@ impl Driver {
         }
         for worker in &mut self.workers {
             if is_over {
-                for call in worker.calls.drain(..) {
-                    call.call.end(Err(Error::new(ErrorKind::ShutDown)));
+                for active in worker.calls.drain(..) {
+                    active.call.end(Err(Error::new(ErrorKind::ShutDown)));
                 }
             }
             if worker.calls.is_empty() && self.waiting.is_empty() {
@@ -233,11 +233,11 @@ impl Driver {
                 self.note_failed_start(now, &end.error());
             }
         }
-        for call in std::mem::take(&mut worker.calls) {
-            if call.cancel_deadline.is_some() {
+        for active in std::mem::take(&mut worker.calls) {
+            if active.cancel_deadline.is_some() {
                 continue;
             }
-            let mut call = call.call;
+            let mut call = active.call;
             let was_sent = !worker.withdraw(call.id);
             call.attempts -= u32::from(!was_sent);
             let may_retry =
