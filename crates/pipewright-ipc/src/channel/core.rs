@@ -125,7 +125,7 @@ impl Core {
     /// Sends a message without waiting. Returns false if earlier bytes are still unsent, and this message was not sent.
     pub(super) fn try_send(&mut self, bytes: &[u8]) -> Result<bool, Error> {
         self.connection.check_may_send(bytes.len() as u64)?;
-        let sent = match self.connection.flush() {
+        let sent = match self.connection.flush_and_settle() {
             Ok(Progress::Done) => Sending::send_all(&mut self.connection, bytes).map(|()| true),
             Ok(Progress::Blocked(_)) => Ok(false),
             Err(error) => Err(error),
@@ -145,7 +145,8 @@ impl Core {
         begin: impl FnOnce(&mut Connection) -> Result<Progress, Error>,
     ) -> Result<bool, Error> {
         let _ = self.connection.read_socket_next();
-        let begun = self.connection.flush().and_then(|_| begin(&mut self.connection));
+        let flushed = self.connection.flush_and_settle();
+        let begun = flushed.and_then(|_| begin(&mut self.connection));
         self.explain_at_once(begun.map(|progress| progress == Progress::Done))
     }
 
@@ -206,7 +207,7 @@ impl Core {
             return Err(Error::new(ErrorKind::Died { status: None }));
         }
         // An earlier call that does not wait may have queued something.
-        let _ = self.connection.flush()?;
+        let _ = self.connection.flush_and_settle()?;
         if !self.connection.waits_for_socket() {
             if may_spin {
                 let connection = &self.connection;

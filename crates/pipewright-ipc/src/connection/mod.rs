@@ -154,6 +154,21 @@ impl Connection {
     #[inline]
     pub(crate) fn flush(&mut self) -> Result<Progress, Error> {
         self.publish()?;
+        self.flush_socket()
+    }
+
+    /// Like [`flush`](Self::flush), and also notes writes that the system has completed meanwhile (Windows): their errors,
+    /// and the handles that they have passed.
+    #[inline]
+    pub(crate) fn flush_and_settle(&mut self) -> Result<Progress, Error> {
+        self.publish()?;
+        let is_done = self.end.flush()? == 0;
+        Ok(if is_done { Progress::Done } else { Progress::Blocked(Want::Room) })
+    }
+
+    /// Flushes the bytes that the system has not taken yet.
+    #[inline]
+    fn flush_socket(&mut self) -> Result<Progress, Error> {
         if self.unsent() == 0 || self.end.flush()? == 0 {
             return Ok(Progress::Done);
         }

@@ -54,7 +54,7 @@ impl Sending {
     /// Sends as many frames as there is room for. The first goes out at once, whatever is still unsent; one with handles
     /// needs room.
     ///
-    /// Done when the system has taken all of the message, or the ring has it. Between two steps of a message of which
+    /// Returns `Done` when the system or the ring has all of the message. Between two steps of a message of which
     /// frames are missing, no other message may be sent ([`Connection::set_cut_off`]).
     #[inline]
     pub(crate) fn step(
@@ -64,7 +64,7 @@ impl Sending {
     ) -> Result<Progress, Error> {
         if self.frames == 0 {
             connection.check_may_send(payload.bytes.len() as u64)?;
-            if payload.handles.is_some() && connection.flush()? != Progress::Done {
+            if payload.handles.is_some() && connection.flush_and_settle()? != Progress::Done {
                 return Ok(Progress::Blocked(Want::Room));
             }
         }
@@ -82,17 +82,21 @@ impl Sending {
         connection: &mut Connection,
         payload: Payload<'_>,
     ) -> Result<Progress, Error> {
-        while self.frames == 0 || self.at < payload.bytes.len() {
-            let has_room = self.frames == 0 || connection.flush()? == Progress::Done;
-            if !has_room || !self.send_frame(connection, payload)? {
+        loop {
+            // A frame that was sent was published too.
+            if self.frames > 0 {
+                if connection.flush_socket()? != Progress::Done {
+                    return Ok(Progress::Blocked(Want::Room));
+                }
+                if self.at == payload.bytes.len() {
+                    connection.count_message_sent(payload.bytes.len() as u64, self.frames);
+                    return Ok(Progress::Done);
+                }
+            }
+            if !self.send_frame(connection, payload)? {
                 return Ok(Progress::Blocked(Want::Room));
             }
         }
-        let progress = connection.flush()?;
-        if progress == Progress::Done {
-            connection.count_message_sent(payload.bytes.len() as u64, self.frames);
-        }
-        Ok(progress)
     }
 
     /// Sends the whole message without waiting for room. The connection keeps what the system does not take.

@@ -17,7 +17,7 @@ pub(crate) struct Spin {
     credit: u32,
     /// The number of short waits until the next try.
     until_try: u32,
-    /// That number after the previous failure.
+    /// The initial value of `until_try` after the previous failure.
     pause: u32,
 }
 

@@ -35,7 +35,7 @@ impl WorkerConnection {
 
     /// Sends as many of the messages as there is room for, in order. Returns true if all are sent and flushed.
     pub(super) fn send(&mut self, outgoing: &mut VecDeque<OutgoingMessage>) -> Result<bool, Error> {
-        while self.inner.flush()? == Progress::Done {
+        while self.inner.flush_and_settle()? == Progress::Done {
             let Some(first) = outgoing.front_mut() else { return Ok(true) };
             if first.sending.step(&mut self.inner, first.body.as_slice().into())? != Progress::Done
             {
