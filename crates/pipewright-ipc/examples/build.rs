@@ -1,4 +1,4 @@
-//! What a build does: one host, four workers, 434 MB in 5,000 packets to them and 120 MB in 1,664 packets back,
+//! The traffic of a build: one host, four workers, 434 MB in 5,000 packets to them and 120 MB in 1,664 packets back,
 //! through a socket and through shared memory.
 //!
 //! `cargo run --release -p pipewright-ipc --example build`
@@ -12,7 +12,7 @@ use pipewright_ipc::{Channel, Direction, Options, SharedMemory, worker};
 
 const WORKERS: usize = 4;
 
-/// How many packets go which way, and how long they are on average, in bytes.
+/// The number of packets of each direction, and their average length in bytes.
 const THERE: (u64, usize) = (5_000, 87_062);
 const BACK: (u64, usize) = (1_664, 73_175);
 
@@ -22,7 +22,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         return work();
     }
     println!(
-        "direction        way           packets   MB      s   MB/s  system calls  shared frames"
+        "direction        lane          packets   MB      s   MB/s  system calls  shared frames"
     );
     for (name, shared_memory) in
         [("socket", SharedMemory::Off), ("shared memory", SharedMemory::Auto)]
@@ -47,15 +47,15 @@ fn own_path() -> std::path::PathBuf {
     env::current_exe().unwrap_or_default()
 }
 
-/// What went one way.
+/// The traffic of one direction.
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
     pub(crate) took: Duration,
-    /// Of the host.
+    /// The host's system calls.
     pub(crate) system_calls: u64,
-    /// How many of its frames went through shared memory.
+    /// The number of the host's frames that went through shared memory.
     pub(crate) shared_frames: u64,
 }
 
@@ -70,7 +70,7 @@ impl Done {
     }
 }
 
-/// Starts the workers, sends them their packets, and has theirs.
+/// Starts the workers, sends their packets, and receives theirs.
 pub(crate) fn build(
     options: &Options,
     command: impl Fn() -> Command,
@@ -86,12 +86,12 @@ pub(crate) fn build(
         let channel = workers.get_mut(number as usize % WORKERS).ok_or("a worker")?;
         channel.send_bytes(packets.packet(number, THERE))?;
     }
-    // Each says what it got: only then has it arrived.
+    // Each worker reports the bytes that it received: only then have they arrived.
     let mut arrived = 0;
     for channel in &mut workers {
         channel.send_bytes(&[])?;
-        let told = channel.recv()?.bytes()?;
-        arrived += u64::from_le_bytes(told.as_slice().try_into()?);
+        let count = channel.recv()?.bytes()?;
+        arrived += u64::from_le_bytes(count.as_slice().try_into()?);
     }
     let there = start.elapsed();
     let there = Done::of(THERE.0, arrived, there, workers.iter().map(|it| it.stats().sent));
@@ -115,8 +115,7 @@ pub(crate) fn build(
     Ok([there, back])
 }
 
-/// The worker: takes packets up to an empty one, says how many bytes they were, and sends its own when it is
-/// told to.
+/// Runs the worker: receives packets up to an empty one, reports their bytes, and sends its own packets on request.
 pub(crate) fn work() -> Result<(), Box<dyn Error>> {
     let mut channel: Channel = worker::channel(&Options::default())?;
     let (mut packet, mut bytes) = (Vec::new(), 0);
@@ -136,7 +135,7 @@ pub(crate) fn work() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Packets that can be told from each other: most are small, most bytes are in large ones.
+/// Distinguishable packets: most are small, most bytes are in large ones.
 struct Packets(Vec<u8>);
 
 impl Packets {
@@ -152,7 +151,7 @@ impl Packets {
         }
     }
 
-    /// The packet of that number, which stands at its front.
+    /// Returns the packet of this number, which starts with the number.
     fn packet(&mut self, number: u64, (_, average): (u64, usize)) -> &[u8] {
         self.0[..8].copy_from_slice(&number.to_le_bytes());
         &self.0[..Packets::length(number, average)]

@@ -1,4 +1,4 @@
-//! Work for several processors, in workers that are kept: what each buffer hashes to.
+//! Work for several processors, in a pool of workers: the hashes of buffers.
 //!
 //! `cargo run --release -p pipewright-ipc --example pool`
 
@@ -30,7 +30,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Has the workers hash so many buffers.
+/// Hashes this many buffers in the workers.
 pub(crate) fn hash_all(
     command: Command,
     workers: usize,
@@ -40,14 +40,14 @@ pub(crate) fn hash_all(
     let options = PoolOptions {
         min_workers: workers,
         max_workers: workers,
-        // The next buffer is there when one is done.
+        // The next buffer is there when the worker has finished one.
         calls_per_worker: 2,
         ..PoolOptions::default()
     };
     let pool = Pool::new(command, options)?;
     let mut calls = Vec::new();
     for number in 0..buffers {
-        // It may be done twice: a worker that is lost costs nothing but time.
+        // Idempotent: a lost worker costs nothing but time.
         calls.push(pool.begin(Request::new(buffer(number, bytes)).idempotent())?);
     }
     let mut hashes = Vec::new();
@@ -58,7 +58,7 @@ pub(crate) fn hash_all(
     Ok(hashes)
 }
 
-/// The worker.
+/// Runs the worker.
 pub(crate) fn work() -> Result<(), Box<dyn Error>> {
     worker::serve(&Options::default(), |buffer, answer| {
         answer.extend_from_slice(&hash(buffer).to_le_bytes());
@@ -70,7 +70,7 @@ pub(crate) fn buffer(number: u8, bytes: usize) -> Vec<u8> {
     vec![number; bytes]
 }
 
-/// FNV-1a: a multiplication a byte, each waiting for the one before.
+/// FNV-1a: one multiplication for each byte, each dependent on the one before.
 pub(crate) fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3)

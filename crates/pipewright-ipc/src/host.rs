@@ -1,4 +1,4 @@
-//! Starts a worker, with its end of a link.
+//! Starts a worker with its end of a handle channel.
 
 use pipewright::{Child, Command};
 use pipewright_os::channel::handle_channel::{self, End, Inheritance};
@@ -6,15 +6,15 @@ use pipewright_os::channel::handle_channel::{self, End, Inheritance};
 use crate::error::{Error, ErrorKind};
 use crate::output::Output;
 
-/// The variable that tells a worker the number of its end.
+/// The environment variable with the number of the worker's end.
 pub(crate) const VARIABLE: &str = "PIPEWRIGHT_IPC";
 
-/// How much is kept of what a worker wrote before the handshake.
-const MOST_LAST_WORDS_BYTES: usize = 16 << 10;
+/// The most bytes kept of a worker's stderr from before the handshake.
+const MAX_STDERR_TAIL_BYTES: usize = 16 << 10;
 
-/// Checks that this process is no worker that has forgotten to claim its link: started by its own program, it would start
-/// the same program once more, and so would that one.
-pub(crate) fn may_start() -> Result<(), Error> {
+/// Returns an error if this process is a worker that has not claimed its handle channel. A program that starts itself as its
+/// worker, and forgets to check, would start itself again and again.
+pub(crate) fn check_may_start() -> Result<(), Error> {
     match handle_channel::inheritance(VARIABLE) {
         Inheritance::Unclaimed => Err(Error::new(ErrorKind::Unclaimed)),
         Inheritance::Nothing | Inheritance::Claimed => Ok(()),
@@ -23,24 +23,25 @@ pub(crate) fn may_start() -> Result<(), Error> {
 
 /// Starts the command as a worker. It ends when the child is dropped, and with this process.
 pub(crate) fn start(command: &mut Command) -> Result<(End, Child), Error> {
-    may_start()?;
-    let (mut ours, theirs) = handle_channel::pair().map_err(Error::cannot("make a link"))?;
-    // For this start and no longer: an end that we kept would hide the end of the worker.
+    check_may_start()?;
+    let (mut ours, theirs) =
+        handle_channel::pair().map_err(Error::cannot("create a handle channel"))?;
+    // Passed by value: a copy kept here would hide the exit of the worker.
     let variables = handle_channel::variables(VARIABLE, &theirs);
     let child = command.spawn_worker(theirs, variables)?;
-    ours.set_worker(child.child_handle()).map_err(Error::cannot("tell the link its worker"))?;
+    ours.set_worker(child.child_handle())
+        .map_err(Error::cannot("bind the handle channel to its worker"))?;
     Ok((ours, child))
 }
 
-/// Returns the error for a worker of a channel that did not complete the handshake, with its last words if its stderr
-/// is ours to read.
+/// Returns the error of a channel's worker that did not complete the handshake, with the end of its stderr if that is piped.
 pub(crate) fn without_handshake(error: Error, child: &mut Child) -> Error {
     let (status, timeout) = match error.kind() {
         ErrorKind::Died { status } => (*status, None),
         ErrorKind::TimedOut { .. } => (None, Some(&error)),
         _ => return error,
     };
-    let mut stderr = Output::new(child.stderr.take(), MOST_LAST_WORDS_BYTES);
-    stderr.take_in();
-    Error::no_handshake((child.id(), status), stderr.last_words(), timeout)
+    let mut stderr = Output::new(child.stderr.take(), MAX_STDERR_TAIL_BYTES);
+    stderr.read_available();
+    Error::no_handshake((child.id(), status), stderr.tail(), timeout)
 }

@@ -1,9 +1,9 @@
 //! Messages between a host and the worker processes that it starts.
 //!
-//! A [`Channel`] carries messages of any length both ways, whole and in order, through a ring of shared memory where both
-//! sides have it and through a socket where not. A [`Pool`] keeps workers and gives each call to one of them.
-//! No call hangs on a worker that dies, stops or stays silent: it ends with an [`Error`] that says how the worker ended.
-//! A worker that breaks the protocol is an error too, and never a crash.
+//! A [`Channel`] carries messages of any length both ways, whole and in order, through a ring of shared memory if both sides
+//! have it, and through a socket otherwise. A [`Pool`] keeps workers and gives each call to one of them. No call hangs on a
+//! worker that dies, stops or stays silent: it ends with an [`Error`] that says how the worker ended. A worker that violates
+//! the protocol causes an error too, never a crash.
 //!
 //! A program that is its own worker, with a pool:
 //!
@@ -39,28 +39,27 @@
 //!
 //! # When to use which
 //!
-//! * [`Pool`]: independent questions, each with one answer. It starts workers when they are needed, keeps them, replaces
-//!   those that end, and may be called by any number of threads and tasks.
-//! * [`Channel`]: a conversation with one worker. Each side sends what it likes when it likes; there are no calls and no
+//! * [`Pool`]: independent requests, each with one reply. It starts workers on demand, keeps them, replaces those that end,
+//!   and serves any number of threads and tasks.
+//! * [`Channel`]: a conversation with one worker. Each side sends any message at any time; there are no calls and no
 //!   restarts.
-//! * [`worker::serve`]: the worker's side of both, where an answer follows from a question.
-//!   [`worker::serve_calls`] also sends answers in pieces, asks the host and sees cancels; [`worker::channel`] is the
-//!   other end of a conversation.
-//! * [`worker::is_worker`]: in a program that starts itself as its worker, the first line of `main`.
-//! * Neither, if the other program is no worker: its output is read by the verbs of [`pipewright::Command`].
+//! * [`worker::serve`]: the worker's side of both, with one answer to each request. [`worker::serve_calls`] also sends items,
+//!   asks the host and sees cancellations. [`worker::channel`] is the other end of a conversation.
+//! * [`worker::is_worker`]: the first line of `main` in a program that starts itself as its worker.
+//! * Neither, if the other program is not a worker: the verbs of [`pipewright::Command`] read its output.
 //!
 //! | call | use |
 //! |---|---|
 //! | [`Channel::start`], [`worker::channel`], [`worker::serve`] | the two sides of a connection |
 //! | [`send_bytes`](Channel::send_bytes), [`recv`](Channel::recv) | one message |
-//! | [`reserve`](Channel::reserve) | a message that is written where it will be read |
-//! | [`Message::bytes`], [`Message::read_into`] | a message that is copied out |
-//! | [`Message::lease`] | a message that is read where it is |
+//! | [`reserve`](Channel::reserve) | a message filled in where the other side reads it |
+//! | [`Message::bytes`], [`Message::read_into`] | a message, copied out |
+//! | [`Message::lease`] | a message, read in place |
 //! | [`queue_bytes`](Channel::queue_bytes), [`flush`](Channel::flush) | many small messages together |
 //! | [`try_send_bytes`](Channel::try_send_bytes), [`try_recv`](Channel::try_recv) | no wait |
 //! | [`send_with_handles`](Channel::send_with_handles), [`Message::take_handles`] | open files with a message |
-//! | [`stats`](Channel::stats) | what went which way, and why |
-//! | [`Pool::call`], [`begin`](Pool::begin) | a question for any worker of a pool |
+//! | [`stats`](Channel::stats) | statistics, also why shared memory is not in use |
+//! | [`Pool::call`], [`begin`](Pool::begin) | a call to any worker of a pool |
 //! | `recv_async`, `send_bytes_async` and so on | the same for tasks: feature `tokio`. A [`PendingCall`] is a future without it |
 //!
 //! # Features
@@ -76,7 +75,7 @@
 //!
 //! * [`pipewright`] runs processes: [`Command`], its verbs, pipelines, and the trees of processes that they start.
 //!   [`Command`], [`Child`], [`ExitStatus`], [`Handle`] and the other types that this crate takes or returns are re-exported.
-//! * `pipewright-disk` reads and writes files asynchronously, and says when an operation was not.
+//! * `pipewright-disk` reads and writes files asynchronously, and reports operations that were not.
 //! * `pipewright-cli` is the tool `pipewright`; its `bench ipc` measures channels on a machine.
 //!
 //! `docs/wire.md` in the repository specifies the bytes, for workers in other languages.
@@ -84,21 +83,24 @@
 #![forbid(unsafe_code)]
 
 #[macro_use]
-mod forced;
+mod async_equivalence;
 
 mod channel;
+mod connection;
 mod error;
+mod exit;
 mod handshake;
 mod host;
 mod options;
 mod output;
+mod peer_text;
 mod pool;
 mod ring;
 mod stats;
 mod trace;
 mod tune;
 mod wire;
-mod words;
+
 pub mod worker;
 
 pub use channel::{Channel, Lease, Loan, Message, Raw};
@@ -112,7 +114,7 @@ pub use stats::{Direction, Stats};
 
 #[doc(no_inline)]
 pub use pipewright::{CancelToken, Child, Command, Scope, Source, Stdio};
-// Inlined: else each would link to the crate that defines it, which is none of its users' business.
+// Inlined: otherwise each would link to the crate that defines it, which users do not need.
 #[cfg(feature = "tokio")]
 #[doc(inline)]
 pub use pipewright::{AsyncPipeReader, AsyncPipeWriter};

@@ -1,9 +1,9 @@
-//! What a connection is to be like.
+//! The options of a connection.
 
 use std::time::Duration;
 
-/// What a connection is to be like, as one side wants it. Where the two sides differ the smaller figure
-/// counts, and shared memory is used only if both allow it.
+/// The options of one side of a connection. If the sides differ, the smaller limit counts, and shared memory is used
+/// only if both allow it.
 ///
 /// ```
 /// use pipewright_ipc::{Options, SharedMemory};
@@ -12,47 +12,47 @@ use std::time::Duration;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Which application this is; both sides have to say the same.
+    /// The application. Both sides need the same.
     pub app: String,
-    /// Which build of it; both sides have to say the same.
+    /// The build of the application. Both sides need the same.
     pub build: String,
-    /// Anything else that both sides have to say the same of: a session, a folder.
+    /// Any other value that has to be the same on both sides: a session, a directory.
     pub salt: String,
-    /// The longest message, in bytes. 256 MiB.
+    /// The longest message, in bytes. Default: 256 MiB.
     pub max_message_bytes: u64,
-    /// A message below this goes through the socket when the other side sleeps, and wakes it by that;
-    /// in bytes. 4 KiB.
+    /// The length below which a message goes through the socket if the receiver sleeps, and wakes it by that; in
+    /// bytes. Default: 4 KiB.
     pub threshold_bytes: usize,
-    /// How large the ring is that we fill, in bytes: a power of two from 64 KiB to 64 MiB. 2 MiB.
+    /// The size of the ring that this side fills, in bytes: a power of two from 64 KiB to 64 MiB. Default: 2 MiB.
     pub ring_bytes: usize,
-    /// Whether messages go through shared memory.
+    /// The use of shared memory.
     pub shared_memory: SharedMemory,
-    /// Whether the pages of shared memory are mapped when the connection is made. Else each costs a
-    /// fault when it is first used. `true`.
+    /// Maps the pages of shared memory when the connection is made. Otherwise the first use of each page costs a
+    /// page fault. Default: `true`.
     pub prefault: bool,
-    /// The longest time that is spent looking at the ring before going to sleep. What is spent adapts to
-    /// what it brought, down to nothing. 50 µs; zero: never.
+    /// The longest spin on the ring before a sleep. The actual spin adapts to its success, down to nothing.
+    /// Default: 50 µs. Zero: never.
     pub spin: Duration,
-    /// How much is kept in memory of what the other side sends while it does not read, in bytes, beside
-    /// what is in shared memory. More is an error. 512 MiB.
+    /// The most bytes kept in memory of what the other side sends while it does not read, in addition to those in
+    /// shared memory. More is an error. Default: 512 MiB.
     pub max_backlog_bytes: usize,
-    /// How long each step of making the connection may take. 10 s.
+    /// The deadline of each step of the handshake. Default: 10 s.
     pub handshake_timeout: Duration,
-    /// How long a call on the channel may wait; see [`Channel::set_timeout`](crate::Channel::set_timeout).
-    /// `None`: for as long as the other side is there.
+    /// The longest wait of a call on the channel; see [`Channel::set_timeout`](crate::Channel::set_timeout).
+    /// Default: `None`, as long as the other side is there.
     pub timeout: Option<Duration>,
 }
 
-/// Whether messages go through shared memory.
+/// The use of shared memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum SharedMemory {
-    /// Where it can be had on both sides. Else everything goes through the socket, and
-    /// [`Stats`](crate::Stats) tells why.
+    /// Use shared memory if both sides have it. Otherwise everything goes through the socket, and
+    /// [`Stats`](crate::Stats) contains the reason.
     #[default]
     Auto,
-    /// Or there is no connection.
+    /// Refuse a connection without shared memory.
     Required,
-    /// Never.
+    /// Never use shared memory.
     Off,
 }
 
@@ -75,17 +75,17 @@ impl Default for Options {
     }
 }
 
-/// The sizes that a ring may have.
-pub(crate) const LEAST_RING_BYTES: usize = 64 << 10;
-pub(crate) const MOST_RING_BYTES: usize = 64 << 20;
+/// The allowed sizes of a ring.
+pub(crate) const MIN_RING_BYTES: usize = 64 << 10;
+pub(crate) const MAX_RING_BYTES: usize = 64 << 20;
 
-/// The longest message that there can be at all: what the length of a frame can say.
-pub(crate) const MOST_MESSAGE_BYTES: u64 = u32::MAX as u64;
+/// The longest message that the protocol allows: the length of a frame has 32 bits.
+pub(crate) const MAX_MESSAGE_BYTES: u64 = u32::MAX as u64;
 
 impl Options {
-    /// The size of the ring as it is made.
+    /// Returns the actual size of the ring.
     pub(crate) fn ring_size(&self) -> usize {
-        let wanted = self.ring_bytes.clamp(LEAST_RING_BYTES, MOST_RING_BYTES);
+        let wanted = self.ring_bytes.clamp(MIN_RING_BYTES, MAX_RING_BYTES);
         wanted.next_power_of_two()
     }
 }

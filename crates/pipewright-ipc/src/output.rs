@@ -1,4 +1,4 @@
-//! What a worker writes to its stdout or stderr: the end of it is kept, and whole lines are handed on.
+//! The stdout or stderr of a worker: keeps the end of it, and reports whole lines.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -6,18 +6,18 @@ use std::time::Instant;
 use pipewright::PipeReader;
 use pipewright_os::base::wait::{self, Slot};
 
-/// A longer line is handed on in pieces.
-const MOST_LINE_BYTES: usize = 16 << 10;
+/// The longest line that is reported as a whole.
+const MAX_LINE_BYTES: usize = 16 << 10;
 
-/// Our end of one of a worker's output streams.
+/// The read end of a worker's stdout or stderr.
 #[derive(Debug)]
 pub(crate) struct Output {
-    /// `None`: lent to a wait, or at its end.
+    /// `None`: in a wait, or closed.
     pipe: Option<PipeReader>,
     chunk: Vec<u8>,
-    /// The line that has not ended.
+    /// The incomplete line.
     line: Vec<u8>,
-    /// The end of everything.
+    /// The end of the stream, at most `most` bytes.
     kept: VecDeque<u8>,
     most: usize,
 }
@@ -27,50 +27,50 @@ impl Output {
         Output { pipe, chunk: Vec::new(), line: Vec::new(), kept: VecDeque::new(), most }
     }
 
-    /// What a wait is to do about it.
-    pub(crate) fn submit(&mut self) -> Slot<'static> {
+    /// Returns the slot of a wait.
+    pub(crate) fn slot(&mut self) -> Slot<'static> {
         let chunk = &mut self.chunk;
         self.pipe.take().map_or(Slot::Off, |pipe| Slot::Read(pipe, std::mem::take(chunk)))
     }
 
-    /// Takes back what a wait has done. Whether something has come.
-    pub(crate) fn take_back(&mut self, slot: Slot<'_>, on_line: &mut dyn FnMut(&str)) -> bool {
+    /// Evaluates a wait. Returns true if something has arrived.
+    pub(crate) fn after_wait(&mut self, slot: Slot<'_>, on_line: &mut dyn FnMut(&str)) -> bool {
         let (pipe, mut chunk, count) = match slot {
             Slot::Read(pipe, chunk) => {
                 (self.pipe, self.chunk) = (Some(pipe), chunk);
                 return false;
             }
             Slot::ReadDone(pipe, chunk, Ok(count @ 1..)) => (pipe, chunk, count),
-            // The end, or an error, which is another one: nothing depends on it.
+            // The end of the stream. An error counts as one: nothing depends on it.
             Slot::ReadDone(..) => {
-                self.end(on_line);
+                self.end_line(on_line);
                 return false;
             }
             _ => return false,
         };
         let from = chunk.len() - count.min(chunk.len());
-        self.note(chunk.get(from..).unwrap_or_default(), on_line);
+        self.append(chunk.get(from..).unwrap_or_default(), on_line);
         chunk.clear();
         (self.pipe, self.chunk) = (Some(pipe), chunk);
         true
     }
 
-    fn note(&mut self, bytes: &[u8], on_line: &mut dyn FnMut(&str)) {
+    fn append(&mut self, bytes: &[u8], on_line: &mut dyn FnMut(&str)) {
         self.kept.extend(bytes);
         let too_many = self.kept.len().saturating_sub(self.most);
         self.kept.drain(..too_many);
-        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            for piece in piece.chunks(MOST_LINE_BYTES) {
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            for piece in line.chunks(MAX_LINE_BYTES) {
                 self.line.extend_from_slice(piece);
-                if self.line.len() >= MOST_LINE_BYTES || piece.ends_with(b"\n") {
-                    self.end(on_line);
+                if self.line.len() >= MAX_LINE_BYTES || piece.ends_with(b"\n") {
+                    self.end_line(on_line);
                 }
             }
         }
     }
 
-    /// Hands on the line that has begun.
-    pub(crate) fn end(&mut self, on_line: &mut dyn FnMut(&str)) {
+    /// Reports the line so far.
+    pub(crate) fn end_line(&mut self, on_line: &mut dyn FnMut(&str)) {
         let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if !self.line.is_empty() {
@@ -79,23 +79,22 @@ impl Output {
         self.line.clear();
     }
 
-    /// Takes in what has been written so far, without waiting. A descendant that holds the stream may write for ever,
-    /// so there is a bound.
-    pub(crate) fn take_in(&mut self) {
+    /// Reads what was written so far, without waiting. Bounded: a descendant that holds the stream may write forever.
+    pub(crate) fn read_available(&mut self) {
         const READS: usize = 64;
         for _ in 0..READS {
-            let mut slots = [self.submit()];
-            // Ignored: what cannot be read is not told.
+            let mut slots = [self.slot()];
+            // Ignored: output that cannot be read is not reported.
             let _ = wait::any(&mut slots, Some(Instant::now()));
             let [slot] = slots.map(Slot::detach);
-            if !self.take_back(slot, &mut |_| {}) {
+            if !self.after_wait(slot, &mut |_| {}) {
                 break;
             }
         }
     }
 
-    /// The last lines, as many whole ones as are kept.
-    pub(crate) fn last_words(&mut self) -> String {
+    /// Returns the last whole lines.
+    pub(crate) fn tail(&mut self) -> String {
         let is_cut = self.kept.len() >= self.most;
         let kept = self.kept.make_contiguous();
         let first_end = kept.iter().position(|byte| *byte == b'\n');
@@ -113,25 +112,25 @@ mod tests {
         let (mut output, mut lines) = (Output::new(None, most), Vec::new());
         let mut take = |line: &str| lines.push(line.to_owned());
         for chunk in chunks {
-            output.note(chunk, &mut take);
+            output.append(chunk, &mut take);
         }
-        output.end(&mut take);
-        (lines, output.last_words())
+        output.end_line(&mut take);
+        (lines, output.tail())
     }
 
     #[test]
-    fn lines_are_whole_however_they_come() {
-        let (lines, words) = lines(&[b"a\nb", b"c\r\n\n", b"d"], 100);
+    fn lines_are_whole_however_they_are_split() {
+        let (lines, tail) = lines(&[b"a\nb", b"c\r\n\n", b"d"], 100);
         assert_eq!(lines, ["a", "bc", "", "d"]);
-        assert_eq!(words, "a\nbc\r\n\nd");
+        assert_eq!(tail, "a\nbc\r\n\nd");
     }
 
     #[test]
-    fn what_is_kept_is_bounded_and_begins_with_a_line() {
-        let (lines, words) = lines(&[&b"0123456789\n".repeat(10), &[b'x'; 40_000]], 30);
+    fn tail_is_bounded_and_starts_with_a_whole_line() {
+        let (lines, tail) = lines(&[&b"0123456789\n".repeat(10), &[b'x'; 40_000]], 30);
         assert_eq!(lines.iter().map(String::len).collect::<Vec<_>>()[10..], [16384, 16384, 7232]);
-        assert_eq!(words, "x".repeat(30));
-        let (_, words) = super::tests::lines(&[&b"0123456789\n".repeat(10)], 30);
-        assert_eq!(words, "0123456789\n0123456789");
+        assert_eq!(tail, "x".repeat(30));
+        let (_, tail) = super::tests::lines(&[&b"0123456789\n".repeat(10)], 30);
+        assert_eq!(tail, "0123456789\n0123456789");
     }
 }

@@ -1,17 +1,17 @@
-//! What went over a connection, and how.
+//! Statistics of a connection.
 
 use std::time::Duration;
 
-/// What went over a connection so far, and how.
+/// Statistics of a connection so far.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Stats {
-    /// What this side sent.
+    /// The messages that this side sent.
     pub sent: Direction,
-    /// What this side received.
+    /// The messages that this side received.
     pub received: Direction,
-    /// Whether shared memory is used.
+    /// True if shared memory is in use.
     pub shared_memory: bool,
-    /// Why it is not used, though it was not switched off.
+    /// The reason why shared memory is not in use although this side's options allow it.
     pub fallback: Option<String>,
 }
 
@@ -19,30 +19,30 @@ pub struct Stats {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Direction {
-    /// Messages.
+    /// The number of messages.
     pub messages: u64,
-    /// Their bodies, in bytes.
+    /// The bytes of their bodies.
     pub bytes: u64,
-    /// Frames whose body went through the socket.
+    /// The number of frames whose body went through the socket.
     pub inline_frames: u64,
-    /// The bytes of these.
+    /// The bytes of these bodies.
     pub inline_bytes: u64,
-    /// Frames whose body went through shared memory.
+    /// The number of frames whose body went through shared memory.
     pub shared_frames: u64,
-    /// The bytes of these.
+    /// The bytes of these bodies.
     pub shared_bytes: u64,
-    /// Of the frames through the socket: those for which there was no room in the ring. Sender only.
+    /// The number of frames sent through the socket because the ring had no room. Sender only.
     pub spilled_frames: u64,
-    /// Messages of several frames: the first is read while the last is being written.
+    /// The number of messages of several frames: the first frame is read while the last is written.
     pub progressive_messages: u64,
-    /// The most that was found in the ring at one time, in bytes. Sender only.
+    /// The most bytes found in the ring at one time. Sender only.
     pub ring_high_water_bytes: u64,
-    /// How often the other side had to be woken because it slept. Sender only.
+    /// The number of times that the other side slept and had to be woken. Sender only.
     pub wakes: u64,
-    /// Time spent waiting for the other side: for room (sender), for a message (receiver).
+    /// Time spent waiting: for room (sender), for a message (receiver).
     pub blocked: Duration,
-    /// Of that, time spent looking at the ring.
+    /// Time spent spinning on the ring, included in `blocked`.
     pub spun: Duration,
-    /// Calls of the system that moved bytes.
+    /// The number of system calls that moved bytes.
     pub system_calls: u64,
 }

@@ -1,12 +1,11 @@
-//! What connections carried and how workers ended, as events of `tracing`: feature `tracing`. Without it
-//! nothing of this costs anything.
+//! Events of `tracing` for connections and workers: feature `tracing`. Without it they cost nothing.
 //!
 //! | level | event | fields |
 //! |---|---|---|
-//! | debug | `connection ended` | `shared_memory`, `fallback`, and for each direction what [`Direction`](crate::Direction) counts |
+//! | debug | `connection ended` | `shared_memory`, `fallback`, and the fields of [`Direction`](crate::Direction) for each direction |
 //! | info | `worker started` | `worker`, `pid` |
 //! | info | `worker ended` | `worker`, `pid`, `jobs`, `status` |
-//! | warn | `worker lost` | the same, `why`, `last_words` |
+//! | warn | `worker lost` | the same, `why`, `stderr_tail` |
 //! | warn | `worker not started` | `why` |
 
 #[cfg(feature = "tracing")]
@@ -15,15 +14,15 @@ use tracing::{debug, info, warn};
 use crate::error::Error;
 use crate::stats::Stats;
 
-/// How a worker ended.
-#[cfg_attr(not(feature = "tracing"), expect(dead_code, reason = "nobody is told"))]
-pub(crate) struct End<'a> {
+/// The end of a worker.
+#[cfg_attr(not(feature = "tracing"), expect(dead_code, reason = "read by tracing only"))]
+pub(crate) struct WorkerEnded<'a> {
     pub(crate) worker: u64,
     pub(crate) pid: u32,
     pub(crate) jobs: u64,
     pub(crate) status: Option<pipewright::ExitStatus>,
-    pub(crate) last_words: &'a str,
-    /// `None`: it was let go.
+    pub(crate) stderr_tail: &'a str,
+    /// `None`: the pool retired it.
     pub(crate) why: Option<&'a Error>,
 }
 
@@ -71,12 +70,12 @@ pub(crate) fn worker_started(worker: u64, pid: u32) {
 }
 
 #[cfg(feature = "tracing")]
-pub(crate) fn worker_ended(end: &End<'_>) {
-    let End { worker, pid, jobs, last_words, .. } = *end;
+pub(crate) fn worker_ended(end: &WorkerEnded<'_>) {
+    let WorkerEnded { worker, pid, jobs, stderr_tail, .. } = *end;
     let status = end.status.map(tracing::field::display);
     match end.why {
         None => info!(worker, pid, jobs, status, "worker ended"),
-        Some(why) => warn!(worker, pid, jobs, status, %why, last_words, "worker lost"),
+        Some(why) => warn!(worker, pid, jobs, status, %why, stderr_tail, "worker lost"),
     }
 }
 
@@ -90,6 +89,6 @@ pub(crate) fn connection_ended(_: &Stats) {}
 #[cfg(not(feature = "tracing"))]
 pub(crate) fn worker_started(_: u64, _: u32) {}
 #[cfg(not(feature = "tracing"))]
-pub(crate) fn worker_ended(_: &End<'_>) {}
+pub(crate) fn worker_ended(_: &WorkerEnded<'_>) {}
 #[cfg(not(feature = "tracing"))]
 pub(crate) fn worker_not_started(_: &Error) {}

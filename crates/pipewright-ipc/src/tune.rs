@@ -1,4 +1,4 @@
-//! Finds out on this machine from which length on a message is better left in shared memory.
+//! Measures the message length from which on shared memory is faster on this machine.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,21 +9,20 @@ use crate::channel::Channel;
 use crate::error::{Error, ErrorKind};
 use crate::options::{Options, SharedMemory};
 
-/// The lengths that are tried, in bytes.
+/// The lengths to measure, in bytes.
 const LENGTHS: [usize; 8] = [512, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
 
-/// Questions of each length, each way; the median of them counts.
+/// The number of round trips for each length and each lane. Their median counts.
 const ROUNDS: usize = 101;
 
 impl Options {
-    /// The same options with the [threshold](Self::threshold_bytes) that is best on this machine, as it is now: from
-    /// there on a message in shared memory, with a word through the socket, reached a sleeping reader sooner than
-    /// the same message through the socket. Takes some hundredths of a second, and two threads of this process
-    /// for the two sides.
+    /// Returns the options with the best [threshold](Self::threshold_bytes) for the current state of this machine: from that
+    /// length on, a message through shared memory, with a wake-up through the socket, reached a sleeping reader sooner than
+    /// the same message through the socket. Takes some hundredths of a second, and runs both sides in threads of this
+    /// process.
     ///
     /// # Errors
-    /// No room for handles or a thread. Where there is no shared memory there is nothing to find out, and the options
-    /// are as they were.
+    /// The system refuses handles or a thread. Without shared memory the options are returned unchanged.
     ///
     /// ```no_run
     /// use pipewright_ipc::Options;
@@ -32,19 +31,19 @@ impl Options {
     /// # Ok::<(), pipewright_ipc::Error>(())
     /// ```
     pub fn tune(&self) -> Result<Options, Error> {
-        let mut ways = [Way::open(self, usize::MAX)?, Way::open(self, 0)?];
-        if ways.iter().any(|way| !way.host.stats().shared_memory) {
+        let mut lanes = [Lane::open(self, usize::MAX)?, Lane::open(self, 0)?];
+        if lanes.iter().any(|lane| !lane.host.stats().shared_memory) {
             return Ok(self.clone());
         }
-        // From above: the lengths from which on shared memory is never the worse way.
+        // From the longest down: from the threshold on, shared memory is never slower.
         let mut threshold_bytes = LENGTHS.last().copied().unwrap_or(0) * 2;
         for length in LENGTHS.into_iter().rev() {
             let body = vec![7; length];
             let mut times = [Vec::new(), Vec::new()];
             for _ in 0..ROUNDS {
-                // In turn, so that whatever else the machine does befalls both.
-                for (way, times) in ways.iter_mut().zip(&mut times) {
-                    times.push(way.round_trip(&body)?);
+                // Interleaved, so that other load affects both.
+                for (lane, times) in lanes.iter_mut().zip(&mut times) {
+                    times.push(lane.round_trip(&body)?);
                 }
             }
             let [socket, shared] = times.map(median);
@@ -53,21 +52,21 @@ impl Options {
             }
             threshold_bytes = length;
         }
-        for way in ways {
-            way.close()?;
+        for lane in lanes {
+            lane.close()?;
         }
         Ok(Options { threshold_bytes, ..self.clone() })
     }
 }
 
 /// A connection whose reader sleeps before each message.
-struct Way {
+struct Lane {
     host: Channel,
     worker: thread::JoinHandle<Result<(), Error>>,
 }
 
-impl Way {
-    fn open(options: &Options, threshold_bytes: usize) -> Result<Way, Error> {
+impl Lane {
+    fn open(options: &Options, threshold_bytes: usize) -> Result<Lane, Error> {
         let options = Options {
             threshold_bytes,
             shared_memory: SharedMemory::Auto,
@@ -90,7 +89,7 @@ impl Way {
             }
         };
         let worker = thread::Builder::new().name("pw-tune".to_owned()).spawn(answer)?;
-        Ok(Way { host: Channel::connected_as_host(end, &options)?, worker })
+        Ok(Lane { host: Channel::connected_as_host(end, &options)?, worker })
     }
 
     fn round_trip(&mut self, body: &[u8]) -> Result<Duration, Error> {
@@ -102,7 +101,7 @@ impl Way {
 
     fn close(self) -> Result<(), Error> {
         self.host.close()?;
-        // One that has panicked has closed its end, which is told above.
+        // A thread that panicked has closed its end: `close` above reports that.
         self.worker.join().unwrap_or(Ok(()))
     }
 }

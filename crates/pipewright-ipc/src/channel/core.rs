@@ -1,47 +1,49 @@
-//! The waiting of a channel: for messages, for room, for the end of the other side.
+//! The operations of a channel, and the waits between their steps: for messages, for room, for the end of the other side.
+//!
+//! [`Core::drive`] runs an operation: a function that does what is possible now and says what to wait for. `task.rs` has
+//! the same with another wait.
 
 use std::time::{Duration, Instant};
 
-use pipewright::{CancelToken, Child, ExitStatus};
+use pipewright::{CancelToken, Child, ExitStatus, Handle};
 use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::channel::handle_channel::Arrived;
-use pipewright_os::process::child::ChildHandle;
 
-use super::incoming::Progress;
-use super::line::Line;
-use super::outgoing::FRAME_BYTES;
-use super::sink::Nowhere;
-use super::spin::Spin;
+use crate::connection::{Connection, FRAME_BYTES, Payload, Progress, Sending, Spin, Want};
 use crate::error::{Error, ErrorKind, Peer, WAIT, WATCH_TOKEN};
+use crate::exit;
 use crate::wire::{Header, kind};
 
-/// Who has closed its end is about to end: its status is waited for, for so long.
-pub(super) const END_TAKES: Duration = Duration::from_secs(1);
+/// The time in which a worker has to exit after GOODBYE.
+const CLOSE_DEADLINE: Duration = Duration::from_secs(5);
 
-/// How long a worker has to end after the goodbye.
-const CLOSE_TAKES: Duration = Duration::from_secs(5);
+/// The most bytes of small messages that are queued before they are sent together.
+const MAX_QUEUED_BYTES: usize = 64 << 10;
 
 /// A channel whose messages are bytes.
 #[derive(Debug)]
 pub(crate) struct Core {
-    pub(super) line: Line,
+    pub(crate) connection: Connection,
     pub(super) child: Option<Child>,
     pub(super) cancel: Option<CancelToken>,
     pub(super) timeout: Option<Duration>,
-    pub(super) spin: Spin,
-    /// For values on their way to bytes, and for loans that found no room.
+    spin: Spin,
+    /// A buffer for encoded values, and for loans without room in the ring.
     pub(super) scratch: Vec<u8>,
-    /// The child was seen to end.
-    pub(super) exited: bool,
-    /// What a task waits through.
+    /// The child has exited.
+    exited: bool,
+    /// The registrations of a task that waits.
     #[cfg(feature = "tokio")]
     pub(super) watch: wait::Watch,
 }
 
+/// The slots of a wait: arrival, room, exit of the child, cancel token.
+pub(super) type Slots<'a> = [Slot<'a>; 4];
+
 impl Core {
-    pub(super) fn new(line: Line, child: Option<Child>, spin: Duration) -> Core {
+    pub(super) fn new(connection: Connection, child: Option<Child>, spin: Duration) -> Core {
         Core {
-            line,
+            connection,
             child,
             cancel: None,
             timeout: None,
@@ -53,172 +55,220 @@ impl Core {
         }
     }
 
-    /// When a call that begins now has to end.
+    /// Returns the deadline of a call that begins now.
     #[inline]
     pub(crate) fn until(&self) -> Option<Instant> {
         self.timeout.and_then(|timeout| Instant::now().checked_add(timeout))
     }
 
-    /// Sends a message. After an error within it, nothing more can be sent.
+    /// Runs an operation to its end, and waits between its steps.
     #[inline]
-    pub(crate) fn send(
+    pub(crate) fn drive(
         &mut self,
-        first: Header,
-        body: &[u8],
+        until: Option<Instant>,
+        mut step: impl FnMut(&mut Connection) -> Result<Progress, Error>,
+    ) -> Result<(), Error> {
+        run_async_for_test!(self, self.drive_async(until, step));
+        loop {
+            let waited = match step(&mut self.connection) {
+                Ok(Progress::Done) => return Ok(()),
+                Ok(Progress::Blocked(want)) => self.wait_for(want, until),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = waited {
+                return Err(exit::explain(error, self.child.as_ref(), until));
+            }
+        }
+    }
+
+    /// Sends a message. After an error in the middle of it, nothing more can be sent.
+    #[inline]
+    pub(crate) fn send<'a>(
+        &mut self,
+        (kind, id): (u8, u64),
+        payload: impl Into<Payload<'a>>,
         until: Option<Instant>,
     ) -> Result<(), Error> {
-        by_its_twin!(self, self.send_async(first, body, until));
-        let bytes = body.len() as u64;
-        self.line.may_send(bytes)?;
-        let mut frames = 0;
-        let mut rest = body;
-        loop {
-            let now = rest.len().min(FRAME_BYTES);
-            let (frame, after) = rest.split_at(now);
-            let header = if frames == 0 {
-                Header { total: (!after.is_empty()).then_some(bytes), ..first }
-            } else {
-                Header::new(kind::PART, 0)
-            };
-            let put = self.line.put(&Header { length: now as u32, ..header }, frame);
-            frames += 1;
-            if let Err(error) = put.and_then(|()| self.hand_over(until)) {
-                self.line.outgoing.cut_off = true;
-                return Err(self.explain(error, until));
-            }
-            rest = after;
-            if rest.is_empty() {
-                break;
-            }
-        }
-        self.line.note_sent(bytes, frames);
-        Ok(())
+        let (mut sending, payload) = (Sending::new(kind, id), payload.into());
+        let sent = self.drive(until, |connection| sending.step(connection, payload));
+        sent.inspect_err(|_| sending.abandon(&mut self.connection))
     }
 
-    /// Waits until the system has taken everything that was sent. Takes in what comes meanwhile: the
-    /// other side may be waiting for exactly that.
+    /// Sends a plain message with handles.
+    pub(super) fn send_with_handles(
+        &mut self,
+        bytes: &[u8],
+        handles: &[Handle],
+        until: Option<Instant>,
+    ) -> Result<(), Error> {
+        self.send((kind::MESSAGE, 0), Payload { bytes, handles: Some(handles) }, until)
+    }
+
+    /// Sends a message that may stay queued for a while.
     #[inline]
-    pub(super) fn hand_over(&mut self, until: Option<Instant>) -> Result<(), Error> {
-        if self.line.unsent() == 0 {
+    pub(super) fn queue(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        if bytes.len() > FRAME_BYTES {
+            let until = self.until();
+            return self.send((kind::MESSAGE, 0), bytes, until);
+        }
+        self.connection.check_may_send(bytes.len() as u64)?;
+        self.connection.queue_frame(&Header::new(kind::MESSAGE, bytes.len()), bytes)?;
+        self.connection.count_message_sent(bytes.len() as u64, 1);
+        if self.connection.unsent() < MAX_QUEUED_BYTES {
             return Ok(());
         }
-        self.hand_over_slowly(until)
+        let until = self.until();
+        let sent = self.drive(until, Connection::flush);
+        sent.inspect_err(|_| self.connection.set_cut_off(true))
     }
 
-    fn hand_over_slowly(&mut self, until: Option<Instant>) -> Result<(), Error> {
-        by_its_twin!(self, self.hand_over_async(until));
-        let began = Instant::now();
-        while self.line.end.flush()? > 0 {
-            self.wait_for_room(until)?;
+    /// Sends a message without waiting. Returns false if earlier bytes are still unsent, and this message was not sent.
+    pub(super) fn try_send(&mut self, bytes: &[u8]) -> Result<bool, Error> {
+        self.connection.check_may_send(bytes.len() as u64)?;
+        let sent = match self.connection.flush_and_settle() {
+            Ok(Progress::Done) => Sending::send_all(&mut self.connection, bytes).map(|()| true),
+            Ok(Progress::Blocked(_)) => Ok(false),
+            Err(error) => Err(error),
+        };
+        self.explain_at_once(sent)
+    }
+
+    /// Starts on the next plain message, and waits for it. Discards the rest of the previous message.
+    #[inline]
+    pub(super) fn begin(&mut self, until: Option<Instant>) -> Result<(), Error> {
+        self.drive(until, Connection::begin_plain)
+    }
+
+    /// Starts on the next message if that needs no wait. Returns false if it does.
+    pub(crate) fn try_begin(
+        &mut self,
+        begin: impl FnOnce(&mut Connection) -> Result<Progress, Error>,
+    ) -> Result<bool, Error> {
+        let _ = self.connection.read_socket_next();
+        let flushed = self.connection.flush_and_settle();
+        let begun = flushed.and_then(|_| begin(&mut self.connection));
+        self.explain_at_once(begun.map(|progress| progress == Progress::Done))
+    }
+
+    fn explain_at_once<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
+        let now = Instant::now;
+        result.map_err(|error| exit::explain(error, self.child.as_ref(), Some(now())))
+    }
+
+    /// Sends GOODBYE, and waits for that of the other side and for the exit of the child.
+    pub(crate) fn close(&mut self) -> Result<Option<ExitStatus>, Error> {
+        let (until, mut closing) = (self.close_deadline(), Closing::default());
+        let closed = self.drive(until, |connection| closing.step(connection));
+        closing.check(closed)?;
+        let Some(child) = &self.child else { return Ok(None) };
+        self.exit_status(exit::wait(child, until))
+    }
+
+    /// Returns the deadline of a close that begins now. Without a child and a timeout there is none: a host that reads
+    /// slowly is no reason to give up, and its exit ends the wait.
+    pub(super) fn close_deadline(&self) -> Option<Instant> {
+        let timeout = self.timeout.or(self.child.is_some().then_some(CLOSE_DEADLINE))?;
+        Instant::now().checked_add(timeout)
+    }
+
+    /// Returns the exit status of the child, or a timeout if it has not exited.
+    pub(super) fn exit_status(
+        &self,
+        status: Option<ExitStatus>,
+    ) -> Result<Option<ExitStatus>, Error> {
+        if status.is_some() { Ok(status) } else { Err(self.timed_out(Want::Message)) }
+    }
+
+    fn wait_for(&mut self, want: Want, until: Option<Instant>) -> Result<(), Error> {
+        if !self.before_wait(want, true)? {
+            return Ok(());
         }
-        self.line.stats.sent.blocked += began.elapsed();
-        Ok(())
+        let began = Instant::now();
+        let arrived = self.wait(want, until);
+        self.after_wait(want, began.elapsed(), arrived)
     }
 
-    /// Waits once for room in the socket, and takes in what has come meanwhile.
-    pub(super) fn wait_for_room(&mut self, until: Option<Instant>) -> Result<(), Error> {
-        self.may_wait_for_room()?;
-        let arrived = self.wait(Want::Room, until)?;
-        self.take_in(arrived)
+    /// Prepares a wait. Returns false if it is not needed.
+    #[inline]
+    pub(super) fn before_wait(&mut self, want: Want, may_spin: bool) -> Result<bool, Error> {
+        match want {
+            Want::Message => self.before_message(may_spin),
+            Want::Room => self.before_room().map(|()| true),
+        }
     }
 
-    /// Whether there can be room once.
-    pub(super) fn may_wait_for_room(&self) -> Result<(), Error> {
+    #[inline]
+    fn before_message(&mut self, may_spin: bool) -> Result<bool, Error> {
+        if self.exited {
+            if self.connection.read_socket_next() {
+                // The socket may have its last message.
+                return Ok(false);
+            }
+            return Err(Error::new(ErrorKind::Died { status: None }));
+        }
+        // An earlier call that does not wait may have queued something.
+        let _ = self.connection.flush_and_settle()?;
+        if !self.connection.waits_for_socket() {
+            if may_spin {
+                let connection = &self.connection;
+                let spun = self.spin.until(|| connection.has_records());
+                self.connection.stats.received.spun += spun;
+                self.connection.stats.received.blocked += spun;
+            }
+            if self.connection.has_records() {
+                return Ok(false);
+            }
+        }
+        Ok(self.connection.fall_asleep())
+    }
+
+    /// Returns an error if there can never be room.
+    fn before_room(&self) -> Result<(), Error> {
         if self.exited {
             return Err(Error::new(ErrorKind::Died { status: None }));
         }
-        let most = self.line.limits.max_backlog_bytes;
-        if self.line.end.arrived().len() >= most {
+        let most = self.connection.limits.max_backlog_bytes;
+        if self.connection.end.arrived().len() >= most {
             return Err(Error::new(ErrorKind::Backlog { most }));
         }
         Ok(())
     }
 
-    /// Keeps what has come while there was no room.
-    pub(super) fn take_in(&mut self, arrived: bool) -> Result<(), Error> {
-        let most = self.line.limits.max_backlog_bytes;
-        if arrived {
-            while let Arrived::Bytes { .. } = self.line.end.receive(most)? {}
+    /// Ends a wait that took this long.
+    #[inline]
+    pub(super) fn after_wait(
+        &mut self,
+        want: Want,
+        slept: Duration,
+        arrived: Result<bool, Error>,
+    ) -> Result<(), Error> {
+        match want {
+            Want::Message => {
+                self.connection.wake_up(slept);
+                self.connection.stats.received.blocked += slept;
+                self.spin.note_sleep(slept);
+                arrived.map(drop)
+            }
+            Want::Room => {
+                self.connection.stats.sent.blocked += slept;
+                // The other side may be waiting for room as well: keep what it has sent.
+                if arrived? { self.read_backlog() } else { Ok(()) }
+            }
         }
+    }
+
+    fn read_backlog(&mut self) -> Result<(), Error> {
+        let most = self.connection.limits.max_backlog_bytes;
+        while let Arrived::Bytes { .. } = self.connection.end.receive(most)? {}
         Ok(())
     }
 
-    /// Goes on with a step until it is done, and waits for the other side in between.
-    #[inline]
-    pub(super) fn receive(
-        &mut self,
-        until: Option<Instant>,
-        mut step: impl FnMut(&mut Line) -> Result<Progress, Error>,
-    ) -> Result<(), Error> {
-        by_its_twin!(self, self.receive_async(until, step));
-        loop {
-            match step(&mut self.line) {
-                Ok(Progress::Done) => return Ok(()),
-                Ok(Progress::Nothing) => {}
-                Err(error) => return Err(self.explain(error, until)),
-            }
-            if let Err(error) = self.wait_for_more(until) {
-                return Err(self.explain(error, until));
-            }
-        }
-    }
-
-    fn wait_for_more(&mut self, until: Option<Instant>) -> Result<(), Error> {
-        if !self.is_about_to_wait(true)? {
-            return Ok(());
-        }
-        let began = Instant::now();
-        let waited = self.wait(Want::Message, until);
-        self.has_waited(began.elapsed());
-        waited.map(drop)
-    }
-
-    /// Before a wait for a message. `false`: there may be one already.
-    #[inline]
-    pub(super) fn is_about_to_wait(&mut self, may_spin: bool) -> Result<bool, Error> {
-        if self.exited {
-            if self.line.be_eager() {
-                // What it said last may be in the socket.
-                return Ok(false);
-            }
-            return Err(Error::new(ErrorKind::Died { status: None }));
-        }
-        // What was kept by a call that does not wait.
-        self.line.publish()?;
-        self.line.end.flush()?;
-        let in_order = !self.line.waits_for_socket();
-        if in_order {
-            if may_spin {
-                let line = &self.line;
-                let spun = self.spin.until(|| line.has_news());
-                self.line.stats.received.spun += spun;
-                self.line.stats.received.blocked += spun;
-            }
-            if self.line.has_news() {
-                return Ok(false);
-            }
-            if let Some(ring) = &mut self.line.ring {
-                return Ok(ring.into.fall_asleep(&ring.ours, &ring.theirs));
-            }
-        }
-        Ok(true)
-    }
-
-    /// After a wait for a message.
-    #[inline]
-    pub(super) fn has_waited(&mut self, slept: Duration) {
-        self.line.wake_up(slept);
-        self.line.stats.received.blocked += slept;
-        self.spin.note_sleep(slept);
-    }
-
-    /// Waits for the socket, the end of the child, the cancel token, the deadline. Whether something
-    /// has arrived.
+    /// Waits for the socket, the exit of the child, the cancel token and the deadline. Returns true if something has
+    /// arrived.
     fn wait(&mut self, want: Want, until: Option<Instant>) -> Result<bool, Error> {
-        let wants_room = matches!(want, Want::Room) || self.line.unsent() > 0;
         let alone = self.child.is_none() && self.cancel.is_none() && until.is_none();
-        if alone && !wants_room && !self.line.end.has_ended() {
-            self.line.end.wait_and_receive()?;
+        if alone && !self.wants_room(want) && !self.connection.end.has_ended() {
+            self.connection.end.wait_and_receive()?;
             return Ok(true);
         }
         let mut slots = self.slots(want)?;
@@ -227,12 +277,15 @@ impl Core {
         self.note_wait(want, slots, done)
     }
 
-    /// What to wait for: an arrival, room, the end of the child, the cancel token.
-    pub(super) fn slots(&self, want: Want) -> Result<[Slot<'_>; 4], Error> {
-        let end = &self.line.end;
-        let wants_room = matches!(want, Want::Room) || self.line.unsent() > 0;
+    fn wants_room(&self, want: Want) -> bool {
+        matches!(want, Want::Room) || self.connection.unsent() > 0
+    }
+
+    /// Returns the slots of a wait.
+    pub(super) fn slots(&self, want: Want) -> Result<Slots<'_>, Error> {
+        let end = &self.connection.end;
         let arrival = if end.has_ended() { Slot::Off } else { Slot::Event(end) };
-        let room = if wants_room { Slot::Room(end) } else { Slot::Off };
+        let room = if self.wants_room(want) { Slot::Room(end) } else { Slot::Off };
         let exit = match &self.child {
             Some(child) if !self.exited => Slot::Event(child.child_handle()),
             _ => Slot::Off,
@@ -244,34 +297,30 @@ impl Core {
         Ok([arrival, room, exit, cancel])
     }
 
-    /// What has come of a wait: whether something has arrived.
+    /// Evaluates a wait. Returns true if something has arrived.
     pub(super) fn note_wait(
         &mut self,
         want: Want,
-        slots: [Slot<'static>; 4],
+        slots: Slots<'static>,
         done: usize,
     ) -> Result<bool, Error> {
-        let [arrival, _, exit, cancel] = slots;
-        let arrived = matches!(arrival, Slot::EventDone);
-        let (exited, woken) = (matches!(exit, Slot::EventDone), matches!(cancel, Slot::EventDone));
-        if exited {
-            // Not yet an error: what it sent before stands in the socket and in the ring.
-            self.exited = true;
-        }
+        let [arrival, _, exit, cancel] = slots.map(|slot| matches!(slot, Slot::EventDone));
+        // Not an error yet: the socket and the ring have what it sent before.
+        self.exited |= exit;
         if done == 0 {
             return Err(self.timed_out(want));
         }
-        if let (true, Some(token)) = (woken, &self.cancel) {
+        if let (true, Some(token)) = (cancel, &self.cancel) {
             if token.is_cancelled() {
                 return Err(Error::new(ErrorKind::Cancelled));
             }
-            // A signal that is on its way to somebody's child: none of ours.
+            // A signal to be forwarded to a child of somebody else.
             token.heed();
         }
-        Ok(arrived)
+        Ok(arrival)
     }
 
-    pub(super) fn timed_out(&self, want: Want) -> Error {
+    fn timed_out(&self, want: Want) -> Error {
         let peer = Peer::of(self.child.as_ref());
         let waiting_for = match want {
             Want::Message => "a message",
@@ -279,91 +328,37 @@ impl Core {
         };
         Error::new(ErrorKind::TimedOut { waiting_for, peer })
     }
+}
 
-    /// Adds to an error of a connection how the other side ended, where it is our child.
-    pub(super) fn explain(&mut self, error: Error, until: Option<Instant>) -> Error {
-        let (ErrorKind::Died { status: None }, Some(child)) = (error.kind(), &self.child) else {
-            return error;
-        };
-        let enough = Instant::now().checked_add(END_TAKES);
-        let until = [until, enough].into_iter().flatten().min();
-        match status_of(child.child_handle(), until) {
-            Some(status) => Error::new(ErrorKind::Died { status: Some(status) }),
-            None => error,
+/// The end of a connection: GOODBYE, then everything that the other side still sends.
+#[derive(Debug, Default)]
+pub(super) struct Closing {
+    /// GOODBYE was sent.
+    said_goodbye: bool,
+}
+
+impl Closing {
+    /// Goes on until the connection reports its end as an error.
+    pub(super) fn step(&mut self, connection: &mut Connection) -> Result<Progress, Error> {
+        if !self.said_goodbye {
+            connection.send_goodbye()?;
+            if let blocked @ Progress::Blocked(_) = connection.flush()? {
+                return Ok(blocked);
+            }
+            self.said_goodbye = true;
         }
-    }
-
-    /// Begins the next message. What is left of the one before is thrown away.
-    #[inline]
-    pub(super) fn begin(&mut self, until: Option<Instant>) -> Result<(), Error> {
-        by_its_twin!(self, self.begin_async(until));
-        self.begin_any(until)?;
-        // Calls have hosts and workers of their own.
-        self.line.has_begun(kind::MESSAGE)
-    }
-
-    /// The kind of the message that was begun, and the call that it belongs to.
-    pub(crate) fn begun(&self) -> (u8, u64) {
-        self.line.incoming_body().map_or((0, 0), |body| (body.kind, body.id))
-    }
-
-    /// As [`begin`](Self::begin), of whatever kind it is.
-    #[inline]
-    pub(crate) fn begin_any(&mut self, until: Option<Instant>) -> Result<(), Error> {
-        self.skip(until)?;
-        self.receive(until, Line::begin)
-    }
-
-    /// Throws away what is left of the message that was begun.
-    #[inline]
-    pub(super) fn skip(&mut self, until: Option<Instant>) -> Result<(), Error> {
-        if self.line.body().is_some() {
-            self.receive(until, |line| line.take(usize::MAX, &mut Nowhere))?;
-            self.line.end_of_body();
-        }
-        Ok(())
-    }
-
-    /// As [`close`](Self::close), within the time that there is for it.
-    pub(crate) fn close_in_time(&mut self) -> Result<Option<ExitStatus>, Error> {
-        self.close(self.close_until())
-    }
-
-    /// Until when a close may take. A host that reads slowly is no reason to give up, its end ends the wait.
-    pub(super) fn close_until(&self) -> Option<Instant> {
-        let timeout = self.timeout.or(self.child.is_some().then_some(CLOSE_TAKES))?;
-        Instant::now().checked_add(timeout)
-    }
-
-    /// Says that no more comes, waits until the other side says so too, and for the end of the child.
-    pub(super) fn close(&mut self, until: Option<Instant>) -> Result<Option<ExitStatus>, Error> {
-        let said = self.line.say_goodbye();
-        said.and_then(|()| self.hand_over(until)).map_err(|error| self.explain(error, until))?;
         loop {
-            match self.begin(until) {
-                Ok(()) => {}
-                Err(error) if error.is_disconnect() => break,
-                Err(error) => return Err(error),
+            if let blocked @ Progress::Blocked(_) = connection.begin_plain()? {
+                return Ok(blocked);
             }
         }
-        let Some(child) = &self.child else { return Ok(None) };
-        match status_of(child.child_handle(), until) {
-            Some(status) => Ok(Some(status)),
-            None => Err(self.timed_out(Want::Message)),
+    }
+
+    /// Returns `Ok` for the end of the connection after GOODBYE was sent.
+    pub(super) fn check(&self, closed: Result<(), Error>) -> Result<(), Error> {
+        match closed {
+            Err(error) if self.said_goodbye && error.is_disconnect() => Ok(()),
+            closed => closed,
         }
     }
-}
-
-/// What a wait is for.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Want {
-    Message,
-    Room,
-}
-
-/// How a child has ended, or ends until then.
-pub(crate) fn status_of(exit: &ChildHandle, until: Option<Instant>) -> Option<ExitStatus> {
-    // Ignored, here and below: a status that is lost is none.
-    let _ = wait::any(&mut [Slot::Event(exit)], until);
-    exit.try_wait().ok().flatten().map(|ended| ended.status)
 }

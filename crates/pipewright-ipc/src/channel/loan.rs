@@ -1,29 +1,29 @@
-//! A message that is written where the other side will read it.
+//! A message that is filled in where the other side will read it.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::time::Instant;
 
 use super::core::Core;
+use crate::connection::Connection;
 use crate::error::Error;
-use crate::ring::Place;
+use crate::ring::RecordPlace;
 use crate::wire::{Header, kind};
 
-/// Room for a message, to be filled in and sent: in the ring where there is room in it, else in our own
-/// memory.
+/// Room for a message, to be filled in and sent: in the ring, or in this process's own memory if the ring has no room.
 ///
-/// What stands in it at first are bytes of earlier messages of ours, or zeros.
+/// Contains bytes of earlier messages of this side, or zeros, at first.
 ///
 /// # Drop
-/// Nothing is sent, and the room is free again.
+/// Sends nothing, and frees the room.
 pub struct Loan<'a> {
     core: &'a mut Core,
-    room: Room,
+    buffer: Buffer,
     until: Option<Instant>,
 }
 
-enum Room {
-    InRing(Place, usize),
+enum Buffer {
+    InRing(RecordPlace, usize),
     Own(Vec<u8>),
 }
 
@@ -33,40 +33,38 @@ impl<'a> Loan<'a> {
         bytes: usize,
         until: Option<Instant>,
     ) -> Result<Loan<'a>, Error> {
-        core.line.may_send(bytes as u64)?;
-        let sleeps = core.line.ring.as_ref().is_some_and(|it| it.out.sleeps(&it.theirs).is_some());
-        let is_small = bytes < core.line.limits.threshold_bytes && sleeps;
-        let place = if is_small { None } else { core.line.reserve(bytes)? };
-        let room = match place {
-            Some(place) => Room::InRing(place, bytes),
+        core.connection.check_may_send(bytes as u64)?;
+        let has_to_wake = core.connection.sleep_to_end(bytes).is_some();
+        let place = if has_to_wake { None } else { core.connection.reserve(bytes)? };
+        let buffer = match place {
+            Some(place) => Buffer::InRing(place, bytes),
             None => {
                 let mut buffer = std::mem::take(&mut core.scratch);
                 buffer.clear();
                 buffer.try_reserve(bytes).map_err(|_| no_memory())?;
                 buffer.resize(bytes, 0);
-                Room::Own(buffer)
+                Buffer::Own(buffer)
             }
         };
-        Ok(Loan { core, room, until })
+        Ok(Loan { core, buffer, until })
     }
 
-    /// Sends what was filled in.
+    /// Sends the message.
     ///
     /// # Errors
-    /// As [`Channel::send_bytes`](super::Channel::send_bytes).
+    /// Those of [`Channel::send_bytes`](super::Channel::send_bytes).
     pub fn send(mut self) -> Result<(), Error> {
-        let header = Header::new(kind::MESSAGE, self.len());
-        match &mut self.room {
-            Room::InRing(place, bytes) => {
+        match &mut self.buffer {
+            Buffer::InRing(place, bytes) => {
                 let (place, bytes) = (*place, *bytes as u64);
-                self.core.line.commit(place, &header);
-                self.core.line.note_sent(bytes, 1);
-                let sent = self.core.line.publish().and_then(|()| self.core.hand_over(self.until));
-                sent.map_err(|error| self.core.explain(error, self.until))
+                let header = Header::new(kind::MESSAGE, bytes as usize);
+                self.core.connection.commit(place, &header);
+                self.core.connection.count_message_sent(bytes, 1);
+                self.core.drive(self.until, Connection::flush)
             }
-            Room::Own(buffer) => {
+            Buffer::Own(buffer) => {
                 let buffer = std::mem::take(buffer);
-                let sent = self.core.send(header, &buffer, self.until);
+                let sent = self.core.send((kind::MESSAGE, 0), buffer.as_slice(), self.until);
                 self.core.scratch = buffer;
                 sent
             }
@@ -82,24 +80,24 @@ impl Deref for Loan<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        match &self.room {
-            Room::InRing(place, bytes) => {
-                let ring = self.core.line.ring.as_ref();
+        match &self.buffer {
+            Buffer::InRing(place, bytes) => {
+                let ring = self.core.connection.ring.as_ref();
                 ring.and_then(|ring| ring.ours.get(place.body(), *bytes)).unwrap_or_default()
             }
-            Room::Own(buffer) => buffer,
+            Buffer::Own(buffer) => buffer,
         }
     }
 }
 
 impl DerefMut for Loan<'_> {
     fn deref_mut(&mut self) -> &mut [u8] {
-        match &mut self.room {
-            Room::InRing(place, bytes) => {
-                let ring = self.core.line.ring.as_mut();
+        match &mut self.buffer {
+            Buffer::InRing(place, bytes) => {
+                let ring = self.core.connection.ring.as_mut();
                 ring.and_then(|ring| ring.ours.get_mut(place.body(), *bytes)).unwrap_or_default()
             }
-            Room::Own(buffer) => buffer,
+            Buffer::Own(buffer) => buffer,
         }
     }
 }

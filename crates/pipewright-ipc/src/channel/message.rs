@@ -1,4 +1,4 @@
-//! A message that has come: copied out, or read in place.
+//! A received message: copied out, or read in place.
 
 use std::fmt;
 use std::io;
@@ -8,15 +8,14 @@ use std::time::Instant;
 use pipewright::Handle;
 
 use super::core::Core;
-use super::incoming::Progress;
-use super::sink::{Fill, Fold, Nowhere};
+use crate::connection::{Discard, Fill, Fold, Progress};
 use crate::error::Error;
 
-/// A message that has come, or is coming: of a long one the first part is here while the last is being
-/// written.
+/// A message that is being received. The first part of a long message can be read while the other side writes the
+/// last.
 ///
 /// # Drop
-/// What was not read of it is thrown away by the next call that receives.
+/// The next call that receives discards what was not read.
 pub struct Message<'a, R = super::Raw> {
     core: &'a mut Core,
     until: Option<Instant>,
@@ -28,55 +27,47 @@ impl<'a, R> Message<'a, R> {
         Message { core, until, types: PhantomData }
     }
 
-    /// How long the message is, in bytes.
+    /// Returns the length of the message in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
-        let body = self.core.line.incoming_body();
-        // Never more than was agreed, and that fits.
+        let body = self.core.connection.body();
+        // Never more than the agreed maximum, which fits.
         body.map_or(0, |body| usize::try_from(body.total).unwrap_or(usize::MAX))
     }
 
-    /// Whether the message has no bytes.
+    /// Returns true if the message has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The handles that came with the message, each once.
+    /// Takes the handles that came with the message.
     pub fn take_handles(&mut self) -> Vec<Handle> {
-        self.core.line.body().map(|body| std::mem::take(&mut body.handles)).unwrap_or_default()
+        self.core.connection.take_handles()
     }
 
-    /// The message, copied out.
+    /// Copies the message out.
     ///
     /// # Errors
-    /// The other side dies, breaks the protocol or stops while it sends the rest; the time is over; there
-    /// is no memory.
+    /// The other side dies, violates the protocol or stops while it sends the rest; the timeout expires; there is
+    /// no memory.
     pub fn bytes(self) -> Result<Vec<u8>, Error> {
         let mut bytes = Vec::new();
         self.read_into(&mut bytes)?;
         Ok(bytes)
     }
 
-    /// As [`bytes`](Self::bytes), into a buffer that can be used again and again. What was in it is
-    /// gone.
+    /// Copies the message into a buffer, which can be reused. Its previous contents are lost.
     ///
     /// # Errors
-    /// As [`bytes`](Self::bytes).
+    /// Those of [`bytes`](Self::bytes).
     #[inline]
-    pub fn read_into(self, buffer: &mut Vec<u8>) -> Result<(), Error> {
-        self.make_room(buffer)?;
-        self.core.receive(self.until, |line| line.take(usize::MAX, &mut &mut *buffer))?;
-        self.core.line.end_of_body();
-        Ok(())
+    pub fn read_into(self, mut buffer: &mut Vec<u8>) -> Result<(), Error> {
+        self.core.connection.prepare_buffer(buffer)?;
+        self.core.drive(self.until, |connection| connection.take_rest(&mut buffer))
     }
 
-    pub(super) fn make_room(&self, buffer: &mut Vec<u8>) -> Result<(), Error> {
-        buffer.clear();
-        buffer.try_reserve(self.len()).map_err(|_| Error::from(io::Error::from(NO_MEMORY)))
-    }
-
-    /// The message, to be read where it is.
+    /// Reads the message in place.
     #[must_use]
     pub fn lease(self) -> Lease<'a> {
         Lease { core: self.core, until: self.until }
@@ -88,23 +79,20 @@ impl<'a, R> Message<'a, R> {
     }
 }
 
-const NO_MEMORY: io::ErrorKind = io::ErrorKind::OutOfMemory;
-
-/// How much of a message is shown at once by [`Lease::for_each_chunk`]: what stays in the nearest cache.
+/// The most bytes that [`Lease::for_each_chunk`] passes at once: they stay in the L1 cache.
 const CHUNK_BYTES: usize = 16 << 10;
 
-/// A message that is read where it is, in the memory of the other side.
+/// A message that is read in place, in the memory of the other side.
 ///
-/// That side could change the bytes while they are read, so there is no `&[u8]` over them.
-/// [`fold`](Self::fold) reads them into registers, a block at a time, and is as fast as the memory is.
-/// What [`for_each_chunk`](Self::for_each_chunk) shows has been brought into our nearest cache, in longer
-/// pieces, and [`Read`](io::Read) copies them to wherever they shall be. What was shown does not
-/// change.
+/// The other side could change the bytes while they are read, so there is no `&[u8]` over them. [`fold`](Self::fold)
+/// reads them into registers, a block at a time, at the speed of the memory. [`for_each_chunk`](Self::for_each_chunk)
+/// passes longer chunks, copied to the L1 cache, and [`Read`](io::Read) copies to any buffer. Bytes that were passed
+/// do not change.
 ///
-/// The place in the ring is free for new messages as soon as it has been read.
+/// Bytes that were read free their place in the ring for new messages at once.
 ///
 /// # Drop
-/// What was not read is thrown away by the next call that receives.
+/// The next call that receives discards what was not read.
 ///
 /// ```no_run
 /// # fn example(channel: &mut pipewright_ipc::Channel) -> Result<(), pipewright_ipc::Error> {
@@ -121,62 +109,60 @@ pub struct Lease<'a> {
 }
 
 impl Lease<'_> {
-    /// How many bytes have not been read yet.
+    /// Returns the number of bytes that were not read yet.
     #[must_use]
     pub fn left(&self) -> usize {
-        let body = self.core.line.incoming_body();
+        let body = self.core.connection.body();
         body.map_or(0, |body| usize::try_from(body.left).unwrap_or(usize::MAX))
     }
 
-    /// Passes over so many bytes, or over what is left.
+    /// Skips this many bytes, or all that are left.
     ///
     /// # Errors
-    /// As [`Message::bytes`].
+    /// Those of [`Message::bytes`].
     pub fn skip(&mut self, bytes: usize) -> Result<(), Error> {
         let rest = self.left().saturating_sub(bytes);
-        self.core.receive(self.until, |line| {
-            let left = line.incoming_body().map_or(0, |body| body.left);
-            line.take((left as usize).saturating_sub(rest), &mut Nowhere)
+        self.core.drive(self.until, |connection| {
+            let left = connection.body().map_or(0, |body| body.left);
+            connection.take((left as usize).saturating_sub(rest), &mut Discard)
         })
     }
 
-    /// Folds all bytes that have not been read yet, in order, in blocks of 64 bytes, of which only the
-    /// last may be shorter.
+    /// Folds all unread bytes in order, in blocks of 64 bytes. Only the last block may be shorter.
     ///
     /// # Errors
-    /// As [`Message::bytes`].
+    /// Those of [`Message::bytes`].
     pub fn fold<B>(self, start: B, add: impl FnMut(B, &[u8]) -> B) -> Result<B, Error> {
         let mut fold = Fold::new(start, add);
-        self.core.receive(self.until, |line| line.take(usize::MAX, &mut fold))?;
-        self.core.line.end_of_body();
-        // Gone after an error alone.
-        fold.end().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput).into())
+        self.core.drive(self.until, |connection| connection.take_rest(&mut fold))?;
+        // `None` only after an error.
+        fold.finish().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput).into())
     }
 
-    /// Shows all bytes that have not been read yet, in order, in pieces of at most 16 KiB.
+    /// Passes all unread bytes in order, in chunks of at most 16 KiB.
     ///
     /// # Errors
-    /// As [`Message::bytes`].
-    pub fn for_each_chunk(mut self, mut show: impl FnMut(&[u8])) -> Result<(), Error> {
+    /// Those of [`Message::bytes`].
+    pub fn for_each_chunk(mut self, mut take: impl FnMut(&[u8])) -> Result<(), Error> {
         let mut chunk = [0; CHUNK_BYTES];
         loop {
             let filled = self.fill(&mut chunk)?;
             if filled == 0 {
-                self.core.line.end_of_body();
+                self.core.connection.end_message();
                 return Ok(());
             }
-            show(chunk.get(..filled).unwrap_or_default());
+            take(chunk.get(..filled).unwrap_or_default());
         }
     }
 
-    /// Reads as much as is there, and at least one byte unless the end was reached.
+    /// Reads what has arrived: at least one byte, unless the message is at its end.
     #[inline]
     fn fill(&mut self, to: &mut [u8]) -> Result<usize, Error> {
         let most = to.len().min(self.left());
         let mut fill = Fill { to, filled: 0 };
-        self.core.receive(self.until, |line| {
-            let progress = line.take(most, &mut fill)?;
-            // Something is enough.
+        self.core.drive(self.until, |connection| {
+            let progress = connection.take(most, &mut fill)?;
+            // One byte is enough.
             Ok(if fill.filled > 0 { Progress::Done } else { progress })
         })?;
         Ok(fill.filled)

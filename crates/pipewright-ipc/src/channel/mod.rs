@@ -1,15 +1,8 @@
 //! A channel between two processes.
 
-mod attempts;
 mod core;
-mod incoming;
-mod line;
 mod loan;
 mod message;
-mod outgoing;
-mod pieces;
-mod sink;
-mod spin;
 #[cfg(feature = "tokio")]
 mod task;
 #[cfg(feature = "serde")]
@@ -17,51 +10,47 @@ mod typed;
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pipewright::{CancelToken, Child, Command, ExitStatus, Handle};
 use pipewright_os::channel::handle_channel::{End, MOST_HANDLES};
 
-pub(crate) use self::core::{Core, status_of};
-use crate::error::{Error, ErrorKind, Side};
+pub(crate) use self::core::Core;
+use crate::connection::Connection;
+use crate::error::{Error, ErrorKind};
+use crate::exit;
 use crate::handshake;
 use crate::host;
 use crate::options::Options;
 use crate::stats::Stats;
-use crate::wire::{Header, kind};
-pub(crate) use incoming::Progress;
-pub(crate) use line::{Limits, Line, SharedRing};
+use crate::wire::kind;
 pub use loan::Loan;
 pub use message::{Lease, Message};
-pub(crate) use pieces::{Piece, Pieces, Sending};
-pub(crate) use spin::Spin;
-#[cfg(feature = "serde")]
-pub(crate) use typed::codec;
 
-/// The type of messages that are bytes and nothing else.
+/// The type of messages that are plain bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Raw {}
 
-/// A channel between a host and a worker, or between any two processes that share a link: each sends
-/// messages, and receives those of the other one whole and in order.
+/// A channel between a host and a worker, or between any two processes that share a handle channel. Each side sends
+/// messages, and receives those of the other side whole and in order.
 ///
-/// `S` is what is sent and `R` what is received, where that are values (feature `serde`); bytes can
-/// always be sent.
+/// `S` is the type of sent values and `R` that of received ones (feature `serde`). Bytes can always be sent.
 ///
-/// A call waits where it has to: for a message, or for room. It ends when the other side dies, when its
-/// [time](Self::set_timeout) is over, or when it is [cancelled](Self::set_cancel). While it waits for
-/// room it takes in what comes, so two sides that send at once never wait for each other.
+/// A call waits for a message, or for room to send. The wait ends when the other side dies, when the
+/// [timeout](Self::set_timeout) expires, or when the call is [cancelled](Self::set_cancel). While a call waits for
+/// room it receives what arrives, so two sides that send at once never deadlock.
 ///
 /// # Platform
-/// Linux, macOS: a pair of Unix sockets, and two memory objects. Windows: an overlapped pipe for both
-/// directions, and two sections of memory.
+/// Linux, macOS: a pair of Unix sockets and two memory objects. Windows: an overlapped pipe for both directions and
+/// two sections of memory.
 ///
-/// Unix: after a `fork` by other code of this process the channel is the parent's. The child may drop it, which
-/// neither ends the worker nor closes what the parent has; with two who talk, nobody knows who hears what.
+/// Unix: if other code of this process calls `fork`, the channel stays with the parent. The child may drop it, which
+/// neither ends the worker nor closes the parent's end. If both used it, each message would reach an arbitrary one of
+/// them.
 ///
 /// # Drop
-/// Closes the connection without a word; the other side finds it gone. A worker that was started by
-/// this is killed. [`close`](Self::close) is the polite way.
+/// Closes the connection without GOODBYE: the other side gets [`Died`](ErrorKind::Died). Kills a worker that this
+/// channel has started. [`close`](Self::close) ends both regularly.
 ///
 /// ```no_run
 /// use pipewright::Command;
@@ -80,36 +69,34 @@ pub struct Channel<S = Raw, R = Raw> {
 }
 
 impl<S, R> Channel<S, R> {
-    /// Starts a worker, and connects to it. The worker gets its end of the link and no other handle, and
+    /// Starts a worker and connects to it. The worker gets its end of the handle channel and no other handle, and
     /// ends with this channel and with this process.
     ///
-    /// The protocol does not touch the worker's stdio, which is as the command says.
+    /// The protocol does not use the worker's stdio, which stays as the command sets it.
     ///
     /// # Platform
-    /// The number of the worker's end is in its environment (`PIPEWRIGHT_IPC`).
+    /// The environment variable `PIPEWRIGHT_IPC` contains the number of the worker's end.
     ///
     /// # Errors
-    /// [`Start`](ErrorKind::Start): the command cannot be started. [`NoHandshake`](ErrorKind::NoHandshake): the worker
-    /// ended or was silent, and may not be a worker program. [`Refused`](ErrorKind::Refused), which names what differs.
-    /// [`Unclaimed`](ErrorKind::Unclaimed): this process is a worker itself and has not claimed its link. There is no
-    /// worker then.
+    /// [`Start`](ErrorKind::Start): the command cannot be started. [`NoHandshake`](ErrorKind::NoHandshake): the
+    /// worker ended or was silent, and may not be a worker program. [`Refused`](ErrorKind::Refused), which names
+    /// what differs. [`Unclaimed`](ErrorKind::Unclaimed): this process is a worker itself and has not claimed its
+    /// handle channel. No worker is left after an error.
     pub fn start(command: &mut Command, options: &Options) -> Result<Channel<S, R>, Error> {
-        by_its_twin!(Channel::start_async(command, options));
+        run_async_for_test!(Channel::start_async(command, options));
         let (end, mut child) = host::start(command)?;
         match handshake::host(end, Some(&child), options) {
-            Ok(line) => Ok(Channel::of(line, Some(child), options)),
+            Ok(connection) => Ok(Channel::of(connection, Some(child), options)),
             Err(error) => {
-                if matches!(error.kind(), ErrorKind::Refused { .. }) {
-                    // So that it can say why, where its own complaints go, before it is killed.
-                    let until = std::time::Instant::now().checked_add(COMPLAINT_TAKES);
-                    let _ = status_of(child.child_handle(), until);
+                if let Some(until) = rejection_deadline(&error) {
+                    let _ = exit::wait(&child, until);
                 }
                 Err(host::without_handshake(error, &mut child))
             }
         }
     }
 
-    /// Connects as the host through a link that was passed on in another way.
+    /// Connects as the host over a handle channel that was passed on in another way.
     ///
     /// # Errors
     /// [`Refused`](ErrorKind::Refused), which names what differs; [`Died`](ErrorKind::Died) and
@@ -119,121 +106,119 @@ impl<S, R> Channel<S, R> {
     }
 
     pub(crate) fn connected_as_host(end: End, options: &Options) -> Result<Channel<S, R>, Error> {
-        let line = handshake::host(end, None, options)?;
-        Ok(Channel::of(line, None, options))
+        let connection = handshake::host(end, None, options)?;
+        Ok(Channel::of(connection, None, options))
     }
 
-    /// Connects as the worker through a link that was passed on in another way than
-    /// [`worker::channel`](crate::worker::channel) takes it from.
+    /// Connects as the worker over a handle channel that was passed on in another way than
+    /// [`worker::channel`](crate::worker::channel) expects.
     ///
     /// # Errors
-    /// As [`as_host`](Self::as_host).
+    /// Those of [`as_host`](Self::as_host).
     pub fn as_worker(link: Handle, options: &Options) -> Result<Channel<S, R>, Error> {
         Channel::connected_as_worker(End::from_handle(link)?, options)
     }
 
     pub(crate) fn connected_as_worker(end: End, options: &Options) -> Result<Channel<S, R>, Error> {
-        by_its_twin!(Channel::connected_async(end, options));
-        let line = handshake::worker(end, options)?;
-        Ok(Channel::of(line, None, options))
+        run_async_for_test!(Channel::connected_async(end, options));
+        let connection = handshake::worker(end, options)?;
+        Ok(Channel::of(connection, None, options))
     }
 
-    fn of(line: Line, child: Option<Child>, options: &Options) -> Channel<S, R> {
-        let mut core = Core::new(line, child, options.spin);
+    fn of(connection: Connection, child: Option<Child>, options: &Options) -> Channel<S, R> {
+        let mut core = Core::new(connection, child, options.spin);
         core.timeout = options.timeout;
         Channel { core, types: PhantomData }
     }
 
-    /// How long each call may wait from now on; `None`: for as long as the other side is there.
+    /// Sets the longest wait of each further call. `None`: as long as the other side is there.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.core.timeout = timeout;
     }
 
-    /// Ends every call that waits, now and later, when the token is cancelled.
+    /// Ends every waiting call, now and later, when the token is cancelled.
     pub fn set_cancel(&mut self, token: &CancelToken) {
         self.core.cancel = Some(token.clone());
     }
 
-    /// The worker, where this channel has started one.
+    /// Returns the worker, if this channel has started one.
     #[must_use]
     pub fn worker(&self) -> Option<&Child> {
         self.core.child.as_ref()
     }
 
-    /// The worker's streams, where they are piped, and whatever else wants to own them.
+    /// Returns the worker, for its piped streams and for other calls that need `&mut`.
     pub fn worker_mut(&mut self) -> Option<&mut Child> {
         self.core.child.as_mut()
     }
 
-    /// What went over the connection so far, and how.
+    /// Returns the statistics of the connection so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.core.line.stats()
+        self.core.connection.stats()
     }
 
-    /// Sends a message. When this returns it is in the hands of the system, or in the ring.
+    /// Sends a message. Returns when the system, or the ring, has all of it.
     ///
     /// # Errors
     /// [`TooLong`](ErrorKind::TooLong): nothing was sent. [`Died`](ErrorKind::Died),
-    /// [`TimedOut`](ErrorKind::TimedOut), [`Cancelled`](ErrorKind::Cancelled),
-    /// [`Backlog`](ErrorKind::Backlog): part of it was sent, and nothing more can be.
+    /// [`TimedOut`](ErrorKind::TimedOut), [`Cancelled`](ErrorKind::Cancelled), [`Backlog`](ErrorKind::Backlog):
+    /// part of the message was sent, and nothing more can be sent.
     #[inline]
     pub fn send_bytes(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let until = self.core.until();
-        self.core.send(Header::new(kind::MESSAGE, 0), bytes, until)
+        self.core.send((kind::MESSAGE, 0), bytes, until)
     }
 
-    /// As [`send_bytes`](Self::send_bytes), with handles: the other side gets its own handles of the
-    /// same files, pipes and sockets.
+    /// Sends a message with handles. The other side gets its own handles to the same files, pipes and sockets.
     ///
     /// # Platform
-    /// At most 64 with one message. Unix: `SCM_RIGHTS`. Windows: `DuplicateHandle` by the host, into the worker
-    /// and out of it; so only between a host and the worker that it has [started](Self::start), and what a
-    /// worker sends that ends before the host has received it is lost with it.
+    /// At most 64 handles a message. Unix: `SCM_RIGHTS`. Windows: `DuplicateHandle` by the host, into the worker
+    /// and out of it, so only between a host and a worker that it has [started](Self::start). Handles are lost if
+    /// their worker ends before the host has received them.
     ///
     /// # Errors
-    /// As [`send_bytes`](Self::send_bytes); an [`Io`](ErrorKind::Io) error where there are too many, and on
-    /// Windows where the process at the other end is not known (`Unsupported`).
+    /// Those of [`send_bytes`](Self::send_bytes). [`Io`](ErrorKind::Io): there are too many handles, or on Windows
+    /// the process at the other end is not known (`Unsupported`).
     pub fn send_with_handles(&mut self, bytes: &[u8], handles: &[Handle]) -> Result<(), Error> {
-        may_carry(handles)?;
+        check_handles(handles)?;
         let until = self.core.until();
         self.core.send_with_handles(bytes, handles, until)
     }
 
-    /// As [`send_bytes`](Self::send_bytes), where the message may be kept until the next call, so that
-    /// many small ones go together. [`flush`](Self::flush) sends what is kept.
+    /// Queues a message until the next call, so that many small ones are sent together. [`flush`](Self::flush)
+    /// sends queued messages.
     ///
     /// # Errors
-    /// As [`send_bytes`](Self::send_bytes).
+    /// Those of [`send_bytes`](Self::send_bytes).
     #[inline]
     pub fn queue_bytes(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.core.queue(bytes)
     }
 
-    /// Sends what is kept.
+    /// Sends the queued messages.
     ///
     /// # Errors
-    /// As [`send_bytes`](Self::send_bytes).
+    /// Those of [`send_bytes`](Self::send_bytes).
     pub fn flush(&mut self) -> Result<(), Error> {
         let until = self.core.until();
-        let sent = self.core.line.publish().and_then(|()| self.core.hand_over(until));
-        sent.map_err(|error| self.core.explain(error, until))
+        self.core.drive(until, Connection::flush)
     }
 
-    /// Sends a message if that needs no waiting. `false`: it does, and nothing was sent.
+    /// Sends a message if that needs no wait. Returns false if it does, and nothing was sent.
     ///
-    /// What the system does not take at once is kept, and goes with the next call.
+    /// The channel keeps what the system does not take at once, and sends it with the next call.
     ///
     /// # Errors
-    /// As [`send_bytes`](Self::send_bytes).
+    /// Those of [`send_bytes`](Self::send_bytes).
     pub fn try_send_bytes(&mut self, bytes: &[u8]) -> Result<bool, Error> {
         self.core.try_send(bytes)
     }
 
-    /// Room for a message of that length, which is filled in where the other side will read it.
+    /// Reserves room for a message of this length, to be filled in where the other side will read it.
     ///
     /// # Errors
-    /// As [`send_bytes`](Self::send_bytes).
+    /// Those of [`send_bytes`](Self::send_bytes).
     ///
     /// ```no_run
     /// # fn example(channel: &mut pipewright_ipc::Channel) -> Result<(), pipewright_ipc::Error> {
@@ -247,11 +232,11 @@ impl<S, R> Channel<S, R> {
         Loan::new(&mut self.core, bytes, until)
     }
 
-    /// The next message. Of a long one the rest may still be on its way.
+    /// Receives the next message. The rest of a long message may still be on its way.
     ///
     /// # Errors
-    /// [`Closed`](ErrorKind::Closed) and [`Died`](ErrorKind::Died), each after everything that the other
-    /// side has sent; [`Protocol`](ErrorKind::Protocol), [`TimedOut`](ErrorKind::TimedOut),
+    /// [`Closed`](ErrorKind::Closed) and [`Died`](ErrorKind::Died), each after everything that the other side has
+    /// sent; [`Protocol`](ErrorKind::Protocol), [`TimedOut`](ErrorKind::TimedOut),
     /// [`Cancelled`](ErrorKind::Cancelled).
     #[inline]
     pub fn recv(&mut self) -> Result<Message<'_, R>, Error> {
@@ -260,33 +245,38 @@ impl<S, R> Channel<S, R> {
         Ok(Message::new(&mut self.core, until))
     }
 
-    /// The next message, if one is there.
+    /// Receives the next message, if one has arrived.
     ///
     /// # Errors
-    /// As [`recv`](Self::recv).
+    /// Those of [`recv`](Self::recv).
     pub fn try_recv(&mut self) -> Result<Option<Message<'_, R>>, Error> {
         let until = self.core.until();
-        if self.core.try_begin()? == Progress::Nothing {
-            return Ok(None);
-        }
-        Ok(Some(Message::new(&mut self.core, until)))
+        let has_begun = self.core.try_begin(Connection::begin_plain)?;
+        Ok(has_begun.then(|| Message::new(&mut self.core, until)))
     }
 
-    /// Says that no more comes, and waits until the other side says so too; what it still sends is thrown
-    /// away. Where this channel has started the worker, its end is waited for as well; a worker that
-    /// takes longer than the [timeout](Self::set_timeout), or 5 s where there is none, is killed. A worker
-    /// waits for its host for as long as the timeout says, or as that lives.
+    /// Sends GOODBYE and waits for that of the other side; discards what it still sends. If this channel has
+    /// started the worker, also waits for its exit, and kills a worker that takes longer than the
+    /// [timeout](Self::set_timeout), or 5 s without one. A worker waits for its host until its timeout, or until
+    /// the host ends.
     ///
     /// # Errors
-    /// [`TimedOut`](ErrorKind::TimedOut), and what else befalls the connection.
+    /// [`TimedOut`](ErrorKind::TimedOut), and other errors of the connection.
     pub fn close(mut self) -> Result<Option<ExitStatus>, Error> {
-        by_its_twin!(self.close_async());
-        self.core.close_in_time()
+        run_async_for_test!(self.close_async());
+        self.core.close()
     }
 }
 
-/// How long a worker has to end after it was refused, or has refused.
-const COMPLAINT_TAKES: Duration = Duration::from_secs(1);
+/// The time in which a worker has to exit after one side rejected the other.
+const REJECTION_DEADLINE: Duration = Duration::from_secs(1);
+
+/// Returns the deadline of a worker's exit if the error is a rejection: the worker can report it to its own stderr before
+/// it is killed.
+fn rejection_deadline(error: &Error) -> Option<Option<Instant>> {
+    let is_rejection = matches!(error.kind(), ErrorKind::Refused { .. });
+    is_rejection.then(|| Instant::now().checked_add(REJECTION_DEADLINE))
+}
 
 impl<S, R> fmt::Debug for Channel<S, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -295,18 +285,12 @@ impl<S, R> fmt::Debug for Channel<S, R> {
     }
 }
 
-/// The error of a side that insists on shared memory.
-pub(crate) fn no_shared_memory(by: Side, why: &str) -> Error {
-    let field = "shared memory".to_owned();
-    Error::new(ErrorKind::Refused { by, field, host: why.to_owned(), worker: why.to_owned() })
-}
-
-/// Whether so many handles can go with one message.
-fn may_carry(handles: &[Handle]) -> Result<(), Error> {
+/// Returns an error if one message cannot carry this many handles.
+fn check_handles(handles: &[Handle]) -> Result<(), Error> {
     if handles.len() <= MOST_HANDLES {
         return Ok(());
     }
-    let words = "too many handles for one message";
-    let error = std::io::Error::new(std::io::ErrorKind::InvalidInput, words);
-    Err(Error::cannot("pass them")(error))
+    let text = "too many handles for one message";
+    let error = std::io::Error::new(std::io::ErrorKind::InvalidInput, text);
+    Err(Error::cannot("pass handles")(error))
 }

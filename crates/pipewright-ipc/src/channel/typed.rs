@@ -4,35 +4,35 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Channel, Message};
-use crate::error::{Error, ErrorKind};
-use crate::wire::{Header, kind};
+use crate::error::Error;
+use crate::wire::kind;
 
 impl<S: Serialize, R> Channel<S, R> {
     /// Sends a value.
     ///
     /// # Errors
-    /// [`Codec`](ErrorKind::Codec): it has no such form, and nothing was sent; and as
+    /// [`Codec`](crate::ErrorKind::Codec): the value cannot be serialized, and nothing was sent. Those of
     /// [`send_bytes`](Self::send_bytes).
     pub fn send(&mut self, value: &S) -> Result<(), Error> {
         let buffer = self.encode(value)?;
         let until = self.core.until();
-        let sent = self.core.send(Header::new(kind::MESSAGE, 0), &buffer, until);
+        let sent = self.core.send((kind::MESSAGE, 0), buffer.as_slice(), until);
         self.core.scratch = buffer;
         sent
     }
 
-    /// As [`send`](Self::send), and blocks no thread.
+    /// Like [`send`](Self::send), without blocking a thread.
     ///
     /// # Cancellation
-    /// As with [`send_bytes_async`](Self::send_bytes_async).
+    /// As for [`send_bytes_async`](Self::send_bytes_async).
     ///
     /// # Errors
-    /// As [`send`](Self::send); outside of a tokio runtime, `Unsupported`.
+    /// Those of [`send`](Self::send); `Unsupported` outside of a tokio runtime.
     #[cfg(feature = "tokio")]
     pub async fn send_async(&mut self, value: &S) -> Result<(), Error> {
         let buffer = self.encode(value)?;
         let until = self.core.until();
-        let sent = self.core.send_async(Header::new(kind::MESSAGE, 0), &buffer, until).await;
+        let sent = self.core.send_async(buffer.as_slice().into(), until).await;
         self.core.scratch = buffer;
         sent
     }
@@ -40,42 +40,39 @@ impl<S: Serialize, R> Channel<S, R> {
     fn encode(&mut self, value: &S) -> Result<Vec<u8>, Error> {
         let mut buffer = std::mem::take(&mut self.core.scratch);
         buffer.clear();
-        postcard::to_extend(value, buffer).map_err(codec)
+        postcard::to_extend(value, buffer).map_err(Error::codec)
     }
 }
 
 impl<R: DeserializeOwned> Message<'_, R> {
-    /// The value. It is made from a private copy, so nobody can change it half-way.
+    /// Returns the value. Deserializes a private copy, so that the other side cannot change it meanwhile.
     ///
     /// # Errors
-    /// [`Codec`](ErrorKind::Codec): the bytes are none of that type; and as [`bytes`](Self::bytes).
+    /// [`Codec`](crate::ErrorKind::Codec): the bytes are not a value of this type. Those of
+    /// [`bytes`](Self::bytes).
     pub fn value(self) -> Result<R, Error> {
         let (core, until) = self.core();
         let mut buffer = std::mem::take(&mut core.scratch);
         let read = Message::<R>::new(core, until).read_into(&mut buffer);
-        let value = read.and_then(|()| postcard::from_bytes(&buffer).map_err(codec));
+        let value = read.and_then(|()| postcard::from_bytes(&buffer).map_err(Error::codec));
         core.scratch = buffer;
         value
     }
 
-    /// As [`value`](Self::value), and blocks no thread.
+    /// Like [`value`](Self::value), without blocking a thread.
     ///
     /// # Cancellation
-    /// Dropping the future throws the message away.
+    /// Dropping the future discards the message.
     ///
     /// # Errors
-    /// As [`value`](Self::value); outside of a tokio runtime, `Unsupported`.
+    /// Those of [`value`](Self::value); `Unsupported` outside of a tokio runtime.
     #[cfg(feature = "tokio")]
     pub async fn value_async(self) -> Result<R, Error> {
         let (core, until) = self.core();
         let mut buffer = std::mem::take(&mut core.scratch);
         let read = Message::<R>::new(core, until).read_into_async(&mut buffer).await;
-        let value = read.and_then(|()| postcard::from_bytes(&buffer).map_err(codec));
+        let value = read.and_then(|()| postcard::from_bytes(&buffer).map_err(Error::codec));
         core.scratch = buffer;
         value
     }
-}
-
-pub(crate) fn codec(error: postcard::Error) -> Error {
-    Error::caused(ErrorKind::Codec, error)
 }

@@ -8,102 +8,102 @@ use pipewright::{Child, ExitStatus};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The other side has said that no more comes.
+    /// The other side has closed the connection regularly.
     Closed,
-    /// The other side is gone without having said so. Everything that it sent before has been
-    /// received.
+    /// The other side is gone without closing the connection. Everything that it sent before was received.
     Died {
-        /// How it ended, where it was a child of this process and has ended. `None`: it has closed the
+        /// Its exit status, if it was a child of this process and has exited. `None`: it has closed the
         /// connection, and may be running.
         status: Option<ExitStatus>,
     },
-    /// The time was over.
+    /// The timeout expired.
     TimedOut {
-        /// What was being waited for.
+        /// The event that did not happen in time.
         waiting_for: &'static str,
-        /// What is known of the other side.
+        /// The state of the other side.
         peer: Peer,
     },
     /// The [`CancelToken`](pipewright::CancelToken) was cancelled.
     Cancelled,
-    /// One side refuses to talk to the other one.
+    /// One side has rejected the other.
     Refused {
-        /// Which side found it.
+        /// The side that found the difference.
         by: Side,
-        /// What differs: `version`, `app`, `build`, `arch`, `user`, `salt`.
+        /// The field that differs: `version`, `app`, `build`, `arch`, `user`, `salt`.
         field: String,
-        /// What the host has.
+        /// The host's value.
         host: String,
-        /// What the worker has.
+        /// The worker's value.
         worker: String,
     },
-    /// The other side said something that the protocol does not know. Nothing more is read from it.
+    /// The other side violated the protocol. Nothing more is read from it.
     Protocol {
-        /// What it was.
+        /// The violation.
         what: String,
     },
-    /// The message is longer than was agreed.
+    /// The message exceeds the agreed maximum.
     TooLong {
-        /// How long it is.
+        /// The length of the message.
         bytes: u64,
-        /// The most that was agreed.
+        /// The agreed maximum.
         most: u64,
     },
-    /// The other side does not read, and has meanwhile sent so much that it would have to be kept in
-    /// memory.
+    /// The other side does not read, and what it has sent meanwhile exceeds
+    /// [`max_backlog_bytes`](crate::Options::max_backlog_bytes).
     Backlog {
-        /// The most that is kept.
+        /// The most bytes kept in memory.
         most: usize,
     },
-    /// An earlier message was cut off, by a timeout or a cancel: the other side could not tell a new
-    /// one from the rest of it.
+    /// A timeout or a cancellation cut an earlier message off: the other side could not tell a new one from the
+    /// rest of it.
     CutOff,
-    /// The worker could not be started, or this process was not started as one.
+    /// The worker could not be started, or this process was not started as a worker.
     Start,
-    /// This process was itself started as a worker and has not claimed its link, so it may start no workers: a program
-    /// that starts itself as its worker and forgets to ask [`worker::is_worker`](crate::worker::is_worker) would do so
-    /// without end. Nothing was started.
+    /// This process was started as a worker and has not claimed its handle channel, so it cannot start workers: a
+    /// program that starts itself as its worker, and forgets to check
+    /// [`worker::is_worker`](crate::worker::is_worker), would start itself endlessly. Nothing was started.
     Unclaimed,
-    /// The worker was started, and did not complete the handshake: it ended, closed its link, or was silent until the
-    /// deadline (then [`Error::is_timeout`](crate::Error::is_timeout) is true). It may not be a worker program. No call was lost.
+    /// The worker was started and did not complete the handshake: it ended, closed its handle channel, or was
+    /// silent until the deadline (then [`Error::is_timeout`](crate::Error::is_timeout) is true). It may not be a
+    /// worker program. No call was lost.
     NoHandshake {
         /// The worker's process id.
         pid: u32,
         /// Its exit status, if it ended by itself.
         status: Option<ExitStatus>,
-        /// The last whole lines that it wrote to its stderr. Empty where nothing was written, and for a
-        /// [`Channel`](crate::Channel) whose command does not pipe stderr: then they went where the command says.
-        last_words: String,
+        /// The last whole lines of its stderr. Empty if there are none, and for a [`Channel`](crate::Channel)
+        /// whose command does not pipe stderr: then they went where the command directs them.
+        stderr_tail: String,
     },
-    /// The worker that had the call is gone, and the call was not tried again: it may have been done.
+    /// The worker of the call is gone, and the call was not retried: the worker may have executed it.
     Lost {
         /// The worker's process id.
         pid: u32,
-        /// How it ended, where that is known.
+        /// Its exit status, if known.
         status: Option<ExitStatus>,
-        /// What it wrote last to its stderr; whole lines, the last ones.
-        last_words: String,
+        /// The last whole lines of its stderr.
+        stderr_tail: String,
     },
-    /// The worker says that it could not do what it was asked for.
+    /// The worker reported an error.
     Failed {
-        /// Its reason.
+        /// The text of the error.
         message: String,
     },
-    /// The host does not do what its worker asks for during a call.
+    /// The host declined a question of its worker.
     Declined {
-        /// Its reason.
+        /// The host's reason.
         message: String,
     },
-    /// More calls wait for a worker than may.
+    /// The queue of calls is full.
     Full {
-        /// The most that may.
+        /// The most calls that may wait for a worker.
         most: usize,
     },
-    /// The pool takes no more calls.
+    /// The pool shuts down and accepts no more calls.
     ShutDown,
-    /// A value could not be turned into bytes, or back.
+    /// A value could not be serialized or deserialized.
     Codec,
-    /// The system reported something else.
+    /// Another error of the system.
     Io,
 }
 
@@ -116,23 +116,23 @@ pub enum Side {
     Worker,
 }
 
-/// What is known of the other side when the time is over.
+/// The state of the other side when a timeout expires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Peer {
-    /// It is a child of ours, and runs.
+    /// A running child of this process.
     Runs {
         /// Its process id.
         pid: u32,
     },
-    /// It is a child of ours, and stopped (SIGSTOP, a debugger).
+    /// A stopped child of this process (SIGSTOP, a debugger).
     Stopped {
         /// Its process id.
         pid: u32,
     },
-    /// It is connected; no more is known.
+    /// Connected; no more is known.
     Connected,
-    /// There is none: no worker was free.
+    /// None: no worker was free.
     Nobody,
 }
 
@@ -158,10 +158,10 @@ impl fmt::Display for Side {
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Peer::Runs { pid } => write!(f, "the worker (process {pid}) runs and is silent"),
+            Peer::Runs { pid } => write!(f, "the worker (process {pid}) is running and silent"),
             Peer::Stopped { pid } => write!(f, "the worker (process {pid}) is stopped"),
             Peer::Connected => f.write_str("the other side is connected and silent"),
-            Peer::Nobody => f.write_str("none was free"),
+            Peer::Nobody => f.write_str("none was available"),
         }
     }
 }

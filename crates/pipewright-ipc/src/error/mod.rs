@@ -1,4 +1,4 @@
-//! What went wrong between a host and a worker, in one line and with its facts.
+//! The errors of this crate: one line each, with facts.
 
 mod kind;
 
@@ -8,23 +8,22 @@ use std::sync::Arc;
 
 use pipewright::ExitStatus;
 
-use crate::words::{OneLine, gist};
+use crate::peer_text::{OneLine, summary};
 pub use kind::{ErrorKind, Peer, Side};
 
-/// Why a message did not come, or did not go.
+/// An error of a channel or a pool.
 ///
-/// Prints as one line. The system's error, if there was one, is the
-/// [`source`](std::error::Error::source).
+/// Displays as one line. [`source`](std::error::Error::source) returns the system's error, if there was one.
 pub struct Error(Box<Facts>);
 
 struct Facts {
     kind: ErrorKind,
-    /// What could not be done, where it is the system that says so.
+    /// The operation that the system refused.
     doing: Option<&'static str>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
-/// What the system may [refuse](Error::cannot) in more than one place.
+/// Operations that the system may [refuse](Error::cannot) in several places.
 pub(crate) const WAIT: &str = "wait for the other side";
 pub(crate) const WATCH_TOKEN: &str = "watch a cancel token";
 
@@ -40,7 +39,7 @@ impl Error {
         Error(Box::new(Facts { kind, doing: None, source: Some(source.into().into()) }))
     }
 
-    /// What the system says, of something that was to be done: "cannot ...".
+    /// Returns a function that adds the failed operation to a system error: "cannot ...".
     pub(crate) fn cannot(doing: &'static str) -> impl Fn(io::Error) -> Error {
         move |error| {
             let mut error = Error::from(error);
@@ -49,51 +48,57 @@ impl Error {
         }
     }
 
-    /// The same error, for one more of those that it concerns.
+    /// Copies the error, for one more caller.
     pub(crate) fn share(&self) -> Error {
         let Facts { kind, doing, source } = &*self.0;
         Error(Box::new(Facts { kind: kind.clone(), doing: *doing, source: source.clone() }))
     }
 
-    /// What a worker says of a call that it could not do.
+    /// Returns the error that a worker reported.
     pub(crate) fn failed(message: &[u8]) -> Error {
         let message = String::from_utf8_lossy(message).into_owned();
         Error::new(ErrorKind::Failed { message })
     }
 
-    /// The error of a worker that ended, closed its link, or was silent for too long before the handshake was over.
+    /// Returns the error of a worker that ended, closed its handle channel, or was silent for too long during the
+    /// handshake.
     pub(crate) fn no_handshake(
         (pid, status): (u32, Option<ExitStatus>),
-        last_words: String,
+        stderr_tail: String,
         timeout: Option<&Error>,
     ) -> Error {
-        let mut error = Error::new(ErrorKind::NoHandshake { pid, status, last_words });
+        let mut error = Error::new(ErrorKind::NoHandshake { pid, status, stderr_tail });
         error.0.source = timeout.map(|timeout| Arc::new(timeout.share()) as _);
         error
+    }
+
+    #[cfg(feature = "serde")]
+    pub(crate) fn codec(error: postcard::Error) -> Error {
+        Error::caused(ErrorKind::Codec, error)
     }
 
     pub(crate) fn protocol(what: impl fmt::Display) -> Error {
         Error::new(ErrorKind::Protocol { what: what.to_string() })
     }
 
-    /// What kind of failure it is, with its facts.
+    /// Returns the kind of the error, with its facts.
     #[must_use]
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
     }
 
-    /// Returns true if the time was over.
+    /// Returns true if a timeout expired.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         match self.kind() {
             ErrorKind::TimedOut { .. } => true,
-            // Nothing but a deadline is a source of it.
+            // Only an expired deadline is stored as its source.
             ErrorKind::NoHandshake { .. } => self.0.source.is_some(),
             _ => false,
         }
     }
 
-    /// Returns true if the other side is gone, properly or not.
+    /// Returns true if the other side is gone, regularly or not.
     #[must_use]
     pub fn is_disconnect(&self) -> bool {
         match self.kind() {
@@ -108,7 +113,7 @@ impl From<io::Error> for Error {
     fn from(error: io::Error) -> Error {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Error::caused(ErrorKind::Died { status: None }, error),
-            // What a link says of handles, and memory of what it was passed.
+            // An invalid handle or memory object of the other side.
             io::ErrorKind::InvalidData => Error::protocol(error),
             _ => Error::caused(ErrorKind::Io, error),
         }
@@ -121,9 +126,9 @@ impl From<pipewright::Error> for Error {
     }
 }
 
-impl From<crate::ring::Broken> for Error {
-    fn from(broken: crate::ring::Broken) -> Error {
-        Error::protocol(broken)
+impl From<crate::ring::RingError> for Error {
+    fn from(error: crate::ring::RingError) -> Error {
+        Error::protocol(error)
     }
 }
 
@@ -139,12 +144,12 @@ impl fmt::Display for Error {
             (ErrorKind::Closed, _) => f.write_str("the other side has closed the connection"),
             (ErrorKind::Died { status: Some(status) }, _) => write!(f, "the worker died: {status}"),
             (ErrorKind::Died { status: None }, _) => {
-                f.write_str("the other side is gone without a word")
+                f.write_str("the other side is gone without closing the connection")
             }
             (ErrorKind::TimedOut { waiting_for, peer }, source) => {
                 write!(f, "timed out waiting for {waiting_for}: {peer}")?;
                 match source {
-                    Some(why) => write!(f, ", and the last one did not start: {why}"),
+                    Some(why) => write!(f, "; the last one failed to start: {why}"),
                     None => Ok(()),
                 }
             }
@@ -154,38 +159,38 @@ impl fmt::Display for Error {
                 "the {by} refused the connection: {field} differs (host {host:?}, worker {worker:?})"
             ),
             (ErrorKind::Protocol { what }, _) => {
-                write!(f, "the other side broke the protocol: {what}")
+                write!(f, "the other side violated the protocol: {what}")
             }
             (ErrorKind::TooLong { bytes, most }, _) => {
-                write!(f, "a message of {bytes} bytes, where {most} was agreed")
+                write!(f, "a message of {bytes} bytes exceeds the agreed maximum of {most}")
             }
             (ErrorKind::Backlog { most }, _) => write!(
                 f,
-                "the other side does not read, and has sent more than the {most} bytes that are kept"
+                "backlog full: the other side does not read, and has sent more than {most} bytes"
             ),
-            (ErrorKind::CutOff, _) => f.write_str("an earlier message was cut off"),
-            (ErrorKind::Start, Some(source)) => write!(f, "no worker: {source}"),
+            (ErrorKind::CutOff, _) => f.write_str("an earlier message was cut off: open a new channel"),
+            (ErrorKind::Start, Some(source)) => write!(f, "cannot start the worker: {source}"),
             (ErrorKind::Start, None) => f.write_str("this process was not started as a worker"),
             (ErrorKind::Unclaimed, _) => f.write_str(
-                "this process was started as a worker and has not claimed its link, so it may start no workers: \
+                "this process is a worker and has not claimed its handle channel, so it cannot start workers: \
                  call worker::serve first if worker::is_worker() is true",
             ),
-            (ErrorKind::NoHandshake { pid, status, last_words }, source) => {
+            (ErrorKind::NoHandshake { pid, status, stderr_tail }, source) => {
                 match (source, status) {
                     (Some(timeout), _) => write!(f, "{timeout}")?,
                     (None, Some(_)) => write!(f, "worker {pid} ended before the handshake")?,
-                    (None, None) => write!(f, "worker {pid} closed its link before the handshake")?,
+                    (None, None) => write!(f, "worker {pid} closed its handle channel before the handshake")?,
                 }
-                // A signal that ended it says nothing about the program.
+                // A signal says nothing about the program.
                 if status.is_none_or(|status| status.code().is_some()) {
                     f.write_str(", so it may not be a worker program")?;
                 }
                 if let Some(status) = status {
                     write!(f, ": {status}")?;
                 }
-                gist(last_words).try_for_each(|line| write!(f, ": {}", OneLine(line)))
+                summary(stderr_tail).try_for_each(|line| write!(f, ": {}", OneLine(line)))
             }
-            (ErrorKind::Lost { pid, status, last_words }, source) => {
+            (ErrorKind::Lost { pid, status, stderr_tail }, source) => {
                 write!(f, "worker {pid} was lost with the call")?;
                 match (status, source) {
                     (Some(status), None) => write!(f, ": {status}")?,
@@ -193,7 +198,7 @@ impl fmt::Display for Error {
                     (None, Some(source)) => write!(f, ": {source}")?,
                     (None, None) => {}
                 }
-                gist(last_words).try_for_each(|line| write!(f, ": {}", OneLine(line)))
+                summary(stderr_tail).try_for_each(|line| write!(f, ": {}", OneLine(line)))
             }
             (ErrorKind::Failed { message }, _) => {
                 write!(f, "the worker failed: {}", OneLine(message))
@@ -202,16 +207,16 @@ impl fmt::Display for Error {
                 write!(f, "the host declined: {}", OneLine(message))
             }
             (ErrorKind::Full { most }, _) => {
-                write!(f, "{most} calls wait for a worker, and no more may")
+                write!(f, "queue full: {most} calls are already waiting")
             }
-            (ErrorKind::ShutDown, _) => f.write_str("the pool takes no more calls"),
-            (ErrorKind::Codec, Some(source)) => write!(f, "a value and its bytes: {source}"),
-            (ErrorKind::Codec, None) => f.write_str("a value and its bytes do not match"),
+            (ErrorKind::ShutDown, _) => f.write_str("the pool is shut down"),
+            (ErrorKind::Codec, Some(source)) => write!(f, "cannot (de)serialize the message: {source}"),
+            (ErrorKind::Codec, None) => f.write_str("cannot (de)serialize the message"),
             (ErrorKind::Io, Some(source)) => {
-                let doing = self.0.doing.unwrap_or("talk to the other side");
+                let doing = self.0.doing.unwrap_or("communicate with the other side");
                 write!(f, "cannot {doing}: {source}")
             }
-            (ErrorKind::Io, None) => f.write_str("not possible here"),
+            (ErrorKind::Io, None) => f.write_str("unsupported"),
         }
     }
 }
@@ -233,7 +238,7 @@ impl std::error::Error for Error {
 }
 
 impl From<Error> for io::Error {
-    /// The whole error is inside.
+    /// Wraps the whole error.
     fn from(error: Error) -> io::Error {
         let kind = match error.kind() {
             _ if error.is_timeout() => io::ErrorKind::TimedOut,
@@ -250,23 +255,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_another_process_says_is_one_line_and_tells_a_terminal_nothing() {
+    fn text_of_other_processes_is_one_line_without_control_characters() {
         let said = "\u{1b}[31mno\tdisk\r\nat all\n".to_owned();
         let words = r"\u{1b}[31mno disk\r\nat all";
         let failed = Error::failed(said.as_bytes());
         assert_eq!(failed.to_string(), format!("the worker failed: {words}"));
-        // Nothing is lost of it.
+        // The error keeps the whole text.
         assert_eq!(*failed.kind(), ErrorKind::Failed { message: said.clone() });
         let declined = Error::new(ErrorKind::Declined { message: said });
         assert_eq!(declined.to_string(), format!("the host declined: {words}"));
-        let last_words = "first\nlast\u{7}".to_owned();
+        let stderr_tail = "first\nlast\u{7}".to_owned();
         let lost =
-            Error::new(ErrorKind::Lost { pid: 7, status: None, last_words: last_words.clone() });
+            Error::new(ErrorKind::Lost { pid: 7, status: None, stderr_tail: stderr_tail.clone() });
         assert_eq!(lost.to_string(), r"worker 7 was lost with the call: last\u{7}");
-        let silent = Error::new(ErrorKind::NoHandshake { pid: 7, status: None, last_words });
-        let words = r"worker 7 closed its link before the handshake, so it may not be a worker program: last\u{7}";
+        let silent = Error::new(ErrorKind::NoHandshake { pid: 7, status: None, stderr_tail });
+        let words = r"worker 7 closed its handle channel before the handshake, so it may not be a worker program: last\u{7}";
         assert_eq!(silent.to_string(), words);
-        // And no longer than a line may be.
+        // The line is bounded.
         let long = Error::failed("x".repeat(10_000).as_bytes()).to_string();
         assert_eq!(long, format!("the worker failed: {}...", "x".repeat(500)));
     }

@@ -1,4 +1,4 @@
-//! Who a side is: what both have to say the same of.
+//! The identity of a side.
 
 use pipewright_os::channel::handle_channel;
 
@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind, Side};
 use crate::options::Options;
 use crate::wire::{Fields, VERSION};
 
-/// What both sides have to say the same of, in the order in which it is compared.
+/// The fields that have to be equal on both sides, in the order in which they are compared.
 #[derive(Debug)]
 pub(super) struct Identity([(&'static str, String); 6]);
 
@@ -15,7 +15,7 @@ impl Identity {
         let bits = usize::BITS;
         let order = if cfg!(target_endian = "little") { "little" } else { "big" };
         Identity([
-            // First: what a field means is a matter of the version.
+            // First: the version defines the meaning of the others.
             ("version", VERSION.to_string()),
             ("app", options.app.clone()),
             ("build", options.build.clone()),
@@ -25,17 +25,17 @@ impl Identity {
         ])
     }
 
-    pub(super) fn say(&self, fields: &mut Fields) {
+    pub(super) fn write_to(&self, fields: &mut Fields) {
         for (key, value) in &self.0 {
             fields.set(key, value);
         }
     }
 
-    /// What the other side says differently; `us` is who found it.
-    pub(super) fn refusal(&self, theirs: &Fields, us: Side) -> Option<Error> {
-        // What is sent is without control characters, and so is compared without them.
+    /// Returns an error that names the first field that differs. `us` is the side that compares.
+    pub(super) fn mismatch(&self, theirs: &Fields, us: Side) -> Option<Error> {
+        // Values are sent without control characters, so they are compared without them.
         let mut ours = Fields::default();
-        self.say(&mut ours);
+        self.write_to(&mut ours);
         let differs = |key: &&str| ours.get(key) != theirs.get(key);
         let field = self.0.iter().map(|(key, _)| *key).find(differs)?;
         let [ours, theirs] =
@@ -54,15 +54,15 @@ mod tests {
         let options = Options { app: "a\n".to_owned(), ..Options::default() };
         let ours = Identity::of(&options);
         let mut theirs = Fields::default();
-        ours.say(&mut theirs);
-        assert!(ours.refusal(&theirs, Side::Host).is_none());
+        ours.write_to(&mut theirs);
+        assert!(ours.mismatch(&theirs, Side::Host).is_none());
         let other = Identity::of(&Options { build: "2".to_owned(), ..options.clone() });
         let mut theirs = Fields::default();
-        other.say(&mut theirs);
-        let error = ours.refusal(&theirs, Side::Host).unwrap();
+        other.write_to(&mut theirs);
+        let error = ours.mismatch(&theirs, Side::Host).unwrap();
         let text = r#"the host refused the connection: build differs (host "", worker "2")"#;
         assert_eq!(error.to_string(), text);
-        let error = ours.refusal(&Fields::default(), Side::Worker).unwrap();
+        let error = ours.mismatch(&Fields::default(), Side::Worker).unwrap();
         let text =
             r#"the worker refused the connection: version differs (host "nothing", worker "1")"#;
         assert_eq!(error.to_string(), text);

@@ -1,44 +1,44 @@
-//! Memory of ours for the other side, memory of its for us, and the proof that it is the same.
+//! The exchange of memory objects, and the proof that both sides see the same memory.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use pipewright::Handle;
 use pipewright_os::channel::shm::{Seen, ShmOptions, Written};
 
-use crate::channel::SharedRing;
-use crate::options::{LEAST_RING_BYTES, MOST_RING_BYTES, Options};
+use crate::connection::SharedRing;
+use crate::options::{MAX_RING_BYTES, MIN_RING_BYTES, Options};
 use crate::wire::Fields;
 
-/// Our side of shared memory while it is being set up.
+/// Shared memory during the handshake.
 #[derive(Debug)]
-pub(super) struct Offer {
-    /// Our object, or why there is none.
+pub(super) struct MemoryOffer {
+    /// This side's object, or the reason why there is none.
     ours: Result<Written, String>,
     theirs: Option<Seen>,
-    /// What stands at the start of our object.
+    /// The number at the start of this side's object.
     nonce: u64,
 }
 
-impl Offer {
-    pub(super) fn make(options: &Options) -> Offer {
+impl MemoryOffer {
+    pub(super) fn create(options: &Options) -> MemoryOffer {
         let shm = ShmOptions { bytes: options.ring_size(), prefault: options.prefault };
         let mut ours = Written::create(shm).map_err(|error| error.to_string());
-        // Nobody has to be kept from guessing it: who sees the memory reads it.
+        // It need not be hard to guess: whoever sees the memory can read it.
         let nonce = RandomState::new().build_hasher().finish();
         if let Ok(written) = &mut ours {
             if let Some(place) = written.data().first_chunk_mut() {
                 *place = nonce.to_le_bytes();
             }
         }
-        Offer { ours, theirs: None, nonce }
+        MemoryOffer { ours, theirs: None, nonce }
     }
 
     pub(super) fn handle(&self) -> Option<&Handle> {
         self.ours.as_ref().ok().map(Written::handle)
     }
 
-    /// What to say of our object, and of what was found in the other one.
-    pub(super) fn say(&self, found: Option<Result<u64, String>>) -> Fields {
+    /// Returns the fields of MEMORY, with the number found in the other side's object.
+    pub(super) fn fields(&self, found: Option<Result<u64, String>>) -> Fields {
         let mut fields = Fields::default();
         match &self.ours {
             Ok(written) => fields.set("bytes", written.bytes()),
@@ -52,7 +52,7 @@ impl Offer {
         fields
     }
 
-    /// Maps the other side's object. What stands in it, or why it cannot be used.
+    /// Maps the other side's object. Returns the number at its start, or the reason why it cannot be used.
     pub(super) fn open(
         &mut self,
         fields: &Fields,
@@ -68,8 +68,8 @@ impl Offer {
             return Err(why.to_owned());
         };
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        if !bytes.is_power_of_two() || !(LEAST_RING_BYTES..=MOST_RING_BYTES).contains(&bytes) {
-            return Err(format!("a ring of {bytes} bytes"));
+        if !bytes.is_power_of_two() || !(MIN_RING_BYTES..=MAX_RING_BYTES).contains(&bytes) {
+            return Err(format!("a ring of {bytes} bytes is not allowed"));
         }
         let shm = ShmOptions { bytes, prefault: options.prefault };
         let seen = Seen::open(handle, shm).map_err(|error| error.to_string())?;
@@ -78,8 +78,8 @@ impl Offer {
         Ok(u64::from_le(nonce))
     }
 
-    /// As [`open`](Self::open), where the other side has already said what it found in ours.
-    pub(super) fn take(
+    /// Maps the other side's object, and checks the number that the other side found in this one.
+    pub(super) fn open_proved(
         &mut self,
         fields: &Fields,
         handle: &Result<Handle, String>,
@@ -89,15 +89,15 @@ impl Offer {
         if self.is_proved(fields) {
             return Ok(found);
         }
-        Err(fields.get("why").unwrap_or("the other side sees another memory").to_owned())
+        Err(fields.get("why").unwrap_or("the other side sees different memory").to_owned())
     }
 
-    /// Whether the other side has found in our object what we wrote there.
+    /// Returns true if the other side found the number that this side wrote.
     pub(super) fn is_proved(&self, fields: &Fields) -> bool {
         fields.number("proof") == Some(self.nonce)
     }
 
-    /// The rings, if both sides have memory.
+    /// Returns the rings, if both sides have memory.
     pub(super) fn into_ring(self) -> Option<SharedRing> {
         Some(SharedRing::new(self.ours.ok()?, self.theirs?))
     }

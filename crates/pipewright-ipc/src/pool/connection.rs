@@ -1,65 +1,79 @@
-//! The connection to a worker: what calls go over, whoever waits for their answers.
+//! The connection to a worker: it carries calls, whoever waits for their replies.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::channel::{Line, Piece, Pieces, Sending, Spin};
+use crate::connection::{Connection, Progress, RawMessage, Reassembly, Sending, Spin};
 use crate::error::Error;
 
 /// The connection to a worker.
 #[derive(Debug)]
-pub(super) struct Connection {
-    pub(super) line: Line,
-    pieces: Pieces,
+pub(super) struct WorkerConnection {
+    pub(super) inner: Connection,
+    incoming: Reassembly,
     spin: Spin,
 }
 
-impl Connection {
-    pub(super) fn new(line: Line, most: Duration) -> Connection {
-        Connection { line, pieces: Pieces::default(), spin: Spin::new(most) }
+/// A message to a worker, with its state.
+#[derive(Debug)]
+pub(super) struct OutgoingMessage {
+    pub(super) sending: Sending,
+    body: Arc<Vec<u8>>,
+}
+
+impl OutgoingMessage {
+    pub(super) fn new(kind: u8, id: u64, body: Arc<Vec<u8>>) -> OutgoingMessage {
+        OutgoingMessage { sending: Sending::new(kind, id), body }
+    }
+}
+
+impl WorkerConnection {
+    pub(super) fn new(inner: Connection, max_spin: Duration) -> WorkerConnection {
+        WorkerConnection { inner, incoming: Reassembly::default(), spin: Spin::new(max_spin) }
     }
 
-    /// Sends as much of that as there is room for, one after the other. Whether all has gone.
-    pub(super) fn send(&mut self, outgoing: &mut VecDeque<Sending>) -> Result<bool, Error> {
-        let mut has_room = self.line.has_room()?;
-        while let (true, Some(first)) = (has_room, outgoing.front_mut()) {
-            has_room = first.go_on(&mut self.line)?;
-            if has_room {
-                outgoing.pop_front();
+    /// Sends as many of the messages as there is room for, in order. Returns true if all are sent and flushed.
+    pub(super) fn send(&mut self, outgoing: &mut VecDeque<OutgoingMessage>) -> Result<bool, Error> {
+        while self.inner.flush_and_settle()? == Progress::Done {
+            let Some(first) = outgoing.front_mut() else { return Ok(true) };
+            if first.sending.step(&mut self.inner, first.body.as_slice().into())? != Progress::Done
+            {
+                return Ok(false);
             }
+            outgoing.pop_front();
         }
-        Ok(has_room && self.line.end.unsent() == 0)
+        Ok(false)
     }
 
-    /// The next message, if all of it is here.
-    pub(super) fn next(&mut self) -> Result<Option<Piece>, Error> {
+    /// Returns the next message, if all of it has arrived.
+    pub(super) fn next(&mut self) -> Result<Option<RawMessage>, Error> {
         loop {
-            let piece = self.pieces.next(&mut self.line)?;
-            // The rest of one that has begun is being written, most likely: to sleep for each part of it would
-            // take longer than the part.
-            if piece.is_some() || !self.pieces.has_begun() || !self.look() {
-                return Ok(piece);
+            let message = self.incoming.next(&mut self.inner)?;
+            // The rest of a partial message is most likely being written. A sleep for each part would take longer than
+            // the part.
+            if message.is_some() || !self.incoming.is_partial() || !self.spin() {
+                return Ok(message);
             }
         }
     }
 
-    /// Looks for a while whether something comes. Whether it has.
-    pub(super) fn look(&mut self) -> bool {
-        // What stands in the ring may have to wait for something that only a wait brings.
-        self.spin.until(|| self.line.has_news());
-        self.line.has_next()
+    /// Spins for a while. Returns true if the ring has the next frame.
+    pub(super) fn spin(&mut self) -> bool {
+        self.spin.until(|| self.inner.has_records());
+        // A record may come after a frame that only a wait brings.
+        self.inner.next_is_in_ring()
     }
 
-    /// Whether nothing is on its way in either direction, as far as is known here.
+    /// Returns true if nothing is known to be on its way in either direction.
     pub(super) fn is_quiet(&self) -> bool {
-        self.line.end.unsent() == 0 && !self.pieces.has_begun()
+        self.inner.unsent() == 0 && !self.incoming.is_partial()
     }
 
-    /// To be called after a wait: whether it ended for an arrival, and how long it took; and whether that was looked
-    /// for before.
-    pub(super) fn wake_up(&mut self, arrived: bool, slept: Duration, has_looked: bool) {
-        self.line.wake_up(if arrived { slept } else { Duration::ZERO });
-        if arrived && (has_looked || self.pieces.has_begun()) {
+    /// Ends a wait: `arrived` if something arrived, after a sleep of that length. `has_spun` if there was a spin before it.
+    pub(super) fn wake_up(&mut self, arrived: bool, slept: Duration, has_spun: bool) {
+        self.inner.wake_up(if arrived { slept } else { Duration::ZERO });
+        if arrived && (has_spun || self.incoming.is_partial()) {
             self.spin.note_sleep(slept);
         }
     }

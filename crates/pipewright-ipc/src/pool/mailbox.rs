@@ -1,4 +1,4 @@
-//! What callers leave for the thread that drives a pool.
+//! The mailbox of a pool's driver: commands from callers, and the state that callers may look at.
 
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,228 +7,227 @@ use std::task::{Context, Poll, Waker};
 
 use pipewright_os::base::wake::Wake;
 
-use super::counters::Counters;
-use super::direct::Rest;
-use super::job::Job;
+use super::call::{QueuedCall, UnfinishedCall};
+use super::counters::{Counters, WorkerSnapshot};
+use super::idle_connections::{BorrowedConnection, IdleConnections, ReturnedConnection};
 use super::options::Schedule;
-use super::shelf::{Lent, Returned, Shelf};
-use super::status::{PoolStats, Standing};
+use super::status::PoolStats;
 use crate::error::{Error, ErrorKind};
 
-/// Where callers leave things.
+/// The mailbox of a driver.
 #[derive(Debug)]
 pub(super) struct Mailbox {
-    letters: Mutex<Letters>,
+    state: Mutex<State>,
     wake: Wake,
     next_id: AtomicU64,
-    /// What callers may take.
-    pub(super) shelf: Shelf,
+    /// The connections that callers may borrow.
+    pub(super) idle: IdleConnections,
     pub(super) counters: Arc<Counters>,
 }
 
 #[derive(Debug, Default)]
-struct Letters {
-    new: Vec<Letter>,
-    /// Calls that wait for a worker: there, and with the driver.
+struct State {
+    commands: Vec<DriverCommand>,
+    /// The number of calls that wait for a worker, here and with the driver.
     waiting: usize,
-    /// Nothing is taken any more.
+    /// No more calls are accepted.
     closed: bool,
     /// The driver waits, and has to be woken.
     asleep: bool,
-    /// There is no driver any more.
+    /// The driver has ended.
     ended: bool,
-    /// Why it had to end, where nobody told it to.
-    why: Option<Error>,
-    /// Who waits for that.
-    enders: Vec<Waker>,
-    /// The workers when the driver last waited.
-    workers: Vec<Standing>,
+    /// The error that ended the driver, if nobody told it to end.
+    error: Option<Error>,
+    /// The tasks that wait for the end of the driver.
+    wakers: Vec<Waker>,
+    /// The workers as of the driver's last wait.
+    workers: Vec<WorkerSnapshot>,
 }
 
-/// Something for the driver.
+/// A command to the driver.
 #[derive(Debug)]
-pub(super) enum Letter {
-    /// To be done.
-    Call(Job),
-    /// Nobody wants it any more.
+pub(super) enum DriverCommand {
+    /// Give the call to a worker.
+    Call(QueuedCall),
+    /// Cancel the call.
     Cancel(u64),
-    /// What a worker has asked during that call, or why it is not told.
+    /// Send the answer to a question of the call's worker, or the reason why there is none.
     Answer(u64, Result<Vec<u8>, String>),
-    /// So many pieces more may come.
+    /// Let the call's worker send so many more items.
     Credit(u64, u32),
-    /// A connection that is wanted.
-    Returned(Returned),
-    /// The same with a call that is not answered.
-    Rest(Box<Rest>),
-    /// To end properly, and until when.
+    /// Take back a connection.
+    Return(ReturnedConnection),
+    /// Take back a connection, and complete the call on it.
+    Finish(Box<UnfinishedCall>),
+    /// Shut down, by this schedule.
     ShutDown(Schedule),
-    /// To end.
+    /// End at once.
     Stop,
 }
 
 impl Mailbox {
     pub(super) fn new() -> Result<Mailbox, Error> {
         Ok(Mailbox {
-            letters: Mutex::default(),
-            wake: Wake::new().map_err(Error::cannot("make a handle that wakes a pool"))?,
+            state: Mutex::default(),
+            wake: Wake::new().map_err(Error::cannot("create the wake-up handle of a pool"))?,
             next_id: AtomicU64::new(1),
-            shelf: Shelf::default(),
+            idle: IdleConnections::default(),
             counters: Arc::default(),
         })
     }
 
-    fn letters(&self) -> MutexGuard<'_, Letters> {
+    fn state(&self) -> MutexGuard<'_, State> {
         // Nothing in here panics while it holds the lock.
-        self.letters.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of the next call.
-    pub(super) fn number(&self) -> u64 {
+    /// Returns the id of the next call.
+    pub(super) fn next_id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Leaves a call; it is refused where more than so many wait.
-    pub(super) fn call(&self, job: Job, most: usize) -> Result<(), Error> {
-        let mut letters = self.letters();
-        if letters.closed {
-            return Err(letters.why());
+    /// Queues a call, unless this many or more are waiting.
+    pub(super) fn call(&self, call: QueuedCall, most: usize) -> Result<(), Error> {
+        let mut state = self.state();
+        if state.closed {
+            return Err(state.error());
         }
-        if letters.waiting >= most {
+        if state.waiting >= most {
             return Err(Error::new(ErrorKind::Full { most }));
         }
-        letters.waiting += 1;
-        self.put(letters, Letter::Call(job));
+        state.waiting += 1;
+        self.push(state, DriverCommand::Call(call));
         Ok(())
     }
 
-    /// Gives a connection back: to the shelf, or to the driver where that wants it. Whether its worker has
-    /// answered by an error; `None`: it was not asked.
-    pub(super) fn give_back(&self, lent: Lent, has_failed: Option<bool>) {
+    /// Gives a connection back to the idle ones, or to the driver if it requested that. `has_failed`: the kind of the
+    /// reply. `None`: there was no call.
+    pub(super) fn give_back(&self, borrowed: BorrowedConnection, has_failed: Option<bool>) {
         match has_failed {
             Some(true) => self.counters.failures.add_one(),
             Some(false) => self.counters.replies.add_one(),
             None => {}
         }
-        if let Some(returned) = self.shelf.give_back(lent, has_failed.is_some()) {
-            self.leave(Letter::Returned(returned));
+        if let Some(returned) = self.idle.give_back(borrowed, has_failed.is_some()) {
+            self.send(DriverCommand::Return(returned));
         }
     }
 
-    /// Leaves anything else. What comes too late is of no use to anybody.
-    pub(super) fn leave(&self, letter: Letter) {
-        self.put(self.letters(), letter);
+    /// Queues any other command. One that comes too late has no effect.
+    pub(super) fn send(&self, command: DriverCommand) {
+        self.push(self.state(), command);
     }
 
-    fn put(&self, mut letters: MutexGuard<'_, Letters>, letter: Letter) {
-        if matches!(letter, Letter::ShutDown(_) | Letter::Stop) {
-            letters.closed = true;
+    fn push(&self, mut state: MutexGuard<'_, State>, command: DriverCommand) {
+        if matches!(command, DriverCommand::ShutDown(_) | DriverCommand::Stop) {
+            state.closed = true;
         }
-        if letters.ended {
-            let why = letters.why();
-            // A call that is in it ends, and that may call anything.
-            drop(letters);
-            return letter.end(&why);
+        if state.ended {
+            let error = state.error();
+            // Ending the call in it may run any code of the caller: not under the lock.
+            drop(state);
+            return command.end(&error);
         }
-        letters.new.push(letter);
-        // One wake is enough for all that come before the driver looks.
-        let was_asleep = mem::take(&mut letters.asleep);
-        drop(letters);
+        state.commands.push(command);
+        // One wake-up covers all commands that come before the driver looks.
+        let was_asleep = mem::take(&mut state.asleep);
+        drop(state);
         if was_asleep {
             self.wake.raise();
         }
     }
 
-    /// What the driver waits for.
+    /// Returns the handle that the driver waits for.
     pub(super) fn wake(&self) -> &Wake {
         &self.wake
     }
 
-    /// Takes everything that has been left.
-    pub(super) fn take(&self, taken: &mut Vec<Letter>) {
+    /// Moves all commands to the driver.
+    pub(super) fn take(&self, taken: &mut Vec<DriverCommand>) {
         self.wake.lower();
-        let mut letters = self.letters();
-        letters.asleep = false;
-        taken.append(&mut letters.new);
+        let mut state = self.state();
+        state.asleep = false;
+        taken.append(&mut state.commands);
     }
 
-    /// The driver tells how things stand, and is about to wait. `false`: there is something for it.
+    /// Publishes the driver's state before it waits. Returns false if there are commands.
     pub(super) fn fall_asleep(
         &self,
         waiting: usize,
-        workers: impl Iterator<Item = Standing>,
+        workers: impl Iterator<Item = WorkerSnapshot>,
     ) -> bool {
-        let mut letters = self.letters();
-        letters.workers.clear();
-        letters.workers.extend(workers);
-        letters.waiting = waiting + letters.new.iter().filter(|it| it.is_call()).count();
-        letters.asleep = letters.new.is_empty();
-        letters.asleep
+        let mut state = self.state();
+        state.workers.clear();
+        state.workers.extend(workers);
+        state.waiting = waiting + state.commands.iter().filter(|it| it.is_call()).count();
+        state.asleep = state.commands.is_empty();
+        state.asleep
     }
 
-    /// Returns the workers as the driver last saw them, and the counters as they are now.
+    /// Returns the workers as of the driver's last wait, and the current counters.
     pub(super) fn stats(&self) -> PoolStats {
         let mut stats = self.counters.stats();
         {
-            let letters = self.letters();
-            stats.workers.extend(letters.workers.iter().map(Standing::status));
-            stats.waiting = letters.waiting;
+            let state = self.state();
+            stats.workers.extend(state.workers.iter().map(WorkerSnapshot::status));
+            stats.waiting = state.waiting;
         }
-        self.shelf.note_states(&mut stats.workers);
+        self.idle.update_states(&mut stats.workers);
         stats
     }
 
-    /// The driver has to end, for that reason: so does every call that comes from now on.
-    pub(super) fn fail(&self, why: Error) {
-        let mut letters = self.letters();
-        (letters.closed, letters.why) = (true, Some(why));
+    /// Refuses all further calls with this error: the driver has to end.
+    pub(super) fn fail(&self, error: Error) {
+        let mut state = self.state();
+        (state.closed, state.error) = (true, Some(error));
     }
 
-    /// The driver has ended: nothing is taken any more, and whoever waits for that is woken.
+    /// Ends the remaining calls, and wakes everyone who waits for the end of the driver.
     pub(super) fn end(&self) {
-        let mut letters = self.letters();
-        (letters.closed, letters.ended) = (true, true);
-        let (left, enders) = (mem::take(&mut letters.new), mem::take(&mut letters.enders));
-        let why = letters.why();
-        // What nobody has taken ends, and that may call anything.
-        drop(letters);
-        for letter in left {
-            letter.end(&why);
+        let mut state = self.state();
+        (state.closed, state.ended) = (true, true);
+        let (left, wakers) = (mem::take(&mut state.commands), mem::take(&mut state.wakers));
+        let error = state.error();
+        // Ending a call may run any code of the caller: not under the lock.
+        drop(state);
+        for command in left {
+            command.end(&error);
         }
-        self.shelf.close();
-        for waker in enders {
+        self.idle.close();
+        for waker in wakers {
             waker.wake();
         }
     }
 
-    /// Whether the driver has ended; the task is woken when it has.
+    /// Waits for the end of the driver.
     pub(super) fn poll_ended(&self, context: &Context<'_>) -> Poll<()> {
-        let mut letters = self.letters();
-        if letters.ended {
+        let mut state = self.state();
+        if state.ended {
             return Poll::Ready(());
         }
-        letters.enders.push(context.waker().clone());
+        state.wakers.push(context.waker().clone());
         Poll::Pending
     }
 }
 
-impl Letters {
-    /// Why no call is taken.
-    fn why(&self) -> Error {
-        self.why.as_ref().map_or_else(|| Error::new(ErrorKind::ShutDown), Error::share)
+impl State {
+    /// Returns the reason why no call is accepted.
+    fn error(&self) -> Error {
+        self.error.as_ref().map_or_else(|| Error::new(ErrorKind::ShutDown), Error::share)
     }
 }
 
-impl Letter {
-    /// The call that is in it has ended, for that reason.
-    fn end(self, why: &Error) {
+impl DriverCommand {
+    /// Ends the call in the command with this error.
+    fn end(self, error: &Error) {
         match self {
-            Letter::Call(job) => job.end(Err(why.share())),
-            Letter::Rest(rest) => rest.job.end(Err(why.share())),
+            DriverCommand::Call(call) => call.end(Err(error.share())),
+            DriverCommand::Finish(unfinished) => unfinished.call.end(Err(error.share())),
             _ => {}
         }
     }
 
     fn is_call(&self) -> bool {
-        matches!(self, Letter::Call(_))
+        matches!(self, DriverCommand::Call(_))
     }
 }

@@ -1,30 +1,27 @@
-//! Workers that are kept warm, and calls that any of them answers.
+//! Pools: workers that are kept for further calls.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `driver.rs` | the thread that waits for everything |
-//! | `calls.rs` | what becomes of calls |
-//! | `fleet.rs`, `rules.rs` | how many workers there are; when one is replaced though it works |
-//! | `worker/`, `connection.rs` | one worker, and what calls go over |
-//! | `shelf.rs`, `lend.rs`, `direct.rs` | callers who talk to a worker that has nothing to do |
-//! | `mailbox.rs`, `job.rs` | what callers leave for the driver |
+//! | `driver/` | the thread that waits for all workers |
+//! | `worker/`, `connection.rs` | one worker, and its connection |
+//! | `replacement.rs` | the rules by which a working worker is replaced |
+//! | `idle_connections.rs`, `direct.rs` | calls on the connection of an idle worker, without the thread |
+//! | `mailbox.rs`, `call.rs` | commands of callers to the driver |
+//! | `events.rs`, `pending.rs` | events of a call for its caller |
 //! | `counters.rs`, `status.rs` | the numbers of [`PoolStats`] |
-//! | `pending.rs` | what the driver leaves for a caller |
 
-mod calls;
+mod call;
 mod connection;
 mod counters;
 mod direct;
 mod driver;
-mod fleet;
-mod job;
-mod lend;
+mod events;
+mod idle_connections;
 mod mailbox;
 mod options;
 mod pending;
+mod replacement;
 mod request;
-mod rules;
-mod shelf;
 mod status;
 #[cfg(feature = "serde")]
 mod typed;
@@ -39,34 +36,32 @@ use pipewright_os::base::service_thread;
 
 use crate::error::Error;
 use crate::host;
+use call::QueuedCall;
 use driver::Driver;
-use job::Job;
-use mailbox::{Letter, Mailbox};
+use mailbox::{DriverCommand, Mailbox};
 pub use options::{LogLine, OnLine, PoolOptions, Schedule};
 pub use pending::{CallEvent, PendingCall, Question};
 pub use request::{Reply, Request};
 pub use status::{PoolStats, WorkerState, WorkerStatus};
 
-/// Workers that are started when they are needed and kept for the next call, and calls that any of them
-/// answers.
+/// A pool of workers: it starts them on demand, keeps them for further calls, and gives each call to one of them.
 ///
-/// Any number of threads and tasks may call. One thread of the pool does all the waiting, for all workers.
-/// The end of a worker costs the calls that it had, and no others: each of them is told how it ended and
-/// what it wrote last, or is tried again if it [may be](Request::idempotent).
+/// Any number of threads and tasks may call. One thread of the pool waits for all workers. When a worker ends, only its own
+/// calls are affected: each fails with the worker's exit status and the end of its stderr, or is retried if it is
+/// [idempotent](Request::idempotent).
 ///
-/// Workers belong to the pool: they have its end of a link and no other handle, their output is read and
-/// the end of it kept ([`PoolOptions::on_line`] hands it on), and they end with it, and with this process.
-/// What a worker has started itself goes on after a polite end, unless the command says
+/// Workers belong to the pool. They have its end of a handle channel and no other handle. The pool reads their output and
+/// keeps the end of it; [`PoolOptions::on_line`] receives it as well. They end with the pool, and with this process.
+/// Processes that a worker has started survive its regular end, unless the command sets
 /// [`contain(Contain::Tree)`](Command::contain).
 ///
 /// # Platform
-/// As [`Channel`](crate::Channel). Unix: after a `fork` by other code of this process the pool is the parent's.
-/// In the child, a drop and [`shut_down`](Self::shut_down) do nothing to the workers, and a call may wait for
-/// ever.
+/// As for [`Channel`](crate::Channel). Unix: if other code of this process calls `fork`, the pool stays with the parent. In
+/// the child, dropping and [`shut_down`](Self::shut_down) leave the workers alone, and a call may wait forever.
 ///
 /// # Drop
-/// Kills the workers; calls that are not answered end with [`ShutDown`](crate::ErrorKind::ShutDown).
-/// [`shut_down`](Self::shut_down) is the polite way.
+/// Kills the workers. Calls without a reply end with [`ShutDown`](crate::ErrorKind::ShutDown).
+/// [`shut_down`](Self::shut_down) lets them finish.
 ///
 /// ```no_run
 /// use pipewright::Command;
@@ -94,131 +89,131 @@ pub use status::{PoolStats, WorkerState, WorkerStatus};
 pub struct Pool {
     mailbox: Arc<Mailbox>,
     options: PoolOptions,
-    /// The process that has its thread.
+    /// The process that runs the thread.
     home: Generation,
 }
 
 impl Pool {
-    /// A pool of workers that this command starts. Its stdio is the pool's.
+    /// Creates a pool whose workers run this command. The pool sets the command's stdio.
     ///
-    /// Without [`min_workers`](PoolOptions::min_workers) nothing is started before the first call.
+    /// Without [`min_workers`](PoolOptions::min_workers), the first call starts the first worker.
     ///
     /// # Errors
-    /// [`Unclaimed`](crate::ErrorKind::Unclaimed): this process is a worker itself and has not claimed its link. No room
-    /// for another handle, or another thread. A worker that cannot be started is an error of the [`call`](Self::call).
+    /// [`Unclaimed`](crate::ErrorKind::Unclaimed): this process is a worker itself and has not claimed its handle channel.
+    /// The system refuses another handle or thread. A worker that cannot be started is an error of [`call`](Self::call).
     pub fn new(command: Command, options: PoolOptions) -> Result<Pool, Error> {
-        host::may_start()?;
+        host::check_may_start()?;
         let mailbox = Arc::new(Mailbox::new()?);
         let driver = Driver::new(Arc::clone(&mailbox), command, options.clone());
-        service_thread::start(c"pw-pool", move || driver.drive())
+        service_thread::start(c"pw-pool", move || driver.run())
             .map_err(Error::cannot("start the thread of a pool"))?;
         Ok(Pool { mailbox, options, home: Generation::current() })
     }
 
-    /// Has a worker answer that, and waits for it.
+    /// Calls a worker, and waits for its reply.
     ///
     /// # Errors
-    /// [`Lost`](crate::ErrorKind::Lost): the worker that had it is gone, and it may have been done.
-    /// [`Failed`](crate::ErrorKind::Failed): the worker says so. [`TimedOut`](crate::ErrorKind::TimedOut),
+    /// [`Lost`](crate::ErrorKind::Lost): the worker is gone, and may have executed the call.
+    /// [`Failed`](crate::ErrorKind::Failed): the worker reported an error. [`TimedOut`](crate::ErrorKind::TimedOut),
     /// [`Cancelled`](crate::ErrorKind::Cancelled), [`ShutDown`](crate::ErrorKind::ShutDown). If no worker can be
-    /// started, the reason of the last attempt: [`Start`](crate::ErrorKind::Start),
-    /// [`NoHandshake`](crate::ErrorKind::NoHandshake), [`Refused`](crate::ErrorKind::Refused). No room for the handle
-    /// that its token takes.
+    /// started, the error of the last attempt: [`Start`](crate::ErrorKind::Start),
+    /// [`NoHandshake`](crate::ErrorKind::NoHandshake), [`Refused`](crate::ErrorKind::Refused). The system refuses the
+    /// handle of the cancel token.
     pub fn call(&self, request: impl Into<Request>) -> Result<Reply, Error> {
         let request = request.into();
-        by_its_twin!(self.call_async(request));
-        request.watch_token()?;
-        // Where the answer comes whole, a worker that has nothing to do may be asked from here.
-        let may_ask = request.window == 0 && !request.is_cancelled();
-        let lent = if may_ask { self.mailbox.shelf.take() } else { None };
-        let Some(lent) = lent else { return self.put(request, usize::MAX)?.wait() };
-        let (job, pending) = self.job(request);
-        match direct::call(&self.mailbox, lent, job) {
+        run_async_for_test!(self.call_async(request));
+        request.check_token()?;
+        // The caller may talk to an idle worker itself if the reply comes as a whole.
+        let is_plain = request.window == 0 && !request.is_cancelled();
+        let borrowed = if is_plain { self.mailbox.idle.borrow() } else { None };
+        let Some(borrowed) = borrowed else { return self.queue(request, usize::MAX)?.wait() };
+        let (call, pending) = self.prepare(request);
+        match direct::call(&self.mailbox, borrowed, call) {
             Some(result) => result,
             None => pending().wait(),
         }
     }
 
-    /// The same for a task, of whatever runtime: nothing is blocked.
+    /// Like [`call`](Self::call), for a task of any runtime. Blocks no thread.
     ///
     /// # Cancellation
     /// Dropping the future [cancels](PendingCall) the call.
     ///
     /// # Errors
-    /// As [`call`](Self::call).
+    /// Those of [`call`](Self::call).
     pub async fn call_async(&self, request: impl Into<Request>) -> Result<Reply, Error> {
-        self.put(request.into(), usize::MAX)?.await
+        self.queue(request.into(), usize::MAX)?.await
     }
 
-    /// Has a worker answer that, without waiting for it.
+    /// Starts a call without waiting for its reply.
     ///
     /// # Errors
-    /// [`Full`](crate::ErrorKind::Full): too many calls wait for a worker.
-    /// [`ShutDown`](crate::ErrorKind::ShutDown). No room for the handle that its token takes.
+    /// [`Full`](crate::ErrorKind::Full): too many calls are waiting for a worker.
+    /// [`ShutDown`](crate::ErrorKind::ShutDown). The system refuses the handle of the cancel token.
     pub fn begin(&self, request: impl Into<Request>) -> Result<PendingCall, Error> {
-        self.put(request.into(), self.options.max_waiting)
+        self.queue(request.into(), self.options.max_waiting)
     }
 
-    fn put(&self, request: Request, most: usize) -> Result<PendingCall, Error> {
-        request.watch_token()?;
-        let (job, pending) = self.job(request);
-        self.mailbox.call(job, most)?;
+    fn queue(&self, request: Request, most: usize) -> Result<PendingCall, Error> {
+        request.check_token()?;
+        let (call, pending) = self.prepare(request);
+        self.mailbox.call(call, most)?;
         Ok(pending())
     }
 
-    /// The call, and how to wait for it once the driver has it.
-    fn job(&self, mut request: Request) -> (Job, impl FnOnce() -> PendingCall + '_) {
+    /// Returns the call, and a function that makes its [`PendingCall`] once the driver has it.
+    fn prepare(&self, mut request: Request) -> (QueuedCall, impl FnOnce() -> PendingCall + '_) {
         request.timeout = request.timeout.or(self.options.call_timeout);
-        let (id, window, cell) = (self.mailbox.number(), request.window, Arc::default());
-        let job = Job::new(id, request, Arc::clone(&cell));
-        (job, move || PendingCall::new(id, window, cell, Arc::clone(&self.mailbox)))
+        let (id, window, events) = (self.mailbox.next_id(), request.window, Arc::default());
+        let call = QueuedCall::new(id, request, Arc::clone(&events));
+        (call, move || PendingCall::new(id, window, events, Arc::clone(&self.mailbox)))
     }
 
-    /// Whether other code has forked since: this process has no thread of the pool, which nobody would end, and a lock
-    /// may be held for ever.
-    fn is_a_copy(&self) -> bool {
+    /// Returns true in a copy of the process that other code made with `fork`: the copy has no pool thread that could be
+    /// ended, and a lock may be held forever.
+    fn is_forked_copy(&self) -> bool {
         !self.home.is_here()
     }
 
     /// Returns the state of the pool and its counters.
     ///
-    /// Each counter includes what a caller already knows: a reply counts before the call returns it. The list of
-    /// workers and the state of each are those of a moment ago.
+    /// The counters are current: a reply counts before the call returns it. The list of workers and their states may be
+    /// slightly out of date.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
         self.mailbox.stats()
     }
 
-    /// Takes no more calls, has those answered that were begun, and lets the workers go, each step as the
-    /// [schedule](PoolOptions::shutdown) says; and waits until all that is done.
+    /// Shuts the pool down and waits for the end of all workers: accepts no more calls, finishes those in progress, and
+    /// ends the workers, each step by the [schedule](PoolOptions::shutdown).
     pub fn shut_down(self) {
-        if self.is_a_copy() {
+        if self.is_forked_copy() {
             return;
         }
-        by_its_twin!(self.shut_down_async());
-        self.mailbox.leave(Letter::ShutDown(self.options.shutdown));
+        run_async_for_test!(self.shut_down_async());
+        self.mailbox.send(DriverCommand::ShutDown(self.options.shutdown));
         block_on(|context| self.mailbox.poll_ended(context));
     }
 
-    /// The same for a task, of whatever runtime.
+    /// Like [`shut_down`](Self::shut_down), for a task of any runtime.
     ///
     /// # Cancellation
     /// Dropping the future drops the pool.
     pub async fn shut_down_async(self) {
-        if self.is_a_copy() {
+        if self.is_forked_copy() {
             return;
         }
-        self.mailbox.leave(Letter::ShutDown(self.options.shutdown));
+        self.mailbox.send(DriverCommand::ShutDown(self.options.shutdown));
         std::future::poll_fn(|context| self.mailbox.poll_ended(context)).await;
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        if self.is_a_copy() {
+        if self.is_forked_copy() {
             return;
         }
-        self.mailbox.leave(Letter::Stop);
+        self.mailbox.send(DriverCommand::Stop);
         block_on(|context| self.mailbox.poll_ended(context));
     }
 }

@@ -1,4 +1,4 @@
-//! What a pool is to be like.
+//! The options of a pool.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,9 +9,9 @@ use pipewright::Source;
 use pipewright_os::base::cpu;
 
 use crate::options::Options;
-use crate::worker::MOST_WAITING;
+use crate::wire::MAX_CALLS;
 
-/// What a pool is to be like.
+/// The options of a pool.
 ///
 /// ```
 /// use pipewright_ipc::PoolOptions;
@@ -20,94 +20,93 @@ use crate::worker::MOST_WAITING;
 /// ```
 #[derive(Debug, Clone)]
 pub struct PoolOptions {
-    /// What each connection is to be like. Its timeout does not count: calls have their own. Most of the time of a
-    /// worker's start goes into the pages of its rings: where calls are small, smaller rings or none make that short.
+    /// The options of each connection, except the timeout: calls have their own. Mapping the pages of the rings
+    /// takes most of the time of a worker's start. For small calls, smaller rings or none shorten it.
     pub channel: Options,
-    /// So many workers are kept even if there is nothing to do. 0.
+    /// The number of workers kept even without calls. Default: 0.
     pub min_workers: usize,
-    /// More are never started. The number of processors that this process may use.
+    /// The most workers at a time. Default: the number of processors that this process may use.
     pub max_workers: usize,
-    /// How many calls a worker is given at a time; it answers them one after the other, and the end of
-    /// it costs all of them. More than one saves it the wait for the next. 1; at most 1024.
+    /// The number of calls that a worker gets at a time, at most 1024. It answers them one after the other, and
+    /// its end affects all of them. More than one saves it the wait for the next. Default: 1.
     pub calls_per_worker: usize,
-    /// How many calls that were [begun](crate::Pool::begin) may wait for a worker. 4096.
+    /// The most calls that were [begun](crate::Pool::begin) and wait for a worker. Default: 4096.
     pub max_waiting: usize,
-    /// How long a call may take, unless it says so itself. `None`: as long as it likes.
+    /// The timeout of calls without one of their own. Default: `None`, no limit.
     pub call_timeout: Option<Duration>,
-    /// How long a worker has to end a call that nobody wants any more, before it is killed. 1 s.
+    /// The time in which a worker has to end a cancelled call before it is killed. Default: 1 s.
     pub cancel_grace: Duration,
-    /// How often a call that is [idempotent](crate::Request::idempotent) is tried again. 2.
+    /// The most retries of an [idempotent](crate::Request::idempotent) call. Default: 2.
     pub retries: u32,
-    /// When a worker that has nothing to do is let go, where there are more than
-    /// [`min_workers`](Self::min_workers). 60 s; `None`: never.
+    /// The idle time after which a worker is retired, if there are more than [`min_workers`](Self::min_workers).
+    /// Default: 60 s. `None`: never.
     pub idle_timeout: Option<Duration>,
-    /// A worker that has answered so many calls is replaced. `None`: never for that.
+    /// The number of calls after which a worker is replaced. Default: `None`, no limit.
     pub max_jobs: Option<u64>,
-    /// A worker that was started so long ago is replaced, as soon as it has no call. `None`: never for that.
+    /// The age at which a worker is replaced, as soon as it has no call. Default: `None`, no limit.
     pub max_age: Option<Duration>,
-    /// A worker that uses more memory than this after a call is replaced; in bytes. `None`: never for that.
+    /// The memory use, after a call, above which a worker is replaced, in bytes. Default: `None`, no limit.
     pub max_rss_bytes: Option<u64>,
-    /// Workers are replaced when their executable has changed. `true`.
+    /// Replaces workers when their executable has changed. Default: `true`.
     pub replace_when_changed: bool,
-    /// The same for other files that they are made of.
+    /// Other files whose change replaces workers.
     pub watched_files: Vec<PathBuf>,
-    /// After each call the worker has to become [as if it had just been started](crate::worker::Serve::reset), and
-    /// has so long for that; else it is replaced. `None`: a worker keeps what it likes.
+    /// The time in which a worker has to [reset](crate::worker::Serve::reset) after each call; otherwise it is
+    /// replaced. Default: `None`, workers are not reset.
     pub reset_timeout: Option<Duration>,
-    /// A worker that could not be started, or ended before it had answered anything, is replaced after
-    /// this time, and then after twice as long each time, up to
-    /// [`max_backoff`](Self::max_backoff). 50 ms; at least 1 ms.
+    /// The pause before a worker is replaced that could not be started, or ended before its first answer. It
+    /// doubles each time, up to [`max_backoff`](Self::max_backoff). Default: 50 ms; at least 1 ms.
     pub backoff: Duration,
-    /// 5 s.
+    /// The longest pause. Default: 5 s.
     pub max_backoff: Duration,
-    /// After so many starts in vain, one after the other, the calls that wait are told why. 3.
+    /// The number of consecutive failed starts after which waiting calls fail with the error. Default: 3.
     pub start_attempts: u32,
-    /// How much is kept of what a worker writes to its stdout, and as much of its stderr, in bytes: the
-    /// end of it. 16 KiB.
+    /// The bytes kept of the end of a worker's stdout, and as many of its stderr. Default: 16 KiB.
     pub kept_output_bytes: usize,
-    /// Is given what workers write, line by line.
+    /// A function that receives the output of workers, line by line.
     pub on_line: Option<OnLine>,
-    /// How the pool ends.
+    /// The schedule of a shutdown.
     pub shutdown: Schedule,
 }
 
-/// How long each step of an end takes at most, before the next one.
+/// The longest duration of each step of a shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Schedule {
-    /// For the calls that were begun. 30 s.
+    /// For calls in progress. Default: 30 s.
     pub drain: Duration,
-    /// After the goodbye, until SIGTERM. 2 s.
+    /// From GOODBYE to SIGTERM. Default: 2 s.
     pub goodbye: Duration,
-    /// After that, until SIGKILL. 1 s.
+    /// From SIGTERM to SIGKILL. Default: 1 s.
     pub terminate: Duration,
 }
 
-/// A line that a worker has written, without its end.
+/// A line of a worker's output, without its newline.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct LogLine<'a> {
-    /// Which worker of the pool, counted from 1.
+    /// The worker's number in the pool, from 1.
     pub worker: u64,
     /// Its process id.
     pub pid: u32,
-    /// The call that it had, where it had one alone.
+    /// The worker's call, if it had exactly one.
     pub call: Option<u64>,
-    /// Where it wrote it.
+    /// The stream: stdout or stderr.
     pub source: Source,
-    /// The line; one of more than 16 KiB comes in pieces. What is no UTF-8 is U+FFFD.
+    /// The line. One of more than 16 KiB comes in several parts. U+FFFD replaces invalid UTF-8.
     pub text: &'a str,
 }
 
-/// Takes the lines that workers write, on the thread that drives the pool: it is to be quick, and has a stack of
-/// 256 KiB. If it panics the pool is at its end; a call of the same pool that it waits for never ends.
+/// A function that receives the lines of workers' output. It runs on the pool's thread, so it should be quick, and has
+/// a stack of 256 KiB. A panic in it ends the pool. It must not wait for a call of the same pool: that call would
+/// never end.
 ///
-/// So that each line is told with its call, every call of such a pool goes through that thread, which takes longer
-/// than a caller who talks to a free worker without it.
+/// Each line is reported with its call, so all calls of such a pool go through that thread. That takes longer than a
+/// direct call to an idle worker.
 #[derive(Clone)]
 pub struct OnLine(Arc<dyn Fn(&LogLine<'_>) + Send + Sync>);
 
 impl OnLine {
-    /// From a function.
+    /// Creates it from a function.
     ///
     /// ```
     /// use pipewright_ipc::{OnLine, PoolOptions};
@@ -168,8 +167,8 @@ impl Default for Schedule {
 }
 
 impl PoolOptions {
-    /// How many calls a worker is given at a time: one alone where it is reset in between.
-    pub(super) fn each(&self) -> usize {
-        if self.reset_timeout.is_some() { 1 } else { self.calls_per_worker.clamp(1, MOST_WAITING) }
+    /// Returns the number of calls that a worker gets at a time: one if it is reset between calls.
+    pub(super) fn calls_at_a_time(&self) -> usize {
+        if self.reset_timeout.is_some() { 1 } else { self.calls_per_worker.clamp(1, MAX_CALLS) }
     }
 }

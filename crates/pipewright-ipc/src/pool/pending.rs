@@ -1,53 +1,54 @@
-//! A call that may not be answered yet.
+//! A call in progress, for its caller.
 
-use std::collections::VecDeque;
 use std::future::Future;
 use std::mem;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use pipewright_os::base::park::block_on;
 
-use super::mailbox::{Letter, Mailbox};
+use super::events::{Event, EventQueue};
+use super::mailbox::{DriverCommand, Mailbox};
 use super::request::Reply;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 
-/// A call that has been begun: [wait](Self::wait) for its reply, or await it; or take what happens until
-/// then [one by one](Self::next).
+/// A call in progress. [`wait`](Self::wait) waits for its reply; so does `.await`. [`next`](Self::next) returns its events
+/// one by one.
 ///
 /// # Drop
-/// Cancels the call. A worker that does not end it soon is killed.
+/// Cancels the call. The pool kills a worker that does not end it within
+/// [`cancel_grace`](super::PoolOptions::cancel_grace).
 #[derive(Debug)]
 #[must_use = "dropping it cancels the call"]
 pub struct PendingCall {
     id: u64,
-    cell: Arc<Cell>,
+    events: Arc<EventQueue>,
     mailbox: Arc<Mailbox>,
-    /// How many pieces may be on their way.
+    /// The number of items that may be on their way.
     window: u32,
-    /// How many were taken that the worker was not told of.
+    /// The number of items taken since the last credit for the worker.
     taken: u32,
 }
 
-/// What happens during a call.
+/// An event during a call.
 #[derive(Debug)]
 pub enum CallEvent {
-    /// A piece of the answer, where it [comes in pieces](crate::Request::in_pieces).
+    /// An item, if the request [allows them](crate::Request::in_pieces).
     Item(Vec<u8>),
-    /// The worker asks something.
+    /// A question of the worker.
     Question(Question),
-    /// The call is done.
+    /// The reply, which ends the call.
     Reply(Reply),
 }
 
-/// What a worker asks of whoever has called it.
+/// A question of a worker to its caller. The worker waits for the answer.
 ///
-/// Its worker waits meanwhile. An answer for which the pool is called again needs another worker: where all of them
-/// ask so, or [`max_workers`](super::PoolOptions::max_workers) is 1, nobody goes on until a call's time is over.
+/// An answer that needs another call of the same pool needs another worker. If all workers ask such questions, or
+/// [`max_workers`](super::PoolOptions::max_workers) is 1, none of the calls goes on until one times out.
 ///
 /// # Drop
-/// Without an answer it is declined.
+/// Declines the question, unless it was answered.
 #[derive(Debug)]
 pub struct Question {
     call: u64,
@@ -57,53 +58,58 @@ pub struct Question {
 }
 
 impl Question {
-    /// What it asks.
+    /// Returns the question.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Answers.
+    /// Answers the question.
     pub fn answer(mut self, bytes: impl Into<Vec<u8>>) {
-        self.tell(Ok(bytes.into()));
+        self.send(Ok(bytes.into()));
     }
 
-    /// Does not answer, and says why.
+    /// Declines the question with this reason.
     pub fn decline(mut self, why: impl Into<String>) {
-        self.tell(Err(why.into()));
+        self.send(Err(why.into()));
     }
 
-    fn tell(&mut self, answer: Result<Vec<u8>, String>) {
+    fn send(&mut self, answer: Result<Vec<u8>, String>) {
         self.answered = true;
-        self.mailbox.leave(Letter::Answer(self.call, answer));
+        self.mailbox.send(DriverCommand::Answer(self.call, answer));
     }
 }
 
 impl Drop for Question {
     fn drop(&mut self) {
         if !self.answered {
-            self.tell(Err("nobody answers questions in this call".to_owned()));
+            self.send(Err("the caller does not answer questions".to_owned()));
         }
     }
 }
 
 impl PendingCall {
-    pub(super) fn new(id: u64, window: u32, cell: Arc<Cell>, mailbox: Arc<Mailbox>) -> PendingCall {
-        PendingCall { id, cell, mailbox, window, taken: 0 }
+    pub(super) fn new(
+        id: u64,
+        window: u32,
+        events: Arc<EventQueue>,
+        mailbox: Arc<Mailbox>,
+    ) -> PendingCall {
+        PendingCall { id, events, mailbox, window, taken: 0 }
     }
 
-    /// The number of the call, which no other call of the pool has.
+    /// Returns the id of the call, which is unique in the pool.
     #[must_use]
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Waits for the reply. Questions of the worker are declined, and pieces of the answer thrown away.
+    /// Waits for the reply. Declines questions of the worker, and discards items.
     ///
     /// # Errors
-    /// As [`Pool::call`](super::Pool::call).
+    /// Those of [`Pool::call`](super::Pool::call).
     pub fn wait(mut self) -> Result<Reply, Error> {
-        by_its_twin!(self);
+        run_async_for_test!(self);
         loop {
             if let CallEvent::Reply(reply) = self.next()? {
                 return Ok(reply);
@@ -111,51 +117,51 @@ impl PendingCall {
         }
     }
 
-    /// Waits for what happens next.
+    /// Waits for the next event.
     ///
     /// # Errors
-    /// As [`Pool::call`](super::Pool::call); [`Closed`](ErrorKind::Closed) after the last one.
+    /// Those of [`Pool::call`](super::Pool::call); [`Closed`](crate::ErrorKind::Closed) after the last event.
     #[expect(
         clippy::should_implement_trait,
         reason = "it ends with a reply or an error, not with a None"
     )]
     pub fn next(&mut self) -> Result<CallEvent, Error> {
-        by_its_twin!(self.next_async());
+        run_async_for_test!(self.next_async());
         block_on(|context| self.poll_next(context))
     }
 
-    /// As [`next`](Self::next), for a task of whatever runtime.
+    /// Like [`next`](Self::next), for a task of any runtime.
     ///
     /// # Cancellation
     /// Dropping the future loses nothing.
     ///
     /// # Errors
-    /// As [`next`](Self::next).
+    /// Those of [`next`](Self::next).
     pub async fn next_async(&mut self) -> Result<CallEvent, Error> {
         std::future::poll_fn(|context| self.poll_next(context)).await
     }
 
-    /// Ends the call. What happens next is [`Cancelled`](ErrorKind::Cancelled), or what had happened before.
+    /// Cancels the call. It ends with [`Cancelled`](crate::ErrorKind::Cancelled), after the events that came before.
     pub fn cancel(&self) {
-        self.mailbox.leave(Letter::Cancel(self.id));
+        self.mailbox.send(DriverCommand::Cancel(self.id));
     }
 
     fn poll_next(&mut self, context: &Context<'_>) -> Poll<Result<CallEvent, Error>> {
-        let Some(event) = self.cell.look(context) else { return Poll::Pending };
+        let Some(event) = self.events.poll(context) else { return Poll::Pending };
         Poll::Ready(match event {
-            Told::Item(bytes) => {
+            Event::Item(bytes) => {
                 self.taken += 1;
-                // Half of them at a time: each word to the driver wakes it.
+                // Half a window at a time: each command wakes the driver.
                 if self.taken >= self.window.div_ceil(2) {
-                    self.mailbox.leave(Letter::Credit(self.id, mem::take(&mut self.taken)));
+                    self.mailbox.send(DriverCommand::Credit(self.id, mem::take(&mut self.taken)));
                 }
                 Ok(CallEvent::Item(bytes))
             }
-            Told::Question(bytes) => {
+            Event::Question(bytes) => {
                 let (call, mailbox) = (self.id, Arc::clone(&self.mailbox));
                 Ok(CallEvent::Question(Question { call, bytes, mailbox, answered: false }))
             }
-            Told::End(result) => result.map(CallEvent::Reply),
+            Event::End(result) => result.map(CallEvent::Reply),
         })
     }
 }
@@ -163,7 +169,7 @@ impl PendingCall {
 impl Future for PendingCall {
     type Output = Result<Reply, Error>;
 
-    /// As [`wait`](PendingCall::wait).
+    /// Like [`wait`](PendingCall::wait).
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Reply, Error>> {
         loop {
             match self.poll_next(context) {
@@ -178,83 +184,8 @@ impl Future for PendingCall {
 
 impl Drop for PendingCall {
     fn drop(&mut self) {
-        if self.cell.abandon() {
-            self.mailbox.leave(Letter::Cancel(self.id));
+        if self.events.close() {
+            self.mailbox.send(DriverCommand::Cancel(self.id));
         }
-    }
-}
-
-/// Where the driver leaves what happens during a call.
-#[derive(Debug, Default)]
-pub(super) struct Cell(Mutex<Content>);
-
-#[derive(Debug, Default)]
-struct Content {
-    told: VecDeque<Told>,
-    /// Who is to be woken.
-    waker: Option<Waker>,
-    /// The last has been left there.
-    ended: bool,
-}
-
-#[derive(Debug)]
-enum Told {
-    Item(Vec<u8>),
-    Question(Vec<u8>),
-    End(Result<Reply, Error>),
-}
-
-impl Cell {
-    fn content(&self) -> MutexGuard<'_, Content> {
-        // Nothing in here panics while it holds the lock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn item(&self, bytes: Vec<u8>) {
-        self.tell(Told::Item(bytes));
-    }
-
-    pub(super) fn ask(&self, bytes: Vec<u8>) {
-        self.tell(Told::Question(bytes));
-    }
-
-    /// The first end counts.
-    pub(super) fn end(&self, result: Result<Reply, Error>) {
-        self.tell(Told::End(result));
-    }
-
-    fn tell(&self, told: Told) {
-        let waker = {
-            let mut content = self.content();
-            if content.ended {
-                return;
-            }
-            content.ended = matches!(told, Told::End(_));
-            content.told.push_back(told);
-            content.waker.take()
-        };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-
-    fn look(&self, context: &Context<'_>) -> Option<Told> {
-        let mut content = self.content();
-        if let Some(told) = content.told.pop_front() {
-            return Some(told);
-        }
-        if content.ended {
-            return Some(Told::End(Err(Error::new(ErrorKind::Closed))));
-        }
-        let is_same = content.waker.as_ref().is_some_and(|it| it.will_wake(context.waker()));
-        if !is_same {
-            content.waker = Some(context.waker().clone());
-        }
-        None
-    }
-
-    /// Nobody will look. `true`: it has not ended.
-    fn abandon(&self) -> bool {
-        !mem::replace(&mut self.content().ended, true)
     }
 }

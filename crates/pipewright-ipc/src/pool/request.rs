@@ -1,4 +1,4 @@
-//! What is asked of a worker, and what comes of it.
+//! Requests and replies.
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use pipewright::CancelToken;
 
 use crate::error::{Error, WATCH_TOKEN};
 
-/// What is asked of a worker.
+/// A request to a worker.
 ///
 /// ```
 /// use std::time::Duration;
@@ -25,25 +25,25 @@ pub struct Request {
 }
 
 impl Request {
-    /// Those bytes, for any worker.
+    /// Creates a request with these bytes.
     pub fn new(body: impl Into<Vec<u8>>) -> Request {
         Request { body: body.into(), idempotent: false, timeout: None, cancel: None, window: 0 }
     }
 
-    /// It may be done twice: if its worker is lost another one is asked, as long as nothing of the answer
-    /// was handed out.
+    /// Allows the pool to retry the request on another worker if its worker is lost, as long as the caller has seen
+    /// nothing of the reply.
     pub fn idempotent(mut self) -> Request {
         self.idempotent = true;
         self
     }
 
-    /// How long it may take, the wait for a worker included.
+    /// Sets the longest duration of the call, including the wait for a worker.
     pub fn timeout(mut self, timeout: Duration) -> Request {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Ends it when the token is cancelled. Where it is already, no worker is asked.
+    /// Ends the call when the token is cancelled. If it already is, no worker gets the request.
     pub fn cancel(mut self, token: &CancelToken) -> Request {
         self.cancel = Some(token.clone());
         self
@@ -53,15 +53,15 @@ impl Request {
         self.cancel.as_ref().is_some_and(CancelToken::is_cancelled)
     }
 
-    /// A token that nobody can wait for would end nothing.
-    pub(super) fn watch_token(&self) -> Result<(), Error> {
+    /// Returns an error if nobody can wait for the token: it would have no effect.
+    pub(super) fn check_token(&self) -> Result<(), Error> {
         if let Some(token) = &self.cancel {
             token.wake().map_err(Error::cannot(WATCH_TOKEN))?;
         }
         Ok(())
     }
 
-    /// Its answer may come in pieces, of which so many may be on their way at a time.
+    /// Allows the worker to send items before its reply, at most `window` at a time ahead of the caller.
     pub fn in_pieces(mut self, window: u32) -> Request {
         self.window = window;
         self
@@ -98,7 +98,7 @@ impl From<String> for Request {
     }
 }
 
-/// A worker's answer.
+/// The reply of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
     pub(super) body: Vec<u8>,
@@ -107,19 +107,19 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// The bytes.
+    /// Returns the bytes.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         self.body
     }
 
-    /// Which worker of the pool answered, counted from 1.
+    /// Returns the number of the worker in the pool, from 1.
     #[must_use]
     pub fn worker(&self) -> u64 {
         self.worker
     }
 
-    /// How many workers were asked: more than one where the first were lost.
+    /// Returns the number of workers that got the request: more than one if the first ones were lost.
     #[must_use]
     pub fn attempts(&self) -> u32 {
         self.attempts

@@ -1,33 +1,33 @@
-//! The side that empties a ring.
+//! The consumer of a ring.
 
 use super::cursor;
-use super::{Broken, HEAD, Ours, RECORD_HEADER_BYTES, SLEEP, TAIL, Theirs};
+use super::{HEAD, OwnMemory, PeerMemory, RECORD_HEADER_BYTES, RingError, SLEEP, TAIL};
 use crate::wire::{Header, kind};
 
-/// How far a ring is emptied.
+/// The state of a consumer.
 #[derive(Debug)]
 pub(crate) struct Consumer {
     capacity: usize,
     tail: u64,
-    /// How far the other side knows of it.
+    /// The tail that the other side knows.
     published: u64,
-    /// As far as the other side was when we last looked.
+    /// The head at the last look.
     head: u64,
-    /// Our word: odd while we sleep.
+    /// The value of the own SLEEP word: odd during a sleep.
     sleep: u64,
-    /// The next record: its header is read once, whatever becomes of it in the ring.
+    /// The next record. Its header is read only once, in case the peer changes it.
     next: Option<Record>,
 }
 
-/// A record that stands in the ring.
+/// A record in the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) header: Header,
-    /// How many frames went through the socket before it.
+    /// The number of frames that went through the socket before it.
     pub(crate) after: u64,
-    /// Where its body stands.
+    /// The offset of its body.
     pub(crate) body: usize,
-    /// The position behind it.
+    /// The position after it.
     pub(crate) end: u64,
 }
 
@@ -36,11 +36,11 @@ impl Consumer {
         Consumer { capacity, tail: 0, published: 0, head: 0, sleep: 0, next: None }
     }
 
-    /// The next record, which stays where it is until it is [released](Self::release).
+    /// Returns the next record, which keeps its place until it is [released](Self::release).
     #[inline]
-    pub(crate) fn peek(&mut self, theirs: &impl Theirs) -> Result<Option<&Record>, Broken> {
+    pub(crate) fn peek(&mut self, theirs: &impl PeerMemory) -> Result<Option<&Record>, RingError> {
         while self.next.is_none() {
-            if self.tail == self.head && !self.look(theirs)? {
+            if self.tail == self.head && !self.refresh_head(theirs)? {
                 return Ok(None);
             }
             self.next = self.record(theirs)?;
@@ -48,19 +48,19 @@ impl Consumer {
         Ok(self.next.as_ref())
     }
 
-    /// The record, or `None` where it only fills up the end of the ring.
+    /// Reads the record at the tail. `None`: it was only padding.
     #[inline]
-    fn record(&mut self, theirs: &impl Theirs) -> Result<Option<Record>, Broken> {
+    fn record(&mut self, theirs: &impl PeerMemory) -> Result<Option<Record>, RingError> {
         let at = cursor::offset(self.capacity, self.tail);
-        let numbers = theirs.numbers(at).map_err(|_| Broken::Record)?.map(u64::from_le);
+        let numbers = theirs.numbers(at).map_err(|_| RingError::Record)?.map(u64::from_le);
         let [first, second, after, total] = numbers;
-        let header = Header::from_words([first, second], total).map_err(Broken::Header)?;
+        let header = Header::from_words([first, second], total).map_err(RingError::Header)?;
         let there = self.head - self.tail;
         let left = self.capacity - at;
         if header.kind == kind::PAD {
-            // Never the whole of what is there: a record is what it makes room for.
+            // Padding is never the last record: it makes room for another one.
             if left as u64 >= there {
-                return Err(Broken::Record);
+                return Err(RingError::Record);
             }
             self.tail += left as u64;
             return Ok(None);
@@ -73,35 +73,36 @@ impl Consumer {
                 body: at + RECORD_HEADER_BYTES,
                 end: self.tail + bytes as u64,
             })),
-            None => Err(Broken::Record),
+            None => Err(RingError::Record),
         }
     }
 
-    /// Whether there is more than when this was asked last.
+    /// Reads the head. Returns true if it has advanced.
     #[inline]
-    fn look(&mut self, theirs: &impl Theirs) -> Result<bool, Broken> {
+    fn refresh_head(&mut self, theirs: &impl PeerMemory) -> Result<bool, RingError> {
         let head = theirs.word(HEAD);
         if head == self.head {
             return Ok(false);
         }
         let in_ring = head.checked_sub(self.tail).is_some_and(|it| it <= self.capacity as u64);
         if !in_ring || !cursor::may_advance(self.head, head, self.capacity as u64) {
-            return Err(Broken::Head);
+            return Err(RingError::Head);
         }
         self.head = head;
         Ok(true)
     }
 
-    /// Whether a look would find something.
+    /// Returns true if there are records, without reading them.
     #[inline]
-    pub(crate) fn has_news(&self, theirs: &impl Theirs) -> bool {
+    pub(crate) fn has_records(&self, theirs: &impl PeerMemory) -> bool {
         self.next.is_some() || self.tail != self.head || theirs.word(HEAD) != self.head
     }
 
-    /// Gives the place of the next record back, behind which `end` is. The other side is told when the ring was emptied, or a sixteenth
-    /// of it: a sender that waits for room would else fetch that line for every record, and we ours back.
+    /// Releases the place of the next record, which ends at `end`. Publishes the tail when the ring is empty, or
+    /// after a sixteenth of it: for each record, a waiting sender would otherwise fetch that cache line, and this
+    /// side fetch it back.
     #[inline]
-    pub(crate) fn release(&mut self, ours: &impl Ours, end: u64) {
+    pub(crate) fn release(&mut self, ours: &impl OwnMemory, end: u64) {
         self.next = None;
         self.tail = end;
         let step = self.capacity as u64 / 16;
@@ -111,9 +112,11 @@ impl Consumer {
         }
     }
 
-    /// Says that we are about to wait for the socket. `false`: something has come meanwhile, and we
-    /// do not.
-    pub(crate) fn fall_asleep(&mut self, ours: &impl Ours, theirs: &impl Theirs) -> bool {
+    /// Announces a wait for the socket. Returns false if a record has arrived meanwhile, and there must be no
+    /// wait.
+    pub(crate) fn fall_asleep(&mut self, ours: &impl OwnMemory, theirs: &impl PeerMemory) -> bool {
+        // A future that was dropped in its wait has left the word odd: one more would announce that this side is awake.
+        self.wake_up(ours);
         self.sleep += 1;
         ours.announce(SLEEP, self.sleep);
         let is_behind = self.next.is_some() || self.tail != self.head;
@@ -124,8 +127,8 @@ impl Consumer {
         true
     }
 
-    /// Says that we look at the ring again.
-    pub(crate) fn wake_up(&mut self, ours: &impl Ours) {
+    /// Announces the end of a wait.
+    pub(crate) fn wake_up(&mut self, ours: &impl OwnMemory) {
         if self.sleep % 2 == 1 {
             self.sleep += 1;
             ours.publish(SLEEP, self.sleep);

@@ -1,62 +1,61 @@
-//! Where records go: arithmetic, and nothing else.
+//! The positions of records: pure arithmetic.
 //!
-//! Positions count bytes since the start and never go back; the place in the ring is what is left of one
-//! after division by the ring's size, which is a power of two. 64 bits of them last for decades.
+//! Positions count bytes since the start and never go back. The offset in the ring is the position modulo the ring's
+//! size, a power of two. 64 bits last for decades.
 
 use super::RECORD_HEADER_BYTES;
 
-/// Records begin at multiples of this: a line of a cache.
+/// The alignment of records: a cache line.
 const ALIGN_BYTES: usize = 64;
 
-/// Where a record goes.
+/// The place of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
-    /// Where the rest of the ring has to be filled up, if it has to be.
+pub(crate) struct RecordPlace {
+    /// The offset of the padding that fills the rest of the ring before it, if needed.
     pub(crate) pad: Option<usize>,
-    /// Where the record stands in the ring.
+    /// The offset of the record in the ring.
     pub(crate) at: usize,
-    /// The position behind it.
+    /// The position after it.
     pub(crate) end: u64,
 }
 
-impl Place {
-    /// Where the body stands in the ring.
+impl RecordPlace {
+    /// Returns the offset of the body in the ring.
     pub(crate) fn body(&self) -> usize {
         self.at + RECORD_HEADER_BYTES
     }
 }
 
-/// How much of the ring a record with so much body takes; `None` where no ring could have it.
+/// Returns the size of a record with this length of body. `None`: no ring could hold it.
 #[inline]
 pub(crate) fn record_bytes(body: usize) -> Option<usize> {
     body.checked_add(RECORD_HEADER_BYTES)?.checked_next_multiple_of(ALIGN_BYTES)
 }
 
-/// The place for a record behind `head`, where everything before `tail` is free; `None`: no room now.
+/// Returns the place for a record after `head` if everything before `tail` is free. `None`: no room now.
 #[inline]
-pub(crate) fn place(capacity: usize, head: u64, tail: u64, body: usize) -> Option<Place> {
+pub(crate) fn place(capacity: usize, head: u64, tail: u64, body: usize) -> Option<RecordPlace> {
     let bytes = record_bytes(body)?;
     let free = (capacity as u64).checked_sub(head.checked_sub(tail)?)?;
     let at = offset(capacity, head);
     let left = capacity - at;
     let (pad, at, skipped) = if bytes <= left { (None, at, 0) } else { (Some(at), 0, left) };
     let taken = bytes.checked_add(skipped)? as u64;
-    (taken <= free && bytes <= capacity).then_some(Place { pad, at, end: head + taken })
+    (taken <= free && bytes <= capacity).then_some(RecordPlace { pad, at, end: head + taken })
 }
 
-/// Where a position is in the ring.
+/// Returns the offset of a position in the ring.
 #[inline]
 pub(crate) fn offset(capacity: usize, position: u64) -> usize {
     (position & (capacity as u64 - 1)) as usize
 }
 
-/// The most body that a record may have so that it finds room in every empty ring, wherever that
-/// begins.
-pub(crate) fn most_body_bytes(capacity: usize) -> usize {
+/// Returns the longest body that fits into every empty ring, wherever its positions are.
+pub(crate) fn max_body_bytes(capacity: usize) -> usize {
     capacity / 2 - RECORD_HEADER_BYTES
 }
 
-/// Whether somebody may say to have come to `new` after `old`, with that much room in between.
+/// Returns true if a counter may advance from `old` to `new` with this much room.
 #[inline]
 pub(crate) fn may_advance(old: u64, new: u64, room: u64) -> bool {
     new.checked_sub(old).is_some_and(|more| more <= room) && new % ALIGN_BYTES as u64 == 0
@@ -71,7 +70,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Records as a producer places them and a consumer finds them: inside, apart, in order.
+        /// Records stay inside the ring, apart and in order.
         #[test]
         fn records_never_overlap_and_never_leave_the_ring(
             doublings in 0_u32..3, bodies in prop::collection::vec(0_usize..9_000, 1..200)
@@ -80,7 +79,7 @@ mod tests {
             let (mut head, mut tail) = (0_u64, 0_u64);
             let mut used = VecDeque::new();
             for body in bodies {
-                let body = body.min(most_body_bytes(capacity));
+                let body = body.min(max_body_bytes(capacity));
                 loop {
                     if let Some(place) = place(capacity, head, tail, body) {
                         let range = place.at..place.at + record_bytes(body).unwrap();
@@ -99,7 +98,7 @@ mod tests {
                         head = place.end;
                         break;
                     }
-                    // An empty ring has room for everything that may be sent through it.
+                    // An empty ring has room for every allowed record.
                     let (_, end) = used.pop_front().unwrap();
                     prop_assert!(may_advance(tail, end, head - tail));
                     tail = end;
@@ -108,7 +107,7 @@ mod tests {
         }
 
         #[test]
-        fn no_numbers_make_it_panic_or_leave_the_ring(
+        fn arithmetic_never_panics_or_leaves_the_ring(
             doublings in 0_u32..3, head: u64, tail: u64, body: usize
         ) {
             let capacity = 4096 << doublings;

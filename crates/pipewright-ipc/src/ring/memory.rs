@@ -1,35 +1,35 @@
-//! What a ring needs of memory: that of `pipewright-os`, or a model of it.
+//! The memory of a ring: that of `pipewright-os`, or a model of it.
 
 use std::io;
 
 use pipewright_os::channel::shm::{Seen, Written};
 
-/// Memory that this side writes.
-pub(crate) trait Ours {
-    /// How large the ring is.
+/// The memory that this side writes.
+pub(crate) trait OwnMemory {
+    /// Returns the size of the ring.
     fn bytes(&self) -> usize;
-    /// Writes a word, after everything before.
+    /// Writes a word, after all earlier writes (release).
     fn publish(&self, word: usize, value: u64);
-    /// Writes data that the other side does not read yet. Nothing outside is written.
+    /// Writes data that the other side does not read yet. Writes nothing outside of the ring.
     fn fill(&mut self, at: usize, bytes: &[u8]);
-    /// As `publish`; of two sides that announce something and then look at the other's word in order, at
-    /// least one sees what the other one announced.
+    /// Writes a word like `publish`. If both sides announce a word and then read the other's with `word_in_order`,
+    /// at least one sees the other's announcement.
     fn announce(&self, word: usize, value: u64);
 }
 
-/// Memory that the other side writes.
-pub(crate) trait Theirs {
-    /// How large the ring is.
+/// The memory that the other side writes.
+pub(crate) trait PeerMemory {
+    /// Returns the size of the ring.
     fn bytes(&self) -> usize;
-    /// Reads a word, before everything that follows.
+    /// Reads a word, before all later reads (acquire).
     fn word(&self, word: usize) -> u64;
-    /// The same, after everything that was announced.
+    /// Reads a word after all announcements of this side.
     fn word_in_order(&self, word: usize) -> u64;
     /// Reads the header of a record, each number once.
     fn numbers(&self, at: usize) -> io::Result<[u64; 4]>;
 }
 
-impl Ours for Written {
+impl OwnMemory for Written {
     fn bytes(&self) -> usize {
         Written::bytes(self)
     }
@@ -52,7 +52,7 @@ impl Ours for Written {
     }
 }
 
-impl Theirs for Seen {
+impl PeerMemory for Seen {
     fn bytes(&self) -> usize {
         Seen::bytes(self)
     }

@@ -1,22 +1,22 @@
-//! Messages through memory that two processes share: a ring in each direction.
+//! Messages through memory that two processes share: one ring in each direction.
 //!
-//! Each side has one object that it alone writes: its words, and the ring that it fills. Who fills a
-//! ring says how far (`HEAD`), who empties it says how far (`TAIL`), each in its own object, and both
-//! know from that where the next record is: no position is ever taken from the other side, only counts,
-//! and these are checked.
+//! Each side has one object that only it writes: its words, and the ring that it fills. The producer of a ring
+//! publishes how far it is filled (`HEAD`), the consumer how far it is emptied (`TAIL`), each in its own object. Both
+//! derive the position of the next record from these counts, which are checked. No side ever takes a position from the
+//! other.
 //!
-//! A record is 32 bytes of header, the body, and as much as is missing to a multiple of 64. It never
-//! goes around the end of the ring: what is left there is filled by a record of kind `PAD`.
+//! A record is a header of 32 bytes, the body, and padding to a multiple of 64. It never wraps around the end of the
+//! ring: a record of kind `PAD` fills the space that is left there.
 //!
-//! # Who wakes whom
-//! Nobody sleeps on memory: who has nothing to do waits for the socket, which also tells of the death of
-//! the other side. Before that it says so in its own word (`SLEEP` becomes odd) and looks once more. Who
-//! has filled in a record looks whether the other side sleeps, and only then writes a frame to the
-//! socket, once for every sleep. What both sides write and then look at is in one order for both, so one of
-//! them sees the other: no wake-up is lost (`model.rs` has it checked in every order).
+//! # Wake-ups
+//! No side sleeps on memory. A side with nothing to do waits for the socket, which also reports the death of the other
+//! side. Before that wait it announces it in its own word (`SLEEP` becomes odd) and looks at the ring once more. A
+//! producer that has published a record checks if the other side sleeps, and only then writes a frame to the socket,
+//! once for each sleep. The announcements and the looks of both sides have one total order, so at least one side sees
+//! the other: no wake-up is lost (`model.rs` checks every order).
 //!
-//! A peer that lies harms itself: a wrong `SLEEP` costs it a wake-up or us a frame too many, a wrong
-//! `TAIL` or `HEAD` ends the connection.
+//! A peer that lies harms itself: a wrong `SLEEP` costs it a wake-up, or this side a superfluous frame; a wrong `TAIL`
+//! or `HEAD` ends the connection.
 
 mod consumer;
 mod cursor;
@@ -29,57 +29,57 @@ mod producer;
 mod threads;
 
 pub(crate) use consumer::Consumer;
-pub(crate) use cursor::Place;
-pub(crate) use memory::{Ours, Theirs};
+pub(crate) use cursor::RecordPlace;
+pub(crate) use memory::{OwnMemory, PeerMemory};
 pub(crate) use producer::Producer;
 
-/// How far the ring of this object is filled, in bytes since the start of the connection.
+/// The number of bytes written to this object's ring since the start of the connection.
 const HEAD: usize = 0;
-/// How far the other side's ring is emptied.
+/// The number of bytes read from the other side's ring.
 const TAIL: usize = 1;
-/// Odd: its owner sleeps until something arrives at the socket. Grows by one at each change.
+/// Odd: the owner sleeps until something arrives at the socket. Grows by one with each change.
 const SLEEP: usize = 2;
 
-/// What a record begins with: the sixteen bytes of a header, and two numbers more.
+/// The header of a record: the 16 bytes of a frame's header, and two more numbers.
 pub(crate) const RECORD_HEADER_BYTES: usize = 32;
 
-/// What a peer can do to a ring that no peer should.
+/// A violation of the ring's protocol by the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Broken {
-    /// It says to have emptied more than is there, or less than before.
+pub(crate) enum RingError {
+    /// TAIL passes the end of the records, or goes back.
     Tail,
-    /// It says to have filled in more than fits, or less than before.
+    /// HEAD exceeds the size of the ring, or goes back.
     Head,
-    /// A record does not fit where it stands.
+    /// A record does not fit at its position.
     Record,
-    /// A header is none.
+    /// A header is invalid.
     Header(crate::wire::Invalid),
 }
 
-impl std::fmt::Display for Broken {
+impl std::fmt::Display for RingError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Broken::Tail => "the ring was emptied further than it is filled",
-            Broken::Head => "the ring was filled further than it is large",
-            Broken::Record => "a record of the ring does not fit where it stands",
-            Broken::Header(invalid) => return invalid.fmt(f),
+            RingError::Tail => "TAIL of the ring is out of range",
+            RingError::Head => "HEAD of the ring is out of range",
+            RingError::Record => "a record does not fit at its position in the ring",
+            RingError::Header(invalid) => return invalid.fmt(f),
         })
     }
 }
 
-/// Both directions between two processes.
+/// The rings of both directions, as one side sees them.
 #[derive(Debug)]
 pub(crate) struct Ring<O, T> {
     pub(crate) ours: O,
     pub(crate) theirs: T,
-    pub(crate) out: Producer,
-    pub(crate) into: Consumer,
+    pub(crate) producer: Producer,
+    pub(crate) consumer: Consumer,
 }
 
-impl<O: Ours, T: Theirs> Ring<O, T> {
+impl<O: OwnMemory, T: PeerMemory> Ring<O, T> {
     pub(crate) fn new(ours: O, theirs: T) -> Ring<O, T> {
-        let out = Producer::new(ours.bytes());
-        let into = Consumer::new(theirs.bytes());
-        Ring { ours, theirs, out, into }
+        let producer = Producer::new(ours.bytes());
+        let consumer = Consumer::new(theirs.bytes());
+        Ring { ours, theirs, producer, consumer }
     }
 }

@@ -1,8 +1,7 @@
-//! The ring under loom, which runs it in every order that two processors may see it in.
+//! The ring under loom, which runs it in every order that two processors may see.
 //!
-//! Data is modelled by relaxed atomic numbers: a reader that comes too early sees old ones, and the model
-//! then has a wrong message. The socket is a flag and a condition: a lost wake-up is a deadlock, which
-//! loom finds.
+//! Relaxed atomic numbers model the data: a reader that comes too early sees old ones, and the test gets a wrong
+//! message. A flag and a condition variable model the socket: a lost wake-up is a deadlock, which loom reports.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p pipewright-ipc --release --lib ring::model`
 
@@ -12,7 +11,7 @@ use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
-use super::{Ours, Ring, Theirs};
+use super::{OwnMemory, PeerMemory, Ring};
 use crate::wire::{Header, kind};
 
 /// Room for four records.
@@ -34,7 +33,7 @@ impl Object {
 struct Writes(Arc<Object>);
 struct Sees(Arc<Object>);
 
-impl Ours for Writes {
+impl OwnMemory for Writes {
     fn bytes(&self) -> usize {
         BYTES
     }
@@ -56,7 +55,7 @@ impl Ours for Writes {
     }
 }
 
-impl Theirs for Sees {
+impl PeerMemory for Sees {
     fn bytes(&self) -> usize {
         BYTES
     }
@@ -78,7 +77,7 @@ impl Theirs for Sees {
     }
 }
 
-/// What the socket is for the ring: it can be rung, and waited for.
+/// The socket, as the ring uses it: a wake-up and a wait.
 #[derive(Clone)]
 struct Socket(Arc<(Mutex<bool>, Condvar)>);
 
@@ -87,58 +86,57 @@ impl Socket {
         Socket(Arc::new((Mutex::new(false), Condvar::new())))
     }
 
-    fn ring(&self) {
+    fn wake(&self) {
         *self.0.0.lock().unwrap() = true;
         self.0.1.notify_one();
     }
 
     fn wait(&self) {
-        let mut rung = self.0.0.lock().unwrap();
-        while !*rung {
-            rung = self.0.1.wait(rung).unwrap();
+        let mut woken = self.0.0.lock().unwrap();
+        while !*woken {
+            woken = self.0.1.wait(woken).unwrap();
         }
-        *rung = false;
+        *woken = false;
     }
 }
 
-/// Both sides of one connection, each with its object and the sight of the other one.
+/// Both sides of one connection, each with its own object and a view of the other.
 fn both() -> (Ring<Writes, Sees>, Ring<Writes, Sees>) {
     let (a, b) = (Object::new(), Object::new());
     (Ring::new(Writes(Arc::clone(&a)), Sees(Arc::clone(&b))), Ring::new(Writes(b), Sees(a)))
 }
 
-/// Sends a message with that number. `false`: there is no room.
+/// Sends a message with this number. Returns false if there is no room.
 fn send(ring: &mut Ring<Writes, Sees>, socket: &Socket, number: u64) -> bool {
-    let Some(place) = ring.out.reserve(&ring.theirs, 8).unwrap() else { return false };
+    let Some(place) = ring.producer.reserve(&ring.theirs, 8).unwrap() else { return false };
     ring.ours.fill(place.body(), &(number * 7).to_le_bytes());
     let header = Header { id: number, ..Header::new(kind::MESSAGE, 8) };
-    ring.out.commit(&mut ring.ours, place, &header, number + 100);
-    if ring.out.publish(&ring.ours, &ring.theirs) {
-        socket.ring();
+    ring.producer.commit(&mut ring.ours, place, &header, number + 100);
+    if ring.producer.publish(&ring.ours, &ring.theirs) {
+        socket.wake();
     }
     true
 }
 
-/// Takes the next message, which has to have that number; sleeps until it is there.
+/// Receives the next message, which has to have this number. Sleeps until it arrives.
 fn receive(ring: &mut Ring<Writes, Sees>, socket: &Socket, number: u64) {
     loop {
-        if let Some(record) = ring.into.peek(&ring.theirs).unwrap() {
+        if let Some(record) = ring.consumer.peek(&ring.theirs).unwrap() {
             let body = ring.theirs.0.data[record.body / 8].load(Ordering::Relaxed);
             assert_eq!((record.header.id, record.after, body), (number, number + 100, number * 7));
             let end = record.end;
-            return ring.into.release(&ring.ours, end);
+            return ring.consumer.release(&ring.ours, end);
         }
-        if ring.into.fall_asleep(&ring.ours, &ring.theirs) {
+        if ring.consumer.fall_asleep(&ring.ours, &ring.theirs) {
             socket.wait();
-            ring.into.wake_up(&ring.ours);
+            ring.consumer.wake_up(&ring.ours);
         }
     }
 }
 
 fn model(check: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    // What two threads can do to each other shows with few switches between them; without a bound the
-    // runs do not end.
+    // Interactions of two threads show with few preemptions. Without a bound the runs do not end.
     builder.preemption_bound = Some(3);
     builder.check(check);
 }
@@ -148,25 +146,25 @@ fn every_message_arrives_whole_and_no_wake_up_is_lost() {
     model(|| {
         let (mut host, mut worker) = both();
         let socket = Socket::new();
-        let bell = socket.clone();
+        let waker = socket.clone();
         let sender =
-            thread::spawn(move || (0..3).for_each(|it| assert!(send(&mut host, &bell, it))));
+            thread::spawn(move || (0..3).for_each(|it| assert!(send(&mut host, &waker, it))));
         (0..3).for_each(|number| receive(&mut worker, &socket, number));
         sender.join().unwrap();
     });
 }
 
 #[test]
-fn a_place_is_not_written_again_before_it_was_read() {
+fn place_is_not_reused_before_it_was_read() {
     model(|| {
         let (mut host, mut worker) = both();
         let socket = Socket::new();
-        let bell = socket.clone();
-        // Full at the start, so that the next one has to wait for a place.
+        let waker = socket.clone();
+        // Full at the start, so that the next message has to wait for a place.
         (0..4).for_each(|number| assert!(send(&mut host, &socket, number)));
         assert!(!send(&mut host, &socket, 4));
         let sender = thread::spawn(move || {
-            while !send(&mut host, &bell, 4) {
+            while !send(&mut host, &waker, 4) {
                 thread::yield_now();
             }
         });
@@ -176,7 +174,7 @@ fn a_place_is_not_written_again_before_it_was_read() {
 }
 
 #[test]
-fn question_and_answer_never_wait_for_each_other() {
+fn question_and_answer_never_deadlock() {
     model(|| {
         let (mut host, mut worker) = both();
         let (to_host, to_worker) = (Socket::new(), Socket::new());

@@ -1,73 +1,80 @@
-//! The side that fills a ring.
+//! The producer of a ring.
 
-use super::cursor::{self, Place};
-use super::{Broken, HEAD, Ours, RECORD_HEADER_BYTES, SLEEP, TAIL, Theirs};
+use super::cursor::{self, RecordPlace};
+use super::{HEAD, OwnMemory, PeerMemory, RECORD_HEADER_BYTES, RingError, SLEEP, TAIL};
 use crate::wire::{Header, kind};
 
-/// How far a ring is filled.
+/// The state of a producer.
 #[derive(Debug)]
 pub(crate) struct Producer {
     capacity: usize,
     head: u64,
-    /// How far the other side knows of it.
+    /// The head that the other side knows.
     published: u64,
-    /// As far as the other side was when we last needed to know.
+    /// The tail at the last look.
     tail: u64,
-    /// The sleep that was ended last.
-    rung: u64,
-    /// The most that was in the ring at one time, as far as we looked.
+    /// The last sleep of the other side that this side has ended.
+    woken_sleep: u64,
+    /// The most bytes found in the ring at one time.
     high_water: u64,
-    /// How many records there were.
+    /// The number of records so far.
     count: u64,
 }
 
-/// For one record of so many the other side is asked how far it is, so that it is known how full the ring
-/// gets.
+/// The number of records between two looks at the tail that are made only to learn how full the ring gets.
 const SAMPLE: u64 = 64;
 
 impl Producer {
     pub(super) fn new(capacity: usize) -> Producer {
-        Producer { capacity, head: 0, published: 0, tail: 0, rung: 0, high_water: 0, count: 0 }
+        Producer {
+            capacity,
+            head: 0,
+            published: 0,
+            tail: 0,
+            woken_sleep: 0,
+            high_water: 0,
+            count: 0,
+        }
     }
 
-    /// The most body that a record may have.
-    pub(crate) fn most_body_bytes(&self) -> usize {
-        cursor::most_body_bytes(self.capacity)
+    /// Returns the longest body of a record.
+    pub(crate) fn max_body_bytes(&self) -> usize {
+        cursor::max_body_bytes(self.capacity)
     }
 
-    /// The most that was in the ring at one time, in bytes, as far as we looked.
+    /// Returns the most bytes found in the ring at one time.
     pub(crate) fn high_water(&self) -> u64 {
         self.high_water
     }
 
-    /// A place for a record with so much body; `None`: there is no room now.
+    /// Returns a place for a record with this length of body. `None`: there is no room now.
     #[inline]
     pub(crate) fn reserve(
         &mut self,
-        theirs: &impl Theirs,
+        theirs: &impl PeerMemory,
         body: usize,
-    ) -> Result<Option<Place>, Broken> {
+    ) -> Result<Option<RecordPlace>, RingError> {
         let place = cursor::place(self.capacity, self.head, self.tail, body);
         if place.is_some() && self.count % SAMPLE != 0 {
             return Ok(place);
         }
-        // Looked at only when it matters: the line is the other side's, and costs a trip.
+        // Read only when needed: the other side writes this cache line, and fetching it is slow.
         let tail = theirs.word(TAIL);
         if !cursor::may_advance(self.tail, tail, self.published - self.tail) {
-            return Err(Broken::Tail);
+            return Err(RingError::Tail);
         }
         self.tail = tail;
         self.high_water = self.high_water.max(self.head - tail);
         Ok(cursor::place(self.capacity, self.head, tail, body))
     }
 
-    /// Fills in the header of a record whose body is in its place. `after` is how many frames went through
-    /// the socket before it. The other side has it when it is [published](Self::publish).
+    /// Writes the header of a record whose body is in its place. `after` is the number of frames that went through
+    /// the socket before it. The other side sees the record when it is [published](Self::publish).
     #[inline]
     pub(crate) fn commit(
         &mut self,
-        ours: &mut impl Ours,
-        place: Place,
+        ours: &mut impl OwnMemory,
+        place: RecordPlace,
         header: &Header,
         after: u64,
     ) {
@@ -79,41 +86,40 @@ impl Producer {
         self.count += 1;
     }
 
-    /// How many bytes are committed and not published.
+    /// Returns the number of bytes that are committed and not published.
     #[inline]
     pub(crate) fn unpublished(&self) -> u64 {
         self.head - self.published
     }
 
-    /// Lets the other side have everything that was committed. Whether it sleeps, and has not been woken
-    /// for it: then the caller has to write something to the socket, and this says so once for each sleep.
+    /// Publishes all committed records. Returns true if the other side sleeps and the caller has to write
+    /// something to the socket, once for each sleep.
     #[inline]
-    pub(crate) fn publish(&mut self, ours: &impl Ours, theirs: &impl Theirs) -> bool {
+    pub(crate) fn publish(&mut self, ours: &impl OwnMemory, theirs: &impl PeerMemory) -> bool {
         if self.published == self.head {
             return false;
         }
         self.published = self.head;
         ours.announce(HEAD, self.head);
         let sleep = theirs.word_in_order(SLEEP);
-        if sleep % 2 == 0 || sleep == self.rung {
+        if sleep % 2 == 0 || sleep == self.woken_sleep {
             return false;
         }
-        self.rung = sleep;
+        self.woken_sleep = sleep;
         true
     }
 
-    /// Whether what is sent now has to go through the socket anyway, to wake the other side. It is
-    /// woken by that.
+    /// Returns the current sleep of the other side, if something in the socket has to end it.
     #[inline]
-    pub(crate) fn sleeps(&self, theirs: &impl Theirs) -> Option<u64> {
+    pub(crate) fn sleeps(&self, theirs: &impl PeerMemory) -> Option<u64> {
         let sleep = theirs.word(SLEEP);
-        (sleep % 2 == 1 && sleep != self.rung).then_some(sleep)
+        (sleep % 2 == 1 && sleep != self.woken_sleep).then_some(sleep)
     }
 
-    /// That sleep is ended by something that is in the socket.
+    /// Records that something in the socket ends this sleep.
     #[inline]
     pub(crate) fn note_woken(&mut self, sleep: u64) {
-        self.rung = sleep;
+        self.woken_sleep = sleep;
     }
 }
 

@@ -1,23 +1,23 @@
-//! The ring between two threads, over memory as it is between two processes. Miri and a thread sanitizer
-//! run it too (`ci/sanitize.sh`): with them a body that is read before it is there, or written again
-//! before it was read, is an error wherever it happens.
+//! The ring between two threads, over the memory that two processes use. Miri and a thread sanitizer run it too
+//! (`ci/sanitize.sh`): they report a body that is read before it is written, or overwritten before it was read,
+//! wherever that happens.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
 use pipewright_os::channel::shm::{BLOCK_BYTES, Seen, ShmOptions, Written};
 
-use super::{Ours as _, Ring};
+use super::{OwnMemory as _, Ring};
 use crate::wire::{Header, kind};
 
-/// Small, so that it is full and comes round again and again.
+/// Small, so that it is full and wraps around often.
 const OPTIONS: ShmOptions = ShmOptions { bytes: 4096, prefault: true };
 
 const MESSAGES: u64 = if cfg!(miri) { 150 } else { 20_000 };
 
 type Side = Ring<Written, Seen>;
 
-/// Both sides, unless this build or machine has no shared memory.
+/// Returns both sides, unless this build or machine has no shared memory.
 fn both() -> Option<(Side, Side)> {
     let (Ok(first), Ok(second)) = (Written::create(OPTIONS), Written::create(OPTIONS)) else {
         eprintln!("SKIPPED: no shared memory here");
@@ -28,19 +28,19 @@ fn both() -> Option<(Side, Side)> {
     Some((Ring::new(first, other), Ring::new(second, seen)))
 }
 
-/// What the socket is for the ring.
+/// The socket, as the ring uses it.
 #[derive(Clone, Default)]
 struct Socket(Arc<(Mutex<bool>, Condvar)>);
 
 impl Socket {
-    fn ring(&self) {
+    fn wake(&self) {
         *self.0.0.lock().unwrap() = true;
         self.0.1.notify_one();
     }
 
     fn wait(&self) {
-        let mut rung = self.0.1.wait_while(self.0.0.lock().unwrap(), |rung| !*rung).unwrap();
-        *rung = false;
+        let mut woken = self.0.1.wait_while(self.0.0.lock().unwrap(), |woken| !*woken).unwrap();
+        *woken = false;
     }
 }
 
@@ -50,58 +50,58 @@ fn body(number: u64, bytes: &mut Vec<u8>) {
     bytes.extend((0..length).map(|at| (number * 13 + at) as u8));
 }
 
-/// Sends a message; looks at the ring until there is room.
+/// Sends a message. Polls the ring until there is room.
 fn send(ring: &mut Side, socket: &Socket, number: u64, bytes: &[u8]) {
     let place = loop {
-        match ring.out.reserve(&ring.theirs, bytes.len()).unwrap() {
+        match ring.producer.reserve(&ring.theirs, bytes.len()).unwrap() {
             Some(place) => break place,
             None => thread::yield_now(),
         }
     };
     ring.ours.fill(place.body(), bytes);
     let header = Header { id: number, ..Header::new(kind::MESSAGE, bytes.len()) };
-    ring.out.commit(&mut ring.ours, place, &header, 0);
-    if ring.out.publish(&ring.ours, &ring.theirs) {
-        socket.ring();
+    ring.producer.commit(&mut ring.ours, place, &header, 0);
+    if ring.producer.publish(&ring.ours, &ring.theirs) {
+        socket.wake();
     }
 }
 
-/// Takes the next message, by a copy and by blocks, and checks it.
+/// Receives the next message, by a copy and by blocks, and checks it.
 fn receive(ring: &mut Side, socket: &Socket, number: u64, expected: &[u8]) {
     let mut looks = 0;
     let record = loop {
-        if let Some(record) = ring.into.peek(&ring.theirs).unwrap() {
+        if let Some(record) = ring.consumer.peek(&ring.theirs).unwrap() {
             break *record;
         }
         looks += 1;
         if looks < number % 50 {
             thread::yield_now();
-        } else if ring.into.fall_asleep(&ring.ours, &ring.theirs) {
+        } else if ring.consumer.fall_asleep(&ring.ours, &ring.theirs) {
             socket.wait();
-            ring.into.wake_up(&ring.ours);
+            ring.consumer.wake_up(&ring.ours);
         }
     };
     assert_eq!((record.header.id, record.header.length as usize), (number, expected.len()));
     let whole = expected.len() - expected.len() % BLOCK_BYTES;
     let append = |bytes: Vec<u8>, block: &[u8; BLOCK_BYTES]| [&bytes[..], block].concat();
-    let mut came = ring.theirs.fold_blocks(record.body, whole, Vec::new(), append).unwrap();
-    assert_eq!(came, expected[..whole]);
-    came.clear();
-    ring.theirs.append_to(record.body, expected.len(), &mut came).unwrap();
-    assert_eq!(came, expected);
-    ring.into.release(&ring.ours, record.end);
+    let mut received = ring.theirs.fold_blocks(record.body, whole, Vec::new(), append).unwrap();
+    assert_eq!(received, expected[..whole]);
+    received.clear();
+    ring.theirs.append_to(record.body, expected.len(), &mut received).unwrap();
+    assert_eq!(received, expected);
+    ring.consumer.release(&ring.ours, record.end);
 }
 
 #[test]
-fn every_body_is_there_when_it_is_read_and_until_then() {
+fn every_body_is_complete_while_it_is_read() {
     let Some((mut host, mut worker)) = both() else { return };
     let socket = Socket::default();
-    let bell = socket.clone();
+    let waker = socket.clone();
     let sending = thread::spawn(move || {
         let mut bytes = Vec::new();
         for number in 0..MESSAGES {
             body(number, &mut bytes);
-            send(&mut host, &bell, number, &bytes);
+            send(&mut host, &waker, number, &bytes);
         }
     });
     let mut expected = Vec::new();

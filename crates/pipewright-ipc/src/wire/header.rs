@@ -1,4 +1,4 @@
-//! The header of a frame: sixteen bytes, little-endian, or 24 where a message has several frames.
+//! The header of a frame: 16 bytes, little-endian, or 24 for the first frame of several.
 
 use std::fmt;
 
@@ -7,58 +7,58 @@ use super::kind;
 /// `length u32 | kind u8 | flags u8 | handles u16 | id u64`.
 pub(crate) const HEADER_BYTES: usize = 16;
 
-/// The same, and `total u64`.
+/// The same, then `total u64`.
 pub(crate) const LONG_HEADER_BYTES: usize = 24;
 
-/// The message has more frames, and its whole length follows the header.
+/// More frames follow, and the length of the whole message follows the header.
 const LONG: u8 = 1;
 
 /// The header of one frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// How many bytes of body this frame has.
+    /// The length of the frame's body in bytes.
     pub(crate) length: u32,
     pub(crate) kind: u8,
-    /// How many handles come with it.
+    /// The number of handles that come with the frame.
     pub(crate) handles: u16,
-    /// Which question this answers, where that matters.
+    /// The call that the frame belongs to. 0: none.
     pub(crate) id: u64,
-    /// How long the whole message is, where this is the first of several frames.
+    /// The length of the whole message, in the first frame of several.
     pub(crate) total: Option<u64>,
 }
 
-/// What no frame can be.
+/// An invalid frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Invalid {
     Kind(u8),
     Flags(u8),
-    /// The frame, or its message, is longer than was agreed.
+    /// The frame, or its message, exceeds the agreed maximum.
     TooLong {
         bytes: u64,
         most: u64,
     },
-    /// A message of several frames that would fit in the first, or a part of nothing.
+    /// A message of several frames that would fit into the first, or a PART without a message.
     Parts,
 }
 
-/// The start of a stream of frames, as far as it has come.
+/// The start of a stream of frames.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Frame {
-    /// Not even the header is complete.
+    /// The header is incomplete.
     Incomplete,
-    /// A header, and how many bytes of the stream it is.
+    /// A header, and its length in the stream.
     Header(Header, usize),
 }
 
 impl Header {
-    /// A frame that is all of its message.
+    /// Returns the header of a message of one frame.
     pub(crate) fn new(kind: u8, length: usize) -> Header {
-        // What is sent is checked against the most that was agreed, which fits.
+        // The length was checked against the agreed maximum, which fits.
         let length = u32::try_from(length).unwrap_or(u32::MAX);
         Header { length, kind, handles: 0, id: 0, total: None }
     }
 
-    /// The first 24 bytes of a frame, of which this many are sent.
+    /// Returns the encoded header in 24 bytes, and the number of bytes to send.
     pub(crate) fn encode(&self) -> ([u8; LONG_HEADER_BYTES], usize) {
         let mut bytes = [0; LONG_HEADER_BYTES];
         let [first, second] = self.words();
@@ -68,7 +68,7 @@ impl Header {
         (bytes, if self.total.is_some() { LONG_HEADER_BYTES } else { HEADER_BYTES })
     }
 
-    /// The same sixteen bytes as two numbers, each of which is little-endian on the wire.
+    /// Returns the first 16 bytes as two numbers, each little-endian on the wire.
     #[inline]
     pub(crate) fn words(&self) -> [u64; 2] {
         let flags = if self.total.is_some() { LONG } else { 0 };
@@ -79,7 +79,8 @@ impl Header {
         [first, self.id]
     }
 
-    /// A header from its numbers; the third is the whole length, and counts if the flag is set.
+    /// Decodes a header from its numbers. The third is the length of the whole message, which counts if the flag
+    /// is set.
     #[inline]
     pub(crate) fn from_words(words: [u64; 2], total: u64) -> Result<Header, Invalid> {
         let [first, id] = words;
@@ -96,7 +97,7 @@ impl Header {
         })
     }
 
-    /// Looks at the start of a stream.
+    /// Decodes the header at the start of a stream.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Frame, Invalid> {
         let Some(short) = bytes.first_chunk::<HEADER_BYTES>() else { return Ok(Frame::Incomplete) };
         let word = |at: usize| {
@@ -114,13 +115,13 @@ impl Header {
         Ok(Frame::Header(header, LONG_HEADER_BYTES))
     }
 
-    /// Whether the frame begins a message.
+    /// Returns true if the frame starts a message.
     #[inline]
     pub(crate) fn begins(&self) -> bool {
         (kind::MESSAGE..=kind::LAST_MESSAGE).contains(&self.kind)
     }
 
-    /// How long the message is that this begins, if it may begin one of at most so many bytes.
+    /// Returns the length of the message that the frame starts, if that is valid and at most `most`.
     #[inline]
     pub(crate) fn message_bytes(&self, most: u64) -> Result<u64, Invalid> {
         let length = u64::from(self.length);
@@ -138,12 +139,15 @@ impl Header {
 impl fmt::Display for Invalid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Invalid::Kind(kind) => write!(f, "a frame of kind {kind} does not belong here"),
+            Invalid::Kind(kind) => write!(f, "unexpected frame of kind {kind}"),
             Invalid::Flags(flags) => write!(f, "a frame has unknown flags ({flags:#x})"),
             Invalid::TooLong { bytes, most } => {
-                write!(f, "a frame or message of {bytes} bytes, where {most} was agreed")
+                write!(
+                    f,
+                    "a frame or message of {bytes} bytes exceeds the agreed maximum of {most}"
+                )
             }
-            Invalid::Parts => f.write_str("the parts of a message do not make up its length"),
+            Invalid::Parts => f.write_str("the parts of a message do not add up to its length"),
         }
     }
 }
@@ -155,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_is_these_bytes() {
+    fn header_has_the_documented_bytes() {
         let header = Header { length: 0x0403_0201, kind: 16, handles: 0x0605, id: 7, total: None };
         let (bytes, count) = header.encode();
         assert_eq!(bytes[..count], [1, 2, 3, 4, 16, 0, 5, 6, 7, 0, 0, 0, 0, 0, 0, 0]);
@@ -165,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_frame_can_be_is_refused() {
+    fn invalid_headers_are_refused() {
         assert_eq!(Header::decode(&[0, 0, 0, 0, 16, 2].repeat(4)), Err(Invalid::Flags(2)));
         let header = Header::new(kind::MESSAGE, 100);
         assert_eq!(header.message_bytes(100), Ok(100));
@@ -179,7 +183,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_decoded_from_every_prefix(
+        fn encoded_header_decodes_and_its_prefixes_are_incomplete(
             length: u32, kind: u8, handles: u16, id: u64, total: Option<u64>
         ) {
             let header = Header { length, kind, handles, id, total };
@@ -191,7 +195,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_make_the_decoder_panic(bytes: Vec<u8>, most: u64) {
+        fn decoding_never_panics(bytes: Vec<u8>, most: u64) {
             if let Ok(Frame::Header(header, _)) = Header::decode(&bytes) {
                 let _ = header.message_bytes(most);
             }

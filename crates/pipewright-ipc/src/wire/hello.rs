@@ -1,31 +1,31 @@
-//! The bodies of the handshake: lines of text, so that they can be read in a trace and written by hand.
+//! The bodies of the handshake: lines of text, readable in a trace and easy to write by hand.
 
-/// The most bytes that such a body may have.
-pub(crate) const MOST_HELLO_BYTES: usize = 4096;
+/// The longest body.
+pub(crate) const MAX_HELLO_BYTES: usize = 4096;
 
-/// `key=value` lines, in the order in which they stand.
+/// Lines of `key=value`, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Fields(Vec<(String, String)>);
 
 impl Fields {
-    /// Adds a field. What would break its line is left out of it.
+    /// Adds a field, without control characters in its value.
     pub(crate) fn set(&mut self, key: &str, value: impl ToString) {
         let mut value = value.to_string();
         value.retain(|character| !character.is_control());
         self.0.push((key.to_owned(), value));
     }
 
-    /// The value of a field, if it is there. Where it stands twice the first counts.
+    /// Returns the value of a field. The first of two equal keys counts.
     pub(crate) fn get(&self, key: &str) -> Option<&str> {
         self.0.iter().find(|(other, _)| other == key).map(|(_, value)| value.as_str())
     }
 
-    /// As [`get`](Self::get), as a number.
+    /// Returns the value of a field as a number.
     pub(crate) fn number(&self, key: &str) -> Option<u64> {
         self.get(key)?.parse().ok()
     }
 
-    /// The body, with that first line.
+    /// Returns the body, with this first line.
     pub(crate) fn encode(&self, first: &str) -> Vec<u8> {
         let mut text = format!("{first}\n");
         for (key, value) in &self.0 {
@@ -34,8 +34,8 @@ impl Fields {
         text.into_bytes()
     }
 
-    /// The fields of a body, if that is its first line. Lines that are no fields are passed over, so
-    /// that later versions can say more.
+    /// Returns the fields of a body, if its first line matches. Ignores lines without `=`, so that later versions
+    /// can add others.
     pub(crate) fn decode(body: &[u8], first: &str) -> Option<Fields> {
         let text = std::str::from_utf8(body).ok()?;
         let mut lines = text.lines();
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_is_lines() {
+    fn body_consists_of_lines() {
         let mut fields = Fields::default();
         fields.set("version", 1);
         fields.set("app", "a=b\nsalt=stolen");
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_lines_are_passed_over_and_the_first_of_two_counts() {
+    fn unknown_lines_are_ignored_and_first_key_counts() {
         let fields = Fields::decode(b"x\nnew thing\nn=1\nn=2\nm=-1\n", "x").unwrap();
         assert_eq!(
             (fields.number("n"), fields.number("m"), fields.get("k")),
@@ -78,7 +78,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_value_comes_back_without_its_control_characters(value: String, body: Vec<u8>) {
+        fn values_survive_without_control_characters(value: String, body: Vec<u8>) {
             let mut fields = Fields::default();
             fields.set("key", &value);
             let back = Fields::decode(&fields.encode("first"), "first").unwrap();

@@ -1,59 +1,62 @@
-//! What goes over the wire, byte by byte; `docs/wire.md` says the same to whoever writes another side.
+//! The bytes on the wire. `docs/wire.md` specifies them for other implementations.
 
 mod header;
 mod hello;
 
 pub(crate) use header::{Frame, Header, Invalid};
-pub(crate) use hello::{Fields, MOST_HELLO_BYTES};
+pub(crate) use hello::{Fields, MAX_HELLO_BYTES};
 
-/// What a frame is.
+/// The kinds of frames.
 pub(crate) mod kind {
-    /// Who a side is and what it can do: the first frame of each side.
+    /// Identity and capabilities of a side: its first frame.
     pub(crate) const HELLO: u8 = 1;
-    /// Why a side refuses the other one: the last frame.
+    /// The reason of a rejection: the last frame.
     pub(crate) const REJECT: u8 = 2;
-    /// A memory object, and what was found in the other side's.
+    /// A memory object, and the number found in that of the other side.
     pub(crate) const MEMORY: u8 = 3;
-    /// The host has everything; what comes now are messages.
+    /// The end of the handshake, from the host. Messages follow.
     pub(crate) const READY: u8 = 4;
-    /// More of the message that was begun.
+    /// The next part of a message.
     pub(crate) const PART: u8 = 8;
-    /// There is something in the ring. Says nothing else, and has no place in the order.
+    /// A wake-up: the ring has records. Does not count for the order.
     pub(crate) const WAKE: u8 = 9;
-    /// No more messages come from here.
+    /// The end of this side's messages.
     pub(crate) const GOODBYE: u8 = 10;
-    /// In the ring: the rest of it up to its end is not used.
+    /// Ring only: unused space up to the end of the ring.
     pub(crate) const PAD: u8 = 11;
-    /// The first of the kinds that begin a message: one that is no part of a call.
+    /// A message outside of calls. The first of the kinds that start a message.
     pub(crate) const MESSAGE: u8 = 16;
-    /// Host: a question that is to be answered under its id.
+    /// Host: a request. Its answers have the same id.
     pub(crate) const CALL: u8 = 17;
-    /// Worker: the answer, the last of its call.
+    /// Worker: the reply, the last message of its call.
     pub(crate) const REPLY: u8 = 18;
-    /// Worker: why there is no answer, the last of its call.
+    /// Worker: an error instead of a reply, the last message of its call.
     pub(crate) const FAILED: u8 = 19;
-    /// Host: nobody wants the answer any more.
+    /// Host: cancels the call.
     pub(crate) const CANCEL: u8 = 20;
-    /// Worker: a piece of the answer, of which more come.
+    /// Worker: an item before the reply.
     pub(crate) const ITEM: u8 = 21;
-    /// Host: so many more pieces may be sent.
+    /// Host: the number of further items that may be sent.
     pub(crate) const CREDIT: u8 = 22;
-    /// Worker: a question about the call that it has.
+    /// Worker: a question about its call.
     pub(crate) const ASK: u8 = 23;
-    /// Host: the answer to that.
+    /// Host: the answer to a question.
     pub(crate) const ANSWER: u8 = 24;
-    /// Host: why there is none.
+    /// Host: the reason why there is no answer.
     pub(crate) const DECLINED: u8 = 25;
-    /// Host: be as if you had just been started.
+    /// Host: resets the worker to the state right after its start.
     pub(crate) const RESET: u8 = 26;
-    /// Worker: so it is.
+    /// Worker: the reset is done.
     pub(crate) const RESET_DONE: u8 = 27;
-    /// The last of the kinds that begin a message.
+    /// The last of the kinds that start a message.
     pub(crate) const LAST_MESSAGE: u8 = 31;
 }
 
-/// The version of all this.
+/// The most calls that one worker may have at a time.
+pub(crate) const MAX_CALLS: usize = 1024;
+
+/// The version of the protocol.
 pub(crate) const VERSION: u32 = 1;
 
-/// The first line of a hello.
+/// The first line of HELLO.
 pub(crate) const MAGIC: &str = "pipewright-ipc";

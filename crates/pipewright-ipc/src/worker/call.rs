@@ -1,21 +1,21 @@
-//! One call, as the worker sees it.
+//! A call, as the worker sees it.
 
-use super::desk::Desk;
+use super::inbox::Inbox;
 use crate::error::{Error, ErrorKind};
 use crate::wire::kind;
 
-/// What comes of a call: bytes, or an error, of which the host is told the text.
+/// The answer to a call: bytes, or an error whose text the host receives.
 pub type Answer = Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>>;
 
-/// Something that answers calls.
+/// A service that answers calls.
 pub trait Serve {
     /// Answers a call.
     ///
     /// # Errors
-    /// The text goes to whoever has called; the worker goes on.
+    /// The caller receives the text of the error. The worker goes on.
     fn call(&mut self, call: &mut Call<'_>) -> Answer;
 
-    /// Becomes as if it had just been started. `false`: it cannot, and is to be replaced.
+    /// Resets the worker to the state right after its start. Returns false if it cannot: the pool then replaces it.
     fn reset(&mut self) -> bool {
         false
     }
@@ -33,67 +33,65 @@ impl<F: FnMut(&mut Call<'_>) -> Answer> Serve for Handler<F> {
 /// A call that is being answered.
 #[derive(Debug)]
 pub struct Call<'a> {
-    desk: &'a mut Desk,
+    inbox: &'a mut Inbox,
     id: u64,
     request: Vec<u8>,
 }
 
 impl Call<'_> {
-    /// What is asked for.
+    /// Returns the request.
     #[must_use]
     pub fn request(&self) -> &[u8] {
         &self.request
     }
 
-    /// The same, to be kept.
+    /// Takes the request.
     pub fn take_request(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.request)
     }
 
-    /// Whether nobody wants the answer any more: what is returned then is thrown away. Never waits.
-    /// `true` also where the host is gone.
+    /// Returns true if the call was cancelled, or the host is gone. The answer is then discarded. Never waits.
     pub fn is_cancelled(&mut self) -> bool {
-        self.desk.sort_what_is_there(self.id).is_err() || self.desk.is_cancelled(self.id)
+        self.inbox.receive_available(self.id).is_err() || self.inbox.is_cancelled(self.id)
     }
 
-    /// Sends a piece of the answer. Waits until the host has taken enough of those before.
+    /// Sends an item before the answer. Waits until the caller has taken enough of the earlier ones.
     ///
     /// # Errors
-    /// [`Declined`](ErrorKind::Declined): whoever has called takes the answer whole.
-    /// [`Cancelled`](ErrorKind::Cancelled): nobody wants it any more. What befalls the connection.
+    /// [`Declined`](ErrorKind::Declined): the caller accepts no items. [`Cancelled`](ErrorKind::Cancelled): the call was
+    /// cancelled. Errors of the connection.
     pub fn send_item(&mut self, bytes: &[u8]) -> Result<(), Error> {
         loop {
-            match self.desk.credit(self.id) {
+            match self.inbox.credit(self.id) {
                 None => {
-                    let message = "the call takes its answer whole".to_owned();
+                    let message = "the caller accepts no items".to_owned();
                     return Err(Error::new(ErrorKind::Declined { message }));
                 }
                 Some(credit) if *credit > 0 => {
                     *credit -= 1;
-                    return self.desk.send(kind::ITEM, self.id, bytes);
+                    return self.inbox.send(kind::ITEM, self.id, bytes);
                 }
                 Some(_) => {}
             }
-            self.desk.sort_next(self.id)?;
-            if self.desk.is_cancelled(self.id) {
+            self.inbox.receive_next(self.id)?;
+            if self.inbox.is_cancelled(self.id) {
                 return Err(Error::new(ErrorKind::Cancelled));
             }
         }
     }
 
-    /// Asks the host something, and waits for its answer.
+    /// Asks the caller a question, and waits for the answer.
     ///
     /// # Errors
-    /// [`Declined`](ErrorKind::Declined): it does not answer that.
-    /// [`Cancelled`](ErrorKind::Cancelled): nobody wants the answer of this call any more. What befalls the
-    /// connection.
+    /// [`Declined`](ErrorKind::Declined): the caller does not answer. [`Cancelled`](ErrorKind::Cancelled): the call was
+    /// cancelled. Errors of the connection.
     pub fn ask(&mut self, question: &[u8]) -> Result<Vec<u8>, Error> {
-        if self.desk.is_cancelled(self.id) {
+        if self.inbox.is_cancelled(self.id) {
             return Err(Error::new(ErrorKind::Cancelled));
         }
-        self.desk.send(kind::ASK, self.id, question)?;
+        self.inbox.send(kind::ASK, self.id, question)?;
         loop {
-            match self.desk.sort_next(self.id)? {
+            match self.inbox.receive_next(self.id)? {
                 Some((kind::ANSWER, bytes)) => return Ok(bytes),
                 Some((_, bytes)) => {
                     let message = String::from_utf8_lossy(&bytes).into_owned();
@@ -101,30 +99,30 @@ impl Call<'_> {
                 }
                 None => {}
             }
-            if self.desk.is_cancelled(self.id) {
+            if self.inbox.is_cancelled(self.id) {
                 return Err(Error::new(ErrorKind::Cancelled));
             }
         }
     }
 }
 
-/// Waits for the next call, and has it answered.
-pub(super) fn answer(desk: &mut Desk, service: &mut impl Serve) -> Result<(), Error> {
+/// Waits for the next call, and answers it.
+pub(super) fn answer_next(inbox: &mut Inbox, service: &mut impl Serve) -> Result<(), Error> {
     let mut request = Vec::new();
-    let (kind, id) = desk.next(&mut request)?;
+    let (kind, id) = inbox.next(&mut request)?;
     if kind == kind::RESET {
         let kind = if service.reset() { kind::RESET_DONE } else { kind::FAILED };
-        return desk.end(kind, id, &[]);
+        return inbox.end(kind, id, &[]);
     }
-    desk.sort_what_is_there(id)?;
-    if desk.is_cancelled(id) {
-        return desk.end(kind::FAILED, id, b"cancelled before it was begun");
+    inbox.receive_available(id)?;
+    if inbox.is_cancelled(id) {
+        return inbox.end(kind::FAILED, id, b"cancelled before the call started");
     }
-    let mut call = Call { desk, id, request };
+    let mut call = Call { inbox, id, request };
     let (kind, bytes) = match (service.call(&mut call), kind) {
         (Ok(bytes), kind::MESSAGE) => (kind::MESSAGE, bytes),
         (Ok(bytes), _) => (kind::REPLY, bytes),
         (Err(error), _) => (kind::FAILED, error.to_string().into_bytes()),
     };
-    desk.end(kind, id, &bytes)
+    inbox.end(kind, id, &bytes)
 }

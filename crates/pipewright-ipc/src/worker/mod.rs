@@ -1,15 +1,17 @@
-//! The worker's side: the connection to whoever started this process.
+//! The worker's side: the connection to the host that started this process.
 //!
-//! | call | for |
+//! | function | use |
 //! |---|---|
-//! | [`serve`] | a question, an answer: of a [`Channel`] and of a [`Pool`](crate::Pool) |
-//! | [`serve_calls`] | answers in pieces, questions back to the host, cancellation; errors that are told |
-//! | [`run`] | the same, of something that can be reset |
-//! | [`channel`] | messages of any other order |
+//! | [`serve`] | one answer to each request, of a [`Channel`] or a [`Pool`](crate::Pool) |
+//! | [`serve_calls`] | also items, questions to the host, cancellation and error messages |
+//! | [`run`] | the same, for a service that can be reset |
+//! | [`channel`] | messages in any other order |
 //! | [`is_worker`] | a program that starts itself as its worker |
 
 mod call;
-mod desk;
+mod inbox;
+#[cfg(feature = "serde")]
+mod typed;
 
 use std::io;
 
@@ -21,23 +23,22 @@ use crate::host::VARIABLE;
 use crate::options::Options;
 use crate::wire::kind;
 pub use call::{Answer, Call, Serve};
-use desk::Desk;
-pub(crate) use desk::MOST_WAITING;
+use inbox::Inbox;
 
-/// Returns true if a [`Channel`] or a [`Pool`](crate::Pool) started this process as its worker, before the link to the
-/// host is claimed and afterwards. Leaves the link alone.
+/// Returns true if a [`Channel`] or a [`Pool`](crate::Pool) started this process as its worker, before and after the handle
+/// channel to the host is claimed. Leaves the handle channel alone.
 ///
-/// A program that starts itself as its worker asks this first in `main`. If it is true, [`serve`] or one of the other
-/// functions of this module claims the link; without that this process may start no workers of its own
+/// A program that starts itself as its worker calls this first in `main`. If it returns true, [`serve`] or another function
+/// of this module claims the handle channel; until then this process cannot start workers of its own
 /// ([`Unclaimed`](ErrorKind::Unclaimed)).
 ///
-/// Descendants of a worker are no workers, though they inherit its environment. Between the worker and its host there may
-/// be a shell that passes the link on. So a child that a worker starts with `std::process` before it has claimed the link
-/// is taken for the worker; one that it starts with [`pipewright::Command`] is not.
+/// Descendants of a worker inherit its environment and are not workers. A shell between the worker and its host may pass the
+/// handle channel on. So a child that a worker starts with `std::process` before it claims the handle channel is taken for
+/// the worker; a child that it starts with [`pipewright::Command`] is not.
 ///
 /// # Platform
-/// Looks for the variable `PIPEWRIGHT_IPC` and the handle whose number it holds. Unix: which is a socket without
-/// `FD_CLOEXEC`, and that of `PIPEWRIGHT_IPC_ID`. Windows: which is an inherited pipe.
+/// Reads the variable `PIPEWRIGHT_IPC` and checks the handle whose number it contains. Unix: it has to be a socket without
+/// `FD_CLOEXEC`, and the one in `PIPEWRIGHT_IPC_ID`. Windows: it has to be an inherited pipe.
 ///
 /// ```no_run
 /// use pipewright::Command;
@@ -60,22 +61,22 @@ pub fn is_worker() -> bool {
     handle_channel::inheritance(VARIABLE) != Inheritance::Nothing
 }
 
-/// The channel to the process that started this one with [`Channel::start`].
+/// Connects to the process that started this one with [`Channel::start`].
 ///
 /// # Errors
-/// [`Start`](ErrorKind::Start): it was started in another way, or has claimed its link already; and as
-/// [`Channel::as_worker`].
+/// [`Start`](ErrorKind::Start): this process was started in another way, or has claimed its handle channel already. Those
+/// of [`Channel::as_worker`].
 pub fn channel<S, R>(options: &Options) -> Result<Channel<S, R>, Error> {
     Channel::connected_as_worker(inherited()?, options)
 }
 
-/// As [`channel`], for a task of a tokio runtime: feature `tokio`.
+/// Like [`channel`], for a task of a tokio runtime: feature `tokio`.
 ///
 /// # Cancellation
 /// Dropping the future closes the connection.
 ///
 /// # Errors
-/// As [`channel`]; outside of a tokio runtime, `Unsupported`.
+/// Those of [`channel`]; `Unsupported` outside of a tokio runtime.
 #[cfg(feature = "tokio")]
 pub async fn channel_async<S, R>(options: &Options) -> Result<Channel<S, R>, Error> {
     Channel::connected_async(inherited()?, options).await
@@ -88,8 +89,8 @@ fn inherited() -> Result<End, Error> {
     })
 }
 
-/// Answers questions until the host says goodbye or is gone: the handler is given each question and a
-/// buffer for the answer, which is empty.
+/// Answers requests until the host closes the connection or is gone. The handler gets each request, and an empty buffer for
+/// the answer.
 ///
 /// ```no_run
 /// use pipewright_ipc::{Options, worker};
@@ -102,33 +103,33 @@ fn inherited() -> Result<End, Error> {
 /// ```
 ///
 /// # Errors
-/// As [`channel`], and what befalls the connection; a host that is gone is no error.
+/// Those of [`channel`], and errors of the connection. A host that is gone is not an error.
 pub fn serve(options: &Options, mut handler: impl FnMut(&[u8], &mut Vec<u8>)) -> Result<(), Error> {
-    let mut desk = Desk::new(channel(options)?);
+    let mut inbox = Inbox::new(channel(options)?);
     let (mut question, mut answer) = (Vec::new(), Vec::new());
-    let answered = loop {
-        let (kind, id) = match desk.next(&mut question) {
-            Ok(piece) => piece,
+    let ended = loop {
+        let (kind, id) = match inbox.next(&mut question) {
+            Ok(begun) => begun,
             Err(error) => break error,
         };
         let kind = match kind {
             kind::MESSAGE => kind::MESSAGE,
             kind::CALL => kind::REPLY,
-            // There is nothing here that could be reset.
+            // RESET: there is no service to reset.
             _ => kind::FAILED,
         };
         answer.clear();
         if kind != kind::FAILED {
             handler(&question, &mut answer);
         }
-        if let Err(error) = desk.end(kind, id, &answer) {
+        if let Err(error) = inbox.end(kind, id, &answer) {
             break error;
         }
     };
-    desk.leave(answered)
+    inbox.close(ended)
 }
 
-/// Answers calls until the host says goodbye or is gone.
+/// Answers calls until the host closes the connection or is gone.
 ///
 /// ```no_run
 /// use pipewright_ipc::{Options, worker};
@@ -142,7 +143,7 @@ pub fn serve(options: &Options, mut handler: impl FnMut(&[u8], &mut Vec<u8>)) ->
 /// ```
 ///
 /// # Errors
-/// As [`serve`]. What the handler returns is told to whoever has called.
+/// Those of [`serve`]. The caller receives the error that the handler returns.
 pub fn serve_calls(
     options: &Options,
     handler: impl FnMut(&mut Call<'_>) -> Answer,
@@ -150,15 +151,15 @@ pub fn serve_calls(
     run(options, &mut call::Handler(handler))
 }
 
-/// As [`serve_calls`], of something that can be [reset](Serve::reset).
+/// Like [`serve_calls`], for a service that can be [reset](Serve::reset).
 ///
 /// # Errors
-/// As [`serve_calls`].
+/// Those of [`serve_calls`].
 pub fn run(options: &Options, service: &mut impl Serve) -> Result<(), Error> {
-    let mut desk = Desk::new(channel(options)?);
+    let mut inbox = Inbox::new(channel(options)?);
     loop {
-        if let Err(error) = call::answer(&mut desk, service) {
-            return desk.leave(error);
+        if let Err(error) = call::answer_next(&mut inbox, service) {
+            return inbox.close(error);
         }
     }
 }

@@ -102,6 +102,23 @@ fn a_wait_for_a_message_that_is_given_up_loses_nothing() {
 }
 
 #[test]
+fn blocking_recv_after_a_dropped_future_gets_its_message() {
+    let _watch = watchdog::watch();
+    for options in both_ways() {
+        let mut channel = run(start("slow", &options));
+        channel.set_timeout(Some(Duration::from_secs(10)));
+        for round in 0..20_u8 {
+            let dropped =
+                run(async { timeout(Duration::ZERO, channel.recv_async()).await.is_err() });
+            assert!(dropped, "nothing was asked");
+            // The worker answers after so many milliseconds: the blocking call sleeps as the future did.
+            channel.send_bytes(&[5, round]).unwrap();
+            assert_eq!(channel.recv().unwrap().bytes().unwrap(), [5, round]);
+        }
+    }
+}
+
+#[test]
 fn a_long_message_that_is_given_up_half_way_is_the_last() {
     let _watch = watchdog::watch();
     for options in both_ways() {

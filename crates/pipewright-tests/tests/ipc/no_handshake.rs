@@ -53,12 +53,12 @@ fn start_in_every_way(program: &dyn Fn() -> Command, options: &Options) -> Vec<(
 #[track_caller]
 fn facts(error: &Error) -> (u32, Option<ExitStatus>, &str, String) {
     let text = error.to_string();
-    let ErrorKind::NoHandshake { pid, status, last_words } = error.kind() else {
+    let ErrorKind::NoHandshake { pid, status, stderr_tail } = error.kind() else {
         panic!("{error}")
     };
     assert!(!text.contains('\n') && !text.contains("lost with the call"), "{text}");
     assert!(text.contains(&pid.to_string()), "{text}");
-    (*pid, *status, last_words, text)
+    (*pid, *status, stderr_tail, text)
 }
 
 fn quick() -> Options {
@@ -69,8 +69,8 @@ fn quick() -> Options {
 fn a_program_that_only_ends_is_told_with_its_status() {
     let _watch = watchdog::watch();
     for (error, _) in start_in_every_way(&|| program(&["exit=0"]), &quick()) {
-        let (pid, status, last_words, text) = facts(&error);
-        assert!(status.unwrap().success() && last_words.is_empty());
+        let (pid, status, stderr_tail, text) = facts(&error);
+        assert!(status.unwrap().success() && stderr_tail.is_empty());
         let words = format!(
             "worker {pid} ended before the handshake, so it may not be a worker program: {}",
             exit_words(0)
@@ -85,13 +85,13 @@ fn a_program_that_prints_its_usage_is_told_with_it() {
     let _watch = watchdog::watch();
     let acts = ["err=a line before\nusage: puppet [acts]\n", "exit=2"];
     for (error, is_read) in start_in_every_way(&|| program(&acts), &quick()) {
-        let (_, status, last_words, text) = facts(&error);
+        let (_, status, stderr_tail, text) = facts(&error);
         assert_eq!(status.unwrap().code(), Some(2));
         let (words, line) = match is_read {
             true => ("a line before\nusage: puppet [acts]", ": usage: puppet [acts]"),
             false => ("", ""),
         };
-        assert_eq!(last_words, words);
+        assert_eq!(stderr_tail, words);
         assert!(text.ends_with(&format!("{}{line}", exit_words(2))), "{text}");
     }
 }
@@ -115,14 +115,14 @@ fn a_program_that_never_speaks_is_told_in_time_and_killed() {
     let options = Options { handshake_timeout: Duration::from_secs(1), ..quick() };
     let acts = ["err=listening on port 80", "wait=60"];
     for (error, is_read) in start_in_every_way(&|| program(&acts), &options) {
-        let (pid, status, last_words, text) = facts(&error);
+        let (pid, status, stderr_tail, text) = facts(&error);
         assert!(status.is_none() && error.is_timeout() && !error.is_disconnect());
-        assert_eq!(last_words, if is_read { "listening on port 80" } else { "" });
+        assert_eq!(stderr_tail, if is_read { "listening on port 80" } else { "" });
         let words = format!(
-            "timed out waiting for the handshake: the worker (process {pid}) runs and is silent, \
+            "timed out waiting for the handshake: the worker (process {pid}) is running and silent, \
              so it may not be a worker program"
         );
-        assert!(text.starts_with(&words) && text.ends_with(last_words), "{text}");
+        assert!(text.starts_with(&words) && text.ends_with(stderr_tail), "{text}");
         watchdog::until("it was killed", || !alive::is_running(pid));
     }
 }
@@ -133,7 +133,8 @@ fn a_program_that_closes_its_link_and_runs_on_is_told_and_killed() {
     for (error, _) in start_in_every_way(&|| program(&["ipc=leaves"]), &quick()) {
         let (pid, status, _, text) = facts(&error);
         assert!(status.is_none(), "{text}");
-        let words = format!("worker {pid} closed its link before the handshake, so it may not");
+        let words =
+            format!("worker {pid} closed its handle channel before the handshake, so it may not");
         assert!(text.starts_with(&words), "{text}");
         watchdog::until("it was killed", || !alive::is_running(pid));
     }
@@ -154,8 +155,8 @@ fn what_a_program_wrote_is_bounded_in_its_error() {
     // Less than a pipe holds: of a channel, nobody reads meanwhile.
     let acts = ["err-bytes=30000", "exit=2"];
     for (error, _) in start_in_every_way(&|| program(&acts), &quick()) {
-        let (_, _, last_words, text) = facts(&error);
-        assert!(last_words.len() <= 3 * (16 << 10), "{}", last_words.len());
+        let (_, _, stderr_tail, text) = facts(&error);
+        assert!(stderr_tail.len() <= 3 * (16 << 10), "{}", stderr_tail.len());
         assert!(text.chars().count() < 6_000, "{text}");
     }
 }

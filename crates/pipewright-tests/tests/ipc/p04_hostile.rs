@@ -38,7 +38,7 @@ fn wrong_frames_after_the_handshake_are_errors_that_say_what() {
         (frame(1, 0, 0, 0, b""), "kind 1"),
         (frame(8, 0, 0, 4, b"part"), "kind 8"),
         (frame(16, 2, 0, 0, b""), "flags"),
-        (frame(16, 0, 0, u32::MAX, b""), "4294967295 bytes, where 1048576"),
+        (frame(16, 0, 0, u32::MAX, b""), "4294967295 bytes exceeds the agreed maximum of 1048576"),
         (frame(16, 1, 0, 4, &u64::MAX.to_le_bytes()), "18446744073709551615 bytes"),
         (frame(16, 1, 0, 9, &8_u64.to_le_bytes()), "parts"),
         (frame(16, 0, 1, 1, b"x"), "handles"),
@@ -158,9 +158,9 @@ const HEAD: usize = 0;
 fn a_ring_that_lies_is_an_error_that_says_what() {
     let _watch = watchdog::watch();
     let lies: [(u64, [u8; 32], &str); 9] = [
-        (65, record(0, 16, 0, 0, 0), "filled further"),
-        (u64::MAX - 63, record(0, 16, 0, 0, 0), "filled further"),
-        (128 << 10, record(0, 16, 0, 0, 0), "filled further"),
+        (65, record(0, 16, 0, 0, 0), "HEAD of the ring"),
+        (u64::MAX - 63, record(0, 16, 0, 0, 0), "HEAD of the ring"),
+        (128 << 10, record(0, 16, 0, 0, 0), "HEAD of the ring"),
         (64, record(33, 16, 0, 0, 0), "does not fit"),
         (64, record(u32::MAX, 16, 0, 0, 0), "does not fit"),
         (64, record(0, 11, 0, 0, 0), "does not fit"),

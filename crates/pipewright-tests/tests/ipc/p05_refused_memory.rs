@@ -44,7 +44,7 @@ fn works(channel: &mut Channel) -> (bool, Option<String>) {
 fn off_on_one_side_is_off_on_both() {
     let _watch = watchdog::watch();
     let (used, why) = works(&mut start("echo,shm=off", &Options::default()));
-    assert_eq!((used, why.as_deref()), (false, Some("the other side has it off")));
+    assert_eq!((used, why.as_deref()), (false, Some("the other side has shared memory off")));
     let off = Options { shared_memory: SharedMemory::Off, ..Options::default() };
     assert_eq!(works(&mut start("echo", &off)), (false, None));
 }
@@ -142,7 +142,7 @@ fn whoever_may_have_no_more_handles_does_without_it() {
             let pair = || UnixStream::pair().unwrap();
             let handles = |(one, other)| [one, other].map(|it| Handle::from(OwnedFd::from(it)));
             // A host, whose object is the first, and the worker's the second.
-            let steps = [Some("memfd_create"), Some("cannot take in a handle"), None];
+            let steps = [Some("memfd_create"), Some("cannot receive a handle"), None];
             for (free, step) in steps.into_iter().enumerate() {
                 let [ours, theirs] = handles(pair());
                 let variables =
@@ -173,7 +173,7 @@ fn whoever_may_have_no_more_handles_does_without_it() {
             host.send_with_handles(b"with a handle", &one).unwrap();
             let error = worker.recv().map(drop).unwrap_err();
             assert_eq!(error.kind(), &ErrorKind::Io, "{error}");
-            let words = "cannot talk to the other side: Too many open files";
+            let words = "cannot communicate with the other side: Too many open files";
             assert!(error.to_string().starts_with(words), "{error}");
             drop(all);
         },

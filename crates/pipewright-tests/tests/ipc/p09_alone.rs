@@ -68,11 +68,11 @@ fn a_worker_that_ends_during_a_call_says_how_and_the_next_call_has_another() {
     let _watch = watchdog::watch();
     let (pool, pid) = one_idle();
     let error = pool.call("exit 7").unwrap_err();
-    let ErrorKind::Lost { pid: whose, status, last_words } = error.kind() else {
+    let ErrorKind::Lost { pid: whose, status, stderr_tail } = error.kind() else {
         panic!("{error}")
     };
     assert_eq!((u64::from(*whose), status.unwrap().code()), (pid, Some(7)));
-    assert_eq!(last_words, "a line before\nthe last line of 7");
+    assert_eq!(stderr_tail, "a line before\nthe last line of 7");
     assert!(error.to_string().contains(&exit_words(7)), "{error}");
     assert_ne!(number(&pool, "pid"), pid);
     // What may be done twice is asked of the next one, until that is enough.
@@ -229,6 +229,6 @@ fn a_worker_that_answers_twice_is_replaced() {
     let error = pool.call("x").unwrap_err();
     let ErrorKind::Lost { status, .. } = error.kind() else { panic!("{error}") };
     was_killed(status.unwrap());
-    let words = "an answer to a call that it does not have";
+    let words = "a reply to a call that the worker does not have";
     assert!(error.to_string().contains(words), "{error}");
 }

@@ -68,9 +68,9 @@ fn a_worker_that_dies_costs_the_calls_that_it_had_and_says_how() {
     // Two others are busy meanwhile.
     let others = ["wait 300", "wait 300"].map(|it| pool.begin(it).unwrap());
     let error = pool.call("exit 7").unwrap_err();
-    let ErrorKind::Lost { status, last_words, .. } = error.kind() else { panic!("{error}") };
+    let ErrorKind::Lost { status, stderr_tail, .. } = error.kind() else { panic!("{error}") };
     assert_eq!(status.unwrap().code(), Some(7));
-    assert_eq!(last_words, "a line before\nthe last line of 7");
+    assert_eq!(stderr_tail, "a line before\nthe last line of 7");
     let text = error.to_string();
     let words = format!("was lost with the call: {}: the last line of 7", exit_words(7));
     assert!(text.ends_with(&words), "{text}");
@@ -168,8 +168,8 @@ fn what_a_worker_writes_is_no_answer_and_is_kept_within_bounds() {
     }
     let pid = number(&pool, "pid") as u32;
     let error = pool.call("exit 3").unwrap_err();
-    let ErrorKind::Lost { last_words, .. } = error.kind() else { panic!("{error}") };
-    assert!(last_words.len() <= 16 << 10 && last_words.ends_with("the last line of 3"));
+    let ErrorKind::Lost { stderr_tail, .. } = error.kind() else { panic!("{error}") };
+    assert!(stderr_tail.len() <= 16 << 10 && stderr_tail.ends_with("the last line of 3"));
     pool.shut_down();
     let lines = lines.lock().unwrap();
     assert!(lines.iter().all(|(whose, _, text)| *whose == pid && text.len() <= 3 * (16 << 10)));
@@ -196,7 +196,7 @@ fn an_answer_may_come_in_pieces_and_no_faster_than_it_is_taken() {
         assert_eq!(*call.wait().unwrap(), *b"done");
     }
     let error = pool.call("items 1").unwrap_err();
-    assert!(error.to_string().contains("takes its answer whole"), "{error}");
+    assert!(error.to_string().contains("accepts no items"), "{error}");
     // One that nobody takes holds up nobody else, and is given up.
     let untaken = pool.begin(Request::new("items 1000000").in_pieces(4)).unwrap();
     assert_eq!(*pool.call("echo hi").unwrap(), *b"hi");
@@ -222,19 +222,19 @@ fn a_worker_may_ask_whoever_has_called_it() {
     };
     assert_eq!(*reply, *(0..50).map(|it| it * 2).sum::<u64>().to_string().as_bytes());
     let error = pool.call("ask anybody").unwrap_err();
-    assert!(error.to_string().contains("nobody answers questions"), "{error}");
+    assert!(error.to_string().contains("does not answer questions"), "{error}");
 }
 
 #[test]
 fn a_worker_that_lies_is_killed_and_its_call_says_what_it_said() {
     let _watch = watchdog::watch();
     let lies = [
-        ("18,7", "an answer to a call that it does not have"),
-        ("21,1", "more of an answer than was asked for"),
-        ("16,1", "a frame of kind 16 as an answer"),
-        ("27,0", "an answer to a call that it does not have"),
-        ("31,1", "a frame of kind 31 as an answer"),
-        ("8,1", "a frame of kind 8 does not belong here"),
+        ("18,7", "a reply to a call that the worker does not have"),
+        ("21,1", "an item without credit"),
+        ("16,1", "a frame of kind 16 from a worker"),
+        ("27,0", "a reply to a call that the worker does not have"),
+        ("31,1", "a frame of kind 31 from a worker"),
+        ("8,1", "unexpected frame of kind 8"),
         // It goes on, and is killed for that: not by whoever else kills processes.
         ("10,0", "the other side has closed the connection"),
     ];
@@ -260,7 +260,7 @@ fn questions_and_answers_may_be_values() {
     assert_eq!(reply.value::<Vec<String>>().unwrap_err().kind(), &ErrorKind::Codec);
     let error = pool.call("\u{7f}no numbers").unwrap_err();
     let ErrorKind::Failed { message } = error.kind() else { panic!("{error}") };
-    assert!(message.starts_with("a value and its bytes"), "{message}");
+    assert!(message.starts_with("cannot (de)serialize the message"), "{message}");
 }
 
 #[test]

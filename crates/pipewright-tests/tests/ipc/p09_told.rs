@@ -61,7 +61,8 @@ fn a_call_that_no_worker_was_ready_for_says_why_none_started() {
     let error = pool.call(call).unwrap_err();
     assert!(error.is_timeout(), "{error}");
     let words = error.to_string();
-    let begin = "timed out waiting for a worker: none was free, and the last one did not start: ";
+    let begin =
+        "timed out waiting for a worker: none was available; the last one failed to start: ";
     assert!(words.starts_with(begin) && words.ends_with(": no disk"), "{words}");
     assert!(error.source().unwrap().to_string().ends_with(": no disk"));
     // A pool whose workers are busy has no such reason.
@@ -87,7 +88,7 @@ fn a_pool_tells_how_the_memory_of_its_workers_works() {
         (stats.workers[0].shared_memory, stats.workers[0].fallback.clone())
     };
     let off = memory("calls,shm=off");
-    assert_eq!((off.0, off.1.as_deref()), (false, Some("the other side has it off")));
+    assert_eq!((off.0, off.1.as_deref()), (false, Some("the other side has shared memory off")));
     let (used, why) = memory("calls,ring=65536");
     if skip::is_forced_off("memfd") {
         assert!(!used && why.is_some());

@@ -30,7 +30,7 @@ fn processes_by_depth(file: &Path) -> Vec<usize> {
 #[track_caller]
 fn tells_of_the_worker(error: &Error) {
     let text = error.to_string();
-    assert!(text.contains("was started as a worker and has not claimed its link"), "{text}");
+    assert!(text.contains("is a worker and has not claimed its handle channel"), "{text}");
     assert!(text.contains("worker::serve") && !text.contains('\n'), "{text}");
 }
 

@@ -36,7 +36,7 @@ fn a_worker_that_was_written_from_the_document_is_understood() {
     assert_eq!(channel.recv().unwrap().bytes().unwrap(), vec![b'x'; 3_000_000]);
     let stats = channel.stats();
     assert!(!stats.shared_memory);
-    assert_eq!(stats.fallback.as_deref(), Some("the other side has it off"));
+    assert_eq!(stats.fallback.as_deref(), Some("the other side has shared memory off"));
     assert!(channel.close().unwrap().unwrap().success());
 }
 

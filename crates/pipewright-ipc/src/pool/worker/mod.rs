@@ -1,6 +1,6 @@
-//! One worker of a pool: its process, its connection, what it writes, and the calls that it has.
+//! One worker of a pool: its process, its connection, its output, and its calls.
 
-mod lend;
+mod idle;
 mod phase;
 
 use std::collections::VecDeque;
@@ -11,21 +11,21 @@ use pipewright::{Child, Command, ExitStatus, Source, Stdio};
 use pipewright_os::base::wait::Slot;
 use pipewright_os::base::wake::Wake;
 
-use super::connection::Connection;
-use super::counters::Counter;
-use super::job::Job;
+use super::call::QueuedCall;
+use super::connection::{OutgoingMessage, WorkerConnection};
+use super::counters::{Counter, WorkerSnapshot};
 use super::options::{LogLine, OnLine, Schedule};
-use super::status::{Standing, WorkerState};
-use crate::channel::{Piece, Sending};
+use super::status::WorkerState;
+use crate::connection::RawMessage;
 use crate::error::{Error, ErrorKind, Peer, Side};
-use crate::handshake::Greeting;
+use crate::handshake::Handshake;
 use crate::options::Options;
 use crate::output::Output;
 use crate::stats::Stats;
 use crate::wire::kind;
 pub(super) use phase::Phase;
 
-/// How many messages are taken from one worker before the others have their turn.
+/// The number of messages taken from one worker before the others have their turn.
 const TURN: usize = 64;
 
 /// One worker.
@@ -33,59 +33,59 @@ const TURN: usize = 64;
 pub(super) struct Worker {
     pub(super) number: u64,
     pub(super) child: Child,
-    link: Link,
+    connection: ConnectionState,
     /// Stdout and stderr.
     output: [Output; 2],
-    pub(super) calls: Vec<OpenCall>,
-    outgoing: VecDeque<Sending>,
-    /// The longest look for something before a sleep.
-    spin: Duration,
-    /// For whoever has its connection: it is to come back.
+    pub(super) calls: Vec<ActiveCall>,
+    outgoing: VecDeque<OutgoingMessage>,
+    /// The longest spin before a sleep.
+    max_spin: Duration,
+    /// Tells a borrower to return the connection.
     wake: Option<Arc<Wake>>,
     pub(super) phase: Phase,
-    /// Why nothing comes from it any more.
+    /// The error that ended its connection.
     pub(super) fault: Option<Error>,
-    /// Something has come, or is to be sent.
+    /// There may be something to send or to receive.
     pub(super) is_due: bool,
     exited: bool,
-    /// By us, while it ran.
+    /// The pool killed it while it was running.
     pub(super) was_killed: bool,
-    /// It has said who it is.
+    /// The handshake was complete.
     pub(super) has_served: bool,
-    /// It was let go.
+    /// The pool does not need it any more.
     pub(super) is_retired: bool,
-    /// Shared: whoever has its connection counts too.
+    /// Shared with borrowers of the connection, who count too.
     pub(super) jobs: Arc<Counter>,
-    /// It used more memory than it may, after a call.
-    pub(super) has_grown: bool,
+    /// It used more memory than allowed, after a call.
+    pub(super) exceeds_memory: bool,
     pub(super) started: Instant,
-    /// Of which state of its files it is.
+    /// The version of the watched files at its start.
     pub(super) version: u64,
     pub(super) last_used: Instant,
     shared_memory: bool,
-    /// Shared: it is told with every status.
+    /// Shared with each status.
     fallback: Option<Arc<str>>,
 }
 
 #[derive(Debug)]
-enum Link {
-    Greeting(Box<Greeting>),
-    Open(Box<Connection>),
-    /// On the shelf, or with a caller.
+enum ConnectionState {
+    Handshake(Box<Handshake>),
+    Open(Box<WorkerConnection>),
+    /// Callers have it, or may borrow it.
     Lent,
     Closed,
 }
 
-/// A call that a worker has.
+/// A call that was given to a worker.
 #[derive(Debug)]
-pub(super) struct OpenCall {
-    pub(super) job: Job,
-    /// Nobody wants it any more, and the worker has to be done with it by then.
-    pub(super) unwanted_until: Option<Instant>,
-    /// How many more pieces of the answer the worker may send.
+pub(super) struct ActiveCall {
+    pub(super) call: QueuedCall,
+    /// The call was cancelled, and the worker has to end it by then.
+    pub(super) cancel_deadline: Option<Instant>,
+    /// The number of items that the worker may still send.
     pub(super) credit: u32,
-    /// The worker has asked something that was not answered.
-    pub(super) has_asked: bool,
+    /// The worker waits for the answer to a question.
+    pub(super) has_question: bool,
 }
 
 impl Worker {
@@ -95,20 +95,20 @@ impl Worker {
         options: &Options,
         kept: usize,
     ) -> Result<Worker, Error> {
-        // Whatever the command says: nobody else is to read our stdin, or to find its output among ours.
+        // Overrides the command: a worker must not read the host's stdin, and its output must not mix with the host's.
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let (end, mut child) = crate::host::start(command)?;
         let output = [child.stdout.take(), child.stderr.take()].map(|it| Output::new(it, kept));
-        let greeting = Greeting::host(end, options);
+        let handshake = Handshake::host(end, options);
         let now = Instant::now();
         let mut worker = Worker {
             number,
             child,
-            link: Link::Closed,
+            connection: ConnectionState::Closed,
             output,
             calls: Vec::new(),
             outgoing: VecDeque::new(),
-            spin: options.spin,
+            max_spin: options.spin,
             wake: None,
             phase: Phase::Starting,
             fault: None,
@@ -118,43 +118,45 @@ impl Worker {
             has_served: false,
             is_retired: false,
             jobs: Arc::default(),
-            has_grown: false,
+            exceeds_memory: false,
             started: now,
             version,
             last_used: now,
             shared_memory: false,
             fallback: None,
         };
-        match greeting {
-            Ok(greeting) => worker.link = Link::Greeting(Box::new(greeting)),
-            Err(error) => worker.give_up(error),
+        match handshake {
+            Ok(handshake) => worker.connection = ConnectionState::Handshake(Box::new(handshake)),
+            Err(error) => worker.fail(error),
         }
         Ok(worker)
     }
 
-    /// Sends and receives what can be without waiting.
-    pub(super) fn go_on(&mut self, heard: &mut Vec<Piece>) {
+    /// Sends and receives without waiting.
+    pub(super) fn exchange(&mut self, received: &mut Vec<RawMessage>) {
         self.is_due = false;
         if self.fault.is_some() || self.is_lent() {
             return;
         }
-        if let Err(error) = self.talk(heard) {
-            self.give_up(error);
+        if let Err(error) = self.try_exchange(received) {
+            self.fail(error);
         } else if self.exited && !self.is_due {
-            // What it said last has been taken; somebody else may still hold its end.
-            self.give_up(Error::new(ErrorKind::Died { status: None }));
+            // Its last messages were received. Another process may still hold its end.
+            self.fail(Error::new(ErrorKind::Died { status: None }));
         }
     }
 
-    fn talk(&mut self, heard: &mut Vec<Piece>) -> Result<(), Error> {
-        if let Link::Greeting(greeting) = &mut self.link {
-            if !greeting.go_on()? {
+    fn try_exchange(&mut self, received: &mut Vec<RawMessage>) -> Result<(), Error> {
+        if let ConnectionState::Handshake(handshake) = &mut self.connection {
+            if !handshake.step()? {
                 return Ok(());
             }
-            let Link::Greeting(greeting) = std::mem::replace(&mut self.link, Link::Closed) else {
+            let ConnectionState::Handshake(handshake) =
+                std::mem::replace(&mut self.connection, ConnectionState::Closed)
+            else {
                 return Ok(());
             };
-            if !greeting.answers_calls() {
+            if !handshake.answers_calls() {
                 return Err(Error::new(ErrorKind::Refused {
                     by: Side::Host,
                     field: "can".to_owned(),
@@ -162,20 +164,21 @@ impl Worker {
                     worker: String::new(),
                 }));
             }
-            let line = greeting.into_line();
-            let Stats { shared_memory, fallback, .. } = line.stats();
+            let connection = handshake.into_connection();
+            let Stats { shared_memory, fallback, .. } = connection.stats();
             (self.shared_memory, self.fallback) = (shared_memory, fallback.map(Arc::from));
-            self.link = Link::Open(Box::new(Connection::new(line, self.spin)));
+            self.connection =
+                ConnectionState::Open(Box::new(WorkerConnection::new(connection, self.max_spin)));
             if self.phase == Phase::Starting {
                 self.phase = Phase::Serving;
                 self.has_served = true;
             }
         }
-        let Link::Open(connection) = &mut self.link else { return Ok(()) };
+        let ConnectionState::Open(connection) = &mut self.connection else { return Ok(()) };
         connection.send(&mut self.outgoing)?;
         for _ in 0..TURN {
             match connection.next()? {
-                Some(piece) => heard.push(piece),
+                Some(message) => received.push(message),
                 None => return Ok(()),
             }
         }
@@ -183,14 +186,16 @@ impl Worker {
         Ok(())
     }
 
-    /// What to wait for: something from it, room, its end, and what it writes.
-    pub(super) fn submit(&mut self) -> [Slot<'_>; 5] {
-        let [out, err] = self.output.each_mut().map(Output::submit);
+    /// Returns the slots of a wait: arrival, room, exit, stdout, stderr.
+    pub(super) fn slots(&mut self) -> [Slot<'_>; 5] {
+        let [out, err] = self.output.each_mut().map(Output::slot);
         let wants_room = !self.outgoing.is_empty();
-        let (end, room) = match &self.link {
-            Link::Greeting(greeting) => (Some(greeting.end()), greeting.wants_room()),
-            Link::Open(it) => (Some(&it.line.end), wants_room || it.line.end.unsent() > 0),
-            Link::Lent | Link::Closed => (None, false),
+        let (end, room) = match &self.connection {
+            ConnectionState::Handshake(handshake) => {
+                (Some(handshake.end()), handshake.wants_room())
+            }
+            ConnectionState::Open(it) => (Some(&it.inner.end), wants_room || it.inner.unsent() > 0),
+            ConnectionState::Lent | ConnectionState::Closed => (None, false),
         };
         let arrival = match end {
             Some(end) if !end.has_ended() => Slot::Event(end),
@@ -201,17 +206,17 @@ impl Worker {
         [arrival, room, exit, out, err]
     }
 
-    /// To be called before a wait. `false`: there is something already.
+    /// Prepares a wait. Returns false if there is something to receive already.
     pub(super) fn fall_asleep(&mut self) -> bool {
-        match &mut self.link {
+        match &mut self.connection {
             _ if self.is_due => false,
-            Link::Open(connection) => connection.line.fall_asleep(),
+            ConnectionState::Open(connection) => connection.inner.fall_asleep(),
             _ => true,
         }
     }
 
-    /// Takes back what a wait has done.
-    pub(super) fn take_back(
+    /// Evaluates a wait.
+    pub(super) fn after_wait(
         &mut self,
         slots: [Slot<'static>; 5],
         slept: Duration,
@@ -219,15 +224,15 @@ impl Worker {
     ) {
         let [arrival, room, exit, out, err] = slots;
         let arrived = matches!(arrival, Slot::EventDone);
-        if let Link::Open(connection) = &mut self.link {
+        if let ConnectionState::Open(connection) = &mut self.connection {
             connection.wake_up(arrived, slept, false);
-            self.is_due |= connection.line.has_news();
+            self.is_due |= connection.inner.has_records();
         }
         let exited = matches!(exit, Slot::EventDone);
         self.exited |= exited;
         self.is_due |= arrived || exited || matches!(room, Slot::EventDone);
         let call = match &*self.calls {
-            [one] => Some(one.job.id),
+            [one] => Some(one.call.id),
             _ => None,
         };
         let (worker, pid) = (self.number, self.child.id());
@@ -238,38 +243,38 @@ impl Worker {
                     on_line.take(&LogLine { worker, pid, call, source, text });
                 }
             };
-            output.take_back(slot, &mut log);
+            output.after_wait(slot, &mut log);
         }
     }
 
-    /// Sends something as soon as there is room.
+    /// Queues a message, to be sent as soon as there is room.
     pub(super) fn send(&mut self, kind: u8, id: u64, body: Arc<Vec<u8>>) {
-        self.outgoing.push_back(Sending::new(kind, id, body));
+        self.outgoing.push_back(OutgoingMessage::new(kind, id, body));
         self.is_due = true;
     }
 
-    /// Tells it to become as if it had just been started.
-    pub(super) fn reset(&mut self, timeout: Duration) {
+    /// Sends RESET.
+    pub(super) fn start_reset(&mut self, timeout: Duration) {
         self.phase = Phase::Resetting(Instant::now().checked_add(timeout));
         self.send(kind::RESET, 0, Arc::default());
     }
 
-    /// Whether a message to it may be that long.
-    pub(super) fn has_agreed_to(&self, body: &[u8]) -> Result<(), Error> {
-        match &self.link {
-            Link::Open(connection) => connection.line.has_agreed_to(body.len() as u64),
+    /// Returns an error if a message of this length exceeds the agreed maximum.
+    pub(super) fn check_length(&self, body: &[u8]) -> Result<(), Error> {
+        match &self.connection {
+            ConnectionState::Open(connection) => connection.inner.check_length(body.len() as u64),
             _ => Ok(()),
         }
     }
 
-    /// Takes back a call of which nothing has gone. Whether that was so.
-    pub(super) fn unsend(&mut self, id: u64) -> bool {
+    /// Withdraws a call if no frame of it was sent. Returns true if so.
+    pub(super) fn withdraw(&mut self, id: u64) -> bool {
         let before = self.outgoing.len();
-        self.outgoing.retain(|it| !(it.is_call(id) && it.is_whole()));
+        self.outgoing.retain(|it| !(it.sending.is_call(id) && it.sending.is_unsent()));
         self.outgoing.len() < before
     }
 
-    /// Whether it is given calls.
+    /// Returns true if the driver may give it calls.
     pub(super) fn is_serving(&self) -> bool {
         self.is_in_service() && !self.is_lent()
     }
@@ -279,35 +284,35 @@ impl Worker {
         !self.has_served && !self.is_retired && matches!(self.phase, Phase::Leaving(..))
     }
 
-    /// Whether it has ended, and everything that it had said is known.
-    pub(super) fn is_over(&self) -> bool {
-        self.exited && (self.fault.is_some() || matches!(self.link, Link::Closed))
+    /// Returns true if it has ended, and all its messages were received.
+    pub(super) fn has_ended(&self) -> bool {
+        self.exited && (self.fault.is_some() || matches!(self.connection, ConnectionState::Closed))
     }
 
-    /// How it ended, and its last words: what it wrote stands in its streams.
-    pub(super) fn bury(&mut self, on_line: Option<&OnLine>) -> (Option<ExitStatus>, String) {
-        // A descendant that holds the streams may write for ever.
+    /// Returns the exit status and the end of stderr, after reading what is left in its streams.
+    pub(super) fn finish(&mut self, on_line: Option<&OnLine>) -> (Option<ExitStatus>, String) {
+        // Bounded: a descendant that holds the streams may write forever.
         for _ in 0..TURN {
-            let [out, err] = self.output.each_mut().map(Output::submit);
+            let [out, err] = self.output.each_mut().map(Output::slot);
             let mut slots = [Slot::Off, Slot::Off, Slot::Off, out, err];
             let came = pipewright_os::base::wait::any(&mut slots, Some(Instant::now()));
-            self.take_back(slots.map(Slot::detach), Duration::ZERO, on_line);
+            self.after_wait(slots.map(Slot::detach), Duration::ZERO, on_line);
             if !matches!(came, Ok(1..)) {
                 break;
             }
         }
         let [_, stderr] = &mut self.output;
-        // Ignored: a status that is lost is none.
-        (self.child.try_wait().ok().flatten(), stderr.last_words())
+        // Ignored: an unknown status is none.
+        (self.child.try_wait().ok().flatten(), stderr.tail())
     }
 
-    /// What is known of it when the time is over.
+    /// Returns its state, for an error about a deadline.
     pub(super) fn as_peer(&self) -> Peer {
         Peer::of(Some(&self.child))
     }
 
     /// Returns its state, for the statistics of the pool.
-    pub(super) fn standing(&self) -> Standing {
+    pub(super) fn snapshot(&self) -> WorkerSnapshot {
         let state = match self.phase {
             Phase::Starting => WorkerState::Starting,
             Phase::Leaving(..) => WorkerState::Leaving,
@@ -315,7 +320,7 @@ impl Worker {
             Phase::Serving if self.calls.is_empty() => WorkerState::Idle,
             Phase::Serving => WorkerState::Busy,
         };
-        Standing {
+        WorkerSnapshot {
             number: self.number,
             pid: self.child.id(),
             state,

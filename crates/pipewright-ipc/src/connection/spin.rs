@@ -1,57 +1,57 @@
-//! Looks for a bounded time before it sleeps, and learns whether that pays.
+//! Spins for a bounded time before a sleep, and adapts to the success of earlier spins.
 
 use std::hint;
 use std::time::{Duration, Instant};
 
 use pipewright_os::base::cpu;
 
-/// Whether to look, and how long at most.
+/// An adaptive spin with a bounded duration.
 ///
-/// Every success earns credit and every failure costs some. Without credit nobody looks, but for a try
-/// now and then while waits are short: each try in vain doubles the number of waits until the next. So a
-/// busy machine, where the other side cannot run while we look, loses next to nothing; and two sides
-/// that both sleep, and make each other wait by that, find out of it.
+/// Each success earns credit, each failure costs some. Without credit there is no spin, except an occasional try while
+/// waits are short: each failed try doubles the number of waits until the next. So a busy machine, where the other side
+/// cannot run during a spin, loses next to nothing, and two sides that make each other wait by sleeping return to
+/// spinning.
 #[derive(Debug)]
 pub(crate) struct Spin {
     most: Duration,
     credit: u32,
-    /// Short waits until it is tried again.
+    /// The number of short waits until the next try.
     until_try: u32,
-    /// How many that were the last time.
+    /// The initial value of `until_try` after the previous failure.
     pause: u32,
 }
 
-const MOST_CREDIT: u32 = 8;
+const MAX_CREDIT: u32 = 8;
 const FIRST_PAUSE: u32 = 8;
 const LAST_PAUSE: u32 = 1024;
 
-/// A wait that took so many times the budget is short: two wake-ups are in it, which looking saves.
+/// The longest wait that counts as short, in budgets: it contains two wake-ups, which a spin saves.
 const SHORT: u32 = 4;
 
-/// Looks between two looks at the clock.
-const LOOKS: u32 = 32;
+/// The number of checks between two looks at the clock.
+const CHECKS: u32 = 32;
 
 impl Spin {
     pub(crate) fn new(most: Duration) -> Spin {
-        // With one processor nobody can do anything while we look. (That this process may use one alone
-        // says nothing: the other one may have another.)
+        // On one processor the other side cannot run during a spin. (The affinity of this process does not matter: the
+        // other process may have another one.)
         let most = if cpu::online() < 2 { Duration::ZERO } else { most };
-        Spin { most, credit: MOST_CREDIT / 2, until_try: FIRST_PAUSE, pause: FIRST_PAUSE }
+        Spin { most, credit: MAX_CREDIT / 2, until_try: FIRST_PAUSE, pause: FIRST_PAUSE }
     }
 
-    /// Looks until the fact has come or the budget is used up. How long that took when the clock was
-    /// looked at last: what comes soon is not kept waiting for that.
+    /// Spins until the condition is true or the budget is used up. Returns the duration as of the last look at the
+    /// clock: a condition that comes true soon does not wait for another look.
     #[inline]
-    pub(crate) fn until(&mut self, mut fact: impl FnMut() -> bool) -> Duration {
+    pub(crate) fn until(&mut self, mut condition: impl FnMut() -> bool) -> Duration {
         let mut spun = Duration::ZERO;
         if self.credit == 0 || self.most.is_zero() {
             return spun;
         }
         let mut start = None;
         loop {
-            for _ in 0..LOOKS {
-                if fact() {
-                    self.credit = (self.credit + 2).min(MOST_CREDIT);
+            for _ in 0..CHECKS {
+                if condition() {
+                    self.credit = (self.credit + 2).min(MAX_CREDIT);
                     self.pause = FIRST_PAUSE;
                     return spun;
                 }
@@ -73,11 +73,11 @@ impl Spin {
         }
     }
 
-    /// Notes how long was waited in the end, without looking.
+    /// Records how long the wait after the spin slept.
     #[inline]
     pub(crate) fn note_sleep(&mut self, slept: Duration) {
         if slept > self.most * SHORT {
-            // Far from it: another try in vain would cost as much.
+            // Too long for any spin: the next one would fail as well.
             self.credit = self.credit.saturating_sub(1);
             return;
         }
@@ -96,34 +96,34 @@ mod tests {
 
     const BUDGET: Duration = Duration::from_micros(5);
 
-    /// One that does not depend on how many processors this machine has.
+    /// Returns a spin that does not depend on the number of processors.
     fn spin(most: Duration) -> Spin {
         Spin { most, ..Spin::new(Duration::ZERO) }
     }
 
-    /// How many of so many waits in vain were begun with a look, where every wait takes so long.
+    /// Returns how many of these waits began with a spin, which always fails.
     fn tries(spin: &mut Spin, waits: u32, slept: Duration) -> u32 {
         let mut tries = 0;
         for _ in 0..waits {
-            let mut looked = false;
+            let mut spun = false;
             spin.until(|| {
-                looked = true;
+                spun = true;
                 false
             });
-            tries += u32::from(looked);
+            tries += u32::from(spun);
             spin.note_sleep(slept);
         }
         tries
     }
 
     #[test]
-    fn what_never_pays_is_given_up_and_tried_again_now_and_then() {
+    fn spin_that_never_succeeds_is_given_up_and_retried_rarely() {
         let mut spin = spin(BUDGET);
         let first = tries(&mut spin, 10, BUDGET);
-        assert!(first <= MOST_CREDIT, "{first}");
+        assert!(first <= MAX_CREDIT, "{first}");
         let then = tries(&mut spin, 10_000, BUDGET);
         assert!((5..40).contains(&then), "{then}");
-        // It pays from now on: after the next try it is looked every time.
+        // Every spin succeeds from now on: after the next try each wait begins with one.
         let mut found = 0;
         for _ in 0..3_000 {
             spin.until(|| {
@@ -136,14 +136,14 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_long_does_not_look() {
+    fn long_waits_end_spinning() {
         let mut spin = spin(BUDGET);
         tries(&mut spin, 10, BUDGET * 1_000);
         assert_eq!(tries(&mut spin, 10_000, BUDGET * 1_000), 0);
     }
 
     #[test]
-    fn without_a_budget_nobody_looks() {
+    fn zero_budget_never_spins() {
         let mut spin = spin(Duration::ZERO);
         for _ in 0..1_000 {
             assert_eq!(spin.until(|| unreachable!()), Duration::ZERO);

@@ -1,16 +1,16 @@
-//! Where the bytes of a body go.
+//! Destinations of the bytes of a body.
 
 use std::io;
 
 use pipewright_os::channel::shm::{BLOCK_BYTES, Seen};
 
-/// Takes the bytes of a body, in order.
-pub(super) trait Sink {
-    /// Bytes of our own memory.
+/// A destination of the bytes of a body, which come in order.
+pub(crate) trait Sink {
+    /// Takes bytes of this process's own memory.
     fn take(&mut self, bytes: &[u8]) -> io::Result<()>;
-    /// Bytes of the other side's memory, which may change while they are looked at.
+    /// Takes bytes of the other side's memory, which may change while they are read.
     fn take_shared(&mut self, memory: &Seen, at: usize, count: usize) -> io::Result<()>;
-    /// A buffer that the system may put the bytes into.
+    /// Returns a buffer that the system may append the bytes to.
     fn buffer(&mut self) -> Option<&mut Vec<u8>> {
         None
     }
@@ -34,10 +34,10 @@ impl Sink for &mut Vec<u8> {
     }
 }
 
-/// Fills a slice from its front; it has to be as long as what is asked for.
-pub(super) struct Fill<'a> {
-    pub(super) to: &'a mut [u8],
-    pub(super) filled: usize,
+/// Fills a slice from its front. The slice has to be as long as the bytes taken.
+pub(crate) struct Fill<'a> {
+    pub(crate) to: &'a mut [u8],
+    pub(crate) filled: usize,
 }
 
 impl Fill<'_> {
@@ -59,9 +59,9 @@ impl Sink for Fill<'_> {
     }
 }
 
-/// Folds block by block. What does not fill one is kept until more comes.
-pub(super) struct Fold<B, F> {
-    /// Always there between two calls.
+/// Folds block by block. Keeps the bytes of an incomplete block until more arrive.
+pub(crate) struct Fold<B, F> {
+    /// The value so far. `Some` between two calls.
     folded: Option<B>,
     add: F,
     kept: [u8; BLOCK_BYTES],
@@ -69,12 +69,12 @@ pub(super) struct Fold<B, F> {
 }
 
 impl<B, F: FnMut(B, &[u8]) -> B> Fold<B, F> {
-    pub(super) fn new(start: B, add: F) -> Fold<B, F> {
+    pub(crate) fn new(start: B, add: F) -> Fold<B, F> {
         Fold { folded: Some(start), add, kept: [0; BLOCK_BYTES], count: 0 }
     }
 
-    /// What has come of it, with the last block, which may be a short one.
-    pub(super) fn end(mut self) -> Option<B> {
+    /// Returns the value after the last block, which may be shorter than the others.
+    pub(crate) fn finish(mut self) -> Option<B> {
         self.add_kept();
         self.folded
     }
@@ -87,7 +87,7 @@ impl<B, F: FnMut(B, &[u8]) -> B> Fold<B, F> {
         }
     }
 
-    /// Keeps what fills it up, and adds the block if that is full then.
+    /// Appends to the kept bytes, and adds the block once it is full.
     fn keep(&mut self, take: impl FnOnce(&mut Fill<'_>) -> io::Result<()>) -> io::Result<()> {
         let mut kept = Fill { to: &mut self.kept, filled: self.count };
         take(&mut kept)?;
@@ -98,7 +98,7 @@ impl<B, F: FnMut(B, &[u8]) -> B> Fold<B, F> {
         Ok(())
     }
 
-    /// How so many bytes are taken: what fills up what is kept, whole blocks, and what is to be kept.
+    /// Splits a number of bytes: those that complete the kept block, those of whole blocks, and those to keep.
     fn split(&self, count: usize) -> [usize; 3] {
         let first = if self.count == 0 { 0 } else { count.min(BLOCK_BYTES - self.count) };
         let last = (count - first) % BLOCK_BYTES;
@@ -129,10 +129,10 @@ impl<B, F: FnMut(B, &[u8]) -> B> Sink for Fold<B, F> {
     }
 }
 
-/// Throws everything away.
-pub(super) struct Nowhere;
+/// Discards everything.
+pub(crate) struct Discard;
 
-impl Sink for Nowhere {
+impl Sink for Discard {
     fn take(&mut self, _: &[u8]) -> io::Result<()> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What the two sides of a handshake say to each other, and never a wait for it.
+//! The frames of a handshake. Nothing here waits.
 
 use std::io::{self, IoSlice};
 use std::slice;
@@ -7,45 +7,45 @@ use pipewright::Handle;
 use pipewright_os::channel::handle_channel::{Arrived, End, lacks_room_for_handles};
 
 use crate::error::{Error, ErrorKind, Side};
-use crate::wire::{Fields, Frame, Header, Invalid, MOST_HELLO_BYTES, kind};
+use crate::wire::{Fields, Frame, Header, Invalid, MAX_HELLO_BYTES, kind};
 
-/// An end over which nothing but the handshake goes.
+/// An end of a handle channel during the handshake.
 #[derive(Debug)]
-pub(super) struct Talk {
+pub(super) struct HandshakeStream {
     pub(super) end: End,
-    /// A handle came that this process has no room for.
-    lost: Option<io::Error>,
+    /// The error of a handle that came while this process had no room for another one.
+    handle_error: Option<io::Error>,
 }
 
-/// What the other side has said.
+/// A frame of the other side.
 #[derive(Debug)]
-pub(super) struct Heard {
+pub(super) struct Received {
     pub(super) kind: u8,
     pub(super) fields: Fields,
-    /// What came with it, or why nothing did.
+    /// The handle that came with the frame, or the reason why none did.
     pub(super) handle: Result<Handle, String>,
 }
 
-/// What may be said next: a kind, and the first line of its body.
+/// A frame that may come next: its kind, and the first line of its body.
 pub(super) type Expected = (u8, &'static str);
 
 /// The first line of a rejection.
 const REJECTED: &str = "rejected";
 
-impl Talk {
-    pub(super) fn new(end: End) -> Talk {
-        Talk { end, lost: None }
+impl HandshakeStream {
+    pub(super) fn new(end: End) -> HandshakeStream {
+        HandshakeStream { end, handle_error: None }
     }
 
-    /// Says something. What the system does not take at once is kept.
-    pub(super) fn say(&mut self, kind: u8, body: &[u8]) -> Result<(), Error> {
+    /// Sends a frame. Keeps what the system does not take at once.
+    pub(super) fn send(&mut self, kind: u8, body: &[u8]) -> Result<(), Error> {
         let (bytes, count) = Header::new(kind, body.len()).encode();
         let head = bytes.get(..count).unwrap_or_default();
         Ok(self.end.send(&[IoSlice::new(head), IoSlice::new(body)])?)
     }
 
-    /// As [`say`](Self::say), with a handle. `false`: there is no room, and nothing was said.
-    pub(super) fn say_with(
+    /// Sends a frame with a handle. Returns false if there is no room, and nothing was sent.
+    pub(super) fn send_with_handle(
         &mut self,
         kind: u8,
         body: &[u8],
@@ -60,8 +60,8 @@ impl Talk {
         Ok(self.end.send_handles(&parts, slice::from_ref(handle))?)
     }
 
-    /// What the other side says next, if it has said it.
-    pub(super) fn hear(&mut self, expected: &[Expected]) -> Result<Option<Heard>, Error> {
+    /// Returns the next frame, if all of it has arrived.
+    pub(super) fn receive(&mut self, expected: &[Expected]) -> Result<Option<Received>, Error> {
         let (header, count) = loop {
             match self.whole_frame()? {
                 Some(frame) => break frame,
@@ -69,8 +69,8 @@ impl Talk {
                     Ok(Arrived::Bytes { .. }) => {}
                     Ok(Arrived::Nothing) => return Ok(None),
                     Ok(Arrived::End) => return Err(Error::new(ErrorKind::Died { status: None })),
-                    // That is our lack, and no fault of the other side: what came with it is here.
-                    Err(error) if lacks_room_for_handles(&error) => self.lost = Some(error),
+                    // A limit of this process, not a fault of the other side. The bytes have arrived.
+                    Err(error) if lacks_room_for_handles(&error) => self.handle_error = Some(error),
                     Err(error) => return Err(error.into()),
                 },
             }
@@ -85,40 +85,41 @@ impl Talk {
             return Err(Invalid::Kind(header.kind).into());
         };
         let fields = Fields::decode(&body, first);
-        let fields = fields.ok_or_else(|| Error::protocol(format!("it did not say {first:?}")))?;
+        let fields = fields
+            .ok_or_else(|| Error::protocol(format!("a frame without the first line {first:?}")))?;
         let handle = self.handle(&header)?;
-        Ok(Some(Heard { kind: header.kind, fields, handle }))
+        Ok(Some(Received { kind: header.kind, fields, handle }))
     }
 
-    /// The header of the next frame, and its length, if all of the frame is here.
+    /// Returns the header of the next frame and the header's length, if all of the frame has arrived.
     fn whole_frame(&self) -> Result<Option<(Header, usize)>, Error> {
         let Frame::Header(header, count) = Header::decode(self.end.arrived())? else {
             return Ok(None);
         };
         let length = header.length as usize;
-        if length > MOST_HELLO_BYTES || header.total.is_some() {
-            let (bytes, most) = (u64::from(header.length), MOST_HELLO_BYTES as u64);
+        if length > MAX_HELLO_BYTES || header.total.is_some() {
+            let (bytes, most) = (u64::from(header.length), MAX_HELLO_BYTES as u64);
             return Err(Invalid::TooLong { bytes, most }.into());
         }
         let is_whole = self.end.arrived().len() >= count + length;
         Ok(is_whole.then_some((header, count)))
     }
 
-    /// The handle that came with a frame, or why there is none.
+    /// Takes the handle that came with a frame, or returns the reason why there is none.
     fn handle(&mut self, header: &Header) -> Result<Result<Handle, String>, Error> {
         if header.handles == 0 {
             return Ok(Err("no memory was passed".to_owned()));
         }
         let came = if header.handles == 1 { self.end.take_handle() } else { None };
-        match (came, self.lost.take()) {
+        match (came, self.handle_error.take()) {
             (Some(handle), _) => Ok(Ok(handle)),
-            (None, Some(error)) => Ok(Err(format!("cannot take in a handle: {error}"))),
-            _ => Err(Error::protocol("a frame says that handles come with it, and none came")),
+            (None, Some(error)) => Ok(Err(format!("cannot receive a handle: {error}"))),
+            _ => Err(Error::protocol("a frame announces handles, and none came")),
         }
     }
 
-    /// Tells the other side why, and gives that error.
-    pub(super) fn refuse(&mut self, error: Error) -> Error {
+    /// Sends REJECT for the error, and returns it.
+    pub(super) fn reject(&mut self, error: Error) -> Error {
         let mut fields = Fields::default();
         if let ErrorKind::Refused { field, host, worker, by } = error.kind() {
             fields.set("by", by);
@@ -126,16 +127,16 @@ impl Talk {
             fields.set("host", host);
             fields.set("worker", worker);
         }
-        // Ignored: who is not told finds the connection closed.
-        let _ = self.say(kind::REJECT, &fields.encode(REJECTED));
+        // Ignored: the other side then finds the connection closed.
+        let _ = self.send(kind::REJECT, &fields.encode(REJECTED));
         error
     }
 }
 
-/// The other side's reason.
+/// Returns the error of a REJECT frame.
 fn rejection(body: &[u8]) -> Error {
     let Some(fields) = Fields::decode(body, REJECTED) else {
-        return Error::protocol("a rejection without a reason");
+        return Error::protocol("a REJECT frame without fields");
     };
     let field = |key: &str| fields.get(key).unwrap_or_default().to_owned();
     let by = if fields.get("by") == Some("host") { Side::Host } else { Side::Worker };

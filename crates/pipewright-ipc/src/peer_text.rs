@@ -1,17 +1,17 @@
-//! What another process wrote, for a line that names it.
+//! Text of other processes, for errors of one line.
 
 use std::fmt;
 
-/// A longer text of another process is cut off in an error.
-const MOST_CHARACTERS: usize = 500;
+/// The longest text of another process in an error.
+const MAX_CHARACTERS: usize = 500;
 
-/// Text of another process on one bounded line, without commands for a terminal.
+/// Text of another process on one bounded line, without control characters.
 pub(crate) struct OneLine<'a>(pub(crate) &'a str);
 
 impl fmt::Display for OneLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.0.trim_end();
-        let cut = text.char_indices().nth(MOST_CHARACTERS);
+        let cut = text.char_indices().nth(MAX_CHARACTERS);
         let kept = cut.and_then(|(end, _)| text.get(..end));
         kept.unwrap_or(text).chars().try_for_each(|character| match character {
             '\t' => f.write_str(" "),
@@ -22,29 +22,29 @@ impl fmt::Display for OneLine<'_> {
     }
 }
 
-/// The lines that say the most: the last one, or where a panic of Rust was the last thing, its place and what it
-/// said.
-pub(crate) fn gist(words: &str) -> impl Iterator<Item = &str> {
-    let lines = || words.lines().filter(|line| !line.trim().is_empty());
-    let telling: Vec<&str> = lines().filter(|line| !is_of_a_backtrace(line)).collect();
-    let ends_in_backtrace = lines().next_back().is_some_and(is_of_a_backtrace);
-    let panic = telling.iter().rposition(|line| is_panic(line));
-    let panic = panic.filter(|at| ends_in_backtrace || at + 2 == telling.len());
-    let last = telling.last().copied().or_else(|| lines().next_back());
+/// Returns the most informative lines: the last one; or, if a panic of Rust was the last event, its location and its
+/// message.
+pub(crate) fn summary(text: &str) -> impl Iterator<Item = &str> {
+    let lines = || text.lines().filter(|line| !line.trim().is_empty());
+    let informative: Vec<&str> = lines().filter(|line| !is_backtrace(line)).collect();
+    let ends_in_backtrace = lines().next_back().is_some_and(is_backtrace);
+    let panic = informative.iter().rposition(|line| is_panic(line));
+    let panic = panic.filter(|at| ends_in_backtrace || at + 2 == informative.len());
+    let last = informative.last().copied().or_else(|| lines().next_back());
     let (place, said) = match panic {
-        Some(at) => (telling.get(at).copied(), telling.get(at + 1).copied()),
+        Some(at) => (informative.get(at).copied(), informative.get(at + 1).copied()),
         None => (None, last),
     };
     place.map(|place| place.trim_end_matches(':')).into_iter().chain(said)
 }
 
-/// The first line of a panic; the next one is what it says.
+/// Returns true for the first line of a panic. The next line is its message.
 fn is_panic(line: &str) -> bool {
     line.starts_with("thread '") && line.contains(" panicked at ")
 }
 
-/// What Rust writes below a panic: hints, and where the program was.
-fn is_of_a_backtrace(line: &str) -> bool {
+/// Returns true for lines that Rust writes after a panic: hints and the backtrace.
+fn is_backtrace(line: &str) -> bool {
     let frame = line.trim_start();
     let number = frame.split(':').next().unwrap_or_default();
     let is_frame = frame != line
@@ -57,14 +57,14 @@ fn is_of_a_backtrace(line: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn said(words: &str) -> Vec<&str> {
-        gist(words).collect()
+    fn said(text: &str) -> Vec<&str> {
+        summary(text).collect()
     }
 
     const PLACE: &str = "thread 'main' panicked at src/main.rs:2:5";
 
     #[test]
-    fn a_panic_is_told_by_its_place_and_its_words() {
+    fn panic_is_summarized_by_location_and_message() {
         for tail in [
             "",
             "\n  left: 1\n right: 2\nnote: run with `RUST_BACKTRACE=1` environment variable to display a backtrace",
@@ -77,18 +77,18 @@ mod tests {
     }
 
     #[test]
-    fn else_the_last_line_is_told() {
+    fn other_text_is_summarized_by_its_last_line() {
         assert_eq!(said("first\nlast\n"), ["last"]);
         assert_eq!(
             said(&format!("{PLACE}:\ncaught\nnote: hint\nanother end\nno disk")),
             ["no disk"]
         );
         assert_eq!(said("no disk\nnote: look at the log"), ["no disk"]);
-        // Better than nothing.
+        // Better than no line.
         assert_eq!(said("note: look at the log"), ["note: look at the log"]);
         assert_eq!(said("  7: a list of its own\nend: 7"), ["end: 7"]);
         assert!(said("\n").is_empty());
-        // Cut off before its words.
+        // Cut off before its message.
         assert_eq!(said(&format!("{PLACE}:")), [PLACE.to_owned() + ":"]);
     }
 }

@@ -1,0 +1,207 @@
+//! One connection: the socket and the ring behind one order of frames. Nothing here waits.
+//!
+//! A frame goes through the ring or through the socket, and the receiver takes frames in the order in which they were
+//! sent. Each record of the ring says how many frames went through the socket before it, so a record is next when that
+//! many were taken. A frame of the socket is next when no such record is there: records that were sent before it reached
+//! the ring before it reached the socket.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `sending.rs` | [`Sending`]: a message, split into frames |
+//! | `frames_out.rs` | a frame, through the ring or the socket |
+//! | `receiving.rs` | [`Receiving`]: the next frame in order, and the message that frames make up |
+//! | `reassembly.rs` | whole messages, for a loop over many connections |
+//! | `sink.rs` | destinations of the bytes that arrive |
+//! | `spin.rs` | a bounded spin before a wait |
+//!
+//! Channels and pools drive the same operations: each step does what is possible now and returns a [`Progress`].
+//! [`Progress::Blocked`] says what to wait for before the next step.
+
+mod frames_out;
+mod reassembly;
+mod receiving;
+mod sending;
+mod sink;
+mod spin;
+
+use std::time::Duration;
+
+use pipewright_os::channel::handle_channel::End;
+use pipewright_os::channel::shm::{Seen, Written};
+
+use crate::error::{Error, ErrorKind};
+use crate::options::Options;
+use crate::ring::Ring;
+use crate::stats::Stats;
+use crate::wire::{Header, kind};
+use frames_out::Outgoing;
+pub(crate) use reassembly::{RawMessage, Reassembly};
+use receiving::Receiving;
+pub(crate) use sending::{FRAME_BYTES, Payload, Sending};
+pub(crate) use sink::{Discard, Fill, Fold};
+pub(crate) use spin::Spin;
+
+/// The ring between two processes.
+pub(crate) type SharedRing = Ring<Written, Seen>;
+
+/// The limits of a connection, as the two sides agreed on them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// The longest message.
+    pub(crate) max_message_bytes: u64,
+    /// The length below which a message to a sleeping reader goes through the socket and wakes it.
+    pub(crate) threshold_bytes: usize,
+    /// The most bytes kept of what arrives while this side waits for room.
+    pub(crate) max_backlog_bytes: usize,
+}
+
+/// The result of a step that does not wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// The operation is complete.
+    Done,
+    /// The operation goes on when this has happened.
+    Blocked(Want),
+}
+
+/// An event to wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Want {
+    /// The arrival of a message, or of more of one.
+    Message,
+    /// Room in the socket.
+    Room,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) end: End,
+    pub(crate) ring: Option<SharedRing>,
+    pub(crate) limits: Limits,
+    outgoing: Outgoing,
+    receiving: Receiving,
+    room_spin: Spin,
+    pub(crate) stats: Stats,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if cfg!(feature = "tracing") {
+            crate::trace::connection_ended(&self.stats());
+        }
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(
+        end: End,
+        ring: Option<SharedRing>,
+        limits: Limits,
+        options: &Options,
+        fallback: Option<String>,
+    ) -> Connection {
+        let stats = Stats { shared_memory: ring.is_some(), fallback, ..Stats::default() };
+        Connection {
+            end,
+            ring,
+            limits,
+            outgoing: Outgoing::default(),
+            receiving: Receiving::default(),
+            // Room appears after one copy by the other side. An answer takes longer, so its bound is higher.
+            room_spin: Spin::new(options.spin.min(Duration::from_micros(30))),
+            stats,
+        }
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let mut stats = self.stats.clone();
+        stats.sent.system_calls = self.end.calls().send;
+        stats.received.system_calls = self.end.calls().receive;
+        let high_water = self.ring.as_ref().map_or(0, |ring| ring.producer.high_water());
+        stats.sent.ring_high_water_bytes = high_water;
+        stats
+    }
+
+    /// Returns an error if no message of this length may be sent.
+    #[inline]
+    pub(crate) fn check_may_send(&self, bytes: u64) -> Result<(), Error> {
+        if self.outgoing.cut_off {
+            return Err(Error::new(ErrorKind::CutOff));
+        }
+        if self.outgoing.closed {
+            return Err(Error::new(ErrorKind::Closed));
+        }
+        self.check_length(bytes)
+    }
+
+    /// Returns an error if a message of this length exceeds the agreed maximum.
+    #[inline]
+    pub(crate) fn check_length(&self, bytes: u64) -> Result<(), Error> {
+        let most = self.limits.max_message_bytes;
+        if bytes > most {
+            return Err(Error::new(ErrorKind::TooLong { bytes, most }));
+        }
+        Ok(())
+    }
+
+    /// Forbids further messages: the other side could not tell a new one from the rest of this one.
+    pub(crate) fn set_cut_off(&mut self, cut_off: bool) {
+        self.outgoing.cut_off = cut_off;
+    }
+
+    /// Publishes all records and flushes the bytes that the system has not taken yet.
+    #[inline]
+    pub(crate) fn flush(&mut self) -> Result<Progress, Error> {
+        self.publish()?;
+        self.flush_socket()
+    }
+
+    /// Like [`flush`](Self::flush), and also notes writes that the system has completed meanwhile (Windows): their errors,
+    /// and the handles that they have passed.
+    #[inline]
+    pub(crate) fn flush_and_settle(&mut self) -> Result<Progress, Error> {
+        self.publish()?;
+        let is_done = self.end.flush()? == 0;
+        Ok(if is_done { Progress::Done } else { Progress::Blocked(Want::Room) })
+    }
+
+    /// Flushes the bytes that the system has not taken yet.
+    #[inline]
+    fn flush_socket(&mut self) -> Result<Progress, Error> {
+        if self.unsent() == 0 || self.end.flush()? == 0 {
+            return Ok(Progress::Done);
+        }
+        Ok(Progress::Blocked(Want::Room))
+    }
+
+    /// Sends GOODBYE, once, unless a message was cut off.
+    pub(crate) fn send_goodbye(&mut self) -> Result<(), Error> {
+        if !self.outgoing.closed && !self.outgoing.cut_off {
+            self.outgoing.closed = true;
+            self.send_frame(&Header::new(kind::GOODBYE, 0), &[])?;
+        }
+        Ok(())
+    }
+
+    /// Announces that this side is about to wait for the socket. Returns false if there is something to receive already.
+    ///
+    /// A record that comes after a frame of the socket needs no announcement: that frame ends the wait.
+    #[inline]
+    pub(crate) fn fall_asleep(&mut self) -> bool {
+        if self.waits_for_socket() {
+            return true;
+        }
+        let Some(ring) = &mut self.ring else { return true };
+        ring.consumer.fall_asleep(&ring.ours, &ring.theirs)
+    }
+
+    /// Announces the end of a wait that took this long.
+    #[inline]
+    pub(crate) fn wake_up(&mut self, slept: Duration) {
+        if let Some(ring) = &mut self.ring {
+            ring.consumer.wake_up(&ring.ours);
+        }
+        self.note_sleep(slept);
+    }
+}

@@ -1,0 +1,306 @@
+//! Receives frames in the order in which they were sent, and the bodies of messages.
+
+use std::io;
+use std::time::Duration;
+
+use pipewright::Handle;
+use pipewright_os::channel::handle_channel::{Arrived, End};
+
+use super::sink::{Discard, Sink};
+use super::{Connection, Progress, Want};
+use crate::error::{Error, ErrorKind};
+use crate::wire::{Frame, Header, Invalid, kind};
+
+/// A step that has to wait for more of a message.
+const NEEDS_MORE: Progress = Progress::Blocked(Want::Message);
+
+/// The state of the incoming direction: the order of frames, and the message that is being received.
+#[derive(Debug, Default)]
+pub(super) struct Receiving {
+    /// The number of frames taken from the socket that count for the order.
+    through_socket: u64,
+    /// The message whose body was not taken completely.
+    body: Option<Body>,
+    /// GOODBYE was received.
+    closed: bool,
+    /// The socket is read only after a wait: the previous message came after one, and the socket was empty when that
+    /// wait began. An answer never comes before its question was sent, so a read first would be a wasted system call.
+    read_after_wait: bool,
+    /// The previous wait slept.
+    slept: bool,
+}
+
+/// A message whose header has arrived.
+#[derive(Debug)]
+pub(crate) struct Body {
+    pub(crate) kind: u8,
+    /// The call that the message belongs to.
+    pub(crate) id: u64,
+    /// The length of the message.
+    pub(crate) total: u64,
+    /// The number of bytes that were not taken yet.
+    pub(crate) left: u64,
+    pub(crate) handles: Vec<Handle>,
+    part: Part,
+}
+
+/// The frame that contains the next bytes of the body.
+#[derive(Debug)]
+struct Part {
+    left: usize,
+    lane: Lane,
+}
+
+/// The location of a frame's body.
+#[derive(Debug, Clone, Copy)]
+enum Lane {
+    Socket,
+    /// In the ring: the offset of the next byte, and the position after the record.
+    Ring(usize, u64),
+}
+
+impl Connection {
+    /// Returns the message that is being received, if there is one.
+    pub(crate) fn body(&self) -> Option<&Body> {
+        self.receiving.body.as_ref()
+    }
+
+    /// Takes the handles that came with the message.
+    pub(crate) fn take_handles(&mut self) -> Vec<Handle> {
+        let body = self.receiving.body.as_mut();
+        body.map(|body| std::mem::take(&mut body.handles)).unwrap_or_default()
+    }
+
+    /// Starts on the next message, which must not belong to a call: only hosts and workers of calls receive those.
+    #[inline]
+    pub(crate) fn begin_plain(&mut self) -> Result<Progress, Error> {
+        let progress = self.begin()?;
+        match &self.receiving.body {
+            Some(body) if progress == Progress::Done && body.kind != kind::MESSAGE => {
+                Err(Invalid::Kind(body.kind).into())
+            }
+            _ => Ok(progress),
+        }
+    }
+
+    /// Starts on the next message, after discarding the rest of the previous one.
+    #[inline]
+    pub(crate) fn begin(&mut self) -> Result<Progress, Error> {
+        if self.receiving.body.is_some() && self.take_rest(&mut Discard)? != Progress::Done {
+            return Ok(NEEDS_MORE);
+        }
+        if self.receiving.closed {
+            return Err(Error::new(ErrorKind::Closed));
+        }
+        let Some((header, lane)) = self.next_frame()? else { return Ok(NEEDS_MORE) };
+        if header.kind == kind::GOODBYE {
+            self.receiving.closed = true;
+            return Err(Error::new(ErrorKind::Closed));
+        }
+        if !header.begins() {
+            return Err(Invalid::Kind(header.kind).into());
+        }
+        let total = header.message_bytes(self.limits.max_message_bytes)?;
+        let handles = match header.handles {
+            0 => Vec::new(),
+            _ => self.handles_of(&header, lane)?,
+        };
+        let part = Part { left: header.length as usize, lane };
+        let Header { kind, id, .. } = header;
+        self.receiving.body = Some(Body { kind, id, total, left: total, handles, part });
+        self.stats.received.messages += 1;
+        self.stats.received.bytes += total;
+        self.stats.received.progressive_messages += u64::from(header.total.is_some());
+        self.release_record();
+        Ok(Progress::Done)
+    }
+
+    fn handles_of(&mut self, header: &Header, lane: Lane) -> Result<Vec<Handle>, Error> {
+        let count = usize::from(header.handles);
+        if matches!(lane, Lane::Ring(..)) || count > self.end.waiting_handles() {
+            return Err(Error::protocol("a frame announces handles, and none came"));
+        }
+        Ok((0..count).filter_map(|_| self.end.take_handle()).collect())
+    }
+
+    /// Takes the header of the next frame in order, and leaves its body. `None`: no frame is there.
+    #[inline]
+    fn next_frame(&mut self) -> Result<Option<(Header, Lane)>, Error> {
+        let mut ended = false;
+        loop {
+            if let Some(ring) = &mut self.ring {
+                if let Some(record) = ring.consumer.peek(&ring.theirs)? {
+                    if record.after == self.receiving.through_socket {
+                        self.stats.received.shared_frames += 1;
+                        self.stats.received.shared_bytes += u64::from(record.header.length);
+                        return Ok(Some((record.header, Lane::Ring(record.body, record.end))));
+                    }
+                    if record.after < self.receiving.through_socket {
+                        return Err(Error::protocol("a record came too late"));
+                    }
+                }
+            }
+            // These bytes arrived before the look at the ring.
+            if let Frame::Header(header, count) = Header::decode(self.end.arrived())? {
+                self.end.consume(count);
+                if header.kind == kind::WAKE {
+                    continue;
+                }
+                self.receiving.through_socket += 1;
+                self.receiving.read_after_wait = self.receiving.slept;
+                self.stats.received.inline_frames += 1;
+                self.stats.received.inline_bytes += u64::from(header.length);
+                return Ok(Some((header, Lane::Socket)));
+            }
+            if ended {
+                return Err(Error::new(ErrorKind::Died { status: None }));
+            }
+            if self.receiving.read_after_wait && !self.end.has_ended() {
+                return Ok(None);
+            }
+            match self.end.receive(usize::MAX)? {
+                Arrived::Bytes { .. } => {}
+                Arrived::Nothing => return Ok(None),
+                // The ring has what the other side put there before it ended: look once more.
+                Arrived::End => ended = true,
+            }
+        }
+    }
+
+    /// Takes the part of the body that has arrived, at most so many bytes.
+    #[inline]
+    pub(crate) fn take(&mut self, most: usize, sink: &mut impl Sink) -> Result<Progress, Error> {
+        let mut most = most;
+        loop {
+            let Some(body) = &mut self.receiving.body else { return Ok(Progress::Done) };
+            if body.left == 0 || most == 0 {
+                self.release_record();
+                return Ok(Progress::Done);
+            }
+            if body.part.left == 0 {
+                if self.next_part()? != Progress::Done {
+                    return Ok(NEEDS_MORE);
+                }
+                continue;
+            }
+            let wanted = most.min(body.part.left);
+            let taken = match (&mut body.part.lane, &self.ring) {
+                (Lane::Ring(at, _), Some(ring)) => {
+                    sink.take_shared(&ring.theirs, *at, wanted)?;
+                    *at += wanted;
+                    wanted
+                }
+                _ => take_from_socket(&mut self.end, wanted, sink)?,
+            };
+            if taken == 0 {
+                return Ok(NEEDS_MORE);
+            }
+            most -= taken;
+            body.part.left -= taken;
+            body.left -= taken as u64;
+            self.release_record();
+        }
+    }
+
+    /// Takes the rest of the body, and ends the message when all of it was taken.
+    #[inline]
+    pub(crate) fn take_rest(&mut self, sink: &mut impl Sink) -> Result<Progress, Error> {
+        let progress = self.take(usize::MAX, sink)?;
+        if progress == Progress::Done {
+            self.end_message();
+        }
+        Ok(progress)
+    }
+
+    /// Ends a message that was taken completely.
+    #[inline]
+    pub(crate) fn end_message(&mut self) {
+        self.receiving.body = None;
+    }
+
+    /// Empties a buffer, and reserves memory for the message.
+    #[inline]
+    pub(crate) fn prepare_buffer(&self, buffer: &mut Vec<u8>) -> Result<(), Error> {
+        let total = self.receiving.body.as_ref().map_or(0, |body| body.total);
+        buffer.clear();
+        let reserved = buffer.try_reserve(usize::try_from(total).unwrap_or(usize::MAX));
+        reserved.map_err(|_| Error::from(io::Error::from(io::ErrorKind::OutOfMemory)))
+    }
+
+    /// Gives the place of a record back whose body was taken completely.
+    #[inline]
+    fn release_record(&mut self) {
+        let Some(body) = &mut self.receiving.body else { return };
+        if body.part.left == 0 {
+            if let (Lane::Ring(_, end), Some(ring)) = (body.part.lane, &mut self.ring) {
+                ring.consumer.release(&ring.ours, end);
+                body.part.lane = Lane::Socket;
+            }
+        }
+    }
+
+    fn next_part(&mut self) -> Result<Progress, Error> {
+        let Some((header, lane)) = self.next_frame()? else { return Ok(NEEDS_MORE) };
+        let Some(body) = &mut self.receiving.body else { return Ok(Progress::Done) };
+        if header.kind != kind::PART {
+            return Err(Invalid::Kind(header.kind).into());
+        }
+        let fits = header.length != 0 && u64::from(header.length) <= body.left;
+        if !fits || header.handles != 0 || header.total.is_some() {
+            return Err(Invalid::Parts.into());
+        }
+        body.part = Part { left: header.length as usize, lane };
+        Ok(Progress::Done)
+    }
+
+    /// Records the length of a wait: the socket has what ended it.
+    pub(super) fn note_sleep(&mut self, slept: Duration) {
+        self.receiving.slept = slept >= Duration::from_micros(3);
+        self.receiving.read_after_wait = false;
+    }
+
+    /// Makes the next step read the socket without a wait before it. Returns true if it would not have done so.
+    ///
+    /// For callers that did not wait: the socket may have what arrived since.
+    pub(crate) fn read_socket_next(&mut self) -> bool {
+        self.receiving.slept = false;
+        std::mem::take(&mut self.receiving.read_after_wait)
+    }
+
+    /// Returns true if the ring contains records that were not looked at.
+    #[inline]
+    pub(crate) fn has_records(&self) -> bool {
+        self.ring.as_ref().is_some_and(|ring| ring.consumer.has_records(&ring.theirs))
+    }
+
+    /// Returns true if the next frame is in the ring.
+    pub(crate) fn next_is_in_ring(&mut self) -> bool {
+        !self.waits_for_socket() && self.has_records()
+    }
+
+    /// Returns true if only the socket can bring the next frame.
+    pub(crate) fn waits_for_socket(&mut self) -> bool {
+        let taken = self.receiving.through_socket;
+        let Some(ring) = &mut self.ring else { return true };
+        matches!(ring.consumer.peek(&ring.theirs), Ok(Some(record)) if record.after > taken)
+    }
+}
+
+fn take_from_socket(end: &mut End, wanted: usize, sink: &mut impl Sink) -> io::Result<usize> {
+    if end.arrived().is_empty() {
+        let arrived = match sink.buffer() {
+            Some(buffer) => end.receive_into(buffer, wanted)?,
+            None => end.receive(usize::MAX)?,
+        };
+        match arrived {
+            Arrived::Bytes { to_caller: 0, .. } => {}
+            Arrived::Bytes { to_caller, .. } => return Ok(to_caller),
+            Arrived::Nothing => return Ok(0),
+            Arrived::End => return Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+    let count = wanted.min(end.arrived().len());
+    sink.take(end.arrived().get(..count).unwrap_or_default())?;
+    end.consume(count);
+    Ok(count)
+}

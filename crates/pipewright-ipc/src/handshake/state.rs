@@ -1,0 +1,306 @@
+//! The state machine of a handshake. It never waits.
+
+use std::time::Instant;
+
+use pipewright_os::channel::handle_channel::End;
+
+use super::identity::Identity;
+use super::memory::MemoryOffer;
+use super::stream::{Expected, HandshakeStream, Received};
+use crate::connection::{Connection, Limits, SharedRing};
+use crate::error::{Error, ErrorKind, Side};
+use crate::options::{MAX_MESSAGE_BYTES, Options, SharedMemory};
+use crate::wire::{Fields, MAGIC, kind};
+
+/// Capabilities, as words. A side ignores unknown ones.
+const SHARED_MEMORY: &str = "shm.v1";
+const HANDLES: &str = "handles.v1";
+const CALLS: &str = "calls.v1";
+
+/// A handshake in progress.
+#[derive(Debug)]
+pub(crate) struct Handshake {
+    stream: HandshakeStream,
+    options: Options,
+    stage: Stage,
+    limits: Limits,
+    fallback: Option<String>,
+    /// The other side answers calls.
+    calls: bool,
+    /// The deadline of the current step.
+    until: Option<Instant>,
+}
+
+/// The next step.
+#[derive(Debug)]
+enum Stage {
+    /// Host: receives HELLO.
+    HostHello,
+    /// Host: sends its object as soon as there is room.
+    HostOffer(MemoryOffer),
+    /// Host: receives the worker's object.
+    HostMemory(MemoryOffer),
+    /// Worker: receives HELLO.
+    WorkerHello,
+    /// Worker: receives the host's object, or READY.
+    WorkerMemory,
+    /// Worker: sends its object, and the nonce that it found in the host's.
+    WorkerOffer(MemoryOffer, Result<u64, String>),
+    /// Worker: receives READY.
+    WorkerReady(MemoryOffer),
+    /// Everything was sent, and may still be unflushed.
+    Complete(Option<SharedRing>),
+    /// The handshake failed.
+    Failed,
+}
+
+const HELLO: Expected = (kind::HELLO, MAGIC);
+const MEMORY: Expected = (kind::MEMORY, "memory");
+const READY: Expected = (kind::READY, "ready");
+
+impl Handshake {
+    /// Starts the handshake of the host: sends HELLO.
+    pub(crate) fn host(end: End, options: &Options) -> Result<Handshake, Error> {
+        let mut handshake = Handshake::new(end, options, Stage::HostHello);
+        // The answer tells if handles can be passed.
+        handshake.stream.send(kind::HELLO, &hello(options, true).encode(MAGIC))?;
+        Ok(handshake)
+    }
+
+    /// Starts the handshake of the worker.
+    pub(crate) fn worker(end: End, options: &Options) -> Handshake {
+        Handshake::new(end, options, Stage::WorkerHello)
+    }
+
+    fn new(end: End, options: &Options, stage: Stage) -> Handshake {
+        let until = Instant::now().checked_add(options.handshake_timeout);
+        let (stream, options) = (HandshakeStream::new(end), options.clone());
+        let limits = limits(&options, 0);
+        Handshake { stream, options, stage, limits, fallback: None, calls: false, until }
+    }
+
+    /// Returns the end of the handle channel, to wait for.
+    pub(crate) fn end(&self) -> &End {
+        &self.stream.end
+    }
+
+    /// Returns the deadline of the current step.
+    pub(crate) fn until(&self) -> Option<Instant> {
+        self.until
+    }
+
+    /// Returns true if the next step needs room to send.
+    pub(crate) fn wants_room(&self) -> bool {
+        matches!(self.stage, Stage::HostOffer(_) | Stage::WorkerOffer(..))
+            || self.stream.end.unsent() > 0
+    }
+
+    /// Returns true if the other side answers calls.
+    pub(crate) fn answers_calls(&self) -> bool {
+        self.calls
+    }
+
+    /// Goes on without waiting. Returns true if the handshake is complete and flushed.
+    pub(crate) fn step(&mut self) -> Result<bool, Error> {
+        loop {
+            let stage = std::mem::replace(&mut self.stage, Stage::Failed);
+            let (stage, has_moved) = self.next_stage(stage)?;
+            self.stage = stage;
+            if !has_moved {
+                let unsent = self.stream.end.flush()?;
+                return Ok(matches!(self.stage, Stage::Complete(_)) && unsent == 0);
+            }
+            self.until = Instant::now().checked_add(self.options.handshake_timeout);
+        }
+    }
+
+    /// Returns the connection, once the handshake is [complete](Self::step).
+    pub(crate) fn into_connection(self) -> Connection {
+        let ring = if let Stage::Complete(ring) = self.stage { ring } else { None };
+        Connection::new(self.stream.end, ring, self.limits, &self.options, self.fallback)
+    }
+
+    /// Returns the next stage, and true if it is another one.
+    fn next_stage(&mut self, stage: Stage) -> Result<(Stage, bool), Error> {
+        let next = match stage {
+            Stage::HostHello => match self.stream.receive(&[HELLO])? {
+                Some(received) => self.accept_worker(&received.fields)?,
+                None => return Ok((Stage::HostHello, false)),
+            },
+            Stage::HostOffer(offer) => match self.send_memory(&offer, None)? {
+                true => Stage::HostMemory(offer),
+                false => return Ok((Stage::HostOffer(offer), false)),
+            },
+            Stage::HostMemory(offer) => match self.stream.receive(&[MEMORY])? {
+                Some(received) => self.finish_host(offer, &received)?,
+                None => return Ok((Stage::HostMemory(offer), false)),
+            },
+            Stage::WorkerHello => match self.stream.receive(&[HELLO])? {
+                Some(received) => self.accept_host(&received.fields)?,
+                None => return Ok((Stage::WorkerHello, false)),
+            },
+            Stage::WorkerMemory => match self.stream.receive(&[MEMORY, READY])? {
+                Some(received) if received.kind == kind::READY => {
+                    self.finish_worker(None, &received.fields)?
+                }
+                Some(received) => {
+                    let mut offer = MemoryOffer::create(&self.options);
+                    let found = offer.open(&received.fields, &received.handle, &self.options);
+                    Stage::WorkerOffer(offer, found)
+                }
+                None => return Ok((Stage::WorkerMemory, false)),
+            },
+            Stage::WorkerOffer(offer, found) => match self.send_memory(&offer, Some(&found))? {
+                true => Stage::WorkerReady(offer),
+                false => return Ok((Stage::WorkerOffer(offer, found), false)),
+            },
+            Stage::WorkerReady(offer) => match self.stream.receive(&[READY])? {
+                Some(received) => self.finish_worker(Some(offer), &received.fields)?,
+                None => return Ok((Stage::WorkerReady(offer), false)),
+            },
+            stage @ (Stage::Complete(_) | Stage::Failed) => return Ok((stage, false)),
+        };
+        Ok((next, true))
+    }
+
+    /// Compares the identities, and takes over limits and capabilities.
+    fn check_hello(&mut self, theirs: &Fields, us: Side) -> Result<(), Error> {
+        if let Some(error) = Identity::of(&self.options).mismatch(theirs, us) {
+            return Err(self.stream.reject(error));
+        }
+        self.limits = limits(&self.options, theirs.number("max_message_bytes").unwrap_or(0));
+        self.calls = can(theirs, CALLS);
+        let why = match (can(theirs, SHARED_MEMORY), self.stream.end.carries_handles()) {
+            (true, true) => None,
+            (true, false) => Some("this handle channel cannot pass handles"),
+            (false, _) => Some("the other side has shared memory off"),
+        };
+        let is_wanted = self.options.shared_memory != SharedMemory::Off;
+        self.fallback = why.filter(|_| is_wanted).map(str::to_owned);
+        Ok(())
+    }
+
+    fn accept_worker(&mut self, theirs: &Fields) -> Result<Stage, Error> {
+        self.check_hello(theirs, Side::Host)?;
+        if self.options.shared_memory != SharedMemory::Off && self.fallback.is_none() {
+            return Ok(Stage::HostOffer(MemoryOffer::create(&self.options)));
+        }
+        self.without_memory(self.fallback.clone().unwrap_or_default())
+    }
+
+    fn accept_host(&mut self, theirs: &Fields) -> Result<Stage, Error> {
+        self.check_hello(theirs, Side::Worker)?;
+        let ours = hello(&self.options, self.stream.end.carries_handles());
+        self.stream.send(kind::HELLO, &ours.encode(MAGIC))?;
+        Ok(Stage::WorkerMemory)
+    }
+
+    /// Sends MEMORY. Returns false if there is no room now.
+    fn send_memory(
+        &mut self,
+        offer: &MemoryOffer,
+        found: Option<&Result<u64, String>>,
+    ) -> Result<bool, Error> {
+        let (kind, first) = MEMORY;
+        let body = offer.fields(found.cloned()).encode(first);
+        match offer.handle() {
+            Some(handle) => self.stream.send_with_handle(kind, &body, handle),
+            None => self.stream.send(kind, &body).map(|()| true),
+        }
+    }
+
+    /// Sends READY after the worker's MEMORY.
+    fn finish_host(&mut self, mut offer: MemoryOffer, received: &Received) -> Result<Stage, Error> {
+        match offer.open_proved(&received.fields, &received.handle, &self.options) {
+            Ok(proof) => {
+                self.stream.send(kind::READY, &ready(Ok(proof)).encode(READY.1))?;
+                Ok(Stage::Complete(offer.into_ring()))
+            }
+            Err(why) => self.without_memory(why),
+        }
+    }
+
+    /// Sends READY for a connection without shared memory.
+    fn without_memory(&mut self, why: String) -> Result<Stage, Error> {
+        if self.options.shared_memory == SharedMemory::Required {
+            return Err(self.stream.reject(no_shared_memory(Side::Host, &why)));
+        }
+        self.stream.send(kind::READY, &ready(Err(&why)).encode(READY.1))?;
+        if self.options.shared_memory != SharedMemory::Off {
+            self.fallback = Some(why);
+        }
+        Ok(Stage::Complete(None))
+    }
+
+    /// Evaluates READY.
+    fn finish_worker(
+        &mut self,
+        offer: Option<MemoryOffer>,
+        ready: &Fields,
+    ) -> Result<Stage, Error> {
+        let ring = match (offer, ready.number("shared")) {
+            (Some(offer), Some(1)) if offer.is_proved(ready) => offer.into_ring(),
+            (_, Some(1)) => {
+                return Err(Error::protocol("the host enabled shared memory without proof"));
+            }
+            _ => None,
+        };
+        if ring.is_none() {
+            let fallback = self.fallback.take().or_else(|| ready.get("why").map(str::to_owned));
+            if self.options.shared_memory == SharedMemory::Required {
+                let why = fallback.unwrap_or_default();
+                return Err(self.stream.reject(no_shared_memory(Side::Worker, &why)));
+            }
+            self.fallback = fallback;
+        }
+        Ok(Stage::Complete(ring))
+    }
+}
+
+fn hello(options: &Options, carries_handles: bool) -> Fields {
+    let mut fields = Fields::default();
+    Identity::of(options).write_to(&mut fields);
+    fields.set("max_message_bytes", options.max_message_bytes.min(MAX_MESSAGE_BYTES));
+    let mut capabilities = vec![CALLS];
+    if carries_handles {
+        capabilities.push(HANDLES);
+    }
+    if carries_handles && options.shared_memory != SharedMemory::Off {
+        capabilities.push(SHARED_MEMORY);
+    }
+    fields.set("can", capabilities.join(" "));
+    fields
+}
+
+fn ready(shared: Result<u64, &str>) -> Fields {
+    let mut fields = Fields::default();
+    match shared {
+        Ok(proof) => {
+            fields.set("shared", 1);
+            fields.set("proof", proof);
+        }
+        Err(why) => {
+            fields.set("shared", 0);
+            fields.set("why", why);
+        }
+    }
+    fields
+}
+
+fn limits(options: &Options, theirs: u64) -> Limits {
+    Limits {
+        max_message_bytes: options.max_message_bytes.min(MAX_MESSAGE_BYTES).min(theirs),
+        threshold_bytes: options.threshold_bytes,
+        max_backlog_bytes: options.max_backlog_bytes,
+    }
+}
+
+/// Returns an error for a side that requires shared memory.
+fn no_shared_memory(by: Side, why: &str) -> Error {
+    let field = "shared memory".to_owned();
+    Error::new(ErrorKind::Refused { by, field, host: why.to_owned(), worker: why.to_owned() })
+}
+
+fn can(fields: &Fields, capability: &str) -> bool {
+    fields.get("can").unwrap_or_default().split(' ').any(|word| word == capability)
+}

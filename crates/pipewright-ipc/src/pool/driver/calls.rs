@@ -1,0 +1,195 @@
+//! The calls of a pool: assignment, messages of workers, cancellation and deadlines.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::Driver;
+use crate::connection::RawMessage;
+use crate::error::{Error, ErrorKind, Peer};
+use crate::pool::request::Reply;
+use crate::pool::worker::{ActiveCall, Phase, Worker};
+use crate::wire::kind;
+
+impl Driver {
+    /// Gives the waiting calls to workers that have room for them.
+    pub(super) fn assign_calls(&mut self) {
+        let now = Instant::now();
+        let Driver { options, files, .. } = self;
+        let has_room = |it: &&mut Worker| it.is_serving() && options.free_slots(it, files, now) > 0;
+        while !self.waiting.is_empty() {
+            let free = self.workers.iter_mut().filter(has_room);
+            // The one with the fewest calls; of those the one used last, so that others can be retired.
+            let order = |it: &&mut Worker| (it.calls.len(), std::cmp::Reverse(it.last_used));
+            let Some(worker) = free.min_by_key(order) else { return };
+            let Some(mut call) = self.waiting.pop_front() else { return };
+            if let Err(error) = worker.check_length(&call.body()) {
+                call.end(Err(error));
+                continue;
+            }
+            call.attempts += 1;
+            if call.window > 0 {
+                let credit = Arc::new(call.window.to_le_bytes().to_vec());
+                worker.send(kind::CREDIT, call.id, credit);
+            }
+            worker.send(kind::CALL, call.id, call.body());
+            let credit = call.window;
+            worker.calls.push(ActiveCall {
+                call,
+                cancel_deadline: None,
+                credit,
+                has_question: false,
+            });
+        }
+    }
+
+    /// Handles a message of a worker.
+    pub(super) fn handle_message(&mut self, at: usize, message: RawMessage) -> Result<(), Error> {
+        let RawMessage { kind, id, bytes } = message;
+        let Some(worker) = self.workers.get_mut(at) else { return Ok(()) };
+        if let (Phase::Resetting(_), 0) = (worker.phase, id) {
+            return finish_reset(worker, kind);
+        }
+        let Some(index) = worker.calls.iter().position(|active| active.call.id == id) else {
+            return Err(Error::protocol("a reply to a call that the worker does not have"));
+        };
+        match kind {
+            kind::REPLY | kind::FAILED => {
+                let active = worker.calls.swap_remove(index);
+                worker.jobs.add_one();
+                worker.exceeds_memory |= self.options.exceeds_memory(worker);
+                worker.last_used = Instant::now();
+                if let (Some(timeout), true) = (self.options.reset_timeout, worker.calls.is_empty())
+                {
+                    worker.start_reset(timeout);
+                }
+                self.starts.note_success();
+                if active.cancel_deadline.is_some() {
+                    return Ok(());
+                }
+                let (worker, attempts) = (worker.number, active.call.attempts);
+                if kind == kind::REPLY {
+                    self.counters.replies.add_one();
+                    self.ended.push((active.call, Ok(Reply { body: bytes, worker, attempts })));
+                } else {
+                    self.counters.failures.add_one();
+                    self.ended.push((active.call, Err(Error::failed(&bytes))));
+                }
+            }
+            kind::ITEM => {
+                let Some(active) = worker.calls.get_mut(index) else { return Ok(()) };
+                let left = active.credit.checked_sub(1);
+                active.credit = left.ok_or_else(|| Error::protocol("an item without credit"))?;
+                active.call.report_item(bytes);
+            }
+            kind::ASK => {
+                let Some(active) = worker.calls.get_mut(index) else { return Ok(()) };
+                if std::mem::replace(&mut active.has_question, true) {
+                    return Err(Error::protocol("a second question before the first was answered"));
+                }
+                active.call.report_question(bytes);
+            }
+            kind => return Err(Error::protocol(format!("a frame of kind {kind} from a worker"))),
+        }
+        Ok(())
+    }
+
+    /// Sends the answer to a worker's question.
+    pub(super) fn answer(&mut self, id: u64, answer: Result<Vec<u8>, String>) {
+        let Some((worker, index)) = find(&mut self.workers, id) else { return };
+        let Some(active) = worker.calls.get_mut(index) else { return };
+        if !std::mem::replace(&mut active.has_question, false) || active.cancel_deadline.is_some() {
+            return;
+        }
+        let answer = answer.and_then(|bytes| match worker.check_length(&bytes) {
+            Ok(()) => Ok(bytes),
+            Err(error) => Err(error.to_string()),
+        });
+        let (kind, bytes) = match answer {
+            Ok(bytes) => (kind::ANSWER, bytes),
+            Err(why) => (kind::DECLINED, why.into_bytes()),
+        };
+        worker.send(kind, id, Arc::new(bytes));
+    }
+
+    /// Lets a worker send so many more items.
+    pub(super) fn give_credit(&mut self, id: u64, more: u32) {
+        let Some((worker, index)) = find(&mut self.workers, id) else { return };
+        let Some(active) = worker.calls.get_mut(index) else { return };
+        active.credit = active.credit.saturating_add(more);
+        worker.send(kind::CREDIT, id, Arc::new(more.to_le_bytes().to_vec()));
+    }
+
+    /// Ends a call with this error, and lets its worker know.
+    pub(super) fn cancel_call(&mut self, id: u64, why: &mut dyn FnMut() -> Error) {
+        let until = Instant::now().checked_add(self.options.cancel_grace);
+        if let Some(index) = self.waiting.iter().position(|call| call.id == id) {
+            if let Some(call) = self.waiting.remove(index) {
+                self.counters.cancelled.add_one();
+                call.end(Err(why()));
+            }
+            return;
+        }
+        let Some((worker, index)) = find(&mut self.workers, id) else { return };
+        let Some(active) = worker.calls.get_mut(index) else { return };
+        if active.cancel_deadline.is_some() {
+            return;
+        }
+        self.counters.cancelled.add_one();
+        active.call.end(Err(why()));
+        active.cancel_deadline = until;
+        if worker.withdraw(id) {
+            worker.calls.swap_remove(index);
+        } else {
+            worker.send(kind::CANCEL, id, Arc::default());
+        }
+    }
+
+    /// Ends calls and workers whose deadline has passed.
+    pub(super) fn enforce_deadlines(&mut self, now: Instant) {
+        let has_passed = |until: Option<Instant>| until.is_some_and(|until| until <= now);
+        let waiting = self.waiting.iter().filter(|call| has_passed(call.until));
+        let late: Vec<u64> = waiting.map(|call| call.id).collect();
+        if !late.is_empty() {
+            let error = self.no_worker_in_time();
+            late.into_iter().for_each(|id| self.cancel_call(id, &mut || error.share()));
+        }
+        let mut late = Vec::new();
+        for worker in &mut self.workers {
+            if worker.calls.iter().any(|active| has_passed(active.cancel_deadline)) {
+                let peer = worker.as_peer();
+                worker.fail(timed_out("the end of a cancelled call", peer));
+            }
+            let open = worker.calls.iter().filter(|active| active.cancel_deadline.is_none());
+            let open = open.filter(|active| has_passed(active.call.until));
+            late.extend(open.map(|active| (active.call.id, worker.as_peer())));
+        }
+        for (id, peer) in late {
+            self.cancel_call(id, &mut || timed_out("a reply", peer));
+        }
+        let schedule = self.shutdown.map_or(self.options.shutdown, |(schedule, _)| schedule);
+        for worker in &mut self.workers {
+            worker.enforce_schedule(now, schedule);
+        }
+    }
+}
+
+/// Returns the worker that has the call, and the call's index there.
+fn find(workers: &mut [Worker], id: u64) -> Option<(&mut Worker, usize)> {
+    workers.iter_mut().find_map(|worker| {
+        let index = worker.calls.iter().position(|active| active.call.id == id)?;
+        Some((worker, index))
+    })
+}
+
+/// Handles the answer to a RESET.
+fn finish_reset(worker: &mut Worker, kind: u8) -> Result<(), Error> {
+    if kind != kind::RESET_DONE {
+        return Err(Error::protocol("the worker cannot be reset"));
+    }
+    worker.phase = Phase::Serving;
+    Ok(())
+}
+
+fn timed_out(waiting_for: &'static str, peer: Peer) -> Error {
+    Error::new(ErrorKind::TimedOut { waiting_for, peer })
+}
