@@ -132,6 +132,7 @@ mod error;
 mod events;
 mod lines;
 mod next;
+mod outcome;
 mod output;
 mod pipeline;
 pub mod process;
@@ -150,7 +151,8 @@ pub use error::{Error, ErrorKind, NotExecutable};
 pub use events::{Event, Events};
 pub use lines::{Line, Lines};
 pub use next::Next;
-pub use output::{Capture, Captured, Ending, Exceeded, Outcome, Output, Source, TeeFailed};
+pub use outcome::{Exceeded, Outcome, Source};
+pub use output::{Capture, Captured, Ending, Output, TeeFailed};
 pub use pipeline::{
     Pipeline, PipelineCapture, PipelineChild, PipelineOutput, Pipelined, Stage, StageEnd,
 };

@@ -7,7 +7,7 @@ use std::io;
 use crate::error::Error;
 #[cfg(feature = "encoding")]
 use crate::error::{Doing, ErrorKind};
-use crate::output::Source;
+use crate::outcome::Source;
 
 /// How a stream becomes text.
 #[derive(Debug, Clone, Copy, Default)]

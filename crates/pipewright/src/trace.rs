@@ -34,7 +34,8 @@ mod on {
     use tracing::{Span, debug, debug_span, info, warn};
 
     use crate::error::Error;
-    use crate::output::{Outcome, Output};
+    use crate::outcome::Outcome;
+    use crate::output::Output;
 
     /// The spans of the processes that one handle or one run is about.
     #[derive(Debug, Clone, Default)]
@@ -138,7 +139,8 @@ mod off {
     use pipewright_os::process::status::ExitStatus;
 
     use crate::error::Error;
-    use crate::output::{Outcome, Output};
+    use crate::outcome::Outcome;
+    use crate::output::Output;
 
     #[derive(Debug, Clone, Copy, Default)]
     pub(crate) struct Trace;

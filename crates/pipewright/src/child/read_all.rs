@@ -11,7 +11,8 @@ use crate::drive::{Feed, Sink, Stepwise, TeeTo};
 use crate::error::Error;
 use crate::events::Events;
 use crate::lines::Lines;
-use crate::output::{Capture, Output, Source};
+use crate::outcome::Source;
+use crate::output::{Capture, Output};
 
 /// Our ends of both streams, and what is kept of them.
 type Streams = [Option<(PipeReader, Sink)>; 2];

@@ -21,7 +21,7 @@ use super::{Command, Rules, Stdio};
 use crate::child::{Process, reaper};
 use crate::drive::{Feed, Front, OpenTee, Run, Sink, TeeTo, open_tee_to};
 use crate::error::{Doing, Error, ErrorKind, could_not_open, could_not_prepare, could_not_start};
-use crate::output::Source;
+use crate::outcome::Source;
 use crate::trace::{self, Trace};
 
 /// What a stream is where the command does not say.

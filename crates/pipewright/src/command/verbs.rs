@@ -11,7 +11,8 @@ use crate::drive::{self, Decide, Run, Sink, Stepwise, open_tee};
 use crate::error::{Doing, Error, ErrorKind};
 use crate::events::Events;
 use crate::lines::Lines;
-use crate::output::{Capture, Output, Source, TAIL_BYTES, check_tee, judge};
+use crate::outcome::Source;
+use crate::output::{Capture, Output, TAIL_BYTES, check_tee, judge};
 use crate::text::Decoding;
 
 pub(crate) const OURS: StdioDefaults =

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::command::{Linger, Rules};
-use crate::output::Outcome;
+use crate::outcome::Outcome;
 
 /// After a kill nothing new is coming: what was in flight arrives within this, or something that
 /// is out of reach holds the stream.

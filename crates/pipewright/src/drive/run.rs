@@ -27,7 +27,7 @@ use super::stream::Stream;
 use super::{Feed, Reach, Sink};
 use crate::child::Fed;
 use crate::command::Rules;
-use crate::output::{Outcome, Source};
+use crate::outcome::{Outcome, Source};
 use crate::trace::Trace;
 
 /// What was being done, and what the system said.

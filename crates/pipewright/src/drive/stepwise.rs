@@ -15,7 +15,8 @@ use super::{Failed, Keeping, Parked, Run};
 use crate::child::{Process, Processes};
 use crate::command::Rules;
 use crate::error::Error;
-use crate::output::{Ending, Output, Source};
+use crate::outcome::Source;
+use crate::output::{Ending, Output};
 
 /// A started child, whose streams are handed out between two steps.
 ///

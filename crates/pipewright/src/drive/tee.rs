@@ -14,7 +14,8 @@ use pipewright_os::base::pipe::PipeWriter;
 use pipewright_os::base::stdio;
 use pipewright_os::base::wait::Slot;
 
-use crate::output::{Source, TeeFailed};
+use crate::outcome::Source;
+use crate::output::TeeFailed;
 
 /// Where a stream is passed on to. Behind a pointer that only a tee makes, so that a program without
 /// one does not carry it.

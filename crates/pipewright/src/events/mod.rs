@@ -6,7 +6,8 @@ use crate::ChildStdin;
 use crate::drive::Stepwise;
 use crate::error::Error;
 use crate::next::Next;
-use crate::output::{Ending, Source};
+use crate::outcome::Source;
+use crate::output::Ending;
 
 /// Something that happened to a child.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,7 +13,8 @@ use crate::ChildStdin;
 use crate::drive::{Chunk, Stepwise};
 use crate::error::{Doing, Error, ErrorKind};
 use crate::next::Next;
-use crate::output::{Ending, Source};
+use crate::outcome::Source;
+use crate::output::Ending;
 use crate::text::{Decoding, NotUtf8};
 
 /// A line that a child wrote, without its line end.

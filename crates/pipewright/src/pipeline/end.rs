@@ -10,7 +10,8 @@ use pipewright_os::process::status::ExitStatus;
 use pipewright_os::process::usage::Usage;
 
 use crate::error::Error;
-use crate::output::{Captured, Outcome, Output, Stream, judge};
+use crate::outcome::Outcome;
+use crate::output::{Captured, Output, Stream, judge};
 
 /// How a stage of a pipeline ended.
 #[derive(Debug, Clone, PartialEq, Eq)]

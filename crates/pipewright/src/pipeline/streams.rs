@@ -13,7 +13,8 @@ use crate::drive::{Decide, Run, Sink, Stepwise};
 use crate::error::Error;
 use crate::events::Events;
 use crate::lines::Lines;
-use crate::output::{Output, Source};
+use crate::outcome::Source;
+use crate::output::Output;
 
 impl Pipeline<'_> {
     /// Starts the pipeline and gives its lines as they arrive: those of the last stage's stdout, and

@@ -14,7 +14,8 @@ use crate::child::Processes;
 use crate::command::{CAPTURED, Keep, Limit, OURS, REMEMBERED, Rules, into_text};
 use crate::drive::{self, Failed, Run};
 use crate::error::Error;
-use crate::output::{Output, Source, check_tee, judge};
+use crate::outcome::Source;
+use crate::output::{Output, check_tee, judge};
 
 impl Pipeline<'_> {
     /// Runs the pipeline and tells how it ended; a stage that fails is `Ok`.

@@ -12,7 +12,7 @@ use pipewright_os::process::status::ExitStatus;
 use super::ProcessEnd;
 use crate::cancel::CancelToken;
 use crate::child::Process;
-use crate::output::Outcome;
+use crate::outcome::Outcome;
 
 /// A process that has just ended is reaped by its parent within this, if by anybody: until then
 /// the system does not tell its status.

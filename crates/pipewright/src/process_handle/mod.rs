@@ -17,7 +17,7 @@ use crate::cancel::CancelToken;
 use crate::child::{Child, Process};
 use crate::command::Command;
 use crate::error::{Doing, Error, ErrorKind};
-use crate::output::Outcome;
+use crate::outcome::Outcome;
 use held::Held;
 
 /// A handle on one process, without streams: a child ([`start`](Self::start)), or any process of

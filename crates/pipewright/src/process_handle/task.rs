@@ -10,7 +10,7 @@ use super::held::REAP_TAKES;
 use super::{ProcessEnd, ProcessHandle, WAIT};
 use crate::cancel::CancelToken;
 use crate::error::Error;
-use crate::output::Outcome;
+use crate::outcome::Outcome;
 
 /// For tasks of a tokio runtime: feature `tokio`.
 impl ProcessHandle {

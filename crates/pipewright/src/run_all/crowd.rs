@@ -14,7 +14,8 @@ use crate::child::Processes;
 use crate::command::{Begun, Rules, into_text};
 use crate::drive::{Decide, Failed, Keeping, Parked, Run, SLOTS, earlier};
 use crate::error::Error;
-use crate::output::{Capture, Outcome};
+use crate::outcome::Outcome;
+use crate::output::Capture;
 use crate::text::Decoding;
 
 /// Those that run.

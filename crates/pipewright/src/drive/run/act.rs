@@ -8,7 +8,7 @@ use pipewright_os::process::child::ChildHandle;
 use super::{Failed, Run};
 use crate::command::Rules;
 use crate::drive::conduct::Due;
-use crate::output::Outcome;
+use crate::outcome::Outcome;
 
 impl Run {
     /// Does what time has made necessary.

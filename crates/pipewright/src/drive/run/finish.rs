@@ -7,7 +7,8 @@ use pipewright_os::process::child::ChildHandle;
 use super::{Failed, Run};
 use crate::drive::Sink;
 use crate::drive::sink::Finished;
-use crate::output::{Exceeded, Outcome, Output};
+use crate::outcome::{Exceeded, Outcome};
+use crate::output::Output;
 
 impl Run {
     /// What came of it; where there are several children, with the status of the last.

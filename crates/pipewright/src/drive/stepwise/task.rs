@@ -9,7 +9,8 @@ use pipewright_os::base::wait::Watch;
 use super::{State, Stepwise};
 use crate::drive::Reach;
 use crate::error::Error;
-use crate::output::{Ending, Outcome, Output};
+use crate::outcome::Outcome;
+use crate::output::{Ending, Output};
 use crate::task::check_runtime_to_wait;
 
 impl Stepwise {
