@@ -3,13 +3,14 @@
 mod contain;
 mod convert;
 mod env;
-mod launch;
 mod lifetime;
-mod limit;
 mod options;
 mod show;
 mod stage;
+mod start;
 mod stdio;
+#[cfg(feature = "tokio")]
+mod task;
 mod verbs;
 mod windows;
 
@@ -23,15 +24,14 @@ use pipewright_os::process::spawn::{UnixOptions, WindowsOptions};
 
 pub use contain::{Contain, Scope};
 pub use env::CommandEnvs;
-pub(crate) use launch::{OutputEnd, Started, StdioDefaults, Usual};
-pub(crate) use limit::Past;
-pub use limit::{Limit, Linger};
-pub(crate) use options::Rules;
-pub(crate) use stage::{Joints, Place, StageStderr};
+pub(crate) use stage::{StagePipes, StagePosition, StageStderr};
+pub(crate) use start::{StdioDefault, StdioDefaults};
 pub use stdio::Stdio;
-pub(crate) use verbs::{Begun, CAPTURED, Keep, OURS, REMEMBERED, into_text};
+#[cfg(feature = "tokio")]
+pub(crate) use task::async_verbs;
+pub(crate) use verbs::{CAPTURED, OURS, REMEMBERED};
 
-use crate::text::Decoding;
+use crate::run::Options;
 use env::EnvChanges;
 use lifetime::Lifetime;
 
@@ -136,10 +136,7 @@ pub struct Command {
     /// it do not contain it.
     hold: Option<fn(bool) -> Hold>,
     lifetime: Lifetime,
-    rules: Rules,
-    limit: Option<Limit>,
-    max_line_bytes: Option<usize>,
-    decoding: Decoding,
+    options: Options,
 }
 
 /// The arguments of a [`Command`], from [`Command::get_args`].
@@ -171,10 +168,7 @@ impl Command {
             ends_with_us: false,
             hold: None,
             lifetime: Lifetime::default(),
-            rules: Rules::default(),
-            limit: None,
-            max_line_bytes: None,
-            decoding: Decoding::default(),
+            options: Options::default(),
         }
     }
 

@@ -79,12 +79,24 @@ impl<T: Stream> Pipelined<T> {
 }
 
 impl StageEnd {
-    pub(super) fn of(program: OsString, exit: &ChildHandle) -> io::Result<StageEnd> {
+    pub(super) fn of(program: OsString, child: &ChildHandle) -> io::Result<StageEnd> {
         // Asked before: an end is remembered.
-        let ended = exit.wait()?;
-        let usage = ended.usage.map(|usage| exit.look_closer(usage));
-        Ok(StageEnd { program, pid: exit.pid(), status: ended.status, usage })
+        let ended = child.wait()?;
+        let usage = ended.usage.map(|usage| child.look_closer(usage));
+        Ok(StageEnd { program, pid: child.pid(), status: ended.status, usage })
     }
+}
+
+/// Returns the result of a pipeline whose stages have ended.
+pub(super) fn result_of(
+    programs: Vec<OsString>,
+    children: &[ChildHandle],
+    whole: Output,
+    pipefail: bool,
+) -> io::Result<PipelineOutput> {
+    let ends = programs.into_iter().zip(children);
+    let stages: io::Result<Vec<_>> = ends.map(|(program, it)| StageEnd::of(program, it)).collect();
+    Ok(conclude(whole, stages?, pipefail))
 }
 
 /// The whole, with what the stages say.

@@ -1,0 +1,51 @@
+//! The part of the output of a run that is kept.
+
+use pipewright_os::base::pipe::PipeReader;
+
+use super::sink::Sink;
+use super::started::OutputEnd;
+use crate::outcome::Source;
+use crate::output::TAIL_BYTES;
+use crate::rules::{Limit, OnExceed};
+
+/// What is kept of the streams that pass through this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Collect {
+    All,
+    /// The end of stderr, for an error.
+    StderrTail,
+    Nothing,
+    /// Each chunk until the caller takes it.
+    Chunks,
+}
+
+/// The streams of a run, stdout first: the pipe, and the sink for what it brings.
+pub(super) type Streams = [Option<(PipeReader, Sink)>; 2];
+
+/// Gives each stream the sink that keeps what is to be kept of it.
+pub(super) fn streams(
+    ends: [Option<OutputEnd>; 2],
+    collect: Collect,
+    limit: Option<Limit>,
+) -> Streams {
+    let [stdout, stderr] = ends;
+    let stream = |end: Option<OutputEnd>, source| {
+        end.map(|end| end.into_stream(source, collect.sink(source, limit)))
+    };
+    [stream(stdout, Source::Stdout), stream(stderr, Source::Stderr)]
+}
+
+impl Collect {
+    fn sink(self, source: Source, limit: Option<Limit>) -> Sink {
+        // A limit that stops the child stops it whatever is kept.
+        let fail = limit.filter(|limit| limit.on_exceed == OnExceed::Fail);
+        match self {
+            Collect::All => Sink::new(limit),
+            Collect::StderrTail if source == Source::Stderr => {
+                Sink::new(Some(fail.unwrap_or(Limit::keep_tail(TAIL_BYTES))))
+            }
+            Collect::StderrTail | Collect::Nothing => Sink::discarding(fail),
+            Collect::Chunks => Sink::handing_out(limit),
+        }
+    }
+}
