@@ -1,15 +1,15 @@
-//! Builds in which verbs go through their twins, so that the suites prove those too.
+//! Builds in which each verb that waits calls its counterpart with `_async`, so that the suites test both.
 //!
-//! With `--cfg pipewright_force_async` a verb that waits is its twin with `_async`, on a runtime of its
-//! own that has no thread but the caller's. Inside of a runtime, where that would be an error, and where
-//! none can be made (a test has left no room for its handles) it is what it always is.
+//! With `--cfg pipewright_force_async` a verb that waits runs its counterpart on a runtime of its own, which has no
+//! thread but the caller's. A verb does its usual work inside of a runtime, where that would be an error, and when no
+//! runtime can be made (a test has left no room for its handles).
 
-/// Ends the verb by what its twin gives, in such a build.
+/// Returns the result of the counterpart from the verb, in such a build.
 macro_rules! run_async_for_test {
-    ($twin:expr) => {
+    ($async_verb:expr) => {
         #[cfg(all(pipewright_force_async, feature = "tokio"))]
         if let Some(runtime) = pipewright_os::base::forced::runtime() {
-            return runtime.block_on($twin);
+            return runtime.block_on($async_verb);
         }
     };
 }

@@ -85,7 +85,7 @@ impl CancelToken {
         let Ok(wake) = self.wake() else { return self.is_cancelled() };
         // Woken for a signal that is on its way to a child of which there is none: waits on.
         while !self.is_cancelled() && matches!(wait::any(&mut [Slot::Event(wake)], until), Ok(1)) {
-            self.heed();
+            self.take_signals();
         }
         self.is_cancelled()
     }
@@ -102,9 +102,10 @@ impl CancelToken {
         self.0.latch.made().is_some()
     }
 
-    /// After a wake-up: what is to be passed on. Whether it is cancelled is asked afterwards.
+    /// Takes the signals that are to be forwarded, after a wake-up. Look at [`is_cancelled`](Self::is_cancelled)
+    /// afterwards.
     #[doc(hidden)]
-    pub fn heed(&self) -> Vec<Signal> {
+    pub fn take_signals(&self) -> Vec<Signal> {
         let mut passed_on = self.passed_on();
         if let Some(wake) = self.0.latch.made() {
             wake.lower();

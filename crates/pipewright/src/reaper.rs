@@ -5,6 +5,7 @@
 //! waits for exactly the processes it was given: a `waitpid(-1)` would take the children of others.
 
 use std::io;
+use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -47,7 +48,6 @@ static SWEEP: AtomicBool = AtomicBool::new(false);
 #[derive(Default)]
 struct Inbox {
     children: Vec<ChildHandle>,
-    pipes: Vec<PipeReader>,
     tasks: Vec<Box<dyn BackgroundTask>>,
     /// How to wake the thread, while there is one.
     thread: Option<Arc<Wake>>,
@@ -63,7 +63,8 @@ pub(crate) fn adopt(child: ChildHandle) {
 /// Reads a stream to its end and throws away what comes.
 pub(crate) fn drain(pipe: PipeReader) {
     let mut inbox = inbox();
-    inbox.pipes.push(pipe);
+    // Also if there is no thread: the stream stays open until there is one.
+    inbox.tasks.push(Box::new(DrainedStream(Some((pipe, Vec::with_capacity(SCRATCH_BYTES))))));
     wake_or_start(&mut inbox);
 }
 
@@ -122,27 +123,24 @@ fn start() -> io::Result<Arc<Wake>> {
 
 fn tend(wake: &Wake) {
     let mut children: Vec<ChildHandle> = Vec::new();
-    let mut reads: Vec<DrainedStream> = Vec::new();
     let mut tasks: Vec<Box<dyn BackgroundTask>> = Vec::new();
-    let mut rested = false;
+    let mut was_idle = false;
     loop {
         {
             let mut inbox = inbox();
             wake.lower();
             children.append(&mut inbox.children);
-            reads.extend(inbox.pipes.drain(..).map(DrainedStream::new));
             tasks.append(&mut inbox.tasks);
-            if rested && children.is_empty() && reads.is_empty() && tasks.is_empty() {
+            if was_idle && children.is_empty() && tasks.is_empty() {
                 // Under the lock: whoever comes next starts a new thread.
                 inbox.thread = None;
                 return;
             }
         }
         children.retain(still_runs);
-        let idle = children.is_empty() && reads.is_empty() && tasks.is_empty();
+        let idle = children.is_empty() && tasks.is_empty();
         let mut slots: Vec<Slot<'_>> = tasks.iter_mut().flat_map(|task| task.slots()).collect();
         slots.extend(children.iter().map(|it| Slot::Event(it)));
-        slots.extend(reads.drain(..).map(|DrainedStream(pipe, buffer)| Slot::Read(pipe, buffer)));
         slots.push(Slot::Event(wake));
         let until = idle.then(|| Instant::now() + IDLE);
         let waited = wait::any(&mut slots, until);
@@ -150,11 +148,10 @@ fn tend(wake: &Wake) {
             // No memory, or no handle, for the wait: there is nothing better than to try again.
             thread::park_timeout(AFTER_ERROR);
         }
-        rested = idle && matches!(waited, Ok(0));
+        was_idle = idle && matches!(waited, Ok(0));
         let mut lent = slots.chunks_mut(TASK_SLOTS);
         // In their order, so that each gets its own back.
         tasks.retain_mut(|task| task.resume(lent.next().unwrap_or_default()));
-        reads = slots.into_iter().filter_map(DrainedStream::resume).collect();
     }
 }
 
@@ -163,23 +160,23 @@ fn still_runs(child: &ChildHandle) -> bool {
     matches!(child.try_wait(), Ok(None))
 }
 
-/// A stream that is read to its end, and a buffer that is overwritten.
-struct DrainedStream(PipeReader, Vec<u8>);
+/// A stream that is read to its end, and a buffer that is overwritten. Taken by a wait, and by the end.
+struct DrainedStream(Option<(PipeReader, Vec<u8>)>);
 
-impl DrainedStream {
-    fn new(pipe: PipeReader) -> DrainedStream {
-        DrainedStream(pipe, Vec::with_capacity(SCRATCH_BYTES))
+impl BackgroundTask for DrainedStream {
+    fn slots(&mut self) -> [Slot<'static>; TASK_SLOTS] {
+        [self.0.take().map_or(Slot::Off, |(pipe, buffer)| Slot::Read(pipe, buffer)), Slot::Off]
     }
 
-    /// What is left of it after a wait.
-    fn resume(slot: Slot<'_>) -> Option<DrainedStream> {
-        match slot {
-            Slot::Read(pipe, buffer) => Some(DrainedStream(pipe, buffer)),
-            Slot::ReadDone(pipe, mut buffer, Ok(count)) if count > 0 => {
+    fn resume(&mut self, slots: &mut [Slot<'_>]) -> bool {
+        self.0 = match slots.first_mut().map(mem::take) {
+            Some(Slot::Read(pipe, buffer)) => Some((pipe, buffer)),
+            Some(Slot::ReadDone(pipe, mut buffer, Ok(count))) if count > 0 => {
                 buffer.clear();
-                Some(DrainedStream(pipe, buffer))
+                Some((pipe, buffer))
             }
             _ => None,
-        }
+        };
+        self.0.is_some()
     }
 }

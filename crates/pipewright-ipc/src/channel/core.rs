@@ -266,7 +266,7 @@ impl Core {
                 return Err(Error::new(ErrorKind::Cancelled));
             }
             // A signal that is on its way to somebody's child: none of ours.
-            token.heed();
+            token.take_signals();
         }
         Ok(arrived)
     }

@@ -240,6 +240,6 @@ pub(super) fn is_heeded(token: &CancelToken) -> bool {
     if token.is_cancelled() {
         return false;
     }
-    token.heed();
+    token.take_signals();
     true
 }

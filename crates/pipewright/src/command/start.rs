@@ -26,7 +26,7 @@ use crate::run::{
 };
 use crate::trace::{self, Trace};
 
-/// A stream that the command does not set.
+/// The default of a stream that the command does not set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum StdioDefault {
     Inherit,

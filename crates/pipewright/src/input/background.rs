@@ -3,6 +3,7 @@
 //! What fits into the pipe is written at once. The rest of some bytes is written by the thread that reaps; a reader
 //! may block, so it is read on a thread of its own. Both end with the child.
 
+use std::fmt;
 use std::io::{self, Read};
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,7 +30,17 @@ const READ: &str = "read the input for";
 /// # Drop
 /// The input goes on being fed.
 #[derive(Debug, Clone)]
-pub(crate) struct BackgroundFeed(Arc<Shared>);
+struct BackgroundFeed(Arc<Shared>);
+
+/// Input that is fed in the background, as a run sees it. A trait object, so that only programs with such input contain
+/// what stops it.
+pub(crate) trait FedInput: fmt::Debug + Send + Sync {
+    /// Stops feeding, because the child has ended. Returns the number of bytes that it did not take.
+    ///
+    /// # Errors
+    /// The input could not be read or written, and the child was killed for that. Reported once.
+    fn stop(&self) -> Result<u64, Failed>;
+}
 
 /// The input of a started child.
 #[derive(Debug)]
@@ -71,8 +82,8 @@ impl Input {
     }
 
     /// Returns the input that is fed in the background.
-    pub(crate) fn background(&self) -> Option<BackgroundFeed> {
-        self.fed.clone()
+    pub(crate) fn background(&self) -> Option<Box<dyn FedInput>> {
+        self.fed.clone().map(|fed| Box::new(fed) as Box<dyn FedInput>)
     }
 
     /// The input that nobody feeds.
@@ -85,16 +96,16 @@ impl Input {
         self.feed.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// As [`BackgroundFeed::stop`].
+    /// As [`FedInput::stop`].
     pub(crate) fn stop(&self) -> Result<u64, Failed> {
-        self.fed.as_ref().map_or(Ok(0), BackgroundFeed::stop)
+        self.fed.as_ref().map_or(Ok(0), FedInput::stop)
     }
 }
 
 impl BackgroundFeed {
     /// Feeds the first of these children. Gives the input back where there can be no thread for it: then the verbs
     /// that wait have to feed it.
-    pub(crate) fn begin(mut feed: Feed, children: &[ChildHandle]) -> Result<BackgroundFeed, Feed> {
+    fn begin(mut feed: Feed, children: &[ChildHandle]) -> Result<BackgroundFeed, Feed> {
         let reader = feed.take_reader();
         let began = feed.write_now();
         if let Err(error) = began {
@@ -129,11 +140,35 @@ impl BackgroundFeed {
         BackgroundFeed(Arc::new(Shared { home: Generation::current(), state, changed, wake }))
     }
 
-    /// Stops feeding, because the child has ended. Counts the bytes that it did not take.
-    ///
-    /// # Errors
-    /// The input could not be read or written, and the child was killed for that. Told once.
-    pub(crate) fn stop(&self) -> Result<u64, Failed> {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Replaced as a whole, so it is whole.
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, next: State) {
+        *self.state() = next;
+        self.0.changed.notify_all();
+    }
+
+    fn is_wanted(&self) -> bool {
+        matches!(&*self.state(), State::Writing { wanted: true })
+    }
+
+    /// Takes the input from where it rests. `None`: nobody wants it any more.
+    fn resume(&self) -> Option<Feed> {
+        let mut state = self.state();
+        match mem::replace(&mut *state, State::Writing { wanted: false }) {
+            State::Idle(feed) => Some(feed),
+            over => {
+                *state = over;
+                None
+            }
+        }
+    }
+}
+
+impl FedInput for BackgroundFeed {
+    fn stop(&self) -> Result<u64, Failed> {
         if !self.0.home.is_here() {
             // Its threads are in the process that we were forked from, and so is the child.
             return Ok(0);
@@ -162,32 +197,6 @@ impl BackgroundFeed {
                         state = woken.unwrap_or_else(PoisonError::into_inner);
                     }
                 }
-            }
-        }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Replaced as a whole, so it is whole.
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn set(&self, next: State) {
-        *self.state() = next;
-        self.0.changed.notify_all();
-    }
-
-    fn is_wanted(&self) -> bool {
-        matches!(&*self.state(), State::Writing { wanted: true })
-    }
-
-    /// Takes the input from where it rests. `None`: nobody wants it any more.
-    fn resume(&self) -> Option<Feed> {
-        let mut state = self.state();
-        match mem::replace(&mut *state, State::Writing { wanted: false }) {
-            State::Idle(feed) => Some(feed),
-            over => {
-                *state = over;
-                None
             }
         }
     }

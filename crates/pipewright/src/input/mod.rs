@@ -3,5 +3,5 @@
 mod background;
 mod feed;
 
-pub(crate) use background::{BackgroundFeed, Input};
+pub(crate) use background::{FedInput, Input};
 pub(crate) use feed::Feed;

@@ -148,7 +148,7 @@ impl<'a> Pipeline<'a> {
 
 option_setters!(Pipeline<'_>);
 
-/// Returns what an error about all stages says instead of a program.
+/// Returns the name of all stages, for errors.
 fn joined(programs: &[OsString]) -> OsString {
     programs.join(OsStr::new(" | "))
 }

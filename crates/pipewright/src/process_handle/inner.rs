@@ -102,7 +102,7 @@ impl Inner {
     ) -> bool {
         let woken = matches!(slots[1], Slot::EventDone);
         let Some(token) = token.filter(|_| woken) else { return done == 0 };
-        for signal in token.heed() {
+        for signal in token.take_signals() {
             // Ignored: it has ended meanwhile, or is another user's.
             let _ = self.signal(signal);
         }

@@ -4,6 +4,7 @@ mod limit;
 
 use std::time::{Duration, Instant};
 
+use pipewright_os::base::pipe::PipeReader;
 use pipewright_os::base::signal::Signal;
 
 use crate::cancel::CancelToken;
@@ -20,7 +21,8 @@ pub(crate) struct Rules {
     pub(crate) kill_grace: Duration,
     pub(crate) stop_signal: Signal,
     pub(crate) linger: Linger,
-    pub(crate) linger_drain: bool,
+    /// Reads on a stream that was given up.
+    pub(crate) linger_drain: Option<fn(PipeReader)>,
 }
 
 impl Default for Rules {
@@ -33,7 +35,7 @@ impl Default for Rules {
             kill_grace: Duration::from_secs(5),
             stop_signal: Signal::TERM,
             linger: Linger::default(),
-            linger_drain: false,
+            linger_drain: None,
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::outcome::Source;
 use crate::output::TAIL_BYTES;
 use crate::rules::{Limit, OnExceed};
 
-/// What is kept of the streams that pass through this process.
+/// The part of the streams that is kept, of those that pass through this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Collect {
     All,

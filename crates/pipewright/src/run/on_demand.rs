@@ -4,15 +4,20 @@
 //! behind them. So a program that never calls the setter is linked without them. Such a pointer hides the way from the
 //! caller to the function; here all of them stand in one place, with the bytes that each saves.
 
+use pipewright_os::base::pipe::PipeReader;
 use pipewright_os::process::child::ChildHandle;
 
 use super::background::{self, Enforcer};
 use super::foreground::{self, OpenForeground};
 use super::process;
 use super::tee::{self, OpenTee, OpenTeeTo};
+use crate::reaper;
 
 /// Enforces rules in the background, on a thread of its own.
 pub(crate) const ENFORCER: Enforcer = background::ENFORCER;
+
+/// Reads on a stream that was given up.
+pub(crate) const DRAIN: fn(PipeReader) = reaper::drain;
 
 /// Gives a child the terminal and follows its stops.
 pub(crate) const OPEN_FOREGROUND: OpenForeground = foreground::open_foreground;

@@ -70,7 +70,7 @@ macro_rules! option_setters {
             /// # Ok::<(), pipewright::Error>(())
             /// ```
             pub fn enforce_in_background(&mut self) -> &mut Self {
-                self.options.set_enforcer($crate::run::on_demand::ENFORCER);
+                self.options.set_enforce_in_background();
                 self
             }
 

@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 use pipewright_os::base::signal::Signal;
 
 use super::background::{Children, EnforcedRun, Enforcement, Enforcer};
+use super::on_demand;
 use super::suspended::SuspendedRun;
 use crate::cancel::CancelToken;
 use crate::error::{Error, could_not_prepare};
 use crate::rules::{Limit, Linger, Rules};
 use crate::text::Decoding;
 
-/// What is set about a whole run: its rules, and what is kept of its output. The setters of
+/// The settings of a whole run: its rules, and the part of its output that is kept. The setters of
 /// [`Command`](crate::Command) and [`Pipeline`](crate::Pipeline) call those of this type.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Options {
@@ -42,8 +43,8 @@ impl Options {
         self.rules.cancel = Some(token.clone());
     }
 
-    pub(crate) fn set_enforcer(&mut self, enforcer: Enforcer) {
-        self.enforcer = Some(enforcer);
+    pub(crate) fn set_enforce_in_background(&mut self) {
+        self.enforcer = Some(on_demand::ENFORCER);
     }
 
     pub(crate) fn set_kill_grace(&mut self, grace: Duration) {
@@ -67,7 +68,7 @@ impl Options {
     }
 
     pub(crate) fn set_linger_drain(&mut self) {
-        self.rules.linger_drain = true;
+        self.rules.linger_drain = Some(on_demand::DRAIN);
     }
 
     pub(crate) fn set_strict_utf8(&mut self) {
@@ -91,7 +92,7 @@ impl Options {
             ("kill_grace", rules.kill_grace != default.kill_grace),
             ("stop_signal", rules.stop_signal != default.stop_signal),
             ("linger", rules.linger != default.linger),
-            ("linger_drain", rules.linger_drain),
+            ("linger_drain", rules.linger_drain.is_some()),
             ("enforce_in_background", self.enforcer.is_some()),
             ("limit", self.limit.is_some()),
             ("max_line", self.max_line_bytes.is_some()),

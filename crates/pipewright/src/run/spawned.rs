@@ -27,7 +27,7 @@ use crate::error::{Error, Failed};
 use crate::input::Input;
 use crate::trace::Trace;
 
-/// What a [`Child`](crate::Child) and a [`PipelineChild`](crate::PipelineChild) have in common.
+/// The common part of a [`Child`](crate::Child) and a [`PipelineChild`](crate::PipelineChild).
 #[derive(Debug)]
 pub(crate) struct SpawnedRun<P: Owner> {
     /// Before the processes: it has handles on them.

@@ -26,7 +26,7 @@ use super::stop_policy::StopPolicy;
 use super::stop_targets::StopTargets;
 use super::stream::Stream;
 use crate::error::Failed;
-use crate::input::{BackgroundFeed, Feed};
+use crate::input::{FedInput, Feed};
 use crate::outcome::{Outcome, Source};
 use crate::rules::{Rules, earlier};
 use crate::trace::Trace;
@@ -60,7 +60,7 @@ pub(crate) struct RunInfo {
     pub(crate) program: OsString,
     pub(crate) started: Instant,
     /// Input that is fed in the background.
-    pub(crate) background_feed: Option<BackgroundFeed>,
+    pub(crate) background_feed: Option<Box<dyn FedInput>>,
     pub(crate) foreground: Option<Arc<dyn ForegroundJob>>,
     pub(crate) trace: Trace,
 }

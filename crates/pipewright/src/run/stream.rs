@@ -7,7 +7,6 @@ use pipewright_os::base::pipe::PipeReader;
 use pipewright_os::base::wait::Slot;
 
 use super::sink::{Sink, Verdict};
-use crate::reaper;
 
 /// One of the child's streams.
 #[derive(Debug, Default)]
@@ -53,9 +52,13 @@ impl Stream {
     /// Takes what is in the pipe at this moment, and gives the stream up; also what has not been
     /// passed on by now.
     ///
-    /// `drain`: whether somebody else's output is read on in the background.
+    /// `drain` reads on what others write to it.
     #[cold]
-    pub(super) fn give_up(&mut self, slot: &mut Slot<'static>, drain: bool) -> io::Result<Rest> {
+    pub(super) fn give_up(
+        &mut self,
+        slot: &mut Slot<'static>,
+        drain: Option<fn(PipeReader)>,
+    ) -> io::Result<Rest> {
         let nothing = Rest { at_end: true, too_much: false };
         let Stream { pipe, sink: Some(sink) } = self else { return Ok(nothing) };
         let pipe = match mem::take(slot) {
@@ -71,8 +74,8 @@ impl Stream {
         let Some(pipe) = pipe else { return Ok(nothing) };
         let rest = take_rest(&pipe, sink)?;
         sink.note_end();
-        if drain && !rest.at_end {
-            reaper::drain(pipe);
+        if let Some(drain) = drain.filter(|_| !rest.at_end) {
+            drain(pipe);
         }
         Ok(rest)
     }

@@ -149,7 +149,7 @@ impl RunSet {
 
     /// Sends everyone the signals that the token was given for them. Ignored: they have ended.
     fn pass_on(&self, token: &CancelToken) {
-        for signal in token.heed() {
+        for signal in token.take_signals() {
             for member in &self.members {
                 for child in member.processes.iter() {
                     let _ = child.signal(signal);

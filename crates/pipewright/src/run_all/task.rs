@@ -215,7 +215,7 @@ impl Members {
         let Ok(wake) = token.wake() else { return };
         // Until it is lowered again, for only then the next time wakes us.
         while let Poll::Ready(Ok(_)) = watch.poll_wait(cx, &mut [Slot::Event(wake)], None) {
-            for signal in token.heed() {
+            for signal in token.take_signals() {
                 self.pass_on(signal);
             }
             if token.is_cancelled() {

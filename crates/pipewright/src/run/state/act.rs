@@ -43,7 +43,7 @@ impl RunState {
         now: Instant,
     ) -> Result<(), Failed> {
         let Some(token) = &rules.cancel else { return Ok(()) };
-        for signal in token.heed() {
+        for signal in token.take_signals() {
             for child in children {
                 // Ignored: it has ended meanwhile, or has become another user's.
                 let _ = child.signal(signal);
