@@ -12,7 +12,7 @@ use pipewright_os::process::child::Containment;
 use pipewright_os::process::status::ExitStatus;
 use pipewright_os::process::usage::Usage;
 
-pub(crate) use check::{Stream, TAIL_BYTES, check_tee, judge};
+pub(crate) use check::{CapturedStream, TAIL_BYTES, check_tee, judge};
 
 use crate::outcome::{Exceeded, Outcome, Source};
 

@@ -11,17 +11,13 @@ use crate::error::Error;
 use crate::process_handle::ProcessHandle;
 use crate::run::{OpenForeground, Started, on_demand};
 
-/// How long a child lives. What it takes is behind pointers, so that programs which never ask for
-/// it do not contain it.
+/// The lifetime of a child.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Lifetime {
     pub(super) kill_on_drop: Option<fn(&ChildHandle)>,
-    pub(super) detach: Option<Detach>,
+    pub(super) detached: bool,
     pub(super) foreground: Option<OpenForeground>,
 }
-
-/// Says what the streams of a detached child are, or that its options contradict that.
-type Detach = fn(&Command, StdioDefaults) -> Result<StdioDefaults, Error>;
 
 const NULL: StdioDefaults = StdioDefaults {
     stdin: StdioDefault::Null,
@@ -57,7 +53,7 @@ impl Command {
     /// ```
     pub fn detached(&mut self) -> &mut Command {
         self.own_session();
-        self.lifetime.detach = Some(Command::detach);
+        self.lifetime.detached = true;
         self
     }
 
@@ -131,7 +127,7 @@ impl Command {
         if self.lifetime.kill_on_drop.is_some() {
             return Err(self.misuse("nothing is kept of it, so it cannot be killed on drop"));
         }
-        if self.hold.is_some() {
+        if self.holds_tree() {
             return Err(self.misuse("nothing is kept of it, so its tree cannot be held"));
         }
         let Started { process, .. } = self.start_unattended(NULL)?;
@@ -175,12 +171,15 @@ impl Command {
         Ok(())
     }
 
-    /// Looks at what contradicts itself, and says what the streams of a detached child are.
-    fn detach(&self, defaults: StdioDefaults) -> Result<StdioDefaults, Error> {
+    /// Refuses options that contradict each other, and returns the defaults for the streams of a detached child.
+    pub(super) fn detached_defaults(
+        &self,
+        defaults: StdioDefaults,
+    ) -> Result<StdioDefaults, Error> {
         if self.unix.kill_on_parent_exit.is_some() || self.ends_with_us {
             return Err(self.misuse("it is detached, so it cannot be killed when we end"));
         }
-        if self.hold.is_some() {
+        if self.holds_tree() {
             return Err(self.misuse("it is detached, so its tree cannot be held by us"));
         }
         if self.unix.group != Group::Session {

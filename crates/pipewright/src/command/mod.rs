@@ -19,7 +19,6 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use pipewright_os::base::handle::Handle;
-use pipewright_os::process::spawn::Contain as Hold;
 use pipewright_os::process::spawn::{UnixOptions, WindowsOptions};
 
 pub use contain::{Contain, Scope};
@@ -32,6 +31,7 @@ pub(crate) use task::async_verbs;
 pub(crate) use verbs::{CAPTURED, OURS, REMEMBERED};
 
 use crate::run::Options;
+use crate::run::on_demand::HoldTree;
 use env::EnvChanges;
 use lifetime::Lifetime;
 
@@ -132,9 +132,8 @@ pub struct Command {
     contain: Contain,
     /// The tree is killed when this process ends.
     ends_with_us: bool,
-    /// Where the tree is held: what holds it, by a pointer, so that programs which never ask for
-    /// it do not contain it.
-    hold: Option<fn(bool) -> Hold>,
+    /// Holds the tree, if it is held. By a pointer: see [`on_demand`](crate::run::on_demand).
+    hold_tree: Option<HoldTree>,
     lifetime: Lifetime,
     options: Options,
 }
@@ -166,7 +165,7 @@ impl Command {
             windows: None,
             contain: Contain::None,
             ends_with_us: false,
-            hold: None,
+            hold_tree: None,
             lifetime: Lifetime::default(),
             options: Options::default(),
         }

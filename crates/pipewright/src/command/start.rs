@@ -88,9 +88,9 @@ impl Command {
 
     fn try_to_start(&self, defaults: StdioDefaults) -> Result<Started, Error> {
         reaper::sweep();
-        let defaults = match self.lifetime.detach {
-            Some(detach) => detach(self, defaults)?,
-            None => defaults,
+        let defaults = match self.lifetime.detached {
+            true => self.detached_defaults(defaults)?,
+            false => defaults,
         };
         let at = Instant::now();
         let prepared = self.prepare(defaults)?;
@@ -156,7 +156,7 @@ impl Command {
                 true => Inherit::AllAnd(&self.inherit),
                 false => Inherit::List(&self.inherit),
             },
-            contain: self.hold.map(|hold| hold(self.ends_with_us)),
+            contain: self.hold_tree.map(|hold_tree| hold_tree(self.ends_with_us)),
             foreground: None,
             unix: &self.unix,
             windows: self.windows.as_deref(),

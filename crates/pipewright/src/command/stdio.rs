@@ -52,7 +52,7 @@ pub(super) enum Choice {
     Reader(Mutex<Option<Box<dyn io::Read + Send>>>),
 }
 
-/// Finds what a stream is passed on to. By a pointer, as for the tee to ours.
+/// Finds what a stream is passed on to. By a pointer: see [`on_demand`](crate::run::on_demand).
 pub(super) type FindTee = fn(&Command, stream: usize, target: &Stdio) -> Result<TeeTarget, Error>;
 
 impl Stdio {

@@ -49,7 +49,7 @@ impl Command {
         let needs_a_run = started.ends.pass_data()
             || started.foreground.is_some()
             || self.options.rules.can_stop()
-            || self.hold.is_some();
+            || self.holds_tree();
         if !needs_a_run {
             let ended = started.wait().map_err(|e| Error::talk(&self.program, "wait for", e))?;
             return Ok(ended.status);

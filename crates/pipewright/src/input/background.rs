@@ -54,14 +54,14 @@ pub(crate) struct Input {
 struct Shared {
     /// After a fork the child has this and no thread that feeds.
     home: Generation,
-    state: Mutex<State>,
+    state: Mutex<FeedState>,
     changed: Condvar,
     /// Of a reader's own thread; the one that reaps has another.
     wake: Option<Wake>,
 }
 
 #[derive(Debug)]
-enum State {
+enum FeedState {
     /// Nobody writes at this moment: all is written, or more is being read.
     Idle(Feed),
     /// A thread writes. `wanted`: it is to leave off.
@@ -109,12 +109,12 @@ impl BackgroundFeed {
         let reader = feed.take_reader();
         let began = feed.write_now();
         if let Err(error) = began {
-            let done = State::Done(Err((WRITE, error)));
+            let done = FeedState::Done(Err((WRITE, error)));
             return Ok(BackgroundFeed::new(done, None));
         }
         if reader.is_none() && !feed.has_more() {
             feed.close();
-            return Ok(BackgroundFeed::new(State::Idle(feed), None));
+            return Ok(BackgroundFeed::new(FeedState::Idle(feed), None));
         }
         let members = members(children);
         if members.len() < children.len() {
@@ -123,7 +123,7 @@ impl BackgroundFeed {
         match reader {
             Some(reader) => read_on_a_thread(feed, reader, members),
             None => {
-                let fed = BackgroundFeed::new(State::Writing { wanted: false }, None);
+                let fed = BackgroundFeed::new(FeedState::Writing { wanted: false }, None);
                 let mut feed = Some(feed);
                 reaper::run(|| {
                     let (fed, feed) = (fed.clone(), feed.take());
@@ -135,30 +135,30 @@ impl BackgroundFeed {
         }
     }
 
-    fn new(state: State, wake: Option<Wake>) -> BackgroundFeed {
+    fn new(state: FeedState, wake: Option<Wake>) -> BackgroundFeed {
         let (state, changed) = (Mutex::new(state), Condvar::new());
         BackgroundFeed(Arc::new(Shared { home: Generation::current(), state, changed, wake }))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FeedState> {
         // Replaced as a whole, so it is whole.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn set(&self, next: State) {
+    fn set(&self, next: FeedState) {
         *self.state() = next;
         self.0.changed.notify_all();
     }
 
     fn is_wanted(&self) -> bool {
-        matches!(&*self.state(), State::Writing { wanted: true })
+        matches!(&*self.state(), FeedState::Writing { wanted: true })
     }
 
     /// Takes the input from where it rests. `None`: nobody wants it any more.
     fn resume(&self) -> Option<Feed> {
         let mut state = self.state();
-        match mem::replace(&mut *state, State::Writing { wanted: false }) {
-            State::Idle(feed) => Some(feed),
+        match mem::replace(&mut *state, FeedState::Writing { wanted: false }) {
+            FeedState::Idle(feed) => Some(feed),
             over => {
                 *state = over;
                 None
@@ -175,16 +175,16 @@ impl FedInput for BackgroundFeed {
         }
         let mut state = self.state();
         loop {
-            match mem::replace(&mut *state, State::Done(Ok(0))) {
-                State::Idle(feed) => *state = State::Done(Ok(feed.unread())),
-                State::Done(result) => {
+            match mem::replace(&mut *state, FeedState::Done(Ok(0))) {
+                FeedState::Idle(feed) => *state = FeedState::Done(Ok(feed.unread())),
+                FeedState::Done(result) => {
                     if let Ok(unread) = result {
-                        *state = State::Done(Ok(unread));
+                        *state = FeedState::Done(Ok(unread));
                     }
                     return result;
                 }
-                State::Writing { .. } => {
-                    *state = State::Writing { wanted: true };
+                FeedState::Writing { .. } => {
+                    *state = FeedState::Writing { wanted: true };
                     drop(state);
                     match &self.0.wake {
                         Some(wake) => wake.raise(),
@@ -192,7 +192,7 @@ impl FedInput for BackgroundFeed {
                     }
                     state = self.state();
                     // It does nothing but look at its pipes, so this takes no time.
-                    while matches!(&*state, State::Writing { .. }) {
+                    while matches!(&*state, FeedState::Writing { .. }) {
                         let woken = self.0.changed.wait(state);
                         state = woken.unwrap_or_else(PoisonError::into_inner);
                     }
@@ -246,14 +246,14 @@ impl BackgroundTask for FeedTask {
             }
         }
         if has_ended || self.fed.is_wanted() {
-            self.fed.set(State::Done(Ok(feed.unread())));
+            self.fed.set(FeedState::Done(Ok(feed.unread())));
         } else if feed.has_more() {
             self.feed = Some(feed);
         } else {
             if !self.more_comes {
                 feed.close();
             }
-            self.fed.set(State::Idle(feed));
+            self.fed.set(FeedState::Idle(feed));
         }
         self.feed.is_some()
     }
@@ -267,7 +267,7 @@ impl FeedTask {
             // Ignored: it has ended, or is another user's.
             let _ = member.signal(Signal::KILL);
         }
-        self.fed.set(State::Done(Err(failed)));
+        self.fed.set(FeedState::Done(Err(failed)));
     }
 }
 
@@ -280,7 +280,7 @@ fn read_on_a_thread(
         feed.set_reader(reader);
         return Err(feed);
     };
-    let fed = BackgroundFeed::new(State::Idle(feed), Some(wake));
+    let fed = BackgroundFeed::new(FeedState::Idle(feed), Some(wake));
     // Here for the case that there can be no thread: then it is taken back.
     let source = Arc::new(Mutex::new(Some(reader)));
     let take = |source: &Mutex<Option<_>>| source.lock().map_or(None, |mut it| it.take());
@@ -315,12 +315,12 @@ fn feed_from(mut reader: Box<dyn Read + Send>, mut feeding: FeedTask) {
             Ok(()) => feed.set_bytes(mem::take(&mut chunk)),
         }
         if !feed.has_more() {
-            return feeding.fed.set(State::Idle(feed));
+            return feeding.fed.set(FeedState::Idle(feed));
         }
         feeding.feed = Some(feed);
         write_all(&mut feeding);
         match &*feeding.fed.state() {
-            State::Idle(feed) if feed.is_open() => {}
+            FeedState::Idle(feed) if feed.is_open() => {}
             _ => return,
         }
     }

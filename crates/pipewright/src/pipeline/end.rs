@@ -11,7 +11,7 @@ use pipewright_os::process::usage::Usage;
 
 use crate::error::Error;
 use crate::outcome::Outcome;
-use crate::output::{Captured, Output, Stream, judge};
+use crate::output::{Captured, CapturedStream, Output, judge};
 
 /// How a stage of a pipeline ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl<T> Deref for Pipelined<T> {
 }
 
 #[expect(private_bounds, reason = "as for the whole")]
-impl<T: Stream> Pipelined<T> {
+impl<T: CapturedStream> Pipelined<T> {
     /// As [`Captured::check`]: the error is that of the stage that failed, or of all where all were stopped.
     ///
     /// # Errors

@@ -29,13 +29,25 @@ pub(super) fn streams(
     limit: Option<Limit>,
 ) -> Streams {
     let [stdout, stderr] = ends;
-    let stream = |end: Option<OutputEnd>, source| {
-        end.map(|end| end.into_stream(source, collect.sink(source, limit)))
-    };
-    [stream(stdout, Source::Stdout), stream(stderr, Source::Stderr)]
+    [
+        stdout.map(|end| collect.stream(end, Source::Stdout, limit)),
+        stderr.map(|end| collect.stream(end, Source::Stderr, limit)),
+    ]
 }
 
 impl Collect {
+    /// Returns the pipe, and the sink that keeps what is to be kept and passes on what is to be passed on.
+    // One copy: a program pays for each in its size.
+    #[inline(never)]
+    fn stream(self, end: OutputEnd, source: Source, limit: Option<Limit>) -> (PipeReader, Sink) {
+        let sink = self.sink(source, limit);
+        let sink = match end.tee {
+            Some(target) => sink.passing_on(target.open(source)),
+            None => sink,
+        };
+        (end.pipe, sink)
+    }
+
     fn sink(self, source: Source, limit: Option<Limit>) -> Sink {
         // A limit that stops the child stops it whatever is kept.
         let fail = limit.filter(|limit| limit.on_exceed == OnExceed::Fail);

@@ -6,6 +6,7 @@
 
 use pipewright_os::base::pipe::PipeReader;
 use pipewright_os::process::child::ChildHandle;
+use pipewright_os::process::spawn::Contain;
 
 use super::background::{self, Enforcer};
 use super::foreground::{self, OpenForeground};
@@ -24,6 +25,12 @@ pub(crate) const OPEN_FOREGROUND: OpenForeground = foreground::open_foreground;
 
 /// Kills a child, and the processes that a kill of it reaches, when its handle is dropped.
 pub(crate) const KILL_ON_DROP: fn(&ChildHandle) = process::kill;
+
+/// Holds the tree of a child, which may have to end with this process.
+pub(crate) const HOLD_TREE: HoldTree = Contain::tree;
+
+/// The type of [`HOLD_TREE`]: true if the tree is to end with this process.
+pub(crate) type HoldTree = fn(bool) -> Contain;
 
 /// Passes a stream on to that of this process.
 pub(crate) const OPEN_TEE: OpenTee = tee::open_tee;

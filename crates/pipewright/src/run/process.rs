@@ -138,9 +138,12 @@ impl Processes {
 
     /// One child alone.
     pub(crate) fn of(process: Process) -> Processes {
-        let mut processes = Processes::with_room_for(1);
-        processes.push(process);
-        processes
+        let mut process = process;
+        Processes {
+            children: vec![mem::take(&mut process.child)],
+            on_drop: process.on_drop,
+            trace: mem::take(&mut process.trace),
+        }
     }
 
     /// One more child, after the others. Where one is killed on drop, all are.

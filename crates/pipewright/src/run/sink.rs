@@ -238,6 +238,8 @@ impl Sink {
     }
 
     /// What was kept, and whether something was not.
+    // One copy, as above.
+    #[inline(never)]
     pub(super) fn finish(mut self) -> Finished {
         let mut kept = std::mem::take(&mut self.kept);
         if let Some(Limit { bytes, on_exceed: OnExceed::KeepTail, .. }) = self.limit {

@@ -9,10 +9,8 @@ use pipewright_os::process::status::Ended;
 
 use super::foreground::ForegroundJob;
 use super::process::Process;
-use super::sink::Sink;
 use super::tee::TeeTarget;
 use crate::input::Feed;
-use crate::outcome::Source;
 
 /// A child that runs.
 #[derive(Debug)]
@@ -71,14 +69,5 @@ impl OutputEnd {
         let [(out, out_tee), (err, err_tee)] =
             ends.map(|end| end.map_or((None, None), |end| (Some(end.pipe), end.tee)));
         ([out, err], [out_tee, err_tee])
-    }
-
-    /// Returns the pipe, and the sink that also passes on what comes.
-    pub(super) fn into_stream(self, source: Source, sink: Sink) -> (PipeReader, Sink) {
-        let sink = match self.tee {
-            Some(target) => sink.passing_on(target.open(source)),
-            None => sink,
-        };
-        (self.pipe, sink)
     }
 }

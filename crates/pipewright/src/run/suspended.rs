@@ -18,10 +18,10 @@ use crate::rules::Rules;
 ///
 /// Where its time is kept in the background, it is here for that: whoever waits has taken it, and keeps the time himself.
 #[derive(Debug, Default)]
-pub(crate) struct SuspendedRun(Mutex<State>);
+pub(crate) struct SuspendedRun(Mutex<Inner>);
 
 #[derive(Debug, Default)]
-struct State {
+struct Inner {
     run: Option<Box<RunState>>,
     /// Where its time is kept: to be called when it comes back, if it was missed.
     call: Option<fn()>,
@@ -61,29 +61,29 @@ impl StopRequest {
 impl SuspendedRun {
     /// True where a wait has left something to go on with.
     pub(crate) fn is_begun(&self) -> bool {
-        self.state().run.is_some()
+        self.lock().run.is_some()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
         // Each of its fields is whole.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the run out.
     pub(crate) fn take_out(&self) -> Option<Box<RunState>> {
-        self.state().run.take()
+        self.lock().run.take()
     }
 
     /// Puts the run back.
     pub(crate) fn put(&self, run: Box<RunState>) {
-        let mut state = self.state();
+        let mut inner = self.lock();
         // A stop that has begun goes on at another time than was expected.
-        let is_new = state.was_missed || run.is_stopping();
-        state.was_missed = false;
+        let is_new = inner.was_missed || run.is_stopping();
+        inner.was_missed = false;
         // Where two threads wait, one of the runs is as good as the other.
-        state.run = Some(run);
-        let call = state.call.filter(|_| is_new);
-        drop(state);
+        inner.run = Some(run);
+        let call = inner.call.filter(|_| is_new);
+        drop(inner);
         if let Some(call) = call {
             call();
         }
@@ -91,16 +91,16 @@ impl SuspendedRun {
 
     /// Has that called when a run comes back that was missed.
     pub(crate) fn call_when_missed(&self, call: fn()) {
-        self.state().call = Some(call);
+        self.lock().call = Some(call);
     }
 
     /// Looks at the run, if it is here; otherwise whoever has it keeps its time.
     pub(crate) fn look(&self, look: impl FnOnce(&mut RunState) -> NextLook) -> NextLook {
-        let mut state = self.state();
-        match &mut state.run {
+        let mut inner = self.lock();
+        match &mut inner.run {
             Some(run) => look(run),
             None => {
-                state.was_missed = true;
+                inner.was_missed = true;
                 NextLook::default()
             }
         }

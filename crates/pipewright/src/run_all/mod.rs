@@ -16,7 +16,7 @@ use crate::cancel::CancelToken;
 use crate::error::Error;
 use crate::next::Next;
 use crate::output::Capture;
-use queue::{End, NextStep, Numbered, Queue, QueueRules, Running, Source, in_order};
+use queue::{CommandSource, End, NextStep, Numbered, Queue, QueueRules, RunningSet, in_order};
 use run_set::RunSet;
 pub use runnable::Runnable;
 pub use runner::Runner;
@@ -168,7 +168,7 @@ where
 
 /// Waits until one ends, but not beyond that time.
 fn next_end(
-    queue: &mut Queue<impl Source>,
+    queue: &mut Queue<impl CommandSource>,
     runs: &mut RunSet,
     until: Option<Instant>,
 ) -> Next<End> {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::Runnable;
-use super::queue::{End, Queue, QueueRules, Running, Source};
+use super::queue::{CommandSource, End, Queue, QueueRules, RunningSet};
 use crate::cancel::CancelToken;
 use crate::error::Error;
 use crate::output::Capture;
@@ -14,7 +14,7 @@ pub(crate) type KeyedEnd<K> = (K, Result<Capture, Error>);
 /// The state of a runner, whichever way it waits.
 #[derive(Debug)]
 pub(crate) struct PushQueue<K, R> {
-    pub(crate) queue: Queue<Waiting>,
+    pub(crate) queue: Queue<QueuedCommands>,
     pub(crate) running: R,
     /// By the number of the command. A result that is returned takes its key along.
     keys: BTreeMap<usize, K>,
@@ -23,10 +23,10 @@ pub(crate) struct PushQueue<K, R> {
 
 /// Those that have not been started, in the order of their pushes.
 #[derive(Debug, Default)]
-pub(crate) struct Waiting(VecDeque<(usize, Runnable<'static>)>);
+pub(crate) struct QueuedCommands(VecDeque<(usize, Runnable<'static>)>);
 
-impl Source for Waiting {
-    fn start_next(&mut self, running: &mut impl Running) -> Option<(usize, Result<(), Error>)> {
+impl CommandSource for QueuedCommands {
+    fn start_next(&mut self, running: &mut impl RunningSet) -> Option<(usize, Result<(), Error>)> {
         let (index, command) = self.0.pop_front()?;
         Some((index, running.start(index, command)))
     }
@@ -36,12 +36,12 @@ impl Source for Waiting {
     }
 }
 
-impl<K, R: Running + Default> PushQueue<K, R> {
+impl<K, R: RunningSet + Default> PushQueue<K, R> {
     pub(crate) fn new(concurrency: usize) -> PushQueue<K, R> {
         let concurrency = concurrency.max(1);
         let rules = QueueRules { concurrency, fail_fast: false, cancel: None, drain: None };
         PushQueue {
-            queue: Queue::new(Waiting::default(), rules),
+            queue: Queue::new(QueuedCommands::default(), rules),
             running: R::default(),
             keys: BTreeMap::new(),
             next: 0,
@@ -49,7 +49,7 @@ impl<K, R: Running + Default> PushQueue<K, R> {
     }
 }
 
-impl<K, R: Running> PushQueue<K, R> {
+impl<K, R: RunningSet> PushQueue<K, R> {
     pub(crate) fn cancel_on(&mut self, token: &CancelToken) {
         self.queue.rules.cancel = Some(token.clone());
     }

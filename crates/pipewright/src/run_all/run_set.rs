@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use pipewright_os::base::wait::{self, Slot};
 
-use super::{End, Runnable, Running};
+use super::{End, Runnable, RunningSet};
 use crate::cancel::CancelToken;
 use crate::error::{Error, Failed};
 use crate::outcome::Outcome;
@@ -42,13 +42,13 @@ struct Member {
 }
 
 /// Where one stands before a wait.
-enum State {
+enum MemberState {
     Waits,
     Over,
     Failed(Failed),
 }
 
-impl Running for RunSet {
+impl RunningSet for RunSet {
     fn len(&self) -> usize {
         self.runs.len()
     }
@@ -108,20 +108,20 @@ impl RunSet {
         let mut until = limit;
         for (run, member) in self.runs.iter_mut().zip(&self.members) {
             let Some(run) = run else {
-                states.push(State::Over);
+                states.push(MemberState::Over);
                 continue;
             };
             states.push(match run.before(&member.processes, &member.options.rules) {
                 Ok(Some(wait)) => {
                     slots.extend(wait.slots);
                     until = earlier(until, wait.until);
-                    State::Waits
+                    MemberState::Waits
                 }
-                Ok(None) => State::Over,
-                Err(failed) => State::Failed(failed),
+                Ok(None) => MemberState::Over,
+                Err(failed) => MemberState::Failed(failed),
             });
         }
-        if states.iter().any(|state| !matches!(state, State::Waits)) {
+        if states.iter().any(|state| !matches!(state, MemberState::Waits)) {
             // What is over is told now, and nobody is waited for meanwhile.
             until = Some(Instant::now());
         }
@@ -133,14 +133,14 @@ impl RunSet {
         }
         let mut lent = slots.chunks_mut(SLOTS);
         for ((state, run), member) in states.iter_mut().zip(&mut self.runs).zip(&self.members) {
-            let (State::Waits, Some(run)) = (&*state, run) else {
+            let (MemberState::Waits, Some(run)) = (&*state, run) else {
                 // It has lent nothing.
                 continue;
             };
             let (slots, children) = (lent.next().unwrap_or_default(), &*member.processes);
             let waited = waited.as_ref().map_err(same_error).copied();
             if let Err(failed) = run.after(slots, waited, children, &member.options.rules) {
-                *state = State::Failed(failed);
+                *state = MemberState::Failed(failed);
             }
         }
         drop(slots);
@@ -158,14 +158,14 @@ impl RunSet {
         }
     }
 
-    fn take_out(&mut self, states: Vec<State>) -> Vec<End> {
+    fn take_out(&mut self, states: Vec<MemberState>) -> Vec<End> {
         let mut over = Vec::new();
         // From the end: what takes the place of one that is taken out has been looked at.
         for (at, state) in states.into_iter().enumerate().rev() {
             let failed = match state {
-                State::Waits => continue,
-                State::Over => None,
-                State::Failed(failed) => Some(failed),
+                MemberState::Waits => continue,
+                MemberState::Over => None,
+                MemberState::Failed(failed) => Some(failed),
             };
             let (run, member) = (self.runs.swap_remove(at), self.members.swap_remove(at));
             if let Some(run) = run {

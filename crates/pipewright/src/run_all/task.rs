@@ -16,7 +16,9 @@ use pipewright_os::base::signal::Signal;
 use pipewright_os::base::wait::{self, Slot, Watch};
 use tokio::task::yield_now;
 
-use super::{End, NextStep, Numbered, Queue, RunAll, Runnable, Running, Source, in_order};
+use super::{
+    CommandSource, End, NextStep, Numbered, Queue, RunAll, Runnable, RunningSet, in_order,
+};
 use crate::cancel::CancelToken;
 use crate::error::{Doing, Error};
 use crate::next::Next;
@@ -151,7 +153,7 @@ where
     }
 }
 
-impl Running for Members {
+impl RunningSet for Members {
     fn len(&self) -> usize {
         self.members.len()
     }
@@ -176,7 +178,7 @@ impl Members {
     /// `None`: nothing is left to wait for.
     pub(super) fn poll_end(
         &mut self,
-        queue: &mut Queue<impl Source>,
+        queue: &mut Queue<impl CommandSource>,
         watch: &mut Watch,
         cx: &mut Context<'_>,
     ) -> Poll<Option<End>> {
