@@ -106,7 +106,7 @@ impl Command {
     /// that should find a terminal there.
     ///
     /// # Errors
-    /// As [`status`](Self::status); and [`ErrorKind::Failed`] where the child did not exit with
+    /// As [`status`](Self::status); and [`ErrorKind::Failed`](crate::ErrorKind::Failed) where the child did not exit with
     /// code 0, or was stopped.
     ///
     /// ```
@@ -126,7 +126,7 @@ impl Command {
     /// Both streams are captured and stdin is empty where nothing else is set.
     ///
     /// # Errors
-    /// As [`capture`](Self::capture); and [`ErrorKind::Failed`] where the child did not exit with
+    /// As [`capture`](Self::capture); and [`ErrorKind::Failed`](crate::ErrorKind::Failed) where the child did not exit with
     /// code 0, or was stopped.
     ///
     /// ```
