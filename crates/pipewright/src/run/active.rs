@@ -9,13 +9,10 @@ use std::io;
 use pipewright_os::process::child::ChildHandle;
 
 use super::collect::{Collect, streams};
-#[cfg(feature = "tokio")]
-use super::future::RunFuture;
 use super::options::Options;
 use super::process::Processes;
 use super::started::{ParentEnds, Started};
 use super::state::{RunInfo, RunState};
-use super::steps::Steps;
 use crate::error::{Error, Failed};
 use crate::output::Output;
 
@@ -100,17 +97,6 @@ impl ActiveRun {
             }
         };
         concluded(&self.program, children, finished, conclude)
-    }
-
-    /// Returns the same run, to be taken step by step.
-    pub(crate) fn into_steps(self) -> Steps {
-        Steps::new(self)
-    }
-
-    #[cfg(feature = "tokio")]
-    /// Returns the same run as a future that kills the children if it is dropped.
-    pub(crate) fn into_future(self) -> RunFuture {
-        RunFuture::new(self.into_steps())
     }
 }
 

@@ -2,7 +2,6 @@
 //!
 //! The thread starts with the first such run and ends when there have been none for a while.
 
-use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -12,10 +11,10 @@ use pipewright_os::base::generation::{Generation, PerProcess};
 use pipewright_os::base::service_thread;
 use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::base::wake::Wake;
-use pipewright_os::process::child::ChildHandle;
 
+use super::process::Children;
+use super::state::NextLook;
 use super::suspended::SuspendedRun;
-use crate::cancel::CancelToken;
 use crate::rules::{Rules, earlier};
 
 /// How long the thread stays when it has nothing to do.
@@ -41,11 +40,6 @@ pub(crate) struct EnforcedRun {
     pub(crate) children: Arc<dyn Children>,
     pub(crate) suspended: Arc<SuspendedRun>,
     pub(crate) rules: Rules,
-}
-
-/// The handles on the children of a run, whoever owns them.
-pub(crate) trait Children: fmt::Debug + Send + Sync {
-    fn handles(&self) -> &[ChildHandle];
 }
 
 /// Enforces the rules of runs in the background. By pointers: see [`on_demand`](crate::run::on_demand).
@@ -162,13 +156,6 @@ fn tend(wake: &Wake) {
         }
         was_idle = idle && matches!(waited, Ok(0));
     }
-}
-
-/// The next wait for a run that is enforced.
-#[derive(Debug, Default)]
-pub(crate) struct NextLook {
-    pub(crate) until: Option<Instant>,
-    pub(crate) token: Option<CancelToken>,
 }
 
 impl EnforcedRun {

@@ -8,6 +8,7 @@ use pipewright_os::base::signal::Signal;
 use pipewright_os::base::wait::Watch;
 use pipewright_os::process::child::ChildHandle;
 
+use super::active::ActiveRun;
 use super::steps::Steps;
 use crate::error::Error;
 use crate::output::Output;
@@ -23,8 +24,15 @@ pub(crate) struct RunFuture {
     steps: Steps,
 }
 
+impl ActiveRun {
+    /// Returns the same run as a future that kills the children if it is dropped.
+    pub(crate) fn into_future(self) -> RunFuture {
+        RunFuture::new(self.into_steps())
+    }
+}
+
 impl RunFuture {
-    pub(crate) fn new(steps: Steps) -> RunFuture {
+    fn new(steps: Steps) -> RunFuture {
         RunFuture { watch: Watch::default(), steps }
     }
 

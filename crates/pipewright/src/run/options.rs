@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use pipewright_os::base::signal::Signal;
 
-use super::background::{Children, EnforcedRun, Enforcement, Enforcer};
+use super::background::{EnforcedRun, Enforcement, Enforcer};
 use super::on_demand;
+use super::process::Children;
 use super::suspended::SuspendedRun;
 use crate::cancel::CancelToken;
 use crate::error::{Error, could_not_prepare};

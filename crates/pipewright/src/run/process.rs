@@ -1,5 +1,6 @@
 //! A child that is never left to become a zombie, and its tree, which is never left at all.
 
+use std::fmt;
 use std::io;
 use std::mem;
 use std::ops::Deref;
@@ -11,7 +12,6 @@ use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::process::child::ChildHandle;
 use pipewright_os::process::status::Ended;
 
-use super::background::Children;
 use super::stop_targets::StopTargets;
 use crate::reaper;
 use crate::trace::Trace;
@@ -174,6 +174,11 @@ impl Drop for Processes {
             drop(Process::new(child, self.on_drop, self.trace.take_first()));
         }
     }
+}
+
+/// The handles on the children of a run, whoever owns them.
+pub(crate) trait Children: fmt::Debug + Send + Sync {
+    fn handles(&self) -> &[ChildHandle];
 }
 
 impl Children for Process {

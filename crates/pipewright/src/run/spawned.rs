@@ -13,11 +13,11 @@ use pipewright_os::base::pipe::{PipeReader, PipeWriter};
 use pipewright_os::process::child::ChildHandle;
 
 use super::active::ActiveRun;
-use super::background::{Children, Enforcement};
+use super::background::Enforcement;
 use super::collect::{Collect, streams};
 use super::foreground::ForegroundJob;
 use super::options::Options;
-use super::process::{Process, Processes};
+use super::process::{Children, Process, Processes};
 use super::started::{OutputEnd, ParentEnds};
 use super::state::{RunInfo, RunState};
 use super::stop_targets::StopTargets;

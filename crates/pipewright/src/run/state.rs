@@ -6,6 +6,8 @@ mod finish;
 #[cfg(feature = "tokio")]
 mod task;
 
+pub(super) use enforce::NextLook;
+
 use std::ffi::OsString;
 use std::io;
 use std::mem;
@@ -21,10 +23,9 @@ use super::collect::Streams;
 use super::foreground::{ForegroundJob, POLL_INTERVAL};
 use super::read_coalescer::ReadCoalescer;
 use super::sink::Verdict;
-use super::steps::Chunk;
 use super::stop_policy::StopPolicy;
 use super::stop_targets::StopTargets;
-use super::stream::Stream;
+use super::stream::{Chunk, Stream};
 use crate::error::Failed;
 use crate::input::{FedInput, Feed};
 use crate::outcome::{Outcome, Source};

@@ -15,6 +15,7 @@ use super::active::{ActiveRun, Decide, decided, error_of};
 use super::background::Enforcement;
 use super::process::Processes;
 use super::state::RunState;
+use super::stream::Chunk;
 use super::suspended::SuspendedRun;
 use crate::error::{Error, Failed};
 use crate::outcome::Source;
@@ -55,16 +56,15 @@ enum State {
     Failed,
 }
 
-/// A chunk of a stream.
-#[derive(Debug)]
-pub(crate) struct Chunk {
-    pub(crate) bytes: Vec<u8>,
-    /// Nothing more comes of this stream.
-    pub(crate) at_end: bool,
+impl ActiveRun {
+    /// Returns the same run, to be taken step by step.
+    pub(crate) fn into_steps(self) -> Steps {
+        Steps::new(self)
+    }
 }
 
 impl Steps {
-    pub(super) fn new(active: ActiveRun) -> Steps {
+    fn new(active: ActiveRun) -> Steps {
         let ActiveRun { processes, state, program, options, decide } = active;
         let processes = Arc::new(processes);
         let mut run = Some(Box::new(state));

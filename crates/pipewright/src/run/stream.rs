@@ -81,6 +81,14 @@ impl Stream {
     }
 }
 
+/// A chunk of a stream.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    pub(crate) bytes: Vec<u8>,
+    /// Nothing more comes of this stream.
+    pub(crate) at_end: bool,
+}
+
 /// The result of reading what is left in a pipe.
 pub(super) struct Rest {
     /// Nobody holds the stream any more.

@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 use pipewright_os::base::signal::Signal;
 use pipewright_os::process::child::ChildHandle;
 
-use super::background::NextLook;
-use super::state::RunState;
+use super::state::{NextLook, RunState};
 use crate::error::Failed;
 use crate::rules::Rules;
 

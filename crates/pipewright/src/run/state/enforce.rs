@@ -6,9 +6,16 @@ use pipewright_os::base::wait::Slot;
 use pipewright_os::process::child::ChildHandle;
 
 use super::{RunState, STDERR, STDOUT};
+use crate::cancel::CancelToken;
 use crate::rules::Rules;
-use crate::run::background::NextLook;
 use crate::run::stop_policy::Due;
+
+/// The next wait for a run that is enforced.
+#[derive(Debug, Default)]
+pub(crate) struct NextLook {
+    pub(crate) until: Option<Instant>,
+    pub(crate) token: Option<CancelToken>,
+}
 
 impl RunState {
     /// Does what time and the token have made necessary: stops and kills. Nothing is read, and no end is noted: that
