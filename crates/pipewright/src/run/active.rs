@@ -8,10 +8,9 @@ use std::io;
 
 use pipewright_os::process::child::ChildHandle;
 
-use super::collect::{Collect, streams};
 use super::options::Options;
 use super::process::Processes;
-use super::started::{ParentEnds, Started};
+use super::started::{Collect, ParentEnds, Started, streams};
 use super::state::{RunInfo, RunState};
 use crate::error::{Error, Failed};
 use crate::output::Output;

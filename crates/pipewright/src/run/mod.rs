@@ -15,7 +15,7 @@
 //! | `state.rs` | the state of a run, and one step of it |
 //! | `stop_policy.rs` | when to stop, to kill and to give up reading: times and phases, no system call |
 //! | `stop_targets.rs` | the processes that a stop reaches |
-//! | `collect.rs`, `sink.rs` | the part of a stream that is kept |
+//! | `sink.rs` | the part of a stream that is kept |
 //! | `stream.rs` | one stream: read, passed on, given up |
 //! | `tee.rs` | a copy of a stream for this process's own |
 //! | `read_coalescer.rs` | a delay of the next read |
@@ -28,7 +28,6 @@
 
 mod active;
 mod background;
-mod collect;
 mod foreground;
 #[cfg(feature = "tokio")]
 mod future;
@@ -50,7 +49,6 @@ mod tee;
 
 pub(crate) use active::{ActiveRun, Decide, decided};
 pub(crate) use background::Enforcement;
-pub(crate) use collect::Collect;
 pub(crate) use foreground::OpenForeground;
 #[cfg(feature = "tokio")]
 pub(crate) use future::RunFuture;
@@ -58,7 +56,7 @@ pub(crate) use option_setters::option_setters;
 pub(crate) use options::Options;
 pub(crate) use process::{Process, Processes};
 pub(crate) use spawned::SpawnedRun;
-pub(crate) use started::{OutputEnd, ParentEnds, Started};
+pub(crate) use started::{Collect, OutputEnd, ParentEnds, Started};
 pub(crate) use state::{RunInfo, RunState, SLOTS};
 pub(crate) use steps::Steps;
 pub(crate) use stop_targets::StopTargets;

@@ -14,11 +14,10 @@ use pipewright_os::process::child::ChildHandle;
 
 use super::active::ActiveRun;
 use super::background::Enforcement;
-use super::collect::{Collect, streams};
 use super::foreground::ForegroundJob;
 use super::options::Options;
 use super::process::{Children, Process, Processes};
-use super::started::{OutputEnd, ParentEnds};
+use super::started::{Collect, OutputEnd, ParentEnds, streams};
 use super::state::{RunInfo, RunState};
 use super::stop_targets::StopTargets;
 use super::suspended::{StopRequest, SuspendedRun};

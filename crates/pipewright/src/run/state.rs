@@ -19,10 +19,10 @@ use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::process::child::ChildHandle;
 use pipewright_os::process::status::Ended;
 
-use super::collect::Streams;
 use super::foreground::{ForegroundJob, POLL_INTERVAL};
 use super::read_coalescer::ReadCoalescer;
 use super::sink::Verdict;
+use super::started::Streams;
 use super::stop_policy::StopPolicy;
 use super::stop_targets::StopTargets;
 use super::stream::{Chunk, Stream};

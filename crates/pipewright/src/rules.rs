@@ -1,8 +1,57 @@
-//! How much output is kept, and how long it is waited for.
+//! The rules of a run as plain data: what a command or a pipeline says about it before it starts.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// How much of each stream is kept.
+use pipewright_os::base::pipe::PipeReader;
+use pipewright_os::base::signal::Signal;
+
+use crate::cancel::CancelToken;
+
+/// The rules of a run: when and how it is stopped, and how long its streams are read.
+#[derive(Debug, Clone)]
+pub(crate) struct Rules {
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) idle_timeout: Option<Duration>,
+    pub(crate) cancel: Option<CancelToken>,
+    pub(crate) kill_grace: Duration,
+    pub(crate) stop_signal: Signal,
+    pub(crate) linger: Linger,
+    /// Reads on a stream that was given up.
+    pub(crate) linger_drain: Option<fn(PipeReader)>,
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        Rules {
+            timeout: None,
+            deadline: None,
+            idle_timeout: None,
+            cancel: None,
+            kill_grace: Duration::from_secs(5),
+            stop_signal: Signal::TERM,
+            linger: Linger::default(),
+            linger_drain: None,
+        }
+    }
+}
+
+impl Rules {
+    /// Returns the stop signal: that of the cancel, if it came with one.
+    pub(crate) fn effective_stop_signal(&self) -> Signal {
+        self.cancel.as_ref().and_then(CancelToken::signal).unwrap_or(self.stop_signal)
+    }
+
+    /// Returns true if anything but the child itself can end the run.
+    pub(crate) fn can_stop(&self) -> bool {
+        self.timeout.is_some()
+            || self.deadline.is_some()
+            || self.idle_timeout.is_some()
+            || self.cancel.is_some()
+    }
+}
+
+/// Limits how much of each stream is kept.
 ///
 /// Past the limit the pipes are still drained, so the child never blocks on them, and memory stays
 /// bounded: by the limit for [`keep_head`](Limit::keep_head) and [`fail`](Limit::fail), by twice
@@ -15,7 +64,7 @@ pub struct Limit {
     pub(crate) only_counts: bool,
 }
 
-/// What happens past a limit.
+/// The reaction to a stream that exceeds its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum OnExceed {
     Fail,
@@ -53,7 +102,7 @@ impl Limit {
     }
 }
 
-/// What happens when the child has ended and something else still holds one of its streams open:
+/// The wait for streams after the end of the child, if something else still holds one of its streams open:
 /// a daemon that it started, a build server, a shell's background job.
 ///
 /// What is in the pipe already is always read. `held_open` in the result says that it happened.
@@ -76,5 +125,13 @@ pub enum Linger {
 impl Default for Linger {
     fn default() -> Linger {
         Linger::Settle { quiet: Duration::from_millis(250), cap: Duration::from_secs(5) }
+    }
+}
+
+/// Returns the earlier of two times, if there is one.
+pub(crate) fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
     }
 }
