@@ -10,8 +10,6 @@ use pipewright_os::base::signal::Signal;
 use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::base::wake::{Latch, Wake};
 
-use crate::signal_guard::SignalGuard;
-
 /// Stops the runs that were given it, from any thread.
 ///
 /// Clones are the same token. A run that is given a token that is cancelled already still starts
@@ -70,41 +68,6 @@ impl CancelToken {
         self.0.latch.notify_all();
     }
 
-    /// Lets signals cancel the token, for as long as the guard lives: the first of them, as
-    /// [`cancel`](Self::cancel) does. The next one has its usual effect, as if there were no guard
-    /// (Ctrl-C ends this process), so that a user is never stuck; [`SignalGuard::then`] comes before
-    /// that. [`SignalGuard::received`] tells which signal it was.
-    ///
-    /// It takes no thread, and threads that run already need not care. Signals that are ignored at
-    /// the moment (`nohup`, a job in the background) stay ignored. The recipes of docs/stopping.md
-    /// use it.
-    ///
-    /// ```
-    /// use pipewright::{CancelToken, Command, Signal};
-    ///
-    /// let token = CancelToken::new();
-    /// let guard = token.cancel_on(&[Signal::INT, Signal::TERM])?;
-    /// // From here on Ctrl-C stops this command, and this process goes on.
-    /// let capture = Command::new("echo").arg("hi").cancel(&token).capture()?;
-    /// assert_eq!((capture.stdout.as_str(), guard.received()), ("hi\n", None));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Platform
-    /// Unix: a handler (`sigaction` with `SA_RESTART`), in place of any other until the guard is
-    /// dropped; system calls of other code may return `EINTR` when a signal comes. It does not see a signal that is blocked in all threads, as
-    /// [`CaughtSignals`](crate::CaughtSignals) blocks it. Windows: `SetConsoleCtrlHandler`; Ctrl-C is
-    /// `INT`, Ctrl-Break `QUIT`, and the end of the console or the session `TERM`, after which there
-    /// are some seconds (5 as a rule). No other comes.
-    ///
-    /// # Errors
-    /// One of them cannot be handled (`KILL`, `STOP`): `InvalidInput`.
-    #[doc(alias = "ctrl_c")]
-    #[doc(alias = "sigint")]
-    pub fn cancel_on(&self, signals: &[Signal]) -> io::Result<SignalGuard> {
-        SignalGuard::new(signals, &self.0.latch)
-    }
-
     /// The flag, for a guard.
     pub(crate) fn latch(&self) -> &Arc<Latch> {
         &self.0.latch
@@ -122,7 +85,7 @@ impl CancelToken {
         let Ok(wake) = self.wake() else { return self.is_cancelled() };
         // Woken for a signal that is on its way to a child of which there is none: waits on.
         while !self.is_cancelled() && matches!(wait::any(&mut [Slot::Event(wake)], until), Ok(1)) {
-            self.heed();
+            self.take_signals();
         }
         self.is_cancelled()
     }
@@ -139,9 +102,10 @@ impl CancelToken {
         self.0.latch.existing_wake().is_some()
     }
 
-    /// After a wake-up: what is to be passed on. Whether it is cancelled is asked afterwards.
+    /// Takes the signals that are to be forwarded, after a wake-up. Look at [`is_cancelled`](Self::is_cancelled)
+    /// afterwards.
     #[doc(hidden)]
-    pub fn heed(&self) -> Vec<Signal> {
+    pub fn take_signals(&self) -> Vec<Signal> {
         let mut passed_on = self.passed_on();
         if let Some(wake) = self.0.latch.existing_wake() {
             wake.lower();

@@ -122,43 +122,53 @@
 #![forbid(unsafe_code)]
 
 #[macro_use]
-mod forced;
+mod async_equivalence;
 
 mod cancel;
 mod child;
 mod command;
-mod drive;
 mod error;
 mod events;
+mod input;
 mod lines;
 mod next;
+mod outcome;
 mod output;
 mod pipeline;
 pub mod process;
 mod process_handle;
+mod reaper;
+mod rules;
+mod run;
 mod run_all;
-mod signal_guard;
 #[cfg(feature = "tokio")]
-mod task;
+mod runtime;
+mod signal_guard;
 mod text;
 mod trace;
 
 pub use cancel::CancelToken;
 pub use child::Child;
-pub use command::{Command, CommandArgs, CommandEnvs, Contain, Limit, Linger, Scope, Stdio};
+pub use command::{Command, CommandArgs, CommandEnvs, Contain, Scope, Stdio};
 pub use error::{Error, ErrorKind, NotExecutable};
+#[cfg(feature = "tokio")]
+pub use events::AsyncEvents;
 pub use events::{Event, Events};
+#[cfg(feature = "tokio")]
+pub use lines::AsyncLines;
 pub use lines::{Line, Lines};
 pub use next::Next;
-pub use output::{Capture, Captured, Ending, Exceeded, Outcome, Output, Source, TeeFailed};
+pub use outcome::{Exceeded, Outcome, Source};
+pub use output::{Capture, Captured, Ending, Output, TeeFailed};
 pub use pipeline::{
     Pipeline, PipelineCapture, PipelineChild, PipelineOutput, Pipelined, Stage, StageEnd,
 };
 pub use process_handle::{ProcessEnd, ProcessHandle};
+pub use rules::{Limit, Linger};
 pub use run_all::{AsTheyEnd, RunAll, Runnable, Runner, run_all};
-pub use signal_guard::SignalGuard;
 #[cfg(feature = "tokio")]
-pub use task::{AsTheyEndAsync, AsyncEvents, AsyncLines, AsyncRunner};
+pub use run_all::{AsTheyEndAsync, AsyncRunner};
+pub use signal_guard::SignalGuard;
 
 #[cfg(feature = "tokio")]
 pub use pipewright_os::base::async_pipe::{AsyncPipeReader, AsyncPipeWriter};

@@ -12,47 +12,9 @@ use pipewright_os::process::child::Containment;
 use pipewright_os::process::status::ExitStatus;
 use pipewright_os::process::usage::Usage;
 
-pub(crate) use check::{Stream, TAIL_BYTES, check_tee, judge};
+pub(crate) use check::{CapturedStream, TAIL_BYTES, check_tee, judge};
 
-/// One of a child's two streams.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Source {
-    /// Standard output.
-    Stdout,
-    /// Standard error.
-    Stderr,
-}
-
-/// Why a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Outcome {
-    /// The child exited by itself, with any code.
-    Exited,
-    /// A signal that we did not send ended it.
-    Signaled,
-    /// Its time was up, and we stopped it.
-    TimedOut,
-    /// It said nothing for too long, and we stopped it.
-    IdleTimedOut,
-    /// The run was cancelled, and we stopped it.
-    Cancelled,
-    /// It said more than [`Limit::fail`](crate::Limit::fail) allows, and we stopped it.
-    LimitExceeded,
-}
-
-/// The limit that a run exceeded, and was stopped for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Exceeded {
-    /// Its time, from its start: [`Command::timeout`](crate::Command::timeout), or what was left until the
-    /// [`deadline`](crate::Command::deadline).
-    Time(Duration),
-    /// The time without output: [`Command::idle_timeout`](crate::Command::idle_timeout).
-    Silence(Duration),
-    /// The bytes that a stream may carry: [`Limit::fail`](crate::Limit::fail).
-    Bytes(usize),
-}
+use crate::outcome::{Exceeded, Outcome, Source};
 
 /// What a child wrote, as bytes ([`Output`]) or as text ([`Capture`]), and everything else there
 /// is to know about its run.

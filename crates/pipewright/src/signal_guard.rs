@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use pipewright_os::base::caught_signals::SignalLatches;
 use pipewright_os::base::signal::Signal;
-use pipewright_os::base::wake::Latch;
 
 use crate::cancel::CancelToken;
 
@@ -22,11 +21,45 @@ use crate::cancel::CancelToken;
 #[must_use = "the signals have their usual effect again when this is dropped"]
 pub struct SignalGuard(SignalLatches);
 
-impl SignalGuard {
-    pub(crate) fn new(signals: &[Signal], latch: &Arc<Latch>) -> io::Result<SignalGuard> {
-        SignalLatches::install(signals, Arc::clone(latch)).map(SignalGuard)
+/// Cancels by signals.
+impl CancelToken {
+    /// Lets signals cancel the token, for as long as the guard lives: the first of them, as
+    /// [`cancel`](Self::cancel) does. The next one has its usual effect, as if there were no guard
+    /// (Ctrl-C ends this process), so that a user is never stuck; [`SignalGuard::then`] comes before
+    /// that. [`SignalGuard::received`] tells which signal it was.
+    ///
+    /// It takes no thread, and threads that run already need not care. Signals that are ignored at
+    /// the moment (`nohup`, a job in the background) stay ignored. The recipes of docs/stopping.md
+    /// use it.
+    ///
+    /// ```
+    /// use pipewright::{CancelToken, Command, Signal};
+    ///
+    /// let token = CancelToken::new();
+    /// let guard = token.cancel_on(&[Signal::INT, Signal::TERM])?;
+    /// // From here on Ctrl-C stops this command, and this process goes on.
+    /// let capture = Command::new("echo").arg("hi").cancel(&token).capture()?;
+    /// assert_eq!((capture.stdout.as_str(), guard.received()), ("hi\n", None));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Platform
+    /// Unix: a handler (`sigaction` with `SA_RESTART`), in place of any other until the guard is
+    /// dropped; system calls of other code may return `EINTR` when a signal comes. It does not see a signal that is blocked in all threads, as
+    /// [`CaughtSignals`](crate::CaughtSignals) blocks it. Windows: `SetConsoleCtrlHandler`; Ctrl-C is
+    /// `INT`, Ctrl-Break `QUIT`, and the end of the console or the session `TERM`, after which there
+    /// are some seconds (5 as a rule). No other comes.
+    ///
+    /// # Errors
+    /// One of them cannot be handled (`KILL`, `STOP`): `InvalidInput`.
+    #[doc(alias = "ctrl_c")]
+    #[doc(alias = "sigint")]
+    pub fn cancel_on(&self, signals: &[Signal]) -> io::Result<SignalGuard> {
+        SignalLatches::install(signals, Arc::clone(self.latch())).map(SignalGuard)
     }
+}
 
+impl SignalGuard {
     /// Lets one more signal cancel another token, after those that come before it. The signal after
     /// the last token has its usual effect.
     ///

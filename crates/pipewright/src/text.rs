@@ -4,10 +4,9 @@ use std::ffi::OsStr;
 #[cfg(feature = "encoding")]
 use std::io;
 
-use crate::error::Error;
-#[cfg(feature = "encoding")]
-use crate::error::{Doing, ErrorKind};
-use crate::output::Source;
+use crate::error::{Doing, Error, ErrorKind};
+use crate::outcome::Source;
+use crate::output::{Capture, Output};
 
 /// How a stream becomes text.
 #[derive(Debug, Clone, Copy, Default)]
@@ -122,6 +121,23 @@ impl Decoding {
         }
         Ok(text.into_owned())
     }
+}
+
+/// Decodes a captured output.
+pub(crate) fn into_text(
+    program: &OsStr,
+    decoding: Decoding,
+    output: Output,
+) -> Result<Capture, Error> {
+    let written = [output.stdout_bytes, output.stderr_bytes];
+    let decode = |source, bytes: Vec<u8>| {
+        let is_cut = written[source as usize].is_some_and(|written| written > bytes.len() as u64);
+        if is_cut { decoding.decode_cut(source, bytes) } else { decoding.decode(source, bytes) }
+    };
+    output.try_map(decode).map_err(|bad| {
+        let kind = ErrorKind::InvalidUtf8 { source: bad.source, offset: bad.offset };
+        Error::new(program, Doing::Talk("decode the output of"), kind, None)
+    })
 }
 
 /// Where the first byte stands that the encoding does not have.

@@ -34,7 +34,8 @@ mod on {
     use tracing::{Span, debug, debug_span, info, warn};
 
     use crate::error::Error;
-    use crate::output::{Outcome, Output};
+    use crate::outcome::Outcome;
+    use crate::output::Output;
 
     /// The spans of the processes that one handle or one run is about.
     #[derive(Debug, Clone, Default)]
@@ -48,9 +49,9 @@ mod on {
     }
 
     impl Trace {
-        pub(crate) fn started(program: &OsStr, exit: &ChildHandle) -> Trace {
-            let span = debug_span!("process", pid = exit.pid(), program = ?program);
-            debug!(parent: &span, containment = %exit.containment(), "started");
+        pub(crate) fn started(program: &OsStr, child: &ChildHandle) -> Trace {
+            let span = debug_span!("process", pid = child.pid(), program = ?program);
+            debug!(parent: &span, containment = %child.containment(), "started");
             Trace(vec![Arc::new(Process { span, has_ended: AtomicBool::new(false) })])
         }
 
@@ -79,9 +80,9 @@ mod on {
         }
 
         /// Records the end of a run, and of the processes that it was about.
-        pub(crate) fn run_ended(&self, exits: &[ChildHandle], output: &Output) {
-            for (process, exit) in self.0.iter().zip(exits) {
-                if let Ok(Some(ended)) = exit.try_wait() {
+        pub(crate) fn run_ended(&self, children: &[ChildHandle], output: &Output) {
+            for (process, child) in self.0.iter().zip(children) {
+                if let Ok(Some(ended)) = child.try_wait() {
                     process.ended(ended.status);
                 }
             }
@@ -99,9 +100,9 @@ mod on {
         }
 
         /// Records the drop of a handle: of one whose process has ended, that end, if nobody has waited for it.
-        pub(crate) fn dropped(&self, exit: &ChildHandle) {
+        pub(crate) fn dropped(&self, child: &ChildHandle) {
             for process in &self.0 {
-                match exit.try_wait() {
+                match child.try_wait() {
                     Ok(Some(ended)) => process.ended(ended.status),
                     Ok(None) => debug!(parent: &process.span, "dropped while running"),
                     // Somebody else has reaped it.
@@ -138,7 +139,8 @@ mod off {
     use pipewright_os::process::status::ExitStatus;
 
     use crate::error::Error;
-    use crate::output::{Outcome, Output};
+    use crate::outcome::Outcome;
+    use crate::output::Output;
 
     /// Nothing. It is cloned and made like the other one, so it is neither `Copy` nor a unit.
     #[derive(Debug, Clone, Default)]

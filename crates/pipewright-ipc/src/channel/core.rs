@@ -315,7 +315,7 @@ impl Core {
                 return Err(Error::new(ErrorKind::Cancelled));
             }
             // A signal to be forwarded to a child of somebody else.
-            token.heed();
+            token.take_signals();
         }
         Ok(arrival)
     }

@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 use std::os::windows::io::BorrowedHandle;
 
 /// An event to wait for that is no pipe: the exit of a child, a flag, the end of a channel.
-pub trait Event: fmt::Debug + Send + Sync {
+pub trait Event: Send + Sync {
     /// Returns the object through which the kernel reports the event.
     fn source(&self) -> Source<'_>;
 
@@ -19,6 +19,13 @@ pub trait Event: fmt::Debug + Send + Sync {
 
     /// Returns true if the event has happened. Called for a [`Source::Unwaitable`].
     fn has_happened(&self) -> bool;
+}
+
+impl fmt::Debug for dyn Event + '_ {
+    /// Prints no fields. `Debug` is not a supertrait: every program would contain the code that formats its events.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Event")
+    }
 }
 
 /// The system object behind an [`Event`].

@@ -1,20 +1,12 @@
 //! Reads everything that a spawned child writes.
 
-use std::mem;
-use std::sync::Arc;
-
-use pipewright_os::base::pipe::PipeReader;
-
 use super::Child;
-use crate::command::{OutputEnd, into_text};
-use crate::drive::{Feed, Sink, Stepwise, TeeTo};
 use crate::error::Error;
 use crate::events::Events;
 use crate::lines::Lines;
-use crate::output::{Capture, Output, Source};
-
-/// Our ends of both streams, and what is kept of them.
-type Streams = [Option<(PipeReader, Sink)>; 2];
+use crate::output::{Capture, Output};
+use crate::run::{ActiveRun, Collect, Options};
+use crate::text::into_text;
 
 /// Reads both streams while the child's input is fed, so that nothing deadlocks, and waits for it.
 ///
@@ -38,20 +30,9 @@ impl Child {
     /// assert_eq!((output.stdout.as_slice(), output.stderr_bytes), (&b"out\n"[..], None));
     /// # Ok::<(), pipewright::Error>(())
     /// ```
-    pub fn read_all_bytes(mut self) -> Result<Output, Error> {
-        by_its_twin!(self.read_all_bytes_async());
-        let (feed, streams) = self.take_streams();
-        self.drive(feed, streams)
-    }
-
-    /// What is fed and what is kept when everything is read.
-    pub(super) fn take_streams(&mut self) -> (Option<Feed>, Streams) {
-        // From here on this keeps the time.
-        self.keeping = None;
-        drop(self.stdin.take());
-        let feed = self.input.take_feed();
-        let ends = [self.stdout.take(), self.stderr.take()];
-        (feed, streams(ends, mem::take(&mut self.tees), || Sink::new(self.reading.limit)))
+    pub fn read_all_bytes(self) -> Result<Output, Error> {
+        run_async_for_test!(self.read_all_bytes_async());
+        self.into_run(Collect::All).finish()
     }
 
     /// The same under the name that std has for it.
@@ -76,8 +57,8 @@ impl Child {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn read_all_text(self) -> Result<Capture, Error> {
-        by_its_twin!(self.read_all_text_async());
-        let (program, decoding) = (self.program.clone(), self.reading.decoding);
+        run_async_for_test!(self.read_all_text_async());
+        let (program, decoding) = (self.run.program().clone(), self.run.options().decoding);
         into_text(&program, decoding, self.read_all_bytes()?)
     }
 
@@ -96,9 +77,9 @@ impl Child {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn read_all_lines(self) -> Result<Lines, Error> {
-        let (decoding, max_line_bytes) = (self.reading.decoding, self.reading.max_line_bytes);
-        decoding.check_splits_at_line_feeds(&self.program)?;
-        Ok(Lines::new(self.into_steps(), decoding, max_line_bytes))
+        let Options { decoding, max_line_bytes, .. } = *self.run.options();
+        decoding.check_splits_at_line_feeds(self.run.program())?;
+        Ok(Lines::new(self.into_run(Collect::Chunks).into_steps(), decoding, max_line_bytes))
     }
 
     /// Gives what happens to the child from now on, as [`Command::events`](crate::Command::events) does: that it
@@ -120,37 +101,12 @@ impl Child {
     /// ```
     #[must_use = "the child waits when its pipes are full"]
     pub fn read_all_events(self) -> Events {
-        Events::new(self.into_steps())
+        Events::new(self.into_run(Collect::Chunks).into_steps())
     }
 
-    /// What hands out its streams.
-    fn into_steps(mut self) -> Stepwise {
-        // From here on whoever is handed the streams keeps the time, or has it kept.
-        self.keeping = None;
-        let (feed, streams) = {
-            let ends = [self.stdout.take(), self.stderr.take()];
-            let sink = || Sink::handing_out(self.reading.limit);
-            (self.input.take_feed(), streams(ends, mem::take(&mut self.tees), sink))
-        };
-        drop(self.stdin.take());
-        let run = self.run(feed, streams);
-        let Child { process, program, rules, .. } = self;
-        // Nobody else has it any more.
-        let process = Arc::into_inner(process).unwrap_or_default();
-        Stepwise::new(process, program, rules, run)
+    /// Returns the run that reads the streams.
+    pub(super) fn into_run(mut self, collect: Collect) -> ActiveRun {
+        let outputs = [self.stdout.take(), self.stderr.take()];
+        self.run.into_run((self.stdin.take(), outputs), collect)
     }
-}
-
-/// The streams as a run takes them. Those that were to be passed on to ours are.
-fn streams(
-    ends: [Option<PipeReader>; 2],
-    tees: [Option<TeeTo>; 2],
-    sink: impl Fn() -> Sink,
-) -> Streams {
-    let [out, err] = ends;
-    let [out_tee, err_tee] = tees;
-    let stream = |pipe: Option<PipeReader>, tee, source| {
-        pipe.map(|pipe| OutputEnd { pipe, tee }.into_stream(source, sink()))
-    };
-    [stream(out, out_tee, Source::Stdout), stream(err, err_tee, Source::Stderr)]
 }

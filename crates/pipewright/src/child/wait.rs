@@ -8,8 +8,8 @@ use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::process::status::ExitStatus;
 
 use super::Child;
-use crate::drive::{Failed, Stop};
 use crate::error::Error;
+use crate::run::StopRequest;
 
 /// Waits of one thread, or of several at once.
 impl Child {
@@ -24,11 +24,11 @@ impl Child {
     /// the child is as it was. A reader that failed as its input ([`Stdio::reader`](crate::Stdio::reader)) has had the
     /// child killed, and this tells why.
     pub fn wait(&self) -> Result<ExitStatus, Error> {
-        by_its_twin!(self.wait_async());
+        run_async_for_test!(self.wait_async());
         match self.wait_until(None)? {
             Some(status) => Ok(status),
             // Cannot happen without a deadline; not worth a panic if it does.
-            None => Err(self.cannot("wait for", io::ErrorKind::TimedOut.into())),
+            None => Err(self.run.cannot("wait for", io::ErrorKind::TimedOut.into())),
         }
     }
 
@@ -37,7 +37,8 @@ impl Child {
     /// # Errors
     /// As [`wait`](Self::wait).
     pub fn try_wait(&self) -> Result<Option<ExitStatus>, Error> {
-        let ended = self.process.try_wait().map_err(|error| self.cannot("wait for", error))?;
+        let ended =
+            self.process().try_wait().map_err(|error| self.run.cannot("wait for", error))?;
         Ok(ended.map(|ended| ended.status))
     }
 
@@ -59,7 +60,7 @@ impl Child {
     /// ```
     #[doc(alias = "wait_timeout")]
     pub fn try_wait_for(&self, limit: Duration) -> Result<Option<ExitStatus>, Error> {
-        by_its_twin!(self.try_wait_for_async(limit));
+        run_async_for_test!(self.try_wait_for_async(limit));
         // A limit so long that the clock cannot hold its end is none.
         self.wait_until(Instant::now().checked_add(limit))
     }
@@ -86,8 +87,8 @@ impl Child {
     /// ```
     #[doc(alias = "terminate")]
     pub fn stop(&self) -> Result<ExitStatus, Error> {
-        by_its_twin!(self.stop_async());
-        self.stop_as(Stop::by(&self.rules))
+        run_async_for_test!(self.stop_async());
+        self.stop_as(self.run.stop_request())
     }
 
     /// The same with that signal and that grace, in place of the command's. Zero kills at once.
@@ -95,63 +96,40 @@ impl Child {
     /// # Errors
     /// As [`stop`](Self::stop).
     pub fn stop_with(&self, signal: Signal, grace: Duration) -> Result<ExitStatus, Error> {
-        by_its_twin!(self.stop_with_async(signal, grace));
-        self.stop_as(Stop { signal, grace })
+        run_async_for_test!(self.stop_with_async(signal, grace));
+        self.stop_as(StopRequest { signal, grace })
     }
 
-    fn stop_as(&self, how: Stop) -> Result<ExitStatus, Error> {
-        let stopped = self.parked.stop(|| self.new_run(), self.process.alone(), &self.rules, how);
-        stopped.map_err(|failed| self.failed(failed))?;
+    fn stop_as(&self, how: StopRequest) -> Result<ExitStatus, Error> {
+        self.run.stop(how)?;
         self.status()
     }
 
     fn wait_until(&self, until: Option<Instant>) -> Result<Option<ExitStatus>, Error> {
-        self.close_input()?;
-        if !self.needs_a_run() {
-            let waited = match until {
-                // Without pidfds a wait for several things would take a thread.
-                None => self.process.wait().map(drop),
-                until => wait::any(&mut [Slot::Event(&**self.process)], until).map(drop),
-            };
-            waited.map_err(|error| self.cannot("wait for", error))?;
-        } else {
-            let exits = self.process.alone();
-            let waited = self.parked.wait(|| self.new_run(), exits, &self.rules, until);
-            if !waited.map_err(|failed| self.failed(failed))? {
+        self.run.close_stdin(self.stdin.as_ref())?;
+        if self.run.needs_a_run() {
+            if !self.run.wait(until)? {
                 return Ok(None);
             }
+        } else {
+            let waited = match until {
+                // Without pidfds a wait for several things would take a thread.
+                None => self.process().wait().map(drop),
+                until => wait::any(&mut [Slot::Event(&**self.process())], until).map(drop),
+            };
+            waited.map_err(|error| self.run.cannot("wait for", error))?;
         }
         let status = self.try_wait()?;
         if status.is_some() {
-            self.input.stop().map_err(|failed| self.failed(failed))?;
+            self.run.stop_input()?;
         }
         Ok(status)
     }
 
-    /// The status of a child that has ended.
+    /// Returns the status of a child that has ended.
     pub(super) fn status(&self) -> Result<ExitStatus, Error> {
-        let ended = self.process.wait().map_err(|error| self.cannot("wait for", error))?;
-        self.input.stop().map_err(|failed| self.failed(failed))?;
+        let ended = self.process().wait().map_err(|error| self.run.cannot("wait for", error))?;
+        self.run.stop_input()?;
         Ok(ended.status)
-    }
-
-    /// Closes the input that nobody has taken.
-    pub(super) fn close_input(&self) -> Result<(), Error> {
-        match &self.stdin {
-            Some(stdin) => stdin.close().map_err(|error| self.cannot("close the input of", error)),
-            None => Ok(()),
-        }
-    }
-
-    /// True where more than the end of the child may have to be seen to.
-    fn needs_a_run(&self) -> bool {
-        self.rules.can_stop()
-            || self.front.is_some()
-            || self.input.has_feed()
-            || self.parked.is_begun()
-    }
-
-    pub(super) fn failed(&self, (doing, error): Failed) -> Error {
-        self.cannot(doing, error)
     }
 }

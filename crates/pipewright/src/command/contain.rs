@@ -1,8 +1,9 @@
 //! How far a child is held, and by whom it is outlived.
 
-use pipewright_os::process::spawn::{Contain as Hold, Group, parent_exit};
+use pipewright_os::process::spawn::{Group, parent_exit};
 
 use super::Command;
+use crate::run::on_demand;
 
 /// What a stop of a child reaches, for [`Command::contain`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -113,9 +114,14 @@ impl Command {
         self.hold_if_asked()
     }
 
+    /// Returns true if a tree of processes is held.
+    pub(super) fn holds_tree(&self) -> bool {
+        self.hold_tree.is_some()
+    }
+
     fn hold_if_asked(&mut self) -> &mut Command {
         let asked = self.contain == Contain::Tree || self.ends_with_us;
-        self.hold = asked.then_some(Hold::tree);
+        self.hold_tree = asked.then_some(on_demand::HOLD_TREE);
         self
     }
 }

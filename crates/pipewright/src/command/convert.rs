@@ -5,10 +5,13 @@ use std::io;
 
 use pipewright_os::base::handle::Handle;
 use pipewright_os::process::spawn::{UnixOptions, WindowsOptions};
-use pipewright_os::process::std_process::{CommandOptions, ParentStream, apply_to_std, push_arg};
+use pipewright_os::process::std_process::{
+    CommandOptions, ParentStream, Stdio as StdStdio, apply_to_std, push_arg,
+};
 
 use super::stdio::Choice;
-use super::{Command, Linger, Stdio};
+use super::{Command, Stdio};
+use crate::rules::Linger;
 
 impl Command {
     /// A command with the rules of std where those of this crate differ.
@@ -16,7 +19,7 @@ impl Command {
         let mut command = Command::new(program);
         command.inherit_all = true;
         command.unix.std_rules = true;
-        command.rules.linger = Linger::UntilEof;
+        command.options.rules.linger = Linger::UntilEof;
         command
     }
 
@@ -70,7 +73,7 @@ impl Stdio {
             Choice::Parent(ParentStream::Stderr) => io::stderr().into(),
             Choice::Handle(handle) => {
                 let copy: Handle = handle.try_clone().ok()?;
-                crate::process::Stdio::from(copy).into()
+                StdStdio::from(copy).into()
             }
             _ => return None,
         })

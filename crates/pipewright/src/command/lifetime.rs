@@ -6,26 +6,24 @@ use pipewright_os::process::child::ChildHandle;
 use pipewright_os::process::spawn::Group;
 
 use super::stdio::Choice;
-use super::{Command, Started, Stdio, StdioDefaults, Usual};
-use crate::child;
-use crate::drive::{OpenFront, open_front};
+use super::{Command, Stdio, StdioDefault, StdioDefaults};
 use crate::error::Error;
 use crate::process_handle::ProcessHandle;
+use crate::run::{OpenForeground, Started, on_demand};
 
-/// How long a child lives. What it takes is behind pointers, so that programs which never ask for
-/// it do not contain it.
+/// The lifetime of a child.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Lifetime {
     pub(super) kill_on_drop: Option<fn(&ChildHandle)>,
-    pub(super) detach: Option<Detach>,
-    pub(super) front: Option<OpenFront>,
+    pub(super) detached: bool,
+    pub(super) foreground: Option<OpenForeground>,
 }
 
-/// Says what the streams of a detached child are, or that its options contradict that.
-type Detach = fn(&Command, StdioDefaults) -> Result<StdioDefaults, Error>;
-
-const NULL: StdioDefaults =
-    StdioDefaults { stdin: Usual::Null, stdout: Usual::Null, stderr: Usual::Null };
+const NULL: StdioDefaults = StdioDefaults {
+    stdin: StdioDefault::Null,
+    stdout: StdioDefault::Null,
+    stderr: StdioDefault::Null,
+};
 
 impl Command {
     /// Lets the child outlive us: it has a session of its own, without a terminal, so that neither
@@ -55,7 +53,7 @@ impl Command {
     /// ```
     pub fn detached(&mut self) -> &mut Command {
         self.own_session();
-        self.lifetime.detach = Some(Command::detach);
+        self.lifetime.detached = true;
         self
     }
 
@@ -79,7 +77,7 @@ impl Command {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn foreground(&mut self) -> &mut Command {
-        self.lifetime.front = Some(open_front);
+        self.lifetime.foreground = Some(on_demand::OPEN_FOREGROUND);
         self
     }
 
@@ -103,7 +101,7 @@ impl Command {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn kill_on_drop(&mut self) -> &mut Command {
-        self.lifetime.kill_on_drop = Some(child::kill);
+        self.lifetime.kill_on_drop = Some(on_demand::KILL_ON_DROP);
         self
     }
 
@@ -129,10 +127,10 @@ impl Command {
         if self.lifetime.kill_on_drop.is_some() {
             return Err(self.misuse("nothing is kept of it, so it cannot be killed on drop"));
         }
-        if self.hold.is_some() {
+        if self.holds_tree() {
             return Err(self.misuse("nothing is kept of it, so its tree cannot be held"));
         }
-        let Started { process, .. } = self.launch_alone(NULL)?;
+        let Started { process, .. } = self.start_unattended(NULL)?;
         Ok(process.pid())
     }
 
@@ -142,18 +140,18 @@ impl Command {
     /// # Errors
     /// As [`ProcessHandle::start`].
     pub fn start(&mut self) -> Result<ProcessHandle, Error> {
-        let Started { process, .. } = self.launch_alone(super::verbs::OURS)?;
+        let Started { process, .. } = self.start_unattended(super::verbs::OURS)?;
         Ok(ProcessHandle::started(Arc::new(process), &self.program))
     }
 
     /// Starts a child that gets no help from us while it runs.
-    fn launch_alone(&self, defaults: StdioDefaults) -> Result<Started, Error> {
-        self.check_alone()?;
-        self.launch(defaults)
+    fn start_unattended(&self, defaults: StdioDefaults) -> Result<Started, Error> {
+        self.check_unattended()?;
+        self.start_child(defaults)
     }
 
     /// Refuses what takes somebody on our side while the command runs.
-    pub(super) fn check_alone(&self) -> Result<(), Error> {
+    pub(super) fn check_unattended(&self) -> Result<(), Error> {
         let streams = [&self.stdin, &self.stdout, &self.stderr];
         for (name, stream) in ["stdin", "stdout", "stderr"].into_iter().zip(streams) {
             if stream.as_ref().is_some_and(Stdio::passes_through_us) {
@@ -162,10 +160,10 @@ impl Command {
                 return Err(self.misuse(&words));
             }
         }
-        if self.rules.can_stop() {
+        if self.options.rules.can_stop() {
             return Err(self.misuse("it has a timeout or a cancel token, and nobody to heed it"));
         }
-        if self.lifetime.front.is_some() {
+        if self.lifetime.foreground.is_some() {
             let words =
                 "it would be in front of the terminal, and nobody is left to take that back";
             return Err(self.misuse(words));
@@ -173,18 +171,22 @@ impl Command {
         Ok(())
     }
 
-    /// Looks at what contradicts itself, and says what the streams of a detached child are.
-    fn detach(&self, defaults: StdioDefaults) -> Result<StdioDefaults, Error> {
+    /// Refuses options that contradict each other, and returns the defaults for the streams of a detached child.
+    pub(super) fn detached_defaults(
+        &self,
+        defaults: StdioDefaults,
+    ) -> Result<StdioDefaults, Error> {
         if self.unix.kill_on_parent_exit.is_some() || self.ends_with_us {
             return Err(self.misuse("it is detached, so it cannot be killed when we end"));
         }
-        if self.hold.is_some() {
+        if self.holds_tree() {
             return Err(self.misuse("it is detached, so its tree cannot be held by us"));
         }
         if self.unix.group != Group::Session {
             return Err(self.misuse("it is detached, so it cannot be in another group"));
         }
-        let not_ours = |usual| if matches!(usual, Usual::Inherit) { Usual::Null } else { usual };
+        let not_ours =
+            |usual| if matches!(usual, StdioDefault::Inherit) { StdioDefault::Null } else { usual };
         let StdioDefaults { stdin, stdout, stderr } = defaults;
         Ok(StdioDefaults {
             stdin: not_ours(stdin),
@@ -201,9 +203,26 @@ impl Stdio {
             self.0,
             Choice::Piped(_)
                 | Choice::Tee(_)
-                | Choice::TeeTo(..)
+                | Choice::TeeTarget(..)
                 | Choice::Bytes(_)
                 | Choice::Reader(_)
         )
+    }
+}
+
+/// The start by a handle.
+impl ProcessHandle {
+    /// Starts the command. The child uses our stdio where nothing else is set.
+    ///
+    /// Nothing of this crate stands between the child and its streams then: they can be ours,
+    /// null, files and handles.
+    ///
+    /// # Errors
+    /// The child could not be started; there is then none.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput): a stream that would pass through us (piped, tee,
+    /// bytes, a reader), a timeout, a cancel token or [`foreground`](Command::foreground) is set on
+    /// the command, and there would be nobody to see to it.
+    pub fn start(command: &mut Command) -> Result<ProcessHandle, Error> {
+        command.start()
     }
 }

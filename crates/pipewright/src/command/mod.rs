@@ -3,13 +3,14 @@
 mod contain;
 mod convert;
 mod env;
-mod launch;
 mod lifetime;
-mod limit;
 mod options;
 mod show;
 mod stage;
+mod start;
 mod stdio;
+#[cfg(feature = "tokio")]
+mod task;
 mod verbs;
 mod windows;
 
@@ -18,20 +19,19 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use pipewright_os::base::handle::Handle;
-use pipewright_os::process::spawn::Contain as Hold;
 use pipewright_os::process::spawn::{UnixOptions, WindowsOptions};
 
 pub use contain::{Contain, Scope};
 pub use env::CommandEnvs;
-pub(crate) use launch::{OutputEnd, Started, StdioDefaults, Usual};
-pub(crate) use limit::Past;
-pub use limit::{Limit, Linger};
-pub(crate) use options::Rules;
-pub(crate) use stage::{Joints, Place, StageStderr};
+pub(crate) use stage::{StagePipes, StagePosition, StageStderr};
+pub(crate) use start::{StdioDefault, StdioDefaults};
 pub use stdio::Stdio;
-pub(crate) use verbs::{Begun, CAPTURED, Keep, OURS, REMEMBERED, into_text};
+#[cfg(feature = "tokio")]
+pub(crate) use task::async_verbs;
+pub(crate) use verbs::{CAPTURED, OURS, REMEMBERED};
 
-use crate::text::Decoding;
+use crate::run::Options;
+use crate::run::on_demand::HoldTree;
 use env::EnvChanges;
 use lifetime::Lifetime;
 
@@ -132,14 +132,10 @@ pub struct Command {
     contain: Contain,
     /// The tree is killed when this process ends.
     ends_with_us: bool,
-    /// Where the tree is held: what holds it, by a pointer, so that programs which never ask for
-    /// it do not contain it.
-    hold: Option<fn(bool) -> Hold>,
+    /// Holds the tree, if it is held. By a pointer: see [`on_demand`](crate::run::on_demand).
+    hold_tree: Option<HoldTree>,
     lifetime: Lifetime,
-    rules: Rules,
-    limit: Option<Limit>,
-    max_line_bytes: Option<usize>,
-    decoding: Decoding,
+    options: Options,
 }
 
 /// The arguments of a [`Command`], from [`Command::get_args`].
@@ -169,12 +165,9 @@ impl Command {
             windows: None,
             contain: Contain::None,
             ends_with_us: false,
-            hold: None,
+            hold_tree: None,
             lifetime: Lifetime::default(),
-            rules: Rules::default(),
-            limit: None,
-            max_line_bytes: None,
-            decoding: Decoding::default(),
+            options: Options::default(),
         }
     }
 

@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex};
 
 use pipewright_os::base::handle::Handle;
 use pipewright_os::base::pipe::Mode;
-use pipewright_os::process::std_process::{ParentStream, STD_STDIN_MODE, StdioKind};
+use pipewright_os::process::std_process::{
+    ParentStream, STD_STDIN_MODE, Stdio as StdStdio, StdioKind,
+};
 
 use super::Command;
-use crate::drive::{OpenTee, TeeTo, open_tee};
 use crate::error::Error;
-use crate::process;
+use crate::run::{OpenTee, TeeTarget, on_demand};
 
 /// What a child's stdin, stdout or stderr is to be.
 ///
@@ -39,7 +40,7 @@ pub(super) enum Choice {
     /// How our end of stdin is made; those of the others can always be waited for.
     Piped(Mode),
     Tee(OpenTee),
-    TeeTo(FindTee, Box<Stdio>),
+    TeeTarget(FindTee, Box<Stdio>),
     Handle(Handle),
     /// Our stdout or stderr, whichever stream of the child it becomes.
     Parent(ParentStream),
@@ -51,8 +52,8 @@ pub(super) enum Choice {
     Reader(Mutex<Option<Box<dyn io::Read + Send>>>),
 }
 
-/// Finds what a stream is passed on to. By a pointer, as for the tee to ours.
-pub(super) type FindTee = fn(&Command, stream: usize, target: &Stdio) -> Result<TeeTo, Error>;
+/// Finds what a stream is passed on to. By a pointer: see [`on_demand`](crate::run::on_demand).
+pub(super) type FindTee = fn(&Command, stream: usize, target: &Stdio) -> Result<TeeTarget, Error>;
 
 impl Stdio {
     /// Ours.
@@ -105,7 +106,7 @@ impl Stdio {
     /// the run.
     #[must_use]
     pub fn tee() -> Stdio {
-        Stdio(Choice::Tee(open_tee))
+        Stdio(Choice::Tee(on_demand::OPEN_TEE))
     }
 
     /// For stdout and stderr: captured, and passed on to a file, or to whatever has a handle, as it comes: what is
@@ -130,7 +131,7 @@ impl Stdio {
     /// ```
     #[must_use]
     pub fn tee_to(target: impl Into<Stdio>) -> Stdio {
-        Stdio(Choice::TeeTo(Command::find_tee, Box::new(target.into())))
+        Stdio(Choice::TeeTarget(Command::find_tee, Box::new(target.into())))
     }
 
     /// The file at that path, which must exist, to read from. It is opened when the command runs.
@@ -196,9 +197,9 @@ impl Stdio {
     }
 }
 
-impl<T: Into<process::Stdio>> From<T> for Stdio {
+impl<T: Into<StdStdio>> From<T> for Stdio {
     /// Gives the child a copy of a handle, which the command keeps open until it is dropped; or
-    /// what a [`process::Stdio`] says.
+    /// what a [`process::Stdio`](crate::process::Stdio) says.
     fn from(owner: T) -> Stdio {
         Stdio(match owner.into().into_kind() {
             StdioKind::Null => Choice::Null,
@@ -217,7 +218,7 @@ impl fmt::Debug for Stdio {
             Choice::Null => "Null",
             Choice::Piped(_) => "Piped",
             Choice::Tee(_) => "Tee",
-            Choice::TeeTo(_, target) => {
+            Choice::TeeTarget(_, target) => {
                 return f.debug_tuple("Stdio::tee_to").field(target).finish();
             }
             Choice::Parent(stream) => return write!(f, "Stdio({stream:?})"),

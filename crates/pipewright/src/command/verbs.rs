@@ -1,60 +1,32 @@
 //! The verbs: each ends the chain and runs the command.
 
-use std::ffi::{OsStr, OsString};
-
 use pipewright_os::base::handle::Handle;
 use pipewright_os::process::status::ExitStatus;
 
-use super::{Command, Limit, Past, Rules, Scope, Started, StdioDefaults, Usual};
-use crate::child::{Child, Process, Processes, Reading};
-use crate::drive::{self, Decide, Run, Sink, Stepwise, open_tee};
-use crate::error::{Doing, Error, ErrorKind};
+use super::{Command, Scope, StdioDefault, StdioDefaults};
+use crate::child::Child;
+use crate::error::Error;
 use crate::events::Events;
 use crate::lines::Lines;
-use crate::output::{Capture, Output, Source, TAIL_BYTES, check_tee, judge};
-use crate::text::Decoding;
+use crate::output::{Capture, Output, check_tee, judge};
+use crate::run::{ActiveRun, Collect, Options, Steps, on_demand};
+use crate::text::into_text;
 
-pub(crate) const OURS: StdioDefaults =
-    StdioDefaults { stdin: Usual::Inherit, stdout: Usual::Inherit, stderr: Usual::Inherit };
-pub(crate) const CAPTURED: StdioDefaults =
-    StdioDefaults { stdin: Usual::Null, stdout: Usual::Piped, stderr: Usual::Piped };
-pub(crate) const REMEMBERED: StdioDefaults =
-    StdioDefaults { stdin: Usual::Inherit, stdout: Usual::Inherit, stderr: Usual::Tee(open_tee) };
-
-/// What is kept of the streams that pass through us.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Keep {
-    Both,
-    /// Nothing but the end of stderr, for an error.
-    Tail,
-    Nothing,
-}
-
-impl Keep {
-    pub(crate) fn sink(self, source: Source, limit: Option<Limit>) -> Sink {
-        // One that stops the child stops it whatever is kept.
-        let fail = limit.filter(|limit| limit.past == Past::Fail);
-        match self {
-            Keep::Both => Sink::new(limit),
-            Keep::Tail if source == Source::Stderr => {
-                Sink::new(Some(fail.unwrap_or(Limit::keep_tail(TAIL_BYTES))))
-            }
-            Keep::Tail | Keep::Nothing => Sink::discarding(fail),
-        }
-    }
-}
-
-/// A capture that has been started, apart from its command or pipeline.
-#[derive(Debug)]
-pub(crate) struct Begun {
-    pub(crate) processes: Processes,
-    pub(crate) run: Run,
-    pub(crate) program: OsString,
-    pub(crate) rules: Rules,
-    pub(crate) decoding: Decoding,
-    /// Of a pipeline: makes the end of the whole.
-    pub(crate) decide: Option<Decide>,
-}
+pub(crate) const OURS: StdioDefaults = StdioDefaults {
+    stdin: StdioDefault::Inherit,
+    stdout: StdioDefault::Inherit,
+    stderr: StdioDefault::Inherit,
+};
+pub(crate) const CAPTURED: StdioDefaults = StdioDefaults {
+    stdin: StdioDefault::Null,
+    stdout: StdioDefault::Piped,
+    stderr: StdioDefault::Piped,
+};
+pub(crate) const REMEMBERED: StdioDefaults = StdioDefaults {
+    stdin: StdioDefault::Inherit,
+    stdout: StdioDefault::Inherit,
+    stderr: StdioDefault::Tee(on_demand::OPEN_TEE),
+};
 
 impl Command {
     /// Runs the command and tells how it ended; a non-zero exit is `Ok`, as in std.
@@ -72,25 +44,20 @@ impl Command {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn status(&mut self) -> Result<ExitStatus, Error> {
-        by_its_twin!(self.status_async());
-        let started = self.launch(OURS)?;
-        let ends = &started.ends;
-        let nothing_to_do = ends.stdout.is_none() && ends.stderr.is_none() && ends.feed.is_none();
-        if nothing_to_do
-            && !self.rules.can_stop()
-            && self.hold.is_none()
-            && self.lifetime.front.is_none()
-        {
-            // Closed before the wait: a child that reads its stdin to the end must find one.
-            let Started { mut process, ends, .. } = started;
-            drop(ends);
-            return process
-                .wait_alone()
-                .map(|ended| ended.status)
-                .map_err(|error| Error::talk(&self.program, "wait for", error));
+        run_async_for_test!(self.status_async());
+        let started = self.start_child(OURS)?;
+        let needs_a_run = started.ends.pass_data()
+            || started.foreground.is_some()
+            || self.options.rules.can_stop()
+            || self.holds_tree();
+        if !needs_a_run {
+            let ended = started.wait().map_err(|e| Error::talk(&self.program, "wait for", e))?;
+            return Ok(ended.status);
         }
-        let output = self.conduct(started, Keep::Nothing)?;
-        check_tee(&self.program, &output).map(|()| output.status)
+        let run = ActiveRun::of_child(started, &self.program, &self.options, Collect::Nothing);
+        let output = run.finish()?;
+        check_tee(&self.program, &output)?;
+        Ok(output.status)
     }
 
     /// Runs the command and gives what it wrote as bytes; a non-zero exit is `Ok`, as in std.
@@ -108,9 +75,8 @@ impl Command {
     /// ```
     #[doc(alias = "read_bytes")]
     pub fn output(&mut self) -> Result<Output, Error> {
-        by_its_twin!(self.output_async());
-        let started = self.launch(CAPTURED)?;
-        self.conduct(started, Keep::Both)
+        run_async_for_test!(self.output_async());
+        self.start_run(CAPTURED, Collect::All)?.finish()
     }
 
     /// Runs the command and gives what it wrote as text; a non-zero exit is `Ok`.
@@ -128,9 +94,9 @@ impl Command {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn capture(&mut self) -> Result<Capture, Error> {
-        by_its_twin!(self.capture_async());
+        run_async_for_test!(self.capture_async());
         let output = self.output()?;
-        into_text(&self.program, self.decoding, output)
+        self.decoded(output)
     }
 
     /// Runs the command; anything but success is an error that tells why.
@@ -140,7 +106,7 @@ impl Command {
     /// that should find a terminal there.
     ///
     /// # Errors
-    /// As [`status`](Self::status); and [`ErrorKind::Failed`] where the child did not exit with
+    /// As [`status`](Self::status); and [`ErrorKind::Failed`](crate::ErrorKind::Failed) where the child did not exit with
     /// code 0, or was stopped.
     ///
     /// ```
@@ -149,9 +115,8 @@ impl Command {
     /// assert_eq!(error.to_string(), r#""sh" failed: exit status: 3: no disk"#);
     /// ```
     pub fn run(&mut self) -> Result<(), Error> {
-        by_its_twin!(self.run_async());
-        let started = self.launch(REMEMBERED)?;
-        let output = self.conduct(started, Keep::Tail)?;
+        run_async_for_test!(self.run_async());
+        let output = self.start_run(REMEMBERED, Collect::StderrTail)?.finish()?;
         judge(&self.program, &output)
     }
 
@@ -161,7 +126,7 @@ impl Command {
     /// Both streams are captured and stdin is empty where nothing else is set.
     ///
     /// # Errors
-    /// As [`capture`](Self::capture); and [`ErrorKind::Failed`] where the child did not exit with
+    /// As [`capture`](Self::capture); and [`ErrorKind::Failed`](crate::ErrorKind::Failed) where the child did not exit with
     /// code 0, or was stopped.
     ///
     /// ```
@@ -169,15 +134,20 @@ impl Command {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn read(&mut self) -> Result<String, Error> {
-        by_its_twin!(self.read_async());
+        run_async_for_test!(self.read_async());
         let output = self.output()?;
         self.trimmed(output)
     }
 
-    /// What [`read`](Self::read) makes of an output.
+    /// Returns the output as text.
+    pub(crate) fn decoded(&self, output: Output) -> Result<Capture, Error> {
+        into_text(&self.program, self.options.decoding, output)
+    }
+
+    /// Returns the stdout of a run that succeeded, without the line ends at its end.
     pub(crate) fn trimmed(&self, output: Output) -> Result<String, Error> {
         judge(&self.program, &output)?;
-        let mut text = into_text(&self.program, self.decoding, output)?.stdout;
+        let mut text = self.decoded(output)?.stdout;
         text.truncate(text.trim_end_matches(['\n', '\r']).len());
         Ok(text)
     }
@@ -202,8 +172,9 @@ impl Command {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn lines(&mut self) -> Result<Lines, Error> {
-        self.decoding.check_splits_at_line_feeds(&self.program)?;
-        Ok(Lines::new(self.step_by_step()?, self.decoding, self.max_line_bytes))
+        let Options { decoding, max_line_bytes, .. } = self.options;
+        decoding.check_splits_at_line_feeds(&self.program)?;
+        Ok(Lines::new(self.start_steps()?, decoding, max_line_bytes))
     }
 
     /// Starts the command and gives what happens to it, as it happens: that it was started, what it
@@ -231,49 +202,21 @@ impl Command {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn events(&mut self) -> Result<Events, Error> {
-        self.step_by_step().map(Events::new)
+        self.start_steps().map(Events::new)
     }
 
     /// Starts a run whose streams are handed out.
-    pub(crate) fn step_by_step(&self) -> Result<Stepwise, Error> {
-        self.rules.prepare_to_keep(&self.program)?;
-        let mut started = self.launch(CAPTURED)?;
+    fn start_steps(&self) -> Result<Steps, Error> {
+        self.options.prepare_enforcement(&self.program)?;
+        let mut started = self.start_child(CAPTURED)?;
         let stdin = started.ends.stdin.take();
-        let (process, run) = self.begin(started, |_| Sink::handing_out(self.limit));
-        let steps = Stepwise::new(process, self.program.clone(), self.rules.clone(), run);
-        Ok(steps.with_stdin(stdin))
+        let run = ActiveRun::of_child(started, &self.program, &self.options, Collect::Chunks);
+        Ok(run.into_steps().with_stdin(stdin))
     }
 
-    /// Starts a run that keeps what it is told to.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn steps(&self, defaults: StdioDefaults, keep: Keep) -> Result<Stepwise, Error> {
-        let sink = |source| keep.sink(source, self.limit);
-        let (process, run) = self.begin(self.launch(defaults)?, sink);
-        Ok(Stepwise::new(process, self.program.clone(), self.rules.clone(), run))
-    }
-
-    #[cfg(feature = "tokio")]
-    pub(crate) fn decoding(&self) -> Decoding {
-        self.decoding
-    }
-
-    fn begin(&self, started: Started, sink: impl Fn(Source) -> Sink) -> (Process, Run) {
-        let (process, run) = started.into_run(&self.rules, sink);
-        (process, run.of(&self.program))
-    }
-
-    /// Starts what [`capture`](Self::capture) sees through to its end.
-    pub(crate) fn begin_capture(&mut self) -> Result<Begun, Error> {
-        let sink = |source| Keep::Both.sink(source, self.limit);
-        let (process, run) = self.begin(self.launch(CAPTURED)?, sink);
-        Ok(Begun {
-            processes: Processes::of(process),
-            run,
-            program: self.program.clone(),
-            rules: self.rules.clone(),
-            decoding: self.decoding,
-            decide: None,
-        })
+    /// Starts the run that [`capture`](Self::capture) sees through to its end.
+    pub(crate) fn start_capture(&mut self) -> Result<ActiveRun, Error> {
+        self.start_run(CAPTURED, Collect::All)
     }
 
     /// Starts the command and gives the child, in std's shape.
@@ -295,14 +238,8 @@ impl Command {
     /// ```
     #[doc(alias = "spawn_async")]
     pub fn spawn(&mut self) -> Result<Child, Error> {
-        self.rules.prepare_to_keep(&self.program)?;
-        let started = self.launch(OURS)?;
-        let reading = Reading {
-            limit: self.limit,
-            max_line_bytes: self.max_line_bytes,
-            decoding: self.decoding,
-        };
-        Ok(Child::new(started, &self.program, &self.rules, reading))
+        self.options.prepare_enforcement(&self.program)?;
+        Ok(Child::new(self.start_child(OURS)?, &self.program, &self.options))
     }
 
     /// Starts a worker as [`spawn`](Self::spawn) does: it inherits one more handle, which is closed here afterwards, and
@@ -347,28 +284,4 @@ impl Command {
     pub fn exec(&mut self) -> Error {
         self.become_program()
     }
-
-    /// Sees a started child through to its end.
-    fn conduct(&self, started: Started, keep: Keep) -> Result<Output, Error> {
-        let (process, run) = self.begin(started, |source| keep.sink(source, self.limit));
-        drive::see_through(run, process.alone(), &self.rules)
-            .map_err(|(doing, source)| Error::talk(&self.program, doing, source))
-    }
-}
-
-/// A captured output as text.
-pub(crate) fn into_text(
-    program: &OsStr,
-    decoding: Decoding,
-    output: Output,
-) -> Result<Capture, Error> {
-    let written = [output.stdout_bytes, output.stderr_bytes];
-    let decode = |source, bytes: Vec<u8>| {
-        let is_cut = written[source as usize].is_some_and(|written| written > bytes.len() as u64);
-        if is_cut { decoding.decode_cut(source, bytes) } else { decoding.decode(source, bytes) }
-    };
-    output.try_map(decode).map_err(|bad| {
-        let kind = ErrorKind::InvalidUtf8 { source: bad.source, offset: bad.offset };
-        Error::new(program, Doing::Talk("decode the output of"), kind, None)
-    })
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use pipewright_os::base::errno::{OsErrorKind, os_error_kind};
 use pipewright_os::process::status::ExitStatus;
 
-use crate::output::{Exceeded, Outcome, Source};
+use crate::outcome::{Exceeded, Outcome, Source};
 
 /// The kinds of failure, each with the facts that belong to it.
 ///

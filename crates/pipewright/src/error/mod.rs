@@ -35,6 +35,9 @@ struct Facts {
     source: Option<io::Error>,
 }
 
+/// The operation on a running child that failed, in the words "cannot ...", and the error of the system.
+pub(crate) type Failed = (&'static str, io::Error);
+
 /// What was being done.
 #[derive(Debug, Clone)]
 pub(crate) enum Doing {

@@ -1,12 +1,19 @@
 //! What happens to a child, as it happens.
 
+#[cfg(feature = "tokio")]
+mod task;
+
+use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
 
 use crate::ChildStdin;
-use crate::drive::Stepwise;
 use crate::error::Error;
 use crate::next::Next;
-use crate::output::{Ending, Source};
+use crate::outcome::Source;
+use crate::output::Ending;
+use crate::run::Steps;
+#[cfg(feature = "tokio")]
+pub use task::AsyncEvents;
 
 /// Something that happened to a child.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,19 +44,19 @@ pub enum Event {
 /// instead.
 #[derive(Debug)]
 pub struct Events {
-    pub(crate) child: Stepwise,
+    steps: Steps,
     started: bool,
 }
 
 impl Events {
-    pub(crate) fn new(child: Stepwise) -> Events {
-        Events { child, started: false }
+    pub(crate) fn new(steps: Steps) -> Events {
+        Events { steps, started: false }
     }
 
     /// The process id of the child.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        self.child.pid()
+        self.steps.pid()
     }
 
     /// Takes our end of the child's stdin, where the command set that to
@@ -80,7 +87,7 @@ impl Events {
     #[doc(alias = "stdin")]
     #[must_use = "dropping it ends the child's input"]
     pub fn take_stdin(&mut self) -> Option<ChildStdin> {
-        self.child.take_stdin()
+        self.steps.take_stdin()
     }
 
     /// Waits for the next event, but not longer than that: for whoever has something else to do now and
@@ -101,25 +108,38 @@ impl Events {
     }
 
     fn next_until(&mut self, until: Option<Instant>) -> Next<Result<Event, Error>> {
+        match self.poll_next_by(until, |steps| Poll::Ready(steps.step_until(until))) {
+            Poll::Ready(next) => next,
+            // Cannot happen: such a step is never pending.
+            Poll::Pending => Next::Pending,
+        }
+    }
+
+    /// Returns the next event, by steps that block or by steps that are polled.
+    fn poll_next_by(
+        &mut self,
+        until: Option<Instant>,
+        mut step: impl FnMut(&mut Steps) -> Poll<Result<bool, Error>>,
+    ) -> Poll<Next<Result<Event, Error>>> {
         let mut is_late = false;
         loop {
             if let Some(event) = self.take() {
-                return Next::Item(Ok(event));
+                return Poll::Ready(Next::Item(Ok(event)));
             }
             if is_late {
-                return Next::Pending;
+                return Poll::Ready(Next::Pending);
             }
-            match self.child.step_until(until) {
+            match ready!(step(&mut self.steps)) {
                 Ok(true) => is_late = until.is_some_and(|until| Instant::now() >= until),
-                Ok(false) => return self.end(),
-                Err(error) => return Next::Item(Err(error)),
+                Ok(false) => return Poll::Ready(self.end()),
+                Err(error) => return Poll::Ready(Next::Item(Err(error))),
             }
         }
     }
 
     /// The last event, once.
-    pub(crate) fn end(&mut self) -> Next<Result<Event, Error>> {
-        match self.child.ending() {
+    fn end(&mut self) -> Next<Result<Event, Error>> {
+        match self.steps.ending() {
             Some(ended) => Next::Item(ended.map(Event::Exited)),
             None => Next::Done,
         }
@@ -131,16 +151,16 @@ impl Events {
     /// The child could not be read from or waited for; it is then no longer running. Also where
     /// [`Event::Exited`] has been handed out already.
     pub fn finish(self) -> Result<Ending, Error> {
-        self.child.finish()
+        self.steps.finish()
     }
 
-    pub(crate) fn take(&mut self) -> Option<Event> {
+    fn take(&mut self) -> Option<Event> {
         if !self.started {
             self.started = true;
             return Some(Event::Started(self.pid()));
         }
         for source in [Source::Stdout, Source::Stderr] {
-            let Some(chunk) = self.child.take(source) else { continue };
+            let Some(chunk) = self.steps.take(source) else { continue };
             let bytes = self.keep_buffer(source, chunk.bytes);
             if bytes.is_empty() {
                 // The end of the stream: that of the child is told by itself.
@@ -162,7 +182,7 @@ impl Events {
         }
         let bytes = buffer.as_slice().to_owned();
         buffer.clear();
-        self.child.give_back(source, buffer);
+        self.steps.give_back(source, buffer);
         bytes
     }
 }

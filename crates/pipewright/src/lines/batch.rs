@@ -2,7 +2,7 @@
 
 use pipewright_os::base::memory;
 
-use crate::output::Source;
+use crate::outcome::Source;
 use crate::text::{Decoding, NotUtf8};
 
 /// Whole lines. None of them is moved or looked at before it is its turn, but for one thing: that

@@ -2,18 +2,24 @@
 
 mod batch;
 mod splitter;
+#[cfg(feature = "tokio")]
+mod task;
 
 use std::mem;
+use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
 
 use batch::Batch;
 use splitter::Splitter;
+#[cfg(feature = "tokio")]
+pub use task::AsyncLines;
 
 use crate::ChildStdin;
-use crate::drive::{Chunk, Stepwise};
 use crate::error::{Doing, Error, ErrorKind};
 use crate::next::Next;
-use crate::output::{Ending, Source};
+use crate::outcome::Source;
+use crate::output::Ending;
+use crate::run::{Chunk, Steps};
 use crate::text::{Decoding, NotUtf8};
 
 /// A line that a child wrote, without its line end.
@@ -52,7 +58,7 @@ impl Default for Line {
 /// instead, and [`kill_on_drop`](crate::Command::kill_on_drop) kills it.
 #[derive(Debug)]
 pub struct Lines {
-    pub(crate) child: Stepwise,
+    steps: Steps,
     decoding: Decoding,
     splitters: [Splitter; 2],
     /// The lines that are being handed out, and whose they are.
@@ -63,9 +69,9 @@ pub struct Lines {
 }
 
 impl Lines {
-    pub(crate) fn new(child: Stepwise, decoding: Decoding, max_line: Option<usize>) -> Lines {
+    pub(crate) fn new(steps: Steps, decoding: Decoding, max_line: Option<usize>) -> Lines {
         Lines {
-            child,
+            steps,
             decoding,
             splitters: [Splitter::new(max_line), Splitter::new(max_line)],
             batch: Batch::default(),
@@ -77,7 +83,7 @@ impl Lines {
     /// The process id of the child.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        self.child.pid()
+        self.steps.pid()
     }
 
     /// Takes our end of the child's stdin, where the command set that to
@@ -104,7 +110,7 @@ impl Lines {
     #[doc(alias = "stdin")]
     #[must_use = "dropping it ends the child's input"]
     pub fn take_stdin(&mut self) -> Option<ChildStdin> {
-        self.child.take_stdin()
+        self.steps.take_stdin()
     }
 
     /// Puts the next line into one that is there already, and so allocates nothing for it; `false`:
@@ -157,21 +163,34 @@ impl Lines {
     pub fn next_within(&mut self, limit: Duration) -> Next<Result<Line, Error>> {
         // A limit so long that the clock cannot hold its end is none.
         let until = Instant::now().checked_add(limit);
+        match self.poll_next_by(until, |steps| Poll::Ready(steps.step_until(until))) {
+            Poll::Ready(next) => next,
+            // Cannot happen: such a step is never pending.
+            Poll::Pending => Next::Pending,
+        }
+    }
+
+    /// Returns the next line, by steps that block or by steps that are polled.
+    fn poll_next_by(
+        &mut self,
+        until: Option<Instant>,
+        mut step: impl FnMut(&mut Steps) -> Poll<Result<bool, Error>>,
+    ) -> Poll<Next<Result<Line, Error>>> {
         let mut is_late = false;
         loop {
             if let Some(line) = self.take_line() {
-                return Next::Item(line);
+                return Poll::Ready(Next::Item(line));
             }
             if self.take_batch() {
                 continue;
             }
             if is_late {
-                return Next::Pending;
+                return Poll::Ready(Next::Pending);
             }
-            match self.child.step_until(until) {
+            match ready!(step(&mut self.steps)) {
                 Ok(true) => is_late = until.is_some_and(|until| Instant::now() >= until),
-                Ok(false) => return Next::Done,
-                Err(error) => return Next::Item(Err(error)),
+                Ok(false) => return Poll::Ready(Next::Done),
+                Err(error) => return Poll::Ready(Next::Item(Err(error))),
             }
         }
     }
@@ -181,12 +200,12 @@ impl Lines {
     /// # Errors
     /// The child could not be read from or waited for; it is then no longer running.
     pub fn finish(self) -> Result<Ending, Error> {
-        self.child.finish()
+        self.steps.finish()
     }
 
     /// The next of the lines that have come.
     #[inline]
-    pub(crate) fn take_line(&mut self) -> Option<Result<Line, Error>> {
+    fn take_line(&mut self) -> Option<Result<Line, Error>> {
         if let Some(text) = self.batch.next_ordinary() {
             let (source, text) = (self.source, text.to_owned());
             return Some(Ok(Line { source, text, truncated: false }));
@@ -206,7 +225,7 @@ impl Lines {
             if self.take_batch() {
                 return Ok(true);
             }
-            if !self.child.step()? {
+            if !self.steps.step()? {
                 return Ok(false);
             }
         }
@@ -214,14 +233,14 @@ impl Lines {
 
     /// Whether there are lines to hand out after what has come up to now. All those before have
     /// been.
-    pub(crate) fn take_batch(&mut self) -> bool {
+    fn take_batch(&mut self) -> bool {
         if !mem::replace(&mut self.is_reading, true) {
             let done = mem::take(&mut self.batch);
             let buffer = self.splitters[self.source as usize].reclaim(done);
-            self.child.give_back(self.source, buffer);
+            self.steps.give_back(self.source, buffer);
         }
         for source in [Source::Stdout, Source::Stderr] {
-            if let Some(chunk) = self.child.take(source) {
+            if let Some(chunk) = self.steps.take(source) {
                 if self.split(source, chunk) {
                     self.is_reading = false;
                     return true;
@@ -241,7 +260,7 @@ impl Lines {
                 true
             }
             Err(buffer) => {
-                self.child.give_back(source, buffer);
+                self.steps.give_back(source, buffer);
                 false
             }
         }
@@ -249,7 +268,7 @@ impl Lines {
 
     fn not_utf8(&self, bad: NotUtf8) -> Error {
         let kind = ErrorKind::InvalidUtf8 { source: bad.source, offset: bad.offset };
-        Error::new(self.child.program(), Doing::Talk("decode the output of"), kind, None)
+        Error::new(self.steps.program(), Doing::Talk("decode the output of"), kind, None)
     }
 }
 

@@ -80,7 +80,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::output::Source;
+    use crate::outcome::Source;
     use crate::text::Decoding;
 
     type Lines = Vec<(String, bool)>;

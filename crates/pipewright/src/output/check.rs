@@ -9,19 +9,19 @@ use crate::error::{Doing, Error, ErrorKind};
 pub(crate) const TAIL_BYTES: usize = 64 << 10;
 
 /// A stream as it was captured. For the types that this crate captures streams in, and no others.
-pub(crate) trait Stream: Sized {
+pub(crate) trait CapturedStream: Sized {
     /// The end of it, as text.
     fn tail(&self) -> String;
 }
 
-impl Stream for Vec<u8> {
+impl CapturedStream for Vec<u8> {
     fn tail(&self) -> String {
         let from = self.len().saturating_sub(TAIL_BYTES);
         String::from_utf8_lossy(self.get(from..).unwrap_or_default()).into_owned()
     }
 }
 
-impl Stream for String {
+impl CapturedStream for String {
     fn tail(&self) -> String {
         let mut from = self.len().saturating_sub(TAIL_BYTES);
         while !self.is_char_boundary(from) {
@@ -31,14 +31,14 @@ impl Stream for String {
     }
 }
 
-impl Stream for () {
+impl CapturedStream for () {
     fn tail(&self) -> String {
         String::new()
     }
 }
 
 #[expect(private_bounds, reason = "for bytes, text and nothing, and for no other type")]
-impl<T: Stream> Captured<T> {
+impl<T: CapturedStream> Captured<T> {
     /// Returns the same where the child exited by itself with code 0, and otherwise the error that
     /// [`Command::run`](crate::Command::run) and [`Command::read`](crate::Command::read) give.
     ///
@@ -66,7 +66,7 @@ impl<T: Stream> Captured<T> {
 }
 
 /// Makes anything but success an error of that program.
-pub(crate) fn judge<T: Stream>(program: &OsStr, ended: &Captured<T>) -> Result<(), Error> {
+pub(crate) fn judge<T: CapturedStream>(program: &OsStr, ended: &Captured<T>) -> Result<(), Error> {
     if ended.success() {
         return check_tee(program, ended);
     }

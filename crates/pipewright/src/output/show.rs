@@ -3,40 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{Ending, Exceeded, Outcome, Source};
-
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Source::Stdout => "stdout",
-            Source::Stderr => "stderr",
-        })
-    }
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Outcome::Exited => "exited",
-            Outcome::Signaled => "killed by a signal",
-            Outcome::TimedOut => "timed out",
-            Outcome::IdleTimedOut => "timed out without output",
-            Outcome::Cancelled => "cancelled",
-            Outcome::LimitExceeded => "exceeded its output limit",
-        })
-    }
-}
-
-impl fmt::Display for Exceeded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Exceeded::Time(limit) => write!(f, "timed out after {limit:?}"),
-            Exceeded::Silence(limit) => write!(f, "timed out after {limit:?} without output"),
-            Exceeded::Bytes(1) => f.write_str("exceeded its output limit of 1 byte"),
-            Exceeded::Bytes(limit) => write!(f, "exceeded its output limit of {limit} bytes"),
-        }
-    }
-}
+use super::Ending;
+use crate::outcome::Outcome;
 
 impl fmt::Display for Ending {
     /// Says how it ended, on one line: `exited with code 1 after 1.2s`, `killed by SIGKILL after 31ms`,

@@ -1,18 +1,14 @@
 //! A started pipeline, in the shape of a child.
 
 use std::ffi::OsString;
-use std::sync::Arc;
-use std::time::Instant;
 
 use pipewright_os::base::signal::Signal;
 
-use super::PipelineOutput;
-use super::start::Running;
-use super::verbs::conduct;
-use crate::child::{Input, Processes};
-use crate::command::{Keep, Limit, OutputEnd, Rules};
-use crate::drive::{Keeping, Parked, Reach, TeeTo};
+use super::end::result_of;
+use super::start::StartedStages;
+use super::{PipelineOutput, joined};
 use crate::error::Error;
+use crate::run::{ActiveRun, Collect, Options, Processes, SpawnedRun};
 use crate::{ChildStderr, ChildStdin, ChildStdout};
 
 /// A pipeline that runs, or has run.
@@ -30,55 +26,23 @@ pub struct PipelineChild {
     pub stdout: Option<ChildStdout>,
     /// Our end of the pipe that every stage whose stderr is piped writes to.
     pub stderr: Option<ChildStderr>,
-    /// Before the processes: it has a handle on them.
-    keeping: Option<Keeping>,
-    pub(super) processes: Arc<Processes>,
-    pub(super) programs: Vec<OsString>,
-    pub(super) started: Instant,
-    /// Input that came with the first command.
-    pub(super) input: Input,
-    pub(super) parked: Arc<Parked>,
-    pub(super) rules: Rules,
-    limit: Option<Limit>,
+    pub(super) run: SpawnedRun<Processes>,
+    programs: Vec<OsString>,
     pub(super) pipefail: bool,
-    /// What whoever reads the streams is to pass on: us, if we do.
-    tees: [Option<TeeTo>; 2],
 }
 
 impl PipelineChild {
-    pub(super) fn new(
-        running: Running,
-        rules: Rules,
-        limit: Option<Limit>,
-        pipefail: bool,
-    ) -> PipelineChild {
-        let ([stdout, stderr], tees) = OutputEnd::split([running.stdout, running.stderr]);
-        let mut child = PipelineChild {
-            keeping: None,
-            stdin: running.stdin,
-            input: Input::begin(running.feed, &running.processes),
-            parked: Arc::default(),
-            stdout,
-            stderr,
-            processes: Arc::new(running.processes),
-            programs: running.programs,
-            started: running.at,
-            rules,
-            limit,
-            pipefail,
-            tees,
-        };
-        child.keeping = child.rules.keep(&child.processes, &child.parked);
-        if child.keeping.is_some() {
-            child.parked.put(Box::new(child.run(None)));
-        }
-        child
+    pub(super) fn new(started: StartedStages, options: &Options, pipefail: bool) -> PipelineChild {
+        let StartedStages { programs, processes, ends, at } = started;
+        let (run, (stdin, [stdout, stderr])) =
+            SpawnedRun::new(processes, ends, joined(&programs), at, None, options);
+        PipelineChild { stdin, stdout, stderr, run, programs, pipefail }
     }
 
     /// The process ids of the stages, from the first to the last.
     #[must_use]
     pub fn ids(&self) -> Vec<u32> {
-        self.processes.iter().map(|exit| exit.pid()).collect()
+        self.run.processes().iter().map(|child| child.pid()).collect()
     }
 
     /// Waits until all stages have ended, and reads the piped streams meanwhile. The first stage's
@@ -89,30 +53,15 @@ impl PipelineChild {
     /// # Errors
     /// A stage could not be read from or waited for; none is then left running.
     pub fn wait_with_output(self) -> Result<PipelineOutput, Error> {
-        by_its_twin!(self.wait_with_output_async());
-        let (running, rules, limit, pipefail) = self.into_running();
-        conduct(running, &rules, limit, Keep::Both, pipefail)
+        run_async_for_test!(self.wait_with_output_async());
+        let (run, programs, pipefail) = self.into_run();
+        run.finish_with(|children, whole| result_of(programs, children, whole, pipefail))
     }
 
-    /// What is seen through when everything is read.
-    pub(super) fn into_running(self) -> (Running, Rules, Option<Limit>, bool) {
-        // From here on this keeps the time.
-        drop(self.keeping);
-        drop(self.stdin);
-        let [stdout_tee, stderr_tee] = self.tees;
-        let running = Running {
-            programs: self.programs,
-            // Nobody else has them any more.
-            processes: Arc::into_inner(self.processes).unwrap_or_default(),
-            begun: self.parked.take_out(),
-            stdin: None,
-            feed: self.input.take_feed(),
-            fed: self.input.fed(),
-            stdout: self.stdout.map(|pipe| OutputEnd::new(pipe, stdout_tee)),
-            stderr: self.stderr.map(|pipe| OutputEnd::new(pipe, stderr_tee)),
-            at: self.started,
-        };
-        (running, self.rules, self.limit, self.pipefail)
+    /// Returns the run that reads everything.
+    pub(super) fn into_run(self) -> (ActiveRun, Vec<OsString>, bool) {
+        let PipelineChild { stdin, stdout, stderr, run, programs, pipefail } = self;
+        (run.into_run((stdin, [stdout, stderr]), Collect::All), programs, pipefail)
     }
 
     /// Kills every stage, the groups they lead and the descendants that can be found. Stages that
@@ -121,8 +70,7 @@ impl PipelineChild {
     /// # Errors
     /// A stage may not be signalled by us: it has become another user's. The others are killed.
     pub fn kill(&self) -> Result<(), Error> {
-        let killed = Reach::default().kill(&self.processes);
-        killed.map_err(|error| self.cannot("kill", error))
+        self.run.kill()
     }
 
     /// Sends every stage a signal, the last one first, and nobody else. `false`: all have ended
@@ -132,8 +80,8 @@ impl PipelineChild {
     /// A stage has become another user's; those after it have been sent the signal.
     pub fn signal(&self, signal: Signal) -> Result<bool, Error> {
         let mut reached = false;
-        for exit in self.processes.iter().rev() {
-            reached |= exit.signal(signal).map_err(|error| self.cannot("signal", error))?;
+        for child in self.run.processes().iter().rev() {
+            reached |= child.signal(signal).map_err(|error| self.run.cannot("signal", error))?;
         }
         Ok(reached)
     }

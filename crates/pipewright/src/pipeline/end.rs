@@ -10,7 +10,8 @@ use pipewright_os::process::status::ExitStatus;
 use pipewright_os::process::usage::Usage;
 
 use crate::error::Error;
-use crate::output::{Captured, Outcome, Output, Stream, judge};
+use crate::outcome::Outcome;
+use crate::output::{Captured, CapturedStream, Output, judge};
 
 /// How a stage of a pipeline ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,7 +59,7 @@ impl<T> Deref for Pipelined<T> {
 }
 
 #[expect(private_bounds, reason = "as for the whole")]
-impl<T: Stream> Pipelined<T> {
+impl<T: CapturedStream> Pipelined<T> {
     /// As [`Captured::check`]: the error is that of the stage that failed, or of all where all were stopped.
     ///
     /// # Errors
@@ -78,12 +79,24 @@ impl<T: Stream> Pipelined<T> {
 }
 
 impl StageEnd {
-    pub(super) fn of(program: OsString, exit: &ChildHandle) -> io::Result<StageEnd> {
+    pub(super) fn of(program: OsString, child: &ChildHandle) -> io::Result<StageEnd> {
         // Asked before: an end is remembered.
-        let ended = exit.wait()?;
-        let usage = ended.usage.map(|usage| exit.refine_peak_memory(usage));
-        Ok(StageEnd { program, pid: exit.pid(), status: ended.status, usage })
+        let ended = child.wait()?;
+        let usage = ended.usage.map(|usage| child.refine_peak_memory(usage));
+        Ok(StageEnd { program, pid: child.pid(), status: ended.status, usage })
     }
+}
+
+/// Returns the result of a pipeline whose stages have ended.
+pub(super) fn result_of(
+    programs: Vec<OsString>,
+    children: &[ChildHandle],
+    whole: Output,
+    pipefail: bool,
+) -> io::Result<PipelineOutput> {
+    let ends = programs.into_iter().zip(children);
+    let stages: io::Result<Vec<_>> = ends.map(|(program, it)| StageEnd::of(program, it)).collect();
+    Ok(conclude(whole, stages?, pipefail))
 }
 
 /// The whole, with what the stages say.

@@ -2,7 +2,6 @@
 
 mod child;
 mod end;
-mod options;
 mod start;
 mod streams;
 #[cfg(feature = "tokio")]
@@ -17,8 +16,8 @@ use std::ops::BitOr;
 pub use child::PipelineChild;
 pub use end::{PipelineCapture, PipelineOutput, Pipelined, StageEnd};
 
-use crate::command::{Command, Limit, Rules};
-use crate::text::Decoding;
+use crate::command::Command;
+use crate::run::{Options, option_setters};
 
 /// Commands that run at the same time, the stdout of each joined to the stdin of the next by one
 /// pipe of the kernel: no byte between two stages passes through this process, which keeps no end
@@ -64,19 +63,16 @@ use crate::text::Decoding;
 #[must_use = "a pipeline does nothing until a verb such as `status` or `capture` is called"]
 pub struct Pipeline<'a> {
     stages: Vec<Stage<'a>>,
-    rules: Rules,
-    limit: Option<Limit>,
-    max_line_bytes: Option<usize>,
-    decoding: Decoding,
+    options: Options,
     pipefail: bool,
 }
 
 /// A command in a [`Pipeline`], owned or borrowed: what [`Command`] and `&mut Command` convert to.
 #[derive(Debug)]
-pub struct Stage<'a>(Held<'a>);
+pub struct Stage<'a>(StageCommand<'a>);
 
 #[derive(Debug)]
-enum Held<'a> {
+enum StageCommand<'a> {
     Owned(Box<Command>),
     Borrowed(&'a mut Command),
 }
@@ -94,10 +90,7 @@ impl<'a> Pipeline<'a> {
     pub fn new(stages: impl IntoIterator<Item: Into<Stage<'a>>>) -> Pipeline<'a> {
         Pipeline {
             stages: stages.into_iter().map(Into::into).collect(),
-            rules: Rules::default(),
-            limit: None,
-            max_line_bytes: None,
-            decoding: Decoding::default(),
+            options: Options::default(),
             pipefail: true,
         }
     }
@@ -134,12 +127,28 @@ impl<'a> Pipeline<'a> {
         self.stages.iter().map(Stage::command)
     }
 
+    /// Sets whether any stage that failed makes the pipeline fail, which is the default, or only the last one, as in sh.
+    ///
+    /// ```
+    /// use pipewright::Command;
+    /// let mut pipeline = Command::new("false") | Command::new("true");
+    /// assert_eq!(pipeline.status()?.code(), Some(1));
+    /// assert_eq!(pipeline.pipefail(false).status()?.code(), Some(0));
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn pipefail(&mut self, pipefail: bool) -> &mut Self {
+        self.pipefail = pipefail;
+        self
+    }
+
     fn programs(&self) -> Vec<OsString> {
         self.stages().map(|command| command.get_program().to_owned()).collect()
     }
 }
 
-/// What an error about all stages says instead of a program.
+option_setters!(Pipeline<'_>);
+
+/// Returns the name of all stages, for errors.
 fn joined(programs: &[OsString]) -> OsString {
     programs.join(OsStr::new(" | "))
 }
@@ -147,15 +156,15 @@ fn joined(programs: &[OsString]) -> OsString {
 impl Stage<'_> {
     pub(crate) fn command(&self) -> &Command {
         match &self.0 {
-            Held::Owned(command) => command,
-            Held::Borrowed(command) => command,
+            StageCommand::Owned(command) => command,
+            StageCommand::Borrowed(command) => command,
         }
     }
 
     pub(crate) fn command_mut(&mut self) -> &mut Command {
         match &mut self.0 {
-            Held::Owned(command) => command,
-            Held::Borrowed(command) => command,
+            StageCommand::Owned(command) => command,
+            StageCommand::Borrowed(command) => command,
         }
     }
 }
@@ -182,13 +191,13 @@ impl Command {
 
 impl From<Command> for Stage<'_> {
     fn from(command: Command) -> Self {
-        Stage(Held::Owned(Box::new(command)))
+        Stage(StageCommand::Owned(Box::new(command)))
     }
 }
 
 impl<'a> From<&'a mut Command> for Stage<'a> {
     fn from(command: &'a mut Command) -> Self {
-        Stage(Held::Borrowed(command))
+        Stage(StageCommand::Borrowed(command))
     }
 }
 

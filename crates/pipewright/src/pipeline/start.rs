@@ -4,52 +4,42 @@ use std::ffi::OsString;
 use std::io;
 use std::time::Instant;
 
-use pipewright_os::base::pipe::{Mode, PipeOptions, PipeWriter};
+use pipewright_os::base::pipe::{Mode, PipeOptions};
 
-use super::Pipeline;
-use crate::child::{Fed, Processes};
+use super::{Pipeline, joined};
 use crate::command::{
-    Command, Joints, OutputEnd, Place, StageStderr, Started, Stdio, StdioDefaults, Usual,
+    Command, StagePipes, StagePosition, StageStderr, Stdio, StdioDefault, StdioDefaults,
 };
-use crate::drive::{Feed, Reach, Run, TeeTo, open_tee};
 use crate::error::{Doing, Error, ErrorKind};
+use crate::run::{
+    ActiveRun, Collect, Options, OutputEnd, ParentEnds, Processes, RunInfo, Started, StopTargets,
+    TeeTarget, on_demand,
+};
 
-/// Stages that run, and our ends of their pipes.
-pub(super) struct Running {
+/// Stages that run, and the parent's ends of their pipes.
+pub(super) struct StartedStages {
     pub(super) programs: Vec<OsString>,
     pub(super) processes: Processes,
-    /// Their run, where somebody has waited for them already.
-    pub(super) begun: Option<Box<Run>>,
-    pub(super) stdin: Option<PipeWriter>,
-    pub(super) feed: Option<Feed>,
-    /// Input that somebody else feeds.
-    pub(super) fed: Option<Fed>,
-    pub(super) stdout: Option<OutputEnd>,
-    pub(super) stderr: Option<OutputEnd>,
+    pub(super) ends: ParentEnds,
     pub(super) at: Instant,
 }
 
 impl Pipeline<'_> {
     /// Starts all stages. After an error there is none.
-    pub(super) fn start(&mut self, defaults: StdioDefaults) -> Result<Running, Error> {
+    pub(super) fn start(&mut self, defaults: StdioDefaults) -> Result<StartedStages, Error> {
         self.check()?;
         let (stderr, shared) = self.share_stderr(defaults.stderr)?;
-        let mut running = Running {
+        let mut started = StartedStages {
             programs: self.programs(),
             processes: Processes::with_room_for(self.stages.len()),
-            begun: None,
-            stdin: None,
-            feed: None,
-            fed: None,
-            stdout: None,
-            stderr: shared,
+            ends: ParentEnds { stderr: shared, ..ParentEnds::default() },
             at: Instant::now(),
         };
         // The pipes are closed on the way: those of a stage as soon as it has them.
-        match self.start_all(defaults, stderr, &mut running) {
-            Ok(()) => Ok(running),
+        match self.start_all(defaults, stderr, &mut started) {
+            Ok(()) => Ok(started),
             Err(error) => {
-                Reach::default().abandon(&running.processes);
+                StopTargets::default().abandon(&started.processes);
                 Err(error)
             }
         }
@@ -59,22 +49,21 @@ impl Pipeline<'_> {
         &mut self,
         defaults: StdioDefaults,
         stderr: Option<Stdio>,
-        running: &mut Running,
+        started: &mut StartedStages,
     ) -> Result<(), Error> {
         let last = self.stages.len().saturating_sub(1);
-        let mut joints = Joints { stderr, ..Joints::default() };
+        let mut pipes = StagePipes { stderr, ..StagePipes::default() };
         for (index, stage) in self.stages.iter_mut().enumerate() {
             let command = stage.command_mut();
             let mut next = None;
             if index < last {
                 let (reader, writer) = command.make_pipe(PipeOptions::default())?;
-                joints.stdout = Some(writer.into());
+                pipes.stdout = Some(writer.into());
                 next = Some(reader.into());
             }
-            let started = command.start_stage(&mut joints, defaults)?;
-            running.take(started);
-            joints.stdin = next;
-            joints.stdout = None;
+            started.push(command.start_stage(&mut pipes, defaults)?);
+            pipes.stdin = next;
+            pipes.stdout = None;
         }
         Ok(())
     }
@@ -91,13 +80,17 @@ impl Pipeline<'_> {
             ));
         };
         for (index, command) in self.stages().enumerate() {
-            command.check_as_stage(Place { is_first: index == 0, is_last: index == last })?;
+            command
+                .check_as_stage(StagePosition { is_first: index == 0, is_last: index == last })?;
         }
         Ok(())
     }
 
     /// The one pipe for every stderr that passes through us: the stages' end of it, and ours.
-    fn share_stderr(&self, default: Usual) -> Result<(Option<Stdio>, Option<OutputEnd>), Error> {
+    fn share_stderr(
+        &self,
+        default: StdioDefault,
+    ) -> Result<(Option<Stdio>, Option<OutputEnd>), Error> {
         let ways = self.stages().map(|command| (command, command.stage_stderr(default)));
         let mut first = None;
         for (command, way) in ways.filter(|(_, way)| *way != StageStderr::ItsOwn) {
@@ -114,8 +107,10 @@ impl Pipeline<'_> {
         let Some((command, way)) = first else { return Ok((None, None)) };
         let options = PipeOptions { read: Mode::Async, ..PipeOptions::default() };
         let (reader, writer) = command.make_pipe(options)?;
-        let ours =
-            OutputEnd::new(reader, (way == StageStderr::Teed).then_some(TeeTo::Ours(open_tee)));
+        let ours = OutputEnd::new(
+            reader,
+            (way == StageStderr::Teed).then_some(TeeTarget::Ours(on_demand::OPEN_TEE)),
+        );
         Ok((Some(writer.into()), Some(ours)))
     }
 }
@@ -123,26 +118,43 @@ impl Pipeline<'_> {
 impl Command {
     fn start_stage(
         &mut self,
-        joints: &mut Joints,
+        pipes: &mut StagePipes,
         defaults: StdioDefaults,
     ) -> Result<Started, Error> {
         if self.stage_stderr(defaults.stderr) != StageStderr::ItsOwn {
-            return self.launch_joined(joints, defaults);
+            return self.start_joined(pipes, defaults);
         }
-        let shared = joints.stderr.take();
-        let started = self.launch_joined(joints, defaults);
-        joints.stderr = shared;
+        let shared = pipes.stderr.take();
+        let started = self.start_joined(pipes, defaults);
+        pipes.stderr = shared;
         started
     }
 }
 
-impl Running {
-    fn take(&mut self, started: Started) {
-        let Started { process, ends, .. } = started;
+impl StartedStages {
+    fn push(&mut self, stage: Started) {
+        let Started { process, ends, .. } = stage;
         self.processes.push(process);
         // Only the first has the one, only the last the other.
-        self.stdin = self.stdin.take().or(ends.stdin);
-        self.feed = self.feed.take().or(ends.feed);
-        self.stdout = self.stdout.take().or(ends.stdout);
+        self.ends.stdin = self.ends.stdin.take().or(ends.stdin);
+        self.ends.feed = self.ends.feed.take().or(ends.feed);
+        self.ends.stdout = self.ends.stdout.take().or(ends.stdout);
+    }
+
+    /// Returns the run that keeps this of the output, and the programs of the stages.
+    pub(super) fn into_run(
+        self,
+        options: &Options,
+        collect: Collect,
+    ) -> (ActiveRun, Vec<OsString>) {
+        let StartedStages { programs, processes, ends, at } = self;
+        let info = RunInfo {
+            program: joined(&programs),
+            started: at,
+            background_feed: None,
+            foreground: None,
+            trace: processes.trace(),
+        };
+        (ActiveRun::new(processes, info, ends, options, collect), programs)
     }
 }

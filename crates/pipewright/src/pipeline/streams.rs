@@ -6,14 +6,12 @@ use pipewright_os::process::child::ChildHandle;
 
 use super::Pipeline;
 use super::end::{StageEnd, conclude};
-use super::start::Running;
-use super::verbs::Seen;
-use crate::command::{Begun, CAPTURED, Keep};
-use crate::drive::{Decide, Run, Sink, Stepwise};
+use crate::command::CAPTURED;
 use crate::error::Error;
 use crate::events::Events;
 use crate::lines::Lines;
-use crate::output::{Output, Source};
+use crate::output::Output;
+use crate::run::{ActiveRun, Collect, Decide, Options, Steps};
 
 impl Pipeline<'_> {
     /// Starts the pipeline and gives its lines as they arrive: those of the last stage's stdout, and
@@ -30,8 +28,9 @@ impl Pipeline<'_> {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn lines(&mut self) -> Result<Lines, Error> {
-        self.decoding.check_splits_at_line_feeds(&self.name())?;
-        Ok(Lines::new(self.step_by_step()?, self.decoding, self.max_line_bytes))
+        let Options { decoding, max_line_bytes, .. } = self.options;
+        decoding.check_splits_at_line_feeds(&self.name())?;
+        Ok(Lines::new(self.start_steps()?, decoding, max_line_bytes))
     }
 
     /// Starts the pipeline and gives what happens to it, as it happens. The process id of
@@ -51,39 +50,21 @@ impl Pipeline<'_> {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn events(&mut self) -> Result<Events, Error> {
-        self.step_by_step().map(Events::new)
+        self.start_steps().map(Events::new)
     }
 
-    fn step_by_step(&mut self) -> Result<Stepwise, Error> {
-        self.rules.prepare_to_keep(&self.name())?;
-        let running = self.start(CAPTURED)?;
-        let Running { processes, stdin, feed, stdout, stderr, at, .. } = running;
-        let sink = || Sink::handing_out(self.limit);
-        let streams = [
-            stdout.map(|end| end.into_stream(Source::Stdout, sink())),
-            stderr.map(|end| end.into_stream(Source::Stderr, sink())),
-        ];
-        let run =
-            Run::new(&self.rules, at, feed, streams).of(&self.name()).traced(processes.trace());
-        let decide = Some(self.decide());
-        let steps = Stepwise::of_all(processes, self.name(), self.rules.clone(), run, decide);
-        Ok(steps.with_stdin(stdin))
+    fn start_steps(&mut self) -> Result<Steps, Error> {
+        self.options.prepare_enforcement(&self.name())?;
+        let mut started = self.start(CAPTURED)?;
+        let stdin = started.ends.stdin.take();
+        let (run, _) = started.into_run(&self.options, Collect::Chunks);
+        Ok(run.decided_by(self.decide()).into_steps().with_stdin(stdin))
     }
 
-    /// Starts a capture of the whole, for those who run many.
-    pub(crate) fn begin_capture(&mut self) -> Result<Begun, Error> {
-        let mut running = self.start(CAPTURED)?;
-        // Nobody will write to it, so the first stage is to find the end of its input.
-        running.stdin = None;
-        let (run, Seen { processes, .. }) = running.into_run(&self.rules, self.limit, Keep::Both);
-        Ok(Begun {
-            processes,
-            run,
-            program: self.name(),
-            rules: self.rules.clone(),
-            decoding: self.decoding,
-            decide: Some(self.decide()),
-        })
+    /// Starts a capture of the whole, for a run of many.
+    pub(crate) fn start_capture(&mut self) -> Result<ActiveRun, Error> {
+        let (run, _) = self.start(CAPTURED)?.into_run(&self.options, Collect::All);
+        Ok(run.decided_by(self.decide()))
     }
 
     fn decide(&self) -> Decide {
@@ -91,16 +72,16 @@ impl Pipeline<'_> {
     }
 }
 
-fn decide_with_pipefail(exits: &[ChildHandle], whole: Output) -> io::Result<Output> {
-    decide(exits, whole, true)
+fn decide_with_pipefail(children: &[ChildHandle], whole: Output) -> io::Result<Output> {
+    decide(children, whole, true)
 }
 
-fn decide_by_last(exits: &[ChildHandle], whole: Output) -> io::Result<Output> {
-    decide(exits, whole, false)
+fn decide_by_last(children: &[ChildHandle], whole: Output) -> io::Result<Output> {
+    decide(children, whole, false)
 }
 
-fn decide(exits: &[ChildHandle], whole: Output, pipefail: bool) -> io::Result<Output> {
+fn decide(children: &[ChildHandle], whole: Output, pipefail: bool) -> io::Result<Output> {
     let stages: io::Result<Vec<StageEnd>> =
-        exits.iter().map(|exit| StageEnd::of(std::ffi::OsString::new(), exit)).collect();
+        children.iter().map(|child| StageEnd::of(std::ffi::OsString::new(), child)).collect();
     Ok(conclude(whole, stages?, pipefail).whole)
 }

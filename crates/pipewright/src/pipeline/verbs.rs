@@ -7,14 +7,13 @@ use pipewright_os::process::child::ChildHandle;
 use pipewright_os::process::status::ExitStatus;
 
 use super::child::PipelineChild;
-use super::end::{Pipelined, StageEnd, conclude, deciding};
-use super::start::Running;
+use super::end::{Pipelined, deciding, result_of};
 use super::{Pipeline, PipelineCapture, PipelineOutput, joined};
-use crate::child::Processes;
-use crate::command::{CAPTURED, Keep, Limit, OURS, REMEMBERED, Rules, into_text};
-use crate::drive::{self, Failed, Run};
+use crate::command::{CAPTURED, OURS, REMEMBERED, StdioDefaults};
 use crate::error::Error;
-use crate::output::{Output, Source, check_tee, judge};
+use crate::output::{check_tee, judge};
+use crate::run::Collect;
+use crate::text::into_text;
 
 impl Pipeline<'_> {
     /// Runs the pipeline and tells how it ended; a stage that fails is `Ok`.
@@ -34,17 +33,18 @@ impl Pipeline<'_> {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn status(&mut self) -> Result<ExitStatus, Error> {
-        by_its_twin!(self.status_async());
-        let mut running = self.start(OURS)?;
-        let nothing_to_do =
-            running.stdout.is_none() && running.stderr.is_none() && running.feed.is_none();
-        if nothing_to_do && !self.rules.can_stop() {
+        run_async_for_test!(self.status_async());
+        let mut started = self.start(OURS)?;
+        if !started.ends.pass_data() && !self.options.rules.can_stop() {
             // Closed before the wait: a stage that reads its stdin to the end must find one.
-            running.stdin = None;
-            return wait_for_all(&running.processes, self.pipefail)
-                .map_err(|error| Error::talk(&joined(&running.programs), "wait for", error));
+            started.ends.stdin = None;
+            return wait_for_all(&started.processes, self.pipefail)
+                .map_err(|error| Error::talk(&joined(&started.programs), "wait for", error));
         }
-        let output = self.conduct(running, Keep::Nothing)?;
+        let (run, programs) = started.into_run(&self.options, Collect::Nothing);
+        let pipefail = self.pipefail;
+        let output =
+            run.finish_with(|children, whole| result_of(programs, children, whole, pipefail))?;
         check_tee(&self.name(), &output)?;
         Ok(output.status)
     }
@@ -66,9 +66,8 @@ impl Pipeline<'_> {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn output(&mut self) -> Result<PipelineOutput, Error> {
-        by_its_twin!(self.output_async());
-        let running = self.start(CAPTURED)?;
-        self.conduct(running, Keep::Both)
+        run_async_for_test!(self.output_async());
+        self.finish(CAPTURED, Collect::All)
     }
 
     /// Runs the pipeline and gives what it wrote as text; a stage that fails is `Ok`.
@@ -87,7 +86,7 @@ impl Pipeline<'_> {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn capture(&mut self) -> Result<PipelineCapture, Error> {
-        by_its_twin!(self.capture_async());
+        run_async_for_test!(self.capture_async());
         let output = self.output()?;
         self.decoded(output)
     }
@@ -107,9 +106,8 @@ impl Pipeline<'_> {
     /// assert_eq!(error.to_string(), r#""false" failed: exit status: 1"#);
     /// ```
     pub fn run(&mut self) -> Result<(), Error> {
-        by_its_twin!(self.run_async());
-        let running = self.start(REMEMBERED)?;
-        let output = self.conduct(running, Keep::Tail)?;
+        run_async_for_test!(self.run_async());
+        let output = self.finish(REMEMBERED, Collect::StderrTail)?;
         judge(&output.program, &output)
     }
 
@@ -128,7 +126,7 @@ impl Pipeline<'_> {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn read(&mut self) -> Result<String, Error> {
-        by_its_twin!(self.read_async());
+        run_async_for_test!(self.read_async());
         let output = self.output()?;
         self.trimmed(output)
     }
@@ -136,7 +134,7 @@ impl Pipeline<'_> {
     /// What [`read`](Self::read) makes of an output.
     pub(super) fn trimmed(&self, output: PipelineOutput) -> Result<String, Error> {
         judge(&output.program, &output)?;
-        let mut text = into_text(&self.name(), self.decoding, output.whole)?.stdout;
+        let mut text = into_text(&self.name(), self.options.decoding, output.whole)?.stdout;
         text.truncate(text.trim_end_matches(['\n', '\r']).len());
         Ok(text)
     }
@@ -144,7 +142,7 @@ impl Pipeline<'_> {
     /// What [`capture`](Self::capture) makes of an output.
     pub(super) fn decoded(&self, output: PipelineOutput) -> Result<PipelineCapture, Error> {
         let Pipelined { whole, stages, decided_by } = output;
-        let whole = into_text(&self.name(), self.decoding, whole)?;
+        let whole = into_text(&self.name(), self.options.decoding, whole)?;
         Ok(Pipelined { whole, stages, decided_by })
     }
 
@@ -168,16 +166,19 @@ impl Pipeline<'_> {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn spawn(&mut self) -> Result<PipelineChild, Error> {
-        self.rules.prepare_to_keep(&self.name())?;
-        let running = self.start(OURS)?;
-        Ok(PipelineChild::new(running, self.rules.clone(), self.limit, self.pipefail))
+        self.options.prepare_enforcement(&self.name())?;
+        Ok(PipelineChild::new(self.start(OURS)?, &self.options, self.pipefail))
     }
 
-    /// Sees all stages through to their ends.
-    fn conduct(&self, mut running: Running, keep: Keep) -> Result<PipelineOutput, Error> {
-        // Nobody will write to it, so the first stage is to find the end of its input.
-        running.stdin = None;
-        conduct(running, &self.rules, self.limit, keep, self.pipefail)
+    /// Starts all stages and sees them through to their ends.
+    fn finish(
+        &mut self,
+        defaults: StdioDefaults,
+        collect: Collect,
+    ) -> Result<PipelineOutput, Error> {
+        let (run, programs) = self.start(defaults)?.into_run(&self.options, collect);
+        let pipefail = self.pipefail;
+        run.finish_with(|children, whole| result_of(programs, children, whole, pipefail))
     }
 
     pub(crate) fn name(&self) -> OsString {
@@ -185,62 +186,9 @@ impl Pipeline<'_> {
     }
 }
 
-/// Sees all stages through to their ends. After an error there are none.
-pub(super) fn conduct(
-    running: Running,
-    rules: &Rules,
-    limit: Option<Limit>,
-    keep: Keep,
-    pipefail: bool,
-) -> Result<PipelineOutput, Error> {
-    let (run, seen) = running.into_run(rules, limit, keep);
-    match drive::see_through(run, &seen.processes, rules) {
-        Ok(output) => seen.conclude(output, pipefail),
-        Err(failed) => Err(seen.cannot(failed)),
-    }
-}
-
-/// The stages of a run, while that is seen through.
-pub(super) struct Seen {
-    programs: Vec<OsString>,
-    pub(super) processes: Processes,
-}
-
-impl Running {
-    pub(super) fn into_run(self, rules: &Rules, limit: Option<Limit>, keep: Keep) -> (Run, Seen) {
-        let Running { programs, processes, begun, feed, fed, stdout, stderr, at, .. } = self;
-        let streams = [
-            stdout.map(|end| end.into_stream(Source::Stdout, keep.sink(Source::Stdout, limit))),
-            stderr.map(|end| end.into_stream(Source::Stderr, keep.sink(Source::Stderr, limit))),
-        ];
-        let run = match begun {
-            Some(begun) => begun.reading(feed, streams),
-            None => Run::new(rules, at, feed, streams)
-                .of(&joined(&programs))
-                .fed_by(fed)
-                .traced(processes.trace()),
-        };
-        (run, Seen { programs, processes })
-    }
-}
-
-impl Seen {
-    pub(super) fn conclude(&self, output: Output, pipefail: bool) -> Result<PipelineOutput, Error> {
-        let ends = self.programs.iter().zip(self.processes.iter());
-        let stages: io::Result<Vec<StageEnd>> =
-            ends.map(|(program, exit)| StageEnd::of(program.clone(), exit)).collect();
-        let stages = stages.map_err(|error| self.cannot(("wait for", error)))?;
-        Ok(conclude(output, stages, pipefail))
-    }
-
-    pub(super) fn cannot(&self, (doing, source): Failed) -> Error {
-        Error::talk(&joined(&self.programs), doing, source)
-    }
-}
-
 /// Waits for one after the other: they all have to end anyway.
-pub(super) fn wait_for_all(exits: &[ChildHandle], pipefail: bool) -> io::Result<ExitStatus> {
-    let ended: io::Result<Vec<_>> = exits.iter().map(|exit| exit.wait()).collect();
+pub(super) fn wait_for_all(children: &[ChildHandle], pipefail: bool) -> io::Result<ExitStatus> {
+    let ended: io::Result<Vec<_>> = children.iter().map(|child| child.wait()).collect();
     let ended = ended?;
     let decided_by = deciding(ended.iter().map(|ended| ended.status), pipefail);
     Ok(ended.get(decided_by).map_or_else(ExitStatus::default, |ended| ended.status))

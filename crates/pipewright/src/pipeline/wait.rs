@@ -1,6 +1,5 @@
 //! Waiting for a pipeline, and stopping it.
 
-use std::io;
 use std::time::{Duration, Instant};
 
 use pipewright_os::base::signal::Signal;
@@ -8,8 +7,8 @@ use pipewright_os::process::status::ExitStatus;
 
 use super::PipelineChild;
 use super::verbs::wait_for_all;
-use crate::drive::{Failed, Feed, Run, Stop};
 use crate::error::Error;
+use crate::run::StopRequest;
 
 impl PipelineChild {
     /// Waits until all stages have ended. The first one's piped stdin, if it has not been taken, is
@@ -23,10 +22,10 @@ impl PipelineChild {
     /// the stages are as they were. A reader that failed as its input ([`Stdio::reader`](crate::Stdio::reader)) has had
     /// them killed, and this tells why.
     pub fn wait(&self) -> Result<ExitStatus, Error> {
-        by_its_twin!(self.wait_async());
-        self.close_input()?;
-        if self.needs_a_run() {
-            self.wait_in_a_run(None)?;
+        run_async_for_test!(self.wait_async());
+        self.run.close_stdin(self.stdin.as_ref())?;
+        if self.run.needs_a_run() {
+            self.run.wait(None)?;
         }
         self.status_of_all()
     }
@@ -36,13 +35,13 @@ impl PipelineChild {
     /// # Errors
     /// As [`wait`](Self::wait).
     pub fn try_wait(&self) -> Result<Option<ExitStatus>, Error> {
-        let cannot = |error| self.cannot("wait for", error);
-        for exit in self.processes.iter() {
-            if exit.try_wait().map_err(cannot)?.is_none() {
+        let cannot = |error| self.run.cannot("wait for", error);
+        for child in self.run.processes().iter() {
+            if child.try_wait().map_err(cannot)?.is_none() {
                 return Ok(None);
             }
         }
-        wait_for_all(&self.processes, self.pipefail).map(Some).map_err(cannot)
+        wait_for_all(self.run.processes(), self.pipefail).map(Some).map_err(cannot)
     }
 
     /// Waits until all stages have ended, but not longer than that; then it is `None`, and those that
@@ -61,9 +60,9 @@ impl PipelineChild {
     /// ```
     #[doc(alias = "wait_timeout")]
     pub fn try_wait_for(&self, limit: Duration) -> Result<Option<ExitStatus>, Error> {
-        by_its_twin!(self.try_wait_for_async(limit));
-        self.close_input()?;
-        match self.wait_in_a_run(Instant::now().checked_add(limit))? {
+        run_async_for_test!(self.try_wait_for_async(limit));
+        self.run.close_stdin(self.stdin.as_ref())?;
+        match self.run.wait(Instant::now().checked_add(limit))? {
             true => self.status_of_all().map(Some),
             false => Ok(None),
         }
@@ -80,8 +79,8 @@ impl PipelineChild {
     /// As [`wait`](Self::wait) and [`kill`](Self::kill).
     #[doc(alias = "terminate")]
     pub fn stop(&self) -> Result<ExitStatus, Error> {
-        by_its_twin!(self.stop_async());
-        self.stop_as(Stop::by(&self.rules))
+        run_async_for_test!(self.stop_async());
+        self.stop_as(self.run.stop_request())
     }
 
     /// The same with that signal and that grace, in place of the pipeline's. Zero kills at once.
@@ -89,59 +88,20 @@ impl PipelineChild {
     /// # Errors
     /// As [`stop`](Self::stop).
     pub fn stop_with(&self, signal: Signal, grace: Duration) -> Result<ExitStatus, Error> {
-        by_its_twin!(self.stop_with_async(signal, grace));
-        self.stop_as(Stop { signal, grace })
+        run_async_for_test!(self.stop_with_async(signal, grace));
+        self.stop_as(StopRequest { signal, grace })
     }
 
-    fn stop_as(&self, how: Stop) -> Result<ExitStatus, Error> {
-        let stopped = self.parked.stop(|| self.new_run(), &self.processes, &self.rules, how);
-        stopped.map_err(|failed| self.failed(failed))?;
+    fn stop_as(&self, how: StopRequest) -> Result<ExitStatus, Error> {
+        self.run.stop(how)?;
         self.status_of_all()
     }
 
-    fn wait_in_a_run(&self, until: Option<Instant>) -> Result<bool, Error> {
-        let waited = self.parked.wait(|| self.new_run(), &self.processes, &self.rules, until);
-        waited.map_err(|failed| self.failed(failed))
-    }
-
-    /// A run that reads nothing.
-    pub(super) fn new_run(&self) -> Run {
-        self.run(self.input.take_feed())
-    }
-
-    pub(super) fn run(&self, feed: Option<Feed>) -> Run {
-        Run::new(&self.rules, self.started, feed, [None, None])
-            .of(&super::joined(&self.programs))
-            .fed_by(self.input.fed())
-            .traced(self.processes.trace())
-    }
-
-    /// Closes the input that nobody has taken.
-    pub(super) fn close_input(&self) -> Result<(), Error> {
-        match &self.stdin {
-            Some(stdin) => stdin.close().map_err(|error| self.cannot("close the input of", error)),
-            None => Ok(()),
-        }
-    }
-
-    /// True where more than the ends of the stages may have to be seen to.
-    fn needs_a_run(&self) -> bool {
-        self.rules.can_stop() || self.input.has_feed() || self.parked.is_begun()
-    }
-
-    /// The status of stages that have all ended, or that there is nothing else to wait for of.
+    /// Returns the status of stages that have all ended. It waits for those that have not.
     pub(super) fn status_of_all(&self) -> Result<ExitStatus, Error> {
-        let status = wait_for_all(&self.processes, self.pipefail);
-        let status = status.map_err(|error| self.cannot("wait for", error))?;
-        self.input.stop().map_err(|failed| self.failed(failed))?;
+        let status = wait_for_all(self.run.processes(), self.pipefail);
+        let status = status.map_err(|error| self.run.cannot("wait for", error))?;
+        self.run.stop_input()?;
         Ok(status)
-    }
-
-    pub(super) fn failed(&self, (doing, error): Failed) -> Error {
-        self.cannot(doing, error)
-    }
-
-    pub(super) fn cannot(&self, doing: &'static str, error: io::Error) -> Error {
-        Error::talk(&super::joined(&self.programs), doing, error)
     }
 }

@@ -1,6 +1,6 @@
 //! A light handle on one process: a child, or one that was opened by its number.
 
-mod held;
+mod inner;
 #[cfg(feature = "tokio")]
 mod task;
 
@@ -14,11 +14,10 @@ use pipewright_os::process::open::Opened;
 use pipewright_os::process::status::ExitStatus;
 
 use crate::cancel::CancelToken;
-use crate::child::{Child, Process};
-use crate::command::Command;
 use crate::error::{Doing, Error, ErrorKind};
-use crate::output::Outcome;
-use held::Held;
+use crate::outcome::Outcome;
+use crate::run::Process;
+use inner::Inner;
 
 /// A handle on one process, without streams: a child ([`start`](Self::start)), or any process of
 /// the machine ([`open`](Self::open)).
@@ -26,14 +25,14 @@ use held::Held;
 /// It means that one process for as long as it lives: a later process with the same number is
 /// never waited for and never signalled. Every method takes `&self`, so one thread can wait while
 /// another kills. Signals and kills reach the process itself and nobody below it; a
-/// [`Command`] with a timeout, or a [`Child`], reaches its descendants too.
+/// [`Command`](crate::Command) with a timeout, or a [`Child`](crate::Child), reaches its descendants too.
 ///
 /// # Platform
 /// Linux: a pidfd.
 ///
 /// # Drop
-/// The process goes on running. One that was started by this handle (or came as a [`Child`]) is
-/// reaped in the background when it ends, unless [`kill_on_drop`](Command::kill_on_drop) was set.
+/// The process goes on running. One that was started by this handle (or came as a [`Child`](crate::Child)) is
+/// reaped in the background when it ends, unless [`kill_on_drop`](crate::Command::kill_on_drop) was set.
 ///
 /// ```
 /// use pipewright::{Command, Outcome, ProcessHandle};
@@ -52,7 +51,7 @@ use held::Held;
 /// ```
 #[derive(Debug)]
 pub struct ProcessHandle {
-    held: Held,
+    inner: Inner,
     /// For errors.
     name: OsString,
 }
@@ -87,20 +86,6 @@ impl ProcessEnd {
 }
 
 impl ProcessHandle {
-    /// Starts the command. The child uses our stdio where nothing else is set.
-    ///
-    /// Nothing of this crate stands between the child and its streams then: they can be ours,
-    /// null, files and handles.
-    ///
-    /// # Errors
-    /// The child could not be started; there is then none.
-    /// [`InvalidInput`](ErrorKind::InvalidInput): a stream that would pass through us (piped, tee,
-    /// bytes, a reader), a timeout, a cancel token or [`foreground`](Command::foreground) is set on
-    /// the command, and there would be nobody to see to it.
-    pub fn start(command: &mut Command) -> Result<ProcessHandle, Error> {
-        command.start()
-    }
-
     /// Opens the process that has that number now, whoever started it. One that has ended, and
     /// whose parent has not taken notice of it, counts.
     ///
@@ -131,19 +116,19 @@ impl ProcessHandle {
     pub fn open(pid: u32) -> Result<ProcessHandle, Error> {
         let name = OsString::from(pid.to_string());
         match Opened::open(pid) {
-            Ok(opened) => Ok(ProcessHandle { held: Held::Opened(opened), name }),
+            Ok(opened) => Ok(ProcessHandle { inner: Inner::Opened(opened), name }),
             Err(error) => Err(could_not_open(&name, error)),
         }
     }
 
     pub(crate) fn started(process: Arc<Process>, program: &OsStr) -> ProcessHandle {
-        ProcessHandle { held: Held::Started(process), name: program.to_owned() }
+        ProcessHandle { inner: Inner::Started(process), name: program.to_owned() }
     }
 
     /// The process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        self.held.pid()
+        self.inner.pid()
     }
 
     /// Waits until the process has ended, and tells how; again and again if asked.
@@ -157,7 +142,7 @@ impl ProcessHandle {
     /// Its status is lost, where it was started by this program: see
     /// [`StatusLost`](ErrorKind::StatusLost).
     pub fn wait(&self) -> Result<ProcessEnd, Error> {
-        by_its_twin!(self.wait_async());
+        run_async_for_test!(self.wait_async());
         match self.wait_until(None)? {
             Some(end) => Ok(end),
             // Cannot happen without a deadline; not worth a panic if it does.
@@ -170,7 +155,7 @@ impl ProcessHandle {
     /// # Errors
     /// As [`wait`](Self::wait).
     pub fn try_wait(&self) -> Result<Option<ProcessEnd>, Error> {
-        self.held.end().map_err(|error| self.cannot(WAIT, error))
+        self.inner.end().map_err(|error| self.cannot(WAIT, error))
     }
 
     /// Waits until the process has ended, but not longer than that; then it is `None`, and the
@@ -180,7 +165,7 @@ impl ProcessHandle {
     /// As [`wait`](Self::wait).
     #[doc(alias = "wait_timeout")]
     pub fn try_wait_for(&self, limit: Duration) -> Result<Option<ProcessEnd>, Error> {
-        by_its_twin!(self.try_wait_for_async(limit));
+        run_async_for_test!(self.try_wait_for_async(limit));
         match Instant::now().checked_add(limit) {
             None => self.wait().map(Some),
             deadline => self.wait_until(deadline),
@@ -205,7 +190,7 @@ impl ProcessHandle {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn wait_or_kill_on_timeout(&self, limit: Duration) -> Result<ProcessEnd, Error> {
-        by_its_twin!(self.wait_or_kill_on_timeout_async(limit));
+        run_async_for_test!(self.wait_or_kill_on_timeout_async(limit));
         match self.try_wait_for(limit)? {
             Some(end) => Ok(end),
             None => self.kill_and_wait(Outcome::TimedOut),
@@ -219,8 +204,8 @@ impl ProcessHandle {
     /// # Errors
     /// As [`wait`](Self::wait) and [`kill`](Self::kill); the process may then go on running.
     pub fn wait_or_kill_on_cancel(&self, token: &CancelToken) -> Result<ProcessEnd, Error> {
-        by_its_twin!(self.wait_or_kill_on_cancel_async(token));
-        let ended = self.held.wait(None, Some(token));
+        run_async_for_test!(self.wait_or_kill_on_cancel_async(token));
+        let ended = self.inner.wait(None, Some(token));
         match ended.map_err(|error| self.cannot(WAIT, error))? {
             Some(end) => Ok(end),
             None => self.kill_and_wait(Outcome::Cancelled),
@@ -239,7 +224,7 @@ impl ProcessHandle {
             Err(error) if *error.kind() == ErrorKind::StatusLost => return Ok(false),
             Err(error) => return Err(error),
         }
-        self.held.signal(signal).map_err(|error| self.cannot(SIGNAL, error))
+        self.inner.signal(signal).map_err(|error| self.cannot(SIGNAL, error))
     }
 
     /// Kills the process. `false`: it has ended already, and nobody was killed. It still has to be
@@ -257,12 +242,12 @@ impl ProcessHandle {
     }
 
     fn wait_until(&self, deadline: Option<Instant>) -> Result<Option<ProcessEnd>, Error> {
-        self.held.wait(deadline, None).map_err(|error| self.cannot(WAIT, error))
+        self.inner.wait(deadline, None).map_err(|error| self.cannot(WAIT, error))
     }
 
     fn cannot(&self, doing: [&'static str; 2], error: io::Error) -> Error {
         let [to_child, to_opened] = doing;
-        let doing = if matches!(self.held, Held::Started(_)) { to_child } else { to_opened };
+        let doing = if matches!(self.inner, Inner::Started(_)) { to_child } else { to_opened };
         Error::talk(&self.name, doing, error)
     }
 }
@@ -279,12 +264,4 @@ fn could_not_open(number: &OsStr, error: io::Error) -> Error {
         _ => return Error::talk(number, DOING, error),
     };
     Error::new(number, Doing::Talk(DOING), kind, Some(error))
-}
-
-impl From<Child> for ProcessHandle {
-    /// Keeps the process and nothing else of the child: streams that were not taken are closed, and
-    /// its timeouts are forgotten. Input that came with the command goes on being fed.
-    fn from(child: Child) -> ProcessHandle {
-        child.into_handle()
-    }
 }

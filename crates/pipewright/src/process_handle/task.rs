@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use pipewright_os::base::wait::{self, Watch};
 
-use super::held::REAP_TAKES;
+use super::inner::REAP_TAKES;
 use super::{ProcessEnd, ProcessHandle, WAIT};
 use crate::cancel::CancelToken;
 use crate::error::Error;
-use crate::output::Outcome;
+use crate::outcome::Outcome;
 
 /// For tasks of a tokio runtime: feature `tokio`.
 impl ProcessHandle {
@@ -100,7 +100,7 @@ impl ProcessHandle {
         let until = Instant::now() + REAP_TAKES;
         while end.status.is_none() && Instant::now() < until {
             tokio::time::sleep(PAUSE).await;
-            end = self.held.end().map_err(|error| self.cannot(WAIT, error))?.unwrap_or(end);
+            end = self.inner.end().map_err(|error| self.cannot(WAIT, error))?.unwrap_or(end);
         }
         Ok(end)
     }
@@ -116,14 +116,14 @@ impl ProcessHandle {
         wait::check_runtime().map_err(cannot)?;
         let mut watch = Watch::default();
         loop {
-            if let Some(end) = self.held.end().map_err(cannot)? {
+            if let Some(end) = self.inner.end().map_err(cannot)? {
                 return self.after_reap(end).await.map(Some);
             }
-            let mut slots = self.held.slots(token).map_err(cannot)?;
+            let mut slots = self.inner.slots(token).map_err(cannot)?;
             let done = poll_fn(|cx| watch.poll_wait(cx, &mut slots, deadline)).await;
             let done = done.map_err(cannot)?;
-            if self.held.is_given_up(&slots, done, token) {
-                return self.held.end().map_err(cannot);
+            if self.inner.is_given_up(&slots, done, token) {
+                return self.inner.end().map_err(cannot);
             }
         }
     }

@@ -1,10 +1,12 @@
 //! Many commands at once, on one thread.
 
-mod crowd;
-mod pushed;
+mod push_queue;
 mod queue;
+mod run_set;
 mod runnable;
 mod runner;
+#[cfg(feature = "tokio")]
+mod task;
 
 use std::num::NonZero;
 use std::thread;
@@ -14,12 +16,12 @@ use crate::cancel::CancelToken;
 use crate::error::Error;
 use crate::next::Next;
 use crate::output::Capture;
-use crowd::Crowd;
-#[cfg(feature = "tokio")]
-pub(crate) use pushed::{KeyedEnd, Pushed};
-pub(crate) use queue::{End, NextStep, Numbered, Queue, QueueRules, Running, Source, in_order};
+use queue::{CommandSource, End, NextStep, Numbered, Queue, QueueRules, RunningSet, in_order};
+use run_set::RunSet;
 pub use runnable::Runnable;
 pub use runner::Runner;
+#[cfg(feature = "tokio")]
+pub use task::{AsTheyEndAsync, AsyncRunner};
 
 /// Runs many commands, some of them at once, and captures what each says.
 ///
@@ -93,7 +95,7 @@ where
     /// started, because of [`fail_fast`](Self::fail_fast) or a cancel, are not among them; they are
     /// the last.
     pub fn captures(self) -> Vec<Result<Capture, Error>> {
-        by_its_twin!(self.unpinned().captures_async());
+        run_async_for_test!(self.unpinned().captures_async());
         in_order(self.as_they_end().collect())
     }
 
@@ -106,10 +108,10 @@ where
 
     /// Gives what came of each as it ends, with the number of its command, counted from 0.
     pub fn as_they_end(self) -> AsTheyEnd<I> {
-        AsTheyEnd { queue: self.into_queue(), crowd: Crowd::default() }
+        AsTheyEnd { queue: self.into_queue(), runs: RunSet::default() }
     }
 
-    pub(crate) fn into_queue(self) -> Queue<Numbered<I>> {
+    fn into_queue(self) -> Queue<Numbered<I>> {
         let RunAll { commands, concurrency, fail_fast, cancel } = self;
         let rules = QueueRules { concurrency, fail_fast, cancel, drain: None };
         Queue::new(Numbered::new(commands), rules)
@@ -129,7 +131,7 @@ where
 #[derive(Debug)]
 pub struct AsTheyEnd<I: Iterator> {
     queue: Queue<Numbered<I>>,
-    crowd: Crowd,
+    runs: RunSet,
 }
 
 impl<'a, I> AsTheyEnd<I>
@@ -149,7 +151,7 @@ where
     /// ```
     pub fn next_within(&mut self, limit: Duration) -> Next<(usize, Result<Capture, Error>)> {
         // A limit so long that the clock cannot hold its end is none.
-        next_end(&mut self.queue, &mut self.crowd, Instant::now().checked_add(limit))
+        next_end(&mut self.queue, &mut self.runs, Instant::now().checked_add(limit))
     }
 }
 
@@ -160,27 +162,27 @@ where
     type Item = (usize, Result<Capture, Error>);
 
     fn next(&mut self) -> Option<Self::Item> {
-        next_end(&mut self.queue, &mut self.crowd, None).item()
+        next_end(&mut self.queue, &mut self.runs, None).item()
     }
 }
 
 /// Waits until one ends, but not beyond that time.
 fn next_end(
-    queue: &mut Queue<impl Source>,
-    crowd: &mut Crowd,
+    queue: &mut Queue<impl CommandSource>,
+    runs: &mut RunSet,
     until: Option<Instant>,
 ) -> Next<End> {
     let mut is_late = false;
     loop {
-        let step_until = match queue.next(crowd) {
+        let step_until = match queue.next(runs) {
             NextStep::End(end) => return Next::Item(end),
-            NextStep::Wait if crowd.len() == 0 => return Next::Done,
+            NextStep::Wait if runs.len() == 0 => return Next::Done,
             NextStep::Wait if is_late => return Next::Pending,
             NextStep::Wait => until,
             NextStep::Look => Some(Instant::now()),
         };
-        for end in crowd.step(queue.cancel(), step_until) {
-            queue.note(end, crowd);
+        for end in runs.step(queue.cancel(), step_until) {
+            queue.note(end, runs);
         }
         // At least one step: a limit of zero takes what there is.
         is_late = until.is_some_and(|until| Instant::now() >= until);

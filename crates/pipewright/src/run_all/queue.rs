@@ -13,7 +13,7 @@ use crate::output::Capture;
 pub(crate) type End = (usize, Result<Capture, Error>);
 
 /// Those that run.
-pub(crate) trait Running {
+pub(crate) trait RunningSet {
     fn len(&self) -> usize;
     fn start(&mut self, index: usize, command: Runnable<'_>) -> Result<(), Error>;
     /// Stops all, as a cancel does.
@@ -23,9 +23,9 @@ pub(crate) trait Running {
 }
 
 /// Those that have not been started.
-pub(crate) trait Source {
+pub(crate) trait CommandSource {
     /// Starts the next one. `None`: none is left.
-    fn start_next(&mut self, running: &mut impl Running) -> Option<(usize, Result<(), Error>)>;
+    fn start_next(&mut self, running: &mut impl RunningSet) -> Option<(usize, Result<(), Error>)>;
     /// Takes out one that will not be started, if its caller is to be told.
     fn give_up(&mut self) -> Option<End>;
 }
@@ -72,7 +72,7 @@ pub(crate) struct QueueRules {
     pub(super) drain: Option<CancelToken>,
 }
 
-impl<S: Source> Queue<S> {
+impl<S: CommandSource> Queue<S> {
     pub(crate) fn new(source: S, rules: QueueRules) -> Queue<S> {
         Queue { source, rules, over: VecDeque::new(), stopped: false }
     }
@@ -86,7 +86,7 @@ impl<S: Source> Queue<S> {
     ///
     /// Children that end as fast as others are started would fill their pipes, and all be read at once in the
     /// end. So those that run are looked at between the starts.
-    pub(crate) fn next(&mut self, running: &mut impl Running) -> NextStep {
+    pub(crate) fn next(&mut self, running: &mut impl RunningSet) -> NextStep {
         if self.cancel().is_some_and(CancelToken::is_cancelled) {
             self.stop(running);
         }
@@ -101,7 +101,7 @@ impl<S: Source> Queue<S> {
     }
 
     /// Returns true if there is room for more.
-    fn start_some(&mut self, running: &mut impl Running) -> bool {
+    fn start_some(&mut self, running: &mut impl RunningSet) -> bool {
         for _ in 0..LEAST_BURST.max(running.len() / RUNNING_A_START) {
             if self.stopped || running.len() >= self.rules.concurrency {
                 return false;
@@ -117,7 +117,7 @@ impl<S: Source> Queue<S> {
     }
 
     /// Records an end. If that is to stop the others, it does.
-    pub(crate) fn note(&mut self, end: End, running: &mut impl Running) {
+    pub(crate) fn note(&mut self, end: End, running: &mut impl RunningSet) {
         let failed = !end.1.as_ref().is_ok_and(Capture::success);
         self.over.push_back(end);
         if failed && self.rules.fail_fast {
@@ -125,7 +125,7 @@ impl<S: Source> Queue<S> {
         }
     }
 
-    fn stop(&mut self, running: &mut impl Running) {
+    fn stop(&mut self, running: &mut impl RunningSet) {
         if !self.stopped {
             self.stopped = true;
             running.stop();
@@ -146,11 +146,11 @@ impl<I: Iterator> Numbered<I> {
     }
 }
 
-impl<'a, I> Source for Numbered<I>
+impl<'a, I> CommandSource for Numbered<I>
 where
     I: Iterator<Item: Into<Runnable<'a>>>,
 {
-    fn start_next(&mut self, running: &mut impl Running) -> Option<(usize, Result<(), Error>)> {
+    fn start_next(&mut self, running: &mut impl RunningSet) -> Option<(usize, Result<(), Error>)> {
         let command = self.commands.next()?;
         let index = self.next;
         self.next += 1;

@@ -3,26 +3,27 @@
 use std::ffi::OsString;
 use std::fmt;
 
-use crate::command::{Begun, Command};
+use crate::command::Command;
 use crate::error::{Doing, Error, ErrorKind};
 use crate::pipeline::{Pipeline, Stage};
+use crate::run::ActiveRun;
 
 /// A command or a pipeline, owned or borrowed: the type that [`run_all`](crate::run_all) and
 /// [`Runner::push`](crate::Runner::push) convert their commands to.
 #[derive(Debug)]
-pub struct Runnable<'a>(Box<dyn Begin + Send + Sync + 'a>);
+pub struct Runnable<'a>(Box<dyn StartCapture + Send + Sync + 'a>);
 
 /// Starts a capture. Behind a pointer, so that a program without pipelines does not contain them.
-trait Begin: fmt::Debug {
-    fn begin(&mut self) -> Result<Begun, Error>;
+trait StartCapture: fmt::Debug {
+    fn start(&mut self) -> Result<ActiveRun, Error>;
     /// The program, for errors.
     fn name(&self) -> OsString;
 }
 
 impl Runnable<'_> {
     /// Starts the capture.
-    pub(crate) fn begin(&mut self) -> Result<Begun, Error> {
-        self.0.begin()
+    pub(crate) fn start(&mut self) -> Result<ActiveRun, Error> {
+        self.0.start()
     }
 
     /// Returns the name of the program, for errors.
@@ -36,9 +37,9 @@ impl Runnable<'_> {
     }
 }
 
-impl Begin for Command {
-    fn begin(&mut self) -> Result<Begun, Error> {
-        self.begin_capture()
+impl StartCapture for Command {
+    fn start(&mut self) -> Result<ActiveRun, Error> {
+        self.start_capture()
     }
 
     fn name(&self) -> OsString {
@@ -46,9 +47,9 @@ impl Begin for Command {
     }
 }
 
-impl Begin for Stage<'_> {
-    fn begin(&mut self) -> Result<Begun, Error> {
-        self.command_mut().begin_capture()
+impl StartCapture for Stage<'_> {
+    fn start(&mut self) -> Result<ActiveRun, Error> {
+        self.command_mut().start_capture()
     }
 
     fn name(&self) -> OsString {
@@ -56,9 +57,9 @@ impl Begin for Stage<'_> {
     }
 }
 
-impl Begin for Pipeline<'_> {
-    fn begin(&mut self) -> Result<Begun, Error> {
-        self.begin_capture()
+impl StartCapture for Pipeline<'_> {
+    fn start(&mut self) -> Result<ActiveRun, Error> {
+        self.start_capture()
     }
 
     fn name(&self) -> OsString {
@@ -66,9 +67,9 @@ impl Begin for Pipeline<'_> {
     }
 }
 
-impl<T: Begin> Begin for &mut T {
-    fn begin(&mut self) -> Result<Begun, Error> {
-        (**self).begin()
+impl<T: StartCapture> StartCapture for &mut T {
+    fn start(&mut self) -> Result<ActiveRun, Error> {
+        (**self).start()
     }
 
     fn name(&self) -> OsString {

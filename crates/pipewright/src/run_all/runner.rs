@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::crowd::Crowd;
-use super::pushed::Pushed;
+use super::push_queue::PushQueue;
+use super::run_set::RunSet;
 use super::{Runnable, next_end};
 use crate::cancel::CancelToken;
 use crate::error::Error;
@@ -56,13 +56,13 @@ use crate::output::Capture;
 #[doc(alias = "pool")]
 #[derive(Debug)]
 #[must_use = "a runner starts nothing until `next` or `next_within` is called"]
-pub struct Runner<K>(Pushed<K, Crowd>);
+pub struct Runner<K>(PushQueue<K, RunSet>);
 
 impl<K> Runner<K> {
     /// Creates a runner of that many commands at once, at least one.
     #[doc(alias = "max_parallel")]
     pub fn new(concurrency: usize) -> Runner<K> {
-        Runner(Pushed::new(concurrency))
+        Runner(PushQueue::new(concurrency))
     }
 
     /// Lets the token cancel all, now and later: once it is cancelled, the commands that run are

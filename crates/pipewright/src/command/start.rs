@@ -1,0 +1,339 @@
+//! The start: from a command to a child that runs, and to a run that is ready to be seen through.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use pipewright_os::base::errno::{OsErrorKind, os_error_kind};
+use pipewright_os::base::handle::Handle;
+use pipewright_os::base::pipe::{self, Mode, PipeOptions, PipeReader, PipeWriter};
+use pipewright_os::base::stdio;
+use pipewright_os::base::wait;
+use pipewright_os::process::child::ChildHandle;
+use pipewright_os::process::spawn::{self, ChildStdio, Inherit, Plan};
+use pipewright_os::process::std_process::ParentStream;
+
+use super::env::ChildEnv;
+use super::stdio::Choice;
+use super::{Command, Stdio};
+use crate::error::{Doing, Error, ErrorKind, could_not_open, could_not_prepare, could_not_start};
+use crate::input::Feed;
+use crate::reaper;
+use crate::run::{
+    ActiveRun, Collect, OpenTee, OutputEnd, ParentEnds, Process, Started, TeeTarget, on_demand,
+};
+use crate::trace::{self, Trace};
+
+/// The default of a stream that the command does not set.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum StdioDefault {
+    Inherit,
+    Null,
+    Piped,
+    Tee(OpenTee),
+}
+
+/// The defaults of a verb.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StdioDefaults {
+    pub(crate) stdin: StdioDefault,
+    pub(crate) stdout: StdioDefault,
+    pub(crate) stderr: StdioDefault,
+}
+
+/// One of the child's standard handles, on its way.
+enum ChildEnd<'a> {
+    Inherit,
+    Borrowed(&'a Handle),
+    Owned(Handle),
+    SameAsStdout,
+}
+
+impl ChildEnd<'_> {
+    fn as_plan(&self) -> ChildStdio<'_> {
+        match self {
+            ChildEnd::Inherit | ChildEnd::SameAsStdout => ChildStdio::Inherit,
+            ChildEnd::Borrowed(handle) => ChildStdio::Handle(handle),
+            ChildEnd::Owned(handle) => ChildStdio::Handle(handle),
+        }
+    }
+}
+
+const STREAM_NAMES: [&str; 3] = ["stdin", "stdout", "stderr"];
+
+/// Everything that is opened, and looked up, before anything is started.
+struct Prepared<'a> {
+    env: ChildEnv,
+    stdio: [ChildEnd<'a>; 3],
+    ends: ParentEnds,
+}
+
+impl Command {
+    /// Starts the child, and returns the run that keeps this of its output.
+    pub(crate) fn start_run(
+        &self,
+        defaults: StdioDefaults,
+        collect: Collect,
+    ) -> Result<ActiveRun, Error> {
+        let started = self.start_child(defaults)?;
+        Ok(ActiveRun::of_child(started, &self.program, &self.options, collect))
+    }
+
+    /// Starts the child.
+    pub(crate) fn start_child(&self, defaults: StdioDefaults) -> Result<Started, Error> {
+        self.try_to_start(defaults).inspect_err(trace::not_started)
+    }
+
+    fn try_to_start(&self, defaults: StdioDefaults) -> Result<Started, Error> {
+        reaper::sweep();
+        let defaults = match self.lifetime.detached {
+            true => self.detached_defaults(defaults)?,
+            false => defaults,
+        };
+        let at = Instant::now();
+        let prepared = self.prepare(defaults)?;
+        let foreground = self.lifetime.foreground.and_then(|open| open());
+        let mut plan = self.plan(&prepared);
+        plan.foreground = foreground.as_ref().map(|job| job.terminal());
+        let child = spawn(&plan)?;
+        let trace = Trace::started(&self.program, &child);
+        let process = Process::new(child, self.lifetime.kill_on_drop, trace);
+        Ok(Started { process, ends: prepared.ends, at, foreground })
+    }
+
+    /// Replaces this process. Returns only with the reason why that failed.
+    pub(crate) fn become_program(&self) -> Error {
+        let ours = StdioDefaults {
+            stdin: StdioDefault::Inherit,
+            stdout: StdioDefault::Inherit,
+            stderr: StdioDefault::Inherit,
+        };
+        let prepared = match self.check_unattended().and_then(|()| self.prepare(ours)) {
+            Ok(prepared) => prepared,
+            Err(error) => return error,
+        };
+        let plan = self.plan(&prepared);
+        match spawn::exec(&plan) {
+            Ok(never) => match never {},
+            Err(failed) => could_not_start(&plan, failed),
+        }
+    }
+
+    fn prepare(&self, defaults: StdioDefaults) -> Result<Prepared<'_>, Error> {
+        let env = self.env.apply();
+        let (stdin, mut ends) = self.open_stdin(defaults.stdin)?;
+        let (stdout, out) = self.open_output(1, self.stdout.as_ref(), defaults.stdout)?;
+        ends.stdout = out;
+        let stderr = if !self.merge_stderr {
+            let (stderr, err) = self.open_output(2, self.stderr.as_ref(), defaults.stderr)?;
+            ends.stderr = err;
+            stderr
+        } else if let ChildEnd::Inherit = stdout {
+            ChildEnd::Owned(stdio::console_out().map_err(|e| self.cannot_open("stdout", e))?)
+        } else {
+            ChildEnd::SameAsStdout
+        };
+        Ok(Prepared { env, stdio: [stdin, stdout, stderr], ends })
+    }
+
+    fn plan<'a>(&'a self, prepared: &'a Prepared<'a>) -> Plan<'a> {
+        let [stdin, stdout, stderr] = &prepared.stdio;
+        let stderr = match stderr {
+            ChildEnd::SameAsStdout => stdout,
+            stderr => stderr,
+        };
+        Plan {
+            program: &self.program,
+            search: prepared.env.search(),
+            arg0: self.arg0.as_deref(),
+            args: &self.args,
+            env: prepared.env.as_plan(),
+            current_dir: self.current_dir.as_deref(),
+            stdio: [stdin.as_plan(), stdout.as_plan(), stderr.as_plan()],
+            inherit: match self.inherit_all {
+                true => Inherit::AllAnd(&self.inherit),
+                false => Inherit::List(&self.inherit),
+            },
+            contain: self.hold_tree.map(|hold_tree| hold_tree(self.ends_with_us)),
+            foreground: None,
+            unix: &self.unix,
+            windows: self.windows.as_deref(),
+        }
+    }
+
+    fn open_stdin(&self, default: StdioDefault) -> Result<(ChildEnd<'_>, ParentEnds), Error> {
+        let no_ends = ParentEnds::default;
+        let child_end = match self.stdin.as_ref().map(|stdin| &stdin.0) {
+            None if matches!(default, StdioDefault::Piped) => return self.pipe_stdin(Mode::Sync),
+            None if matches!(default, StdioDefault::Null) => self.null()?,
+            None | Some(Choice::Inherit) => ChildEnd::Inherit,
+            Some(Choice::Null) => self.null()?,
+            Some(Choice::Handle(handle)) => ChildEnd::Borrowed(handle),
+            Some(Choice::Parent(stream)) => self.parent_stream(*stream)?,
+            Some(Choice::Open(path)) => self.open_file(0, path, OpenOptions::new().read(true))?,
+            Some(Choice::Piped(mode)) => return self.pipe_stdin(*mode),
+            Some(Choice::Bytes(bytes)) => {
+                let (child_end, copy, writer) = self.feed_pipe()?;
+                let feed = Some(Feed::bytes(writer, copy, Arc::clone(bytes)));
+                return Ok((child_end, ParentEnds { feed, ..no_ends() }));
+            }
+            Some(Choice::Reader(reader)) => {
+                let taken = reader.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let reader = taken.ok_or_else(|| {
+                    self.misuse("its stdin is a reader, which an earlier run has used up")
+                })?;
+                let (child_end, copy, writer) = self.feed_pipe()?;
+                let feed = Some(Feed::reader(writer, copy, reader));
+                return Ok((child_end, ParentEnds { feed, ..no_ends() }));
+            }
+            Some(
+                Choice::Create(_) | Choice::Append(_) | Choice::Tee(_) | Choice::TeeTarget(..),
+            ) => {
+                return Err(self.misuse("its stdin cannot be something to write to"));
+            }
+        };
+        Ok((child_end, no_ends()))
+    }
+
+    /// Synchronous on both sides as a rule: whoever takes our end expects a write to block.
+    fn pipe_stdin(&self, ours: Mode) -> Result<(ChildEnd<'static>, ParentEnds), Error> {
+        let (reader, writer) = self.make_pipe(PipeOptions { write: ours, ..Default::default() })?;
+        let ends = ParentEnds { stdin: Some(writer), ..ParentEnds::default() };
+        Ok((ChildEnd::Owned(reader.into()), ends))
+    }
+
+    /// The child's end, our second handle on it, and our end.
+    fn feed_pipe(&self) -> Result<(ChildEnd<'static>, PipeReader, PipeWriter), Error> {
+        // Ours must not block: poll promises some room, not room for all, and a write that waits
+        // for the child to read while the child waits for us to read would wait for ever.
+        let options = PipeOptions { write: Mode::Async, ..PipeOptions::default() };
+        let (reader, writer) = self.make_pipe(options)?;
+        let copy = reader.try_clone().map_err(|error| self.cannot_open("a pipe", error))?;
+        Ok((ChildEnd::Owned(reader.into()), copy, writer))
+    }
+
+    fn open_output<'a>(
+        &'a self,
+        stream: usize,
+        choice: Option<&'a Stdio>,
+        default: StdioDefault,
+    ) -> Result<(ChildEnd<'a>, Option<OutputEnd>), Error> {
+        let captured = |tee| -> Result<_, Error> {
+            let options = PipeOptions { read: Mode::Async, ..PipeOptions::default() };
+            let (pipe, writer) = self.make_pipe(options)?;
+            Ok((ChildEnd::Owned(writer.into()), Some(OutputEnd { pipe, tee })))
+        };
+        let mut write = OpenOptions::new();
+        let child_end = match choice.map(|choice| &choice.0) {
+            None => match default {
+                StdioDefault::Inherit => ChildEnd::Inherit,
+                StdioDefault::Null => self.null()?,
+                StdioDefault::Piped => return captured(None),
+                StdioDefault::Tee(open) => return captured(Some(TeeTarget::Ours(open))),
+            },
+            Some(Choice::Inherit) => ChildEnd::Inherit,
+            Some(Choice::Null) => self.null()?,
+            Some(Choice::Piped(_)) => return captured(None),
+            Some(Choice::Tee(open)) => return captured(Some(TeeTarget::Ours(*open))),
+            Some(Choice::TeeTarget(find, target)) => {
+                return captured(Some(find(self, stream, target)?));
+            }
+            Some(Choice::Handle(handle)) => ChildEnd::Borrowed(handle),
+            Some(Choice::Parent(stream)) => self.parent_stream(*stream)?,
+            Some(Choice::Create(path)) => {
+                self.open_file(stream, path, write.write(true).create(true).truncate(true))?
+            }
+            Some(Choice::Append(path)) => {
+                self.open_file(stream, path, write.append(true).create(true))?
+            }
+            Some(Choice::Open(_) | Choice::Bytes(_) | Choice::Reader(_)) => {
+                let name = STREAM_NAMES[stream];
+                return Err(self.misuse(&format!("its {name} cannot be something to read from")));
+            }
+        };
+        Ok((child_end, None))
+    }
+
+    /// What a tee passes a stream on to.
+    pub(super) fn find_tee(&self, stream: usize, target: &Stdio) -> Result<TeeTarget, Error> {
+        let cannot = |error| self.cannot_open(STREAM_NAMES[stream], error);
+        let handle = match self.open_output(stream, Some(target), StdioDefault::Null)? {
+            (ChildEnd::Owned(handle), None) => Ok(handle),
+            (ChildEnd::Borrowed(handle), None) => handle.try_clone(),
+            (ChildEnd::Inherit, None) if stream == 1 => stdio::console_out(),
+            (ChildEnd::Inherit, None) => stdio::console_err(),
+            _ => return Err(self.misuse("a tee cannot be passed on to what passes through us")),
+        };
+        Ok(TeeTarget::Other(on_demand::OPEN_TEE_TO, handle.map_err(cannot)?))
+    }
+
+    fn open_file(
+        &self,
+        stream: usize,
+        path: &Path,
+        options: &OpenOptions,
+    ) -> Result<ChildEnd<'static>, Error> {
+        let file: File = options
+            .open(path)
+            .map_err(|error| could_not_open(&self.program, path, STREAM_NAMES[stream], error))?;
+        Ok(ChildEnd::Owned(file.into()))
+    }
+
+    fn parent_stream(&self, stream: ParentStream) -> Result<ChildEnd<'static>, Error> {
+        let opened = match stream {
+            ParentStream::Stdout => stdio::console_out(),
+            ParentStream::Stderr => stdio::console_err(),
+        };
+        opened
+            .map(ChildEnd::Owned)
+            .map_err(|error| self.cannot_open("a stream of this process", error))
+    }
+
+    fn null(&self) -> Result<ChildEnd<'static>, Error> {
+        stdio::null()
+            .map(ChildEnd::Owned)
+            .map_err(|error| self.cannot_open("the null device", error))
+    }
+
+    pub(crate) fn make_pipe(
+        &self,
+        options: PipeOptions,
+    ) -> Result<(PipeReader, PipeWriter), Error> {
+        pipe::pair(options).map_err(|error| self.cannot_open("a pipe", error))
+    }
+
+    fn cannot_open(&self, what: &str, error: io::Error) -> Error {
+        could_not_prepare(&self.program, format!("cannot open {what}"), error)
+    }
+
+    pub(crate) fn misuse(&self, words: &str) -> Error {
+        let source = io::Error::new(io::ErrorKind::InvalidInput, words.to_owned());
+        Error::new(&self.program, Doing::Start, ErrorKind::InvalidInput, Some(source))
+    }
+}
+
+/// Starts the child; a program file that is being written is tried again for a while.
+///
+/// Another thread that starts a child between our writing a file and our closing it leaves that
+/// child with a handle that writes until it execs; no order of calls closes that window
+/// (golang/go#22315).
+fn spawn(plan: &Plan<'_>) -> Result<ChildHandle, Error> {
+    const FIRST_PAUSE: Duration = Duration::from_millis(1);
+    const RETRIES: u32 = 7;
+    let mut tries = 0;
+    loop {
+        let failed = match spawn::spawn(plan) {
+            Ok(child) => return Ok(child),
+            Err(failed) => failed,
+        };
+        let busy = os_error_kind(&failed.source) == Some(OsErrorKind::Busy);
+        if !busy || tries == RETRIES {
+            return Err(could_not_start(plan, failed));
+        }
+        // 1, 2, 4 ... 64 ms: 127 ms in all. Ignored: a wait for nothing has no error of its own.
+        let _ = wait::any(&mut [], Some(Instant::now() + FIRST_PAUSE * (1 << tries)));
+        tries += 1;
+    }
+}

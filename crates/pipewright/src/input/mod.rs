@@ -1,0 +1,7 @@
+//! Input that comes with a command: fed by a run, or in the background from the start of the child on.
+
+mod background;
+mod feed;
+
+pub(crate) use background::{FedInput, Input};
+pub(crate) use feed::Feed;

@@ -1,0 +1,77 @@
+//! Why a run ended, and which stream or limit that was about: plain data that errors and results share.
+
+use std::fmt;
+use std::time::Duration;
+
+/// One of a child's two streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// Why a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The child exited by itself, with any code.
+    Exited,
+    /// A signal that we did not send ended it.
+    Signaled,
+    /// Its time was up, and we stopped it.
+    TimedOut,
+    /// It said nothing for too long, and we stopped it.
+    IdleTimedOut,
+    /// The run was cancelled, and we stopped it.
+    Cancelled,
+    /// It said more than [`Limit::fail`](crate::Limit::fail) allows, and we stopped it.
+    LimitExceeded,
+}
+
+/// The limit that a run exceeded, and was stopped for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Exceeded {
+    /// Its time, from its start: [`Command::timeout`](crate::Command::timeout), or what was left until the
+    /// [`deadline`](crate::Command::deadline).
+    Time(Duration),
+    /// The time without output: [`Command::idle_timeout`](crate::Command::idle_timeout).
+    Silence(Duration),
+    /// The bytes that a stream may carry: [`Limit::fail`](crate::Limit::fail).
+    Bytes(usize),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Source::Stdout => "stdout",
+            Source::Stderr => "stderr",
+        })
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Outcome::Exited => "exited",
+            Outcome::Signaled => "killed by a signal",
+            Outcome::TimedOut => "timed out",
+            Outcome::IdleTimedOut => "timed out without output",
+            Outcome::Cancelled => "cancelled",
+            Outcome::LimitExceeded => "exceeded its output limit",
+        })
+    }
+}
+
+impl fmt::Display for Exceeded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Exceeded::Time(limit) => write!(f, "timed out after {limit:?}"),
+            Exceeded::Silence(limit) => write!(f, "timed out after {limit:?} without output"),
+            Exceeded::Bytes(1) => f.write_str("exceeded its output limit of 1 byte"),
+            Exceeded::Bytes(limit) => write!(f, "exceeded its output limit of {limit} bytes"),
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Reaps children that nobody waits for, drains streams that nobody reads, and runs tasks such as feeding a child, on one
+//! thread.
+//!
+//! The thread starts with the first of them and ends when there have been none for a while. It
+//! waits for exactly the processes it was given: a `waitpid(-1)` would take the children of others.
+
+use std::io;
+use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pipewright_os::base::generation::PerProcess;
+use pipewright_os::base::pipe::PipeReader;
+use pipewright_os::base::service_thread;
+use pipewright_os::base::wait::{self, Slot};
+use pipewright_os::base::wake::Wake;
+use pipewright_os::process::child::ChildHandle;
+
+/// A task for the thread. No call of it blocks.
+pub(crate) trait BackgroundTask: Send {
+    /// Returns the next wait.
+    fn slots(&mut self) -> [Slot<'static>; TASK_SLOTS];
+
+    /// Does what the wait brought. Returns false when the task is over.
+    fn resume(&mut self, slots: &mut [Slot<'_>]) -> bool;
+}
+
+/// The number of slots of one task.
+pub(crate) const TASK_SLOTS: usize = 2;
+
+/// How long the thread stays when it has nothing to do.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// How long the thread pauses when it cannot wait.
+const AFTER_ERROR: Duration = Duration::from_millis(20);
+
+/// What a drained stream is read into, over and over.
+const SCRATCH_BYTES: usize = 64 << 10;
+
+/// A fork has one of its own: it has neither the thread nor the children.
+static INBOX: PerProcess<Mutex<Inbox>> = PerProcess::new(Mutex::default);
+
+/// Something is in the inbox and no thread could be started for it.
+static SWEEP: AtomicBool = AtomicBool::new(false);
+
+#[derive(Default)]
+struct Inbox {
+    children: Vec<ChildHandle>,
+    tasks: Vec<Box<dyn BackgroundTask>>,
+    /// How to wake the thread, while there is one.
+    thread: Option<Arc<Wake>>,
+}
+
+/// Sees to it that the child is reaped when it ends.
+pub(crate) fn adopt(child: ChildHandle) {
+    let mut inbox = inbox();
+    inbox.children.push(child);
+    wake_or_start(&mut inbox);
+}
+
+/// Reads a stream to its end and throws away what comes.
+pub(crate) fn drain(pipe: PipeReader) {
+    let mut inbox = inbox();
+    // Also if there is no thread: the stream stays open until there is one.
+    inbox.tasks.push(Box::new(DrainedStream(Some((pipe, Vec::with_capacity(SCRATCH_BYTES))))));
+    wake_or_start(&mut inbox);
+}
+
+/// Runs a task on the thread, which is made if there is one to run it.
+///
+/// A trait object, so that only programs with such tasks contain them.
+pub(crate) fn run(task: impl FnOnce() -> Box<dyn BackgroundTask>) {
+    let mut inbox = inbox();
+    // The thread looks at the inbox when it has the lock.
+    if wake_or_start(&mut inbox) {
+        inbox.tasks.push(task());
+    }
+}
+
+/// Makes the thread look at its tasks.
+pub(crate) fn wake() {
+    wake_or_start(&mut inbox());
+}
+
+fn inbox() -> MutexGuard<'static, Inbox> {
+    // Vectors are whole between calls, so a panic elsewhere cannot have broken them.
+    INBOX.get().lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// `false`: there is no thread.
+fn wake_or_start(inbox: &mut Inbox) -> bool {
+    if let Some(wake) = &inbox.thread {
+        wake.raise();
+        return true;
+    }
+    match start() {
+        Ok(wake) => inbox.thread = Some(wake),
+        // No room for a thread or a handle, or a sandbox without threads: `sweep` sees to it.
+        Err(_) => SWEEP.store(true, Ordering::Relaxed),
+    }
+    inbox.thread.is_some()
+}
+
+/// Without a thread: reaps, on the caller's, what has ended by now. Called by every start, so that
+/// there are never more zombies than were dropped since the last one.
+pub(crate) fn sweep() {
+    if SWEEP.load(Ordering::Relaxed) {
+        let mut inbox = inbox();
+        inbox.children.retain(still_runs);
+        let left = !inbox.children.is_empty();
+        SWEEP.store(left, Ordering::Relaxed);
+    }
+}
+
+fn start() -> io::Result<Arc<Wake>> {
+    let wake = Arc::new(Wake::new()?);
+    let for_thread = Arc::clone(&wake);
+    service_thread::start(c"pipewright-reap", move || tend(&for_thread))?;
+    Ok(wake)
+}
+
+fn tend(wake: &Wake) {
+    let mut children: Vec<ChildHandle> = Vec::new();
+    let mut tasks: Vec<Box<dyn BackgroundTask>> = Vec::new();
+    let mut was_idle = false;
+    loop {
+        {
+            let mut inbox = inbox();
+            wake.lower();
+            children.append(&mut inbox.children);
+            tasks.append(&mut inbox.tasks);
+            if was_idle && children.is_empty() && tasks.is_empty() {
+                // Under the lock: whoever comes next starts a new thread.
+                inbox.thread = None;
+                return;
+            }
+        }
+        children.retain(still_runs);
+        let idle = children.is_empty() && tasks.is_empty();
+        let mut slots: Vec<Slot<'_>> = tasks.iter_mut().flat_map(|task| task.slots()).collect();
+        slots.extend(children.iter().map(|it| Slot::Event(it)));
+        slots.push(Slot::Event(wake));
+        let until = idle.then(|| Instant::now() + IDLE);
+        let waited = wait::any(&mut slots, until);
+        if waited.is_err() {
+            // No memory, or no handle, for the wait: there is nothing better than to try again.
+            thread::park_timeout(AFTER_ERROR);
+        }
+        was_idle = idle && matches!(waited, Ok(0));
+        let mut lent = slots.chunks_mut(TASK_SLOTS);
+        // In their order, so that each gets its own back.
+        tasks.retain_mut(|task| task.resume(lent.next().unwrap_or_default()));
+    }
+}
+
+fn still_runs(child: &ChildHandle) -> bool {
+    // An error means that somebody else has reaped it: it is no concern of ours any more.
+    matches!(child.try_wait(), Ok(None))
+}
+
+/// A stream that is read to its end, and a buffer that is overwritten. Taken by a wait, and by the end.
+struct DrainedStream(Option<(PipeReader, Vec<u8>)>);
+
+impl BackgroundTask for DrainedStream {
+    fn slots(&mut self) -> [Slot<'static>; TASK_SLOTS] {
+        [self.0.take().map_or(Slot::Off, |(pipe, buffer)| Slot::Read(pipe, buffer)), Slot::Off]
+    }
+
+    fn resume(&mut self, slots: &mut [Slot<'_>]) -> bool {
+        self.0 = match slots.first_mut().map(mem::take) {
+            Some(Slot::Read(pipe, buffer)) => Some((pipe, buffer)),
+            Some(Slot::ReadDone(pipe, mut buffer, Ok(count))) if count > 0 => {
+                buffer.clear();
+                Some((pipe, buffer))
+            }
+            _ => None,
+        };
+        self.0.is_some()
+    }
+}

@@ -1,0 +1,137 @@
+//! The rules of a run as plain data: what a command or a pipeline says about it before it starts.
+
+use std::time::{Duration, Instant};
+
+use pipewright_os::base::pipe::PipeReader;
+use pipewright_os::base::signal::Signal;
+
+use crate::cancel::CancelToken;
+
+/// The rules of a run: when and how it is stopped, and how long its streams are read.
+#[derive(Debug, Clone)]
+pub(crate) struct Rules {
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) idle_timeout: Option<Duration>,
+    pub(crate) cancel: Option<CancelToken>,
+    pub(crate) kill_grace: Duration,
+    pub(crate) stop_signal: Signal,
+    pub(crate) linger: Linger,
+    /// Reads on a stream that was given up.
+    pub(crate) linger_drain: Option<fn(PipeReader)>,
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        Rules {
+            timeout: None,
+            deadline: None,
+            idle_timeout: None,
+            cancel: None,
+            kill_grace: Duration::from_secs(5),
+            stop_signal: Signal::TERM,
+            linger: Linger::default(),
+            linger_drain: None,
+        }
+    }
+}
+
+impl Rules {
+    /// Returns the stop signal: that of the cancel, if it came with one.
+    pub(crate) fn effective_stop_signal(&self) -> Signal {
+        self.cancel.as_ref().and_then(CancelToken::signal).unwrap_or(self.stop_signal)
+    }
+
+    /// Returns true if anything but the child itself can end the run.
+    pub(crate) fn can_stop(&self) -> bool {
+        self.timeout.is_some()
+            || self.deadline.is_some()
+            || self.idle_timeout.is_some()
+            || self.cancel.is_some()
+    }
+}
+
+/// Limits how much of each stream is kept.
+///
+/// Past the limit the pipes are still drained, so the child never blocks on them, and memory stays
+/// bounded: by the limit for [`keep_head`](Limit::keep_head) and [`fail`](Limit::fail), by twice
+/// the limit for [`keep_tail`](Limit::keep_tail), and 64 KiB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Limit {
+    pub(crate) bytes: usize,
+    pub(crate) on_exceed: OnExceed,
+    /// Nothing is kept: the stream is counted, and passed on where it is a tee.
+    pub(crate) only_counts: bool,
+}
+
+/// The reaction to a stream that exceeds its limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum OnExceed {
+    Fail,
+    KeepHead,
+    KeepTail,
+}
+
+impl Limit {
+    /// Stops the child as soon as a stream carries more than that many bytes; the outcome is then
+    /// [`LimitExceeded`](crate::Outcome::LimitExceeded), and what was kept is there.
+    #[must_use]
+    pub const fn fail(bytes: usize) -> Limit {
+        Limit { bytes, on_exceed: OnExceed::Fail, only_counts: false }
+    }
+
+    /// Keeps the first so many bytes of each stream.
+    #[must_use]
+    pub const fn keep_head(bytes: usize) -> Limit {
+        Limit { bytes, on_exceed: OnExceed::KeepHead, only_counts: false }
+    }
+
+    /// Keeps the last so many bytes of each stream.
+    #[must_use]
+    pub const fn keep_tail(bytes: usize) -> Limit {
+        Limit { bytes, on_exceed: OnExceed::KeepTail, only_counts: false }
+    }
+
+    /// The same where nothing is to be kept of what passes through: it only counts. Where a tee's reader has gone
+    /// then, nobody wants the stream any more, and it is closed: the child gets the SIGPIPE that it would have got
+    /// from that reader.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn that_only_counts(self) -> Limit {
+        Limit { only_counts: true, ..self }
+    }
+}
+
+/// The wait for streams after the end of the child, if something else still holds one of its streams open:
+/// a daemon that it started, a build server, a shell's background job.
+///
+/// What is in the pipe already is always read. `held_open` in the result says that it happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Linger {
+    /// Reads until the last holder closes the stream, or the command's timeout.
+    UntilEof,
+    /// Reads until nothing has come for `quiet`, which starts anew with every chunk, but not
+    /// longer than `cap`. The default, with 250 ms and 5 s.
+    Settle {
+        /// How long nothing may come.
+        quiet: Duration,
+        /// How long it may go on.
+        cap: Duration,
+    },
+    /// Reads what is there when the child ends, and no more.
+    StopAtExit,
+}
+
+impl Default for Linger {
+    fn default() -> Linger {
+        Linger::Settle { quiet: Duration::from_millis(250), cap: Duration::from_secs(5) }
+    }
+}
+
+/// Returns the earlier of two times, if there is one.
+pub(crate) fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}

@@ -1,0 +1,224 @@
+//! The run of children that the caller holds: waited for, stopped and read when the caller asks.
+
+#[cfg(feature = "tokio")]
+mod task;
+
+use std::ffi::OsString;
+use std::io;
+use std::mem;
+use std::sync::Arc;
+use std::time::Instant;
+
+use pipewright_os::base::pipe::{PipeReader, PipeWriter};
+use pipewright_os::process::child::ChildHandle;
+
+use super::active::ActiveRun;
+use super::background::Enforcement;
+use super::foreground::ForegroundJob;
+use super::options::Options;
+use super::process::{Children, Process, Processes};
+use super::started::{Collect, OutputEnd, ParentEnds, streams};
+use super::state::{RunInfo, RunState};
+use super::stop_targets::StopTargets;
+use super::suspended::{StopRequest, SuspendedRun};
+use super::tee::TeeTarget;
+use crate::error::{Error, Failed};
+use crate::input::Input;
+use crate::trace::Trace;
+
+/// The common part of a [`Child`](crate::Child) and a [`PipelineChild`](crate::PipelineChild).
+#[derive(Debug)]
+pub(crate) struct SpawnedRun<P: Owner> {
+    /// Before the processes: it has handles on them.
+    enforcement: Option<Enforcement>,
+    processes: Arc<P>,
+    program: OsString,
+    started: Instant,
+    foreground: Option<Arc<dyn ForegroundJob>>,
+    /// Input that came with the command.
+    input: Input,
+    suspended: Arc<SuspendedRun>,
+    options: Options,
+    /// Get a copy of what the caller reads through this crate.
+    tees: [Option<TeeTarget>; 2],
+}
+
+/// The parent's ends that the caller holds, stdin first.
+pub(crate) type CallerEnds = (Option<PipeWriter>, [Option<PipeReader>; 2]);
+
+/// One process, or several, with everything that their handles own.
+pub(crate) trait Owner: Children + Default + 'static {
+    fn trace(&self) -> Trace;
+    fn into_processes(self) -> Processes;
+}
+
+impl Owner for Process {
+    fn trace(&self) -> Trace {
+        Process::trace(self)
+    }
+
+    fn into_processes(self) -> Processes {
+        Processes::of(self)
+    }
+}
+
+impl Owner for Processes {
+    fn trace(&self) -> Trace {
+        Processes::trace(self)
+    }
+
+    fn into_processes(self) -> Processes {
+        self
+    }
+}
+
+impl<P: Owner> SpawnedRun<P> {
+    /// Takes children that have just been started, and returns the ends that the caller gets.
+    pub(crate) fn new(
+        processes: P,
+        ends: ParentEnds,
+        program: OsString,
+        started: Instant,
+        foreground: Option<Arc<dyn ForegroundJob>>,
+        options: &Options,
+    ) -> (SpawnedRun<P>, CallerEnds) {
+        let ParentEnds { stdin, feed, stdout, stderr } = ends;
+        let input = Input::begin(feed, processes.handles());
+        let (outputs, tees) = OutputEnd::split([stdout, stderr]);
+        let mut run = SpawnedRun {
+            enforcement: None,
+            processes: Arc::new(processes),
+            program,
+            started,
+            foreground,
+            input,
+            suspended: Arc::default(),
+            options: options.clone(),
+            tees,
+        };
+        run.enforcement = options.enforce(&run.processes, &run.suspended);
+        if run.enforcement.is_some() {
+            let state = RunState::new(&options.rules, run.info(), None, [None, None]);
+            run.suspended.put(Box::new(state));
+        }
+        (run, (stdin, outputs))
+    }
+
+    pub(crate) fn processes(&self) -> &P {
+        &self.processes
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    pub(crate) fn program(&self) -> &OsString {
+        &self.program
+    }
+
+    /// Returns the stop signal and the grace that the options say.
+    pub(crate) fn stop_request(&self) -> StopRequest {
+        StopRequest::by(&self.options.rules)
+    }
+
+    /// Keeps the processes and nothing else.
+    pub(crate) fn into_parts(self) -> (Arc<P>, OsString) {
+        let SpawnedRun { enforcement, processes, program, .. } = self;
+        drop(enforcement);
+        (processes, program)
+    }
+
+    /// Kills the children and the processes that a kill of them reaches.
+    pub(crate) fn kill(&self) -> Result<(), Error> {
+        let killed = StopTargets::default().kill(self.children());
+        killed.map_err(|error| self.cannot("kill", error))
+    }
+
+    /// Waits until the children have ended, but no longer than that. Returns false if they have not.
+    pub(crate) fn wait(&self, until: Option<Instant>) -> Result<bool, Error> {
+        let rules = &self.options.rules;
+        let waited = self.suspended.wait(|| self.new_state(), self.children(), rules, until);
+        waited.map_err(|failed| self.failed(failed))
+    }
+
+    /// Stops the children and waits until they have ended.
+    pub(crate) fn stop(&self, how: StopRequest) -> Result<(), Error> {
+        let rules = &self.options.rules;
+        let stopped = self.suspended.stop(|| self.new_state(), self.children(), rules, how);
+        stopped.map_err(|failed| self.failed(failed))
+    }
+
+    /// Returns true if a wait has more to do than to wait for the end of the children.
+    pub(crate) fn needs_a_run(&self) -> bool {
+        self.options.rules.can_stop()
+            || self.foreground.is_some()
+            || self.input.has_feed()
+            || self.suspended.is_begun()
+    }
+
+    /// Closes the piped stdin that the caller has not taken.
+    pub(crate) fn close_stdin(&self, stdin: Option<&PipeWriter>) -> Result<(), Error> {
+        match stdin {
+            Some(stdin) => {
+                stdin.hang_up().map_err(|error| self.cannot("close the input of", error))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Stops feeding children that have ended.
+    pub(crate) fn stop_input(&self) -> Result<(), Error> {
+        self.input.stop().map(drop).map_err(|failed| self.failed(failed))
+    }
+
+    /// Returns the run that reads these streams. From here on nothing is enforced in the background unless that run
+    /// has it enforced.
+    pub(crate) fn into_run(mut self, (stdin, outputs): CallerEnds, collect: Collect) -> ActiveRun {
+        self.enforcement = None;
+        drop(stdin);
+        let [stdout_tee, stderr_tee] = mem::take(&mut self.tees);
+        let [stdout, stderr] = outputs;
+        let ends = [
+            stdout.map(|pipe| OutputEnd::new(pipe, stdout_tee)),
+            stderr.map(|pipe| OutputEnd::new(pipe, stderr_tee)),
+        ];
+        let streams = streams(ends, collect, self.options.limit);
+        let feed = self.input.take_feed();
+        let state = match self.suspended.take_out() {
+            Some(state) => state.reading(feed, streams),
+            None => RunState::new(&self.options.rules, self.info(), feed, streams),
+        };
+        let SpawnedRun { processes, program, options, .. } = self;
+        // Nobody else has them any more.
+        let processes = Arc::into_inner(processes).unwrap_or_default().into_processes();
+        ActiveRun { processes, state, program, options, decide: None }
+    }
+
+    pub(crate) fn cannot(&self, doing: &'static str, error: io::Error) -> Error {
+        Error::talk(&self.program, doing, error)
+    }
+
+    fn failed(&self, (doing, error): Failed) -> Error {
+        self.cannot(doing, error)
+    }
+
+    fn children(&self) -> &[ChildHandle] {
+        self.processes.handles()
+    }
+
+    /// Returns a run that reads nothing.
+    fn new_state(&self) -> RunState {
+        let feed = self.input.take_feed();
+        RunState::new(&self.options.rules, self.info(), feed, [None, None])
+    }
+
+    fn info(&self) -> RunInfo {
+        RunInfo {
+            program: self.program.clone(),
+            started: self.started,
+            background_feed: self.input.background(),
+            foreground: self.foreground.clone(),
+            trace: self.processes.trace(),
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The result of a run, when there is nothing left to wait for.
+
+use std::io;
+
+use pipewright_os::process::child::ChildHandle;
+
+use super::RunState;
+use crate::error::Failed;
+use crate::outcome::{Exceeded, Outcome};
+use crate::output::Output;
+use crate::run::sink::{Finished, Sink};
+
+impl RunState {
+    /// Returns the result; if there are several children, with the status of the last.
+    pub(crate) fn finish(mut self, children: &[ChildHandle]) -> Result<Output, Failed> {
+        let elapsed = self.info.started.elapsed();
+        self.stop_feeding()?;
+        let child = children.last().ok_or_else(|| ("wait for", io::ErrorKind::NotFound.into()))?;
+        let ended = match self.ended {
+            Some(ended) => ended,
+            None => child.wait().map_err(|e| ("wait for", e))?,
+        };
+        let unstopped = match ended.status.signal() {
+            _ if self.limit_exceeded => Outcome::LimitExceeded,
+            Some(_) => Outcome::Signaled,
+            None => Outcome::Exited,
+        };
+        let outcome = self.policy.stopped().unwrap_or(unstopped);
+        let exceeded = self.exceeded(outcome);
+        let [out, err] = self.streams.map(|stream| stream.sink.map(Sink::finish));
+        let passed = |finished: &Option<Finished>| finished.as_ref().map(|it| it.total_bytes);
+        let tee_failed = [&out, &err].into_iter().flatten().find_map(|it| it.tee_failed);
+        let (stdout_bytes, stderr_bytes) = (passed(&out), passed(&err));
+        let (out, err) = (out.unwrap_or_default(), err.unwrap_or_default());
+        let output = Output {
+            status: ended.status,
+            stdout: out.kept,
+            stderr: err.kept,
+            outcome,
+            exceeded,
+            program: self.info.program,
+            pid: child.pid(),
+            elapsed,
+            usage: ended.usage.map(|usage| child.refine_peak_memory(usage)),
+            held_open: self.held_open,
+            truncated: out.truncated || err.truncated,
+            tee_failed,
+            stdin_unread: self.stdin_unread,
+            containment: child.containment(),
+            // Whoever of the tree has not ended by now is not waited for.
+            leftovers_killed: children
+                .iter()
+                .filter_map(ChildHandle::tree)
+                .map(|tree| tree.end())
+                .sum(),
+            stdout_bytes,
+            stderr_bytes,
+        };
+        self.info.trace.run_ended(children, &output);
+        Ok(output)
+    }
+
+    /// The limit that such an outcome speaks of.
+    fn exceeded(&self, outcome: Outcome) -> Option<Exceeded> {
+        match outcome {
+            Outcome::TimedOut => {
+                let deadline = self.policy.deadline()?;
+                Some(Exceeded::Time(deadline.saturating_duration_since(self.info.started)))
+            }
+            Outcome::IdleTimedOut => self.policy.idle_timeout().map(Exceeded::Silence),
+            Outcome::LimitExceeded => {
+                let sinks = self.streams.iter().filter_map(|stream| stream.sink.as_ref());
+                sinks.filter_map(Sink::most_bytes).next().map(Exceeded::Bytes)
+            }
+            _ => None,
+        }
+    }
+}

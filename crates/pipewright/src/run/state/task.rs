@@ -1,0 +1,64 @@
+//! One step, taken by a task.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+use pipewright_os::base::wait::{self, Watch};
+use pipewright_os::process::child::ChildHandle;
+
+use super::RunState;
+use crate::error::Failed;
+use crate::rules::{Rules, earlier};
+
+impl RunState {
+    /// As [`step_until`](Self::step_until). `Pending`: nothing is out, all is as it was.
+    pub(crate) fn poll_step(
+        &mut self,
+        cx: &mut Context<'_>,
+        watch: &mut Watch,
+        until: Option<Instant>,
+        children: &[ChildHandle],
+        rules: &Rules,
+    ) -> Poll<Result<bool, Failed>> {
+        let Some(mut wait) = self.before(children, rules)? else { return Poll::Ready(Ok(false)) };
+        match watch.poll_wait(cx, &mut wait.slots, earlier(wait.until, until)) {
+            Poll::Ready(waited) => {
+                let done = self.after(&mut wait.slots, waited.map(drop), children, rules);
+                Poll::Ready(done.map(|()| true))
+            }
+            Poll::Pending => {
+                self.take_back(&mut wait.slots);
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Waits until there is nothing left to wait for, but no longer than that. Returns false if there is more to wait
+    /// for. After an error the children are as they were.
+    pub(crate) async fn run_until(
+        &mut self,
+        until: Option<Instant>,
+        children: &[ChildHandle],
+        rules: &Rules,
+    ) -> Result<bool, Failed> {
+        // Dropped before the end is looked at: what is registered would keep a pipe open.
+        let mut watch = Watch::default();
+        poll_fn(|cx| {
+            loop {
+                if let Err(error) = wait::check_runtime() {
+                    return Poll::Ready(Err(("wait for", error)));
+                }
+                match ready!(self.poll_step(cx, &mut watch, until, children, rules)) {
+                    Ok(true) if until.is_some_and(|until| Instant::now() >= until) => {
+                        return Poll::Ready(Ok(false));
+                    }
+                    Ok(true) => {}
+                    Ok(false) => return Poll::Ready(Ok(true)),
+                    Err(failed) => return Poll::Ready(Err(failed)),
+                }
+            }
+        })
+        .await
+    }
+}

@@ -1,0 +1,149 @@
+//! Times and phases, without a child.
+
+use super::*;
+
+const MS: Duration = Duration::from_millis(1);
+
+fn policy(change: impl FnOnce(&mut Rules)) -> (StopPolicy, Instant) {
+    let mut rules = Rules::default();
+    change(&mut rules);
+    let start = Instant::now();
+    (StopPolicy::new(&rules, start), start)
+}
+
+#[test]
+fn a_timeout_asks_then_kills() {
+    let (mut policy, start) = policy(|rules| {
+        rules.timeout = Some(100 * MS);
+        rules.kill_grace = 50 * MS;
+    });
+    assert_eq!(policy.next(true), Some(start + 100 * MS));
+    assert_eq!(policy.due(start + 99 * MS, true), Due::Nothing);
+    assert_eq!(policy.due(start + 100 * MS, true), Due::SendStopSignal);
+    assert_eq!(policy.due(start + 101 * MS, true), Due::Nothing);
+    assert_eq!(policy.next(true), Some(start + 150 * MS));
+    assert_eq!(policy.due(start + 150 * MS, true), Due::Kill);
+    assert_eq!(policy.due(start + 151 * MS, true), Due::Nothing);
+    assert_eq!(policy.stopped(), Some(Outcome::TimedOut));
+}
+
+#[test]
+fn who_cannot_be_asked_is_killed_at_once() {
+    let (mut policy, start) = policy(|rules| rules.timeout = Some(100 * MS));
+    assert_eq!(policy.due(start + 100 * MS, true), Due::SendStopSignal);
+    policy.note_unsignalable();
+    assert_eq!(policy.due(start + 100 * MS, true), Due::Kill);
+}
+
+#[test]
+fn without_a_grace_the_kill_comes_at_once() {
+    let (mut policy, start) = policy(|rules| {
+        rules.timeout = Some(Duration::ZERO);
+        rules.kill_grace = Duration::ZERO;
+    });
+    assert_eq!(policy.due(start, true), Due::Kill);
+}
+
+#[test]
+fn the_earlier_of_timeout_and_deadline_counts() {
+    let (policy, start) = policy(|rules| {
+        rules.timeout = Some(100 * MS);
+        rules.deadline = Some(Instant::now());
+    });
+    assert!(policy.next(true).unwrap() < start + 100 * MS);
+}
+
+#[test]
+fn absurd_times_are_no_times() {
+    let (mut policy, start) = policy(|rules| {
+        rules.timeout = Some(Duration::MAX);
+        rules.idle_timeout = Some(Duration::MAX);
+        rules.linger = Linger::Settle { quiet: Duration::MAX, cap: Duration::MAX };
+    });
+    assert_eq!(policy.next(true), None);
+    policy.note_end(start);
+    assert_eq!(policy.next(true), None);
+}
+
+#[test]
+fn output_puts_the_idle_timeout_off() {
+    let (mut policy, start) = policy(|rules| rules.idle_timeout = Some(10 * MS));
+    policy.note_output(start + 9 * MS);
+    assert_eq!(policy.due(start + 18 * MS, true), Due::Nothing);
+    assert_eq!(policy.due(start + 19 * MS, true), Due::SendStopSignal);
+    assert_eq!(policy.stopped(), Some(Outcome::IdleTimedOut));
+}
+
+#[test]
+fn a_held_stream_settles_and_every_chunk_starts_the_quiet_anew() {
+    let settle = Linger::Settle { quiet: 10 * MS, cap: 25 * MS };
+    let (mut policy, start) = policy(|rules| rules.linger = settle);
+    policy.note_end(start);
+    policy.note_output(start + 9 * MS);
+    assert_eq!(policy.due(start + 18 * MS, true), Due::Nothing);
+    policy.note_output(start + 18 * MS);
+    assert_eq!(policy.next(true), Some(start + 25 * MS), "the cap");
+    assert_eq!(policy.due(start + 25 * MS, true), Due::StopReading);
+    assert_eq!(policy.stopped(), None);
+}
+
+#[test]
+fn an_end_before_the_deadline_is_not_a_timeout() {
+    let (mut policy, start) = policy(|rules| {
+        rules.timeout = Some(10 * MS);
+        rules.linger = Linger::UntilEof;
+    });
+    policy.note_end(start + 5 * MS);
+    assert_eq!(policy.due(start + 9 * MS, true), Due::Nothing);
+    assert_eq!(policy.due(start + 10 * MS, true), Due::StopReading);
+    assert_eq!(policy.stopped(), None);
+    assert_eq!(policy.due(start + 10 * MS, false), Due::Nothing, "nothing is open");
+}
+
+#[test]
+fn a_cancel_after_the_end_gives_the_streams_up_and_is_no_outcome() {
+    let (mut policy, start) = policy(|rules| rules.linger = Linger::UntilEof);
+    policy.note_end(start);
+    assert_eq!(policy.due(start + 9 * MS, true), Due::Nothing);
+    assert_eq!(policy.stop(Outcome::Cancelled, start + 10 * MS), Due::Nothing);
+    assert_eq!(policy.due(start + 10 * MS, true), Due::StopReading);
+    assert_eq!(policy.stopped(), None);
+}
+
+#[test]
+fn who_holds_us_up_is_waited_for_until_the_time_is_over_and_no_longer() {
+    let (mut policy, start) = policy(|rules| {
+        rules.idle_timeout = Some(10 * MS);
+        rules.timeout = Some(9000 * MS);
+    });
+    policy.note_held_up(true);
+    assert_eq!(policy.next(true), Some(start + 9000 * MS), "silence does not count");
+    policy.note_end(start);
+    assert_eq!(policy.due(start + 8999 * MS, true), Due::Nothing);
+    assert_eq!(policy.due(start + 9000 * MS, true), Due::StopReading);
+}
+
+#[test]
+fn after_a_kill_who_holds_us_up_has_to_go_on_taking() {
+    let (mut policy, start) = policy(|rules| {
+        rules.timeout = Some(Duration::ZERO);
+        rules.kill_grace = Duration::ZERO;
+    });
+    assert_eq!(policy.due(start, true), Due::Kill);
+    policy.note_end(start);
+    policy.note_held_up(true);
+    policy.note_output(start + 100 * MS);
+    assert_eq!(policy.due(start + 349 * MS, true), Due::Nothing);
+    assert_eq!(policy.due(start + 350 * MS, true), Due::StopReading);
+}
+
+#[test]
+fn a_grace_without_end_never_kills() {
+    let (mut policy, start) = policy(|rules| {
+        rules.timeout = Some(MS);
+        rules.kill_grace = Duration::MAX;
+    });
+    assert_eq!(policy.due(start + MS, true), Due::SendStopSignal);
+    assert_eq!(policy.due(start + 1_000_000 * MS, true), Due::Nothing);
+    assert_eq!(policy.next(true), None);
+}
