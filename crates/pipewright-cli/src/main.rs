@@ -31,7 +31,7 @@ fn main() {
 
 /// Does what is asked for, and gives the exit code.
 fn work() -> i32 {
-    if let Some(code) = bench::play() {
+    if let Some(code) = bench::run_if_child() {
         return code;
     }
     let args = match Args::try_parse() {
@@ -60,6 +60,11 @@ impl Failure {
     fn tell(self) -> i32 {
         complain(&self.0);
         OWN_FAILURE
+    }
+
+    /// The words of an error that says itself what failed.
+    fn from_error(error: impl Display) -> Failure {
+        Failure(error.to_string())
     }
 
     /// The words for an error: "cannot ..." and why. The error alone would not say what could not be done.

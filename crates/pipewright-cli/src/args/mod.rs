@@ -1,6 +1,7 @@
 //! What can be typed.
 
 mod bench;
+mod choice;
 mod common;
 mod deferred;
 mod disk;
@@ -11,10 +12,7 @@ mod size;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
-pub(crate) use bench::{
-    Bench, BenchDiskOptions, BenchOptions, Capacity, CasesOptions, CasesPreset, Color, DiskPreset,
-    IpcOptions, MeasureOptions, PipesOptions, PipesPreset, SweepOptions, Topology, Via,
-};
+pub(crate) use bench::BenchOptions;
 pub(crate) use common::CommonOptions;
 use deferred::Deferred;
 pub(crate) use disk::DiskOptions;
@@ -43,7 +41,7 @@ pub(crate) enum Command {
     Run(Deferred<RunOptions>),
     /// Run a pipeline without a shell, with a timeout, limits and a report of every stage
     Pipe(Deferred<PipeOptions>),
-    /// Measure what this machine makes of pipes, processes, messages and files
+    /// Measure the speed of pipes, processes, messages and files on this machine
     Bench(Deferred<BenchOptions>),
     /// Measure whether disk I/O is asynchronous here, and say why not
     Disk(Deferred<DiskOptions>),

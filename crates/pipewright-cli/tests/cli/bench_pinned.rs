@@ -87,11 +87,11 @@ fn one_processor_is_said_and_measured() {
     assert_eq!(pins(&said), [("none", true); 2]);
     // What was asked for and cannot be had: alone it is an error, beside others it is left out.
     let output = on_one_processor(&[&PIPES[..], &["--pin", "other"]].concat()).unwrap();
-    is_refused(&output, "--pin other: there is only one processor for us");
+    is_refused(&output, "--pin other: only one processor is available");
     let pins_wanted = ["--pin", "other,same", "--json"];
     let said = report(&on_one_processor(&[&PIPES[..], &pins_wanted].concat()).unwrap());
     assert_eq!(pins(&said), [("other", false), ("other", false), ("same", true), ("same", true)]);
-    assert!(warning(&said, "skipped").contains("there is only one processor for us"));
+    assert!(warning(&said, "skipped").contains("only one processor is available"));
 }
 
 #[test]
