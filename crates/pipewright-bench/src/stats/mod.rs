@@ -1,7 +1,7 @@
-//! Statistics of few samples: the median and how far they spread.
+//! Statistics of few samples: medians, quantiles and spread.
 //!
-//! Medians, because what disturbs a measurement mostly makes it slower, and never by a normal
-//! distribution; the median absolute deviation (MAD) for the same reason.
+//! Disturbances mostly make a measurement slower and are never normally distributed, so the figures here are the median
+//! and the median absolute deviation (MAD).
 
 pub(crate) mod change;
 pub(crate) mod histogram;
@@ -10,31 +10,42 @@ pub(crate) mod shuffle;
 
 use serde::{Deserialize, Serialize};
 
-/// Above this share of the median a MAD says that the samples are noise.
+/// Samples are noisy if their MAD is larger than this share of their median.
 const NOISY_SHARE: f64 = 0.10;
 
-/// MADs times this are standard deviations, if the samples are normally distributed.
+/// The standard deviation of normally distributed samples, in MADs.
 const SIGMAS_PER_MAD: f64 = 1.4826;
 
-/// A sample that is so many standard deviations off is an outlier: hyperfine's rule.
+/// A sample this many standard deviations from the median is an outlier, as in hyperfine.
 const OUTLIER_SIGMAS: f64 = 10.0;
 
-/// Of fewer samples nobody can say which is the odd one.
+/// With fewer samples there is no telling which one is the outlier.
 const LEAST_FOR_OUTLIERS: usize = 5;
 
-/// What there is to say of some samples.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Summary {
-    pub(crate) median: f64,
-    pub(crate) least: f64,
-    pub(crate) most: f64,
+/// The median of some samples, and their spread.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// The median.
+    pub median: f64,
+    /// The smallest sample.
+    pub least: f64,
+    /// The largest sample.
+    pub most: f64,
     /// The median of the distances to the median.
-    pub(crate) mad: f64,
+    pub mad: f64,
 }
 
 impl Summary {
-    /// `None`: there is no sample.
-    pub(crate) fn of(samples: &[f64]) -> Option<Summary> {
+    /// Summarizes samples; `None`: there are none.
+    ///
+    /// ```
+    /// use pipewright_bench::stats::Summary;
+    ///
+    /// let summary = Summary::of(&[1.0, 5.0, 2.0]).unwrap_or_default();
+    /// assert_eq!((summary.median, summary.least, summary.most), (2.0, 1.0, 5.0));
+    /// ```
+    #[must_use]
+    pub fn of(samples: &[f64]) -> Option<Summary> {
         let median = median(samples)?;
         let distances: Vec<f64> = samples.iter().map(|sample| (sample - median).abs()).collect();
         Some(Summary {
@@ -45,42 +56,57 @@ impl Summary {
         })
     }
 
-    /// The MAD as a share of the median.
+    /// Returns the MAD as a share of the median.
     pub(crate) fn spread(&self) -> f64 {
         if self.median == 0.0 { 0.0 } else { (self.mad / self.median).abs() }
     }
 
-    /// Whether a re-run could well give something else.
+    /// Returns true if another run could well give a different median.
     pub(crate) fn is_noisy(&self) -> bool {
         self.spread() > NOISY_SHARE
     }
 }
 
-/// The middle one, or the mean of the two in the middle.
-pub(crate) fn median(samples: &[f64]) -> Option<f64> {
-    let mut sorted = samples.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let upper = *sorted.get(sorted.len() / 2)?;
-    if sorted.len() % 2 == 1 {
-        return Some(upper);
-    }
-    let lower = *sorted.get(sorted.len() / 2 - 1)?;
-    Some(lower + (upper - lower) / 2.0)
+/// Returns the sample in the middle, or the mean of the two in the middle; `None`: there are no samples.
+#[must_use]
+pub fn median(samples: &[f64]) -> Option<f64> {
+    quantile(samples, 0.5)
 }
 
-/// How many samples are far away from all the others.
+/// Returns the value below which a share of the samples lies, interpolated between the two nearest samples; `None`: there
+/// are no samples.
+#[must_use]
+pub fn quantile(samples: &[f64], share: f64) -> Option<f64> {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let place = share.clamp(0.0, 1.0) * sorted.len().checked_sub(1)? as f64;
+    let lower = *sorted.get(place as usize)?;
+    let upper = sorted.get(place as usize + 1).copied().unwrap_or(lower);
+    let fraction = place - (place as usize) as f64;
+    Some(if fraction > 0.0 { lower + (upper - lower) * fraction } else { lower })
+}
+
+/// Returns the ratio of each sample to the baseline's sample of the same round.
+///
+/// Ratios within a round are stable on a machine whose speed drifts, because both samples drift alike.
+#[must_use]
+pub fn ratios(samples: &[f64], baseline: &[f64]) -> Vec<f64> {
+    samples.iter().zip(baseline).map(|(sample, baseline)| sample / baseline).collect()
+}
+
+/// Returns the number of samples that are far from all others.
 pub(crate) fn outliers(samples: &[f64]) -> usize {
     let Some(summary) = Summary::of(samples) else { return 0 };
     if samples.len() < LEAST_FOR_OUTLIERS {
         return 0;
     }
-    // Samples that are all but equal: then what is merely a little off is no outlier.
+    // Nearly equal samples have a tiny MAD, and a small difference is no outlier then.
     let least = summary.median.abs() * 0.005;
     let far = OUTLIER_SIGMAS * (SIGMAS_PER_MAD * summary.mad).max(least);
     samples.iter().filter(|sample| (*sample - summary.median).abs() > far).count()
 }
 
-/// What single operations took, in seconds: how long at most so many of a hundred.
+/// Percentiles of the times of single operations, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Percentiles {
     pub(crate) p50: f64,
@@ -91,10 +117,10 @@ pub(crate) struct Percentiles {
 }
 
 impl Percentiles {
-    /// `None`: there was no operation.
+    /// Returns the percentiles; `None`: there are no times.
     pub(crate) fn of(mut times: Vec<f64>) -> Option<Percentiles> {
         times.sort_unstable_by(f64::total_cmp);
-        // The nearest rank: a time that there was.
+        // The nearest rank, which is one of the times.
         let at = |share: f64| {
             let rank = (times.len() as f64 * share).ceil() as usize;
             times.get(rank.saturating_sub(1)).copied()
@@ -108,7 +134,7 @@ impl Percentiles {
         })
     }
 
-    /// Of each figure the median of several.
+    /// Returns the median of each percentile over several series.
     pub(crate) fn median(several: &[Percentiles]) -> Option<Percentiles> {
         let median_of =
             |part: fn(&Percentiles) -> f64| median(&several.iter().map(part).collect::<Vec<f64>>());
@@ -127,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_times_that_there_were() {
+    fn percentiles_are_measured_times() {
         let times: Vec<f64> = (1..=1000).rev().map(f64::from).collect();
         let found = Percentiles::of(times).unwrap();
         let shown = [found.p50, found.p90, found.p99, found.p99_9, found.most];
@@ -138,6 +164,14 @@ mod tests {
         let middle = Percentiles::median(&[one, found, one]).unwrap();
         assert_eq!(middle, one);
         assert_eq!(Percentiles::median(&[]), None);
+    }
+
+    #[test]
+    fn quantiles_are_interpolated() {
+        assert_eq!(quantile(&[0.0, 10.0], 0.1), Some(1.0));
+        assert_eq!(quantile(&[3.0, 1.0, 2.0], 1.0), Some(3.0));
+        assert_eq!((median(&[4.0, 1.0]), median(&[])), (Some(2.5), None));
+        assert_eq!(ratios(&[2.0, 9.0], &[4.0, 3.0]), [0.5, 3.0]);
     }
 
     fn summary(samples: &[f64]) -> Summary {
@@ -167,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outlier_is_far_away_from_all_others_and_there_are_others() {
+    fn an_outlier_is_far_from_all_others() {
         for (samples, count) in [
             (&[10.0, 10.1, 9.9, 10.2, 30.0][..], 1),
             (&[10.0, 10.1, 9.9, 10.2, 10.3], 0),
@@ -192,7 +226,7 @@ mod tests {
         }
 
         #[test]
-        fn order_and_scale_make_no_difference(
+        fn order_and_scale_do_not_matter(
             mut samples in proptest::collection::vec(1.0..1e6_f64, 1..20), scale in 0.01..100.0_f64,
         ) {
             let before = summary(&samples);
