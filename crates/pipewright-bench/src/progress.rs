@@ -1,7 +1,7 @@
-//! How far it is, in a line on stderr; nothing where that is no terminal.
+//! The progress line on stderr, if that is a terminal.
 //!
-//! It is drawn between two cells, and so never while one is measured. A crate for it would bring `libm`
-//! along, a library more to load for every command of the tool.
+//! It is drawn between two cells, never during a measurement. The documentation of the crate says why this is not
+//! `indicatif`.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
@@ -10,13 +10,13 @@ use pipewright_os::process::terminal;
 
 use crate::show::cut;
 
-/// As long as the line ever is.
+/// The longest line.
 const MOST_COLUMNS: usize = 78;
 
-/// More often nobody reads it.
+/// The shortest time between two drawings.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The line.
+/// The progress line.
 #[derive(Debug)]
 pub(crate) struct Progress {
     cells: usize,
@@ -45,20 +45,20 @@ impl Progress {
         self.series = number + 1;
     }
 
-    /// A cell is measured next.
+    /// Called before each cell.
     pub(crate) fn cell(&mut self, name: &str) {
         let now = Instant::now();
         if self.is_shown && self.drawn.is_none_or(|drawn| now - drawn >= PAUSE) {
             self.drawn = Some(now);
             let columns = columns();
             let line = self.line(name, now - self.started, columns);
-            // Ignored: a terminal that is gone is no reason to stop.
+            // Ignored: the benchmark goes on without a terminal.
             let _ = write!(io::stderr().lock(), "\r{line:<columns$}");
         }
         self.done += 1;
     }
 
-    /// Takes the line away.
+    /// Erases the line.
     pub(crate) fn end(&self) {
         if self.drawn.is_some() {
             // Ignored, as above.
@@ -68,7 +68,7 @@ impl Progress {
 
     fn line(&self, name: &str, elapsed: Duration, columns: usize) -> String {
         let all = (self.cells * self.all_series).max(1);
-        // What else there is takes 32 characters and one between; then comes the name.
+        // The other parts take 33 characters; the name follows.
         let length = columns.saturating_sub(33).min(20);
         let full = self.done * length / all;
         let bar = format!("{}{}", "━".repeat(full), "─".repeat(length - full.min(length)));
@@ -85,8 +85,8 @@ impl Progress {
     }
 }
 
-/// How long the line may be: one that goes on below is not drawn over the next time. Asked anew for each, as
-/// windows change.
+/// Returns the longest line that fits: a line that wraps would not be overwritten. Asked again each time, because windows
+/// are resized.
 fn columns() -> usize {
     terminal::stderr_columns().map_or(MOST_COLUMNS, |columns| (columns - 1).min(MOST_COLUMNS))
 }
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_how_far_it_is_and_how_long_it_will_take() {
+    fn the_line_shows_the_progress_and_the_remaining_time() {
         let mut progress = Progress::new(10, 3, true);
         progress.series(0);
         let second = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! Reports made by hand, for tests: nothing in them depends on a machine.
+//! Fixed reports for tests, which do not depend on a machine.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use crate::units::{Unit, bytes};
 const SIZES: [u64; 12] =
     [64, 256, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072, 262_144, 1_048_576];
 
-/// A curve through these medians (in MB/s), with series that are so far apart.
+/// A curve with these medians (in MB/s) and this spread of the series.
 fn curve(name: &str, medians: &[f64], spread: f64, holds: u64) -> Curve {
     let cell = |(index, median): (usize, &f64)| {
-        // Each series in turn is the least and the most.
+        // A different series is the smallest and the largest in each cell.
         let share = spread * (1.0 + (index % 3) as f64 / 2.0);
         let samples = [1.0 - share, 1.0, 1.0 + share].map(|factor| median * 1e6 * factor);
         let mut samples = samples.to_vec();
@@ -164,7 +164,7 @@ pub(crate) fn trips() -> Report {
     report
 }
 
-/// A chart of curves, each with a name, and with the label and the median of its cells.
+/// A chart of curves with names, whose cells have labels and medians.
 pub(crate) fn chart(id: &str, unit: Unit, curves: &[(&str, &[(&str, f64)])]) -> Chart {
     let cell = |(label, median): &(&str, f64)| {
         let p50 = *median;
@@ -189,7 +189,7 @@ pub(crate) fn chart(id: &str, unit: Unit, curves: &[(&str, &[(&str, f64)])]) -> 
 
 /// A list of cases.
 pub(crate) fn spawn() -> Report {
-    // By a machine whose mood is most of the spread: a bare start took 400 µs, more or less.
+    // Most of the spread is drift of the machine: a bare start took about 400 µs.
     let cell = |label: &str, micros: f64| Cell {
         in_bare_starts: [1.0, 0.99, 1.01].map(|factor| factor * micros / 400.0).to_vec(),
         ..Cell::new(label, None, [1.0, 0.93, 1.08].map(|factor| factor * micros * 1e-6).to_vec())

@@ -1,14 +1,14 @@
-//! Figures as people read them: three digits and a unit.
+//! Figures for people: three digits and a unit.
 
 use serde::{Deserialize, Serialize};
 
-/// What a figure measures.
+/// The unit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Unit {
-    /// More is better.
+    /// Throughput: more is better.
     BytesPerSecond,
-    /// Less is better.
+    /// Time: less is better.
     Seconds,
 }
 
@@ -17,31 +17,31 @@ impl Unit {
         self == Unit::BytesPerSecond
     }
 
-    /// The larger, the better.
+    /// Returns a number that is larger for better figures.
     pub(crate) fn rank(self, value: f64) -> f64 {
         if self.more_is_better() { value } else { -value }
     }
 
-    /// `2.31 GB/s`, `457 µs`.
+    /// Formats a figure: `2.31 GB/s`, `457 µs`.
     pub(crate) fn show(self, value: f64) -> String {
         let (divisor, unit) = self.scale(value);
         format!("{} {unit}", three_digits(value / divisor))
     }
 
-    /// What to divide a figure of that size by, and what the result is counted in.
+    /// Returns the divisor and the name of the unit for figures of that size.
     pub(crate) fn scale(self, value: f64) -> (f64, &'static str) {
         let scales: &[(f64, &str)] = match self {
             Unit::BytesPerSecond => &[(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")],
             Unit::Seconds => &[(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")],
         };
-        // What would be shown as 1000 of one is 1 of the next.
+        // A figure that would be shown as 1000 of one unit is 1 of the next.
         let fits = |(scale, _): &&(f64, &str)| value.abs() >= 0.9995 * scale;
         let smallest = scales.last().copied().unwrap_or((1.0, ""));
         scales.iter().find(fits).copied().unwrap_or(smallest)
     }
 }
 
-/// `0.123`, `1.23`, `12.3`, `123`, `1234`.
+/// Formats a number with three digits: `0.123`, `1.23`, `12.3`, `123`, `1234`.
 pub(crate) fn three_digits(value: f64) -> String {
     let decimals = match value.abs() {
         size if size < 0.9995 => 3,
@@ -52,13 +52,13 @@ pub(crate) fn three_digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// `8 KiB`, `1 B`, `1 MiB`; what is no whole number of a unit is counted in the one below.
+/// Formats a size: `8 KiB`, `1 B`, `1 MiB`. Sizes that are not a whole number of a unit have a smaller one.
 pub(crate) fn bytes(bytes: u64) -> String {
     let (count, unit) = whole(bytes);
     format!("{count} {unit}")
 }
 
-/// The same for where there is little room: `8k`, `1`, `1M`.
+/// Formats a size in less space: `8k`, `1`, `1M`.
 pub(crate) fn short_bytes(bytes: u64) -> String {
     let (count, unit) = whole(bytes);
     let letter = match unit {
@@ -76,7 +76,7 @@ fn whole(bytes: u64) -> (u64, &'static str) {
     units.iter().find(fits).map_or((bytes, "B"), |(unit, shift)| (bytes >> shift, unit))
 }
 
-/// Statements as sentences, a line for each; `None`: there is none.
+/// Turns statements into sentences, one in a line; `None`: there are none.
 pub(crate) fn sentences(statements: &[String]) -> Option<String> {
     let sentence = |statement: &String| {
         let mut characters = statement.chars();
@@ -87,15 +87,15 @@ pub(crate) fn sentences(statements: &[String]) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-/// `+12 %`, `-5 %`.
+/// Formats a ratio as a change: `+12 %`, `-5 %`.
 pub(crate) fn change(ratio: f64) -> String {
     format!("{:+.0} %", (ratio - 1.0) * 100.0)
 }
 
-/// `2026-11-22 05:30 UTC`.
+/// Formats a time: `2026-11-22 05:30 UTC`.
 pub(crate) fn date(unix_seconds: u64) -> String {
     let (days, seconds) = (unix_seconds / 86_400, unix_seconds % 86_400);
-    // Years that begin in March, so that a leap day is the last of one (Hinnant, "chrono-compatible
+    // Years begin in March here, so that a leap day is the last day of one (Hinnant, "chrono-compatible
     // low-level date algorithms").
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_whole_numbers() {
+    fn sizes_are_whole_numbers_of_a_unit() {
         for (size, long, short) in [
             (1, "1 B", "1"),
             (0, "0 B", "0"),

@@ -1,29 +1,29 @@
-//! Scales: from figures to places on a line, and the round figures to write beside it.
+//! Scales, which map figures to positions, and their round tick values.
 
 use crate::report::{Axis, Chart, Curve};
 use crate::stats::logarithm::{exponent_of_ten, log2, power_of_ten};
 use crate::units::{Unit, short_bytes};
 
-/// A vertical axis, or that of bars: from nothing to a round figure, or from one power of ten to another.
+/// An axis of figures: linear from 0 to a round figure, or logarithmic between two round figures.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Scale {
     low: f64,
     high: f64,
     logarithmic: bool,
-    /// Where to write a figure, and which.
+    /// The ticks, with their labels.
     pub(crate) ticks: Vec<(f64, String)>,
-    /// What they are counted in.
+    /// The unit of the labels.
     pub(crate) unit: &'static str,
 }
 
 impl Scale {
-    /// From 0 to a round figure that is not below the largest.
+    /// Creates a scale from 0 to the next round figure.
     pub(crate) fn linear(unit: Unit, most: f64, steps: usize) -> Scale {
         let (divisor, name) = unit.scale(most);
         let most = if most > 0.0 { most / divisor } else { 1.0 };
         let step = round_step(most / steps as f64);
         let count = (most / step - 1e-9).ceil().max(1.0);
-        // With as many decimals as the step has.
+        // As many decimals as the step has.
         let is_whole = |decimals: &i32| {
             let scaled = step * power_of_ten(*decimals);
             (scaled - scaled.round()).abs() < 1e-6
@@ -37,11 +37,10 @@ impl Scale {
         Scale { low: 0.0, high: count * step * divisor, logarithmic: false, ticks, unit: name }
     }
 
-    /// From one round figure to another, with powers of ten written beside it. They have their units with
-    /// them.
+    /// Creates a logarithmic scale between round figures. The labels are powers of ten with units.
     pub(crate) fn logarithmic(unit: Unit, least: f64, most: f64) -> Scale {
         let least = least.max(f64::MIN_POSITIVE);
-        // The largest round figure that is not above, and the smallest that is not below.
+        // The next round figures below and above.
         let low = 1.0 / round_step(1.0 / least);
         let high = round_step(most).max(low * 10.0);
         let first = exponent_of_ten(low);
@@ -60,8 +59,8 @@ impl Scale {
         }
     }
 
-    /// That of a chart's figures: logarithmic where there are figures of other times beside them, and where
-    /// the lower ones could not be told apart otherwise.
+    /// Creates the scale of a chart. It is logarithmic if the chart has published figures for comparison, or if low
+    /// curves would otherwise coincide.
     pub(crate) fn of(chart: &Chart, steps: usize) -> Scale {
         let measured = chart.curves.iter().flat_map(|curve| &curve.cells);
         let ends = measured.flat_map(|cell| [cell.least, cell.most]).flatten();
@@ -77,12 +76,12 @@ impl Scale {
         }
     }
 
-    /// Whether it goes from one power of ten to another.
+    /// Returns true if the scale is logarithmic.
     pub(crate) fn is_logarithmic(&self) -> bool {
         self.logarithmic
     }
 
-    /// From 0 to 1.
+    /// Returns the position of a figure, from 0 to 1.
     pub(crate) fn place(&self, value: f64) -> f64 {
         let place = if self.logarithmic {
             log2(value.max(self.low) / self.low) / log2(self.high / self.low)
@@ -93,8 +92,8 @@ impl Scale {
     }
 }
 
-/// Whether a curve at its best is next to nothing beside another one at its best. Of times the short ones
-/// count, so there all of them do.
+/// Returns true if the best figures of two curves differ by a large factor. For times all figures count, because the
+/// short ones matter most.
 fn is_far_apart(chart: &Chart) -> bool {
     const FAR: f64 = 4.0;
     let medians = |curve: &Curve| -> Vec<f64> {
@@ -111,7 +110,7 @@ fn is_far_apart(chart: &Chart) -> bool {
     chart.axis == Axis::BlockBytes && most > FAR * least
 }
 
-/// 1, 2, 2.5 or 5 times a power of ten.
+/// Returns the next number that is 1, 2, 2.5 or 5 times a power of ten.
 fn round_step(least: f64) -> f64 {
     let power = power_of_ten(exponent_of_ten(least));
     let factor =
@@ -119,7 +118,7 @@ fn round_step(least: f64) -> f64 {
     factor.unwrap_or(10.0) * power
 }
 
-/// A horizontal axis of block sizes: powers of two are equally far apart.
+/// A logarithmic axis of block sizes.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Blocks {
     first: f64,
@@ -128,7 +127,7 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// `None`: no cell has a size.
+    /// Creates the axis of a chart; `None`: no cell has a block size.
     pub(crate) fn of(chart: &Chart) -> Option<Blocks> {
         let cells = chart.curves.iter().flat_map(|curve| &curve.cells);
         let mut sizes: Vec<u64> =
@@ -139,12 +138,12 @@ impl Blocks {
         Some(Blocks { first: log2(first), last: log2(last), sizes })
     }
 
-    /// All of them, from the smallest on.
+    /// Returns the block sizes in order.
     pub(crate) fn sizes(&self) -> &[u64] {
         &self.sizes
     }
 
-    /// From 0 to 1; a single size is in the middle.
+    /// Returns the position of a size, from 0 to 1. A single size is in the middle.
     pub(crate) fn place(&self, bytes: u64) -> f64 {
         if self.first == self.last {
             return 0.5;
@@ -152,7 +151,7 @@ impl Blocks {
         ((log2(bytes as f64) - self.first) / (self.last - self.first)).clamp(0.0, 1.0)
     }
 
-    /// At most so many powers of two, evenly spaced, and what to write there.
+    /// Returns at most that many powers of two, evenly spaced, with labels.
     pub(crate) fn ticks(&self, most: usize) -> Vec<(f64, String)> {
         let exponents: Vec<u32> = (self.first.ceil() as u32..=self.last.floor() as u32).collect();
         let tick = |bytes| (self.place(bytes), short_bytes(bytes));
@@ -175,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn curves_that_are_next_to_nothing_beside_another_one_are_still_told_apart() {
+    fn low_curves_beside_a_high_one_get_a_logarithmic_scale() {
         let mut chart = sample::pipes().charts.swap_remove(0);
         assert!(!Scale::of(&chart, 5).is_logarithmic());
         for cell in &mut chart.curves[0].cells {
@@ -187,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_beside_an_axis_are_round() {
+    fn tick_labels_are_round() {
         for (most, figures, unit) in [
             (2.31e9, &["0.0", "0.5", "1.0", "1.5", "2.0", "2.5"][..], "GB/s"),
             (9.8e9, &["0", "2", "4", "6", "8", "10"], "GB/s"),
@@ -224,7 +223,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn a_scale_holds_what_it_was_made_for(most in 1e-9..1e12_f64, steps in 1_usize..12) {
+        fn a_scale_contains_its_largest_figure(most in 1e-9..1e12_f64, steps in 1_usize..12) {
             for unit in [Unit::Seconds, Unit::BytesPerSecond] {
                 let scale = Scale::linear(unit, most, steps);
                 let place = scale.place(most);

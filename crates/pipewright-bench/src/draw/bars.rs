@@ -1,4 +1,4 @@
-//! A bar for each case, as SVG: as long as its median, with a whisker from the least to the most.
+//! A bar chart as SVG: a bar for the median of each case, with a whisker for the range.
 
 use super::axis::Scale;
 use super::frame::{self, CHARACTER, Format, Subject};
@@ -16,7 +16,7 @@ struct Case<'a> {
     cell: &'a Cell,
 }
 
-/// What each bar is called: its case, and where there are several curves which one it is of.
+/// Returns the measured cases with their labels, which name the curve if there are several.
 fn cases(chart: &Chart) -> Vec<Case<'_>> {
     let several = chart.curves.len() > 1;
     let curves = chart.curves.iter().enumerate();
@@ -33,12 +33,12 @@ fn cases(chart: &Chart) -> Vec<Case<'_>> {
     cases.filter(|case| case.cell.median.is_some()).collect()
 }
 
-/// Where names, bars and figures are.
+/// The layout of labels, bars and figures.
 struct Columns {
     bars_left: f64,
     bars_right: f64,
     row: f64,
-    /// The name stands above its bar.
+    /// The label is above its bar.
     stacked: bool,
 }
 
@@ -61,13 +61,13 @@ fn columns(chart: &Chart, format: Format) -> Columns {
     }
 }
 
-/// How high the chart is.
+/// Returns the height of the chart.
 pub(crate) fn height(subject: &Subject<'_>, format: Format) -> f64 {
     let rows = cases(subject.chart).len() as f64 * columns(subject.chart, format).row;
     frame::title_height(&subject.chart.title, format) + 10.0 + rows + 30.0
 }
 
-/// Draws it, from its own zero on.
+/// Draws the chart at the origin.
 pub(crate) fn draw(svg: &mut Svg, subject: Subject<'_>, format: Format) {
     let chart = subject.chart;
     let top = frame::title(svg, &chart.title, format) + 10.0;
@@ -96,13 +96,13 @@ pub(crate) fn draw(svg: &mut Svg, subject: Subject<'_>, format: Format) {
         let middle = if columns.stacked { top + 32.0 } else { top + columns.row / 2.0 };
         bar(svg, subject, case, (x(0.0), &x), middle);
     }
-    // After all bars, so that none of them lies on what appears.
+    // After all bars, so that none covers a tooltip.
     for (row, case) in cases.iter().enumerate() {
         let top = top + row as f64 * columns.row;
         let card = card(subject, case);
         let hit = [("x", 0.0), ("y", top), ("width", format.width()), ("height", columns.row)];
         tips::spot(svg, hit, &card, |svg| {
-            // Below its bar, or above it where the chart ends.
+            // Below the bar, or above it at the end of the chart.
             let below = top + columns.row;
             let is_last = below + card.height() > bottom + 30.0;
             let top = if is_last { (top - card.height()).max(0.0) } else { below };
@@ -111,12 +111,12 @@ pub(crate) fn draw(svg: &mut Svg, subject: Subject<'_>, format: Format) {
     }
 }
 
-/// What there is to say of a bar.
+/// Returns the tooltip of a bar.
 fn card(subject: Subject<'_>, case: &Case<'_>) -> Card {
     let (unit, cell) = (subject.chart.unit, case.cell);
     let series = cell.samples.len();
     let mut rows = vec![tips::words(unit, cell)];
-    // A report may come without.
+    // Older reports have none.
     if cell.operations > 0 {
         rows.push(format!("measured {} times in {series} series", cell.operations));
     }

@@ -1,6 +1,6 @@
-//! A canvas of dots: each character of a terminal is two dots wide and four high.
+//! A canvas of braille dots: each character of a terminal is two dots wide and four dots high.
 
-/// The dots, and which pen drew last in each character.
+/// The dots, and the last pen in each character.
 #[derive(Debug, Clone)]
 pub(crate) struct Canvas {
     columns: usize,
@@ -27,17 +27,17 @@ impl Canvas {
         }
     }
 
-    /// How many dots there are from left to right.
+    /// Returns the width in dots.
     pub(crate) fn width(&self) -> usize {
         self.columns * BITS.len()
     }
 
-    /// How many dots there are from top to bottom.
+    /// Returns the height in dots.
     pub(crate) fn height(&self) -> usize {
         self.rows * BITS[0].len()
     }
 
-    /// The dot at that place; 0 to 1 from left to right and from bottom to top.
+    /// Returns the dot at a position, from 0 to 1 from left to right and from bottom to top.
     pub(crate) fn dot_at(&self, x: f64, y: f64) -> (usize, usize) {
         let place = |share: f64, count: usize| {
             (share.clamp(0.0, 1.0) * count.saturating_sub(1) as f64).round() as usize
@@ -45,7 +45,7 @@ impl Canvas {
         (place(x, self.width()), place(1.0 - y, self.height()))
     }
 
-    /// Sets a dot. What is outside is not drawn.
+    /// Sets a dot. Does nothing outside of the canvas.
     pub(crate) fn dot(&mut self, (x, y): (usize, usize), pen: usize) {
         if x >= self.width() || y >= self.height() {
             return;
@@ -78,7 +78,7 @@ impl Canvas {
         }
     }
 
-    /// Puts a letter where that dot is, if there is none yet.
+    /// Puts a letter at a dot, unless the character has one.
     pub(crate) fn letter(&mut self, (x, y): (usize, usize), letter: char, pen: usize) {
         let (column, row) = (x / BITS.len(), y / BITS[0].len());
         if column < self.columns && row < self.rows {
@@ -90,7 +90,7 @@ impl Canvas {
         }
     }
 
-    /// Each row from the top, as characters and the pens that drew them. `None`: nothing is there.
+    /// Returns the rows from the top, as characters with their pens. `None`: an empty character.
     pub(crate) fn rows(&self) -> impl Iterator<Item = Vec<(char, Option<usize>)>> {
         (0..self.rows).map(|row| {
             (row * self.columns..(row + 1) * self.columns)
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_the_corners_and_letters_stay() {
+    fn positions_map_to_corners_and_letters_stay() {
         let mut canvas = Canvas::new(3, 2);
         assert_eq!((canvas.dot_at(0.0, 0.0), canvas.dot_at(1.0, 1.0)), ((0, 7), (5, 0)));
         canvas.letter((0, 0), 'A', 0);

@@ -1,25 +1,25 @@
-//! What charts of both kinds have in common: how wide they are, their titles, and who is who.
+//! The common parts of charts: widths, titles and legends.
 
 use super::marks::{mark, of_curve};
 use super::palette::letter;
 use super::svg::{Attributes, Svg, class};
 use crate::report::{Chart, Comparison};
 
-/// For what place a chart is drawn. Text does not shrink with the rest, so a phone has charts of its own.
+/// The format of a chart. Narrow screens have their own, because text must not shrink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     Wide,
     Narrow,
 }
 
-/// What is drawn, and what it was like before.
+/// The chart to draw, and its comparison.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Subject<'a> {
     pub(crate) chart: &'a Chart,
     pub(crate) comparison: Option<&'a Comparison>,
 }
 
-/// How wide a character of the usual size is, more or less: nothing here can measure text.
+/// The approximate width of a character: text cannot be measured here.
 pub(super) const CHARACTER: f64 = 7.0;
 
 const LEGEND_ROW: f64 = 21.0;
@@ -35,7 +35,7 @@ impl Format {
 }
 
 impl Subject<'_> {
-    /// The older figure of a cell.
+    /// Returns the older figure of a cell.
     pub(super) fn old(&self, curve: &str, label: &str) -> Option<f64> {
         let cells = &self.comparison?.cells;
         let is_it = |cell: &&crate::report::Compared| {
@@ -45,7 +45,7 @@ impl Subject<'_> {
     }
 }
 
-/// The title, in as many rows as it takes.
+/// Draws the title, in several rows if needed, and returns its height.
 pub(super) fn title(svg: &mut Svg, text: &str, format: Format) -> f64 {
     let rows = wrap(text, (format.width() / (CHARACTER * 1.25)) as usize);
     let mut bottom = 0.0;
@@ -56,12 +56,12 @@ pub(super) fn title(svg: &mut Svg, text: &str, format: Format) -> f64 {
     bottom
 }
 
-/// How high the title is.
+/// Returns the height of the title.
 pub(super) fn title_height(text: &str, format: Format) -> f64 {
     wrap(text, (format.width() / (CHARACTER * 1.25)) as usize).len() as f64 * TITLE_ROW
 }
 
-/// Words in rows of at most so many characters.
+/// Wraps text at that many characters.
 fn wrap(text: &str, most: usize) -> Vec<String> {
     let mut rows: Vec<String> = Vec::new();
     for word in text.split(' ') {
@@ -76,7 +76,7 @@ fn wrap(text: &str, most: usize) -> Vec<String> {
     rows
 }
 
-/// Where the names of the curves stand, and how high that is.
+/// The legend: the positions of the names of the curves, and its height.
 pub(super) struct Legend {
     places: Vec<(f64, f64)>,
     pub(super) height: f64,

@@ -1,4 +1,4 @@
-//! A line chart over block sizes, as SVG: bands from the least to the most, and thick medians.
+//! A line chart over block sizes as SVG: bands for the ranges, and thick lines for the medians.
 
 use super::axis::{Blocks, Scale};
 use super::frame::{self, CHARACTER, Format, Legend, Subject};
@@ -10,12 +10,12 @@ use super::tips;
 use crate::report::{Cell, Curve};
 use crate::units;
 
-/// More points than these are not marked one by one.
+/// With more points than these, not every point has a mark.
 const MOST_MARKS: usize = 26;
 
 const BELOW: f64 = 44.0;
 
-/// How high the chart is.
+/// Returns the height of the chart.
 pub(crate) fn height(subject: &Subject<'_>, format: Format) -> f64 {
     plot(subject, format).bottom + BELOW
 }
@@ -24,13 +24,12 @@ fn plot(subject: &Subject<'_>, format: Format) -> Plot {
     let title = frame::title_height(&subject.chart.title, format);
     let top = title + Legend::of(subject.chart, format).height + 24.0;
     let tall = if format == Format::Wide { 330.0 } else { 270.0 };
-    // Figures with their units, on a scale of powers of ten, are longer.
-    // Powers of ten have their units with them.
+    // Labels of a logarithmic scale include the unit.
     let left = if Scale::of(subject.chart, 5).is_logarithmic() { 70.0 } else { 42.0 };
     Plot { left, right: format.width() - 22.0, top, bottom: top + tall }
 }
 
-/// Draws it, from its own zero on.
+/// Draws the chart at the origin.
 pub(crate) fn draw(svg: &mut Svg, subject: Subject<'_>, format: Format) {
     let Some(blocks) = Blocks::of(subject.chart) else { return };
     let scale = Scale::of(subject.chart, 5);
@@ -74,7 +73,7 @@ impl Chart<'_> {
         let ends = [("x1", left), ("y1", bottom), ("x2", right), ("y2", bottom)];
         svg.empty("line", &class("axis").px(ends));
         let place = [("x", right), ("y", bottom + 37.0)];
-        svg.text("text", &class("unit end").px(place), "bytes in a block");
+        svg.text("text", &class("unit end").px(place), "block size in bytes");
     }
 
     fn references(&self, svg: &mut Svg) {
@@ -87,8 +86,7 @@ impl Chart<'_> {
             let ends = [("x1", left), ("y1", y), ("x2", right), ("y2", y)];
             svg.empty("line", &class("reference").px(ends));
             let label = format!("{}, {}", reference.label, self.show(reference.value));
-            // Those that are close to each other are written one below the other; on the left, where curves
-            // that rise are not.
+            // Labels that are close together go below each other, on the left, away from rising curves.
             let base = (y - 4.0).max(free);
             free = base + 14.0;
             let place = [("x", left + 8.0), ("y", base)];
@@ -96,13 +94,13 @@ impl Chart<'_> {
         }
     }
 
-    /// Those points of a curve that were measured.
+    /// Returns the measured points of a curve.
     fn measured<'c>(&self, curve: &'c Curve) -> Vec<(u64, &'c Cell)> {
         let cells = curve.cells.iter().filter(|cell| cell.median.is_some());
         cells.filter_map(|cell| Some((cell.block_bytes?, cell))).collect()
     }
 
-    /// The band, and the series themselves where there is room to see them.
+    /// Draws the band of the range, and the single series if there are few curves.
     fn spread(&self, svg: &mut Svg, index: usize, curve: &Curve) {
         let cells = self.measured(curve);
         let edge = |of: fn(&Cell) -> Option<f64>| {
@@ -154,7 +152,7 @@ impl Chart<'_> {
         }
     }
 
-    /// A letter at the end of each curve, pushed apart where they end together.
+    /// Draws a letter at the end of each curve, with a minimum distance.
     fn letters(&self, svg: &mut Svg) {
         const APART: f64 = 13.0;
         let mut ends: Vec<(f64, f64, usize)> = Vec::new();
@@ -174,7 +172,7 @@ impl Chart<'_> {
         }
     }
 
-    /// A ring round the highest point of all, and what it is.
+    /// Draws a ring around the best point, with its figure.
     fn best(&self, svg: &mut Svg) {
         let chart = self.subject.chart;
         let Some((_, cell, summary)) = chart.best() else { return };

@@ -1,7 +1,6 @@
 //! Drawing: scales and axes, a canvas of braille dots for terminals, and SVG.
 //!
-//! Everything here is a pure function of the report, so that what comes out can be compared byte for
-//! byte.
+//! All of it are pure functions of the report, so that tests can compare the output byte for byte.
 
 pub(super) mod axis;
 pub(super) mod bars;

@@ -1,27 +1,26 @@
-//! The colours: told apart by those who see no red or no green too, and dark or light enough for the
-//! background.
+//! The colors: distinguishable with red-green color blindness, and with enough contrast to the background.
 //!
-//! After Okabe and Ito, "Color Universal Design" (2008); darkened for white paper and lightened for a
-//! dark screen, since theirs are for large areas.
+//! After Okabe and Ito, "Color Universal Design" (2008); darker for white paper and lighter for a dark screen, because
+//! the original colors are meant for large areas.
 
-/// A colour as red, green and blue.
+/// A color as red, green and blue.
 pub(crate) type Rgb = [u8; 3];
 
-/// The colours of one background.
+/// The colors for one background.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Theme {
     pub(crate) background: Rgb,
     pub(crate) text: Rgb,
-    /// Of what is beside the matter: figures at the axes, notes.
+    /// The color of secondary text: tick labels, notes.
     pub(crate) faint: Rgb,
     pub(crate) grid: Rgb,
-    /// Of a box that lies above the rest.
+    /// The background of a tooltip.
     pub(crate) raised: Rgb,
-    /// Of the curves, in turn.
+    /// The colors of the curves, in turn.
     pub(crate) curves: [Rgb; CURVES],
 }
 
-/// How many colours there are; then they come again, with another dash.
+/// The number of colors. Further curves repeat them with other dashes.
 pub(crate) const CURVES: usize = 6;
 
 pub(crate) const LIGHT: Theme = Theme {
@@ -49,16 +48,15 @@ pub(crate) const DARK: Theme = Theme {
     ],
 };
 
-/// How the curves are told apart in a terminal: numbers of the 256 colours that are readable on black
-/// and on white.
+/// The colors of the curves in a terminal, of the 256: readable on black and on white.
 pub(crate) const TERMINAL: [u8; CURVES] = [33, 166, 36, 169, 136, 245];
 
-/// `#rrggbb`.
+/// Returns a color as `#rrggbb`.
 pub(crate) fn hex([red, green, blue]: Rgb) -> String {
     format!("#{red:02x}{green:02x}{blue:02x}")
 }
 
-/// How a curve's line is broken up, where its colour has been used before.
+/// Returns the dash of a curve whose color is already in use.
 pub(crate) fn dash(curve: usize) -> Option<&'static str> {
     match curve / CURVES {
         0 => None,
@@ -67,7 +65,7 @@ pub(crate) fn dash(curve: usize) -> Option<&'static str> {
     }
 }
 
-/// The letter of a curve.
+/// Returns the letter of a curve.
 pub(crate) fn letter(curve: usize) -> char {
     let letters = ('A'..='Z').chain('a'..='z');
     letters.cycle().nth(curve).unwrap_or('?')
@@ -77,9 +75,9 @@ pub(crate) fn letter(curve: usize) -> char {
 mod tests {
     use super::*;
 
-    /// How much light it gives (WCAG 2.2, relative luminance).
-    fn light(colour: Rgb) -> f64 {
-        let linear = colour.map(|part| {
+    /// The relative luminance (WCAG 2.2).
+    fn light(color: Rgb) -> f64 {
+        let linear = color.map(|part| {
             let part = f64::from(part) / 255.0;
             if part <= 0.04045 { part / 12.92 } else { ((part + 0.055) / 1.055).powf(2.4) }
         });
@@ -98,14 +96,14 @@ mod tests {
                 assert!(contrast(theme.text, background) >= 7.0);
                 assert!(contrast(theme.faint, background) >= 4.5);
                 for curve in theme.curves {
-                    // As text, which letters and figures of a curve are.
+                    // As for text: letters and figures have the color of their curve.
                     assert!(contrast(curve, background) >= 4.5, "{}", hex(curve));
                 }
             }
         }
     }
 
-    /// As somebody sees it whose eye lacks one kind of cone (Viénot, Brettel and Mollon, 1999).
+    /// The color as seen without one kind of cone (Viénot, Brettel and Mollon, 1999).
     fn seen_without([red, green, blue]: Rgb, cone: char) -> [f64; 3] {
         let [red, green, blue] = [red, green, blue].map(|part| (f64::from(part) / 255.0).powf(2.2));
         match cone {
@@ -115,12 +113,12 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_differ_for_those_who_see_no_red_or_no_green() {
+    fn colors_differ_with_red_green_color_blindness() {
         for theme in [LIGHT, DARK] {
             for cone in ['r', 'g'] {
                 for (index, a) in theme.curves.iter().enumerate() {
                     for b in &theme.curves[index + 1..] {
-                        let [a, b] = [a, b].map(|colour| seen_without(*colour, cone));
+                        let [a, b] = [a, b].map(|color| seen_without(*color, cone));
                         let far = a.iter().zip(b).map(|(a, b)| (a.powf(0.4) - b.powf(0.4)).abs());
                         let far: f64 = far.sum();
                         assert!(far > 0.08, "{cone}: {a:?} and {b:?} are {far} apart");
@@ -131,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn every_curve_has_a_letter_of_its_own() {
+    fn every_curve_has_its_own_letter() {
         let letters: std::collections::HashSet<char> = (0..52).map(letter).collect();
         assert_eq!((letters.len(), letter(0), letter(26)), (52, 'A', 'a'));
     }

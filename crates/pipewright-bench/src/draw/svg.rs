@@ -1,17 +1,17 @@
-//! SVG as text: elements, escaped, with numbers that are the same everywhere.
+//! SVG as text: escaped elements, with the same numbers on every system.
 
 use std::fmt::{self, Write as _};
 
 use super::palette::{self, CURVES, DARK, LIGHT, Theme};
 
-/// A drawing that grows.
+/// A drawing to which elements are added.
 #[derive(Debug, Default)]
 pub(crate) struct Svg {
     text: String,
     depth: usize,
 }
 
-/// A number with at most one decimal: a tenth of a pixel is more than anybody sees.
+/// A length with at most one decimal: smaller differences are invisible.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Px(pub(crate) f64);
 
@@ -20,14 +20,14 @@ impl fmt::Display for Px {
         let tenths = (self.0 * 10.0).round() as i64;
         match (tenths / 10, tenths % 10) {
             (whole, 0) => write!(f, "{whole}"),
-            // -0.4 has no whole part to carry its sign.
+            // The whole part of -0.4 has no sign.
             (0, rest) if rest < 0 => write!(f, "-0.{}", -rest),
             (whole, rest) => write!(f, "{whole}.{}", rest.abs()),
         }
     }
 }
 
-/// Text with what has a meaning in XML written out.
+/// Escapes characters that have a meaning in XML.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -36,7 +36,7 @@ pub(crate) fn escape(text: &str) -> String {
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
-            // Not allowed in XML at all.
+            // Not allowed in XML.
             '\0'..='\x08' | '\x0b' | '\x0c' | '\x0e'..='\x1f' => escaped.push('\u{fffd}'),
             other => escaped.push(other),
         }
@@ -44,7 +44,7 @@ pub(crate) fn escape(text: &str) -> String {
     escaped
 }
 
-/// The attributes of an element. Values are escaped.
+/// The attributes of an element, with escaped values.
 #[derive(Debug, Default)]
 pub(crate) struct Attributes(String);
 
@@ -55,13 +55,13 @@ impl Attributes {
         self
     }
 
-    /// Several lengths.
+    /// Adds several lengths.
     pub(crate) fn px<const N: usize>(self, values: [(&str, f64); N]) -> Attributes {
         values.into_iter().fold(self, |all, (name, value)| all.with(name, Px(value)))
     }
 }
 
-/// No attributes yet, but that class.
+/// Returns attributes with a class.
 pub(crate) fn class(name: &str) -> Attributes {
     Attributes::default().with("class", name)
 }
@@ -75,17 +75,17 @@ impl Svg {
         self.text.push('\n');
     }
 
-    /// An element with nothing in it.
+    /// Adds an empty element.
     pub(crate) fn empty(&mut self, name: &str, attributes: &Attributes) {
         self.line(&format!("<{name}{}/>", attributes.0));
     }
 
-    /// An element with text in it.
+    /// Adds an element with text.
     pub(crate) fn text(&mut self, name: &str, attributes: &Attributes, text: &str) {
         self.line(&format!("<{name}{}>{}</{name}>", attributes.0, escape(text)));
     }
 
-    /// An element with elements in it.
+    /// Adds an element with elements inside.
     pub(crate) fn group(
         &mut self,
         name: &str,
@@ -99,7 +99,7 @@ impl Svg {
         self.line(&format!("</{name}>"));
     }
 
-    /// Text that is SVG, or what stands in such an element, already.
+    /// Adds text without escaping it.
     pub(crate) fn raw(&mut self, text: &str) {
         for line in text.lines() {
             self.line(line);
@@ -111,7 +111,7 @@ impl Svg {
     }
 }
 
-/// A whole picture of that size, which grows and shrinks with its place.
+/// Returns a complete, scalable picture.
 pub(crate) fn picture(
     (width, height): (f64, f64),
     label: &str,
@@ -127,12 +127,12 @@ pub(crate) fn picture(
     svg.finish()
 }
 
-/// The style of every chart: colours for a light and for a dark screen; paper is light.
+/// Returns the style of every chart: colors for light and for dark screens; print is light.
 pub(crate) fn style() -> String {
     let mut css = String::new();
     let _ = writeln!(css, ":root{{color-scheme:light dark;{}}}", variables(&LIGHT));
     let _ = writeln!(css, "@media (prefers-color-scheme:dark){{:root{{{}}}}}", variables(&DARK));
-    // Paper, whatever the screen is.
+    // Print is light on dark screens too.
     let _ = writeln!(css, "@media print{{:root{{color-scheme:light;{}}}}}", variables(&LIGHT));
     for curve in 0..CURVES {
         let _ = writeln!(css, ".c{curve}{{--c:var(--c{curve})}}");
@@ -143,17 +143,17 @@ pub(crate) fn style() -> String {
 
 fn variables(theme: &Theme) -> String {
     let mut text = String::new();
-    for (name, colour) in [
+    for (name, color) in [
         ("bg", theme.background),
         ("fg", theme.text),
         ("faint", theme.faint),
         ("grid", theme.grid),
         ("raised", theme.raised),
     ] {
-        let _ = write!(text, "--{name}:{};", palette::hex(colour));
+        let _ = write!(text, "--{name}:{};", palette::hex(color));
     }
-    for (curve, colour) in theme.curves.iter().enumerate() {
-        let _ = write!(text, "--c{curve}:{};", palette::hex(*colour));
+    for (curve, color) in theme.curves.iter().enumerate() {
+        let _ = write!(text, "--c{curve}:{};", palette::hex(*color));
     }
     text
 }
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_short_and_never_in_another_notation() {
+    fn numbers_are_short_and_never_in_scientific_notation() {
         for (value, text) in [
             (0.0, "0"),
             (1.0, "1"),
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_a_meaning_is_escaped() {
+    fn characters_with_a_meaning_are_escaped() {
         let picture = picture((10.0, 20.0), "a<b>\"c\"&\u{1}", |svg| {
             svg.text("text", &class("x").px([("x", 1.5)]), "<script>");
         });

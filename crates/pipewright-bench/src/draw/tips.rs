@@ -1,5 +1,5 @@
-//! The figures of a block size or of a case, which appear when the pointer or the keyboard is there: by CSS
-//! alone, so that they work where no script does.
+//! Tooltips: the figures of a block size or a case, shown for the pointer and for the keyboard focus. They use CSS alone,
+//! so that they work without scripts.
 
 use super::frame::{CHARACTER, Format};
 use super::marks::{line, mark, of_curve};
@@ -11,15 +11,15 @@ use crate::units::{self, Unit};
 
 const ROW: f64 = 19.0;
 const PADDING: f64 = 10.0;
-/// For the letter of a curve.
+/// The space for the letter of a curve.
 const LETTER: f64 = 22.0;
 
-/// A column over each block size.
+/// Draws a column over each block size, with its tooltip.
 pub(super) fn draw(svg: &mut Svg, chart: &Chart<'_>) {
     let sizes = chart.blocks.sizes();
     for (index, bytes) in sizes.iter().enumerate() {
         let x = chart.x(*bytes);
-        // From half-way to the one before to half-way to the next.
+        // From halfway to the previous size to halfway to the next.
         let before = index.checked_sub(1).and_then(|index| sizes.get(index));
         let left = before.map_or(chart.plot.left - 12.0, |before| (chart.x(*before) + x) / 2.0);
         let next = sizes.get(index + 1);
@@ -47,22 +47,22 @@ fn column(svg: &mut Svg, chart: &Chart<'_>, bytes: u64, (left, right): (f64, f64
         for (curve, cell, median) in &cells {
             mark(svg, *curve, (x, chart.y(*median)), cell.noisy);
         }
-        // Beside the line, on the side where there is more room.
+        // Beside the line, on the side with more space.
         let is_left = x > (chart.plot.left + chart.plot.right) / 2.0;
         let left = if is_left { x - 14.0 - card.width() } else { x + 14.0 };
-        // At the bottom it would lie on the low ends of the curves, which most have.
+        // At the top: most curves have low ends, which it would cover at the bottom.
         card.draw(svg, (left, top + 6.0), chart.format);
     });
 }
 
-/// A figure and what it spreads by.
+/// Formats a figure with its range.
 pub(super) fn words(unit: Unit, cell: &Cell) -> String {
     let [median, least, most] = [cell.median, cell.least, cell.most].map(Option::unwrap_or_default);
     let spread = format!("({} to {})", unit.show(least), unit.show(most));
     format!("{}{} {spread}", unit.show(median), if cell.noisy { " ~" } else { "" })
 }
 
-/// A place that shows something when the pointer or the keyboard is there, and says it to who does not see.
+/// Draws an area that shows a tooltip for pointer and keyboard, and has its text for screen readers.
 pub(super) fn spot(svg: &mut Svg, hit: [(&str, f64); 4], card: &Card, tip: impl FnOnce(&mut Svg)) {
     let group = class("spot").with("tabindex", 0).with("role", "img");
     svg.group("g", &group.with("aria-label", card.label()), |svg| {
@@ -71,7 +71,7 @@ pub(super) fn spot(svg: &mut Svg, hit: [(&str, f64); 4], card: &Card, tip: impl 
     });
 }
 
-/// What appears: a heading, and lines, each of which may belong to a curve.
+/// A tooltip: a heading, and lines that may belong to curves.
 pub(super) struct Card {
     pub(super) heading: String,
     pub(super) rows: Vec<(Option<usize>, String)>,
@@ -83,14 +83,14 @@ impl Card {
         format!("{}: {}", self.heading, rows.join("; "))
     }
 
-    /// Up to where the rows begin.
+    /// Returns the indentation of the lines.
     fn indent(&self) -> f64 {
         if self.rows.iter().any(|(curve, _)| curve.is_some()) { LETTER } else { 0.0 }
     }
 
     pub(super) fn width(&self) -> f64 {
         let longest = self.rows.iter().map(|(_, words)| words.chars().count()).max().unwrap_or(0);
-        // Half-bold.
+        // Bold, so a little wider.
         let heading = self.heading.chars().count() as f64 * CHARACTER * 1.1;
         2.0 * PADDING + heading.max(self.indent() + longest as f64 * CHARACTER)
     }
@@ -99,7 +99,7 @@ impl Card {
         2.0 * PADDING + (self.rows.len() + 1) as f64 * ROW - 6.0
     }
 
-    /// From there on, and never beyond the sides of the picture.
+    /// Draws the tooltip at a position, moved so that it stays inside the picture.
     pub(super) fn draw(&self, svg: &mut Svg, (left, top): (f64, f64), format: Format) {
         let (width, height) = (self.width(), self.height());
         let left = left.clamp(0.0, (format.width() - width).max(0.0));
@@ -112,10 +112,10 @@ impl Card {
         for (row, (curve, words)) in self.rows.iter().enumerate() {
             let y = base(row + 1);
             if let Some(curve) = curve {
-                let coloured =
+                let colored =
                     of_curve(*curve, "num").with("style", "fill:var(--c);font-weight:600");
                 let at = [("x", x), ("y", y)];
-                svg.text("text", &coloured.px(at), &letter(*curve).to_string());
+                svg.text("text", &colored.px(at), &letter(*curve).to_string());
             }
             let at = [("x", x + self.indent()), ("y", y)];
             svg.text("text", &class("num").px(at), words);

@@ -1,34 +1,32 @@
-//! What the machine itself has changed by between two reports, by its yardsticks.
+//! The change of the machine itself between two reports, by its baselines.
 
 use crate::report::{Cell, Report};
 use crate::stats::logarithm::ln;
 use crate::stats::median;
-use crate::units;
 
-/// How much slower a machine may have become where no yardstick says it: 1.4 times has been seen, for
-/// minutes, with nobody else at work.
+/// The assumed drift of a machine without a baseline: 1.4 has been observed for minutes on an idle machine.
 const UNKNOWN_DRIFT: f64 = 1.5;
 
-/// Below that it is not worth a word.
-const WORTH_A_WORD: f64 = 0.05;
+/// A smaller change is not reported.
+const LEAST_REPORTED: f64 = 0.05;
 
-/// How many times as long each yardstick takes. `None`: one of the reports has none.
+/// The time of each baseline, new by old. `None`: one of the reports has none.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Mood {
+pub(crate) struct BaselineDrift {
     pub(crate) copies: Option<f64>,
     pub(crate) wakes: Option<f64>,
     pub(crate) starts: Option<f64>,
-    /// A cell went beside bare starts in one of the reports alone.
+    /// A cell has bare starts in only one of the reports.
     lacks_starts: bool,
 }
 
-impl Mood {
-    /// From the machines, and from the cells that both have.
+impl BaselineDrift {
+    /// Compares the baselines of two reports, and those of their common cells.
     pub(crate) fn between<'a>(
         old: &Report,
         new: &Report,
         cells: impl Iterator<Item = (&'a Cell, &'a Cell)>,
-    ) -> Mood {
+    ) -> BaselineDrift {
         let (before, now) = (&old.machine, &new.machine);
         let ratio = |one: &[f64], other: &[f64]| {
             let ratio = median(one)? / median(other)?;
@@ -36,11 +34,11 @@ impl Mood {
         };
         let (mut starts, mut lacks_starts) = (Vec::new(), false);
         for (old, new) in cells {
-            starts.extend(Mood::of_starts(old, new));
+            starts.extend(BaselineDrift::of_starts(old, new));
             lacks_starts |= old.in_bare_starts.is_empty() != new.in_bare_starts.is_empty();
         }
-        Mood {
-            // Of a speed the other way round.
+        BaselineDrift {
+            // A speed, so the other way round.
             copies: ratio(&before.yardstick_bytes_per_second, &now.yardstick_bytes_per_second),
             wakes: ratio(&now.yardstick_wake_seconds, &before.yardstick_wake_seconds),
             starts: median(&starts),
@@ -48,17 +46,17 @@ impl Mood {
         }
     }
 
-    /// The bare starts beside a cell, new by old.
+    /// Returns the time of the bare starts beside a cell, new by old.
     pub(crate) fn of_starts(old: &Cell, new: &Cell) -> Option<f64> {
         let bare = |cell: &Cell| Some(median(&cell.samples)? / median(&cell.in_bare_starts)?);
         let ratio = bare(new)? / bare(old)?;
         (ratio.is_finite() && ratio > 0.0).then_some(ratio)
     }
 
-    /// How many times faster or slower the machine may have been for that cell, 1 or more.
-    pub(crate) fn drift_of(&self, old: &Cell, new: &Cell) -> f64 {
+    /// Returns the factor by which the machine may have become faster or slower for a cell, at least 1.
+    pub(crate) fn of_cell(&self, old: &Cell, new: &Cell) -> f64 {
         match [old, new].map(|cell| cell.in_bare_starts.is_empty()) {
-            // It is in the figures already.
+            // The samples are corrected already.
             [false, false] => 1.0,
             [true, true] => {
                 let drift = |times: Option<f64>| {
@@ -70,24 +68,24 @@ impl Mood {
         }
     }
 
-    /// In a sentence; `None`: it is as it was.
+    /// Returns the changes in a sentence; `None`: there are none.
     pub(crate) fn words(&self) -> Option<String> {
         let all = [
-            ("a bare start", self.starts, " (taken out)"),
+            ("a bare start", self.starts, " (corrected for)"),
             ("a wake-up", self.wakes, ""),
             ("a copy", self.copies, ""),
         ];
         let said: Vec<String> = all
             .iter()
             .filter_map(|(name, times, what)| {
-                let times = times.filter(|times| ln(*times).abs() > ln(1.0 + WORTH_A_WORD))?;
-                Some(format!("{name} takes {}{what}", units::change(times)))
+                let times = times.filter(|times| ln(*times).abs() > ln(1.0 + LEAST_REPORTED))?;
+                Some(format!("{name} {}{what}", slower(times)))
             })
             .collect();
         (!said.is_empty()).then(|| format!("The machine itself has changed: {}.", said.join(", ")))
     }
 
-    /// Which yardsticks there are not, in a sentence; `None`: all that are needed are there.
+    /// Names the missing baselines in a sentence; `None`: none is missing.
     pub(crate) fn missing(&self) -> Option<String> {
         let names = [
             ("starts", self.lacks_starts),
@@ -99,10 +97,20 @@ impl Mood {
         let percent = (UNKNOWN_DRIFT - 1.0) * 100.0;
         (!names.is_empty()).then(|| {
             format!(
-                "One of the reports has no yardstick of {}: what depends on it has to change by {percent:.0} % more.",
+                "One of the reports has no baseline of {}: cells that depend on it are marked only if they changed by {percent:.0} % more.",
                 names.join(" and "),
             )
         })
+    }
+}
+
+/// Says how a time has changed.
+fn slower(times: f64) -> String {
+    let percent = (times - 1.0) * 100.0;
+    if percent >= 0.0 {
+        format!("is {percent:.0} % slower")
+    } else {
+        format!("takes {:.0} % less time", -percent)
     }
 }
 
@@ -112,10 +120,10 @@ mod tests {
     use crate::report::compare::compare;
     use crate::sample;
 
-    fn mood(old: &Report, new: &Report) -> Mood {
+    fn drift(old: &Report, new: &Report) -> BaselineDrift {
         let cells = |report: &Report| report.charts[0].curves[0].cells.clone();
         let (before, now) = (cells(old), cells(new));
-        Mood::between(old, new, before.iter().zip(&now))
+        BaselineDrift::between(old, new, before.iter().zip(&now))
     }
 
     fn slow_down(report: &mut Report, times: f64) {
@@ -127,50 +135,50 @@ mod tests {
     }
 
     #[test]
-    fn each_yardstick_says_how_many_times_as_long_it_takes() {
+    fn the_change_of_each_baseline_is_reported() {
         let (old, mut new) = (sample::spawn(), sample::spawn());
-        assert_eq!(mood(&old, &new).words(), None);
+        assert_eq!(drift(&old, &new).words(), None);
         slow_down(&mut new, 1.25);
-        let there = mood(&old, &new);
+        let there = drift(&old, &new);
         for times in [there.copies, there.wakes, there.starts] {
             assert!((times.unwrap() - 1.25).abs() < 1e-9, "{there:?}");
         }
         assert_eq!(
             there.words().as_deref(),
             Some(
-                "The machine itself has changed: a bare start takes +25 % (taken out), \
-                 a wake-up takes +25 %, a copy takes +25 %."
+                "The machine itself has changed: a bare start is 25 % slower (corrected for), \
+                 a wake-up is 25 % slower, a copy is 25 % slower."
             ),
         );
-        let back = mood(&new, &old);
+        let back = drift(&new, &old);
         assert!((back.wakes.unwrap() - 0.8).abs() < 1e-9 && back.missing().is_none(), "{back:?}");
-        // What went beside bare starts has nothing left of it; what did not may have all of it.
+        // Cells with bare starts are corrected; other cells may have drifted as much.
         let cell = &old.charts[0].curves[0].cells[0];
-        assert_eq!(there.drift_of(cell, cell), 1.0);
+        assert_eq!(there.of_cell(cell, cell), 1.0);
         let plain = Cell { in_bare_starts: Vec::new(), ..cell.clone() };
-        for mood in [there, back] {
-            assert!((mood.drift_of(&plain, &plain) - 1.25).abs() < 1e-9, "{mood:?}");
-            assert_eq!(mood.drift_of(&plain, cell), UNKNOWN_DRIFT);
+        for drift in [there, back] {
+            assert!((drift.of_cell(&plain, &plain) - 1.25).abs() < 1e-9, "{drift:?}");
+            assert_eq!(drift.of_cell(&plain, cell), UNKNOWN_DRIFT);
         }
     }
 
     #[test]
-    fn what_an_older_report_lacks_is_said_and_allowed_for() {
+    fn a_missing_baseline_is_reported_and_allowed_for() {
         let (mut old, new) = (sample::spawn(), sample::spawn());
         old.machine.yardstick_wake_seconds.clear();
         for cell in &mut old.charts[0].curves[0].cells {
             cell.in_bare_starts.clear();
         }
-        for mood in [mood(&old, &new), mood(&new, &old)] {
-            let words = mood.missing().unwrap();
-            assert!(words.contains("no yardstick of starts and wake-ups"), "{words}");
+        for drift in [drift(&old, &new), drift(&new, &old)] {
+            let words = drift.missing().unwrap();
+            assert!(words.contains("no baseline of starts and wake-ups"), "{words}");
             assert!(words.contains("50 % more"), "{words}");
             let cell = &old.charts[0].curves[0].cells[0];
-            assert_eq!(mood.drift_of(cell, cell), UNKNOWN_DRIFT);
+            assert_eq!(drift.of_cell(cell, cell), UNKNOWN_DRIFT);
         }
     }
 
-    /// The starts of a build that takes so many times as long, on a machine that does.
+    /// Process starts, with the times multiplied by a factor of the build and one of the machine.
     fn starts(build: f64, machine: f64) -> Report {
         let mut report = sample::spawn();
         for cell in &mut report.charts[0].curves[0].cells {
@@ -181,7 +189,7 @@ mod tests {
         report
     }
 
-    fn without_yardsticks(mut report: Report) -> Report {
+    fn without_baselines(mut report: Report) -> Report {
         report.machine.yardstick_wake_seconds.clear();
         for cell in &mut report.charts[0].curves[0].cells {
             cell.in_bare_starts.clear();
@@ -199,32 +207,32 @@ mod tests {
     }
 
     #[test]
-    fn starts_are_judged_beside_bare_starts() {
-        const TAKEN_OUT: &str = "a bare start takes +40 % (taken out)";
+    fn starts_are_compared_as_multiples_of_bare_starts() {
+        const CORRECTED: &str = "a bare start is 40 % slower (corrected for)";
         let old = starts(1.0, 1.0);
         for (what, new, [faster, slower, unsure], words) in [
-            (
-                "the same",
-                starts(1.0, 1.0),
-                [0, 0, 0],
-                "nothing changed beyond the noise in 3 cells.",
-            ),
-            ("another mood", starts(1.0, 1.4), [0, 0, 0], TAKEN_OUT),
+            ("the same", starts(1.0, 1.0), [0, 0, 0], "no change beyond the noise in 3 cells."),
+            ("drift", starts(1.0, 1.4), [0, 0, 0], CORRECTED),
             ("a slower build", starts(1.15, 1.0), [0, 3, 0], "3 slower, of 3 cells."),
-            ("a slower build in a slower mood", starts(1.15, 1.4), [0, 3, 0], TAKEN_OUT),
-            ("a slower build in a faster mood", starts(1.15, 0.7), [0, 3, 0], "-30 % (taken out)"),
-            ("a faster build in a slower mood", starts(0.8, 1.4), [3, 0, 0], TAKEN_OUT),
+            ("a slower build on a slower machine", starts(1.15, 1.4), [0, 3, 0], CORRECTED),
             (
-                "no yardstick",
-                without_yardsticks(starts(1.0, 1.45)),
+                "a slower build on a faster machine",
+                starts(1.15, 0.7),
+                [0, 3, 0],
+                "takes 30 % less time (corrected for)",
+            ),
+            ("a faster build on a slower machine", starts(0.8, 1.4), [3, 0, 0], CORRECTED),
+            (
+                "no baseline",
+                without_baselines(starts(1.0, 1.45)),
                 [0, 0, 3],
-                "no yardstick of starts and wake-ups",
+                "no baseline of starts and wake-ups",
             ),
             (
-                "a much slower build, no yardstick",
-                without_yardsticks(starts(2.5, 1.0)),
+                "a much slower build, no baseline",
+                without_baselines(starts(2.5, 1.0)),
                 [0, 3, 0],
-                "no yardstick of starts and wake-ups",
+                "no baseline of starts and wake-ups",
             ),
             ("one series", with_one_series(starts(1.4, 1.0)), [0, 3, 0], "3 slower"),
         ] {
@@ -239,12 +247,12 @@ mod tests {
         let alone = with_one_series(starts(1.0, 1.0));
         let comparison = compare(&alone, &with_one_series(starts(1.4, 1.0)));
         assert_eq!((comparison.slower, comparison.unsure), (0, 3), "{}", comparison.verdict);
-        assert!(comparison.verdict.contains("one series says nothing"), "{}", comparison.verdict);
+        assert!(comparison.verdict.contains("one series does not show"), "{}", comparison.verdict);
     }
 
     #[test]
-    fn a_report_of_before_there_were_these_yardsticks_is_still_read() {
-        let old = without_yardsticks(starts(1.0, 1.0));
+    fn a_report_without_baselines_can_still_be_read() {
+        let old = without_baselines(starts(1.0, 1.0));
         let mut data = serde_json::to_value(&old).unwrap();
         data["machine"].as_object_mut().unwrap().remove("yardstick_wake_seconds");
         for cell in data["charts"][0]["curves"][0]["cells"].as_array_mut().unwrap() {

@@ -1,25 +1,25 @@
-//! What has changed since an older report, by more than the noise of both.
+//! The comparison with an older report: changes that are larger than the noise of both.
 
-use crate::report::baseline_drift::Mood;
+use crate::report::baseline_drift::BaselineDrift;
 use crate::report::warnings;
 use crate::report::{Cell, Chart, Compared, Comparison, Curve, Report};
 use crate::stats::Summary;
 use crate::stats::change::{Circumstances, Noise, Ratio};
 use crate::units::{self, Unit};
 
-/// Compares cell by cell. Cells that only one of them has are left out. Where one of them is too noisy
-/// for a verdict nothing is more than noise.
+/// Compares two reports cell by cell, without cells that only one of them has. Marks nothing if one of them is too noisy
+/// for a verdict.
 pub(crate) fn compare(old: &Report, new: &Report) -> Comparison {
     let pairs = pairs(old, new);
-    let noisy = why_not(old, new, &pairs);
-    let mood = Mood::between(old, new, pairs.iter().map(|pair| (pair.old, pair.new)));
+    let obstacle = obstacle(old, new, &pairs);
+    let drift = BaselineDrift::between(old, new, pairs.iter().map(|pair| (pair.old, pair.new)));
     let mut comparison = Comparison {
         started_unix_seconds: old.started_unix_seconds,
         tool_version: old.tool_version.clone(),
         differences: differences(old, new),
-        yardstick_ratio: mood.copies.map(|times| 1.0 / times),
-        wake_yardstick_ratio: mood.wakes,
-        start_yardstick_ratio: mood.starts,
+        yardstick_ratio: drift.copies.map(|times| 1.0 / times),
+        wake_yardstick_ratio: drift.wakes,
+        start_yardstick_ratio: drift.starts,
         compared: 0,
         faster: 0,
         slower: 0,
@@ -33,11 +33,11 @@ pub(crate) fn compare(old: &Report, new: &Report) -> Comparison {
         let circumstances = Circumstances {
             noise: noise(old_curve, curve),
             pairs: pairs.len(),
-            drift: mood.drift_of(old, new),
+            drift: drift.of_cell(old, new),
         };
         let Some(mut ratio) = Ratio::of(before, now, &circumstances) else { continue };
-        ratio.is_real &= noisy.is_none();
-        ratio.is_unsure &= noisy.is_none();
+        ratio.is_real &= obstacle.is_none();
+        ratio.is_unsure &= obstacle.is_none();
         let Some((old_median, new_median)) = old.summary().zip(new.summary()) else { continue };
         let (old_median, new_median) = (old_median.median, new_median.median);
         comparison.compared += 1;
@@ -51,16 +51,16 @@ pub(crate) fn compare(old: &Report, new: &Report) -> Comparison {
             label: new.label.clone(),
             old_median,
             new_median,
-            yardstick_ratio: Mood::of_starts(old, new),
+            yardstick_ratio: BaselineDrift::of_starts(old, new),
             ratio,
         });
     }
-    let why_unsure = if [old, new].iter().any(|report| report.settings.series < 2) {
-        "one series says nothing about the spread"
+    let reason_unsure = if [old, new].iter().any(|report| report.settings.series < 2) {
+        "one series does not show the spread"
     } else {
         "the machine itself may have changed by as much"
     };
-    comparison.verdict = verdict(&comparison, noisy, why_unsure, &mood);
+    comparison.verdict = verdict(&comparison, obstacle, reason_unsure, &drift);
     comparison
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn is_better(unit: Unit, ratio: f64) -> bool {
     (ratio > 1.0) == unit.more_is_better()
 }
 
-/// A cell that both have.
+/// A cell that both reports have.
 struct Pair<'a> {
     chart: &'a Chart,
     curve: &'a Curve,
@@ -86,7 +86,7 @@ fn pairs<'a>(old: &'a Report, new: &'a Report) -> Vec<Pair<'a>> {
     all(new).filter_map(pair).collect()
 }
 
-/// What the samples of both curves spread by, as they are compared.
+/// Returns the noise of both curves, in the unit in which they are compared.
 fn noise(old: &Curve, new: &Curve) -> Option<Noise> {
     let both = new.cells.iter().filter_map(|cell| {
         let old = old.cells.iter().find(|it| it.label == cell.label)?;
@@ -96,8 +96,8 @@ fn noise(old: &Curve, new: &Curve) -> Option<Noise> {
     Noise::of(both.flatten())
 }
 
-/// Why nothing can be said at all.
-fn why_not(old: &Report, new: &Report, pairs: &[Pair<'_>]) -> Option<&'static str> {
+/// Returns the reason why the reports cannot be compared.
+fn obstacle(old: &Report, new: &Report, pairs: &[Pair<'_>]) -> Option<&'static str> {
     let is_noisy = |samples| Summary::of(samples).is_some_and(|it| it.is_noisy());
     let sides = pairs.iter().map(|pair| Cell::comparable(pair.old, pair.new));
     let (before, now): (Vec<bool>, Vec<bool>) =
@@ -106,13 +106,13 @@ fn why_not(old: &Report, new: &Report, pairs: &[Pair<'_>]) -> Option<&'static st
         warnings::are_too_many_noisy(noisy.iter().filter(|it| **it).count(), noisy.len())
     };
     if is_too_noisy(&now) {
-        Some("this run is too noisy to be compared")
+        Some("this run is too noisy to compare")
     } else if is_too_noisy(&before) {
-        Some("that run is too noisy to be compared with")
+        Some("that run is too noisy to compare with")
     } else if warnings::is_disturbed(new) {
-        Some("others were at work during this run, so that it cannot be compared")
+        Some("other processes were busy during this run, so it cannot be compared")
     } else if warnings::is_disturbed(old) {
-        Some("others were at work during that run, so that it cannot be compared with")
+        Some("other processes were busy during that run, so this one cannot be compared with it")
     } else {
         None
     }
@@ -138,7 +138,7 @@ fn find<'a>(
     Some((curve, curve.cells.iter().find(|it| it.label == cell.label)?))
 }
 
-/// What else is not the same, so that the reader knows what the ratios may come from.
+/// Names the other differences, which may be the cause of the ratios.
 fn differences(old: &Report, new: &Report) -> Vec<String> {
     let mut said = Vec::new();
     let mut differ = |what: &str, old: Option<&str>, new: Option<&str>| {
@@ -162,16 +162,22 @@ fn differences(old: &Report, new: &Report) -> Vec<String> {
     said
 }
 
-fn verdict(comparison: &Comparison, noisy: Option<&str>, why_unsure: &str, mood: &Mood) -> String {
+/// Sums up the comparison in sentences.
+fn verdict(
+    comparison: &Comparison,
+    obstacle: Option<&str>,
+    reason_unsure: &str,
+    drift: &BaselineDrift,
+) -> String {
     let since = units::date(comparison.started_unix_seconds);
     if comparison.compared == 0 {
-        return format!("The report of {since} has no cell that this one has.");
+        return format!("The report of {since} and this one have no cell in common.");
     }
     let count = comparison.compared;
     let (faster, slower) = (comparison.faster, comparison.slower);
     let changed = match (faster, slower) {
-        _ if noisy.is_some() => noisy.unwrap_or_default().to_owned(),
-        (0, 0) => format!("nothing changed beyond the noise in {count} cells"),
+        _ if obstacle.is_some() => obstacle.unwrap_or_default().to_owned(),
+        (0, 0) => format!("no change beyond the noise in {count} cells"),
         (_, 0) => format!("{faster} faster, of {count} cells"),
         (0, _) => format!("{slower} slower, of {count} cells"),
         _ => format!("{faster} faster and {slower} slower, of {count} cells"),
@@ -179,9 +185,9 @@ fn verdict(comparison: &Comparison, noisy: Option<&str>, why_unsure: &str, mood:
     let mut said = format!("Since {since}: {changed}.");
     if comparison.unsure > 0 {
         let unsure = comparison.unsure;
-        said.push_str(&format!(" No verdict on {unsure} (marked ?): {why_unsure}."));
+        said.push_str(&format!(" No verdict on {unsure} (marked ?): {reason_unsure}."));
     }
-    for words in [mood.words(), mood.missing()].into_iter().flatten() {
+    for words in [drift.words(), drift.missing()].into_iter().flatten() {
         said.push_str(&format!(" {words}"));
     }
     said
@@ -204,12 +210,12 @@ mod tests {
         let comparison = compare(&report, &report);
         assert!(comparison.compared > 10, "{comparison:?}");
         assert_eq!((comparison.faster, comparison.slower), (0, 0));
-        assert!(comparison.verdict.contains("nothing changed"), "{}", comparison.verdict);
+        assert!(comparison.verdict.contains("no change"), "{}", comparison.verdict);
         assert!(comparison.differences.is_empty());
     }
 
     #[test]
-    fn what_became_slower_is_found_and_nothing_else() {
+    fn only_cells_that_became_slower_are_marked() {
         let (old, mut new) = (sample::pipes(), sample::pipes());
         for cell in &mut new.charts[0].curves[0].cells[3..6] {
             let slower = cell.samples.iter().map(|sample| sample * 0.6).collect();
@@ -217,13 +223,13 @@ mod tests {
         }
         let comparison = compare(&old, &new);
         assert_eq!((comparison.faster, comparison.slower), (0, 3));
-        // Read the other way it is as much faster.
+        // The reverse comparison finds the same cells to be faster.
         let back = compare(&new, &old);
         assert_eq!((back.faster, back.slower), (3, 0));
     }
 
     #[test]
-    fn a_machine_that_is_slower_is_no_regression() {
+    fn a_slower_machine_is_not_a_regression() {
         let (old, mut new) = (sample::pipes(), sample::pipes());
         let all = new.charts.iter_mut().flat_map(|chart| &mut chart.curves);
         for cell in all.flat_map(|curve| &mut curve.cells) {
@@ -234,7 +240,8 @@ mod tests {
         let comparison = compare(&old, &new);
         assert_eq!((comparison.faster, comparison.slower), (0, 0), "{}", comparison.verdict);
         assert!(comparison.unsure > 30, "{}", comparison.verdict);
-        for words in ["(marked ?): the machine itself may have", "changed: a copy takes +25 %."] {
+        for words in ["(marked ?): the machine itself may have", "changed: a copy is 25 % slower."]
+        {
             assert!(comparison.verdict.contains(words), "{}", comparison.verdict);
         }
         new.machine.yardstick_bytes_per_second = old.machine.yardstick_bytes_per_second.clone();
@@ -242,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_machine_that_is_too_noisy_nothing_has_changed() {
+    fn nothing_is_marked_on_a_machine_that_is_too_noisy() {
         let (old, mut new) = (sample::pipes(), sample::pipes());
         let all = new.charts.iter_mut().flat_map(|chart| &mut chart.curves);
         for cell in all.flat_map(|curve| &mut curve.cells) {
@@ -250,8 +257,8 @@ mod tests {
             *cell = Cell::new(&cell.label, cell.block_bytes, samples);
         }
         for (old, new, words) in [
-            (&old, &new, "this run is too noisy to be compared"),
-            (&new, &old, "that run is too noisy to be compared with"),
+            (&old, &new, "this run is too noisy to compare"),
+            (&new, &old, "that run is too noisy to compare with"),
         ] {
             let comparison = compare(old, new);
             assert_eq!((comparison.faster, comparison.slower), (0, 0));
@@ -261,20 +268,20 @@ mod tests {
     }
 
     #[test]
-    fn where_others_were_at_work_nothing_is_blamed_on_the_build() {
+    fn nothing_is_marked_if_other_processes_were_busy() {
         let (old, mut new) = (sample::pipes(), sample::pipes());
         let all = new.charts.iter_mut().flat_map(|chart| &mut chart.curves);
         for cell in all.flat_map(|curve| &mut curve.cells) {
             let slower = cell.samples.iter().map(|sample| sample * 0.5).collect();
             *cell = Cell::new(&cell.label, cell.block_bytes, slower);
         }
-        // A moment of it is not what the medians are made of.
+        // One of three series does not determine the medians.
         new.machine.others_share = vec![0.0, 0.4, 0.05];
         assert!(compare(&old, &new).slower > 10);
         new.machine.others_share = vec![0.0, 0.4, 0.3];
         for (old, new, words) in [
-            (&old, &new, "others were at work during this run"),
-            (&new, &old, "others were at work during that run"),
+            (&old, &new, "other processes were busy during this run"),
+            (&new, &old, "other processes were busy during that run"),
         ] {
             let comparison = compare(old, new);
             assert_eq!((comparison.faster, comparison.slower), (0, 0));
@@ -282,21 +289,20 @@ mod tests {
         }
     }
 
-    /// Starts of a process, on a machine that is never twice the same, by a build that takes so much longer
-    /// for every second case. Cells are measured, and the clock is chance.
+    /// Process starts with random times, by a build that is slower in every second case.
     fn run(seed: u64, slowed: f64) -> Report {
         let mut seeds = Random::new(seed);
         let points = (0..20).map(|number: u32| {
             let micros = 100.0 * f64::from(1 + number) * if number % 2 == 0 { slowed } else { 1.0 };
             let mut random = Random::new(seeds.next());
             let operation = move || {
-                // The sum of four is all but normal: a standard deviation of 2.3 %.
+                // The sum of four is nearly normal, with a standard deviation of 2.3 %.
                 let sum: f64 = (0..4).map(|_| random.below(1000) as f64 / 1000.0).sum();
                 Ok(Duration::from_secs_f64(micros * 1e-6 * (1.0 + 0.04 * (sum - 2.0))).into())
             };
             case(number.to_string(), Unit::Seconds, operation)
         });
-        // So short that each operation takes all of it, and is the sample.
+        // So short that each sample is one operation.
         let time = Duration::from_micros(1);
         let mut charts = [chart("spawn", "Start and wait", Unit::Seconds, time, points.collect())];
         let rules = Rules { series: 3, seed };
@@ -316,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_build_that_is_slower_is_told_from_one_that_is_not() {
+    fn a_slower_build_is_told_from_an_equal_one() {
         let (mut wrong, mut found) = (0, 0);
         for seed in 0..100 {
             let old = run(2 * seed, 1.0);
@@ -328,7 +334,7 @@ mod tests {
             found += right;
             wrong += slowed.slower - right;
         }
-        // Of 2000 and another 1000 cells that did not change, and of 1000 that did.
+        // Of 3000 cells that did not change, and of 1000 that did.
         assert_eq!(wrong, 0);
         assert!(found >= 990, "{found}");
     }
@@ -338,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn for_times_less_is_better_and_other_machines_are_named() {
+    fn less_time_is_better_and_differences_of_the_machine_are_named() {
         let (mut old, mut new) = (sample::pipes(), sample::pipes());
         for report in [&mut old, &mut new] {
             report.charts[0].unit = Unit::Seconds;

@@ -1,4 +1,4 @@
-//! What was measured, as data: the JSON object of `docs/json.md`, which all that is shown is made of.
+//! The report: the JSON object of `docs/json.md`, from which charts, tables and pages are made.
 
 pub(crate) mod baseline_drift;
 pub(crate) mod compare;
@@ -15,7 +15,7 @@ use crate::stats::histogram::Class;
 use crate::stats::{self, Percentiles, Summary};
 use crate::units::Unit;
 
-/// The name of the shape below. Fields are only ever added to it.
+/// The name of the schema below. Fields are only ever added to it.
 pub(crate) const SCHEMA: &str = "pipewright.bench/1";
 
 /// One run of the command.
@@ -26,75 +26,75 @@ pub(crate) struct Report {
     /// `pipes`, `ipc`, `disk`, `spawn`, `capture`, `all`.
     pub(crate) benchmark: String,
     pub(crate) preset: String,
-    /// Not interrupted.
+    /// The run was not interrupted.
     pub(crate) complete: bool,
     pub(crate) started_unix_seconds: u64,
     pub(crate) elapsed_seconds: f64,
     pub(crate) settings: Settings,
     pub(crate) machine: HostInfo,
-    /// One sentence, or a few.
+    /// The main result, in a few sentences.
     pub(crate) verdict: String,
     pub(crate) warnings: Vec<Warning>,
     pub(crate) charts: Vec<Chart>,
     pub(crate) comparison: Option<Comparison>,
 }
 
-/// How it was measured.
+/// The settings of the measurement.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Settings {
     pub(crate) series: usize,
-    /// Where each cell was so many blocks, and not as many as fit into its time.
+    /// The number of blocks in each cell; `None`: as many as fit into its time.
     pub(crate) count: Option<u64>,
-    /// Of the order of the cells.
+    /// The seed of the order of the cells.
     pub(crate) seed: u64,
-    /// What came through was compared with what was sent.
+    /// The received bytes were compared with the sent bytes.
     pub(crate) verify: bool,
 }
 
-/// Something about the figures that a reader has to know.
+/// A warning about the figures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Warning {
     pub(crate) kind: String,
-    /// One line, and what to do about it.
+    /// The warning in a line, with the remedy.
     pub(crate) message: String,
 }
 
-/// Curves that are to be seen together.
+/// Curves in one chart.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Chart {
-    /// The same from run to run.
+    /// The id, which is the same in every run.
     pub(crate) id: String,
     pub(crate) title: String,
     pub(crate) unit: Unit,
     pub(crate) axis: Axis,
-    /// For how long each cell was measured in each series.
+    /// The time for each cell in each series.
     pub(crate) cell_seconds: f64,
     pub(crate) references: Vec<Reference>,
     pub(crate) curves: Vec<Curve>,
 }
 
-/// What the points of a curve differ in.
+/// The quantity in which the cells of a curve differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Axis {
-    /// The size of a block: a line over powers of two.
+    /// The block size: drawn as a line over powers of two.
     BlockBytes,
-    /// Cases without an order: bars.
+    /// Cases without an order: drawn as bars.
     Cases,
 }
 
-/// Somebody else's figure, drawn beside.
+/// A published figure, drawn for comparison.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Reference {
     pub(crate) label: String,
     pub(crate) value: f64,
 }
 
-/// One way of doing it.
+/// One way to do the work of a chart.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Curve {
     pub(crate) name: String,
-    /// What it is exactly, by name.
+    /// Further facts about it, by name.
     pub(crate) facts: BTreeMap<String, Value>,
     pub(crate) cells: Vec<Cell>,
 }
@@ -104,10 +104,10 @@ pub(crate) struct Curve {
 pub(crate) struct Cell {
     pub(crate) label: String,
     pub(crate) block_bytes: Option<u64>,
-    /// One for each series, in their order.
+    /// One figure for each series, in their order.
     pub(crate) samples: Vec<f64>,
-    /// The samples again, each as so many bare starts, which went in turns with what was measured. None
-    /// where that is no start, and in older reports.
+    /// The samples as multiples of bare starts, which were measured in turns with them. Empty for cells that do not start
+    /// processes, and in older reports.
     #[serde(default)]
     pub(crate) in_bare_starts: Vec<f64>,
     pub(crate) median: Option<f64>,
@@ -116,52 +116,53 @@ pub(crate) struct Cell {
     pub(crate) mad: Option<f64>,
     /// The MAD is more than a tenth of the median.
     pub(crate) noisy: bool,
-    /// How many samples are far away from all others.
+    /// The number of samples that are far from all others.
     pub(crate) outliers: usize,
-    /// In all series together.
+    /// The number of operations in all series.
     pub(crate) operations: u64,
     pub(crate) cpu_seconds_per_mib: Option<f64>,
     pub(crate) switches_per_mib: Option<f64>,
-    /// How much came with one read, on average.
+    /// The average size of a read.
     pub(crate) bytes_per_read: Option<f64>,
-    /// The reads of all series together, by what they brought; without those of which there were none.
+    /// The reads of all series by size, without empty classes.
     #[serde(default)]
     pub(crate) reads: Vec<Class>,
-    /// What single operations took: of each figure the median over the series.
+    /// The percentiles of the times of single operations: the median of each over the series.
     #[serde(default)]
     pub(crate) percentiles: Option<Percentiles>,
-    /// Why it was not measured.
+    /// The reason why it was not measured.
     pub(crate) skipped: Option<String>,
 }
 
-/// What has changed since an older report.
+/// The comparison with an older report.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Comparison {
     pub(crate) started_unix_seconds: u64,
     pub(crate) tool_version: String,
-    /// What differs between the machines and settings, in words.
+    /// The differences between machines and settings, in words.
     pub(crate) differences: Vec<String>,
-    /// The yardstick of copies, new by old: how much faster the machine itself was.
+    /// The baseline of copies in bytes per second, new by old: above 1 the machine has become faster.
     pub(crate) yardstick_ratio: Option<f64>,
-    /// The same of wake-ups and of bare starts, in seconds: how much slower it was.
+    /// The baseline of wake-ups in seconds, new by old: above 1 the machine has become slower.
     #[serde(default)]
     pub(crate) wake_yardstick_ratio: Option<f64>,
+    /// The same for bare starts.
     #[serde(default)]
     pub(crate) start_yardstick_ratio: Option<f64>,
-    /// Cells that both have.
+    /// The number of cells that both reports have.
     pub(crate) compared: usize,
     pub(crate) faster: usize,
     pub(crate) slower: usize,
-    /// About which no verdict would be honest.
+    /// The number of cells that allow no verdict.
     #[serde(default)]
     pub(crate) unsure: usize,
-    /// Those cells, in the order of the charts.
+    /// The compared cells, in the order of the charts.
     pub(crate) cells: Vec<Compared>,
-    /// In a sentence.
+    /// The result in a few sentences.
     pub(crate) verdict: String,
 }
 
-/// One cell that both have.
+/// A cell that both reports have.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Compared {
     pub(crate) chart: String,
@@ -169,7 +170,7 @@ pub(crate) struct Compared {
     pub(crate) label: String,
     pub(crate) old_median: f64,
     pub(crate) new_median: f64,
-    /// The bare starts beside it, new by old, where the ratio is without what those have changed by.
+    /// The bare starts beside it, new by old, if the ratio is corrected for their change.
     #[serde(default)]
     pub(crate) yardstick_ratio: Option<f64>,
     #[serde(flatten)]
@@ -177,7 +178,7 @@ pub(crate) struct Compared {
 }
 
 impl Cell {
-    /// A point of which these figures are known.
+    /// Creates a cell with these samples.
     pub(crate) fn new(label: &str, block_bytes: Option<u64>, samples: Vec<f64>) -> Cell {
         let summary = Summary::of(&samples);
         Cell {
@@ -201,7 +202,7 @@ impl Cell {
         }
     }
 
-    /// The samples of two cells as they are compared best: in bare starts, where both have gone beside those.
+    /// Returns the samples of two cells for a comparison: as multiples of bare starts, if both have these.
     pub(crate) fn comparable<'a>(one: &'a Cell, other: &'a Cell) -> (&'a [f64], &'a [f64]) {
         if one.in_bare_starts.is_empty() || other.in_bare_starts.is_empty() {
             (&one.samples, &other.samples)
@@ -210,14 +211,14 @@ impl Cell {
         }
     }
 
-    /// From the samples, not from what else the object says: it may be somebody's own.
+    /// Summarizes the samples, and ignores the other fields: a report from a file may be inconsistent.
     pub(crate) fn summary(&self) -> Option<Summary> {
         Summary::of(&self.samples)
     }
 }
 
 impl Curve {
-    /// The cell with the best median.
+    /// Returns the cell with the best median.
     pub(crate) fn best(&self, unit: Unit) -> Option<(&Cell, Summary)> {
         let measured = self.cells.iter().filter_map(|cell| Some((cell, cell.summary()?)));
         measured.max_by(|(_, a), (_, b)| unit.rank(a.median).total_cmp(&unit.rank(b.median)))
@@ -225,12 +226,12 @@ impl Curve {
 }
 
 impl Chart {
-    /// Whether any cell has a figure: a chart of none has axes and nothing else.
+    /// Returns true if a cell has a figure. A chart without figures would be empty axes.
     pub(crate) fn is_measured(&self) -> bool {
         self.curves.iter().flat_map(|curve| &curve.cells).any(|cell| !cell.samples.is_empty())
     }
 
-    /// The cell with the best median of all, and its curve.
+    /// Returns the cell with the best median of all curves, and its curve.
     pub(crate) fn best(&self) -> Option<(&Curve, &Cell, Summary)> {
         let each = self.curves.iter().filter_map(|curve| {
             let (cell, summary) = curve.best(self.unit)?;
@@ -242,19 +243,19 @@ impl Chart {
 }
 
 impl Report {
-    /// Every cell that has a figure.
+    /// Returns the cells that have a figure.
     pub(crate) fn measured(&self) -> impl Iterator<Item = &Cell> {
         let cells = self.charts.iter().flat_map(|chart| &chart.curves).flat_map(|it| &it.cells);
         cells.filter(|cell| !cell.samples.is_empty())
     }
 
-    /// Why no cell has a figure; `None`: one has.
+    /// Returns the reason why no cell has a figure; `None`: one has.
     pub(crate) fn reason_for_nothing(&self) -> Option<&str> {
         if self.measured().next().is_some() {
             return None;
         }
         let mut cells = self.charts.iter().flat_map(|chart| &chart.curves).flat_map(|it| &it.cells);
-        let why = cells.find_map(|cell| cell.skipped.as_deref());
-        Some(why.unwrap_or("there is nothing to measure"))
+        let reason = cells.find_map(|cell| cell.skipped.as_deref());
+        Some(reason.unwrap_or("there is nothing to measure"))
     }
 }

@@ -1,33 +1,32 @@
-//! What a reader has to know about the figures, and what would make them better.
+//! Warnings about the figures of a report, with remedies.
 
 use crate::report::{Report, Warning};
 use crate::stats::Summary;
 use crate::units::three_digits;
 
-/// Of so many cells, more than this share that spread is a noisy machine and not a noisy cell.
+/// If more than this share of the cells is noisy, the machine is too noisy for a verdict.
 const TOO_NOISY_SHARE: f64 = 1.0 / 3.0;
 
-/// A yardstick that spreads by more than this says that the machine drifts.
+/// If the baseline varies by more than this share, the speed of the machine drifts.
 const DRIFT_SHARE: f64 = 0.15;
 
-/// Others that use more than this share of the processors are no longer part of the noise.
+/// If other processes use more than this share of the CPU, they disturb the measurement.
 const OTHERS_SHARE: f64 = 0.1;
 
-/// Whether others were at work for so much of it that its figures are theirs as well: in more than a third of
-/// the series, so that the medians may be.
+/// Returns true if other processes disturbed more than a third of the series, and so possibly the medians.
 pub(crate) fn is_disturbed(report: &Report) -> bool {
     let shares = &report.machine.others_share;
     let disturbed = shares.iter().filter(|share| **share > OTHERS_SHARE).count();
     3 * disturbed > shares.len()
 }
 
-/// Whether no verdict would be honest.
+/// Returns true if the report is too noisy for a verdict.
 pub(crate) fn is_too_noisy(report: &Report) -> bool {
     let (noisy, measured) = noisy(report);
     are_too_many_noisy(noisy, measured)
 }
 
-/// Whether so many noisy cells, of all, are no longer some noisy cells.
+/// Returns true if too many of all cells are noisy.
 pub(crate) fn are_too_many_noisy(noisy: usize, all: usize) -> bool {
     noisy as f64 > TOO_NOISY_SHARE * all as f64
 }
@@ -37,13 +36,13 @@ fn noisy(report: &Report) -> (usize, usize) {
     (noisy, report.measured().count())
 }
 
-/// By which share the machine itself became faster or slower while it was measured.
+/// Returns the share by which the speed of the machine varied during the run.
 pub(crate) fn drift(report: &Report) -> Option<f64> {
-    let yardstick = Summary::of(&report.machine.yardstick_bytes_per_second)?;
-    (yardstick.median > 0.0).then(|| (yardstick.most - yardstick.least) / yardstick.median)
+    let baseline = Summary::of(&report.machine.yardstick_bytes_per_second)?;
+    (baseline.median > 0.0).then(|| (baseline.most - baseline.least) / baseline.median)
 }
 
-/// Everything that there is to say.
+/// Returns all warnings.
 pub(crate) fn warnings(report: &Report) -> Vec<Warning> {
     let mut warnings = Vec::new();
     let mut warn = |kind: &str, message: String| {
@@ -51,39 +50,37 @@ pub(crate) fn warnings(report: &Report) -> Vec<Warning> {
     };
     let machine = &report.machine;
     if machine.imitation {
-        let words = "Wine: not representative of Windows; compare with other runs under Wine only";
+        let words = "Wine: not representative of Windows; compare only with other runs under Wine";
         warn("imitation", words.to_owned());
     }
     if !report.complete {
-        warn("interrupted", "interrupted: these are the figures up to there".to_owned());
+        warn("interrupted", "interrupted: these are the results so far".to_owned());
     }
     let others = machine.others_share.iter().copied().reduce(f64::max);
     if let Some(others) = others {
         if others > OTHERS_SHARE {
             let percent = others * 100.0;
-            let words = format!(
-                "others used up to {percent:.0} % of the processors while this was measured: end what else runs",
-            );
+            let words = format!("other processes used up to {percent:.0} % of the CPU; stop them",);
             warn("others", words);
         }
     } else if let Some(load) =
-        // Less: it is an average over the last minute, of which we may have been the most.
+        // A high bound: the average of the last minute may contain work of our own.
         machine.load_before.filter(|load| *load > machine.processors as f64 / 2.0)
     {
         warn(
             "load",
             format!(
-                "others were at work: {} threads ran on {} before the first measurement",
+                "the load average was {} on {} before the first measurement; stop other processes",
                 three_digits(load),
                 processors(machine.processors),
             ),
         );
     }
     if machine.processors == 1 {
-        let words = "one processor: reader and writer, parent and child take turns on it";
+        let words = "only one processor: reader and writer, parent and child take turns";
         warn("one_processor", words.to_owned());
-    } else if let Some(why) = machine.not_pinned.as_ref().filter(|_| has_two_sides(report)) {
-        let words = format!("reader and writer run wherever the system puts them: {why}");
+    } else if let Some(reason) = machine.not_pinned.as_ref().filter(|_| has_two_sides(report)) {
+        let words = format!("reader and writer are not pinned to processors: {reason}");
         warn("not_pinned", words);
     }
     if let Some(quota) = machine.quota_processors.filter(|quota| *quota < machine.processors as f64)
@@ -92,7 +89,7 @@ pub(crate) fn warnings(report: &Report) -> Vec<Warning> {
         warn(
             "quota",
             format!(
-                "the control group may use {quota} of {}: what takes more is held up in between",
+                "the control group is limited to {quota} of {}: processes that use more are paused",
                 processors(machine.processors),
             ),
         );
@@ -101,7 +98,7 @@ pub(crate) fn warnings(report: &Report) -> Vec<Warning> {
         warn(
             "governor",
             format!(
-                "the governor is {governor}: short measurements may be over before the clock is up",
+                "the CPU governor is {governor}: short measurements may end before the processor is at full speed",
             ),
         );
     }
@@ -109,8 +106,8 @@ pub(crate) fn warnings(report: &Report) -> Vec<Warning> {
         warn(
             "drift",
             format!(
-                "the machine itself drifted by {:.0} % meanwhile: trust the order of the curves more than \
-             their height",
+                "the speed of the machine drifted by {:.0} % during the run: trust the order of the curves \
+                 more than their height",
                 drift * 100.0,
             ),
         );
@@ -124,7 +121,7 @@ pub(crate) fn warnings(report: &Report) -> Vec<Warning> {
     warnings
 }
 
-/// Whether anything in it has a reader and a writer, which have their places.
+/// Returns true if a curve has a reader and a writer that can be pinned.
 fn has_two_sides(report: &Report) -> bool {
     let mut curves = report.charts.iter().flat_map(|chart| &chart.curves);
     curves.any(|curve| curve.facts.contains_key("reader_processor"))
@@ -139,7 +136,7 @@ fn about_samples(report: &Report) -> Vec<(&'static str, String)> {
     let (noisy, measured) = noisy(report);
     let settings = &report.settings;
     if noisy > 0 {
-        let mut remedies = vec!["end what else runs".to_owned()];
+        let mut remedies = vec!["stop other processes".to_owned()];
         if settings.series < 5 {
             remedies.push("--series 5".to_owned());
         }
@@ -151,7 +148,7 @@ fn about_samples(report: &Report) -> Vec<(&'static str, String)> {
         said.push((
             "noisy",
             format!(
-                "{noisy} of {measured} cells spread by more than 10 % (marked ~); what helps: {}",
+                "spread above 10 % in {noisy} of {measured} cells (marked ~); remedies: {}",
                 remedies.join(", "),
             ),
         ));
@@ -163,14 +160,14 @@ fn about_samples(report: &Report) -> Vec<(&'static str, String)> {
         } else {
             format!("{outliers} samples were")
         };
-        let words = "far off all others of their cell: something else ran for a moment";
+        let words = "far from all others of their cell: something interfered for a moment";
         said.push(("outliers", format!("{samples} {words}")));
     }
     if settings.series < 3 {
-        said.push(("few_series", "fewer than 3 series say nothing about the spread".to_owned()));
+        said.push(("few_series", "fewer than 3 series do not show the spread".to_owned()));
     }
     if settings.verify {
-        let words = "every byte was compared (--verify): the figures contain that";
+        let words = "every byte was compared (--verify), which the figures include";
         said.push(("verify", words.to_owned()));
     }
     said
@@ -185,13 +182,13 @@ fn about_curves(report: &Report) -> Vec<(&'static str, String)> {
             said.push(("capacity", format!("{}: asked for {asked} bytes, got {got}", curve.name)));
         }
     }
-    said.extend(about_what_is_missing(report).into_iter().map(|words| ("skipped", words)));
+    said.extend(about_skipped_cells(report).into_iter().map(|words| ("skipped", words)));
     said
 }
 
-/// What was not measured; the same reason once, however many cells it is the reason of.
-fn about_what_is_missing(report: &Report) -> Vec<String> {
-    // Each reason with the first that it is the reason of, and how many curves it concerns.
+/// Names the cells that were not measured, with each reason once.
+fn about_skipped_cells(report: &Report) -> Vec<String> {
+    // Each reason with its first curve or cell, and with the number of its curves.
     let mut reasons: Vec<(&str, String, usize)> = Vec::new();
     for curve in report.charts.iter().flat_map(|chart| &chart.curves) {
         let skipped: Vec<(&str, &str)> = curve
@@ -215,8 +212,8 @@ fn about_what_is_missing(report: &Report) -> Vec<String> {
     let words = |(reason, first, curves): (&str, String, usize)| {
         let others = match curves {
             1 => String::new(),
-            2 => " and another way".to_owned(),
-            _ => format!(" and {} more ways", curves - 1),
+            2 => " and another curve".to_owned(),
+            _ => format!(" and {} more curves", curves - 1),
         };
         format!("not measured: {first}{others}: {reason}")
     };

@@ -1,6 +1,6 @@
-//! Columns of text below each other, and what is done where they do not fit.
+//! Columns of text, and text that does not fit.
 
-/// Cuts text that is longer than so many characters, and says so.
+/// Cuts text to that many characters, and marks the cut.
 pub(crate) fn cut(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
@@ -12,7 +12,7 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
     cut
 }
 
-/// The widths that columns need.
+/// Returns the widths of the columns.
 pub(super) fn widths<'a>(rows: impl IntoIterator<Item = &'a [String]>) -> Vec<usize> {
     let mut widths: Vec<usize> = Vec::new();
     for row in rows {
@@ -27,7 +27,7 @@ pub(super) fn widths<'a>(rows: impl IntoIterator<Item = &'a [String]>) -> Vec<us
     widths
 }
 
-/// Which columns go together so that none is cut: ranges of them, beside a first one of that width.
+/// Splits columns into ranges that fit beside a first column of that width.
 pub(super) fn chunks(first: usize, widths: &[usize], most: usize) -> Vec<std::ops::Range<usize>> {
     const GAP: usize = 2;
     let mut chunks = Vec::new();
@@ -45,7 +45,7 @@ pub(super) fn chunks(first: usize, widths: &[usize], most: usize) -> Vec<std::op
     chunks
 }
 
-/// Text in lines of at most so many characters; words are not cut.
+/// Wraps text at that many characters, without cutting words.
 pub(super) fn wrap(text: &str, most: usize, indent: &str) -> String {
     let mut wrapped = String::new();
     let mut width = 0;
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_that_do_not_fit_come_below() {
+    fn columns_that_do_not_fit_go_below() {
         let ends = |widths: &[usize], most| {
             chunks(8, widths, most)
                 .into_iter()
@@ -79,7 +79,7 @@ mod tests {
         };
         assert_eq!(ends(&[10, 10, 10], 80), [(0, 3)]);
         assert_eq!(ends(&[10, 10, 10], 32), [(0, 2), (2, 3)]);
-        // One that is too wide by itself stands alone.
+        // A column that is too wide has its own range.
         assert_eq!(ends(&[50, 10], 32), [(0, 1), (1, 2)]);
         assert_eq!(ends(&[], 32), []);
     }

@@ -1,11 +1,11 @@
-//! A line for each sample, for other programs.
+//! A report as CSV: one line per sample.
 
 use std::fmt::Write as _;
 
 use crate::report::Report;
 use crate::units::Unit;
 
-/// The samples (RFC 4180).
+/// Returns the samples (RFC 4180).
 pub(crate) fn csv(report: &Report) -> String {
     let mut text = String::from("chart,curve,case,block_bytes,series,value,unit\r\n");
     for chart in &report.charts {
@@ -43,7 +43,7 @@ mod tests {
     use super::quoted;
 
     #[test]
-    fn what_separates_is_quoted() {
+    fn separators_are_quoted() {
         assert_eq!(quoted("two threads, pipe"), "\"two threads, pipe\"");
         assert_eq!((quoted("a\"b").as_str(), quoted("a b").as_str()), ("\"a\"\"b\"", "a b"));
     }

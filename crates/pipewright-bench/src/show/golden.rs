@@ -1,7 +1,7 @@
-//! What is shown, byte for byte, of reports that were made by hand.
+//! The formats of fixed reports, compared byte for byte with stored files.
 //!
-//! After a change that is meant: `PIPEWRIGHT_BLESS=1 cargo test -p pipewright-bench golden`, and look at
-//! what became of the files in `golden/`.
+//! After an intended change, `PIPEWRIGHT_BLESS=1 cargo test -p pipewright-bench golden` writes the files in `golden/`
+//! again. Check the difference.
 
 use std::fs;
 use std::path::Path;
@@ -26,8 +26,8 @@ fn same(name: &str, found: &str) {
     assert_eq!(expected.lines().count(), found.lines().count(), "{name}");
 }
 
-/// The pipes of a build that became slower and faster in places, beside what they were; by so much as the
-/// machine itself did in one.
+/// A report of pipes compared with an older one: some cells are slower, some faster, and one changed no more than the
+/// machine itself.
 fn compared() -> Report {
     let (old, mut new) = (sample::pipes(), sample::pipes());
     for (cell, factor) in new.charts[0].curves[0].cells.iter_mut().zip([1.02, 1.3, 1.0, 0.98, 0.7])
@@ -42,7 +42,7 @@ fn compared() -> Report {
 }
 
 #[test]
-fn a_terminal_of_any_width() {
+fn terminals_of_several_widths() {
     for columns in [40, 80, 120] {
         let text = super::terminal(&sample::pipes(), columns, false);
         let longest = text.lines().map(|line| line.chars().count()).max();
@@ -52,7 +52,7 @@ fn a_terminal_of_any_width() {
     same("spawn-80.txt", &super::terminal(&sample::spawn(), 80, false));
     same("trips-80.txt", &super::terminal(&sample::trips(), 80, false));
     same("compared-80.txt", &super::terminal(&compared(), 80, false));
-    // Colours change nothing else.
+    // Colors change nothing else.
     let painted = super::terminal(&sample::pipes(), 80, true);
     let mut plain = String::new();
     let mut pieces = painted.split('\x1b');
@@ -75,7 +75,7 @@ fn pages() {
     let json = serde_json::to_string(&sample::spawn()).unwrap();
     let page = super::html(&sample::spawn(), &json);
     same("spawn.html", &page);
-    // Nothing is fetched: what looks like an address is a name of XML.
+    // Nothing is fetched: the only addresses are XML namespaces.
     let addresses = page.matches("://").count();
     assert_eq!(addresses, page.matches("xmlns=\"http://www.w3.org/2000/svg\"").count());
     // The data can be read back as it is.

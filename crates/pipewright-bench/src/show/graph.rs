@@ -7,7 +7,7 @@ use crate::draw::braille::Canvas;
 use crate::draw::palette::letter;
 use crate::report::{Axis, Cell, Chart};
 
-/// The chart in so many columns.
+/// Draws a chart in a width of that many columns.
 pub(super) fn graph(chart: &Chart, columns: usize, paint: Paint) -> String {
     match chart.axis {
         Axis::BlockBytes => lines(chart, columns, paint),
@@ -15,7 +15,7 @@ pub(super) fn graph(chart: &Chart, columns: usize, paint: Paint) -> String {
     }
 }
 
-/// Of a line chart, without the axis.
+/// The height of a line chart, without the axis.
 const ROWS: usize = 14;
 
 fn lines(chart: &Chart, columns: usize, paint: Paint) -> String {
@@ -24,7 +24,7 @@ fn lines(chart: &Chart, columns: usize, paint: Paint) -> String {
     let label_width = scale.ticks.iter().map(|(_, text)| text.chars().count()).max().unwrap_or(0);
     let width = columns.saturating_sub(label_width + 4).clamp(10, 160);
     let mut canvas = Canvas::new(width, ROWS);
-    // The first curve is the one that the verdict is about: it lies on top.
+    // The verdict is about the first curve, so it is drawn last.
     for (index, curve) in chart.curves.iter().enumerate().rev() {
         draw(&mut canvas, &blocks, &scale, (index, &curve.cells), chart.curves.len() == 1);
     }
@@ -56,10 +56,10 @@ fn row_of(place: f64) -> usize {
     ((1.0 - place) * (ROWS - 1) as f64).round() as usize
 }
 
-/// The pen of single series, which is faint.
+/// The faint pen of single series.
 const SERIES: usize = usize::MAX;
 
-/// The median; and where it has the canvas for itself each series behind it, and the median twice as thick.
+/// Draws the medians of a curve. A curve that is alone has its series behind it, and a line twice as thick.
 fn draw(
     canvas: &mut Canvas,
     blocks: &Blocks,
@@ -97,7 +97,7 @@ fn join(canvas: &mut Canvas, dots: &[(usize, usize)], pen: usize) {
     }
 }
 
-/// Characters of one pen are painted together.
+/// Paints runs of characters with the same pen.
 fn painted(characters: &[(char, Option<usize>)], paint: Paint) -> String {
     let mut text = String::new();
     let filled = characters.iter().rposition(|(character, _)| *character != ' ');
@@ -114,7 +114,7 @@ fn painted(characters: &[(char, Option<usize>)], paint: Paint) -> String {
     text
 }
 
-/// The axis below: a mark and a size here and there.
+/// Returns the horizontal axis, with marks and sizes.
 fn foot(blocks: &Blocks, label_width: usize, width: usize) -> String {
     const ROOM: usize = 7;
     let mut line: Vec<char> = std::iter::repeat_n('─', width).collect();
@@ -131,7 +131,7 @@ fn foot(blocks: &Blocks, label_width: usize, width: usize) -> String {
     }
     let (line, sizes): (String, String) = (line.iter().collect(), sizes.iter().collect());
     let pad = " ".repeat(label_width);
-    let caption = "bytes in a block";
+    let caption = "block size in bytes";
     let caption = format!("{caption:>width$}");
     format!("{pad} └{line}\n{pad}  {}\n{pad}  {caption}\n", sizes.trim_end())
 }
@@ -166,7 +166,7 @@ fn bars(chart: &Chart, columns: usize, paint: Paint) -> String {
     text
 }
 
-/// A bar in eighths of a character.
+/// Returns a bar with a length in eighths of a character.
 fn bar(share: f64, width: usize) -> String {
     const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths = ((share * (width * PARTS.len()) as f64).round() as usize).max(1);
@@ -179,7 +179,7 @@ mod tests {
     use super::bar;
 
     #[test]
-    fn bars_are_drawn_in_eighths_and_never_vanish() {
+    fn bars_are_drawn_in_eighths_and_are_never_empty() {
         for (share, drawn) in [(0.0, "▏"), (0.5, "██"), (1.0, "████"), (0.53, "██▏"), (0.28, "█▏")]
         {
             assert_eq!(bar(share, 4), drawn, "{share}");

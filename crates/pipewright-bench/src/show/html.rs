@@ -1,4 +1,4 @@
-//! A report as one page that needs nothing else: no network, and no script but for the download.
+//! A report as a self-contained page: no network, and no script except for the download.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use crate::draw::svg::{escape, style};
 use crate::report::{Axis, Chart, Report};
 use crate::units;
 
-/// The page. `json` is the report as data, which it carries along.
+/// Returns the page, with the report as JSON embedded in it.
 pub(crate) fn html(report: &Report, json: &str) -> String {
     let title = escape(&super::heading(report));
     let mut page = String::new();
@@ -58,7 +58,7 @@ fn head(page: &mut String, report: &Report) {
     page.push_str("</header>\n");
 }
 
-/// Text in a picture shrinks with it, so there is one for a screen and one for a phone.
+/// Writes a chart twice, for wide and for narrow screens: text in a picture shrinks with it.
 fn figure(page: &mut String, chart: &Chart, report: &Report) {
     if !chart.is_measured() {
         let title = escape(&chart.title);
@@ -83,10 +83,10 @@ fn figure(page: &mut String, chart: &Chart, report: &Report) {
     page.push_str("</details>\n</figure>\n");
 }
 
-/// What the rows of a table are.
+/// The kind of the rows of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rows {
-    /// One for each curve, which its letter has the colour of.
+    /// One for each curve, whose letter has its color.
     Curves,
     Figures,
 }
@@ -115,17 +115,17 @@ fn table(page: &mut String, table: &Table, rows: Rows) {
 fn foot(page: &mut String, report: &Report, json: &str) {
     let method = escape(&super::method(report));
     let heading = escape(&super::heading(report));
-    // In a script element only this would be taken for markup, and in JSON it is as good as "<".
+    // "<" would start markup in a script element. In JSON the escape means the same.
     let json = json.trim_end().replace('<', "\\u003c");
     let _ = write!(
         page,
-        "<footer>\n<p>{method}. ~ marks what spreads by more than 10 %. {heading}.</p>\n\
+        "<footer>\n<p>{method}. ~ marks a spread above 10 %. {heading}.</p>\n\
          <p><a id=\"download\" download=\"pipewright-bench.json\" href=\"#data\">Download the data (JSON)</a></p>\n\
          </footer>\n<script type=\"application/json\" id=\"data\">{json}</script>\n<script>{SCRIPT}</script>\n",
     );
 }
 
-/// Without it the page is the same, but for the download.
+/// Without the script only the download is missing.
 const SCRIPT: &str = "document.getElementById('download').href=URL.createObjectURL(new Blob(\
 [document.getElementById('data').textContent],{type:'application/json'}))";
 

@@ -1,4 +1,4 @@
-//! A report in Markdown: for an issue, or a page of documentation.
+//! A report in Markdown, for issues and documentation.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use super::table::{self, Table};
 use crate::report::{Axis, Report};
 use crate::units;
 
-/// The tables, and what to know of them.
+/// Returns the tables, with verdict and warnings.
 pub(crate) fn markdown(report: &Report) -> String {
     let mut text = String::new();
     let when = units::date(report.started_unix_seconds);
@@ -56,7 +56,7 @@ fn table(table: &Table) -> String {
     text
 }
 
-/// What has a meaning in a table.
+/// Escapes characters that have a meaning in tables.
 fn escaped(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;").replace('~', "\\~")
 }

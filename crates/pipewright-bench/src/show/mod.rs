@@ -1,4 +1,4 @@
-//! Showing a report: in a terminal, as a picture, a page, tables and lists. Pure functions of the report.
+//! The formats of a report: terminal, picture, page, tables and lists. Pure functions of the report, and its files.
 
 mod columns;
 mod csv;
@@ -24,10 +24,10 @@ pub(super) use terminal::terminal;
 use crate::report::Report;
 use crate::units::Unit;
 
-/// In the place of a chart that has no figure. The warnings say why.
+/// The text instead of a chart without figures. The warnings have the reason.
 const NOT_MEASURED: &str = "Not measured.";
 
-/// How it was measured, in a line.
+/// Returns the method in a line.
 fn method(report: &Report) -> String {
     let settings = &report.settings;
     let series = settings.series;
@@ -43,13 +43,13 @@ fn method(report: &Report) -> String {
         }
     };
     format!(
-        "{series} series, interleaved and shuffled (seed {}); each cell {each} after a warm-up; medians, \
-         with the least and the most",
+        "{series} series, interleaved and shuffled (seed {}); each cell {each} after a warm-up; medians \
+         with minimum and maximum",
         settings.seed,
     )
 }
 
-/// What was measured, how, and with what.
+/// Returns the heading: benchmark, preset and version.
 fn heading(report: &Report) -> String {
     let Report { benchmark, preset, tool_version, .. } = report;
     format!("pipewright bench {benchmark}, preset {preset}, version {tool_version}")

@@ -1,4 +1,4 @@
-//! The charts of a report as one SVG file.
+//! The charts of a report as an SVG file.
 
 use crate::draw::frame::{Format, Subject};
 use crate::draw::svg::{Attributes, Svg, class, picture, style};
@@ -8,7 +8,7 @@ use crate::report::{Axis, Chart, Report};
 const MARGIN: f64 = 20.0;
 const APART: f64 = 30.0;
 
-/// All charts below each other, with their own background and style.
+/// Returns all charts below each other, with background and style.
 pub(crate) fn svg(report: &Report) -> String {
     let format = Format::Wide;
     let subjects: Vec<Subject<'_>> = report
@@ -35,7 +35,7 @@ pub(crate) fn svg(report: &Report) -> String {
     })
 }
 
-/// A chart by itself, for a page that has the style.
+/// Returns a single chart, for a page that has the style.
 pub(super) fn chart(chart: &Chart, report: &Report, format: Format) -> String {
     let subject = Subject { chart, comparison: report.comparison.as_ref() };
     let size = (format.width(), height(&subject, format));

@@ -1,4 +1,4 @@
-//! The figures of a chart as a table, which terminals, pages and Markdown show.
+//! The figures of a chart as tables, for terminals, pages and Markdown.
 
 use crate::draw::palette::letter;
 use crate::report::compare::is_better;
@@ -9,13 +9,13 @@ use crate::units::{self, Unit};
 /// A table with a heading.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Table {
-    /// The first names what the rows are.
+    /// The headings. The first names the rows.
     pub(super) heading: Vec<String>,
-    /// Each is as long as the heading.
+    /// The rows, each as long as the heading.
     pub(super) rows: Vec<Vec<String>>,
 }
 
-/// The figures of a chart.
+/// Returns the figures of a chart.
 pub(super) fn figures(chart: &Chart, comparison: Option<&Comparison>, all: bool) -> Table {
     match chart.axis {
         Axis::BlockBytes => by_block(chart, comparison, all),
@@ -23,7 +23,7 @@ pub(super) fn figures(chart: &Chart, comparison: Option<&Comparison>, all: bool)
     }
 }
 
-/// A row for each block size, a column for each curve.
+/// Returns a table with a row for each block size and a column for each curve.
 fn by_block(chart: &Chart, comparison: Option<&Comparison>, all: bool) -> Table {
     let mut sizes: Vec<(u64, &str)> = Vec::new();
     for cell in chart.curves.iter().flat_map(|curve| &curve.cells) {
@@ -35,7 +35,7 @@ fn by_block(chart: &Chart, comparison: Option<&Comparison>, all: bool) -> Table 
     sizes.dedup();
     const MANY: usize = 26;
     if !all && sizes.len() > MANY {
-        // The rest is in the files: a screen shows the octaves.
+        // The files have all sizes; a screen shows powers of two.
         sizes.retain(|(bytes, _)| bytes.is_power_of_two());
     }
     let mut heading = vec!["block".to_owned()];
@@ -51,10 +51,10 @@ fn by_block(chart: &Chart, comparison: Option<&Comparison>, all: bool) -> Table 
     Table { heading, rows: rows.collect() }
 }
 
-/// A row for each case.
+/// Returns a table with a row for each case.
 fn by_case(chart: &Chart, comparison: Option<&Comparison>) -> Table {
     let several = chart.curves.len() > 1;
-    let mut heading = vec!["case".to_owned(), "median".to_owned(), "least to most".to_owned()];
+    let mut heading = vec!["case".to_owned(), "median".to_owned(), "range".to_owned()];
     if comparison.is_some() {
         heading.push("before".to_owned());
     }
@@ -81,7 +81,7 @@ fn by_case(chart: &Chart, comparison: Option<&Comparison>) -> Table {
     Table { heading, rows }
 }
 
-/// The median, `~` where it is noisy, and what has changed.
+/// Returns the median, `~` if it is noisy, and the change.
 fn entry(chart: &Chart, curve: &Curve, cell: &Cell, comparison: Option<&Comparison>) -> String {
     let Some(Summary { median, .. }) = cell.summary() else { return String::new() };
     let mut text = chart.unit.show(median);
@@ -111,11 +111,11 @@ fn compared<'a>(
         .find(|it| it.chart == chart.id && it.curve == curve.name && it.label == cell.label)
 }
 
-/// A row for each curve: where it is at its best, and what that costs.
+/// Returns a table with a row for each curve: its best cell, and the cost of that.
 pub(super) fn curves(chart: &Chart) -> Table {
     let costs = match chart.unit {
         Unit::BytesPerSecond => ["speed", "CPU/MiB", "switches/MiB"],
-        Unit::Seconds => ["median", "99 of 100", "999 of 1000"],
+        Unit::Seconds => ["median", "p99", "p99.9"],
     };
     let heading: Vec<&str> = ["", "", "best at"].into_iter().chain(costs).collect();
     let rows = chart.curves.iter().enumerate().map(|(index, curve)| {
@@ -134,7 +134,7 @@ pub(super) fn curves(chart: &Chart) -> Table {
     Table { heading: heading.into_iter().map(str::to_owned).collect(), rows: rows.collect() }
 }
 
-/// What a cell takes beside its median.
+/// Returns the CPU time and switches of a cell, or its percentiles.
 fn cost(chart: &Chart, cell: &Cell) -> [String; 2] {
     let unknown = || "-".to_owned();
     let time = |seconds: Option<f64>| seconds.map_or_else(unknown, |it| Unit::Seconds.show(it));
@@ -149,20 +149,20 @@ fn cost(chart: &Chart, cell: &Cell) -> [String; 2] {
     }
 }
 
-/// How much the reads of each curve brought, in percent of its reads, where it was at its best; `None`: all
-/// of them brought a block, or nobody counted.
+/// Returns a table of read sizes at the best cell of each curve, in percent of its reads; `None`: every read was a whole
+/// block, or reads were not counted.
 pub(super) fn reads(chart: &Chart) -> Option<Table> {
     let best: Vec<Option<&Cell>> =
         chart.curves.iter().map(|curve| curve.best(chart.unit).map(|(cell, _)| cell)).collect();
-    let is_telling = |cell: &&Cell| cell.reads.len() > 1;
-    if !best.iter().flatten().any(is_telling) {
+    let has_classes = |cell: &&Cell| cell.reads.len() > 1;
+    if !best.iter().flatten().any(has_classes) {
         return None;
     }
     let mut classes: Vec<u64> =
         best.iter().flatten().flat_map(|cell| &cell.reads).map(|class| class.from_bytes).collect();
     classes.sort_unstable();
     classes.dedup();
-    let mut heading = vec!["a read brought".to_owned()];
+    let mut heading = vec!["size of a read".to_owned()];
     let names = best.iter().enumerate().map(|(index, cell)| match cell {
         Some(cell) => format!("{} at {}", letter(index), cell.label),
         None => letter(index).to_string(),

@@ -1,4 +1,4 @@
-//! A report in a terminal: charts, tables, what to know of them, and the verdict last.
+//! A report for a terminal: charts, tables, warnings, and the verdict last.
 
 use super::NOT_MEASURED;
 use super::columns::{chunks, cut, widths, wrap};
@@ -8,10 +8,10 @@ use super::table::{self, Table};
 use crate::report::{Axis, Chart, Report};
 use crate::units;
 
-/// The report in so many columns.
-pub(crate) fn terminal(report: &Report, columns: usize, colours: bool) -> String {
+/// Returns the report in a width of that many columns.
+pub(crate) fn terminal(report: &Report, columns: usize, colors: bool) -> String {
     let columns = columns.clamp(30, 200);
-    let paint = Paint { colours };
+    let paint = Paint { colors };
     let mut text = String::new();
     let mut say = |pen, line: &str| {
         text.push_str(&paint.text(pen, line));
@@ -54,7 +54,7 @@ fn chart_text(chart: &Chart, report: &Report, columns: usize, paint: Paint) -> S
     text.push_str(&graph(chart, columns, paint));
     let compared = report.comparison.as_ref();
     if chart.axis == Axis::Cases && compared.is_none() {
-        // Bars have their figures beside them.
+        // The bars show the figures.
         return text;
     }
     text.push('\n');
@@ -73,7 +73,7 @@ fn chart_text(chart: &Chart, report: &Report, columns: usize, paint: Paint) -> S
     text
 }
 
-/// The curves by name. Where there is little room, what is not said about them here is in the files.
+/// Returns the table of curves. In a narrow terminal it leaves out columns; the files have them all.
 fn curves(table: &Table, columns: usize, paint: Paint) -> String {
     const LEAST_NAME: usize = 12;
     let all =
@@ -113,7 +113,7 @@ fn curves(table: &Table, columns: usize, paint: Paint) -> String {
     text
 }
 
-/// The table, in as many parts as it takes.
+/// Returns the table of figures, in several parts if it is too wide.
 fn figures(table: &Table, columns: usize, paint: Paint) -> String {
     let all =
         widths([table.heading.as_slice()].into_iter().chain(table.rows.iter().map(Vec::as_slice)));
@@ -129,7 +129,7 @@ fn figures(table: &Table, columns: usize, paint: Paint) -> String {
             let label = row.first().map_or("", String::as_str);
             let mut line = format!("{:<first$}", cut(label, first));
             for (entry, width) in row.iter().skip(1).zip(rest).skip(chunk.start).take(chunk.len()) {
-                // Above what is noisy or has changed stands nothing.
+                // No heading above the marks of noise and change.
                 let entry = if is_heading { format!("{entry}  ") } else { entry.clone() };
                 line.push_str(&format!("  {entry:>width$}"));
             }

@@ -1,36 +1,34 @@
-//! Whether two sets of samples differ by more than noise.
+//! Changes between two sets of samples that are larger than noise.
 //!
-//! A cell has few samples, and what three of them spread by is itself chance. So the noise is that of
-//! all cells of a curve together, and the bound rises with the number of cells that are judged: of a
-//! hundred, one is far off by chance alone.
+//! A cell has few samples, and the spread of three samples is itself random. The noise is therefore estimated from all
+//! cells of a curve, and the bound rises with the number of compared cells: among a hundred, one is far off by chance.
 
 use serde::{Deserialize, Serialize};
 
 use crate::stats::Summary;
 use crate::stats::logarithm::ln;
 
-/// A difference below this share is none, however close together the samples are: the placement of
-/// code and data in memory alone makes more (Mytkowicz, "Producing wrong data without doing anything
-/// obviously wrong!").
+/// The smallest change that is reported. The placement of code and data in memory alone changes times by almost as much
+/// (Mytkowicz, "Producing wrong data without doing anything obviously wrong!").
 const LEAST_CHANGE: f64 = 0.10;
 
-/// In so many comparisons of the same thing with itself one cell, of all cells, may be marked.
+/// One cell may be marked by chance in this many comparisons of a build with itself.
 const COMPARISONS_PER_FALSE_ALARM: f64 = 100.0;
 
-/// The median of samples strays by so much more than their mean would.
+/// The standard error of a median, in standard errors of a mean.
 const MEDIAN_BY_MEAN: f64 = 1.2533;
 
-/// What samples of the same thing differ by: the standard deviation of their logarithms. By these twice as
-/// fast and half as fast are equally far from equal.
+/// The noise of samples: the standard deviation of their logarithms, by which twice as fast and half as fast are equal
+/// changes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Noise {
     deviation: f64,
-    /// How many samples there are beyond the first of each set.
+    /// The degrees of freedom: the number of samples without the first of each set.
     freedom: usize,
 }
 
 impl Noise {
-    /// Of sets that are each of one thing. `None`: no set has two samples.
+    /// Estimates the noise within sets of samples; `None`: no set has two samples.
     pub(crate) fn of<'a>(sets: impl IntoIterator<Item = &'a [f64]>) -> Option<Noise> {
         let (mut squares, mut freedom) = (0.0, 0);
         for set in sets {
@@ -44,41 +42,42 @@ impl Noise {
         (freedom > 0).then_some(Noise { deviation, freedom })
     }
 
-    /// As far as it may really be: of few samples it is not well known. (Student's distribution, roughly, and
-    /// where it matters: far out.)
-    fn careful(&self) -> f64 {
+    /// Returns an upper estimate of the deviation, larger for fewer samples: roughly the tails of Student's
+    /// distribution.
+    fn upper_deviation(&self) -> f64 {
         self.deviation * (1.0 + 4.0 / self.freedom as f64)
     }
 }
 
-/// Under which circumstances two sets are compared.
+/// The circumstances of a comparison.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Circumstances {
-    /// Of both sets and of their neighbours.
+    /// The noise of both sets and of the other cells of their curve.
     pub(crate) noise: Option<Noise>,
-    /// How many pairs are judged.
+    /// The number of compared pairs.
     pub(crate) pairs: usize,
-    /// How many times faster or slower the machine itself may have been, 1 or more.
+    /// The factor by which the machine itself may have become faster or slower, at least 1.
     pub(crate) drift: f64,
 }
 
-/// How a newer set of samples compares with an older one.
+/// The comparison of newer samples with older ones.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Ratio {
-    /// New median by old median.
+    /// The new median divided by the old one.
     pub(crate) ratio: f64,
-    /// The least and the most that it could be: of the ends of both bands.
+    /// The smallest possible ratio, from the ends of both ranges.
     pub(crate) least: f64,
+    /// The largest possible ratio.
     pub(crate) most: f64,
-    /// It is more than noise, and more than what the machine itself has changed by.
+    /// The change is larger than noise and than the drift of the machine.
     pub(crate) is_real: bool,
-    /// It would be, but the machine itself has changed, or there are too few samples to tell.
+    /// The change is larger than noise, but not than the drift of the machine; or there are too few samples.
     #[serde(default)]
     pub(crate) is_unsure: bool,
 }
 
 impl Ratio {
-    /// `None`: there is nothing to compare.
+    /// Compares two sets of samples; `None`: one is empty or has a sample that is not positive.
     pub(crate) fn of(old: &[f64], new: &[f64], circumstances: &Circumstances) -> Option<Ratio> {
         let (before, now) = Summary::of(old).zip(Summary::of(new))?;
         if before.least <= 0.0 || now.least <= 0.0 {
@@ -93,10 +92,10 @@ impl Ratio {
             let is_unsure = is_apart && change > least_change;
             return Some(Ratio { ratio, least, most, is_real: false, is_unsure });
         };
-        // An error of so many deviations or more has a chance below exp(-errors²/2), times the pairs.
+        // The probability of an error of at least that many deviations is below exp(-errors²/2), for each pair.
         let errors = (2.0 * ln(pairs.max(1) as f64 * COMPARISONS_PER_FALSE_ALARM)).sqrt();
         let own = Noise::of([old, new]).map_or(0.0, |own| own.deviation);
-        let error = noise.careful().max(own)
+        let error = noise.upper_deviation().max(own)
             * MEDIAN_BY_MEAN
             * (1.0 / old.len() as f64 + 1.0 / new.len() as f64).sqrt();
         let bound = least_change.max(errors * error);
@@ -110,12 +109,12 @@ impl Ratio {
 mod tests {
     use super::*;
 
-    /// Samples that spread by so much, around so much.
+    /// Samples around a median, with a given spread.
     fn around(median: f64, share: f64) -> [f64; 3] {
         [1.0 - share, 1.0, 1.0 + share].map(|factor| factor * median)
     }
 
-    /// As one of so many pairs of a curve that all spread by so much.
+    /// One of that many pairs of a curve, all with the same spread.
     fn circumstances(share: f64, pairs: usize, drift: f64) -> Circumstances {
         let sets = vec![around(1.0, share); 2 * pairs];
         Circumstances { noise: Noise::of(sets.iter().map(|set| &set[..])), pairs, drift }
@@ -123,7 +122,7 @@ mod tests {
 
     #[test]
     fn noise_is_the_deviation_within_the_sets() {
-        // Whatever lies between them, and whatever their size.
+        // The distance between the sets and their size do not matter.
         let sets = [[1.0, 1.1, 1.21], [700.0, 770.0, 847.0]];
         let noise = Noise::of(sets.iter().map(|set| &set[..])).unwrap();
         assert!((noise.deviation - 1.1_f64.ln()).abs() < 1e-12, "{noise:?}");
@@ -132,23 +131,23 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_real_where_it_is_more_than_noise_and_drift() {
+    fn a_change_is_real_if_it_is_larger_than_noise_and_drift() {
         const REAL: (bool, bool) = (true, false);
         const UNSURE: (bool, bool) = (false, true);
         const NONE: (bool, bool) = (false, false);
-        // Old and new medians, what all samples spread by, pairs, drift.
+        // The change of the median, the spread of all samples, pairs, drift.
         for (change, share, pairs, drift, expected) in [
-            // The same mood.
+            // No drift.
             (1.0, 0.01, 13, 1.0, NONE),
             (1.09, 0.001, 13, 1.0, NONE),
             (1.15, 0.01, 13, 1.0, REAL),
             (1.0 / 1.15, 0.01, 13, 1.0, REAL),
-            // As much as samples of this kind stray by.
+            // Within the noise of such samples.
             (1.3, 0.1, 13, 1.0, NONE),
             (1.6, 0.1, 13, 1.0, REAL),
-            // Of more cells one is further off by chance.
+            // Among more cells, one is further off by chance.
             (1.51, 0.1, 120, 1.0, NONE),
-            // Another mood, and neither more nor less than that.
+            // Drift, and a change of the same size.
             (1.3, 0.01, 13, 1.3, UNSURE),
             (1.0 / 1.3, 0.01, 13, 1.3, UNSURE),
             (1.5, 0.01, 13, 1.3, REAL),
@@ -162,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn one_sample_each_is_no_verdict() {
+    fn one_sample_each_allows_no_verdict() {
         let circumstances = Circumstances { noise: None, pairs: 1, drift: 1.0 };
         let found = Ratio::of(&[1.0], &[5.0], &circumstances).unwrap();
         assert_eq!((found.is_real, found.is_unsure), (false, true));
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_that_spreads_more_than_its_neighbours_is_judged_by_itself() {
+    fn a_cell_noisier_than_its_curve_is_compared_by_its_own_noise() {
         let quiet = circumstances(0.01, 13, 1.0);
         let (old, new) = (around(1.0, 0.2), [1.3, 1.7, 2.1]);
         assert!(!Ratio::of(&old, &new, &quiet).unwrap().is_real);
@@ -182,13 +181,13 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn nothing_differs_from_itself(samples in proptest::collection::vec(1.0..1e6_f64, 1..20)) {
+        fn samples_do_not_differ_from_themselves(samples in proptest::collection::vec(1.0..1e6_f64, 1..20)) {
             let ratio = Ratio::of(&samples, &samples, &circumstances(0.0, 1, 1.0)).unwrap();
             assert!(!ratio.is_real && !ratio.is_unsure && ratio.ratio == 1.0, "{ratio:?}");
         }
 
         #[test]
-        fn a_ratio_read_backwards_says_the_same(
+        fn the_reverse_comparison_has_the_same_verdict(
             old in proptest::collection::vec(1.0..100.0_f64, 1..9),
             new in proptest::collection::vec(1.0..100.0_f64, 1..9),
         ) {

@@ -1,19 +1,20 @@
-//! How many reads brought how much: counted by powers of two.
+//! Reads counted by size, in powers of two.
 
 use serde::{Deserialize, Serialize};
 
-/// Sizes below 2^40, each in the class of the largest power of two that is not above it.
+/// Sizes below 2^40; each belongs to the class of the largest power of two that is not larger.
 const CLASSES: usize = 40;
 
-/// The reads of a measurement, by what they brought.
+/// The reads of a measurement, by size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reads([u64; CLASSES]);
 
-/// One class, as data.
+/// The reads of one class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Class {
-    /// At least so many bytes, and less than twice as many.
+    /// The smallest size; the largest is less than twice as much.
     pub(crate) from_bytes: u64,
+    /// The number of reads.
     pub(crate) reads: u64,
 }
 
@@ -24,14 +25,14 @@ impl Default for Reads {
 }
 
 impl Reads {
-    /// So many reads of that size.
+    /// Counts reads of one size.
     pub(crate) fn of(reads: u64, bytes: usize) -> Reads {
         let mut all = Reads::default();
         all.add(reads, bytes);
         all
     }
 
-    /// So many more of that size; of nothing nobody reads.
+    /// Adds reads of one size. Size 0 counts as 1.
     #[inline]
     pub(crate) fn add(&mut self, reads: u64, bytes: usize) {
         let class = bytes.max(1).ilog2() as usize;
@@ -40,15 +41,17 @@ impl Reads {
         }
     }
 
+    /// Adds the reads of another measurement.
     pub(crate) fn merge(&mut self, other: &Reads) {
         self.0.iter_mut().zip(other.0).for_each(|(ours, theirs)| *ours += theirs);
     }
 
+    /// Returns the number of reads.
     pub(crate) fn count(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// Those classes that there are reads of.
+    /// Returns the classes that are not empty.
     pub(crate) fn classes(&self) -> Vec<Class> {
         let classes = self.0.iter().enumerate().filter(|(_, reads)| **reads > 0);
         classes.map(|(class, reads)| Class { from_bytes: 1 << class, reads: *reads }).collect()
@@ -60,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_read_is_in_the_class_of_its_size() {
+    fn every_read_is_in_the_class_of_its_size() {
         let mut reads = Reads::of(3, 4096);
         for bytes in [1, 4095, 4097, 8191, 65_536] {
             reads.add(1, bytes);

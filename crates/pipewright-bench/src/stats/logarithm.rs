@@ -1,13 +1,13 @@
-//! Logarithms, of our own: those of std come from the C library's `libm`, a file more to load for a tool
-//! whose other commands stand in front of other programs. And so a drawing is the same on every system.
+//! Logarithms without the C library's `libm`, which std calls: every command of the tool would load it at startup.
+//! Drawings also come out the same on every system.
 
 use std::f64::consts::{LN_2, LOG10_2, SQRT_2};
 
-/// The logarithm to the base 2 of what is above 0; of nothing, and of less, that of the least there is.
+/// Returns the logarithm to base 2. Zero and negative numbers count as the smallest positive number.
 pub(crate) fn log2(value: f64) -> f64 {
     const MANTISSA_BITS: u32 = 52;
     const BIAS: i64 = 1023;
-    // Not below the normal numbers, whose bits mean something else.
+    // Subnormal numbers have another format.
     let bits = value.max(f64::MIN_POSITIVE).to_bits();
     let mut exponent = (bits >> MANTISSA_BITS) as i64 - BIAS;
     let mantissa_mask = (1_u64 << MANTISSA_BITS) - 1;
@@ -16,25 +16,25 @@ pub(crate) fn log2(value: f64) -> f64 {
         mantissa /= 2.0;
         exponent += 1;
     }
-    // ln m = 2 artanh((m - 1) / (m + 1)), which is at most 0.172: ten terms are exact to the last bit or so.
+    // ln m = 2 artanh((m - 1) / (m + 1)), whose argument is at most 0.172: eleven terms are exact to about a bit.
     let ratio = (mantissa - 1.0) / (mantissa + 1.0);
     let square = ratio * ratio;
     let series = (0..11).rev().fold(0.0, |sum, term| sum * square + 1.0 / f64::from(2 * term + 1));
     exponent as f64 + 2.0 * ratio * series / LN_2
 }
 
-/// The natural logarithm.
+/// Returns the natural logarithm.
 pub(crate) fn ln(value: f64) -> f64 {
     log2(value) * LN_2
 }
 
-/// A power of ten.
+/// Returns a power of ten.
 pub(crate) fn power_of_ten(exponent: i32) -> f64 {
     let power = (0..exponent.unsigned_abs()).fold(1.0, |power, _| power * 10.0);
     if exponent < 0 { 1.0 / power } else { power }
 }
 
-/// Which power of ten is the largest that is not above the value, give or take a rounding.
+/// Returns the exponent of the largest power of ten that is not above the value, with a tolerance for rounding.
 pub(crate) fn exponent_of_ten(value: f64) -> i32 {
     let value = value.max(f64::MIN_POSITIVE) * (1.0 + 1e-12);
     let mut exponent = (log2(value) * LOG10_2).floor() as i32;
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn powers_are_met_exactly() {
+    fn powers_are_exact() {
         for exponent in -60..60 {
             assert_eq!(log2(2_f64.powi(exponent)), f64::from(exponent));
         }
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_logarithm_gets_a_number() {
+    fn numbers_without_a_logarithm_get_the_smallest_one() {
         for value in [0.0, -1.0, f64::MIN_POSITIVE / 4.0, f64::NAN] {
             assert_eq!(log2(value), -1022.0, "{value}");
         }
@@ -73,13 +73,13 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn logarithms_are_those_of_std(value in 1e-300..1e300_f64) {
+        fn logarithms_agree_with_std(value in 1e-300..1e300_f64) {
             assert!((log2(value) - value.log2()).abs() < 1e-12 * value.log2().abs().max(1.0));
             assert!((ln(value) - value.ln()).abs() < 1e-12 * value.ln().abs().max(1.0));
         }
 
         #[test]
-        fn near_1_too(value in 0.5..2.0_f64) {
+        fn logarithms_near_1_agree_with_std(value in 0.5..2.0_f64) {
             assert!((log2(value) - value.log2()).abs() < 1e-15);
         }
     }

@@ -1,17 +1,18 @@
-//! Chance, from a seed that can be given again; and the order of measurements, a new one for each series.
+//! Random numbers from a seed, and the random order of the cells in each series.
 //!
-//! What is measured in the order of the curve has the machine's drift in its shape.
+//! If the cells were measured in the order of their curve, drift of the machine would bend the curve.
 
-/// SplitMix64 (Steele, Lea and Flood, 2014): small, and good enough to shuffle.
+/// A SplitMix64 generator (Steele, Lea and Flood, 2014): small, and good enough to shuffle.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 
 impl Random {
+    /// Creates a generator.
     pub(crate) fn new(seed: u64) -> Random {
         Random(seed)
     }
 
-    /// 64 bits.
+    /// Returns 64 random bits.
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -20,13 +21,13 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below that, which is not 0.
+    /// Returns a number below `end`, which is not 0.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
-        // The remainder prefers small numbers by one in 2^40 or so.
+        // The remainder favors small numbers, by about one in 2^40.
         self.next() % end
     }
 
-    /// Fisher and Yates.
+    /// Shuffles, after Fisher and Yates.
     pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             let other = self.below(last as u64 + 1);
@@ -40,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_seed_gives_the_same_order_and_another_one_another() {
+    fn the_order_depends_on_the_seed_alone() {
         let order = |seed| {
             let mut items: Vec<u32> = (0..20).collect();
             Random::new(seed).shuffle(&mut items);
@@ -59,7 +60,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn nothing_is_lost_or_doubled(seed in 0_u64.., count in 0_usize..100) {
+        fn no_item_is_lost_or_doubled(seed in 0_u64.., count in 0_usize..100) {
             let mut items: Vec<usize> = (0..count).collect();
             Random::new(seed).shuffle(&mut items);
             items.sort_unstable();
@@ -68,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn every_place_is_as_likely() {
+    fn every_position_is_equally_likely() {
         let mut random = Random::new(1);
         let mut counts = [0_u32; 5];
         for _ in 0..5000 {

@@ -104,7 +104,7 @@ fn a_refusal_is_said_and_it_goes_on() {
         return;
     }
     let words = warning(&said, "not_pinned");
-    assert!(words.contains("wherever the system puts them: "), "{words}");
+    assert!(words.contains("not pinned to processors: "), "{words}");
     for part in [words, said["machine"]["not_pinned"].as_str().unwrap()] {
         assert!(part.contains("cannot pin a thread to processor "), "{part}");
         assert!(part.contains("Operation not permitted"), "{part}");

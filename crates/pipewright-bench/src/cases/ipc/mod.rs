@@ -55,7 +55,7 @@ pub(crate) fn charts(lengths: &[usize], pair: Processors, time: Duration) -> Vec
         ),
         Chart::over_blocks(
             "ipc-round-trip",
-            "A message to a worker and back",
+            "Round trip of a message to a worker",
             Unit::Seconds,
             time,
             vec![

@@ -29,6 +29,6 @@ pub(super) fn chart(blocks: &[usize], pair: Processors, time: Duration) -> Chart
         })
     });
     let curves = vec![streams("pipes", Kind::Pipe), streams("Unix socket", Kind::Socket), memory];
-    let title = "A block to another process and back";
+    let title = "Round trip of a block to another process";
     Chart::over_blocks("round-trip", title, Unit::Seconds, time, curves)
 }

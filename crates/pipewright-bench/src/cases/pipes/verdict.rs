@@ -18,7 +18,7 @@ pub(crate) fn verdict(charts: &[Chart]) -> Option<String> {
     Some(said)
 }
 
-/// `Best block size here: 8 KiB, 2.31 GB/s (two threads, pipe 64 KiB); 64 KiB costs 47 %.`
+/// Returns a sentence like `Best block size: 8 KiB, 2.31 GB/s (two threads, pipe 64 KiB); 64 KiB is 47 % slower.`
 fn of_curve(chart: &Chart, curve: &Curve) -> Option<String> {
     let (_, best) = curve.best(chart.unit)?;
     let measured: Vec<(u64, Summary)> =
@@ -29,15 +29,15 @@ fn of_curve(chart: &Chart, curve: &Curve) -> Option<String> {
     let sizes =
         if least == most { bytes(least) } else { format!("{} to {}", bytes(least), bytes(most)) };
     let speed = chart.unit.show(best.median);
-    let mut said = format!("Best block size here: {sizes}, {speed} ({})", curve.name);
+    let mut said = format!("Best block size: {sizes}, {speed} ({})", curve.name);
     // The usual size of buffers; if it was not measured, the largest.
     const USUAL_BYTES: u64 = 64 << 10;
     let beyond = measured.iter().filter(|(bytes, _)| *bytes > most);
     let other =
         beyond.clone().find(|(bytes, _)| *bytes == USUAL_BYTES).or(beyond.clone().next_back());
     if let Some((size, other)) = other {
-        let cost = (1.0 - other.median / best.median) * 100.0;
-        said.push_str(&format!("; {} costs {cost:.0} %", bytes(*size)));
+        let loss = (1.0 - other.median / best.median) * 100.0;
+        said.push_str(&format!("; {} is {loss:.0} % slower", bytes(*size)));
     }
     said.push('.');
     Some(said)
@@ -67,13 +67,13 @@ mod tests {
     use crate::sample;
 
     #[test]
-    fn the_best_size_and_what_the_usual_one_costs() {
+    fn the_best_size_and_the_loss_with_the_usual_one() {
         let said = verdict(&sample::pipes().charts).unwrap();
         let lines: Vec<&str> = said.lines().collect();
         assert_eq!(
             lines,
             [
-                "Best block size here: 8 KiB, 2.31 GB/s (two threads, pipe 64 KiB); 64 KiB costs 47 %.",
+                "Best block size: 8 KiB, 2.31 GB/s (two threads, pipe 64 KiB); 64 KiB is 47 % slower.",
                 "Fastest: two threads, Unix socket at 128 KiB, 5.60 GB/s.",
             ]
         );
@@ -87,10 +87,7 @@ mod tests {
         cells[6] = Cell::new("16 KiB", Some(16 << 10), vec![2.28e9, 2.33e9, 2.27e9]);
         cells.truncate(7);
         let said = verdict(&charts).unwrap();
-        assert_eq!(
-            said,
-            "Best block size here: 8 KiB to 16 KiB, 2.31 GB/s (two threads, pipe 64 KiB)."
-        );
+        assert_eq!(said, "Best block size: 8 KiB to 16 KiB, 2.31 GB/s (two threads, pipe 64 KiB).");
     }
 
     #[test]
