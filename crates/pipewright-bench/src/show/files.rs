@@ -85,6 +85,9 @@ fn cannot_write(path: &Path, source: io::Error) -> Error {
     Error::Write { path: path.to_owned(), source }
 }
 
+/// An error shows at most this much of the schema of another file.
+const MOST_SCHEMA_CHARACTERS: usize = 60;
+
 /// Reads the report of an earlier run.
 pub(crate) fn load(path: &Path) -> Result<Report, Error> {
     let refuse = |problem: String| Error::NotAReport { path: path.to_owned(), problem };
@@ -94,7 +97,30 @@ pub(crate) fn load(path: &Path) -> Result<Report, Error> {
         serde_json::from_str(&text).map_err(|error| refuse(format!("invalid JSON: {error}")))?;
     let schema = data.get("schema").and_then(serde_json::Value::as_str).unwrap_or("none");
     if schema != SCHEMA {
+        let schema = super::cut(&schema.escape_debug().to_string(), MOST_SCHEMA_CHARACTERS);
         return Err(refuse(format!("its schema is {schema} instead of {SCHEMA}")));
     }
     serde_json::from_value(data).map_err(|error| refuse(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_about_another_file_is_one_short_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("other.json");
+        for text in [
+            String::new(),
+            "{}".to_owned(),
+            serde_json::json!({ "schema": "a\nb".repeat(10_000) }).to_string(),
+        ] {
+            fs::write(&path, &text).unwrap();
+            let error = load(&path).err().unwrap().to_string();
+            assert!(error.starts_with("cannot compare with "), "{error}");
+            assert_eq!(error.lines().count(), 1, "{error}");
+            assert!(error.chars().count() < 300 + path.as_os_str().len(), "{error}");
+        }
+    }
 }

@@ -143,6 +143,13 @@ fn modules_of_the_platform_crate_have_no_circle() {
 }
 
 #[test]
+fn modules_of_the_benchmarks_have_no_circle() {
+    let arrows = arrows("pipewright-bench", 2);
+    assert!(arrows.len() > 20, "only {} arrows were found", arrows.len());
+    none("a circle", circles(&arrows));
+}
+
+#[test]
 fn top_level_modules_have_no_circle() {
     for name in WITHOUT_CIRCLES {
         none(&format!("a circle in {name}"), circles(&arrows(name, 1)));
