@@ -17,7 +17,7 @@ use super::size;
 #[command(
     arg_required_else_help = false,
     subcommand_value_name = "WHAT",
-    after_help = "\
+    after_long_help = "\
 Examples:
   pipewright bench pipes --html report.html
   pipewright bench pipes --preset full --json today.json --compare yesterday.json"
@@ -63,7 +63,7 @@ struct CommonOptions {
     #[arg(long, value_name = "CHARTS", value_delimiter = ',')]
     only: Vec<String>,
 
-    /// Compare with an older report, and mark changes beyond noise and drift of the machine
+    /// Compare with an older report, and mark changes beyond the noise
     #[arg(long, value_name = "OLD.json")]
     compare: Option<PathBuf>,
 
@@ -98,18 +98,18 @@ struct CommonOptions {
 
 /// Options of `bench pipes`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 --topology, --via, --capacity and --pin each take a list, and every combination becomes a curve.
 The ones left out are then threads, pipe, default and other. Without any of them the preset
 decides what to measure.
 
-Sizes are written 4096, 64k, 1MiB; durations 200ms, 1.5s.
+Sizes: 4096, 64k, 1MiB. Durations: 200ms, 1.5s.
 
 Examples:
   pipewright bench pipes --preset ibm2001 --html 2001.html
   pipewright bench pipes --blocks 4k,64k,1M --topology threads,processes --pin other,same --series 5")]
 struct PipesOptions {
-    /// What to measure, and how thoroughly
+    /// Set of measurements
     #[arg(long, value_name = "NAME", default_value = "quick", value_parser = choice(&PIPES_PRESETS, PipesPreset::name))]
     preset: PipesPreset,
 
@@ -133,11 +133,11 @@ struct PipesOptions {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = choice(&PLACEMENTS, Placement::name))]
     pin: Vec<Placement>,
 
-    /// Move N blocks in each cell, as the article did, instead of as many as fit into --time
+    /// Move N blocks in each cell, instead of as many as fit into --time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
-    /// Compare the received bytes with the sent bytes (slower, which the figures include)
+    /// Compare the received with the sent bytes (slower; included in the figures)
     #[arg(long)]
     verify: bool,
 
@@ -147,14 +147,14 @@ struct PipesOptions {
 
 /// Options of the benchmarks that are lists of cases.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Durations are written 200ms, 1.5s.
+#[command(after_long_help = "\
+Durations: 200ms, 1.5s.
 
 Examples:
   pipewright bench spawn --html spawn.html
   pipewright bench capture --preset full --json capture.json")]
 struct CasesOptions {
-    /// How thoroughly to measure
+    /// Amount of work
     #[arg(long, value_name = "NAME", default_value = "quick", value_parser = choice(&CASES_PRESETS, CasesPreset::name))]
     preset: CasesPreset,
 
@@ -164,15 +164,16 @@ struct CasesOptions {
 
 /// Options of `bench ipc`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Measures messages through shared memory and through a socket. Sizes are written 100, 64k, 1MiB;
-durations 200ms, 1.5s.
+#[command(after_long_help = "\
+Measures messages through shared memory and through a socket.
+
+Sizes: 100, 64k, 1MiB. Durations: 200ms, 1.5s.
 
 Examples:
   pipewright bench ipc --html ipc.html
   pipewright bench ipc --blocks 100,64k,1M --only ipc-round-trip --json")]
 struct IpcOptions {
-    /// How thoroughly to measure
+    /// Amount of work
     #[arg(long, value_name = "NAME", default_value = "quick", value_parser = choice(&CASES_PRESETS, CasesPreset::name))]
     preset: CasesPreset,
 
@@ -190,11 +191,11 @@ struct IpcOptions {
 
 /// Options of `bench disk`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Reads and writes a new file in DIR, which is unlinked as soon as it is open: nothing is left of it, however
-the command ends. To see which kind of I/O a file gets, use pipewright disk.
+#[command(after_long_help = "\
+Reads and writes a new file in DIR, which is unlinked as soon as it is open: nothing is left of it,
+however the command ends. To see which kind of I/O a file gets, use pipewright disk.
 
-Sizes are written 4096, 64k, 1MiB; durations 200ms, 1.5s.
+Sizes: 4096, 64k, 1MiB. Durations: 200ms, 1.5s.
 
 Examples:
   pipewright bench disk /var/lib/db --html disk.html
@@ -204,7 +205,7 @@ struct DiskOptions {
     #[arg(value_name = "DIR", default_value = ".")]
     folder: PathBuf,
 
-    /// What to measure, and how thoroughly
+    /// Set of measurements
     #[arg(long, value_name = "NAME", default_value = "quick", value_parser = choice(&DISK_PRESETS, DiskPreset::name))]
     preset: DiskPreset,
 
@@ -226,7 +227,7 @@ struct DiskOptions {
 
 const PIPES_PRESETS: [(PipesPreset, &str); 3] = [
     (PipesPreset::Quick, "The common ways at a dozen sizes: less than half a minute"),
-    (PipesPreset::Ibm2001, "The sizes of IBM's article of 2001, with one thread and with two"),
+    (PipesPreset::Ibm2001, "Sizes of IBM's article of 2001, with one thread and with two"),
     (PipesPreset::Full, "Every way at every power of two, five times: about seven minutes"),
 ];
 

@@ -90,7 +90,7 @@ fn set_rules(pipeline: &mut Pipeline<'_>, options: &PipeOptions, cancel: &Cancel
     }
     pipeline
         .kill_grace(options.common.kill_grace.duration)
-        .stop_signal(options.common.signal)
+        .stop_signal(options.common.stop_signal)
         .cancel(cancel);
     pipeline.linger(options.common.linger.to_linger()).pipefail(!options.no_pipefail);
     pipeline.limit(counting(options.common.limit));

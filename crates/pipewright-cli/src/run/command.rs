@@ -65,7 +65,7 @@ fn set_times(command: &mut Command, options: &RunOptions) {
     if let Some(timeout) = &options.common.idle_timeout {
         command.idle_timeout(timeout.duration);
     }
-    command.kill_grace(options.common.kill_grace.duration).stop_signal(options.common.signal);
+    command.kill_grace(options.common.kill_grace.duration).stop_signal(options.common.stop_signal);
     command.linger(options.common.linger.to_linger());
 }
 

@@ -10,6 +10,7 @@ mod bench_rough;
 #[cfg(target_os = "linux")]
 mod bench_terminal;
 mod disk;
+mod help;
 mod pages;
 #[cfg(unix)]
 mod pipe;
