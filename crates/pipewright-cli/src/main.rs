@@ -79,21 +79,28 @@ fn complain(message: &str) {
     let _ = writeln!(std::io::stderr().lock(), "pipewright: {message}");
 }
 
-/// Help and version are what was asked for; anything else is a misuse, said in one line.
+/// Prints help and the version; reports any other result of the parser as wrong usage, on one line.
 fn refuse(error: &clap::Error) -> i32 {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             let printed = print::wrote(error.print());
-            return printed.map_or_else(Failure::tell, |()| exit_code::SUCCESS);
+            printed.map_or_else(Failure::tell, |()| exit_code::SUCCESS)
         }
-        // What clap says up to its first empty line is the error; the rest is advice.
         _ => {
-            let said = error.to_string();
-            let words: Vec<&str> =
-                said.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
-            let words = words.join(" ");
-            complain(words.strip_prefix("error: ").unwrap_or(&words));
+            complain(&usage_error(&error.to_string()));
+            OWN_FAILURE
         }
     }
-    OWN_FAILURE
+}
+
+/// Puts a parser's error on one line: the error itself, up to the first empty line, and its tips.
+fn usage_error(text: &str) -> String {
+    let lines = || text.lines().map(str::trim);
+    let error: Vec<&str> = lines().take_while(|line| !line.is_empty()).collect();
+    let error = error.join(" ");
+    let mut parts = vec![error.strip_prefix("error: ").unwrap_or(&error)];
+    parts.extend(lines().filter_map(|line| line.strip_prefix("tip: ")));
+    let is_plain = parts.len() == 1 && !parts[0].contains(['[', ':']);
+    parts.extend(is_plain.then_some("try --help"));
+    parts.join("; ")
 }

@@ -20,7 +20,8 @@ pub(crate) fn man(names: &[String]) -> Result<i32, Failure> {
     command.build();
     for name in names {
         let found = command.find_subcommand(name);
-        let found = found.ok_or_else(|| Failure(format!("no command is called \"{name}\"")))?;
+        let found = found
+            .ok_or_else(|| Failure(format!("unknown command \"{name}\": see pipewright --help")))?;
         command = found.clone();
     }
     let mut page = Vec::new();

@@ -33,7 +33,7 @@ impl FromStr for Span {
             _ => return Err(refuse()),
         };
         let duration = Duration::try_from_secs_f64(number * unit_seconds)
-            .map_err(|_| format!("\"{text}\" is too long a time"))?;
+            .map_err(|_| format!("\"{text}\" is too long"))?;
         Ok(Span { duration, text: text.to_owned() })
     }
 }

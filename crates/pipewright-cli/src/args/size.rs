@@ -22,7 +22,7 @@ pub(super) fn parse(text: &str) -> Result<usize, String> {
     // Whole numbers up to here are exact in a double; more memory than that is not to be had.
     const MOST_BYTES: f64 = 9e15;
     if bytes > MOST_BYTES {
-        return Err(format!("\"{text}\" is too large a size"));
+        return Err(format!("\"{text}\" is too large"));
     }
     Ok(bytes as usize)
 }
@@ -30,7 +30,7 @@ pub(super) fn parse(text: &str) -> Result<usize, String> {
 /// The same, and at least one byte.
 pub(super) fn parse_some(text: &str) -> Result<usize, String> {
     match parse(text)? {
-        0 => Err("it has to be a byte at least".to_owned()),
+        0 => Err("must be at least 1 byte".to_owned()),
         bytes => Ok(bytes),
     }
 }

@@ -54,11 +54,14 @@ impl Page {
         // One that is not there is none of them.
         let is_same = |other: &&PathBuf| file::is_same(path, other).unwrap_or(false);
         if let Some(same) = read.iter().find(is_same) {
-            return Err(Failure(format!("the page would replace {same:?}, which is to be read")));
+            return Err(Failure(format!(
+                "--html would overwrite {same:?}, a file to test; choose another file"
+            )));
         }
         let is_new = fs::symlink_metadata(path).is_err();
         let opened = File::options().create(true).append(true).open(path);
-        opened.map_err(|error| Failure(format!("cannot write the page to {path:?}: {error}")))?;
+        opened
+            .map_err(|error| Failure(format!("cannot write the HTML page to {path:?}: {error}")))?;
         Ok(Page { path: path.to_owned(), is_new })
     }
 
@@ -70,8 +73,9 @@ impl Page {
             }
             return Ok(());
         }
-        fs::write(&self.path, html::page(reports))
-            .map_err(|error| Failure(format!("cannot write the page: {error}")))
+        let path = self.path;
+        fs::write(&path, html::page(reports))
+            .map_err(|error| Failure(format!("cannot write the HTML page to {path:?}: {error}")))
     }
 }
 

@@ -3,13 +3,12 @@
 mod report;
 mod words;
 
-use pipewright::{
-    CancelToken, Command, Error, ErrorKind, Outcome, Pipeline, PipelineOutput, Scope, Stdio,
-};
+use pipewright::{CancelToken, Command, Error, ErrorKind, Pipeline, PipelineOutput, Scope, Stdio};
 
 use crate::args::{Contain, PipeOptions};
 use crate::run::command::{counting, hold, seen, set_surroundings};
 use crate::run::interrupt::Interrupt;
+use crate::run::message;
 use crate::run::report::deliver;
 use crate::run::{code_of, lost_output};
 use crate::{Failure, complain, exit_code};
@@ -52,7 +51,8 @@ fn build(
 ) -> Result<Pipeline<'static>, Failure> {
     let mut commands = Vec::with_capacity(typed.stages.len());
     for words in &typed.stages {
-        let (program, args) = words.split_first().ok_or_else(|| Failure("no command".into()))?;
+        let (program, args) =
+            words.split_first().ok_or_else(|| Failure("the pipeline has an empty stage".into()))?;
         let mut command = Command::new(program);
         command.args(args);
         set_surroundings(&mut command, &options.common)?;
@@ -96,7 +96,7 @@ fn set_rules(pipeline: &mut Pipeline<'_>, options: &PipeOptions, cancel: &Cancel
     pipeline.limit(counting(options.common.limit));
 }
 
-/// Says in a line what we did, or what went wrong.
+/// Prints a message about an error, or about the end of the pipeline.
 fn say(options: &PipeOptions, typed: &Typed, result: &Result<PipelineOutput, Error>) {
     let output = match result {
         Ok(output) => output,
@@ -105,27 +105,15 @@ fn say(options: &PipeOptions, typed: &Typed, result: &Result<PipelineOutput, Err
     if let Some(failed) = lost_output(output) {
         complain(&failed.to_string());
     }
-    let after = |span: &Option<crate::args::Span>| {
-        span.as_ref().map(ToString::to_string).unwrap_or_default()
-    };
-    let did = match output.outcome {
-        Outcome::TimedOut => format!("timed out after {}", after(&options.common.timeout)),
-        Outcome::IdleTimedOut => {
-            format!("said nothing for {}", after(&options.common.idle_timeout))
-        }
-        Outcome::LimitExceeded => "said more than --limit allows".to_owned(),
-        Outcome::Cancelled => "was interrupted".to_owned(),
-        _ if output.held_open => "ended while something still held its output".to_owned(),
-        _ => return,
-    };
-    if !options.common.quiet {
-        complain(&format!("{} {did}", name(typed)));
+    let message = message::about_end(&name(typed), output, &options.common);
+    if let Some(message) = message.filter(|_| !options.common.quiet) {
+        complain(&message);
     }
 }
 
-/// The programs, as one would type them.
+/// Returns the programs as they are typed: `"a | b"`.
 fn name(typed: &Typed) -> String {
     let programs = typed.stages.iter().filter_map(|words| words.first());
     let programs: Vec<_> = programs.map(|program| program.to_string_lossy()).collect();
-    format!("\"{}\"", programs.join(" | ").escape_debug())
+    message::quoted(&programs.join(" | "))
 }

@@ -48,7 +48,9 @@ impl Typed {
         for (index, stage) in stages.into_iter().enumerate() {
             if stage.first().is_none_or(|program| program.is_empty()) {
                 let number = index + 1;
-                return Err(Failure(format!("stage {number} of {count} names no command")));
+                return Err(Failure(format!(
+                    "stage {number} of {count} has no command; to pass '|' as an argument, write '\\|'"
+                )));
             }
             let words: Result<Vec<_>, _> = stage.iter().map(plain).collect();
             typed.stages.push(words?);
@@ -61,7 +63,9 @@ impl Typed {
 fn plain(word: &OsString) -> Result<OsString, Failure> {
     match word.to_str() {
         Some("<") => Err(misplaced("<", "before the first command")),
-        Some(sign @ (">" | ">>")) => Err(misplaced(sign, "after the last command, with its file")),
+        Some(sign @ (">" | ">>")) => {
+            Err(misplaced(sign, "after the last command, before its file"))
+        }
         // More of them than one: the word has one less, so that each word can be written.
         Some(marked) => match marked.strip_prefix('\\') {
             Some(word) if MEANINGFUL.contains(&word.trim_start_matches('\\')) => Ok(word.into()),
@@ -72,11 +76,11 @@ fn plain(word: &OsString) -> Result<OsString, Failure> {
 }
 
 fn misplaced(sign: &str, place: &str) -> Failure {
-    Failure(format!("'{sign}' stands {place}; write '\\{sign}' for the word itself"))
+    Failure(format!("'{sign}' must stand {place}; to pass it as an argument, write '\\{sign}'"))
 }
 
 fn no_file(sign: &str) -> Failure {
-    Failure(format!("'{sign}' names no file"))
+    Failure(format!("no file after '{sign}'"))
 }
 
 #[cfg(test)]
@@ -122,20 +126,23 @@ mod tests {
     #[test]
     fn what_is_no_pipeline_is_refused_in_words() {
         for (text, words) in [
-            ("|", "stage 1 of 2 names no command"),
-            ("a | | b", "stage 2 of 3 names no command"),
-            ("a | b |", "stage 3 of 3 names no command"),
-            ("a | > f", "stage 2 of 2 names no command"),
-            ("< f", "stage 1 of 1 names no command"),
-            ("<", "'<' names no file"),
-            ("a < f", r"'<' stands before the first command; write '\<' for the word itself"),
+            ("|", r"stage 1 of 2 has no command; to pass '|' as an argument, write '\|'"),
+            ("a | | b", r"stage 2 of 3 has no command; to pass '|' as an argument, write '\|'"),
+            ("a | b |", r"stage 3 of 3 has no command; to pass '|' as an argument, write '\|'"),
+            ("a | > f", r"stage 2 of 2 has no command; to pass '|' as an argument, write '\|'"),
+            ("< f", r"stage 1 of 1 has no command; to pass '|' as an argument, write '\|'"),
+            ("<", "no file after '<'"),
+            (
+                "a < f",
+                r"'<' must stand before the first command; to pass it as an argument, write '\<'",
+            ),
             (
                 "a > f | b",
-                r"'>' stands after the last command, with its file; write '\>' for the word itself",
+                r"'>' must stand after the last command, before its file; to pass it as an argument, write '\>'",
             ),
             (
                 "a >>",
-                r"'>>' stands after the last command, with its file; write '\>>' for the word itself",
+                r"'>>' must stand after the last command, before its file; to pass it as an argument, write '\>>'",
             ),
         ] {
             assert_eq!(parse(text).unwrap_err(), words, "{text}");

@@ -11,8 +11,10 @@ use crate::args::{CommonOptions, Contain, RunOptions};
 
 /// The command that the options describe.
 pub(super) fn build(options: &RunOptions, cancel: &CancelToken) -> Result<Command, Failure> {
-    let (program, args) =
-        options.command.split_first().ok_or_else(|| Failure("no command was given".to_owned()))?;
+    let (program, args) = options
+        .command
+        .split_first()
+        .ok_or_else(|| Failure("the command is missing".to_owned()))?;
     let mut command = Command::new(program);
     command.args(args);
     if options.detach {
@@ -136,11 +138,11 @@ fn file_to_write(path: &Path, options: &RunOptions) -> Stdio {
 fn split_variable(variable: &OsStr) -> Result<(&OsStr, &OsStr), Failure> {
     os_text::split_once(variable, b'=')
         .filter(|(key, _)| !key.is_empty())
-        .ok_or_else(|| Failure(format!("--env takes K=V, not {variable:?}")))
+        .ok_or_else(|| Failure(format!("invalid --env {variable:?}: expected K=V")))
 }
 
 /// A copy of a handle of ours.
 fn copy_of(number: i32) -> Result<Handle, Failure> {
     Handle::copy_of_number(number)
-        .map_err(|error| Failure(format!("cannot inherit handle {number}: {error}")))
+        .map_err(|error| Failure(format!("cannot inherit file descriptor {number}: {error}")))
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod command;
 pub(crate) mod interrupt;
+pub(crate) mod message;
 pub(crate) mod report;
 
 use pipewright::{
@@ -37,7 +38,12 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
             break (result, again);
         }
         let most = u64::from(options.retries) + 1;
-        say(&options, || format!("attempt {attempts} of {most}: {}", words(&options, &result)));
+        say(&options, || {
+            let delay = &options.retry_delay;
+            let when =
+                if delay.duration.is_zero() { String::new() } else { format!(" in {delay}") };
+            format!("attempt {attempts} of {most}: {}; retrying{when}", failure(&options, &result))
+        });
         if cancel.wait_for(options.retry_delay.duration) {
             break (result, true);
         }
@@ -121,7 +127,7 @@ pub(crate) fn lost_output<T>(capture: &Captured<T>) -> Option<TeeFailed> {
     capture.tee_failed.filter(|failed| !failed.is_reader_gone())
 }
 
-/// Prints what was captured, if it is wanted, says in a line what we did, and gives the code to exit with.
+/// Prints the captured output if the command failed, and a message about its end. Returns the exit code.
 fn show(options: &RunOptions, result: &Result<Output, Error>, mut code: i32) -> i32 {
     match result {
         Err(error) => complain(&error.to_string()),
@@ -132,13 +138,8 @@ fn show(options: &RunOptions, result: &Result<Output, Error>, mut code: i32) -> 
             if let Some(failed) = lost_output(capture) {
                 complain(&failed.to_string());
             }
-            let by_us = !matches!(capture.outcome, Outcome::Exited | Outcome::Signaled);
-            if by_us {
-                say(options, || words(options, result));
-            } else if capture.held_open {
-                say(options, || {
-                    format!("{} ended while something still held its output", name(options))
-                });
+            if let Some(message) = message::about_end(&name(options), capture, &options.common) {
+                say(options, || message);
             }
         }
     }
@@ -153,26 +154,18 @@ fn say(options: &RunOptions, words: impl FnOnce() -> String) {
 
 fn name(options: &RunOptions) -> String {
     let program = options.command.first().map(|name| name.to_string_lossy()).unwrap_or_default();
-    format!("\"{}\"", program.escape_debug())
+    message::quoted(&program)
 }
 
-/// What became of the command, in a line.
-fn words(options: &RunOptions, result: &Result<Output, Error>) -> String {
-    let capture = match result {
-        Ok(capture) => capture,
-        Err(error) => return error.to_string(),
-    };
-    let name = name(options);
-    let after = |span: &Option<crate::args::Span>| {
-        span.as_ref().map(ToString::to_string).unwrap_or_default()
-    };
-    match capture.outcome {
-        Outcome::TimedOut => format!("{name} timed out after {}", after(&options.common.timeout)),
-        Outcome::IdleTimedOut => {
-            format!("{name} said nothing for {}", after(&options.common.idle_timeout))
+/// Returns why an attempt failed.
+fn failure(options: &RunOptions, result: &Result<Output, Error>) -> String {
+    match result {
+        Err(error) => error.to_string(),
+        Ok(capture) => {
+            let is_stopped = !matches!(capture.outcome, Outcome::Exited | Outcome::Signaled);
+            message::about_end(&name(options), capture, &options.common)
+                .filter(|_| is_stopped)
+                .unwrap_or_else(|| format!("{} failed: {}", name(options), capture.status))
         }
-        Outcome::LimitExceeded => format!("{name} said more than --limit allows"),
-        Outcome::Cancelled => format!("{name} was interrupted"),
-        _ => format!("{name} ended with {}", capture.status),
     }
 }

@@ -150,7 +150,7 @@ pub(super) fn show_captured(captured: &Output, options: &RunOptions, code: i32) 
     let shown = stdout.write_all(out).and_then(|()| stdout.flush());
     let shown = [shown, io::stderr().write_all(err)];
     match shown.into_iter().filter_map(Result::err).find(|error| !is_reader_gone(error)) {
-        Some(error) => fail("show what was captured", &error, code),
+        Some(error) => fail("print the captured output", &error, code),
         None => code,
     }
 }

@@ -131,7 +131,7 @@ fn a_page_is_never_written_over_what_is_to_be_read() {
     let other = folder.path().join(".").join("data.bin").display().to_string();
     let output = pipewright(&["disk", &name, "--html", &other]).output().unwrap();
     assert_eq!((output.status.code(), out(&output)), (Some(125), ""));
-    assert!(err(&output).starts_with("pipewright: the page would replace "), "{}", err(&output));
+    assert!(err(&output).starts_with("pipewright: --html would overwrite "), "{}", err(&output));
     assert_eq!(std::fs::read(&path).unwrap().len(), 1 << 20);
     if cfg!(unix) {
         let link = folder.path().join("hard link");
@@ -268,6 +268,10 @@ fn what_cannot_be_diagnosed_is_one_line_and_the_others_are_done() {
     assert!(out(&output).contains("Test 1"), "{}", out(&output));
     let output = pipewright(&["disk", &name, "--html", "/no/such/dir/page"]).output().unwrap();
     assert_eq!(output.status.code(), Some(125));
-    assert!(err(&output).starts_with("pipewright: cannot write the page to "), "{}", err(&output));
+    assert!(
+        err(&output).starts_with("pipewright: cannot write the HTML page to "),
+        "{}",
+        err(&output)
+    );
     assert_eq!(out(&output), "");
 }

@@ -54,7 +54,7 @@ fn man_pages_and_completions_are_made() {
     }
     assert!(out(&pipewright(&["man"]).output().unwrap()).contains(".TH pipewright"));
     let output = pipewright(&["man", "nope"]).output().unwrap();
-    let words = "pipewright: no command is called \"nope\"\n";
+    let words = "pipewright: unknown command \"nope\": see pipewright --help\n";
     assert_eq!((output.status.code(), err(&output)), (Some(125), words));
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let output = pipewright(&["completions", shell]).output().unwrap();

@@ -71,11 +71,11 @@ fn exit_codes_are_those_of_the_pipeline() {
 #[test]
 fn misuse_is_125_and_one_line() {
     for (words, said) in [
-        (&["cat", "|"][..], "stage 2 of 2 names no command"),
-        (&["|", "cat"], "stage 1 of 2 names no command"),
-        (&["a", "|", "|", "b"], "stage 2 of 3 names no command"),
-        (&["a", ">", "f", "|", "b"], "'>' stands after the last command"),
-        (&["<"], "'<' names no file"),
+        (&["cat", "|"][..], "stage 2 of 2 has no command"),
+        (&["|", "cat"], "stage 1 of 2 has no command"),
+        (&["a", "|", "|", "b"], "stage 2 of 3 has no command"),
+        (&["a", ">", "f", "|", "b"], "'>' must stand after the last command"),
+        (&["<"], "no file after '<'"),
         (&["cat", "|", "cat", ">", "/no/such/dir/file"], "cannot open \"/no/such/dir/file\""),
         (&["<", "/no/such/file", "cat"], "cannot open \"/no/such/file\" for its stdin"),
     ] {
@@ -100,7 +100,7 @@ fn timeouts_and_limits_stop_every_stage() {
     assert!(!is_running(first) && !is_running(out(&output)), "{output:?}");
     let output = pipe(&["--idle-timeout", "200ms"], &["sh", "-c", "echo hi; sleep 60", "|", "cat"]);
     assert_eq!((out(&output), output.status.code()), ("hi\n", Some(124)));
-    assert_eq!(err(&output), "pipewright: \"sh | cat\" said nothing for 200ms\n");
+    assert_eq!(err(&output), "pipewright: \"sh | cat\" timed out: no output for 200ms\n");
     let output = pipe(&["--limit", "10", "--quiet"], &["yes", "|", "cat"]);
     assert_eq!((err(&output), output.status.code()), ("", Some(124)));
 }

@@ -64,7 +64,7 @@ fn a_file_that_may_not_be_that_long_is_an_error_and_no_signal_to_us() {
     for (words, cannot) in [
         ("--report it -- true", "cannot write the report to \"it\""),
         ("--tee -- echo hi > it", "cannot write to stdout"),
-        ("--capture -- sh -c 'echo hi; exit 3' > it", "cannot show what was captured"),
+        ("--capture -- sh -c 'echo hi; exit 3' > it", "cannot print the captured output"),
     ] {
         let output = run(words);
         assert_eq!(output.status.code(), Some(125), "{words}: {}", err(&output));

@@ -102,11 +102,18 @@ fn errors_are_one_line_and_are_said_once() {
 fn misuse_is_125_and_says_what_to_write() {
     for (args, words) in [
         (&["run", "--timeout", "soon", "--", "true"][..], "write 200ms, 1.5s, 2m"),
-        (&["run", "--timeout", "99999999999999999999d", "--", "true"], "too long a time"),
+        (&["run", "--timeout", "99999999999999999999d", "--", "true"], "is too long"),
         (&["run", "--limit", "1X", "--", "true"], "write 4096, 64k"),
-        (&["run", "--signal", "NOPE", "--", "true"], "\"NOPE\" is not a signal"),
-        (&["run", "--env", "NOVALUE", "--", "true"], "--env takes K=V"),
-        (&["run", "--inherit", "999", "--", "true"], "cannot inherit handle 999"),
+        (&["run", "--stop-signal", "NOPE", "--", "true"], "\"NOPE\" is not a signal: write TERM"),
+        (&["run", "--signal", "NOPE", "--", "true"], "\"NOPE\" is not a signal: write TERM"),
+        (
+            &["run", "--timeuot", "2s", "--", "true"],
+            "'--timeuot' found; a similar argument exists: '--timeout'",
+        ),
+        (&["run", "--timeout"], "none was supplied; try --help"),
+        (&["disk", "--block", "0", "."], "must be at least 1 byte"),
+        (&["run", "--env", "NOVALUE", "--", "true"], "invalid --env \"NOVALUE\": expected K=V"),
+        (&["run", "--inherit", "999", "--", "true"], "cannot inherit file descriptor 999"),
         (&["run"], "CMD"),
         (&[], "requires a subcommand but one was not provided [subcommands: run, pipe, "),
         (&["bench"], "requires a subcommand but one was not provided [subcommands: pipes, "),
@@ -147,7 +154,7 @@ fn what_goes_to_a_file_is_watched_as_well() {
     assert_eq!((output.status.code(), written()), (Some(0), "hi\n".repeat(15)));
     let output = run_sh(&["--idle-timeout", "200ms", "--stdout", file], "echo ho; sleep 60");
     assert_eq!(output.status.code(), Some(124));
-    assert!(err(&output).contains("said nothing for 200ms"), "{}", err(&output));
+    assert!(err(&output).contains("timed out: no output for 200ms"), "{}", err(&output));
     let options = ["--limit", "1000", "--stdout", file];
     let output = run_sh(&options, "while :; do echo hi; done");
     assert_eq!((output.status.code(), out(&output)), (Some(124), ""));
@@ -166,10 +173,19 @@ fn what_goes_to_a_file_is_watched_as_well() {
 fn silence_and_excess_stop_it_too() {
     let output = run_sh(&["--idle-timeout", "200ms"], "echo hi; sleep 60");
     assert_eq!((out(&output), output.status.code()), ("hi\n", Some(124)));
-    assert_eq!(err(&output), "pipewright: \"sh\" said nothing for 200ms\n");
+    assert_eq!(err(&output), "pipewright: \"sh\" timed out: no output for 200ms\n");
     let output = run_sh(&["--limit", "10"], "while :; do echo lots of words; done");
     assert_eq!(output.status.code(), Some(124));
-    assert!(err(&output).ends_with("said more than --limit allows\n"), "{}", err(&output));
+    assert_eq!(err(&output), "pipewright: \"sh\" exceeded --limit (10 bytes)\n");
+}
+
+#[test]
+fn output_that_a_background_process_holds_is_reported() {
+    let output = run_sh(&["--tee"], "sleep 60 & exit 3");
+    let words =
+        "pipewright: \"sh\" exited; a background process still holds its output (see --linger)\n";
+    assert_eq!((err(&output), output.status.code()), (words, Some(3)));
+    assert_eq!(err(&run_sh(&["--tee", "--quiet"], "sleep 60 & exit 3")), "");
 }
 
 #[test]
@@ -243,7 +259,7 @@ fn captured_output_that_cannot_be_shown_is_a_failure_unless_nobody_wants_it() {
     for script in ["echo hi; exit 3", "printf hi; exit 3"] {
         let output = sh(script, "> /dev/full");
         assert_eq!(out(&output), "125\n");
-        let words = "pipewright: cannot show what was captured: No space left on device (os error 28); the exit code \
+        let words = "pipewright: cannot print the captured output: No space left on device (os error 28); the exit code \
                      would have been 3\n";
         assert_eq!(err(&output), words);
     }
@@ -282,6 +298,8 @@ fn it_is_run_again_as_often_as_asked() {
     let script = format!("echo x >> {count}; [ $(wc -l < {count}) = 3 ]");
     let output = run_sh(&["--retries", "5", "--retry-delay", "10ms"], &script);
     assert_eq!(output.status.code(), Some(0));
+    let words = "pipewright: attempt 1 of 6: \"sh\" failed: exit status: 1; retrying in 10ms\n";
+    assert!(err(&output).starts_with(words), "{}", err(&output));
     assert_eq!(err(&output).lines().count(), 2, "{}", err(&output));
     let output = run_sh(&["--retries", "1"], "exit 9");
     assert_eq!(output.status.code(), Some(9));
