@@ -105,6 +105,9 @@ decides what to measure.
 
 Sizes: 4096, 64k, 1MiB. Durations: 200ms, 1.5s.
 
+Environment variables:
+  NO_COLOR  disables colors, if set and not empty
+
 Examples:
   pipewright bench pipes --preset ibm2001 --html 2001.html
   pipewright bench pipes --blocks 4k,64k,1M --topology threads,processes --pin other,same --series 5")]
@@ -150,6 +153,9 @@ struct PipesOptions {
 #[command(after_long_help = "\
 Durations: 200ms, 1.5s.
 
+Environment variables:
+  NO_COLOR  disables colors, if set and not empty
+
 Examples:
   pipewright bench spawn --html spawn.html
   pipewright bench capture --preset full --json capture.json")]
@@ -168,6 +174,9 @@ struct CasesOptions {
 Measures messages through shared memory and through a socket.
 
 Sizes: 100, 64k, 1MiB. Durations: 200ms, 1.5s.
+
+Environment variables:
+  NO_COLOR  disables colors, if set and not empty
 
 Examples:
   pipewright bench ipc --html ipc.html
@@ -196,6 +205,9 @@ Reads and writes a new file in DIR, which is unlinked as soon as it is open: not
 however the command ends. To see which kind of I/O a file gets, use pipewright disk.
 
 Sizes: 4096, 64k, 1MiB. Durations: 200ms, 1.5s.
+
+Environment variables:
+  NO_COLOR  disables colors, if set and not empty
 
 Examples:
   pipewright bench disk /var/lib/db --html disk.html

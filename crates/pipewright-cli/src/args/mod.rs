@@ -27,7 +27,15 @@ pub(crate) use run::{Contain, RunOptions};
 // No help without a command: that is an error of one line, as any other wrong usage.
 #[derive(Debug, Parser)]
 #[command(name = "pipewright", version, arg_required_else_help = false)]
-#[command(after_help = "\
+#[command(after_long_help = "\
+Exit codes:
+  0    success; run and pipe exit with the code of the command
+  125  failure: wrong usage, or an error in pipewright
+
+Environment variables:
+  PATH      directories to search for the commands of run and pipe
+  NO_COLOR  disables colors in bench, if set and not empty
+
 Examples:
   pipewright run --timeout 2m --report report.json -- make -j8 test
   pipewright doctor")]

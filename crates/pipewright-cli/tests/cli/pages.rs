@@ -52,13 +52,50 @@ fn man_pages_and_completions_are_made() {
         let name = format!("pipewright-{command}").replace([' ', '-'], "\\-");
         assert!(out(&output).contains(&name), "{command}");
     }
-    assert!(out(&pipewright(&["man"]).output().unwrap()).contains(".TH pipewright"));
+    assert!(out(&pipewright(&["man"]).output().unwrap()).contains(".TH PIPEWRIGHT 1 "));
     let output = pipewright(&["man", "nope"]).output().unwrap();
     let words = "pipewright: unknown command \"nope\": see pipewright --help\n";
     assert_eq!((output.status.code(), err(&output)), (Some(125), words));
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let output = pipewright(&["completions", shell]).output().unwrap();
         assert!(out(&output).contains("pipewright"), "{shell}");
+    }
+}
+
+/// `ci/pages.sh` has mandoc look at them as well.
+#[test]
+fn man_pages_have_the_sections_that_readers_look_for() {
+    let page = |command: &str| {
+        let args = ["man"].into_iter().chain(command.split_whitespace());
+        let output = pipewright(&args.collect::<Vec<_>>()).output().unwrap();
+        out(&output).to_owned()
+    };
+    let usual =
+        ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "EXAMPLES", "SEE ALSO"];
+    for command in ["", "run", "pipe", "disk", "bench", "bench pipes", "handles", "man"] {
+        let page = page(command);
+        let headings = page.lines().filter_map(|line| line.strip_prefix(".SH "));
+        let headings: Vec<_> = headings.map(|heading| heading.trim_matches('"')).collect();
+        let places = usual.map(|usual| headings.iter().position(|heading| *heading == usual));
+        assert!(
+            places.iter().all(Option::is_some) && places.is_sorted(),
+            "{command}: {headings:?}"
+        );
+        assert!(page.lines().all(|line| !line.ends_with(' ')), "{command}");
+    }
+    for command in ["", "run", "pipe", "bench pipes", "bench disk", "bench spawn"] {
+        assert!(page(command).contains("\n.SH ENVIRONMENT\n"), "{command}");
+    }
+    let run = page("run");
+    for line in [
+        "pipewright\\-run \\- Run a command",
+        "\\fBpipewright\\fR \\fBrun\\fR [\\fIOPTIONS\\fR] [\\-\\-] \\fICMD\\fR [\\fIARGS\\fR]...",
+        "\\fB\\-\\-timeout\\fR \\fIDUR\\fR\nStop after DUR.",
+        "\\fB\\-\\-stop\\-signal\\fR \\fISIGNAL\\fR",
+        "\\fB128+N\\fR\n",
+        ".BR timeout (1),\n",
+    ] {
+        assert!(run.contains(line), "{line}: {run}");
     }
 }
 

@@ -1,4 +1,8 @@
-//! Completion scripts and manual pages, made from what can be typed.
+//! Completion scripts and manual pages, made from the definition of the command line.
+
+mod completions;
+mod man;
+mod roff;
 
 use clap::CommandFactory as _;
 
@@ -8,9 +12,7 @@ use crate::print::print;
 
 /// Prints a completion script.
 pub(crate) fn completions(shell: clap_complete::Shell) -> Result<i32, Failure> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Args::command(), "pipewright", &mut script);
-    print(script)?;
+    print(completions::script(shell)?)?;
     Ok(crate::exit_code::SUCCESS)
 }
 
@@ -24,8 +26,6 @@ pub(crate) fn man(names: &[String]) -> Result<i32, Failure> {
             .ok_or_else(|| Failure(format!("unknown command \"{name}\": see pipewright --help")))?;
         command = found.clone();
     }
-    let mut page = Vec::new();
-    clap_mangen::Man::new(command).render(&mut page).map_err(Failure::cannot("make the page"))?;
-    print(page)?;
+    print(man::page(&mut command))?;
     Ok(crate::exit_code::SUCCESS)
 }
