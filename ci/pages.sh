@@ -1,10 +1,14 @@
 #!/usr/bin/env bash
-# Checks the manual pages with mandoc, which is installed where it is missing. Exits with 77 where it cannot be had.
+# Checks the manual pages with mandoc, and tries the completions in bash, zsh and fish. Installs the packages
+# that are missing. Exits with 77 where they cannot be had.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/toolchain.sh
 
-command -v mandoc > /dev/null || packages mandoc
+missing=()
+for program in mandoc zsh fish; do command -v "$program" > /dev/null || missing+=("$program"); done
+[ -e /usr/share/bash-completion/bash_completion ] || missing+=(bash-completion)
+[ ${#missing[@]} = 0 ] || packages "${missing[@]}"
 
 cargo build --locked -p pipewright-cli
 tool=$(realpath "${CARGO_TARGET_DIR:-target}/debug/pipewright")
@@ -23,3 +27,5 @@ lint
 for command in $(below); do lint "$command"; done
 for command in $(below bench); do lint bench "$command"; done
 say "mandoc has no complaint about $count manual pages"
+
+cargo test --locked -p pipewright-cli --test cli -- completions --nocapture

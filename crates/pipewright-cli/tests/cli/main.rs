@@ -9,6 +9,8 @@ mod bench_pinned;
 mod bench_rough;
 #[cfg(target_os = "linux")]
 mod bench_terminal;
+#[cfg(target_os = "linux")]
+mod completions;
 mod disk;
 mod help;
 mod pages;

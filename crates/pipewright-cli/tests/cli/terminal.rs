@@ -26,17 +26,22 @@ pub(super) struct Shell {
 }
 
 impl Shell {
-    /// `None`: there is no bash, or nothing that gives it the terminal.
+    /// Starts bash. `None`: nothing on this machine gives it the terminal.
     pub(super) fn start() -> Option<Shell> {
+        Shell::start_with(&["bash", "--norc", "--noprofile", "-i"], "dumb")
+    }
+
+    /// Starts a shell in a terminal of a type.
+    pub(super) fn start_with(shell: &[&str], terminal: &str) -> Option<Shell> {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
         let name = ptsname(&master, Vec::new()).unwrap();
         let slave = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
         let mut command = Command::new("setsid");
-        command.args(["--ctty", "--wait", "bash", "--norc", "--noprofile", "-i"]);
+        command.args(["--ctty", "--wait"]).args(shell);
         command.stdin(slave.try_clone().unwrap()).stdout(slave.try_clone().unwrap()).stderr(slave);
-        command.env("PW", env!("CARGO_BIN_EXE_pipewright")).env("PS1", "$ ").env("TERM", "dumb");
+        command.env("PW", env!("CARGO_BIN_EXE_pipewright")).env("PS1", "$ ").env("TERM", terminal);
         let Ok(shell) = command.spawn() else {
             eprintln!("SKIPPED: there is no setsid here");
             return None;
