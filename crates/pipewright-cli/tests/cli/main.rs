@@ -16,6 +16,8 @@ mod help;
 mod pages;
 #[cfg(unix)]
 mod pipe;
+#[cfg(target_os = "linux")]
+mod readme;
 #[cfg(unix)]
 mod report;
 #[cfg(unix)]
