@@ -11,7 +11,7 @@ use stop::Stop;
 /// Does the task of a child process of a benchmark and returns the exit code; `None`: this process is not one.
 pub(crate) fn run_if_child() -> Option<i32> {
     let done = pipewright_bench::run_if_child()?;
-    let failed = |error| Failure::from_error(error).tell();
+    let failed = |error| Failure::from_error(error).report();
     Some(done.map_or_else(failed, |()| exit_code::SUCCESS))
 }
 

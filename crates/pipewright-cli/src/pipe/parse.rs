@@ -1,45 +1,45 @@
-//! The words of a pipeline: which are commands, and which say where it reads and writes.
+//! Parses the words of a pipeline into commands, input and output.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use crate::Failure;
 
-/// A pipeline as it was typed.
+/// A parsed pipeline.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Typed {
+pub(super) struct Parsed {
     pub(super) stages: Vec<Vec<OsString>>,
     pub(super) input: Option<PathBuf>,
     pub(super) output: Option<Output>,
 }
 
-/// Where it writes.
+/// The file that the pipeline writes to.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Output {
     Create(PathBuf),
     Append(PathBuf),
 }
 
-const MEANINGFUL: [&str; 4] = ["|", "<", ">", ">>"];
+const OPERATORS: [&str; 4] = ["|", "<", ">", ">>"];
 
-impl Typed {
-    pub(super) fn parse(words: &[OsString]) -> Result<Typed, Failure> {
+impl Parsed {
+    pub(super) fn parse(words: &[OsString]) -> Result<Parsed, Failure> {
         let mut rest = words;
-        let mut typed = Typed::default();
-        if let [sign, more @ ..] = rest {
-            if sign == "<" {
+        let mut parsed = Parsed::default();
+        if let [operator, more @ ..] = rest {
+            if operator == "<" {
                 let [file, more @ ..] = more else { return Err(no_file("<")) };
-                typed.input = Some(file.into());
+                parsed.input = Some(file.into());
                 rest = more;
             }
         }
-        if let [before @ .., sign, file] = rest {
-            typed.output = match sign.to_str() {
+        if let [before @ .., operator, file] = rest {
+            parsed.output = match operator.to_str() {
                 Some(">") => Some(Output::Create(file.into())),
                 Some(">>") => Some(Output::Append(file.into())),
                 _ => None,
             };
-            if typed.output.is_some() {
+            if parsed.output.is_some() {
                 rest = before;
             }
         }
@@ -52,44 +52,46 @@ impl Typed {
                     "stage {number} of {count} has no command; to pass '|' as an argument, write '\\|'"
                 )));
             }
-            let words: Result<Vec<_>, _> = stage.iter().map(plain).collect();
-            typed.stages.push(words?);
+            let words: Result<Vec<_>, _> = stage.iter().map(unescape).collect();
+            parsed.stages.push(words?);
         }
-        Ok(typed)
+        Ok(parsed)
     }
 }
 
-/// The word without the mark that it means nothing.
-fn plain(word: &OsString) -> Result<OsString, Failure> {
+/// Removes the backslash of an escaped operator.
+fn unescape(word: &OsString) -> Result<OsString, Failure> {
     match word.to_str() {
         Some("<") => Err(misplaced("<", "before the first command")),
-        Some(sign @ (">" | ">>")) => {
-            Err(misplaced(sign, "after the last command, before its file"))
+        Some(operator @ (">" | ">>")) => {
+            Err(misplaced(operator, "after the last command, before its file"))
         }
-        // More of them than one: the word has one less, so that each word can be written.
-        Some(marked) => match marked.strip_prefix('\\') {
-            Some(word) if MEANINGFUL.contains(&word.trim_start_matches('\\')) => Ok(word.into()),
-            _ => Ok(marked.into()),
+        // Of several backslashes one is removed, so that every word can be written.
+        Some(escaped) => match escaped.strip_prefix('\\') {
+            Some(word) if OPERATORS.contains(&word.trim_start_matches('\\')) => Ok(word.into()),
+            _ => Ok(escaped.into()),
         },
         None => Ok(word.clone()),
     }
 }
 
-fn misplaced(sign: &str, place: &str) -> Failure {
-    Failure(format!("'{sign}' must stand {place}; to pass it as an argument, write '\\{sign}'"))
+fn misplaced(operator: &str, place: &str) -> Failure {
+    Failure(format!(
+        "'{operator}' must stand {place}; to pass it as an argument, write '\\{operator}'"
+    ))
 }
 
-fn no_file(sign: &str) -> Failure {
-    Failure(format!("no file after '{sign}'"))
+fn no_file(operator: &str) -> Failure {
+    Failure(format!("no file after '{operator}'"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Typed, String> {
+    fn parse(text: &str) -> Result<Parsed, String> {
         let words: Vec<OsString> = text.split(' ').map(OsString::from).collect();
-        Typed::parse(&words).map_err(|Failure(words)| words)
+        Parsed::parse(&words).map_err(|Failure(words)| words)
     }
 
     fn stages(list: &[&[&str]]) -> Vec<Vec<OsString>> {
@@ -97,34 +99,34 @@ mod tests {
     }
 
     #[test]
-    fn commands_and_files_are_told_apart() {
-        let typed = parse("< in grep -v x | sort | wc -l > out").unwrap();
+    fn commands_and_files_are_separated() {
+        let parsed = parse("< in grep -v x | sort | wc -l > out").unwrap();
         let commands: &[&[&str]] = &[&["grep", "-v", "x"], &["sort"], &["wc", "-l"]];
-        assert_eq!(typed.stages, stages(commands));
-        assert_eq!(typed.input, Some("in".into()));
-        assert_eq!(typed.output, Some(Output::Create("out".into())));
-        let typed = parse("a >> log").unwrap();
-        assert_eq!(typed.output, Some(Output::Append("log".into())));
+        assert_eq!(parsed.stages, stages(commands));
+        assert_eq!(parsed.input, Some("in".into()));
+        assert_eq!(parsed.output, Some(Output::Create("out".into())));
+        let parsed = parse("a >> log").unwrap();
+        assert_eq!(parsed.output, Some(Output::Append("log".into())));
         assert_eq!(parse("a").unwrap().stages, stages(&[&["a"]]));
     }
 
     #[test]
-    fn a_word_that_is_marked_means_nothing() {
-        let typed = parse(r"grep \| x | grep \>> \> y | \< \x").unwrap();
+    fn an_escaped_operator_is_an_argument() {
+        let parsed = parse(r"grep \| x | grep \>> \> y | \< \x").unwrap();
         let commands: &[&[&str]] = &[&["grep", "|", "x"], &["grep", ">>", ">", "y"], &["<", r"\x"]];
-        assert_eq!(typed.stages, stages(commands));
-        assert_eq!((typed.input, typed.output), (None, None));
+        assert_eq!(parsed.stages, stages(commands));
+        assert_eq!((parsed.input, parsed.output), (None, None));
     }
 
     #[test]
-    fn a_word_with_the_mark_can_be_written_too() {
-        let typed = parse(r"echo \\| \\\>> \\ \\x \| | cat").unwrap();
+    fn an_escaped_operator_with_a_backslash_can_be_written() {
+        let parsed = parse(r"echo \\| \\\>> \\ \\x \| | cat").unwrap();
         let commands: &[&[&str]] = &[&["echo", r"\|", r"\\>>", r"\\", r"\\x", "|"], &["cat"]];
-        assert_eq!(typed.stages, stages(commands));
+        assert_eq!(parsed.stages, stages(commands));
     }
 
     #[test]
-    fn what_is_no_pipeline_is_refused_in_words() {
+    fn an_invalid_pipeline_is_refused_with_a_remedy() {
         for (text, words) in [
             ("|", r"stage 1 of 2 has no command; to pass '|' as an argument, write '\|'"),
             ("a | | b", r"stage 2 of 3 has no command; to pass '|' as an argument, write '\|'"),
