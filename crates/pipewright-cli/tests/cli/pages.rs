@@ -32,7 +32,7 @@ fn the_help_of_every_command_ends_with_two_examples() {
 }
 
 #[test]
-fn a_command_is_described_by_the_same_words_everywhere() {
+fn a_command_has_one_description_everywhere() {
     let listed = pipewright(&["--help"]).output().unwrap();
     let listed = out(&listed);
     for command in ["run", "pipe", "disk", "bench", "handles", "doctor", "completions", "man"] {
@@ -100,7 +100,7 @@ fn man_pages_have_the_sections_that_readers_look_for() {
 }
 
 #[test]
-fn doctor_says_a_line_for_each_facility_and_json_on_request() {
+fn doctor_prints_a_line_for_each_facility_or_json() {
     let output = pipewright(&["doctor"]).output().unwrap();
     assert!(out(&output).lines().count() >= 8, "{}", out(&output));
     let output = pipewright(&["doctor", "--json"]).output().unwrap();
@@ -117,7 +117,7 @@ fn doctor_says_a_line_for_each_facility_and_json_on_request() {
 
 #[cfg(unix)]
 #[test]
-fn handles_lists_what_was_inherited() {
+fn handles_lists_the_inherited_handles() {
     let output = pipewright(&["handles", "--json"]).output().unwrap();
     let list: Value = serde_json::from_str(out(&output)).unwrap();
     let numbers: Vec<i64> = list["handles"]
@@ -130,7 +130,7 @@ fn handles_lists_what_was_inherited() {
     assert_eq!(list["handles"][0]["kind"], "char device");
 }
 
-/// What prints something of its own.
+/// Commands that print output of their own.
 #[cfg(unix)]
 const PRINTING: [&[&str]; 9] = [
     &["--help"],
@@ -146,7 +146,7 @@ const PRINTING: [&[&str]; 9] = [
 
 #[cfg(target_os = "linux")]
 #[test]
-fn what_cannot_be_printed_is_a_failure() {
+fn a_failed_write_to_stdout_is_a_failure() {
     for args in PRINTING {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
         let output = pipewright(args).stdout(full).output().unwrap();
