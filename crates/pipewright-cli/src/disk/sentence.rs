@@ -15,9 +15,9 @@ pub(super) fn lead(report: &Report) -> String {
     let mut parts = Vec::new();
     for (verdicts, what) in [
         (&[Verdict::Asynchronous][..], "are truly asynchronous"),
-        (&[Verdict::Cached], "come from memory at once"),
-        (&[Verdict::Partly], "are partly so"),
-        (&[Verdict::Workers, Verdict::Blocked], "are not"),
+        (&[Verdict::Cached], "are served from memory"),
+        (&[Verdict::Partly], "are partly asynchronous"),
+        (&[Verdict::Workers, Verdict::Blocked], "are not asynchronous"),
         (&[Verdict::Unknown], "cannot be judged here"),
     ] {
         let these = judged.iter().filter(|(_, it)| verdicts.contains(&it.verdict));
@@ -43,7 +43,7 @@ pub(super) fn lead(report: &Report) -> String {
     }
     let path = shown(&report.path);
     if parts.is_empty() {
-        return format!("{path}: nothing was measured that could be asynchronous.");
+        return format!("{path}: no asynchronous test could be measured.");
     }
     format!("{path}: {}.", parts.join("; "))
 }
@@ -88,7 +88,7 @@ fn why_not<'a>(report: &Report, measured: impl Iterator<Item = &'a Measured>) ->
     }
     let has_threads = matches!(report.backend, Some(BackendKind::Threads | BackendKind::Aio));
     if why.is_empty() && has_threads {
-        why.push("the engine has threads wait".to_owned());
+        why.push("the engine uses blocking threads".to_owned());
     }
     if why.is_empty() { String::new() } else { format!(": {}", why.join("; ")) }
 }
