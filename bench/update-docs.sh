@@ -66,25 +66,21 @@ if [[ " ${parts[*]} " = *" messages "* ]]; then
         echo "update-docs.sh: messages without iceoryx2, ipc-channel and Python, which cannot be had here" >&2
         (cd bench && cargo build --release --locked --quiet -p ipc)
     fi
+    (cd bench && cargo build --release --locked --quiet -p driver)
 fi
 
 # Once, before the document changes what it says.
 commit=$(git describe --always --dirty)
 
-# A table is not better than its machine.
-machine() {
-    local processor memory
-    processor=$(sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo | head -n 1)
-    memory=$(awk '/^MemTotal/ { printf "%.0f", $2 / 1048576 }' /proc/meminfo)
-    echo "$processor, $(nproc) processors, $memory GiB, Linux $(uname -r)"
-}
+# The driver describes the machine, in the same words as the reports of the tool.
+machine=$("$bench/driver" machine)
 
 head_of() { # NAME WHAT
     echo "### $1"
     echo
     echo "$2"
     echo
-    echo "Measured on $(date -u +%F) at commit $commit, preset $preset: $3. $(machine)."
+    echo "Measured on $(date -u +%F) at commit $commit, preset $preset: $3. $machine."
 }
 
 # The part's section without its heading, which is what stands below the second "## ".

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use pipewright_bench::stats::Summary;
 use pipewright_disk::diagnosis::{DiagnoseOptions, diagnose};
 use pipewright_disk::{BackendKind, DiskFile, Engine, EngineOptions, Operation, SharedEngine};
 
@@ -126,12 +127,12 @@ pub(crate) fn diagnosis(path: &Path) -> Result<()> {
             }
             let began = Instant::now();
             let report = diagnose(path, &DiagnoseOptions::default())?;
-            times.push(began.elapsed());
+            times.push(began.elapsed().as_secs_f64());
             assert_eq!(report.tests.len(), 4);
         }
-        times.sort();
+        let times = Summary::of(&times).ok_or("nothing was measured")?;
         let state = if is_cached { "in memory" } else { "not in memory" };
-        println!("{state}: {:.3} s (most {:.3})", times[2].as_secs_f64(), times[4].as_secs_f64());
+        println!("{state}: {:.3} s (most {:.3})", times.median, times.most);
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use pipewright_bench::stats::{median, quantile, ratios};
 use pipewright_disk::{BackendKind, DiskFile, Engine, EngineOptions, Operation};
 use rustix::io::{ReadWriteFlags, preadv2};
 use rustix::time::{ClockId, clock_gettime};
@@ -58,13 +59,13 @@ pub(crate) fn compare(path: &Path, time: Duration) -> Result<()> {
         let (mut places, slice) =
             (Places::default(), if alone { one_by_one } else { many_at_once });
         let pairs = take_turns(time, |which| slice(&mut engines[which], &file, &mut places))?;
-        tell(&format!("{way}, time"), &pairs, |slice| slice.wall);
-        tell(&format!("{way}, processor time of the thread"), &pairs, |slice| slice.cpu);
+        print(&format!("{way}, time"), &pairs, |slice| slice.wall)?;
+        print(&format!("{way}, processor time of the thread"), &pairs, |slice| slice.cpu)?;
     }
     let (std_file, mut places) = (File::open(path)?, Places::default());
     let calls = [by_pread, by_preadv2];
     let pairs = take_turns(time, |which| calls[which](&std_file, &mut places))?;
-    tell("the calls of one caller: `pread`, and `preadv2`", &pairs, |slice| slice.wall);
+    print("the calls of one caller: `pread`, and `preadv2`", &pairs, |slice| slice.wall)?;
 
     let file = DiskFile::options().read(true).open(path)?;
     let mut engine = Engine::new(EngineOptions::default())?;
@@ -72,7 +73,7 @@ pub(crate) fn compare(path: &Path, time: Duration) -> Result<()> {
         0 => by_pread(&std_file, &mut places),
         _ => one_by_one(&mut engine, &file, &mut places),
     })?;
-    tell("one caller: `pread`, and the engine without classes", &pairs, |slice| slice.wall);
+    print("one caller: `pread`, and the engine without classes", &pairs, |slice| slice.wall)?;
     Ok(())
 }
 
@@ -157,31 +158,23 @@ fn cpu_nanos() -> f64 {
     now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
 }
 
-fn tell(what: &str, pairs: &[[Slice; 2]], figure: impl Fn(&Slice) -> f64) {
-    let sorted = |figures: Vec<f64>| {
-        let mut figures = figures;
-        figures.sort_by(f64::total_cmp);
-        figures
-    };
-    let middle = |which: usize| {
-        let own = sorted(pairs.iter().map(|pair| figure(&pair[which])).collect());
-        own[own.len() / 2]
-    };
-    let ratios =
-        sorted(pairs.iter().map(|[without, with]| figure(with) / figure(without)).collect());
-    let at = |place: f64| ratios[(place.max(0.0) as usize).min(ratios.len() - 1)];
-    let count = ratios.len() as f64;
-    // The median lies between these ranks in 95 % of all such runs, whatever the spread is like.
-    let (half, off) = (count / 2.0, 0.98 * count.sqrt());
+fn print(what: &str, pairs: &[[Slice; 2]], figure: impl Fn(&Slice) -> f64) -> Result<()> {
+    let of = |which: usize| pairs.iter().map(|pair| figure(&pair[which])).collect::<Vec<f64>>();
+    let (without, with) = (of(0), of(1));
+    let ratios = ratios(&with, &without);
+    let at = |share: f64| quantile(&ratios, share).ok_or("nothing was measured");
+    // The median lies between these quantiles in 95 % of all such runs, whatever the distribution.
+    let off = 0.98 / (ratios.len().max(1) as f64).sqrt();
     println!(
         "| {what} | {:.0} | {:.0} | {:.3} ({:.3}..{:.3}; {:.2}..{:.2}) | {} |",
-        middle(0),
-        middle(1),
-        at(half),
-        at(half - off),
-        at(half + off),
-        at(count / 4.0),
-        at(count * 3.0 / 4.0),
+        median(&without).ok_or("nothing was measured")?,
+        median(&with).ok_or("nothing was measured")?,
+        at(0.5)?,
+        at(0.5 - off)?,
+        at(0.5 + off)?,
+        at(0.25)?,
+        at(0.75)?,
         ratios.len()
     );
+    Ok(())
 }

@@ -12,6 +12,9 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use pipewright_bench::interleaved;
+use pipewright_bench::stats::{Summary, ratios};
+
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// What one cell gives: operations a second, or bytes a second.
@@ -113,33 +116,26 @@ fn cases(settings: &Settings, file: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Every peer once, then every peer once more.
+/// Measures interleaved rounds of every peer, and prints them as a table.
 fn measure(case: &str, rounds: usize, cells: &[(&str, Cell<'_>)]) -> Result<()> {
-    let mut figures = vec![Vec::new(); cells.len()];
-    for round in 0..rounds {
-        for (index, (name, cell)) in cells.iter().enumerate() {
-            let figure = cell().map_err(|error| format!("{case}: {name}: {error}"))?;
-            eprintln!("{case} {round} {name}: {figure:.0}");
-            figures[index].push(figure);
-        }
-    }
+    let figures = interleaved(rounds, cells, |round, (name, cell)| {
+        let figure = cell().map_err(|error| format!("{case}: {name}: {error}"))?;
+        eprintln!("{case} {round} {name}: {figure:.0}");
+        Ok::<_, String>(figure)
+    })?;
+    let of_peer = |peer: usize| figures.iter().map(|round| round[peer]).collect::<Vec<f64>>();
     let unit = if case == "write" { "MiB/s" } else { "operations/s" };
     println!(
         "\n## {case}\n\n| peer | {unit} (least..most) | to the first, of the same round |\n|---|--:|--:|"
     );
     for (index, (name, _)) in cells.iter().enumerate() {
-        let ratios = figures[index].iter().zip(&figures[0]).map(|(own, first)| own / first);
-        let (own, ratio) = (spread(figures[index].clone()), spread(ratios.collect()));
+        let own = of_peer(index);
+        let ratio = Summary::of(&ratios(&own, &of_peer(0))).ok_or("nothing was measured")?;
+        let own = Summary::of(&own).ok_or("nothing was measured")?;
         println!(
             "| {name} | {:.0} ({:.0}..{:.0}) | {:.2} ({:.2}..{:.2}) |",
-            own.1, own.0, own.2, ratio.1, ratio.0, ratio.2
+            own.median, own.least, own.most, ratio.median, ratio.least, ratio.most
         );
     }
     Ok(())
-}
-
-/// The least, the median and the most.
-fn spread(mut figures: Vec<f64>) -> (f64, f64, f64) {
-    figures.sort_by(f64::total_cmp);
-    (figures[0], figures[figures.len() / 2], figures[figures.len() - 1])
 }

@@ -9,6 +9,7 @@ const USAGE: &str =
     "usage: cargo run --release -p driver -- [CASE...] [--rounds N] [--count N] [--cli FILE]
 
   CASE         one of the cases below; all of them where none is given
+  machine      alone: print the description of this machine, and nothing else
   --rounds N   how often every peer is run, one after the other; 7 where it is not given
   --count N    how many operations a cell measures, instead of the case's own number
   --cli FILE   the tool for the case `cli`; ../target/release/pipewright where it is not given

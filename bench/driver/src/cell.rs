@@ -2,12 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use pipewright_bench::host::CpuUse;
+use pipewright_bench::stats::{median, quantile};
 
 use crate::Result;
 use crate::cases::{Row, Runner, Table};
-use crate::load::Mark;
 use crate::prepare::Tools;
-use crate::statistics;
+
+/// The shortest time for which the load by others is measured: the clock of CPU time ticks every 10 ms.
+const LEAST_SECONDS: f64 = 0.2;
 
 /// What one run of a peer gave.
 pub(crate) struct Cell {
@@ -17,20 +22,24 @@ pub(crate) struct Cell {
     /// What the peer says besides, by name.
     pub(crate) extras: BTreeMap<String, f64>,
     pub(crate) notes: Vec<String>,
-    /// How many processors others used meanwhile.
+    /// The number of processors that other processes used.
     pub(crate) foreign_cores: f64,
 }
 
 /// Runs a peer once.
 pub(crate) fn run(table: &Table, row: &Row, tools: &Tools) -> Result<Cell> {
-    let mark = Mark::now()?;
+    let (start, cpu_use) = (Instant::now(), CpuUse::start().ok_or("the CPU time is unknown")?);
     let output = command(table, row, tools)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit())
         .output()
         .map_err(|error| format!("{}: {error}", row.label))?;
-    let foreign_cores = mark.foreign_cores()?;
+    let foreign_cores = if start.elapsed().as_secs_f64() < LEAST_SECONDS {
+        0.0
+    } else {
+        cpu_use.others_processors().ok_or("the CPU time is unknown")?
+    };
     if !output.status.success() {
         return Err(format!("{} failed: {}", row.label, output.status).into());
     }
@@ -51,8 +60,8 @@ pub(crate) fn run(table: &Table, row: &Row, tools: &Tools) -> Result<Cell> {
         return Err(format!("{} gave {} samples", row.label, samples.len()).into());
     }
     Ok(Cell {
-        median: statistics::median(&samples),
-        tenth: statistics::quantile(&samples, 0.1),
+        median: median(&samples).ok_or("there are no samples")?,
+        tenth: quantile(&samples, 0.1).ok_or("there are no samples")?,
         extras,
         notes,
         foreign_cores,

@@ -4,13 +4,11 @@ mod arguments;
 mod cases;
 mod cell;
 mod line_up;
-mod load;
 mod machine;
 mod prepare;
 mod report;
 mod rounds;
 mod size;
-mod statistics;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -34,6 +32,10 @@ fn main() -> ExitCode {
 
 /// Whether every table could be measured.
 fn run() -> Result<bool> {
+    if std::env::args().nth(1).as_deref() == Some("machine") {
+        println!("{}", pipewright_bench::host::look().line());
+        return Ok(true);
+    }
     let arguments = Arguments::parse(std::env::args().skip(1))?;
     if cfg!(debug_assertions) {
         return Err("what is measured must be a release build: cargo run --release".into());

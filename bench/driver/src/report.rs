@@ -1,8 +1,9 @@
 //! A measured table in Markdown.
 
+use pipewright_bench::stats::{Summary, ratios};
+
 use crate::cases::{Show, Table};
 use crate::rounds::{Round, is_quiet};
-use crate::statistics::{Spread, median};
 
 /// The table and what is to be said about its rounds.
 pub(crate) fn table(table: &Table, rounds: &[Round]) -> String {
@@ -36,15 +37,17 @@ fn figures(table: &Table, rounds: &[Round], index: usize) -> Vec<String> {
     let mut figures = Vec::new();
     match table.show {
         Show::Time => {
-            let time = Spread::of(&over_rounds(&|round| round[index].median / 1000.0));
+            let time = summary(&over_rounds(&|round| round[index].median / 1000.0));
             figures.push(format!("{:.1} ({:.1}..{:.1})", time.median, time.least, time.most));
-            figures
-                .push(format!("{:.1}", median(&over_rounds(&|round| round[index].tenth)) / 1000.0));
+            figures.push(format!(
+                "{:.1}",
+                summary(&over_rounds(&|round| round[index].tenth)).median / 1000.0
+            ));
         }
         Show::Speed => {
             // Bytes in a nanosecond are thousands of megabytes in a second.
             let speed = |round: &Round| table.expected_bytes as f64 / round[index].median * 1000.0;
-            let speed = Spread::of(&over_rounds(&speed));
+            let speed = summary(&over_rounds(&speed));
             figures.push(format!("{:.0} ({:.0}..{:.0})", speed.median, speed.least, speed.most));
         }
         Show::ExtrasOnly => {}
@@ -54,9 +57,8 @@ fn figures(table: &Table, rounds: &[Round], index: usize) -> Vec<String> {
             let Some(other) = table.rows.iter().position(|row| row.label == *baseline) else {
                 continue;
             };
-            // Of the same round, so that a machine that is slow for a while is slow for both.
-            let ratio = |round: &Round| round[index].median / round[other].median;
-            let ratio = Spread::of(&over_rounds(&ratio));
+            let medians = |row: usize| over_rounds(&|round| round[row].median);
+            let ratio = summary(&ratios(&medians(index), &medians(other)));
             figures.push(if other == index {
                 "1".to_owned()
             } else {
@@ -70,10 +72,15 @@ fn figures(table: &Table, rounds: &[Round], index: usize) -> Vec<String> {
         figures.push(if said.is_empty() {
             String::new()
         } else {
-            extra_figure(extra, median(&said))
+            extra_figure(extra, summary(&said).median)
         });
     }
     figures
+}
+
+/// Returns the median and the range; zeros if there are no figures.
+fn summary(figures: &[f64]) -> Summary {
+    Summary::of(figures).unwrap_or_default()
 }
 
 fn extra_head(extra: &str) -> String {
@@ -100,7 +107,7 @@ fn extra_figure(extra: &str, value: f64) -> String {
 fn about_rounds(table: &Table, rounds: &[Round]) -> String {
     let quiet = rounds.iter().filter(|round| is_quiet(round)).count();
     let loads: Vec<f64> = rounds.iter().flatten().map(|cell| cell.foreign_cores).collect();
-    let load = Spread::of(&loads);
+    let load = summary(&loads);
     let fewer: String = table
         .rows
         .iter()

@@ -4,6 +4,7 @@ use std::io::Read as _;
 use std::time::{Duration, Instant};
 
 use pipewright::Command;
+use pipewright_bench::stats::median;
 use pipewright_ipc::{Channel, Message, Options, SharedMemory, worker as ipc_worker};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
@@ -191,9 +192,8 @@ fn round_trips(cell: &Cell, channel: &mut Channel) -> Result<String> {
         }
         samples.push(start.elapsed().as_nanos() as f64);
     }
-    let measured = samples.get_mut(cell.warm_up() as usize..).unwrap_or_default();
-    measured.sort_by(f64::total_cmp);
-    let median = measured.get(measured.len() / 2).ok_or("nothing was measured")?;
+    let measured = samples.get(cell.warm_up() as usize..).unwrap_or_default();
+    let median = median(measured).ok_or("nothing was measured")?;
     Ok(format!("{median:.1}"))
 }
 

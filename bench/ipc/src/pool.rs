@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use pipewright::Command;
+use pipewright_bench::stats::median;
 use pipewright_ipc::{Channel, Options, Pool, PoolOptions, SharedMemory, worker as ipc_worker};
 
 use crate::Result;
@@ -78,9 +79,8 @@ fn measure(cell: &Cell<'_>, ask: &mut dyn FnMut(u64, &mut [u8]) -> Result<()>) -
         ask(number, &mut body)?;
         samples.push(start.elapsed().as_nanos() as f64);
     }
-    let measured = samples.get_mut(cell.count as usize / 20..).unwrap_or_default();
-    measured.sort_by(f64::total_cmp);
-    println!("{:.1}", measured.get(measured.len() / 2).ok_or("nothing was measured")?);
+    let measured = samples.get(cell.count as usize / 20..).unwrap_or_default();
+    println!("{:.1}", median(measured).ok_or("nothing was measured")?);
     Ok(())
 }
 

@@ -1,9 +1,10 @@
-//! Interleaved rounds: every peer once in order, and again, so that what the machine does to one it does
-//! to all.
+//! The tables: interleaved rounds of every peer.
 
 use std::path::{Path, PathBuf};
 
 use pipewright::Command;
+use pipewright_bench::interleaved;
+use pipewright_bench::stats::{Summary, ratios};
 
 use crate::Result;
 use crate::case::{self, Case, Row};
@@ -59,23 +60,19 @@ fn cell(row: &Row, floor: &Path) -> Result<f64> {
 }
 
 fn table(case: &Case, floor: &Path, rounds: usize) -> Result<()> {
-    let mut measured: Vec<Vec<f64>> = case.rows.iter().map(|_| Vec::new()).collect();
-    for _ in 0..rounds {
-        for (row, cells) in case.rows.iter().zip(&mut measured) {
-            cells.push(cell(row, floor)?);
-        }
-    }
+    let measured = interleaved(rounds, &case.rows, |_, row| cell(row, floor))?;
+    let of_row = |row: usize| measured.iter().map(|round| round[row]).collect::<Vec<f64>>();
     println!("\n### {}: {}\n", case.name, case.what);
     // The first of those that move bytes is a ring in C: a memcpy on each processor, which is all that memory gives.
     println!(
         "| peer | µs (min..max) | GB/s (of the first's) | times the time of the first (min..max) |"
     );
     println!("|---|---|---|---|");
-    let first = measured.first().cloned().unwrap_or_default();
-    for (row, cells) in case.rows.iter().zip(&measured) {
-        let ratios: Vec<f64> = cells.iter().zip(&first).map(|(cell, first)| cell / first).collect();
-        let [median, least, most] = spread(cells);
-        let [ratio, low, high] = spread(&ratios);
+    for (index, row) in case.rows.iter().enumerate() {
+        let cells = of_row(index);
+        let Summary { median, least, most, .. } = summary(&cells)?;
+        let Summary { median: ratio, least: low, most: high, .. } =
+            summary(&ratios(&cells, &of_row(0)))?;
         let rate = case.bytes.map_or(String::new(), |bytes| {
             format!("{:.1} ({:.0} %)", bytes as f64 / median, 100.0 / ratio)
         });
@@ -90,10 +87,6 @@ fn table(case: &Case, floor: &Path, rounds: usize) -> Result<()> {
     Ok(())
 }
 
-/// Median, least and most.
-fn spread(values: &[f64]) -> [f64; 3] {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let at = |place: usize| sorted.get(place).copied().unwrap_or(f64::NAN);
-    [at(sorted.len() / 2), at(0), at(sorted.len().saturating_sub(1))]
+fn summary(figures: &[f64]) -> Result<Summary> {
+    Ok(Summary::of(figures).ok_or("nothing was measured")?)
 }

@@ -11,6 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pipewright::{Child, Command, Contain, Containment, Outcome, ProcessHandle, Scope, Stdio};
+use pipewright_bench::interleaved;
+use pipewright_bench::stats::{Summary, quantile};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -69,42 +71,43 @@ fn start(child: &str, way: Way) -> Result<Child> {
 }
 
 fn starts(child: &str) -> Result<()> {
-    let mut times = [const { Vec::new() }; WAYS.len()];
-    let mut whole = [const { Vec::new() }; WAYS.len()];
-    for _ in 0..ROUNDS {
-        for (index, (_, way)) in WAYS.into_iter().enumerate() {
-            let began = Instant::now();
-            let running = start(child, way)?;
-            times[index].push(began.elapsed());
-            running.wait()?;
-            drop(running);
-            whole[index].push(began.elapsed());
-        }
-    }
+    // The time until the start has returned, and until the child is gone.
+    let rounds = interleaved(ROUNDS, &WAYS, |_, (_, way)| -> Result<[f64; 2]> {
+        let began = Instant::now();
+        let running = start(child, *way)?;
+        let started = began.elapsed();
+        running.wait()?;
+        drop(running);
+        Ok([started, began.elapsed()].map(micros))
+    })?;
+    let times = |way: usize, which: usize| -> Vec<f64> {
+        rounds.iter().map(|round| round[way][which]).collect()
+    };
     println!("| way | start µs (p10..p90) | added | start, wait and drop µs | added |");
     println!("|---|--:|--:|--:|--:|");
-    let alone = [middle(&mut times[0]), middle(&mut whole[0])];
+    let alone = [summary(&times(0, 0))?.median, summary(&times(0, 1))?.median];
     for (index, (name, _)) in WAYS.into_iter().enumerate() {
-        let (start, all) = (middle(&mut times[index]), middle(&mut whole[index]));
-        let part = |tenths: usize| micros(times[index][ROUNDS * tenths / 10]);
+        let (start, all) = (times(index, 0), summary(&times(index, 1))?.median);
+        let part = |share: f64| quantile(&start, share).ok_or("nothing was measured");
+        let median = summary(&start)?.median;
         println!(
             "| {name} | {:.0} ({:.0}..{:.0}) | {:.0} | {:.0} | {:.0} |",
-            micros(start),
-            part(1),
-            part(9),
-            micros(start) - micros(alone[0]),
-            micros(all),
-            micros(all) - micros(alone[1])
+            median,
+            part(0.1)?,
+            part(0.9)?,
+            median - alone[0],
+            all,
+            all - alone[1]
         );
     }
     let mut firsts = Vec::new();
     for _ in 0..21 {
         let said = Command::new(std::env::current_exe()?).args([child, "first"]).read()?;
-        firsts.push(Duration::from_nanos(said.parse()?));
+        firsts.push(micros(Duration::from_nanos(said.parse()?)));
     }
     println!(
         "\nThe first start of a process with kill_on_parent_exit(Tree), after one that is not held: {:.0} µs more than that.",
-        micros(middle(&mut firsts))
+        summary(&firsts)?.median
     );
     Ok(())
 }
@@ -146,17 +149,17 @@ fn kills() -> Result<()> {
         tree.wait()?;
         // Returns when nobody is left.
         drop(tree);
-        times.push(began.elapsed());
+        times.push(micros(began.elapsed()));
         if marked(&mark) != 0 {
             return Err("somebody is left".into());
         }
     }
-    let middle = middle(&mut times);
+    let times = summary(&times)?;
     println!(
         "\n500 processes killed by {containment}: {:.1} ms (least {:.1}, most {:.1}, {KILLS} times)",
-        micros(middle) / 1000.0,
-        micros(times[0]) / 1000.0,
-        micros(times[KILLS - 1]) / 1000.0
+        times.median / 1000.0,
+        times.least / 1000.0,
+        times.most / 1000.0
     );
     Ok(())
 }
@@ -176,14 +179,14 @@ fn timeouts() -> Result<()> {
             command.args(["-c", script]).contain(Contain::Tree).timeout(TIME).kill_grace(GRACE);
             let start = Instant::now();
             let capture = command.capture()?;
-            late.push(start.elapsed().saturating_sub(least));
+            late.push(micros(start.elapsed().saturating_sub(least)));
             assert_eq!(capture.outcome, Outcome::TimedOut);
         }
-        let middle = middle(&mut late);
+        let late = summary(&late)?;
         println!(
             "\nA timeout of 100 ms, of processes {who}: told {:.1} ms after it was due (most {:.1}, {KILLS} times)",
-            micros(middle) / 1e3,
-            micros(*late.iter().max().ok_or("none")?) / 1e3
+            late.median / 1e3,
+            late.most / 1e3
         );
     }
     Ok(())
@@ -211,14 +214,14 @@ fn deaths(tool: &str) -> Result<()> {
             let began = Instant::now();
             victim.kill()?;
             while marked(&mark) != 0 {}
-            times.push(began.elapsed());
+            times.push(micros(began.elapsed()));
             run.wait()?;
         }
-        let middle = middle(&mut times);
+        let times = summary(&times)?;
         println!(
             "\n{name} killed in the middle of a run: nobody is left after {:.1} ms (most {:.1}, {KILLS} times)",
-            micros(middle) / 1000.0,
-            micros(times[KILLS - 1]) / 1000.0
+            times.median / 1000.0,
+            times.most / 1000.0
         );
     }
     Ok(())
@@ -257,10 +260,8 @@ fn marked(mark: &str) -> usize {
     pids.filter(|entry| has_mark(&entry.path())).count()
 }
 
-/// Sorts them, and gives the one in the middle.
-fn middle(times: &mut [Duration]) -> Duration {
-    times.sort_unstable();
-    times[times.len() / 2]
+fn summary(micros: &[f64]) -> Result<Summary> {
+    Ok(Summary::of(micros).ok_or("nothing was measured")?)
 }
 
 fn micros(time: Duration) -> f64 {

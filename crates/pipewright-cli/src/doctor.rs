@@ -1,4 +1,4 @@
-//! `pipewright doctor`: what this machine offers.
+//! `pipewright doctor`: the system features that are available.
 
 use pipewright::machine::{self, State};
 use serde::Serialize;
@@ -22,14 +22,14 @@ struct Finding {
     used_for: &'static str,
 }
 
-/// Tries everything and prints a line for each.
+/// Tries each feature and prints a line for it.
 pub(crate) fn run(options: &DoctorOptions) -> Result<i32, Failure> {
     let facilities = machine::facilities().into_iter().map(|facility| {
         let (state, detail) = match facility.state {
             State::Available(detail) => ("available", detail),
             State::Missing(why) => ("missing", why),
             State::Value(value) => ("value", value),
-            // A later version of the library may find out more.
+            // A later version of the library may have more states.
             _ => ("unknown", String::new()),
         };
         Finding { name: facility.name, state, detail, used_for: facility.used_for }
@@ -40,13 +40,13 @@ pub(crate) fn run(options: &DoctorOptions) -> Result<i32, Failure> {
         return Ok(crate::exit_code::SUCCESS);
     }
     let line = |finding: &Finding| {
-        let said = match (finding.state, finding.detail.as_str()) {
+        let text = match (finding.state, finding.detail.as_str()) {
             ("available", "") => "yes".to_owned(),
             ("available", detail) => format!("yes ({detail})"),
             ("missing", why) => format!("no: {why}"),
             (_, detail) => detail.to_owned(),
         };
-        format!("{:<20} {:<28} {}\n", finding.name, said, finding.used_for)
+        format!("{:<20} {:<28} {}\n", finding.name, text, finding.used_for)
     };
     print(findings.facilities.iter().map(line).collect::<String>())?;
     Ok(crate::exit_code::SUCCESS)

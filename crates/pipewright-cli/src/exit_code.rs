@@ -1,21 +1,21 @@
-//! The exit codes, which are those of coreutils' `timeout`. `run --help` prints the table.
+//! Exit codes, the same as those of coreutils' `timeout`. `run --help` prints the table.
 
 use pipewright::{Error, ErrorKind, ExitStatus};
 
-/// All is well.
+/// Success.
 pub(crate) const SUCCESS: i32 = 0;
-/// We stopped the command: its time was up, or it said too much.
+/// The command was stopped by a timeout or an output limit.
 pub(crate) const STOPPED: i32 = 124;
-/// pipewright itself failed: misuse, a missing file, no room.
+/// pipewright itself failed: wrong usage, a missing file, a full disk.
 pub(crate) const OWN_FAILURE: i32 = 125;
-/// The command was found and could not be executed.
+/// The command was found, but is not executable.
 pub(crate) const NOT_EXECUTABLE: i32 = 126;
 /// The command was not found.
 pub(crate) const NOT_FOUND: i32 = 127;
-/// A signal of that number ended the command: this is added to it.
+/// Base of the codes for a command that a signal killed: the number of the signal is added.
 pub(crate) const SIGNAL_BASE: i32 = 128;
 
-/// The code for a command that ended by itself.
+/// Returns the code for a command that ended by itself.
 pub(crate) fn of_status(status: ExitStatus) -> i32 {
     match (status.code(), status.signal()) {
         (Some(code), _) => code,
@@ -24,17 +24,17 @@ pub(crate) fn of_status(status: ExitStatus) -> i32 {
     }
 }
 
-/// The code for the end by a signal.
+/// Returns the code for a command that a signal killed.
 pub(crate) fn of_signal(number: i32) -> i32 {
     SIGNAL_BASE + (number & 0x7f)
 }
 
-/// The code for a command that could not be started.
+/// Returns the code for a command that could not be started.
 pub(crate) fn of_error(error: &Error) -> i32 {
     match error.kind() {
         ErrorKind::NotFound { .. } => NOT_FOUND,
         ErrorKind::Limit { .. } => OWN_FAILURE,
-        // Not of its directory, its files or its process, which are for us to have.
+        // Only errors of the program itself: its directory, its files and its process are up to pipewright.
         _ if error.is_execution() => NOT_EXECUTABLE,
         _ => OWN_FAILURE,
     }

@@ -1,4 +1,4 @@
-//! `pipewright handles`: what this process inherited.
+//! `pipewright handles`: the handles that this process inherited.
 
 use serde::Serialize;
 

@@ -1,7 +1,6 @@
 //! The command line of pipewright.
 //!
-//! Whatever goes wrong with pipewright itself is one line on stderr and exit code 125; see
-//! [`exit_code`] for the others.
+//! A failure of pipewright itself is one line on stderr and exit code 125; [`exit_code`] has the others.
 
 #![forbid(unsafe_code)]
 
@@ -25,20 +24,20 @@ use args::{Args, Command};
 use exit_code::OWN_FAILURE;
 
 fn main() {
-    // Not an `ExitCode`, which has eight bits: a code of Windows has 32.
-    std::process::exit(work());
+    // `ExitCode` has eight bits, but an exit code on Windows has 32.
+    std::process::exit(run());
 }
 
-/// Does what is asked for, and gives the exit code.
-fn work() -> i32 {
-    if let Some(code) = bench::play() {
+/// Runs the command that the arguments name, and returns the exit code.
+fn run() -> i32 {
+    if let Some(code) = bench::run_if_child() {
         return code;
     }
     let args = match Args::try_parse() {
         Ok(args) => args,
-        Err(error) => return refuse(&error),
+        Err(error) => return report_usage(&error),
     };
-    print::let_large_files_fail();
+    print::report_large_files_as_errors();
     let result = match args.command {
         Command::Run(options) => run::run(*options.0),
         Command::Pipe(options) => pipe::run(&options.0),
@@ -49,46 +48,58 @@ fn work() -> i32 {
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { command } => pages::man(&command),
     };
-    result.unwrap_or_else(Failure::tell)
+    result.unwrap_or_else(Failure::report)
 }
 
-/// Something that pipewright itself could not do, in the words to print.
+/// A failure of pipewright itself, as the message to print.
 struct Failure(String);
 
 impl Failure {
-    /// Says it, and gives the exit code.
-    fn tell(self) -> i32 {
-        complain(&self.0);
+    /// Prints the message, and returns the exit code.
+    fn report(self) -> i32 {
+        print_error(&self.0);
         OWN_FAILURE
     }
 
-    /// The words for an error: "cannot ..." and why. The error alone would not say what could not be done.
+    /// Makes the message of an error that names the operation itself.
+    fn from_error(error: impl Display) -> Failure {
+        Failure(error.to_string())
+    }
+
+    /// Makes the message "cannot {doing}: {error}". The error alone does not name the operation.
     fn cannot<E: Display>(doing: &str) -> impl FnOnce(E) -> Failure {
         move |error| Failure(format!("cannot {doing}: {error}"))
     }
 }
 
-/// Prints one line on stderr. A stderr that is gone is no reason to fail.
-fn complain(message: &str) {
+/// Prints one line on stderr. Ignores a stderr that is closed.
+fn print_error(message: &str) {
     use std::io::Write as _;
     let _ = writeln!(std::io::stderr().lock(), "pipewright: {message}");
 }
 
-/// Help and version are what was asked for; anything else is a misuse, said in one line.
-fn refuse(error: &clap::Error) -> i32 {
+/// Prints help and the version; reports any other result of the parser as wrong usage, on one line.
+fn report_usage(error: &clap::Error) -> i32 {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            let printed = print::wrote(error.print());
-            return printed.map_or_else(Failure::tell, |()| exit_code::SUCCESS);
+            let printed = print::check(error.print());
+            printed.map_or_else(Failure::report, |()| exit_code::SUCCESS)
         }
-        // What clap says up to its first empty line is the error; the rest is advice.
         _ => {
-            let said = error.to_string();
-            let words: Vec<&str> =
-                said.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
-            let words = words.join(" ");
-            complain(words.strip_prefix("error: ").unwrap_or(&words));
+            print_error(&usage_error(&error.to_string()));
+            OWN_FAILURE
         }
     }
-    OWN_FAILURE
+}
+
+/// Puts a parser's error on one line: the error itself, up to the first empty line, and its tips.
+fn usage_error(text: &str) -> String {
+    let lines = || text.lines().map(str::trim);
+    let error: Vec<&str> = lines().take_while(|line| !line.is_empty()).collect();
+    let error = error.join(" ");
+    let mut parts = vec![error.strip_prefix("error: ").unwrap_or(&error)];
+    parts.extend(lines().filter_map(|line| line.strip_prefix("tip: ")));
+    let is_plain = parts.len() == 1 && !parts[0].contains(['[', ':']);
+    parts.extend(is_plain.then_some("try --help"));
+    parts.join("; ")
 }

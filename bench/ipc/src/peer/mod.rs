@@ -6,6 +6,7 @@ mod servo;
 use std::time::Instant;
 
 use pipewright::{Child, Command};
+use pipewright_bench::stats::median;
 
 use crate::Result;
 use crate::cell::{check, pin, stamp, sum_of};
@@ -66,9 +67,8 @@ pub(crate) fn host(arguments: &[String]) -> Result<()> {
         }
     }
     if cell.mode == "round" {
-        let measured = samples.get_mut(cell.warm_up() as usize..).unwrap_or_default();
-        measured.sort_by(f64::total_cmp);
-        println!("{:.1}", measured.get(measured.len() / 2).ok_or("nothing was measured")?);
+        let measured = samples.get(cell.warm_up() as usize..).unwrap_or_default();
+        println!("{:.1}", median(measured).ok_or("nothing was measured")?);
     }
     // In the other modes it is the worker that says how long it took.
     match worker.wait()?.success() {

@@ -1,320 +1,373 @@
 //! Options of `bench`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
+use pipewright_bench::options::{
+    self, CasesPreset, Color, DiskPreset, PipesPreset, Placement, Topology, Via,
+};
 
+use super::choice::choice;
 use super::duration::Span;
 use super::size;
-use crate::bench::Placement;
 
 /// Options of `bench`.
 #[derive(Debug, Args)]
 #[command(
     arg_required_else_help = false,
     subcommand_value_name = "WHAT",
-    after_help = "\
+    after_long_help = "\
 Examples:
   pipewright bench pipes --html report.html
   pipewright bench pipes --preset full --json today.json --compare yesterday.json"
 )]
 pub(crate) struct BenchOptions {
     #[command(subcommand)]
-    pub(crate) what: Bench,
+    what: Bench,
 }
 
-/// What can be measured.
+/// The benchmarks.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Bench {
-    /// How fast bytes go through pipes, over the size of the blocks
+enum Bench {
+    /// Measure the throughput of pipes, by block size
     Pipes(Box<PipesOptions>),
-    /// How fast messages go between this process and a worker, over their length
+    /// Measure messages between this process and a worker, by length
     Ipc(Box<IpcOptions>),
-    /// How fast a file is read and written, over the size of the blocks
-    Disk(Box<BenchDiskOptions>),
-    /// What it costs to start a process; with options, and from a large one
+    /// Measure reads and writes of a file, by block size and queue depth
+    Disk(Box<DiskOptions>),
+    /// Measure process starts, with options and from a large parent
     Spawn(Box<CasesOptions>),
-    /// What it costs to take what processes print
+    /// Measure the capture of output
     Capture(Box<CasesOptions>),
-    /// All of these, in one report
+    /// Run all of these, in one report
     All(Box<CasesOptions>),
 }
 
-/// Options of every benchmark.
+/// Options that every benchmark has.
 #[derive(Debug, Args)]
-pub(crate) struct MeasureOptions {
-    /// How often each cell is measured; the preset says how often where this does not
+struct CommonOptions {
+    /// Measure each cell N times [default: the preset's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
-    pub(crate) series: Option<u16>,
+    series: Option<u16>,
 
-    /// For how long each cell is measured in each series; the preset says it where this does not
+    /// Measure each cell for DUR in each series [default: the preset's]
     #[arg(long, value_name = "DUR")]
-    pub(crate) time: Option<Span>,
+    time: Option<Span>,
 
-    /// The order of the cells comes from this number; the same gives the same order
+    /// Seed for the order of the cells; the same seed gives the same order
     #[arg(long, value_name = "N")]
-    pub(crate) seed: Option<u64>,
+    seed: Option<u64>,
 
-    /// Measure only charts of these names, which are those in the JSON
+    /// Measure only these charts, named as in the JSON report
     #[arg(long, value_name = "CHARTS", value_delimiter = ',')]
-    pub(crate) only: Vec<String>,
+    only: Vec<String>,
 
-    /// Compare with an older report, and mark what differs by more than the noise and the machine itself
+    /// Compare with an older report, and mark changes beyond the noise
     #[arg(long, value_name = "OLD.json")]
-    pub(crate) compare: Option<PathBuf>,
+    compare: Option<PathBuf>,
 
-    /// Write everything as JSON to this file; alone, or -, is stdout
+    /// Write the report as JSON; to stdout without FILE, or with -
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
-    pub(crate) json: Option<PathBuf>,
+    json: Option<PathBuf>,
 
-    /// Write one page with charts, tables and the data; needs nothing else to be read
+    /// Write a self-contained web page with charts, tables and data
     #[arg(long, value_name = "FILE")]
-    pub(crate) html: Option<PathBuf>,
+    html: Option<PathBuf>,
 
-    /// Write the charts as a picture
+    /// Write the charts as an SVG picture
     #[arg(long, value_name = "FILE")]
-    pub(crate) svg: Option<PathBuf>,
+    svg: Option<PathBuf>,
 
-    /// Write a line for each sample
+    /// Write one line per sample
     #[arg(long, value_name = "FILE")]
-    pub(crate) csv: Option<PathBuf>,
+    csv: Option<PathBuf>,
 
     /// Write the tables in Markdown
     #[arg(long, value_name = "FILE")]
-    pub(crate) markdown: Option<PathBuf>,
+    markdown: Option<PathBuf>,
 
-    /// When to colour
-    #[arg(long, value_name = "WHEN", default_value = "auto")]
-    pub(crate) color: Color,
+    /// When to use colors
+    #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = choice(&COLORS, Color::name))]
+    color: Color,
 
     /// Show no progress
     #[arg(long)]
-    pub(crate) quiet: bool,
+    quiet: bool,
 }
 
 /// Options of `bench pipes`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Each of --topology, --via, --capacity and --pin takes a list, and every combination is a
-curve; what is left out is then threads, pipe, default and other. Without any of them the
-preset says what is measured.
+#[command(after_long_help = "\
+--topology, --via, --capacity and --pin each take a list, and every combination becomes a curve.
+The ones left out are then threads, pipe, default and other. Without any of them the preset
+decides what to measure.
 
-Sizes are written 4096, 64k, 1MiB; durations 200ms, 1.5s.
+Sizes: 4096, 64k, 1MiB. Durations: 200ms, 1.5s.
+
+Environment variables:
+  NO_COLOR  disables colors, if set and not empty
 
 Examples:
   pipewright bench pipes --preset ibm2001 --html 2001.html
   pipewright bench pipes --blocks 4k,64k,1M --topology threads,processes --pin other,same --series 5")]
-pub(crate) struct PipesOptions {
-    #[command(flatten)]
-    pub(crate) sweep: SweepOptions,
+struct PipesOptions {
+    /// Set of measurements
+    #[arg(long, value_name = "NAME", default_value = "quick", value_parser = choice(&PIPES_PRESETS, PipesPreset::name))]
+    preset: PipesPreset,
+
+    /// Block sizes
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = size::parse)]
+    blocks: Vec<usize>,
+
+    /// Writer and reader
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = choice(&TOPOLOGIES, Topology::name))]
+    topology: Vec<Topology>,
+
+    /// Channel between writer and reader
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = choice(&CHANNELS, Via::name))]
+    via: Vec<Via>,
+
+    /// Capacity of the channel: "default", or a size
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = capacity)]
+    capacity: Vec<Capacity>,
+
+    /// Placement of writer and reader
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = choice(&PLACEMENTS, Placement::name))]
+    pin: Vec<Placement>,
+
+    /// Move N blocks in each cell, instead of as many as fit into --time
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+
+    /// Compare the received with the sent bytes (slower; included in the figures)
+    #[arg(long)]
+    verify: bool,
 
     #[command(flatten)]
-    pub(crate) measure: MeasureOptions,
+    common: CommonOptions,
 }
 
 /// Options of the benchmarks that are lists of cases.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Durations are written 200ms, 1.5s.
+#[command(after_long_help = "\
+Durations: 200ms, 1.5s.
+
+Environment variables:
+  NO_COLOR  disables colors, if set and not empty
 
 Examples:
   pipewright bench spawn --html spawn.html
   pipewright bench capture --preset full --json capture.json")]
-pub(crate) struct CasesOptions {
-    /// How thoroughly it is measured
-    #[arg(long, value_name = "NAME", default_value = "quick")]
-    pub(crate) preset: CasesPreset,
+struct CasesOptions {
+    /// Amount of work
+    #[arg(long, value_name = "NAME", default_value = "quick", value_parser = choice(&CASES_PRESETS, CasesPreset::name))]
+    preset: CasesPreset,
 
     #[command(flatten)]
-    pub(crate) measure: MeasureOptions,
+    common: CommonOptions,
 }
 
 /// Options of `bench ipc`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Messages go through shared memory, and through a socket. Sizes are written 100, 64k, 1MiB;
-durations 200ms, 1.5s.
+#[command(after_long_help = "\
+Measures messages through shared memory and through a socket.
+
+Sizes: 100, 64k, 1MiB. Durations: 200ms, 1.5s.
+
+Environment variables:
+  NO_COLOR  disables colors, if set and not empty
 
 Examples:
   pipewright bench ipc --html ipc.html
   pipewright bench ipc --blocks 100,64k,1M --only ipc-round-trip --json")]
-pub(crate) struct IpcOptions {
-    /// How thoroughly it is measured
-    #[arg(long, value_name = "NAME", default_value = "quick")]
-    pub(crate) preset: CasesPreset,
+struct IpcOptions {
+    /// Amount of work
+    #[arg(long, value_name = "NAME", default_value = "quick", value_parser = choice(&CASES_PRESETS, CasesPreset::name))]
+    preset: CasesPreset,
 
-    /// How long the messages are
+    /// Message lengths
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = size::parse)]
-    pub(crate) blocks: Vec<usize>,
+    blocks: Vec<usize>,
 
-    /// Where the two processes run; on different cores where that can be had
-    #[arg(long, value_name = "HOW")]
-    pub(crate) pin: Option<Placement>,
+    /// Placement of the two processes [default: different cores where possible]
+    #[arg(long, value_name = "HOW", value_parser = choice(&PLACEMENTS, Placement::name))]
+    pin: Option<Placement>,
 
     #[command(flatten)]
-    pub(crate) measure: MeasureOptions,
+    common: CommonOptions,
 }
 
 /// Options of `bench disk`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Everything is done in a file of its own in DIR, whose name is gone as soon as it is open: nothing is left
-of it, however the command ends. What kind of I/O a file gets is told by pipewright disk.
+#[command(after_long_help = "\
+Reads and writes a new file in DIR, which is unlinked as soon as it is open: nothing is left of it,
+however the command ends. To see which kind of I/O a file gets, use pipewright disk.
 
-Sizes are written 4096, 64k, 1MiB; durations 200ms, 1.5s.
+Sizes: 4096, 64k, 1MiB. Durations: 200ms, 1.5s.
+
+Environment variables:
+  NO_COLOR  disables colors, if set and not empty
 
 Examples:
   pipewright bench disk /var/lib/db --html disk.html
   pipewright bench disk --blocks 4k,64k,1M --depth 1,8,64 --file-size 1G --json")]
-pub(crate) struct BenchDiskOptions {
-    /// In which folder; here where it is left out
+struct DiskOptions {
+    /// Folder for the file
     #[arg(value_name = "DIR", default_value = ".")]
-    pub(crate) folder: PathBuf,
+    folder: PathBuf,
 
-    /// What is measured, and how thoroughly
-    #[arg(long, value_name = "NAME", default_value = "quick")]
-    pub(crate) preset: DiskPreset,
+    /// Set of measurements
+    #[arg(long, value_name = "NAME", default_value = "quick", value_parser = choice(&DISK_PRESETS, DiskPreset::name))]
+    preset: DiskPreset,
 
-    /// The sizes of the blocks
+    /// Block sizes
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = size::parse)]
-    pub(crate) blocks: Vec<usize>,
+    blocks: Vec<usize>,
 
-    /// How many are under way at once; the curves with many have the largest of these
+    /// Queue depths; the curves by block size use the largest
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=4096))]
-    pub(crate) depth: Vec<u16>,
+    depth: Vec<u16>,
 
-    /// How large the file is; 64 MiB, and 512 MiB for full
+    /// Size of the file [default: 64 MiB, with --preset full 512 MiB]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
-    pub(crate) file_size: Option<usize>,
+    file_size: Option<usize>,
 
     #[command(flatten)]
-    pub(crate) measure: MeasureOptions,
+    common: CommonOptions,
 }
 
-/// What `bench pipes` measures.
-#[derive(Debug, Args)]
-pub(crate) struct SweepOptions {
-    /// What is measured, and how thoroughly
-    #[arg(long, value_name = "NAME", default_value = "quick")]
-    pub(crate) preset: PipesPreset,
+const PIPES_PRESETS: [(PipesPreset, &str); 3] = [
+    (PipesPreset::Quick, "The common ways at a dozen sizes: less than half a minute"),
+    (PipesPreset::Ibm2001, "Sizes of IBM's article of 2001, with one thread and with two"),
+    (PipesPreset::Full, "Every way at every power of two, five times: about seven minutes"),
+];
 
-    /// The sizes of the blocks
-    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = size::parse)]
-    pub(crate) blocks: Vec<usize>,
+const DISK_PRESETS: [(DiskPreset, &str); 3] = [
+    (DiskPreset::Quick, "A few sizes: less than half a minute, unless the disk is slow"),
+    (DiskPreset::Ibm2001, "Those sizes of IBM's article of 2001 that work with a file"),
+    (DiskPreset::Full, "Every power of two up to 4 MiB, five times: about two minutes"),
+];
 
-    /// Who writes, and who reads
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    pub(crate) topology: Vec<Topology>,
+const CASES_PRESETS: [(CasesPreset, &str); 2] = [
+    (CasesPreset::Quick, "Less than half a minute for each benchmark; two minutes for all of them"),
+    (
+        CasesPreset::Full,
+        "More series, time and work: about a minute for each benchmark; a quarter of an hour for all of them",
+    ),
+];
 
-    /// What the bytes go through
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    pub(crate) via: Vec<Via>,
+const TOPOLOGIES: [(Topology, &str); 4] = [
+    (Topology::Thread, "One thread writes a block and reads it back"),
+    (Topology::Threads, "One thread writes, another one reads"),
+    (Topology::Processes, "A child writes, this process reads"),
+    (Topology::Library, "The same, through the pipe that the library makes for the child"),
+];
 
-    /// What it holds: "default", or a size
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = capacity)]
-    pub(crate) capacity: Vec<Capacity>,
+const CHANNELS: [(Via, &str); 4] = [
+    (Via::Pipe, "An anonymous pipe"),
+    (Via::Fifo, "A named pipe"),
+    (Via::Socket, "A pair of Unix sockets"),
+    (Via::Memory, "Shared memory, always between two processes"),
+];
 
-    /// Where the two run
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    pub(crate) pin: Vec<Placement>,
+const PLACEMENTS: [(Placement, &str); 4] = [
+    (Placement::Other, "On different cores"),
+    (Placement::Same, "On the same processor, taking turns"),
+    (Placement::Sibling, "On two processors of one core"),
+    (Placement::None, "Not pinned; the system may move them at any time"),
+];
 
-    /// Move so many blocks in each cell, as the article did, instead of as many as fit into --time
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) count: Option<u64>,
+const COLORS: [(Color, &str); 3] = [
+    (Color::Auto, "On a terminal, unless NO_COLOR is set"),
+    (Color::Always, "Always"),
+    (Color::Never, "Never"),
+];
 
-    /// Compare what comes out with what went in (slower, so the figures are others)
-    #[arg(long)]
-    pub(crate) verify: bool,
+/// The capacity of a channel; `None`: the system's default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Capacity(Option<usize>);
+
+fn capacity(text: &str) -> Result<Capacity, String> {
+    if text == "default" { Ok(Capacity(None)) } else { size::parse(text).map(Some).map(Capacity) }
 }
 
-impl SweepOptions {
-    /// What that preset says, and nothing else.
-    pub(crate) fn preset(preset: PipesPreset) -> SweepOptions {
-        SweepOptions {
-            preset,
-            blocks: Vec::new(),
-            topology: Vec::new(),
-            via: Vec::new(),
-            capacity: Vec::new(),
-            pin: Vec::new(),
-            count: None,
-            verify: false,
+impl BenchOptions {
+    /// Returns the options as the library takes them.
+    pub(crate) fn plain(&self) -> options::Options {
+        use options::Options;
+        match &self.what {
+            Bench::Pipes(options) => Options::Pipes(options.plain()),
+            Bench::Ipc(options) => Options::Ipc(options.plain()),
+            Bench::Disk(options) => Options::Disk(options.plain()),
+            Bench::Spawn(options) => Options::Spawn(options.plain()),
+            Bench::Capture(options) => Options::Capture(options.plain()),
+            Bench::All(options) => Options::All(options.plain()),
         }
     }
 }
 
-/// `--preset` of `bench pipes`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum PipesPreset {
-    /// The ways that matter, at a dozen sizes: less than half a minute
-    Quick,
-    /// The sizes of IBM's article of 2001, with one thread and with two
-    Ibm2001,
-    /// Every way at every power of two, five times: about seven minutes
-    Full,
+impl CommonOptions {
+    fn plain(&self) -> options::CommonOptions {
+        options::CommonOptions {
+            series: self.series,
+            time: self.time.as_ref().map(|span| -> Duration { span.duration }),
+            seed: self.seed,
+            only: self.only.clone(),
+            compare: self.compare.clone(),
+            json: self.json.clone(),
+            html: self.html.clone(),
+            svg: self.svg.clone(),
+            csv: self.csv.clone(),
+            markdown: self.markdown.clone(),
+            color: self.color,
+            quiet: self.quiet,
+        }
+    }
 }
 
-/// `--preset` of `bench disk`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum DiskPreset {
-    /// A few sizes: less than half a minute, unless the disk is slow
-    Quick,
-    /// The sizes of IBM's article of 2001, as far as a file can be read and written with them
-    Ibm2001,
-    /// Every power of two up to 4 MiB, five times: about two minutes
-    Full,
+impl PipesOptions {
+    fn plain(&self) -> options::PipesOptions {
+        options::PipesOptions {
+            preset: self.preset,
+            blocks: self.blocks.clone(),
+            topology: self.topology.clone(),
+            via: self.via.clone(),
+            capacity: self.capacity.iter().map(|Capacity(bytes)| *bytes).collect(),
+            pin: self.pin.clone(),
+            count: self.count,
+            verify: self.verify,
+            common: self.common.plain(),
+        }
+    }
 }
 
-/// `--preset` of the others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CasesPreset {
-    /// Less than half a minute for each benchmark; all of them take two minutes
-    Quick,
-    /// More often, longer, and with more to do: about a minute for each; all of them take a quarter of an hour
-    Full,
+impl CasesOptions {
+    fn plain(&self) -> options::CasesOptions {
+        options::CasesOptions { preset: self.preset, common: self.common.plain() }
+    }
 }
 
-/// `--topology`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Topology {
-    /// One thread writes a block and reads it back
-    Thread,
-    /// One thread writes, another one reads
-    Threads,
-    /// A child writes, we read
-    Processes,
-    /// A child that the library has started writes, we read from the pipe that it gives us
-    Library,
+impl IpcOptions {
+    fn plain(&self) -> options::IpcOptions {
+        options::IpcOptions {
+            preset: self.preset,
+            blocks: self.blocks.clone(),
+            pin: self.pin,
+            common: self.common.plain(),
+        }
+    }
 }
 
-/// `--via`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Via {
-    /// An anonymous pipe
-    Pipe,
-    /// A pipe with a name
-    Fifo,
-    /// A pair of Unix sockets
-    Socket,
-    /// Shared memory, always between two processes
-    Memory,
-}
-
-/// `--color`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Color {
-    /// On a terminal, unless NO_COLOR is set
-    Auto,
-    /// Always
-    Always,
-    /// Never
-    Never,
-}
-
-/// What a conduit is to hold; `None`: what is usual.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Capacity(pub(crate) Option<usize>);
-
-fn capacity(text: &str) -> Result<Capacity, String> {
-    if text == "default" { Ok(Capacity(None)) } else { size::parse(text).map(Some).map(Capacity) }
+impl DiskOptions {
+    fn plain(&self) -> options::DiskOptions {
+        options::DiskOptions {
+            folder: self.folder.clone(),
+            preset: self.preset,
+            blocks: self.blocks.clone(),
+            depth: self.depth.clone(),
+            file_bytes: self.file_size.map(|bytes| bytes as u64),
+            common: self.common.plain(),
+        }
+    }
 }

@@ -1,82 +1,89 @@
-//! Options that `run` and `pipe` share: about the whole of what is run.
+//! Options that `run` and `pipe` share.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueHint};
 use pipewright::Signal;
 
 use super::duration::Span;
 use super::run::{Contain, LingerKind};
-use super::size;
+use super::{headings, signal, size};
 
 /// Options of `run` and `pipe`.
 #[derive(Debug, Args)]
 pub(crate) struct CommonOptions {
-    /// Stop it when it has run for that long
-    #[arg(long, value_name = "DUR")]
+    /// Stop after DUR
+    #[arg(long, value_name = "DUR", value_hint = ValueHint::Other, help_heading = headings::LIMITS)]
     pub(crate) timeout: Option<Span>,
 
-    /// Stop it when it has said nothing for that long (its output then passes through us)
-    #[arg(long, value_name = "DUR")]
+    /// Stop after DUR without output (implies --tee)
+    #[arg(long, value_name = "DUR", value_hint = ValueHint::Other, help_heading = headings::LIMITS)]
     pub(crate) idle_timeout: Option<Span>,
 
-    /// How long it has between the stop signal and the kill
-    #[arg(long, value_name = "DUR", default_value = "5s")]
-    pub(crate) kill_grace: Span,
-
-    /// The stop signal
-    #[arg(long, value_name = "NAME", default_value = "TERM")]
-    pub(crate) signal: Signal,
-
-    /// What to do when it has ended and something still holds its output
-    #[arg(long, value_name = "WHEN", default_value = "settle")]
-    pub(crate) linger: LingerKind,
-
-    /// Stop it when stdout or stderr has carried more than that (they then pass through us)
-    #[arg(long, value_name = "BYTES", value_parser = size::parse)]
+    /// Stop once stdout or stderr exceeds BYTES (implies --tee)
+    #[arg(long, value_name = "BYTES", value_hint = ValueHint::Other, value_parser = size::parse,
+          help_heading = headings::LIMITS)]
     pub(crate) limit: Option<usize>,
 
-    /// Let its output pass through us, so that it is counted
-    #[arg(long)]
-    pub(crate) tee: bool,
+    /// Signal that requests a stop
+    ///
+    /// A name, with or without SIG, or a number. Only processes that ignore it longer than --kill-grace are killed.
+    #[arg(long, alias = "signal", value_name = "SIGNAL", value_parser = signal::Parser, default_value = "TERM",
+          hide_possible_values = true, help_heading = headings::STOPPING)]
+    pub(crate) stop_signal: Signal,
 
-    /// Whom a stop and the end of pipewright reach
-    #[arg(long, value_name = "HOW", default_value = "tree")]
+    /// Time between the stop signal and SIGKILL
+    #[arg(long, value_name = "DUR", value_hint = ValueHint::Other, default_value = "5s",
+          help_heading = headings::STOPPING)]
+    pub(crate) kill_grace: Span,
+
+    /// Processes to kill on a stop, or when pipewright exits
+    #[arg(long, value_name = "HOW", default_value = "tree", help_heading = headings::STOPPING)]
     pub(crate) contain: Contain,
 
-    /// Set a variable of the environment
-    #[arg(long, value_name = "K=V")]
+    /// Pass output through pipewright, which counts it
+    #[arg(long, help_heading = headings::OUTPUT)]
+    pub(crate) tee: bool,
+
+    /// When to stop reading output that a background process holds open
+    ///
+    /// Counted from the exit of the command itself.
+    #[arg(long, value_name = "WHEN", default_value = "settle", help_heading = headings::OUTPUT)]
+    pub(crate) linger: LingerKind,
+
+    /// Set an environment variable
+    #[arg(long, value_name = "K=V", value_hint = ValueHint::Other, help_heading = headings::ENVIRONMENT)]
     pub(crate) env: Vec<OsString>,
 
-    /// Let no variable be inherited
-    #[arg(long)]
+    /// Start with an empty environment
+    #[arg(long, help_heading = headings::ENVIRONMENT)]
     pub(crate) clear_env: bool,
 
-    /// The working directory
-    #[arg(long, value_name = "DIR")]
+    /// Run in DIR
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = headings::ENVIRONMENT)]
     pub(crate) cwd: Option<PathBuf>,
 
-    /// Write a report as JSON to this file; - is stdout
-    #[arg(long, value_name = "FILE")]
+    /// Write a JSON report to FILE (- for stdout)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::REPORTING)]
     pub(crate) report: Option<PathBuf>,
 
-    /// Print the report on stdout, as --report - does
-    #[arg(long, conflicts_with = "report")]
+    /// Print the JSON report on stdout (same as --report -)
+    #[arg(long, conflicts_with = "report", help_heading = headings::REPORTING)]
     pub(crate) json: bool,
 
-    /// Say nothing of our own but errors
-    #[arg(long)]
+    /// Suppress everything except errors
+    #[arg(long, help_heading = headings::REPORTING)]
     pub(crate) quiet: bool,
 }
 
 impl CommonOptions {
-    /// Where a report goes, if one is wanted.
+    /// Returns the file of the report, if one is wanted.
     pub(crate) fn report(&self) -> Option<&Path> {
         self.report.as_deref().or(self.json.then_some(Path::new("-")))
     }
 
-    /// Whether the output has to pass through us.
+    /// Returns true if the output has to pass through this process.
     pub(crate) fn passes_through(&self) -> bool {
         self.tee || self.idle_timeout.is_some() || self.limit.is_some()
     }

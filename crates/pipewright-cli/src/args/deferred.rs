@@ -1,18 +1,17 @@
-//! Options of a command that are laid out when that command is typed, and not before.
+//! Options that are defined only if their command is used.
 //!
-//! `pipewright run` stands in front of other programs: it does not pay for what `bench` can be told.
+//! `pipewright run` starts other programs, and so its own start should not pay for the options of `bench`.
 
 use clap::error::Error;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 
-/// Options that are not looked at until they are needed. They stand behind a pointer, since one
-/// command has many and another one none.
+/// Options that clap defines on first use. They are boxed, since one command has many and another has none.
 #[derive(Debug)]
 pub(crate) struct Deferred<T>(pub(crate) Box<T>);
 
 impl<T: Args> Args for Deferred<T> {
     fn augment_args(command: Command) -> Command {
-        command.defer(lay_out::<T>)
+        command.defer(define::<T>)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -20,8 +19,8 @@ impl<T: Args> Args for Deferred<T> {
     }
 }
 
-/// With the words that the list of commands has for it: those of the options are for who reads the code.
-fn lay_out<T: Args>(command: Command) -> Command {
+/// Defines the options, and keeps the description of the command: that of the struct is for readers of the code.
+fn define<T: Args>(command: Command) -> Command {
     let about = command.get_about().cloned().unwrap_or_default();
     T::augment_args(command).about(about)
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 use pipewright_disk::BackendKind;
 use pipewright_disk::diagnosis::{DiagnoseOptions, Pattern};
 
@@ -10,52 +10,62 @@ use super::size;
 
 /// Options of `disk`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-A FILE is read, and never written to, but for --write-existing; --write makes files of its own beside it.
-In a DIR everything is done in files of its own. They lose their names as soon as they are open.
+#[command(after_long_help = "\
+A FILE is only read, unless --write-existing is given; --write creates temporary files beside it.
+In a DIR all tests use temporary files, whose names are removed once they are open.
 
-Each test makes all its requests at once and then waits for all of them. What it prints:
-  queued     how long the calls took that handed the requests over
-  completed  how long it took until all were done
-  free       the share of that time which the program had for itself
+Each test submits all its requests at once and then waits for them. It prints:
+  queued     time that the submitting calls took
+  completed  time until all requests were done
+  free       share of that time in which the program could do other work
+
+Sizes: 4096, 64k, 1MiB.
+
+Exit codes:
+  0    every path was tested
+  125  a path could not be tested, or pipewright failed
 
 Examples:
   pipewright disk data.bin
-  pipewright disk --json /var/lib/db | jq '.tests[] | {test, verdict, reasons: [.reasons[]?.reason]}'")]
+  pipewright disk --json /var/lib/db | jq '.tests[] | {test, verdict}'")]
 pub(crate) struct DiskOptions {
-    /// The files and folders
-    #[arg(required = true, value_name = "FILE|DIR")]
+    /// Files to read, or directories to create files in
+    #[arg(required = true, value_name = "FILE|DIR", value_hint = ValueHint::AnyPath)]
     pub(crate) paths: Vec<PathBuf>,
 
-    /// How many requests each test makes
-    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=30_000))]
+    /// Requests per test
+    #[arg(long, value_name = "N", value_hint = ValueHint::Other, default_value_t = 500,
+          value_parser = clap::value_parser!(u32).range(1..=30_000))]
     pub(crate) requests: u32,
 
-    /// How many bytes each request moves
-    #[arg(long, value_name = "BYTES", default_value = "64k", value_parser = size::parse_some)]
+    /// Bytes per request
+    #[arg(long, value_name = "BYTES", value_hint = ValueHint::Other, default_value = "64k",
+          value_parser = size::parse_some)]
     pub(crate) block: usize,
 
-    /// Only the tests that are synchronous
+    /// Run only the synchronous tests
     #[arg(long)]
     pub(crate) sync: bool,
 
-    /// Only the tests that bypass the cache
+    /// Run only the tests that bypass the page cache
     #[arg(long)]
     pub(crate) unbuffered: bool,
 
-    /// Writes too, in files of its own beside FILE
+    /// Test writes too, in temporary files beside FILE
     #[arg(long)]
     pub(crate) write: bool,
 
-    /// Writes too, and over FILE itself: with the bytes that it has. What others write to it meanwhile is lost
+    /// Test writes to FILE itself too (writes back its own bytes)
+    ///
+    /// Bytes that another process writes to FILE during the test can be lost.
     #[arg(long)]
     pub(crate) write_existing: bool,
 
-    /// Where requests go
+    /// Order of the requests in the file
     #[arg(long, value_name = "HOW", default_value = "random")]
     pub(crate) pattern: PatternName,
 
-    /// What carries the asynchronous tests out
+    /// System interface of the asynchronous tests
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub(crate) backend: BackendName,
 
@@ -63,37 +73,37 @@ pub(crate) struct DiskOptions {
     #[arg(long, conflicts_with = "html")]
     pub(crate) json: bool,
 
-    /// Write one page of HTML to this file
-    #[arg(long, value_name = "OUT")]
+    /// Write an HTML page to FILE
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) html: Option<PathBuf>,
 }
 
-/// Where requests go.
+/// Order of the requests in the file.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum PatternName {
-    /// Each block once, in an order that nothing foresees
+    /// Each block once, in random order
     Random,
-    /// One after the other
+    /// Sequential
     Seq,
 }
 
-/// What carries requests out.
+/// System interfaces for asynchronous requests.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum BackendName {
-    /// The best that can be had
+    /// Best one available
     Auto,
-    /// Linux: io_uring
+    /// Linux io_uring
     Uring,
-    /// Linux: `io_submit`
+    /// Linux io_submit
     Aio,
-    /// Windows: overlapped calls
+    /// Windows overlapped I/O
     Overlapped,
-    /// Threads
+    /// A pool of threads
     Threads,
 }
 
 impl DiskOptions {
-    /// What the library is asked for.
+    /// Returns the options of the library for these.
     pub(crate) fn diagnose(&self) -> DiagnoseOptions {
         DiagnoseOptions {
             requests: self.requests as usize,

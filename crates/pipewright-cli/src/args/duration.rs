@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A duration, and the words in which it was given.
+/// A duration, and its text on the command line.
 #[derive(Debug, Clone)]
 pub(crate) struct Span {
     pub(crate) duration: Duration,
@@ -14,13 +14,13 @@ pub(crate) struct Span {
 impl FromStr for Span {
     type Err = String;
 
-    /// A number with `ms`, `s`, `m`, `h` or `d`; without a unit it is seconds.
+    /// Parses a number with `ms`, `s`, `m`, `h` or `d`; without a unit it is seconds.
     fn from_str(text: &str) -> Result<Span, String> {
         let refuse = || format!("\"{text}\" is not a duration: write 200ms, 1.5s, 2m, 1h or 1d");
         let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
         let (number, unit) = text.split_at(unit_at);
         if !number.starts_with(|c: char| c.is_ascii_digit()) {
-            // Also refuses a sign, an infinity and what is no number.
+            // Also refuses a sign, an infinity and NaN.
             return Err(refuse());
         }
         let number: f64 = number.parse().map_err(|_| refuse())?;
@@ -33,7 +33,7 @@ impl FromStr for Span {
             _ => return Err(refuse()),
         };
         let duration = Duration::try_from_secs_f64(number * unit_seconds)
-            .map_err(|_| format!("\"{text}\" is too long a time"))?;
+            .map_err(|_| format!("\"{text}\" is too long"))?;
         Ok(Span { duration, text: text.to_owned() })
     }
 }
@@ -41,7 +41,7 @@ impl FromStr for Span {
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)?;
-        // 2 is 2s, and says so.
+        // A bare number is shown as seconds.
         if self.text.ends_with(|c: char| c.is_ascii_digit()) { f.write_str("s") } else { Ok(()) }
     }
 }
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_as_people_write_them() {
+    fn every_unit_is_parsed() {
         for (text, millis) in [
             ("200ms", 200),
             ("1.5s", 1500),
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_with_what_to_write() {
+    fn an_invalid_duration_is_refused_with_the_valid_forms() {
         for text in ["", "-1s", "s", "1x", "1 s", "inf", "nan", "1e400s", "1s2", "1.2.3s", "+1s"] {
             assert!(text.parse::<Span>().is_err(), "{text}");
         }

@@ -1,20 +1,20 @@
-//! What can be typed.
+//! Commands and options: the definition that clap parses.
 
 mod bench;
+mod choice;
 mod common;
 mod deferred;
 mod disk;
 mod duration;
+mod headings;
 mod pipe;
 mod run;
+mod signal;
 mod size;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
-pub(crate) use bench::{
-    Bench, BenchDiskOptions, BenchOptions, Capacity, CasesOptions, CasesPreset, Color, DiskPreset,
-    IpcOptions, MeasureOptions, PipesOptions, PipesPreset, SweepOptions, Topology, Via,
-};
+pub(crate) use bench::BenchOptions;
 pub(crate) use common::CommonOptions;
 use deferred::Deferred;
 pub(crate) use disk::DiskOptions;
@@ -22,12 +22,20 @@ pub(crate) use duration::Span;
 pub(crate) use pipe::PipeOptions;
 pub(crate) use run::{Contain, RunOptions};
 
-/// Run processes, and know what your I/O really does.
+/// Run processes with timeouts, limits and reports; test disk I/O; measure this machine
 //
-// Without a command it is told in a line what is missing, as of every other misuse.
+// No help without a command: that is an error of one line, as any other wrong usage.
 #[derive(Debug, Parser)]
 #[command(name = "pipewright", version, arg_required_else_help = false)]
-#[command(after_help = "\
+#[command(after_long_help = "\
+Exit codes:
+  0    success; run and pipe exit with the code of the command
+  125  failure: wrong usage, or an error in pipewright
+
+Environment variables:
+  PATH      directories to search for the commands of run and pipe
+  NO_COLOR  disables colors in bench, if set and not empty
+
 Examples:
   pipewright run --timeout 2m --report report.json -- make -j8 test
   pipewright doctor")]
@@ -36,28 +44,28 @@ pub(crate) struct Args {
     pub(crate) command: Command,
 }
 
-/// The commands.
+/// Commands of the tool.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run one command with a timeout, limits, redirects, retries and a report
+    /// Run a command with a timeout, limits, redirects, retries and a report
     Run(Deferred<RunOptions>),
-    /// Run a pipeline without a shell, with a timeout, limits and a report of every stage
+    /// Run a pipeline without a shell, with a timeout, limits and a report
     Pipe(Deferred<PipeOptions>),
-    /// Measure what this machine makes of pipes, processes, messages and files
+    /// Measure the speed of pipes, processes, messages and files
     Bench(Deferred<BenchOptions>),
-    /// Measure whether disk I/O is asynchronous here, and say why not
+    /// Test if disk I/O is asynchronous on a file or directory, and explain why not
     Disk(Deferred<DiskOptions>),
-    /// List the handles that this process inherited
+    /// List the open handles (file descriptors) that this process inherited
     Handles(HandlesOptions),
-    /// Tell what this machine offers, and what is lost where it does not
+    /// List the system features pipewright uses, and the loss where one is missing
     Doctor(DoctorOptions),
-    /// Print a completion script for a shell
+    /// Print a shell completion script
     #[command(after_help = "\
 Examples:
   pipewright completions bash > /etc/bash_completion.d/pipewright
   pipewright completions fish | source")]
     Completions {
-        /// The shell
+        /// Shell to print the script for
         shell: clap_complete::Shell,
     },
     /// Print a manual page
@@ -66,7 +74,7 @@ Examples:
   pipewright man | man -l -
   pipewright man bench pipes > pipewright-bench-pipes.1")]
     Man {
-        /// The command whose page it is; all in all where it is left out
+        /// Command to print the page of; without one, the overview
         command: Vec<String>,
     },
 }
@@ -76,9 +84,9 @@ Examples:
 #[command(after_help = "\
 Examples:
   pipewright handles
-  my-server --run-child 'pipewright handles --json' | jq '.handles[].target'")]
+  pipewright run --inherit 7 -- pipewright handles --json 7</dev/null | jq '.handles[].target'")]
 pub(crate) struct HandlesOptions {
-    /// Print one JSON object
+    /// Print a JSON object
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -90,7 +98,7 @@ Examples:
   pipewright doctor
   pipewright doctor --json | jq '.facilities[] | select(.state == \"missing\")'")]
 pub(crate) struct DoctorOptions {
-    /// Print one JSON object
+    /// Print a JSON object
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -2,30 +2,34 @@
 
 use std::ffi::OsString;
 
-use clap::Args;
+use clap::{Args, ValueHint};
 
 use super::common::CommonOptions;
+use super::headings;
 
 /// Options of `pipe`.
 #[derive(Debug, Args)]
-#[command(after_help = concat!(
-    "The words of the pipeline are separate arguments, so those with a meaning have to be quoted for\n",
-    "the shell: '|' between two commands; '<' FILE before the first; '>' FILE or '>>' FILE (append)\n",
-    "after the last. Where such a word is meant as it is, write '\\|', '\\<', '\\>' or '\\>>';\n",
-    "with another backslash, '\\\\|', it is the word '\\|'.\n",
+#[command(override_usage = "pipewright pipe [OPTIONS] [--] ['<' FILE] <CMD> [ARGS]... ['|' <CMD> [ARGS]...]... ['>' FILE]",
+after_long_help = concat!(
+    "Quote the operators for the shell: '|' between commands, '<' FILE before the first command, and\n",
+    "'>' FILE or '>>' FILE (append) after the last. To pass such a word as an argument, put a\n",
+    "backslash before it: '\\|', '\\<', '\\>', '\\>>'. Each further backslash stays: '\\\\|' passes '\\|'.\n",
     "\n",
-    "The pipeline fails where a command does, and has the code of the last one that did. A command\n",
-    "that ended by SIGPIPE, as its reader had read all that it wanted, has not failed.\n",
+    "The pipeline fails if a command fails, with the code of the last one that did. A command killed by\n",
+    "SIGPIPE because its reader needed no more has not failed.\n",
+    "\n",
+    "Durations: 200ms, 1.5s, 2m, 1h; a bare number is seconds. Sizes: 4096, 64k, 1MiB.\n",
     "\n",
     "Exit codes:\n",
-    "  that of the pipeline, or\n",
-    "  124    stopped by us: --timeout, --idle-timeout or --limit\n",
-    "  125    pipewright itself failed; also to pass the output on, or to write the report\n",
-    "  126    a command was found and could not be executed\n",
+    "  N      that of the pipeline\n",
+    "  124    stopped by --timeout, --idle-timeout or --limit\n",
+    "  125    pipewright failed: wrong usage, output or report not written\n",
+    "  126    a command is not executable\n",
     "  127    a command was not found\n",
-    "  128+N  ended by signal N\n",
+    "  128+N  a command was killed by signal N\n",
     "\n",
-    "Durations are written 200ms, 1.5s, 2m; sizes 64k, 1MiB.\n",
+    "Environment variables:\n",
+    "  PATH   directories to search for the commands; --env PATH=... replaces it\n",
     "\n",
     "Examples:\n",
     "  pipewright pipe --timeout 10m -- pg_dump shop '|' zstd '>' shop.sql.zst\n",
@@ -35,11 +39,12 @@ pub(crate) struct PipeOptions {
     #[command(flatten)]
     pub(crate) common: CommonOptions,
 
-    /// Take the last command's code, whatever the others do
-    #[arg(long)]
+    /// Exit with the code of the last command, even if others fail
+    #[arg(long, help_heading = headings::REPORTING)]
     pub(crate) no_pipefail: bool,
 
-    /// The commands and their arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    /// Commands and their arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD",
+          value_hint = ValueHint::CommandWithArguments)]
     pub(crate) words: Vec<OsString>,
 }

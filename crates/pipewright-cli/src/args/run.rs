@@ -3,24 +3,30 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 use pipewright::Linger;
 
 use super::common::CommonOptions;
 use super::duration::Span;
+use super::headings;
 
 /// Options of `run`.
 #[derive(Debug, Args)]
-#[command(after_help = concat!(
-    "Exit codes:\n",
-    "  the command's own, or\n",
-    "  124    stopped by us: --timeout, --idle-timeout or --limit\n",
-    "  125    pipewright itself failed; also to pass the output on, or to write the report\n",
-    "  126    the command was found and could not be executed\n",
-    "  127    the command was not found\n",
-    "  128+N  ended by signal N\n",
+#[command(override_usage = "pipewright run [OPTIONS] [--] <CMD> [ARGS]...", after_long_help = concat!(
+    "No shell is involved: write sh -c '...' for globs, variables and pipes.\n",
     "\n",
-    "Durations are written 200ms, 1.5s, 2m; sizes 64k, 1MiB.\n",
+    "Durations: 200ms, 1.5s, 2m, 1h; a bare number is seconds. Sizes: 4096, 64k, 1MiB.\n",
+    "\n",
+    "Exit codes:\n",
+    "  N      that of the command\n",
+    "  124    stopped by --timeout, --idle-timeout or --limit\n",
+    "  125    pipewright failed: wrong usage, output or report not written\n",
+    "  126    the command is not executable\n",
+    "  127    the command was not found\n",
+    "  128+N  the command was killed by signal N\n",
+    "\n",
+    "Environment variables:\n",
+    "  PATH   directories to search for the command; --env PATH=... replaces it\n",
     "\n",
     "Examples:\n",
     "  pipewright run --timeout 2s --report - -- sh -c 'sleep 60 & echo hi; sleep 60'\n",
@@ -30,61 +36,64 @@ pub(crate) struct RunOptions {
     #[command(flatten)]
     pub(crate) common: CommonOptions,
 
-    /// What the command reads: "inherit", "null" or a file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) stdin: Option<OsString>,
-
-    /// Write its stdout to this file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) stdout: Option<PathBuf>,
-
-    /// Write its stderr to this file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) stderr: Option<PathBuf>,
-
-    /// Append to the files instead of emptying them
-    #[arg(long)]
-    pub(crate) append: bool,
-
-    /// Send its stderr where its stdout goes, in exact order
-    #[arg(long, conflicts_with = "stderr")]
-    pub(crate) merge: bool,
-
-    /// Show nothing, unless the command fails
-    #[arg(long, conflicts_with = "tee")]
-    pub(crate) capture: bool,
-
-    /// Run it again up to so many times when it fails
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    /// Retry up to N times if the command fails
+    #[arg(long, value_name = "N", value_hint = ValueHint::Other, default_value_t = 0,
+          help_heading = headings::LIMITS)]
     pub(crate) retries: u32,
 
-    /// How long to wait before it is run again
-    #[arg(long, value_name = "DUR", default_value = "0")]
+    /// Wait DUR before each retry
+    #[arg(long, value_name = "DUR", value_hint = ValueHint::Other, default_value = "0",
+          help_heading = headings::LIMITS)]
     pub(crate) retry_delay: Span,
 
-    /// Let it inherit this handle of ours
-    #[arg(long, value_name = "FD")]
-    pub(crate) inherit: Vec<i32>,
-
-    /// Start the command in a session of its own, print its pid, and leave it alone
-    #[arg(long, conflicts_with_all = [
+    /// Start in a new session, print the pid and exit
+    #[arg(long, help_heading = headings::STOPPING, conflicts_with_all = [
         "timeout", "idle_timeout", "capture", "tee", "limit", "retries", "contain", "report", "json",
     ])]
     pub(crate) detach: bool,
 
-    /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    /// Write stdout to FILE
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::OUTPUT)]
+    pub(crate) stdout: Option<PathBuf>,
+
+    /// Write stderr to FILE
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::OUTPUT)]
+    pub(crate) stderr: Option<PathBuf>,
+
+    /// Append to the files instead of truncating them
+    #[arg(long, help_heading = headings::OUTPUT)]
+    pub(crate) append: bool,
+
+    /// Redirect stderr to stdout, in order (2>&1)
+    #[arg(long, conflicts_with = "stderr", help_heading = headings::OUTPUT)]
+    pub(crate) merge: bool,
+
+    /// Print output only if the command fails
+    #[arg(long, conflicts_with = "tee", help_heading = headings::OUTPUT)]
+    pub(crate) capture: bool,
+
+    /// Read stdin from FILE, "inherit" or "null"
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::ENVIRONMENT)]
+    pub(crate) stdin: Option<OsString>,
+
+    /// Let the command inherit the file descriptor FD
+    #[arg(long, value_name = "FD", value_hint = ValueHint::Other, help_heading = headings::ENVIRONMENT)]
+    pub(crate) inherit: Vec<i32>,
+
+    /// Command and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD",
+          value_hint = ValueHint::CommandWithArguments)]
     pub(crate) command: Vec<OsString>,
 }
 
 /// `--linger`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LingerKind {
-    /// Read to the end, however long that takes
+    /// At the end of the stream, however long that takes
     Eof,
-    /// Read until it has been quiet for 250 ms, at most 5 s
+    /// After 250 ms without output, or 5 s
     Settle,
-    /// Read what is there when the command ends
+    /// At once
     Exit,
 }
 
@@ -101,10 +110,10 @@ impl LingerKind {
 /// `--contain`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Contain {
-    /// The command, and descendants that can be found; what it leaves running goes on
+    /// Command and descendants linked to it by parentage; leftovers keep running
     None,
-    /// As well a process group of its own, which is given the terminal
+    /// Same, and a foreground process group of its own
     Group,
-    /// Whatever the command ever starts; what it leaves running is killed
+    /// Everything that it ever starts; leftovers are killed when it exits
     Tree,
 }

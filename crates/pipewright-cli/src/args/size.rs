@@ -1,6 +1,6 @@
 //! Sizes as people write them.
 
-/// A number of bytes, with `k`, `M` or `G` (also `KiB` ...: by 1024), or `kB`, `MB`, `GB` (by 1000).
+/// Parses a number of bytes, with `k`, `M` or `G` (also `KiB` ...: by 1024), or `kB`, `MB`, `GB` (by 1000).
 pub(super) fn parse(text: &str) -> Result<usize, String> {
     let refuse = || format!("\"{text}\" is not a size: write 4096, 64k, 1MiB or 2GB");
     let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
@@ -19,18 +19,18 @@ pub(super) fn parse(text: &str) -> Result<usize, String> {
         _ => return Err(refuse()),
     };
     let bytes = number.parse::<f64>().map_err(|_| refuse())? * unit_bytes;
-    // Whole numbers up to here are exact in a double; more memory than that is not to be had.
+    // Integers up to this are exact in a double, and no machine has more memory.
     const MOST_BYTES: f64 = 9e15;
     if bytes > MOST_BYTES {
-        return Err(format!("\"{text}\" is too large a size"));
+        return Err(format!("\"{text}\" is too large"));
     }
     Ok(bytes as usize)
 }
 
-/// The same, and at least one byte.
+/// Parses a size of at least one byte.
 pub(super) fn parse_some(text: &str) -> Result<usize, String> {
     match parse(text)? {
-        0 => Err("it has to be a byte at least".to_owned()),
+        0 => Err("must be at least 1 byte".to_owned()),
         bytes => Ok(bytes),
     }
 }
@@ -40,7 +40,7 @@ mod tests {
     use super::parse;
 
     #[test]
-    fn sizes_are_read_as_people_write_them() {
+    fn every_unit_is_parsed() {
         for (text, bytes) in [
             ("4096", 4096),
             ("64k", 65_536),
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_with_what_to_write() {
+    fn an_invalid_size_is_refused() {
         for text in ["", "-1", "k", "1x", "1 k", "inf", "0x10", "99999999999G"] {
             assert!(parse(text).is_err(), "{text}");
         }

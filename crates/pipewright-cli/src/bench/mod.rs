@@ -1,60 +1,32 @@
-//! `pipewright bench`: measures what the machine at hand makes of pipes, processes, messages and files.
-//!
-//! A benchmark is a function that makes a [`plan`]: charts of curves of points, each of which can
-//! measure itself. All the rest is the same for each of them: [`measure`] runs the plan, [`report`]
-//! is what comes of it, [`advice`] and [`compare`] judge it, [`show`] and [`save`] give it away.
-//! Another benchmark is a module with its charts and its verdict, and a constructor of [`Job`].
+//! `pipewright bench`: the command line of the library `pipewright-bench`.
 
-mod advice;
-mod capture;
-mod cases;
-mod cell;
-mod change;
-mod compare;
-mod disk;
-mod draw;
-mod histogram;
-mod ipc;
-mod job;
-mod machine;
-mod math;
-mod measure;
-mod mood;
-mod pattern;
-mod peer;
-mod pipes;
-mod place;
-mod plan;
-mod progress;
-mod report;
-mod rounds;
-#[cfg(test)]
-mod sample;
-mod save;
-mod show;
-mod shuffle;
-mod spawn;
-mod stats;
 mod stop;
-mod trips;
-mod units;
-mod yardstick;
 
-pub(crate) use peer::play;
-pub(crate) use place::Placement;
+use pipewright_bench::Benchmark;
 
-use crate::Failure;
-use crate::args::{Bench, BenchOptions};
-use job::Job;
+use crate::args::BenchOptions;
+use crate::{Failure, exit_code, print};
+use stop::Stop;
 
-/// Measures, and gives the exit code.
+/// Does the task of a child process of a benchmark and returns the exit code; `None`: this process is not one.
+pub(crate) fn run_if_child() -> Option<i32> {
+    let done = pipewright_bench::run_if_child()?;
+    let failed = |error| Failure::from_error(error).report();
+    Some(done.map_or_else(failed, |()| exit_code::SUCCESS))
+}
+
+/// Measures, prints and saves, and returns the exit code.
 pub(crate) fn run(options: &BenchOptions) -> Result<i32, Failure> {
-    match &options.what {
-        Bench::Pipes(options) => Job::pipes(options)?.run(),
-        Bench::Ipc(options) => Job::ipc(options)?.run(),
-        Bench::Disk(options) => Job::disk(options)?.run(),
-        Bench::Spawn(options) => Job::spawn(options).run(),
-        Bench::Capture(options) => Job::capture(options).run(),
-        Bench::All(options) => Job::all(options)?.run(),
+    let benchmark = Benchmark::new(options.plain()).map_err(Failure::from_error)?;
+    // Before any other thread starts, because the signals would go to that one.
+    let stop =
+        Stop::catch().map_err(|error| Failure(format!("cannot watch for signals: {error}")))?;
+    let results = benchmark.run(&|| stop.is_requested()).map_err(Failure::from_error)?;
+    // Printed first: a full disk must not hide what was measured.
+    print::print(results.text().map_err(Failure::from_error)?)?;
+    results.save().map_err(Failure::from_error)?;
+    match stop.end() {
+        Some(code) => Ok(code),
+        None => results.check().map_err(Failure::from_error).map(|()| exit_code::SUCCESS),
     }
 }

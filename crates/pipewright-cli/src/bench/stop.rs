@@ -1,4 +1,4 @@
-//! Ctrl-C while measuring: what there is so far is shown and saved. A second one ends at once.
+//! Ctrl-C during a benchmark: the results so far are printed and saved. A second Ctrl-C exits at once.
 
 use std::io;
 use std::sync::Arc;
@@ -9,39 +9,39 @@ use pipewright::{ArrivedSignal, CaughtSignals, Signal};
 
 use crate::exit_code;
 
-/// Those that mean "stop".
+/// The signals that mean "stop".
 const STOPPING: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
 
-/// Whether we were told to stop.
+/// A request to stop, from a signal.
 #[derive(Debug, Clone)]
-pub(super) struct Stop(Arc<Told>);
+pub(super) struct Stop(Arc<Requested>);
 
 #[derive(Debug, Default)]
-struct Told {
-    /// The number of the signal; 0: none has come.
+struct Requested {
+    /// The number of the signal; 0: none has arrived.
     signal: AtomicI32,
-    /// It was Ctrl-C.
+    /// The signal was Ctrl-C.
     ctrl_c: AtomicBool,
 }
 
 impl Stop {
-    /// From here on a signal that means "stop" is noted.
+    /// Starts to catch the signals that mean "stop".
     pub(super) fn catch() -> io::Result<Stop> {
         let caught = CaughtSignals::new(&STOPPING)?;
         let stop = Stop(Arc::default());
-        let noting = stop.clone();
+        let recording = stop.clone();
         thread::Builder::new().name("signals".to_owned()).stack_size(64 << 10).spawn(
             move || {
                 while let Ok(arrived) = caught.wait_for_arrival() {
-                    noting.note(arrived);
+                    recording.record(arrived);
                 }
             },
         )?;
         Ok(stop)
     }
 
-    fn note(&self, arrived: ArrivedSignal) {
-        let is_second = self.is_asked_for();
+    fn record(&self, arrived: ArrivedSignal) {
+        let is_second = self.is_requested();
         let ArrivedSignal { signal, from_terminal, .. } = arrived;
         self.0.ctrl_c.store(from_terminal && signal == Signal::INT, Ordering::SeqCst);
         self.0.signal.store(signal.number(), Ordering::SeqCst);
@@ -50,12 +50,13 @@ impl Stop {
         }
     }
 
-    pub(super) fn is_asked_for(&self) -> bool {
+    /// Returns true once a signal has arrived.
+    pub(super) fn is_requested(&self) -> bool {
         self.0.signal.load(Ordering::SeqCst) != 0
     }
 
-    /// Ends us by Ctrl-C where that was it, and with it the loop of a shell; else gives the exit code that tells of
-    /// the signal. `None`: nobody has asked.
+    /// Raises SIGINT if the signal was Ctrl-C, so that a shell ends its loop as well; otherwise returns the exit code for
+    /// the signal. `None`: no signal has arrived.
     pub(super) fn end(&self) -> Option<i32> {
         if self.0.ctrl_c.load(Ordering::SeqCst) {
             Signal::INT.raise();

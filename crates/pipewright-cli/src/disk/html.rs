@@ -1,4 +1,4 @@
-//! Diagnoses as one page of HTML, which needs nothing else.
+//! Diagnoses as one self-contained HTML page.
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ td.number { text-align: right; font-variant-numeric: tabular-nums; }\n\
 .asynchronous { color: #1a7f37; } .workers, .blocked, .partly { color: #c4432b; }\n\
 small { opacity: .8; }\n</style>\n";
 
-/// The whole page.
+/// Returns the page.
 pub(super) fn page(reports: &[Report]) -> String {
     let mut page = HEAD.to_owned();
     for report in reports {
@@ -93,7 +93,7 @@ fn add_test(page: &mut String, test: &TestReport) {
     page.push_str("</tr>\n");
 }
 
-/// Text that is no markup.
+/// Escapes text for HTML.
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -103,7 +103,7 @@ mod tests {
     use super::escape;
 
     #[test]
-    fn names_of_files_are_no_markup() {
+    fn markup_in_file_names_is_escaped() {
         assert_eq!(escape("<b>&\"x\""), "&lt;b&gt;&amp;&quot;x&quot;");
     }
 }

@@ -6,7 +6,7 @@ use pipewright_disk::Class;
 use pipewright_disk::diagnosis::{Measured, Outcome, Report as Diagnosis, TestReport};
 use serde::Serialize;
 
-/// The object. Fields are only ever added.
+/// The report. Fields are only ever added.
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     schema: &'static str,
@@ -28,7 +28,7 @@ struct Refused {
     message: String,
 }
 
-/// Why not everything could be judged.
+/// The reason for tests without a verdict.
 #[derive(Debug, Serialize)]
 struct Unjudged {
     why_not: &'static str,
@@ -75,7 +75,7 @@ struct Reason {
     remedy_verdict: Option<&'static str>,
 }
 
-/// The object on one line.
+/// Returns the report on one line.
 pub(super) fn text(report: &Diagnosis) -> serde_json::Result<String> {
     let refused = report.unavailable_backends.iter().map(|step| Refused {
         backend: step.backend.name(),

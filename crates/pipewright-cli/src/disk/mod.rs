@@ -1,4 +1,4 @@
-//! `pipewright disk`: whether disk I/O is asynchronous here, and why not.
+//! `pipewright disk`: tests if disk I/O is asynchronous, and explains why it is not.
 
 mod html;
 mod json;
@@ -14,21 +14,21 @@ use pipewright_os::disk::file;
 
 use crate::args::DiskOptions;
 use crate::print::print;
-use crate::{Failure, complain, exit_code};
+use crate::{Failure, exit_code, print_error};
 
-/// Diagnoses each path and tells. A path that cannot be diagnosed does not keep the others from it.
+/// Diagnoses each path and prints the result. An error for one path does not stop the others.
 pub(crate) fn run(options: &DiskOptions) -> Result<i32, Failure> {
     let page = options.html.as_ref().map(|path| Page::new(path, &options.paths)).transpose()?;
     let (mut reports, mut code) = (Vec::new(), exit_code::SUCCESS);
     for path in &options.paths {
         match diagnose(path, &options.diagnose()) {
             Err(error) => {
-                complain(&error.to_string());
+                print_error(&error.to_string());
                 code = exit_code::OWN_FAILURE;
             }
             Ok(report) => {
-                let words = words(options.json, reports.is_empty(), &report);
-                print(words.map_err(Failure::cannot("print the diagnosis"))?)?;
+                let text = text_of(options.json, reports.is_empty(), &report);
+                print(text.map_err(Failure::cannot("print the diagnosis"))?)?;
                 reports.push(report);
             }
         }
@@ -39,26 +39,29 @@ pub(crate) fn run(options: &DiskOptions) -> Result<i32, Failure> {
     Ok(code)
 }
 
-/// The page of HTML.
+/// The HTML page.
 #[derive(Debug)]
 struct Page {
     path: PathBuf,
-    /// It was not there before.
+    /// The file did not exist before.
     is_new: bool,
 }
 
 impl Page {
-    /// Opened once before anything is measured: that it cannot be written is known at once. What is there
-    /// stays until there is something new.
+    /// Opens the file before the first test, so that an error is known at once. Its content stays until the page is
+    /// written.
     fn new(path: &Path, read: &[PathBuf]) -> Result<Page, Failure> {
-        // One that is not there is none of them.
+        // A page that does not exist yet is none of the tested files.
         let is_same = |other: &&PathBuf| file::is_same(path, other).unwrap_or(false);
         if let Some(same) = read.iter().find(is_same) {
-            return Err(Failure(format!("the page would replace {same:?}, which is to be read")));
+            return Err(Failure(format!(
+                "--html would overwrite {same:?}, a file to test; choose another file"
+            )));
         }
         let is_new = fs::symlink_metadata(path).is_err();
         let opened = File::options().create(true).append(true).open(path);
-        opened.map_err(|error| Failure(format!("cannot write the page to {path:?}: {error}")))?;
+        opened
+            .map_err(|error| Failure(format!("cannot write the HTML page to {path:?}: {error}")))?;
         Ok(Page { path: path.to_owned(), is_new })
     }
 
@@ -70,21 +73,22 @@ impl Page {
             }
             return Ok(());
         }
-        fs::write(&self.path, html::page(reports))
-            .map_err(|error| Failure(format!("cannot write the page: {error}")))
+        let path = self.path;
+        fs::write(&path, html::page(reports))
+            .map_err(|error| Failure(format!("cannot write the HTML page to {path:?}: {error}")))
     }
 }
 
-/// What is printed of it.
-fn words(as_json: bool, is_first: bool, report: &Report) -> io::Result<Vec<u8>> {
-    let mut words = Vec::new();
+/// Returns the text to print for a diagnosis.
+fn text_of(as_json: bool, is_first: bool, report: &Report) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
     if as_json {
-        writeln!(words, "{}", json::text(report)?)?;
+        writeln!(text, "{}", json::text(report)?)?;
     } else {
         if !is_first {
-            writeln!(words)?;
+            writeln!(text)?;
         }
-        text::write(&mut words, report)?;
+        text::write(&mut text, report)?;
     }
-    Ok(words)
+    Ok(text)
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use pipewright_disk::BackendKind;
 use pipewright_disk::diagnosis::{Measured, Outcome, Reason, Report, Test, TestReport, Verdict};
 
-/// Leads: what is asynchronous, what is not, and why not.
+/// Returns the summary: the requests that are asynchronous, those that are not, and the reasons.
 pub(super) fn lead(report: &Report) -> String {
     let judged = report.tests.iter().filter_map(|test| match &test.outcome {
         Outcome::Measured(measured) if test.test.asynchronous => Some((test.test, &**measured)),
@@ -15,9 +15,9 @@ pub(super) fn lead(report: &Report) -> String {
     let mut parts = Vec::new();
     for (verdicts, what) in [
         (&[Verdict::Asynchronous][..], "are truly asynchronous"),
-        (&[Verdict::Cached], "come from memory at once"),
-        (&[Verdict::Partly], "are partly so"),
-        (&[Verdict::Workers, Verdict::Blocked], "are not"),
+        (&[Verdict::Cached], "are served from memory"),
+        (&[Verdict::Partly], "are partly asynchronous"),
+        (&[Verdict::Workers, Verdict::Blocked], "are not asynchronous"),
         (&[Verdict::Unknown], "cannot be judged here"),
     ] {
         let these = judged.iter().filter(|(_, it)| verdicts.contains(&it.verdict));
@@ -43,12 +43,12 @@ pub(super) fn lead(report: &Report) -> String {
     }
     let path = shown(&report.path);
     if parts.is_empty() {
-        return format!("{path}: nothing was measured that could be asynchronous.");
+        return format!("{path}: no asynchronous test could be measured.");
     }
     format!("{path}: {}.", parts.join("; "))
 }
 
-/// A path as a part of a line: what would end the line, or command a terminal, is named instead.
+/// Shows a path on one line: control characters are escaped.
 fn shown(path: &Path) -> String {
     let escaped = |character: char| match character.is_control() {
         true => character.escape_debug().to_string(),
@@ -57,7 +57,7 @@ fn shown(path: &Path) -> String {
     path.to_string_lossy().chars().map(escaped).collect()
 }
 
-/// What tests do, as the subject of a sentence: what is done in both ways is named once.
+/// Returns the subjects of a sentence about tests. A test that runs both with and without the cache is named once.
 fn subjects(tests: impl Iterator<Item = Test>) -> Vec<String> {
     let mut tests: Vec<Test> = tests.collect();
     let mut subjects = Vec::new();
@@ -77,7 +77,7 @@ fn subjects(tests: impl Iterator<Item = Test>) -> Vec<String> {
     subjects
 }
 
-/// The reasons that explain the most, each once.
+/// Returns the most important reasons, each once.
 fn why_not<'a>(report: &Report, measured: impl Iterator<Item = &'a Measured>) -> String {
     let mut why: Vec<String> = Vec::new();
     for reason in measured.filter_map(|it| it.findings.first()).map(|it| it.reason) {
@@ -88,12 +88,12 @@ fn why_not<'a>(report: &Report, measured: impl Iterator<Item = &'a Measured>) ->
     }
     let has_threads = matches!(report.backend, Some(BackendKind::Threads | BackendKind::Aio));
     if why.is_empty() && has_threads {
-        why.push("the engine has threads wait".to_owned());
+        why.push("the engine uses blocking threads".to_owned());
     }
     if why.is_empty() { String::new() } else { format!(": {}", why.join("; ")) }
 }
 
-/// `a`, `a and b`, `a, b and c`.
+/// Joins names: `a`, `a and b`, `a, b and c`.
 fn list(names: &[String]) -> String {
     match names {
         [] => String::new(),
@@ -102,7 +102,7 @@ fn list(names: &[String]) -> String {
     }
 }
 
-/// What was measured, in the words of the sample that this goes back to.
+/// Returns the times of a test, in the words of the code sample that the tool goes back to.
 pub(super) fn times(measured: &Measured) -> String {
     let requests = measured.evidence.requests;
     let (queued, completed) = (measured.queued.as_secs_f64(), measured.completed.as_secs_f64());
@@ -115,7 +115,7 @@ pub(super) fn times(measured: &Measured) -> String {
     )
 }
 
-/// Whether requests came back as they went.
+/// Returns a sentence about the order of completion.
 pub(super) fn order(measured: &Measured) -> String {
     match measured.out_of_order {
         0 => "Operations completed in the order issued.".to_owned(),
@@ -133,13 +133,13 @@ mod tests {
     use super::{list, shown};
 
     #[test]
-    fn a_path_neither_ends_a_line_nor_commands_a_terminal() {
+    fn control_characters_in_a_path_are_escaped() {
         assert_eq!(shown(Path::new("a b/ü")), "a b/ü");
         assert_eq!(shown(Path::new("a\n\u{1b}[31mb\u{9b}")), "a\\n\\u{1b}[31mb\\u{9b}");
     }
 
     #[test]
-    fn names_are_listed_as_in_a_sentence() {
+    fn names_are_joined_as_in_a_sentence() {
         let names = ["a", "b", "c"].map(str::to_owned);
         assert_eq!(list(&names[..0]), "");
         assert_eq!(list(&names[..1]), "a");

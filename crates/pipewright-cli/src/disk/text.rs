@@ -7,7 +7,7 @@ use pipewright_disk::diagnosis::{Finding, Measured, Outcome, Report};
 
 use super::sentence;
 
-/// Writes the sentence, the tests, the reasons and the remedies.
+/// Writes the summary, the tests, the reasons and the remedies.
 pub(super) fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
     writeln!(out, "{}", sentence::lead(report))?;
     let filesystem = report.filesystem.as_deref().unwrap_or("unknown filesystem");
@@ -49,7 +49,7 @@ fn write_measured(out: &mut impl Write, measured: &Measured) -> io::Result<()> {
     Ok(())
 }
 
-/// What the remedy did.
+/// Returns the measured effect of a remedy.
 pub(super) fn effect(finding: &Finding) -> String {
     let Some(effect) = finding.effect else { return String::new() };
     let (completed, free) = (effect.completed.as_secs_f64(), effect.free_share * 100.0);

@@ -1,45 +1,44 @@
-//! `pipewright pipe`: a pipeline without a shell, seen through to its end.
+//! `pipewright pipe`: a pipeline without a shell.
 
+mod parse;
 mod report;
-mod words;
 
-use pipewright::{
-    CancelToken, Command, Error, ErrorKind, Outcome, Pipeline, PipelineOutput, Scope, Stdio,
-};
+use pipewright::{CancelToken, Command, Error, ErrorKind, Pipeline, PipelineOutput, Scope, Stdio};
 
 use crate::args::{Contain, PipeOptions};
-use crate::run::command::{counting, hold, seen, set_surroundings};
+use crate::run::command::{count_only, set_containment, set_environment, watched};
 use crate::run::interrupt::Interrupt;
-use crate::run::report::deliver;
+use crate::run::message;
+use crate::run::report::write_or_fail;
 use crate::run::{code_of, lost_output};
-use crate::{Failure, complain, exit_code};
+use crate::{Failure, exit_code, print_error};
+use parse::{Output, Parsed};
 use report::Report;
-use words::{Output, Typed};
 
-/// Runs the pipeline and reports.
+/// Runs the pipeline, and writes its report.
 pub(crate) fn run(options: &PipeOptions) -> Result<i32, Failure> {
-    let typed = Typed::parse(&options.words)?;
+    let parsed = Parsed::parse(&options.words)?;
     let cancel = CancelToken::new();
     let interrupt = Interrupt::catch(&cancel, options.common.contain != Contain::Group, false)
         .map_err(Failure::cannot("catch signals"))?;
-    let attempt = |ends_with_us| -> Result<_, Failure> {
-        let mut pipeline = build(options, &typed, ends_with_us)?;
+    let attempt = |kill_scope| -> Result<_, Failure> {
+        let mut pipeline = build(options, &parsed, kill_scope)?;
         set_rules(&mut pipeline, options, &cancel);
         Ok(pipeline.output())
     };
     let mut result = attempt(Scope::Tree)?;
     if matches!(&result, Err(error) if matches!(error.kind(), ErrorKind::Unsupported)) {
-        // Without a supervisor: then what can be had without one, and the report says so.
+        // No supervisor is available: falls back to weaker containment, which the report names.
         result = attempt(Scope::Child)?;
     }
-    interrupt.rest();
-    say(options, &typed, &result);
+    interrupt.command_ended();
+    print_result(options, &parsed, &result);
     let code = match &result {
         Ok(output) => code_of(output, &interrupt),
         Err(error) => exit_code::of_error(error),
     };
     let code = match options.common.report() {
-        Some(path) => deliver(&Report::new(options, &typed, &result), path, code),
+        Some(path) => write_or_fail(&Report::new(options, &parsed, &result), path, code),
         None => code,
     };
     Ok(interrupt.end(result.as_deref().ok(), false, code))
@@ -47,16 +46,17 @@ pub(crate) fn run(options: &PipeOptions) -> Result<i32, Failure> {
 
 fn build(
     options: &PipeOptions,
-    typed: &Typed,
-    ends_with_us: Scope,
+    parsed: &Parsed,
+    kill_scope: Scope,
 ) -> Result<Pipeline<'static>, Failure> {
-    let mut commands = Vec::with_capacity(typed.stages.len());
-    for words in &typed.stages {
-        let (program, args) = words.split_first().ok_or_else(|| Failure("no command".into()))?;
+    let mut commands = Vec::with_capacity(parsed.stages.len());
+    for words in &parsed.stages {
+        let (program, args) =
+            words.split_first().ok_or_else(|| Failure("the pipeline has an empty stage".into()))?;
         let mut command = Command::new(program);
         command.args(args);
-        set_surroundings(&mut command, &options.common)?;
-        hold(&mut command, options.common.contain, ends_with_us);
+        set_environment(&mut command, &options.common)?;
+        set_containment(&mut command, options.common.contain, kill_scope);
         command.stderr(if options.common.passes_through() {
             Stdio::tee()
         } else {
@@ -65,15 +65,15 @@ fn build(
         commands.push(command);
     }
     if let Some(first) = commands.first_mut() {
-        first.stdin(match &typed.input {
+        first.stdin(match &parsed.input {
             Some(file) => Stdio::open(file),
             None => Stdio::inherit(),
         });
     }
     if let Some(last) = commands.last_mut() {
-        last.stdout(match &typed.output {
-            Some(Output::Create(file)) => seen(Stdio::create(file), &options.common),
-            Some(Output::Append(file)) => seen(Stdio::append(file), &options.common),
+        last.stdout(match &parsed.output {
+            Some(Output::Create(file)) => watched(Stdio::create(file), &options.common),
+            Some(Output::Append(file)) => watched(Stdio::append(file), &options.common),
             None if options.common.passes_through() => Stdio::tee(),
             None => Stdio::inherit(),
         });
@@ -90,42 +90,30 @@ fn set_rules(pipeline: &mut Pipeline<'_>, options: &PipeOptions, cancel: &Cancel
     }
     pipeline
         .kill_grace(options.common.kill_grace.duration)
-        .stop_signal(options.common.signal)
+        .stop_signal(options.common.stop_signal)
         .cancel(cancel);
     pipeline.linger(options.common.linger.to_linger()).pipefail(!options.no_pipefail);
-    pipeline.limit(counting(options.common.limit));
+    pipeline.limit(count_only(options.common.limit));
 }
 
-/// Says in a line what we did, or what went wrong.
-fn say(options: &PipeOptions, typed: &Typed, result: &Result<PipelineOutput, Error>) {
+/// Prints a message about an error, or about the end of the pipeline.
+fn print_result(options: &PipeOptions, parsed: &Parsed, result: &Result<PipelineOutput, Error>) {
     let output = match result {
         Ok(output) => output,
-        Err(error) => return complain(&error.to_string()),
+        Err(error) => return print_error(&error.to_string()),
     };
     if let Some(failed) = lost_output(output) {
-        complain(&failed.to_string());
+        print_error(&failed.to_string());
     }
-    let after = |span: &Option<crate::args::Span>| {
-        span.as_ref().map(ToString::to_string).unwrap_or_default()
-    };
-    let did = match output.outcome {
-        Outcome::TimedOut => format!("timed out after {}", after(&options.common.timeout)),
-        Outcome::IdleTimedOut => {
-            format!("said nothing for {}", after(&options.common.idle_timeout))
-        }
-        Outcome::LimitExceeded => "said more than --limit allows".to_owned(),
-        Outcome::Cancelled => "was interrupted".to_owned(),
-        _ if output.held_open => "ended while something still held its output".to_owned(),
-        _ => return,
-    };
-    if !options.common.quiet {
-        complain(&format!("{} {did}", name(typed)));
+    let message = message::about_end(&name(parsed), output, &options.common);
+    if let Some(message) = message.filter(|_| !options.common.quiet) {
+        print_error(&message);
     }
 }
 
-/// The programs, as one would type them.
-fn name(typed: &Typed) -> String {
-    let programs = typed.stages.iter().filter_map(|words| words.first());
+/// Returns the programs as they are typed: `"a | b"`.
+fn name(parsed: &Parsed) -> String {
+    let programs = parsed.stages.iter().filter_map(|words| words.first());
     let programs: Vec<_> = programs.map(|program| program.to_string_lossy()).collect();
-    format!("\"{}\"", programs.join(" | ").escape_debug())
+    message::quoted(&programs.join(" | "))
 }

@@ -1,22 +1,22 @@
-//! The report of a pipeline: one JSON object, described in `docs/json.md`.
+//! The JSON report of a pipeline, described in `docs/json.md`.
 
 use pipewright::{Error, PipelineOutput, StageEnd};
 use serde::Serialize;
 
-use super::words::Typed;
+use super::parse::Parsed;
 use crate::args::PipeOptions;
 use crate::run::report::{Ended, Used, lossy, signal_of};
 
-/// The object. Fields are only ever added.
+/// The report. Fields are only ever added.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     schema: &'static str,
-    /// As it was typed.
+    /// Words as they were parsed.
     command: Vec<String>,
-    /// Of the stage that decided.
+    /// Result of the deciding stage.
     #[serde(flatten)]
     ended: Ended,
-    /// Which stage that is.
+    /// Index of the deciding stage.
     decided_by: Option<usize>,
     attempts: u32,
     stages: Vec<Stage>,
@@ -35,7 +35,7 @@ struct Stage {
 impl Report {
     pub(super) fn new(
         options: &PipeOptions,
-        typed: &Typed,
+        parsed: &Parsed,
         result: &Result<PipelineOutput, Error>,
     ) -> Report {
         let ends = result.as_ref().map(|output| output.stages.as_slice()).unwrap_or_default();
@@ -46,7 +46,7 @@ impl Report {
             ended: Ended::new(result.as_ref().map(|output| &output.whole)),
             decided_by: result.as_ref().ok().map(|output| output.decided_by),
             attempts: 1,
-            stages: typed.stages.iter().enumerate().map(stage).collect(),
+            stages: parsed.stages.iter().enumerate().map(stage).collect(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! From options to a command.
+//! Builds a command from options.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -9,10 +9,12 @@ use pipewright_os::base::os_text;
 use crate::Failure;
 use crate::args::{CommonOptions, Contain, RunOptions};
 
-/// The command that the options describe.
+/// Builds the command.
 pub(super) fn build(options: &RunOptions, cancel: &CancelToken) -> Result<Command, Failure> {
-    let (program, args) =
-        options.command.split_first().ok_or_else(|| Failure("no command was given".to_owned()))?;
+    let (program, args) = options
+        .command
+        .split_first()
+        .ok_or_else(|| Failure("the command is missing".to_owned()))?;
     let mut command = Command::new(program);
     command.args(args);
     if options.detach {
@@ -22,15 +24,15 @@ pub(super) fn build(options: &RunOptions, cancel: &CancelToken) -> Result<Comman
         set_times(&mut command, options);
         set_streams(&mut command, options);
     }
-    set_surroundings(&mut command, &options.common)?;
+    set_environment(&mut command, &options.common)?;
     for number in &options.inherit {
-        command.inherit_fd_as(copy_of(*number)?, *number);
+        command.inherit_fd_as(duplicate(*number)?, *number);
     }
     Ok(command)
 }
 
-/// Its environment and its working directory.
-pub(crate) fn set_surroundings(
+/// Sets the environment and the working directory.
+pub(crate) fn set_environment(
     command: &mut Command,
     options: &CommonOptions,
 ) -> Result<(), Failure> {
@@ -47,15 +49,15 @@ pub(crate) fn set_surroundings(
     Ok(())
 }
 
-/// Holds the command as the option says, and lets it, or its tree, end with us.
-pub(crate) fn hold(command: &mut Command, contain: Contain, ends_with_us: Scope) {
+/// Sets the containment, and kills the command or its tree when this process exits.
+pub(crate) fn set_containment(command: &mut Command, contain: Contain, kill_scope: Scope) {
     command.contain(match contain {
         Contain::None => pipewright::Contain::None,
         Contain::Group => pipewright::Contain::Group,
         Contain::Tree => pipewright::Contain::Tree,
     });
     let whole = contain == Contain::Tree;
-    command.kill_on_parent_exit(if whole { ends_with_us } else { Scope::Child });
+    command.kill_on_parent_exit(if whole { kill_scope } else { Scope::Child });
 }
 
 fn set_times(command: &mut Command, options: &RunOptions) {
@@ -65,14 +67,14 @@ fn set_times(command: &mut Command, options: &RunOptions) {
     if let Some(timeout) = &options.common.idle_timeout {
         command.idle_timeout(timeout.duration);
     }
-    command.kill_grace(options.common.kill_grace.duration).stop_signal(options.common.signal);
+    command.kill_grace(options.common.kill_grace.duration).stop_signal(options.common.stop_signal);
     command.linger(options.common.linger.to_linger());
 }
 
 fn set_streams(command: &mut Command, options: &RunOptions) {
     set_stdin(command, options);
     let output = |file: Option<&Path>| match file {
-        Some(path) => seen(file_to_write(path, options), &options.common),
+        Some(path) => watched(file_to_write(path, options), &options.common),
         None if options.capture => Stdio::piped(),
         None if options.common.passes_through() => Stdio::tee(),
         None => Stdio::inherit(),
@@ -89,23 +91,23 @@ fn set_streams(command: &mut Command, options: &RunOptions) {
         }
         (None, true) => {}
         (limit, false) => {
-            command.limit(counting(limit));
+            command.limit(count_only(limit));
         }
     }
 }
 
-/// The file, by way of us where somebody has to see what is written to it.
-pub(crate) fn seen(file: Stdio, options: &CommonOptions) -> Stdio {
+/// Passes output to a file through this process if a timeout or a limit has to watch it.
+pub(crate) fn watched(file: Stdio, options: &CommonOptions) -> Stdio {
     let is_watched = options.idle_timeout.is_some() || options.limit.is_some();
     if is_watched { Stdio::tee_to(file) } else { file }
 }
 
-/// What passes through is counted and not kept.
-pub(crate) fn counting(limit: Option<usize>) -> Limit {
+/// Returns a limit that counts the output and keeps none of it.
+pub(crate) fn count_only(limit: Option<usize>) -> Limit {
     limit.map_or(Limit::keep_head(0), Limit::fail).that_only_counts()
 }
 
-/// The streams of a command that is left alone: null, where they are not files.
+/// Sets the streams of a detached command: files, or null by default.
 fn set_files(command: &mut Command, options: &RunOptions) {
     if options.stdin.is_some() {
         set_stdin(command, options);
@@ -132,15 +134,15 @@ fn file_to_write(path: &Path, options: &RunOptions) -> Stdio {
     if options.append { Stdio::append(path) } else { Stdio::create(path) }
 }
 
-/// The name and the value of `--env`.
+/// Splits `--env` into name and value.
 fn split_variable(variable: &OsStr) -> Result<(&OsStr, &OsStr), Failure> {
     os_text::split_once(variable, b'=')
         .filter(|(key, _)| !key.is_empty())
-        .ok_or_else(|| Failure(format!("--env takes K=V, not {variable:?}")))
+        .ok_or_else(|| Failure(format!("invalid --env {variable:?}: expected K=V")))
 }
 
-/// A copy of a handle of ours.
-fn copy_of(number: i32) -> Result<Handle, Failure> {
+/// Duplicates a handle of this process.
+fn duplicate(number: i32) -> Result<Handle, Failure> {
     Handle::copy_of_number(number)
-        .map_err(|error| Failure(format!("cannot inherit handle {number}: {error}")))
+        .map_err(|error| Failure(format!("cannot inherit file descriptor {number}: {error}")))
 }

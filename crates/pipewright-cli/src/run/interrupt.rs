@@ -1,4 +1,4 @@
-//! Signals that are meant for the command: they are passed on, or stop it.
+//! Signals to the tool: they stop the command, or are forwarded to it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -11,49 +11,49 @@ use pipewright_os::process::terminal::{self, Foreground};
 
 use crate::exit_code;
 
-/// Those that mean "stop".
+/// Signals that request a stop.
 const STOPPING: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
-/// Those that mean whatever the command makes of them.
+/// Signals that are forwarded.
 const OTHERS: [Signal; 3] = [Signal::QUIT, Signal::USR1, Signal::USR2];
 
-/// How long we have to come to our end by ourselves after a signal that finds no child: a start that is under
-/// way, or a report that is being written, takes far less.
+/// Time for this process to exit by itself after a signal that finds no child. A start in progress, or the writing of a
+/// report, takes far less.
 const STUCK_AFTER: Duration = Duration::from_secs(1);
-/// How often it is looked whether a command that is being started is there.
-const LOOK_PAUSE: Duration = Duration::from_millis(5);
+/// Interval of the checks for a command that is being started.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The signals, caught.
+/// Caught signals, handled by a thread.
 #[derive(Debug)]
 pub(crate) struct Interrupt {
-    seen: Arc<Seen>,
+    state: Arc<State>,
 }
 
-/// What has come, and whom it could be for.
+/// Signals that have arrived, and the phase of the run.
 #[derive(Debug)]
-struct Seen {
+struct State {
     cancel: CancelToken,
-    /// The first that means "stop" and was for us.
+    /// The first stop signal to this process.
     signal: OnceLock<Signal>,
-    /// A stop was typed at the terminal that we share with the command.
+    /// A stop signal was typed at the terminal shared with the command.
     typed: AtomicBool,
-    /// Ctrl-C was among it, whether there was a command or not.
+    /// Ctrl-C was typed, with or without a command running.
     ctrl_c: AtomicBool,
-    /// Between two attempts, and after the last.
-    at_rest: AtomicBool,
+    /// No command runs: between two attempts, and after the last.
+    idle: AtomicBool,
 }
 
 impl Interrupt {
-    /// From here on signals do not end this process: one that means "stop" cancels the token, and
-    /// the command is sent it in the place of the stop signal; others are passed on.
+    /// Catches signals, which then no longer kill this process. A stop signal cancels the token, and the command gets that
+    /// signal in place of the configured one. Other signals are forwarded.
     ///
-    /// `shares_terminal`: the command is in our process group, and has got what the terminal sends
-    /// (Ctrl-C) itself. It may have its own idea of what that means, as an editor has.
+    /// `shares_terminal`: the command is in the process group of the tool, and gets the signals of the terminal (Ctrl-C)
+    /// itself. It may handle them in its own way, as an editor does.
     ///
-    /// `is_followed`: when the command stops, so do we, and not before. The shell would take the terminal back
-    /// while the command may still be about to read from it, and it would take what is typed for the shell.
+    /// `is_followed`: this process suspends (Ctrl-Z) only after the command has. Otherwise the shell would take the terminal
+    /// back while the command may still read from it, and the command would take input meant for the shell.
     ///
-    /// Where there is no command (a file has not been opened yet that is a FIFO; between two attempts; a report is
-    /// written that nobody reads) whoever wants it to stop means us.
+    /// If no command runs, a stop signal is for this process. Examples: the open of a FIFO blocks before the start, the
+    /// delay between two attempts, a report that is written to a pipe that nothing reads.
     pub(crate) fn catch(
         cancel: &CancelToken,
         shares_terminal: bool,
@@ -62,48 +62,49 @@ impl Interrupt {
         let mut caught = [STOPPING, OTHERS].concat();
         caught.extend(is_followed.then_some(Signal::TSTP));
         let caught = CaughtSignals::new(&caught)?;
-        let seen = Arc::new(Seen {
+        let state = Arc::new(State {
             cancel: cancel.clone(),
             signal: OnceLock::new(),
             typed: AtomicBool::new(false),
             ctrl_c: AtomicBool::new(false),
-            at_rest: AtomicBool::new(false),
+            idle: AtomicBool::new(false),
         });
-        let noting = Arc::clone(&seen);
-        // The thread below does next to nothing but wait.
+        let handler = Arc::clone(&state);
+        // The thread below does little but wait: it needs no heap of its own.
         pipewright_os::base::memory::use_one_heap();
         thread::Builder::new().name("signals".to_owned()).stack_size(64 << 10).spawn(
             move || {
                 while let Ok(arrived) = caught.wait_for_arrival() {
-                    noting.note(arrived, shares_terminal);
+                    handler.handle(arrived, shares_terminal);
                 }
             },
         )?;
-        Ok(Interrupt { seen })
+        Ok(Interrupt { state })
     }
 
-    /// The signal that came first.
+    /// Returns the first stop signal.
     pub(crate) fn signal(&self) -> Option<Signal> {
-        self.seen.signal.get().copied()
+        self.state.signal.get().copied()
     }
 
-    /// Whether somebody at the terminal wants it to end: then it is not tried again.
-    pub(crate) fn was_typed(&self) -> bool {
-        self.seen.typed.load(Ordering::SeqCst)
+    /// Returns true if a stop signal was typed at the terminal, which also ends the retries.
+    pub(crate) fn was_interrupted_at_terminal(&self) -> bool {
+        self.state.typed.load(Ordering::SeqCst)
     }
 
-    /// Ends us by Ctrl-C where that has ended the command, or came while there was none, or was why we gave up what we
-    /// would have tried again; else gives the code to exit with. A shell ends its loop for what SIGINT has ended, and
-    /// goes on after what exits, with whichever code.
-    pub(crate) fn end<T>(&self, done: Option<&Captured<T>>, gave_up: bool, code: i32) -> i32 {
+    /// Kills this process by SIGINT if Ctrl-C killed the command, arrived while none ran, or ended the retries. Otherwise
+    /// returns the exit code.
+    ///
+    /// A shell ends its loop if SIGINT killed a command, and continues if the command exited, with any code.
+    pub(crate) fn end<T>(&self, done: Option<&Captured<T>>, ended_retries: bool, code: i32) -> i32 {
         let ended_by = done.filter(|done| done.outcome == Outcome::Signaled);
         let ended_by = ended_by.and_then(|done| done.status.terminating_signal());
         let is_ctrl_c = if ended_by == Some(Signal::INT) {
-            // Whether we have got it as well, or it was for the group of the command alone.
+            // True no matter if Ctrl-C reached this process too, or only the group of the command.
             Foreground::own().is_some()
         } else {
-            let is_ours = gave_up || self.signal() == Some(Signal::INT);
-            is_ours && self.seen.ctrl_c.load(Ordering::SeqCst)
+            let is_ours = ended_retries || self.signal() == Some(Signal::INT);
+            is_ours && self.state.ctrl_c.load(Ordering::SeqCst)
         };
         if is_ctrl_c && code != exit_code::OWN_FAILURE {
             Signal::INT.raise();
@@ -111,19 +112,19 @@ impl Interrupt {
         code
     }
 
-    /// A command is about to be started.
-    pub(crate) fn begin(&self) {
-        self.seen.at_rest.store(false, Ordering::SeqCst);
+    /// Records that a command is about to be started.
+    pub(crate) fn command_starts(&self) {
+        self.state.idle.store(false, Ordering::SeqCst);
     }
 
-    /// It has ended.
-    pub(crate) fn rest(&self) {
-        self.seen.at_rest.store(true, Ordering::SeqCst);
+    /// Records that the command has ended.
+    pub(crate) fn command_ended(&self) {
+        self.state.idle.store(true, Ordering::SeqCst);
     }
 }
 
-impl Seen {
-    fn note(&self, arrived: ArrivedSignal, shares_terminal: bool) {
+impl State {
+    fn handle(&self, arrived: ArrivedSignal, shares_terminal: bool) {
         let ArrivedSignal { signal, from_terminal, .. } = arrived;
         if from_terminal && signal == Signal::INT {
             self.ctrl_c.store(true, Ordering::SeqCst);
@@ -135,7 +136,7 @@ impl Seen {
                 self.typed.store(true, Ordering::SeqCst);
             }
         } else if stops {
-            // The first one counts; who presses Ctrl-C twice means the same thing.
+            // Only the first counts: a second Ctrl-C means the same.
             let _ = self.signal.set(signal);
             self.cancel.cancel_with(signal);
             if !has_command {
@@ -148,31 +149,31 @@ impl Seen {
         }
     }
 
-    /// Whether there is a command. One that is being started is waited for, as it may have got the signal too.
+    /// Returns true if a command runs. Waits for one that is being started, as it may get the signal too.
     fn wait_for_command(&self) -> bool {
         let until = Instant::now() + STUCK_AFTER;
-        while !self.is_at_rest() && !self.cancel.is_waited_for() && Instant::now() < until {
-            nap(LOOK_PAUSE);
+        while !self.is_idle() && !self.cancel.is_waited_for() && Instant::now() < until {
+            sleep(POLL_INTERVAL);
         }
-        !self.is_at_rest() && self.cancel.is_waited_for()
+        !self.is_idle() && self.cancel.is_waited_for()
     }
 
-    fn is_at_rest(&self) -> bool {
-        self.at_rest.load(Ordering::SeqCst)
+    fn is_idle(&self) -> bool {
+        self.idle.load(Ordering::SeqCst)
     }
 
-    /// Ends this process, unless that is about to happen.
+    /// Exits, unless this process is about to exit anyway.
     fn end_if_stuck(&self, signal: Signal) {
-        if self.is_at_rest() {
-            nap(STUCK_AFTER);
+        if self.is_idle() {
+            sleep(STUCK_AFTER);
         }
-        if self.is_at_rest() || !self.cancel.is_waited_for() {
+        if self.is_idle() || !self.cancel.is_waited_for() {
             std::process::exit(exit_code::of_signal(signal.number()));
         }
     }
 }
 
-fn nap(time: Duration) {
-    // Ignored: a wait for nothing has no error of its own.
+fn sleep(time: Duration) {
+    // Ignored: a wait without a source cannot fail.
     let _ = wait::any(&mut [], Some(Instant::now() + time));
 }

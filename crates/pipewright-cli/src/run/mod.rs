@@ -1,7 +1,8 @@
-//! `pipewright run`: one command, seen through to its end.
+//! `pipewright run`: one command, with timeouts, limits, retries and a report.
 
 pub(crate) mod command;
 pub(crate) mod interrupt;
+pub(crate) mod message;
 pub(crate) mod report;
 
 use pipewright::{
@@ -11,33 +12,38 @@ use pipewright_os::process::terminal::Foreground;
 
 use crate::args::{Contain, RunOptions};
 use crate::print::print;
-use crate::{Failure, complain, exit_code};
+use crate::{Failure, exit_code, print_error};
 use interrupt::Interrupt;
 use report::Report;
 
-/// Runs the command, again if it was asked for, and reports.
+/// Runs the command, with retries, and writes its report.
 pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
     if options.detach {
         return detach(&options);
     }
     let cancel = CancelToken::new();
-    let is_in_front = Foreground::own().is_some();
+    let is_foreground = Foreground::own().is_some();
     let shares_terminal = options.common.contain != Contain::Group;
-    let interrupt = Interrupt::catch(&cancel, shares_terminal, is_in_front)
+    let interrupt = Interrupt::catch(&cancel, shares_terminal, is_foreground)
         .map_err(Failure::cannot("catch signals"))?;
     let mut command = command::build(&options, &cancel)?;
     let mut attempts = 0;
     let (result, gave_up) = loop {
         attempts += 1;
-        interrupt.begin();
+        interrupt.command_starts();
         let result = attempt(&mut command, &options);
-        interrupt.rest();
-        let again = attempts <= options.retries && is_worth_another_try(&result);
-        if !again || interrupt.was_typed() {
+        interrupt.command_ended();
+        let again = attempts <= options.retries && is_worth_a_retry(&result);
+        if !again || interrupt.was_interrupted_at_terminal() {
             break (result, again);
         }
         let most = u64::from(options.retries) + 1;
-        say(&options, || format!("attempt {attempts} of {most}: {}", words(&options, &result)));
+        print_unless_quiet(&options, || {
+            let delay = &options.retry_delay;
+            let when =
+                if delay.duration.is_zero() { String::new() } else { format!(" in {delay}") };
+            format!("attempt {attempts} of {most}: {}; retrying{when}", failure(&options, &result))
+        });
         if cancel.wait_for(options.retry_delay.duration) {
             break (result, true);
         }
@@ -48,26 +54,26 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
     };
     let code = show(&options, &result, code);
     let code = match options.common.report() {
-        Some(path) => report::deliver(&Report::new(&options, &result, attempts), path, code),
+        Some(path) => report::write_or_fail(&Report::new(&options, &result, attempts), path, code),
         None => code,
     };
     Ok(interrupt.end(result.as_ref().ok(), gave_up, code))
 }
 
-/// Runs the command once, held as well as this machine can.
+/// Runs the command once, with the best containment available.
 fn attempt(command: &mut Command, options: &RunOptions) -> Result<Output, Error> {
-    command::hold(command, options.common.contain, Scope::Tree);
+    command::set_containment(command, options.common.contain, Scope::Tree);
     match command.output() {
         Err(error) if matches!(error.kind(), ErrorKind::Unsupported) => {
-            // Without a supervisor: then what can be had without one, and the report says so.
-            command::hold(command, options.common.contain, Scope::Child);
+            // No supervisor is available: falls back to weaker containment, which the report names.
+            command::set_containment(command, options.common.contain, Scope::Child);
             command.output()
         }
         done => done,
     }
 }
 
-/// Starts the command, and leaves it alone.
+/// Starts the command, and does not wait for it.
 fn detach(options: &RunOptions) -> Result<i32, Failure> {
     let mut command = command::build(options, &CancelToken::new())?;
     match command.detached().start_and_forget() {
@@ -78,26 +84,27 @@ fn detach(options: &RunOptions) -> Result<i32, Failure> {
             Ok(exit_code::SUCCESS)
         }
         Err(error) => {
-            complain(&error.to_string());
+            print_error(&error.to_string());
             Ok(exit_code::of_error(&error))
         }
     }
 }
 
-fn is_worth_another_try(result: &Result<Output, Error>) -> bool {
+fn is_worth_a_retry(result: &Result<Output, Error>) -> bool {
     match result {
-        // Who was interrupted from the terminal (in a group of its own, we have not heard of it) is not meant to
-        // start anew.
+        // An interrupt from the terminal also ends the retries. A command in its own group gets it alone, and so its
+        // status has to be checked.
         Ok(capture) => {
             !capture.success()
                 && capture.outcome != Outcome::Cancelled
                 && capture.status.terminating_signal() != Some(Signal::INT)
         }
-        // What cannot be started now cannot be started in a second either.
+        // A command that cannot be started now cannot be started a second later either.
         Err(_) => false,
     }
 }
 
+/// Returns the exit code for a command or a pipeline that was started.
 pub(crate) fn code_of<T>(capture: &Captured<T>, interrupt: &Interrupt) -> i32 {
     match capture.outcome {
         Outcome::TimedOut | Outcome::IdleTimedOut | Outcome::LimitExceeded => exit_code::STOPPED,
@@ -105,7 +112,7 @@ pub(crate) fn code_of<T>(capture: &Captured<T>, interrupt: &Interrupt) -> i32 {
             .signal()
             .map_or(exit_code::OWN_FAILURE, |signal| exit_code::of_signal(signal.number())),
         _ if lost_output(capture).is_some() => exit_code::OWN_FAILURE,
-        // Our reader, and so the command's, had read all that it wanted.
+        // The reader of our stdout, and so of the command's output, has read enough.
         _ if capture.status.terminating_signal() == Some(Signal::PIPE)
             && capture.tee_failed.is_some() =>
         {
@@ -115,64 +122,50 @@ pub(crate) fn code_of<T>(capture: &Captured<T>, interrupt: &Interrupt) -> i32 {
     }
 }
 
-/// Why what the command wrote did not go where it was passed on to. A reader that has gone, as
-/// `head` does, wants no more: that is no failure.
+/// Returns the error of passing the output on. A reader that has gone, such as `head`, is no error.
 pub(crate) fn lost_output<T>(capture: &Captured<T>) -> Option<TeeFailed> {
     capture.tee_failed.filter(|failed| !failed.is_reader_gone())
 }
 
-/// Prints what was captured, if it is wanted, says in a line what we did, and gives the code to exit with.
+/// Prints the captured output if the command failed, and a message about its end. Returns the exit code.
 fn show(options: &RunOptions, result: &Result<Output, Error>, mut code: i32) -> i32 {
     match result {
-        Err(error) => complain(&error.to_string()),
+        Err(error) => print_error(&error.to_string()),
         Ok(capture) => {
             if options.capture && !capture.success() {
                 code = report::show_captured(capture, options, code);
             }
             if let Some(failed) = lost_output(capture) {
-                complain(&failed.to_string());
+                print_error(&failed.to_string());
             }
-            let by_us = !matches!(capture.outcome, Outcome::Exited | Outcome::Signaled);
-            if by_us {
-                say(options, || words(options, result));
-            } else if capture.held_open {
-                say(options, || {
-                    format!("{} ended while something still held its output", name(options))
-                });
+            if let Some(message) = message::about_end(&name(options), capture, &options.common) {
+                print_unless_quiet(options, || message);
             }
         }
     }
     code
 }
 
-fn say(options: &RunOptions, words: impl FnOnce() -> String) {
+fn print_unless_quiet(options: &RunOptions, message: impl FnOnce() -> String) {
     if !options.common.quiet {
-        complain(&words());
+        print_error(&message());
     }
 }
 
 fn name(options: &RunOptions) -> String {
     let program = options.command.first().map(|name| name.to_string_lossy()).unwrap_or_default();
-    format!("\"{}\"", program.escape_debug())
+    message::quoted(&program)
 }
 
-/// What became of the command, in a line.
-fn words(options: &RunOptions, result: &Result<Output, Error>) -> String {
-    let capture = match result {
-        Ok(capture) => capture,
-        Err(error) => return error.to_string(),
-    };
-    let name = name(options);
-    let after = |span: &Option<crate::args::Span>| {
-        span.as_ref().map(ToString::to_string).unwrap_or_default()
-    };
-    match capture.outcome {
-        Outcome::TimedOut => format!("{name} timed out after {}", after(&options.common.timeout)),
-        Outcome::IdleTimedOut => {
-            format!("{name} said nothing for {}", after(&options.common.idle_timeout))
+/// Returns why an attempt failed.
+fn failure(options: &RunOptions, result: &Result<Output, Error>) -> String {
+    match result {
+        Err(error) => error.to_string(),
+        Ok(capture) => {
+            let is_stopped = !matches!(capture.outcome, Outcome::Exited | Outcome::Signaled);
+            message::about_end(&name(options), capture, &options.common)
+                .filter(|_| is_stopped)
+                .unwrap_or_else(|| format!("{} failed: {}", name(options), capture.status))
         }
-        Outcome::LimitExceeded => format!("{name} said more than --limit allows"),
-        Outcome::Cancelled => format!("{name} was interrupted"),
-        _ => format!("{name} ended with {}", capture.status),
     }
 }

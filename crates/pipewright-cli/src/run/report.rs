@@ -1,4 +1,4 @@
-//! The report of a run: one JSON object, described in `docs/json.md`.
+//! The JSON report of a run, described in `docs/json.md`.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,9 +10,9 @@ use serde::Serialize;
 
 use crate::args::RunOptions;
 use crate::print::is_reader_gone;
-use crate::{complain, exit_code};
+use crate::{exit_code, print_error};
 
-/// The object. Fields are only ever added.
+/// The report. Fields are only ever added.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     schema: &'static str,
@@ -22,7 +22,7 @@ pub(super) struct Report {
     attempts: u32,
 }
 
-/// How it ended, and what it took; the same for a pipeline.
+/// Result and resource usage of a command or a pipeline.
 #[derive(Debug, Serialize)]
 pub(crate) struct Ended {
     pid: Option<u32>,
@@ -38,7 +38,7 @@ pub(crate) struct Ended {
     truncated: bool,
     containment: String,
     leftovers_killed: u32,
-    error: Option<Problem>,
+    error: Option<Failed>,
 }
 
 impl Ended {
@@ -60,7 +60,7 @@ impl Ended {
             stdout_bytes: captured.stdout_bytes,
             stderr_bytes: captured.stderr_bytes,
             held_open: captured.held_open,
-            // What merely passes through is meant not to be kept.
+            // Output that only passes through is dropped by design, and does not count.
             truncated: captured.outcome == Outcome::LimitExceeded,
             containment: captured.containment.to_string(),
             leftovers_killed: captured.leftovers_killed,
@@ -82,24 +82,24 @@ impl Ended {
             truncated: false,
             containment: Containment::None.to_string(),
             leftovers_killed: 0,
-            error: Some(Problem { kind: error.kind().name(), message: error.to_string() }),
+            error: Some(Failed { kind: error.kind().name(), message: error.to_string() }),
         }
     }
 }
 
-/// The signal that ended it, by its name.
+/// Returns the name of the signal that killed the command.
 pub(crate) fn signal_of(status: ExitStatus) -> Option<String> {
     status.terminating_signal().map(|signal| signal.to_string())
 }
 
-/// Why a command was not started, or lost on its way.
+/// The error of a command that was not started, or whose status was lost.
 #[derive(Debug, Serialize)]
-struct Problem {
+struct Failed {
     kind: &'static str,
     message: String,
 }
 
-/// What a process has taken of the machine.
+/// Resource usage of a process.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Used {
     user_seconds: Option<f64>,
@@ -117,7 +117,7 @@ impl Used {
     }
 }
 
-/// The word for an outcome.
+/// Returns the name of an outcome.
 fn outcome_word(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Signaled => "signaled",
@@ -129,15 +129,15 @@ fn outcome_word(outcome: Outcome) -> &'static str {
     }
 }
 
-/// Writes a report, and gives the code to exit with: that of what ran, unless nobody can read of it.
-pub(crate) fn deliver(report: &impl Serialize, path: &Path, code: i32) -> i32 {
+/// Writes a report, and returns the exit code: 125 if the report cannot be written.
+pub(crate) fn write_or_fail(report: &impl Serialize, path: &Path, code: i32) -> i32 {
     match write(report, path) {
         Ok(()) => code,
         Err(error) => fail(&format!("write the report to \"{}\"", path.display()), &error, code),
     }
 }
 
-/// Prints what was captured and is in no file, and gives the code to exit with: that of what ran, unless it is lost.
+/// Prints the captured output that is in no file, and returns the exit code: 125 if it cannot be printed.
 pub(super) fn show_captured(captured: &Output, options: &RunOptions, code: i32) -> i32 {
     let (mut out, mut err) = (&captured.stdout[..], &captured.stderr[..]);
     if options.stdout.is_some() {
@@ -150,18 +150,18 @@ pub(super) fn show_captured(captured: &Output, options: &RunOptions, code: i32) 
     let shown = stdout.write_all(out).and_then(|()| stdout.flush());
     let shown = [shown, io::stderr().write_all(err)];
     match shown.into_iter().filter_map(Result::err).find(|error| !is_reader_gone(error)) {
-        Some(error) => fail("show what was captured", &error, code),
+        Some(error) => fail("print the captured output", &error, code),
         None => code,
     }
 }
 
-/// Says what could not be done, and of which exit code that takes the place.
+/// Prints the error, with the exit code that it replaces.
 fn fail(doing: &str, error: &io::Error, code: i32) -> i32 {
-    complain(&format!("cannot {doing}: {error}; the exit code would have been {code}"));
+    print_error(&format!("cannot {doing}: {error}; the exit code would have been {code}"));
     exit_code::OWN_FAILURE
 }
 
-/// A report and a line end; `-` is stdout.
+/// Writes a report on one line; `-` is stdout.
 fn write(report: &impl Serialize, path: &Path) -> io::Result<()> {
     let mut text = serde_json::to_string(report)?;
     text.push('\n');
@@ -187,7 +187,7 @@ impl Report {
     }
 }
 
-/// As JSON has it: what is not Unicode is replaced.
+/// Converts words to Unicode for JSON; invalid bytes are replaced.
 pub(crate) fn lossy(words: &[OsString]) -> Vec<String> {
     words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }

@@ -58,7 +58,7 @@ fn misuse_is_125_and_one_line_and_nothing_is_measured() {
         (&["pipes", "--blocks", "many"], "\"many\" is not a size"),
         (&["pipes", "--series", "0"], "--series"),
         (&["pipes", "--preset", "nope"], "nope"),
-        (&["pipes", "--only", "nope"], "no chart is called \"nope\""),
+        (&["pipes", "--only", "nope"], "there is no chart \"nope\""),
         (&["pipes", "--html", missing], "cannot write"),
         (&["pipes", "--compare", missing], "cannot compare with"),
         (&["pipes", "--compare", other], "its schema is pipewright.run/1"),
@@ -287,7 +287,10 @@ fn where_no_file_can_be_made_it_says_so() {
     let output = bench(&["disk", missing.to_str().unwrap(), "--series", "1"]);
     assert_eq!(output.status.code(), Some(125));
     let said = err(&output);
-    assert!(said.starts_with("pipewright: nothing was measured: cannot make a file of"), "{said}");
+    assert!(
+        said.starts_with("pipewright: nothing was measured: cannot create a file of"),
+        "{said}"
+    );
     assert!(said.contains("missing"), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
 }

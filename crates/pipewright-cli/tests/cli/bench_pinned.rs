@@ -87,11 +87,11 @@ fn one_processor_is_said_and_measured() {
     assert_eq!(pins(&said), [("none", true); 2]);
     // What was asked for and cannot be had: alone it is an error, beside others it is left out.
     let output = on_one_processor(&[&PIPES[..], &["--pin", "other"]].concat()).unwrap();
-    is_refused(&output, "--pin other: there is only one processor for us");
+    is_refused(&output, "--pin other: only one processor is available");
     let pins_wanted = ["--pin", "other,same", "--json"];
     let said = report(&on_one_processor(&[&PIPES[..], &pins_wanted].concat()).unwrap());
     assert_eq!(pins(&said), [("other", false), ("other", false), ("same", true), ("same", true)]);
-    assert!(warning(&said, "skipped").contains("there is only one processor for us"));
+    assert!(warning(&said, "skipped").contains("only one processor is available"));
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_refusal_is_said_and_it_goes_on() {
         return;
     }
     let words = warning(&said, "not_pinned");
-    assert!(words.contains("wherever the system puts them: "), "{words}");
+    assert!(words.contains("not pinned to processors: "), "{words}");
     for part in [words, said["machine"]["not_pinned"].as_str().unwrap()] {
         assert!(part.contains("cannot pin a thread to processor "), "{part}");
         assert!(part.contains("Operation not permitted"), "{part}");

@@ -22,7 +22,7 @@ fn a_disk_without_room_for_the_file_is_said() {
     }
     assert_eq!(output.status.code(), Some(125), "{}", err(&output));
     let said = err(&output);
-    assert!(said.contains("cannot make a file of 64 MiB in \"/mnt\": "), "{said}");
+    assert!(said.contains("cannot create a file of 64 MiB in \"/mnt\": "), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
     // What was written of it is gone.
     let is_left = out(&output).lines().any(|line| line.starts_with(".pipewright-bench"));

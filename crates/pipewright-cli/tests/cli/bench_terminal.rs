@@ -59,7 +59,7 @@ fn ctrl_c_saves_what_there_is_and_leaves_nothing() {
         }
         assert!(!marked(&name).is_empty(), "{args}: nobody bears the mark");
         shell.types(CTRL_C);
-        shell.shows("interrupted: these are the figures up to there");
+        shell.shows("interrupted: these are the results so far");
         shell.ended_with(130);
         let saved = saved(&report).unwrap();
         assert_eq!(saved["complete"], false);

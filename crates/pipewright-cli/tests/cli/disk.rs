@@ -1,4 +1,4 @@
-//! `pipewright disk`: a sentence, the tests in words, JSON, a page; and failures on one line.
+//! `pipewright disk`: a summary, the tests in words, JSON, an HTML page; failures on one line.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ fn folder() -> tempfile::TempDir {
 }
 
 #[test]
-fn it_leads_with_a_sentence_and_tells_each_test_in_words() {
+fn the_output_is_a_summary_and_each_test_in_words() {
     let folder = folder();
     let path = folder.path().join("data.bin");
     std::fs::write(&path, vec![1; 1 << 20]).unwrap();
@@ -107,7 +107,7 @@ fn the_json_has_every_documented_field() {
 }
 
 #[test]
-fn the_page_stands_by_itself() {
+fn the_page_is_self_contained() {
     let folder = folder();
     let page = folder.path().join("page.html").display().to_string();
     let name = folder.path().display().to_string();
@@ -122,16 +122,16 @@ fn the_page_stands_by_itself() {
 }
 
 #[test]
-fn a_page_is_never_written_over_what_is_to_be_read() {
+fn a_page_never_overwrites_a_tested_file() {
     let folder = folder();
     let path = folder.path().join("data.bin");
     std::fs::write(&path, vec![1; 1 << 20]).unwrap();
     let name = path.display().to_string();
-    // By another spelling, too.
+    // Under another spelling of the path too.
     let other = folder.path().join(".").join("data.bin").display().to_string();
     let output = pipewright(&["disk", &name, "--html", &other]).output().unwrap();
     assert_eq!((output.status.code(), out(&output)), (Some(125), ""));
-    assert!(err(&output).starts_with("pipewright: the page would replace "), "{}", err(&output));
+    assert!(err(&output).starts_with("pipewright: --html would overwrite "), "{}", err(&output));
     assert_eq!(std::fs::read(&path).unwrap().len(), 1 << 20);
     if cfg!(unix) {
         let link = folder.path().join("hard link");
@@ -144,7 +144,7 @@ fn a_page_is_never_written_over_what_is_to_be_read() {
 }
 
 #[test]
-fn a_page_without_a_diagnosis_is_none_and_an_older_one_stays() {
+fn without_a_diagnosis_no_page_is_written_and_an_older_one_stays() {
     let folder = folder();
     let place = |name: &str| folder.path().join(name);
     std::fs::write(place("old.html"), "older").unwrap();
@@ -160,7 +160,7 @@ fn a_page_without_a_diagnosis_is_none_and_an_older_one_stays() {
 
 #[cfg(unix)]
 #[test]
-fn a_name_neither_ends_the_sentence_nor_commands_the_terminal() {
+fn control_characters_in_a_name_are_escaped() {
     let folder = folder();
     let path = folder.path().join("a\nb\u{1b}[31m");
     std::fs::write(&path, vec![1; 1 << 16]).unwrap();
@@ -178,7 +178,7 @@ fn limits_of_the_process_are_errors_on_one_line() {
     let folder = folder();
     let program = env!("CARGO_BIN_EXE_pipewright");
     for (limit, words, ends) in [
-        // A signal would be the end of it (SIGXFSZ).
+        // The signal SIGXFSZ would kill it.
         ("-f 100", "--requests 30 --block 64k", "too large (os error 27)\n"),
         ("-v 120000", "--requests 30000 --block 4k", "or the block size\n"),
     ] {
@@ -215,7 +215,7 @@ fn a_reader_that_has_gone_is_no_failure_and_a_full_disk_is_one() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn its_own_files_have_no_names_for_a_kill_to_leave_behind() {
+fn temporary_files_have_no_name_that_a_kill_could_leave() {
     let folder = folder();
     let name = folder.path().display().to_string();
     let mut child = pipewright(&["disk", &name, "--requests", "20000", "--block", "4k"]);
@@ -234,7 +234,7 @@ fn its_own_files_have_no_names_for_a_kill_to_leave_behind() {
         let mut targets = fds.filter_map(|fd| std::fs::read_link(fd.path()).ok());
         targets.any(|target| target.display().to_string().contains("/.pipewright-disk-"))
     };
-    // Looked at while it stands still: it is at work in a file of its own, and there is none in the folder.
+    // Examined while stopped: the tool has a file open, and the directory has none.
     loop {
         send("STOP");
         while state() != 'T' {
@@ -253,7 +253,7 @@ fn its_own_files_have_no_names_for_a_kill_to_leave_behind() {
 }
 
 #[test]
-fn what_cannot_be_diagnosed_is_one_line_and_the_others_are_done() {
+fn a_failed_diagnosis_is_one_line_and_the_others_are_done() {
     let folder = folder();
     let name = folder.path().display().to_string();
     let words = ["disk", "no/such/file", &name, "--requests", "5", "--sync"];
@@ -268,6 +268,10 @@ fn what_cannot_be_diagnosed_is_one_line_and_the_others_are_done() {
     assert!(out(&output).contains("Test 1"), "{}", out(&output));
     let output = pipewright(&["disk", &name, "--html", "/no/such/dir/page"]).output().unwrap();
     assert_eq!(output.status.code(), Some(125));
-    assert!(err(&output).starts_with("pipewright: cannot write the page to "), "{}", err(&output));
+    assert!(
+        err(&output).starts_with("pipewright: cannot write the HTML page to "),
+        "{}",
+        err(&output)
+    );
     assert_eq!(out(&output), "");
 }

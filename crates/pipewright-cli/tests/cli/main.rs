@@ -1,4 +1,4 @@
-//! `pipewright` as somebody at a shell meets it: what it prints, how it exits, what it leaves.
+//! `pipewright` from the outside: its output, exit codes, and the processes and files it leaves.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests end where they cannot go on")]
 
@@ -9,10 +9,15 @@ mod bench_pinned;
 mod bench_rough;
 #[cfg(target_os = "linux")]
 mod bench_terminal;
+#[cfg(target_os = "linux")]
+mod completions;
 mod disk;
+mod help;
 mod pages;
 #[cfg(unix)]
 mod pipe;
+#[cfg(target_os = "linux")]
+mod readme;
 #[cfg(unix)]
 mod report;
 #[cfg(unix)]
@@ -30,14 +35,14 @@ mod windows;
 
 use std::process::{Command, Output, Stdio};
 
-/// The tool with these arguments.
+/// Returns the tool with arguments, not yet started.
 fn pipewright(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pipewright"));
     command.args(args).stdin(Stdio::null());
     command
 }
 
-/// `pipewright run` with these options, and a shell script as its command.
+/// Runs `pipewright run` with options, and a shell script as its command.
 #[cfg(unix)]
 fn run_sh(options: &[&str], script: &str) -> Output {
     let mut args = vec!["run"];

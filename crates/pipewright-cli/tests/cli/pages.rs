@@ -32,7 +32,7 @@ fn the_help_of_every_command_ends_with_two_examples() {
 }
 
 #[test]
-fn a_command_is_described_by_the_same_words_everywhere() {
+fn a_command_has_one_description_everywhere() {
     let listed = pipewright(&["--help"]).output().unwrap();
     let listed = out(&listed);
     for command in ["run", "pipe", "disk", "bench", "handles", "doctor", "completions", "man"] {
@@ -52,9 +52,9 @@ fn man_pages_and_completions_are_made() {
         let name = format!("pipewright-{command}").replace([' ', '-'], "\\-");
         assert!(out(&output).contains(&name), "{command}");
     }
-    assert!(out(&pipewright(&["man"]).output().unwrap()).contains(".TH pipewright"));
+    assert!(out(&pipewright(&["man"]).output().unwrap()).contains(".TH PIPEWRIGHT 1 "));
     let output = pipewright(&["man", "nope"]).output().unwrap();
-    let words = "pipewright: no command is called \"nope\"\n";
+    let words = "pipewright: unknown command \"nope\": see pipewright --help\n";
     assert_eq!((output.status.code(), err(&output)), (Some(125), words));
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let output = pipewright(&["completions", shell]).output().unwrap();
@@ -62,8 +62,45 @@ fn man_pages_and_completions_are_made() {
     }
 }
 
+/// `ci/pages.sh` has mandoc look at them as well.
 #[test]
-fn doctor_says_a_line_for_each_facility_and_json_on_request() {
+fn man_pages_have_the_sections_that_readers_look_for() {
+    let page = |command: &str| {
+        let args = ["man"].into_iter().chain(command.split_whitespace());
+        let output = pipewright(&args.collect::<Vec<_>>()).output().unwrap();
+        out(&output).to_owned()
+    };
+    let usual =
+        ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "EXAMPLES", "SEE ALSO"];
+    for command in ["", "run", "pipe", "disk", "bench", "bench pipes", "handles", "man"] {
+        let page = page(command);
+        let headings = page.lines().filter_map(|line| line.strip_prefix(".SH "));
+        let headings: Vec<_> = headings.map(|heading| heading.trim_matches('"')).collect();
+        let places = usual.map(|usual| headings.iter().position(|heading| *heading == usual));
+        assert!(
+            places.iter().all(Option::is_some) && places.is_sorted(),
+            "{command}: {headings:?}"
+        );
+        assert!(page.lines().all(|line| !line.ends_with(' ')), "{command}");
+    }
+    for command in ["", "run", "pipe", "bench pipes", "bench disk", "bench spawn"] {
+        assert!(page(command).contains("\n.SH ENVIRONMENT\n"), "{command}");
+    }
+    let run = page("run");
+    for line in [
+        "pipewright\\-run \\- Run a command",
+        "\\fBpipewright\\fR \\fBrun\\fR [\\fIOPTIONS\\fR] [\\-\\-] \\fICMD\\fR [\\fIARGS\\fR]...",
+        "\\fB\\-\\-timeout\\fR \\fIDUR\\fR\nStop after DUR.",
+        "\\fB\\-\\-stop\\-signal\\fR \\fISIGNAL\\fR",
+        "\\fB128+N\\fR\n",
+        ".BR timeout (1),\n",
+    ] {
+        assert!(run.contains(line), "{line}: {run}");
+    }
+}
+
+#[test]
+fn doctor_prints_a_line_for_each_facility_or_json() {
     let output = pipewright(&["doctor"]).output().unwrap();
     assert!(out(&output).lines().count() >= 8, "{}", out(&output));
     let output = pipewright(&["doctor", "--json"]).output().unwrap();
@@ -80,7 +117,7 @@ fn doctor_says_a_line_for_each_facility_and_json_on_request() {
 
 #[cfg(unix)]
 #[test]
-fn handles_lists_what_was_inherited() {
+fn handles_lists_the_inherited_handles() {
     let output = pipewright(&["handles", "--json"]).output().unwrap();
     let list: Value = serde_json::from_str(out(&output)).unwrap();
     let numbers: Vec<i64> = list["handles"]
@@ -93,7 +130,7 @@ fn handles_lists_what_was_inherited() {
     assert_eq!(list["handles"][0]["kind"], "char device");
 }
 
-/// What prints something of its own.
+/// Commands that print output of their own.
 #[cfg(unix)]
 const PRINTING: [&[&str]; 9] = [
     &["--help"],
@@ -109,7 +146,7 @@ const PRINTING: [&[&str]; 9] = [
 
 #[cfg(target_os = "linux")]
 #[test]
-fn what_cannot_be_printed_is_a_failure() {
+fn a_failed_write_to_stdout_is_a_failure() {
     for args in PRINTING {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
         let output = pipewright(args).stdout(full).output().unwrap();

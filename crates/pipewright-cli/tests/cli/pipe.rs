@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{err, out, pipewright};
 
-/// `pipewright pipe` with these options and these words.
+/// Runs `pipewright pipe` with options and words.
 fn pipe(options: &[&str], words: &[&str]) -> Output {
     let mut args = vec!["pipe"];
     args.extend(options);
@@ -18,7 +18,7 @@ fn pipe(options: &[&str], words: &[&str]) -> Output {
     pipewright(&args).output().unwrap()
 }
 
-/// Whether a process of that number runs.
+/// Returns true if a process with this pid runs.
 fn is_running(pid: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
     stat.is_ok_and(|stat| !stat.contains(") Z "))
@@ -69,13 +69,13 @@ fn exit_codes_are_those_of_the_pipeline() {
 }
 
 #[test]
-fn misuse_is_125_and_one_line() {
+fn wrong_usage_is_125_and_one_line() {
     for (words, said) in [
-        (&["cat", "|"][..], "stage 2 of 2 names no command"),
-        (&["|", "cat"], "stage 1 of 2 names no command"),
-        (&["a", "|", "|", "b"], "stage 2 of 3 names no command"),
-        (&["a", ">", "f", "|", "b"], "'>' stands after the last command"),
-        (&["<"], "'<' names no file"),
+        (&["cat", "|"][..], "stage 2 of 2 has no command"),
+        (&["|", "cat"], "stage 1 of 2 has no command"),
+        (&["a", "|", "|", "b"], "stage 2 of 3 has no command"),
+        (&["a", ">", "f", "|", "b"], "'>' must stand after the last command"),
+        (&["<"], "no file after '<'"),
         (&["cat", "|", "cat", ">", "/no/such/dir/file"], "cannot open \"/no/such/dir/file\""),
         (&["<", "/no/such/file", "cat"], "cannot open \"/no/such/file\" for its stdin"),
     ] {
@@ -100,15 +100,15 @@ fn timeouts_and_limits_stop_every_stage() {
     assert!(!is_running(first) && !is_running(out(&output)), "{output:?}");
     let output = pipe(&["--idle-timeout", "200ms"], &["sh", "-c", "echo hi; sleep 60", "|", "cat"]);
     assert_eq!((out(&output), output.status.code()), ("hi\n", Some(124)));
-    assert_eq!(err(&output), "pipewright: \"sh | cat\" said nothing for 200ms\n");
+    assert_eq!(err(&output), "pipewright: \"sh | cat\" timed out: no output for 200ms\n");
     let output = pipe(&["--limit", "10", "--quiet"], &["yes", "|", "cat"]);
     assert_eq!((err(&output), output.status.code()), ("", Some(124)));
 }
 
 #[test]
-fn a_signal_to_us_stops_every_stage_first() {
+fn a_stop_signal_to_the_tool_stops_every_stage() {
     for (signal, code) in [("TERM", 143), ("INT", 130), ("HUP", 129)] {
-        // What is ignored stays ignored, and under nohup that would be HUP.
+        // An ignored signal stays ignored; under nohup that is HUP.
         let mut command = std::process::Command::new("env");
         command.arg("--default-signal=TERM,INT,HUP").arg(env!("CARGO_BIN_EXE_pipewright"));
         command.args(["pipe", "--", "sh", "-c", "echo $$; sleep 60"]);
@@ -127,7 +127,7 @@ fn a_signal_to_us_stops_every_stage_first() {
 }
 
 #[test]
-fn the_report_tells_of_every_stage() {
+fn the_report_has_every_stage() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("report.json").display().to_string();
     let report = |options: &[&str], words: &[&str]| -> Value {
@@ -137,8 +137,9 @@ fn the_report_tells_of_every_stage() {
         serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap()
     };
     let words = ["sh", "-c", "yes; exit 141", "|", "sh", "-c", "exit 3", "|", "wc", "-c"];
-    let told = report(&["--tee"], &words);
-    let mut names: Vec<&str> = told.as_object().unwrap().keys().map(String::as_str).collect();
+    let report_json = report(&["--tee"], &words);
+    let mut names: Vec<&str> =
+        report_json.as_object().unwrap().keys().map(String::as_str).collect();
     let mut documented = vec![
         "schema",
         "pid",
@@ -165,27 +166,36 @@ fn the_report_tells_of_every_stage() {
     documented.sort_unstable();
     assert_eq!(names, documented);
     assert_eq!(
-        (&told["schema"], &told["command"]),
+        (&report_json["schema"], &report_json["command"]),
         (&"pipewright.pipe/1".into(), &words[..].into())
     );
-    assert_eq!((&told["exit_code"], &told["decided_by"]), (&3.into(), &1.into()));
-    assert_eq!((&told["stdout_bytes"], &told["outcome"]), (&2.into(), &"exited".into()));
-    let stages = told["stages"].as_array().unwrap();
-    assert_eq!(told["pid"], stages[1]["pid"]);
+    assert_eq!((&report_json["exit_code"], &report_json["decided_by"]), (&3.into(), &1.into()));
+    assert_eq!(
+        (&report_json["stdout_bytes"], &report_json["outcome"]),
+        (&2.into(), &"exited".into())
+    );
+    let stages = report_json["stages"].as_array().unwrap();
+    assert_eq!(report_json["pid"], stages[1]["pid"]);
     let codes: Vec<&Value> = stages.iter().map(|stage| &stage["exit_code"]).collect();
     assert_eq!(codes, [&Value::from(141), &3.into(), &0.into()]);
     assert_eq!(stages[2]["command"], Value::from(&["wc", "-c"][..]));
     for stage in stages {
         assert!(stage["pid"].as_u64().unwrap() > 0 && stage["user_seconds"].as_f64().is_some());
     }
-    let told = report(&["--timeout", "50ms"], &["sleep", "60", "|", "sleep", "60"]);
-    assert_eq!((&told["outcome"], &told["signal"]), (&"timed_out".into(), &"SIGTERM".into()));
-    assert_eq!(told["stages"][0]["signal"], "SIGTERM");
-    let told = report(&[], &["yes", "|", "no-such-program"]);
-    assert_eq!((&told["outcome"], &told["decided_by"]), (&"not_started".into(), &Value::Null));
-    assert_eq!(told["error"]["kind"], "not_found");
+    let report_json = report(&["--timeout", "50ms"], &["sleep", "60", "|", "sleep", "60"]);
     assert_eq!(
-        (&told["stages"][0]["pid"], &told["stages"][1]["pid"]),
+        (&report_json["outcome"], &report_json["signal"]),
+        (&"timed_out".into(), &"SIGTERM".into())
+    );
+    assert_eq!(report_json["stages"][0]["signal"], "SIGTERM");
+    let report_json = report(&[], &["yes", "|", "no-such-program"]);
+    assert_eq!(
+        (&report_json["outcome"], &report_json["decided_by"]),
+        (&"not_started".into(), &Value::Null)
+    );
+    assert_eq!(report_json["error"]["kind"], "not_found");
+    assert_eq!(
+        (&report_json["stages"][0]["pid"], &report_json["stages"][1]["pid"]),
         (&Value::Null, &Value::Null)
     );
 }

@@ -1,4 +1,4 @@
-//! The report: every field, true.
+//! The report: every field has its true value.
 
 use std::fs;
 
@@ -53,7 +53,7 @@ fn every_documented_field_is_there() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_file_that_may_not_be_that_long_is_an_error_and_no_signal_to_us() {
+fn a_write_past_the_file_size_limit_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let run = |words: &str| {
         let script = format!("ulimit -f 0; cd \"$1\"; exec \"$0\" run {words}");
@@ -64,25 +64,25 @@ fn a_file_that_may_not_be_that_long_is_an_error_and_no_signal_to_us() {
     for (words, cannot) in [
         ("--report it -- true", "cannot write the report to \"it\""),
         ("--tee -- echo hi > it", "cannot write to stdout"),
-        ("--capture -- sh -c 'echo hi; exit 3' > it", "cannot show what was captured"),
+        ("--capture -- sh -c 'echo hi; exit 3' > it", "cannot print the captured output"),
     ] {
         let output = run(words);
         assert_eq!(output.status.code(), Some(125), "{words}: {}", err(&output));
         assert!(err(&output).contains(cannot), "{words}: {}", err(&output));
         assert!(err(&output).contains("(os error 27)"), "{words}: {}", err(&output));
     }
-    // To the command it is the signal that it was.
+    // The command still gets the signal.
     assert_eq!(run("--quiet -- sh -c 'echo hi > it'").status.code(), Some(128 + 25));
 }
 
 #[test]
-fn streams_that_do_not_pass_through_us_are_not_counted() {
+fn streams_that_do_not_pass_through_the_tool_are_not_counted() {
     let report = report_of(&[], "echo hi >/dev/null");
     assert_eq!((&report["stdout_bytes"], &report["stderr_bytes"]), (&Value::Null, &Value::Null));
 }
 
 #[test]
-fn every_outcome_has_its_word() {
+fn every_outcome_has_its_name() {
     let of = |options: &[&str], script: &str| {
         let report = report_of(options, script);
         (report["outcome"].as_str().unwrap().to_owned(), report["signal"].clone())
@@ -97,7 +97,7 @@ fn every_outcome_has_its_word() {
 }
 
 #[test]
-fn what_could_not_be_started_is_reported_too() {
+fn a_failed_start_is_reported() {
     let output = pipewright(&["run", "--report", "-", "--", "no-such-program"]).output().unwrap();
     let report: Value = serde_json::from_str(out(&output)).unwrap();
     assert_eq!((&report["outcome"], &report["pid"]), (&"not_started".into(), &Value::Null));
@@ -125,19 +125,21 @@ fn json_is_a_report_on_stdout() {
 }
 
 #[test]
-fn held_open_and_attempts_are_told() {
+fn held_open_and_attempts_are_reported() {
     let report = report_of(&["--tee", "--retries", "1"], "sleep 2 & exit 1");
     assert_eq!((&report["held_open"], &report["attempts"]), (&true.into(), &2.into()));
 }
 
 #[test]
-fn a_report_that_cannot_be_written_is_a_failure_of_ours_which_tells_the_code() {
+fn an_unwritable_report_is_125_and_the_error_names_the_code() {
     let output = run_sh(&["--report", "/no/such/dir/report"], "exit 7");
     assert_eq!(output.status.code(), Some(125));
-    let told = err(&output);
-    assert!(told.starts_with("pipewright: cannot write the report to \"/no/such/dir/report\": "));
-    assert!(told.ends_with("; the exit code would have been 7\n"), "{told}");
-    assert_eq!(told.lines().count(), 1);
+    let message = err(&output);
+    assert!(
+        message.starts_with("pipewright: cannot write the report to \"/no/such/dir/report\": ")
+    );
+    assert!(message.ends_with("; the exit code would have been 7\n"), "{message}");
+    assert_eq!(message.lines().count(), 1);
     let output = run_sh(&["--report", "/dev/full"], "exit 8");
     assert_eq!(output.status.code(), Some(125));
     assert!(err(&output).contains("No space left"), "{}", err(&output));

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use super::{err, out, pipewright, run_sh};
 
-/// Whether a process of that number runs.
+/// Returns true if a process with this pid runs.
 fn is_running(pid: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
     stat.is_ok_and(|stat| !stat.contains(") Z "))
@@ -37,7 +37,7 @@ fn exit_codes_are_those_of_timeout() {
 }
 
 #[test]
-fn what_is_wrong_with_the_program_is_126_and_with_its_surroundings_125() {
+fn an_unusable_program_is_126_and_an_unusable_directory_is_125() {
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
         let path = dir.path().join(name);
@@ -68,7 +68,7 @@ fn what_is_wrong_with_the_program_is_126_and_with_its_surroundings_125() {
     let locked = locked.display().to_string();
     for args in [["run", "--cwd", &locked, "--", "true"], ["pipe", "--cwd", &locked, "--", "true"]]
     {
-        // Root may enter it, but for another user's sake.
+        // Root may enter any directory, and so the tool runs as another user.
         let mut command = pipewright::Command::new(env!("CARGO_BIN_EXE_pipewright"));
         if rustix::process::geteuid().is_root() {
             command.uid(54_322).gid(54_322).groups(&[]);
@@ -84,7 +84,7 @@ fn what_is_wrong_with_the_program_is_126_and_with_its_surroundings_125() {
 }
 
 #[test]
-fn errors_are_one_line_and_are_said_once() {
+fn an_error_is_one_line_and_is_printed_once() {
     let not_found = pipewright(&["run", "--", "no-such"]).env("PATH", "/a:/b").output().unwrap();
     let words =
         "pipewright: cannot start \"no-such\": not found in PATH (searched 2 directories)\n";
@@ -99,14 +99,21 @@ fn errors_are_one_line_and_are_said_once() {
 }
 
 #[test]
-fn misuse_is_125_and_says_what_to_write() {
+fn wrong_usage_is_125_and_names_the_remedy() {
     for (args, words) in [
         (&["run", "--timeout", "soon", "--", "true"][..], "write 200ms, 1.5s, 2m"),
-        (&["run", "--timeout", "99999999999999999999d", "--", "true"], "too long a time"),
+        (&["run", "--timeout", "99999999999999999999d", "--", "true"], "is too long"),
         (&["run", "--limit", "1X", "--", "true"], "write 4096, 64k"),
-        (&["run", "--signal", "NOPE", "--", "true"], "\"NOPE\" is not a signal"),
-        (&["run", "--env", "NOVALUE", "--", "true"], "--env takes K=V"),
-        (&["run", "--inherit", "999", "--", "true"], "cannot inherit handle 999"),
+        (&["run", "--stop-signal", "NOPE", "--", "true"], "\"NOPE\" is not a signal: write TERM"),
+        (&["run", "--signal", "NOPE", "--", "true"], "\"NOPE\" is not a signal: write TERM"),
+        (
+            &["run", "--timeuot", "2s", "--", "true"],
+            "'--timeuot' found; a similar argument exists: '--timeout'",
+        ),
+        (&["run", "--timeout"], "none was supplied; try --help"),
+        (&["disk", "--block", "0", "."], "must be at least 1 byte"),
+        (&["run", "--env", "NOVALUE", "--", "true"], "invalid --env \"NOVALUE\": expected K=V"),
+        (&["run", "--inherit", "999", "--", "true"], "cannot inherit file descriptor 999"),
         (&["run"], "CMD"),
         (&[], "requires a subcommand but one was not provided [subcommands: run, pipe, "),
         (&["bench"], "requires a subcommand but one was not provided [subcommands: pipes, "),
@@ -121,7 +128,7 @@ fn misuse_is_125_and_says_what_to_write() {
 }
 
 #[test]
-fn a_timeout_ends_the_tree_says_so_and_leaves_nobody() {
+fn a_timeout_kills_the_whole_tree_and_is_reported() {
     let start = Instant::now();
     let script = "sleep 60 & echo $!; echo $$; sleep 60";
     let output = run_sh(&["--timeout", "300ms"], script);
@@ -136,25 +143,25 @@ fn a_timeout_ends_the_tree_says_so_and_leaves_nobody() {
 }
 
 #[test]
-fn what_goes_to_a_file_is_watched_as_well() {
+fn limits_and_idle_timeouts_watch_output_to_files() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("out");
     let file = path.to_str().unwrap();
     let written = || std::fs::read_to_string(&path).unwrap();
     let often = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do echo hi; sleep 0.1; done";
-    // That is longer than it may be silent.
+    // The whole run is longer than the idle timeout.
     let output = run_sh(&["--idle-timeout", "1400ms", "--stdout", file], often);
     assert_eq!((output.status.code(), written()), (Some(0), "hi\n".repeat(15)));
     let output = run_sh(&["--idle-timeout", "200ms", "--stdout", file], "echo ho; sleep 60");
     assert_eq!(output.status.code(), Some(124));
-    assert!(err(&output).contains("said nothing for 200ms"), "{}", err(&output));
+    assert!(err(&output).contains("timed out: no output for 200ms"), "{}", err(&output));
     let options = ["--limit", "1000", "--stdout", file];
     let output = run_sh(&options, "while :; do echo hi; done");
     assert_eq!((output.status.code(), out(&output)), (Some(124), ""));
     assert!(written().len() >= 1000);
     let output = run_sh(&["--limit", "1000", "--append", "--stderr", file], "echo end >&2");
     assert!(output.status.success() && written().ends_with("hi\nend\n"), "{}", err(&output));
-    // It is in the file, and nowhere else.
+    // The output is in the file only.
     let output = run_sh(&["--capture", "--limit", "1000", "--stdout", file], "echo in; exit 3");
     assert_eq!((output.status.code(), out(&output), written()), (Some(3), "", "in\n".to_owned()));
     let words = ["pipe", "--limit", "1000", "--", "yes", "|", "cat", ">", file];
@@ -163,17 +170,26 @@ fn what_goes_to_a_file_is_watched_as_well() {
 }
 
 #[test]
-fn silence_and_excess_stop_it_too() {
+fn an_idle_timeout_and_a_limit_stop_the_command() {
     let output = run_sh(&["--idle-timeout", "200ms"], "echo hi; sleep 60");
     assert_eq!((out(&output), output.status.code()), ("hi\n", Some(124)));
-    assert_eq!(err(&output), "pipewright: \"sh\" said nothing for 200ms\n");
+    assert_eq!(err(&output), "pipewright: \"sh\" timed out: no output for 200ms\n");
     let output = run_sh(&["--limit", "10"], "while :; do echo lots of words; done");
     assert_eq!(output.status.code(), Some(124));
-    assert!(err(&output).ends_with("said more than --limit allows\n"), "{}", err(&output));
+    assert_eq!(err(&output), "pipewright: \"sh\" exceeded --limit (10 bytes)\n");
 }
 
 #[test]
-fn streams_go_where_they_are_sent() {
+fn output_that_a_background_process_holds_is_reported() {
+    let output = run_sh(&["--tee"], "sleep 60 & exit 3");
+    let words =
+        "pipewright: \"sh\" exited; a background process still holds its output (see --linger)\n";
+    assert_eq!((err(&output), output.status.code()), (words, Some(3)));
+    assert_eq!(err(&run_sh(&["--tee", "--quiet"], "sleep 60 & exit 3")), "");
+}
+
+#[test]
+fn streams_are_redirected_to_files() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).display().to_string();
     fs::write(path("in"), "input\n").unwrap();
@@ -190,7 +206,7 @@ fn streams_go_where_they_are_sent() {
 }
 
 #[test]
-fn output_that_could_not_be_passed_on_is_a_failure_unless_nobody_wants_it() {
+fn a_failed_write_of_output_is_125_unless_the_reader_has_gone() {
     let own = env!("CARGO_BIN_EXE_pipewright");
     let sh = |script: &str| {
         let script = script.replace("run", &format!("{own} run --tee --"));
@@ -199,11 +215,11 @@ fn output_that_could_not_be_passed_on_is_a_failure_unless_nobody_wants_it() {
     let output = sh("run echo hi > /dev/full");
     let words = "pipewright: cannot write to stdout: No space left on device (os error 28)\n";
     assert_eq!((err(&output), output.status.code()), (words, Some(125)));
-    // What the command ended with does not hide it.
+    // The exit code of the command does not hide the failure.
     assert_eq!(sh("run sh -c 'echo hi; exit 3' > /dev/full").status.code(), Some(125));
     let output = sh("{ run seq 100000; echo $? >&2; } | head -n 1");
     assert_eq!((out(&output), err(&output)), ("1\n", "0\n"));
-    // Nor does a command go on for ever for nobody.
+    // A command without a reader ends.
     let output = sh("{ run yes; echo $? >&2; } | head -n 1");
     assert_eq!((out(&output), err(&output)), ("y\n", "0\n"));
     let script = format!("{{ {own} run --limit 1G -- yes; echo $? >&2; }} | head -n 1");
@@ -212,7 +228,7 @@ fn output_that_could_not_be_passed_on_is_a_failure_unless_nobody_wants_it() {
 }
 
 #[test]
-fn a_timeout_comes_in_time_though_nobody_reads_us() {
+fn a_timeout_fires_even_if_stdout_is_not_read() {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_pipewright"));
     command.args(["run", "--tee", "--timeout", "200ms", "--", "yes"]);
     let mut tool = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -220,18 +236,18 @@ fn a_timeout_comes_in_time_though_nobody_reads_us() {
 }
 
 #[test]
-fn capture_shows_nothing_unless_it_fails() {
+fn capture_prints_output_only_after_a_failure() {
     let output = run_sh(&["--capture"], "echo out; echo err >&2");
     assert_eq!((out(&output), err(&output)), ("", ""));
     let output = run_sh(&["--capture"], "echo out; echo err >&2; exit 1");
     assert_eq!((out(&output), err(&output)), ("out\n", "err\n"));
-    // As it was written, whether that is text or not.
+    // Bytes that are not text are printed unchanged.
     let output = run_sh(&["--capture"], r"printf 'a\377\376b'; exit 1");
     assert_eq!(output.stdout, b"a\xff\xfeb");
 }
 
 #[test]
-fn captured_output_that_cannot_be_shown_is_a_failure_unless_nobody_wants_it() {
+fn a_failed_write_of_captured_output_is_125_unless_the_reader_has_gone() {
     let own = env!("CARGO_BIN_EXE_pipewright");
     let sh = |script: &str, redirect: &str| {
         let script =
@@ -239,16 +255,16 @@ fn captured_output_that_cannot_be_shown_is_a_failure_unless_nobody_wants_it() {
         let script = format!("exec 3>&1; {script}");
         std::process::Command::new("sh").args(["-c", &script]).output().unwrap()
     };
-    // Without a line end too, which std would keep for later.
+    // Without a line end std would keep the text in its buffer.
     for script in ["echo hi; exit 3", "printf hi; exit 3"] {
         let output = sh(script, "> /dev/full");
         assert_eq!(out(&output), "125\n");
-        let words = "pipewright: cannot show what was captured: No space left on device (os error 28); the exit code \
+        let words = "pipewright: cannot print the captured output: No space left on device (os error 28); the exit code \
                      would have been 3\n";
         assert_eq!(err(&output), words);
     }
     assert_eq!(out(&sh("echo hi >&2; exit 3", "2> /dev/full")), "125\n");
-    // The reader ends before the tool begins.
+    // The reader ends before the tool starts.
     let script = format!(
         "mkfifo f; exec 3>&1; (: < f) & exec 4> f; wait; {own} run --capture -- sh -c 'echo hi; exit 3' >&4"
     );
@@ -259,13 +275,13 @@ fn captured_output_that_cannot_be_shown_is_a_failure_unless_nobody_wants_it() {
 }
 
 #[test]
-fn environment_and_directory_are_what_was_asked_for() {
+fn environment_and_directory_are_set() {
     let options = ["--clear-env", "--env", "A=1", "--env", "B=x=y", "--cwd", "/"];
     assert_eq!(out(&run_sh(&options, "echo $A $B $HOME; pwd")), "1 x=y\n/\n");
 }
 
 #[test]
-fn a_variable_is_bytes_and_need_not_be_text() {
+fn a_variable_may_hold_bytes_that_are_not_text() {
     let variable = OsStr::from_bytes(b"A=\xff=\xfe");
     for command in ["run", "pipe"] {
         let mut tool = pipewright(&[command, "--env"]);
@@ -276,21 +292,23 @@ fn a_variable_is_bytes_and_need_not_be_text() {
 }
 
 #[test]
-fn it_is_run_again_as_often_as_asked() {
+fn retries_are_limited_and_reported() {
     let dir = tempfile::tempdir().unwrap();
     let count = dir.path().join("count").display().to_string();
     let script = format!("echo x >> {count}; [ $(wc -l < {count}) = 3 ]");
     let output = run_sh(&["--retries", "5", "--retry-delay", "10ms"], &script);
     assert_eq!(output.status.code(), Some(0));
+    let words = "pipewright: attempt 1 of 6: \"sh\" failed: exit status: 1; retrying in 10ms\n";
+    assert!(err(&output).starts_with(words), "{}", err(&output));
     assert_eq!(err(&output).lines().count(), 2, "{}", err(&output));
     let output = run_sh(&["--retries", "1"], "exit 9");
     assert_eq!(output.status.code(), Some(9));
 }
 
 #[test]
-fn a_signal_to_us_stops_the_command_first() {
+fn a_stop_signal_to_the_tool_stops_the_command() {
     for (signal, code) in [("TERM", 143), ("INT", 130), ("HUP", 129)] {
-        // What is ignored stays ignored, and under nohup that would be HUP.
+        // An ignored signal stays ignored; under nohup that is HUP.
         let mut command = std::process::Command::new("env");
         command.arg("--default-signal=TERM,INT,HUP").arg(env!("CARGO_BIN_EXE_pipewright"));
         command.args(["run", "--", "sh", "-c", "echo $$; sleep 60"]);
@@ -308,9 +326,9 @@ fn a_signal_to_us_stops_the_command_first() {
 }
 
 #[test]
-fn handles_are_inherited_when_they_are_listed() {
+fn only_listed_handles_are_inherited() {
     let own = env!("CARGO_BIN_EXE_pipewright");
-    // The shell opens 7 and 8 for the tool; the tool hands on one of them.
+    // The shell opens 7 and 8 for the tool, which passes 7 on.
     let script = format!("{own} run --inherit 7 -- {own} handles 7</dev/null 8</dev/null");
     let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
     let numbers: Vec<&str> =
@@ -319,7 +337,7 @@ fn handles_are_inherited_when_they_are_listed() {
 }
 
 #[test]
-fn a_command_without_stdio_is_run_all_the_same() {
+fn a_command_runs_with_stdio_closed() {
     let own = env!("CARGO_BIN_EXE_pipewright");
     let script = format!("{own} run -- sh -c 'exit 6' <&- >&- 2>&-; echo $?");
     let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
@@ -327,9 +345,9 @@ fn a_command_without_stdio_is_run_all_the_same() {
 }
 
 #[test]
-fn a_signal_that_is_ignored_stays_ignored() {
+fn an_ignored_signal_stays_ignored() {
     let own = env!("CARGO_BIN_EXE_pipewright");
-    // The shell ignores HUP, as nohup does, and the command sends it to the tool.
+    // The shell ignores HUP, as nohup does. The command sends HUP to the tool.
     let script = format!("trap '' HUP; {own} run -- sh -c 'kill -HUP $PPID; echo still here'");
     let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
     assert_eq!((out(&output), output.status.code()), ("still here\n", Some(0)));

@@ -1,4 +1,4 @@
-//! Signals that pipewright is sent are meant for the command.
+//! Signals to the tool stop the command, or are forwarded to it.
 
 use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use super::pipewright;
 use super::trees::until;
 
-/// A shell that says which signal it got.
+/// Starts a shell that prints the signals it gets.
 fn listening(options: &[&str], end: &str) -> (Child, Lines<BufReader<ChildStdout>>) {
     let mut traps = String::new();
     for name in ["INT", "TERM", "HUP", "QUIT", "USR1", "USR2"] {
@@ -28,8 +28,8 @@ fn send(signal: &str, pid: u32) {
     assert!(status.unwrap().success());
 }
 
-/// Whether this process ignores that signal, as `nohup` and a shell's `&` make it; then the command
-/// does too, and is not told. Says so.
+/// Returns true, with a message, if this process ignores a signal, as below `nohup` or after `&` in a shell. The command
+/// then ignores it too.
 fn is_ignored(name: &str, number: u32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
@@ -42,8 +42,8 @@ fn is_ignored(name: &str, number: u32) -> bool {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn without_room_for_the_thread_that_waits_for_signals_it_says_so() {
-    // Root has no such limit. Of this user there is no other process.
+fn a_failed_start_of_the_signal_thread_is_reported() {
+    // The limit does not apply to root. No other process runs as this user.
     let other = rustix::process::geteuid().is_root().then_some(54_321);
     for args in [["run", "--", "true"], ["pipe", "--", "true"]] {
         let mut command = pipewright::Command::new(env!("CARGO_BIN_EXE_pipewright"));
@@ -65,7 +65,7 @@ fn without_room_for_the_thread_that_waits_for_signals_it_says_so() {
 }
 
 #[test]
-fn a_signal_that_stops_reaches_the_command_as_itself() {
+fn the_command_gets_the_stop_signal_that_the_tool_got() {
     for (name, number) in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
         if is_ignored(name, number) {
             continue;
@@ -80,8 +80,8 @@ fn a_signal_that_stops_reaches_the_command_as_itself() {
 }
 
 #[test]
-fn a_command_that_does_not_heed_it_is_killed_after_the_grace() {
-    // Long enough for a shell to say that it has come, whatever else the processors have to do.
+fn a_command_that_ignores_the_stop_signal_is_killed_after_the_grace() {
+    // Long enough for a shell to report the signal on a busy machine.
     let (mut child, mut lines) = listening(&["--quiet", "--kill-grace", "3s"], ":");
     send("TERM", child.id());
     assert_eq!(lines.next().unwrap().unwrap(), "TERM");
@@ -89,7 +89,7 @@ fn a_command_that_does_not_heed_it_is_killed_after_the_grace() {
 }
 
 #[test]
-fn other_signals_are_passed_on_and_stop_nothing() {
+fn other_signals_are_forwarded_and_stop_nothing() {
     let (mut child, mut lines) = listening(&["--quiet"], "exit 3");
     for (name, number) in [("USR1", 10), ("USR2", 12), ("QUIT", 3), ("USR1", 10)] {
         if is_ignored(name, number) {
@@ -104,12 +104,12 @@ fn other_signals_are_passed_on_and_stop_nothing() {
 }
 
 #[test]
-fn a_signal_ends_us_where_there_is_no_command_yet() {
+fn a_stop_signal_before_the_start_ends_the_tool() {
     let dir = tempfile::tempdir().unwrap();
     let fifo = dir.path().join("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     let fifo = fifo.to_str().unwrap();
-    // Nobody ever opens its other side, so nothing is started.
+    // No process opens the other side, so the command never starts.
     let ways = [
         &["run", "--stdin", fifo, "--", "cat"][..],
         &["run", "--stdout", fifo, "--", "true"],
@@ -124,7 +124,7 @@ fn a_signal_ends_us_where_there_is_no_command_yet() {
     }
     let mut child = pipewright(&["run", "--report", fifo, "--", "true"]).spawn().unwrap();
     until("it catches signals", || blocks_term(child.id()));
-    // Whether one comes before the end of the command or after it: the report is in nobody's way.
+    // The signal may arrive before or after the end of the command: both have to end the tool.
     until("it has ended", || {
         send("TERM", child.id());
         child.try_wait().unwrap().is_some()

@@ -1,4 +1,4 @@
-//! What stands in front of other programs starts with little.
+//! The tool starts with few libraries, since it starts other programs.
 
 use super::{out, run_sh};
 

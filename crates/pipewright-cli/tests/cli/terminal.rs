@@ -1,4 +1,4 @@
-//! `run` below an interactive shell, in a real pseudo-terminal: as the command itself would be.
+//! `run` in an interactive shell on a pseudo-terminal: job control works as for the command itself.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -16,27 +16,32 @@ const CTRL_D: &str = "\x04";
 const CTRL_Z: &str = "\x1a";
 const CTRL_BACKSLASH: &str = "\x1c";
 
-/// An interactive shell, and what its terminal shows.
+/// An interactive shell, and the text on its terminal.
 pub(super) struct Shell {
     shell: Child,
     keyboard: File,
     shown: Arc<Mutex<String>>,
-    /// Up to where has been looked at.
+    /// End of the text that has been examined.
     seen: usize,
 }
 
 impl Shell {
-    /// `None`: there is no bash, or nothing that gives it the terminal.
+    /// Starts bash. `None`: nothing on this machine gives it the terminal.
     pub(super) fn start() -> Option<Shell> {
+        Shell::start_with(&["bash", "--norc", "--noprofile", "-i"], "dumb")
+    }
+
+    /// Starts a shell in a terminal of a type.
+    pub(super) fn start_with(shell: &[&str], terminal: &str) -> Option<Shell> {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
         let name = ptsname(&master, Vec::new()).unwrap();
         let slave = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
         let mut command = Command::new("setsid");
-        command.args(["--ctty", "--wait", "bash", "--norc", "--noprofile", "-i"]);
+        command.args(["--ctty", "--wait"]).args(shell);
         command.stdin(slave.try_clone().unwrap()).stdout(slave.try_clone().unwrap()).stderr(slave);
-        command.env("PW", env!("CARGO_BIN_EXE_pipewright")).env("PS1", "$ ").env("TERM", "dumb");
+        command.env("PW", env!("CARGO_BIN_EXE_pipewright")).env("PS1", "$ ").env("TERM", terminal);
         let Ok(shell) = command.spawn() else {
             eprintln!("SKIPPED: there is no setsid here");
             return None;
@@ -62,16 +67,16 @@ impl Shell {
         self.keyboard.write_all(text.as_bytes()).unwrap();
     }
 
-    /// Asks on a line of its own how the last one ended: after Ctrl-C a shell leaves out what else the line says.
+    /// Checks the exit status of the last line on a line of its own: after Ctrl-C a shell skips the rest of its line.
     #[track_caller]
     pub(super) fn ended_with(&mut self, code: i32) -> String {
-        // What is typed sooner, the command might read.
+        // The command might read text that is typed sooner.
         self.shows("$ ");
         self.types("echo ended''=$?\n");
         self.shows(&format!("ended={code}\r\n"))
     }
 
-    /// Presses a key again and again until the terminal shows that.
+    /// Presses a key repeatedly until the terminal shows a text.
     #[track_caller]
     fn shows_while_typing(&mut self, key: &str, text: &str) -> String {
         let start = Instant::now();
@@ -83,7 +88,7 @@ impl Shell {
         self.shows(text)
     }
 
-    /// Waits until the terminal shows that, after what was waited for before, and gives what came until then.
+    /// Waits until the terminal shows a text after the previous one, and returns the text between them.
     #[track_caller]
     pub(super) fn shows(&mut self, text: &str) -> String {
         let start = Instant::now();
@@ -106,18 +111,18 @@ impl Shell {
 
 impl Drop for Shell {
     fn drop(&mut self) {
-        // Ignored: it may have ended.
+        // Ignored: the shell may have ended.
         let _ = self.keyboard.write_all(format!("{CTRL_C}{CTRL_D}").as_bytes());
         let _ = self.keyboard.write_all(b"\nkill -9 %1 %2 2> /dev/null; exit\nexit\n");
         let _ = self.shell.wait();
     }
 }
 
-/// With the terminal shared, and with a group of its own that is given the terminal.
+/// The command shares the terminal, or gets it with a group of its own.
 const WAYS: [&str; 2] = ["", "--contain group"];
 
 #[test]
-fn ctrl_c_is_for_the_command_to_make_something_of() {
+fn ctrl_c_kills_the_command_unless_it_handles_it() {
     let Some(mut shell) = Shell::start() else { return };
     for way in WAYS {
         shell.types(&format!("$PW run --quiet {way} -- sh -c 'echo up; exec sleep 600'\n"));
@@ -136,7 +141,7 @@ fn ctrl_c_is_for_the_command_to_make_something_of() {
 }
 
 #[test]
-fn ctrl_backslash_too() {
+fn ctrl_backslash_kills_the_command() {
     let Some(mut shell) = Shell::start() else { return };
     for way in WAYS {
         shell.types("ulimit -c 0\n");
@@ -150,7 +155,7 @@ fn ctrl_backslash_too() {
 }
 
 #[test]
-fn ctrl_c_is_the_end_of_retries_too() {
+fn ctrl_c_ends_retries() {
     let Some(mut shell) = Shell::start() else { return };
     for way in WAYS {
         shell.types(&format!("$PW run --retries 3 {way} -- sh -c 'echo up; exec sleep 600'\n"));
@@ -159,16 +164,16 @@ fn ctrl_c_is_the_end_of_retries_too() {
         let before = shell.ended_with(130);
         assert!(!before.contains("attempt"), "{before}");
     }
-    // Between two attempts there is no command to make anything of it.
+    // Between two attempts no command can handle it.
     shell.types("$PW run --retries 3 --retry-delay 600s -- sh -c 'exit 3'\n");
     shell.shows("attempt 1 of 4");
     shell.types(CTRL_C);
     shell.ended_with(130);
 }
 
-/// A shell goes on with its loop after a command that has exited, whatever its code.
+/// A shell continues its loop after a command that has exited, with any code.
 #[test]
-fn ctrl_c_ends_the_loop_of_a_shell_too() {
+fn ctrl_c_ends_the_loop_of_a_shell() {
     let Some(mut shell) = Shell::start() else { return };
     let sleeps = "sh -c 'echo up; exec sleep 600'";
     let tools = [
@@ -181,11 +186,11 @@ fn ctrl_c_ends_the_loop_of_a_shell_too() {
         shell.types(&format!("for turn in 1 2 3; do echo at=$turn; $PW {tool}; done\n"));
         shell.shows("at=1\r\n");
         shell.shows("up\r\n");
-        // Where nothing tells when it can be pressed: see below. To a shell with its prompt it means nothing.
+        // No output marks the moment to press it: see below. A shell at its prompt ignores it.
         let between = shell.shows_while_typing(CTRL_C, "$ ");
         assert!(!between.contains("at=2\r\n"), "{tool}: {between}");
     }
-    // One that makes something of it and exits is none that was interrupted.
+    // A command that handles it and exits was not interrupted.
     shell.types(
         "for turn in 1 2; do $PW run -- bash -c 'trap \"exit 5\" INT; echo up; read line'; done\n",
     );
@@ -197,7 +202,7 @@ fn ctrl_c_ends_the_loop_of_a_shell_too() {
 }
 
 #[test]
-fn a_report_tells_of_ctrl_c_as_well() {
+fn a_report_is_written_after_ctrl_c() {
     let Some(mut shell) = Shell::start() else { return };
     for way in WAYS {
         shell.types(&format!("$PW run --report - {way} -- sh -c 'echo up; exec sleep 600'\n"));
@@ -212,7 +217,7 @@ fn a_report_tells_of_ctrl_c_as_well() {
 fn ctrl_z_stops_the_job_and_fg_continues_it() {
     let Some(mut shell) = Shell::start() else { return };
     for way in WAYS {
-        // The shell says which job it continues before it does; the command itself, when it goes on.
+        // The shell prints the job before it continues it; the command prints once it runs again.
         let script = "trap \"echo ag\\ain\" CONT; echo up; until read line; do :; done; echo got $line; exit 4";
         shell.types(&format!("$PW run --quiet {way} -- bash -c '{script}'\n"));
         shell.shows("up\r\n");
@@ -223,7 +228,7 @@ fn ctrl_z_stops_the_job_and_fg_continues_it() {
             shell.shows(&format!("the shell is back {round}"));
             shell.types("fg\n");
             shell.shows("again");
-            // The command was there before us, perhaps: a person is not that fast with the next key.
+            // The command may get ahead of the tool here: no person types that fast.
             until("we are there too", || catches_ctrl_z(shell.shell.id()));
         }
         shell.types("hello\n");
@@ -234,25 +239,25 @@ fn ctrl_z_stops_the_job_and_fg_continues_it() {
 }
 
 #[test]
-fn ctrl_z_and_ctrl_c_between_two_tries_are_for_the_tool() {
+fn ctrl_z_and_ctrl_c_between_two_attempts_reach_the_tool() {
     let Some(mut shell) = Shell::start() else { return };
     for way in WAYS {
         let tries = format!("$PW run --quiet {way} --retries 1 --retry-delay 10m");
         shell.types(&format!("{tries} -- sh -c 'echo up; exit 3'; echo co''de=$?\n"));
         shell.shows("up\r\n");
         until("the command has ended", || is_childless(shell.shell.id()));
-        // Nothing tells when the wait has begun: pressed until it has, as a person would. To a shell that
-        // has the terminal back it means nothing.
+        // No output marks the start of the wait, and so the key is pressed until it works. A shell that has the
+        // terminal back ignores it.
         shell.shows_while_typing(CTRL_Z, "Stopped");
         shell.shows("code=148");
         shell.types("fg\n");
-        until("it is in front again", || is_in_front(shell.shell.id()));
+        until("it is in front again", || is_in_foreground(shell.shell.id()));
         shell.types(CTRL_C);
         shell.ended_with(130);
     }
 }
 
-/// Whether the tool below that shell has no child, nor its guard.
+/// Returns true if the tool below a shell has no child, and its guard neither.
 fn is_childless(shell: u32) -> bool {
     named_below(shell, "pipewright").iter().any(|pid| {
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
@@ -260,8 +265,8 @@ fn is_childless(shell: u32) -> bool {
     })
 }
 
-/// Whether the tool below that shell runs and has the terminal (proc(5), `/proc/PID/stat`).
-fn is_in_front(shell: u32) -> bool {
+/// Returns true if the tool below a shell runs in the foreground (proc(5), `/proc/PID/stat`).
+fn is_in_foreground(shell: u32) -> bool {
     named_below(shell, "pipewright").iter().any(|pid| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         let after_name = stat.rsplit(')').next().unwrap_or_default();
@@ -272,7 +277,7 @@ fn is_in_front(shell: u32) -> bool {
     })
 }
 
-/// Whether the tool below that shell takes SIGTSTP for itself: all the time but while it is stopped.
+/// Returns true if the tool below a shell catches SIGTSTP, as it does unless it is stopped.
 fn catches_ctrl_z(shell: u32) -> bool {
     const TSTP: u64 = 1 << (20 - 1);
     named_below(shell, "pipewright").iter().any(|pid| {
@@ -283,7 +288,7 @@ fn catches_ctrl_z(shell: u32) -> bool {
 }
 
 #[test]
-fn a_command_that_stops_itself_stops_the_job() {
+fn a_command_that_suspends_itself_suspends_the_job() {
     let Some(mut shell) = Shell::start() else { return };
     for way in WAYS {
         shell
@@ -296,7 +301,7 @@ fn a_command_that_stops_itself_stops_the_job() {
 }
 
 #[test]
-fn a_job_in_the_background_that_reads_the_terminal_stops() {
+fn a_background_job_that_reads_the_terminal_is_suspended() {
     let Some(mut shell) = Shell::start() else { return };
     shell.types("$PW run --quiet -- bash -c 'read line; echo got $line' &\n");
     shell.types("until jobs -s | grep -q read; do sleep 0.05; done; jobs; echo lis''ted\n");
@@ -309,7 +314,7 @@ fn a_job_in_the_background_that_reads_the_terminal_stops() {
 }
 
 #[test]
-fn the_command_finds_a_terminal_and_leaves_it_usable() {
+fn the_command_has_a_terminal_and_leaves_it_usable() {
     let Some(mut shell) = Shell::start() else { return };
     for way in WAYS {
         shell.types(&format!(

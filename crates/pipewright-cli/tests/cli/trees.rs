@@ -1,4 +1,4 @@
-//! `run` and its tree: whichever of our processes is killed, nobody is left.
+//! `run` and its tree: no process survives, whichever process of the tool is killed.
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -9,12 +9,12 @@ use super::{out, pipewright, run_sh};
 
 pub(super) const MARK: &str = "PIPEWRIGHT_CLI_TREE_TEST";
 
-/// The value of `MARK` for whom [`marked`] is to find: another run of this suite has another.
+/// Returns the value of `MARK` that [`marked`] looks for, unique to this run of the suite.
 pub(super) fn mark(name: &str) -> String {
     format!("{name}-{}", std::process::id())
 }
 
-/// The processes that were started with that mark in their environment, and run.
+/// Returns the running processes with this mark in their environment.
 pub(super) fn marked(name: &str) -> Vec<u32> {
     let wanted = format!("{MARK}={}", mark(name));
     let pids = fs::read_dir("/proc").unwrap().flatten();
@@ -28,19 +28,19 @@ pub(super) fn marked(name: &str) -> Vec<u32> {
     pids.filter(is_marked).collect()
 }
 
-/// Our own processes below that one: the supervisor and its guard. Nobody, where there can be none.
+/// Returns the supervisor and its guard below a process; empty if this machine allows none.
 fn supervisors(pid: u32) -> Vec<u32> {
     let machine = pipewright(&["doctor", "--json"]).output().unwrap();
     if !out(&machine).contains(r#""name":"supervisor","state":"available""#) {
         return Vec::new();
     }
-    // They have their name only when they are in their program, which the guard may be after the command.
+    // They get their names by exec, which the guard may do after the command.
     let named = || named_below(pid, "pw-supervisor");
     until("they have their names", || named().len() == 2);
     named()
 }
 
-/// The descendants with that name whose parents up to that process have it too.
+/// Returns the descendants with a name whose ancestors up to `pid` have it too.
 pub(super) fn named_below(pid: u32, wanted: &str) -> Vec<u32> {
     let mut found = Vec::new();
     let mut parents = vec![pid];
@@ -73,8 +73,8 @@ fn kill(pid: u32) {
     assert!(Command::new("kill").args(["-KILL", &pid.to_string()]).status().unwrap().success());
 }
 
-/// The command of the issue, in the middle of its run: two shells, three sleeps.
-fn in_the_middle(name: &str, options: &[&str]) -> Child {
+/// Starts the command, two shells and three sleeps, and waits until all run.
+fn started_tree(name: &str, options: &[&str]) -> Child {
     let script = "(setsid sh -c \"sleep 300 & sleep 300\") & sleep 300";
     let mut args = vec!["run"];
     args.extend(options);
@@ -89,17 +89,17 @@ fn in_the_middle(name: &str, options: &[&str]) -> Child {
         };
         marked(name).iter().filter(|pid| is_sleep(pid)).count()
     };
-    // A timeout may be over before.
+    // A timeout may fire before that.
     until("the three sleep", || sleeps() == 3 || child.try_wait().unwrap().is_some());
     child
 }
 
 #[test]
-fn nobody_outlives_any_one_of_our_own_processes() {
+fn no_descendant_survives_a_kill_of_any_process_of_the_tool() {
     let mut of_us = 1;
     let mut index = 0;
     while index < of_us {
-        let mut child = in_the_middle("kill-one", &[]);
+        let mut child = started_tree("kill-one", &[]);
         let mut ours = vec![child.id()];
         ours.extend(supervisors(child.id()));
         of_us = ours.len();
@@ -119,8 +119,8 @@ fn nobody_outlives_any_one_of_our_own_processes() {
 }
 
 #[test]
-fn nobody_outlives_a_timeout_or_the_end_of_the_command() {
-    let mut child = in_the_middle("timeout", &["--timeout", "300ms", "--quiet"]);
+fn no_descendant_survives_a_timeout_or_the_end_of_the_command() {
+    let mut child = started_tree("timeout", &["--timeout", "300ms", "--quiet"]);
     assert_eq!(child.wait().unwrap().code(), Some(124));
     until("nobody is left", || marked("timeout").is_empty());
 
@@ -136,7 +136,7 @@ fn nobody_outlives_a_timeout_or_the_end_of_the_command() {
 }
 
 #[test]
-fn with_contain_none_what_the_command_leaves_goes_on() {
+fn with_contain_none_leftovers_keep_running() {
     let script =
         format!("export {MARK}={}; setsid sleep 300 > /dev/null 2>&1 & exit 5", mark("goes-on"));
     let output = run_sh(&["--contain", "none", "--report", "-"], &script);
@@ -148,7 +148,7 @@ fn with_contain_none_what_the_command_leaves_goes_on() {
 }
 
 #[test]
-fn a_detached_command_outlives_us_and_its_pid_is_printed() {
+fn a_detached_command_outlives_the_tool_and_its_pid_is_printed() {
     let output = pipewright(&["run", "--detach", "--", "sleep", "300"])
         .env(MARK, mark("detached"))
         .output()
@@ -166,7 +166,7 @@ fn a_detached_command_outlives_us_and_its_pid_is_printed() {
 }
 
 #[test]
-fn a_pipeline_is_held_too() {
+fn a_pipeline_is_contained() {
     let mut command = pipewright(&[
         "pipe",
         "--timeout",

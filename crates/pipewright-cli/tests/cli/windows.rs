@@ -1,4 +1,4 @@
-//! The tool as somebody at a Windows prompt meets it; what it does is shown by the Unix twins.
+//! The tool on Windows; the suites for Unix cover the rest.
 
 use std::fs::OpenOptions;
 use std::os::windows::fs::OpenOptionsExt as _;
@@ -29,7 +29,7 @@ fn the_code_of_the_command_is_the_code_of_the_tool() {
         let output = run_cmd(&["--quiet"], &format!("exit {code}"));
         assert_eq!(output.status.code(), Some(code), "{}", err(&output));
     }
-    // A status of the kernel, which is above the numbers that have a sign.
+    // A status of the kernel, which exceeds the signed numbers.
     let output = run_cmd(&["--quiet"], "exit -1073741819");
     assert_eq!(output.status, std::process::ExitStatus::from_raw(0xC000_0005));
 }
@@ -47,7 +47,7 @@ fn a_timeout_ends_the_tree_and_is_reported() {
 }
 
 #[test]
-fn what_goes_to_a_file_is_watched_as_well() {
+fn limits_watch_output_to_files() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("out");
     let file = path.to_str().unwrap();
@@ -64,7 +64,7 @@ fn what_goes_to_a_file_is_watched_as_well() {
 fn the_command_ends_with_the_tool() {
     let dir = tempfile::tempdir().unwrap();
     let held = dir.path().join("held");
-    // The path is without quotes, which cmd.exe would not take as the C runtime does.
+    // No quotes around the path: cmd.exe parses them differently from the C runtime.
     let line = format!("ping -n 600 127.0.0.1 >{}", held.display());
     let mut tool = pipewright(&["run", "--quiet", "--", "cmd", "/c", &line]).spawn().unwrap();
     let until = |what: &str, fact: &dyn Fn() -> bool| {
@@ -83,7 +83,7 @@ fn the_command_ends_with_the_tool() {
 }
 
 #[test]
-fn what_cannot_be_started_is_said_in_one_line() {
+fn a_failed_start_is_one_line() {
     let output = pipewright(&["run", "--", "no-such-program"]).output().unwrap();
     assert_eq!(output.status.code(), Some(127));
     assert_eq!(err(&output).lines().count(), 1, "{}", err(&output));

@@ -95,7 +95,7 @@ pub(super) struct UnfinishedCall {
 pub(super) fn is_cancelled(token: &CancelToken) -> bool {
     let is_cancelled = token.is_cancelled();
     if !is_cancelled {
-        token.heed();
+        token.take_signals();
     }
     is_cancelled
 }

@@ -1,0 +1,45 @@
+//! The messages of a build: thousands of packets, most of them small, with most bytes in large ones.
+
+use std::time::Duration;
+
+use super::{INLINE, SHARED};
+use crate::cases::timed::{Timing, case};
+use crate::child::Packets;
+use crate::host::{Processors, pin};
+use crate::plan::{Chart, Curve, Failed};
+use crate::report::Axis;
+use crate::rounds::{Rounds as _, on_own_thread};
+use crate::transfer::{OneWay, Way};
+use crate::units::Unit;
+
+/// The number and the average length of the packets that a large build sent to its log.
+const PACKETS: u64 = 5000;
+const AVERAGE_BYTES: usize = 86_784;
+
+/// Returns the chart, with both ways.
+pub(super) fn chart(pair: Processors, time: Duration) -> Chart {
+    let way =
+        |name: &str, way| case(name, Unit::Seconds, move || on_own_thread(|| take(way, pair)));
+    Chart {
+        id: "ipc-build".to_owned(),
+        title: format!("{PACKETS} packets of a build, 434 MB"),
+        unit: Unit::Seconds,
+        axis: Axis::Cases,
+        time,
+        references: Vec::new(),
+        curves: vec![Curve {
+            name: "pipewright".to_owned(),
+            facts: [].into(),
+            points: vec![way(SHARED, Way::Shared), way(INLINE, Way::Inline)],
+        }],
+    }
+}
+
+fn take(way: Way, pair: Processors) -> Result<Timing, Failed> {
+    let packets = Packets { bytes: AVERAGE_BYTES, mixed: true };
+    let mut worker = OneWay::start(way, pair, packets, false)?;
+    pin(pair.reader)?;
+    let took = worker.round(PACKETS)?;
+    let bytes = (0..PACKETS).map(|number| packets.length(number) as u64).sum();
+    Ok(Timing { time: took.elapsed, bytes })
+}

@@ -1,0 +1,227 @@
+//! The block sizes and ways to measure: those of a preset, or every combination of the given options.
+
+use std::time::Duration;
+
+use pipewright_os::host::test_pipe::Kind;
+
+use crate::Error;
+use crate::cases::sizes::{IBM_2001, checked};
+use crate::host::{processors, usual_placement};
+use crate::options::{PipesOptions, PipesPreset, Placement, Topology, Via};
+
+const QUICK: [usize; 12] = [
+    64,
+    256,
+    1 << 10,
+    2 << 10,
+    4 << 10,
+    8 << 10,
+    16 << 10,
+    32 << 10,
+    64 << 10,
+    128 << 10,
+    256 << 10,
+    1 << 20,
+];
+
+/// The block sizes and ways.
+#[derive(Debug)]
+pub(super) struct Sweep {
+    pub(super) blocks: Vec<usize>,
+    pub(super) ways: Vec<Way>,
+    /// The options name ways, so nothing else is measured.
+    pub(super) is_chosen: bool,
+}
+
+/// One way from a writer to a reader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Way {
+    pub(super) topology: Topology,
+    pub(super) via: Via,
+    /// The capacity to ask for; `None`: the system's default.
+    pub(super) holds_bytes: Option<usize>,
+    pub(super) placement: Placement,
+}
+
+impl Way {
+    fn new(topology: Topology, via: Via, holds_bytes: Option<usize>, placement: Placement) -> Way {
+        let way = Way { topology, via, holds_bytes, placement };
+        match topology {
+            // The library makes its own pipe.
+            Topology::Library => Way { via: Via::Pipe, holds_bytes: None, ..way },
+            // A worker is a process, and its ring has a fixed size.
+            _ if via == Via::Memory => {
+                Way { topology: Topology::Processes, holds_bytes: None, ..way }
+            }
+            // One thread is on one processor, or not pinned.
+            Topology::Thread if placement != Placement::None => {
+                Way { placement: Placement::Same, ..way }
+            }
+            _ => way,
+        }
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        match self.via {
+            Via::Pipe => Kind::Pipe,
+            Via::Fifo => Kind::Fifo,
+            Via::Socket => Kind::Socket,
+            // Not opened: the worker has its own memory.
+            Via::Memory => Kind::Pipe,
+        }
+    }
+}
+
+/// Returns the number of series and the time for each cell.
+pub(crate) fn rules(preset: PipesPreset) -> (u16, Duration) {
+    match preset {
+        PipesPreset::Quick => (3, Duration::from_millis(50)),
+        PipesPreset::Ibm2001 => (3, Duration::from_millis(80)),
+        PipesPreset::Full => (5, Duration::from_millis(100)),
+    }
+}
+
+impl Sweep {
+    pub(super) fn of(options: &PipesOptions) -> Result<Sweep, Error> {
+        let blocks = match options.preset {
+            _ if !options.blocks.is_empty() => options.blocks.clone(),
+            PipesPreset::Quick => QUICK.to_vec(),
+            PipesPreset::Ibm2001 => IBM_2001.to_vec(),
+            PipesPreset::Full => (0..=22).map(|shift| 1 << shift).collect(),
+        };
+        let blocks = checked(blocks)?;
+        let is_chosen = !(options.topology.is_empty()
+            && options.via.is_empty()
+            && options.capacity.is_empty()
+            && options.pin.is_empty());
+        let ways = if is_chosen { combinations(options) } else { preset(options.preset) };
+        Ok(Sweep { blocks, ways, is_chosen })
+    }
+}
+
+/// Returns every combination of the given options.
+fn combinations(options: &PipesOptions) -> Vec<Way> {
+    fn or<T: Copy>(asked: &[T], usual: T) -> Vec<T> {
+        if asked.is_empty() { vec![usual] } else { asked.to_vec() }
+    }
+    let mut ways = Vec::new();
+    for placement in or(&options.pin, usual_placement()) {
+        for topology in or(&options.topology, Topology::Threads) {
+            for via in or(&options.via, Via::Pipe) {
+                for holds_bytes in or(&options.capacity, None) {
+                    let way = Way::new(topology, via, holds_bytes, placement);
+                    if !ways.contains(&way) {
+                        ways.push(way);
+                    }
+                }
+            }
+        }
+    }
+    ways
+}
+
+fn preset(preset: PipesPreset) -> Vec<Way> {
+    const LARGE_BYTES: Option<usize> = Some(1 << 20);
+    let usual = usual_placement();
+    let way = |topology, via, holds_bytes| Way::new(topology, via, holds_bytes, usual);
+    let one = way(Topology::Thread, Via::Pipe, None);
+    let two = way(Topology::Threads, Via::Pipe, None);
+    match preset {
+        PipesPreset::Ibm2001 => vec![one, two],
+        PipesPreset::Quick => vec![
+            two,
+            Way { holds_bytes: LARGE_BYTES, ..two },
+            way(Topology::Processes, Via::Pipe, None),
+            way(Topology::Library, Via::Pipe, None),
+            way(Topology::Threads, Via::Socket, None),
+            way(Topology::Processes, Via::Memory, None),
+            one,
+            Way { holds_bytes: LARGE_BYTES, ..one },
+        ],
+        PipesPreset::Full => {
+            let mut ways = Vec::new();
+            let mut placements = vec![usual, Placement::Same, Placement::None];
+            placements.dedup();
+            placements.retain(|placement| processors(*placement).is_ok());
+            for placement in placements {
+                let at = |way: Way| Way { placement, ..way };
+                ways.extend([at(two), at(Way { holds_bytes: LARGE_BYTES, ..two })]);
+                ways.push(at(way(Topology::Threads, Via::Fifo, None)));
+                ways.push(at(way(Topology::Threads, Via::Socket, None)));
+                ways.push(at(way(Topology::Processes, Via::Pipe, None)));
+                ways.push(at(way(Topology::Processes, Via::Memory, None)));
+                ways.push(at(way(Topology::Library, Via::Pipe, None)));
+            }
+            ways.extend([one, Way { holds_bytes: LARGE_BYTES, ..one }]);
+            ways
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sweep(options: &PipesOptions) -> Result<Sweep, String> {
+        Sweep::of(options).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_sizes_of_the_article_are_complete_and_in_order() {
+        let options = PipesOptions { preset: PipesPreset::Ibm2001, ..PipesOptions::default() };
+        let blocks = sweep(&options).unwrap().blocks;
+        assert_eq!((blocks.len(), blocks[0], blocks[61]), (62, 1, 4096));
+        assert_eq!(blocks, IBM_2001);
+    }
+
+    #[test]
+    fn every_combination_of_the_options_is_measured_once() {
+        let ways = sweep(&PipesOptions {
+            topology: vec![Topology::Threads, Topology::Library],
+            capacity: vec![None, Some(1 << 20)],
+            pin: vec![Placement::None],
+            ..PipesOptions::default()
+        });
+        let ways = ways.unwrap().ways;
+        let way =
+            |topology, holds_bytes| Way::new(topology, Via::Pipe, holds_bytes, Placement::None);
+        // The library has its own pipe, whatever the other options are.
+        let expected = [
+            way(Topology::Threads, None),
+            way(Topology::Threads, Some(1 << 20)),
+            way(Topology::Library, None),
+        ];
+        assert_eq!(ways, expected);
+        let ways = sweep(&PipesOptions {
+            topology: vec![Topology::Thread],
+            pin: vec![Placement::Same, Placement::Other],
+            ..PipesOptions::default()
+        });
+        let ways = ways.unwrap().ways;
+        assert_eq!(ways.len(), 1, "one thread has one placement: {ways:?}");
+        let ways = sweep(&PipesOptions {
+            topology: vec![Topology::Thread, Topology::Library],
+            via: vec![Via::Memory],
+            capacity: vec![Some(1 << 20)],
+            pin: vec![Placement::None],
+            ..PipesOptions::default()
+        });
+        let library = way(Topology::Library, None);
+        let memory = Way::new(Topology::Processes, Via::Memory, None, Placement::None);
+        assert_eq!(ways.unwrap().ways, [memory, library]);
+    }
+
+    #[test]
+    fn sizes_are_sorted_and_impossible_ones_refused() {
+        let sized = |blocks: &[usize]| {
+            sweep(&PipesOptions { blocks: blocks.to_vec(), ..PipesOptions::default() })
+        };
+        assert_eq!(sized(&[4096, 1, 4096]).unwrap().blocks, [1, 4096]);
+        for (block, words) in [
+            (0, "--blocks: a block has at least one byte"),
+            (1 << 30, "--blocks: a block has at most 256 MiB"),
+        ] {
+            assert_eq!(sized(&[block]).unwrap_err(), words);
+        }
+    }
+}

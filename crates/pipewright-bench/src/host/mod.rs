@@ -1,0 +1,10 @@
+//! The machine: its description, its processors and the CPU time that other processes use.
+
+mod cpu_use;
+mod info;
+mod placement;
+
+pub use cpu_use::CpuUse;
+pub use info::{HostInfo, look};
+
+pub(crate) use placement::{Processors, pin, processors, usual_placement, usual_processors};

@@ -1,0 +1,202 @@
+//! Measures a plan: in each series every cell once, in a new order.
+
+use crate::Error;
+use crate::plan::{Chart, Failed, Point};
+use crate::stats::shuffle::Random;
+
+/// The number of series and the seed of their order.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rules {
+    pub(crate) series: usize,
+    pub(crate) seed: u64,
+}
+
+/// The observer of a measurement, which can also stop it.
+pub(crate) trait Observer {
+    /// Called before each series.
+    fn series(&mut self, number: usize);
+    /// Called before each cell.
+    fn cell(&mut self, name: &str);
+    /// Called after each series, with all samples so far.
+    fn after_series(&mut self, charts: &[Chart]);
+    /// Returns true to stop. The current cell is finished first.
+    fn is_stopped(&self) -> bool;
+}
+
+/// Returns the number of cells in a plan.
+pub(crate) fn cells(charts: &[Chart]) -> usize {
+    charts.iter().flat_map(|chart| &chart.curves).map(|curve| curve.points.len()).sum()
+}
+
+/// Measures every cell in every series. Returns false if it was stopped before.
+pub(crate) fn measure(
+    charts: &mut [Chart],
+    rules: &Rules,
+    observer: &mut dyn Observer,
+) -> Result<bool, Error> {
+    let mut random = Random::new(rules.seed);
+    for series in 0..rules.series {
+        observer.series(series);
+        let mut order = all(charts);
+        random.shuffle(&mut order);
+        for index in order {
+            if observer.is_stopped() {
+                return Ok(false);
+            }
+            measure_one(charts, index, observer)?;
+        }
+        observer.after_series(charts);
+    }
+    Ok(true)
+}
+
+/// The indices of chart, curve and cell.
+type CellIndex = (usize, usize, usize);
+
+fn all(charts: &[Chart]) -> Vec<CellIndex> {
+    let mut indices = Vec::new();
+    for (chart, of_chart) in charts.iter().enumerate() {
+        for (curve, of_curve) in of_chart.curves.iter().enumerate() {
+            indices.extend((0..of_curve.points.len()).map(|point| (chart, curve, point)));
+        }
+    }
+    indices
+}
+
+fn measure_one(
+    charts: &mut [Chart],
+    (chart, curve, point): CellIndex,
+    observer: &mut dyn Observer,
+) -> Result<(), Error> {
+    let time = charts[chart].time;
+    let curve = &mut charts[chart].curves[curve];
+    let point: &mut Point = &mut curve.points[point];
+    observer.cell(&format!("{}, {}", curve.name, point.label));
+    if point.skipped.is_some() {
+        return Ok(());
+    }
+    match point.measure.measure(time) {
+        Ok(sample) => point.samples.push(sample),
+        // Ctrl-C also reaches children in the same process group. Their failure says nothing about the cell.
+        Err(_) if observer.is_stopped() => {}
+        Err(Failed::Skip(reason)) => point.skipped = Some(reason),
+        Err(Failed::Corrupt(problem)) => {
+            return Err(Error::Corrupt {
+                cell: format!("{}, {}", curve.name, point.label),
+                problem,
+            });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+    use std::rc::Rc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::plan::{Curve, Measure, Sample};
+    use crate::report::Axis;
+    use crate::units::Unit;
+
+    type Log = Rc<RefCell<Vec<u64>>>;
+
+    #[derive(Debug)]
+    struct Recorded {
+        number: u64,
+        log: Log,
+    }
+
+    impl Measure for Recorded {
+        fn measure(&mut self, time: Duration) -> Result<Sample, Failed> {
+            self.log.borrow_mut().push(self.number);
+            assert_eq!(time, Duration::from_millis(7));
+            match self.number {
+                3 => Err(Failed::Skip("not here".to_owned())),
+                number => Ok(Sample { value: number as f64, ..Sample::default() }),
+            }
+        }
+    }
+
+    /// Counts, and stops when that many cells were started.
+    struct Counting {
+        cells: usize,
+        saved: usize,
+        most: usize,
+    }
+
+    impl Observer for Counting {
+        fn series(&mut self, _: usize) {}
+        fn cell(&mut self, _: &str) {
+            self.cells += 1;
+        }
+        fn after_series(&mut self, _: &[Chart]) {
+            self.saved += 1;
+        }
+        fn is_stopped(&self) -> bool {
+            self.cells >= self.most
+        }
+    }
+
+    fn plan(log: &Log) -> Vec<Chart> {
+        let point = |number: u64| {
+            Point::new(number.to_string(), None, Recorded { number, log: Rc::clone(log) })
+        };
+        let curve = |numbers: std::ops::Range<u64>| Curve {
+            name: "curve".to_owned(),
+            facts: BTreeMap::new(),
+            points: numbers.map(point).collect(),
+        };
+        let chart = |curves| Chart {
+            id: "chart".to_owned(),
+            title: "Chart".to_owned(),
+            unit: Unit::Seconds,
+            axis: Axis::Cases,
+            time: Duration::from_millis(7),
+            references: Vec::new(),
+            curves,
+        };
+        vec![chart(vec![curve(0..4), curve(4..6)]), chart(vec![curve(6..10)])]
+    }
+
+    const RULES: Rules = Rules { series: 3, seed: 1 };
+
+    #[test]
+    fn every_series_has_every_cell_once_in_its_own_order() {
+        let log = Log::default();
+        let mut charts = plan(&log);
+        let mut observer = Counting { cells: 0, saved: 0, most: usize::MAX };
+        assert!(measure(&mut charts, &RULES, &mut observer).unwrap_or(false));
+        assert_eq!((observer.cells, observer.saved), (30, 3));
+        let log = log.borrow();
+        // The cell that cannot be measured is not tried again.
+        assert_eq!(log.len(), 28);
+        let series: Vec<Vec<u64>> = [&log[..10], &log[10..19], &log[19..]]
+            .map(|series| series.iter().copied().filter(|number| *number != 3).collect())
+            .to_vec();
+        assert!(series[0] != series[1] && series[1] != series[2], "{series:?}");
+        for mut series in series {
+            series.sort_unstable();
+            assert_eq!(series, [0, 1, 2, 4, 5, 6, 7, 8, 9]);
+        }
+        let cells = crate::plan::report(&charts);
+        assert_eq!(cells[0].curves[0].cells[2].samples, [2.0, 2.0, 2.0]);
+        assert_eq!(cells[0].curves[0].cells[3].skipped.as_deref(), Some("not here"));
+        assert_eq!(cells[0].curves[0].cells[3].median, None);
+    }
+
+    #[test]
+    fn samples_before_a_stop_are_kept() {
+        let log = Log::default();
+        let mut charts = plan(&log);
+        let mut observer = Counting { cells: 0, saved: 0, most: 14 };
+        assert!(!measure(&mut charts, &RULES, &mut observer).unwrap_or(true));
+        assert_eq!((observer.cells, observer.saved), (14, 1));
+        let samples = charts.iter().flat_map(|chart| &chart.curves).flat_map(|it| &it.points);
+        let samples: usize = samples.map(|point| point.samples.len()).sum();
+        assert!((12..=13).contains(&samples), "{samples}");
+    }
+}

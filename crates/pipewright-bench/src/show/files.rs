@@ -1,0 +1,126 @@
+//! The files of a report: opened before the measurement, and written after each series.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::Error;
+use crate::options::CommonOptions;
+use crate::report::{Report, SCHEMA};
+
+/// The format of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FileFormat {
+    Json,
+    Html,
+    Svg,
+    Csv,
+    Markdown,
+}
+
+/// The files to write, with their formats.
+#[derive(Debug)]
+pub(crate) struct Files(Vec<(FileFormat, PathBuf)>);
+
+impl Files {
+    /// Opens each file once, so that a path that cannot be written fails before the measurement. An older file keeps its
+    /// content until the first series is done.
+    pub(crate) fn new(options: &CommonOptions) -> Result<Files, Error> {
+        let asked = [
+            (FileFormat::Json, &options.json),
+            (FileFormat::Html, &options.html),
+            (FileFormat::Svg, &options.svg),
+            (FileFormat::Csv, &options.csv),
+            (FileFormat::Markdown, &options.markdown),
+        ];
+        let files: Vec<(FileFormat, PathBuf)> =
+            asked.into_iter().filter_map(|(format, path)| Some((format, path.clone()?))).collect();
+        for (index, (_, path)) in files.iter().enumerate() {
+            if files[..index].iter().any(|(_, other)| other == path) {
+                return Err(Error::SameFile(path.clone()));
+            }
+            if !is_stdout(path) {
+                let opened = OpenOptions::new().create(true).append(true).open(path);
+                opened.map_err(|error| cannot_write(path, error))?;
+            }
+        }
+        Ok(Files(files))
+    }
+
+    /// Writes all of them but stdout.
+    pub(crate) fn save(&self, report: &Report) -> Result<(), Error> {
+        self.0.iter().filter(|(_, path)| !is_stdout(path)).try_for_each(|(format, path)| {
+            let text = format.text(report)?;
+            fs::write(path, text).map_err(|error| cannot_write(path, error))
+        })
+    }
+
+    /// Returns the text of the one that goes to stdout.
+    pub(crate) fn stdout(&self, report: &Report) -> Result<Option<String>, Error> {
+        let stdout = self.0.iter().find(|(_, path)| is_stdout(path));
+        stdout.map(|(format, _)| format.text(report)).transpose()
+    }
+}
+
+impl FileFormat {
+    fn text(self, report: &Report) -> Result<String, Error> {
+        let json = || -> Result<String, Error> {
+            Ok(serde_json::to_string(report).map_err(Error::Json)? + "\n")
+        };
+        Ok(match self {
+            FileFormat::Json => json()?,
+            FileFormat::Html => super::html(report, &json()?),
+            FileFormat::Svg => super::svg(report),
+            FileFormat::Csv => super::csv(report),
+            FileFormat::Markdown => super::markdown(report),
+        })
+    }
+}
+
+fn is_stdout(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+fn cannot_write(path: &Path, source: io::Error) -> Error {
+    Error::Write { path: path.to_owned(), source }
+}
+
+/// An error shows at most this much of the schema of another file.
+const MOST_SCHEMA_CHARACTERS: usize = 60;
+
+/// Reads the report of an earlier run.
+pub(crate) fn load(path: &Path) -> Result<Report, Error> {
+    let refuse = |problem: String| Error::NotAReport { path: path.to_owned(), problem };
+    let text =
+        fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+    let data: serde_json::Value =
+        serde_json::from_str(&text).map_err(|error| refuse(format!("invalid JSON: {error}")))?;
+    let schema = data.get("schema").and_then(serde_json::Value::as_str).unwrap_or("none");
+    if schema != SCHEMA {
+        let schema = super::cut(&schema.escape_debug().to_string(), MOST_SCHEMA_CHARACTERS);
+        return Err(refuse(format!("its schema is {schema} instead of {SCHEMA}")));
+    }
+    serde_json::from_value(data).map_err(|error| refuse(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_about_another_file_is_one_short_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("other.json");
+        for text in [
+            String::new(),
+            "{}".to_owned(),
+            serde_json::json!({ "schema": "a\nb".repeat(10_000) }).to_string(),
+        ] {
+            fs::write(&path, &text).unwrap();
+            let error = load(&path).err().unwrap().to_string();
+            assert!(error.starts_with("cannot compare with "), "{error}");
+            assert_eq!(error.lines().count(), 1, "{error}");
+            assert!(error.chars().count() < 300 + path.as_os_str().len(), "{error}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The formats of fixed reports, compared byte for byte with stored files.
+//!
+//! After an intended change, `PIPEWRIGHT_BLESS=1 cargo test -p pipewright-bench golden` writes the files in `golden/`
+//! again. Check the difference.
+
+use std::fs;
+use std::path::Path;
+
+use crate::report::compare;
+use crate::report::{Cell, Report};
+use crate::sample;
+
+#[track_caller]
+fn same(name: &str, found: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/show/golden").join(name);
+    if std::env::var_os("PIPEWRIGHT_BLESS").is_some() {
+        fs::write(&path, found).unwrap();
+    }
+    let expected = fs::read_to_string(&path).unwrap().replace("\r\n", "\n");
+    let found = found.replace("\r\n", "\n");
+    let differ = expected.lines().zip(found.lines()).position(|(a, b)| a != b);
+    if let Some(line) = differ {
+        let of = |text: &str| text.lines().nth(line).unwrap_or_default().to_owned();
+        panic!("{name}, line {}:\n{}\nis now\n{}", line + 1, of(&expected), of(&found));
+    }
+    assert_eq!(expected.lines().count(), found.lines().count(), "{name}");
+}
+
+/// A report of pipes compared with an older one: some cells are slower, some faster, and one changed no more than the
+/// machine itself.
+fn compared() -> Report {
+    let (old, mut new) = (sample::pipes(), sample::pipes());
+    for (cell, factor) in new.charts[0].curves[0].cells.iter_mut().zip([1.02, 1.3, 1.0, 0.98, 0.7])
+    {
+        let samples = cell.samples.iter().map(|sample| sample * factor).collect();
+        *cell = Cell::new(&cell.label, cell.block_bytes, samples);
+    }
+    new.machine.yardstick_wake_seconds.iter_mut().for_each(|seconds| *seconds *= 1.2);
+    new.started_unix_seconds += 86_400;
+    new.comparison = Some(compare::compare(&old, &new));
+    new
+}
+
+#[test]
+fn terminals_of_several_widths() {
+    for columns in [40, 80, 120] {
+        let text = super::terminal(&sample::pipes(), columns, false);
+        let longest = text.lines().map(|line| line.chars().count()).max();
+        assert!(longest <= Some(columns), "{longest:?}");
+        same(&format!("pipes-{columns}.txt"), &text);
+    }
+    same("spawn-80.txt", &super::terminal(&sample::spawn(), 80, false));
+    same("trips-80.txt", &super::terminal(&sample::trips(), 80, false));
+    same("compared-80.txt", &super::terminal(&compared(), 80, false));
+    // Colors change nothing else.
+    let painted = super::terminal(&sample::pipes(), 80, true);
+    let mut plain = String::new();
+    let mut pieces = painted.split('\x1b');
+    plain.push_str(pieces.next().unwrap());
+    for piece in pieces {
+        plain.push_str(piece.split_once('m').unwrap().1);
+    }
+    assert_eq!(plain, super::terminal(&sample::pipes(), 80, false));
+}
+
+#[test]
+fn pictures() {
+    same("pipes.svg", &super::svg(&sample::pipes()));
+    same("spawn.svg", &super::svg(&sample::spawn()));
+    same("compared.svg", &super::svg(&compared()));
+}
+
+#[test]
+fn pages() {
+    let json = serde_json::to_string(&sample::spawn()).unwrap();
+    let page = super::html(&sample::spawn(), &json);
+    same("spawn.html", &page);
+    // Nothing is fetched: the only addresses are XML namespaces.
+    let addresses = page.matches("://").count();
+    assert_eq!(addresses, page.matches("xmlns=\"http://www.w3.org/2000/svg\"").count());
+    // The data can be read back as it is.
+    let (_, rest) = page.split_once("id=\"data\">").unwrap();
+    let (data, _) = rest.split_once("</script>").unwrap();
+    let data: Report = serde_json::from_str(data).unwrap();
+    assert_eq!(serde_json::to_string(&data).unwrap(), json);
+}
+
+#[test]
+fn a_chart_without_figures_has_no_axes() {
+    let mut report = sample::pipes();
+    for cell in report.charts.iter_mut().flat_map(|it| &mut it.curves).flat_map(|it| &mut it.cells)
+    {
+        *cell = Cell::new(&cell.label, cell.block_bytes, Vec::new());
+    }
+    let json = serde_json::to_string(&report).unwrap();
+    for text in
+        [super::terminal(&report, 80, false), super::html(&report, &json), super::markdown(&report)]
+    {
+        assert!(text.contains("Not measured."), "{text}");
+        assert!(text.contains(&report.charts[0].title), "{text}");
+        assert!(
+            !text.contains("<svg ") && !text.contains('┤') && !text.contains("| 4 KiB"),
+            "{text}"
+        );
+    }
+    assert!(super::svg(&report).ends_with("</svg>\n"));
+}
+
+#[test]
+fn lists() {
+    same("pipes.csv", &super::csv(&sample::pipes()));
+    same("pipes.md", &super::markdown(&sample::pipes()));
+    same("compared.md", &super::markdown(&compared()));
+    let json = serde_json::to_string_pretty(&sample::spawn()).unwrap();
+    same("spawn.json", &(json + "\n"));
+}

@@ -1,0 +1,186 @@
+//! The figures of a chart as tables, for terminals, pages and Markdown.
+
+use crate::draw::palette::letter;
+use crate::report::compare::is_better;
+use crate::report::{Axis, Cell, Chart, Compared, Comparison, Curve};
+use crate::stats::Summary;
+use crate::units::{self, Unit};
+
+/// A table with a heading.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Table {
+    /// The headings. The first names the rows.
+    pub(super) heading: Vec<String>,
+    /// The rows, each as long as the heading.
+    pub(super) rows: Vec<Vec<String>>,
+}
+
+/// Returns the figures of a chart.
+pub(super) fn figures(chart: &Chart, comparison: Option<&Comparison>, all: bool) -> Table {
+    match chart.axis {
+        Axis::BlockBytes => by_block(chart, comparison, all),
+        Axis::Cases => by_case(chart, comparison),
+    }
+}
+
+/// Returns a table with a row for each block size and a column for each curve.
+fn by_block(chart: &Chart, comparison: Option<&Comparison>, all: bool) -> Table {
+    let mut sizes: Vec<(u64, &str)> = Vec::new();
+    for cell in chart.curves.iter().flat_map(|curve| &curve.cells) {
+        if let Some(bytes) = cell.block_bytes.filter(|_| cell.median.is_some()) {
+            sizes.push((bytes, &cell.label));
+        }
+    }
+    sizes.sort_unstable();
+    sizes.dedup();
+    const MANY: usize = 26;
+    if !all && sizes.len() > MANY {
+        // The files have all sizes; a screen shows powers of two.
+        sizes.retain(|(bytes, _)| bytes.is_power_of_two());
+    }
+    let mut heading = vec!["block".to_owned()];
+    heading.extend((0..chart.curves.len()).map(|curve| letter(curve).to_string()));
+    let rows = sizes.iter().map(|(bytes, label)| {
+        let mut row = vec![(*label).to_owned()];
+        row.extend(chart.curves.iter().map(|curve| {
+            let cell = curve.cells.iter().find(|cell| cell.block_bytes == Some(*bytes));
+            cell.map_or(String::new(), |cell| entry(chart, curve, cell, comparison))
+        }));
+        row
+    });
+    Table { heading, rows: rows.collect() }
+}
+
+/// Returns a table with a row for each case.
+fn by_case(chart: &Chart, comparison: Option<&Comparison>) -> Table {
+    let several = chart.curves.len() > 1;
+    let mut heading = vec!["case".to_owned(), "median".to_owned(), "range".to_owned()];
+    if comparison.is_some() {
+        heading.push("before".to_owned());
+    }
+    let mut rows = Vec::new();
+    for curve in &chart.curves {
+        for cell in &curve.cells {
+            let Some(summary) = cell.summary() else { continue };
+            let label = if several {
+                format!("{}, {}", curve.name, cell.label)
+            } else {
+                cell.label.clone()
+            };
+            let spread =
+                format!("{} to {}", chart.unit.show(summary.least), chart.unit.show(summary.most));
+            let mut row = vec![label, entry(chart, curve, cell, comparison), spread];
+            if let Some(comparison) = comparison {
+                let old = compared(chart, curve, cell, comparison)
+                    .map(|it| chart.unit.show(it.old_median));
+                row.push(old.unwrap_or_default());
+            }
+            rows.push(row);
+        }
+    }
+    Table { heading, rows }
+}
+
+/// Returns the median, `~` if it is noisy, and the change.
+fn entry(chart: &Chart, curve: &Curve, cell: &Cell, comparison: Option<&Comparison>) -> String {
+    let Some(Summary { median, .. }) = cell.summary() else { return String::new() };
+    let mut text = chart.unit.show(median);
+    text.push_str(if cell.noisy { " ~" } else { "  " });
+    let Some(comparison) = comparison else { return text };
+    let Some(found) = compared(chart, curve, cell, comparison) else { return text };
+    let change = units::change(found.ratio.ratio);
+    let mark = match (found.ratio.is_real, is_better(chart.unit, found.ratio.ratio)) {
+        (false, _) if found.ratio.is_unsure => "?",
+        (false, _) => " ",
+        (true, true) => "▲",
+        (true, false) => "▼",
+    };
+    text.push_str(&format!(" {change:>6} {mark}"));
+    text
+}
+
+fn compared<'a>(
+    chart: &Chart,
+    curve: &Curve,
+    cell: &Cell,
+    comparison: &'a Comparison,
+) -> Option<&'a Compared> {
+    comparison
+        .cells
+        .iter()
+        .find(|it| it.chart == chart.id && it.curve == curve.name && it.label == cell.label)
+}
+
+/// Returns a table with a row for each curve: its best cell, and the cost of that.
+pub(super) fn curves(chart: &Chart) -> Table {
+    let costs = match chart.unit {
+        Unit::BytesPerSecond => ["speed", "CPU/MiB", "switches/MiB"],
+        Unit::Seconds => ["median", "p99", "p99.9"],
+    };
+    let heading: Vec<&str> = ["", "", "best at"].into_iter().chain(costs).collect();
+    let rows = chart.curves.iter().enumerate().map(|(index, curve)| {
+        let mut row = vec![letter(index).to_string(), curve.name.clone()];
+        match curve.best(chart.unit) {
+            Some((cell, summary)) => {
+                row.extend([cell.label.clone(), chart.unit.show(summary.median)]);
+                row.extend(cost(chart, cell));
+            }
+            None => {
+                row.extend(["not measured".to_owned(), String::new(), String::new(), String::new()])
+            }
+        }
+        row
+    });
+    Table { heading: heading.into_iter().map(str::to_owned).collect(), rows: rows.collect() }
+}
+
+/// Returns the CPU time and switches of a cell, or its percentiles.
+fn cost(chart: &Chart, cell: &Cell) -> [String; 2] {
+    let unknown = || "-".to_owned();
+    let time = |seconds: Option<f64>| seconds.map_or_else(unknown, |it| Unit::Seconds.show(it));
+    match chart.unit {
+        Unit::BytesPerSecond => [
+            time(cell.cpu_seconds_per_mib),
+            cell.switches_per_mib.map_or_else(unknown, units::three_digits),
+        ],
+        Unit::Seconds => {
+            [time(cell.percentiles.map(|it| it.p99)), time(cell.percentiles.map(|it| it.p99_9))]
+        }
+    }
+}
+
+/// Returns a table of read sizes at the best cell of each curve, in percent of its reads; `None`: every read was a whole
+/// block, or reads were not counted.
+pub(super) fn reads(chart: &Chart) -> Option<Table> {
+    let best: Vec<Option<&Cell>> =
+        chart.curves.iter().map(|curve| curve.best(chart.unit).map(|(cell, _)| cell)).collect();
+    let has_classes = |cell: &&Cell| cell.reads.len() > 1;
+    if !best.iter().flatten().any(has_classes) {
+        return None;
+    }
+    let mut classes: Vec<u64> =
+        best.iter().flatten().flat_map(|cell| &cell.reads).map(|class| class.from_bytes).collect();
+    classes.sort_unstable();
+    classes.dedup();
+    let mut heading = vec!["size of a read".to_owned()];
+    let names = best.iter().enumerate().map(|(index, cell)| match cell {
+        Some(cell) => format!("{} at {}", letter(index), cell.label),
+        None => letter(index).to_string(),
+    });
+    heading.extend(names);
+    let share = |cell: &Option<&Cell>, from_bytes: u64| {
+        let Some(cell) = cell else { return String::new() };
+        let all: u64 = cell.reads.iter().map(|class| class.reads).sum();
+        let found = cell.reads.iter().find(|class| class.from_bytes == from_bytes);
+        found.map_or(String::new(), |class| {
+            let percent = class.reads as f64 / all.max(1) as f64 * 100.0;
+            if percent < 0.1 { "< 0.1 %".to_owned() } else { format!("{percent:.1} %") }
+        })
+    };
+    let rows = classes.iter().map(|from_bytes| {
+        let mut row = vec![format!("from {}", units::bytes(*from_bytes))];
+        row.extend(best.iter().map(|cell| share(cell, *from_bytes)));
+        row
+    });
+    Some(Table { heading, rows: rows.collect() })
+}

@@ -1,0 +1,12 @@
+//! Groups of options in the help of `run` and `pipe`.
+
+/// Conditions that stop a command, or start it again.
+pub(super) const LIMITS: &str = "Limits";
+/// The way a command is stopped, and the processes that this reaches.
+pub(super) const STOPPING: &str = "Stopping";
+/// Destinations of stdout and stderr.
+pub(super) const OUTPUT: &str = "Output";
+/// Everything that the command starts with.
+pub(super) const ENVIRONMENT: &str = "Environment";
+/// Results for people, scripts and shells.
+pub(super) const REPORTING: &str = "Reporting";

@@ -1,0 +1,283 @@
+//! Manual pages.
+//!
+//! The options come from clap; description, exit codes, environment variables and examples come from the text below
+//! the options of `--help`, so that each fact is written once.
+
+use clap::{Arg, Command};
+
+use super::roff::{Roff, bold, italic};
+
+/// Date of the last change to the pages.
+const DATE: &str = "2026-11-23";
+
+/// Titles in `--help`, and the sections that they become.
+const SECTIONS: [(&str, &str); 3] = [
+    ("Exit codes:", "EXIT STATUS"),
+    ("Environment variables:", "ENVIRONMENT"),
+    ("Examples:", "EXAMPLES"),
+];
+
+/// Pages of other tools that belong to a command.
+const RELATED: [(&str, &[(&str, &str)]); 5] = [
+    ("pipewright-run", &[("timeout", "1"), ("nohup", "1"), ("kill", "1"), ("signal", "7")]),
+    ("pipewright-pipe", &[("sh", "1"), ("timeout", "1"), ("pipe", "7")]),
+    ("pipewright-disk", &[("fio", "1"), ("io_uring", "7"), ("aio", "7")]),
+    ("pipewright-handles", &[("lsof", "8"), ("proc", "5")]),
+    ("pipewright-doctor", &[("uname", "1"), ("ulimit", "1")]),
+];
+
+/// Returns the manual page of a command that has been built.
+pub(super) fn page(command: &mut Command) -> Vec<u8> {
+    let mut roff = Roff::default();
+    let name = page_name(command);
+    let notes = Notes::of(command);
+    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+    let version = concat!("pipewright ", env!("CARGO_PKG_VERSION"));
+    roff.title(&name, DATE, version);
+    roff.control("SH", &["NAME"]);
+    roff.text(&format!("{name} - {about}"));
+    roff.control("SH", &["SYNOPSIS"]);
+    roff.text(&synopsis(command));
+    roff.control("SH", &["DESCRIPTION"]);
+    roff.text(&sentence(&about));
+    for block in &notes.description {
+        roff.control("PP", &[]);
+        write_block(&mut roff, block);
+    }
+    write_options(&mut roff, command);
+    write_commands(&mut roff, command, &name);
+    for (_, section) in SECTIONS {
+        if let Some(lines) = notes.section(section) {
+            roff.control("SH", &[section]);
+            match section {
+                "EXAMPLES" => roff.example(&lines),
+                _ => write_block(&mut roff, &lines),
+            }
+        } else if section == "EXIT STATUS" {
+            roff.control("SH", &[section]);
+            roff.entry(&bold("0"), "Success.");
+            roff.entry(&bold("125"), "Failure: wrong usage, or an error in pipewright.");
+        }
+    }
+    roff.control("SH", &["SEE ALSO"]);
+    write_related(&mut roff, &name);
+    roff.into_bytes()
+}
+
+/// `pipewright-bench-pipes`.
+fn page_name(command: &Command) -> String {
+    command.get_bin_name().unwrap_or("pipewright").replace(' ', "-")
+}
+
+/// Text below the options of `--help`, in blocks of lines.
+struct Notes {
+    description: Vec<Vec<String>>,
+    sections: Vec<(&'static str, Vec<String>)>,
+}
+
+impl Notes {
+    fn of(command: &Command) -> Notes {
+        let text = command.get_after_long_help().or_else(|| command.get_after_help());
+        let text = text.map(ToString::to_string).unwrap_or_default();
+        let mut notes = Notes { description: Vec::new(), sections: Vec::new() };
+        for block in text.split("\n\n").filter(|block| !block.trim().is_empty()) {
+            let mut lines: Vec<String> = block.lines().map(str::to_owned).collect();
+            match SECTIONS.iter().find(|(title, _)| lines[0] == *title) {
+                Some((_, section)) => {
+                    lines.remove(0);
+                    notes.sections.push((section, lines));
+                }
+                None => notes.description.push(lines),
+            }
+        }
+        notes
+    }
+
+    fn section(&self, wanted: &str) -> Option<Vec<&str>> {
+        let (_, lines) = self.sections.iter().find(|(section, _)| *section == wanted)?;
+        Some(lines.iter().map(|line| line.trim_start()).collect())
+    }
+}
+
+/// Writes prose, and lines of a term and its text, which are two spaces apart.
+fn write_block(roff: &mut Roff, lines: &[impl AsRef<str>]) {
+    let mut prose = String::new();
+    for line in lines.iter().map(AsRef::as_ref) {
+        match line.trim_start().split_once("  ") {
+            Some((term, text)) => {
+                write_prose(roff, &mut prose);
+                roff.entry(&bold(term), &sentence(text.trim_start()));
+            }
+            None => {
+                prose.push_str(line);
+                prose.push(' ');
+            }
+        }
+    }
+    write_prose(roff, &mut prose);
+}
+
+fn write_prose(roff: &mut Roff, prose: &mut String) {
+    if !prose.is_empty() {
+        roff.text(prose);
+        prose.clear();
+    }
+}
+
+/// Writes the options, each group below its heading.
+fn write_options(roff: &mut Roff, command: &Command) {
+    let args: Vec<&Arg> = command.get_arguments().filter(|arg| !arg.is_hide_set()).collect();
+    roff.control("SH", &["OPTIONS"]);
+    let (positionals, options): (Vec<_>, Vec<_>) =
+        args.into_iter().partition(|arg| arg.is_positional());
+    for arg in positionals {
+        write_option(roff, arg);
+    }
+    let mut headings = vec![None];
+    for arg in &options {
+        if !headings.contains(&arg.get_help_heading()) {
+            headings.push(arg.get_help_heading());
+        }
+    }
+    for heading in headings {
+        if let Some(heading) = heading {
+            roff.control("SS", &[heading]);
+        }
+        for arg in options.iter().filter(|arg| arg.get_help_heading() == heading) {
+            write_option(roff, arg);
+        }
+    }
+}
+
+fn write_option(roff: &mut Roff, arg: &Arg) {
+    let mut names = Vec::new();
+    names.extend(arg.get_short().map(|short| bold(&format!("-{short}"))));
+    names.extend(arg.get_long().map(|long| bold(&format!("--{long}"))));
+    let mut term = names.join(", ");
+    if arg.get_action().takes_values() {
+        let value = arg.get_value_names().and_then(<[_]>::first).map_or("VALUE", |it| it.as_str());
+        let is_optional = arg.get_num_args().is_some_and(|range| range.min_values() == 0);
+        let value = italic(value);
+        let value = if is_optional && !arg.is_positional() { format!("[{value}]") } else { value };
+        term = if term.is_empty() { value } else { format!("{term} {value}") };
+        if arg.is_positional() && arg.get_num_args().is_some_and(|range| range.max_values() > 1) {
+            term.push_str(" ...");
+        }
+    }
+    let help = match arg.get_id().as_str() {
+        // The parser's words for these say which page the reader is on.
+        "help" => "Print help: -h for a summary, --help for all".to_owned(),
+        _ => {
+            let help = arg.get_long_help().or_else(|| arg.get_help());
+            help.map(ToString::to_string).unwrap_or_default()
+        }
+    };
+    let mut paragraphs = help.split("\n\n");
+    roff.entry(&term, &sentence(paragraphs.next().unwrap_or_default()));
+    for paragraph in paragraphs {
+        roff.control("IP", &[]);
+        roff.text(&sentence(paragraph));
+    }
+    write_values(roff, arg);
+}
+
+/// Writes the values that an option takes, and its default.
+fn write_values(roff: &mut Roff, arg: &Arg) {
+    if !arg.get_action().takes_values() {
+        return;
+    }
+    let values = arg.get_possible_values();
+    let values: Vec<_> = values.iter().filter(|value| !value.is_hide_set()).collect();
+    if !values.is_empty() && !arg.is_hide_possible_values_set() {
+        roff.control("RS", &[]);
+        for value in values {
+            let help = value.get_help().map(ToString::to_string).unwrap_or_default();
+            if help.is_empty() {
+                roff.control("PP", &[]);
+                roff.text(&bold(value.get_name()));
+            } else {
+                roff.entry(&bold(value.get_name()), &sentence(&help));
+            }
+        }
+        roff.control("RE", &[]);
+    }
+    let defaults = arg.get_default_values().iter().map(|value| value.to_string_lossy());
+    let defaults: Vec<_> = defaults.collect();
+    if !defaults.is_empty() {
+        roff.control("IP", &[]);
+        roff.text(&format!("The default is {}.", bold(&defaults.join(","))));
+    }
+}
+
+/// Writes the commands below a command.
+fn write_commands(roff: &mut Roff, command: &Command, name: &str) {
+    let commands: Vec<_> = command
+        .get_subcommands()
+        .filter(|it| !it.is_hide_set() && it.get_name() != "help")
+        .collect();
+    if commands.is_empty() {
+        return;
+    }
+    roff.control("SH", &["COMMANDS"]);
+    for below in commands {
+        let about = below.get_about().map(ToString::to_string).unwrap_or_default();
+        let page = format!("{}(1)", bold(&format!("{name}-{}", below.get_name())));
+        roff.entry(&page, &sentence(&about));
+    }
+}
+
+/// Writes references to the page above, its commands, and other tools.
+fn write_related(roff: &mut Roff, name: &str) {
+    let mut pages: Vec<(&str, &str)> = match name {
+        "pipewright" => Vec::new(),
+        _ => vec![("pipewright", "1")],
+    };
+    if let Some((above, _)) = name.rsplit_once('-').filter(|(above, _)| *above != "pipewright") {
+        pages.push((above, "1"));
+    }
+    match name {
+        "pipewright" => pages.extend([("pipewright-run", "1"), ("pipewright-pipe", "1")]),
+        "pipewright-run" => pages.push(("pipewright-pipe", "1")),
+        "pipewright-pipe" => pages.push(("pipewright-run", "1")),
+        "pipewright-disk" => pages.push(("pipewright-bench-disk", "1")),
+        "pipewright-bench-disk" => pages.push(("pipewright-disk", "1")),
+        _ => {}
+    }
+    let related = RELATED.iter().find(|(page, _)| *page == name);
+    pages.extend(related.map(|(_, others)| *others).unwrap_or_default());
+    let last = pages.len().saturating_sub(1);
+    for (index, (page, section)) in pages.iter().enumerate() {
+        let comma = if index < last { "," } else { "" };
+        roff.control("BR", &[page, &format!("({section}){comma}")]);
+    }
+}
+
+/// Returns the usage line, with the name in bold and values in italics.
+fn synopsis(command: &mut Command) -> String {
+    let usage = command.render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage: ");
+    let (mut words, mut is_name) = (Vec::new(), true);
+    for word in usage.split_whitespace() {
+        is_name &= word.starts_with(|first: char| first.is_ascii_lowercase());
+        let core = word.trim_matches(['[', ']', '.']);
+        let value = core.strip_prefix('<').and_then(|core| core.strip_suffix('>')).unwrap_or(core);
+        let is_value =
+            !value.is_empty() && !value.contains(|it: char| !it.is_uppercase() && it != '|');
+        words.push(match (is_name, is_value) {
+            (true, _) => bold(word),
+            (false, true) => word.replacen(core, &italic(value), 1),
+            (false, false) => word.to_owned(),
+        });
+    }
+    words.join(" ")
+}
+
+/// Ends a phrase of help as a sentence.
+fn sentence(phrase: &str) -> String {
+    let phrase = phrase.trim();
+    let mut letters = phrase.chars();
+    let first: String = letters.next().map(|it| it.to_uppercase().collect()).unwrap_or_default();
+    let end = if phrase.ends_with(['.', ':']) || phrase.is_empty() { "" } else { "." };
+    // A term or an option keeps its case.
+    format!("{first}{}{end}", letters.as_str())
+}

@@ -1,0 +1,33 @@
+//! Messages about the end of a command or a pipeline.
+
+use pipewright::{Captured, Outcome};
+
+use crate::args::{CommonOptions, Span};
+
+/// Returns the message about a stop, or about output that is still held; `None` if the command just ended.
+pub(crate) fn about_end<T>(
+    name: &str,
+    captured: &Captured<T>,
+    options: &CommonOptions,
+) -> Option<String> {
+    let shown = |span: &Option<Span>| span.as_ref().map(ToString::to_string).unwrap_or_default();
+    Some(match captured.outcome {
+        Outcome::TimedOut => format!("{name} timed out after {}", shown(&options.timeout)),
+        Outcome::IdleTimedOut => {
+            format!("{name} timed out: no output for {}", shown(&options.idle_timeout))
+        }
+        Outcome::LimitExceeded => {
+            format!("{name} exceeded --limit ({} bytes)", options.limit.unwrap_or_default())
+        }
+        Outcome::Cancelled => format!("{name} was interrupted"),
+        _ if captured.held_open => {
+            format!("{name} exited; a background process still holds its output (see --linger)")
+        }
+        _ => return None,
+    })
+}
+
+/// Quotes names of programs, on one line.
+pub(crate) fn quoted(names: &str) -> String {
+    format!("\"{}\"", names.escape_debug())
+}

@@ -1,0 +1,184 @@
+//! Completions, as the shells themselves complete: signals, and the command after the options.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+
+use super::terminal::Shell;
+use super::{out, pipewright};
+
+/// A program that no machine has, in a folder of its own, which tells how it was called.
+const PROGRAM: &str = "pw-sample-program";
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join(PROGRAM);
+    fs::write(&program, "#!/bin/sh\necho \"called with <$*>\"\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = pipewright(&["completions", shell]).output().unwrap().stdout;
+        fs::write(folder.path().join(shell), script).unwrap();
+    }
+    let tool = folder.path().join("pipewright");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_pipewright"), tool).unwrap();
+    folder
+}
+
+fn has(shell: &str) -> bool {
+    let is_there = Command::new(shell).args(["-c", ":"]).output().is_ok();
+    if !is_there {
+        eprintln!("SKIPPED: there is no {shell} here");
+    }
+    is_there
+}
+
+/// Types lines with TAB in them, and looks at what the completed line does.
+fn completes_what_is_typed(shell: &mut Shell) {
+    for (typed, said) in [
+        // Not complete, this is no signal.
+        ("pipewright run --stop-sig\tTER\t -- pw-samp\tone two\n", "called with <one two>"),
+        ("pipewright run --timeout 60s pw-samp\tthree\n", "called with <three>"),
+        ("pipewright pipe -- echo hi '|' pw-samp\tfour\n", "called with <four>"),
+        (
+            "pipewright run -- pw-sample-program pw-samp\tend\n",
+            "called with <pw-sample-program end>",
+        ),
+        ("pipewright han\t--js\t\n", "pipewright.handles/1"),
+    ] {
+        shell.types(typed);
+        shell.shows(said);
+    }
+}
+
+#[test]
+fn bash_completes_signals_and_the_command_after_the_options() {
+    if !has("bash") {
+        return;
+    }
+    let folder = folder();
+    let shell = ["bash", "--norc", "--noprofile", "-i"];
+    let Some(mut shell) = Shell::start_with(&shell, "dumb") else { return };
+    let path = folder.path().display();
+    shell.types(&format!("cd {path}; PATH={path}:$PATH; source ./bash; echo rea''dy\n"));
+    shell.shows("ready");
+    completes_what_is_typed(&mut shell);
+}
+
+#[test]
+fn zsh_completes_signals_and_the_command_after_the_options() {
+    if !has("zsh") {
+        return;
+    }
+    let folder = folder();
+    let Some(mut shell) = Shell::start_with(&["zsh", "-f", "-i"], "vt100") else { return };
+    let path = folder.path().display();
+    let load = format!("cd {path}; path=({path} $path); autoload -U compinit; compinit -u -D");
+    shell.types(&format!("{load}; source ./zsh; echo rea''dy\n"));
+    shell.shows("ready");
+    completes_what_is_typed(&mut shell);
+}
+
+/// Returns what a function of the script of bash offers for words, the last of which is at the cursor.
+fn bash_offers(script: &Path, before: &str, words: &[&str]) -> Vec<String> {
+    let driver = format!(
+        r#"{before}
+        source "$0"; compopt() {{ :; }}
+        COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMP_LINE="$*"; COMP_POINT=${{#COMP_LINE}}
+        _pipewright_words "$1" "${{COMP_WORDS[COMP_CWORD]}}" "${{COMP_WORDS[COMP_CWORD - 1]}}"
+        printf '%s\n' "${{COMPREPLY[@]}}""#
+    );
+    let mut command = Command::new("bash");
+    command.args(["--norc", "-c", &driver]).arg(script).arg("pipewright").args(words);
+    let output = command.output().unwrap();
+    out(&output).lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_tells_options_from_the_command() {
+    if !has("bash") {
+        return;
+    }
+    let folder = folder();
+    let script = folder.path().join("bash");
+    let path = format!("PATH={}:$PATH", folder.path().display());
+    let offers = |words: &[&str]| bash_offers(&script, &path, words);
+    let program = [PROGRAM];
+    assert_eq!(offers(&["run", "--stop-signal", "TER"]), ["TERM"]);
+    assert_eq!(offers(&["run", "--stop-signal", "=", "TER"]), ["TERM"]);
+    assert_eq!(offers(&["run", "--contain", ""]), ["none", "group", "tree"]);
+    assert_eq!(offers(&["run", "--timeout", "1s", "--kill-g"]), ["--kill-grace"]);
+    for words in [
+        &["run", "--", "pw-samp"][..],
+        &["run", "pw-samp"],
+        &["run", "--quiet", "--signal", "INT", "pw-samp"],
+        &["run", "--env", "A", "=", "1", "--cwd", "=", "/", "--", "pw-samp"],
+        &["pipe", "--", "'<'", "file", "pw-samp"],
+        &["pipe", "--quiet", "cat", "-n", "'|'", "pw-samp"],
+        &["pipe", "cat", "\\|", "sort", "\"|\"", "pw-samp"],
+    ] {
+        assert_eq!(offers(words), program, "{words:?}");
+    }
+    for words in [
+        // An option of the command, a value, and files: not for us.
+        &["run", "--", "ls", "--kill-g"][..],
+        &["run", "--timeout", "pw-samp"],
+        &["pipe", "--", "cat", "'>'", "pw-samp"],
+        &["pipe", "--", "'<'", "pw-samp"],
+        &["run", "--", "cat", "pw-samp"],
+    ] {
+        let offered = offers(words);
+        assert!(
+            !offered.contains(&PROGRAM.to_owned()) && !offered.contains(&"--kill-grace".to_owned()),
+            "{words:?}"
+        );
+    }
+}
+
+#[test]
+fn bash_completes_arguments_as_the_command_itself_does() {
+    let library = "/usr/share/bash-completion/bash_completion";
+    if !Path::new(library).exists() {
+        eprintln!("SKIPPED: there is no bash-completion here");
+        return;
+    }
+    let folder = folder();
+    let script = folder.path().join("bash");
+    let before = format!("source {library}; complete -W 'alpha beta' {PROGRAM}");
+    let words = ["run", "--timeout", "1s", "--", PROGRAM, "al"];
+    assert_eq!(bash_offers(&script, &before, &words), ["alpha"]);
+    let words = ["pipe", "--", "echo", "'|'", PROGRAM, "be"];
+    assert_eq!(bash_offers(&script, &before, &words), ["beta"]);
+}
+
+#[test]
+fn fish_completes_signals_and_the_command_after_the_options() {
+    if !has("fish") {
+        return;
+    }
+    let folder = folder();
+    let offers = |line: &str| -> Vec<String> {
+        let mut command = Command::new("fish");
+        let path = folder.path().display();
+        let load = format!("set -x PATH {path} $PATH; source {path}/fish");
+        let own = format!("complete -c {PROGRAM} -f -a 'alpha beta'");
+        let line = line.replace('\'', "\\'");
+        command.args(["-c", &format!("{load}; {own}; complete -C '{line}'")]);
+        let output =
+            command.env("HOME", folder.path()).env_remove("XDG_CONFIG_HOME").output().unwrap();
+        let lines = out(&output).lines().filter_map(|line| line.split('\t').next());
+        lines.map(str::to_owned).collect()
+    };
+    assert_eq!(offers("pipewright run --stop-signal TER"), ["TERM"]);
+    assert_eq!(offers("pipewright run --timeout 1s --kill-g"), ["--kill-grace"]);
+    for line in [
+        "pipewright run -- pw-samp",
+        "pipewright run --quiet --signal INT pw-samp",
+        "pipewright pipe -- echo hi '|' pw-samp",
+        "pipewright pipe -- '<' file pw-samp",
+    ] {
+        assert_eq!(offers(line), [PROGRAM], "{line}");
+    }
+    assert_eq!(offers("pipewright run -- pw-sample-program al"), ["alpha"]);
+    assert_eq!(offers("pipewright pipe -- echo '|' pw-sample-program b"), ["beta"]);
+}
