@@ -28,9 +28,9 @@ fn main() {
     let image = PathBuf::from(variable("OUT_DIR")).join("supervisor");
     match compile(&image) {
         Ok(()) => println!("cargo::rustc-cfg=pipewright_supervisor"),
-        Err(why) => {
-            let why = why.lines().next().unwrap_or_default();
-            println!("cargo::warning=the supervisor of process trees is left out: {why}");
+        Err(reason) => {
+            let reason = reason.lines().next().unwrap_or_default();
+            println!("cargo::warning=the supervisor of process trees is left out: {reason}");
         }
     }
 }

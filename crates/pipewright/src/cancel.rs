@@ -76,7 +76,7 @@ impl CancelToken {
     /// Whether [`cancel`](Self::cancel) has been called.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.0.latch.is_up()
+        self.0.latch.is_raised()
     }
 
     /// Waits until the token is cancelled, but not longer than that. Says whether it is.

@@ -288,7 +288,7 @@ mod tests {
                 return false;
             };
             let is_taken = deliver(number, || {}) == Delivery::Handled;
-            let is_seen = latch.is_up() && set.first() == Some(Signal::USR1);
+            let is_seen = latch.is_raised() && set.first() == Some(Signal::USR1);
             drop(set);
             let Some(inherited) = inherited.take() else { return false };
             let number = Signal::from_number(inherited.set.trailing_zeros() as i32 + 1);

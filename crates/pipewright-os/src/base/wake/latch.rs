@@ -12,21 +12,21 @@ use super::Wake;
 /// signal handler may call them.
 #[derive(Debug, Default)]
 pub struct Latch {
-    is_up: AtomicBool,
+    is_raised: AtomicBool,
     wake: OnceLock<Wake>,
 }
 
 impl Latch {
     /// Raises the flag and wakes all waiters.
     pub fn raise(&self) {
-        self.is_up.store(true, Ordering::SeqCst);
+        self.is_raised.store(true, Ordering::SeqCst);
         self.notify_all();
     }
 
     /// Returns true once the flag has been raised.
     #[must_use]
-    pub fn is_up(&self) -> bool {
-        self.is_up.load(Ordering::SeqCst)
+    pub fn is_raised(&self) -> bool {
+        self.is_raised.load(Ordering::SeqCst)
     }
 
     /// Wakes all waiters without raising the flag.

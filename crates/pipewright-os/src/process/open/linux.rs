@@ -39,8 +39,8 @@ pub(super) fn open(pid: u32) -> io::Result<Opened> {
 }
 
 fn refused() -> io::Error {
-    let words = "a process can only be opened as a pidfd, and this machine refuses those";
-    io::Error::new(io::ErrorKind::Unsupported, words)
+    let message = "a process can only be opened as a pidfd, and this machine refuses those";
+    io::Error::new(io::ErrorKind::Unsupported, message)
 }
 
 impl Opened {

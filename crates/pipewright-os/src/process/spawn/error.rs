@@ -86,8 +86,8 @@ impl SpawnError {
     /// Creates the error for an option that this system does not have, named by its setter.
     #[cold]
     pub(super) fn unsupported(option: &str, system: &str) -> SpawnError {
-        let words = format!("`{option}` is for {system} only");
-        SpawnError::new(Step::Create, io::Error::new(io::ErrorKind::Unsupported, words))
+        let message = format!("`{option}` is for {system} only");
+        SpawnError::new(Step::Create, io::Error::new(io::ErrorKind::Unsupported, message))
     }
 
     /// Creates the error for a bad input. Not inlined: one copy for the many places that check something.

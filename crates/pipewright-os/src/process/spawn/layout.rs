@@ -295,14 +295,14 @@ mod tests {
     #[test]
     fn windows_options_are_refused_by_the_name_of_the_setter() {
         let unix = UnixOptions::default();
-        let usual = WindowsOptions::default();
+        let defaults = WindowsOptions::default();
         let asked = [
-            (WindowsOptions { creation_flags: 1, ..usual.clone() }, "creation_flags"),
-            (WindowsOptions { raw_args: vec![0], ..usual.clone() }, "raw_arg"),
-            (WindowsOptions { no_window: true, ..usual.clone() }, "no_window"),
+            (WindowsOptions { creation_flags: 1, ..defaults.clone() }, "creation_flags"),
+            (WindowsOptions { raw_args: vec![0], ..defaults.clone() }, "raw_arg"),
+            (WindowsOptions { no_window: true, ..defaults.clone() }, "no_window"),
         ];
         let made = |windows| Layout::new(&Plan { windows, ..plan("cc", &[], &unix) });
-        assert!(made(Some(&usual)).is_ok());
+        assert!(made(Some(&defaults)).is_ok());
         for (options, name) in &asked {
             let error = made(Some(options)).unwrap_err();
             assert_eq!(error.source.kind(), std::io::ErrorKind::Unsupported);

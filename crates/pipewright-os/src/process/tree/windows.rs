@@ -36,14 +36,15 @@ pub(super) fn is_stopped_or_ended(_: &ChildHandle) -> bool {
 /// Adds the children of one process as members. Its handle is open, so it keeps its number even after it
 /// has ended.
 fn add_children(number: u32, parent: &Process, all: &[ProcessEntry], members: &mut Vec<Member>) {
-    let Some(born) = parent.created() else { return };
+    let Some(parent_start) = parent.created() else { return };
     for listed in all.iter().filter(|listed| listed.parent == number && listed.pid != number) {
         // The list has numbers, which may have passed to other processes since it was made. And an orphan's
         // parent may have had the number before this one. But the answers of a process with an open handle
         // are true: if it names that number as its parent and is younger than the owner of the number, it
         // is its child.
         let is_child = |process: &Process| {
-            process.parent() == Some(number) && process.created().is_some_and(|it| it >= born)
+            process.parent() == Some(number)
+                && process.created().is_some_and(|it| it >= parent_start)
         };
         if let Some(member) = Member::open(listed.pid, members, is_child) {
             members.push(member);

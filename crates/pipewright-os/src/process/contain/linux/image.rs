@@ -54,8 +54,9 @@ pub(crate) fn refuse() -> io::Error {
 }
 
 fn refused() -> io::Error {
-    let words = "memory cannot be executed, or a sandbox refuses a call that the supervisor needs";
-    io::Error::new(io::ErrorKind::PermissionDenied, words)
+    let message =
+        "memory cannot be executed, or a sandbox refuses a call that the supervisor needs";
+    io::Error::new(io::ErrorKind::PermissionDenied, message)
 }
 
 fn copy_of(error: &io::Error) -> io::Error {

@@ -131,8 +131,8 @@ fn can_supervise(plan: &Plan<'_>) -> io::Result<()> {
 }
 
 fn cannot_supervise(reason: &dyn fmt::Display) -> io::Error {
-    let words = format!("its tree cannot be supervised: {reason}");
-    io::Error::new(io::ErrorKind::Unsupported, words)
+    let message = format!("its tree cannot be supervised: {reason}");
+    io::Error::new(io::ErrorKind::Unsupported, message)
 }
 
 /// Returns the errno if the cgroup is the reason why the child could not be started. A lack of room does
@@ -172,7 +172,7 @@ mod tests {
         }
         assert_eq!(about(Step::Contain, Errno::MFILE), None);
         assert_eq!(about(Step::Exec, Errno::ACCESS), None);
-        let words = SpawnError::new(Step::Contain, io::Error::other("no supervisor"));
-        assert_eq!(cgroup_errno(&words), None);
+        let message = SpawnError::new(Step::Contain, io::Error::other("no supervisor"));
+        assert_eq!(cgroup_errno(&message), None);
     }
 }

@@ -50,7 +50,7 @@ struct PoolState {
     waiting: VecDeque<Work>,
     threads: usize,
     /// The number of starts that a thread has begun.
-    begun: u64,
+    starts_begun: u64,
 }
 
 /// Runs `work` on a thread that lives as long as this process and has the rights of the calling one.
@@ -116,10 +116,10 @@ fn pool_for(sandbox: Sandbox) -> io::Result<&'static ThreadPool> {
         return Ok(pool);
     }
     if pools.len() == MAX_POOLS {
-        let words = "too many threads with different rights have started children that end with this process";
-        return Err(io::Error::other(words));
+        let message = "too many threads with different rights have started children that end with this process";
+        return Err(io::Error::other(message));
     }
-    let state = Mutex::new(PoolState { waiting: VecDeque::new(), threads: 0, begun: 0 });
+    let state = Mutex::new(PoolState { waiting: VecDeque::new(), threads: 0, starts_begun: 0 });
     let pool: &ThreadPool =
         Box::leak(Box::new(ThreadPool { sandbox, state, work_added: Condvar::new() }));
     pools.push(pool);
@@ -152,11 +152,11 @@ impl ThreadPool {
     /// begun.
     fn add_thread_if_stuck(&'static self, stuck_at: Option<u64>) -> Option<u64> {
         let mut state = self.state();
-        if stuck_at == Some(state.begun) && !state.waiting.is_empty() {
+        if stuck_at == Some(state.starts_begun) && !state.waiting.is_empty() {
             // Ignored: there is no room for another thread, and the others may still continue.
             let _ = self.add_thread(&mut state);
         }
-        Some(state.begun)
+        Some(state.starts_begun)
     }
 
     fn run_queue(&self) {
@@ -166,7 +166,7 @@ impl ThreadPool {
                 state = self.work_added.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
-            state.begun += 1;
+            state.starts_begun += 1;
             drop(state);
             // A panic would end the thread, and with it every child that it ever started. Ignored: the
             // caller notices that there is no result.

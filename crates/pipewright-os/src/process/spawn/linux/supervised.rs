@@ -107,14 +107,14 @@ pub(super) fn start(
     // SAFETY: nothing else uses the stack, and it is not reused before the guard has left it. The stack and
     // the context stay here until the child exists, which is after the guard has begun and has read the context
     // for the last time. `guard` never returns.
-    let born = unsafe { clone::clone_without_waiting(&request) };
+    let cloned = unsafe { clone::clone_without_waiting(&request) };
     let guard_pidfd = own_pidfd(guard_pidfd);
     // Its end has to become visible: now only the two and the child hold it, and the child until its exec.
     drop(theirs);
     // This makes room for the two handles that follow: if there was room at the beginning, there is room
     // until the end.
     drop(host_pidfd);
-    let guard = match born {
+    let guard = match cloned {
         Ok(guard) => guard,
         Err(error) if is_lack_of_resources(&error) => return Err(create_error(error)),
         // The error is not about the command, so another kind of containment may work.
@@ -260,14 +260,14 @@ fn start_supervisor(context: &StartContext<'_>, program: &mut Program) -> Result
         context.proof.store(program.handles[PROOF], Relaxed);
         // Without waiting for its exec: the supervisor waits for the result of the guard.
         // SAFETY: as in `start`.
-        let born = unsafe { clone::clone_without_waiting(&request) };
-        return born.map_err(|error| errno_of(&error));
+        let cloned = unsafe { clone::clone_without_waiting(&request) };
+        return cloned.map_err(|error| errno_of(&error));
     }
     // Wait until the supervisor has left the shared memory: on few processors the guard would otherwise
     // load its program while the supervisor needs the processor to start the command.
     // SAFETY: as in `start`.
-    let born = unsafe { clone::vfork_unattended(&request) };
-    born.map_err(|error| errno_of(&error))
+    let cloned = unsafe { clone::vfork_unattended(&request) };
+    cloned.map_err(|error| errno_of(&error))
 }
 
 /// Runs in the supervisor until it executes the program.

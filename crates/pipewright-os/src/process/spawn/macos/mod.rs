@@ -53,8 +53,8 @@ pub(crate) fn start_contained(
         Group::Same | Group::Own => Group::Own,
         _ if ends_with_parent => {
             // The guard cannot enter another session, and must not kill a group of unrelated processes.
-            let words = "the tree can end with this process only as a process group of its own";
-            let error = io::Error::new(io::ErrorKind::Unsupported, words);
+            let message = "the tree can end with this process only as a process group of its own";
+            let error = io::Error::new(io::ErrorKind::Unsupported, message);
             return Err(SpawnError::new(Step::Contain, error));
         }
         chosen => chosen,

@@ -47,13 +47,13 @@ mod tests {
 
     #[test]
     fn verbatim_paths_are_converted_if_possible() {
-        let usual = |path: &str| {
+        let converted = |path: &str| {
             without_verbatim(&wide(path)).map(|path| String::from_utf16(&path).unwrap())
         };
-        assert_eq!(usual(r"\\?\C:\a\b").as_deref(), Some(r"C:\a\b"));
-        assert_eq!(usual(r"\\?\UNC\server\share\a").as_deref(), Some(r"\\server\share\a"));
+        assert_eq!(converted(r"\\?\C:\a\b").as_deref(), Some(r"C:\a\b"));
+        assert_eq!(converted(r"\\?\UNC\server\share\a").as_deref(), Some(r"\\server\share\a"));
         for other in [r"C:\a", r"\\server\share", r"\\?\Volume{1}\a", r"\\?\C:", r"\\?\", ""] {
-            assert_eq!(usual(other), None, "{other}");
+            assert_eq!(converted(other), None, "{other}");
         }
     }
 }

@@ -86,8 +86,8 @@ pub(super) fn parent_exit() -> ParentExit {
 }
 
 pub(super) fn exec(_: &Plan<'_>) -> Result<Infallible, SpawnError> {
-    let words = "Windows cannot replace a process by another program";
-    let error = io::Error::new(io::ErrorKind::Unsupported, words);
+    let message = "Windows cannot replace a process by another program";
+    let error = io::Error::new(io::ErrorKind::Unsupported, message);
     Err(SpawnError::new(Step::Create, error))
 }
 

@@ -83,10 +83,10 @@ mod tests {
 
     #[test]
     fn a_console_window_that_would_be_empty_is_not_opened() {
-        let usual = UnixOptions::default();
+        let defaults = UnixOptions::default();
         let null: Handle = crate::base::stdio::null().unwrap();
         let null = ChildStdio::Handle(&null);
-        let some = Plan { stdio: [null, null, ChildStdio::Inherit], ..plan("x", &[], &usual) };
+        let some = Plan { stdio: [null, null, ChildStdio::Inherit], ..plan("x", &[], &defaults) };
         let all = Plan { stdio: [null; 3], ..some };
         let flag =
             |plan: &Plan<'_>, have| StartFlags::with(plan, have).creation & CREATE_NO_WINDOW != 0;
@@ -119,9 +119,9 @@ mod tests {
 
     #[test]
     fn create_suspended_is_refused() {
-        let usual = UnixOptions::default();
+        let defaults = UnixOptions::default();
         let suspended = WindowsOptions { creation_flags: CREATE_SUSPENDED, ..Default::default() };
-        let plan = Plan { windows: Some(&suspended), ..plan("x", &[], &usual) };
+        let plan = Plan { windows: Some(&suspended), ..plan("x", &[], &defaults) };
         assert_eq!(check(&plan).unwrap_err().step, Step::Check(BadInput::Suspended));
     }
 
@@ -132,11 +132,11 @@ mod tests {
             assert_eq!(error.source.kind(), std::io::ErrorKind::Unsupported);
             error.source.to_string()
         };
-        let usual = UnixOptions::default();
-        assert!(check(&plan("x", &[], &usual)).is_ok());
-        let umask = UnixOptions { umask: Some(0), ..usual.clone() };
+        let defaults = UnixOptions::default();
+        assert!(check(&plan("x", &[], &defaults)).is_ok());
+        let umask = UnixOptions { umask: Some(0), ..defaults.clone() };
         assert_eq!(refused(&umask), "`umask` is for Unix only");
-        let join = UnixOptions { group: Group::Join(1), ..usual };
+        let join = UnixOptions { group: Group::Join(1), ..defaults };
         assert_eq!(refused(&join), "`process_group` is for Unix only");
     }
 }

@@ -60,9 +60,9 @@ fn the_child_gets_the_given_environment() {
 #[test]
 fn the_child_starts_in_the_given_directory() {
     let dir = std::env::temp_dir().canonicalize().unwrap();
-    let usual = dir.to_str().unwrap().trim_start_matches(r"\\?\").to_owned();
-    let act = act("directory", usual.clone());
-    for dir in [Path::new(&usual), &dir] {
+    let plain = dir.to_str().unwrap().trim_start_matches(r"\\?\").to_owned();
+    let act = act("directory", plain.clone());
+    for dir in [Path::new(&plain), &dir] {
         let exit = spawn(&Plan { current_dir: Some(dir), ..act.plan() }).unwrap();
         assert_eq!(code(&exit), 0, "{dir:?}");
     }
