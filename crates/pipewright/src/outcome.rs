@@ -1,4 +1,4 @@
-//! Why a run ended, and which stream or limit that was about: plain data that errors and results share.
+//! The reason why a run ended, and the stream or limit that it was about: plain data that errors and results share.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,7 +12,7 @@ pub enum Source {
     Stderr,
 }
 
-/// Why a run ended.
+/// The reason why a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Outcome {

@@ -30,13 +30,13 @@ pub(crate) trait BackgroundTask: Send {
 /// The number of slots of one task.
 pub(crate) const TASK_SLOTS: usize = 2;
 
-/// How long the thread stays when it has nothing to do.
+/// The time that the thread stays when it has nothing to do.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// How long the thread pauses when it cannot wait.
+/// The pause of the thread when it cannot wait.
 const AFTER_ERROR: Duration = Duration::from_millis(20);
 
-/// What a drained stream is read into, over and over.
+/// The size of the buffer that a drained stream is read into, over and over.
 const SCRATCH_BYTES: usize = 64 << 10;
 
 /// A fork has one of its own: it has neither the thread nor the children.
@@ -49,7 +49,7 @@ static SWEEP: AtomicBool = AtomicBool::new(false);
 struct Inbox {
     children: Vec<ChildHandle>,
     tasks: Vec<Box<dyn BackgroundTask>>,
-    /// How to wake the thread, while there is one.
+    /// Wakes the thread, while there is one.
     thread: Option<Arc<Wake>>,
 }
 

@@ -105,7 +105,7 @@ impl Limit {
 /// The wait for streams after the end of the child, if something else still holds one of its streams open:
 /// a daemon that it started, a build server, a shell's background job.
 ///
-/// What is in the pipe already is always read. `held_open` in the result says that it happened.
+/// Bytes that are in the pipe already are always read. `held_open` in the result says that it happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Linger {
     /// Reads until the last holder closes the stream, or the command's timeout.
@@ -113,9 +113,9 @@ pub enum Linger {
     /// Reads until nothing has come for `quiet`, which starts anew with every chunk, but not
     /// longer than `cap`. The default, with 250 ms and 5 s.
     Settle {
-        /// How long nothing may come.
+        /// The time without output after which reading ends.
         quiet: Duration,
-        /// How long it may go on.
+        /// The time after which reading ends in any case.
         cap: Duration,
     },
     /// Reads what is there when the child ends, and no more.

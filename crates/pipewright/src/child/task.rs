@@ -159,7 +159,7 @@ impl Child {
     /// As [`read_all_lines`](Self::read_all_lines), for a task.
     ///
     /// # Cancellation
-    /// What it gives is no future: see [`AsyncLines::next`].
+    /// Not async: returns at once. See [`AsyncLines::next`].
     ///
     /// # Errors
     /// As [`read_all_lines`](Self::read_all_lines).

@@ -22,7 +22,7 @@ macro_rules! async_verbs {
         /// started before the future is polled for the first time. The start itself is made in place: it
         /// takes about a tenth of a millisecond, however large this program is.
         ///
-        /// What is handed out piece by piece may go on in another runtime than it began in. Time limits go by the clock
+        /// A run that is handed out piece by piece may go on in another runtime than it began in. Time limits go by the clock
         /// of the system: if that of the runtime is paused (`tokio::time::pause`, for tests), a wait with a limit looks at
         /// it all the time.
         impl $owner {

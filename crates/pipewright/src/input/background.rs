@@ -1,6 +1,6 @@
 //! Input that is fed from the start of a child on, whoever waits for it, or nobody.
 //!
-//! What fits into the pipe is written at once. The rest of some bytes is written by the thread that reaps; a reader
+//! Bytes that fit into the pipe are written at once. The rest of some bytes is written by the thread that reaps; a reader
 //! may block, so it is read on a thread of its own. Both end with the child.
 
 use std::fmt;
@@ -46,7 +46,7 @@ pub(crate) trait FedInput: fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub(crate) struct Input {
     fed: Option<BackgroundFeed>,
-    /// Where nothing could feed it in the background: taken by the first verb that waits.
+    /// Input that nothing could feed in the background: taken by the first verb that waits.
     feed: Mutex<Option<Feed>>,
 }
 
@@ -56,7 +56,7 @@ struct Shared {
     home: Generation,
     state: Mutex<FeedState>,
     changed: Condvar,
-    /// Of a reader's own thread; the one that reaps has another.
+    /// Wakes the thread of a reader; the one that reaps has another.
     wake: Option<Wake>,
 }
 

@@ -1,4 +1,4 @@
-//! What is fed to a child's stdin, and how far it came.
+//! Input for a child's stdin, and how much of it has been written.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use pipewright_os::base::pipe::{PipeReader, PipeWriter};
 use pipewright_os::base::wait::Slot;
 
-/// How much is read from a reader at a time: what a pipe holds.
+/// The bytes that are read from a reader at a time: as much as a pipe holds.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// Input on its way to a child.
@@ -20,7 +20,7 @@ pub(crate) struct Feed {
     /// The bytes being written, and how many of them are.
     bytes: Arc<Vec<u8>>,
     written: usize,
-    /// Where more bytes come from when these are written.
+    /// The source of more bytes when these are written.
     reader: Option<Box<dyn Read + Send>>,
 }
 
@@ -38,7 +38,7 @@ impl Feed {
         Feed { reader: Some(reader), ..feed }
     }
 
-    /// What to write next; [`Slot::Off`]: everything is written. The pipe is then closed, so that
+    /// Returns the next write; [`Slot::Off`]: everything is written. The pipe is then closed, so that
     /// the child sees the end of its input.
     pub(crate) fn next(&mut self) -> io::Result<Slot<'static>> {
         if self.written == self.bytes.len() && self.pipe.is_some() {

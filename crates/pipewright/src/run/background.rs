@@ -17,10 +17,10 @@ use super::state::NextLook;
 use super::suspended::SuspendedRun;
 use crate::rules::{Rules, earlier};
 
-/// How long the thread stays when it has nothing to do.
+/// The time that the thread stays when it has nothing to do.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// How long the thread pauses when it cannot wait.
+/// The pause of the thread when it cannot wait.
 const AFTER_ERROR: Duration = Duration::from_millis(20);
 
 /// A fork has one of its own: it has neither the thread nor the children.
@@ -78,7 +78,7 @@ fn enforce(run: EnforcedRun) -> Enforcement {
     Enforcement { number, home: Generation::current() }
 }
 
-/// Has the thread look at all runs.
+/// Makes the thread look at all runs.
 fn wake() {
     let mut runs = runs();
     // Ignored as above.

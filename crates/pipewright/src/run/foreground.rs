@@ -9,7 +9,7 @@ use pipewright_os::base::wait;
 use pipewright_os::process::child::{ChildHandle, Containment};
 use pipewright_os::process::terminal::{self, Foreground};
 
-/// How often a child is looked at whose stop nobody tells us of. A person at a terminal waits.
+/// The interval at which a child is looked at whose stop nobody reports. A person at a terminal waits.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// From the first process of a group that is continued to the last.
@@ -74,7 +74,7 @@ fn has_own_group(child: &ChildHandle) -> bool {
     child.containment() == Containment::Group
 }
 
-/// Whether one has stopped since that was last asked.
+/// Returns true if one has stopped since the last call.
 fn take_stops(children: &[ChildHandle]) -> bool {
     children.iter().filter(|child| child.take_stop()).count() > 0
 }
@@ -97,7 +97,7 @@ fn continue_others(children: &[ChildHandle]) -> bool {
     false
 }
 
-/// Whether a child that was seen stopped is so for longer than it takes to continue a whole group:
+/// Returns true if a child that was seen stopped is so for longer than it takes to continue a whole group:
 /// where it shares ours, Ctrl-Z stops us as well, and when we are continued it may not have been,
 /// yet. To stop for that again would stop a job that somebody has just continued.
 fn stays_stopped(children: &[ChildHandle]) -> bool {

@@ -54,7 +54,7 @@ macro_rules! option_setters {
             /// runs, between two calls of `next`; only `next` looks at the token of the whole.
             ///
             /// # Errors
-            /// Of the verb: the thread cannot be started. Nothing is started then.
+            /// The verb fails if the thread cannot be started. Nothing is started then.
             ///
             /// ```
             /// use pipewright::{Command, Stdio};

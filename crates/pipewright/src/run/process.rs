@@ -16,7 +16,7 @@ use super::stop_targets::StopTargets;
 use crate::reaper;
 use crate::trace::Trace;
 
-/// How long a drop waits for the child that it has killed.
+/// The time that a drop waits for the child that it has killed.
 const KILL_TAKES: Duration = Duration::from_millis(100);
 
 /// Owns the handle on a child's end; on drop, a tree that is held ends, and a child that still runs
@@ -24,12 +24,12 @@ const KILL_TAKES: Duration = Duration::from_millis(100);
 #[derive(Debug, Default)]
 pub(crate) struct Process {
     child: ChildHandle,
-    /// What a drop does to it first: by a pointer, see [`on_demand`](super::on_demand).
+    /// Called first by a drop. By a pointer: see [`on_demand`](super::on_demand).
     on_drop: Option<fn(&ChildHandle)>,
     trace: Trace,
 }
 
-/// Kills the child and whom a kill of it reaches, and waits for it for a moment.
+/// Kills the child and the processes that a kill of it reaches, and waits for it for a moment.
 pub(super) fn kill(child: &ChildHandle) {
     // Ignored, as documented: it has become another user's. The wait is a courtesy.
     if StopTargets::default().kill(slice::from_ref(child)).is_ok() {

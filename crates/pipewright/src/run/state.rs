@@ -47,7 +47,7 @@ pub(crate) const SLOTS: usize = 6;
 const FIRST_GROUP_PAUSE: Duration = Duration::from_millis(2);
 const LAST_GROUP_PAUSE: Duration = Duration::from_millis(100);
 
-/// What a step waits for.
+/// The wait of a step.
 #[derive(Debug)]
 pub(crate) struct Wait<'a> {
     pub(crate) slots: [Slot<'a>; SLOTS],
@@ -144,7 +144,7 @@ impl RunState {
         Ok(true)
     }
 
-    /// What to wait for, and until when; `None`: there is nothing left to wait for.
+    /// Returns what to wait for, and until when; `None`: there is nothing left to wait for.
     pub(crate) fn before<'a>(
         &mut self,
         children: &'a [ChildHandle],
@@ -198,7 +198,7 @@ impl RunState {
         }
     }
 
-    /// What has come of that stream and not been taken, or its end.
+    /// Takes what has come of that stream, or its end.
     pub(crate) fn take(&mut self, source: Source) -> Option<Chunk> {
         let index = source as usize;
         if matches!(self.slots[index], Slot::Read(..)) {
@@ -239,7 +239,7 @@ impl RunState {
         Ok(())
     }
 
-    /// Until when to wait; `None`: there is nothing left to wait for.
+    /// Returns until when to wait; `None`: there is nothing left to wait for.
     fn what_to_wait_for(&mut self, children: &[ChildHandle]) -> Option<Option<Instant>> {
         let reading = self.is_reading();
         let mut waiting = self.ended.is_none() || reading;
@@ -298,7 +298,7 @@ impl RunState {
         Ok(slots)
     }
 
-    /// Whether a stream is open, or has yet to be passed on.
+    /// Returns true if a stream is open, or has yet to be passed on.
     fn is_reading(&self) -> bool {
         self.is_open(STDOUT) || self.is_open(STDERR) || self.policy.is_held_up()
     }

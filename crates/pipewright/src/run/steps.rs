@@ -33,12 +33,12 @@ use crate::rules::Rules;
 pub(crate) struct Steps {
     /// Before the processes: it has handles on them.
     enforcement: Option<Enforcement>,
-    /// Where the time is kept: the run, between two calls.
+    /// The run, between two calls, if its rules are enforced in the background.
     shared: Option<Arc<SuspendedRun>>,
     processes: Arc<Processes>,
     program: OsString,
     rules: Rules,
-    /// Of a pipeline: which stage's end is that of the whole.
+    /// The rule of a pipeline by which the status of the whole is chosen.
     decide: Option<Decide>,
     /// Our end of a piped stdin, until somebody takes it or waits.
     stdin: Option<PipeWriter>,
@@ -52,7 +52,7 @@ enum State {
     Running,
     /// Everything is read, and the child has ended.
     Ended,
-    /// An error has been told, and there is no child.
+    /// An error has been reported, and there is no child.
     Failed,
 }
 
@@ -79,7 +79,7 @@ impl Steps {
         Steps { enforcement, shared, processes, program, rules, decide, stdin, run, state }
     }
 
-    /// Takes the run from where its time is kept meanwhile.
+    /// Takes the run from where its rules are enforced meanwhile.
     fn resume(&mut self) {
         // It may be here already: one that has ended is not put back.
         if let Some(run) = self.shared.as_ref().and_then(|suspended| suspended.take_out()) {
@@ -87,7 +87,7 @@ impl Steps {
         }
     }
 
-    /// Leaves the run where its time is kept.
+    /// Leaves the run where its rules are enforced.
     fn suspend(&mut self) {
         if let (Some(suspended), Some(run)) =
             (&self.shared, self.run.take_if(|_| self.shared.is_some()))
@@ -121,12 +121,12 @@ impl Steps {
         &self.program
     }
 
-    /// Whether an error has been told.
+    /// Returns true if an error has been reported.
     pub(crate) fn has_failed(&self) -> bool {
         self.state == State::Failed
     }
 
-    /// What has come of a stream and not been taken; once more at its end, whatever is left then.
+    /// Takes what has come of a stream; once more at its end, whatever is left then.
     pub(crate) fn take(&mut self, source: Source) -> Option<Chunk> {
         if self.has_failed() {
             return None;
@@ -175,7 +175,7 @@ impl Steps {
         stepped.map_err(|failed| error_of(&self.program, failed))
     }
 
-    /// How the child ended: once, when there is nothing left to wait for and nothing has failed.
+    /// Returns how the child ended: once, when there is nothing left to wait for and nothing has failed.
     pub(crate) fn ending(&mut self) -> Option<Result<Ending, Error>> {
         self.output().map(|output| output.map(Output::without_streams))
     }

@@ -15,14 +15,15 @@ use crate::rules::Rules;
 
 /// A run without streams, between two waits: where a stop that one of them has begun stands.
 ///
-/// Where its time is kept in the background, it is here for that: whoever waits has taken it, and keeps the time himself.
+/// If its rules are enforced in the background, the background thread finds it here. A wait takes it out, and enforces
+/// the rules itself.
 #[derive(Debug, Default)]
 pub(crate) struct SuspendedRun(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
     run: Option<Box<RunState>>,
-    /// Where its time is kept: to be called when it comes back, if it was missed.
+    /// Called when the run comes back, if the background thread has missed it.
     call: Option<fn()>,
     was_missed: bool,
 }
@@ -38,7 +39,7 @@ struct ActiveWait<'a> {
     run: Option<Box<RunState>>,
 }
 
-/// How children are stopped, for [`SuspendedRun::stop`].
+/// The way to stop children, for [`SuspendedRun::stop`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StopRequest {
     pub(crate) signal: Signal,
@@ -58,7 +59,7 @@ impl StopRequest {
 }
 
 impl SuspendedRun {
-    /// True where a wait has left something to go on with.
+    /// Returns true if a wait has left something to go on with.
     pub(crate) fn is_begun(&self) -> bool {
         self.lock().run.is_some()
     }
@@ -88,12 +89,12 @@ impl SuspendedRun {
         }
     }
 
-    /// Has that called when a run comes back that was missed.
+    /// Sets the function that is called when a run comes back that was missed.
     pub(crate) fn call_when_missed(&self, call: fn()) {
         self.lock().call = Some(call);
     }
 
-    /// Looks at the run, if it is here; otherwise whoever has it keeps its time.
+    /// Looks at the run, if it is here; otherwise whoever has it enforces its rules.
     pub(crate) fn look(&self, look: impl FnOnce(&mut RunState) -> NextLook) -> NextLook {
         let mut inner = self.lock();
         match &mut inner.run {
