@@ -160,7 +160,7 @@ impl<P: Owner> SpawnedRun<P> {
     pub(crate) fn close_stdin(&self, stdin: Option<&PipeWriter>) -> Result<(), Error> {
         match stdin {
             Some(stdin) => {
-                stdin.hang_up().map_err(|error| self.cannot("close the input of", error))
+                stdin.close().map_err(|error| self.cannot("close the input of", error))
             }
             None => Ok(()),
         }
