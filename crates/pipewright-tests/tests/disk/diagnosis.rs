@@ -2,8 +2,10 @@
 
 use pipewright_disk::diagnosis::{DiagnoseOptions, Outcome, Reason, Test, Verdict, Work, diagnose};
 use pipewright_disk::{BackendKind, Class, ErrorKind, Unjudged};
+#[cfg(target_os = "linux")]
+use pipewright_test_macros::isolated_test;
+use pipewright_test_macros::watched_test;
 use pipewright_tests::skip::skipped;
-use pipewright_tests::watchdog;
 
 use super::{folder, pattern};
 
@@ -18,9 +20,8 @@ const FEW: DiagnoseOptions = DiagnoseOptions {
     backend: BackendKind::Auto,
 };
 
-#[test]
+#[watched_test]
 fn a_file_is_read_and_never_written_to() {
-    let _watch = watchdog::watch();
     let folder = folder();
     let path = folder.path().join("data");
     let content = pattern(1 << 20);
@@ -50,9 +51,8 @@ fn a_file_is_read_and_never_written_to() {
     assert_eq!(left, 1, "its own files are gone");
 }
 
-#[test]
+#[watched_test]
 fn a_file_that_may_be_written_over_is_what_it_was() {
-    let _watch = watchdog::watch();
     let folder = folder();
     let path = folder.path().join("data");
     // Not a multiple of the block, and fewer blocks than requests.
@@ -84,9 +84,8 @@ fn a_file_that_may_be_written_over_is_what_it_was() {
     assert!(std::fs::read(&path).unwrap() == content[..1000]);
 }
 
-#[test]
+#[watched_test]
 fn what_cannot_be_diagnosed_says_why() {
-    let _watch = watchdog::watch();
     let folder = folder();
     let error = diagnose(folder.path().join("missing"), &FEW).unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::NotFound);
@@ -111,9 +110,8 @@ fn what_cannot_be_diagnosed_says_why() {
 }
 
 #[cfg(target_os = "linux")]
-#[test]
+#[watched_test]
 fn where_no_test_can_be_made_the_first_error_is_that_of_all() {
-    let _watch = watchdog::watch();
     for endless in ["/dev/null", "/dev/zero", "/dev/full"] {
         let error = diagnose(endless, &FEW).unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::NoPlaces, "{error}");
@@ -127,9 +125,8 @@ fn where_no_test_can_be_made_the_first_error_is_that_of_all() {
 }
 
 #[cfg(target_os = "linux")]
-#[test]
+#[watched_test]
 fn what_is_read_from_a_hole_is_told_from_what_is_in_memory() {
-    let _watch = watchdog::watch();
     let folder = folder();
     let path = folder.path().join("sparse");
     std::fs::File::create(&path).unwrap().set_len(4 << 20).unwrap();
@@ -143,9 +140,8 @@ fn what_is_read_from_a_hole_is_told_from_what_is_in_memory() {
 }
 
 #[cfg(target_os = "linux")]
-#[test]
+#[watched_test]
 fn reads_past_the_cache_of_what_was_just_written_say_what_they_wait_for() {
-    let _watch = watchdog::watch();
     let folder = folder();
     let path = folder.path().join("fresh");
     // So much that it is not all on its way to the disk with the first of it.
@@ -171,43 +167,35 @@ fn reads_past_the_cache_of_what_was_just_written_say_what_they_wait_for() {
 }
 
 #[cfg(target_os = "linux")]
-#[test]
+#[isolated_test]
 fn a_disk_that_is_mounted_is_read_and_not_written_over() {
-    pipewright_tests::isolate::isolated(
-        "diagnosis::a_disk_that_is_mounted_is_read_and_not_written_over",
-        || {
-            let _watch = watchdog::watch();
-            let folder = folder();
-            let mounted = pipewright_tests::mounts::private().and_then(|()| {
-                pipewright_tests::mounts::loop_mount(folder.path(), "ext4", 32 << 20, "rw")
-            });
-            let mounted = match mounted {
-                Ok(mounted) => mounted,
-                Err(why) => return skipped(&why),
-            };
-            let device = rustix::fs::stat(mounted.path()).unwrap().st_dev;
-            let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-            let told = format!("/sys/dev/block/{major}:{minor}/uevent");
-            let told = std::fs::read_to_string(told).unwrap();
-            let name = told.lines().find_map(|line| line.strip_prefix("DEVNAME=")).unwrap();
-            let disk = std::path::Path::new("/dev").join(name);
-            let report = diagnose(&disk, &DiagnoseOptions { write_existing: true, ..FEW }).unwrap();
-            for direct in [true, false] {
-                let outcome = |work| {
-                    let test = Test { asynchronous: true, direct, work };
-                    &report.tests.iter().find(|it| it.test == test).unwrap().outcome
-                };
-                assert!(matches!(outcome(Work::Read), Outcome::Measured(_)), "{report:?}");
-                let Outcome::Failed(why) = outcome(Work::Overwrite) else { panic!("{report:?}") };
-                assert!(why.ends_with("it is mounted, or a part of another disk"), "{why}");
-            }
-        },
-    );
+    let folder = folder();
+    let mounted = pipewright_tests::mounts::private()
+        .and_then(|()| pipewright_tests::mounts::loop_mount(folder.path(), "ext4", 32 << 20, "rw"));
+    let mounted = match mounted {
+        Ok(mounted) => mounted,
+        Err(why) => return skipped(&why),
+    };
+    let device = rustix::fs::stat(mounted.path()).unwrap().st_dev;
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let told = format!("/sys/dev/block/{major}:{minor}/uevent");
+    let told = std::fs::read_to_string(told).unwrap();
+    let name = told.lines().find_map(|line| line.strip_prefix("DEVNAME=")).unwrap();
+    let disk = std::path::Path::new("/dev").join(name);
+    let report = diagnose(&disk, &DiagnoseOptions { write_existing: true, ..FEW }).unwrap();
+    for direct in [true, false] {
+        let outcome = |work| {
+            let test = Test { asynchronous: true, direct, work };
+            &report.tests.iter().find(|it| it.test == test).unwrap().outcome
+        };
+        assert!(matches!(outcome(Work::Read), Outcome::Measured(_)), "{report:?}");
+        let Outcome::Failed(why) = outcome(Work::Overwrite) else { panic!("{report:?}") };
+        assert!(why.ends_with("it is mounted, or a part of another disk"), "{why}");
+    }
 }
 
-#[test]
+#[watched_test]
 fn requests_of_a_length_that_no_disk_takes_are_misaligned() {
-    let _watch = watchdog::watch();
     let folder = folder();
     let options = DiagnoseOptions { block_bytes: 1000, direct: Some(true), ..FEW };
     let report = diagnose(folder.path(), &options).unwrap();
@@ -222,9 +210,8 @@ fn requests_of_a_length_that_no_disk_takes_are_misaligned() {
     assert!(finding.evidence.contains("multiple of"), "{finding:?}");
 }
 
-#[test]
+#[watched_test]
 fn threads_of_the_engine_are_told_as_such() {
-    let _watch = watchdog::watch();
     let folder = folder();
     let options =
         DiagnoseOptions { backend: BackendKind::Threads, synchronous: Some(false), ..FEW };
@@ -235,9 +222,8 @@ fn threads_of_the_engine_are_told_as_such() {
     assert_eq!((measured.verdict, measured.evidence.count(Class::Worker)), (Verdict::Workers, 60));
 }
 
-#[test]
+#[watched_test]
 fn wine_is_not_taken_for_windows() {
-    let _watch = watchdog::watch();
     let folder = folder();
     let report = diagnose(folder.path(), &FEW).unwrap();
     if report.unjudged != Some(Unjudged::Imitation) {
@@ -252,128 +238,113 @@ fn wine_is_not_taken_for_windows() {
 }
 
 #[cfg(target_os = "linux")]
-#[test]
+#[isolated_test]
 fn where_io_uring_is_refused_the_diagnosis_says_so_first() {
-    pipewright_tests::isolate::isolated(
-        "diagnosis::where_io_uring_is_refused_the_diagnosis_says_so_first",
-        || {
-            let _watch = watchdog::watch();
-            let folder = folder();
-            pipewright_tests::refuse::refuse(&[libc::SYS_io_uring_setup], libc::EPERM);
-            let report = diagnose(folder.path(), &FEW).unwrap();
-            assert_eq!(report.steps[0].backend, BackendKind::Uring);
-            let read = Test { asynchronous: true, direct: true, work: Work::Read };
-            let finding = &report.measured(read).unwrap().findings[0];
-            assert_eq!(finding.reason, Reason::RingRefused(report.steps[0].why_not));
-            // Linux AIO does direct reads all the same.
-            assert_eq!(report.backend, Some(BackendKind::Aio));
-        },
-    );
+    let folder = folder();
+    pipewright_tests::refuse::refuse(&[libc::SYS_io_uring_setup], libc::EPERM);
+    let report = diagnose(folder.path(), &FEW).unwrap();
+    assert_eq!(report.steps[0].backend, BackendKind::Uring);
+    let read = Test { asynchronous: true, direct: true, work: Work::Read };
+    let finding = &report.measured(read).unwrap().findings[0];
+    assert_eq!(finding.reason, Reason::RingRefused(report.steps[0].why_not));
+    // Linux AIO does direct reads all the same.
+    assert_eq!(report.backend, Some(BackendKind::Aio));
 }
 
 #[cfg(target_os = "linux")]
-#[test]
+#[isolated_test]
 fn filesystems_of_known_nature_are_seen_for_what_they_are() {
     use pipewright_disk::diagnosis::Remedy;
     use pipewright_tests::{encrypt, mounts};
-    pipewright_tests::isolate::isolated(
-        "diagnosis::filesystems_of_known_nature_are_seen_for_what_they_are",
-        || {
-            let _watch = watchdog::watch();
-            let folder = folder();
-            if let Err(why) = mounts::private() {
-                return skipped(&why);
-            }
-            if pipewright_tests::skip::is_forced_off("io_uring") {
-                return skipped("there is no io_uring in this build");
-            }
-            let of = |path: &std::path::Path, direct, work| {
-                let report = diagnose(path, &FEW).unwrap();
-                let test = Test { asynchronous: true, direct, work };
-                let measured = report.measured(test).expect("it was made");
-                (measured.verdict, measured.findings.first().map(|finding| finding.reason))
-            };
-            // What the remedy did, which the same test made once more has shown.
-            let tried = |path: &std::path::Path, work, remedy| {
-                let report = diagnose(path, &FEW).unwrap();
-                let measured = report.measured(Test { asynchronous: true, direct: true, work });
-                let finding = &measured.expect("it was made").findings[0];
-                assert_eq!((finding.remedy, finding.tried), (remedy, None), "{work:?}");
-                let effect = finding.effect.expect("it was tried");
-                assert!((0.0..=1.0).contains(&effect.free_share), "{effect:?}");
-                if remedy == Remedy::Aio {
-                    // It has no threads that could wait.
-                    assert_ne!(effect.verdict, Verdict::Workers, "{work:?}: {effect:?}");
-                }
-            };
-            let words = ["-t", "tmpfs", "-o", "size=64m", "none"];
-            let tmpfs = mounts::mount(folder.path(), "tmpfs", &words).unwrap();
-            let nowait = (Verdict::Workers, Some(Reason::NoNowait));
-            assert_eq!(of(tmpfs.path(), false, Work::Read), nowait);
-            assert_eq!(of(tmpfs.path(), false, Work::Extend), nowait);
-            match mounts::loop_mount(folder.path(), "ext4", 64 << 20, "rw") {
+
+    let folder = folder();
+    if let Err(why) = mounts::private() {
+        return skipped(&why);
+    }
+    if pipewright_tests::skip::is_forced_off("io_uring") {
+        return skipped("there is no io_uring in this build");
+    }
+    let of = |path: &std::path::Path, direct, work| {
+        let report = diagnose(path, &FEW).unwrap();
+        let test = Test { asynchronous: true, direct, work };
+        let measured = report.measured(test).expect("it was made");
+        (measured.verdict, measured.findings.first().map(|finding| finding.reason))
+    };
+    // What the remedy did, which the same test made once more has shown.
+    let tried = |path: &std::path::Path, work, remedy| {
+        let report = diagnose(path, &FEW).unwrap();
+        let measured = report.measured(Test { asynchronous: true, direct: true, work });
+        let finding = &measured.expect("it was made").findings[0];
+        assert_eq!((finding.remedy, finding.tried), (remedy, None), "{work:?}");
+        let effect = finding.effect.expect("it was tried");
+        assert!((0.0..=1.0).contains(&effect.free_share), "{effect:?}");
+        if remedy == Remedy::Aio {
+            // It has no threads that could wait.
+            assert_ne!(effect.verdict, Verdict::Workers, "{work:?}: {effect:?}");
+        }
+    };
+    let words = ["-t", "tmpfs", "-o", "size=64m", "none"];
+    let tmpfs = mounts::mount(folder.path(), "tmpfs", &words).unwrap();
+    let nowait = (Verdict::Workers, Some(Reason::NoNowait));
+    assert_eq!(of(tmpfs.path(), false, Work::Read), nowait);
+    assert_eq!(of(tmpfs.path(), false, Work::Extend), nowait);
+    match mounts::loop_mount(folder.path(), "ext4", 64 << 20, "rw") {
+        Err(why) => skipped(&why),
+        Ok(ext4) => {
+            let read = of(ext4.path(), true, Work::Read);
+            assert_eq!(read, (Verdict::Asynchronous, None));
+            let extending = (Verdict::Workers, Some(Reason::Extending));
+            assert_eq!(of(ext4.path(), true, Work::Extend), extending);
+            let hole = (Verdict::Workers, Some(Reason::Hole));
+            assert_eq!(of(ext4.path(), true, Work::Hole), hole);
+            let buffered = (Verdict::Workers, Some(Reason::BufferedWrite));
+            assert_eq!(of(ext4.path(), false, Work::Overwrite), buffered);
+            let sync = (Verdict::Workers, Some(Reason::OperationKind));
+            assert_eq!(of(ext4.path(), false, Work::Sync), sync);
+            match mounts::overlay(folder.path(), ext4.path()) {
                 Err(why) => skipped(&why),
-                Ok(ext4) => {
-                    let read = of(ext4.path(), true, Work::Read);
-                    assert_eq!(read, (Verdict::Asynchronous, None));
-                    let extending = (Verdict::Workers, Some(Reason::Extending));
-                    assert_eq!(of(ext4.path(), true, Work::Extend), extending);
-                    let hole = (Verdict::Workers, Some(Reason::Hole));
-                    assert_eq!(of(ext4.path(), true, Work::Hole), hole);
-                    let buffered = (Verdict::Workers, Some(Reason::BufferedWrite));
-                    assert_eq!(of(ext4.path(), false, Work::Overwrite), buffered);
-                    let sync = (Verdict::Workers, Some(Reason::OperationKind));
-                    assert_eq!(of(ext4.path(), false, Work::Sync), sync);
-                    match mounts::overlay(folder.path(), ext4.path()) {
-                        Err(why) => skipped(&why),
-                        Ok(overlay) => {
-                            tried(overlay.path(), Work::Read, Remedy::Aio);
-                            tried(overlay.path(), Work::Overwrite, Remedy::Aio);
-                        }
-                    }
+                Ok(overlay) => {
+                    tried(overlay.path(), Work::Read, Remedy::Aio);
+                    tried(overlay.path(), Work::Overwrite, Remedy::Aio);
                 }
             }
-            let encrypting = mounts::loop_mount_encrypting(folder.path(), 64 << 20);
-            let secret = |ext4: &mounts::Mounted| {
-                let secret = ext4.path().join("secret");
-                encrypt::encrypted_folder(&secret).map(|()| secret)
-            };
-            match encrypting.and_then(|ext4| Ok((secret(&ext4)?, ext4))) {
+        }
+    }
+    let encrypting = mounts::loop_mount_encrypting(folder.path(), 64 << 20);
+    let secret = |ext4: &mounts::Mounted| {
+        let secret = ext4.path().join("secret");
+        encrypt::encrypted_folder(&secret).map(|()| secret)
+    };
+    match encrypting.and_then(|ext4| Ok((secret(&ext4)?, ext4))) {
+        Err(why) => skipped(&why),
+        Ok((secret, _ext4)) => {
+            let encrypted = Some(Reason::Encryption);
+            // It takes direct reads, and does them in its cache, as far as it need not wait.
+            assert_eq!(of(&secret, true, Work::Read).1, encrypted);
+            for work in [Work::Overwrite, Work::Extend, Work::Preallocated] {
+                assert_eq!(of(&secret, true, work), (Verdict::Workers, encrypted), "{work:?}");
+            }
+        }
+    }
+    match mounts::loop_mount(folder.path(), "btrfs", 160 << 20, "rw") {
+        Err(why) => skipped(&why),
+        Ok(btrfs) => {
+            let copied = (Verdict::Workers, Some(Reason::CopyOnWrite));
+            assert_eq!(of(btrfs.path(), true, Work::Overwrite), copied);
+            tried(btrfs.path(), Work::Overwrite, Remedy::NoCopyOnWrite);
+            // A folder hands its flag on to what is made in it; what is no noise is compressed.
+            let packed = btrfs.path().join("packed");
+            std::fs::create_dir(&packed).unwrap();
+            match mounts::run("chattr", &["+c".as_ref(), packed.as_os_str()]) {
                 Err(why) => skipped(&why),
-                Ok((secret, _ext4)) => {
-                    let encrypted = Some(Reason::Encryption);
-                    // It takes direct reads, and does them in its cache, as far as it need not wait.
-                    assert_eq!(of(&secret, true, Work::Read).1, encrypted);
-                    for work in [Work::Overwrite, Work::Extend, Work::Preallocated] {
-                        assert_eq!(
-                            of(&secret, true, work),
-                            (Verdict::Workers, encrypted),
-                            "{work:?}"
-                        );
-                    }
+                Ok(()) => {
+                    let path = packed.join("data");
+                    std::fs::write(&path, vec![b'x'; 4 << 20]).unwrap();
+                    std::fs::File::open(&path).unwrap().sync_all().unwrap();
+                    let compressed = (Verdict::Workers, Some(Reason::Compression));
+                    assert_eq!(of(&path, true, Work::Read), compressed);
                 }
             }
-            match mounts::loop_mount(folder.path(), "btrfs", 160 << 20, "rw") {
-                Err(why) => skipped(&why),
-                Ok(btrfs) => {
-                    let copied = (Verdict::Workers, Some(Reason::CopyOnWrite));
-                    assert_eq!(of(btrfs.path(), true, Work::Overwrite), copied);
-                    tried(btrfs.path(), Work::Overwrite, Remedy::NoCopyOnWrite);
-                    // A folder hands its flag on to what is made in it; what is no noise is compressed.
-                    let packed = btrfs.path().join("packed");
-                    std::fs::create_dir(&packed).unwrap();
-                    match mounts::run("chattr", &["+c".as_ref(), packed.as_os_str()]) {
-                        Err(why) => skipped(&why),
-                        Ok(()) => {
-                            let path = packed.join("data");
-                            std::fs::write(&path, vec![b'x'; 4 << 20]).unwrap();
-                            std::fs::File::open(&path).unwrap().sync_all().unwrap();
-                            let compressed = (Verdict::Workers, Some(Reason::Compression));
-                            assert_eq!(of(&path, true, Work::Read), compressed);
-                        }
-                    }
-                }
-            }
-        },
-    );
+        }
+    }
 }

@@ -6,8 +6,9 @@ use pipewright_disk::diagnosis::{
     DiagnoseOptions, Measured, Reason, Remedy, Report, Test, Verdict, Work, diagnose,
 };
 use pipewright_disk::{Filesystem, NowaitWrites};
+use pipewright_test_macros::isolated_test;
+use pipewright_tests::mounts;
 use pipewright_tests::skip::skipped;
-use pipewright_tests::{isolate, mounts, watchdog};
 
 use super::folder;
 
@@ -60,40 +61,33 @@ fn check_ext4(report: &Report) {
     }
 }
 
-#[test]
+#[isolated_test]
 fn writes_that_change_the_times_are_judged_alike_in_every_run() {
-    isolate::isolated(
-        "diagnosis_times::writes_that_change_the_times_are_judged_alike_in_every_run",
-        || {
-            let _watch = watchdog::watch();
-            let folder = folder();
-            if let Err(why) = mounts::private() {
+    let folder = folder();
+    if let Err(why) = mounts::private() {
+        return skipped(&why);
+    }
+    if pipewright_tests::skip::is_forced_off("io_uring") {
+        return skipped("there is no io_uring in this build");
+    }
+    for (kind, bytes) in [("xfs", 512 << 20), ("ext4", 64 << 20)] {
+        let disk = match mounts::loop_mount(folder.path(), kind, bytes, "rw") {
+            Ok(disk) => disk,
+            Err(why) => {
+                skipped(&why);
+                continue;
+            }
+        };
+        // So few that they fit between two ticks, and so many that some do not; yet fewer than the
+        // queue of the disk takes.
+        for requests in [20, 60, 120] {
+            let options = DiagnoseOptions { requests, block_bytes: 16 << 10, ..Default::default() };
+            let report = diagnose(disk.path(), &options).unwrap();
+            if report.filesystem != Some(Filesystem::Xfs.name()) {
+                check_ext4(&report);
+            } else if let Err(why) = check_xfs(&report) {
                 return skipped(&why);
             }
-            if pipewright_tests::skip::is_forced_off("io_uring") {
-                return skipped("there is no io_uring in this build");
-            }
-            for (kind, bytes) in [("xfs", 512 << 20), ("ext4", 64 << 20)] {
-                let disk = match mounts::loop_mount(folder.path(), kind, bytes, "rw") {
-                    Ok(disk) => disk,
-                    Err(why) => {
-                        skipped(&why);
-                        continue;
-                    }
-                };
-                // So few that they fit between two ticks, and so many that some do not; yet fewer than the
-                // queue of the disk takes.
-                for requests in [20, 60, 120] {
-                    let options =
-                        DiagnoseOptions { requests, block_bytes: 16 << 10, ..Default::default() };
-                    let report = diagnose(disk.path(), &options).unwrap();
-                    if report.filesystem != Some(Filesystem::Xfs.name()) {
-                        check_ext4(&report);
-                    } else if let Err(why) = check_xfs(&report) {
-                        return skipped(&why);
-                    }
-                }
-            }
-        },
-    );
+        }
+    }
 }

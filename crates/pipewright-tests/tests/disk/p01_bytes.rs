@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 
 use pipewright_disk::{AlignedBuf, DiskFile, EngineOptions, ErrorKind, Operation};
-use pipewright_tests::watchdog;
+use pipewright_test_macros::watched_test;
 use proptest::prelude::*;
 
 use super::{BACKENDS, Doer, doers, engine, file_with, folder, pattern};
@@ -122,7 +122,6 @@ impl Model<'_> {
 }
 
 fn scripts(direct: bool) {
-    let _watch = watchdog::watch();
     let folder = folder();
     let first = pattern(10_000);
     let probe = file_with(&folder, "probe", &first, direct);
@@ -144,19 +143,18 @@ fn scripts(direct: bool) {
     }
 }
 
-#[test]
+#[watched_test]
 fn whatever_is_written_through_the_cache_is_read() {
     scripts(false);
 }
 
-#[test]
+#[watched_test]
 fn whatever_is_written_past_the_cache_is_read() {
     scripts(true);
 }
 
-#[test]
+#[watched_test]
 fn many_at_once_go_to_their_own_places() {
-    let _watch = watchdog::watch();
     const BLOCKS: u64 = 300;
     const BLOCK: usize = 4096;
     let folder = folder();
@@ -218,9 +216,8 @@ fn many_at_once_go_to_their_own_places() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_read_that_is_waited_for_is_what_the_long_way_gives() {
-    let _watch = watchdog::watch();
     let folder = folder();
     let content = pattern(10 * 4096 + 512);
     for backend in BACKENDS {
@@ -272,9 +269,8 @@ fn a_read_that_is_waited_for_is_what_the_long_way_gives() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_file_that_is_appended_to_grows_at_its_end() {
-    let _watch = watchdog::watch();
     let folder = folder();
     for (name, mut doer) in doers() {
         let path = folder.path().join("log");
@@ -289,9 +285,8 @@ fn a_file_that_is_appended_to_grows_at_its_end() {
     }
 }
 
-#[test]
+#[watched_test]
 fn what_is_half_in_memory_is_read_as_a_whole() {
-    let _watch = watchdog::watch();
     let folder = folder();
     let content = pattern(256 << 10);
     for (name, mut doer) in doers() {

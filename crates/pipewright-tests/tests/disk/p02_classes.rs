@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use pipewright_disk::{Access, BackendKind, Class, DiskFile, Engine, EngineOptions, Operation};
+use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::encrypt::encrypted_folder;
 use pipewright_tests::mounts::{
     Mounted, loop_mount, loop_mount_encrypting, mount, overlay, private, run,
 };
 use pipewright_tests::oracle::Oracle;
 use pipewright_tests::skip::skipped;
-use pipewright_tests::{isolate, watchdog};
 
 use super::{folder, pattern};
 
@@ -153,9 +153,8 @@ fn fuse(folder: &Path, below: &Path) -> Result<Mounted, String> {
     Ok(Mounted::at(place))
 }
 
-#[test]
+#[watched_test]
 fn what_is_waited_for_alone_is_a_plain_call_unless_somebody_asks_about_it() {
-    let _watch = watchdog::watch();
     let folder = folder();
     let backend = BackendKind::Uring;
     if super::engine(EngineOptions { backend, ..Default::default() }).is_none() {
@@ -185,56 +184,53 @@ fn what_is_waited_for_alone_is_a_plain_call_unless_somebody_asks_about_it() {
     }
 }
 
-#[test]
+#[isolated_test(limit = std::time::Duration::from_secs(300))]
 fn the_class_agrees_with_the_kernels_own_tracepoint() {
-    isolate::isolated("p02_classes::the_class_agrees_with_the_kernels_own_tracepoint", || {
-        let _watch = watchdog::watch_for(std::time::Duration::from_secs(300));
-        let folder = folder();
-        if let Err(error) =
-            Engine::new(EngineOptions { backend: BackendKind::Uring, ..Default::default() })
-        {
-            return skipped(&error.to_string());
-        }
-        if let Err(why) = private() {
-            return skipped(&why);
-        }
-        let oracle = match Oracle::new(folder.path()) {
-            Ok(oracle) => oracle,
-            Err(why) => return skipped(&why),
-        };
-        let disk = |kind: &str, bytes| loop_mount(folder.path(), kind, bytes, "rw");
-        match disk("ext4", 128 * MIB) {
-            Err(why) => skipped(&format!("ext4, overlay, fuse: {why}")),
-            Ok(ext4) => {
-                on(&oracle, "ext4", ext4.path(), &CASES);
-                match overlay(folder.path(), ext4.path()) {
-                    Ok(overlay) => on(&oracle, "overlay", overlay.path(), &CASES),
-                    Err(why) => skipped(&format!("overlay: {why}")),
-                }
-                match fuse(folder.path(), ext4.path()) {
-                    Ok(fuse) => on(&oracle, "fuse", fuse.path(), &CASES),
-                    Err(why) => skipped(&format!("fuse: {why}")),
-                }
+    let folder = folder();
+    if let Err(error) =
+        Engine::new(EngineOptions { backend: BackendKind::Uring, ..Default::default() })
+    {
+        return skipped(&error.to_string());
+    }
+    if let Err(why) = private() {
+        return skipped(&why);
+    }
+    let oracle = match Oracle::new(folder.path()) {
+        Ok(oracle) => oracle,
+        Err(why) => return skipped(&why),
+    };
+    let disk = |kind: &str, bytes| loop_mount(folder.path(), kind, bytes, "rw");
+    match disk("ext4", 128 * MIB) {
+        Err(why) => skipped(&format!("ext4, overlay, fuse: {why}")),
+        Ok(ext4) => {
+            on(&oracle, "ext4", ext4.path(), &CASES);
+            match overlay(folder.path(), ext4.path()) {
+                Ok(overlay) => on(&oracle, "overlay", overlay.path(), &CASES),
+                Err(why) => skipped(&format!("overlay: {why}")),
+            }
+            match fuse(folder.path(), ext4.path()) {
+                Ok(fuse) => on(&oracle, "fuse", fuse.path(), &CASES),
+                Err(why) => skipped(&format!("fuse: {why}")),
             }
         }
-        let secret = |ext4: &Mounted| {
-            let secret = ext4.path().join("secret");
-            encrypted_folder(&secret).map(|()| secret)
-        };
-        let encrypting = loop_mount_encrypting(folder.path(), 128 * MIB);
-        match encrypting.and_then(|ext4| Ok((secret(&ext4)?, ext4))) {
-            Ok((secret, _ext4)) => on(&oracle, "fscrypt", &secret, &CASES),
-            Err(why) => skipped(&format!("fscrypt: {why}")),
+    }
+    let secret = |ext4: &Mounted| {
+        let secret = ext4.path().join("secret");
+        encrypted_folder(&secret).map(|()| secret)
+    };
+    let encrypting = loop_mount_encrypting(folder.path(), 128 * MIB);
+    match encrypting.and_then(|ext4| Ok((secret(&ext4)?, ext4))) {
+        Ok((secret, _ext4)) => on(&oracle, "fscrypt", &secret, &CASES),
+        Err(why) => skipped(&format!("fscrypt: {why}")),
+    }
+    for (kind, bytes) in [("xfs", 512 * MIB), ("btrfs", 256 * MIB)] {
+        match disk(kind, bytes) {
+            Ok(mounted) => on(&oracle, kind, mounted.path(), &CASES),
+            Err(why) => skipped(&format!("{kind}: {why}")),
         }
-        for (kind, bytes) in [("xfs", 512 * MIB), ("btrfs", 256 * MIB)] {
-            match disk(kind, bytes) {
-                Ok(mounted) => on(&oracle, kind, mounted.path(), &CASES),
-                Err(why) => skipped(&format!("{kind}: {why}")),
-            }
-        }
-        match mount(folder.path(), "tmpfs", &["-t", "tmpfs", "-o", "size=128m", "none"]) {
-            Ok(tmpfs) => on(&oracle, "tmpfs", tmpfs.path(), &CASES),
-            Err(why) => skipped(&format!("tmpfs: {why}")),
-        }
-    });
+    }
+    match mount(folder.path(), "tmpfs", &["-t", "tmpfs", "-o", "size=128m", "none"]) {
+        Ok(tmpfs) => on(&oracle, "tmpfs", tmpfs.path(), &CASES),
+        Err(why) => skipped(&format!("tmpfs: {why}")),
+    }
 }

@@ -3,16 +3,15 @@
 use pipewright_disk::{
     BackendKind, Class, DiskFile, EngineOptions, ErrorKind, Operation, SharedEngine, Unjudged,
 };
+use pipewright_test_macros::watched_test;
 use pipewright_tests::skip::skipped;
-use pipewright_tests::watchdog;
 
 use super::{BACKENDS, engine, file_with, folder, pattern};
 
 const BLOCK: usize = 4096;
 
-#[test]
+#[watched_test]
 fn one_file_can_be_in_the_hands_of_several_engines() {
-    let _watch = watchdog::watch();
     let folder = folder();
     let content = pattern(64 * BLOCK);
     for backend in BACKENDS {
@@ -56,9 +55,8 @@ fn one_file_can_be_in_the_hands_of_several_engines() {
     }
 }
 
-#[test]
+#[watched_test]
 fn what_was_pending_and_done_when_the_call_returned_is_known() {
-    let _watch = watchdog::watch();
     let folder = folder();
     let options = EngineOptions {
         backend: BackendKind::Overlapped,
@@ -95,9 +93,8 @@ fn what_was_pending_and_done_when_the_call_returned_is_known() {
     }
 }
 
-#[test]
+#[watched_test]
 fn room_that_counts_as_written_is_given_or_refused_aloud() {
-    let _watch = watchdog::watch();
     let folder = folder();
     let path = folder.path().join("exposed");
     let options = DiskFile::options().read(true).write(true).create(true);

@@ -5,75 +5,65 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use pipewright_disk::{EngineOptions, ErrorKind, Operation, SharedEngine};
-use pipewright_tests::{count, isolate, watchdog};
+use pipewright_test_macros::{isolated_test, watched_test};
+use pipewright_tests::{count, watchdog};
 
 use super::{BACKENDS, engine, file_with, folder, pattern};
 
 const BLOCK: usize = 64 << 10;
 
-#[test]
+#[isolated_test]
 fn an_engine_can_be_dropped_with_operations_at_every_stage() {
-    isolate::isolated(
-        "p03_dropped::an_engine_can_be_dropped_with_operations_at_every_stage",
-        || {
-            let _watch = watchdog::watch();
-            let folder = folder();
-            let content = pattern(64 * BLOCK);
-            for backend in BACKENDS {
-                let options = EngineOptions {
-                    backend,
-                    depth: 64,
-                    cached_first: false,
-                    ..EngineOptions::default()
+    let folder = folder();
+    let content = pattern(64 * BLOCK);
+    for backend in BACKENDS {
+        let options =
+            EngineOptions { backend, depth: 64, cached_first: false, ..EngineOptions::default() };
+        let mut settled = None;
+        for round in 0..40 {
+            let Some(mut engine) = engine(options) else { break };
+            let direct = round % 2 == 0;
+            let file = file_with(&folder, "dropped", &content, direct);
+            for block in 0..64 {
+                let (buffer, at) = (file.buffer(BLOCK).unwrap(), block * BLOCK as u64);
+                let operation = match block % 3 {
+                    0 => Operation::read_exact_at(&file, buffer, at),
+                    1 => Operation::write_all_at(&file, buffer, at),
+                    _ => Operation::sync_all(&file),
                 };
-                let mut settled = None;
-                for round in 0..40 {
-                    let Some(mut engine) = engine(options) else { break };
-                    let direct = round % 2 == 0;
-                    let file = file_with(&folder, "dropped", &content, direct);
-                    for block in 0..64 {
-                        let (buffer, at) = (file.buffer(BLOCK).unwrap(), block * BLOCK as u64);
-                        let operation = match block % 3 {
-                            0 => Operation::read_exact_at(&file, buffer, at),
-                            1 => Operation::write_all_at(&file, buffer, at),
-                            _ => Operation::sync_all(&file),
-                        };
-                        engine.queue(operation).unwrap();
-                        // Queued, submitted, done and not taken, taken: by the round.
-                        if block == round {
-                            engine.submit().unwrap();
-                        }
-                    }
-                    if round % 4 == 1 {
-                        for _ in 0..round {
-                            engine.next().unwrap().unwrap().result.unwrap();
-                        }
-                    }
-                    drop(engine);
-                    // What has begun is over: nothing changes the file behind us.
-                    let first = std::fs::read(file.path()).unwrap();
-                    assert!(first == std::fs::read(file.path()).unwrap());
-                    drop(file);
-                    let now = (count::handles(), count::rss_bytes());
-                    // Threads that have just ended may still be counted in the first rounds.
-                    if round == 19 {
-                        settled = Some(now);
-                    }
-                }
-                if let Some((handles, rss)) = settled {
-                    watchdog::until("no handle is left", || count::handles() <= handles);
-                    let grown = count::rss_bytes().saturating_sub(rss);
-                    // 20 rounds of 64 buffers are 80 MiB.
-                    assert!(grown < 24 << 20, "{backend}: {grown} bytes more than before");
+                engine.queue(operation).unwrap();
+                // Queued, submitted, done and not taken, taken: by the round.
+                if block == round {
+                    engine.submit().unwrap();
                 }
             }
-        },
-    );
+            if round % 4 == 1 {
+                for _ in 0..round {
+                    engine.next().unwrap().unwrap().result.unwrap();
+                }
+            }
+            drop(engine);
+            // What has begun is over: nothing changes the file behind us.
+            let first = std::fs::read(file.path()).unwrap();
+            assert!(first == std::fs::read(file.path()).unwrap());
+            drop(file);
+            let now = (count::handles(), count::rss_bytes());
+            // Threads that have just ended may still be counted in the first rounds.
+            if round == 19 {
+                settled = Some(now);
+            }
+        }
+        if let Some((handles, rss)) = settled {
+            watchdog::until("no handle is left", || count::handles() <= handles);
+            let grown = count::rss_bytes().saturating_sub(rss);
+            // 20 rounds of 64 buffers are 80 MiB.
+            assert!(grown < 24 << 20, "{backend}: {grown} bytes more than before");
+        }
+    }
 }
 
-#[test]
+#[watched_test]
 fn a_cancelled_operation_comes_back_with_its_buffer() {
-    let _watch = watchdog::watch();
     let folder = folder();
     for backend in BACKENDS {
         let options = EngineOptions {
@@ -113,63 +103,55 @@ fn a_cancelled_operation_comes_back_with_its_buffer() {
     }
 }
 
-#[test]
+#[isolated_test]
 fn tasks_can_be_dropped_at_every_stage() {
-    isolate::isolated("p03_dropped::tasks_can_be_dropped_at_every_stage", || {
-        let _watch = watchdog::watch();
-        let folder = folder();
-        let content = pattern(16 * BLOCK);
-        let before = count::handles();
-        for backend in BACKENDS {
-            // Fewer than are asked for, so that some never begin.
-            let options = EngineOptions {
-                backend,
-                depth: 4,
-                cached_first: false,
-                ..EngineOptions::default()
-            };
-            if engine(options).is_none() {
-                continue;
-            }
-            let shared = SharedEngine::new(options).unwrap();
-            let file = file_with(&folder, "tasks", &content, true);
-            for round in 0..50_u64 {
-                let mut kept = Vec::new();
-                for block in 0..16 {
-                    let at = block * BLOCK as u64;
-                    let mut pending =
-                        Box::pin(shared.read_exact_at(&file, file.buffer(BLOCK).unwrap(), at));
-                    if block % 2 == 0 {
-                        let mut context = Context::from_waker(Waker::noop());
-                        if let Poll::Ready(done) = pending.as_mut().poll(&mut context) {
-                            done.result.unwrap();
-                            continue;
-                        }
-                    }
-                    if block % 3 == round % 3 {
-                        kept.push((at as usize, pending));
-                    }
-                }
-                for (at, pending) in kept {
-                    let done = std::pin::Pin::into_inner(pending).wait();
-                    assert_eq!(done.result.unwrap().bytes, BLOCK);
-                    assert!(done.buffer[..] == content[at..at + BLOCK], "{backend}");
-                }
-            }
-            // What outlives its engine is done all the same.
-            let last = shared.read_exact_at(&file, file.buffer(BLOCK).unwrap(), 0);
-            drop(shared);
-            assert!(last.wait().buffer[..] == content[..BLOCK]);
+    let folder = folder();
+    let content = pattern(16 * BLOCK);
+    let before = count::handles();
+    for backend in BACKENDS {
+        // Fewer than are asked for, so that some never begin.
+        let options =
+            EngineOptions { backend, depth: 4, cached_first: false, ..EngineOptions::default() };
+        if engine(options).is_none() {
+            continue;
         }
-        watchdog::until("no handle is left", || count::handles() <= before);
-        watchdog::until("no thread of an engine is left", || count::threads() <= 3);
-    });
+        let shared = SharedEngine::new(options).unwrap();
+        let file = file_with(&folder, "tasks", &content, true);
+        for round in 0..50_u64 {
+            let mut kept = Vec::new();
+            for block in 0..16 {
+                let at = block * BLOCK as u64;
+                let mut pending =
+                    Box::pin(shared.read_exact_at(&file, file.buffer(BLOCK).unwrap(), at));
+                if block % 2 == 0 {
+                    let mut context = Context::from_waker(Waker::noop());
+                    if let Poll::Ready(done) = pending.as_mut().poll(&mut context) {
+                        done.result.unwrap();
+                        continue;
+                    }
+                }
+                if block % 3 == round % 3 {
+                    kept.push((at as usize, pending));
+                }
+            }
+            for (at, pending) in kept {
+                let done = std::pin::Pin::into_inner(pending).wait();
+                assert_eq!(done.result.unwrap().bytes, BLOCK);
+                assert!(done.buffer[..] == content[at..at + BLOCK], "{backend}");
+            }
+        }
+        // What outlives its engine is done all the same.
+        let last = shared.read_exact_at(&file, file.buffer(BLOCK).unwrap(), 0);
+        drop(shared);
+        assert!(last.wait().buffer[..] == content[..BLOCK]);
+    }
+    watchdog::until("no handle is left", || count::handles() <= before);
+    watchdog::until("no thread of an engine is left", || count::threads() <= 3);
 }
 
-#[test]
+#[watched_test]
 fn a_hundred_thousand_that_wait_can_be_dropped_together() {
     // With a look at all that wait for each of them this took many minutes.
-    let _watch = watchdog::watch();
     let folder = folder();
     let file = file_with(&folder, "together", &pattern(BLOCK), false);
     let options = EngineOptions { depth: 1, cached_first: false, ..EngineOptions::default() };
@@ -181,9 +163,8 @@ fn a_hundred_thousand_that_wait_can_be_dropped_together() {
     assert_eq!(shared.sync_data(&file).wait().result.unwrap().bytes, 0);
 }
 
-#[test]
+#[watched_test]
 fn a_task_is_woken_whichever_waker_it_had_last() {
-    let _watch = watchdog::watch();
     let folder = folder();
     let file = file_with(&folder, "woken", &pattern(BLOCK), true);
     let shared = SharedEngine::new(EngineOptions::default()).unwrap();

@@ -3,9 +3,9 @@
 use pipewright_disk::{
     BackendKind, Engine, EngineOptions, ErrorKind, Operation, SharedEngine, Step, WhyNot,
 };
+use pipewright_test_macros::isolated_test;
 use pipewright_tests::refuse::refuse;
 use pipewright_tests::skip::{is_forced_off, skipped};
-use pipewright_tests::{isolate, watchdog};
 
 use super::{file_with, folder, pattern};
 
@@ -43,77 +43,64 @@ fn everything_works() -> (BackendKind, Vec<Step>) {
 }
 
 /// In a process that is refused these calls with that error.
-fn where_refused(
-    test: &str,
-    calls: &[libc::c_long],
-    errno: i32,
-    expected: &[(BackendKind, WhyNot)],
-) {
-    isolate::isolated(&format!("p04_refused::{test}"), || {
-        let _watch = watchdog::watch();
-        refuse(calls, errno);
-        let (backend, steps) = everything_works();
-        let told: Vec<_> = steps.iter().map(|step| (step.backend, step.why_not)).collect();
-        if is_forced_off("io_uring") {
-            assert_eq!(told[0], (BackendKind::Uring, WhyNot::LeftOut));
-        } else {
-            assert_eq!(told, expected);
-            let next = [BackendKind::Uring, BackendKind::Aio, BackendKind::Threads][expected.len()];
-            assert_eq!(backend, next);
-        }
-        // Who asks for it by its name is told why there is none.
-        let asked = EngineOptions { backend: BackendKind::Uring, ..EngineOptions::default() };
-        let error = Engine::new(asked).unwrap_err();
-        let why_not = told[0].1;
-        assert_eq!(error.kind(), &ErrorKind::NoBackend { why_not });
-        assert_eq!(error.to_string(), format!("cannot make an engine: {why_not}"));
-    });
+fn where_refused(calls: &[libc::c_long], errno: i32, expected: &[(BackendKind, WhyNot)]) {
+    refuse(calls, errno);
+    let (backend, steps) = everything_works();
+    let told: Vec<_> = steps.iter().map(|step| (step.backend, step.why_not)).collect();
+    if is_forced_off("io_uring") {
+        assert_eq!(told[0], (BackendKind::Uring, WhyNot::LeftOut));
+    } else {
+        assert_eq!(told, expected);
+        let next = [BackendKind::Uring, BackendKind::Aio, BackendKind::Threads][expected.len()];
+        assert_eq!(backend, next);
+    }
+    // Who asks for it by its name is told why there is none.
+    let asked = EngineOptions { backend: BackendKind::Uring, ..EngineOptions::default() };
+    let error = Engine::new(asked).unwrap_err();
+    let why_not = told[0].1;
+    assert_eq!(error.kind(), &ErrorKind::NoBackend { why_not });
+    assert_eq!(error.to_string(), format!("cannot make an engine: {why_not}"));
 }
 
-#[test]
+#[isolated_test]
 fn everything_works_where_io_uring_is_forbidden() {
     where_refused(
-        "everything_works_where_io_uring_is_forbidden",
         &[libc::SYS_io_uring_setup],
         libc::EPERM,
         &[(BackendKind::Uring, WhyNot::Seccomp)],
     );
 }
 
-#[test]
+#[isolated_test]
 fn a_filter_that_plays_an_old_kernel_is_told_from_one() {
     where_refused(
-        "a_filter_that_plays_an_old_kernel_is_told_from_one",
         &[libc::SYS_io_uring_setup],
         libc::ENOSYS,
         &[(BackendKind::Uring, WhyNot::Seccomp)],
     );
 }
 
-#[test]
+#[isolated_test]
 fn a_ring_that_can_be_made_and_not_used_is_none() {
     where_refused(
-        "a_ring_that_can_be_made_and_not_used_is_none",
         &[libc::SYS_io_uring_enter],
         libc::EPERM,
         &[(BackendKind::Uring, WhyNot::Seccomp)],
     );
 }
 
-#[test]
+#[isolated_test]
 fn a_ring_that_cannot_be_asked_what_it_knows_is_none() {
     where_refused(
-        "a_ring_that_cannot_be_asked_what_it_knows_is_none",
         &[libc::SYS_io_uring_register],
         libc::EACCES,
         &[(BackendKind::Uring, WhyNot::Seccomp)],
     );
 }
 
-#[test]
+#[isolated_test]
 fn everything_works_where_nothing_newer_is_allowed() {
     where_refused(
-        "everything_works_where_nothing_newer_is_allowed",
         // With EPERM for statx the standard library itself opens nothing.
         &[libc::SYS_io_uring_setup, libc::SYS_io_setup, libc::SYS_preadv2, libc::SYS_statx],
         libc::ENOSYS,
@@ -121,76 +108,67 @@ fn everything_works_where_nothing_newer_is_allowed() {
     );
 }
 
-#[test]
+#[isolated_test]
 fn everything_works_where_no_memory_may_be_locked() {
-    isolate::isolated("p04_refused::everything_works_where_no_memory_may_be_locked", || {
-        let _watch = watchdog::watch();
-        let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: a live struct.
-        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const none) }, 0);
-        let (backend, steps) = everything_works();
-        // Kernels from 5.12 on, and root, are not asked for it.
-        if backend != BackendKind::Uring && !is_forced_off("io_uring") {
-            assert_eq!(steps[0].why_not, WhyNot::MemlockLimit { limit_bytes: 0 });
-        }
-    });
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a live struct.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const none) }, 0);
+    let (backend, steps) = everything_works();
+    // Kernels from 5.12 on, and root, are not asked for it.
+    if backend != BackendKind::Uring && !is_forced_off("io_uring") {
+        assert_eq!(steps[0].why_not, WhyNot::MemlockLimit { limit_bytes: 0 });
+    }
 }
 
-#[test]
+#[isolated_test]
 fn without_a_thread_to_be_had_the_caller_does_the_work() {
-    isolate::isolated("p04_refused::without_a_thread_to_be_had_the_caller_does_the_work", || {
-        let _watch = watchdog::watch();
-        let folder = folder();
-        let file = file_with(&folder, "alone", &pattern(BYTES), false);
-        refuse(&[libc::SYS_clone3, libc::SYS_clone], libc::EAGAIN);
-        let options = EngineOptions {
-            backend: BackendKind::Threads,
-            cached_first: false,
-            ..EngineOptions::default()
-        };
-        assert!(SharedEngine::new(options).is_err());
-        let mut engine = Engine::new(options).unwrap();
-        for block in 0..100 {
-            let buffer = file.buffer(4096).unwrap();
-            engine.queue(Operation::read_exact_at(&file, buffer, block * 4096)).unwrap();
-        }
-        let mut done = 0;
-        while let Some(one) = engine.next().unwrap() {
-            one.result.unwrap();
-            done += 1;
-        }
-        assert_eq!(done, 100);
-    });
+    let folder = folder();
+    let file = file_with(&folder, "alone", &pattern(BYTES), false);
+    refuse(&[libc::SYS_clone3, libc::SYS_clone], libc::EAGAIN);
+    let options = EngineOptions {
+        backend: BackendKind::Threads,
+        cached_first: false,
+        ..EngineOptions::default()
+    };
+    assert!(SharedEngine::new(options).is_err());
+    let mut engine = Engine::new(options).unwrap();
+    for block in 0..100 {
+        let buffer = file.buffer(4096).unwrap();
+        engine.queue(Operation::read_exact_at(&file, buffer, block * 4096)).unwrap();
+    }
+    let mut done = 0;
+    while let Some(one) = engine.next().unwrap() {
+        one.result.unwrap();
+        done += 1;
+    }
+    assert_eq!(done, 100);
 }
 
-#[test]
+#[isolated_test]
 fn a_ring_that_stops_working_is_an_error_and_no_hang() {
-    isolate::isolated("p04_refused::a_ring_that_stops_working_is_an_error_and_no_hang", || {
-        let _watch = watchdog::watch();
-        let options = EngineOptions {
-            backend: BackendKind::Uring,
-            cached_first: false,
-            ..EngineOptions::default()
-        };
-        let Ok(mut engine) = Engine::new(options) else {
-            return skipped("there is no io_uring here");
-        };
-        let shared = SharedEngine::new(options).unwrap();
-        let folder = folder();
-        let file = file_with(&folder, "stops", &pattern(BYTES), true);
-        let buffer = || file.buffer(4096).unwrap();
-        engine.read_at(&file, buffer(), 0).result.unwrap();
-        shared.read_at(&file, buffer(), 0).wait().result.unwrap();
-        refuse(&[libc::SYS_io_uring_enter], libc::EPERM);
-        engine.queue(Operation::read_at(&file, buffer(), 0)).unwrap();
-        assert_eq!(engine.submit().unwrap_err().kind(), &ErrorKind::PermissionDenied);
-        assert_eq!(engine.next().unwrap_err().kind(), &ErrorKind::PermissionDenied);
-        // It is shared by a driver, which is in a wait that began before: it is woken by what comes.
-        let late = shared.read_at(&file, buffer(), 0).wait();
-        if let Err(error) = late.result {
-            assert_eq!(error.kind(), &ErrorKind::PermissionDenied);
-            let later = shared.write_at(&file, buffer(), 0).wait();
-            assert_eq!(later.result.unwrap_err().kind(), &ErrorKind::PermissionDenied);
-        }
-    });
+    let options = EngineOptions {
+        backend: BackendKind::Uring,
+        cached_first: false,
+        ..EngineOptions::default()
+    };
+    let Ok(mut engine) = Engine::new(options) else {
+        return skipped("there is no io_uring here");
+    };
+    let shared = SharedEngine::new(options).unwrap();
+    let folder = folder();
+    let file = file_with(&folder, "stops", &pattern(BYTES), true);
+    let buffer = || file.buffer(4096).unwrap();
+    engine.read_at(&file, buffer(), 0).result.unwrap();
+    shared.read_at(&file, buffer(), 0).wait().result.unwrap();
+    refuse(&[libc::SYS_io_uring_enter], libc::EPERM);
+    engine.queue(Operation::read_at(&file, buffer(), 0)).unwrap();
+    assert_eq!(engine.submit().unwrap_err().kind(), &ErrorKind::PermissionDenied);
+    assert_eq!(engine.next().unwrap_err().kind(), &ErrorKind::PermissionDenied);
+    // It is shared by a driver, which is in a wait that began before: it is woken by what comes.
+    let late = shared.read_at(&file, buffer(), 0).wait();
+    if let Err(error) = late.result {
+        assert_eq!(error.kind(), &ErrorKind::PermissionDenied);
+        let later = shared.write_at(&file, buffer(), 0).wait();
+        assert_eq!(later.result.unwrap_err().kind(), &ErrorKind::PermissionDenied);
+    }
 }

@@ -1,13 +1,15 @@
 //! Whatever fails is a typed error, the buffer comes back, and nothing is lost in silence.
 
+#[cfg(target_os = "linux")]
+use pipewright_test_macros::isolated_test;
+use pipewright_test_macros::watched_test;
+
 use pipewright_disk::{AlignedBuf, DiskFile, ErrorKind, Misaligned, Operation, Part};
-use pipewright_tests::watchdog;
 
 use super::{doers, file_with, folder, pattern};
 
-#[test]
+#[watched_test]
 fn what_cannot_be_opened_says_why() {
-    let _watch = watchdog::watch();
     let folder = folder();
     let path = folder.path().join("there");
     std::fs::write(&path, b"x").unwrap();
@@ -37,9 +39,8 @@ fn what_cannot_be_opened_says_why() {
 }
 
 #[cfg(target_os = "linux")]
-#[test]
+#[watched_test]
 fn what_has_no_places_is_refused_without_a_wait() {
-    let _watch = watchdog::watch();
     let folder = folder();
     let path = folder.path().join("fifo");
     let kind = rustix::fs::FileType::Fifo;
@@ -53,9 +54,8 @@ fn what_has_no_places_is_refused_without_a_wait() {
     assert_eq!(error.kind(), &ErrorKind::NoPlaces, "{error}");
 }
 
-#[test]
+#[watched_test]
 fn an_operation_that_the_file_was_not_opened_for_gives_its_buffer_back() {
-    let _watch = watchdog::watch();
     let folder = folder();
     for (name, mut doer) in doers() {
         let path = folder.path().join("one-way");
@@ -78,9 +78,8 @@ fn an_operation_that_the_file_was_not_opened_for_gives_its_buffer_back() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_misaligned_operation_names_what_is_needed_and_what_was_given() {
-    let _watch = watchdog::watch();
     let folder = folder();
     for (name, mut doer) in doers() {
         let file = file_with(&folder, "aligned", &pattern(64 << 10), true);
@@ -113,9 +112,8 @@ fn a_misaligned_operation_names_what_is_needed_and_what_was_given() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_file_that_is_cut_or_removed_meanwhile_ends_where_it_ends() {
-    let _watch = watchdog::watch();
     let folder = folder();
     for (name, mut doer) in doers() {
         let file = file_with(&folder, "cut", &pattern(100_000), false);
@@ -138,9 +136,8 @@ fn a_file_that_is_cut_or_removed_meanwhile_ends_where_it_ends() {
 }
 
 #[cfg(target_os = "linux")]
-#[test]
+#[watched_test]
 fn a_full_disk_gives_the_buffer_back() {
-    let _watch = watchdog::watch();
     for (name, mut doer) in doers() {
         // A device that is always full.
         let file = DiskFile::options().write(true).open("/dev/full").unwrap();
@@ -154,9 +151,8 @@ fn a_full_disk_gives_the_buffer_back() {
     }
 }
 
-#[test]
+#[watched_test]
 fn room_for_nothing_is_always_there() {
-    let _watch = watchdog::watch();
     let folder = folder();
     for (name, mut doer) in doers() {
         let file = file_with(&folder, "nothing", &[], false);
@@ -167,31 +163,24 @@ fn room_for_nothing_is_always_there() {
 }
 
 #[cfg(target_os = "linux")]
-#[test]
+#[isolated_test]
 fn a_limit_on_the_size_of_files_tells_what_was_written_before() {
-    use pipewright_tests::isolate;
-    isolate::isolated(
-        "p05_errors::a_limit_on_the_size_of_files_tells_what_was_written_before",
-        || {
-            let _watch = watchdog::watch();
-            // Else the signal ends the process (setrlimit(2)). SAFETY: a signal, and what is to become of it.
-            unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-            let limit = libc::rlimit { rlim_cur: 100_000, rlim_max: 100_000 };
-            let folder = folder();
-            // SAFETY: a live struct.
-            assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) }, 0);
-            for (name, mut doer) in doers() {
-                let file = file_with(&folder, "limited", &[], false);
-                let mut buffer = file.buffer(300_000).unwrap();
-                buffer.copy_from_slice(&pattern(300_000));
-                let done = doer.run(Operation::write_all_at(&file, buffer, 0));
-                assert!(done.buffer[..] == pattern(300_000));
-                let error = done.result.unwrap_err();
-                assert_eq!(error.kind(), &ErrorKind::TooLarge, "{name}: {error}");
-                assert_eq!(error.bytes(), 100_000);
-                assert!(error.to_string().contains(" after 100000 bytes: "), "{error}");
-                assert!(std::fs::read(file.path()).unwrap() == pattern(300_000)[..100_000]);
-            }
-        },
-    );
+    // Else the signal ends the process (setrlimit(2)). SAFETY: a signal, and what is to become of it.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    let limit = libc::rlimit { rlim_cur: 100_000, rlim_max: 100_000 };
+    let folder = folder();
+    // SAFETY: a live struct.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) }, 0);
+    for (name, mut doer) in doers() {
+        let file = file_with(&folder, "limited", &[], false);
+        let mut buffer = file.buffer(300_000).unwrap();
+        buffer.copy_from_slice(&pattern(300_000));
+        let done = doer.run(Operation::write_all_at(&file, buffer, 0));
+        assert!(done.buffer[..] == pattern(300_000));
+        let error = done.result.unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::TooLarge, "{name}: {error}");
+        assert_eq!(error.bytes(), 100_000);
+        assert!(error.to_string().contains(" after 100000 bytes: "), "{error}");
+        assert!(std::fs::read(file.path()).unwrap() == pattern(300_000)[..100_000]);
+    }
 }

@@ -1,161 +1,145 @@
 //! Errors that take a disk of one's own: one that is full, one that fails, one that is read-only.
 
 use pipewright_disk::{DiskFile, Done, ErrorKind, Operation};
+use pipewright_test_macros::isolated_test;
 use pipewright_tests::failing::{self, GOOD_BYTES};
+use pipewright_tests::mounts;
 use pipewright_tests::skip::skipped;
-use pipewright_tests::{isolate, mounts, watchdog};
 
 use super::{doers, folder, pattern};
 
 const MIB: usize = 1 << 20;
 
-#[test]
+#[isolated_test]
 fn a_disk_that_fills_up_tells_what_fitted() {
-    isolate::isolated("p05_mounted::a_disk_that_fills_up_tells_what_fitted", || {
-        let _watch = watchdog::watch();
-        let folder = folder();
-        if let Err(why) = mounts::private() {
-            return skipped(&why);
+    let folder = folder();
+    if let Err(why) = mounts::private() {
+        return skipped(&why);
+    }
+    let small = match mounts::loop_mount(folder.path(), "ext4", 8 * MIB as u64, "rw") {
+        Ok(small) => small,
+        Err(why) => return skipped(&why),
+    };
+    for (name, mut doer) in doers() {
+        for direct in [false, true] {
+            let path = small.path().join("fills");
+            let options = DiskFile::options().write(true).create(true).direct(direct);
+            let file = options.open(&path).unwrap();
+            let mut buffer = file.buffer(16 * MIB).unwrap();
+            buffer.copy_from_slice(&pattern(16 * MIB));
+            let done = doer.run(Operation::write_all_at(&file, buffer, 0));
+            let error = done.result.unwrap_err();
+            assert_eq!(error.kind(), &ErrorKind::NoSpace, "{name}: {error}");
+            let fitted = error.bytes();
+            // A direct write finds room for all of it first, or fails as a whole.
+            assert!((fitted > 0 || direct) && fitted < 8 * MIB, "{name}: {fitted}");
+            assert!(done.buffer[..] == pattern(16 * MIB));
+            let there = std::fs::read(&path).unwrap();
+            assert!(there[..fitted] == done.buffer[..fitted], "{name}");
+            assert!(there.len() == fitted || direct);
+            let room = doer.run(Operation::preallocate(&file, 0, 16 * MIB as u64));
+            assert_eq!(room.result.unwrap_err().kind(), &ErrorKind::NoSpace);
+            std::fs::remove_file(&path).unwrap();
         }
-        let small = match mounts::loop_mount(folder.path(), "ext4", 8 * MIB as u64, "rw") {
-            Ok(small) => small,
+    }
+}
+
+#[isolated_test]
+fn a_sync_that_failed_is_never_tried_into_a_success() {
+    let folder = folder();
+    if let Err(why) = mounts::private() {
+        return skipped(&why);
+    }
+    // A disk that fails takes its time: each backend once, and plain calls on the caller.
+    let is_wanted = |name: &str| name.ends_with("false") || name == "threads, cached first: true";
+    let doers = doers().into_iter().filter(|(name, _)| is_wanted(name));
+    for (name, mut doer) in doers {
+        // A disk that has promised more than it can hold: an image in a memory that is too small for it.
+        let memory =
+            mounts::mount(folder.path(), "memory", &["-t", "tmpfs", "-o", "size=12m", "none"]);
+        let memory = memory.unwrap();
+        let disk = match mounts::loop_mount(memory.path(), "ext2", 64 * MIB as u64, "rw") {
+            Ok(disk) => disk,
             Err(why) => return skipped(&why),
         };
-        for (name, mut doer) in doers() {
-            for direct in [false, true] {
-                let path = small.path().join("fills");
-                let options = DiskFile::options().write(true).create(true).direct(direct);
-                let file = options.open(&path).unwrap();
-                let mut buffer = file.buffer(16 * MIB).unwrap();
-                buffer.copy_from_slice(&pattern(16 * MIB));
-                let done = doer.run(Operation::write_all_at(&file, buffer, 0));
-                let error = done.result.unwrap_err();
-                assert_eq!(error.kind(), &ErrorKind::NoSpace, "{name}: {error}");
-                let fitted = error.bytes();
-                // A direct write finds room for all of it first, or fails as a whole.
-                assert!((fitted > 0 || direct) && fitted < 8 * MIB, "{name}: {fitted}");
-                assert!(done.buffer[..] == pattern(16 * MIB));
-                let there = std::fs::read(&path).unwrap();
-                assert!(there[..fitted] == done.buffer[..fitted], "{name}");
-                assert!(there.len() == fitted || direct);
-                let room = doer.run(Operation::preallocate(&file, 0, 16 * MIB as u64));
-                assert_eq!(room.result.unwrap_err().kind(), &ErrorKind::NoSpace);
-                std::fs::remove_file(&path).unwrap();
-            }
+        let path = disk.path().join("lost");
+        let options = DiskFile::options().read(true).write(true).create(true);
+        let file = options.open(&path).unwrap();
+        let buffer = file.buffer(32 * MIB).unwrap();
+        let done = doer.run(Operation::write_all_at(&file, buffer, 0));
+        assert_eq!(done.result.unwrap().bytes, 32 * MIB, "it went into the cache");
+        let error = doer.run(Operation::sync_all(&file)).result.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Device | ErrorKind::NoSpace), "{name}: {error}");
+        // The kernel has told it, and would now say that all is well.
+        file_says_that_all_is_well(&path);
+        assert!(file.is_poisoned());
+        for operation in [
+            Operation::sync_all(&file),
+            Operation::sync_data(&file),
+            Operation::write_at(&file, file.buffer(1).unwrap(), 0),
+        ] {
+            let error = doer.run(operation).result.unwrap_err();
+            assert_eq!(error.kind(), &ErrorKind::Poisoned, "{name}");
         }
-    });
+        // What is still there can be read.
+        doer.run(Operation::read_at(&file, file.buffer(4096).unwrap(), 0)).result.unwrap();
+        drop((file, disk, memory));
+    }
 }
 
-#[test]
-fn a_sync_that_failed_is_never_tried_into_a_success() {
-    isolate::isolated("p05_mounted::a_sync_that_failed_is_never_tried_into_a_success", || {
-        let _watch = watchdog::watch();
-        let folder = folder();
-        if let Err(why) = mounts::private() {
-            return skipped(&why);
-        }
-        // A disk that fails takes its time: each backend once, and plain calls on the caller.
-        let is_wanted =
-            |name: &str| name.ends_with("false") || name == "threads, cached first: true";
-        let doers = doers().into_iter().filter(|(name, _)| is_wanted(name));
-        for (name, mut doer) in doers {
-            // A disk that has promised more than it can hold: an image in a memory that is too small for it.
-            let memory =
-                mounts::mount(folder.path(), "memory", &["-t", "tmpfs", "-o", "size=12m", "none"]);
-            let memory = memory.unwrap();
-            let disk = match mounts::loop_mount(memory.path(), "ext2", 64 * MIB as u64, "rw") {
-                Ok(disk) => disk,
-                Err(why) => return skipped(&why),
-            };
-            let path = disk.path().join("lost");
-            let options = DiskFile::options().read(true).write(true).create(true);
-            let file = options.open(&path).unwrap();
-            let buffer = file.buffer(32 * MIB).unwrap();
-            let done = doer.run(Operation::write_all_at(&file, buffer, 0));
-            assert_eq!(done.result.unwrap().bytes, 32 * MIB, "it went into the cache");
-            let error = doer.run(Operation::sync_all(&file)).result.unwrap_err();
-            assert!(
-                matches!(error.kind(), ErrorKind::Device | ErrorKind::NoSpace),
-                "{name}: {error}"
-            );
-            // The kernel has told it, and would now say that all is well.
-            file_says_that_all_is_well(&path);
-            assert!(file.is_poisoned());
-            for operation in [
-                Operation::sync_all(&file),
-                Operation::sync_data(&file),
-                Operation::write_at(&file, file.buffer(1).unwrap(), 0),
-            ] {
-                let error = doer.run(operation).result.unwrap_err();
-                assert_eq!(error.kind(), &ErrorKind::Poisoned, "{name}");
-            }
-            // What is still there can be read.
-            doer.run(Operation::read_at(&file, file.buffer(4096).unwrap(), 0)).result.unwrap();
-            drop((file, disk, memory));
-        }
-    });
-}
-
-#[test]
+#[isolated_test]
 fn a_disk_that_fails_tells_how_far_it_came() {
-    isolate::isolated("p05_mounted::a_disk_that_fails_tells_how_far_it_came", || {
-        let _watch = watchdog::watch();
-        let folder = folder();
-        if let Err(why) = mounts::private() {
-            return skipped(&why);
-        }
-        for (name, mut doer) in doers() {
-            // One for each: its first sync fails.
-            let (mounted, path) = match failing::mount_failing(folder.path()) {
-                Ok(mounted) => mounted,
-                Err(why) => return skipped(&why),
-            };
-            for direct in [false, true] {
-                let options = DiskFile::options().read(true).write(true).direct(direct);
-                let file = options.open(&path).unwrap();
-                let name = format!("{name}, direct: {direct}");
-                let check = |done: Done, doing: &str| {
-                    let error = done.result.unwrap_err();
-                    assert_eq!(error.kind(), &ErrorKind::Device, "{name}: {error}");
-                    assert_eq!(
-                        (error.bytes(), error.raw_os_error()),
-                        (GOOD_BYTES, Some(5)),
-                        "{name}"
-                    );
-                    let words = format!(
-                        "cannot {doing} {path:?} after {GOOD_BYTES} bytes: the disk failed (os error 5)"
-                    );
-                    assert_eq!(error.to_string(), words);
-                    done.buffer
-                };
-                let content = pattern(2 * GOOD_BYTES);
-                let mut buffer = file.buffer(content.len()).unwrap();
-                buffer.copy_from_slice(&content);
-                let done = doer.run(Operation::write_all_at(&file, buffer, 0));
-                let mut buffer = check(done, "write to");
-                assert!(buffer[..] == content, "{name}: to be written to a better place");
-                buffer.fill(0);
-                let done = doer.run(Operation::read_exact_at(&file, buffer, 0));
-                let buffer = check(done, "read");
-                assert!(buffer[..GOOD_BYTES] == content[..GOOD_BYTES], "{name}");
-                // One call gives what is there, and the next the error: neither hides the other.
-                let done = doer.run(Operation::read_at(&file, buffer, 0));
-                assert_eq!(done.result.unwrap().bytes, GOOD_BYTES, "{name}");
-                let done = doer.run(Operation::read_at(&file, done.buffer, GOOD_BYTES as u64));
-                assert_eq!(done.result.unwrap_err().kind(), &ErrorKind::Device, "{name}");
-                assert_eq!(done.buffer.len(), 2 * GOOD_BYTES);
-                if direct {
-                    continue;
-                }
-                let error = doer.run(Operation::sync_data(&file)).result.unwrap_err();
+    let folder = folder();
+    if let Err(why) = mounts::private() {
+        return skipped(&why);
+    }
+    for (name, mut doer) in doers() {
+        // One for each: its first sync fails.
+        let (mounted, path) = match failing::mount_failing(folder.path()) {
+            Ok(mounted) => mounted,
+            Err(why) => return skipped(&why),
+        };
+        for direct in [false, true] {
+            let options = DiskFile::options().read(true).write(true).direct(direct);
+            let file = options.open(&path).unwrap();
+            let name = format!("{name}, direct: {direct}");
+            let check = |done: Done, doing: &str| {
+                let error = done.result.unwrap_err();
                 assert_eq!(error.kind(), &ErrorKind::Device, "{name}: {error}");
-                file_says_that_all_is_well(&path);
-                let error = doer.run(Operation::sync_data(&file)).result.unwrap_err();
-                assert_eq!(error.kind(), &ErrorKind::Poisoned, "{name}: {error}");
+                assert_eq!((error.bytes(), error.raw_os_error()), (GOOD_BYTES, Some(5)), "{name}");
+                let words = format!(
+                    "cannot {doing} {path:?} after {GOOD_BYTES} bytes: the disk failed (os error 5)"
+                );
+                assert_eq!(error.to_string(), words);
+                done.buffer
+            };
+            let content = pattern(2 * GOOD_BYTES);
+            let mut buffer = file.buffer(content.len()).unwrap();
+            buffer.copy_from_slice(&content);
+            let done = doer.run(Operation::write_all_at(&file, buffer, 0));
+            let mut buffer = check(done, "write to");
+            assert!(buffer[..] == content, "{name}: to be written to a better place");
+            buffer.fill(0);
+            let done = doer.run(Operation::read_exact_at(&file, buffer, 0));
+            let buffer = check(done, "read");
+            assert!(buffer[..GOOD_BYTES] == content[..GOOD_BYTES], "{name}");
+            // One call gives what is there, and the next the error: neither hides the other.
+            let done = doer.run(Operation::read_at(&file, buffer, 0));
+            assert_eq!(done.result.unwrap().bytes, GOOD_BYTES, "{name}");
+            let done = doer.run(Operation::read_at(&file, done.buffer, GOOD_BYTES as u64));
+            assert_eq!(done.result.unwrap_err().kind(), &ErrorKind::Device, "{name}");
+            assert_eq!(done.buffer.len(), 2 * GOOD_BYTES);
+            if direct {
+                continue;
             }
-            drop(mounted);
+            let error = doer.run(Operation::sync_data(&file)).result.unwrap_err();
+            assert_eq!(error.kind(), &ErrorKind::Device, "{name}: {error}");
+            file_says_that_all_is_well(&path);
+            let error = doer.run(Operation::sync_data(&file)).result.unwrap_err();
+            assert_eq!(error.kind(), &ErrorKind::Poisoned, "{name}: {error}");
         }
-    });
+        drop(mounted);
+    }
 }
 
 /// That it would do so is the reason for the rule; the kernel's, so it is only looked at.
@@ -166,22 +150,16 @@ fn file_says_that_all_is_well(path: &std::path::Path) {
     }
 }
 
-#[test]
+#[isolated_test]
 fn a_filesystem_that_can_only_be_read_says_so() {
-    isolate::isolated("p05_mounted::a_filesystem_that_can_only_be_read_says_so", || {
-        let _watch = watchdog::watch();
-        let folder = folder();
-        if let Err(why) = mounts::private() {
-            return skipped(&why);
-        }
-        let words = ["-t", "tmpfs", "-o", "ro", "none"];
-        let fixed = mounts::mount(folder.path(), "fixed", &words).unwrap();
-        let options = DiskFile::options().write(true).create(true);
-        let error = options.open(fixed.path().join("new")).unwrap_err();
-        assert_eq!(error.kind(), &ErrorKind::ReadOnly);
-        assert!(
-            error.to_string().ends_with("the filesystem is read-only (os error 30)"),
-            "{error}"
-        );
-    });
+    let folder = folder();
+    if let Err(why) = mounts::private() {
+        return skipped(&why);
+    }
+    let words = ["-t", "tmpfs", "-o", "ro", "none"];
+    let fixed = mounts::mount(folder.path(), "fixed", &words).unwrap();
+    let options = DiskFile::options().write(true).create(true);
+    let error = options.open(fixed.path().join("new")).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::ReadOnly);
+    assert!(error.to_string().ends_with("the filesystem is read-only (os error 30)"), "{error}");
 }

@@ -1,7 +1,8 @@
 //! However many operations there are to do, an engine holds no more memory than its depth asks for.
 
 use pipewright_disk::{BackendKind, Engine, EngineOptions, ErrorKind, Operation};
-use pipewright_tests::{count, isolate, watchdog};
+use pipewright_test_macros::{isolated_test, watched_test};
+use pipewright_tests::count;
 
 use super::{BACKENDS, engine, file_with, folder, pattern};
 
@@ -9,56 +10,49 @@ const OPERATIONS: usize = 100_000;
 const DEPTH: usize = 64;
 const BLOCK: usize = 16 << 10;
 
-#[test]
+#[isolated_test(limit = std::time::Duration::from_secs(300))]
 fn a_hundred_thousand_operations_take_the_memory_of_those_under_way() {
-    isolate::isolated(
-        "p06_bounded::a_hundred_thousand_operations_take_the_memory_of_those_under_way",
-        || {
-            let _watch = watchdog::watch_for(std::time::Duration::from_secs(300));
-            let folder = folder();
-            let file = file_with(&folder, "bounded", &pattern(64 * BLOCK), false);
-            for backend in BACKENDS {
-                let options = EngineOptions {
-                    backend,
-                    depth: DEPTH,
-                    cached_first: false,
-                    ..EngineOptions::default()
-                };
-                let Some(mut engine) = engine(options) else { continue };
-                let (mut queued, mut done, mut most) = (0, 0, 0);
-                let mut before = None;
-                while done < OPERATIONS {
-                    while queued < OPERATIONS && engine.has_room() {
-                        let at = (queued % 64 * BLOCK) as u64;
-                        let buffer = file.buffer(BLOCK).unwrap();
-                        engine.queue(Operation::read_exact_at(&file, buffer, at)).unwrap();
-                        queued += 1;
-                    }
-                    if queued < OPERATIONS {
-                        // One more than the depth is given back, with its buffer.
-                        let extra = Operation::read_at(&file, file.buffer(BLOCK).unwrap(), 0);
-                        assert_eq!(engine.queue(extra).unwrap_err().into_buffer().len(), BLOCK);
-                    }
-                    assert!(engine.len() <= DEPTH);
-                    let one = engine.next().unwrap().expect("some are under way");
-                    assert_eq!(one.result.unwrap().bytes, BLOCK);
-                    done += 1;
-                    if done % 1000 == 0 {
-                        // By then the threads are there, and what the system keeps for each: 1 MiB under Wine.
-                        let base = *before.get_or_insert_with(count::rss_bytes);
-                        most = most.max(count::rss_bytes().saturating_sub(base));
-                    }
-                }
-                // Depth times block is 1 MiB; all that was read is 1600.
-                assert!(most < 12 << 20, "{backend}: {most} bytes more, for a depth of {DEPTH}");
+    let folder = folder();
+    let file = file_with(&folder, "bounded", &pattern(64 * BLOCK), false);
+    for backend in BACKENDS {
+        let options = EngineOptions {
+            backend,
+            depth: DEPTH,
+            cached_first: false,
+            ..EngineOptions::default()
+        };
+        let Some(mut engine) = engine(options) else { continue };
+        let (mut queued, mut done, mut most) = (0, 0, 0);
+        let mut before = None;
+        while done < OPERATIONS {
+            while queued < OPERATIONS && engine.has_room() {
+                let at = (queued % 64 * BLOCK) as u64;
+                let buffer = file.buffer(BLOCK).unwrap();
+                engine.queue(Operation::read_exact_at(&file, buffer, at)).unwrap();
+                queued += 1;
             }
-        },
-    );
+            if queued < OPERATIONS {
+                // One more than the depth is given back, with its buffer.
+                let extra = Operation::read_at(&file, file.buffer(BLOCK).unwrap(), 0);
+                assert_eq!(engine.queue(extra).unwrap_err().into_buffer().len(), BLOCK);
+            }
+            assert!(engine.len() <= DEPTH);
+            let one = engine.next().unwrap().expect("some are under way");
+            assert_eq!(one.result.unwrap().bytes, BLOCK);
+            done += 1;
+            if done % 1000 == 0 {
+                // By then the threads are there, and what the system keeps for each: 1 MiB under Wine.
+                let base = *before.get_or_insert_with(count::rss_bytes);
+                most = most.max(count::rss_bytes().saturating_sub(base));
+            }
+        }
+        // Depth times block is 1 MiB; all that was read is 1600.
+        assert!(most < 12 << 20, "{backend}: {most} bytes more, for a depth of {DEPTH}");
+    }
 }
 
-#[test]
+#[watched_test]
 fn a_depth_that_no_memory_holds_is_an_error() {
-    let _watch = watchdog::watch();
     for backend in BACKENDS.into_iter().chain([BackendKind::Auto]) {
         for depth in [0, (1 << 20) + 1, u32::MAX as usize, usize::MAX] {
             let options = EngineOptions { backend, depth, ..EngineOptions::default() };

@@ -6,8 +6,8 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use pipewright_disk::{AsyncFile, BackendKind, EngineOptions, SharedEngine};
+use pipewright_test_macros::watched_test;
 use pipewright_tests::skip::skipped;
-use pipewright_tests::watchdog;
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt as _, AsyncSeek as _, AsyncSeekExt as _, AsyncWriteExt as _};
 use tokio::runtime::{Builder, Runtime};
@@ -114,9 +114,8 @@ async fn play(stream: &mut AsyncFile, model: &mut Vec<u8>, acts: &[Act]) {
     }
 }
 
-#[test]
+#[watched_test(limit = std::time::Duration::from_secs(300))]
 fn what_is_read_is_what_was_written_wherever_a_script_goes() {
-    let _watch = watchdog::watch_for(std::time::Duration::from_secs(300));
     let folder = folder();
     for (name, engine) in engines() {
         for runtime in runtimes() {
@@ -134,9 +133,8 @@ fn what_is_read_is_what_was_written_wherever_a_script_goes() {
     }
 }
 
-#[test]
+#[watched_test]
 fn past_the_cache_pieces_of_any_size_can_be_read() {
-    let _watch = watchdog::watch();
     let folder = folder();
     let content = pattern(300_001);
     for (name, engine) in engines() {
@@ -162,9 +160,8 @@ fn past_the_cache_pieces_of_any_size_can_be_read() {
     }
 }
 
-#[test]
+#[watched_test]
 fn what_is_written_past_the_cache_has_to_be_aligned() {
-    let _watch = watchdog::watch();
     let folder = folder();
     let file = file_with(&folder, "aligned", &pattern(64 << 10), true);
     let block = file.alignment().offset;
@@ -187,9 +184,8 @@ fn what_is_written_past_the_cache_has_to_be_aligned() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_write_whose_future_was_dropped_comes_before_what_is_asked_for_next() {
-    let _watch = watchdog::watch();
     let folder = folder();
     let long = pattern(200_000);
     for (name, engine) in engines() {
@@ -245,10 +241,9 @@ fn a_write_whose_future_was_dropped_comes_before_what_is_asked_for_next() {
 }
 
 #[cfg(target_os = "linux")]
-#[test]
+#[watched_test]
 fn an_error_belongs_to_the_write_that_met_it() {
     use pipewright_disk::DiskFile;
-    let _watch = watchdog::watch();
     let folder = folder();
     let path = folder.path().join("one-way");
     std::fs::write(&path, b"x").unwrap();
@@ -276,9 +271,8 @@ fn an_error_belongs_to_the_write_that_met_it() {
     }
 }
 
-#[test]
+#[watched_test]
 fn many_tasks_share_an_engine() {
-    let _watch = watchdog::watch();
     let folder = folder();
     for (name, engine) in engines() {
         for runtime in runtimes() {
@@ -306,9 +300,8 @@ fn many_tasks_share_an_engine() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_task_that_finds_everything_in_memory_lets_others_have_their_turn() {
-    let _watch = watchdog::watch();
     let folder = folder();
     let file = file_with(&folder, "cached", &pattern(4096), false);
     let engine = SharedEngine::new(EngineOptions::default()).unwrap();

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use pipewright::{Handle, PipeOptions};
 use pipewright_ipc::{Channel, ErrorKind, Options, Pool, PoolOptions, Request};
-use pipewright_tests::{bodies, watchdog};
+use pipewright_test_macros::watched_test;
+use pipewright_tests::bodies;
 use tokio::time::timeout;
 
 use super::{both_ways, complains_and_ends, exit_words, some_files, worker};
@@ -44,9 +45,8 @@ async fn echo(options: &Options, count: u64) {
     assert!(channel.close_async().await.unwrap().unwrap().success());
 }
 
-#[test]
+#[watched_test]
 fn many_channels_of_one_thread_have_their_messages() {
-    let _watch = watchdog::watch();
     for options in both_ways() {
         run(async {
             let (a, b, c) = (echo(&options, 200), echo(&options, 200), echo(&options, 200));
@@ -55,9 +55,8 @@ fn many_channels_of_one_thread_have_their_messages() {
     }
 }
 
-#[test]
+#[watched_test]
 fn two_sides_that_send_at_once_come_to_an_end() {
-    let _watch = watchdog::watch();
     for options in both_ways() {
         let options = Options { ring_bytes: 64 << 10, ..options };
         run(async {
@@ -78,9 +77,8 @@ fn two_sides_that_send_at_once_come_to_an_end() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_wait_for_a_message_that_is_given_up_loses_nothing() {
-    let _watch = watchdog::watch();
     for options in both_ways() {
         run(async {
             let mut channel = start("slow", &options).await;
@@ -101,9 +99,8 @@ fn a_wait_for_a_message_that_is_given_up_loses_nothing() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_long_message_that_is_given_up_half_way_is_the_last() {
-    let _watch = watchdog::watch();
     for options in both_ways() {
         run(async {
             let mut channel = start("silent", &options).await;
@@ -116,9 +113,8 @@ fn a_long_message_that_is_given_up_half_way_is_the_last() {
     }
 }
 
-#[test]
+#[watched_test]
 fn values_and_handles_go_too() {
-    let _watch = watchdog::watch();
     for options in both_ways() {
         run(async {
             let mut command = worker("typed");
@@ -162,9 +158,8 @@ fn values_and_handles_go_too() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_worker_that_ends_is_silent_or_is_refused_is_an_error() {
-    let _watch = watchdog::watch();
     for options in both_ways() {
         run(async {
             let mut channel = start("die", &options).await;
@@ -200,9 +195,8 @@ fn a_worker_that_ends_is_silent_or_is_refused_is_an_error() {
     }
 }
 
-#[test]
+#[watched_test]
 fn without_a_runtime_there_is_an_error() {
-    let _watch = watchdog::watch();
     let mut channel = super::start("silent", &Options::default());
     let mut wait = std::pin::pin!(channel.recv_async());
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -212,9 +206,8 @@ fn without_a_runtime_there_is_an_error() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_pool_is_called_by_tasks() {
-    let _watch = watchdog::watch();
     let options = PoolOptions { max_workers: 2, idle_timeout: None, ..PoolOptions::default() };
     let pool = Pool::new(worker("calls"), options).unwrap();
     run(async {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use pipewright::{Command, ExitStatus, Stdio};
 use pipewright_ipc::{Channel, Error, ErrorKind, Options, Pool, PoolOptions};
+use pipewright_test_macros::watched_test;
 use pipewright_tests::{alive, watchdog};
 
 use super::async_calls::run;
@@ -65,9 +66,8 @@ fn quick() -> Options {
     Options { ring_bytes: 64 << 10, ..Options::default() }
 }
 
-#[test]
+#[watched_test]
 fn a_program_that_only_ends_is_told_with_its_status() {
-    let _watch = watchdog::watch();
     for (error, _) in start_in_every_way(&|| program(&["exit=0"]), &quick()) {
         let (pid, status, last_words, text) = facts(&error);
         assert!(status.unwrap().success() && last_words.is_empty());
@@ -80,9 +80,8 @@ fn a_program_that_only_ends_is_told_with_its_status() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_program_that_prints_its_usage_is_told_with_it() {
-    let _watch = watchdog::watch();
     let acts = ["err=a line before\nusage: puppet [acts]\n", "exit=2"];
     for (error, is_read) in start_in_every_way(&|| program(&acts), &quick()) {
         let (_, status, last_words, text) = facts(&error);
@@ -97,9 +96,8 @@ fn a_program_that_prints_its_usage_is_told_with_it() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn a_program_that_is_killed_is_told_with_the_signal() {
-    let _watch = watchdog::watch();
     for (error, _) in start_in_every_way(&|| program(&["raise=KILL"]), &quick()) {
         let (pid, status, _, text) = facts(&error);
         super::was_killed(status.unwrap());
@@ -109,9 +107,8 @@ fn a_program_that_is_killed_is_told_with_the_signal() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_program_that_never_speaks_is_told_in_time_and_killed() {
-    let _watch = watchdog::watch();
     let options = Options { handshake_timeout: Duration::from_secs(1), ..quick() };
     let acts = ["err=listening on port 80", "wait=60"];
     for (error, is_read) in start_in_every_way(&|| program(&acts), &options) {
@@ -127,9 +124,8 @@ fn a_program_that_never_speaks_is_told_in_time_and_killed() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_program_that_closes_its_link_and_runs_on_is_told_and_killed() {
-    let _watch = watchdog::watch();
     for (error, _) in start_in_every_way(&|| program(&["ipc=leaves"]), &quick()) {
         let (pid, status, _, text) = facts(&error);
         assert!(status.is_none(), "{text}");
@@ -139,18 +135,16 @@ fn a_program_that_closes_its_link_and_runs_on_is_told_and_killed() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_program_that_cannot_be_started_is_told_by_its_name() {
-    let _watch = watchdog::watch();
     for (error, _) in start_in_every_way(&|| Command::new("/no/such/worker"), &quick()) {
         assert_eq!(error.kind(), &ErrorKind::Start);
         assert!(error.to_string().contains("/no/such/worker"), "{error}");
     }
 }
 
-#[test]
+#[watched_test]
 fn what_a_program_wrote_is_bounded_in_its_error() {
-    let _watch = watchdog::watch();
     // Less than a pipe holds: of a channel, nobody reads meanwhile.
     let acts = ["err-bytes=30000", "exit=2"];
     for (error, _) in start_in_every_way(&|| program(&acts), &quick()) {

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 #[cfg(unix)]
 use pipewright::Signal;
 use pipewright_ipc::{Channel, ErrorKind, Options, SharedMemory};
-use pipewright_tests::{bodies, skip, watchdog};
+use pipewright_test_macros::watched_test;
+use pipewright_tests::{bodies, skip};
 
 use super::{both_ways, start, torture_time, was_killed};
 
-#[test]
+#[watched_test]
 fn every_length_around_a_boundary_arrives() {
-    let _watch = watchdog::watch();
     for options in both_ways() {
         let options = Options { ring_bytes: 256 << 10, ..options };
         let mut channel = start("echo,ring=65536", &options);
@@ -32,9 +32,8 @@ fn every_length_around_a_boundary_arrives() {
     }
 }
 
-#[test]
+#[watched_test]
 fn the_longest_message_arrives_both_ways() {
-    let _watch = watchdog::watch();
     let megabytes = if cfg!(debug_assertions) { 64 } else { 256 };
     for options in both_ways() {
         let options = Options { max_backlog_bytes: 1 << 30, ..options };
@@ -69,9 +68,8 @@ fn take_all(
     unreachable!()
 }
 
-#[test]
+#[watched_test(limit = Duration::from_secs(120) + torture_time())]
 fn what_came_before_a_kill_is_whole_and_in_order() {
-    let _watch = watchdog::watch_for(Duration::from_secs(120) + torture_time());
     let until = Instant::now() + torture_time() / 3;
     let mut rounds = 0_u64;
     while Instant::now() < until || rounds < 6 {
@@ -93,9 +91,8 @@ fn what_came_before_a_kill_is_whole_and_in_order() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test(limit = Duration::from_secs(120) + torture_time())]
 fn a_worker_that_is_stopped_and_goes_on_loses_nothing() {
-    let _watch = watchdog::watch_for(Duration::from_secs(120) + torture_time());
     let until = Instant::now() + torture_time() / 3;
     let [on, off] = both_ways();
     for options in [on, off] {
@@ -130,9 +127,8 @@ fn a_worker_that_is_stopped_and_goes_on_loses_nothing() {
     }
 }
 
-#[test]
+#[watched_test(limit = Duration::from_secs(120) + torture_time())]
 fn slow_readers_and_slow_writers_lose_nothing() {
-    let _watch = watchdog::watch_for(Duration::from_secs(120) + torture_time());
     let until = Instant::now() + torture_time() / 3;
     for options in both_ways() {
         let mut channel = start("source,ring=65536,spin=0", &options);

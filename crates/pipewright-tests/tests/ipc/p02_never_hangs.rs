@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 
 use pipewright::{Command, Signal};
 use pipewright_ipc::{Channel, ErrorKind, Options, Peer};
+use pipewright_test_macros::watched_test;
 use pipewright_tests::{bodies, watchdog};
 
 use super::{both_ways, cannot_stop, start, was_killed};
 
 const SHORT: Duration = Duration::from_millis(100);
 
-#[test]
+#[watched_test]
 fn a_wait_for_a_silent_worker_ends_in_time_and_tells_that_it_runs() {
-    let _watch = watchdog::watch();
     for options in both_ways() {
         let mut channel = start("silent", &options);
         let pid = channel.worker().unwrap().id();
@@ -35,12 +35,11 @@ fn a_wait_for_a_silent_worker_ends_in_time_and_tells_that_it_runs() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_stopped_worker_is_told_from_a_silent_one() {
     if cannot_stop() {
         return;
     }
-    let _watch = watchdog::watch();
     for options in both_ways() {
         let mut channel = start("echo", &options);
         let child = channel.worker().unwrap();
@@ -55,9 +54,8 @@ fn a_stopped_worker_is_told_from_a_silent_one() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_worker_that_dies_is_told_with_its_status_after_everything_that_it_said() {
-    let _watch = watchdog::watch();
     for options in both_ways() {
         let mut channel = start("die", &options);
         assert_eq!(channel.recv().unwrap().bytes().unwrap(), b"last words");
@@ -73,9 +71,8 @@ fn a_worker_that_dies_is_told_with_its_status_after_everything_that_it_said() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_kill_ends_waits_for_messages_and_for_room() {
-    let _watch = watchdog::watch();
     for options in both_ways() {
         for sending in [false, true] {
             let mut channel = start("silent", &options);
@@ -105,9 +102,8 @@ fn no_worker(act: &str) -> Command {
     command
 }
 
-#[test]
+#[watched_test]
 fn a_handshake_ends_with_the_worker_or_in_time() {
-    let _watch = watchdog::watch();
     let options = Options { handshake_timeout: SHORT, ..Options::default() };
     // Is no worker, and ends.
     let started: Result<Channel, _> = Channel::start(&mut no_worker("exit=0"), &Options::default());
@@ -130,9 +126,8 @@ fn a_handshake_ends_with_the_worker_or_in_time() {
     assert!(error.to_string().contains("no-such-program"), "{error}");
 }
 
-#[test]
+#[watched_test]
 fn a_worker_whose_host_is_gone_ends() {
-    let _watch = watchdog::watch();
     for options in both_ways() {
         let channel = start("echo", &options);
         let pid = channel.worker().unwrap().id();
@@ -141,11 +136,10 @@ fn a_worker_whose_host_is_gone_ends() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_worker_that_has_said_everything_waits_for_a_host_that_takes_its_time() {
     // Longer than a host waits for its worker.
     const LONG: Duration = Duration::from_millis(5_500);
-    let _watch = watchdog::watch();
     let mut channel = start("both,count=1", &Options::default());
     let (mut body, mut came) = (Vec::new(), Vec::new());
     bodies::body(0, bodies::length(0), &mut body);
@@ -159,9 +153,8 @@ fn a_worker_that_has_said_everything_waits_for_a_host_that_takes_its_time() {
     assert!(channel.close().unwrap().unwrap().success());
 }
 
-#[test]
+#[watched_test]
 fn a_worker_that_does_not_say_goodbye_is_killed_in_time() {
-    let _watch = watchdog::watch();
     for options in both_ways() {
         let mut channel = start("silent", &options);
         let pid = channel.worker().unwrap().id();

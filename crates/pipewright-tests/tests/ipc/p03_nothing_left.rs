@@ -6,7 +6,8 @@ use std::fs;
 use std::time::Duration;
 
 use pipewright_ipc::{Channel, Options};
-use pipewright_tests::{alive, count, isolate, watchdog};
+use pipewright_test_macros::isolated_test;
+use pipewright_tests::{alive, count, watchdog};
 
 use super::{both_ways, start, worker};
 
@@ -72,41 +73,35 @@ fn kill_one(round: u64, options: &Options) {
     killer.join().unwrap();
 }
 
-#[test]
+#[isolated_test(limit = Duration::from_secs(600))]
 fn nothing_is_left_after_a_thousand_connections_and_two_hundred_kills() {
-    isolate::isolated(
-        "p03_nothing_left::nothing_is_left_after_a_thousand_connections_and_two_hundred_kills",
-        || {
-            let _watch = watchdog::watch_for(Duration::from_secs(600));
-            let [on, off] = both_ways();
-            let settled = || {
-                watchdog::until("workers are reaped", || count::children().is_empty());
-                // The reaper, and the thread that starts what ends with us.
-                watchdog::until("threads have gone", || count::threads() <= 5);
-                (count::handles(), count::kept_bytes())
-            };
-            let named = names();
-            (0..50).for_each(|round| drop(connect(round, &on)));
-            // What comes with the first of everything.
-            (0..20).for_each(|round| kill_one(round, if round % 4 == 3 { &off } else { &on }));
-            let (handles, memory) = settled();
-            for round in 0..CONNECTIONS {
-                let channel = connect(round, if round % 4 == 3 { &off } else { &on });
-                match round % 3 {
-                    0 => drop(channel),
-                    _ => assert!(channel.close().unwrap().unwrap().success()),
-                }
-            }
-            (0..KILLS).for_each(|round| kill_one(round, if round % 4 == 3 { &off } else { &on }));
-            let (handles_after, memory_after) = settled();
-            // Without pidfds a thread that waits for an end has a handle of its own, and comes to its end later.
-            watchdog::until("there are no more handles than before", || {
-                handles_after <= handles || count::handles() <= handles
-            });
-            assert_eq!(names(), named);
-            assert_eq!(count::zombies(), Vec::<u32>::new());
-            let grown = memory_after.saturating_sub(memory);
-            assert!(grown < count::KEPT_NOISE_BYTES, "memory has grown by {grown} bytes");
-        },
-    );
+    let [on, off] = both_ways();
+    let settled = || {
+        watchdog::until("workers are reaped", || count::children().is_empty());
+        // The reaper, and the thread that starts what ends with us.
+        watchdog::until("threads have gone", || count::threads() <= 5);
+        (count::handles(), count::kept_bytes())
+    };
+    let named = names();
+    (0..50).for_each(|round| drop(connect(round, &on)));
+    // What comes with the first of everything.
+    (0..20).for_each(|round| kill_one(round, if round % 4 == 3 { &off } else { &on }));
+    let (handles, memory) = settled();
+    for round in 0..CONNECTIONS {
+        let channel = connect(round, if round % 4 == 3 { &off } else { &on });
+        match round % 3 {
+            0 => drop(channel),
+            _ => assert!(channel.close().unwrap().unwrap().success()),
+        }
+    }
+    (0..KILLS).for_each(|round| kill_one(round, if round % 4 == 3 { &off } else { &on }));
+    let (handles_after, memory_after) = settled();
+    // Without pidfds a thread that waits for an end has a handle of its own, and comes to its end later.
+    watchdog::until("there are no more handles than before", || {
+        handles_after <= handles || count::handles() <= handles
+    });
+    assert_eq!(names(), named);
+    assert_eq!(count::zombies(), Vec::<u32>::new());
+    let grown = memory_after.saturating_sub(memory);
+    assert!(grown < count::KEPT_NOISE_BYTES, "memory has grown by {grown} bytes");
 }

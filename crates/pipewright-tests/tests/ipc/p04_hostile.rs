@@ -7,8 +7,9 @@ use std::time::Duration;
 use pipewright_ipc::{Channel, Error, ErrorKind, Options, SharedMemory};
 use pipewright_os::channel::handle_channel::End;
 use pipewright_os::channel::shm::{ShmOptions, Written};
+use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::hostile::{self, frame, greet, hear, outcome, send};
-use pipewright_tests::{count, isolate, skip, watchdog};
+use pipewright_tests::{count, skip, watchdog};
 use proptest::prelude::*;
 
 use super::some_files;
@@ -30,9 +31,8 @@ fn is_protocol(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Protocol { .. })
 }
 
-#[test]
+#[watched_test]
 fn wrong_frames_after_the_handshake_are_errors_that_say_what() {
-    let _watch = watchdog::watch();
     let cases: [(Vec<u8>, &str); 9] = [
         (frame(200, 0, 0, 0, b""), "kind 200"),
         (frame(1, 0, 0, 0, b""), "kind 1"),
@@ -59,9 +59,8 @@ fn wrong_frames_after_the_handshake_are_errors_that_say_what() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_message_that_never_ends_is_an_error_in_time_or_at_the_end() {
-    let _watch = watchdog::watch();
     let short = Options { timeout: Some(Duration::from_millis(100)), ..options(SharedMemory::Off) };
     for (stays, options) in [(true, short), (false, options(SharedMemory::Off))] {
         let act = move |end: &mut End| {
@@ -74,35 +73,28 @@ fn a_message_that_never_ends_is_an_error_in_time_or_at_the_end() {
     }
 }
 
-#[test]
+#[isolated_test]
 fn handles_that_nobody_asked_for_are_an_error_and_are_closed() {
-    isolate::isolated(
-        "p04_hostile::handles_that_nobody_asked_for_are_an_error_and_are_closed",
-        || {
-            let _watch = watchdog::watch();
-            let before = count::handles();
-            let act = |end: &mut End| {
-                greet(end, "");
-                let handles = some_files(60);
-                for _ in 0..3 {
-                    // Not announced by any frame.
-                    let frame = frame(16, 0, 0, 1, b"x");
-                    if end.send_handles(&[IoSlice::new(&frame)], &handles).is_err() {
-                        break;
-                    }
-                }
-                while hear(end).is_some() {}
-            };
-            let error = outcome(act, &options(SharedMemory::Off));
-            assert!(is_protocol(&error) && error.to_string().contains("handles"), "{error}");
-            watchdog::until("all are closed", || count::handles() == before);
-        },
-    );
+    let before = count::handles();
+    let act = |end: &mut End| {
+        greet(end, "");
+        let handles = some_files(60);
+        for _ in 0..3 {
+            // Not announced by any frame.
+            let frame = frame(16, 0, 0, 1, b"x");
+            if end.send_handles(&[IoSlice::new(&frame)], &handles).is_err() {
+                break;
+            }
+        }
+        while hear(end).is_some() {}
+    };
+    let error = outcome(act, &options(SharedMemory::Off));
+    assert!(is_protocol(&error) && error.to_string().contains("handles"), "{error}");
+    watchdog::until("all are closed", || count::handles() == before);
 }
 
-#[test]
+#[watched_test]
 fn memory_that_could_harm_us_is_left_alone_and_the_channel_works_without() {
-    let _watch = watchdog::watch();
     let act = |end: &mut End| {
         greet(end, "shm.v1");
         let (kind, _) = hear(end).unwrap();
@@ -154,9 +146,8 @@ fn record(length: u32, kind: u8, flags: u8, after: u64, total: u64) -> [u8; 32] 
 
 const HEAD: usize = 0;
 
-#[test]
+#[watched_test]
 fn a_ring_that_lies_is_an_error_that_says_what() {
-    let _watch = watchdog::watch();
     let lies: [(u64, [u8; 32], &str); 9] = [
         (65, record(0, 16, 0, 0, 0), "filled further"),
         (u64::MAX - 63, record(0, 16, 0, 0, 0), "filled further"),
@@ -179,9 +170,8 @@ fn a_ring_that_lies_is_an_error_that_says_what() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_record_that_waits_for_a_frame_that_never_comes_ends_with_the_time() {
-    let _watch = watchdog::watch();
     let act = |end: &mut End, ours: &mut Written| {
         ours.data()[..32].copy_from_slice(&record(0, 16, 0, 5, 0));
         ours.publish(HEAD, 64);
@@ -191,9 +181,8 @@ fn a_record_that_waits_for_a_frame_that_never_comes_ends_with_the_time() {
     assert!(error.is_timeout(), "{error}");
 }
 
-#[test]
+#[watched_test]
 fn memory_that_changes_while_it_is_read_is_a_message_or_an_error() {
-    let _watch = watchdog::watch();
     let act = |end: &mut End, ours: &mut Written| {
         let mut head = 0;
         let mut seed = 1_u64;
@@ -228,7 +217,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Whatever bytes a worker sends, before the handshake or after it.
-    #[test]
+    #[watched_test(limit = Duration::from_secs(300))]
     fn any_bytes_are_messages_or_an_error(
         greets: bool,
         frames in prop::collection::vec(
@@ -237,7 +226,6 @@ proptest! {
         ),
         junk: Vec<u8>,
     ) {
-        let _watch = watchdog::watch();
         let act = move |end: &mut End| {
             if greets {
                 greet(end, "shm.v1");

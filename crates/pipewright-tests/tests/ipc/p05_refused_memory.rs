@@ -13,8 +13,10 @@ use pipewright::Resource;
 use pipewright_ipc::ErrorKind;
 use pipewright_ipc::{Channel, Options, SharedMemory};
 #[cfg(unix)]
-use pipewright_tests::isolate;
-use pipewright_tests::{bodies, skip, watchdog};
+#[cfg(unix)]
+use pipewright_test_macros::isolated_test;
+use pipewright_test_macros::watched_test;
+use pipewright_tests::{bodies, skip};
 #[cfg(target_os = "linux")]
 use pipewright_tests::{mounts, refuse};
 
@@ -40,18 +42,16 @@ fn works(channel: &mut Channel) -> (bool, Option<String>) {
     (stats.shared_memory, stats.fallback)
 }
 
-#[test]
+#[watched_test]
 fn off_on_one_side_is_off_on_both() {
-    let _watch = watchdog::watch();
     let (used, why) = works(&mut start("echo,shm=off", &Options::default()));
     assert_eq!((used, why.as_deref()), (false, Some("the other side has it off")));
     let off = Options { shared_memory: SharedMemory::Off, ..Options::default() };
     assert_eq!(works(&mut start("echo", &off)), (false, None));
 }
 
-#[test]
+#[watched_test]
 fn it_is_used_where_it_is_there() {
-    let _watch = watchdog::watch();
     let (used, why) = works(&mut start("echo", &Options::default()));
     if skip::is_forced_off("memfd") {
         assert!(!used && why.is_some());
@@ -61,9 +61,8 @@ fn it_is_used_where_it_is_there() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn a_worker_without_the_means_works_without_it() {
-    let _watch = watchdog::watch();
     // A file may have no more than 4096 bytes there: the object cannot be made, and whoever tries to
     // is ended by a signal.
     let mut command = worker("echo");
@@ -74,44 +73,34 @@ fn a_worker_without_the_means_works_without_it() {
 }
 
 #[cfg(unix)]
-#[test]
+#[isolated_test]
 fn a_host_without_the_means_works_without_it() {
-    isolate::isolated("p05_refused_memory::a_host_without_the_means_works_without_it", || {
-        let _watch = watchdog::watch();
-        let few = rustix::process::Rlimit { current: Some(4096), maximum: None };
-        rustix::process::setrlimit(rustix::process::Resource::Fsize, few).unwrap();
-        let (used, why) = works(&mut start("echo", &Options::default()));
-        assert!(!used && why.is_some(), "{why:?}");
-    });
+    let few = rustix::process::Rlimit { current: Some(4096), maximum: None };
+    rustix::process::setrlimit(rustix::process::Resource::Fsize, few).unwrap();
+    let (used, why) = works(&mut start("echo", &Options::default()));
+    assert!(!used && why.is_some(), "{why:?}");
 }
 
 #[cfg(target_os = "linux")]
-#[test]
+#[isolated_test]
 fn a_system_that_has_no_room_or_forbids_it_is_done_without() {
-    isolate::isolated(
-        "p05_refused_memory::a_system_that_has_no_room_or_forbids_it_is_done_without",
-        || {
-            let _watch = watchdog::watch();
-            let refusals = [
-                (libc::SYS_madvise, libc::EINVAL, "madvise: Invalid argument"),
-                (libc::SYS_fallocate, libc::ENOSPC, "fallocate: No space"),
-                (libc::SYS_ftruncate, libc::EPERM, "ftruncate: Operation not permitted"),
-                (libc::SYS_memfd_create, libc::EACCES, "memfd_create: Permission denied"),
-                (libc::SYS_memfd_create, libc::ENOSYS, "memfd_create: Function not implemented"),
-            ];
-            for (call, errno, words) in refusals {
-                // For the worker too. Of two filters the later one says with which error.
-                refuse::refuse(&[call], errno);
-                let (used, why) = works(&mut start("echo", &Options::default()));
-                let why = why.unwrap_or_default();
-                assert!(!used && (skip::is_forced_off("memfd") || why.contains(words)), "{why}");
-                let required =
-                    Options { shared_memory: SharedMemory::Required, ..Options::default() };
-                let started: Result<Channel, _> = Channel::start(&mut worker("echo"), &required);
-                assert!(started.is_err());
-            }
-        },
-    );
+    let refusals = [
+        (libc::SYS_madvise, libc::EINVAL, "madvise: Invalid argument"),
+        (libc::SYS_fallocate, libc::ENOSPC, "fallocate: No space"),
+        (libc::SYS_ftruncate, libc::EPERM, "ftruncate: Operation not permitted"),
+        (libc::SYS_memfd_create, libc::EACCES, "memfd_create: Permission denied"),
+        (libc::SYS_memfd_create, libc::ENOSYS, "memfd_create: Function not implemented"),
+    ];
+    for (call, errno, words) in refusals {
+        // For the worker too. Of two filters the later one says with which error.
+        refuse::refuse(&[call], errno);
+        let (used, why) = works(&mut start("echo", &Options::default()));
+        let why = why.unwrap_or_default();
+        assert!(!used && (skip::is_forced_off("memfd") || why.contains(words)), "{why}");
+        let required = Options { shared_memory: SharedMemory::Required, ..Options::default() };
+        let started: Result<Channel, _> = Channel::start(&mut worker("echo"), &required);
+        assert!(started.is_err());
+    }
 }
 
 /// Takes all the handles that this process may have, but so many.
@@ -123,77 +112,68 @@ fn leave_room_for(free: usize) -> Vec<std::fs::File> {
 }
 
 #[cfg(target_os = "linux")]
-#[test]
+#[isolated_test]
 fn whoever_may_have_no_more_handles_does_without_it() {
-    isolate::isolated(
-        "p05_refused_memory::whoever_may_have_no_more_handles_does_without_it",
-        || {
-            let _watch = watchdog::watch();
-            if skip::is_forced_off("memfd") {
-                return skip::skipped("this build has no memfd");
-            }
-            if cfg!(pipewright_force_async) {
-                return skip::skipped("a runtime takes handles of its own");
-            }
-            let files = rustix::process::Resource::Nofile;
-            let most = rustix::process::getrlimit(files);
-            let few = rustix::process::Rlimit { current: Some(64), ..most };
-            rustix::process::setrlimit(files, few).unwrap();
-            let pair = || UnixStream::pair().unwrap();
-            let handles = |(one, other)| [one, other].map(|it| Handle::from(OwnedFd::from(it)));
-            // A host, whose object is the first, and the worker's the second.
-            let steps = [Some("memfd_create"), Some("cannot take in a handle"), None];
-            for (free, step) in steps.into_iter().enumerate() {
-                let [ours, theirs] = handles(pair());
-                let variables =
-                    pipewright_os::channel::handle_channel::variables("PIPEWRIGHT_IPC", &theirs);
-                let _child = worker("echo").spawn_worker(theirs, variables).unwrap();
-                let all = leave_room_for(free);
-                let mut host: Channel = Channel::as_host(ours, &Options::default()).unwrap();
-                drop(all);
-                let (used, why) = works(&mut host);
-                assert_eq!(used, step.is_none());
-                let expected = step.map(|it| format!("{it}: Too many open files (os error 24)"));
-                assert_eq!(why, expected);
-            }
-            // Its worker, here in the same process: there is room for what the host has, and then for nothing.
-            let [ours, theirs] = handles(pair());
-            let all = leave_room_for(1);
-            let greeted = || Channel::as_worker(theirs, &Options::default()).unwrap();
-            let worker = std::thread::spawn(greeted);
-            let mut host: Channel = Channel::as_host(ours, &Options::default()).unwrap();
-            let mut worker: Channel = worker.join().unwrap();
-            drop(all);
-            assert!(!host.stats().shared_memory && !worker.stats().shared_memory);
-            host.send_bytes(b"a question").unwrap();
-            assert_eq!(worker.recv().unwrap().bytes().unwrap(), b"a question");
-            // Later it is an error, and our own.
-            let one = [Handle::from(std::fs::File::open("/dev/null").unwrap())];
-            let all = leave_room_for(0);
-            host.send_with_handles(b"with a handle", &one).unwrap();
-            let error = worker.recv().map(drop).unwrap_err();
-            assert_eq!(error.kind(), &ErrorKind::Io, "{error}");
-            let words = "cannot talk to the other side: Too many open files";
-            assert!(error.to_string().starts_with(words), "{error}");
-            drop(all);
-        },
-    );
+    if skip::is_forced_off("memfd") {
+        return skip::skipped("this build has no memfd");
+    }
+    if cfg!(pipewright_force_async) {
+        return skip::skipped("a runtime takes handles of its own");
+    }
+    let files = rustix::process::Resource::Nofile;
+    let most = rustix::process::getrlimit(files);
+    let few = rustix::process::Rlimit { current: Some(64), ..most };
+    rustix::process::setrlimit(files, few).unwrap();
+    let pair = || UnixStream::pair().unwrap();
+    let handles = |(one, other)| [one, other].map(|it| Handle::from(OwnedFd::from(it)));
+    // A host, whose object is the first, and the worker's the second.
+    let steps = [Some("memfd_create"), Some("cannot take in a handle"), None];
+    for (free, step) in steps.into_iter().enumerate() {
+        let [ours, theirs] = handles(pair());
+        let variables =
+            pipewright_os::channel::handle_channel::variables("PIPEWRIGHT_IPC", &theirs);
+        let _child = worker("echo").spawn_worker(theirs, variables).unwrap();
+        let all = leave_room_for(free);
+        let mut host: Channel = Channel::as_host(ours, &Options::default()).unwrap();
+        drop(all);
+        let (used, why) = works(&mut host);
+        assert_eq!(used, step.is_none());
+        let expected = step.map(|it| format!("{it}: Too many open files (os error 24)"));
+        assert_eq!(why, expected);
+    }
+    // Its worker, here in the same process: there is room for what the host has, and then for nothing.
+    let [ours, theirs] = handles(pair());
+    let all = leave_room_for(1);
+    let greeted = || Channel::as_worker(theirs, &Options::default()).unwrap();
+    let worker = std::thread::spawn(greeted);
+    let mut host: Channel = Channel::as_host(ours, &Options::default()).unwrap();
+    let mut worker: Channel = worker.join().unwrap();
+    drop(all);
+    assert!(!host.stats().shared_memory && !worker.stats().shared_memory);
+    host.send_bytes(b"a question").unwrap();
+    assert_eq!(worker.recv().unwrap().bytes().unwrap(), b"a question");
+    // Later it is an error, and our own.
+    let one = [Handle::from(std::fs::File::open("/dev/null").unwrap())];
+    let all = leave_room_for(0);
+    host.send_with_handles(b"with a handle", &one).unwrap();
+    let error = worker.recv().map(drop).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Io, "{error}");
+    let words = "cannot talk to the other side: Too many open files";
+    assert!(error.to_string().starts_with(words), "{error}");
+    drop(all);
 }
 
 #[cfg(target_os = "linux")]
-#[test]
+#[isolated_test]
 fn a_small_folder_for_shared_memory_is_no_limit() {
-    isolate::isolated("p05_refused_memory::a_small_folder_for_shared_memory_is_no_limit", || {
-        let _watch = watchdog::watch();
-        let small = mounts::private().and_then(|()| {
-            let words = ["-t", "tmpfs", "-o", "size=64k", "tmpfs", "/dev/shm"];
-            mounts::run("mount", &words)
-        });
-        if let Err(why) = small {
-            return skip::skipped(&why);
-        }
-        let _small = mounts::Mounted::at("/dev/shm".into());
-        let (used, why) = works(&mut start("echo", &Options::default()));
-        assert!(used || skip::is_forced_off("memfd"), "{why:?}");
+    let small = mounts::private().and_then(|()| {
+        let words = ["-t", "tmpfs", "-o", "size=64k", "tmpfs", "/dev/shm"];
+        mounts::run("mount", &words)
     });
+    if let Err(why) = small {
+        return skip::skipped(&why);
+    }
+    let _small = mounts::Mounted::at("/dev/shm".into());
+    let (used, why) = works(&mut start("echo", &Options::default()));
+    assert!(used || skip::is_forced_off("memfd"), "{why:?}");
 }

@@ -6,10 +6,10 @@ use std::io::Read as _;
 use pipewright::Stdio;
 use pipewright_ipc::{Channel, Error, ErrorKind, Options, Side};
 use pipewright_os::channel::handle_channel;
+use pipewright_test_macros::watched_test;
 use pipewright_tests::hostile::{hear, send, text};
 #[cfg(unix)]
 use pipewright_tests::skip;
-use pipewright_tests::watchdog;
 
 use super::worker;
 
@@ -25,9 +25,8 @@ fn refused(error: &Error) -> (Side, &str, &str, &str) {
     }
 }
 
-#[test]
+#[watched_test]
 fn another_application_build_or_salt_is_named_on_both_sides() {
-    let _watch = watchdog::watch();
     let cases = [
         ("app=other,build=1,salt=s", ("app", "app", "other")),
         ("app=app,build=2,salt=s", ("build", "1", "2")),
@@ -52,9 +51,8 @@ fn another_application_build_or_salt_is_named_on_both_sides() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn another_user_is_named() {
-    let _watch = watchdog::watch();
     if !skip::is_root() {
         return skip::skipped("only root can start a worker of another user");
     }
@@ -91,9 +89,8 @@ fn impostor(
     (handle, thread)
 }
 
-#[test]
+#[watched_test]
 fn a_host_that_finds_a_difference_says_so() {
-    let _watch = watchdog::watch();
     let version = "1".to_owned();
     let arch = format!("{}-{}-little", std::env::consts::ARCH, usize::BITS);
     let user = handle_channel::user();
@@ -108,9 +105,8 @@ fn a_host_that_finds_a_difference_says_so() {
     }
 }
 
-#[test]
+#[watched_test]
 fn who_was_not_started_as_a_worker_is_told() {
-    let _watch = watchdog::watch();
     let error = worker("echo").env_remove("PIPEWRIGHT_IPC").run().unwrap_err();
     assert!(error.to_string().contains("was not started as a worker"), "{error}");
     // A number that is nobody's, or something else's.

@@ -1,16 +1,16 @@
 //! Promise 7: both sides sending at once with everything full never deadlocks.
 
 use pipewright_ipc::{ErrorKind, Options};
-use pipewright_tests::{bodies, watchdog};
+use pipewright_test_macros::watched_test;
+use pipewright_tests::bodies;
 
 use super::{both_ways, start};
 
 /// More than two rings and two sockets hold.
 const COUNT: u64 = 400;
 
-#[test]
+#[watched_test]
 fn two_sides_that_send_everything_before_they_receive_anything_come_to_an_end() {
-    let _watch = watchdog::watch();
     for options in both_ways() {
         let options = Options { ring_bytes: 64 << 10, ..options };
         let mut channel = start(&format!("both,ring=65536,count={COUNT}"), &options);
@@ -31,9 +31,8 @@ fn two_sides_that_send_everything_before_they_receive_anything_come_to_an_end() 
     }
 }
 
-#[test]
+#[watched_test]
 fn so_does_one_that_has_its_messages_echoed_and_does_not_look() {
-    let _watch = watchdog::watch();
     for options in both_ways() {
         let mut channel = start("echo,ring=65536", &options);
         let (mut body, mut came) = (Vec::new(), Vec::new());
@@ -48,7 +47,7 @@ fn so_does_one_that_has_its_messages_echoed_and_does_not_look() {
     }
 }
 
-#[test]
+#[watched_test]
 fn what_is_kept_meanwhile_is_bounded() {
     // What the worker sends before it looks away: more than the ring and what we keep, less than the ring and a
     // socket hold.
@@ -56,7 +55,6 @@ fn what_is_kept_meanwhile_is_bounded() {
     const BYTES: usize = 8 << 10;
     const RING: usize = 64 << 10;
     const KEPT: usize = 16 << 10;
-    let _watch = watchdog::watch();
     for options in both_ways() {
         let options = Options { max_backlog_bytes: KEPT, ring_bytes: RING, ..options };
         let mut channel = start(&format!("deaf,ring={RING},count={SENT},length={BYTES}"), &options);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use pipewright::CancelToken;
 use pipewright_ipc::{ErrorKind, Options, Pool, PoolOptions, Request, WorkerState};
+use pipewright_test_macros::watched_test;
 use pipewright_tests::{bodies, watchdog};
 
 use super::p09_pool::{kill_one, number, options, pool as start};
@@ -19,9 +20,8 @@ fn one_idle() -> (Pool, u64) {
     (pool, pid)
 }
 
-#[test]
+#[watched_test(limit = Duration::from_secs(120))]
 fn callers_on_many_threads_have_their_own_answers_and_every_call_is_counted() {
-    let _watch = watchdog::watch_for(Duration::from_secs(120));
     const CALLS: u64 = if cfg!(windows) { 40 } else { 400 };
     for (threads, max_workers, calls_per_worker) in [(1, 1, 1), (2, 2, 1), (4, 1, 1), (4, 2, 3)] {
         let pool = start(PoolOptions { max_workers, calls_per_worker, ..options() });
@@ -63,9 +63,8 @@ fn callers_on_many_threads_have_their_own_answers_and_every_call_is_counted() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_worker_that_ends_during_a_call_says_how_and_the_next_call_has_another() {
-    let _watch = watchdog::watch();
     let (pool, pid) = one_idle();
     let error = pool.call("exit 7").unwrap_err();
     let ErrorKind::Lost { pid: whose, status, last_words } = error.kind() else {
@@ -85,9 +84,8 @@ fn a_worker_that_ends_during_a_call_says_how_and_the_next_call_has_another() {
     assert_eq!(number(&pool, "count"), 1);
 }
 
-#[test]
+#[watched_test]
 fn a_worker_that_ended_while_it_had_nothing_to_do_costs_no_call() {
-    let _watch = watchdog::watch();
     let rounds = if cfg!(windows) { 3 } else { 30 };
     let (pool, mut pid) = one_idle();
     for _ in 0..rounds {
@@ -106,9 +104,8 @@ fn a_worker_that_ended_while_it_had_nothing_to_do_costs_no_call() {
     assert_eq!((stats.died, stats.lost), (rounds, 0));
 }
 
-#[test]
+#[watched_test(limit = Duration::from_secs(120))]
 fn callers_lose_no_answer_that_was_promised_while_workers_are_killed() {
-    let _watch = watchdog::watch_for(Duration::from_secs(120));
     const KILLS: usize = if cfg!(windows) { 10 } else { 100 };
     let backoff = Duration::from_millis(1);
     let pool = start(PoolOptions { max_workers: 2, retries: 1_000, backoff, ..options() });
@@ -148,9 +145,8 @@ fn callers_lose_no_answer_that_was_promised_while_workers_are_killed() {
     pool.shut_down();
 }
 
-#[test]
+#[watched_test]
 fn a_call_whose_time_is_over_or_whose_token_is_cancelled_ends() {
-    let _watch = watchdog::watch();
     let (pool, pid) = one_idle();
     for _ in 0..3 {
         let request = Request::new("wait 60000").timeout(Duration::from_millis(30));
@@ -180,9 +176,8 @@ fn a_call_whose_time_is_over_or_whose_token_is_cancelled_ends() {
     assert_eq!((stats.cancelled, stats.died), (9, 0));
 }
 
-#[test]
+#[watched_test]
 fn a_call_whose_token_is_cancelled_already_is_not_begun() {
-    let _watch = watchdog::watch();
     // Who asks the worker finds the answer before there is any need to sleep, and so to look at the token.
     let channel = Options { spin: Duration::from_millis(100), ..options().channel };
     let pool = start(PoolOptions { max_workers: 1, channel, ..options() });
@@ -201,9 +196,8 @@ fn a_call_whose_token_is_cancelled_already_is_not_begun() {
     assert_eq!(pool.stats().cancelled, 40);
 }
 
-#[test]
+#[watched_test]
 fn others_who_call_meanwhile_have_the_worker_next() {
-    let _watch = watchdog::watch();
     let (pool, pid) = one_idle();
     std::thread::scope(|scope| {
         let slow = scope.spawn(|| pool.call("wait 100"));
@@ -219,9 +213,8 @@ fn others_who_call_meanwhile_have_the_worker_next() {
 }
 
 /// Its second answer comes when it has nothing to do, or with the next call.
-#[test]
+#[watched_test]
 fn a_worker_that_answers_twice_is_replaced() {
-    let _watch = watchdog::watch();
     let pool = Pool::new(worker("liar,18,1,18,1"), PoolOptions { max_workers: 1, ..options() });
     let pool = pool.unwrap();
     assert_eq!(*pool.call("x").unwrap(), *b"");

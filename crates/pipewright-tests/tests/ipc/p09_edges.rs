@@ -9,15 +9,16 @@ use pipewright_ipc::{
     CallEvent, ErrorKind, OnLine, Options, PendingCall, Pool, PoolOptions, Request, WorkerState,
 };
 #[cfg(unix)]
-use pipewright_tests::isolate;
+#[cfg(unix)]
+use pipewright_test_macros::isolated_test;
+use pipewright_test_macros::watched_test;
 use pipewright_tests::{alive, watchdog};
 
 use super::p09_pool::{number, options, pool as start};
 use super::worker;
 
-#[test]
+#[watched_test]
 fn a_body_that_is_too_long_costs_its_own_call_and_no_worker() {
-    let _watch = watchdog::watch();
     // Whichever side it is that takes no more.
     for (kind, max_message_bytes) in [("calls,ring=65536,most=1000", 1 << 20), ("calls", 1000)] {
         let channel = Options { max_message_bytes, ..options().channel };
@@ -56,9 +57,8 @@ fn a_body_that_is_too_long_costs_its_own_call_and_no_worker() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_worker_is_given_no_more_calls_at_a_time_than_it_can_keep() {
-    let _watch = watchdog::watch();
     let options = PoolOptions { max_workers: 1, calls_per_worker: 10_000, ..options() };
     let pool = start(options);
     // It looks whether it is cancelled, and takes in what has come.
@@ -71,9 +71,8 @@ fn a_worker_is_given_no_more_calls_at_a_time_than_it_can_keep() {
     assert_eq!((pool.stats().started, pool.stats().died), (1, 0));
 }
 
-#[test]
+#[watched_test]
 fn calls_that_are_given_up_around_their_answers_cost_nobody_anything() {
-    let _watch = watchdog::watch();
     const ROUNDS: u64 = if cfg!(windows) { 100 } else { 2000 };
     let pool = start(PoolOptions { max_workers: 2, calls_per_worker: 3, ..options() });
     std::thread::scope(|scope| {
@@ -106,9 +105,8 @@ fn calls_that_are_given_up_around_their_answers_cost_nobody_anything() {
     pool.shut_down();
 }
 
-#[test]
+#[watched_test]
 fn whoever_waits_on_another_thread_is_told_when_the_pool_goes_away() {
-    let _watch = watchdog::watch();
     for rounds in 0..5 {
         let pool = start(options());
         let calls: Vec<PendingCall> = (0..20).map(|_| pool.begin("hang").unwrap()).collect();
@@ -128,9 +126,8 @@ fn whoever_waits_on_another_thread_is_told_when_the_pool_goes_away() {
     }
 }
 
-#[test]
+#[watched_test]
 fn thousands_who_wait_are_told_why_no_worker_can_be_started() {
-    let _watch = watchdog::watch();
     let backoff = Duration::from_millis(1);
     let options = PoolOptions { min_workers: 2, backoff, ..options() };
     let pool = Pool::new(pipewright::Command::new("/no/such/worker"), options).unwrap();
@@ -143,18 +140,16 @@ fn thousands_who_wait_are_told_why_no_worker_can_be_started() {
     assert_eq!(pool.stats().started, 0);
 }
 
-#[test]
+#[watched_test]
 fn a_pool_that_pauses_for_no_time_hears_its_callers() {
-    let _watch = watchdog::watch();
     let options = PoolOptions { min_workers: 1, backoff: Duration::ZERO, ..options() };
     let pool = Pool::new(pipewright::Command::new("/no/such/worker"), options).unwrap();
     assert_eq!(pool.call("x").unwrap_err().kind(), &ErrorKind::Start);
     pool.shut_down();
 }
 
-#[test]
+#[watched_test]
 fn a_function_for_lines_that_panics_ends_the_pool_and_its_workers() {
-    let _watch = watchdog::watch();
     let on_line = OnLine::new(|_| panic!("this panic is part of the test"));
     let pool = start(PoolOptions { max_workers: 2, on_line: Some(on_line), ..options() });
     let pid = number(&pool, "pid") as u32;
@@ -169,29 +164,23 @@ fn a_function_for_lines_that_panics_ends_the_pool_and_its_workers() {
 }
 
 #[cfg(unix)]
-#[test]
+#[isolated_test]
 fn a_token_that_nobody_can_wait_for_is_an_error_and_no_call_without_end() {
-    isolate::isolated(
-        "p09_edges::a_token_that_nobody_can_wait_for_is_an_error_and_no_call_without_end",
-        || {
-            let _watch = watchdog::watch();
-            let pool = start(PoolOptions { max_workers: 1, ..options() });
-            number(&pool, "pid");
-            let files = rustix::process::Resource::Nofile;
-            let most = rustix::process::getrlimit(files);
-            let few = rustix::process::Rlimit { current: Some(64), ..most };
-            rustix::process::setrlimit(files, few).unwrap();
-            let token = CancelToken::new();
-            let request = || Request::new("hang").cancel(&token);
-            let open = || std::fs::File::open("/dev/null").ok();
-            let all: Vec<_> = std::iter::from_fn(open).collect();
-            for error in [pool.begin(request()).unwrap_err(), pool.call(request()).unwrap_err()] {
-                assert_eq!(error.kind(), &ErrorKind::Io, "{error}");
-            }
-            drop(all);
-            let call = pool.begin(request()).unwrap();
-            token.cancel();
-            assert_eq!(call.wait().unwrap_err().kind(), &ErrorKind::Cancelled);
-        },
-    );
+    let pool = start(PoolOptions { max_workers: 1, ..options() });
+    number(&pool, "pid");
+    let files = rustix::process::Resource::Nofile;
+    let most = rustix::process::getrlimit(files);
+    let few = rustix::process::Rlimit { current: Some(64), ..most };
+    rustix::process::setrlimit(files, few).unwrap();
+    let token = CancelToken::new();
+    let request = || Request::new("hang").cancel(&token);
+    let open = || std::fs::File::open("/dev/null").ok();
+    let all: Vec<_> = std::iter::from_fn(open).collect();
+    for error in [pool.begin(request()).unwrap_err(), pool.call(request()).unwrap_err()] {
+        assert_eq!(error.kind(), &ErrorKind::Io, "{error}");
+    }
+    drop(all);
+    let call = pool.begin(request()).unwrap();
+    token.cancel();
+    assert_eq!(call.wait().unwrap_err().kind(), &ErrorKind::Cancelled);
 }

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use pipewright_ipc::{ErrorKind, PoolOptions, WorkerState};
+use pipewright_test_macros::watched_test;
 use pipewright_tests::{alive, skip, watchdog};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
@@ -23,9 +24,8 @@ fn end_of(pid: u32) -> rustix::io::Result<OwnedFd> {
     pidfd_getfd(process, number, PidfdGetfdFlags::empty())
 }
 
-#[test]
+#[watched_test]
 fn its_calls_end_all_the_same() {
-    let _watch = watchdog::watch();
     for is_begun in [false, true] {
         let pool = start(PoolOptions { max_workers: 1, ..options() });
         let pid = number(&pool, "pid") as u32;

@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use pipewright_ipc::{Pool, PoolOptions};
+use pipewright_test_macros::watched_test;
 use pipewright_tests::{alive, watchdog};
 
 use super::p09_pool::{number, options, pool as start};
 use super::worker;
 
-#[test]
+#[watched_test]
 fn a_worker_that_leaks_is_replaced_and_so_is_one_that_is_used_up() {
-    let _watch = watchdog::watch();
     let one = || PoolOptions { max_workers: 1, ..options() };
     let pool = start(PoolOptions { max_rss_bytes: Some(64 << 20), ..one() });
     let pid = number(&pool, "pid");
@@ -40,9 +40,8 @@ fn a_worker_that_leaks_is_replaced_and_so_is_one_that_is_used_up() {
     watchdog::until("two are left", || pool.stats().workers.len() == 2);
 }
 
-#[test]
+#[watched_test]
 fn a_worker_is_given_no_more_than_it_may_answer_however_much_waits() {
-    let _watch = watchdog::watch();
     for (max_jobs, calls_per_worker) in [(1, 1), (3, 1), (3, 8), (7, 2)] {
         let max_jobs = Some(max_jobs);
         let pool = start(PoolOptions { max_workers: 2, max_jobs, calls_per_worker, ..options() });
@@ -64,9 +63,8 @@ fn a_worker_is_given_no_more_than_it_may_answer_however_much_waits() {
     }
 }
 
-#[test]
+#[watched_test]
 fn workers_of_a_program_that_has_changed_are_replaced() {
-    let _watch = watchdog::watch();
     let folder = tempfile::tempdir().unwrap();
     let puppet = folder.path().join("puppet");
     let library = folder.path().join("library");
@@ -95,9 +93,8 @@ fn workers_of_a_program_that_has_changed_are_replaced() {
     assert_eq!(pool.stats().died, 0);
 }
 
-#[test]
+#[watched_test]
 fn a_reset_is_acknowledged_or_the_worker_is_replaced() {
-    let _watch = watchdog::watch();
     let reset_timeout = Some(Duration::from_secs(10));
     let options = PoolOptions { max_workers: 1, reset_timeout, ..options() };
     let pool = start(options.clone());

@@ -9,6 +9,7 @@ use pipewright::{ProcessHandle, Signal};
 use pipewright_ipc::{
     ErrorKind, OnLine, Options, PendingCall, Pool, PoolOptions, Request, WorkerState, WorkerStatus,
 };
+use pipewright_test_macros::watched_test;
 use pipewright_tests::{alive, bodies, watchdog};
 
 use super::{cannot_stop, complains_and_ends, exit_words, was_killed, worker};
@@ -39,9 +40,8 @@ fn until_busy(pool: &Pool) {
     });
 }
 
-#[test]
+#[watched_test]
 fn calls_are_answered_by_as_many_workers_as_there_may_be() {
-    let _watch = watchdog::watch();
     for calls_per_worker in [1, 4] {
         let pool = pool(PoolOptions { calls_per_worker, ..options() });
         assert_eq!(pool.stats().started, 0);
@@ -61,9 +61,8 @@ fn calls_are_answered_by_as_many_workers_as_there_may_be() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_worker_that_dies_costs_the_calls_that_it_had_and_says_how() {
-    let _watch = watchdog::watch();
     let pool = pool(options());
     // Two others are busy meanwhile.
     let others = ["wait 300", "wait 300"].map(|it| pool.begin(it).unwrap());
@@ -86,9 +85,8 @@ fn a_worker_that_dies_costs_the_calls_that_it_had_and_says_how() {
     assert_eq!(*pool.call("echo still here").unwrap(), *b"still here");
 }
 
-#[test]
+#[watched_test]
 fn one_that_fails_says_so_and_goes_on() {
-    let _watch = watchdog::watch();
     let pool = pool(PoolOptions { max_workers: 1, ..options() });
     let pid = number(&pool, "pid");
     let error = pool.call("fail for this reason").unwrap_err();
@@ -99,9 +97,8 @@ fn one_that_fails_says_so_and_goes_on() {
     assert_eq!((stats.failures, stats.died), (1, 0));
 }
 
-#[test]
+#[watched_test]
 fn a_worker_that_hangs_is_killed_when_nobody_waits_for_it_any_more() {
-    let _watch = watchdog::watch();
     let cancel_grace = Duration::from_millis(50);
     let pool = pool(PoolOptions { max_workers: 1, cancel_grace, ..options() });
     let pid = number(&pool, "pid");
@@ -124,9 +121,8 @@ fn a_worker_that_hangs_is_killed_when_nobody_waits_for_it_any_more() {
     assert_ne!(number(&pool, "pid"), next);
 }
 
-#[test]
+#[watched_test]
 fn a_worker_that_ends_a_cancelled_call_by_itself_is_kept() {
-    let _watch = watchdog::watch();
     let pool = pool(PoolOptions { max_workers: 1, ..options() });
     let pid = number(&pool, "pid");
     let call = pool.begin("wait 60000").unwrap();
@@ -136,9 +132,8 @@ fn a_worker_that_ends_a_cancelled_call_by_itself_is_kept() {
     assert_eq!(number(&pool, "pid"), pid);
 }
 
-#[test]
+#[watched_test]
 fn calls_that_nobody_wants_are_not_begun() {
-    let _watch = watchdog::watch();
     let pool = pool(PoolOptions { max_workers: 1, ..options() });
     let token = pipewright::CancelToken::new();
     let busy = pool.begin(Request::new("wait 60000").cancel(&token)).unwrap();
@@ -153,9 +148,8 @@ fn calls_that_nobody_wants_are_not_begun() {
     assert_eq!(pool.stats().died, 0);
 }
 
-#[test]
+#[watched_test]
 fn what_a_worker_writes_is_no_answer_and_is_kept_within_bounds() {
-    let _watch = watchdog::watch();
     let lines = Arc::new(Mutex::new(Vec::new()));
     let taken = Arc::clone(&lines);
     let on_line = OnLine::new(move |line| {
@@ -179,9 +173,8 @@ fn what_a_worker_writes_is_no_answer_and_is_kept_within_bounds() {
     assert!(lines.iter().any(|(_, during_call, _)| *during_call));
 }
 
-#[test]
+#[watched_test]
 fn an_answer_may_come_in_pieces_and_no_faster_than_it_is_taken() {
-    let _watch = watchdog::watch();
     let pool = pool(options());
     for window in [1, 2, 7] {
         let mut call = pool.begin(Request::new("items 100").in_pieces(window)).unwrap();
@@ -203,9 +196,8 @@ fn an_answer_may_come_in_pieces_and_no_faster_than_it_is_taken() {
     drop(untaken);
 }
 
-#[test]
+#[watched_test]
 fn a_worker_may_ask_whoever_has_called_it() {
-    let _watch = watchdog::watch();
     let pool = pool(options());
     let mut call = pool.begin("asks 50").unwrap();
     let reply = loop {
@@ -225,9 +217,8 @@ fn a_worker_may_ask_whoever_has_called_it() {
     assert!(error.to_string().contains("nobody answers questions"), "{error}");
 }
 
-#[test]
+#[watched_test]
 fn a_worker_that_lies_is_killed_and_its_call_says_what_it_said() {
-    let _watch = watchdog::watch();
     let lies = [
         ("18,7", "an answer to a call that it does not have"),
         ("21,1", "more of an answer than was asked for"),
@@ -251,9 +242,8 @@ fn a_worker_that_lies_is_killed_and_its_call_says_what_it_said() {
     assert!(error.to_string().contains("can differs"), "{error}");
 }
 
-#[test]
+#[watched_test]
 fn questions_and_answers_may_be_values() {
-    let _watch = watchdog::watch();
     let pool = Pool::new(worker("sums,ring=65536"), options()).unwrap();
     let reply = pool.call(Request::of(&vec![1_u64, 2, 300]).unwrap()).unwrap();
     assert_eq!(reply.value::<(u64, usize)>().unwrap(), (303, 3));
@@ -263,9 +253,8 @@ fn questions_and_answers_may_be_values() {
     assert!(message.starts_with("a value and its bytes"), "{message}");
 }
 
-#[test]
+#[watched_test]
 fn a_pool_that_is_full_says_so() {
-    let _watch = watchdog::watch();
     let pool = pool(PoolOptions { max_workers: 1, max_waiting: 5, ..options() });
     let busy = pool.begin("wait 60000").unwrap();
     until_busy(&pool);
@@ -277,9 +266,8 @@ fn a_pool_that_is_full_says_so() {
     }
 }
 
-#[test]
+#[watched_test]
 fn workers_that_cannot_be_started_are_told_to_whoever_calls() {
-    let _watch = watchdog::watch();
     let start = |command| Pool::new(command, options()).unwrap().call("echo").unwrap_err();
     let error = start(pipewright::Command::new("/no/such/worker"));
     assert_eq!(error.kind(), &ErrorKind::Start);
@@ -293,11 +281,10 @@ fn workers_that_cannot_be_started_are_told_to_whoever_calls() {
     assert!(error.to_string().contains("timed out waiting for the handshake"), "{error}");
 }
 
-#[test]
+#[watched_test(limit = Duration::from_secs(300))]
 fn ten_thousand_calls_lose_no_answer_while_a_worker_is_killed_every_fifty() {
     // Wine takes a tenth of a second and more for each worker that is started.
     const CALLS: usize = if cfg!(windows) { 600 } else { 10_000 };
-    let _watch = watchdog::watch_for(Duration::from_secs(300));
     let backoff = Duration::from_millis(1);
     let pool = pool(PoolOptions { retries: 1_000, calls_per_worker: 2, backoff, ..options() });
     let mut open: VecDeque<(usize, PendingCall)> = VecDeque::new();
@@ -357,9 +344,8 @@ pub(super) fn kill_one(pool: &Pool) -> bool {
     }
 }
 
-#[test]
+#[watched_test]
 fn at_the_end_what_was_begun_is_answered_and_whoever_does_not_go_is_ended() {
-    let _watch = watchdog::watch();
     let pool = pool(options());
     let calls: Vec<PendingCall> = (0..20).map(|_| pool.begin("wait 10").unwrap()).collect();
     let pids: Vec<u32> = std::iter::repeat_with(|| number(&pool, "pid") as u32).take(5).collect();

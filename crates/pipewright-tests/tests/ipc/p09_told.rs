@@ -8,7 +8,10 @@ use std::time::Duration;
 use pipewright_ipc::ErrorKind;
 use pipewright_ipc::{Pool, PoolOptions, Request};
 #[cfg(target_os = "linux")]
-use pipewright_tests::{isolate, refuse};
+use pipewright_test_macros::isolated_test;
+use pipewright_test_macros::watched_test;
+#[cfg(target_os = "linux")]
+use pipewright_tests::refuse;
 use pipewright_tests::{skip, watchdog};
 
 use super::p09_pool::{number, options, pool as start};
@@ -17,37 +20,33 @@ use super::start as channel;
 use super::{complains_and_ends, worker};
 
 #[cfg(target_os = "linux")]
-#[test]
+#[isolated_test]
 fn a_pool_that_cannot_wait_says_so_to_whoever_calls() {
-    isolate::isolated("p09_told::a_pool_that_cannot_wait_says_so_to_whoever_calls", || {
-        let _watch = watchdog::watch();
-        let pool = start(PoolOptions { max_workers: 1, ..options() });
-        number(&pool, "pid");
-        let open = pool.begin("hang").unwrap();
-        watchdog::until("the worker has it", || pool.stats().waiting == 0);
-        refuse::refuse(&[libc::SYS_ppoll], libc::ENOMEM);
-        // Wakes the pool's thread.
-        let waiting = pool.begin("pid").map(|call| call.wait().unwrap_err());
-        let errors = [
-            waiting.unwrap_or_else(|error| error),
-            open.wait().unwrap_err(),
-            // Later ones too, one way and the other.
-            pool.begin("pid").unwrap_err(),
-            pool.call("pid").unwrap_err(),
-        ];
-        for error in errors {
-            assert_eq!(error.kind(), &ErrorKind::Io, "{error}");
-            let words = "cannot wait for workers: Cannot allocate memory";
-            assert!(error.to_string().starts_with(words), "{error}");
-            let source = error.source().unwrap().downcast_ref::<std::io::Error>().unwrap();
-            assert_eq!(source.raw_os_error(), Some(libc::ENOMEM));
-        }
-    });
+    let pool = start(PoolOptions { max_workers: 1, ..options() });
+    number(&pool, "pid");
+    let open = pool.begin("hang").unwrap();
+    watchdog::until("the worker has it", || pool.stats().waiting == 0);
+    refuse::refuse(&[libc::SYS_ppoll], libc::ENOMEM);
+    // Wakes the pool's thread.
+    let waiting = pool.begin("pid").map(|call| call.wait().unwrap_err());
+    let errors = [
+        waiting.unwrap_or_else(|error| error),
+        open.wait().unwrap_err(),
+        // Later ones too, one way and the other.
+        pool.begin("pid").unwrap_err(),
+        pool.call("pid").unwrap_err(),
+    ];
+    for error in errors {
+        assert_eq!(error.kind(), &ErrorKind::Io, "{error}");
+        let words = "cannot wait for workers: Cannot allocate memory";
+        assert!(error.to_string().starts_with(words), "{error}");
+        let source = error.source().unwrap().downcast_ref::<std::io::Error>().unwrap();
+        assert_eq!(source.raw_os_error(), Some(libc::ENOMEM));
+    }
 }
 
-#[test]
+#[watched_test]
 fn a_call_that_no_worker_was_ready_for_says_why_none_started() {
-    let _watch = watchdog::watch();
     let options = PoolOptions {
         min_workers: 1,
         start_attempts: u32::MAX,
@@ -73,9 +72,8 @@ fn a_call_that_no_worker_was_ready_for_says_why_none_started() {
     assert!(error.is_timeout() && error.source().is_none(), "{error:?}");
 }
 
-#[test]
+#[watched_test]
 fn a_pool_tells_how_the_memory_of_its_workers_works() {
-    let _watch = watchdog::watch();
     let memory = |kind| {
         let pool = Pool::new(worker(kind), options()).unwrap();
         number(&pool, "pid");
@@ -98,38 +96,35 @@ fn a_pool_tells_how_the_memory_of_its_workers_works() {
 
 /// What else forks has a copy of everything but the threads.
 #[cfg(target_os = "linux")]
-#[test]
+#[isolated_test]
 fn a_copy_of_the_process_can_drop_what_is_its_parents() {
-    isolate::isolated("p09_told::a_copy_of_the_process_can_drop_what_is_its_parents", || {
-        let _watch = watchdog::watch();
-        let pool = start(PoolOptions { max_workers: 1, ..options() });
-        let pid = number(&pool, "pid");
-        let mut line = channel("echo,ring=65536", &options().channel);
-        for is_polite in [false, true] {
-            // SAFETY: the child calls nothing that another thread could have locked: they rest.
-            #[expect(clippy::disallowed_methods, reason = "what other code does is the point")]
-            let forked = unsafe { libc::fork() };
-            if forked == 0 {
-                // SAFETY: a number; ends this copy should it hang, as nobody else would.
-                unsafe { libc::alarm(30) };
-                match is_polite {
-                    true => pool.shut_down(),
-                    false => drop(pool),
-                }
-                drop(line);
-                // SAFETY: ends the copy without running what the test harness has set up.
-                unsafe { libc::_exit(0) };
+    let pool = start(PoolOptions { max_workers: 1, ..options() });
+    let pid = number(&pool, "pid");
+    let mut line = channel("echo,ring=65536", &options().channel);
+    for is_polite in [false, true] {
+        // SAFETY: the child calls nothing that another thread could have locked: they rest.
+        #[expect(clippy::disallowed_methods, reason = "what other code does is the point")]
+        let forked = unsafe { libc::fork() };
+        if forked == 0 {
+            // SAFETY: a number; ends this copy should it hang, as nobody else would.
+            unsafe { libc::alarm(30) };
+            match is_polite {
+                true => pool.shut_down(),
+                false => drop(pool),
             }
-            let mut status = 0;
-            #[expect(clippy::disallowed_methods, reason = "a child that is no command's")]
-            // SAFETY: a live number.
-            let waited = unsafe { libc::waitpid(forked, &raw mut status, 0) };
-            assert_eq!((waited, status), (forked, 0));
-            // And it has taken nothing away from us.
-            assert_eq!(number(&pool, "pid"), pid);
-            line.send_bytes(b"still here").unwrap();
-            assert_eq!(line.recv().unwrap().bytes().unwrap(), b"still here");
+            drop(line);
+            // SAFETY: ends the copy without running what the test harness has set up.
+            unsafe { libc::_exit(0) };
         }
-        pool.shut_down();
-    });
+        let mut status = 0;
+        #[expect(clippy::disallowed_methods, reason = "a child that is no command's")]
+        // SAFETY: a live number.
+        let waited = unsafe { libc::waitpid(forked, &raw mut status, 0) };
+        assert_eq!((waited, status), (forked, 0));
+        // And it has taken nothing away from us.
+        assert_eq!(number(&pool, "pid"), pid);
+        line.send_bytes(b"still here").unwrap();
+        assert_eq!(line.recv().unwrap().bytes().unwrap(), b"still here");
+    }
+    pool.shut_down();
 }

@@ -1,7 +1,8 @@
 //! Promise 10: the packets of a build arrive, 434 MB in 5,000 to four workers and 120 MB in 1,664 back; and the
 //! other example.
 
-use pipewright_tests::{skip, watchdog};
+use pipewright_test_macros::watched_test;
+use pipewright_tests::skip;
 
 use super::{both_ways, worker};
 
@@ -12,9 +13,8 @@ mod build;
 #[path = "../../../pipewright-ipc/examples/pool.rs"]
 mod pool;
 
-#[test]
+#[watched_test]
 fn the_packets_of_a_build_arrive() {
-    let _watch = watchdog::watch();
     for options in both_ways() {
         let [there, back] = build::build(&options, || worker("build")).unwrap();
         assert_eq!((there.packets, there.bytes / 1_000_000), (5_000, 434));
@@ -27,9 +27,8 @@ fn the_packets_of_a_build_arrive() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_pool_hashes_large_buffers() {
-    let _watch = watchdog::watch();
     let hashes = pool::hash_all(worker("hash"), 2, 20, 1 << 20).unwrap();
     let expected = (0..20).map(|number| pool::hash(&pool::buffer(number, 1 << 20)));
     assert_eq!(hashes, expected.collect::<Vec<_>>());

@@ -7,7 +7,7 @@ use std::io::Read as _;
 
 use pipewright::{Command, Stdio};
 use pipewright_ipc::{Channel, Error, ErrorKind, Options, Pool, PoolOptions, SharedMemory, worker};
-use pipewright_tests::watchdog;
+use pipewright_test_macros::watched_test;
 
 use super::p09_pool::{options, pool as start};
 
@@ -34,9 +34,8 @@ fn tells_of_the_worker(error: &Error) {
     assert!(text.contains("worker::serve") && !text.contains('\n'), "{text}");
 }
 
-#[test]
+#[watched_test]
 fn a_pool_whose_program_forgets_the_check_starts_no_tree_of_processes() {
-    let _watch = watchdog::watch();
     for kind in ["pool", "channel", "channel-async"] {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("depths");
@@ -52,9 +51,8 @@ fn a_pool_whose_program_forgets_the_check_starts_no_tree_of_processes() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_channel_whose_program_forgets_the_check_starts_no_tree_of_processes() {
-    let _watch = watchdog::watch();
     for kind in ["pool", "channel", "channel-async"] {
         for is_async in [false, true] {
             let folder = tempfile::tempdir().unwrap();
@@ -89,9 +87,8 @@ fn says_before_it_claims(acts: &[&str]) -> String {
     text
 }
 
-#[test]
+#[watched_test]
 fn a_worker_knows_that_it_is_one_before_and_after_it_claims_its_link() {
-    let _watch = watchdog::watch();
     assert!(!worker::is_worker());
     // To ask takes nothing away.
     assert_eq!(says_before_it_claims(&["is-worker", "is-worker"]), "true\ntrue\n");
@@ -101,9 +98,8 @@ fn a_worker_knows_that_it_is_one_before_and_after_it_claims_its_link() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_child_of_a_worker_is_no_worker() {
-    let _watch = watchdog::watch();
     let pool = start(PoolOptions { max_workers: 1, ..options() });
     for kind in ["std", "pipewright"] {
         assert_eq!(*pool.call(format!("child {kind}")).unwrap(), *b"false\n", "{kind}");
@@ -112,17 +108,15 @@ fn a_child_of_a_worker_is_no_worker() {
     assert_eq!(says_before_it_claims(&["is-worker=pipewright", "is-worker"]), "false\ntrue\n");
 }
 
-#[test]
+#[watched_test]
 fn a_worker_that_has_claimed_its_link_may_have_workers() {
-    let _watch = watchdog::watch();
     let pool = start(PoolOptions { max_workers: 1, ..options() });
     assert_eq!(*pool.call("pool").unwrap(), *b"true\necho");
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn a_shell_may_stand_between_a_host_and_its_worker() {
-    let _watch = watchdog::watch();
     let mut command = Command::new("sh");
     // The shell stays: it has something left to do.
     command.args(["-c", "\"$0\" is-worker ipc=echo >&2; exit 3", env!("CARGO_BIN_EXE_puppet")]);
@@ -139,11 +133,10 @@ fn a_shell_may_stand_between_a_host_and_its_worker() {
 
 /// The variables of a worker are inherited by its descendants, which may have a socket of that number.
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn another_socket_that_has_the_number_is_no_link() {
     use pipewright::Handle;
 
-    let _watch = watchdog::watch();
     let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
     let handle = Handle::from(std::os::fd::OwnedFd::from(one));
     let number = i32::try_from(handle.number()).unwrap();

@@ -4,7 +4,8 @@ use std::io::Read as _;
 
 use pipewright::{Command, Handle, PipeOptions};
 use pipewright_ipc::{Channel, Options};
-use pipewright_tests::{bodies, skip, watchdog};
+use pipewright_test_macros::watched_test;
+use pipewright_tests::{bodies, skip};
 
 /// A channel to that worker, unless this machine cannot run it.
 fn python(options: &Options) -> Option<Channel> {
@@ -17,9 +18,8 @@ fn python(options: &Options) -> Option<Channel> {
     Some(Channel::start(&mut command, options).unwrap())
 }
 
-#[test]
+#[watched_test]
 fn a_worker_that_was_written_from_the_document_is_understood() {
-    let _watch = watchdog::watch();
     let options = Options { app: "app=1".into(), salt: "\u{e9}".into(), ..Options::default() };
     let Some(mut channel) = python(&options) else { return };
     let (mut body, mut came) = (Vec::new(), Vec::new());
@@ -40,9 +40,8 @@ fn a_worker_that_was_written_from_the_document_is_understood() {
     assert!(channel.close().unwrap().unwrap().success());
 }
 
-#[test]
+#[watched_test]
 fn it_is_given_handles() {
-    let _watch = watchdog::watch();
     let Some(mut channel) = python(&Options::default()) else { return };
     let (mut reader, writer) = pipewright::pipe(PipeOptions::default()).unwrap();
     channel.send_with_handles(b"take it", &[Handle::from(writer)]).unwrap();

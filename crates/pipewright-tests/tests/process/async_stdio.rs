@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use pipewright::{Handle, PipeReader, PipeWriter, stderr_async, stdin_async, stdout_async};
-use pipewright_tests::{isolate, watchdog};
+use pipewright_test_macros::{isolated_test, watched_test};
 use rustix::fs::OFlags;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::runtime::{Builder, Runtime};
@@ -69,91 +69,76 @@ async fn reads_as_it_comes(mut writer: impl io::Write, is_as_before: &dyn Fn()) 
     is_as_before();
 }
 
-#[test]
+#[isolated_test]
 fn a_task_reads_a_pipe_whose_mode_stays() {
-    isolate::isolated("async_stdio::a_task_reads_a_pipe_whose_mode_stays", || {
-        let _watch = watchdog::watch();
-        let (reader, writer) = pipe();
-        with_stdin(reader, async |is_as_before: &dyn Fn()| {
-            let mut writer = File::from(writer);
-            reads_as_it_comes(&writer, is_as_before).await;
-            let mut stdin = stdin_async().unwrap();
-            let feeding = std::thread::spawn(move || writer.write_all(&flood(1_000_000)));
-            let mut all = Vec::new();
-            stdin.read_to_end(&mut all).await.unwrap();
-            feeding.join().unwrap().unwrap();
-            assert!(all == flood(1_000_000));
-        });
+    let (reader, writer) = pipe();
+    with_stdin(reader, async |is_as_before: &dyn Fn()| {
+        let mut writer = File::from(writer);
+        reads_as_it_comes(&writer, is_as_before).await;
+        let mut stdin = stdin_async().unwrap();
+        let feeding = std::thread::spawn(move || writer.write_all(&flood(1_000_000)));
+        let mut all = Vec::new();
+        stdin.read_to_end(&mut all).await.unwrap();
+        feeding.join().unwrap().unwrap();
+        assert!(all == flood(1_000_000));
     });
 }
 
-#[test]
+#[isolated_test]
 fn a_task_reads_a_terminal_whose_mode_stays() {
-    isolate::isolated("async_stdio::a_task_reads_a_terminal_whose_mode_stays", || {
-        let _watch = watchdog::watch();
-        let (screen, inside) = terminal();
-        with_stdin(inside, async |is_as_before: &dyn Fn()| {
-            let mut screen = File::from(screen);
-            reads_as_it_comes(&screen, is_as_before).await;
-            // Ctrl-D is an end, after which it goes on.
-            let mut stdin = stdin_async().unwrap();
-            screen.write_all(&[4]).unwrap();
-            assert_eq!(stdin.read(&mut [0; 8]).await.unwrap(), 0);
-            screen.write_all(b"more\n").unwrap();
-            assert_eq!(stdin.read(&mut [0; 8]).await.unwrap(), 5);
-        });
+    let (screen, inside) = terminal();
+    with_stdin(inside, async |is_as_before: &dyn Fn()| {
+        let mut screen = File::from(screen);
+        reads_as_it_comes(&screen, is_as_before).await;
+        // Ctrl-D is an end, after which it goes on.
+        let mut stdin = stdin_async().unwrap();
+        screen.write_all(&[4]).unwrap();
+        assert_eq!(stdin.read(&mut [0; 8]).await.unwrap(), 0);
+        screen.write_all(b"more\n").unwrap();
+        assert_eq!(stdin.read(&mut [0; 8]).await.unwrap(), 5);
     });
 }
 
-#[test]
+#[isolated_test]
 fn a_task_reads_a_socket_whose_mode_stays() {
-    isolate::isolated("async_stdio::a_task_reads_a_socket_whose_mode_stays", || {
-        let _watch = watchdog::watch();
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        with_stdin(ours, async |is_as_before: &dyn Fn()| {
-            reads_as_it_comes(theirs, is_as_before).await;
-        });
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    with_stdin(ours, async |is_as_before: &dyn Fn()| {
+        reads_as_it_comes(theirs, is_as_before).await;
     });
 }
 
-#[test]
+#[isolated_test]
 fn a_task_reads_a_file_from_where_others_left_it() {
-    isolate::isolated("async_stdio::a_task_reads_a_file_from_where_others_left_it", || {
-        let _watch = watchdog::watch();
-        let mut file = tempfile::tempfile().unwrap();
-        file.write_all(&flood(500_000)).unwrap();
-        file.seek(io::SeekFrom::Start(1000)).unwrap();
-        let shared = file.try_clone().unwrap();
-        with_stdin(file, async |is_as_before: &dyn Fn()| {
-            let mut stdin = stdin_async().unwrap();
-            let mut some = vec![0; 1000];
-            stdin.read_exact(&mut some).await.unwrap();
-            assert!(some == flood(500_000)[1000..2000]);
-            is_as_before();
-            assert_eq!((&shared).stream_position().unwrap(), 2000);
-            let mut rest = Vec::new();
-            stdin.read_to_end(&mut rest).await.unwrap();
-            assert!(rest == flood(500_000)[2000..]);
-        });
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&flood(500_000)).unwrap();
+    file.seek(io::SeekFrom::Start(1000)).unwrap();
+    let shared = file.try_clone().unwrap();
+    with_stdin(file, async |is_as_before: &dyn Fn()| {
+        let mut stdin = stdin_async().unwrap();
+        let mut some = vec![0; 1000];
+        stdin.read_exact(&mut some).await.unwrap();
+        assert!(some == flood(500_000)[1000..2000]);
+        is_as_before();
+        assert_eq!((&shared).stream_position().unwrap(), 2000);
+        let mut rest = Vec::new();
+        stdin.read_to_end(&mut rest).await.unwrap();
+        assert!(rest == flood(500_000)[2000..]);
     });
 }
 
-#[test]
+#[isolated_test]
 fn a_task_finds_the_end_of_null_and_of_a_closed_stdin() {
-    isolate::isolated("async_stdio::a_task_finds_the_end_of_null_and_of_a_closed_stdin", || {
-        let _watch = watchdog::watch();
-        with_stdin(File::open("/dev/null").unwrap(), async |_: &dyn Fn()| {
-            assert_eq!(stdin_async().unwrap().read(&mut [0; 8]).await.unwrap(), 0);
-        });
-        // Before: its own descriptors would take the number.
-        let runtime = one_thread();
-        // SAFETY: nothing here uses the number before it is opened anew below.
-        unsafe { rustix::io::close(0) };
-        runtime.block_on(async {
-            assert_eq!(stdin_async().unwrap().read(&mut [0; 8]).await.unwrap(), 0);
-        });
-        rustix::stdio::dup2_stdin(File::open("/dev/null").unwrap()).unwrap();
+    with_stdin(File::open("/dev/null").unwrap(), async |_: &dyn Fn()| {
+        assert_eq!(stdin_async().unwrap().read(&mut [0; 8]).await.unwrap(), 0);
     });
+    // Before: its own descriptors would take the number.
+    let runtime = one_thread();
+    // SAFETY: nothing here uses the number before it is opened anew below.
+    unsafe { rustix::io::close(0) };
+    runtime.block_on(async {
+        assert_eq!(stdin_async().unwrap().read(&mut [0; 8]).await.unwrap(), 0);
+    });
+    rustix::stdio::dup2_stdin(File::open("/dev/null").unwrap()).unwrap();
 }
 
 /// Fills our stdout, and has somebody empty it.
@@ -187,60 +172,50 @@ fn writes_as_there_is_room(stdout: &OwnedFd, reader: impl io::Read + Send + 'sta
     assert_eq!(flags(stdout), before);
 }
 
-#[test]
+#[isolated_test]
 fn a_task_writes_to_a_pipe_and_a_socket_whose_modes_stay() {
-    isolate::isolated("async_stdio::a_task_writes_to_a_pipe_and_a_socket_whose_modes_stay", || {
-        let _watch = watchdog::watch();
-        let (reader, writer) = pipe();
-        writes_as_there_is_room(&writer, File::from(reader));
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        writes_as_there_is_room(&ours.into(), theirs);
-    });
+    let (reader, writer) = pipe();
+    writes_as_there_is_room(&writer, File::from(reader));
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    writes_as_there_is_room(&ours.into(), theirs);
 }
 
-#[test]
+#[isolated_test]
 fn a_task_writes_to_a_terminal_whose_mode_stays() {
-    isolate::isolated("async_stdio::a_task_writes_to_a_terminal_whose_mode_stays", || {
-        let _watch = watchdog::watch();
-        let (screen, inside) = terminal();
-        // As it is written: no line end is made two.
-        let mut settings = rustix::termios::tcgetattr(&inside).unwrap();
-        settings.make_raw();
-        rustix::termios::tcsetattr(&inside, rustix::termios::OptionalActions::Now, &settings)
-            .unwrap();
-        writes_as_there_is_room(&inside, File::from(screen));
-    });
+    let (screen, inside) = terminal();
+    // As it is written: no line end is made two.
+    let mut settings = rustix::termios::tcgetattr(&inside).unwrap();
+    settings.make_raw();
+    rustix::termios::tcsetattr(&inside, rustix::termios::OptionalActions::Now, &settings).unwrap();
+    writes_as_there_is_room(&inside, File::from(screen));
 }
 
-#[test]
+#[isolated_test]
 fn a_task_writes_to_a_file_and_to_nowhere() {
-    isolate::isolated("async_stdio::a_task_writes_to_a_file_and_to_nowhere", || {
-        let _watch = watchdog::watch();
-        let mut file = tempfile::tempfile().unwrap();
-        file.write_all(b"before ").unwrap();
-        let write = |stdout: &OwnedFd| {
-            with_stdout(stdout, || {
-                one_thread().block_on(async {
-                    stdout_async().unwrap().write_all(&flood(300_000)).await.unwrap();
-                });
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(b"before ").unwrap();
+    let write = |stdout: &OwnedFd| {
+        with_stdout(stdout, || {
+            one_thread().block_on(async {
+                stdout_async().unwrap().write_all(&flood(300_000)).await.unwrap();
             });
-        };
-        write(&file.try_clone().unwrap().into());
-        file.write_all(b" after").unwrap();
-        let mut all = Vec::new();
-        file.rewind().unwrap();
-        file.read_to_end(&mut all).unwrap();
-        assert!(all == [b"before ".as_slice(), &flood(300_000), b" after"].concat());
-        write(&File::options().write(true).open("/dev/null").unwrap().into());
-        one_thread().block_on(async {
-            let mut stderr = stderr_async().unwrap();
-            stderr.write_all(b"").await.unwrap();
-            stderr.flush().await.unwrap();
         });
+    };
+    write(&file.try_clone().unwrap().into());
+    file.write_all(b" after").unwrap();
+    let mut all = Vec::new();
+    file.rewind().unwrap();
+    file.read_to_end(&mut all).unwrap();
+    assert!(all == [b"before ".as_slice(), &flood(300_000), b" after"].concat());
+    write(&File::options().write(true).open("/dev/null").unwrap().into());
+    one_thread().block_on(async {
+        let mut stderr = stderr_async().unwrap();
+        stderr.write_all(b"").await.unwrap();
+        stderr.flush().await.unwrap();
     });
 }
 
-#[test]
+#[watched_test]
 fn without_a_runtime_a_task_has_no_stdio() {
     let unsupported = io::ErrorKind::Unsupported;
     assert_eq!(stdin_async().unwrap_err().kind(), unsupported);
@@ -248,9 +223,8 @@ fn without_a_runtime_a_task_has_no_stdio() {
     assert_eq!(stderr_async().unwrap_err().kind(), unsupported);
 }
 
-#[test]
+#[watched_test]
 fn an_end_is_made_from_a_handle() {
-    let _watch = watchdog::watch();
     let (reader, writer) = pipewright::pipe(Default::default()).unwrap();
     let [reader, writer] = [Handle::from(reader), Handle::from(writer)];
     let (mut reader, mut writer) = (PipeReader::from(reader), PipeWriter::from(writer));

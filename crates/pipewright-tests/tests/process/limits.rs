@@ -1,13 +1,13 @@
 //! How much of a stream is kept.
 
 use pipewright::{Command, ErrorKind, Limit, Outcome, Stdio};
-use pipewright_tests::{alive, count, isolate, watchdog};
+use pipewright_test_macros::{isolated_test, watched_test};
+use pipewright_tests::{alive, count};
 
 use super::{flood, puppet};
 
-#[test]
+#[watched_test]
 fn head_and_tail_are_kept_and_the_child_runs_to_its_end() {
-    let _watch = watchdog::watch();
     let all = flood(2_000_000);
     for limit in [0, 1, 1000, 100_000] {
         let mut command = puppet(["out-bytes=2000000", "err=fits"]);
@@ -24,9 +24,8 @@ fn head_and_tail_are_kept_and_the_child_runs_to_its_end() {
     assert_eq!((fits.stdout.as_slice(), fits.truncated), (&b"abc"[..], false));
 }
 
-#[test]
+#[watched_test]
 fn fail_stops_the_child_and_keeps_what_fits() {
-    let _watch = watchdog::watch();
     let mut command = puppet(["out=12345", "wait=600"]);
     let capture = command.limit(Limit::fail(3)).capture().unwrap();
     assert_eq!((capture.outcome, capture.stdout.as_str()), (Outcome::LimitExceeded, "123"));
@@ -42,9 +41,8 @@ fn fail_stops_the_child_and_keeps_what_fits() {
     assert!(error.to_string().ends_with(words), "{error}");
 }
 
-#[test]
+#[watched_test]
 fn fail_stops_the_child_whatever_the_verb_keeps() {
-    let _watch = watchdog::watch();
     let is_stopped = |command: &mut Command| {
         let error = command.limit(Limit::fail(3)).run().unwrap_err();
         let ErrorKind::Failed { outcome, .. } = error.kind() else { panic!("{error}") };
@@ -64,18 +62,15 @@ fn fail_stops_the_child_whatever_the_verb_keeps() {
     assert!(error.to_string().ends_with("12345"), "{error}");
 }
 
-#[test]
+#[isolated_test]
 fn memory_stays_bounded_whatever_the_child_writes() {
-    isolate::isolated("limits::memory_stays_bounded_whatever_the_child_writes", || {
-        let _watch = watchdog::watch();
-        let before = count::rss_bytes();
-        // Wine moves a few megabytes in a second.
-        const BYTES: u64 = if cfg!(windows) { 30_000_000 } else { 300_000_000 };
-        for limit in [Limit::keep_head(10_000), Limit::keep_tail(10_000)] {
-            let output = puppet([format!("out-bytes={BYTES}")]).limit(limit).output().unwrap();
-            assert_eq!(output.stdout_bytes, Some(BYTES));
-        }
-        let grown = count::rss_bytes().saturating_sub(before);
-        assert!(grown < 4 << 20, "{grown} bytes");
-    });
+    let before = count::rss_bytes();
+    // Wine moves a few megabytes in a second.
+    const BYTES: u64 = if cfg!(windows) { 30_000_000 } else { 300_000_000 };
+    for limit in [Limit::keep_head(10_000), Limit::keep_tail(10_000)] {
+        let output = puppet([format!("out-bytes={BYTES}")]).limit(limit).output().unwrap();
+        assert_eq!(output.stdout_bytes, Some(BYTES));
+    }
+    let grown = count::rss_bytes().saturating_sub(before);
+    assert!(grown < 4 << 20, "{grown} bytes");
 }

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use pipewright::{Command, Event, Next, Outcome, run_all};
-use pipewright_tests::{alive, watchdog};
+use pipewright_test_macros::watched_test;
+use pipewright_tests::alive;
 
 use super::async_verbs::one_thread;
 use super::{SHORT, puppet};
@@ -18,9 +19,8 @@ fn held_up(dir: &std::path::Path) -> (Command, std::path::PathBuf) {
     (puppet(["out=one\n", &wait, "out=two\n", "exit=3"]), go)
 }
 
-#[test]
+#[watched_test]
 fn there_is_a_line_or_nothing_yet_or_none_any_more() {
-    let _watch = watchdog::watch();
     let dir = tempfile::tempdir().unwrap();
     let (mut command, go) = held_up(dir.path());
     let mut lines = command.lines().unwrap();
@@ -40,9 +40,8 @@ fn there_is_a_line_or_nothing_yet_or_none_any_more() {
     assert_eq!(lines.finish().unwrap().status.code(), Some(3));
 }
 
-#[test]
+#[watched_test]
 fn there_is_an_event_or_nothing_yet_or_none_any_more() {
-    let _watch = watchdog::watch();
     let dir = tempfile::tempdir().unwrap();
     let (mut command, go) = held_up(dir.path());
     let mut events = command.events().unwrap();
@@ -57,9 +56,8 @@ fn there_is_an_event_or_nothing_yet_or_none_any_more() {
     assert!(matches!(events.next_within(TICK), Next::Done));
 }
 
-#[test]
+#[watched_test]
 fn a_task_has_the_same() {
-    let _watch = watchdog::watch();
     one_thread().block_on(async {
         let dir = tempfile::tempdir().unwrap();
         let (mut command, go) = held_up(dir.path());
@@ -81,9 +79,8 @@ fn a_task_has_the_same() {
     });
 }
 
-#[test]
+#[watched_test]
 fn a_timeout_holds_from_tick_to_tick() {
-    let _watch = watchdog::watch();
     let start = Instant::now();
     let mut lines = puppet(["wait=600"]).timeout(SHORT).lines().unwrap();
     let mut ticks = 0;
@@ -96,9 +93,8 @@ fn a_timeout_holds_from_tick_to_tick() {
     assert!(!alive::is_running(pid));
 }
 
-#[test]
+#[watched_test]
 fn there_is_an_end_or_nothing_yet_or_none_any_more() {
-    let _watch = watchdog::watch();
     let dir = tempfile::tempdir().unwrap();
     let go = dir.path().join("go");
     let commands = || [puppet([format!("wait-for-file={}", go.display())]), puppet(["exit=3"])];

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use pipewright::{CancelToken, Child, Command, ErrorKind, Outcome, ProcessHandle, Signal, Stdio};
 use pipewright_os::process::open::{Fate, Opened};
+use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::alive::{self, KillOnDrop};
 #[cfg(unix)]
 use pipewright_tests::skip::is_root;
 use pipewright_tests::skip::{is_forced_off, skipped};
-use pipewright_tests::{count, isolate, watchdog};
+use pipewright_tests::{count, watchdog};
 
 #[cfg(unix)]
 use super::hostile::child_with_pid;
@@ -46,9 +47,8 @@ fn parent_of(acts: &str) -> (Child, u32) {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn a_process_that_is_not_our_child_can_be_waited_for() {
-    let _watch = watchdog::watch();
     if !can_open() {
         return;
     }
@@ -77,9 +77,8 @@ fn a_process_that_is_not_our_child_can_be_waited_for() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn a_process_that_is_not_our_child_can_be_killed() {
-    let _watch = watchdog::watch();
     if !can_open() {
         return;
     }
@@ -101,9 +100,8 @@ fn a_process_that_is_not_our_child_can_be_killed() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn a_zombie_that_nobody_reaps_is_told_of_at_once_and_untold() {
-    let _watch = watchdog::watch();
     if !can_open() {
         return;
     }
@@ -123,9 +121,8 @@ fn a_zombie_that_nobody_reaps_is_told_of_at_once_and_untold() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn a_reap_that_is_yet_to_come_can_be_waited_for() {
-    let _watch = watchdog::watch();
     if !can_open() {
         return;
     }
@@ -153,71 +150,64 @@ fn a_reap_that_is_yet_to_come_can_be_waited_for() {
 }
 
 #[cfg(unix)]
-#[test]
+#[isolated_test]
 fn our_own_child_is_reaped_and_told_of() {
-    isolate::isolated("opened::our_own_child_is_reaped_and_told_of", || {
-        let _watch = watchdog::watch();
-        if !can_open() {
-            return;
-        }
-        // Somebody else's child object: of the standard library.
-        let mut theirs = std::process::Command::new(env!("CARGO_BIN_EXE_puppet"));
-        let mut theirs = theirs.arg("exit=6").spawn().unwrap();
-        let process = ProcessHandle::open(theirs.id()).unwrap();
-        let end = process.wait().unwrap();
-        assert_eq!((end.status.unwrap().code(), end.outcome), (Some(6), Some(Outcome::Exited)));
-        assert_eq!(count::children(), Vec::<u32>::new());
-        assert_eq!(process.wait().unwrap(), end);
-        assert!(theirs.wait().is_err(), "it was waited for");
+    if !can_open() {
+        return;
+    }
+    // Somebody else's child object: of the standard library.
+    let mut theirs = std::process::Command::new(env!("CARGO_BIN_EXE_puppet"));
+    let mut theirs = theirs.arg("exit=6").spawn().unwrap();
+    let process = ProcessHandle::open(theirs.id()).unwrap();
+    let end = process.wait().unwrap();
+    assert_eq!((end.status.unwrap().code(), end.outcome), (Some(6), Some(Outcome::Exited)));
+    assert_eq!(count::children(), Vec::<u32>::new());
+    assert_eq!(process.wait().unwrap(), end);
+    assert!(theirs.wait().is_err(), "it was waited for");
 
-        // Our own: two handles, and either finds out.
-        let child = puppet(["wait=600"]).spawn().unwrap();
-        let process = ProcessHandle::open(child.id()).unwrap();
-        assert!(process.kill().unwrap());
-        ended_by(process.wait().unwrap().status.unwrap(), Signal::KILL);
-        match child.wait() {
-            Ok(status) => assert_eq!(status.signal(), Some(9)),
-            Err(error) => assert_eq!(error.kind(), &ErrorKind::StatusLost),
-        }
-        drop(child);
-        assert_eq!(count::children(), Vec::<u32>::new());
-    });
+    // Our own: two handles, and either finds out.
+    let child = puppet(["wait=600"]).spawn().unwrap();
+    let process = ProcessHandle::open(child.id()).unwrap();
+    assert!(process.kill().unwrap());
+    ended_by(process.wait().unwrap().status.unwrap(), Signal::KILL);
+    match child.wait() {
+        Ok(status) => assert_eq!(status.signal(), Some(9)),
+        Err(error) => assert_eq!(error.kind(), &ErrorKind::StatusLost),
+    }
+    drop(child);
+    assert_eq!(count::children(), Vec::<u32>::new());
 }
 
 #[cfg(unix)]
-#[test]
+#[isolated_test]
 fn a_reused_number_is_never_signalled() {
-    isolate::isolated("opened::a_reused_number_is_never_signalled", || {
-        let _watch = watchdog::watch();
-        if !can_open() {
-            return;
-        }
-        let ended = puppet(["exit=0"]).spawn().unwrap();
-        let opened = ProcessHandle::open(ended.id()).unwrap();
-        let started = puppet(["exit=0"]).start().unwrap();
-        ended.wait().unwrap();
-        started.wait().unwrap();
-        for (handle, pid) in [(&opened, ended.id()), (&started, started.pid())] {
-            let Some(stranger) = child_with_pid(pid, &["wait=600"]) else {
-                return skipped("the next pid can only be chosen by root, on a quiet machine");
-            };
-            assert!(!handle.kill().unwrap(), "it is gone, and that is what we are told");
-            assert!(!handle.signal(Signal::TERM).unwrap());
-            let end = handle.wait_or_kill_on_timeout(Duration::ZERO).unwrap();
-            assert!(!end.was_killed());
-            // A signal would have been delivered by the time that another one is.
-            assert!(stranger.signal(Signal::CONT).unwrap());
-            assert!(alive::is_running(stranger.id()));
-            stranger.kill().unwrap();
-            ended_by(stranger.wait().unwrap(), Signal::KILL);
-        }
-    });
+    if !can_open() {
+        return;
+    }
+    let ended = puppet(["exit=0"]).spawn().unwrap();
+    let opened = ProcessHandle::open(ended.id()).unwrap();
+    let started = puppet(["exit=0"]).start().unwrap();
+    ended.wait().unwrap();
+    started.wait().unwrap();
+    for (handle, pid) in [(&opened, ended.id()), (&started, started.pid())] {
+        let Some(stranger) = child_with_pid(pid, &["wait=600"]) else {
+            return skipped("the next pid can only be chosen by root, on a quiet machine");
+        };
+        assert!(!handle.kill().unwrap(), "it is gone, and that is what we are told");
+        assert!(!handle.signal(Signal::TERM).unwrap());
+        let end = handle.wait_or_kill_on_timeout(Duration::ZERO).unwrap();
+        assert!(!end.was_killed());
+        // A signal would have been delivered by the time that another one is.
+        assert!(stranger.signal(Signal::CONT).unwrap());
+        assert!(alive::is_running(stranger.id()));
+        stranger.kill().unwrap();
+        ended_by(stranger.wait().unwrap(), Signal::KILL);
+    }
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn numbers_of_no_process_are_refused() {
-    let _watch = watchdog::watch();
     for pid in [0, i32::MAX as u32 + 1, u32::MAX] {
         let error = ProcessHandle::open(pid).unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::InvalidInput);
@@ -237,9 +227,8 @@ fn numbers_of_no_process_are_refused() {
 }
 
 #[cfg(target_os = "linux")]
-#[test]
+#[watched_test]
 fn the_number_of_a_thread_is_no_process() {
-    let _watch = watchdog::watch();
     if !can_open() {
         return;
     }
@@ -253,40 +242,36 @@ fn the_number_of_a_thread_is_no_process() {
 }
 
 #[cfg(unix)]
-#[test]
+#[isolated_test]
 fn somebody_elses_process_is_waited_for_and_not_signalled() {
-    isolate::isolated("opened::somebody_elses_process_is_waited_for_and_not_signalled", || {
-        let _watch = watchdog::watch();
-        if !can_open() {
-            return;
-        }
-        if !is_root() {
-            return skipped("a process of another user needs root");
-        }
-        let mut child = puppet(["eat-all", "exit=4"]).stdin(Stdio::piped()).spawn().unwrap();
-        let _end = KillOnDrop(child.id());
-        // SAFETY: numbers; this process runs nothing but this test.
-        assert_eq!(unsafe { libc::setuid(54321) }, 0);
-        let process = ProcessHandle::open(child.id()).unwrap();
-        for error in [
-            process.signal(Signal::TERM).unwrap_err(),
-            process.kill().unwrap_err(),
-            process.wait_or_kill_on_timeout(Duration::ZERO).unwrap_err(),
-        ] {
-            assert_eq!(error.kind(), &ErrorKind::PermissionDenied);
-            let pid = child.id();
-            let words = format!("cannot signal process \"{pid}\": permission denied (os error 1)");
-            assert_eq!(error.to_string(), words);
-        }
-        assert_eq!(process.try_wait().unwrap(), None);
-        drop(child.stdin.take());
-        assert_eq!(process.wait().unwrap().status.unwrap().code(), Some(4));
-    });
+    if !can_open() {
+        return;
+    }
+    if !is_root() {
+        return skipped("a process of another user needs root");
+    }
+    let mut child = puppet(["eat-all", "exit=4"]).stdin(Stdio::piped()).spawn().unwrap();
+    let _end = KillOnDrop(child.id());
+    // SAFETY: numbers; this process runs nothing but this test.
+    assert_eq!(unsafe { libc::setuid(54321) }, 0);
+    let process = ProcessHandle::open(child.id()).unwrap();
+    for error in [
+        process.signal(Signal::TERM).unwrap_err(),
+        process.kill().unwrap_err(),
+        process.wait_or_kill_on_timeout(Duration::ZERO).unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), &ErrorKind::PermissionDenied);
+        let pid = child.id();
+        let words = format!("cannot signal process \"{pid}\": permission denied (os error 1)");
+        assert_eq!(error.to_string(), words);
+    }
+    assert_eq!(process.try_wait().unwrap(), None);
+    drop(child.stdin.take());
+    assert_eq!(process.wait().unwrap().status.unwrap().code(), Some(4));
 }
 
-#[test]
+#[watched_test]
 fn without_pidfds_nothing_is_opened_and_children_are_held_all_the_same() {
-    let _watch = watchdog::watch();
     if !is_forced_off("pidfd") {
         return skipped("this build uses pidfds; the suite `refused` takes them away");
     }
@@ -299,23 +284,20 @@ fn without_pidfds_nothing_is_opened_and_children_are_held_all_the_same() {
     assert_eq!((end.outcome, end.status.unwrap().signal()), (Some(Outcome::TimedOut), Some(9)));
 }
 
-#[test]
+#[isolated_test]
 fn a_dropped_handle_leaves_nothing_behind() {
-    isolate::isolated("opened::a_dropped_handle_leaves_nothing_behind", || {
-        let _watch = watchdog::watch();
-        if !can_open() {
-            return;
-        }
-        let before = (count::handles(), count::threads());
-        let child = puppet(["eat-all"]).stdin(Stdio::piped()).spawn().unwrap();
-        for _ in 0..100 {
-            let process = ProcessHandle::open(child.id()).unwrap();
-            assert_eq!(process.try_wait_for(Duration::from_micros(10)).unwrap(), None);
-        }
-        assert!(child.wait().unwrap().success(), "nobody has reaped or ended it");
-        drop(child);
-        // Windows: the thread that waits for tasks stays a moment (`--cfg pipewright_force_async`).
-        let now = || (count::handles(), count::threads());
-        watchdog::until("nothing is left", || now() == before);
-    });
+    if !can_open() {
+        return;
+    }
+    let before = (count::handles(), count::threads());
+    let child = puppet(["eat-all"]).stdin(Stdio::piped()).spawn().unwrap();
+    for _ in 0..100 {
+        let process = ProcessHandle::open(child.id()).unwrap();
+        assert_eq!(process.try_wait_for(Duration::from_micros(10)).unwrap(), None);
+    }
+    assert!(child.wait().unwrap().success(), "nobody has reaped or ended it");
+    drop(child);
+    // Windows: the thread that waits for tasks stays a moment (`--cfg pipewright_force_async`).
+    let now = || (count::handles(), count::threads());
+    watchdog::until("nothing is left", || now() == before);
 }

@@ -4,8 +4,9 @@
 use std::time::{Duration, Instant};
 
 use pipewright::{Capture, Linger, Outcome};
+use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::alive::{self, KillOnDrop};
-use pipewright_tests::{isolate, watchdog};
+use pipewright_tests::watchdog;
 
 use super::{LATER, puppet};
 
@@ -17,9 +18,8 @@ fn grandchild(capture: &Capture) -> KillOnDrop {
     KillOnDrop(capture.stderr.lines().next().unwrap().parse().unwrap())
 }
 
-#[test]
+#[watched_test]
 fn returns_though_a_grandchild_holds_the_pipe() {
-    let _watch = watchdog::watch();
     let acts = ["out-bytes=200000", "spawn=wait=600", "out=last words"];
     let capture = puppet(acts).capture().unwrap();
     let holder = grandchild(&capture);
@@ -30,9 +30,8 @@ fn returns_though_a_grandchild_holds_the_pipe() {
     assert!(alive::is_running(holder.0), "it was none of our business");
 }
 
-#[test]
+#[watched_test]
 fn a_grandchild_that_goes_on_writing_is_heard_until_it_is_quiet() {
-    let _watch = watchdog::watch();
     let acts = ["out=early ", "spawn=wait=0.1;out=late ;wait=0.1;out=later;wait=600"];
     let capture = puppet(acts).linger(PATIENT).capture().unwrap();
     let _holder = grandchild(&capture);
@@ -40,18 +39,16 @@ fn a_grandchild_that_goes_on_writing_is_heard_until_it_is_quiet() {
     assert!(capture.held_open);
 }
 
-#[test]
+#[watched_test]
 fn a_grandchild_that_lets_go_in_time_is_no_holder() {
-    let _watch = watchdog::watch();
     let mut command = puppet(["out=a", "spawn=wait=0.05;out=b"]);
     let capture = command.linger(PATIENT).capture().unwrap();
     assert_eq!(capture.stdout, "ab");
     assert!(!capture.held_open);
 }
 
-#[test]
+#[watched_test]
 fn a_flood_that_never_ends_is_cut_at_the_cap() {
-    let _watch = watchdog::watch();
     let cap = LATER * 2;
     let settle = Linger::Settle { quiet: LATER, cap };
     let acts = ["out=start", "spawn=out-bytes=1000000000000"];
@@ -63,9 +60,8 @@ fn a_flood_that_never_ends_is_cut_at_the_cap() {
     assert_eq!((capture.stdout.as_str(), capture.held_open), ("start", true));
 }
 
-#[test]
+#[watched_test]
 fn stop_at_exit_takes_what_is_there_and_no_more() {
-    let _watch = watchdog::watch();
     let acts = ["out-bytes=60000", "spawn=wait=600"];
     let capture = puppet(acts).linger(Linger::StopAtExit).capture().unwrap();
     let _holder = grandchild(&capture);
@@ -73,31 +69,27 @@ fn stop_at_exit_takes_what_is_there_and_no_more() {
 }
 
 #[cfg(unix)]
-#[test]
+#[isolated_test]
 fn stop_at_exit_without_a_holder_takes_everything() {
     // Others start children too, and each of those has a copy of the pipe until it is another program.
-    isolate::isolated("p02_held_pipes::stop_at_exit_without_a_holder_takes_everything", || {
-        let _watch = watchdog::watch();
-        for _ in 0..50 {
-            let mut command = puppet(["out-bytes=300000"]);
-            let capture = command.linger(Linger::StopAtExit).capture().unwrap();
-            assert_eq!((capture.stdout_bytes, capture.held_open), (Some(300_000), false));
-        }
-    });
+
+    for _ in 0..50 {
+        let mut command = puppet(["out-bytes=300000"]);
+        let capture = command.linger(Linger::StopAtExit).capture().unwrap();
+        assert_eq!((capture.stdout_bytes, capture.held_open), (Some(300_000), false));
+    }
 }
 
-#[test]
+#[watched_test]
 fn until_eof_waits_for_the_last_holder() {
-    let _watch = watchdog::watch();
     // Longer than the default would settle.
     let acts = ["out=a", "spawn=wait=0.6;out=b"];
     let capture = puppet(acts).linger(Linger::UntilEof).capture().unwrap();
     assert_eq!((capture.stdout.as_str(), capture.held_open), ("ab", false));
 }
 
-#[test]
+#[watched_test]
 fn until_eof_ends_with_the_timeout_and_the_child_did_not_time_out() {
-    let _watch = watchdog::watch();
     let mut command = puppet(["out=a", "spawn=wait=600"]);
     let capture = command.linger(Linger::UntilEof).timeout(LATER).capture().unwrap();
     let _holder = grandchild(&capture);
@@ -105,9 +97,8 @@ fn until_eof_ends_with_the_timeout_and_the_child_did_not_time_out() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn with_linger_drain_the_holder_is_never_struck_by_sigpipe() {
-    let _watch = watchdog::watch();
     let dir = tempfile::tempdir().unwrap();
     let [go, done] = ["go", "done"].map(|name| dir.path().join(name).display().to_string());
     // SIGPIPE at its default, so that a write without a reader would end it before it is done.

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use pipewright::{CancelToken, Capture, Outcome, Signal};
+use pipewright_test_macros::watched_test;
 use pipewright_tests::skip::{is_forced_off, skipped};
 use pipewright_tests::{alive, watchdog};
 
@@ -23,9 +24,8 @@ fn none_is_left(capture: &Capture, at_least: usize) {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_timeout_keeps_the_partial_output_and_is_data() {
-    let _watch = watchdog::watch();
     let start = Instant::now();
     let capture = puppet(["out=partial", "wait=600"]).timeout(SHORT).capture().unwrap();
     assert!(start.elapsed() >= SHORT);
@@ -36,9 +36,8 @@ fn a_timeout_keeps_the_partial_output_and_is_data() {
     none_is_left(&capture, 0);
 }
 
-#[test]
+#[watched_test]
 fn a_timeout_kills_the_children_of_the_child() {
-    let _watch = watchdog::watch();
     if is_forced_off("pidfd") {
         return skipped("descendants are only held by pidfds");
     }
@@ -49,14 +48,13 @@ fn a_timeout_kills_the_children_of_the_child() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn a_timeout_finds_a_descendant_whatever_its_name() {
     use std::ffi::OsStr;
     use std::fs;
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::symlink;
 
-    let _watch = watchdog::watch();
     if is_forced_off("pidfd") {
         return skipped("descendants are only held by pidfds");
     }
@@ -74,9 +72,8 @@ fn a_timeout_finds_a_descendant_whatever_its_name() {
     none_is_left(&capture, 1);
 }
 
-#[test]
+#[watched_test]
 fn a_timeout_kills_the_whole_group() {
-    let _watch = watchdog::watch();
     let acts = ["spawn=spawn=wait=600;wait=600", "out=here", "wait=600"];
     let capture = puppet(acts).own_group().timeout(LATER).capture().unwrap();
     assert_eq!((capture.outcome, capture.stdout.as_str()), (Outcome::TimedOut, "here"));
@@ -86,9 +83,8 @@ fn a_timeout_kills_the_whole_group() {
     none_is_left(&capture, 1);
 }
 
-#[test]
+#[watched_test]
 fn a_group_member_whose_parent_is_gone_is_killed_too() {
-    let _watch = watchdog::watch();
     // The middle one ends at once: its child belongs to init, and only the group still knows it.
     let acts = ["spawn=spawn=ignore=TERM;wait=600", "out=here", "wait=600"];
     let mut command = puppet(acts);
@@ -101,9 +97,8 @@ fn a_group_member_whose_parent_is_gone_is_killed_too() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn who_ignores_the_request_is_killed_after_the_grace() {
-    let _watch = watchdog::watch();
     let start = Instant::now();
     let mut command = puppet(["ignore=TERM", "out=deaf", "wait=600"]);
     let capture = command.timeout(SHORT).kill_grace(SHORT).capture().unwrap();
@@ -115,9 +110,8 @@ fn who_ignores_the_request_is_killed_after_the_grace() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn a_descendant_that_ignores_the_request_outlives_its_parent_only_for_the_grace() {
-    let _watch = watchdog::watch();
     if is_forced_off("pidfd") {
         return skipped("descendants are only held by pidfds");
     }
@@ -130,50 +124,44 @@ fn a_descendant_that_ignores_the_request_outlives_its_parent_only_for_the_grace(
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn a_stopped_child_hears_the_request() {
-    let _watch = watchdog::watch();
     let capture = puppet(["raise=STOP", "wait=600"]).timeout(SHORT).capture().unwrap();
     ended_by(capture.status, Signal::TERM);
 }
 
-#[test]
+#[watched_test]
 fn without_a_grace_nobody_is_asked() {
-    let _watch = watchdog::watch();
     let mut command = puppet(["ignore=TERM", "wait=600"]);
     let capture = command.timeout(SHORT).kill_grace(Duration::ZERO).capture().unwrap();
     ended_by(capture.status, Signal::KILL);
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn the_stop_signal_can_be_chosen() {
-    let _watch = watchdog::watch();
     let mut command = puppet(["ignore=TERM", "out=x", "wait=600"]);
     let capture = command.timeout(SHORT).stop_signal(Signal::INT).capture().unwrap();
     ended_by(capture.status, Signal::INT);
 }
 
-#[test]
+#[watched_test]
 fn a_timeout_of_zero_and_a_deadline_in_the_past_stop_at_once() {
-    let _watch = watchdog::watch();
     let capture = puppet(["wait=600"]).timeout(Duration::ZERO).capture().unwrap();
     assert_eq!(capture.outcome, Outcome::TimedOut);
     let capture = puppet(["wait=600"]).deadline(Instant::now()).capture().unwrap();
     assert_eq!(capture.outcome, Outcome::TimedOut);
 }
 
-#[test]
+#[watched_test]
 fn an_absurdly_long_timeout_is_none() {
-    let _watch = watchdog::watch();
     let mut command = puppet(["exit=3"]);
     let capture = command.timeout(Duration::MAX).idle_timeout(Duration::MAX).capture().unwrap();
     assert_eq!((capture.outcome, capture.status.code()), (Outcome::Exited, Some(3)));
 }
 
-#[test]
+#[watched_test]
 fn silence_stops_a_child_and_output_puts_that_off() {
-    let _watch = watchdog::watch();
     let acts = ["out=1", "wait=0.1", "err=2", "wait=0.1", "out=3", "wait=600"];
     let start = Instant::now();
     let capture = puppet(acts).idle_timeout(Duration::from_secs(1)).capture().unwrap();
@@ -182,9 +170,8 @@ fn silence_stops_a_child_and_output_puts_that_off() {
     assert_eq!((capture.stdout.as_str(), capture.stderr.as_str()), ("13", "2"));
 }
 
-#[test]
+#[watched_test]
 fn a_cancel_stops_a_child_from_another_thread() {
-    let _watch = watchdog::watch();
     let token = CancelToken::new();
     let (remote, start) = (token.clone(), Instant::now());
     let canceller = std::thread::spawn(move || {
@@ -200,18 +187,16 @@ fn a_cancel_stops_a_child_from_another_thread() {
     assert_eq!(capture.outcome, Outcome::Cancelled);
 }
 
-#[test]
+#[watched_test]
 fn status_and_run_stop_too() {
-    let _watch = watchdog::watch();
     let status = puppet(["wait=600"]).timeout(SHORT).status().unwrap();
     ended_by(status, Signal::TERM);
     let error = puppet(["wait=600"]).timeout(SHORT).run().unwrap_err();
     assert!(error.to_string().contains("failed: timed out after "), "{error}");
 }
 
-#[test]
+#[watched_test]
 fn a_spawned_child_is_stopped_by_the_wait() {
-    let _watch = watchdog::watch();
     let child = puppet(["wait=600"]).timeout(SHORT).spawn().unwrap();
     ended_by(child.wait().unwrap(), Signal::TERM);
     let mut command = puppet(["out=x", "wait=600"]);

@@ -6,7 +6,8 @@ use std::time::Duration;
 use pipewright::{
     Command, Contain, ErrorKind, Limit, Outcome, ProcessHandle, Scope, Signal, Stdio,
 };
-use pipewright_tests::{count, isolate, watchdog};
+use pipewright_test_macros::isolated_test;
+use pipewright_tests::{count, watchdog};
 
 use super::{cannot_supervise, ended_by, puppet};
 
@@ -115,7 +116,6 @@ fn one_other_run(round: usize, supervised: bool) {
 
 /// Runs some to make what stays (a stack, a thread for dropped children), then the others.
 fn leaves_nothing(runs: usize, run: impl Fn(usize)) {
-    let _watch = watchdog::watch_for(Duration::from_secs(600));
     (0..if cfg!(windows) { 40 } else { 100 }).for_each(&run);
     let settled = || {
         watchdog::until("dropped children are reaped", || count::children().is_empty());
@@ -133,21 +133,13 @@ fn leaves_nothing(runs: usize, run: impl Fn(usize)) {
     assert!(grown < count::KEPT_NOISE_BYTES, "memory has grown by {grown} bytes");
 }
 
-#[test]
+#[isolated_test(limit = Duration::from_secs(600))]
 fn nothing_leaks_in_ten_thousand_runs_with_errors_mixed_in() {
-    isolate::isolated(
-        "p04_nothing_leaks::nothing_leaks_in_ten_thousand_runs_with_errors_mixed_in",
-        || leaves_nothing(RUNS, one_run),
-    );
+    leaves_nothing(RUNS, one_run);
 }
 
-#[test]
+#[isolated_test(limit = Duration::from_secs(600))]
 fn nothing_leaks_of_streams_pipelines_light_handles_and_trees() {
-    isolate::isolated(
-        "p04_nothing_leaks::nothing_leaks_of_streams_pipelines_light_handles_and_trees",
-        || {
-            let supervised = !cannot_supervise();
-            leaves_nothing(OTHER_RUNS, |round| one_other_run(round, supervised));
-        },
-    );
+    let supervised = !cannot_supervise();
+    leaves_nothing(OTHER_RUNS, |round| one_other_run(round, supervised));
 }

@@ -6,8 +6,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use pipewright::{Command, ErrorKind, Handle, HandleKind, PipeOptions, Stdio, open_handles};
+use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::skip::{is_forced_async, skipped};
-use pipewright_tests::{isolate, watchdog};
 
 use super::puppet;
 
@@ -42,41 +42,35 @@ fn is_inheritable(number: i64) -> Option<bool> {
     open.iter().find(|handle| handle.number == number).map(|handle| handle.inheritable)
 }
 
-#[test]
+#[isolated_test]
 fn children_of_eight_threads_have_their_stdio_and_their_list_and_nothing_else() {
-    isolate::isolated(
-        "p05_inheritance::children_of_eight_threads_have_their_stdio_and_their_list_and_nothing_else",
-        || {
-            let _watch = watchdog::watch();
-            const STARTERS: usize = 8;
-            const STARTS: usize = 30;
-            let done = AtomicBool::new(false);
-            let opened = AtomicUsize::new(0);
-            let before = inheritable_numbers();
-            // One that is there all the time, so that there is never nothing to leak.
-            let always = inheritable();
-            assert_eq!(is_inheritable(i64::from(always.as_raw_fd())), Some(true));
-            std::thread::scope(|scope| {
-                for _ in 0..3 {
-                    scope.spawn(|| {
-                        while !done.load(Ordering::Relaxed) {
-                            let batch: Vec<OwnedFd> = (0..20).map(|_| inheritable()).collect();
-                            opened.fetch_add(batch.len(), Ordering::Relaxed);
-                        }
-                    });
+    const STARTERS: usize = 8;
+    const STARTS: usize = 30;
+    let done = AtomicBool::new(false);
+    let opened = AtomicUsize::new(0);
+    let before = inheritable_numbers();
+    // One that is there all the time, so that there is never nothing to leak.
+    let always = inheritable();
+    assert_eq!(is_inheritable(i64::from(always.as_raw_fd())), Some(true));
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    let batch: Vec<OwnedFd> = (0..20).map(|_| inheritable()).collect();
+                    opened.fetch_add(batch.len(), Ordering::Relaxed);
                 }
-                let starters: Vec<_> = (0..STARTERS)
-                    .map(|_| scope.spawn(|| (0..STARTS).for_each(start_with_a_list)))
-                    .collect();
-                let results: Vec<_> = starters.into_iter().map(|it| it.join()).collect();
-                done.store(true, Ordering::Relaxed);
-                results.into_iter().for_each(|result| result.unwrap());
             });
-            assert!(opened.into_inner() > STARTERS * STARTS, "there was something to leak");
-            drop(always);
-            assert_eq!(inheritable_numbers(), before);
-        },
-    );
+        }
+        let starters: Vec<_> = (0..STARTERS)
+            .map(|_| scope.spawn(|| (0..STARTS).for_each(start_with_a_list)))
+            .collect();
+        let results: Vec<_> = starters.into_iter().map(|it| it.join()).collect();
+        done.store(true, Ordering::Relaxed);
+        results.into_iter().for_each(|result| result.unwrap());
+    });
+    assert!(opened.into_inner() > STARTERS * STARTS, "there was something to leak");
+    drop(always);
+    assert_eq!(inheritable_numbers(), before);
 }
 
 /// Starts a child with a list of its own, and looks at both sides of what it has.
@@ -105,90 +99,79 @@ fn start_with_a_list(round: usize) {
     assert_eq!(is_inheritable(listed[0]), Some(false));
 }
 
-#[test]
+#[isolated_test]
 fn a_listed_handle_is_never_marked_inheritable_on_our_side() {
-    isolate::isolated(
-        "p05_inheritance::a_listed_handle_is_never_marked_inheritable_on_our_side",
-        || {
-            let _watch = watchdog::watch();
-            let done = AtomicBool::new(false);
-            let looks = AtomicUsize::new(0);
-            let file = File::open("/dev/null").unwrap();
-            let listed = Handle::from(file.try_clone().unwrap());
-            let number = listed.number();
-            let mut commands: Vec<Command> = (0..4)
-                .map(|_| {
-                    let mut command = puppet(["exit=0"]);
-                    command.inherit(file.try_clone().unwrap()).inherit_fd_as(
-                        Handle::copy_of_number(number as i32).unwrap(),
-                        number as i32,
-                    );
-                    command
-                })
-                .collect();
-            let before = inheritable_numbers();
-            std::thread::scope(|scope| {
+    let done = AtomicBool::new(false);
+    let looks = AtomicUsize::new(0);
+    let file = File::open("/dev/null").unwrap();
+    let listed = Handle::from(file.try_clone().unwrap());
+    let number = listed.number();
+    let mut commands: Vec<Command> = (0..4)
+        .map(|_| {
+            let mut command = puppet(["exit=0"]);
+            command
+                .inherit(file.try_clone().unwrap())
+                .inherit_fd_as(Handle::copy_of_number(number as i32).unwrap(), number as i32);
+            command
+        })
+        .collect();
+    let before = inheritable_numbers();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                assert_eq!(inheritable_numbers(), before);
+                looks.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let starters: Vec<_> = commands
+            .iter_mut()
+            .map(|command| {
                 scope.spawn(|| {
-                    while !done.load(Ordering::Relaxed) {
-                        assert_eq!(inheritable_numbers(), before);
-                        looks.fetch_add(1, Ordering::Relaxed);
+                    for _ in 0..50 {
+                        assert!(command.status().unwrap().success());
                     }
-                });
-                let starters: Vec<_> = commands
-                    .iter_mut()
-                    .map(|command| {
-                        scope.spawn(|| {
-                            for _ in 0..50 {
-                                assert!(command.status().unwrap().success());
-                            }
-                        })
-                    })
-                    .collect();
-                let results: Vec<_> = starters.into_iter().map(|it| it.join()).collect();
-                done.store(true, Ordering::Relaxed);
-                results.into_iter().for_each(|result| result.unwrap());
-            });
-            assert!(looks.into_inner() > 10);
-            assert_eq!(is_inheritable(number), Some(false));
-        },
-    );
-}
-
-#[test]
-fn an_entry_that_was_closed_meanwhile_is_named() {
-    isolate::isolated("p05_inheritance::an_entry_that_was_closed_meanwhile_is_named", || {
-        let _watch = watchdog::watch();
-        if is_forced_async() {
-            return skipped("a runtime takes the numbers that are free, which would be those");
-        }
-        let null = || File::open("/dev/null").unwrap();
-        let closed = Handle::from(null());
-        let number = closed.number() as i32;
-        let mut command = puppet(["exit=0"]);
-        command.inherit(null()).inherit(closed);
-        // What other code of the program has no business doing.
-        // SAFETY: this process runs nothing but this test, and ends without the owner's drop.
-        assert_eq!(unsafe { libc::close(number) }, 0);
-        let error = command.status().unwrap_err();
-        assert_eq!(error.kind(), &ErrorKind::InvalidInput);
-        assert!(error.to_string().contains("cannot hand it inherit[1]: "), "{error}");
-        // As stdio: closed again, or dropped twice.
-        let mut command2 = puppet(["exit=0"]);
-        let file = null();
-        let number = file.as_raw_fd();
-        command2.stdout(file);
-        // SAFETY: as above.
-        assert_eq!(unsafe { libc::close(number) }, 0);
-        let error = command2.status().unwrap_err();
-        assert_eq!(error.kind(), &ErrorKind::InvalidInput);
-        assert!(error.to_string().contains("cannot place its stdout: "), "{error}");
-        std::mem::forget((command, command2));
+                })
+            })
+            .collect();
+        let results: Vec<_> = starters.into_iter().map(|it| it.join()).collect();
+        done.store(true, Ordering::Relaxed);
+        results.into_iter().for_each(|result| result.unwrap());
     });
+    assert!(looks.into_inner() > 10);
+    assert_eq!(is_inheritable(number), Some(false));
 }
 
-#[test]
+#[isolated_test]
+fn an_entry_that_was_closed_meanwhile_is_named() {
+    if is_forced_async() {
+        return skipped("a runtime takes the numbers that are free, which would be those");
+    }
+    let null = || File::open("/dev/null").unwrap();
+    let closed = Handle::from(null());
+    let number = closed.number() as i32;
+    let mut command = puppet(["exit=0"]);
+    command.inherit(null()).inherit(closed);
+    // What other code of the program has no business doing.
+    // SAFETY: this process runs nothing but this test, and ends without the owner's drop.
+    assert_eq!(unsafe { libc::close(number) }, 0);
+    let error = command.status().unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::InvalidInput);
+    assert!(error.to_string().contains("cannot hand it inherit[1]: "), "{error}");
+    // As stdio: closed again, or dropped twice.
+    let mut command2 = puppet(["exit=0"]);
+    let file = null();
+    let number = file.as_raw_fd();
+    command2.stdout(file);
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::close(number) }, 0);
+    let error = command2.status().unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::InvalidInput);
+    assert!(error.to_string().contains("cannot place its stdout: "), "{error}");
+    std::mem::forget((command, command2));
+}
+
+#[watched_test]
 fn a_listed_pipe_can_be_used_under_the_number_that_was_told() {
-    let _watch = watchdog::watch();
     let (mut reader, writer) = pipewright::pipe(PipeOptions::default()).unwrap();
     let writer = Handle::from(writer);
     assert_eq!(writer.kind().unwrap(), HandleKind::Pipe);

@@ -5,7 +5,7 @@ use std::os::windows::io::{AsRawHandle as _, OwnedHandle};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pipewright::{Child, Mode, PipeOptions, PipeReader, Stdio};
-use pipewright_tests::{isolate, watchdog};
+use pipewright_test_macros::{isolated_test, watched_test};
 use windows_sys::Win32::Foundation::{HANDLE_FLAG_INHERIT, SetHandleInformation};
 
 use super::puppet;
@@ -32,48 +32,41 @@ fn waiting() -> Child {
     command.kill_on_drop().spawn().unwrap()
 }
 
-#[test]
+#[isolated_test]
 fn children_of_eight_threads_hold_nothing_that_is_not_listed() {
-    isolate::isolated(
-        "p05_windows::children_of_eight_threads_hold_nothing_that_is_not_listed",
-        || {
-            let _watch = watchdog::watch();
-            const STARTERS: usize = 8;
-            const STARTS: usize = 5;
-            let always = careless_pipe();
-            let done = AtomicBool::new(false);
-            let children: Vec<Child> = std::thread::scope(|scope| {
-                let openers: Vec<_> = (0..3)
-                    .map(|_| {
-                        scope.spawn(|| {
-                            let mut pipes = Vec::new();
-                            while !done.load(Ordering::Relaxed) && pipes.len() < 500 {
-                                pipes.push(careless_pipe());
-                                std::thread::yield_now();
-                            }
-                            pipes
-                        })
-                    })
-                    .collect();
-                let start = || (0..STARTS).map(|_| waiting()).collect::<Vec<_>>();
-                let starters: Vec<_> = (0..STARTERS).map(|_| scope.spawn(start)).collect();
-                let children = starters.into_iter().flat_map(|it| it.join().unwrap()).collect();
-                done.store(true, Ordering::Relaxed);
-                // While all the children run.
-                for opener in openers {
-                    opener.join().unwrap().into_iter().for_each(ends_with_ours);
-                }
-                children
-            });
-            assert_eq!(children.len(), STARTERS * STARTS);
-            ends_with_ours(always);
-        },
-    );
+    const STARTERS: usize = 8;
+    const STARTS: usize = 5;
+    let always = careless_pipe();
+    let done = AtomicBool::new(false);
+    let children: Vec<Child> = std::thread::scope(|scope| {
+        let openers: Vec<_> = (0..3)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut pipes = Vec::new();
+                    while !done.load(Ordering::Relaxed) && pipes.len() < 500 {
+                        pipes.push(careless_pipe());
+                        std::thread::yield_now();
+                    }
+                    pipes
+                })
+            })
+            .collect();
+        let start = || (0..STARTS).map(|_| waiting()).collect::<Vec<_>>();
+        let starters: Vec<_> = (0..STARTERS).map(|_| scope.spawn(start)).collect();
+        let children = starters.into_iter().flat_map(|it| it.join().unwrap()).collect();
+        done.store(true, Ordering::Relaxed);
+        // While all the children run.
+        for opener in openers {
+            opener.join().unwrap().into_iter().for_each(ends_with_ours);
+        }
+        children
+    });
+    assert_eq!(children.len(), STARTERS * STARTS);
+    ends_with_ours(always);
 }
 
-#[test]
+#[watched_test]
 fn what_is_listed_is_held_and_is_not_inheritable_afterwards() {
-    let _watch = watchdog::watch();
     let ours = PipeOptions { read: Mode::Async, ..PipeOptions::default() };
     let (mut reader, writer) = pipewright::pipe(ours).unwrap();
     let mut command = puppet(["wait=600"]);

@@ -5,9 +5,8 @@
 
 use super::cannot_supervise;
 use pipewright::{Command, Resource};
-use pipewright_tests::isolate;
+use pipewright_test_macros::isolated_test;
 use pipewright_tests::skip::{is_forced_off, is_root, skipped};
-use pipewright_tests::watchdog;
 
 const PAGE_BYTES: usize = 4096;
 
@@ -32,61 +31,51 @@ fn available_bytes() -> usize {
     line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 1024
 }
 
-#[test]
+#[isolated_test]
 fn a_start_copies_nothing_of_a_large_parent_whatever_the_options() {
-    isolate::isolated(
-        "p06_parent_size::a_start_copies_nothing_of_a_large_parent_whatever_the_options",
-        || {
-            let _watch = watchdog::watch();
-            if is_forced_off("vfork") {
-                return skipped("this build forks");
-            }
-            let mut bytes = 4 << 30;
-            if available_bytes() < bytes + (2 << 30) {
-                skipped("too little memory for a parent of 4 GiB: tried with 256 MiB");
-                bytes = 256 << 20;
-            }
-            let mut memory = vec![1_u8; bytes];
-            touch(&mut memory);
-            let file = || std::fs::File::open("/dev/null").unwrap();
-            type Change = fn(&mut Command) -> &mut Command;
-            let mut options: Vec<(&str, Change)> = vec![
-                ("nothing", |command| command),
-                ("own_group", |command| command.own_group()),
-                ("own_session", |command| command.own_session()),
-                ("env and bare name", |command| command.env("PATH", "/bin:/usr/bin")),
-                ("current_dir", |command| command.current_dir("/")),
-                ("kill_on_parent_exit", |command| {
-                    command.kill_on_parent_exit(pipewright::Scope::Child)
-                }),
-                ("contain", |command| command.contain(pipewright::Contain::Tree)),
-                ("rlimit", |command| command.rlimit(Resource::CoreDump, Some(0), Some(0))),
-                ("umask and nice", |command| command.umask(0o77).nice(1)),
-                ("inherit_all", |command| command.inherit_all()),
-            ];
-            if !cannot_supervise() {
-                options.push(("kill_on_parent_exit of the tree", |command| {
-                    command.kill_on_parent_exit(pipewright::Scope::Tree)
-                }));
-            }
-            if is_root() {
-                options.push(("uid, gid, groups", |command| {
-                    command.uid(65534).gid(65534).groups(&[])
-                }));
-                options.push(("chroot", |command| command.chroot("/")));
-            } else {
-                skipped("uid and chroot need root");
-            }
-            for (name, change) in options {
-                let mut command = Command::new("true");
-                change(&mut command).inherit(file()).inherit_fd_as(file(), 77);
-                let before = faults();
-                assert!(command.status().unwrap().success(), "{name}");
-                touch(&mut memory);
-                let new = faults() - before;
-                // A fork would fault once for each of at least 65,536 pages.
-                assert!(new < 2_000, "{name}: {new} page faults");
-            }
-        },
-    );
+    if is_forced_off("vfork") {
+        return skipped("this build forks");
+    }
+    let mut bytes = 4 << 30;
+    if available_bytes() < bytes + (2 << 30) {
+        skipped("too little memory for a parent of 4 GiB: tried with 256 MiB");
+        bytes = 256 << 20;
+    }
+    let mut memory = vec![1_u8; bytes];
+    touch(&mut memory);
+    let file = || std::fs::File::open("/dev/null").unwrap();
+    type Change = fn(&mut Command) -> &mut Command;
+    let mut options: Vec<(&str, Change)> = vec![
+        ("nothing", |command| command),
+        ("own_group", |command| command.own_group()),
+        ("own_session", |command| command.own_session()),
+        ("env and bare name", |command| command.env("PATH", "/bin:/usr/bin")),
+        ("current_dir", |command| command.current_dir("/")),
+        ("kill_on_parent_exit", |command| command.kill_on_parent_exit(pipewright::Scope::Child)),
+        ("contain", |command| command.contain(pipewright::Contain::Tree)),
+        ("rlimit", |command| command.rlimit(Resource::CoreDump, Some(0), Some(0))),
+        ("umask and nice", |command| command.umask(0o77).nice(1)),
+        ("inherit_all", |command| command.inherit_all()),
+    ];
+    if !cannot_supervise() {
+        options.push(("kill_on_parent_exit of the tree", |command| {
+            command.kill_on_parent_exit(pipewright::Scope::Tree)
+        }));
+    }
+    if is_root() {
+        options.push(("uid, gid, groups", |command| command.uid(65534).gid(65534).groups(&[])));
+        options.push(("chroot", |command| command.chroot("/")));
+    } else {
+        skipped("uid and chroot need root");
+    }
+    for (name, change) in options {
+        let mut command = Command::new("true");
+        change(&mut command).inherit(file()).inherit_fd_as(file(), 77);
+        let before = faults();
+        assert!(command.status().unwrap().success(), "{name}");
+        touch(&mut memory);
+        let new = faults() - before;
+        // A fork would fault once for each of at least 65,536 pages.
+        assert!(new < 2_000, "{name}: {new} page faults");
+    }
 }

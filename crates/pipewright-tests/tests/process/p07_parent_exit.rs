@@ -1,6 +1,7 @@
 //! Promise 7: what is to end with its parent does, whichever of our processes is killed.
 
 use pipewright::{Child, Command, Scope, Signal, Stdio};
+use pipewright_test_macros::watched_test;
 #[cfg(unix)]
 use pipewright_tests::skip::{is_root, skipped};
 use pipewright_tests::{alive, watchdog};
@@ -45,9 +46,8 @@ fn nobody_is_left(mark: &str) {
     watchdog::until("nobody is left", || alive::marked(MARK, mark).is_empty());
 }
 
-#[test]
+#[watched_test]
 fn a_tree_ends_when_its_host_is_killed() {
-    let _watch = watchdog::watch();
     let Some((host, supervisors)) = host("host", |_| ()) else { return };
     host.signal(Signal::KILL).unwrap();
     nobody_is_left("host");
@@ -58,9 +58,8 @@ fn a_tree_ends_when_its_host_is_killed() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn a_tree_ends_when_the_whole_group_of_its_host_is_killed() {
-    let _watch = watchdog::watch();
     let Some((host, supervisors)) = host("group", |command| _ = command.own_group()) else {
         return;
     };
@@ -74,9 +73,8 @@ fn a_tree_ends_when_the_whole_group_of_its_host_is_killed() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn a_tree_ends_when_its_supervisor_or_its_guard_is_killed() {
-    let _watch = watchdog::watch();
     for index in [0, 1] {
         let Some((host, supervisors)) = host("supervisor", |_| ()) else { return };
         alive::kill(supervisors[index]);
@@ -90,9 +88,8 @@ fn a_tree_ends_when_its_supervisor_or_its_guard_is_killed() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn a_supervisor_that_is_stopped_is_woken_or_replaced() {
-    let _watch = watchdog::watch();
     let Some((host, supervisors)) = host("stopped", |_| ()) else { return };
     let inner = supervisors.iter().copied().max().unwrap();
     assert!(Command::new("kill").args(["-STOP", &inner.to_string()]).status().unwrap().success());
@@ -102,9 +99,8 @@ fn a_supervisor_that_is_stopped_is_woken_or_replaced() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn an_ordinary_user_can_have_a_tree_supervised() {
-    let _watch = watchdog::watch();
     if !is_root() {
         return skipped("only root can become another user");
     }
@@ -119,9 +115,8 @@ fn an_ordinary_user_can_have_a_tree_supervised() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn a_supervisor_that_is_killed_does_not_leave_its_host_waiting() {
-    let _watch = watchdog::watch();
     let mut command = puppet(["spawn=daemon=600", "wait=600"]);
     command
         .env(MARK, alive::mark("waiting"))
@@ -139,9 +134,8 @@ fn a_supervisor_that_is_killed_does_not_leave_its_host_waiting() {
     nobody_is_left("waiting");
 }
 
-#[test]
+#[watched_test]
 fn a_child_ends_with_its_parent_where_only_that_is_asked() {
-    let _watch = watchdog::watch();
     let mut command = puppet(["wait=600"]);
     let child = command.kill_on_parent_exit(Scope::Child).spawn().unwrap();
     assert!(alive::is_running(child.id()));

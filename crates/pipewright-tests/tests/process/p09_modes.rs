@@ -16,7 +16,7 @@ use std::time::Duration;
 use pipewright::Stdio;
 #[cfg(unix)]
 use pipewright::{ChildStdout, Mode, PipeOptions};
-use pipewright_tests::watchdog;
+use pipewright_test_macros::watched_test;
 
 use super::{flood, puppet};
 
@@ -25,9 +25,8 @@ fn is_nonblocking(handle: impl AsFd) -> bool {
     rustix::fs::fcntl_getfl(handle).unwrap().contains(rustix::fs::OFlags::NONBLOCK)
 }
 
-#[test]
+#[watched_test]
 fn the_childs_handles_are_synchronous() {
-    let _watch = watchdog::watch();
     let expected = "blocking\nblocking\nblocking\n";
     assert_eq!(puppet(["modes"]).stdin(Stdio::bytes("x")).capture().unwrap().stdout, expected);
     let mut command = puppet(["modes"]);
@@ -37,9 +36,8 @@ fn the_childs_handles_are_synchronous() {
 
 /// Asynchronous means that a call can be kept from waiting, and never that others find it out.
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn the_parents_handles_are_asynchronous_and_nobody_else_can_tell() {
-    let _watch = watchdog::watch();
     let mut command = puppet(["cat"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
@@ -62,9 +60,8 @@ fn clones_of(end: &ChildStdout) -> [File; 2] {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn a_clone_of_our_end_of_stdout_waits_for_bytes() {
-    let _watch = watchdog::watch();
     for way in 0..2 {
         let mut command = puppet(["eat-all", "out=late"]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -87,9 +84,8 @@ fn a_clone_of_our_end_of_stdout_waits_for_bytes() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn a_clone_of_our_end_of_stdin_waits_for_room() {
-    let _watch = watchdog::watch();
     for stdin in [Stdio::piped(), Stdio::piped_async()] {
         let mut command = puppet(["wait=0.05", "cat"]);
         let mut child = command.stdin(stdin).stdout(Stdio::piped()).spawn().unwrap();
@@ -119,9 +115,8 @@ fn a_clone_of_our_end_of_stdin_waits_for_room() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn the_ends_of_a_pipe_of_our_own_block_for_others_whatever_their_mode() {
-    let _watch = watchdog::watch();
     let options = PipeOptions { read: Mode::Async, write: Mode::Async, capacity: None };
     let (reader, writer) = pipewright::pipe(options).unwrap();
     while writer.try_write(&flood(1 << 16)).is_ok() {}
@@ -140,9 +135,8 @@ fn the_ends_of_a_pipe_of_our_own_block_for_others_whatever_their_mode() {
     assert!(!is_nonblocking(OwnedFd::from(reader)) && !is_nonblocking(OwnedFd::from(writer)));
 }
 
-#[test]
+#[watched_test]
 fn reading_our_end_waits_all_the_same() {
-    let _watch = watchdog::watch();
     let mut child = puppet(["wait=0.1", "out=late"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut text = String::new();
     child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
@@ -150,9 +144,8 @@ fn reading_our_end_waits_all_the_same() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn a_child_that_sets_o_nonblock_does_not_harm_us() {
-    let _watch = watchdog::watch();
     let acts = ["set-nonblocking", "out=a", "wait=0.05", "out=b", "err=c"];
     let capture = puppet(acts).stdin(Stdio::bytes("unread")).capture().unwrap();
     assert_eq!((capture.stdout.as_str(), capture.stderr.as_str()), ("ab", "c"));
@@ -163,9 +156,8 @@ fn a_child_that_sets_o_nonblock_does_not_harm_us() {
     assert_eq!(text, "x");
 }
 
-#[test]
+#[watched_test]
 fn a_stream_that_is_handed_to_another_child_is_synchronous_there() {
-    let _watch = watchdog::watch();
     let mut first = puppet(["out-bytes=300000"]).stdout(Stdio::piped()).spawn().unwrap();
     let between = first.stdout.take().unwrap();
     let output = puppet(["modes", "cat"]).stdin(between).output().unwrap();

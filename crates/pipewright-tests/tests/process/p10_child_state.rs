@@ -5,7 +5,8 @@ use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use pipewright::{Command, Stdio};
-use pipewright_tests::{count, isolate, watchdog};
+use pipewright_test_macros::{isolated_test, watched_test};
+use pipewright_tests::{count, watchdog};
 
 use super::puppet;
 
@@ -24,32 +25,28 @@ fn bit(signal: i32) -> u64 {
 
 extern "C" fn handler(_: i32) {}
 
-#[test]
+#[isolated_test]
 fn mask_sigpipe_and_handlers_are_the_default() {
-    isolate::isolated("p10_child_state::mask_sigpipe_and_handlers_are_the_default", || {
-        let _watch = watchdog::watch();
-        // SAFETY: the handler does nothing, and this process runs nothing but this test.
-        unsafe {
-            libc::signal(libc::SIGUSR1, handler as *const () as libc::sighandler_t);
-            libc::signal(libc::SIGTERM, handler as *const () as libc::sighandler_t);
-            libc::signal(libc::SIGHUP, libc::SIG_IGN);
-            let mut blocked = std::mem::zeroed();
-            libc::sigemptyset(&raw mut blocked);
-            libc::sigaddset(&raw mut blocked, libc::SIGUSR2);
-            libc::sigaddset(&raw mut blocked, libc::SIGINT);
-            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const blocked, std::ptr::null_mut());
-        }
-        assert_eq!(child_mask("SigBlk"), 0, "blocked");
-        assert_eq!(child_mask("SigCgt"), 0, "caught");
-        let ignored = child_mask("SigIgn");
-        assert_eq!(ignored & bit(libc::SIGPIPE), 0, "SIGPIPE, which Rust ignores");
-        assert_ne!(ignored & bit(libc::SIGHUP), 0, "nohup works through us");
-    });
+    // SAFETY: the handler does nothing, and this process runs nothing but this test.
+    unsafe {
+        libc::signal(libc::SIGUSR1, handler as *const () as libc::sighandler_t);
+        libc::signal(libc::SIGTERM, handler as *const () as libc::sighandler_t);
+        libc::signal(libc::SIGHUP, libc::SIG_IGN);
+        let mut blocked = std::mem::zeroed();
+        libc::sigemptyset(&raw mut blocked);
+        libc::sigaddset(&raw mut blocked, libc::SIGUSR2);
+        libc::sigaddset(&raw mut blocked, libc::SIGINT);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const blocked, std::ptr::null_mut());
+    }
+    assert_eq!(child_mask("SigBlk"), 0, "blocked");
+    assert_eq!(child_mask("SigCgt"), 0, "caught");
+    let ignored = child_mask("SigIgn");
+    assert_eq!(ignored & bit(libc::SIGPIPE), 0, "SIGPIPE, which Rust ignores");
+    assert_ne!(ignored & bit(libc::SIGHUP), 0, "nohup works through us");
 }
 
-#[test]
+#[watched_test]
 fn our_own_mask_is_as_it_was() {
-    let _watch = watchdog::watch();
     let mask = || {
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
         status.lines().find(|line| line.starts_with("SigBlk")).unwrap().to_owned()
@@ -60,9 +57,8 @@ fn our_own_mask_is_as_it_was() {
     assert_eq!(mask(), before);
 }
 
-#[test]
+#[watched_test]
 fn a_writer_without_a_reader_is_ended_by_sigpipe() {
-    let _watch = watchdog::watch();
     let mut child = Command::new("yes").stdout(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGPIPE));
@@ -90,59 +86,52 @@ fn with_closed_stdio(body: impl FnOnce() -> Result<(), String>) {
     assert_eq!(result, Ok(()));
 }
 
-#[test]
+#[isolated_test]
 fn a_parent_with_closed_stdio_works() {
-    isolate::isolated("p10_child_state::a_parent_with_closed_stdio_works", || {
-        let _watch = watchdog::watch();
-        with_closed_stdio(|| {
-            let capture = puppet(["cat", "err=oops"])
-                .stdin(Stdio::bytes("through"))
-                .capture()
-                .map_err(|error| error.to_string())?;
-            let said = (capture.stdout.as_str(), capture.stderr.as_str());
-            if said != ("through", "oops") {
-                return Err(format!("{said:?}"));
-            }
-            let status = puppet(["exit=7"]).status().map_err(|error| error.to_string())?;
-            if status.code() != Some(7) {
-                return Err(status.to_string());
-            }
-            Ok(())
-        });
+    with_closed_stdio(|| {
+        let capture = puppet(["cat", "err=oops"])
+            .stdin(Stdio::bytes("through"))
+            .capture()
+            .map_err(|error| error.to_string())?;
+        let said = (capture.stdout.as_str(), capture.stderr.as_str());
+        if said != ("through", "oops") {
+            return Err(format!("{said:?}"));
+        }
+        let status = puppet(["exit=7"]).status().map_err(|error| error.to_string())?;
+        if status.code() != Some(7) {
+            return Err(status.to_string());
+        }
+        Ok(())
     });
 }
 
-#[test]
+#[isolated_test]
 fn handles_numbered_0_to_2_can_be_given_in_any_order() {
-    isolate::isolated("p10_child_state::handles_numbered_0_to_2_can_be_given_in_any_order", || {
-        let _watch = watchdog::watch();
-        let dir = tempfile::tempdir().unwrap();
-        let path = |name: &str| dir.path().join(name);
-        std::fs::write(path("in"), "input").unwrap();
-        with_closed_stdio(|| {
-            // Opened in this order they get 0, 1 and 2, and each is given another place.
-            let out = std::fs::File::create(path("out")).unwrap();
-            let err = std::fs::File::create(path("err")).unwrap();
-            let input = std::fs::File::open(path("in")).unwrap();
-            let numbers = [out.as_raw_fd(), err.as_raw_fd(), input.as_raw_fd()];
-            if numbers != [0, 1, 2] {
-                return Err(format!("{numbers:?}"));
-            }
-            let mut command = puppet(["cat", "err=oops"]);
-            command.stdin(input).stdout(out).stderr(err);
-            let status = command.status().map_err(|error| error.to_string())?;
-            // Closes 0 to 2 again before they are put back.
-            drop(command);
-            if status.success() { Ok(()) } else { Err(status.to_string()) }
-        });
-        assert_eq!(std::fs::read_to_string(path("out")).unwrap(), "input");
-        assert_eq!(std::fs::read_to_string(path("err")).unwrap(), "oops");
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    std::fs::write(path("in"), "input").unwrap();
+    with_closed_stdio(|| {
+        // Opened in this order they get 0, 1 and 2, and each is given another place.
+        let out = std::fs::File::create(path("out")).unwrap();
+        let err = std::fs::File::create(path("err")).unwrap();
+        let input = std::fs::File::open(path("in")).unwrap();
+        let numbers = [out.as_raw_fd(), err.as_raw_fd(), input.as_raw_fd()];
+        if numbers != [0, 1, 2] {
+            return Err(format!("{numbers:?}"));
+        }
+        let mut command = puppet(["cat", "err=oops"]);
+        command.stdin(input).stdout(out).stderr(err);
+        let status = command.status().map_err(|error| error.to_string())?;
+        // Closes 0 to 2 again before they are put back.
+        drop(command);
+        if status.success() { Ok(()) } else { Err(status.to_string()) }
     });
+    assert_eq!(std::fs::read_to_string(path("out")).unwrap(), "input");
+    assert_eq!(std::fs::read_to_string(path("err")).unwrap(), "oops");
 }
 
-#[test]
+#[watched_test]
 fn inherited_handles_may_trade_places() {
-    let _watch = watchdog::watch();
     let dir = tempfile::tempdir().unwrap();
     // Two files at numbers of our choice, each to appear under the other's number.
     let place = |name: &str, number: i32| {

@@ -4,7 +4,8 @@
 use std::time::Instant;
 
 use pipewright::{Command, ErrorKind, Limit, Line, Outcome, Source, Stdio};
-use pipewright_tests::{alive, count, isolate, watchdog};
+use pipewright_test_macros::{isolated_test, watched_test};
+use pipewright_tests::{alive, count, watchdog};
 
 use super::{SHORT, puppet};
 
@@ -19,22 +20,19 @@ fn texts(lines: impl Iterator<Item = Result<Line, pipewright::Error>>) -> Vec<St
     lines.map(|line| line.unwrap().text).collect()
 }
 
-#[test]
+#[watched_test]
 fn a_multibyte_character_split_anywhere_decodes_right() {
-    let _watch = watchdog::watch();
     assert_eq!(puppet(byte_by_byte(TEXT)).strict_utf8().capture().unwrap().stdout, TEXT);
 }
 
-#[test]
+#[watched_test]
 fn lines_split_anywhere_decode_right() {
-    let _watch = watchdog::watch();
     let lines = puppet(byte_by_byte(TEXT)).strict_utf8().lines().unwrap();
     assert_eq!(texts(lines), ["caf\u{e9}", "\u{1f600} \u{4f60}\u{597d}", "", "last"]);
 }
 
-#[test]
+#[watched_test]
 fn a_limit_that_cuts_a_character_is_no_reason_for_strict_text_to_fail() {
-    let _watch = watchdog::watch();
     let text = |limit| {
         let mut command = puppet(["out=\u{e9}a\u{e9}"]);
         command.strict_utf8().limit(limit).capture().map(|capture| capture.stdout)
@@ -48,34 +46,28 @@ fn a_limit_that_cuts_a_character_is_no_reason_for_strict_text_to_fail() {
     assert!(matches!(error.kind(), ErrorKind::InvalidUtf8 { offset: 1, .. }), "{error}");
 }
 
-#[test]
+#[watched_test]
 fn a_cut_character_at_the_edge_of_a_limit_is_replaced_and_not_lost_track_of() {
-    let _watch = watchdog::watch();
     let mut command = puppet(["out=ab\u{e9}"]);
     let capture = command.limit(Limit::keep_head(3)).capture().unwrap();
     assert_eq!((capture.stdout.as_str(), capture.truncated), ("ab\u{fffd}", true));
 }
 
 #[cfg(unix)]
-#[test]
+#[isolated_test]
 fn a_gigabyte_in_one_line_keeps_memory_bounded() {
-    isolate::isolated("p11_text::a_gigabyte_in_one_line_keeps_memory_bounded", || {
-        let _watch = watchdog::watch();
-        let before = count::rss_bytes();
-        let mut command = Command::new("head");
-        command.args(["-c", "1073741824", "/dev/zero"]);
-        let lines: Vec<Line> =
-            command.max_line(1000).lines().unwrap().map(Result::unwrap).collect();
-        assert_eq!(lines.len(), 1);
-        assert!(lines[0].truncated && lines[0].text.len() == 1000);
-        let grown = count::rss_bytes().saturating_sub(before);
-        assert!(grown < 4 << 20, "{grown} bytes");
-    });
+    let before = count::rss_bytes();
+    let mut command = Command::new("head");
+    command.args(["-c", "1073741824", "/dev/zero"]);
+    let lines: Vec<Line> = command.max_line(1000).lines().unwrap().map(Result::unwrap).collect();
+    assert_eq!(lines.len(), 1);
+    assert!(lines[0].truncated && lines[0].text.len() == 1000);
+    let grown = count::rss_bytes().saturating_sub(before);
+    assert!(grown < 4 << 20, "{grown} bytes");
 }
 
-#[test]
+#[watched_test]
 fn lines_of_both_streams_arrive_as_they_are_written() {
-    let _watch = watchdog::watch();
     // The child writes a line when the one before it has been read.
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str| dir.path().join(name).display().to_string();
@@ -96,9 +88,8 @@ fn lines_of_both_streams_arrive_as_they_are_written() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn lines_wait_for_whoever_takes_them() {
-    let _watch = watchdog::watch();
     let mut lines = Command::new("yes").lines().unwrap();
     let pid = lines.pid();
     for _ in 0..10_000 {
@@ -108,9 +99,8 @@ fn lines_wait_for_whoever_takes_them() {
     watchdog::until("SIGPIPE has ended it and it is reaped", || alive::state(pid).is_none());
 }
 
-#[test]
+#[watched_test]
 fn the_end_of_the_lines_is_the_end_of_the_child() {
-    let _watch = watchdog::watch();
     let mut lines = puppet(["out=a\nb", "exit=3"]).lines().unwrap();
     assert_eq!(texts(lines.by_ref()), ["a", "b"]);
     assert!(lines.next().is_none(), "and it stays the end");
@@ -119,18 +109,16 @@ fn the_end_of_the_lines_is_the_end_of_the_child() {
     assert_eq!(ending.stdout_bytes, Some(3));
 }
 
-#[test]
+#[watched_test]
 fn finish_reads_the_rest() {
-    let _watch = watchdog::watch();
     let mut lines = puppet(["lines=20000", "exit=4"]).lines().unwrap();
     assert_eq!(lines.next().unwrap().unwrap().text, "line 0");
     let ending = lines.finish().unwrap();
     assert_eq!((ending.status.code(), ending.stdout_bytes), (Some(4), Some(208_890)));
 }
 
-#[test]
+#[watched_test]
 fn a_timeout_ends_the_lines() {
-    let _watch = watchdog::watch();
     let start = Instant::now();
     let mut command = puppet(["out=only\n", "wait=600"]);
     let mut lines = command.timeout(SHORT).lines().unwrap();
@@ -139,9 +127,8 @@ fn a_timeout_ends_the_lines() {
     assert_eq!(lines.finish().unwrap().outcome, Outcome::TimedOut);
 }
 
-#[test]
+#[watched_test]
 fn a_line_that_is_not_utf8_is_an_error_and_the_next_one_comes() {
-    let _watch = watchdog::watch();
     let mut command = puppet(["out-hex=ff0a", "out=fine\n"]);
     let mut lines = command.strict_utf8().lines().unwrap();
     assert!(lines.next().unwrap().is_err());

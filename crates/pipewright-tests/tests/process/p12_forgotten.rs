@@ -6,35 +6,30 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 
 use pipewright::{Command, ErrorKind, Scope, Signal, Stdio};
+use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::alive::{self, KillOnDrop};
-use pipewright_tests::{count, isolate, watchdog};
+use pipewright_tests::{count, watchdog};
 
 use super::tee::terminal;
 use super::{pid_said_by, puppet};
 
-#[test]
+#[isolated_test]
 fn forgotten_and_detached_children_leave_no_zombie_and_no_handle() {
-    isolate::isolated(
-        "p12_forgotten::forgotten_and_detached_children_leave_no_zombie_and_no_handle",
-        || {
-            let _watch = watchdog::watch();
-            let before = count::handles();
-            for round in 0..60 {
-                let mut command = puppet([["exit=0", "wait=0.1", "raise=KILL"][round % 3]]);
-                match round % 4 {
-                    0 => drop(command.start_and_forget().unwrap()),
-                    1 => drop(command.detached().start_and_forget().unwrap()),
-                    2 => drop(command.detached().start().unwrap()),
-                    _ => drop(command.detached().stdout(Stdio::piped()).spawn().unwrap()),
-                }
-            }
-            let error = Command::new("/no/such").start_and_forget().unwrap_err();
-            assert!(matches!(error.kind(), ErrorKind::NotFound { .. }), "{error}");
-            watchdog::until("every child is reaped", || count::children().is_empty());
-            watchdog::until("every handle is closed", || count::handles() == before);
-            watchdog::until("the reaper has gone to rest", || count::threads() <= 3);
-        },
-    );
+    let before = count::handles();
+    for round in 0..60 {
+        let mut command = puppet([["exit=0", "wait=0.1", "raise=KILL"][round % 3]]);
+        match round % 4 {
+            0 => drop(command.start_and_forget().unwrap()),
+            1 => drop(command.detached().start_and_forget().unwrap()),
+            2 => drop(command.detached().start().unwrap()),
+            _ => drop(command.detached().stdout(Stdio::piped()).spawn().unwrap()),
+        }
+    }
+    let error = Command::new("/no/such").start_and_forget().unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::NotFound { .. }), "{error}");
+    watchdog::until("every child is reaped", || count::children().is_empty());
+    watchdog::until("every handle is closed", || count::handles() == before);
+    watchdog::until("the reaper has gone to rest", || count::threads() <= 3);
 }
 
 /// What the handles 0 to 2 of that process refer to.
@@ -45,19 +40,13 @@ fn stdio_of(pid: u32) -> [String; 3] {
     })
 }
 
-#[test]
+#[isolated_test]
 fn a_forgotten_child_has_null_stdio_unless_it_was_told_otherwise() {
-    isolate::isolated(
-        "p12_forgotten::a_forgotten_child_has_null_stdio_unless_it_was_told_otherwise",
-        || {
-            let _watch = watchdog::watch();
-            let file = File::open("/etc/passwd").unwrap();
-            // Ours is to be something else than null.
-            // SAFETY: numbers; this process runs nothing but this test.
-            assert_eq!(unsafe { libc::dup2(file.as_raw_fd(), 0) }, 0);
-            look_at_stdio();
-        },
-    );
+    let file = File::open("/etc/passwd").unwrap();
+    // Ours is to be something else than null.
+    // SAFETY: numbers; this process runs nothing but this test.
+    assert_eq!(unsafe { libc::dup2(file.as_raw_fd(), 0) }, 0);
+    look_at_stdio();
 }
 
 fn look_at_stdio() {
@@ -87,7 +76,7 @@ fn look_at_stdio() {
     assert_eq!(puppet(["out=x"]).detached().read().unwrap(), "x");
 }
 
-#[test]
+#[watched_test]
 fn contradictions_are_refused() {
     let words = |change: fn(&mut Command) -> &mut Command| {
         let mut command = puppet(["exit=0"]);
@@ -107,9 +96,8 @@ fn contradictions_are_refused() {
     assert!(puppet(["exit=0"]).detached().own_group().status().unwrap().success());
 }
 
-#[test]
+#[watched_test]
 fn a_detached_child_survives_the_end_of_the_terminal() {
-    let _watch = watchdog::watch();
     let (holder, terminal) = terminal();
     let mut command = puppet(["own-terminal", "detach=wait=600", "spawn=wait=600", "wait=600"]);
     command.own_session().stdin(terminal).stderr(Stdio::piped());
@@ -133,9 +121,8 @@ fn read_lines(child: &mut pipewright::Child, count: usize) -> Vec<u32> {
     said.lines().map(|line| line.parse().unwrap()).collect()
 }
 
-#[test]
+#[watched_test]
 fn a_detached_child_survives_the_death_of_its_parent_and_a_signal_to_its_group() {
-    let _watch = watchdog::watch();
     for signal in [Signal::KILL, Signal::INT] {
         let mut command = puppet(["detach=wait=600", "wait=600"]);
         let mut parent = command.own_session().stderr(Stdio::piped()).spawn().unwrap();

@@ -7,8 +7,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use pipewright::{AsyncRunner, CancelToken, Command, Event, Pipeline, Stdio, run_all};
+use pipewright_test_macros::isolated_test;
 use pipewright_tests::skip::{is_forced_off, skipped};
-use pipewright_tests::{alive, count, isolate, watchdog};
+use pipewright_tests::{alive, count, watchdog};
 
 use super::async_verbs::one_thread;
 use super::{flood, puppet};
@@ -47,7 +48,6 @@ async fn at_every_point<F: Future>(mut call: impl FnMut() -> F) {
 
 /// Sees to it that nothing is left of what these calls have started, and no handle.
 fn leaves_nothing(calls: impl AsyncFn(&str)) {
-    let _watch = watchdog::watch_for(Duration::from_secs(300));
     if is_forced_off("pidfd") {
         return skipped("descendants are only held by pidfds");
     }
@@ -80,192 +80,174 @@ macro_rules! drop_every_verb {
     };
 }
 
-#[test]
+#[isolated_test(limit = Duration::from_secs(300))]
 fn a_verb_that_is_dropped_kills_whom_it_started() {
-    isolate::isolated("p14_dropped_calls::a_verb_that_is_dropped_kills_whom_it_started", || {
-        leaves_nothing(async |mark| {
-            let busy = || {
-                let mut command = marked(&BUSY, mark);
-                command.stdin(Stdio::bytes(flood(300_000))).stdout(Stdio::piped());
-                command.owned()
-            };
-            drop_every_verb!(busy);
-        });
+    leaves_nothing(async |mark| {
+        let busy = || {
+            let mut command = marked(&BUSY, mark);
+            command.stdin(Stdio::bytes(flood(300_000))).stdout(Stdio::piped());
+            command.owned()
+        };
+        drop_every_verb!(busy);
     });
 }
 
-#[test]
+#[isolated_test(limit = Duration::from_secs(300))]
 fn a_pipeline_that_is_dropped_kills_every_stage() {
-    isolate::isolated("p14_dropped_calls::a_pipeline_that_is_dropped_kills_every_stage", || {
-        leaves_nothing(async |mark| {
-            let busy = || -> Pipeline<'static> {
-                let mut last = marked(&["cat"], mark);
-                last.stdout(Stdio::piped());
-                marked(&BUSY, mark) | last
-            };
-            drop_every_verb!(busy);
-        });
+    leaves_nothing(async |mark| {
+        let busy = || -> Pipeline<'static> {
+            let mut last = marked(&["cat"], mark);
+            last.stdout(Stdio::piped());
+            marked(&BUSY, mark) | last
+        };
+        drop_every_verb!(busy);
     });
 }
 
-#[test]
+#[isolated_test(limit = Duration::from_secs(300))]
 fn many_commands_that_are_dropped_are_all_killed() {
-    isolate::isolated("p14_dropped_calls::many_commands_that_are_dropped_are_all_killed", || {
-        if cfg!(windows) {
-            return skipped(
-                "the server of Wine 8 itself crashes in most runs of it, see ci/under-wine.sh",
-            );
-        }
-        leaves_nothing(async |mark| {
-            let token = CancelToken::new();
-            let busy = || {
-                let commands =
-                    [marked(&BUSY, mark), marked(&["exit=0"], mark), marked(&BUSY, mark)];
-                run_all(commands).concurrency(2).cancel(&token)
-            };
-            at_every_point(|| async { busy().captures_async().await.len() }).await;
-            at_every_point(|| async { busy().as_they_end_async().next().await.is_some() }).await;
-            let runner = || {
-                let mut runner = AsyncRunner::new(2).with_cancel(&token);
-                runner.push(0, marked(&BUSY, mark) | marked(&BUSY, mark));
-                runner.push(1, marked(&BUSY, mark));
-                runner
-            };
-            at_every_point(|| async { runner().next().await.is_some() }).await;
-        });
+    if cfg!(windows) {
+        return skipped(
+            "the server of Wine 8 itself crashes in most runs of it, see ci/under-wine.sh",
+        );
+    }
+    leaves_nothing(async |mark| {
+        let token = CancelToken::new();
+        let busy = || {
+            let commands = [marked(&BUSY, mark), marked(&["exit=0"], mark), marked(&BUSY, mark)];
+            run_all(commands).concurrency(2).cancel(&token)
+        };
+        at_every_point(|| async { busy().captures_async().await.len() }).await;
+        at_every_point(|| async { busy().as_they_end_async().next().await.is_some() }).await;
+        let runner = || {
+            let mut runner = AsyncRunner::new(2).with_cancel(&token);
+            runner.push(0, marked(&BUSY, mark) | marked(&BUSY, mark));
+            runner.push(1, marked(&BUSY, mark));
+            runner
+        };
+        at_every_point(|| async { runner().next().await.is_some() }).await;
     });
 }
 
-#[test]
+#[isolated_test(limit = Duration::from_secs(300))]
 fn a_wait_that_is_dropped_leaves_the_child_alone() {
-    isolate::isolated("p14_dropped_calls::a_wait_that_is_dropped_leaves_the_child_alone", || {
-        leaves_nothing(async |mark| {
-            let token = CancelToken::new();
-            let idle = || marked(&["wait=600"], mark);
-            let process = idle().start().unwrap();
-            at_every_point(|| process.wait_async()).await;
-            at_every_point(|| process.try_wait_for_async(LONG)).await;
-            at_every_point(|| process.wait_or_kill_on_timeout_async(LONG)).await;
-            at_every_point(|| process.wait_or_kill_on_cancel_async(&token)).await;
-            assert_eq!(process.try_wait().unwrap(), None);
-            // One that has sent a kill has sent it.
-            poll_times(1, process.wait_or_kill_on_timeout_async(Duration::ZERO)).await;
-            process.wait_async().await.unwrap();
+    leaves_nothing(async |mark| {
+        let token = CancelToken::new();
+        let idle = || marked(&["wait=600"], mark);
+        let process = idle().start().unwrap();
+        at_every_point(|| process.wait_async()).await;
+        at_every_point(|| process.try_wait_for_async(LONG)).await;
+        at_every_point(|| process.wait_or_kill_on_timeout_async(LONG)).await;
+        at_every_point(|| process.wait_or_kill_on_cancel_async(&token)).await;
+        assert_eq!(process.try_wait().unwrap(), None);
+        // One that has sent a kill has sent it.
+        poll_times(1, process.wait_or_kill_on_timeout_async(Duration::ZERO)).await;
+        process.wait_async().await.unwrap();
 
-            let child = idle().timeout(LONG).spawn().unwrap();
-            at_every_point(|| child.wait_async()).await;
-            assert_eq!(child.try_wait().unwrap(), None);
-            child.kill().unwrap();
-            assert!(!child.wait_async().await.unwrap().success());
+        let child = idle().timeout(LONG).spawn().unwrap();
+        at_every_point(|| child.wait_async()).await;
+        assert_eq!(child.try_wait().unwrap(), None);
+        child.kill().unwrap();
+        assert!(!child.wait_async().await.unwrap().success());
 
-            let mut pipeline = idle() | idle();
-            let child = pipeline.timeout(LONG).spawn().unwrap();
-            at_every_point(|| child.wait_async()).await;
-            assert_eq!(child.try_wait().unwrap(), None);
-            child.kill().unwrap();
-            assert!(!child.wait_async().await.unwrap().success());
-        });
+        let mut pipeline = idle() | idle();
+        let child = pipeline.timeout(LONG).spawn().unwrap();
+        at_every_point(|| child.wait_async()).await;
+        assert_eq!(child.try_wait().unwrap(), None);
+        child.kill().unwrap();
+        assert!(!child.wait_async().await.unwrap().success());
     });
 }
 
 /// As any child that is dropped: it goes on, unless it is to be killed then.
-#[test]
+#[isolated_test(limit = Duration::from_secs(300))]
 fn a_child_that_is_read_is_dropped_with_the_call() {
-    isolate::isolated("p14_dropped_calls::a_child_that_is_read_is_dropped_with_the_call", || {
-        leaves_nothing(async |mark| {
-            let spawn = |kill: bool| {
-                let mut command = marked(&["out=text", "wait=600"], mark);
-                command.stdout(Stdio::piped());
-                if kill {
-                    command.kill_on_drop();
-                }
-                command.spawn().unwrap()
-            };
-            at_every_point(|| spawn(true).read_all_bytes_async()).await;
-            at_every_point(|| spawn(true).read_all_text_async()).await;
-            at_every_point(|| spawn(true).wait_with_output_async()).await;
-            let piped = || {
-                let mut last = marked(&["cat"], mark);
-                last.stdout(Stdio::piped()).kill_on_drop();
-                (marked(&BUSY, mark) | last).spawn().unwrap()
-            };
-            at_every_point(|| piped().wait_with_output_async()).await;
-            watchdog::until("they are killed", || alive::marked(MARK, mark).is_empty());
-            let child = spawn(false);
-            let pid = child.id();
-            poll_times(POINTS, child.read_all_bytes_async()).await;
-            assert!(alive::is_running(pid));
-            alive::kill(pid);
-        });
+    leaves_nothing(async |mark| {
+        let spawn = |kill: bool| {
+            let mut command = marked(&["out=text", "wait=600"], mark);
+            command.stdout(Stdio::piped());
+            if kill {
+                command.kill_on_drop();
+            }
+            command.spawn().unwrap()
+        };
+        at_every_point(|| spawn(true).read_all_bytes_async()).await;
+        at_every_point(|| spawn(true).read_all_text_async()).await;
+        at_every_point(|| spawn(true).wait_with_output_async()).await;
+        let piped = || {
+            let mut last = marked(&["cat"], mark);
+            last.stdout(Stdio::piped()).kill_on_drop();
+            (marked(&BUSY, mark) | last).spawn().unwrap()
+        };
+        at_every_point(|| piped().wait_with_output_async()).await;
+        watchdog::until("they are killed", || alive::marked(MARK, mark).is_empty());
+        let child = spawn(false);
+        let pid = child.id();
+        poll_times(POINTS, child.read_all_bytes_async()).await;
+        assert!(alive::is_running(pid));
+        alive::kill(pid);
     });
 }
 
-#[test]
+#[isolated_test(limit = Duration::from_secs(300))]
 fn what_is_handed_out_goes_on_where_it_was() {
-    isolate::isolated("p14_dropped_calls::what_is_handed_out_goes_on_where_it_was", || {
-        leaves_nothing(async |mark| {
-            const LINES: usize = 500;
-            let acts = ["lines=250", "wait=0.05", "lines=250", "exit=3"];
-            let mut lines = marked(&acts, mark).lines_async().unwrap();
-            let mut seen = 0;
-            for times in (0..POINTS).cycle() {
-                let line = match poll_times(times, lines.next()).await {
-                    // Dropped: nothing is lost.
-                    None if times < POINTS - 1 => continue,
-                    None => lines.next().await,
-                    Some(line) => line,
-                };
-                let Some(line) = line else { break };
-                assert_eq!(line.unwrap().text, format!("line {}", seen % (LINES / 2)));
-                seen += 1;
-            }
-            assert_eq!(seen, LINES);
-            assert_eq!(lines.finish().await.unwrap().status.code(), Some(3));
+    leaves_nothing(async |mark| {
+        const LINES: usize = 500;
+        let acts = ["lines=250", "wait=0.05", "lines=250", "exit=3"];
+        let mut lines = marked(&acts, mark).lines_async().unwrap();
+        let mut seen = 0;
+        for times in (0..POINTS).cycle() {
+            let line = match poll_times(times, lines.next()).await {
+                // Dropped: nothing is lost.
+                None if times < POINTS - 1 => continue,
+                None => lines.next().await,
+                Some(line) => line,
+            };
+            let Some(line) = line else { break };
+            assert_eq!(line.unwrap().text, format!("line {}", seen % (LINES / 2)));
+            seen += 1;
+        }
+        assert_eq!(seen, LINES);
+        assert_eq!(lines.finish().await.unwrap().status.code(), Some(3));
 
-            let acts = ["out-bytes=300000", "wait=0.05", "out-bytes=300000"];
-            let mut events = marked(&acts, mark).events_async().unwrap();
-            let (mut bytes, mut ended) = (Vec::new(), false);
-            while !ended {
-                for times in 0..POINTS {
-                    match poll_times(times, events.next()).await.flatten() {
-                        Some(Ok(Event::Stdout(chunk))) => bytes.extend(chunk),
-                        Some(Ok(Event::Exited(ending))) => ended = ending.status.success(),
-                        Some(Err(error)) => panic!("{error}"),
-                        _ => {}
-                    }
+        let acts = ["out-bytes=300000", "wait=0.05", "out-bytes=300000"];
+        let mut events = marked(&acts, mark).events_async().unwrap();
+        let (mut bytes, mut ended) = (Vec::new(), false);
+        while !ended {
+            for times in 0..POINTS {
+                match poll_times(times, events.next()).await.flatten() {
+                    Some(Ok(Event::Stdout(chunk))) => bytes.extend(chunk),
+                    Some(Ok(Event::Exited(ending))) => ended = ending.status.success(),
+                    Some(Err(error)) => panic!("{error}"),
+                    _ => {}
                 }
             }
-            assert!(bytes == [flood(300_000), flood(300_000)].concat());
+        }
+        assert!(bytes == [flood(300_000), flood(300_000)].concat());
 
-            let commands = (0..5).map(|code| marked(&[&format!("exit={code}")], mark));
-            let mut ends = run_all(commands).concurrency(2).as_they_end_async();
-            let mut codes = BTreeSet::new();
-            while codes.len() < 5 {
-                for times in 0..POINTS {
-                    if let Some(Some((_, end))) = poll_times(times, ends.next()).await {
-                        codes.insert(end.unwrap().status.code());
-                    }
+        let commands = (0..5).map(|code| marked(&[&format!("exit={code}")], mark));
+        let mut ends = run_all(commands).concurrency(2).as_they_end_async();
+        let mut codes = BTreeSet::new();
+        while codes.len() < 5 {
+            for times in 0..POINTS {
+                if let Some(Some((_, end))) = poll_times(times, ends.next()).await {
+                    codes.insert(end.unwrap().status.code());
                 }
             }
-            assert!(ends.next().await.is_none());
-        });
+        }
+        assert!(ends.next().await.is_none());
     });
 }
 
 /// To leave off in the middle of the end is to leave off.
-#[test]
+#[isolated_test(limit = Duration::from_secs(300))]
 fn a_finish_that_is_dropped_ends_what_it_was_to_finish() {
-    isolate::isolated(
-        "p14_dropped_calls::a_finish_that_is_dropped_ends_what_it_was_to_finish",
-        || {
-            leaves_nothing(async |mark| {
-                // They end when nobody reads them any more.
-                let endless = || marked(&["lines=100000000"], mark);
-                at_every_point(|| endless().lines_async().unwrap().finish()).await;
-                at_every_point(|| endless().events_async().unwrap().finish()).await;
-                let spawn = || endless().stdout(Stdio::piped()).spawn().unwrap();
-                at_every_point(|| spawn().read_all_lines_async().unwrap().finish()).await;
-            });
-        },
-    );
+    leaves_nothing(async |mark| {
+        // They end when nobody reads them any more.
+        let endless = || marked(&["lines=100000000"], mark);
+        at_every_point(|| endless().lines_async().unwrap().finish()).await;
+        at_every_point(|| endless().events_async().unwrap().finish()).await;
+        let spawn = || endless().stdout(Stdio::piped()).spawn().unwrap();
+        at_every_point(|| spawn().read_all_lines_async().unwrap().finish()).await;
+    });
 }

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use pipewright::{Command, Error, ErrorKind, NotExecutable, Outcome, ProcessHandle};
 use pipewright::{Resource, Source, Stdio};
+use pipewright_test_macros::{isolated_test, watched_test};
+use pipewright_tests::count;
 use pipewright_tests::skip::{is_forced_off, is_root, skipped};
-use pipewright_tests::{count, isolate, watchdog};
 
 use super::puppet;
 
@@ -31,7 +32,7 @@ fn is_not_executable(error: &Error, reason: &NotExecutable) {
     assert_eq!(error.kind(), &ErrorKind::NotExecutable { reason: reason.clone() });
 }
 
-#[test]
+#[watched_test]
 fn not_found_says_how_many_directories_were_searched() {
     let error = Command::new("no-such").env("PATH", "/a:/b::/c").capture().unwrap_err();
     let searched = ["/a", "/b", "", "/c"].map(PathBuf::from).to_vec();
@@ -52,7 +53,7 @@ fn not_found_says_how_many_directories_were_searched() {
     assert_eq!(error.to_string(), r#"cannot start "/etc/passwd/program": no such file"#);
 }
 
-#[test]
+#[watched_test]
 fn a_missing_working_directory_is_told_apart_from_a_missing_program() {
     let error = Command::new("true").current_dir("/no/such").status().unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::CurrentDirMissing { dir: "/no/such".into() });
@@ -63,7 +64,7 @@ fn a_missing_working_directory_is_told_apart_from_a_missing_program() {
     assert_eq!(error.to_string(), words);
 }
 
-#[test]
+#[watched_test]
 fn permission_denied() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("plain");
@@ -87,7 +88,7 @@ fn permission_denied() {
     assert_eq!(error.to_string(), words);
 }
 
-#[test]
+#[watched_test]
 fn one_forbidden_program_in_the_path_does_not_hide_the_next() {
     let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     fs::write(first.path().join("tool"), "not executable").unwrap();
@@ -99,7 +100,7 @@ fn one_forbidden_program_in_the_path_does_not_hide_the_next() {
     assert_eq!(error.kind(), &ErrorKind::PermissionDenied);
 }
 
-#[test]
+#[watched_test]
 fn not_executable_says_why() {
     let dir = tempfile::tempdir().unwrap();
     let error = error_of(dir.path());
@@ -129,7 +130,7 @@ fn not_executable_says_why() {
     is_not_executable(&error, &missing);
 }
 
-#[test]
+#[watched_test]
 fn a_missing_loader_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let mut bytes = fs::read("/bin/true").unwrap();
@@ -143,31 +144,26 @@ fn a_missing_loader_is_named() {
     is_not_executable(&error, &missing);
 }
 
-#[test]
+#[isolated_test]
 fn a_program_that_is_being_written_is_busy_and_tried_again() {
     // Alone: a child that another test is starting has what is written to open until it execs.
-    isolate::isolated(
-        "p15_errors::a_program_that_is_being_written_is_busy_and_tried_again",
-        || {
-            let _watch = watchdog::watch();
-            let dir = tempfile::tempdir().unwrap();
-            let path = program(dir.path(), "copy", fs::read("/bin/true").unwrap());
-            let writer = fs::OpenOptions::new().append(true).open(&path).unwrap();
-            let error = error_of(&path);
-            assert_eq!(error.kind(), &ErrorKind::Busy);
-            let words = error.to_string();
-            assert!(words.ends_with("\": text file busy: something still writes to it"));
-            let closer = std::thread::spawn(move || {
-                std::thread::park_timeout(Duration::from_millis(5));
-                drop(writer);
-            });
-            assert!(Command::new(&path).status().unwrap().success());
-            closer.join().unwrap();
-        },
-    );
+
+    let dir = tempfile::tempdir().unwrap();
+    let path = program(dir.path(), "copy", fs::read("/bin/true").unwrap());
+    let writer = fs::OpenOptions::new().append(true).open(&path).unwrap();
+    let error = error_of(&path);
+    assert_eq!(error.kind(), &ErrorKind::Busy);
+    let words = error.to_string();
+    assert!(words.ends_with("\": text file busy: something still writes to it"));
+    let closer = std::thread::spawn(move || {
+        std::thread::park_timeout(Duration::from_millis(5));
+        drop(writer);
+    });
+    assert!(Command::new(&path).status().unwrap().success());
+    closer.join().unwrap();
 }
 
-#[test]
+#[watched_test]
 fn invalid_input_says_what_is_wrong() {
     let words = |command: &mut Command| {
         let error = command.status().unwrap_err();
@@ -202,43 +198,34 @@ fn invalid_input_says_what_is_wrong() {
     assert!(words(&mut reader).contains("used up"));
 }
 
-#[test]
+#[isolated_test]
 fn too_many_open_files_is_a_limit() {
-    isolate::isolated("p15_errors::too_many_open_files_is_a_limit", || {
-        let _watch = watchdog::watch();
-        let before = count::handles();
-        // The limit is on numbers: room for one more than the lowest that is free.
-        let lowest = pipewright::null().unwrap().number() as u64;
-        let limit = libc::rlimit { rlim_cur: lowest + 2, rlim_max: 1024 };
-        // SAFETY: a live struct; this process runs nothing but this test.
-        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
-        let error = error_of("true");
-        assert_eq!(error.kind(), &ErrorKind::Limit { what: "too many open files" });
-        assert!(error.to_string().ends_with("too many open files (os error 24)"), "{error}");
-        assert_eq!(error.raw_os_error(), Some(libc::EMFILE));
-        assert_eq!(count::handles(), before, "and nothing is left of the attempt");
-    });
+    let before = count::handles();
+    // The limit is on numbers: room for one more than the lowest that is free.
+    let lowest = pipewright::null().unwrap().number() as u64;
+    let limit = libc::rlimit { rlim_cur: lowest + 2, rlim_max: 1024 };
+    // SAFETY: a live struct; this process runs nothing but this test.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+    let error = error_of("true");
+    assert_eq!(error.kind(), &ErrorKind::Limit { what: "too many open files" });
+    assert!(error.to_string().ends_with("too many open files (os error 24)"), "{error}");
+    assert_eq!(error.raw_os_error(), Some(libc::EMFILE));
+    assert_eq!(count::handles(), before, "and nothing is left of the attempt");
 }
 
-#[test]
+#[isolated_test]
 fn too_many_processes_is_a_limit() {
-    isolate::isolated("p15_errors::too_many_processes_is_a_limit", || {
-        let _watch = watchdog::watch();
-        if is_root() {
-            // Root is never refused: become somebody who has no process but this one.
-            // SAFETY: numbers; this process runs nothing but this test.
-            assert_eq!(unsafe { libc::setuid(54321) }, 0);
-        }
-        let limit = libc::rlimit { rlim_cur: 1, rlim_max: 1 };
-        // SAFETY: a live struct.
-        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &raw const limit) }, 0);
-        let error = error_of("/bin/true");
-        assert_eq!(error.kind(), &ErrorKind::Limit { what: "too many processes" });
-        assert_eq!(
-            error.to_string(),
-            r#"cannot start "/bin/true": too many processes (os error 11)"#
-        );
-    });
+    if is_root() {
+        // Root is never refused: become somebody who has no process but this one.
+        // SAFETY: numbers; this process runs nothing but this test.
+        assert_eq!(unsafe { libc::setuid(54321) }, 0);
+    }
+    let limit = libc::rlimit { rlim_cur: 1, rlim_max: 1 };
+    // SAFETY: a live struct.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &raw const limit) }, 0);
+    let error = error_of("/bin/true");
+    assert_eq!(error.kind(), &ErrorKind::Limit { what: "too many processes" });
+    assert_eq!(error.to_string(), r#"cannot start "/bin/true": too many processes (os error 11)"#);
 }
 
 /// How much address space this process uses now, in bytes.
@@ -247,23 +234,20 @@ fn address_space() -> u64 {
     statm.split(' ').next().unwrap().parse::<u64>().unwrap() * 4096
 }
 
-#[test]
+#[isolated_test]
 fn out_of_memory_is_a_limit() {
-    isolate::isolated("p15_errors::out_of_memory_is_a_limit", || {
-        let _watch = watchdog::watch();
-        // What there is, and no stack for a child.
-        let limit = libc::rlimit { rlim_cur: address_space(), rlim_max: libc::RLIM_INFINITY };
-        // SAFETY: a live struct.
-        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
-        let result = Command::new("/bin/true").status();
-        let room = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-        // SAFETY: a live struct.
-        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const room) }, 0);
-        assert_eq!(result.unwrap_err().kind(), &ErrorKind::Limit { what: "out of memory" });
-    });
+    // What there is, and no stack for a child.
+    let limit = libc::rlimit { rlim_cur: address_space(), rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: a live struct.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
+    let result = Command::new("/bin/true").status();
+    let room = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: a live struct.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const room) }, 0);
+    assert_eq!(result.unwrap_err().kind(), &ErrorKind::Limit { what: "out of memory" });
 }
 
-#[test]
+#[watched_test]
 fn arguments_that_are_too_long_are_a_limit() {
     let long = "x".repeat(200_000);
     let error = Command::new("true").arg(long).status().unwrap_err();
@@ -272,9 +256,8 @@ fn arguments_that_are_too_long_are_a_limit() {
     assert_eq!(error.to_string(), words);
 }
 
-#[test]
+#[watched_test]
 fn failed_carries_status_outcome_and_the_end_of_stderr() {
-    let _watch = watchdog::watch();
     let error = puppet(["err=first\nlast words\n", "exit=3"]).read().unwrap_err();
     let ErrorKind::Failed { status, outcome, stderr_tail, .. } = error.kind() else {
         panic!("{error:?}");
@@ -293,7 +276,7 @@ fn failed_carries_status_outcome_and_the_end_of_stderr() {
     assert!((60_000..=200_000).contains(&stderr_tail.len()), "{}", stderr_tail.len());
 }
 
-#[test]
+#[watched_test]
 fn text_that_is_not_utf8_is_an_error_with_the_offset_where_it_was_asked_for() {
     let error = puppet(["out-hex=616263ff"]).strict_utf8().capture().unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::InvalidUtf8 { source: Source::Stdout, offset: 3 });
@@ -302,7 +285,7 @@ fn text_that_is_not_utf8_is_an_error_with_the_offset_where_it_was_asked_for() {
     assert_eq!(io::Error::from(error).kind(), io::ErrorKind::InvalidData);
 }
 
-#[test]
+#[watched_test]
 fn files_that_cannot_be_opened_are_named_and_nothing_is_started() {
     let dir = tempfile::tempdir().unwrap();
     let mark = dir.path().join("started");
@@ -321,7 +304,7 @@ fn files_that_cannot_be_opened_are_named_and_nothing_is_started() {
     assert!(said.contains(r#"cannot open "/proc" for its stderr: "#), "{said}");
 }
 
-#[test]
+#[watched_test]
 fn steps_that_fail_in_the_child_are_named() {
     let error = Command::new("true")
         .rlimit(Resource::OpenFiles, Some(u64::MAX - 1), Some(u64::MAX - 1))
@@ -338,7 +321,7 @@ fn steps_that_fail_in_the_child_are_named() {
     );
 }
 
-#[test]
+#[watched_test]
 fn every_error_is_one_line() {
     let dir = tempfile::tempdir().unwrap();
     let nasty = dir.path().join("a\nb\u{1b}[2J");
@@ -354,31 +337,25 @@ fn every_error_is_one_line() {
     }
 }
 
-#[test]
+#[isolated_test]
 fn a_status_that_somebody_else_took_is_found_or_said_to_be_lost() {
-    isolate::isolated(
-        "p15_errors::a_status_that_somebody_else_took_is_found_or_said_to_be_lost",
-        || {
-            let _watch = watchdog::watch();
-            // SAFETY: this process runs nothing but this test.
-            unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
-            match puppet(["exit=42"]).status() {
-                Ok(status) => assert_eq!(status.code(), Some(42), "the kernel kept it"),
-                Err(error) => {
-                    assert_eq!(error.kind(), &ErrorKind::StatusLost);
-                    assert!(error.to_string().ends_with("and its status is lost"), "{error}");
-                }
-            }
-            // Through the loop as well: it never hangs.
-            match puppet(["out=x", "exit=42"]).capture() {
-                Ok(capture) => assert_eq!((capture.status.code(), capture.usage), (Some(42), None)),
-                Err(error) => assert_eq!(error.kind(), &ErrorKind::StatusLost),
-            }
-        },
-    );
+    // SAFETY: this process runs nothing but this test.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+    match puppet(["exit=42"]).status() {
+        Ok(status) => assert_eq!(status.code(), Some(42), "the kernel kept it"),
+        Err(error) => {
+            assert_eq!(error.kind(), &ErrorKind::StatusLost);
+            assert!(error.to_string().ends_with("and its status is lost"), "{error}");
+        }
+    }
+    // Through the loop as well: it never hangs.
+    match puppet(["out=x", "exit=42"]).capture() {
+        Ok(capture) => assert_eq!((capture.status.code(), capture.usage), (Some(42), None)),
+        Err(error) => assert_eq!(error.kind(), &ErrorKind::StatusLost),
+    }
 }
 
-#[test]
+#[watched_test]
 fn a_process_that_is_not_there_is_said_not_to_be() {
     if is_forced_off("pidfd") {
         return skipped("processes are only opened as pidfds");
@@ -391,7 +368,7 @@ fn a_process_that_is_not_there_is_said_not_to_be() {
     assert_eq!(error.to_string(), words);
 }
 
-#[test]
+#[watched_test]
 fn secret_arguments_are_in_no_error() {
     let mut command = Command::new("/no/such/program");
     command.secret_arg("hunter2");

@@ -5,7 +5,7 @@ use std::io;
 use std::os::windows::fs::OpenOptionsExt as _;
 
 use pipewright::{Command, Error, ErrorKind, NotExecutable, Outcome, ProcessHandle, Source, Stdio};
-use pipewright_tests::watchdog;
+use pipewright_test_macros::watched_test;
 
 use super::puppet;
 
@@ -13,7 +13,7 @@ fn error_of(program: impl AsRef<std::ffi::OsStr>) -> Error {
     Command::new(program).capture().unwrap_err()
 }
 
-#[test]
+#[watched_test]
 fn not_found_says_how_many_directories_were_searched() {
     let error = Command::new("no-such").env("PATH", r"C:\a;C:\b").capture().unwrap_err();
     let ErrorKind::NotFound { searched } = error.kind() else { panic!("{error:?}") };
@@ -38,7 +38,7 @@ fn not_found_says_how_many_directories_were_searched() {
     assert!(error.to_string().ends_with(r#"program.exe": no such file"#), "{error}");
 }
 
-#[test]
+#[watched_test]
 fn a_missing_working_directory_is_told_apart_from_a_missing_program() {
     let error = puppet(["exit=0"]).current_dir(r"C:\no\such").status().unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::CurrentDirMissing { dir: r"C:\no\such".into() });
@@ -52,7 +52,7 @@ fn a_missing_working_directory_is_told_apart_from_a_missing_program() {
     assert!(error.to_string().ends_with("is not a directory"), "{error}");
 }
 
-#[test]
+#[watched_test]
 fn not_executable_says_why() {
     let dir = tempfile::tempdir().unwrap();
     let error = error_of(dir.path());
@@ -65,7 +65,7 @@ fn not_executable_says_why() {
     assert!(error.to_string().ends_with("\": not in a format that can be executed"), "{error}");
 }
 
-#[test]
+#[watched_test]
 fn a_program_that_is_being_written_is_busy() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("copy.exe");
@@ -76,7 +76,7 @@ fn a_program_that_is_being_written_is_busy() {
     assert!(Command::new(&path).status().unwrap().success());
 }
 
-#[test]
+#[watched_test]
 fn invalid_input_says_what_is_wrong() {
     let words = |command: &mut Command| {
         let error = command.status().unwrap_err();
@@ -93,7 +93,7 @@ fn invalid_input_says_what_is_wrong() {
     assert!(puppet(["exit=0"]).env("=C:", r"C:\").status().unwrap().success());
 }
 
-#[test]
+#[watched_test]
 fn what_cmd_could_take_for_something_else_is_refused_for_a_batch_file() {
     let dir = tempfile::tempdir().unwrap();
     let script = dir.path().join("script.bat");
@@ -105,7 +105,7 @@ fn what_cmd_could_take_for_something_else_is_refused_for_a_batch_file() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_command_line_that_is_too_long_is_a_limit() {
     // CreateProcessW: 32,767 characters, with the last NUL.
     let error = puppet(["x".repeat(32_767)]).status().unwrap_err();
@@ -113,9 +113,8 @@ fn a_command_line_that_is_too_long_is_a_limit() {
     assert!(what.contains("too long"), "{error}");
 }
 
-#[test]
+#[watched_test]
 fn failed_carries_status_outcome_and_the_end_of_stderr() {
-    let _watch = watchdog::watch();
     let error = puppet(["err=first\nlast words\n", "exit=3"]).read().unwrap_err();
     let ErrorKind::Failed { status, outcome, stderr_tail, .. } = error.kind() else {
         panic!("{error:?}");
@@ -129,13 +128,13 @@ fn failed_carries_status_outcome_and_the_end_of_stderr() {
     assert!(error.to_string().to_lowercase().contains("0xc0000005"), "{error}");
 }
 
-#[test]
+#[watched_test]
 fn text_that_is_not_utf8_is_an_error_with_the_offset_where_it_was_asked_for() {
     let error = puppet(["out-hex=616263ff"]).strict_utf8().capture().unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::InvalidUtf8 { source: Source::Stdout, offset: 3 });
 }
 
-#[test]
+#[watched_test]
 fn files_that_cannot_be_opened_are_named_and_nothing_is_started() {
     let dir = tempfile::tempdir().unwrap();
     let mark = dir.path().join("started");
@@ -153,7 +152,7 @@ fn files_that_cannot_be_opened_are_named_and_nothing_is_started() {
     }
 }
 
-#[test]
+#[watched_test]
 fn a_process_that_is_not_there_is_said_not_to_be() {
     // Numbers are multiples of four, and far below this one.
     let error = ProcessHandle::open(0x7FFF_FFFC).unwrap_err();

@@ -3,8 +3,8 @@
 use std::fs;
 
 use pipewright::{Command, Pipeline, Stdio};
+use pipewright_test_macros::watched_test;
 use pipewright_tests::skip::skipped;
-use pipewright_tests::watchdog;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
@@ -82,9 +82,8 @@ fn attributed(statuses: &[i32], pipefail: bool) -> i32 {
     if *last != 0 || !pipefail { *last } else { failed.copied().unwrap_or(0) }
 }
 
-#[test]
+#[watched_test(limit = std::time::Duration::from_secs(300))]
 fn random_pipelines_give_what_a_shell_gives() {
-    let _watch = watchdog::watch_for(std::time::Duration::from_secs(300));
     if Command::new("bash").args(["-c", "true"]).status().is_err() {
         return skipped("bash is not here, and sh does not tell the status of each stage");
     }

@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use pipewright::{Command, ErrorKind, Outcome, ProcessHandle, Signal, Stdio};
+use pipewright_test_macros::isolated_test;
 pub(crate) use pipewright_tests::refuse::refuse;
-use pipewright_tests::{alive, count, isolate, watchdog};
+use pipewright_tests::{alive, count, watchdog};
 
 use super::puppet;
 
@@ -60,59 +61,38 @@ const NEWER: [libc::c_long; 5] = [
     libc::SYS_faccessat2,
 ];
 
-#[test]
+#[isolated_test]
 fn everything_works_where_newer_calls_are_not_known() {
-    isolate::isolated("refused::everything_works_where_newer_calls_are_not_known", || {
-        let _watch = watchdog::watch();
-        refuse(&NEWER, libc::ENOSYS);
-        everything_works();
-    });
+    refuse(&NEWER, libc::ENOSYS);
+    everything_works();
 }
 
-#[test]
+#[isolated_test]
 fn everything_works_where_newer_calls_are_forbidden() {
-    isolate::isolated("refused::everything_works_where_newer_calls_are_forbidden", || {
-        let _watch = watchdog::watch();
-        refuse(&NEWER, libc::EPERM);
-        everything_works();
-    });
+    refuse(&NEWER, libc::EPERM);
+    everything_works();
 }
 
-#[test]
+#[isolated_test]
 fn everything_works_where_only_clone3_is_forbidden() {
-    isolate::isolated("refused::everything_works_where_only_clone3_is_forbidden", || {
-        let _watch = watchdog::watch();
-        refuse(&[libc::SYS_clone3], libc::EPERM);
-        everything_works();
-    });
+    refuse(&[libc::SYS_clone3], libc::EPERM);
+    everything_works();
 }
 
-#[test]
+#[isolated_test]
 fn everything_works_where_only_pidfd_open_is_forbidden() {
-    isolate::isolated("refused::everything_works_where_only_pidfd_open_is_forbidden", || {
-        let _watch = watchdog::watch();
-        refuse(&[libc::SYS_pidfd_open], libc::EPERM);
-        everything_works();
-    });
+    refuse(&[libc::SYS_pidfd_open], libc::EPERM);
+    everything_works();
 }
 
-#[test]
+#[isolated_test]
 fn everything_works_where_only_pidfd_send_signal_is_forbidden() {
-    isolate::isolated(
-        "refused::everything_works_where_only_pidfd_send_signal_is_forbidden",
-        || {
-            let _watch = watchdog::watch();
-            refuse(&[libc::SYS_pidfd_send_signal], libc::EPERM);
-            everything_works();
-        },
-    );
+    refuse(&[libc::SYS_pidfd_send_signal], libc::EPERM);
+    everything_works();
 }
 
-#[test]
+#[isolated_test]
 fn everything_works_where_only_close_range_is_forbidden() {
-    isolate::isolated("refused::everything_works_where_only_close_range_is_forbidden", || {
-        let _watch = watchdog::watch();
-        refuse(&[libc::SYS_close_range], libc::EPERM);
-        everything_works();
-    });
+    refuse(&[libc::SYS_close_range], libc::EPERM);
+    everything_works();
 }

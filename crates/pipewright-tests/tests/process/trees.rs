@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use pipewright::{Command, Contain, Containment, Outcome, Scope, Signal, Stdio};
+use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::skip::{is_forced_off, skipped};
-use pipewright_tests::{alive, count, isolate, watchdog};
+use pipewright_tests::{alive, count, watchdog};
 
 use super::{cannot_supervise, ended_by, puppet};
 
@@ -38,9 +39,8 @@ fn only_a_group() -> bool {
     only
 }
 
-#[test]
+#[watched_test]
 fn the_best_hold_that_can_be_had_is_taken_and_told() {
-    let _watch = watchdog::watch();
     let containment = held("best", ["out=x"]).capture().unwrap().containment;
     let no_supervisor = is_forced_off("supervisor") || is_forced_off("pidfd");
     match containment {
@@ -64,9 +64,8 @@ fn the_best_hold_that_can_be_had_is_taken_and_told() {
     }
 }
 
-#[test]
+#[watched_test]
 fn what_the_command_leaves_behind_is_killed_and_counted() {
-    let _watch = watchdog::watch();
     if only_a_group() {
         return;
     }
@@ -83,9 +82,8 @@ fn what_the_command_leaves_behind_is_killed_and_counted() {
     assert_eq!(capture.leftovers_killed, 0);
 }
 
-#[test]
+#[watched_test]
 fn a_timeout_reaches_who_has_got_away() {
-    let _watch = watchdog::watch();
     if only_a_group() {
         return;
     }
@@ -98,9 +96,8 @@ fn a_timeout_reaches_who_has_got_away() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn everyone_in_the_tree_is_asked_before_anyone_is_killed() {
-    let _watch = watchdog::watch();
     if only_a_group() {
         return;
     }
@@ -124,9 +121,8 @@ fn everyone_in_the_tree_is_asked_before_anyone_is_killed() {
     nobody_is_left("asked");
 }
 
-#[test]
+#[watched_test]
 fn a_kill_and_a_drop_end_the_whole_tree() {
-    let _watch = watchdog::watch();
     if only_a_group() {
         return;
     }
@@ -146,9 +142,8 @@ fn a_kill_and_a_drop_end_the_whole_tree() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn whatever_a_grandchild_does_it_does_not_get_away() {
-    let _watch = watchdog::watch();
     if only_a_group() {
         return;
     }
@@ -171,9 +166,8 @@ fn whatever_a_grandchild_does_it_does_not_get_away() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn a_traced_grandchild_does_not_get_away() {
-    let _watch = watchdog::watch();
     if only_a_group() {
         return;
     }
@@ -188,9 +182,8 @@ fn a_traced_grandchild_does_not_get_away() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn a_storm_of_forks_is_weathered() {
-    let _watch = watchdog::watch();
     if only_a_group() {
         return;
     }
@@ -206,9 +199,8 @@ fn a_storm_of_forks_is_weathered() {
 }
 
 #[cfg(unix)]
-#[test]
+#[watched_test]
 fn a_child_in_a_held_tree_is_in_all_else_as_any_other() {
-    let _watch = watchdog::watch();
     for scope in [None, Some(Scope::Tree)] {
         if scope.is_some() && cannot_supervise() {
             return;
@@ -245,41 +237,38 @@ fn a_child_in_a_held_tree_is_in_all_else_as_any_other() {
     }
 }
 
-#[test]
+#[isolated_test]
 fn held_trees_leave_nothing_behind() {
-    isolate::isolated("trees::held_trees_leave_nothing_behind", || {
-        let _watch = watchdog::watch();
-        if only_a_group() || cannot_supervise() {
-            return;
-        }
-        let run = |round: usize| {
-            let mut command = match round % 4 {
-                0 => held("leak", ["out=x"]),
-                1 => held("leak", ["daemon=600", "exit=1"]),
-                2 => Command::new("no-such-program"),
-                _ => held("leak", ["wait=600"]),
-            };
-            command.contain(Contain::Tree).kill_grace(Duration::ZERO);
-            if round % 8 >= 4 {
-                command.kill_on_parent_exit(Scope::Tree);
-            }
-            if round % 4 == 3 {
-                command.timeout(Duration::from_millis(5));
-            }
-            // The one that is not found is an error.
-            let _ = command.capture();
+    if only_a_group() || cannot_supervise() {
+        return;
+    }
+    let run = |round: usize| {
+        let mut command = match round % 4 {
+            0 => held("leak", ["out=x"]),
+            1 => held("leak", ["daemon=600", "exit=1"]),
+            2 => Command::new("no-such-program"),
+            _ => held("leak", ["wait=600"]),
         };
-        (0..16).for_each(run);
-        watchdog::until("the first are reaped", || count::children().is_empty());
-        let before = count::handles();
-        (0..160).for_each(run);
-        watchdog::until("everyone is reaped", || count::children().is_empty());
-        watchdog::until("every handle is closed", || count::handles() <= before);
-        nobody_is_left("leak");
-        let own = format!("pipewright-{}-", std::process::id());
-        let cgroups = walk("/sys/fs/cgroup".as_ref());
-        assert!(!cgroups.iter().any(|name| name.starts_with(&own)), "a cgroup is left");
-    });
+        command.contain(Contain::Tree).kill_grace(Duration::ZERO);
+        if round % 8 >= 4 {
+            command.kill_on_parent_exit(Scope::Tree);
+        }
+        if round % 4 == 3 {
+            command.timeout(Duration::from_millis(5));
+        }
+        // The one that is not found is an error.
+        let _ = command.capture();
+    };
+    (0..16).for_each(run);
+    watchdog::until("the first are reaped", || count::children().is_empty());
+    let before = count::handles();
+    (0..160).for_each(run);
+    watchdog::until("everyone is reaped", || count::children().is_empty());
+    watchdog::until("every handle is closed", || count::handles() <= before);
+    nobody_is_left("leak");
+    let own = format!("pipewright-{}-", std::process::id());
+    let cgroups = walk("/sys/fs/cgroup".as_ref());
+    assert!(!cgroups.iter().any(|name| name.starts_with(&own)), "a cgroup is left");
 }
 
 /// The names of all directories below one.
@@ -294,9 +283,8 @@ fn walk(dir: &std::path::Path) -> Vec<String> {
     names
 }
 
-#[test]
+#[watched_test]
 fn many_threads_hold_trees_at_once() {
-    let _watch = watchdog::watch();
     if only_a_group() || cannot_supervise() {
         return;
     }

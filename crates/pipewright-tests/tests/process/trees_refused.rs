@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use pipewright::{Contain, Containment, ErrorKind, Outcome, Scope, Stdio};
+use pipewright_test_macros::isolated_test;
 use pipewright_tests::skip::is_forced_off;
 use pipewright_tests::{alive, isolate, watchdog};
 
@@ -67,47 +68,40 @@ fn trees_are_held_or_it_is_said_that_they_are_not(mark: &str) {
 const REFUSED: &str = "PIPEWRIGHT_REFUSED_CALL";
 
 /// The same in processes that are refused one call each.
-fn everywhere(test: &str, errno: i32) {
-    isolate::isolated(test, || {
-        if let Ok(name) = std::env::var(REFUSED) {
-            let _watch = watchdog::watch_for(Duration::from_secs(60));
-            let call = CALLS.iter().find(|call| call.0 == name).unwrap().1;
-            refuse(&[call], errno);
-            return trees_are_held_or_it_is_said_that_they_are_not(&format!("{name}-{errno}"));
+fn everywhere(errno: i32) {
+    if let Ok(name) = std::env::var(REFUSED) {
+        let call = CALLS.iter().find(|call| call.0 == name).unwrap().1;
+        refuse(&[call], errno);
+        return trees_are_held_or_it_is_said_that_they_are_not(&format!("{name}-{errno}"));
+    }
+    let whole = puppet(["exit=0"]).contain(Contain::Tree).output().unwrap();
+    let mut failed = Vec::new();
+    for (name, _) in CALLS {
+        if name == "kill" && is_forced_off("pidfd") {
+            // Nobody could be killed at all.
+            continue;
         }
-        let whole = puppet(["exit=0"]).contain(Contain::Tree).output().unwrap();
-        let mut failed = Vec::new();
-        for (name, _) in CALLS {
-            if name == "kill" && is_forced_off("pidfd") {
-                // Nobody could be killed at all.
-                continue;
-            }
-            if name == "setpgid" && whole.containment == Containment::Group {
-                // It is all there is, and none could be made.
-                continue;
-            }
-            let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-            command.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(REFUSED, name);
-            if !command.status().unwrap().success() {
-                failed.push(name);
-            }
+        if name == "setpgid" && whole.containment == Containment::Group {
+            // It is all there is, and none could be made.
+            continue;
         }
-        assert!(failed.is_empty(), "{failed:?}");
-    });
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command
+            .args([isolate::current_test().as_str(), "--exact", "--nocapture", "--test-threads=1"])
+            .env(REFUSED, name);
+        if !command.status().unwrap().success() {
+            failed.push(name);
+        }
+    }
+    assert!(failed.is_empty(), "{failed:?}");
 }
 
-#[test]
+#[isolated_test]
 fn trees_are_held_or_it_is_said_where_a_call_is_not_known() {
-    everywhere(
-        "trees_refused::trees_are_held_or_it_is_said_where_a_call_is_not_known",
-        libc::ENOSYS,
-    );
+    everywhere(libc::ENOSYS);
 }
 
-#[test]
+#[isolated_test]
 fn trees_are_held_or_it_is_said_where_a_call_is_forbidden() {
-    everywhere(
-        "trees_refused::trees_are_held_or_it_is_said_where_a_call_is_forbidden",
-        libc::EPERM,
-    );
+    everywhere(libc::EPERM);
 }
