@@ -13,7 +13,7 @@ stage() { printf '\n=== %s (%d s)\n' "$1" "$((SECONDS - began))"; }
 for fallback in pidfd close_range clone3 rwf_nowait vfork; do
     stage "the suite of processes without $fallback"
     bash ci/with-cfg.sh "pipewright_force_fallback=\"$fallback\"" test --locked \
-        -p pipewright-os -p pipewright-tests --lib --test arguments --test process -- --skip p04_nothing_leaks
+        -p pipewright-os -p pipewright-tests --lib --test arguments --test process -- --skip nothing_leaks::
 done
 stage "the suite of files without io_uring"
 bash ci/with-cfg.sh 'pipewright_force_fallback="io_uring"' test --locked -p pipewright-tests --test disk

@@ -1,21 +1,21 @@
 //! What `pipewright-disk` promises, a file a promise; every backend keeps the same.
 
+mod bounded_memory;
+mod bytes;
+#[cfg(target_os = "linux")]
+mod classes;
 mod diagnosis;
 #[cfg(target_os = "linux")]
 mod diagnosis_pieces;
 #[cfg(target_os = "linux")]
 mod diagnosis_times;
-mod p01_bytes;
+mod dropped;
+mod errors;
 #[cfg(target_os = "linux")]
-mod p02_classes;
-mod p02_overlapped;
-mod p03_dropped;
+mod mounted;
+mod overlapped;
 #[cfg(target_os = "linux")]
-mod p04_refused;
-mod p05_errors;
-#[cfg(target_os = "linux")]
-mod p05_mounted;
-mod p06_bounded;
+mod refused;
 mod task;
 
 use std::path::PathBuf;

@@ -7,7 +7,7 @@ use pipewright_ipc::{ErrorKind, PendingCall, Pool, PoolOptions, Request};
 use pipewright_test_macros::watched_test;
 
 use super::complains_and_ends;
-use super::p09_pool::{options, pool as start};
+use super::pool::{options, pool as start};
 
 const CALLS: u64 = if cfg!(windows) { 200 } else { 2_000 };
 

@@ -1,28 +1,28 @@
 //! What `pipewright-ipc` promises about hosts and workers, a file a promise.
 
 mod async_calls;
+mod both_send;
 mod calls;
 mod counted;
-mod no_handshake;
-mod p01_whole_and_in_order;
-mod p02_never_hangs;
-mod p03_nothing_left;
-mod p04_hostile;
-mod p05_refused_memory;
-mod p06_mismatch;
-mod p07_both_send;
-mod p09_alone;
-mod p09_edges;
+mod direct_calls;
 #[cfg(target_os = "linux")]
-mod p09_held;
-mod p09_kept;
-mod p09_pool;
-mod p09_told;
-mod p10_build;
+mod held_connections;
+mod hostile;
+mod mismatch;
+mod never_hangs;
+mod no_handshake;
+mod nothing_left;
+mod packets;
+mod pool;
+mod pool_failures;
+mod pool_limits;
+mod refused_memory;
 mod started_as_worker;
 mod traced;
+mod whole_and_in_order;
 #[cfg(unix)]
 mod wire;
+mod worker_replacement;
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ fn start(kind: &str, options: &Options) -> Channel {
 }
 
 /// With shared memory and without it: everything has to be the same. (Where this machine has none, both
-/// are without it, and `p05_refused_memory` says so.)
+/// are without it, and `refused_memory` says so.)
 fn both_ways() -> [Options; 2] {
     [SharedMemory::Auto, SharedMemory::Off]
         .map(|shared_memory| Options { shared_memory, ..Options::default() })
@@ -73,9 +73,9 @@ fn complains_and_ends() -> Command {
 #[cfg(windows)]
 #[test]
 fn what_only_unix_has_is_left_out() {
-    skip::skipped("p01_whole_and_in_order: Windows stops no process");
-    skip::skipped("p05_refused_memory: no limit on the size of files takes memory away here");
-    skip::skipped("p06_mismatch: to start a worker of another user takes a password");
+    skip::skipped("whole_and_in_order: Windows stops no process");
+    skip::skipped("refused_memory: no limit on the size of files takes memory away here");
+    skip::skipped("mismatch: to start a worker of another user takes a password");
     skip::skipped("wire: the worker in Python is one for sockets");
 }
 

@@ -10,7 +10,7 @@ use pipewright_tests::{alive, watchdog};
 
 use super::async_calls::run;
 use super::exit_words;
-use super::p09_pool::options;
+use super::pool::options;
 
 /// The puppet as a program that knows nothing of hosts.
 fn program(acts: &[&str]) -> Command {

@@ -9,7 +9,7 @@ use pipewright::{Command, Stdio};
 use pipewright_ipc::{Channel, Error, ErrorKind, Options, Pool, PoolOptions, SharedMemory, worker};
 use pipewright_test_macros::watched_test;
 
-use super::p09_pool::{options, pool as start};
+use super::pool::{options, pool as start};
 
 /// The puppet as a program that forgets the check, one level below this process.
 fn forgets(kind: &str, file: &Path) -> Command {

@@ -5,57 +5,51 @@
     expect(unused_imports, dead_code, reason = "what only Unix has is left out, test by test")
 )]
 
-mod p01_never_deadlocks;
-mod p02_held_pipes;
-mod p03_timeouts;
-mod p04_nothing_leaks;
-#[cfg(unix)]
-mod p05_inheritance;
-#[cfg(windows)]
-mod p05_windows;
-#[cfg(unix)]
-mod p06_parent_size;
-mod p07_parent_exit;
-#[cfg(unix)]
-mod p08_reused_pids;
-mod p09_modes;
-#[cfg(unix)]
-mod p10_child_state;
-mod p11_text;
-
-mod p12_dropped;
-#[cfg(unix)]
-mod p12_forgotten;
-mod p13_no_thread;
-mod p14_dropped_calls;
-#[cfg(unix)]
-mod p15_errors;
-#[cfg(windows)]
-mod p15_windows;
-
 mod async_pipes;
 mod async_runner;
 #[cfg(unix)]
 mod async_stdio;
 mod async_verbs;
+mod blocking_modes;
 #[cfg(unix)]
 mod caught_signals;
 mod checked;
+#[cfg(unix)]
+mod child_state;
+mod dropped_calls;
+mod dropped_children;
 mod environment;
+#[cfg(unix)]
+mod errors;
+#[cfg(windows)]
+mod errors_windows;
 mod events;
 mod feeding;
+#[cfg(unix)]
+mod forgotten_children;
 mod handles;
+mod held_pipes;
 #[cfg(unix)]
 mod hostile;
+mod idle_children;
 mod in_background;
+#[cfg(unix)]
+mod inheritance;
+#[cfg(windows)]
+mod inheritance_windows;
 mod kill_on_drop;
 mod limits;
 mod lines;
+mod never_deadlocks;
 mod next_within;
 mod no_runtime;
+mod nothing_leaks;
 mod opened;
 #[cfg(unix)]
 mod options;
+mod parent_exit;
+#[cfg(unix)]
+mod parent_size;
 #[cfg(unix)]
 mod pipeline_oracle;
 mod pipeline_stops;
@@ -64,6 +58,8 @@ mod process_handle;
 mod read_all;
 #[cfg(target_os = "linux")]
 mod refused;
+#[cfg(unix)]
+mod reused_pids;
 mod run_all;
 mod runner;
 #[cfg(unix)]
@@ -80,8 +76,10 @@ mod stopping;
 mod taken_stdin;
 #[cfg(unix)]
 mod tee;
+mod text;
 #[cfg(target_os = "linux")]
 mod threads;
+mod timeouts;
 mod traced;
 mod trees;
 #[cfg(target_os = "linux")]

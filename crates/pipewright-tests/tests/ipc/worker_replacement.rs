@@ -7,7 +7,7 @@ use pipewright_ipc::{Pool, PoolOptions};
 use pipewright_test_macros::watched_test;
 use pipewright_tests::{alive, watchdog};
 
-use super::p09_pool::{number, options, pool as start};
+use super::pool::{number, options, pool as start};
 use super::worker;
 
 #[watched_test]

@@ -9,7 +9,7 @@ use pipewright_test_macros::watched_test;
 use pipewright_tests::{alive, skip, watchdog};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
-use super::p09_pool::{number, options, pool as start};
+use super::pool::{number, options, pool as start};
 use super::was_killed;
 
 /// What a descendant would have that was made without giving up what it inherits.

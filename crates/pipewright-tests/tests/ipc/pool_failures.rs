@@ -14,7 +14,7 @@ use pipewright_test_macros::watched_test;
 use pipewright_tests::refuse;
 use pipewright_tests::{skip, watchdog};
 
-use super::p09_pool::{number, options, pool as start};
+use super::pool::{number, options, pool as start};
 #[cfg(target_os = "linux")]
 use super::start as channel;
 use super::{complains_and_ends, worker};

@@ -10,7 +10,7 @@ use pipewright_ipc::{ErrorKind, Options, Pool, PoolOptions, Request, WorkerState
 use pipewright_test_macros::watched_test;
 use pipewright_tests::{bodies, watchdog};
 
-use super::p09_pool::{kill_one, number, options, pool as start};
+use super::pool::{kill_one, number, options, pool as start};
 use super::{exit_words, was_killed, worker};
 
 /// A pool of one worker, which has nothing to do.
