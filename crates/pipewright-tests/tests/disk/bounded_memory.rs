@@ -11,7 +11,7 @@ const DEPTH: usize = 64;
 const BLOCK: usize = 16 << 10;
 
 #[isolated_test(limit = std::time::Duration::from_secs(300))]
-fn a_hundred_thousand_operations_take_the_memory_of_those_under_way() {
+fn memory_is_bounded_by_the_depth_not_by_the_queue() {
     let folder = folder();
     let file = file_with(&folder, "bounded", &pattern(64 * BLOCK), false);
     for backend in BACKENDS {
@@ -52,7 +52,7 @@ fn a_hundred_thousand_operations_take_the_memory_of_those_under_way() {
 }
 
 #[watched_test]
-fn a_depth_that_no_memory_holds_is_an_error() {
+fn a_depth_beyond_memory_is_an_error() {
     for backend in BACKENDS.into_iter().chain([BackendKind::Auto]) {
         for depth in [0, (1 << 20) + 1, u32::MAX as usize, usize::MAX] {
             let options = EngineOptions { backend, depth, ..EngineOptions::default() };

@@ -144,17 +144,17 @@ fn scripts(direct: bool) {
 }
 
 #[watched_test]
-fn whatever_is_written_through_the_cache_is_read() {
+fn cached_writes_are_read_back() {
     scripts(false);
 }
 
 #[watched_test]
-fn whatever_is_written_past_the_cache_is_read() {
+fn direct_writes_are_read_back() {
     scripts(true);
 }
 
 #[watched_test]
-fn many_at_once_go_to_their_own_places() {
+fn concurrent_operations_go_to_their_own_offsets() {
     const BLOCKS: u64 = 300;
     const BLOCK: usize = 4096;
     let folder = folder();
@@ -217,7 +217,7 @@ fn many_at_once_go_to_their_own_places() {
 }
 
 #[watched_test]
-fn a_read_that_is_waited_for_is_what_the_long_way_gives() {
+fn run_reads_the_same_bytes_as_queue_and_next() {
     let folder = folder();
     let content = pattern(10 * 4096 + 512);
     for backend in BACKENDS {
@@ -286,7 +286,7 @@ fn a_file_that_is_appended_to_grows_at_its_end() {
 }
 
 #[watched_test]
-fn what_is_half_in_memory_is_read_as_a_whole() {
+fn a_half_cached_range_is_read_whole() {
     let folder = folder();
     let content = pattern(256 << 10);
     for (name, mut doer) in doers() {

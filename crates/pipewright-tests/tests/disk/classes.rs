@@ -154,7 +154,7 @@ fn fuse(folder: &Path, below: &Path) -> Result<Mounted, String> {
 }
 
 #[watched_test]
-fn what_is_waited_for_alone_is_a_plain_call_unless_somebody_asks_about_it() {
+fn a_lone_operation_is_a_plain_call_unless_classes_are_on() {
     let folder = folder();
     let backend = BackendKind::Uring;
     if super::engine(EngineOptions { backend, ..Default::default() }).is_none() {

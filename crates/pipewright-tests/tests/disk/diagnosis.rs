@@ -85,7 +85,7 @@ fn a_file_that_may_be_written_over_is_what_it_was() {
 }
 
 #[watched_test]
-fn what_cannot_be_diagnosed_says_why() {
+fn a_path_that_cannot_be_diagnosed_is_an_error_with_the_reason() {
     let folder = folder();
     let error = diagnose(folder.path().join("missing"), &FEW).unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::NotFound);
@@ -111,7 +111,7 @@ fn what_cannot_be_diagnosed_says_why() {
 
 #[cfg(target_os = "linux")]
 #[watched_test]
-fn where_no_test_can_be_made_the_first_error_is_that_of_all() {
+fn if_no_test_can_run_the_first_error_is_returned() {
     for endless in ["/dev/null", "/dev/zero", "/dev/full"] {
         let error = diagnose(endless, &FEW).unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::NoPlaces, "{error}");
@@ -126,7 +126,7 @@ fn where_no_test_can_be_made_the_first_error_is_that_of_all() {
 
 #[cfg(target_os = "linux")]
 #[watched_test]
-fn what_is_read_from_a_hole_is_told_from_what_is_in_memory() {
+fn a_read_of_a_hole_is_told_apart_from_a_cached_read() {
     let folder = folder();
     let path = folder.path().join("sparse");
     std::fs::File::create(&path).unwrap().set_len(4 << 20).unwrap();
@@ -141,7 +141,7 @@ fn what_is_read_from_a_hole_is_told_from_what_is_in_memory() {
 
 #[cfg(target_os = "linux")]
 #[watched_test]
-fn reads_past_the_cache_of_what_was_just_written_say_what_they_wait_for() {
+fn direct_reads_of_dirty_data_name_the_writeback_they_wait_for() {
     let folder = folder();
     let path = folder.path().join("fresh");
     // So much that it is not all on its way to the disk with the first of it.
@@ -195,7 +195,7 @@ fn a_disk_that_is_mounted_is_read_and_not_written_over() {
 }
 
 #[watched_test]
-fn requests_of_a_length_that_no_disk_takes_are_misaligned() {
+fn requests_of_an_odd_length_are_misaligned() {
     let folder = folder();
     let options = DiagnoseOptions { block_bytes: 1000, direct: Some(true), ..FEW };
     let report = diagnose(folder.path(), &options).unwrap();
@@ -211,7 +211,7 @@ fn requests_of_a_length_that_no_disk_takes_are_misaligned() {
 }
 
 #[watched_test]
-fn threads_of_the_engine_are_told_as_such() {
+fn work_of_the_engines_own_threads_is_reported_as_such() {
     let folder = folder();
     let options =
         DiagnoseOptions { backend: BackendKind::Threads, synchronous: Some(false), ..FEW };
@@ -239,7 +239,7 @@ fn wine_is_not_taken_for_windows() {
 
 #[cfg(target_os = "linux")]
 #[isolated_test]
-fn where_io_uring_is_refused_the_diagnosis_says_so_first() {
+fn a_refused_io_uring_is_the_first_finding() {
     let folder = folder();
     pipewright_tests::refuse::refuse(&[libc::SYS_io_uring_setup], libc::EPERM);
     let report = diagnose(folder.path(), &FEW).unwrap();
@@ -253,7 +253,7 @@ fn where_io_uring_is_refused_the_diagnosis_says_so_first() {
 
 #[cfg(target_os = "linux")]
 #[isolated_test]
-fn filesystems_of_known_nature_are_seen_for_what_they_are() {
+fn verdicts_match_filesystems_of_known_behaviour() {
     use pipewright_disk::diagnosis::Remedy;
     use pipewright_tests::{encrypt, mounts};
 

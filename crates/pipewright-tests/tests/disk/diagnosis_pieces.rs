@@ -61,7 +61,7 @@ fn told(measured: &Measured, reason: Reason, remedy: Remedy) -> Finding {
 }
 
 #[isolated_test]
-fn what_goes_to_threads_for_its_size_or_its_pieces_is_told() {
+fn requests_sent_to_threads_for_size_or_fragments_are_reported() {
     let folder = folder();
     if let Err(why) = mounts::private() {
         return skipped(&why);
@@ -75,7 +75,7 @@ fn what_goes_to_threads_for_its_size_or_its_pieces_is_told() {
 }
 
 #[isolated_test]
-fn writes_for_which_a_small_filesystem_has_no_room_to_keep_account_of_are_told() {
+fn writes_without_room_for_metadata_are_reported() {
     let folder = folder();
     let disk = mounts::private()
         .and_then(|()| mounts::loop_mount(folder.path(), "btrfs", 160 << 20, "rw"));

@@ -150,7 +150,7 @@ fn tasks_can_be_dropped_at_every_stage() {
 }
 
 #[watched_test]
-fn a_hundred_thousand_that_wait_can_be_dropped_together() {
+fn a_hundred_thousand_pending_operations_can_be_dropped() {
     // With a look at all that wait for each of them this took many minutes.
     let folder = folder();
     let file = file_with(&folder, "together", &pattern(BLOCK), false);
@@ -164,7 +164,7 @@ fn a_hundred_thousand_that_wait_can_be_dropped_together() {
 }
 
 #[watched_test]
-fn a_task_is_woken_whichever_waker_it_had_last() {
+fn the_last_waker_of_a_task_is_woken() {
     let folder = folder();
     let file = file_with(&folder, "woken", &pattern(BLOCK), true);
     let shared = SharedEngine::new(EngineOptions::default()).unwrap();

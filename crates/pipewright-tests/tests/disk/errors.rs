@@ -9,7 +9,7 @@ use pipewright_disk::{AlignedBuf, DiskFile, ErrorKind, Misaligned, Operation, Pa
 use super::{doers, file_with, folder, pattern};
 
 #[watched_test]
-fn what_cannot_be_opened_says_why() {
+fn a_file_that_cannot_be_opened_is_an_error_with_the_reason() {
     let folder = folder();
     let path = folder.path().join("there");
     std::fs::write(&path, b"x").unwrap();
@@ -40,7 +40,7 @@ fn what_cannot_be_opened_says_why() {
 
 #[cfg(target_os = "linux")]
 #[watched_test]
-fn what_has_no_places_is_refused_without_a_wait() {
+fn files_without_offsets_are_refused_at_once() {
     let folder = folder();
     let path = folder.path().join("fifo");
     let kind = rustix::fs::FileType::Fifo;
@@ -55,7 +55,7 @@ fn what_has_no_places_is_refused_without_a_wait() {
 }
 
 #[watched_test]
-fn an_operation_that_the_file_was_not_opened_for_gives_its_buffer_back() {
+fn an_operation_without_access_returns_its_buffer() {
     let folder = folder();
     for (name, mut doer) in doers() {
         let path = folder.path().join("one-way");
@@ -113,7 +113,7 @@ fn a_misaligned_operation_names_what_is_needed_and_what_was_given() {
 }
 
 #[watched_test]
-fn a_file_that_is_cut_or_removed_meanwhile_ends_where_it_ends() {
+fn reads_of_a_truncated_or_removed_file_end_at_its_end() {
     let folder = folder();
     for (name, mut doer) in doers() {
         let file = file_with(&folder, "cut", &pattern(100_000), false);
@@ -152,7 +152,7 @@ fn a_full_disk_gives_the_buffer_back() {
 }
 
 #[watched_test]
-fn room_for_nothing_is_always_there() {
+fn preallocating_zero_bytes_succeeds() {
     let folder = folder();
     for (name, mut doer) in doers() {
         let file = file_with(&folder, "nothing", &[], false);
@@ -164,7 +164,7 @@ fn room_for_nothing_is_always_there() {
 
 #[cfg(target_os = "linux")]
 #[isolated_test]
-fn a_limit_on_the_size_of_files_tells_what_was_written_before() {
+fn a_file_size_limit_reports_the_bytes_already_written() {
     // Else the signal ends the process (setrlimit(2)). SAFETY: a signal, and what is to become of it.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let limit = libc::rlimit { rlim_cur: 100_000, rlim_max: 100_000 };

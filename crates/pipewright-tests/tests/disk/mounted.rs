@@ -11,7 +11,7 @@ use super::{doers, folder, pattern};
 const MIB: usize = 1 << 20;
 
 #[isolated_test]
-fn a_disk_that_fills_up_tells_what_fitted() {
+fn a_full_disk_reports_the_bytes_that_fitted() {
     let folder = folder();
     if let Err(why) = mounts::private() {
         return skipped(&why);
@@ -45,7 +45,7 @@ fn a_disk_that_fills_up_tells_what_fitted() {
 }
 
 #[isolated_test]
-fn a_sync_that_failed_is_never_tried_into_a_success() {
+fn a_failed_sync_is_never_retried_to_success() {
     let folder = folder();
     if let Err(why) = mounts::private() {
         return skipped(&why);
@@ -88,7 +88,7 @@ fn a_sync_that_failed_is_never_tried_into_a_success() {
 }
 
 #[isolated_test]
-fn a_disk_that_fails_tells_how_far_it_came() {
+fn a_failing_disk_reports_the_bytes_already_written() {
     let folder = folder();
     if let Err(why) = mounts::private() {
         return skipped(&why);
@@ -151,7 +151,7 @@ fn file_says_that_all_is_well(path: &std::path::Path) {
 }
 
 #[isolated_test]
-fn a_filesystem_that_can_only_be_read_says_so() {
+fn a_read_only_filesystem_is_its_own_error() {
     let folder = folder();
     if let Err(why) = mounts::private() {
         return skipped(&why);

@@ -11,7 +11,7 @@ use super::{BACKENDS, engine, file_with, folder, pattern};
 const BLOCK: usize = 4096;
 
 #[watched_test]
-fn one_file_can_be_in_the_hands_of_several_engines() {
+fn several_engines_can_share_one_file() {
     let folder = folder();
     let content = pattern(64 * BLOCK);
     for backend in BACKENDS {
@@ -56,7 +56,7 @@ fn one_file_can_be_in_the_hands_of_several_engines() {
 }
 
 #[watched_test]
-fn what_was_pending_and_done_when_the_call_returned_is_known() {
+fn overlapped_calls_are_classified_by_their_return() {
     let folder = folder();
     let options = EngineOptions {
         backend: BackendKind::Overlapped,
@@ -94,7 +94,7 @@ fn what_was_pending_and_done_when_the_call_returned_is_known() {
 }
 
 #[watched_test]
-fn room_that_counts_as_written_is_given_or_refused_aloud() {
+fn exposing_old_disk_contents_works_or_is_permission_denied() {
     let folder = folder();
     let path = folder.path().join("exposed");
     let options = DiskFile::options().read(true).write(true).create(true);

@@ -63,7 +63,7 @@ fn where_refused(calls: &[libc::c_long], errno: i32, expected: &[(BackendKind, W
 }
 
 #[isolated_test]
-fn everything_works_where_io_uring_is_forbidden() {
+fn everything_works_without_io_uring() {
     where_refused(
         &[libc::SYS_io_uring_setup],
         libc::EPERM,
@@ -72,7 +72,7 @@ fn everything_works_where_io_uring_is_forbidden() {
 }
 
 #[isolated_test]
-fn a_filter_that_plays_an_old_kernel_is_told_from_one() {
+fn a_seccomp_filter_with_enosys_is_told_apart_from_an_old_kernel() {
     where_refused(
         &[libc::SYS_io_uring_setup],
         libc::ENOSYS,
@@ -81,7 +81,7 @@ fn a_filter_that_plays_an_old_kernel_is_told_from_one() {
 }
 
 #[isolated_test]
-fn a_ring_that_can_be_made_and_not_used_is_none() {
+fn a_ring_without_io_uring_enter_is_not_used() {
     where_refused(
         &[libc::SYS_io_uring_enter],
         libc::EPERM,
@@ -90,7 +90,7 @@ fn a_ring_that_can_be_made_and_not_used_is_none() {
 }
 
 #[isolated_test]
-fn a_ring_that_cannot_be_asked_what_it_knows_is_none() {
+fn a_ring_without_io_uring_register_is_not_used() {
     where_refused(
         &[libc::SYS_io_uring_register],
         libc::EACCES,
@@ -99,7 +99,7 @@ fn a_ring_that_cannot_be_asked_what_it_knows_is_none() {
 }
 
 #[isolated_test]
-fn everything_works_where_nothing_newer_is_allowed() {
+fn everything_works_without_newer_calls() {
     where_refused(
         // With EPERM for statx the standard library itself opens nothing.
         &[libc::SYS_io_uring_setup, libc::SYS_io_setup, libc::SYS_preadv2, libc::SYS_statx],
@@ -109,7 +109,7 @@ fn everything_works_where_nothing_newer_is_allowed() {
 }
 
 #[isolated_test]
-fn everything_works_where_no_memory_may_be_locked() {
+fn everything_works_without_locked_memory() {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: a live struct.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const none) }, 0);
@@ -121,7 +121,7 @@ fn everything_works_where_no_memory_may_be_locked() {
 }
 
 #[isolated_test]
-fn without_a_thread_to_be_had_the_caller_does_the_work() {
+fn without_threads_the_caller_does_the_work() {
     let folder = folder();
     let file = file_with(&folder, "alone", &pattern(BYTES), false);
     refuse(&[libc::SYS_clone3, libc::SYS_clone], libc::EAGAIN);
@@ -145,7 +145,7 @@ fn without_a_thread_to_be_had_the_caller_does_the_work() {
 }
 
 #[isolated_test]
-fn a_ring_that_stops_working_is_an_error_and_no_hang() {
+fn a_ring_that_stops_working_returns_an_error() {
     let options = EngineOptions {
         backend: BackendKind::Uring,
         cached_first: false,

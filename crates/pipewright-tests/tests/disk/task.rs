@@ -115,7 +115,7 @@ async fn play(stream: &mut AsyncFile, model: &mut Vec<u8>, acts: &[Act]) {
 }
 
 #[watched_test(limit = std::time::Duration::from_secs(300))]
-fn what_is_read_is_what_was_written_wherever_a_script_goes() {
+fn random_scripts_read_back_the_bytes_they_wrote() {
     let folder = folder();
     for (name, engine) in engines() {
         for runtime in runtimes() {
@@ -134,7 +134,7 @@ fn what_is_read_is_what_was_written_wherever_a_script_goes() {
 }
 
 #[watched_test]
-fn past_the_cache_pieces_of_any_size_can_be_read() {
+fn direct_files_can_be_read_in_pieces_of_any_size() {
     let folder = folder();
     let content = pattern(300_001);
     for (name, engine) in engines() {
@@ -161,7 +161,7 @@ fn past_the_cache_pieces_of_any_size_can_be_read() {
 }
 
 #[watched_test]
-fn what_is_written_past_the_cache_has_to_be_aligned() {
+fn direct_writes_must_be_aligned() {
     let folder = folder();
     let file = file_with(&folder, "aligned", &pattern(64 << 10), true);
     let block = file.alignment().offset;
@@ -185,7 +185,7 @@ fn what_is_written_past_the_cache_has_to_be_aligned() {
 }
 
 #[watched_test]
-fn a_write_whose_future_was_dropped_comes_before_what_is_asked_for_next() {
+fn a_write_with_a_dropped_future_runs_before_later_operations() {
     let folder = folder();
     let long = pattern(200_000);
     for (name, engine) in engines() {
@@ -242,7 +242,7 @@ fn a_write_whose_future_was_dropped_comes_before_what_is_asked_for_next() {
 
 #[cfg(target_os = "linux")]
 #[watched_test]
-fn an_error_belongs_to_the_write_that_met_it() {
+fn an_error_is_returned_by_the_write_that_caused_it() {
     use pipewright_disk::DiskFile;
     let folder = folder();
     let path = folder.path().join("one-way");
@@ -301,7 +301,7 @@ fn many_tasks_share_an_engine() {
 }
 
 #[watched_test]
-fn a_task_that_finds_everything_in_memory_lets_others_have_their_turn() {
+fn a_task_with_cached_data_yields_to_others() {
     let folder = folder();
     let file = file_with(&folder, "cached", &pattern(4096), false);
     let engine = SharedEngine::new(EngineOptions::default()).unwrap();

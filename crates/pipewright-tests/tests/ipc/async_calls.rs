@@ -56,7 +56,7 @@ fn many_channels_of_one_thread_have_their_messages() {
 }
 
 #[watched_test]
-fn two_sides_that_send_at_once_come_to_an_end() {
+fn two_tasks_that_send_at_once_do_not_deadlock() {
     for options in both_ways() {
         let options = Options { ring_bytes: 64 << 10, ..options };
         run(async {
@@ -78,7 +78,7 @@ fn two_sides_that_send_at_once_come_to_an_end() {
 }
 
 #[watched_test]
-fn a_wait_for_a_message_that_is_given_up_loses_nothing() {
+fn a_dropped_receive_loses_nothing() {
     for options in both_ways() {
         run(async {
             let mut channel = start("slow", &options).await;
@@ -100,7 +100,7 @@ fn a_wait_for_a_message_that_is_given_up_loses_nothing() {
 }
 
 #[watched_test]
-fn a_long_message_that_is_given_up_half_way_is_the_last() {
+fn a_dropped_partial_send_fails_later_sends() {
     for options in both_ways() {
         run(async {
             let mut channel = start("silent", &options).await;
@@ -114,7 +114,7 @@ fn a_long_message_that_is_given_up_half_way_is_the_last() {
 }
 
 #[watched_test]
-fn values_and_handles_go_too() {
+fn tasks_can_send_values_and_handles() {
     for options in both_ways() {
         run(async {
             let mut command = worker("typed");
@@ -159,7 +159,7 @@ fn values_and_handles_go_too() {
 }
 
 #[watched_test]
-fn a_worker_that_ends_is_silent_or_is_refused_is_an_error() {
+fn exit_silence_and_refusal_of_a_worker_are_errors() {
     for options in both_ways() {
         run(async {
             let mut channel = start("die", &options).await;

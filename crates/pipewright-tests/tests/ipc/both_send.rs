@@ -10,7 +10,7 @@ use super::{both_ways, start};
 const COUNT: u64 = 400;
 
 #[watched_test]
-fn two_sides_that_send_everything_before_they_receive_anything_come_to_an_end() {
+fn two_sides_that_send_everything_first_do_not_deadlock() {
     for options in both_ways() {
         let options = Options { ring_bytes: 64 << 10, ..options };
         let mut channel = start(&format!("both,ring=65536,count={COUNT}"), &options);
@@ -32,7 +32,7 @@ fn two_sides_that_send_everything_before_they_receive_anything_come_to_an_end() 
 }
 
 #[watched_test]
-fn so_does_one_that_has_its_messages_echoed_and_does_not_look() {
+fn an_echoing_worker_and_a_host_that_does_not_receive_do_not_deadlock() {
     for options in both_ways() {
         let mut channel = start("echo,ring=65536", &options);
         let (mut body, mut came) = (Vec::new(), Vec::new());
@@ -48,7 +48,7 @@ fn so_does_one_that_has_its_messages_echoed_and_does_not_look() {
 }
 
 #[watched_test]
-fn what_is_kept_meanwhile_is_bounded() {
+fn messages_kept_while_sending_are_bounded() {
     // What the worker sends before it looks away: more than the ring and what we keep, less than the ring and a
     // socket hold.
     const SENT: u64 = 16;

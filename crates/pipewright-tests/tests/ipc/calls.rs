@@ -11,7 +11,7 @@ use pipewright_tests::{bodies, skip};
 use super::{both_ways, some_files, start, worker};
 
 #[watched_test]
-fn what_is_sent_comes_back_in_every_way_to_send_and_to_receive() {
+fn messages_round_trip_by_every_send_and_receive_call() {
     for options in both_ways() {
         let mut channel = start("echo", &options);
         let (mut body, mut came) = (Vec::new(), b"before".to_vec());
@@ -77,7 +77,7 @@ fn folded(lease: Lease<'_>) -> Vec<u8> {
 }
 
 #[watched_test]
-fn a_message_is_folded_in_whole_blocks_wherever_it_begins_and_however_it_was_cut() {
+fn fold_sees_whole_blocks_across_frame_boundaries() {
     for options in both_ways() {
         let mut channel = start("echo,ring=65536", &options);
         let (mut body, mut number) = (Vec::new(), 0);
@@ -98,7 +98,7 @@ fn a_message_is_folded_in_whole_blocks_wherever_it_begins_and_however_it_was_cut
 }
 
 #[watched_test]
-fn what_is_skipped_of_a_message_is_not_read() {
+fn skipped_bytes_of_a_message_are_not_read() {
     for options in both_ways() {
         let mut channel = start("echo,ring=65536", &options);
         let (mut body, length) = (Vec::new(), 400_000);
@@ -124,7 +124,7 @@ fn what_is_skipped_of_a_message_is_not_read() {
 }
 
 #[watched_test]
-fn many_small_messages_go_together() {
+fn small_messages_are_batched() {
     for options in both_ways() {
         let mut channel = start("echo", &options);
         for number in 0..20_000_u64 {
@@ -145,7 +145,7 @@ fn many_small_messages_go_together() {
 }
 
 #[watched_test]
-fn calls_that_do_not_wait_do_what_they_can() {
+fn try_calls_do_not_block() {
     for options in both_ways() {
         let mut channel = start("silent", &options);
         assert!(channel.try_recv().unwrap().is_none());
@@ -179,7 +179,7 @@ fn calls_that_do_not_wait_do_what_they_can() {
 }
 
 #[watched_test]
-fn a_message_that_is_not_read_is_passed_over() {
+fn an_unread_message_is_skipped() {
     for options in both_ways() {
         let mut channel = start("echo", &options);
         for length in [0, 10, 5_000, 70_000, 5_000_000, 1] {
@@ -270,7 +270,7 @@ fn a_worker_below_a_shell_works() {
 }
 
 #[watched_test]
-fn values_go_as_they_are() {
+fn values_round_trip() {
     let options = Options::default();
     let mut channel =
         Channel::<Vec<u64>, (u64, String)>::start(&mut worker("typed"), &options).unwrap();
@@ -285,7 +285,7 @@ fn values_go_as_they_are() {
 }
 
 #[watched_test]
-fn what_a_worker_prints_is_not_taken_for_a_message() {
+fn stdout_of_a_worker_is_not_read_as_messages() {
     let mut command = worker("noisy");
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut channel: Channel = Channel::start(&mut command, &Options::default()).unwrap();
@@ -299,7 +299,7 @@ fn what_a_worker_prints_is_not_taken_for_a_message() {
 }
 
 #[watched_test]
-fn a_message_longer_than_agreed_is_refused_before_anything_is_sent() {
+fn a_message_over_the_limit_is_refused_before_sending() {
     let mut channel = start("echo,most=1000", &Options::default());
     let error = channel.send_bytes(&[0; 1001]).unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::TooLong { bytes: 1001, most: 1000 });
@@ -309,7 +309,7 @@ fn a_message_longer_than_agreed_is_refused_before_anything_is_sent() {
 }
 
 #[watched_test]
-fn who_insists_on_shared_memory_is_told_when_there_is_none() {
+fn required_shared_memory_is_an_error_if_unavailable() {
     let options = Options { shared_memory: SharedMemory::Required, ..Options::default() };
     let started: Result<Channel, _> = Channel::start(&mut worker("echo,shm=off"), &options);
     let error = started.unwrap_err();
@@ -336,7 +336,7 @@ fn a_cancel_ends_a_wait() {
 }
 
 #[watched_test]
-fn the_command_of_a_worker_stays_as_it_was() {
+fn starting_a_worker_does_not_change_its_command() {
     let mut command = worker("echo");
     drop(Channel::<Raw, Raw>::start(&mut command, &Options::default()).unwrap());
     // Whatever else it starts would take itself for a worker.

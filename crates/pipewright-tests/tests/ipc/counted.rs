@@ -12,7 +12,7 @@ use super::pool::{options, pool as start};
 const CALLS: u64 = if cfg!(windows) { 200 } else { 2_000 };
 
 #[watched_test]
-fn a_reply_is_counted_before_its_caller_has_it() {
+fn a_reply_is_counted_before_the_call_returns() {
     let pool = start(options());
     for number in 1..=CALLS {
         pool.begin("echo x").unwrap().wait().unwrap();
@@ -30,7 +30,7 @@ fn a_reply_is_counted_before_its_caller_has_it() {
 }
 
 #[watched_test]
-fn a_reply_is_counted_before_the_task_has_it() {
+fn a_reply_is_counted_before_the_future_resolves() {
     let pool = start(PoolOptions { max_workers: 1, ..options() });
     super::async_calls::run(async {
         for number in 1..=CALLS {
@@ -70,7 +70,7 @@ fn calls_of_many_threads_are_counted_when_they_return() {
 }
 
 #[watched_test]
-fn a_failure_is_counted_before_its_caller_has_it() {
+fn a_failed_call_is_counted_before_it_returns() {
     let pool = start(PoolOptions { max_workers: 1, ..options() });
     for number in 1..=CALLS {
         pool.begin("fail x").unwrap().wait().unwrap_err();
@@ -79,7 +79,7 @@ fn a_failure_is_counted_before_its_caller_has_it() {
 }
 
 #[watched_test]
-fn a_lost_call_and_its_worker_are_counted_before_the_caller_is_told() {
+fn a_lost_call_and_its_worker_are_counted_before_it_returns() {
     let backoff = Duration::from_millis(1);
     let pool = start(PoolOptions {
         max_workers: 1,
@@ -99,7 +99,7 @@ fn a_lost_call_and_its_worker_are_counted_before_the_caller_is_told() {
 }
 
 #[watched_test]
-fn a_cancelled_call_is_counted_before_its_caller_is_told() {
+fn a_cancelled_call_is_counted_before_it_returns() {
     let pool = start(PoolOptions { max_workers: 1, ..options() });
     pool.call("echo x").unwrap();
     let mut cancelled = 0;
@@ -128,7 +128,7 @@ fn a_cancelled_call_is_counted_before_its_caller_is_told() {
 }
 
 #[watched_test]
-fn starts_in_vain_are_counted_before_the_caller_is_told() {
+fn failed_starts_are_counted_before_the_call_returns() {
     let backoff = Duration::from_millis(1);
     for number in 1..=if cfg!(windows) { 2 } else { 20 } {
         let options =

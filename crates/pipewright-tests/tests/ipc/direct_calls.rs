@@ -21,7 +21,7 @@ fn one_idle() -> (Pool, u64) {
 }
 
 #[watched_test(limit = Duration::from_secs(120))]
-fn callers_on_many_threads_have_their_own_answers_and_every_call_is_counted() {
+fn callers_on_many_threads_get_their_own_replies() {
     const CALLS: u64 = if cfg!(windows) { 40 } else { 400 };
     for (threads, max_workers, calls_per_worker) in [(1, 1, 1), (2, 2, 1), (4, 1, 1), (4, 2, 3)] {
         let pool = start(PoolOptions { max_workers, calls_per_worker, ..options() });
@@ -64,7 +64,7 @@ fn callers_on_many_threads_have_their_own_answers_and_every_call_is_counted() {
 }
 
 #[watched_test]
-fn a_worker_that_ends_during_a_call_says_how_and_the_next_call_has_another() {
+fn a_worker_exit_fails_its_call_and_the_next_call_gets_a_new_worker() {
     let (pool, pid) = one_idle();
     let error = pool.call("exit 7").unwrap_err();
     let ErrorKind::Lost { pid: whose, status, last_words } = error.kind() else {
@@ -85,7 +85,7 @@ fn a_worker_that_ends_during_a_call_says_how_and_the_next_call_has_another() {
 }
 
 #[watched_test]
-fn a_worker_that_ended_while_it_had_nothing_to_do_costs_no_call() {
+fn an_idle_worker_that_exits_costs_no_call() {
     let rounds = if cfg!(windows) { 3 } else { 30 };
     let (pool, mut pid) = one_idle();
     for _ in 0..rounds {
@@ -105,7 +105,7 @@ fn a_worker_that_ended_while_it_had_nothing_to_do_costs_no_call() {
 }
 
 #[watched_test(limit = Duration::from_secs(120))]
-fn callers_lose_no_answer_that_was_promised_while_workers_are_killed() {
+fn no_accepted_call_loses_its_reply_while_workers_are_killed() {
     const KILLS: usize = if cfg!(windows) { 10 } else { 100 };
     let backoff = Duration::from_millis(1);
     let pool = start(PoolOptions { max_workers: 2, retries: 1_000, backoff, ..options() });
@@ -146,7 +146,7 @@ fn callers_lose_no_answer_that_was_promised_while_workers_are_killed() {
 }
 
 #[watched_test]
-fn a_call_whose_time_is_over_or_whose_token_is_cancelled_ends() {
+fn a_call_ends_at_its_deadline_or_cancel() {
     let (pool, pid) = one_idle();
     for _ in 0..3 {
         let request = Request::new("wait 60000").timeout(Duration::from_millis(30));
@@ -177,7 +177,7 @@ fn a_call_whose_time_is_over_or_whose_token_is_cancelled_ends() {
 }
 
 #[watched_test]
-fn a_call_whose_token_is_cancelled_already_is_not_begun() {
+fn a_call_with_a_cancelled_token_does_not_start() {
     // Who asks the worker finds the answer before there is any need to sleep, and so to look at the token.
     let channel = Options { spin: Duration::from_millis(100), ..options().channel };
     let pool = start(PoolOptions { max_workers: 1, channel, ..options() });
@@ -197,7 +197,7 @@ fn a_call_whose_token_is_cancelled_already_is_not_begun() {
 }
 
 #[watched_test]
-fn others_who_call_meanwhile_have_the_worker_next() {
+fn concurrent_callers_get_the_worker_next() {
     let (pool, pid) = one_idle();
     std::thread::scope(|scope| {
         let slow = scope.spawn(|| pool.call("wait 100"));

@@ -25,7 +25,7 @@ fn end_of(pid: u32) -> rustix::io::Result<OwnedFd> {
 }
 
 #[watched_test]
-fn its_calls_end_all_the_same() {
+fn calls_end_when_the_worker_exits_and_another_process_holds_its_socket() {
     for is_begun in [false, true] {
         let pool = start(PoolOptions { max_workers: 1, ..options() });
         let pid = number(&pool, "pid") as u32;

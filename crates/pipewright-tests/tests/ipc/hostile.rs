@@ -32,7 +32,7 @@ fn is_protocol(error: &Error) -> bool {
 }
 
 #[watched_test]
-fn wrong_frames_after_the_handshake_are_errors_that_say_what() {
+fn wrong_frames_after_the_handshake_are_errors_with_the_reason() {
     let cases: [(Vec<u8>, &str); 9] = [
         (frame(200, 0, 0, 0, b""), "kind 200"),
         (frame(1, 0, 0, 0, b""), "kind 1"),
@@ -60,7 +60,7 @@ fn wrong_frames_after_the_handshake_are_errors_that_say_what() {
 }
 
 #[watched_test]
-fn a_message_that_never_ends_is_an_error_in_time_or_at_the_end() {
+fn an_endless_message_is_an_error() {
     let short = Options { timeout: Some(Duration::from_millis(100)), ..options(SharedMemory::Off) };
     for (stays, options) in [(true, short), (false, options(SharedMemory::Off))] {
         let act = move |end: &mut End| {
@@ -74,7 +74,7 @@ fn a_message_that_never_ends_is_an_error_in_time_or_at_the_end() {
 }
 
 #[isolated_test]
-fn handles_that_nobody_asked_for_are_an_error_and_are_closed() {
+fn unexpected_handles_are_an_error_and_are_closed() {
     let before = count::handles();
     let act = |end: &mut End| {
         greet(end, "");
@@ -94,7 +94,7 @@ fn handles_that_nobody_asked_for_are_an_error_and_are_closed() {
 }
 
 #[watched_test]
-fn memory_that_could_harm_us_is_left_alone_and_the_channel_works_without() {
+fn unsafe_memory_is_refused_and_the_channel_works_without_it() {
     let act = |end: &mut End| {
         greet(end, "shm.v1");
         let (kind, _) = hear(end).unwrap();
@@ -147,7 +147,7 @@ fn record(length: u32, kind: u8, flags: u8, after: u64, total: u64) -> [u8; 32] 
 const HEAD: usize = 0;
 
 #[watched_test]
-fn a_ring_that_lies_is_an_error_that_says_what() {
+fn a_corrupt_ring_is_an_error_with_the_reason() {
     let lies: [(u64, [u8; 32], &str); 9] = [
         (65, record(0, 16, 0, 0, 0), "filled further"),
         (u64::MAX - 63, record(0, 16, 0, 0, 0), "filled further"),
@@ -171,7 +171,7 @@ fn a_ring_that_lies_is_an_error_that_says_what() {
 }
 
 #[watched_test]
-fn a_record_that_waits_for_a_frame_that_never_comes_ends_with_the_time() {
+fn a_record_whose_frame_never_arrives_times_out() {
     let act = |end: &mut End, ours: &mut Written| {
         ours.data()[..32].copy_from_slice(&record(0, 16, 0, 5, 0));
         ours.publish(HEAD, 64);

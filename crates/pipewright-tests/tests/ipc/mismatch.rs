@@ -90,7 +90,7 @@ fn impostor(
 }
 
 #[watched_test]
-fn a_host_that_finds_a_difference_says_so() {
+fn a_host_that_finds_a_mismatch_reports_it() {
     let version = "1".to_owned();
     let arch = format!("{}-{}-little", std::env::consts::ARCH, usize::BITS);
     let user = handle_channel::user();
@@ -106,7 +106,7 @@ fn a_host_that_finds_a_difference_says_so() {
 }
 
 #[watched_test]
-fn who_was_not_started_as_a_worker_is_told() {
+fn a_program_not_started_as_a_worker_gets_an_error() {
     let error = worker("echo").env_remove("PIPEWRIGHT_IPC").run().unwrap_err();
     assert!(error.to_string().contains("was not started as a worker"), "{error}");
     // A number that is nobody's, or something else's.

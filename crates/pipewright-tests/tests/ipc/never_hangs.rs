@@ -13,7 +13,7 @@ use super::{both_ways, cannot_stop, start, was_killed};
 const SHORT: Duration = Duration::from_millis(100);
 
 #[watched_test]
-fn a_wait_for_a_silent_worker_ends_in_time_and_tells_that_it_runs() {
+fn waiting_for_a_silent_worker_times_out_and_reports_it_running() {
     for options in both_ways() {
         let mut channel = start("silent", &options);
         let pid = channel.worker().unwrap().id();
@@ -36,7 +36,7 @@ fn a_wait_for_a_silent_worker_ends_in_time_and_tells_that_it_runs() {
 }
 
 #[watched_test]
-fn a_stopped_worker_is_told_from_a_silent_one() {
+fn a_stopped_worker_is_told_apart_from_a_silent_one() {
     if cannot_stop() {
         return;
     }
@@ -55,7 +55,7 @@ fn a_stopped_worker_is_told_from_a_silent_one() {
 }
 
 #[watched_test]
-fn a_worker_that_dies_is_told_with_its_status_after_everything_that_it_said() {
+fn a_dead_worker_is_reported_after_its_last_message() {
     for options in both_ways() {
         let mut channel = start("die", &options);
         assert_eq!(channel.recv().unwrap().bytes().unwrap(), b"last words");
@@ -103,7 +103,7 @@ fn no_worker(act: &str) -> Command {
 }
 
 #[watched_test]
-fn a_handshake_ends_with_the_worker_or_in_time() {
+fn a_handshake_ends_at_worker_exit_or_at_the_deadline() {
     let options = Options { handshake_timeout: SHORT, ..Options::default() };
     // Is no worker, and ends.
     let started: Result<Channel, _> = Channel::start(&mut no_worker("exit=0"), &Options::default());
@@ -127,7 +127,7 @@ fn a_handshake_ends_with_the_worker_or_in_time() {
 }
 
 #[watched_test]
-fn a_worker_whose_host_is_gone_ends() {
+fn a_worker_exits_when_its_host_is_gone() {
     for options in both_ways() {
         let channel = start("echo", &options);
         let pid = channel.worker().unwrap().id();
@@ -137,7 +137,7 @@ fn a_worker_whose_host_is_gone_ends() {
 }
 
 #[watched_test]
-fn a_worker_that_has_said_everything_waits_for_a_host_that_takes_its_time() {
+fn a_finished_worker_waits_for_a_slow_host() {
     // Longer than a host waits for its worker.
     const LONG: Duration = Duration::from_millis(5_500);
     let mut channel = start("both,count=1", &Options::default());
@@ -154,7 +154,7 @@ fn a_worker_that_has_said_everything_waits_for_a_host_that_takes_its_time() {
 }
 
 #[watched_test]
-fn a_worker_that_does_not_say_goodbye_is_killed_in_time() {
+fn a_worker_that_does_not_exit_is_killed_at_the_deadline() {
     for options in both_ways() {
         let mut channel = start("silent", &options);
         let pid = channel.worker().unwrap().id();

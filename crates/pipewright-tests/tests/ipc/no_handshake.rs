@@ -67,7 +67,7 @@ fn quick() -> Options {
 }
 
 #[watched_test]
-fn a_program_that_only_ends_is_told_with_its_status() {
+fn a_program_that_exits_is_reported_with_its_status() {
     for (error, _) in start_in_every_way(&|| program(&["exit=0"]), &quick()) {
         let (pid, status, last_words, text) = facts(&error);
         assert!(status.unwrap().success() && last_words.is_empty());
@@ -81,7 +81,7 @@ fn a_program_that_only_ends_is_told_with_its_status() {
 }
 
 #[watched_test]
-fn a_program_that_prints_its_usage_is_told_with_it() {
+fn usage_text_of_a_program_is_part_of_the_error() {
     let acts = ["err=a line before\nusage: puppet [acts]\n", "exit=2"];
     for (error, is_read) in start_in_every_way(&|| program(&acts), &quick()) {
         let (_, status, last_words, text) = facts(&error);
@@ -97,7 +97,7 @@ fn a_program_that_prints_its_usage_is_told_with_it() {
 
 #[cfg(unix)]
 #[watched_test]
-fn a_program_that_is_killed_is_told_with_the_signal() {
+fn a_killed_program_is_reported_with_its_signal() {
     for (error, _) in start_in_every_way(&|| program(&["raise=KILL"]), &quick()) {
         let (pid, status, _, text) = facts(&error);
         super::was_killed(status.unwrap());
@@ -108,7 +108,7 @@ fn a_program_that_is_killed_is_told_with_the_signal() {
 }
 
 #[watched_test]
-fn a_program_that_never_speaks_is_told_in_time_and_killed() {
+fn a_silent_program_is_reported_and_killed_at_the_deadline() {
     let options = Options { handshake_timeout: Duration::from_secs(1), ..quick() };
     let acts = ["err=listening on port 80", "wait=60"];
     for (error, is_read) in start_in_every_way(&|| program(&acts), &options) {
@@ -125,7 +125,7 @@ fn a_program_that_never_speaks_is_told_in_time_and_killed() {
 }
 
 #[watched_test]
-fn a_program_that_closes_its_link_and_runs_on_is_told_and_killed() {
+fn a_program_that_closes_its_channel_is_reported_and_killed() {
     for (error, _) in start_in_every_way(&|| program(&["ipc=leaves"]), &quick()) {
         let (pid, status, _, text) = facts(&error);
         assert!(status.is_none(), "{text}");
@@ -136,7 +136,7 @@ fn a_program_that_closes_its_link_and_runs_on_is_told_and_killed() {
 }
 
 #[watched_test]
-fn a_program_that_cannot_be_started_is_told_by_its_name() {
+fn a_program_that_cannot_start_is_named_in_the_error() {
     for (error, _) in start_in_every_way(&|| Command::new("/no/such/worker"), &quick()) {
         assert_eq!(error.kind(), &ErrorKind::Start);
         assert!(error.to_string().contains("/no/such/worker"), "{error}");
@@ -144,7 +144,7 @@ fn a_program_that_cannot_be_started_is_told_by_its_name() {
 }
 
 #[watched_test]
-fn what_a_program_wrote_is_bounded_in_its_error() {
+fn program_output_in_an_error_is_bounded() {
     // Less than a pipe holds: of a channel, nobody reads meanwhile.
     let acts = ["err-bytes=30000", "exit=2"];
     for (error, _) in start_in_every_way(&|| program(&acts), &quick()) {

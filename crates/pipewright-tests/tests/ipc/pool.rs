@@ -41,7 +41,7 @@ fn until_busy(pool: &Pool) {
 }
 
 #[watched_test]
-fn calls_are_answered_by_as_many_workers_as_there_may_be() {
+fn calls_use_as_many_workers_as_allowed() {
     for calls_per_worker in [1, 4] {
         let pool = pool(PoolOptions { calls_per_worker, ..options() });
         assert_eq!(pool.stats().started, 0);
@@ -62,7 +62,7 @@ fn calls_are_answered_by_as_many_workers_as_there_may_be() {
 }
 
 #[watched_test]
-fn a_worker_that_dies_costs_the_calls_that_it_had_and_says_how() {
+fn a_dead_worker_fails_its_own_calls_with_its_status() {
     let pool = pool(options());
     // Two others are busy meanwhile.
     let others = ["wait 300", "wait 300"].map(|it| pool.begin(it).unwrap());
@@ -86,7 +86,7 @@ fn a_worker_that_dies_costs_the_calls_that_it_had_and_says_how() {
 }
 
 #[watched_test]
-fn one_that_fails_says_so_and_goes_on() {
+fn a_failed_call_is_an_error_and_its_worker_is_kept() {
     let pool = pool(PoolOptions { max_workers: 1, ..options() });
     let pid = number(&pool, "pid");
     let error = pool.call("fail for this reason").unwrap_err();
@@ -98,7 +98,7 @@ fn one_that_fails_says_so_and_goes_on() {
 }
 
 #[watched_test]
-fn a_worker_that_hangs_is_killed_when_nobody_waits_for_it_any_more() {
+fn a_hanging_worker_is_killed_when_no_caller_waits() {
     let cancel_grace = Duration::from_millis(50);
     let pool = pool(PoolOptions { max_workers: 1, cancel_grace, ..options() });
     let pid = number(&pool, "pid");
@@ -122,7 +122,7 @@ fn a_worker_that_hangs_is_killed_when_nobody_waits_for_it_any_more() {
 }
 
 #[watched_test]
-fn a_worker_that_ends_a_cancelled_call_by_itself_is_kept() {
+fn a_worker_that_honours_a_cancel_is_kept() {
     let pool = pool(PoolOptions { max_workers: 1, ..options() });
     let pid = number(&pool, "pid");
     let call = pool.begin("wait 60000").unwrap();
@@ -133,7 +133,7 @@ fn a_worker_that_ends_a_cancelled_call_by_itself_is_kept() {
 }
 
 #[watched_test]
-fn calls_that_nobody_wants_are_not_begun() {
+fn dropped_calls_are_not_started() {
     let pool = pool(PoolOptions { max_workers: 1, ..options() });
     let token = pipewright::CancelToken::new();
     let busy = pool.begin(Request::new("wait 60000").cancel(&token)).unwrap();
@@ -149,7 +149,7 @@ fn calls_that_nobody_wants_are_not_begun() {
 }
 
 #[watched_test]
-fn what_a_worker_writes_is_no_answer_and_is_kept_within_bounds() {
+fn worker_output_is_not_a_reply_and_is_bounded() {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let taken = Arc::clone(&lines);
     let on_line = OnLine::new(move |line| {
@@ -174,7 +174,7 @@ fn what_a_worker_writes_is_no_answer_and_is_kept_within_bounds() {
 }
 
 #[watched_test]
-fn an_answer_may_come_in_pieces_and_no_faster_than_it_is_taken() {
+fn a_streamed_reply_is_paced_by_its_reader() {
     let pool = pool(options());
     for window in [1, 2, 7] {
         let mut call = pool.begin(Request::new("items 100").in_pieces(window)).unwrap();
@@ -197,7 +197,7 @@ fn an_answer_may_come_in_pieces_and_no_faster_than_it_is_taken() {
 }
 
 #[watched_test]
-fn a_worker_may_ask_whoever_has_called_it() {
+fn a_worker_can_ask_its_caller() {
     let pool = pool(options());
     let mut call = pool.begin("asks 50").unwrap();
     let reply = loop {
@@ -218,7 +218,7 @@ fn a_worker_may_ask_whoever_has_called_it() {
 }
 
 #[watched_test]
-fn a_worker_that_lies_is_killed_and_its_call_says_what_it_said() {
+fn a_worker_that_breaks_the_protocol_is_killed_and_its_call_fails() {
     let lies = [
         ("18,7", "an answer to a call that it does not have"),
         ("21,1", "more of an answer than was asked for"),
@@ -243,7 +243,7 @@ fn a_worker_that_lies_is_killed_and_its_call_says_what_it_said() {
 }
 
 #[watched_test]
-fn questions_and_answers_may_be_values() {
+fn requests_and_replies_can_be_values() {
     let pool = Pool::new(worker("sums,ring=65536"), options()).unwrap();
     let reply = pool.call(Request::of(&vec![1_u64, 2, 300]).unwrap()).unwrap();
     assert_eq!(reply.value::<(u64, usize)>().unwrap(), (303, 3));
@@ -254,7 +254,7 @@ fn questions_and_answers_may_be_values() {
 }
 
 #[watched_test]
-fn a_pool_that_is_full_says_so() {
+fn a_call_to_a_full_pool_is_an_error() {
     let pool = pool(PoolOptions { max_workers: 1, max_waiting: 5, ..options() });
     let busy = pool.begin("wait 60000").unwrap();
     until_busy(&pool);
@@ -267,7 +267,7 @@ fn a_pool_that_is_full_says_so() {
 }
 
 #[watched_test]
-fn workers_that_cannot_be_started_are_told_to_whoever_calls() {
+fn callers_get_the_error_of_workers_that_cannot_start() {
     let start = |command| Pool::new(command, options()).unwrap().call("echo").unwrap_err();
     let error = start(pipewright::Command::new("/no/such/worker"));
     assert_eq!(error.kind(), &ErrorKind::Start);
@@ -282,7 +282,7 @@ fn workers_that_cannot_be_started_are_told_to_whoever_calls() {
 }
 
 #[watched_test(limit = Duration::from_secs(300))]
-fn ten_thousand_calls_lose_no_answer_while_a_worker_is_killed_every_fifty() {
+fn ten_thousand_calls_lose_no_reply_while_workers_are_killed() {
     // Wine takes a tenth of a second and more for each worker that is started.
     const CALLS: usize = if cfg!(windows) { 600 } else { 10_000 };
     let backoff = Duration::from_millis(1);
@@ -345,7 +345,7 @@ pub(super) fn kill_one(pool: &Pool) -> bool {
 }
 
 #[watched_test]
-fn at_the_end_what_was_begun_is_answered_and_whoever_does_not_go_is_ended() {
+fn shutdown_finishes_started_calls_and_kills_workers_that_stay() {
     let pool = pool(options());
     let calls: Vec<PendingCall> = (0..20).map(|_| pool.begin("wait 10").unwrap()).collect();
     let pids: Vec<u32> = std::iter::repeat_with(|| number(&pool, "pid") as u32).take(5).collect();

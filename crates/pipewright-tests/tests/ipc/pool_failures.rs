@@ -21,7 +21,7 @@ use super::{complains_and_ends, worker};
 
 #[cfg(target_os = "linux")]
 #[isolated_test]
-fn a_pool_that_cannot_wait_says_so_to_whoever_calls() {
+fn a_pool_that_cannot_wait_fails_its_calls() {
     let pool = start(PoolOptions { max_workers: 1, ..options() });
     number(&pool, "pid");
     let open = pool.begin("hang").unwrap();
@@ -46,7 +46,7 @@ fn a_pool_that_cannot_wait_says_so_to_whoever_calls() {
 }
 
 #[watched_test]
-fn a_call_that_no_worker_was_ready_for_says_why_none_started() {
+fn a_call_without_a_ready_worker_gets_the_start_error() {
     let options = PoolOptions {
         min_workers: 1,
         start_attempts: u32::MAX,
@@ -73,7 +73,7 @@ fn a_call_that_no_worker_was_ready_for_says_why_none_started() {
 }
 
 #[watched_test]
-fn a_pool_tells_how_the_memory_of_its_workers_works() {
+fn a_pool_reports_the_shared_memory_of_its_workers() {
     let memory = |kind| {
         let pool = Pool::new(worker(kind), options()).unwrap();
         number(&pool, "pid");
@@ -97,7 +97,7 @@ fn a_pool_tells_how_the_memory_of_its_workers_works() {
 /// What else forks has a copy of everything but the threads.
 #[cfg(target_os = "linux")]
 #[isolated_test]
-fn a_copy_of_the_process_can_drop_what_is_its_parents() {
+fn a_forked_process_can_drop_its_parents_pool() {
     let pool = start(PoolOptions { max_workers: 1, ..options() });
     let pid = number(&pool, "pid");
     let mut line = channel("echo,ring=65536", &options().channel);

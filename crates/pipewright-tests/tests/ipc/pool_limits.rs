@@ -18,7 +18,7 @@ use super::pool::{number, options, pool as start};
 use super::worker;
 
 #[watched_test]
-fn a_body_that_is_too_long_costs_its_own_call_and_no_worker() {
+fn a_body_that_is_too_long_fails_only_its_own_call() {
     // Whichever side it is that takes no more.
     for (kind, max_message_bytes) in [("calls,ring=65536,most=1000", 1 << 20), ("calls", 1000)] {
         let channel = Options { max_message_bytes, ..options().channel };
@@ -58,7 +58,7 @@ fn a_body_that_is_too_long_costs_its_own_call_and_no_worker() {
 }
 
 #[watched_test]
-fn a_worker_is_given_no_more_calls_at_a_time_than_it_can_keep() {
+fn a_worker_never_has_more_calls_than_its_limit() {
     let options = PoolOptions { max_workers: 1, calls_per_worker: 10_000, ..options() };
     let pool = start(options);
     // It looks whether it is cancelled, and takes in what has come.
@@ -72,7 +72,7 @@ fn a_worker_is_given_no_more_calls_at_a_time_than_it_can_keep() {
 }
 
 #[watched_test]
-fn calls_that_are_given_up_around_their_answers_cost_nobody_anything() {
+fn calls_dropped_as_their_reply_arrives_affect_no_other_call() {
     const ROUNDS: u64 = if cfg!(windows) { 100 } else { 2000 };
     let pool = start(PoolOptions { max_workers: 2, calls_per_worker: 3, ..options() });
     std::thread::scope(|scope| {
@@ -106,7 +106,7 @@ fn calls_that_are_given_up_around_their_answers_cost_nobody_anything() {
 }
 
 #[watched_test]
-fn whoever_waits_on_another_thread_is_told_when_the_pool_goes_away() {
+fn waiting_threads_get_an_error_when_the_pool_is_dropped() {
     for rounds in 0..5 {
         let pool = start(options());
         let calls: Vec<PendingCall> = (0..20).map(|_| pool.begin("hang").unwrap()).collect();
@@ -127,7 +127,7 @@ fn whoever_waits_on_another_thread_is_told_when_the_pool_goes_away() {
 }
 
 #[watched_test]
-fn thousands_who_wait_are_told_why_no_worker_can_be_started() {
+fn thousands_of_waiting_calls_get_the_start_error() {
     let backoff = Duration::from_millis(1);
     let options = PoolOptions { min_workers: 2, backoff, ..options() };
     let pool = Pool::new(pipewright::Command::new("/no/such/worker"), options).unwrap();
@@ -141,7 +141,7 @@ fn thousands_who_wait_are_told_why_no_worker_can_be_started() {
 }
 
 #[watched_test]
-fn a_pool_that_pauses_for_no_time_hears_its_callers() {
+fn a_pool_with_no_restart_delay_accepts_calls() {
     let options = PoolOptions { min_workers: 1, backoff: Duration::ZERO, ..options() };
     let pool = Pool::new(pipewright::Command::new("/no/such/worker"), options).unwrap();
     assert_eq!(pool.call("x").unwrap_err().kind(), &ErrorKind::Start);
@@ -149,7 +149,7 @@ fn a_pool_that_pauses_for_no_time_hears_its_callers() {
 }
 
 #[watched_test]
-fn a_function_for_lines_that_panics_ends_the_pool_and_its_workers() {
+fn a_panicking_line_function_ends_the_pool() {
     let on_line = OnLine::new(|_| panic!("this panic is part of the test"));
     let pool = start(PoolOptions { max_workers: 2, on_line: Some(on_line), ..options() });
     let pid = number(&pool, "pid") as u32;
@@ -165,7 +165,7 @@ fn a_function_for_lines_that_panics_ends_the_pool_and_its_workers() {
 
 #[cfg(unix)]
 #[isolated_test]
-fn a_token_that_nobody_can_wait_for_is_an_error_and_no_call_without_end() {
+fn a_token_that_cannot_be_waited_for_is_an_error() {
     let pool = start(PoolOptions { max_workers: 1, ..options() });
     number(&pool, "pid");
     let files = rustix::process::Resource::Nofile;

@@ -43,7 +43,7 @@ fn works(channel: &mut Channel) -> (bool, Option<String>) {
 }
 
 #[watched_test]
-fn off_on_one_side_is_off_on_both() {
+fn shared_memory_off_on_one_side_is_off_on_both() {
     let (used, why) = works(&mut start("echo,shm=off", &Options::default()));
     assert_eq!((used, why.as_deref()), (false, Some("the other side has it off")));
     let off = Options { shared_memory: SharedMemory::Off, ..Options::default() };
@@ -51,7 +51,7 @@ fn off_on_one_side_is_off_on_both() {
 }
 
 #[watched_test]
-fn it_is_used_where_it_is_there() {
+fn shared_memory_is_used_if_available() {
     let (used, why) = works(&mut start("echo", &Options::default()));
     if skip::is_forced_off("memfd") {
         assert!(!used && why.is_some());
@@ -62,7 +62,7 @@ fn it_is_used_where_it_is_there() {
 
 #[cfg(unix)]
 #[watched_test]
-fn a_worker_without_the_means_works_without_it() {
+fn a_worker_without_shared_memory_works() {
     // A file may have no more than 4096 bytes there: the object cannot be made, and whoever tries to
     // is ended by a signal.
     let mut command = worker("echo");
@@ -74,7 +74,7 @@ fn a_worker_without_the_means_works_without_it() {
 
 #[cfg(unix)]
 #[isolated_test]
-fn a_host_without_the_means_works_without_it() {
+fn a_host_without_shared_memory_works() {
     let few = rustix::process::Rlimit { current: Some(4096), maximum: None };
     rustix::process::setrlimit(rustix::process::Resource::Fsize, few).unwrap();
     let (used, why) = works(&mut start("echo", &Options::default()));
@@ -83,7 +83,7 @@ fn a_host_without_the_means_works_without_it() {
 
 #[cfg(target_os = "linux")]
 #[isolated_test]
-fn a_system_that_has_no_room_or_forbids_it_is_done_without() {
+fn no_space_or_no_permission_falls_back_to_the_socket() {
     let refusals = [
         (libc::SYS_madvise, libc::EINVAL, "madvise: Invalid argument"),
         (libc::SYS_fallocate, libc::ENOSPC, "fallocate: No space"),
@@ -113,7 +113,7 @@ fn leave_room_for(free: usize) -> Vec<std::fs::File> {
 
 #[cfg(target_os = "linux")]
 #[isolated_test]
-fn whoever_may_have_no_more_handles_does_without_it() {
+fn without_free_handles_the_channel_uses_the_socket() {
     if skip::is_forced_off("memfd") {
         return skip::skipped("this build has no memfd");
     }
@@ -165,7 +165,7 @@ fn whoever_may_have_no_more_handles_does_without_it() {
 
 #[cfg(target_os = "linux")]
 #[isolated_test]
-fn a_small_folder_for_shared_memory_is_no_limit() {
+fn a_small_dev_shm_is_no_limit() {
     let small = mounts::private().and_then(|()| {
         let words = ["-t", "tmpfs", "-o", "size=64k", "tmpfs", "/dev/shm"];
         mounts::run("mount", &words)

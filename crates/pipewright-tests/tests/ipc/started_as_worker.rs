@@ -35,7 +35,7 @@ fn tells_of_the_worker(error: &Error) {
 }
 
 #[watched_test]
-fn a_pool_whose_program_forgets_the_check_starts_no_tree_of_processes() {
+fn a_pool_program_without_the_worker_check_does_not_start_itself_forever() {
     for kind in ["pool", "channel", "channel-async"] {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("depths");
@@ -52,7 +52,7 @@ fn a_pool_whose_program_forgets_the_check_starts_no_tree_of_processes() {
 }
 
 #[watched_test]
-fn a_channel_whose_program_forgets_the_check_starts_no_tree_of_processes() {
+fn a_program_without_the_worker_check_does_not_start_itself_forever() {
     for kind in ["pool", "channel", "channel-async"] {
         for is_async in [false, true] {
             let folder = tempfile::tempdir().unwrap();
@@ -88,7 +88,7 @@ fn says_before_it_claims(acts: &[&str]) -> String {
 }
 
 #[watched_test]
-fn a_worker_knows_that_it_is_one_before_and_after_it_claims_its_link() {
+fn a_worker_knows_its_role_before_and_after_claiming_its_channel() {
     assert!(!worker::is_worker());
     // To ask takes nothing away.
     assert_eq!(says_before_it_claims(&["is-worker", "is-worker"]), "true\ntrue\n");
@@ -109,7 +109,7 @@ fn a_child_of_a_worker_is_no_worker() {
 }
 
 #[watched_test]
-fn a_worker_that_has_claimed_its_link_may_have_workers() {
+fn a_worker_can_have_workers_of_its_own() {
     let pool = start(PoolOptions { max_workers: 1, ..options() });
     assert_eq!(*pool.call("pool").unwrap(), *b"true\necho");
 }
@@ -134,7 +134,7 @@ fn a_shell_may_stand_between_a_host_and_its_worker() {
 /// The variables of a worker are inherited by its descendants, which may have a socket of that number.
 #[cfg(unix)]
 #[watched_test]
-fn another_socket_that_has_the_number_is_no_link() {
+fn another_socket_with_the_same_number_is_not_the_channel() {
     use pipewright::Handle;
 
     let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();

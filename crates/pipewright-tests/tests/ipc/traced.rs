@@ -6,7 +6,7 @@ use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::traced::Lines;
 
 #[isolated_test]
-fn a_connection_tells_at_its_end_what_it_carried() {
+fn a_closed_connection_records_its_traffic() {
     // Whether anybody listens is noted for the whole process, by whoever has something to tell first.
 
     let lines = Lines::listen("pipewright_ipc");
@@ -25,7 +25,7 @@ fn a_connection_tells_at_its_end_what_it_carried() {
 }
 
 #[isolated_test]
-fn a_pool_tells_of_its_workers() {
+fn a_pool_records_its_workers() {
     let lines = Lines::listen("pipewright_ipc");
     let options = PoolOptions { max_workers: 1, max_jobs: Some(1), ..PoolOptions::default() };
     let pool = Pool::new(worker("calls"), options).unwrap();
@@ -44,7 +44,7 @@ fn a_pool_tells_of_its_workers() {
 }
 
 #[watched_test]
-fn tuned_options_differ_in_the_threshold_alone() {
+fn tuned_options_change_only_the_threshold() {
     let options = Options { app: "a".into(), ring_bytes: 64 << 10, ..Options::default() };
     let tuned = options.tune().unwrap();
     assert!((512..=128 << 10).contains(&tuned.threshold_bytes), "{tuned:?}");

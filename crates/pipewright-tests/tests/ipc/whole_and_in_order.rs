@@ -13,7 +13,7 @@ use pipewright_tests::{bodies, skip};
 use super::{both_ways, start, torture_time, was_killed};
 
 #[watched_test]
-fn every_length_around_a_boundary_arrives() {
+fn messages_around_every_size_boundary_arrive() {
     for options in both_ways() {
         let options = Options { ring_bytes: 256 << 10, ..options };
         let mut channel = start("echo,ring=65536", &options);
@@ -69,7 +69,7 @@ fn take_all(
 }
 
 #[watched_test(limit = Duration::from_secs(120) + torture_time())]
-fn what_came_before_a_kill_is_whole_and_in_order() {
+fn messages_before_a_kill_arrive_whole_and_in_order() {
     let until = Instant::now() + torture_time() / 3;
     let mut rounds = 0_u64;
     while Instant::now() < until || rounds < 6 {
@@ -92,7 +92,7 @@ fn what_came_before_a_kill_is_whole_and_in_order() {
 
 #[cfg(unix)]
 #[watched_test(limit = Duration::from_secs(120) + torture_time())]
-fn a_worker_that_is_stopped_and_goes_on_loses_nothing() {
+fn a_stopped_and_continued_worker_loses_nothing() {
     let until = Instant::now() + torture_time() / 3;
     let [on, off] = both_ways();
     for options in [on, off] {

@@ -19,7 +19,7 @@ fn python(options: &Options) -> Option<Channel> {
 }
 
 #[watched_test]
-fn a_worker_that_was_written_from_the_document_is_understood() {
+fn a_worker_written_from_the_wire_document_works() {
     let options = Options { app: "app=1".into(), salt: "\u{e9}".into(), ..Options::default() };
     let Some(mut channel) = python(&options) else { return };
     let (mut body, mut came) = (Vec::new(), Vec::new());
@@ -41,7 +41,7 @@ fn a_worker_that_was_written_from_the_document_is_understood() {
 }
 
 #[watched_test]
-fn it_is_given_handles() {
+fn a_worker_written_from_the_wire_document_gets_handles() {
     let Some(mut channel) = python(&Options::default()) else { return };
     let (mut reader, writer) = pipewright::pipe(PipeOptions::default()).unwrap();
     channel.send_with_handles(b"take it", &[Handle::from(writer)]).unwrap();

@@ -11,7 +11,7 @@ use super::pool::{number, options, pool as start};
 use super::worker;
 
 #[watched_test]
-fn a_worker_that_leaks_is_replaced_and_so_is_one_that_is_used_up() {
+fn leaking_and_used_up_workers_are_replaced() {
     let one = || PoolOptions { max_workers: 1, ..options() };
     let pool = start(PoolOptions { max_rss_bytes: Some(64 << 20), ..one() });
     let pid = number(&pool, "pid");
@@ -41,7 +41,7 @@ fn a_worker_that_leaks_is_replaced_and_so_is_one_that_is_used_up() {
 }
 
 #[watched_test]
-fn a_worker_is_given_no_more_than_it_may_answer_however_much_waits() {
+fn a_worker_gets_no_more_calls_than_its_lifetime_limit() {
     for (max_jobs, calls_per_worker) in [(1, 1), (3, 1), (3, 8), (7, 2)] {
         let max_jobs = Some(max_jobs);
         let pool = start(PoolOptions { max_workers: 2, max_jobs, calls_per_worker, ..options() });
@@ -64,7 +64,7 @@ fn a_worker_is_given_no_more_than_it_may_answer_however_much_waits() {
 }
 
 #[watched_test]
-fn workers_of_a_program_that_has_changed_are_replaced() {
+fn workers_of_a_changed_program_are_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let puppet = folder.path().join("puppet");
     let library = folder.path().join("library");
@@ -94,7 +94,7 @@ fn workers_of_a_program_that_has_changed_are_replaced() {
 }
 
 #[watched_test]
-fn a_reset_is_acknowledged_or_the_worker_is_replaced() {
+fn a_worker_that_does_not_acknowledge_a_reset_is_replaced() {
     let reset_timeout = Some(Duration::from_secs(10));
     let options = PoolOptions { max_workers: 1, reset_timeout, ..options() };
     let pool = start(options.clone());

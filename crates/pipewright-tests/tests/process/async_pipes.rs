@@ -88,7 +88,7 @@ fn both_outputs_are_read_at_once_and_in_small_pieces() {
 }
 
 #[watched_test]
-fn a_shutdown_ends_the_childs_input() {
+fn a_shutdown_closes_stdin() {
     for stdin in both_stdins() {
         one_thread().block_on(async {
             let (child, mut stdin) = piped(&["count"], stdin);
@@ -104,7 +104,7 @@ fn a_shutdown_ends_the_childs_input() {
 
 /// Also what the pipe has no room for at that time.
 #[watched_test]
-fn a_drop_ends_the_childs_input_after_all_that_was_taken() {
+fn a_drop_closes_stdin_after_all_accepted_bytes() {
     for stdin in both_stdins() {
         one_thread().block_on(async {
             let dir = tempfile::tempdir().unwrap();
@@ -126,7 +126,7 @@ fn a_drop_ends_the_childs_input_after_all_that_was_taken() {
 }
 
 #[watched_test]
-fn a_child_that_reads_no_more_is_a_broken_pipe() {
+fn a_child_that_stops_reading_is_a_broken_pipe() {
     for stdin in both_stdins() {
         one_thread().block_on(async {
             let (child, mut stdin) = piped(&["exit=3"], stdin);
@@ -177,7 +177,7 @@ fn a_future_that_is_dropped_loses_no_byte_and_writes_none_twice() {
 }
 
 #[watched_test]
-fn the_ends_of_a_pipeline_are_a_tasks_as_well() {
+fn pipeline_ends_can_be_async() {
     one_thread().block_on(async {
         let mut first = puppet(["cat"]);
         first.stdin(Stdio::piped_async());
@@ -209,7 +209,7 @@ fn the_ends_of_a_pipeline_are_a_tasks_as_well() {
 
 /// A pipe that others have does not change under them: a blocking end goes on to block.
 #[watched_test]
-fn the_other_end_and_other_handles_go_on_as_before() {
+fn other_handles_of_a_pipe_keep_their_mode() {
     one_thread().block_on(async {
         let (reader, writer) = pipe(PipeOptions::default()).unwrap();
         let mut copy = writer.try_clone().unwrap();
@@ -234,7 +234,7 @@ fn outside_of_a_runtime_there_is_an_error() {
 }
 
 #[isolated_test]
-fn nothing_is_left_and_no_end_takes_a_thread() {
+fn async_pipes_leave_nothing_and_take_no_thread() {
     let round = || {
         one_thread().block_on(async {
             let options = PipeOptions { read: Mode::Async, write: Mode::Async, capacity: None };
@@ -268,7 +268,7 @@ fn nothing_is_left_and_no_end_takes_a_thread() {
 /// Whoever shares the end of a task finds it as it would find std's.
 #[cfg(unix)]
 #[watched_test]
-fn a_clone_of_a_tasks_end_waits_and_takes_bytes_without_holding_the_task_up() {
+fn a_clone_of_an_async_end_blocks_without_blocking_the_task() {
     use std::io::Write as _;
     use std::os::fd::AsFd as _;
 

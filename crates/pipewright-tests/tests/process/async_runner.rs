@@ -108,7 +108,7 @@ fn a_token_wakes_an_async_runner_and_a_drain_starts_no_more() {
 }
 
 #[isolated_test]
-fn an_async_runner_that_is_dropped_leaves_nobody_behind() {
+fn a_dropped_async_runner_leaves_no_process() {
     if is_forced_off("pidfd") {
         return skipped("descendants are only held by pidfds");
     }

@@ -70,7 +70,7 @@ async fn reads_as_it_comes(mut writer: impl io::Write, is_as_before: &dyn Fn()) 
 }
 
 #[isolated_test]
-fn a_task_reads_a_pipe_whose_mode_stays() {
+fn a_task_reads_a_pipe_without_changing_its_mode() {
     let (reader, writer) = pipe();
     with_stdin(reader, async |is_as_before: &dyn Fn()| {
         let mut writer = File::from(writer);
@@ -85,7 +85,7 @@ fn a_task_reads_a_pipe_whose_mode_stays() {
 }
 
 #[isolated_test]
-fn a_task_reads_a_terminal_whose_mode_stays() {
+fn a_task_reads_a_terminal_without_changing_its_mode() {
     let (screen, inside) = terminal();
     with_stdin(inside, async |is_as_before: &dyn Fn()| {
         let mut screen = File::from(screen);
@@ -100,7 +100,7 @@ fn a_task_reads_a_terminal_whose_mode_stays() {
 }
 
 #[isolated_test]
-fn a_task_reads_a_socket_whose_mode_stays() {
+fn a_task_reads_a_socket_without_changing_its_mode() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     with_stdin(ours, async |is_as_before: &dyn Fn()| {
         reads_as_it_comes(theirs, is_as_before).await;
@@ -108,7 +108,7 @@ fn a_task_reads_a_socket_whose_mode_stays() {
 }
 
 #[isolated_test]
-fn a_task_reads_a_file_from_where_others_left_it() {
+fn a_task_reads_a_file_from_its_shared_offset() {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(&flood(500_000)).unwrap();
     file.seek(io::SeekFrom::Start(1000)).unwrap();
@@ -173,7 +173,7 @@ fn writes_as_there_is_room(stdout: &OwnedFd, reader: impl io::Read + Send + 'sta
 }
 
 #[isolated_test]
-fn a_task_writes_to_a_pipe_and_a_socket_whose_modes_stay() {
+fn a_task_writes_to_a_pipe_and_a_socket_without_changing_their_modes() {
     let (reader, writer) = pipe();
     writes_as_there_is_room(&writer, File::from(reader));
     let (ours, theirs) = UnixStream::pair().unwrap();
@@ -181,7 +181,7 @@ fn a_task_writes_to_a_pipe_and_a_socket_whose_modes_stay() {
 }
 
 #[isolated_test]
-fn a_task_writes_to_a_terminal_whose_mode_stays() {
+fn a_task_writes_to_a_terminal_without_changing_its_mode() {
     let (screen, inside) = terminal();
     // As it is written: no line end is made two.
     let mut settings = rustix::termios::tcgetattr(&inside).unwrap();
@@ -191,7 +191,7 @@ fn a_task_writes_to_a_terminal_whose_mode_stays() {
 }
 
 #[isolated_test]
-fn a_task_writes_to_a_file_and_to_nowhere() {
+fn a_task_writes_to_a_file_and_to_null() {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(b"before ").unwrap();
     let write = |stdout: &OwnedFd| {

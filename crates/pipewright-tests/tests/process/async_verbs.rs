@@ -23,7 +23,7 @@ fn both_runtimes() -> [Runtime; 2] {
 }
 
 #[watched_test]
-fn every_verb_gives_what_its_twin_gives() {
+fn async_verbs_return_what_sync_verbs_return() {
     for runtime in both_runtimes() {
         runtime.block_on(async {
             let status = puppet(["exit=3"]).status_async().await.unwrap();
@@ -45,7 +45,7 @@ fn every_verb_gives_what_its_twin_gives() {
 }
 
 #[watched_test]
-fn much_in_every_direction_never_deadlocks() {
+fn large_streams_in_every_direction_never_deadlock() {
     one_thread().block_on(async {
         let input = flood(10_000_000);
         let mut command = puppet(["cat-both"]);
@@ -92,7 +92,7 @@ fn timeouts_cancels_and_limits_hold() {
 }
 
 #[watched_test]
-fn a_held_pipe_holds_nobody_up() {
+fn a_held_pipe_does_not_block_an_async_verb() {
     one_thread().block_on(async {
         let mut command = puppet(["spawn=wait=600", "out=done"]);
         let capture = command.capture_async().await.unwrap();
@@ -265,7 +265,7 @@ fn outside_of_a_runtime_there_is_an_error_and_no_child() {
 }
 
 #[watched_test]
-fn what_is_handed_out_goes_on_in_another_runtime() {
+fn lines_and_events_continue_in_another_runtime() {
     let dir = tempfile::tempdir().unwrap();
     let go = |name: &str| dir.path().join(name).display().to_string();
     // Nobody drives the first runtime any more, or there is none.
@@ -302,7 +302,7 @@ fn what_is_handed_out_goes_on_in_another_runtime() {
 }
 
 #[watched_test]
-fn what_is_ready_again_and_again_lets_other_tasks_have_their_turn() {
+fn a_stream_that_is_always_ready_yields_to_other_tasks() {
     let dir = tempfile::tempdir().unwrap();
     let written = dir.path().join("written").display().to_string();
     one_thread().block_on(async {

@@ -26,7 +26,7 @@ fn is_nonblocking(handle: impl AsFd) -> bool {
 }
 
 #[watched_test]
-fn the_childs_handles_are_synchronous() {
+fn the_childs_handles_are_blocking() {
     let expected = "blocking\nblocking\nblocking\n";
     assert_eq!(puppet(["modes"]).stdin(Stdio::bytes("x")).capture().unwrap().stdout, expected);
     let mut command = puppet(["modes"]);
@@ -37,7 +37,7 @@ fn the_childs_handles_are_synchronous() {
 /// Asynchronous means that a call can be kept from waiting, and never that others find it out.
 #[cfg(unix)]
 #[watched_test]
-fn the_parents_handles_are_asynchronous_and_nobody_else_can_tell() {
+fn the_parents_handles_are_nonblocking_only_for_us() {
     let mut command = puppet(["cat"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
@@ -116,7 +116,7 @@ fn a_clone_of_our_end_of_stdin_waits_for_room() {
 
 #[cfg(unix)]
 #[watched_test]
-fn the_ends_of_a_pipe_of_our_own_block_for_others_whatever_their_mode() {
+fn our_pipe_ends_block_for_other_processes() {
     let options = PipeOptions { read: Mode::Async, write: Mode::Async, capacity: None };
     let (reader, writer) = pipewright::pipe(options).unwrap();
     while writer.try_write(&flood(1 << 16)).is_ok() {}
@@ -136,7 +136,7 @@ fn the_ends_of_a_pipe_of_our_own_block_for_others_whatever_their_mode() {
 }
 
 #[watched_test]
-fn reading_our_end_waits_all_the_same() {
+fn a_read_of_our_end_blocks() {
     let mut child = puppet(["wait=0.1", "out=late"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut text = String::new();
     child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
@@ -157,7 +157,7 @@ fn a_child_that_sets_o_nonblock_does_not_harm_us() {
 }
 
 #[watched_test]
-fn a_stream_that_is_handed_to_another_child_is_synchronous_there() {
+fn a_stream_given_to_another_child_is_blocking_there() {
     let mut first = puppet(["out-bytes=300000"]).stdout(Stdio::piped()).spawn().unwrap();
     let between = first.stdout.take().unwrap();
     let output = puppet(["modes", "cat"]).stdin(between).output().unwrap();

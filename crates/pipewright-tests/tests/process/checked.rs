@@ -17,7 +17,7 @@ fn facts(error: &Error) -> (Outcome, Option<Exceeded>, &str, &str) {
 }
 
 #[watched_test]
-fn success_passes_through_and_a_failure_is_the_error_of_read() {
+fn checked_passes_success_and_turns_failure_into_an_error() {
     assert_eq!(puppet(["out=hi"]).capture().unwrap().check().unwrap().stdout, "hi");
     assert_eq!(puppet(["out=hi"]).output().unwrap().check().unwrap().stdout, b"hi");
     let mut fails = puppet(["out=said", "err=first\nlast words\n", "exit=3"]);
@@ -44,7 +44,7 @@ fn success_passes_through_and_a_failure_is_the_error_of_read() {
 }
 
 #[watched_test]
-fn a_timeout_tells_its_limit_and_what_was_said_until_then() {
+fn a_timeout_error_has_its_limit_and_the_output_so_far() {
     let mut command = puppet(["out=one\ntwo\n", "wait=600"]);
     let error = command.timeout(SHORT).read().unwrap_err();
     let words = format!("failed: timed out after {SHORT:?}: two");
@@ -63,7 +63,7 @@ fn a_timeout_tells_its_limit_and_what_was_said_until_then() {
 }
 
 #[watched_test]
-fn other_limits_tell_theirs() {
+fn other_limits_are_named_in_their_errors() {
     let mut command = puppet(["out=12345678901", "wait=600"]);
     let error = command.limit(Limit::fail(10)).capture().unwrap().check().unwrap_err();
     let words = "failed: exceeded its output limit of 10 bytes: 1234567890";
@@ -77,7 +77,7 @@ fn other_limits_tell_theirs() {
 }
 
 #[watched_test]
-fn the_line_stays_one_and_bounded_and_the_facts_have_more() {
+fn an_error_line_is_bounded_and_its_facts_are_complete() {
     let mut command = puppet(["out=first\n", "out-xs=100000", "out=\n", "wait=600"]);
     let error = command.timeout(SHORT).read().unwrap_err();
     let text = error.to_string();
@@ -107,7 +107,7 @@ fn a_pipeline_names_the_stage_that_failed_or_all_that_were_stopped() {
 }
 
 #[watched_test]
-fn an_ending_is_one_line_for_people() {
+fn an_exit_is_described_in_one_line() {
     let shown = |acts: &[&str]| puppet(acts).lines().unwrap().finish().unwrap().to_string();
     let line = shown(&["exit=1"]);
     assert!(line.starts_with("exited with code 1 after "), "{line}");

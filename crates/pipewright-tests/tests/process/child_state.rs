@@ -46,7 +46,7 @@ fn mask_sigpipe_and_handlers_are_the_default() {
 }
 
 #[watched_test]
-fn our_own_mask_is_as_it_was() {
+fn our_own_signal_mask_is_unchanged() {
     let mask = || {
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
         status.lines().find(|line| line.starts_with("SigBlk")).unwrap().to_owned()
@@ -58,7 +58,7 @@ fn our_own_mask_is_as_it_was() {
 }
 
 #[watched_test]
-fn a_writer_without_a_reader_is_ended_by_sigpipe() {
+fn a_child_that_writes_to_a_closed_pipe_dies_of_sigpipe() {
     let mut child = Command::new("yes").stdout(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGPIPE));
@@ -131,7 +131,7 @@ fn handles_numbered_0_to_2_can_be_given_in_any_order() {
 }
 
 #[watched_test]
-fn inherited_handles_may_trade_places() {
+fn inherited_handles_can_swap_numbers() {
     let dir = tempfile::tempdir().unwrap();
     // Two files at numbers of our choice, each to appear under the other's number.
     let place = |name: &str, number: i32| {

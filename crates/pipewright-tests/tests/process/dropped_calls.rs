@@ -81,7 +81,7 @@ macro_rules! drop_every_verb {
 }
 
 #[isolated_test(limit = Duration::from_secs(300))]
-fn a_verb_that_is_dropped_kills_whom_it_started() {
+fn a_dropped_verb_kills_its_child() {
     leaves_nothing(async |mark| {
         let busy = || {
             let mut command = marked(&BUSY, mark);
@@ -105,7 +105,7 @@ fn a_pipeline_that_is_dropped_kills_every_stage() {
 }
 
 #[isolated_test(limit = Duration::from_secs(300))]
-fn many_commands_that_are_dropped_are_all_killed() {
+fn dropping_many_commands_kills_all() {
     if cfg!(windows) {
         return skipped(
             "the server of Wine 8 itself crashes in most runs of it, see ci/under-wine.sh",
@@ -130,7 +130,7 @@ fn many_commands_that_are_dropped_are_all_killed() {
 }
 
 #[isolated_test(limit = Duration::from_secs(300))]
-fn a_wait_that_is_dropped_leaves_the_child_alone() {
+fn a_dropped_wait_keeps_the_child() {
     leaves_nothing(async |mark| {
         let token = CancelToken::new();
         let idle = || marked(&["wait=600"], mark);
@@ -161,7 +161,7 @@ fn a_wait_that_is_dropped_leaves_the_child_alone() {
 
 /// As any child that is dropped: it goes on, unless it is to be killed then.
 #[isolated_test(limit = Duration::from_secs(300))]
-fn a_child_that_is_read_is_dropped_with_the_call() {
+fn a_dropped_read_all_drops_its_child() {
     leaves_nothing(async |mark| {
         let spawn = |kill: bool| {
             let mut command = marked(&["out=text", "wait=600"], mark);
@@ -190,7 +190,7 @@ fn a_child_that_is_read_is_dropped_with_the_call() {
 }
 
 #[isolated_test(limit = Duration::from_secs(300))]
-fn what_is_handed_out_goes_on_where_it_was() {
+fn a_dropped_next_loses_nothing() {
     leaves_nothing(async |mark| {
         const LINES: usize = 500;
         let acts = ["lines=250", "wait=0.05", "lines=250", "exit=3"];
@@ -241,7 +241,7 @@ fn what_is_handed_out_goes_on_where_it_was() {
 
 /// To leave off in the middle of the end is to leave off.
 #[isolated_test(limit = Duration::from_secs(300))]
-fn a_finish_that_is_dropped_ends_what_it_was_to_finish() {
+fn a_dropped_finish_ends_its_run() {
     leaves_nothing(async |mark| {
         // They end when nobody reads them any more.
         let endless = || marked(&["lines=100000000"], mark);

@@ -118,7 +118,12 @@ fn try_often((_, start): Way) -> Vec<String> {
 fn exec_passes_on_a_whole_environment_while_another_thread_sets_variables() {
     let wrong = |_: &usize| {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["environment::becomes_a_check", "--exact", "--nocapture", "--ignored"]);
+        command.args([
+            "environment::execs_an_environment_check",
+            "--exact",
+            "--nocapture",
+            "--ignored",
+        ]);
         // The code of a test that has failed is another one.
         command.env("PIPEWRIGHT_EXEC", "1").capture().unwrap().status.code() != Some(42)
     };
@@ -129,7 +134,7 @@ fn exec_passes_on_a_whole_environment_while_another_thread_sets_variables() {
 #[cfg(unix)]
 #[watched_test]
 #[ignore = "replaces the test program: only for the test above"]
-fn becomes_a_check() {
+fn execs_an_environment_check() {
     assert!(std::env::var_os("PIPEWRIGHT_EXEC").is_some());
     while_variables_change(|| {
         let mut command = Command::new("sh");

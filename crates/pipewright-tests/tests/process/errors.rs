@@ -145,7 +145,7 @@ fn a_missing_loader_is_named() {
 }
 
 #[isolated_test]
-fn a_program_that_is_being_written_is_busy_and_tried_again() {
+fn a_program_open_for_writing_is_busy_and_retried() {
     // Alone: a child that another test is starting has what is written to open until it execs.
 
     let dir = tempfile::tempdir().unwrap();
@@ -277,7 +277,7 @@ fn failed_carries_status_outcome_and_the_end_of_stderr() {
 }
 
 #[watched_test]
-fn text_that_is_not_utf8_is_an_error_with_the_offset_where_it_was_asked_for() {
+fn strict_text_that_is_not_utf8_is_an_error_with_its_offset() {
     let error = puppet(["out-hex=616263ff"]).strict_utf8().capture().unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::InvalidUtf8 { source: Source::Stdout, offset: 3 });
     let words = r#"stdout is not UTF-8 at byte 3"#;
@@ -338,7 +338,7 @@ fn every_error_is_one_line() {
 }
 
 #[isolated_test]
-fn a_status_that_somebody_else_took_is_found_or_said_to_be_lost() {
+fn a_status_reaped_by_other_code_is_found_or_reported_lost() {
     // SAFETY: this process runs nothing but this test.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
     match puppet(["exit=42"]).status() {
@@ -356,7 +356,7 @@ fn a_status_that_somebody_else_took_is_found_or_said_to_be_lost() {
 }
 
 #[watched_test]
-fn a_process_that_is_not_there_is_said_not_to_be() {
+fn a_process_that_does_not_exist_is_not_found() {
     if is_forced_off("pidfd") {
         return skipped("processes are only opened as pidfds");
     }
@@ -369,7 +369,7 @@ fn a_process_that_is_not_there_is_said_not_to_be() {
 }
 
 #[watched_test]
-fn secret_arguments_are_in_no_error() {
+fn secret_arguments_are_never_in_errors() {
     let mut command = Command::new("/no/such/program");
     command.secret_arg("hunter2");
     let error = command.status().unwrap_err();

@@ -66,7 +66,7 @@ fn not_executable_says_why() {
 }
 
 #[watched_test]
-fn a_program_that_is_being_written_is_busy() {
+fn a_program_open_for_writing_is_busy() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("copy.exe");
     fs::copy(puppet(["exit=0"]).get_program(), &path).unwrap();
@@ -94,7 +94,7 @@ fn invalid_input_says_what_is_wrong() {
 }
 
 #[watched_test]
-fn what_cmd_could_take_for_something_else_is_refused_for_a_batch_file() {
+fn unsafe_arguments_of_a_batch_file_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let script = dir.path().join("script.bat");
     fs::write(&script, "@echo [%1]\r\n").unwrap();
@@ -129,7 +129,7 @@ fn failed_carries_status_outcome_and_the_end_of_stderr() {
 }
 
 #[watched_test]
-fn text_that_is_not_utf8_is_an_error_with_the_offset_where_it_was_asked_for() {
+fn strict_text_that_is_not_utf8_is_an_error_with_its_offset() {
     let error = puppet(["out-hex=616263ff"]).strict_utf8().capture().unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::InvalidUtf8 { source: Source::Stdout, offset: 3 });
 }
@@ -153,7 +153,7 @@ fn files_that_cannot_be_opened_are_named_and_nothing_is_started() {
 }
 
 #[watched_test]
-fn a_process_that_is_not_there_is_said_not_to_be() {
+fn a_process_that_does_not_exist_is_not_found() {
     // Numbers are multiples of four, and far below this one.
     let error = ProcessHandle::open(0x7FFF_FFFC).unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::NoSuchProcess, "{error}");

@@ -55,7 +55,7 @@ fn events_come_in_the_order_in_which_things_happen() {
 }
 
 #[watched_test]
-fn nothing_is_missing() {
+fn events_contain_every_byte() {
     let (out, err, ending) = gather(puppet(["alternate=3000000"]).events().unwrap());
     let expected = alternating(3_000_000);
     assert!(out == expected && err == expected);
@@ -65,7 +65,7 @@ fn nothing_is_missing() {
 }
 
 #[watched_test]
-fn timeouts_and_cancels_hold_and_are_told_by_the_last_event() {
+fn timeouts_and_cancels_are_reported_by_the_last_event() {
     let short = SHORT;
     let start = Instant::now();
     let mut command = puppet(["out=x", "wait=600"]);
@@ -103,7 +103,7 @@ fn limits_hold_for_events() {
 
 #[cfg(unix)]
 #[watched_test]
-fn a_child_whose_events_nobody_takes_waits() {
+fn a_child_waits_until_its_events_are_read() {
     let dir = tempfile::tempdir().unwrap();
     let done = dir.path().join("done");
     let acts = ["out-bytes=5000000".to_owned(), format!("touch={}", done.display())];
@@ -131,7 +131,7 @@ fn dropped_events_end_a_child_that_writes_and_leave_nothing() {
 }
 
 #[watched_test]
-fn the_end_can_be_told_once() {
+fn the_exit_is_reported_once() {
     let mut events = puppet(["exit=5"]).events().unwrap();
     events.next().unwrap().unwrap();
     assert!(matches!(events.next(), Some(Ok(Event::Exited(ending))) if !ending.success()));

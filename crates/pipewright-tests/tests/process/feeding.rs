@@ -30,7 +30,7 @@ fn a_reader_of_any_size_is_fed_in_the_same_loop() {
 }
 
 #[watched_test]
-fn a_reader_that_fails_is_an_error_and_the_child_is_gone() {
+fn a_failing_input_reader_is_an_error_and_the_child_is_killed() {
     struct Failing;
     impl Read for Failing {
         fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
@@ -52,7 +52,7 @@ fn input_can_be_fed_again_and_again() {
 }
 
 #[watched_test]
-fn what_the_child_leaves_is_counted_and_is_no_error() {
+fn unread_input_is_counted_and_is_no_error() {
     let output = puppet(["eat=1000"]).stdin(Stdio::bytes(flood(5000))).output().unwrap();
     assert!(output.status.success());
     assert_eq!(output.stdin_unread, 4000);

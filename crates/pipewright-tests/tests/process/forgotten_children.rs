@@ -41,7 +41,7 @@ fn stdio_of(pid: u32) -> [String; 3] {
 }
 
 #[isolated_test]
-fn a_forgotten_child_has_null_stdio_unless_it_was_told_otherwise() {
+fn a_forgotten_child_has_null_stdio_by_default() {
     let file = File::open("/etc/passwd").unwrap();
     // Ours is to be something else than null.
     // SAFETY: numbers; this process runs nothing but this test.
@@ -77,7 +77,7 @@ fn look_at_stdio() {
 }
 
 #[watched_test]
-fn contradictions_are_refused() {
+fn contradicting_options_are_refused() {
     let words = |change: fn(&mut Command) -> &mut Command| {
         let mut command = puppet(["exit=0"]);
         let error = change(&mut command).start_and_forget().unwrap_err();

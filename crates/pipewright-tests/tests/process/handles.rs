@@ -131,7 +131,7 @@ fn a_pipe_holds_at_least_what_was_asked_for() {
 
 #[cfg(unix)]
 #[watched_test]
-fn no_mode_of_an_end_is_seen_by_others_or_makes_a_try_wait() {
+fn the_mode_of_an_end_is_private_and_try_calls_never_block() {
     for read in [Mode::Sync, Mode::Async] {
         for write in [Mode::Sync, Mode::Async] {
             let options = PipeOptions { read, write, ..PipeOptions::default() };
@@ -181,7 +181,7 @@ fn an_async_end_says_would_block_where_a_sync_end_waits() {
 
 #[cfg(unix)]
 #[watched_test]
-fn an_end_that_is_given_away_blocks() {
+fn an_end_given_to_a_child_blocks() {
     let options = PipeOptions { read: Mode::Async, write: Mode::Async, capacity: None };
     let (reader, writer) = pipewright::pipe(options).unwrap();
     for fd in [OwnedFd::from(reader), OwnedFd::from(writer)] {
@@ -210,7 +210,12 @@ fn the_consoles_are_our_own_standard_handles() {
 #[watched_test]
 fn a_childs_stdout_can_be_our_stderr() {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["handles::says_it_on_stderr", "--exact", "--nocapture", "--ignored"]);
+    command.args([
+        "handles::writes_to_stderr_of_the_parent",
+        "--exact",
+        "--nocapture",
+        "--ignored",
+    ]);
     let capture = command.env("PIPEWRIGHT_EXEC", "1").stdin(Stdio::null()).capture().unwrap();
     assert!(capture.stderr.contains("said by the grandchild"), "{capture:?}");
     assert!(!capture.stdout.contains("said by the grandchild"), "{capture:?}");
@@ -219,7 +224,7 @@ fn a_childs_stdout_can_be_our_stderr() {
 /// The other half of the test above.
 #[watched_test]
 #[ignore = "writes to the terminal: only for a_childs_stdout_can_be_our_stderr"]
-fn says_it_on_stderr() {
+fn writes_to_stderr_of_the_parent() {
     assert!(std::env::var_os("PIPEWRIGHT_EXEC").is_some());
     let mut command = puppet(["out=said by the grandchild"]);
     assert!(command.stdout(pipewright::console_err().unwrap()).status().unwrap().success());

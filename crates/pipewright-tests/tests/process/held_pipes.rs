@@ -19,7 +19,7 @@ fn grandchild(capture: &Capture) -> KillOnDrop {
 }
 
 #[watched_test]
-fn returns_though_a_grandchild_holds_the_pipe() {
+fn capture_returns_when_a_grandchild_holds_the_pipe() {
     let acts = ["out-bytes=200000", "spawn=wait=600", "out=last words"];
     let capture = puppet(acts).capture().unwrap();
     let holder = grandchild(&capture);
@@ -31,7 +31,7 @@ fn returns_though_a_grandchild_holds_the_pipe() {
 }
 
 #[watched_test]
-fn a_grandchild_that_goes_on_writing_is_heard_until_it_is_quiet() {
+fn output_of_a_grandchild_is_read_until_it_is_idle() {
     let acts = ["out=early ", "spawn=wait=0.1;out=late ;wait=0.1;out=later;wait=600"];
     let capture = puppet(acts).linger(PATIENT).capture().unwrap();
     let _holder = grandchild(&capture);
@@ -40,7 +40,7 @@ fn a_grandchild_that_goes_on_writing_is_heard_until_it_is_quiet() {
 }
 
 #[watched_test]
-fn a_grandchild_that_lets_go_in_time_is_no_holder() {
+fn a_grandchild_that_closes_in_time_is_not_reported() {
     let mut command = puppet(["out=a", "spawn=wait=0.05;out=b"]);
     let capture = command.linger(PATIENT).capture().unwrap();
     assert_eq!(capture.stdout, "ab");
@@ -61,7 +61,7 @@ fn a_flood_that_never_ends_is_cut_at_the_cap() {
 }
 
 #[watched_test]
-fn stop_at_exit_takes_what_is_there_and_no_more() {
+fn stop_at_exit_reads_only_what_is_in_the_pipe() {
     let acts = ["out-bytes=60000", "spawn=wait=600"];
     let capture = puppet(acts).linger(Linger::StopAtExit).capture().unwrap();
     let _holder = grandchild(&capture);
@@ -70,7 +70,7 @@ fn stop_at_exit_takes_what_is_there_and_no_more() {
 
 #[cfg(unix)]
 #[isolated_test]
-fn stop_at_exit_without_a_holder_takes_everything() {
+fn stop_at_exit_without_a_holder_reads_everything() {
     // Others start children too, and each of those has a copy of the pipe until it is another program.
 
     for _ in 0..50 {
@@ -89,7 +89,7 @@ fn until_eof_waits_for_the_last_holder() {
 }
 
 #[watched_test]
-fn until_eof_ends_with_the_timeout_and_the_child_did_not_time_out() {
+fn until_eof_ends_at_the_timeout_with_the_childs_own_status() {
     let mut command = puppet(["out=a", "spawn=wait=600"]);
     let capture = command.linger(Linger::UntilEof).timeout(LATER).capture().unwrap();
     let _holder = grandchild(&capture);
@@ -98,7 +98,7 @@ fn until_eof_ends_with_the_timeout_and_the_child_did_not_time_out() {
 
 #[cfg(unix)]
 #[watched_test]
-fn with_linger_drain_the_holder_is_never_struck_by_sigpipe() {
+fn linger_drain_never_sends_sigpipe_to_the_holder() {
     let dir = tempfile::tempdir().unwrap();
     let [go, done] = ["go", "done"].map(|name| dir.path().join(name).display().to_string());
     // SIGPIPE at its default, so that a write without a reader would end it before it is done.

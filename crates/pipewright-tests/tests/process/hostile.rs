@@ -47,7 +47,7 @@ fn the_children_of_a_stranger_with_a_reused_pid_are_left_alone() {
 }
 
 #[watched_test]
-fn a_child_that_leaves_its_group_is_stopped_all_the_same() {
+fn a_child_that_leaves_its_group_is_still_stopped() {
     let script = "import os, time; os.setpgid(0, os.getpgid(os.getppid())); time.sleep(600)";
     if Command::new("python3").arg("--version").stdout(Stdio::null()).status().is_err() {
         return skipped("python3 is not here");
@@ -78,7 +78,7 @@ fn a_cancel_after_the_end_gives_up_held_streams() {
 }
 
 #[watched_test]
-fn a_grace_without_end_lets_the_child_end_by_itself() {
+fn an_infinite_grace_lets_the_child_exit_by_itself() {
     let mut command = Command::new("sh");
     command.args(["-c", "trap 'echo bye; exit 5' TERM; while :; do sleep 0.05; done"]);
     let capture = command.timeout(LATER).kill_grace(Duration::MAX).capture().unwrap();
@@ -87,7 +87,7 @@ fn a_grace_without_end_lets_the_child_end_by_itself() {
 }
 
 #[watched_test]
-fn a_bounded_storm_of_forks_is_killed() {
+fn a_bounded_fork_bomb_is_killed() {
     if is_forced_off("pidfd") {
         return skipped("descendants are only held by pidfds");
     }
@@ -112,7 +112,7 @@ fn a_bounded_storm_of_forks_is_killed() {
 
 #[cfg(target_os = "linux")]
 #[isolated_test]
-fn a_child_that_became_somebody_elses_is_given_up_and_said_so() {
+fn a_child_of_another_user_is_given_up_with_an_error() {
     use std::os::unix::fs::PermissionsExt;
     use std::time::Instant;
 
@@ -143,7 +143,7 @@ fn a_child_that_became_somebody_elses_is_given_up_and_said_so() {
 }
 
 #[isolated_test]
-fn a_stop_signal_that_arrives_during_the_start_does_not_wedge_us() {
+fn a_stop_signal_during_the_start_does_not_hang_the_parent() {
     // A group of our own, in which SIGTSTP rains while children are started in it. This
     // process itself ignores nothing and is stopped with them; a helper outside continues it.
     let script = "import os, signal, sys, time
@@ -264,7 +264,12 @@ fn a_forked_process_has_helpers_of_its_own() {
 #[watched_test]
 fn exec_merges_its_streams_too() {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["hostile::becomes_a_merged_program", "--exact", "--nocapture", "--ignored"]);
+    command.args([
+        "hostile::execs_a_program_with_merged_streams",
+        "--exact",
+        "--nocapture",
+        "--ignored",
+    ]);
     let capture = command.env("PIPEWRIGHT_EXEC", "1").capture().unwrap();
     assert!(capture.stdout.ends_with("out err"), "{capture:?}");
 }
@@ -272,7 +277,7 @@ fn exec_merges_its_streams_too() {
 /// The other half of the test above.
 #[watched_test]
 #[ignore = "replaces the test program: only for exec_merges_its_streams_too"]
-fn becomes_a_merged_program() {
+fn execs_a_program_with_merged_streams() {
     assert!(std::env::var_os("PIPEWRIGHT_EXEC").is_some());
     let mut command = Command::new("sh");
     panic!("{}", command.args(["-c", "printf 'out '; printf err >&2"]).merge_stderr().exec());

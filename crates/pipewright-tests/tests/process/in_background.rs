@@ -83,7 +83,7 @@ fn a_child_whose_streams_the_caller_reads_is_stopped() {
 }
 
 #[watched_test]
-fn verbs_that_wait_afterwards_tell_what_happened() {
+fn a_later_wait_reports_the_enforced_timeout() {
     let stopped = || {
         let child = talks().timeout(SHORT).spawn().unwrap();
         away(child.id());
@@ -101,7 +101,7 @@ fn verbs_that_wait_afterwards_tell_what_happened() {
 }
 
 #[watched_test]
-fn what_is_read_from_a_spawned_child_is_kept_too() {
+fn output_of_a_spawned_child_is_kept() {
     let mut lines = talks().timeout(SHORT).spawn().unwrap().read_all_lines().unwrap();
     assert_eq!(lines.next().unwrap().unwrap().text, "said");
     away(lines.pid());
@@ -126,7 +126,7 @@ fn a_pipeline_is_stopped_too() {
 }
 
 #[watched_test]
-fn a_task_that_does_something_else_is_not_waited_for() {
+fn timeouts_hold_while_the_task_does_not_poll() {
     one_thread().block_on(async {
         let mut lines = talks().timeout(SHORT).lines_async().unwrap();
         assert_eq!(lines.next().await.unwrap().unwrap().text, "said");
@@ -174,7 +174,7 @@ fn a_child_that_has_ended_in_time_has_not_timed_out() {
 }
 
 #[watched_test]
-fn output_that_has_not_been_read_is_no_silence() {
+fn unread_output_is_not_idle() {
     let mut lines = talks().idle_timeout(SHORT).lines().unwrap();
     // Until it has been said, too.
     away_for(SHORT * 3);
@@ -196,7 +196,7 @@ fn stubborn(dir: &std::path::Path) -> Command {
 
 #[cfg(unix)]
 #[watched_test]
-fn who_ignores_the_signal_is_killed_after_the_grace() {
+fn a_background_stop_kills_after_the_grace() {
     let dir = tempfile::tempdir().unwrap();
     let count = |name: &str| {
         std::fs::read_to_string(dir.path().join(name)).map_or(0, |text| text.lines().count())
@@ -216,7 +216,7 @@ fn who_ignores_the_signal_is_killed_after_the_grace() {
 
 #[cfg(unix)]
 #[watched_test]
-fn a_stop_that_is_dropped_goes_on() {
+fn a_dropped_stop_continues() {
     let dir = tempfile::tempdir().unwrap();
     let child = stubborn(dir.path()).spawn().unwrap();
     watchdog::until("it has begun", || dir.path().join("ready").exists());
@@ -226,7 +226,7 @@ fn a_stop_that_is_dropped_goes_on() {
 }
 
 #[watched_test]
-fn who_waits_keeps_the_time_himself() {
+fn a_blocking_wait_enforces_its_own_timeout() {
     let child = talks().timeout(SHORT).spawn().unwrap();
     std::thread::scope(|scope| {
         let waits: Vec<_> = (0..3).map(|_| scope.spawn(|| child.wait().unwrap())).collect();
@@ -240,7 +240,7 @@ fn who_waits_keeps_the_time_himself() {
 }
 
 #[isolated_test]
-fn one_thread_serves_all_and_nothing_is_left() {
+fn one_background_thread_serves_all_runs_and_ends() {
     // The other thread of ours, the one that reaps, and whatever std keeps.
     drop(puppet(["exit=0"]).spawn().unwrap());
     watchdog::until("everyone is reaped", || count::children().is_empty());
@@ -272,7 +272,7 @@ fn one_thread_serves_all_and_nothing_is_left() {
 }
 
 #[watched_test]
-fn a_child_that_is_dropped_is_forgotten_or_killed_as_always() {
+fn a_dropped_child_loses_its_timeout_or_is_killed() {
     let child = talks().timeout(LONG).kill_on_drop().spawn().unwrap();
     let pid = child.id();
     drop(child);
@@ -288,7 +288,7 @@ fn a_child_that_is_dropped_is_forgotten_or_killed_as_always() {
 /// What is kept belongs to the process that started it.
 #[cfg(unix)]
 #[isolated_test]
-fn a_fork_of_this_process_keeps_its_own_and_nobody_elses() {
+fn a_forked_process_enforces_only_its_own_timeouts() {
     if is_forced_off("pidfd") {
         return skipped("the fork is waited for by a pidfd");
     }

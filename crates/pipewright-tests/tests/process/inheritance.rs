@@ -43,7 +43,7 @@ fn is_inheritable(number: i64) -> Option<bool> {
 }
 
 #[isolated_test]
-fn children_of_eight_threads_have_their_stdio_and_their_list_and_nothing_else() {
+fn children_of_eight_threads_inherit_only_listed_handles() {
     const STARTERS: usize = 8;
     const STARTS: usize = 30;
     let done = AtomicBool::new(false);
@@ -142,7 +142,7 @@ fn a_listed_handle_is_never_marked_inheritable_on_our_side() {
 }
 
 #[isolated_test]
-fn an_entry_that_was_closed_meanwhile_is_named() {
+fn a_listed_handle_that_was_closed_is_named_in_the_error() {
     if is_forced_async() {
         return skipped("a runtime takes the numbers that are free, which would be those");
     }
@@ -171,7 +171,7 @@ fn an_entry_that_was_closed_meanwhile_is_named() {
 }
 
 #[watched_test]
-fn a_listed_pipe_can_be_used_under_the_number_that_was_told() {
+fn a_listed_pipe_has_the_reported_number_in_the_child() {
     let (mut reader, writer) = pipewright::pipe(PipeOptions::default()).unwrap();
     let writer = Handle::from(writer);
     assert_eq!(writer.kind().unwrap(), HandleKind::Pipe);

@@ -33,7 +33,7 @@ fn waiting() -> Child {
 }
 
 #[isolated_test]
-fn children_of_eight_threads_hold_nothing_that_is_not_listed() {
+fn children_of_eight_threads_hold_no_unlisted_handle() {
     const STARTERS: usize = 8;
     const STARTS: usize = 5;
     let always = careless_pipe();
@@ -66,7 +66,7 @@ fn children_of_eight_threads_hold_nothing_that_is_not_listed() {
 }
 
 #[watched_test]
-fn what_is_listed_is_held_and_is_not_inheritable_afterwards() {
+fn a_listed_handle_is_held_and_not_inheritable_afterwards() {
     let ours = PipeOptions { read: Mode::Async, ..PipeOptions::default() };
     let (mut reader, writer) = pipewright::pipe(ours).unwrap();
     let mut command = puppet(["wait=600"]);

@@ -80,7 +80,7 @@ fn dropped_lines_and_handles_kill_too() {
 }
 
 #[watched_test]
-fn what_has_ended_by_itself_leaves_its_daemons_alone() {
+fn a_child_that_exited_keeps_its_daemons() {
     let mut command = puppet(["spawn=wait=600", "exit=3"]);
     let mut child = command.stderr(Stdio::piped()).kill_on_drop().spawn().unwrap();
     let daemon = KillOnDrop(pid_said_by(&mut child));

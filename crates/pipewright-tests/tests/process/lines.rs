@@ -78,7 +78,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[watched_test]
-    fn lines_are_those_of_std_and_both_ways_to_take_them_agree(
+    fn lines_match_std_and_next_matches_next_into(
         pieces in prop::collection::vec("[a-c\r\n\u{e9}\u{1f600}]{0,40}", 0..20),
         max in prop_oneof![Just(usize::MAX), 0_usize..30],
     ) {
@@ -158,7 +158,7 @@ fn limits_hold_for_lines() {
 }
 
 #[watched_test]
-fn lines_are_the_same_when_they_come_as_fast_as_they_can() {
+fn fast_lines_are_the_same() {
     let bytes: Vec<u8> = flood(3_000_000);
     let lossy = String::from_utf8_lossy(&bytes).into_owned();
     let expected = lossy.split_inclusive('\n').map(|line| line.trim_end_matches(['\n', '\r']));

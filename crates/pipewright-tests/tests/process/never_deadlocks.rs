@@ -62,7 +62,7 @@ fn never_deadlocks_when_stdin_is_not_read_at_all() {
 }
 
 #[watched_test]
-fn never_deadlocks_when_streams_are_piped_and_not_wanted() {
+fn never_deadlocks_when_piped_streams_are_not_read() {
     let mut command = puppet(["alternate=1000000"]);
     let status = command.stdout(Stdio::piped()).stderr(Stdio::piped()).status().unwrap();
     assert!(status.success());

@@ -20,7 +20,7 @@ fn held_up(dir: &std::path::Path) -> (Command, std::path::PathBuf) {
 }
 
 #[watched_test]
-fn there_is_a_line_or_nothing_yet_or_none_any_more() {
+fn next_within_tells_a_line_from_a_timeout_and_the_end() {
     let dir = tempfile::tempdir().unwrap();
     let (mut command, go) = held_up(dir.path());
     let mut lines = command.lines().unwrap();
@@ -41,7 +41,7 @@ fn there_is_a_line_or_nothing_yet_or_none_any_more() {
 }
 
 #[watched_test]
-fn there_is_an_event_or_nothing_yet_or_none_any_more() {
+fn next_within_tells_an_event_from_a_timeout_and_the_end() {
     let dir = tempfile::tempdir().unwrap();
     let (mut command, go) = held_up(dir.path());
     let mut events = command.events().unwrap();
@@ -57,7 +57,7 @@ fn there_is_an_event_or_nothing_yet_or_none_any_more() {
 }
 
 #[watched_test]
-fn a_task_has_the_same() {
+fn async_next_within_behaves_the_same() {
     one_thread().block_on(async {
         let dir = tempfile::tempdir().unwrap();
         let (mut command, go) = held_up(dir.path());
@@ -94,7 +94,7 @@ fn a_timeout_holds_from_tick_to_tick() {
 }
 
 #[watched_test]
-fn there_is_an_end_or_nothing_yet_or_none_any_more() {
+fn next_within_tells_an_exit_from_a_timeout_and_the_end() {
     let dir = tempfile::tempdir().unwrap();
     let go = dir.path().join("go");
     let commands = || [puppet([format!("wait-for-file={}", go.display())]), puppet(["exit=3"])];

@@ -32,7 +32,7 @@ fn refused<T>(result: Result<T, Error>) {
 }
 
 #[isolated_test]
-fn a_verb_that_starts_is_refused_before_anything_is_started() {
+fn a_verb_without_a_runtime_starts_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let ran = dir.path().join("ran");
     let touch = || puppet([format!("touch={}", ran.display())]);
@@ -56,7 +56,7 @@ fn a_verb_that_starts_is_refused_before_anything_is_started() {
 }
 
 #[watched_test]
-fn an_input_that_can_be_used_once_is_not_used_up() {
+fn a_single_use_input_is_not_consumed() {
     let mut command = puppet(["cat"]);
     command.stdin(Stdio::reader(std::io::Cursor::new("kept")));
     refused(outside(command.read_async()));
@@ -85,7 +85,7 @@ fn a_wait_leaves_the_child_running_and_the_handle_usable() {
 }
 
 #[watched_test]
-fn a_process_handle_stays_as_good_as_it_was() {
+fn a_process_handle_stays_usable() {
     let token = CancelToken::new();
     let process = puppet(["wait=600"]).start().unwrap();
     let opened = ProcessHandle::open(process.pid());
@@ -133,7 +133,7 @@ fn a_child_that_is_read_is_dropped_and_not_killed() {
 }
 
 #[watched_test]
-fn what_is_handed_out_goes_on_in_a_runtime() {
+fn lines_and_events_continue_in_a_runtime() {
     let runtime = one_thread();
     let dir = tempfile::tempdir().unwrap();
     let go = dir.path().join("go");
@@ -182,7 +182,7 @@ fn a_finish_drops_and_does_not_kill() {
 }
 
 #[watched_test]
-fn a_call_that_leaves_its_runtime_says_so_and_leaves_the_child_alone() {
+fn a_future_polled_outside_its_runtime_is_an_error_and_keeps_the_child() {
     let child = puppet(["wait=600"]).env(MARK, alive::mark("moved")).spawn().unwrap();
     let mut wait = Box::pin(child.wait_async());
     let runtime = one_thread();

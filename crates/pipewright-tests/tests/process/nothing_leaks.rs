@@ -139,7 +139,7 @@ fn nothing_leaks_in_ten_thousand_runs_with_errors_mixed_in() {
 }
 
 #[isolated_test(limit = Duration::from_secs(600))]
-fn nothing_leaks_of_streams_pipelines_light_handles_and_trees() {
+fn nothing_leaks_from_streams_pipelines_handles_and_trees() {
     let supervised = !cannot_supervise();
     leaves_nothing(OTHER_RUNS, |round| one_other_run(round, supervised));
 }

@@ -101,7 +101,7 @@ fn a_process_that_is_not_our_child_can_be_killed() {
 
 #[cfg(unix)]
 #[watched_test]
-fn a_zombie_that_nobody_reaps_is_told_of_at_once_and_untold() {
+fn an_unreaped_zombie_is_reported_without_a_status() {
     if !can_open() {
         return;
     }
@@ -122,7 +122,7 @@ fn a_zombie_that_nobody_reaps_is_told_of_at_once_and_untold() {
 
 #[cfg(unix)]
 #[watched_test]
-fn a_reap_that_is_yet_to_come_can_be_waited_for() {
+fn a_later_reap_can_be_waited_for() {
     if !can_open() {
         return;
     }
@@ -151,7 +151,7 @@ fn a_reap_that_is_yet_to_come_can_be_waited_for() {
 
 #[cfg(unix)]
 #[isolated_test]
-fn our_own_child_is_reaped_and_told_of() {
+fn our_own_child_is_reaped_and_its_status_returned() {
     if !can_open() {
         return;
     }
@@ -180,7 +180,7 @@ fn our_own_child_is_reaped_and_told_of() {
 
 #[cfg(unix)]
 #[isolated_test]
-fn a_reused_number_is_never_signalled() {
+fn an_opened_pid_that_is_reused_is_never_signalled() {
     if !can_open() {
         return;
     }
@@ -207,7 +207,7 @@ fn a_reused_number_is_never_signalled() {
 
 #[cfg(unix)]
 #[watched_test]
-fn numbers_of_no_process_are_refused() {
+fn pids_of_no_process_are_refused() {
     for pid in [0, i32::MAX as u32 + 1, u32::MAX] {
         let error = ProcessHandle::open(pid).unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::InvalidInput);
@@ -228,7 +228,7 @@ fn numbers_of_no_process_are_refused() {
 
 #[cfg(target_os = "linux")]
 #[watched_test]
-fn the_number_of_a_thread_is_no_process() {
+fn a_thread_id_is_not_a_process() {
     if !can_open() {
         return;
     }
@@ -243,7 +243,7 @@ fn the_number_of_a_thread_is_no_process() {
 
 #[cfg(unix)]
 #[isolated_test]
-fn somebody_elses_process_is_waited_for_and_not_signalled() {
+fn a_process_of_another_user_can_be_waited_for_but_not_signalled() {
     if !can_open() {
         return;
     }
@@ -271,7 +271,7 @@ fn somebody_elses_process_is_waited_for_and_not_signalled() {
 }
 
 #[watched_test]
-fn without_pidfds_nothing_is_opened_and_children_are_held_all_the_same() {
+fn without_pidfds_open_is_unsupported_and_children_still_work() {
     if !is_forced_off("pidfd") {
         return skipped("this build uses pidfds; the suite `refused` takes them away");
     }

@@ -18,7 +18,7 @@ fn child_handles(change: impl FnOnce(&mut Command)) -> Vec<i32> {
 }
 
 #[watched_test]
-fn a_child_has_its_stdio_and_the_list_and_nothing_else() {
+fn a_child_inherits_its_stdio_and_the_listed_handles_only() {
     // Not close-on-exec, as careless code leaves it.
     let open = std::fs::File::open("/dev/null").unwrap();
     // SAFETY: numbers; what comes of it is closed below.
@@ -62,7 +62,7 @@ fn our_own_handles_stay_uninheritable() {
 }
 
 #[watched_test]
-fn group_session_umask_nice_and_limits_are_what_was_asked_for() {
+fn group_session_umask_nice_and_limits_are_applied() {
     let sh = |script: &str, change: fn(&mut Command) -> &mut Command| {
         let mut command = Command::new("sh");
         change(command.args(["-c", script])).read().unwrap()
@@ -97,7 +97,7 @@ fn an_existing_group_can_be_joined() {
 }
 
 #[watched_test]
-fn user_and_groups_are_what_was_asked_for() {
+fn user_and_groups_are_applied() {
     if !is_root() {
         return skipped("changing the user needs root");
     }
@@ -113,7 +113,7 @@ fn user_and_groups_are_what_was_asked_for() {
 }
 
 #[watched_test]
-fn the_root_directory_is_what_was_asked_for() {
+fn the_root_directory_is_applied() {
     if !is_root() {
         return skipped("changing the root directory needs root");
     }
@@ -130,7 +130,7 @@ fn the_root_directory_is_what_was_asked_for() {
 }
 
 #[watched_test]
-fn arg0_environment_and_directory_are_what_was_asked_for() {
+fn arg0_environment_and_directory_are_applied() {
     let text = puppet(["args"]).arg0("another name").read().unwrap();
     assert_eq!(text, "another name\nargs");
     let mut command = puppet(["env-all"]);
@@ -141,7 +141,7 @@ fn arg0_environment_and_directory_are_what_was_asked_for() {
 }
 
 #[watched_test]
-fn a_relative_program_is_taken_from_the_childs_directory() {
+fn a_relative_program_is_resolved_in_the_childs_directory() {
     let puppet = std::path::Path::new(env!("CARGO_BIN_EXE_puppet"));
     let mut command = Command::new("./puppet");
     command.arg("out=here").current_dir(puppet.parent().unwrap());

@@ -89,7 +89,7 @@ fn a_tree_ends_when_its_supervisor_or_its_guard_is_killed() {
 
 #[cfg(unix)]
 #[watched_test]
-fn a_supervisor_that_is_stopped_is_woken_or_replaced() {
+fn a_stopped_supervisor_is_continued_or_replaced() {
     let Some((host, supervisors)) = host("stopped", |_| ()) else { return };
     let inner = supervisors.iter().copied().max().unwrap();
     assert!(Command::new("kill").args(["-STOP", &inner.to_string()]).status().unwrap().success());
@@ -100,7 +100,7 @@ fn a_supervisor_that_is_stopped_is_woken_or_replaced() {
 
 #[cfg(unix)]
 #[watched_test]
-fn an_ordinary_user_can_have_a_tree_supervised() {
+fn an_unprivileged_user_can_supervise_a_tree() {
     if !is_root() {
         return skipped("only root can become another user");
     }
@@ -116,7 +116,7 @@ fn an_ordinary_user_can_have_a_tree_supervised() {
 
 #[cfg(unix)]
 #[watched_test]
-fn a_supervisor_that_is_killed_does_not_leave_its_host_waiting() {
+fn a_killed_supervisor_does_not_hang_its_host() {
     let mut command = puppet(["spawn=daemon=600", "wait=600"]);
     command
         .env(MARK, alive::mark("waiting"))
@@ -135,7 +135,7 @@ fn a_supervisor_that_is_killed_does_not_leave_its_host_waiting() {
 }
 
 #[watched_test]
-fn a_child_ends_with_its_parent_where_only_that_is_asked() {
+fn a_child_alone_ends_with_its_parent() {
     let mut command = puppet(["wait=600"]);
     let child = command.kill_on_parent_exit(Scope::Child).spawn().unwrap();
     assert!(alive::is_running(child.id()));

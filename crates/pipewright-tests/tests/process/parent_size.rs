@@ -32,7 +32,7 @@ fn available_bytes() -> usize {
 }
 
 #[isolated_test]
-fn a_start_copies_nothing_of_a_large_parent_whatever_the_options() {
+fn a_start_from_a_large_parent_copies_nothing() {
     if is_forced_off("vfork") {
         return skipped("this build forks");
     }

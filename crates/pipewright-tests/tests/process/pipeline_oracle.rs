@@ -83,7 +83,7 @@ fn attributed(statuses: &[i32], pipefail: bool) -> i32 {
 }
 
 #[watched_test(limit = std::time::Duration::from_secs(300))]
-fn random_pipelines_give_what_a_shell_gives() {
+fn random_pipelines_match_a_shell() {
     if Command::new("bash").args(["-c", "true"]).status().is_err() {
         return skipped("bash is not here, and sh does not tell the status of each stage");
     }

@@ -96,7 +96,7 @@ fn a_stop_reaches_the_descendants_of_every_stage() {
 
 #[cfg(unix)]
 #[watched_test]
-fn silence_excess_and_a_cancel_stop_it_too() {
+fn idle_timeouts_limits_and_cancels_stop_a_pipeline() {
     let mut silent = puppet(["out=1", "wait=0.1", "out=2", "wait=600"]) | Command::new("cat");
     let capture = silent.idle_timeout(LATER).capture().unwrap();
     assert_eq!((capture.outcome, capture.stdout.as_str()), (Outcome::IdleTimedOut, "12"));
@@ -123,7 +123,7 @@ fn silence_excess_and_a_cancel_stop_it_too() {
 }
 
 #[watched_test]
-fn a_holder_of_the_last_stream_does_not_keep_us() {
+fn a_held_last_stream_does_not_hang_the_pipeline() {
     let mut pipeline = puppet(["out=x"]) | puppet(["cat", "spawn=wait=600"]);
     let capture = pipeline.linger(Linger::StopAtExit).capture().unwrap();
     let _holder = alive::KillOnDrop(capture.stderr.trim().parse().unwrap());
@@ -164,7 +164,7 @@ fn a_stage_that_cannot_start_is_named_and_nothing_is_left() {
 
 #[cfg(unix)]
 #[watched_test]
-fn what_no_pipeline_can_have_is_refused_before_anything_starts() {
+fn unsupported_stage_options_are_refused_before_anything_starts() {
     let dir = tempfile::tempdir().unwrap();
     let started = dir.path().join("started");
     let touch = || {
@@ -209,7 +209,7 @@ fn what_no_pipeline_can_have_is_refused_before_anything_starts() {
 
 #[cfg(unix)]
 #[watched_test]
-fn what_one_stage_sets_does_not_stay_with_its_command() {
+fn stage_options_do_not_change_the_command() {
     let (mut echo, mut cat) = (Command::new("echo"), Command::new("cat"));
     echo.arg("hi");
     assert_eq!((&mut echo | &mut cat).read().unwrap(), "hi");

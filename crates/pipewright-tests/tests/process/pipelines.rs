@@ -44,7 +44,7 @@ fn every_way_to_join_commands_gives_the_same_pipeline() {
 
 #[cfg(unix)]
 #[isolated_test]
-fn stages_are_joined_by_one_kernel_pipe_of_which_we_keep_no_end() {
+fn stages_are_joined_by_a_kernel_pipe_that_we_close() {
     let mut stages = puppet(["out=x", "wait=600"]) | puppet(["eat=1", "out=x", "wait=600"]);
     let mut last = puppet(["eat=1", "out=here", "wait=600"]);
     last.stdout(Stdio::piped());
@@ -97,7 +97,7 @@ fn never_deadlocks_when_all_stages_flood_stderr_as_well() {
 
 #[cfg(unix)]
 #[watched_test]
-fn a_stage_that_closes_its_stdin_early_stops_nobody_and_is_counted() {
+fn a_stage_that_closes_its_stdin_early_is_counted_and_stops_no_stage() {
     // The first goes on after it has closed its input; the second leaves what the first says.
     let mut first = sh("exec <&-; echo done");
     first.stdin(Stdio::bytes(flood(1_000_000)));
@@ -112,7 +112,7 @@ fn a_stage_that_closes_its_stdin_early_stops_nobody_and_is_counted() {
 
 #[cfg(unix)]
 #[watched_test]
-fn a_reader_that_has_enough_ends_its_writer_quietly() {
+fn sigpipe_of_an_early_stage_is_no_failure() {
     let capture = (Command::new("yes") | Command::new("head").arg("-1")).capture().unwrap();
     assert_eq!((capture.stdout.as_str(), capture.stderr.as_str()), ("y\n", ""));
     assert!(capture.success(), "{capture:?}");
@@ -129,7 +129,7 @@ fn a_reader_that_has_enough_ends_its_writer_quietly() {
 
 #[cfg(unix)]
 #[watched_test]
-fn the_right_most_stage_that_failed_is_the_one_that_is_told() {
+fn the_rightmost_failed_stage_is_reported() {
     let mut pipeline = sh("exit 1") | sh("echo why >&2; exit 2") | Command::new("cat");
     let capture = pipeline.capture().unwrap();
     assert_eq!((capture.status.code(), capture.decided_by), (Some(2), 1));
@@ -149,7 +149,7 @@ fn the_right_most_stage_that_failed_is_the_one_that_is_told() {
 
 #[cfg(unix)]
 #[watched_test]
-fn what_the_stages_used_is_told_for_each_and_in_all() {
+fn usage_is_reported_for_each_stage_and_in_total() {
     let busy = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; cat";
     let capture = (sh("echo x") | sh(busy) | sh(busy)).capture().unwrap();
     let of = |stage: usize| capture.stages[stage].usage.unwrap();
@@ -184,7 +184,7 @@ fn every_stderr_that_is_captured_shares_one_pipe_in_exact_order() {
 }
 
 #[watched_test]
-fn the_ends_of_a_pipeline_go_where_their_commands_say() {
+fn the_first_stdin_and_the_last_stdout_are_those_of_their_commands() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);
     fs::write(path("in"), "b\na\n").unwrap();
@@ -212,7 +212,7 @@ fn the_ends_of_a_pipeline_go_where_their_commands_say() {
 }
 
 #[watched_test]
-fn twenty_stages_are_as_good_as_two() {
+fn a_pipeline_can_have_twenty_stages() {
     let input = flood(5_000_000);
     let mut first = puppet(["cat"]);
     first.stdin(Stdio::bytes(input.clone()));

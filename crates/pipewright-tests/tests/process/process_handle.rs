@@ -12,7 +12,7 @@ const SHORT: Duration = Duration::from_millis(50);
 
 #[cfg(unix)]
 #[watched_test]
-fn every_way_to_end_is_told() {
+fn every_kind_of_exit_is_reported() {
     let process = ProcessHandle::start(&mut puppet(["exit=42"])).unwrap();
     let end = process.wait().unwrap();
     assert_eq!((end.status.unwrap().code(), end.outcome), (Some(42), Some(Outcome::Exited)));
@@ -48,7 +48,7 @@ fn a_wait_with_a_limit_leaves_the_process_running() {
 
 #[cfg(unix)]
 #[watched_test]
-fn one_that_has_ended_and_is_not_reaped_takes_no_signal() {
+fn an_unreaped_process_takes_no_signal() {
     let process = puppet(["exit=3"]).start().unwrap();
     watchdog::until("it is a zombie", || alive::is_zombie(process.pid()));
     assert!(!process.kill().unwrap());
@@ -56,7 +56,7 @@ fn one_that_has_ended_and_is_not_reaped_takes_no_signal() {
 }
 
 #[watched_test]
-fn time_that_is_up_kills_and_says_so() {
+fn a_timeout_kills_and_is_reported() {
     let process = puppet(["ignore=TERM", "wait=600"]).start().unwrap();
     let start = Instant::now();
     let end = process.wait_or_kill_on_timeout(SHORT).unwrap();
@@ -71,7 +71,7 @@ fn time_that_is_up_kills_and_says_so() {
 }
 
 #[watched_test]
-fn a_cancel_kills_and_says_so() {
+fn a_cancel_kills_and_is_reported() {
     let token = CancelToken::new();
     let process = puppet(["wait=600"]).start().unwrap();
     let end = std::thread::scope(|scope| {
@@ -94,7 +94,7 @@ fn a_cancel_kills_and_says_so() {
 
 #[cfg(unix)]
 #[watched_test]
-fn a_signal_is_passed_on_and_is_no_cancel() {
+fn a_forwarded_signal_is_not_a_cancel() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for is_task in [false, true] {
         let (token, process) = (CancelToken::new(), puppet(["wait=600"]).start().unwrap());
@@ -138,7 +138,7 @@ fn a_child_becomes_a_handle() {
 }
 
 #[watched_test]
-fn what_would_pass_through_us_is_refused() {
+fn options_that_need_our_streams_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let mark = dir.path().join("started");
     let touch = format!("touch={}", mark.display());
@@ -194,7 +194,7 @@ fn a_dropped_handle_leaves_a_running_process_and_no_zombie() {
 
 #[cfg(unix)]
 #[isolated_test]
-fn a_status_that_somebody_else_took_is_found_or_said_to_be_lost() {
+fn a_status_reaped_by_other_code_is_found_or_reported_lost() {
     let reap_all = || {
         loop {
             #[expect(clippy::disallowed_methods, reason = "what careless code does")]

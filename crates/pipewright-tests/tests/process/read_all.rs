@@ -28,7 +28,7 @@ fn both_streams_are_drained_while_the_input_is_fed() {
 }
 
 #[watched_test]
-fn a_stream_that_is_not_there_is_empty_and_says_so() {
+fn a_missing_stream_is_empty_and_reported() {
     let mut command = puppet(["out=o\n", "err=e\n"]);
     command.stdout(Stdio::piped()).stderr(Stdio::null());
     let text = command.spawn().unwrap().read_all_text().unwrap();
@@ -48,7 +48,7 @@ fn a_stream_that_is_not_there_is_empty_and_says_so() {
 }
 
 #[watched_test]
-fn the_commands_rules_hold() {
+fn read_all_follows_the_commands_options() {
     // Long enough for it to begin, also where all processors are busy.
     let soon = Duration::from_millis(if cfg!(windows) { 3000 } else { 700 });
     let mut command = puppet(["out=partial\n", "wait=600"]);
@@ -71,7 +71,7 @@ fn the_commands_rules_hold() {
 }
 
 #[watched_test]
-fn strict_text_is_an_error_that_says_where() {
+fn strict_text_errors_have_an_offset() {
     let mut command = puppet(["out-hex=61ff"]);
     command.stdout(Stdio::piped()).strict_utf8();
     let error = command.spawn().unwrap().read_all_text().unwrap_err();

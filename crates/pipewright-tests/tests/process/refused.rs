@@ -62,37 +62,37 @@ const NEWER: [libc::c_long; 5] = [
 ];
 
 #[isolated_test]
-fn everything_works_where_newer_calls_are_not_known() {
+fn everything_works_if_newer_calls_fail_with_enosys() {
     refuse(&NEWER, libc::ENOSYS);
     everything_works();
 }
 
 #[isolated_test]
-fn everything_works_where_newer_calls_are_forbidden() {
+fn everything_works_if_newer_calls_fail_with_eperm() {
     refuse(&NEWER, libc::EPERM);
     everything_works();
 }
 
 #[isolated_test]
-fn everything_works_where_only_clone3_is_forbidden() {
+fn everything_works_without_clone3() {
     refuse(&[libc::SYS_clone3], libc::EPERM);
     everything_works();
 }
 
 #[isolated_test]
-fn everything_works_where_only_pidfd_open_is_forbidden() {
+fn everything_works_without_pidfd_open() {
     refuse(&[libc::SYS_pidfd_open], libc::EPERM);
     everything_works();
 }
 
 #[isolated_test]
-fn everything_works_where_only_pidfd_send_signal_is_forbidden() {
+fn everything_works_without_pidfd_send_signal() {
     refuse(&[libc::SYS_pidfd_send_signal], libc::EPERM);
     everything_works();
 }
 
 #[isolated_test]
-fn everything_works_where_only_close_range_is_forbidden() {
+fn everything_works_without_close_range() {
     refuse(&[libc::SYS_close_range], libc::EPERM);
     everything_works();
 }

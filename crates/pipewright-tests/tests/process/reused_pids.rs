@@ -28,7 +28,7 @@ fn a_reused_pid_is_never_signalled() {
 }
 
 #[watched_test]
-fn signals_to_a_child_that_has_ended_reach_nobody_and_say_so() {
+fn a_signal_to_an_ended_child_is_an_error() {
     let child = puppet(["exit=0"]).spawn().unwrap();
     child.wait().unwrap();
     assert!(!child.signal(Signal::TERM).unwrap());

@@ -28,7 +28,7 @@ fn results_come_in_the_order_of_the_commands() {
 }
 
 #[watched_test]
-fn what_ends_first_is_told_first() {
+fn results_come_in_the_order_of_exits() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: usize| dir.path().join(name.to_string());
     // Each goes on when the one after it has been told of.
@@ -43,7 +43,7 @@ fn what_ends_first_is_told_first() {
 }
 
 #[watched_test]
-fn no_more_than_were_allowed_run_at_once() {
+fn no_more_than_the_concurrency_limit_run_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let go = dir.path().join("go");
     let started = || std::fs::read_dir(dir.path()).unwrap().count();
@@ -68,7 +68,7 @@ fn no_more_than_were_allowed_run_at_once() {
 }
 
 #[watched_test]
-fn much_of_many_streams_arrives_whole() {
+fn large_output_of_many_children_arrives_whole() {
     let commands = (0..12).map(|index| match index % 3 {
         0 => puppet(["out-bytes=3000000", "err-bytes=10"]),
         1 => puppet(["alternate=2000000"]),
@@ -87,7 +87,7 @@ fn much_of_many_streams_arrives_whole() {
 }
 
 #[watched_test]
-fn each_keeps_its_own_rules_and_errors_stop_nobody() {
+fn each_command_keeps_its_options_and_errors_stop_no_other() {
     let commands = [
         puppet(["out=x", "wait=600"]).timeout(Duration::from_millis(1)).owned(),
         Command::new("no-such-program"),
@@ -109,7 +109,7 @@ fn each_keeps_its_own_rules_and_errors_stop_nobody() {
 }
 
 #[watched_test]
-fn what_cannot_be_started_is_told_before_more_is_tried() {
+fn a_start_error_is_returned_before_the_next_start() {
     let endless = std::iter::repeat_with(|| Command::new("no-such-program"));
     let ends: Vec<_> = run_all(endless).concurrency(2).as_they_end().take(3).collect();
     assert_eq!(ends.iter().map(|(index, _)| *index).collect::<Vec<_>>(), [0, 1, 2]);
@@ -117,7 +117,7 @@ fn what_cannot_be_started_is_told_before_more_is_tried() {
 }
 
 #[watched_test]
-fn a_failure_stops_the_others_where_that_was_asked_for() {
+fn stop_on_failure_stops_the_others() {
     let first = |failing: Command| {
         let mut waits = puppet(["out=so far", "wait=600"]);
         waits.env(MARK, alive::mark("fast"));
@@ -169,7 +169,7 @@ fn a_signal_is_passed_on_to_all() {
 }
 
 #[isolated_test]
-fn who_looks_no_further_leaves_nobody_behind() {
+fn a_dropped_iterator_leaves_no_process() {
     if is_forced_off("pidfd") {
         return skipped("descendants are only held by pidfds");
     }
@@ -222,7 +222,7 @@ fn a_crowd_of_idle_children_takes_one_thread() {
 
 #[cfg(unix)]
 #[isolated_test]
-fn as_many_run_as_there_is_room_for_handles() {
+fn concurrency_is_bounded_by_the_handle_limit() {
     if is_forced_async() {
         return skipped("tasks wait by another call, and with a handle more for each");
     }

@@ -182,7 +182,7 @@ fn cancel_by_key_stops_one_that_runs_and_never_starts_one_that_is_queued() {
 }
 
 #[watched_test]
-fn keys_need_not_differ_and_a_cancel_is_for_all_of_one_key() {
+fn a_cancel_applies_to_all_commands_of_a_key() {
     let mut runner = Runner::new(1);
     for key in ["same", "other", "same"] {
         runner.push(key, puppet(if key == "same" { ["wait=600"] } else { ["exit=0"] }));
@@ -203,7 +203,7 @@ fn a_key_needs_no_traits() {
 }
 
 #[watched_test]
-fn cancel_all_is_for_what_was_pushed_and_not_for_what_comes() {
+fn cancel_all_does_not_cancel_later_pushes() {
     let mut runner = Runner::new(1);
     runner.push(0, puppet(IDLE));
     runner.push(1, puppet(IDLE));
@@ -221,7 +221,7 @@ fn cancel_all_is_for_what_was_pushed_and_not_for_what_comes() {
 }
 
 #[watched_test]
-fn cancel_queued_lets_those_that_run_go_on() {
+fn cancel_queued_keeps_running_commands() {
     let dir = tempfile::tempdir().unwrap();
     let mut runner = Runner::new(1);
     runner.push("runs", until_file(dir.path(), "runs"));
@@ -235,7 +235,7 @@ fn cancel_queued_lets_those_that_run_go_on() {
 }
 
 #[watched_test]
-fn a_token_stops_what_runs_and_returns_every_key() {
+fn a_token_stops_running_commands_and_returns_every_key() {
     let token = CancelToken::new();
     let mut runner = Runner::new(2).with_cancel(&token);
     for number in 0..5 {
@@ -258,7 +258,7 @@ fn a_token_stops_what_runs_and_returns_every_key() {
 }
 
 #[watched_test]
-fn a_drain_starts_no_more_and_lets_those_that_run_go_on() {
+fn a_drain_starts_no_more_and_keeps_running_commands() {
     let dir = tempfile::tempdir().unwrap();
     let drain = CancelToken::new();
     let mut runner = Runner::new(1).with_drain(&drain);
@@ -274,7 +274,7 @@ fn a_drain_starts_no_more_and_lets_those_that_run_go_on() {
 }
 
 #[watched_test]
-fn what_cannot_be_started_comes_back_with_its_key() {
+fn a_start_error_comes_back_with_its_key() {
     let mut runner = Runner::new(2);
     runner.push("missing", Command::new("no-such-program"));
     runner.push("there", puppet(["exit=0"]));
@@ -328,7 +328,7 @@ fn run_all_takes_pipelines_too() {
 }
 
 #[isolated_test]
-fn a_runner_that_is_dropped_leaves_nobody_behind() {
+fn a_dropped_runner_leaves_no_process() {
     if is_forced_off("pidfd") {
         return skipped("descendants are only held by pidfds");
     }

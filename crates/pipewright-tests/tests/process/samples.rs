@@ -102,7 +102,7 @@ fn in_the_example_the_first_signal_drains_and_the_second_one_stops() {
 }
 
 #[watched_test]
-fn every_example_is_among_the_samples() {
+fn every_example_is_run_as_a_sample() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../pipewright/examples");
     let mut files: Vec<String> = std::fs::read_dir(folder)
         .unwrap()

@@ -49,7 +49,7 @@ fn send_until(signal: Signal, child: &Child, mut is_done: impl FnMut() -> bool) 
 }
 
 #[isolated_test]
-fn the_first_signal_cancels_the_token_and_tells_which_it_was() {
+fn the_first_signal_cancels_the_token_and_is_reported() {
     let token = CancelToken::new();
     let guard = token.cancel_on(&[Signal::INT, Signal::TERM]).unwrap();
     assert_eq!((guard.received(), guard.count()), (None, 0));
@@ -121,7 +121,7 @@ fn after_the_guard_a_raise_ends_the_process_by_the_signal() {
 }
 
 #[isolated_test]
-fn a_dropped_guard_restores_what_was_before() {
+fn a_dropped_guard_restores_the_previous_handler() {
     let (first, second) = (CancelToken::new(), CancelToken::new());
     assert!(!is_handled(Signal::INT) && !is_handled(Signal::TERM));
     let one = first.cancel_on(&[Signal::INT, Signal::TERM]).unwrap();
@@ -147,7 +147,7 @@ extern "C" fn pass_on(number: libc::c_int) {
 }
 
 #[isolated_test]
-fn a_handler_that_was_set_later_stays_and_may_pass_signals_on() {
+fn a_later_handler_stays_and_can_chain_to_ours() {
     let token = CancelToken::new();
     let guard = token.cancel_on(&[Signal::USR1]).unwrap();
     let theirs = pass_on as *const () as libc::sighandler_t;
@@ -238,7 +238,7 @@ fn children_have_the_default_effect_while_a_guard_lives() {
 }
 
 #[isolated_test]
-fn signals_do_not_disturb_what_waits() {
+fn signals_do_not_interrupt_waits() {
     let spare: Vec<CancelToken> = (0..500).map(|_| CancelToken::new()).collect();
     let mut guard = CancelToken::new().cancel_on(&[Signal::USR1]).unwrap();
     for token in &spare {
@@ -327,7 +327,7 @@ fn a_child_that_shares_the_group_gets_ctrl_c_itself_and_was_signaled_not_cancell
 }
 
 #[isolated_test]
-fn a_child_in_a_group_of_its_own_is_left_to_this_program() {
+fn a_child_in_its_own_group_gets_no_terminal_signal() {
     let dir = tempfile::tempdir().unwrap();
     let token = CancelToken::new();
     let _guard = token.cancel_on(&[Signal::INT]).unwrap();

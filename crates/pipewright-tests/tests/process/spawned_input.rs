@@ -31,7 +31,7 @@ fn all_of(mut stdout: impl Read) -> Vec<u8> {
 }
 
 #[watched_test]
-fn a_caller_who_reads_by_himself_gets_everything() {
+fn a_caller_that_reads_the_streams_gets_everything() {
     for count in [0, 1, MUCH] {
         for stdin in inputs(&flood(count)) {
             let mut child = spawn(&["cat", "exit=3"], stdin);
@@ -55,7 +55,7 @@ fn a_pipeline_is_fed_too() {
 }
 
 #[watched_test]
-fn what_the_child_leaves_is_counted_by_the_verbs_that_wait() {
+fn unread_input_is_counted_by_waits() {
     // All of it fits into the pipe; and not.
     for (eats, count) in [(1000, 5000), (1_000_000, 3_000_000)] {
         if is_forced_off("pidfd") && count > MUCH {
@@ -106,7 +106,7 @@ fn a_wait_that_is_dropped_loses_no_input() {
 }
 
 #[isolated_test]
-fn nothing_is_left_of_what_a_child_never_read() {
+fn input_that_is_never_read_leaves_nothing() {
     // The thread that feeds has a handle, which stays for a while.
     spawn(&["wait=0.01"], Stdio::bytes(flood(MUCH))).wait().unwrap();
     let threads = count::threads();
@@ -145,7 +145,7 @@ fn nothing_is_left_of_what_a_child_never_read() {
 }
 
 #[watched_test]
-fn a_reader_that_fails_has_the_child_killed_and_the_wait_says_why() {
+fn a_failing_input_reader_kills_the_child_and_the_wait_returns_its_error() {
     if is_forced_off("pidfd") {
         return skipped("without pidfds nobody but its owner can kill a child");
     }
@@ -201,7 +201,7 @@ fn a_reader_that_panics_is_an_error() {
 }
 
 #[watched_test]
-fn a_reader_that_blocks_holds_up_nobody() {
+fn a_blocking_input_reader_delays_no_other_child() {
     struct Blocks(std::sync::mpsc::Receiver<()>);
     impl Read for Blocks {
         fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
@@ -223,7 +223,7 @@ fn a_reader_that_blocks_holds_up_nobody() {
 
 #[cfg(unix)]
 #[isolated_test]
-fn a_sigpipe_of_the_default_ends_nobody() {
+fn the_default_sigpipe_action_does_not_kill_us() {
     // SAFETY: no handler is set.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     for stdin in inputs(&flood(MUCH)) {
@@ -241,7 +241,7 @@ fn a_sigpipe_of_the_default_ends_nobody() {
 /// The thread that feeds is not in a process that was forked, and what it feeds belongs to the other one.
 #[cfg(unix)]
 #[isolated_test]
-fn a_fork_of_this_process_feeds_its_own_children_and_nobody_elses() {
+fn a_forked_process_feeds_only_its_own_children() {
     if is_forced_off("pidfd") {
         return skipped("the fork is waited for by a pidfd");
     }

@@ -33,7 +33,7 @@ fn files_are_made_emptied_and_appended_to() {
 
 #[cfg(unix)]
 #[watched_test]
-fn any_handle_will_do() {
+fn any_handle_can_be_stdio() {
     let (mut reader, writer) = pipewright::pipe(PipeOptions::default()).unwrap();
     let mut command = puppet(["out=pipe"]);
     command.stdout(writer);

@@ -61,7 +61,7 @@ fn a_stop_reaches_descendants() {
 }
 
 #[watched_test]
-fn a_stop_is_made_as_the_command_says() {
+fn a_stop_follows_the_commands_options() {
     // Its own signal, and no grace that could be waited for.
     let mut command = puppet(["wait=600"]);
     let child = command.stop_signal(Signal::INT).kill_grace(LONG).spawn().unwrap();
@@ -83,7 +83,7 @@ fn heard(dir: &std::path::Path) -> usize {
 
 #[cfg(unix)]
 #[watched_test]
-fn who_ignores_a_stop_is_killed_after_the_grace() {
+fn a_child_that_ignores_a_stop_is_killed_after_the_grace() {
     let dir = tempfile::tempdir().unwrap();
     let child = stubborn(dir.path()).kill_grace(SHORT).spawn().unwrap();
     watchdog::until("it has begun", || dir.path().join("ready").exists());
@@ -95,7 +95,7 @@ fn who_ignores_a_stop_is_killed_after_the_grace() {
 
 #[cfg(unix)]
 #[watched_test]
-fn a_stop_that_is_dropped_goes_on_with_the_next_wait() {
+fn a_dropped_stop_continues_with_the_next_wait() {
     let dir = tempfile::tempdir().unwrap();
     let child = stubborn(dir.path()).kill_grace(SHORT).spawn().unwrap();
     watchdog::until("it has begun", || dir.path().join("ready").exists());
@@ -130,7 +130,7 @@ fn waits_with_a_limit_ask_once_and_kill_after_the_grace() {
 }
 
 #[watched_test]
-fn a_wait_with_a_limit_leaves_who_runs_alone() {
+fn a_wait_with_a_limit_keeps_the_child() {
     let runtime = one_thread();
     for mut command in [puppet(["wait=600"]), puppet(["wait=600"]).timeout(LONG).owned()] {
         let child = command.spawn().unwrap();

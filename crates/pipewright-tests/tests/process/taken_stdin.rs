@@ -14,7 +14,7 @@ fn cat() -> Command {
 }
 
 #[watched_test]
-fn a_dialogue_goes_on_as_long_as_the_input_is_open() {
+fn a_dialogue_works_while_stdin_is_open() {
     let mut lines = cat().lines().unwrap();
     let mut stdin = lines.take_stdin().unwrap();
     assert!(lines.take_stdin().is_none());
@@ -69,7 +69,7 @@ fn a_task_writes_and_reads_at_once() {
 }
 
 #[watched_test]
-fn a_stdin_that_nobody_takes_is_closed_by_the_first_wait() {
+fn an_untaken_stdin_is_closed_by_the_first_wait() {
     assert!(cat().lines().unwrap().next().is_none());
     assert_eq!(cat().lines().unwrap().finish().unwrap().status.code(), Some(3));
     let mut events = cat().events().unwrap();
@@ -84,7 +84,7 @@ fn a_stdin_that_nobody_takes_is_closed_by_the_first_wait() {
 }
 
 #[watched_test]
-fn that_of_a_pipeline_is_its_first_stages() {
+fn stdin_of_a_pipeline_is_that_of_its_first_stage() {
     let mut pipeline = cat() | puppet(["cat"]);
     let mut lines = pipeline.lines().unwrap();
     let mut stdin = lines.take_stdin().unwrap();

@@ -72,7 +72,7 @@ fn is_stopped_in_time(stdout: &OwnedFd) {
 }
 
 #[isolated_test]
-fn a_stuck_pipe_holds_up_no_timeout_and_no_cancel() {
+fn a_stuck_pipe_delays_no_timeout_or_cancel() {
     let (_reader, stdout) = pipe();
     // So that no chunk ends where the pipe does: a write that blocks would be found out.
     rustix::io::write(&stdout, &[0; 10]).unwrap();
@@ -80,14 +80,14 @@ fn a_stuck_pipe_holds_up_no_timeout_and_no_cancel() {
 }
 
 #[isolated_test]
-fn a_stuck_socket_holds_up_no_timeout_and_no_cancel() {
+fn a_stuck_socket_delays_no_timeout_or_cancel() {
     // Cannot be opened anew: the second-best way.
     let (_reader, stdout) = UnixStream::pair().unwrap();
     is_stopped_in_time(&stdout.into());
 }
 
 #[isolated_test]
-fn a_stuck_terminal_holds_up_no_timeout_and_no_cancel() {
+fn a_stuck_terminal_delays_no_timeout_or_cancel() {
     let (_screen, stdout) = terminal();
     is_stopped_in_time(&stdout);
 }
@@ -108,7 +108,7 @@ pub(crate) fn terminal() -> (OwnedFd, OwnedFd) {
 }
 
 #[isolated_test]
-fn a_slow_reader_gets_everything_however_the_run_lingers() {
+fn a_slow_tee_reader_gets_everything() {
     // Longer than the child is ever silent on a machine that has much else to do.
     const IDLE: Duration = Duration::from_secs(2);
     for linger in [
@@ -134,7 +134,7 @@ fn a_slow_reader_gets_everything_however_the_run_lingers() {
 }
 
 #[isolated_test]
-fn both_streams_and_lines_are_passed_on() {
+fn both_streams_and_lines_are_teed() {
     let (mut reader, stdout) = pipe();
     let passed = thread::spawn(move || {
         let mut passed = Vec::new();
@@ -163,7 +163,7 @@ fn both_streams_and_lines_are_passed_on() {
 }
 
 #[isolated_test]
-fn a_spawned_pipeline_passes_on_what_it_captures() {
+fn a_spawned_pipeline_tees_its_output() {
     let (mut reader, stdout) = pipe();
     let done = with_stdout(&stdout, || {
         let last = puppet(["cat"]).stdout(Stdio::tee()).owned();
@@ -177,7 +177,7 @@ fn a_spawned_pipeline_passes_on_what_it_captures() {
 }
 
 #[isolated_test]
-fn a_full_disk_is_told_and_what_is_captured_is_whole() {
+fn a_tee_to_a_full_disk_is_reported_and_the_capture_is_whole() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let mut command = puppet(["out-bytes=300000", "exit=3"]);
     command.stdout(Stdio::tee());
@@ -200,7 +200,7 @@ fn a_full_disk_is_told_and_what_is_captured_is_whole() {
 }
 
 #[isolated_test]
-fn a_reader_that_has_gone_wants_no_more() {
+fn a_tee_to_a_gone_reader_stops() {
     let (reader, stdout) = pipe();
     drop(reader);
     let mut command = puppet(["out-bytes=300000"]);
@@ -219,7 +219,7 @@ fn a_reader_that_has_gone_wants_no_more() {
 }
 
 #[isolated_test]
-fn a_closed_stdout_takes_nothing_and_is_no_failure() {
+fn a_tee_to_a_closed_stdout_is_no_failure() {
     if is_forced_async() {
         return skipped("a runtime takes the number that is free, which would be that");
     }
@@ -260,7 +260,7 @@ fn a_tee_to_a_file_is_captured_and_is_in_the_file() {
 }
 
 #[watched_test]
-fn a_tee_to_what_takes_nothing_is_told() {
+fn a_tee_that_cannot_be_written_is_reported() {
     let full = || Stdio::tee_to(Stdio::append("/dev/full"));
     let done = puppet(["out=x"]).stdout(full()).output().unwrap();
     assert_eq!(done.stdout, b"x");

@@ -32,7 +32,7 @@ fn lines_split_anywhere_decode_right() {
 }
 
 #[watched_test]
-fn a_limit_that_cuts_a_character_is_no_reason_for_strict_text_to_fail() {
+fn a_character_cut_by_a_limit_does_not_fail_strict_text() {
     let text = |limit| {
         let mut command = puppet(["out=\u{e9}a\u{e9}"]);
         command.strict_utf8().limit(limit).capture().map(|capture| capture.stdout)
@@ -47,7 +47,7 @@ fn a_limit_that_cuts_a_character_is_no_reason_for_strict_text_to_fail() {
 }
 
 #[watched_test]
-fn a_cut_character_at_the_edge_of_a_limit_is_replaced_and_not_lost_track_of() {
+fn a_character_cut_by_a_limit_is_replaced_and_the_rest_decodes() {
     let mut command = puppet(["out=ab\u{e9}"]);
     let capture = command.limit(Limit::keep_head(3)).capture().unwrap();
     assert_eq!((capture.stdout.as_str(), capture.truncated), ("ab\u{fffd}", true));
@@ -89,7 +89,7 @@ fn lines_of_both_streams_arrive_as_they_are_written() {
 
 #[cfg(unix)]
 #[watched_test]
-fn lines_wait_for_whoever_takes_them() {
+fn lines_wait_for_their_reader() {
     let mut lines = Command::new("yes").lines().unwrap();
     let pid = lines.pid();
     for _ in 0..10_000 {

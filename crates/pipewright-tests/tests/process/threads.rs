@@ -40,7 +40,7 @@ fn wear_a_filter() {
 }
 
 #[isolated_test]
-fn a_child_that_ends_with_us_may_do_what_the_thread_may_that_started_it() {
+fn a_child_that_ends_with_us_has_the_privileges_of_its_thread() {
     let plain = status_seen_by_a_child(|| ());
     let privileges = ["NoNewPrivs:", "CapBnd:", "Seccomp:", "Seccomp_filters:"];
     let of = |status: &str| privileges.map(|name| line(status, name).to_owned());
@@ -84,12 +84,12 @@ fn one_that_hangs_holds_up_nobody(change: fn(&mut Command) -> &mut Command) {
 }
 
 #[isolated_test]
-fn a_start_that_hangs_holds_up_no_other_child_that_ends_with_us() {
+fn a_hanging_start_delays_no_child_that_ends_with_us() {
     one_that_hangs_holds_up_nobody(|command| command.kill_on_parent_exit(Scope::Child));
 }
 
 #[isolated_test]
-fn a_start_that_hangs_holds_up_no_other_child_of_another_user() {
+fn a_hanging_start_delays_no_child_of_another_user() {
     if !is_root() {
         return skipped("changing the user needs root");
     }

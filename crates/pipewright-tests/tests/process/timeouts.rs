@@ -25,7 +25,7 @@ fn none_is_left(capture: &Capture, at_least: usize) {
 }
 
 #[watched_test]
-fn a_timeout_keeps_the_partial_output_and_is_data() {
+fn a_timeout_keeps_partial_output_and_is_not_an_error() {
     let start = Instant::now();
     let capture = puppet(["out=partial", "wait=600"]).timeout(SHORT).capture().unwrap();
     assert!(start.elapsed() >= SHORT);
@@ -49,7 +49,7 @@ fn a_timeout_kills_the_children_of_the_child() {
 
 #[cfg(unix)]
 #[watched_test]
-fn a_timeout_finds_a_descendant_whatever_its_name() {
+fn a_timeout_finds_a_descendant_with_a_strange_name() {
     use std::ffi::OsStr;
     use std::fs;
     use std::os::unix::ffi::OsStrExt;
@@ -84,7 +84,7 @@ fn a_timeout_kills_the_whole_group() {
 }
 
 #[watched_test]
-fn a_group_member_whose_parent_is_gone_is_killed_too() {
+fn an_orphan_in_the_group_is_killed() {
     // The middle one ends at once: its child belongs to init, and only the group still knows it.
     let acts = ["spawn=spawn=ignore=TERM;wait=600", "out=here", "wait=600"];
     let mut command = puppet(acts);
@@ -98,7 +98,7 @@ fn a_group_member_whose_parent_is_gone_is_killed_too() {
 
 #[cfg(unix)]
 #[watched_test]
-fn who_ignores_the_request_is_killed_after_the_grace() {
+fn a_child_that_ignores_the_stop_signal_is_killed_after_the_grace() {
     let start = Instant::now();
     let mut command = puppet(["ignore=TERM", "out=deaf", "wait=600"]);
     let capture = command.timeout(SHORT).kill_grace(SHORT).capture().unwrap();
@@ -111,7 +111,7 @@ fn who_ignores_the_request_is_killed_after_the_grace() {
 
 #[cfg(unix)]
 #[watched_test]
-fn a_descendant_that_ignores_the_request_outlives_its_parent_only_for_the_grace() {
+fn a_descendant_that_ignores_the_stop_signal_is_killed_after_the_grace() {
     if is_forced_off("pidfd") {
         return skipped("descendants are only held by pidfds");
     }
@@ -125,13 +125,13 @@ fn a_descendant_that_ignores_the_request_outlives_its_parent_only_for_the_grace(
 
 #[cfg(unix)]
 #[watched_test]
-fn a_stopped_child_hears_the_request() {
+fn a_stopped_child_is_continued_for_the_stop_signal() {
     let capture = puppet(["raise=STOP", "wait=600"]).timeout(SHORT).capture().unwrap();
     ended_by(capture.status, Signal::TERM);
 }
 
 #[watched_test]
-fn without_a_grace_nobody_is_asked() {
+fn without_a_grace_no_stop_signal_is_sent() {
     let mut command = puppet(["ignore=TERM", "wait=600"]);
     let capture = command.timeout(SHORT).kill_grace(Duration::ZERO).capture().unwrap();
     ended_by(capture.status, Signal::KILL);
@@ -154,14 +154,14 @@ fn a_timeout_of_zero_and_a_deadline_in_the_past_stop_at_once() {
 }
 
 #[watched_test]
-fn an_absurdly_long_timeout_is_none() {
+fn an_absurdly_long_timeout_never_expires() {
     let mut command = puppet(["exit=3"]);
     let capture = command.timeout(Duration::MAX).idle_timeout(Duration::MAX).capture().unwrap();
     assert_eq!((capture.outcome, capture.status.code()), (Outcome::Exited, Some(3)));
 }
 
 #[watched_test]
-fn silence_stops_a_child_and_output_puts_that_off() {
+fn an_idle_timeout_stops_a_child_and_output_resets_it() {
     let acts = ["out=1", "wait=0.1", "err=2", "wait=0.1", "out=3", "wait=600"];
     let start = Instant::now();
     let capture = puppet(acts).idle_timeout(Duration::from_secs(1)).capture().unwrap();
@@ -188,7 +188,7 @@ fn a_cancel_stops_a_child_from_another_thread() {
 }
 
 #[watched_test]
-fn status_and_run_stop_too() {
+fn status_and_run_have_timeouts() {
     let status = puppet(["wait=600"]).timeout(SHORT).status().unwrap();
     ended_by(status, Signal::TERM);
     let error = puppet(["wait=600"]).timeout(SHORT).run().unwrap_err();

@@ -40,7 +40,7 @@ fn only_a_group() -> bool {
 }
 
 #[watched_test]
-fn the_best_hold_that_can_be_had_is_taken_and_told() {
+fn the_best_available_containment_is_used_and_reported() {
     let containment = held("best", ["out=x"]).capture().unwrap().containment;
     let no_supervisor = is_forced_off("supervisor") || is_forced_off("pidfd");
     match containment {
@@ -65,7 +65,7 @@ fn the_best_hold_that_can_be_had_is_taken_and_told() {
 }
 
 #[watched_test]
-fn what_the_command_leaves_behind_is_killed_and_counted() {
+fn leftovers_of_the_command_are_killed_and_counted() {
     if only_a_group() {
         return;
     }
@@ -83,7 +83,7 @@ fn what_the_command_leaves_behind_is_killed_and_counted() {
 }
 
 #[watched_test]
-fn a_timeout_reaches_who_has_got_away() {
+fn a_timeout_reaches_detached_descendants() {
     if only_a_group() {
         return;
     }
@@ -97,7 +97,7 @@ fn a_timeout_reaches_who_has_got_away() {
 
 #[cfg(unix)]
 #[watched_test]
-fn everyone_in_the_tree_is_asked_before_anyone_is_killed() {
+fn every_process_of_a_tree_gets_the_stop_signal_before_any_kill() {
     if only_a_group() {
         return;
     }
@@ -143,7 +143,7 @@ fn a_kill_and_a_drop_end_the_whole_tree() {
 
 #[cfg(unix)]
 #[watched_test]
-fn whatever_a_grandchild_does_it_does_not_get_away() {
+fn a_grandchild_cannot_escape() {
     if only_a_group() {
         return;
     }
@@ -167,7 +167,7 @@ fn whatever_a_grandchild_does_it_does_not_get_away() {
 
 #[cfg(unix)]
 #[watched_test]
-fn a_traced_grandchild_does_not_get_away() {
+fn a_traced_grandchild_does_not_escape() {
     if only_a_group() {
         return;
     }
@@ -183,7 +183,7 @@ fn a_traced_grandchild_does_not_get_away() {
 
 #[cfg(unix)]
 #[watched_test]
-fn a_storm_of_forks_is_weathered() {
+fn a_fork_bomb_is_contained() {
     if only_a_group() {
         return;
     }
@@ -200,7 +200,7 @@ fn a_storm_of_forks_is_weathered() {
 
 #[cfg(unix)]
 #[watched_test]
-fn a_child_in_a_held_tree_is_in_all_else_as_any_other() {
+fn a_contained_child_behaves_like_any_other() {
     for scope in [None, Some(Scope::Tree)] {
         if scope.is_some() && cannot_supervise() {
             return;
@@ -238,7 +238,7 @@ fn a_child_in_a_held_tree_is_in_all_else_as_any_other() {
 }
 
 #[isolated_test]
-fn held_trees_leave_nothing_behind() {
+fn contained_trees_leave_nothing_behind() {
     if only_a_group() || cannot_supervise() {
         return;
     }

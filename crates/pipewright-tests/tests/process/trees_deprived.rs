@@ -20,7 +20,7 @@ fn nobody_is_left(mark: &str) {
 }
 
 #[watched_test]
-fn a_tree_ends_with_its_host_where_proc_hides_other_users() {
+fn a_tree_ends_with_its_host_under_hidepid() {
     if cannot_supervise() {
         return;
     }
@@ -53,7 +53,7 @@ fn a_tree_ends_with_its_host_where_proc_hides_other_users() {
 }
 
 #[isolated_test]
-fn a_host_without_stdio_holds_trees() {
+fn a_host_without_stdio_can_contain_trees() {
     // What the first use keeps open.
     puppet(["exit=0"]).contain(Contain::Tree).status().unwrap();
     // Ignored: it may be refused, below as well.
@@ -100,7 +100,7 @@ fn a_host_without_stdio_holds_trees() {
 }
 
 #[watched_test]
-fn a_cgroup_that_is_taken_away_does_not_take_the_command_along() {
+fn a_removed_cgroup_does_not_kill_the_command() {
     let mut command = puppet(["daemon=600", "out=x", "wait=600"]);
     command.env(MARK, alive::mark("vanished")).contain(Contain::Tree);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -127,7 +127,7 @@ fn a_cgroup_that_is_taken_away_does_not_take_the_command_along() {
 }
 
 #[isolated_test]
-fn what_trees_within_a_killed_tree_have_left_is_removed_by_the_next() {
+fn cgroups_left_by_a_killed_tree_are_removed_by_the_next() {
     // No process has the number of its owner.
     let name = format!("pipewright-{}-{}", u32::MAX, std::process::id());
     let left = cgroup_of(std::process::id()).map(|own| own.join(name));
@@ -150,7 +150,7 @@ fn what_trees_within_a_killed_tree_have_left_is_removed_by_the_next() {
 }
 
 #[isolated_test]
-fn trees_of_a_process_that_was_moved_are_made_where_it_is() {
+fn trees_of_a_moved_process_are_made_in_its_current_cgroup() {
     let held = || {
         let mut command = puppet(["wait=600"]);
         let child = command.contain(Contain::Tree).kill_on_drop().spawn().unwrap();

@@ -23,7 +23,7 @@ fn nobody_is_left(mark: &str) {
 }
 
 #[isolated_test]
-fn a_host_that_ignores_the_ends_of_its_children_is_told_of_them() {
+fn a_host_that_ignores_sigchld_still_gets_exit_statuses() {
     // SAFETY: SIG_IGN is no function; this process runs nothing but this test.
     let ignore = || unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
     if cannot_supervise() {
@@ -61,7 +61,7 @@ fn a_command_in_a_group_of_its_own_can_be_stopped_by_its_terminal() {
 }
 
 #[isolated_test]
-fn a_start_for_which_there_is_no_room_leaves_nothing() {
+fn a_start_without_free_handles_leaves_nothing() {
     if cannot_supervise() {
         return;
     }
@@ -112,7 +112,7 @@ fn a_start_for_which_there_is_no_room_leaves_nothing() {
 }
 
 #[isolated_test]
-fn a_user_who_has_no_processes_left_is_told_so_and_nothing_stays() {
+fn a_process_limit_is_an_error_and_leaves_nothing() {
     if cannot_supervise() {
         return;
     }
@@ -140,7 +140,7 @@ fn a_user_who_has_no_processes_left_is_told_so_and_nothing_stays() {
 }
 
 #[watched_test]
-fn who_kills_both_supervisors_at_once_does_not_free_the_command() {
+fn killing_both_supervisors_at_once_does_not_free_the_command() {
     if cannot_supervise() {
         return;
     }
@@ -169,7 +169,7 @@ fn who_kills_both_supervisors_at_once_does_not_free_the_command() {
 }
 
 #[isolated_test(in_a_session)]
-fn the_end_of_a_command_is_no_hangup_for_its_host() {
+fn the_exit_of_a_command_sends_no_sighup_to_its_host() {
     if cannot_supervise() {
         return;
     }
@@ -190,7 +190,7 @@ fn nobody_supervises() {
 }
 
 #[watched_test]
-fn cgroups_that_a_tree_makes_for_itself_are_part_of_it() {
+fn nested_cgroups_are_part_of_the_tree() {
     let script =
         "top=$(grep cgroup2 /proc/mounts | head -n 1 | cut -d' ' -f2); test -n \"$top\" || exit 5
         cd \"$top/$(grep ^0:: /proc/self/cgroup | cut -d: -f3)\" && mkdir -p a/b || exit 5
@@ -210,7 +210,7 @@ fn cgroups_that_a_tree_makes_for_itself_are_part_of_it() {
 }
 
 #[isolated_test]
-fn a_user_with_too_many_handles_on_their_way_is_told_so() {
+fn too_many_handles_in_flight_is_an_error() {
     if cannot_supervise() {
         return;
     }

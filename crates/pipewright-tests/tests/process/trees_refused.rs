@@ -97,11 +97,11 @@ fn everywhere(errno: i32) {
 }
 
 #[isolated_test]
-fn trees_are_held_or_it_is_said_where_a_call_is_not_known() {
+fn trees_are_contained_or_reported_if_a_call_fails_with_enosys() {
     everywhere(libc::ENOSYS);
 }
 
 #[isolated_test]
-fn trees_are_held_or_it_is_said_where_a_call_is_forbidden() {
+fn trees_are_contained_or_reported_if_a_call_fails_with_eperm() {
     everywhere(libc::EPERM);
 }

@@ -26,7 +26,7 @@ fn one_thread_waits_while_another_kills() {
 
 #[cfg(unix)]
 #[watched_test]
-fn every_way_to_end_is_told() {
+fn every_kind_of_exit_is_reported() {
     for code in [0, 1, 42, 255] {
         let capture = puppet([format!("exit={code}")]).capture().unwrap();
         assert_eq!((capture.outcome, capture.status.code()), (Outcome::Exited, Some(code)));
@@ -46,7 +46,7 @@ fn every_way_to_end_is_told() {
 
 #[cfg(unix)]
 #[watched_test]
-fn usage_is_told() {
+fn usage_is_reported() {
     let capture = Command::new("sh")
         .args(["-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"])
         .capture()
@@ -58,7 +58,7 @@ fn usage_is_told() {
 
 #[cfg(unix)]
 #[isolated_test]
-fn peak_memory_is_told_where_it_is_more_than_our_own() {
+fn peak_memory_is_reported_if_above_our_own() {
     let script = "x=$(head -c 100000000 /dev/zero | tr '\\0' x); echo ${#x}";
     let capture = Command::new("sh").args(["-c", script]).capture().unwrap();
     let peak = capture.usage.unwrap().peak_rss_bytes;
@@ -104,7 +104,7 @@ fn a_signal_reaches_only_the_child() {
 #[watched_test]
 fn exec_replaces_the_process() {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["waiting::becomes_another_program", "--exact", "--nocapture", "--ignored"]);
+    command.args(["waiting::execs_another_program", "--exact", "--nocapture", "--ignored"]);
     let text = command.env("PIPEWRIGHT_EXEC", "1").read().unwrap();
     assert!(text.ends_with("another program"), "{text}");
     let error = Command::new("/no/such/program").exec();
@@ -113,7 +113,7 @@ fn exec_replaces_the_process() {
 
 #[cfg(unix)]
 #[isolated_test]
-fn who_lives_on_after_an_exec_can_write_to_who_has_gone() {
+fn a_grandchild_can_write_after_the_parents_exec() {
     let error = Command::new("/no/such/program").exec();
     assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
     let (reader, mut writer) = pipewright::pipe(pipewright::PipeOptions::default()).unwrap();
@@ -124,7 +124,7 @@ fn who_lives_on_after_an_exec_can_write_to_who_has_gone() {
 
 #[cfg(unix)]
 #[watched_test]
-fn exec_refuses_what_takes_somebody_who_stays() {
+fn exec_refuses_options_that_need_a_parent() {
     // Of a program that is not there: one that is would replace this.
     let words = |change: fn(&mut Command) -> &mut Command| {
         let error = change(&mut Command::new("/no/such/program")).exec();
@@ -146,7 +146,7 @@ fn exec_refuses_what_takes_somebody_who_stays() {
 #[cfg(unix)]
 #[watched_test]
 #[ignore = "replaces the test program: only for exec_replaces_the_process"]
-fn becomes_another_program() {
+fn execs_another_program() {
     assert!(std::env::var_os("PIPEWRIGHT_EXEC").is_some());
     panic!("{}", Command::new("printf").arg("another program").exec());
 }

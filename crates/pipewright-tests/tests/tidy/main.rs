@@ -36,7 +36,7 @@ fn none(what: &str, offenders: Vec<String>) {
 }
 
 #[test]
-fn a_file_has_one_idea_and_fits_400_lines() {
+fn a_file_has_at_most_400_lines() {
     let long = |(name, text): (String, String)| {
         let lines = text.lines().count();
         (lines > 400).then(|| format!("{name}: {lines} lines"))
@@ -45,7 +45,7 @@ fn a_file_has_one_idea_and_fits_400_lines() {
 }
 
 #[test]
-fn a_file_says_in_its_first_line_what_it_is() {
+fn a_file_starts_with_a_module_comment() {
     let silent = |(name, text): (String, String)| (!text.starts_with("//! ")).then_some(name);
     none("without a first line", sources("crates").into_iter().filter_map(silent).collect());
 }
@@ -100,7 +100,7 @@ fn platform_code_stays_below_the_border() {
 }
 
 #[test]
-fn documentation_that_users_read_names_no_path_of_the_platform_crate() {
+fn public_docs_name_no_path_of_the_platform_crate() {
     // What it exports is documented on the pages of the crates above. A hidden line of an example may name it.
     let folders =
         ["os/src", "disk/src", "ipc/src"].map(|folder| format!("crates/pipewright-{folder}"));
@@ -134,7 +134,7 @@ fn crates_above_the_border_forbid_unsafe() {
 }
 
 #[test]
-fn arrows_between_crates_point_one_way() {
+fn dependencies_between_crates_point_one_way() {
     let allowed: [(&str, &[&str]); 5] = [
         ("pipewright-os", &[]),
         ("pipewright", &["pipewright-os"]),
@@ -153,7 +153,7 @@ fn arrows_between_crates_point_one_way() {
 }
 
 #[test]
-fn every_call_for_tasks_says_what_dropping_it_does() {
+fn every_async_call_documents_its_cancellation() {
     let mut silent = Vec::new();
     let mut count = 0;
     for (name, text) in sources("crates/pipewright/src") {

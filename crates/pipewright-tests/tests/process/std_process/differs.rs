@@ -12,7 +12,7 @@ use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::{count, watchdog};
 
 #[watched_test]
-fn an_error_has_no_number_of_its_own() {
+fn an_error_has_no_raw_os_error() {
     let theirs = std::process::Command::new("/no/such/program").spawn().unwrap_err();
     let ours = Command::new("/no/such/program").spawn().unwrap_err();
     assert_eq!((theirs.raw_os_error(), ours.raw_os_error()), (Some(libc::ENOENT), None));
@@ -30,7 +30,7 @@ fn a_dropped_child_leaves_no_zombie() {
 }
 
 #[isolated_test]
-fn a_child_holds_a_handle_that_std_has_not() {
+fn a_child_holds_one_more_handle_than_in_std() {
     let before = count::handles();
     let mut theirs = std::process::Command::new("true").spawn().unwrap();
     assert_eq!(count::handles(), before);
@@ -43,7 +43,7 @@ fn a_child_holds_a_handle_that_std_has_not() {
 }
 
 #[watched_test]
-fn a_program_that_is_written_to_is_tried_again() {
+fn a_busy_program_is_retried() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("program");
     fs::copy("/bin/true", &path).unwrap();
@@ -57,7 +57,7 @@ fn a_program_that_is_written_to_is_tried_again() {
 }
 
 #[watched_test]
-fn a_script_without_its_first_line_is_never_given_to_a_shell() {
+fn a_script_without_a_shebang_is_never_run_by_a_shell() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("script");
     let mut file = fs::File::create(&path).unwrap();
@@ -107,7 +107,7 @@ fn a_command_with_a_user_is_not_forked() {
 }
 
 #[watched_test]
-fn what_is_set_on_the_extended_command_holds() {
+fn options_of_the_extended_command_apply() {
     let mut command = Command::new("sleep");
     command.arg("60").extended().timeout(Duration::from_millis(50));
     assert!(!command.status().unwrap().success());
@@ -157,8 +157,8 @@ fn where_groups_stay(test: &str, body: impl FnOnce()) {
 }
 
 #[watched_test]
-fn groups_that_may_not_be_dropped_are_kept_as_std_keeps_them() {
-    let test = "std_process::differs::groups_that_may_not_be_dropped_are_kept_as_std_keeps_them";
+fn groups_that_cannot_be_dropped_are_kept_as_in_std() {
+    let test = "std_process::differs::groups_that_cannot_be_dropped_are_kept_as_in_std";
     where_groups_stay(test, || {
         let mut theirs = std::process::Command::new("true");
         std::os::unix::process::CommandExt::uid(&mut theirs, 0);

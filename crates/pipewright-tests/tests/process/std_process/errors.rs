@@ -61,7 +61,7 @@ fn kinds_are_those_of_std_and_the_number_is_inside() {
 }
 
 #[watched_test]
-fn the_error_inside_tells_what_std_does_not() {
+fn the_inner_error_has_more_facts_than_std() {
     let error = pipewright::process::Command::new("no-such-program").status().unwrap_err();
     assert!(error.to_string().contains("not found in PATH (searched"), "{error}");
     let inside = error.into_inner().unwrap().downcast::<pipewright::Error>().unwrap();

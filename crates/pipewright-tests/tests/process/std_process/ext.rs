@@ -48,7 +48,7 @@ macro_rules! program {
                 Ok(vec![format!("{text} {} {again}", output.status)])
             }
 
-            pub(super) fn errors_of_closures_come_back_as_they_are() -> Said {
+            pub(super) fn errors_of_closures_are_returned_unchanged() -> Said {
                 let mut said = Vec::new();
                 for errno in [libc::EPERM, libc::ENOENT, libc::ETXTBSY, libc::ERANGE] {
                     let mut command = Command::new("true");
@@ -85,7 +85,7 @@ macro_rules! program {
                 Ok(vec![format!("{:?}", command.output()?)])
             }
 
-            pub(super) fn a_program_that_is_missing_is_told_after_the_closures() -> Said {
+            pub(super) fn a_missing_program_is_reported_after_the_closures_ran() -> Said {
                 let mut command = Command::new("/no/such/program");
                 // SAFETY: it does nothing.
                 unsafe { command.pre_exec(|| Ok(())) };
@@ -93,7 +93,7 @@ macro_rules! program {
             }
 
             #[allow(deprecated, reason = "std has it, so we have it")]
-            pub(super) fn before_exec_is_still_there() -> Said {
+            pub(super) fn before_exec_exists() -> Said {
                 let mut command = Command::new("true");
                 // SAFETY: as pre_exec.
                 unsafe { command.before_exec(say("before")) };
@@ -156,10 +156,10 @@ program!(with_pipewright, pipewright::process, pipewright::process::unix);
 
 same_with_both! {
     closures_run_in_order_with_everything_in_place
-    errors_of_closures_come_back_as_they_are
+    errors_of_closures_are_returned_unchanged
     closures_may_change_stdio_and_the_mask
-    a_program_that_is_missing_is_told_after_the_closures
-    before_exec_is_still_there
+    a_missing_program_is_reported_after_the_closures_ran
+    before_exec_exists
     generic_code_takes_the_trait
     exec_fails
 }
@@ -224,7 +224,7 @@ fn closures_go_with_handles_that_are_given_new_numbers() {
 }
 
 #[watched_test]
-fn a_tree_with_closures_is_held_by_what_needs_no_supervisor_or_refused() {
+fn a_tree_with_closures_needs_no_supervisor_or_is_refused() {
     use pipewright::process::unix::CommandExt as _;
     let mut command = pipewright::Command::new("true");
     // SAFETY: it does nothing.
