@@ -52,6 +52,11 @@ pub fn is_forced_async() -> bool {
     cfg!(pipewright_force_async)
 }
 
+/// Returns true under Wine, which does some things otherwise than Windows.
+pub fn is_wine() -> bool {
+    cfg!(windows) && pipewright_os::host::host_info::look().imitation
+}
+
 /// Whether this process is root's.
 #[cfg(unix)]
 pub fn is_root() -> bool {

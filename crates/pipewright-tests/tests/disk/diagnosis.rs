@@ -1,7 +1,9 @@
 //! The diagnosis: what it says of files whose nature is known, and what it leaves behind.
 
+#[cfg(windows)]
+use pipewright_disk::Unjudged;
 use pipewright_disk::diagnosis::{DiagnoseOptions, Outcome, Reason, Test, Verdict, Work, diagnose};
-use pipewright_disk::{BackendKind, Class, ErrorKind, Unjudged};
+use pipewright_disk::{BackendKind, Class, ErrorKind};
 #[cfg(target_os = "linux")]
 use pipewright_test_macros::isolated_test;
 use pipewright_test_macros::watched_test;
@@ -222,6 +224,7 @@ fn work_of_the_engines_own_threads_is_reported_as_such() {
     assert_eq!((measured.verdict, measured.evidence.count(Class::Worker)), (Verdict::Workers, 60));
 }
 
+#[cfg(windows)]
 #[watched_test]
 fn wine_is_not_taken_for_windows() {
     let folder = folder();

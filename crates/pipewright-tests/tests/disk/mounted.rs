@@ -20,20 +20,21 @@ fn a_full_disk_reports_the_bytes_that_fitted() {
         Ok(small) => small,
         Err(why) => return skipped(&why),
     };
+    let content = pattern(16 * MIB);
     for (name, mut doer) in doers() {
         for direct in [false, true] {
             let path = small.path().join("fills");
             let options = DiskFile::options().write(true).create(true).direct(direct);
             let file = options.open(&path).unwrap();
             let mut buffer = file.buffer(16 * MIB).unwrap();
-            buffer.copy_from_slice(&pattern(16 * MIB));
+            buffer.copy_from_slice(&content);
             let done = doer.run(Operation::write_all_at(&file, buffer, 0));
             let error = done.result.unwrap_err();
             assert_eq!(error.kind(), &ErrorKind::NoSpace, "{name}: {error}");
             let fitted = error.bytes();
             // A direct write finds room for all of it first, or fails as a whole.
             assert!((fitted > 0 || direct) && fitted < 8 * MIB, "{name}: {fitted}");
-            assert!(done.buffer[..] == pattern(16 * MIB));
+            assert!(done.buffer[..] == content);
             let there = std::fs::read(&path).unwrap();
             assert!(there[..fitted] == done.buffer[..fitted], "{name}");
             assert!(there.len() == fitted || direct);

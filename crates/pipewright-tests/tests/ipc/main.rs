@@ -28,7 +28,6 @@ use std::time::Duration;
 
 use pipewright::{Command, ExitStatus, Handle, Signal};
 use pipewright_ipc::{Channel, Options, SharedMemory};
-use pipewright_tests::skip;
 
 /// A command that runs the puppet as a worker of that kind.
 fn worker(kind: &str) -> Command {
@@ -68,23 +67,6 @@ fn complains_and_ends() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_puppet"));
     command.args(["err=no disk", "exit=4"]);
     command
-}
-
-#[cfg(windows)]
-#[test]
-fn what_only_unix_has_is_left_out() {
-    skip::skipped("whole_and_in_order: Windows stops no process");
-    skip::skipped("refused_memory: no limit on the size of files takes memory away here");
-    skip::skipped("mismatch: to start a worker of another user takes a password");
-    skip::skipped("wire: the worker in Python is one for sockets");
-}
-
-/// Whether no process can be stopped here, and go on later. Says so.
-fn cannot_stop() -> bool {
-    if cfg!(windows) {
-        skip::skipped("Windows stops no process: there is no SIGSTOP");
-    }
-    cfg!(windows)
 }
 
 /// Handles of something that is there everywhere, to be passed.

@@ -3,12 +3,14 @@
 
 use std::time::{Duration, Instant};
 
-use pipewright::{Command, Signal};
+use pipewright::Command;
+#[cfg(unix)]
+use pipewright::Signal;
 use pipewright_ipc::{Channel, ErrorKind, Options, Peer};
 use pipewright_test_macros::watched_test;
 use pipewright_tests::{bodies, watchdog};
 
-use super::{both_ways, cannot_stop, start, was_killed};
+use super::{both_ways, start, was_killed};
 
 const SHORT: Duration = Duration::from_millis(100);
 
@@ -35,11 +37,9 @@ fn waiting_for_a_silent_worker_times_out_and_reports_it_running() {
     }
 }
 
+#[cfg(unix)]
 #[watched_test]
 fn a_stopped_worker_is_told_apart_from_a_silent_one() {
-    if cannot_stop() {
-        return;
-    }
     for options in both_ways() {
         let mut channel = start("echo", &options);
         let child = channel.worker().unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pipewright::{AsyncRunner, CancelToken, Command, Event, Pipeline, Stdio, run_all};
 use pipewright_test_macros::isolated_test;
-use pipewright_tests::skip::{is_forced_off, skipped};
+use pipewright_tests::skip::{is_forced_off, is_wine, skipped};
 use pipewright_tests::{alive, count, watchdog};
 
 use super::async_verbs::one_thread;
@@ -106,10 +106,8 @@ fn a_pipeline_that_is_dropped_kills_every_stage() {
 
 #[isolated_test(limit = Duration::from_secs(300))]
 fn dropping_many_commands_kills_all() {
-    if cfg!(windows) {
-        return skipped(
-            "the server of Wine 8 itself crashes in most runs of it, see ci/under-wine.sh",
-        );
+    if is_wine() {
+        return skipped("Wine 8's own server crashes in most runs of it, see ci/under-wine.sh");
     }
     leaves_nothing(async |mark| {
         let token = CancelToken::new();

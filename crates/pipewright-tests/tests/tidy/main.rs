@@ -153,6 +153,19 @@ fn dependencies_between_crates_point_one_way() {
 }
 
 #[test]
+fn every_test_of_the_suites_is_under_a_watchdog() {
+    let suites = ["process", "disk", "ipc"].map(|it| format!("crates/pipewright-tests/tests/{it}"));
+    let mut unwatched = Vec::new();
+    for (name, text) in suites.iter().flat_map(|folder| sources(folder)) {
+        let plain = text.lines().filter(|line| line.trim() == "#[test]").count();
+        if plain > 0 {
+            unwatched.push(format!("{name}: {plain} times"));
+        }
+    }
+    none("`#[test]`, and not `#[watched_test]` or `#[isolated_test]`", unwatched);
+}
+
+#[test]
 fn every_async_call_documents_its_cancellation() {
     let mut silent = Vec::new();
     let mut count = 0;
