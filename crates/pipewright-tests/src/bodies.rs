@@ -1,6 +1,6 @@
 //! Messages whose every byte is known to both sides.
 
-/// How long the message of that number is: around every threshold and boundary, and anything else.
+/// Returns the length of message `number`: around every threshold and boundary, and anything else.
 pub fn length(number: u64) -> usize {
     const EDGES: [usize; 14] = [
         0,
@@ -31,7 +31,7 @@ pub fn length(number: u64) -> usize {
     }
 }
 
-/// The message of that number, with that length.
+/// Returns message `number` with that length.
 pub fn body(number: u64, length: usize, to: &mut Vec<u8>) {
     to.clear();
     to.reserve(length + 8);

@@ -11,7 +11,7 @@ use rustix::mount::{MountFlags, mount};
 
 use crate::mounts::Mounted;
 
-/// How long its one file is.
+/// The length of its one file.
 pub const FILE_BYTES: usize = 256 << 10;
 /// From this byte on every read and every write of it fails. Whole requests end there.
 pub const GOOD_BYTES: usize = 64 << 10;
@@ -47,7 +47,7 @@ pub fn mount_failing(folder: &Path) -> Result<(Mounted, PathBuf), String> {
 struct Server {
     device: File,
     data: Vec<u8>,
-    /// A sync has.
+    /// True after a sync has failed.
     has_failed: bool,
 }
 

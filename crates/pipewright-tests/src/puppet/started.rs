@@ -19,7 +19,7 @@ pub(crate) fn is_worker(whose: &str) -> io::Result<()> {
     io::stdout().write_all(answer.as_bytes())
 }
 
-/// What a child says that was started in that way.
+/// Returns the output of a child that was started in that way.
 pub(crate) fn child_is_worker(kind: &str) -> io::Result<String> {
     let puppet = std::env::current_exe()?;
     match kind {
@@ -32,7 +32,7 @@ pub(crate) fn child_is_worker(kind: &str) -> io::Result<String> {
     }
 }
 
-/// No process of that depth starts another one: a run that fails comes to an end, too.
+/// The depth at which no process starts another one, so that a run that fails ends too.
 const DEEPEST: u32 = 3;
 
 /// Appends its depth to the file, and starts workers of its own.

@@ -1,4 +1,4 @@
-//! However many operations there are to do, an engine holds no more memory than its depth asks for.
+//! Memory of an engine: bounded by its depth, not by the number of operations.
 
 use pipewright_disk::{BackendKind, Engine, EngineOptions, ErrorKind, Operation};
 use pipewright_test_macros::{isolated_test, watched_test};

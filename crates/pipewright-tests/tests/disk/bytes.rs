@@ -38,7 +38,7 @@ fn acts(granules: u64, bytes: u64) -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 1..24)
 }
 
-/// What the file must be, and what a script finds it to be.
+/// The expected content of the file, and the engine that a script runs on.
 struct Model<'a> {
     doer: &'a mut Doer,
     file: DiskFile,

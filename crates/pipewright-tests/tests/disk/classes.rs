@@ -1,5 +1,4 @@
-//! The class of an operation agrees with what the kernel says of it: its own tracepoint, filesystem by
-//! filesystem.
+//! Classes of operations: each agrees with the kernel's own tracepoint, filesystem by filesystem.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -17,11 +16,11 @@ use super::{folder, pattern};
 
 const OPERATIONS: usize = 200;
 const BLOCK: usize = 4096;
-/// Far enough from each other that nothing is read ahead of the next.
+/// A distance at which the kernel does not read ahead to the next operation.
 const STRIDE: usize = 4 * BLOCK;
 const MIB: u64 = 1 << 20;
 
-/// What an operation meets.
+/// The state of the file that an operation meets.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Case {
     ReadCached,
@@ -51,7 +50,7 @@ const CASES: [Case; 11] = [
     Case::Preallocate,
 ];
 
-/// The file as the case wants it, and what is done with it.
+/// Creates the file of a case, in the state that the case needs.
 fn prepare(folder: &Path, case: Case) -> Result<DiskFile, String> {
     let path = folder.join(format!("{case:?}"));
     let direct = format!("{case:?}").ends_with("Direct");
@@ -94,7 +93,7 @@ fn operation(file: &DiskFile, case: Case, number: usize) -> Operation {
     }
 }
 
-/// Each operation's class must be `Worker` where the kernel says that it used one, and nowhere else.
+/// Checks that exactly those operations have class `Worker` that the kernel handed to a thread.
 fn agree(oracle: &Oracle, name: &str, folder: &Path, case: Case) {
     let file = match prepare(folder, case) {
         Ok(file) => file,

@@ -1,4 +1,4 @@
-//! The diagnosis: what it says of files whose nature is known, and what it leaves behind.
+//! The diagnosis: its verdicts on files of known behaviour, and that it leaves nothing behind.
 
 #[cfg(windows)]
 use pipewright_disk::Unjudged;

@@ -1,4 +1,4 @@
-//! Requests that a filesystem takes in one piece of the file, in one page, or a few at once, and has threads do otherwise.
+//! Requests that a filesystem hands to threads because they span fragments or pages, or are too many.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;

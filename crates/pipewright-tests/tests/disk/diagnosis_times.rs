@@ -1,4 +1,4 @@
-//! Writes that the kernel puts off where they change the times of a file: told as such, in every run alike.
+//! Writes that the kernel defers because they change the times of a file: every run reports them alike.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::folder;
 
 const WORKS: [Work; 4] = [Work::Overwrite, Work::Preallocated, Work::Extend, Work::Hole];
 
-/// One that is made, and what it has to be judged.
+/// Returns the measured writes of these kinds.
 fn writes(report: &Report, direct: bool, works: &[Work]) -> Vec<Measured> {
     let test = |work| Test { asynchronous: true, direct, work };
     works.iter().map(|work| report.measured(test(*work)).expect("it was made").clone()).collect()

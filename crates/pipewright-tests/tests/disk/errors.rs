@@ -1,4 +1,4 @@
-//! Whatever fails is a typed error, the buffer comes back, and nothing is lost in silence.
+//! Errors: each failure is typed, returns its buffer, and loses no data silently.
 
 #[cfg(target_os = "linux")]
 use pipewright_test_macros::isolated_test;

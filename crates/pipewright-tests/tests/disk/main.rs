@@ -1,4 +1,4 @@
-//! What `pipewright-disk` promises, a file a promise; every backend keeps the same.
+//! The suite of `pipewright-disk`, a file a subject; every backend passes the same tests.
 
 mod bounded_memory;
 mod bytes;
@@ -25,7 +25,7 @@ use pipewright_disk::{
 };
 use pipewright_tests::skip::skipped;
 
-/// A folder of a test, on a disk: some filesystems in memory have no direct I/O.
+/// Returns a folder on a disk for one test: some filesystems in memory have no direct I/O.
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
@@ -53,7 +53,7 @@ impl Doer {
     }
 }
 
-/// An engine of that backend, or the word that there is none here.
+/// Returns an engine of that backend; `None`, with a report, if there is none here.
 fn engine(options: EngineOptions) -> Option<Engine> {
     match Engine::new(options) {
         Ok(engine) => Some(engine),
@@ -69,7 +69,7 @@ fn engine(options: EngineOptions) -> Option<Engine> {
     }
 }
 
-/// Every engine that can be made here, with its name.
+/// Returns every engine that can be made here, with its name.
 fn doers() -> Vec<(String, Doer)> {
     let mut doers = Vec::new();
     for backend in BACKENDS {
@@ -85,14 +85,14 @@ fn doers() -> Vec<(String, Doer)> {
     doers
 }
 
-/// A file of that test with those bytes in it, open for both.
+/// Creates a file with those bytes, open for reading and writing.
 fn file_with(folder: &tempfile::TempDir, name: &str, bytes: &[u8], direct: bool) -> DiskFile {
     let path: PathBuf = folder.path().join(name);
     std::fs::write(&path, bytes).unwrap();
     DiskFile::options().read(true).write(true).direct(direct).open(path).unwrap()
 }
 
-/// Bytes of which none can be taken for that of another place.
+/// Returns bytes that differ from offset to offset.
 fn pattern(bytes: usize) -> Vec<u8> {
     (0..bytes as u64).map(|place| (place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }

@@ -1,4 +1,4 @@
-//! Errors that take a disk of one's own: one that is full, one that fails, one that is read-only.
+//! Errors of a disk: full, failing, read-only. Each test mounts its own.
 
 use pipewright_disk::{DiskFile, Done, ErrorKind, Operation};
 use pipewright_test_macros::isolated_test;
@@ -143,7 +143,8 @@ fn a_failing_disk_reports_the_bytes_already_written() {
     }
 }
 
-/// That it would do so is the reason for the rule; the kernel's, so it is only looked at.
+/// Prints the error, if any, of a sync by another handle. The kernel usually reports success there, which is the
+/// reason for the rule; so nothing is asserted.
 fn file_says_that_all_is_well(path: &std::path::Path) {
     let other = std::fs::File::open(path).unwrap();
     if let Err(error) = other.sync_all() {

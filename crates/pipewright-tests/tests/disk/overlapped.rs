@@ -1,4 +1,4 @@
-//! The class of an overlapped operation, as far as Wine can show it, and what one file is to several engines.
+//! Overlapped operations: their classes, as far as Wine shows them, and one file on several engines.
 
 #[cfg(windows)]
 use pipewright_disk::{BackendKind, Class};

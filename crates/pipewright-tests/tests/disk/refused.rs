@@ -1,4 +1,4 @@
-//! Where the kernel refuses its asynchronous I/O, the ladder goes down, says why, and everything works.
+//! Kernels that refuse asynchronous I/O: the ladder goes down, says why, and everything works.
 
 use pipewright_disk::{
     BackendKind, Engine, EngineOptions, ErrorKind, Operation, SharedEngine, Step, WhyNot,
@@ -11,7 +11,7 @@ use super::{file_with, folder, pattern};
 
 const BYTES: usize = 1 << 20;
 
-/// A little of everything, by whatever the ladder leads to.
+/// Runs a little of everything on the backend that the ladder chooses.
 fn everything_works() -> (BackendKind, Vec<Step>) {
     let folder = folder();
     let content = pattern(BYTES);
@@ -42,7 +42,7 @@ fn everything_works() -> (BackendKind, Vec<Step>) {
     (engine.backend(), engine.steps().to_vec())
 }
 
-/// In a process that is refused these calls with that error.
+/// Refuses these calls to this process, and checks the steps of the ladder.
 fn where_refused(calls: &[libc::c_long], errno: i32, expected: &[(BackendKind, WhyNot)]) {
     refuse(calls, errno);
     let (backend, steps) = everything_works();

@@ -1,4 +1,4 @@
-//! A file in the hands of tokio's traits.
+//! A file by tokio's traits.
 
 use std::future::Future;
 use std::io::{ErrorKind, SeekFrom};
@@ -33,7 +33,7 @@ fn engines() -> Vec<(BackendKind, SharedEngine)> {
     engines
 }
 
-/// Polls once.
+/// Polls a future once.
 fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
     pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }

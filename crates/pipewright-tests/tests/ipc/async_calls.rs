@@ -1,5 +1,4 @@
-//! The calls of channels and pools by tasks: no thread is blocked, and a future that is dropped says what
-//! that costs.
+//! Async calls of channels and pools: no thread blocks, and the cost of a dropped future is documented.
 
 use std::io::Read as _;
 use std::time::Duration;
@@ -20,7 +19,7 @@ async fn start(kind: &str, options: &Options) -> Channel {
     Channel::start_async(&mut worker(kind), options).await.unwrap()
 }
 
-/// Sends messages of every length and has them back.
+/// Sends messages of every length and receives them back.
 async fn echo(options: &Options, count: u64) {
     let mut channel = start("echo", options).await;
     let (mut body, mut came) = (Vec::new(), Vec::new());

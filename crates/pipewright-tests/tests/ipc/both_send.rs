@@ -1,4 +1,4 @@
-//! Promise 7: both sides sending at once with everything full never deadlocks.
+//! Both sides sending at once with everything full: never a deadlock.
 
 use pipewright_ipc::{ErrorKind, Options};
 use pipewright_test_macros::watched_test;
@@ -6,7 +6,7 @@ use pipewright_tests::bodies;
 
 use super::{both_ways, start};
 
-/// More than two rings and two sockets hold.
+/// A number of messages beyond the capacity of two rings and two sockets.
 const COUNT: u64 = 400;
 
 #[watched_test]

@@ -62,7 +62,7 @@ fn messages_round_trip_by_every_send_and_receive_call() {
     }
 }
 
-/// What is left of a message, by its blocks, of which the last alone may be short.
+/// Reads the rest of a message by `fold`, in blocks of which only the last may be short.
 fn folded(lease: Lease<'_>) -> Vec<u8> {
     let blocks = lease.left().div_ceil(64);
     let (came, count) = lease

@@ -1,4 +1,4 @@
-//! What a pool counts is counted before whoever waits for it is told.
+//! Counters of a pool: each call is counted before it returns.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! Promise 9, of callers who find a worker with nothing to do, and talk to it themselves: whatever happens then is as it
-//! is through the thread of the pool.
+//! Calls on an idle worker, which bypass the pool's thread: they behave as calls through it.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +12,7 @@ use pipewright_tests::{bodies, watchdog};
 use super::pool::{kill_one, number, options, pool as start};
 use super::{exit_words, was_killed, worker};
 
-/// A pool of one worker, which has nothing to do.
+/// Returns a pool with one idle worker, and its pid.
 fn one_idle() -> (Pool, u64) {
     let pool = start(PoolOptions { max_workers: 1, ..options() });
     let pid = number(&pool, "pid");
@@ -212,7 +211,7 @@ fn concurrent_callers_get_the_worker_next() {
     });
 }
 
-/// Its second answer comes when it has nothing to do, or with the next call.
+/// The second reply arrives while the worker is idle, or with the next call.
 #[watched_test]
 fn a_worker_that_answers_twice_is_replaced() {
     let pool = Pool::new(worker("liar,18,1,18,1"), PoolOptions { max_workers: 1, ..options() });

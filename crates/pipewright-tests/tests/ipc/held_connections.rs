@@ -1,5 +1,5 @@
-//! Promise 9, of a worker whose end of the connection is held by somebody else when it ends: that it has ended is what
-//! counts, as its connection never does.
+//! A worker that exits while another process holds its socket: its exit ends its calls, as the connection stays
+//! open.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 use super::pool::{number, options, pool as start};
 use super::was_killed;
 
-/// What a descendant would have that was made without giving up what it inherits.
+/// Returns a copy of the worker's socket, as a descendant has it that closed nothing.
 fn end_of(pid: u32) -> rustix::io::Result<OwnedFd> {
     let process = pidfd_open(Pid::from_raw(pid as i32).unwrap(), PidfdFlags::empty())?;
     let files = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().map(Result::unwrap);

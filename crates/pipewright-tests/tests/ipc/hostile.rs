@@ -1,5 +1,5 @@
-//! Promise 4: a hostile worker (fuzzed frames, lengths, seals missing, memory changed while it is read,
-//! too many handles) gets an error, never a crash, a hang or an allocation beyond what was agreed.
+//! A hostile worker (fuzzed frames, lengths, missing seals, memory that changes while it is read, too many
+//! handles): it causes an error, never a crash, a hang or an allocation beyond the agreed limit.
 
 use std::io::IoSlice;
 use std::time::Duration;
@@ -120,7 +120,8 @@ fn unsafe_memory_is_refused_and_the_channel_works_without_it() {
     thread.join().unwrap();
 }
 
-/// A worker with real memory, that it can fill with anything: its words, and its ring.
+/// Returns the error of a host whose worker has real memory, and fills its words and its ring with anything. `None`:
+/// there is no shared memory here.
 fn with_memory(act: impl FnOnce(&mut End, &mut Written) + Send + 'static) -> Option<Error> {
     let shm = ShmOptions { bytes: 64 << 10, prefault: true };
     let Ok(mut ours) = Written::create(shm) else {
@@ -216,7 +217,7 @@ fn memory_that_changes_while_it_is_read_is_a_message_or_an_error() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever bytes a worker sends, before the handshake or after it.
+    /// Sends any bytes, before the handshake or after it.
     #[watched_test(limit = Duration::from_secs(300))]
     fn any_bytes_are_messages_or_an_error(
         greets: bool,

@@ -1,5 +1,5 @@
-//! Promise 6: a worker of another version, build, user or architecture is refused with the field named,
-//! on both sides, within the deadline.
+//! A worker of another version, build, user or architecture: both sides refuse it within the deadline and name
+//! the field.
 
 use std::io::Read as _;
 
@@ -67,7 +67,7 @@ fn another_user_is_named() {
     assert_eq!(refused(&error), (Side::Worker, "user", "0", "65534"));
 }
 
-/// A side that says of itself what a real one says, but for one field.
+/// Starts a side that sends the hello of a real one with one field changed.
 fn impostor(
     field: &'static str,
     value: &'static str,

@@ -1,5 +1,5 @@
-//! Promise 2: neither side ever hangs on a dead, stopped or silent peer past its deadline; the error
-//! says which, and how it died.
+//! A dead, stopped or silent peer: neither side waits for it past the deadline, and the error says which it is,
+//! and its exit status.
 
 use std::time::{Duration, Instant};
 
@@ -95,7 +95,7 @@ fn a_kill_ends_waits_for_messages_and_for_room() {
     }
 }
 
-/// A program that knows nothing of hosts.
+/// Returns a program that is no worker.
 fn no_worker(act: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_puppet"));
     command.arg(act);

@@ -1,5 +1,5 @@
-//! Programs that are started as workers and never complete the handshake: the error says how each ended and what it
-//! wrote, and no call counts as lost.
+//! Programs that are started as workers and never complete the handshake: the error has their exit status and
+//! their output, and no call counts as lost.
 
 use std::time::Duration;
 
@@ -12,15 +12,15 @@ use super::async_calls::run;
 use super::exit_words;
 use super::pool::options;
 
-/// The puppet as a program that knows nothing of hosts.
+/// Returns the puppet as a program that is no worker.
 fn program(acts: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_puppet"));
     command.args(acts);
     command
 }
 
-/// Starts it as the worker of a channel and of a pool, by threads and by tasks. For each the error, and if stderr was
-/// read.
+/// Starts it as the worker of a channel and of a pool, by threads and by tasks. Returns each error, and true if
+/// stderr was read.
 fn start_in_every_way(program: &dyn Fn() -> Command, options: &Options) -> Vec<(Error, bool)> {
     let mut errors = Vec::new();
     for is_piped in [false, true] {
@@ -50,7 +50,7 @@ fn start_in_every_way(program: &dyn Fn() -> Command, options: &Options) -> Vec<(
     errors
 }
 
-/// The facts of such an error, which is on one line.
+/// Returns the facts of such an error, which is one line.
 #[track_caller]
 fn facts(error: &Error) -> (u32, Option<ExitStatus>, &str, String) {
     let text = error.to_string();

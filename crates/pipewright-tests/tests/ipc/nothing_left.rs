@@ -1,5 +1,5 @@
-//! Promise 3: nothing is left: /dev/shm, temp folders, handles, processes, memory, after 1,000
-//! connections and 200 SIGKILLs at random points.
+//! Nothing is left in /dev/shm and temp folders, and no handle, process or memory, after 1,000 connections and
+//! 200 SIGKILLs at random points.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,11 +11,11 @@ use pipewright_tests::{alive, count, watchdog};
 
 use super::{both_ways, start, worker};
 
-/// Under Wine each takes a fifth of a second.
+/// The number of connections. Under Wine each takes a fifth of a second.
 const CONNECTIONS: u64 = if cfg!(windows) { 100 } else { 1_000 };
 const KILLS: u64 = if cfg!(windows) { 30 } else { 200 };
 
-/// The names in the places where shared memory, sockets and semaphores are left behind.
+/// Returns the names in the places where shared memory, sockets and semaphores are left behind.
 fn names() -> BTreeSet<String> {
     let folders = ["/dev/shm", "/dev/mqueue", "/run/lock"].map(str::to_owned);
     let temporary = std::env::temp_dir().display().to_string();
@@ -36,7 +36,7 @@ fn names() -> BTreeSet<String> {
     names
 }
 
-/// One connection with something said in it.
+/// Runs one connection with a few messages.
 fn connect(round: u64, options: &Options) -> Channel {
     let mut channel = start("echo,ring=65536", options);
     let body = vec![round as u8; (round * 1_237 % 90_000) as usize];
@@ -45,7 +45,7 @@ fn connect(round: u64, options: &Options) -> Channel {
     channel
 }
 
-/// One connection whose worker is killed at some point of it.
+/// Runs one connection, and kills its worker at some point.
 fn kill_one(round: u64, options: &Options) {
     let mark = ("PIPEWRIGHT_KILLED_TEST", round.to_string());
     let mut command = worker("source,ring=65536");

@@ -1,5 +1,5 @@
-//! Promise 10: the packets of a build arrive, 434 MB in 5,000 to four workers and 120 MB in 1,664 back; and the
-//! other example.
+//! The examples: the packets of a build arrive, 434 MB in 5,000 to four workers and 120 MB in 1,664 back; and
+//! hashes of large buffers.
 
 use pipewright_test_macros::watched_test;
 use pipewright_tests::skip;

@@ -1,5 +1,5 @@
-//! Promise 9: a crashing, leaking, hanging or polluted worker costs only its own calls, and no answer that
-//! was promised is lost.
+//! A pool: a crashing, leaking, hanging or hostile worker costs only its own calls, and no accepted call loses
+//! its reply.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -14,8 +14,8 @@ use pipewright_tests::{alive, bodies, watchdog};
 
 use super::{complains_and_ends, exit_words, was_killed, worker};
 
-/// Small rings: a pool that starts hundreds of workers makes as many. And no timer that would hide that
-/// somebody was not woken.
+/// Returns options with small rings, as a pool that starts hundreds of workers makes as many, and without a
+/// timer that could hide a missed wake-up.
 pub(super) fn options() -> PoolOptions {
     PoolOptions {
         max_workers: 3,
@@ -318,7 +318,7 @@ fn ten_thousand_calls_lose_no_reply_while_workers_are_killed() {
     pool.shut_down();
 }
 
-/// Kills one of the pool's workers, if there is one that certainly is.
+/// Kills one of the pool's workers. Returns false if none is certainly running.
 pub(super) fn kill_one(pool: &Pool) -> bool {
     let stats = pool.stats();
     // Wine's server does not survive it when a process is killed that has just begun.

@@ -1,5 +1,5 @@
-//! Promise 9 where the pool itself cannot go on, or starts its workers in vain: whoever calls is told why. And in a
-//! copy of its process a pool is nobody's.
+//! A pool that cannot go on, or whose workers cannot start: each caller gets the reason. In a forked copy of
+//! its process a pool does nothing.
 
 use std::error::Error as _;
 use std::time::Duration;
@@ -94,7 +94,7 @@ fn a_pool_reports_the_shared_memory_of_its_workers() {
     assert_eq!((used, why), (true, None));
 }
 
-/// What else forks has a copy of everything but the threads.
+/// The forked process has a copy of everything but the threads.
 #[cfg(target_os = "linux")]
 #[isolated_test]
 fn a_forked_process_can_drop_its_parents_pool() {

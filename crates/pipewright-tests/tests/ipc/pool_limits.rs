@@ -1,5 +1,5 @@
-//! Promise 9 where callers go too far: bodies that are too long, calls that are given up at the worst moment, more of them
-//! than a worker may have, a pool that goes away, and a function for lines that panics.
+//! Callers that go too far: bodies over the limit, calls dropped at the worst moment, more calls than a worker
+//! may have, a dropped pool, and a line function that panics.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Promise 5: where shared memory is refused everything works without it, and is counted.
+//! Refused shared memory: everything works without it, and the statistics report it.
 
 #[cfg(target_os = "linux")]
 use std::os::fd::OwnedFd;
@@ -24,7 +24,8 @@ use super::start;
 #[cfg(unix)]
 use super::worker;
 
-/// Sends messages of every kind and has them back. Whether shared memory was used, and why not.
+/// Sends messages of every kind and receives them back. Returns true if shared memory was used, and the reason
+/// if not.
 fn works(channel: &mut Channel) -> (bool, Option<String>) {
     let (mut body, mut came) = (Vec::new(), Vec::new());
     for number in 0..40 {
@@ -103,7 +104,7 @@ fn no_space_or_no_permission_falls_back_to_the_socket() {
     }
 }
 
-/// Takes all the handles that this process may have, but so many.
+/// Takes all handles that this process may open, but so many.
 #[cfg(target_os = "linux")]
 fn leave_room_for(free: usize) -> Vec<std::fs::File> {
     let mut all: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();

@@ -1,4 +1,5 @@
-//! A process that was started as a worker: how it can tell, and what it starts before it has claimed its link.
+//! A process that was started as a worker: how it finds out, and the processes that it starts before it claims
+//! its channel.
 
 use std::fs;
 use std::path::Path;
@@ -11,14 +12,14 @@ use pipewright_test_macros::watched_test;
 
 use super::pool::{options, pool as start};
 
-/// The puppet as a program that forgets the check, one level below this process.
+/// Returns the puppet as a program that forgets the check, one level below this process.
 fn forgets(kind: &str, file: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_puppet"));
     command.arg(format!("forgets={kind},1,{}", file.display()));
     command
 }
 
-/// How many processes of each depth there were, from the first worker on.
+/// Returns the number of processes of each depth, from the first worker on.
 fn processes_by_depth(file: &Path) -> Vec<usize> {
     let list = fs::read_to_string(file).unwrap();
     let depths: Vec<usize> = list.lines().map(|line| line.parse().unwrap()).collect();
@@ -26,7 +27,7 @@ fn processes_by_depth(file: &Path) -> Vec<usize> {
     (1..=deepest).map(|depth| depths.iter().filter(|it| **it == depth).count()).collect()
 }
 
-/// What a host says of such a worker.
+/// Checks that the error names the worker check that the program forgot.
 #[track_caller]
 fn tells_of_the_worker(error: &Error) {
     let text = error.to_string();
@@ -72,7 +73,7 @@ fn a_program_without_the_worker_check_does_not_start_itself_forever() {
     }
 }
 
-/// What a worker says that does these acts before it claims its link, and whether it was one that answers afterwards.
+/// Returns the output of a worker that does these acts before it claims its channel. It still answers as a worker.
 fn says_before_it_claims(acts: &[&str]) -> String {
     let (mut said, writer) = pipewright::pipe(Default::default()).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_puppet"));

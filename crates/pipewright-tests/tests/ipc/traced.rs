@@ -1,4 +1,4 @@
-//! What is told to `tracing`: what connections carried, and how workers ended.
+//! Events of `tracing`: traffic of connections, and exits of workers.
 
 use super::{exit_words, start, worker};
 use pipewright_ipc::{Options, Pool, PoolOptions};

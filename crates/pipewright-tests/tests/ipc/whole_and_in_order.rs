@@ -1,6 +1,5 @@
-//! Promise 1: every body arrives whole and in order: sizes 0 to 256 MB, around every threshold and
-//! boundary of the ring, both directions at once, with either side killed, stopped and slowed at random
-//! points.
+//! Every body arrives whole and in order: sizes 0 to 256 MB, around every threshold and boundary of the ring,
+//! both directions at once, with either side killed, stopped and slowed at random points.
 
 use std::time::{Duration, Instant};
 
@@ -50,8 +49,7 @@ fn the_longest_message_arrives_both_ways() {
     }
 }
 
-/// Takes what comes from a source until the connection ends, and checks every byte. How many messages
-/// came.
+/// Receives from a source until the connection ends, and checks every byte. Returns the number of messages.
 fn take_all(
     channel: &mut Channel,
     disturb: impl Fn(u64, &Channel),

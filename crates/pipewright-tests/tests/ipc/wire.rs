@@ -1,4 +1,4 @@
-//! The wire as `docs/wire.md` says it: a worker in another language, which was written from that.
+//! The wire of `docs/wire.md`: a worker in another language, written from that document.
 
 use std::io::Read as _;
 
@@ -7,7 +7,7 @@ use pipewright_ipc::{Channel, Options};
 use pipewright_test_macros::watched_test;
 use pipewright_tests::{bodies, skip};
 
-/// A channel to that worker, unless this machine cannot run it.
+/// Returns a channel to that worker, unless this machine cannot run it.
 fn python(options: &Options) -> Option<Channel> {
     if Command::new("python3").arg("--version").output().is_err() {
         skip::skipped("no python3 here");

@@ -1,5 +1,4 @@
-//! Promise 9, of workers that are kept: one that leaks, is used up, is of an old program or cannot be reset is
-//! replaced, and no call notices.
+//! Workers that are replaced without a failed call: leaking, used up, of an old program, or not resettable.
 
 use std::time::Duration;
 

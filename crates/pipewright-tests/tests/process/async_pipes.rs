@@ -1,4 +1,4 @@
-//! The ends of a child's pipes, in the hands of a task.
+//! The ends of a child's pipes in a task.
 
 use std::future::Future;
 use std::io::{self, Read as _};
@@ -33,7 +33,7 @@ fn both_stdins() -> [Stdio; 2] {
     [Stdio::piped(), Stdio::piped_async()]
 }
 
-/// Polls once.
+/// Polls a future once.
 pub(super) fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
     pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -102,7 +102,7 @@ fn a_shutdown_closes_stdin() {
     }
 }
 
-/// Also what the pipe has no room for at that time.
+/// Checks also the bytes for which the pipe has no room yet.
 #[watched_test]
 fn a_drop_closes_stdin_after_all_accepted_bytes() {
     for stdin in both_stdins() {
@@ -207,7 +207,7 @@ fn pipeline_ends_can_be_async() {
     });
 }
 
-/// A pipe that others have does not change under them: a blocking end goes on to block.
+/// Other holders of a pipe see no change: a blocking end stays blocking.
 #[watched_test]
 fn other_handles_of_a_pipe_keep_their_mode() {
     one_thread().block_on(async {
@@ -265,7 +265,7 @@ fn async_pipes_leave_nothing_and_take_no_thread() {
     watchdog::until("every handle is closed", || count::handles() <= before);
 }
 
-/// Whoever shares the end of a task finds it as it would find std's.
+/// Other holders of a task's end find it as they would find std's.
 #[cfg(unix)]
 #[watched_test]
 fn a_clone_of_an_async_end_blocks_without_blocking_the_task() {

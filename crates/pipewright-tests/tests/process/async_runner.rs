@@ -1,4 +1,4 @@
-//! A runner of a task: what holds of the other holds of it.
+//! A runner of a task: it behaves as the sync one.
 
 use std::time::Duration;
 

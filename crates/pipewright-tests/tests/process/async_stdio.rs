@@ -1,4 +1,4 @@
-//! This process's own stdio in the hands of a task, and as others that share it find it.
+//! This process's own stdio in a task, and as other holders see it.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -33,7 +33,7 @@ fn pipe() -> (OwnedFd, OwnedFd) {
     (reader.into(), writer.into())
 }
 
-/// Has a test run with that as its stdin, and looks at its flags before, meanwhile and after.
+/// Runs a test with that as stdin, and checks the flags before, during and after it.
 fn with_stdin(stdin: impl AsFd, test: impl AsyncFnOnce(&dyn Fn())) {
     let before = flags(&stdin);
     rustix::stdio::dup2_stdin(&stdin).unwrap();
@@ -45,7 +45,7 @@ fn with_stdin(stdin: impl AsFd, test: impl AsyncFnOnce(&dyn Fn())) {
     is_as_before();
 }
 
-/// What is the same for everything that can be waited for.
+/// Checks everything that all pollable files have in common.
 async fn reads_as_it_comes(mut writer: impl io::Write, is_as_before: &dyn Fn()) {
     let mut stdin = stdin_async().unwrap();
     is_as_before();
@@ -141,7 +141,7 @@ fn a_task_finds_the_end_of_null_and_of_a_closed_stdin() {
     rustix::stdio::dup2_stdin(File::open("/dev/null").unwrap()).unwrap();
 }
 
-/// Fills our stdout, and has somebody empty it.
+/// Fills stdout while a thread empties it.
 fn writes_as_there_is_room(stdout: &OwnedFd, reader: impl io::Read + Send + 'static) {
     let before = flags(stdout);
     with_stdout(stdout, || {

@@ -1,4 +1,4 @@
-//! The verbs of tasks: what holds of the others holds of them.
+//! The async verbs: they behave as the sync ones.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -340,7 +340,7 @@ fn a_stream_that_is_always_ready_yields_to_other_tasks() {
     });
 }
 
-/// How often something happens while no other task has its turn.
+/// A counter of repetitions during which no other task ran.
 #[derive(Default)]
 struct Row {
     turns: Arc<AtomicUsize>,

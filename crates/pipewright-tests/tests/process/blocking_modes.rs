@@ -1,5 +1,5 @@
-//! Promise 9: the child's handles are synchronous, the parent's asynchronous, and a child that sets
-//! O_NONBLOCK does not harm us.
+//! Modes of pipes: the child's ends block, ours never make us wait, and a child that sets O_NONBLOCK does not
+//! harm us.
 
 #[cfg(unix)]
 use std::fs::File;
@@ -34,7 +34,7 @@ fn the_childs_handles_are_blocking() {
     assert_eq!(command.spawn().unwrap().wait_with_output().unwrap().stdout, expected.as_bytes());
 }
 
-/// Asynchronous means that a call can be kept from waiting, and never that others find it out.
+/// A call on our end can be kept from waiting, and no other holder of the pipe notices.
 #[cfg(unix)]
 #[watched_test]
 fn the_parents_handles_are_nonblocking_only_for_us() {
@@ -52,7 +52,7 @@ fn the_parents_handles_are_nonblocking_only_for_us() {
     assert!(child.wait().unwrap().success());
 }
 
-/// The end of a child's stdout, as every way gives it to others.
+/// Returns the end of a child's stdout, cloned by every way to hand it on.
 #[cfg(unix)]
 fn clones_of(end: &ChildStdout) -> [File; 2] {
     let clone = end.try_clone().unwrap();

@@ -1,4 +1,4 @@
-//! Signals that this program takes one by one.
+//! Signals that a program receives one by one.
 
 use std::task::Poll;
 use std::thread;

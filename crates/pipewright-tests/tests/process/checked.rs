@@ -1,4 +1,4 @@
-//! A run that was no success, as an error: its limit, and what was said until then.
+//! A failed run as an error: its limit, and its output so far.
 
 use std::time::Duration;
 

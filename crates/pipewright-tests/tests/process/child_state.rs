@@ -1,5 +1,5 @@
-//! Promise 10: signal mask, SIGPIPE and handlers in the child are the default; fd 0-2 collisions
-//! and a parent with closed stdio work.
+//! Signal mask, SIGPIPE and handlers are the default in the child; colliding handles 0 to 2 and a parent with
+//! closed stdio work.
 
 use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -10,7 +10,7 @@ use pipewright_tests::{count, watchdog};
 
 use super::puppet;
 
-/// A line of the child's own `/proc/self/status`, as a mask.
+/// Returns a line of the child's own `/proc/self/status`, as a mask.
 fn child_mask(field: &str) -> u64 {
     // Not the puppet: the start of a Rust program changes some of these itself, and grep catches
     // SIGSEGV.

@@ -1,5 +1,5 @@
-//! Promise 14, for tasks: a call that is dropped at any await point kills or leaves alone, as it is
-//! documented, and nothing is lost or left behind.
+//! Async calls that are dropped at any await point: each kills or keeps its child, as documented, and nothing
+//! is lost or left behind.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -15,12 +15,11 @@ use super::async_verbs::one_thread;
 use super::{flood, puppet};
 
 const MARK: &str = "PIPEWRIGHT_CANCEL_TEST";
-/// As many polls as a call of these may be given before it is dropped.
+/// The number of polls that a call gets at most before it is dropped.
 const POINTS: usize = 10;
 const LONG: Duration = Duration::from_secs(600);
 
-/// Drops a future after that many polls, each for a reason of its own; or when nothing more comes of
-/// it for a while.
+/// Drops a future after that many polls, each for a wake-up of its own, or once nothing happens for a while.
 async fn poll_times<F: Future>(times: usize, future: F) -> Option<F::Output> {
     const A_WHILE: Duration = Duration::from_millis(30);
     let mut future = std::pin::pin!(future);
@@ -46,7 +45,7 @@ async fn at_every_point<F: Future>(mut call: impl FnMut() -> F) {
     }
 }
 
-/// Sees to it that nothing is left of what these calls have started, and no handle.
+/// Checks that no process and no handle of these calls is left.
 fn leaves_nothing(calls: impl AsyncFn(&str)) {
     if is_forced_off("pidfd") {
         return skipped("descendants are only held by pidfds");
@@ -66,7 +65,7 @@ fn marked(acts: &[&str], mark: &str) -> Command {
     puppet(acts).env(MARK, alive::mark(mark)).stderr(Stdio::null()).owned()
 }
 
-/// It writes much, has a child of its own, and does not end.
+/// The acts of a puppet that writes much, has a child of its own, and does not exit.
 const BUSY: [&str; 3] = ["out-bytes=200000", "spawn=wait=600", "wait=600"];
 
 /// The verbs that a command and a pipeline have under the same names.
@@ -157,7 +156,7 @@ fn a_dropped_wait_keeps_the_child() {
     });
 }
 
-/// As any child that is dropped: it goes on, unless it is to be killed then.
+/// The child continues, as every dropped child without `kill_on_drop`.
 #[isolated_test(limit = Duration::from_secs(300))]
 fn a_dropped_read_all_drops_its_child() {
     leaves_nothing(async |mark| {
@@ -237,7 +236,7 @@ fn a_dropped_next_loses_nothing() {
     });
 }
 
-/// To leave off in the middle of the end is to leave off.
+/// A dropped `finish` counts as a dropped run.
 #[isolated_test(limit = Duration::from_secs(300))]
 fn a_dropped_finish_ends_its_run() {
     leaves_nothing(async |mark| {

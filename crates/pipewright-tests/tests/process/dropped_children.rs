@@ -1,4 +1,4 @@
-//! Promise 12, as far as it is about dropped children: they leave no zombie and no handle.
+//! Dropped children leave no zombie and no handle.
 
 use std::time::Duration;
 

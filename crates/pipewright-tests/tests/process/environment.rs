@@ -1,4 +1,4 @@
-//! The environment that a child gets.
+//! The environment of a child.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -11,7 +11,7 @@ use super::{cannot_supervise, puppet};
 const STAYS: &str = "STAYS=here";
 const CHANGING: &str = "a value that is long enough to be worth a look";
 
-/// A child that exits with 0 if it has the variable that nobody changes.
+/// A child that exits with 0 if it has the variable that stays the same.
 fn checks() -> Command {
     puppet([format!("expect-env={STAYS}")])
 }
@@ -96,7 +96,7 @@ fn children_have_a_whole_environment_while_another_thread_sets_variables() {
     assert!(wrong.iter().all(|(_, wrong)| wrong.is_empty()), "{wrong:#?}");
 }
 
-/// Starts children by three threads. Returns each that failed, in words.
+/// Starts children by three threads. Returns a line for each that failed.
 fn try_often((_, start): Way) -> Vec<String> {
     const STARTS: usize = if cfg!(windows) { 5 } else { 25 };
     let by_one_thread = || {
@@ -130,7 +130,7 @@ fn exec_passes_on_a_whole_environment_while_another_thread_sets_variables() {
     assert_eq!((0..25).filter(wrong).count(), 0);
 }
 
-/// The other half of the test above.
+/// Runs in the process that the test above starts.
 #[cfg(unix)]
 #[watched_test]
 #[ignore = "replaces the test program: only for the test above"]
@@ -188,7 +188,7 @@ fn ended<const N: usize>(strings: [&std::ffi::CStr; N]) -> [*const std::ffi::c_c
     array
 }
 
-/// The other half of the test above.
+/// Runs in the process that the test above starts.
 #[cfg(target_os = "linux")]
 #[watched_test]
 #[ignore = "needs a strange environment: only for the test above"]

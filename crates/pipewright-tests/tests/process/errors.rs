@@ -1,4 +1,4 @@
-//! Promise 15: every error kind is provoked by a test and prints the documented words.
+//! Every error kind, provoked by a test, with the documented words.
 
 use std::error::Error as _;
 use std::fs;
@@ -15,7 +15,7 @@ use pipewright_tests::skip::{is_forced_off, is_root, skipped};
 
 use super::puppet;
 
-/// A file of a test, executable.
+/// Creates an executable file.
 fn program(dir: &Path, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
     let path = dir.join(name);
     fs::write(&path, content).unwrap();
@@ -228,7 +228,7 @@ fn too_many_processes_is_a_limit() {
     assert_eq!(error.to_string(), r#"cannot start "/bin/true": too many processes (os error 11)"#);
 }
 
-/// How much address space this process uses now, in bytes.
+/// Returns the address space that this process uses now, in bytes.
 fn address_space() -> u64 {
     let statm = fs::read_to_string("/proc/self/statm").unwrap();
     statm.split(' ').next().unwrap().parse::<u64>().unwrap() * 4096

@@ -1,4 +1,4 @@
-//! Promise 15 on Windows: what the system refuses there, and in which words that is told.
+//! Errors on Windows: refusals of the system, and their words.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! Events: their order, that nothing is missing, and that every rule of a run holds for them.
+//! Events: in order, complete, and under every option of a run.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use pipewright_tests::{alive, count, watchdog};
 
 use super::{SHORT, alternating, puppet};
 
-/// Both streams put together again, and the ending.
+/// Returns both streams put together again, and the exit.
 fn gather(events: Events) -> (Vec<u8>, Vec<u8>, Ending) {
     let (mut out, mut err, mut ending) = (Vec::new(), Vec::new(), None);
     for (number, event) in events.enumerate() {

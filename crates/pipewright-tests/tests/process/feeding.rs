@@ -1,4 +1,4 @@
-//! What is fed to a child's stdin.
+//! Input for a child's stdin.
 
 use std::io::{self, Read};
 

@@ -1,5 +1,4 @@
-//! Promise 12, as far as it is about children that are started and forgotten, and detached ones:
-//! they leave no zombie and no handle.
+//! Forgotten and detached children leave no zombie and no handle.
 
 use std::fs;
 use std::fs::File;
@@ -32,7 +31,7 @@ fn forgotten_and_detached_children_leave_no_zombie_and_no_handle() {
     watchdog::until("the reaper has gone to rest", || count::threads() <= 3);
 }
 
-/// What the handles 0 to 2 of that process refer to.
+/// Returns the files behind the handles 0 to 2 of that process.
 fn stdio_of(pid: u32) -> [String; 3] {
     [0, 1, 2].map(|number| {
         let target = fs::read_link(format!("/proc/{pid}/fd/{number}")).unwrap();
@@ -111,7 +110,7 @@ fn a_detached_child_survives_the_end_of_the_terminal() {
     assert!(alive::is_running(detached.0));
 }
 
-/// The numbers that a child says on its stderr, a line each.
+/// Returns the numbers that a child writes to stderr, a line each.
 fn read_lines(child: &mut pipewright::Child, count: usize) -> Vec<u32> {
     let mut said = Vec::with_capacity(256);
     while said.iter().filter(|byte| **byte == b'\n').count() < count {

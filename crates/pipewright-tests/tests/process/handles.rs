@@ -16,7 +16,7 @@ fn kind(owner: impl Into<pipewright::Handle>) -> HandleKind {
     owner.into().kind().unwrap()
 }
 
-/// A block device of this machine that we may open.
+/// Returns a block device of this machine that we may open.
 #[cfg(target_os = "linux")]
 fn block_device() -> Option<File> {
     use std::os::unix::fs::OpenOptionsExt;
@@ -221,7 +221,7 @@ fn a_childs_stdout_can_be_our_stderr() {
     assert!(!capture.stdout.contains("said by the grandchild"), "{capture:?}");
 }
 
-/// The other half of the test above.
+/// Runs in the process that the test above starts.
 #[watched_test]
 #[ignore = "writes to the terminal: only for a_childs_stdout_can_be_our_stderr"]
 fn writes_to_stderr_of_the_parent() {

@@ -1,5 +1,4 @@
-//! Promise 2: returns though a grandchild holds the pipe, with all that was written before; and
-//! says `held_open`.
+//! A capture returns when a grandchild holds the pipe, has everything written before, and reports `held_open`.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +9,10 @@ use pipewright_tests::watchdog;
 
 use super::{LATER, puppet};
 
-/// As the default, with time for a grandchild that has yet to begin.
+/// The default linger, with time for a grandchild to start.
 const PATIENT: Linger = Linger::Settle { quiet: LATER, cap: Duration::from_secs(60) };
 
-/// The grandchild that `spawn=` told us of on the first line of stderr.
+/// Returns the pid of the grandchild, which `spawn=` writes as the first line of stderr.
 fn grandchild(capture: &Capture) -> KillOnDrop {
     KillOnDrop(capture.stderr.lines().next().unwrap().parse().unwrap())
 }

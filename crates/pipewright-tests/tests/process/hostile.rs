@@ -1,4 +1,4 @@
-//! Children that do not behave as a well-meaning child would.
+//! Children that misbehave.
 
 use std::fs;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use pipewright_tests::watchdog;
 
 use super::{LATER, SHORT, puppet};
 
-/// Starts a child that has exactly that pid, or gives up.
+/// Starts a child that has exactly that pid. `None`: that pid cannot be had.
 pub(crate) fn child_with_pid(pid: u32, acts: &[&str]) -> Option<Child> {
     for _ in 0..200 {
         // proc_sys_kernel(5): the next process gets the number after this one.
@@ -274,7 +274,7 @@ fn exec_merges_its_streams_too() {
     assert!(capture.stdout.ends_with("out err"), "{capture:?}");
 }
 
-/// The other half of the test above.
+/// Runs in the process that the test above starts.
 #[watched_test]
 #[ignore = "replaces the test program: only for exec_merges_its_streams_too"]
 fn execs_a_program_with_merged_streams() {

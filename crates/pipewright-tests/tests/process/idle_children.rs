@@ -1,4 +1,4 @@
-//! Promise 13: a crowd of children that do nothing takes no thread of the tasks that wait for them.
+//! A crowd of idle children takes no thread of the tasks that wait for them.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ fn idle_children_take_no_thread() {
     watchdog::until("every handle is closed", || count::handles() < with_one);
 }
 
-/// Says how many threads tokio's own children take.
+/// Prints the number of threads that tokio's own children take.
 #[cfg(feature = "peers")]
 async fn a_peer_with_idle_children(crowd: usize) {
     let before = count::threads();

@@ -1,4 +1,4 @@
-//! Timeouts and cancels that hold while nobody waits for the child.
+//! Timeouts and cancels that hold while no call waits for the child.
 
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -17,20 +17,20 @@ use super::{SHORT, ended_by, puppet};
 
 const LONG: Duration = Duration::from_secs(600);
 
-/// It says something, and does not end.
+/// Returns a command that writes a line and does not exit.
 fn talks() -> Command {
     let mut command = puppet(["out=said\n", "wait=600"]);
     command.stdout(Stdio::piped()).enforce_in_background();
     command
 }
 
-/// The caller does something else until the child has ended.
+/// Does something else until the child has exited.
 #[track_caller]
 fn away(pid: u32) {
     watchdog::until("it is stopped, though nobody waits", || !alive::is_running(pid));
 }
 
-/// The caller does something else for that long.
+/// Does something else for that long.
 fn away_for(time: Duration) {
     let end = Instant::now() + time;
     while let Some(left) = end.checked_duration_since(Instant::now()) {
@@ -285,7 +285,7 @@ fn a_dropped_child_loses_its_timeout_or_is_killed() {
     alive::kill(pid);
 }
 
-/// What is kept belongs to the process that started it.
+/// A parked run belongs to the process that started it.
 #[cfg(unix)]
 #[isolated_test]
 fn a_forked_process_enforces_only_its_own_timeouts() {

@@ -1,5 +1,5 @@
-//! Promise 5: a child inherits exactly stdio plus the list, under 8 threads starting children while
-//! others open inheritable handles.
+//! A child inherits exactly its stdio and the list, while 8 threads start children and others open inheritable
+//! handles.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -11,7 +11,7 @@ use pipewright_tests::skip::{is_forced_async, skipped};
 
 use super::puppet;
 
-/// A handle as careless code leaves it: not close-on-exec.
+/// Returns a handle that is not close-on-exec, as careless code leaves it.
 fn inheritable() -> OwnedFd {
     let file = File::open("/dev/null").unwrap();
     // SAFETY: numbers.
@@ -21,7 +21,7 @@ fn inheritable() -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(copy) }
 }
 
-/// Number and kind of the handles that a child of this command has.
+/// Returns number and kind of the handles of a child of this command.
 fn handles_of_child(command: &mut Command) -> Vec<(i64, String)> {
     let text = command.read().unwrap();
     let line = |line: &str| {
@@ -31,7 +31,7 @@ fn handles_of_child(command: &mut Command) -> Vec<(i64, String)> {
     text.lines().map(line).collect()
 }
 
-/// The handles of this process that are inheritable: what it was itself started with, at first.
+/// Returns the inheritable handles of this process: at first those that it was started with.
 fn inheritable_numbers() -> Vec<i64> {
     let open = open_handles().unwrap();
     open.iter().filter(|handle| handle.inheritable).map(|handle| handle.number).collect()
@@ -73,7 +73,7 @@ fn children_of_eight_threads_inherit_only_listed_handles() {
     assert_eq!(inheritable_numbers(), before);
 }
 
-/// Starts a child with a list of its own, and looks at both sides of what it has.
+/// Starts a child with a list of its own, and checks the handles on both sides.
 fn start_with_a_list(round: usize) {
     let (reader, writer) = pipewright::pipe(PipeOptions::default()).unwrap();
     let file = Handle::from(File::open("/proc/self/status").unwrap());

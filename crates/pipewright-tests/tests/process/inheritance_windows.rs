@@ -1,4 +1,4 @@
-//! Promise 5 on Windows, by what comes of it: who holds the end of a pipe keeps its reader waiting.
+//! Inheritance on Windows, seen by its effect: a process that holds the end of a pipe keeps its reader waiting.
 
 use std::io::Read as _;
 use std::os::windows::io::{AsRawHandle as _, OwnedHandle};
@@ -10,7 +10,7 @@ use windows_sys::Win32::Foundation::{HANDLE_FLAG_INHERIT, SetHandleInformation};
 
 use super::puppet;
 
-/// A pipe whose writing end is as careless code leaves it: inheritable.
+/// Returns a pipe whose writing end is inheritable, as careless code leaves it.
 fn careless_pipe() -> (PipeReader, OwnedHandle) {
     let (reader, writer) = pipewright::pipe(PipeOptions::default()).unwrap();
     let writer = OwnedHandle::from(writer);
@@ -20,7 +20,7 @@ fn careless_pipe() -> (PipeReader, OwnedHandle) {
     (reader, writer)
 }
 
-/// Whether the pipe ends when our writing end does: nobody else has one.
+/// Checks that the pipe ends when our writing end closes: no other process has one.
 fn ends_with_ours((mut reader, writer): (PipeReader, OwnedHandle)) {
     drop(writer);
     assert_eq!(reader.read(&mut [0]).unwrap(), 0);

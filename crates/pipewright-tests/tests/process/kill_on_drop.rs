@@ -8,7 +8,7 @@ use pipewright_tests::{count, watchdog};
 
 use super::{pid_said_by, puppet};
 
-/// Those of these processes that still run, once there has been time for a kill.
+/// Waits until all of these processes are killed.
 #[track_caller]
 fn all_are_killed(pids: &[u32]) {
     watchdog::until("all of them are killed", || pids.iter().all(|pid| !alive::is_running(*pid)));

@@ -1,4 +1,4 @@
-//! How much of a stream is kept.
+//! Limits on the kept part of a stream.
 
 use pipewright::{Command, ErrorKind, Limit, Outcome, Stdio};
 use pipewright_test_macros::{isolated_test, watched_test};

@@ -1,5 +1,4 @@
-//! Lines of both streams: their order, their length, and what happens to a child whose lines nobody
-//! takes any more.
+//! Lines of both streams: their order, their length, and a child whose lines are no longer read.
 
 use pipewright::{Command, Limit, Line, Lines, Outcome, Source, Stdio};
 use pipewright_test_macros::{isolated_test, watched_test};
@@ -58,7 +57,7 @@ fn a_long_line_is_cut_and_the_next_one_is_whole() {
     assert_eq!((lines[0].text.as_str(), lines[0].truncated), ("ab", true));
 }
 
-/// What std makes of the same text.
+/// Returns the lines that std reads from the same text.
 fn by_std(text: &str, max: usize) -> Vec<(String, bool)> {
     let cut = |line: &str| {
         let mut most = line.len().min(max);

@@ -1,11 +1,11 @@
-//! Promise 1: never deadlocks, whatever sizes and order both streams and stdin come in.
+//! Captures never deadlock, for any sizes and order of both streams and stdin.
 
 use pipewright::{Outcome, Stdio};
 use pipewright_test_macros::watched_test;
 
 use super::{alternating, flood, puppet};
 
-/// Around what a pipe holds, and far beyond.
+/// Sizes around the capacity of a pipe, and far beyond.
 const SIZES: [usize; 9] = [0, 1, 4095, 4096, 65_535, 65_536, 65_537, 1 << 20, 16 << 20];
 
 #[watched_test]

@@ -1,4 +1,4 @@
-//! Waits with a limit for what is handed out.
+//! Waits with a limit for lines, events and exits.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use super::{SHORT, puppet};
 const TICK: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_secs(600);
 
-/// It writes a line, and another one when the file is there.
+/// Returns a command that writes a line, and another one when the file exists.
 fn held_up(dir: &std::path::Path) -> (Command, std::path::PathBuf) {
     let go = dir.join("go");
     let wait = format!("wait-for-file={}", go.display());

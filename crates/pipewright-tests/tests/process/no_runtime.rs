@@ -1,4 +1,5 @@
-//! Verbs of tasks that are polled outside of a tokio runtime: an error, and nothing is started, killed or lost.
+//! Async verbs that are polled outside of a tokio runtime: each is an error, and nothing is started, killed or
+//! lost.
 
 use std::future::Future;
 use std::pin::pin;
@@ -15,7 +16,7 @@ use super::puppet;
 const MARK: &str = "PIPEWRIGHT_NO_RUNTIME_TEST";
 const LONG: Duration = Duration::from_secs(600);
 
-/// Polls once, outside of any runtime.
+/// Polls a future once, outside of any runtime.
 #[track_caller]
 fn outside<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {

@@ -1,5 +1,5 @@
-//! Promise 4: nothing leaks: 10,000 runs, with errors mixed in, leave the same handle count, no
-//! zombie, flat memory; 5,000 of streams, pipelines, light handles and trees too.
+//! Nothing leaks: 10,000 runs, some of them errors, leave the same number of handles, no zombie and flat
+//! memory; so do 5,000 of streams, pipelines, light handles and trees.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use pipewright_tests::{count, watchdog};
 
 use super::{cannot_supervise, ended_by, puppet};
 
-/// How many. Wine starts twelve in a second, so three of four are runs there in which nothing is started.
+/// The number of runs. Wine starts twelve a second, so three of four runs start nothing there.
 const RUNS: usize = if cfg!(windows) { 2_000 } else { 10_000 };
 const OTHER_RUNS: usize = if cfg!(windows) { 150 } else { 5_000 };
 
@@ -114,7 +114,7 @@ fn one_other_run(round: usize, supervised: bool) {
     }
 }
 
-/// Runs some to make what stays (a stack, a thread for dropped children), then the others.
+/// Runs some to allocate what stays (a stack, a thread for dropped children), then the others.
 fn leaves_nothing(runs: usize, run: impl Fn(usize)) {
     (0..if cfg!(windows) { 40 } else { 100 }).for_each(&run);
     let settled = || {

@@ -1,4 +1,4 @@
-//! The light handle on a process that was opened by its number.
+//! The light handle on a process that was opened by its pid.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use super::{ended_by, pid_said_by, puppet};
 
 const SHORT: Duration = Duration::from_millis(50);
 
-/// Whether this build can open processes; says aloud if not.
+/// Returns true if this build can open processes; reports it if not.
 fn can_open() -> bool {
     let can = !is_forced_off("pidfd");
     if !can {
@@ -26,7 +26,7 @@ fn can_open() -> bool {
     can
 }
 
-/// Whether the kernel keeps the status of a reaped process: from 6.15 on.
+/// Returns true if the kernel keeps the status of a reaped process (Linux 6.15 and later).
 fn status_is_kept() -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release.split(['.', '-']).map_while(|part| part.trim().parse::<u32>().ok());
@@ -34,8 +34,8 @@ fn status_is_kept() -> bool {
     version >= (6, 15)
 }
 
-/// A shell that tells the pid of a puppet with these acts, and reaps it when it ends. Both are
-/// killed when the shell is dropped.
+/// Starts a shell that prints the pid of a puppet with these acts, and reaps it. Both are killed when the shell is
+/// dropped.
 fn parent_of(acts: &str) -> (Child, u32) {
     let script = format!("{} {acts} 0<&- & echo $! >&2; wait; cat", env!("CARGO_BIN_EXE_puppet"));
     let mut command = Command::new("sh");

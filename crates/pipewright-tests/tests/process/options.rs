@@ -1,4 +1,4 @@
-//! What a child can be told to be.
+//! Options of a child.
 
 use std::os::fd::AsRawFd;
 
@@ -9,7 +9,7 @@ use pipewright_tests::skip::{is_root, skipped};
 
 use super::{ended_by, puppet};
 
-/// The numbers of the handles that a child of this command has.
+/// Returns the numbers of the handles of a child of this command.
 fn child_handles(change: impl FnOnce(&mut Command)) -> Vec<i32> {
     let mut command = puppet(["handles"]);
     change(&mut command);
@@ -166,7 +166,7 @@ fn a_child_is_killed_when_its_parent_ends_and_not_when_a_thread_does() {
     child.wait().unwrap();
 }
 
-/// The lines of the status of each thread of this process that begin so.
+/// Returns the lines with that beginning from the status of each thread of this process.
 #[cfg(target_os = "linux")]
 fn of_each_thread(names: &[&str]) -> Vec<String> {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();

@@ -1,4 +1,4 @@
-//! Promise 7: what is to end with its parent does, whichever of our processes is killed.
+//! Children and trees that end with their parent, whichever of our processes is killed.
 
 use pipewright::{Child, Command, Scope, Signal, Stdio};
 use pipewright_test_macros::watched_test;
@@ -10,8 +10,8 @@ use super::{cannot_supervise, puppet};
 
 const MARK: &str = "PIPEWRIGHT_PARENT_EXIT_TEST";
 
-/// A process that holds a tree of four: the command, a daemon, a daemon's daemon, and one that
-/// ignores TERM.
+/// Starts a process that holds a tree of four: the command, a daemon, a daemon's daemon, and one that ignores
+/// TERM.
 fn host(mark: &str, change: impl FnOnce(&mut Command)) -> Option<(Child, Vec<u32>)> {
     if cannot_supervise() {
         return None;
@@ -30,7 +30,7 @@ fn host(mark: &str, change: impl FnOnce(&mut Command)) -> Option<(Child, Vec<u32
     Some((child, supervisors))
 }
 
-/// The guard becomes one after the command has begun.
+/// Waits for the guard, which executes its program after the command has started.
 #[cfg(unix)]
 fn both_supervisors(child: &Child) -> Vec<u32> {
     let mut supervisors = Vec::new();

@@ -10,7 +10,7 @@ use pipewright_tests::skip::{is_forced_off, is_root, skipped};
 
 const PAGE_BYTES: usize = 4096;
 
-/// Page faults of this process so far that needed no disk.
+/// Returns the minor page faults of this process so far.
 fn faults() -> i64 {
     // SAFETY: all zeroes is an rusage.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };

@@ -45,7 +45,7 @@ fn stage() -> impl Strategy<Value = Words> {
     prop_oneof![4 => fixed, 2 => counted, 1 => exits]
 }
 
-/// What the first stage reads: nothing, a little, or more than pipes hold.
+/// The input of the first stage: nothing, a little, or more than pipes hold.
 fn input() -> impl Strategy<Value = Vec<u8>> {
     let lines = prop::collection::vec("[a-z]{0,12}", 0..20).prop_map(|lines| {
         lines.iter().flat_map(|line| [line.as_bytes(), b"\n"].concat()).collect()
@@ -70,12 +70,12 @@ fn script(stages: &[Words]) -> String {
     stages.iter().map(quoted).collect::<Vec<_>>().join(" | ")
 }
 
-/// A shell's end as the number that another shell would tell.
+/// Returns a shell's exit as the number that another shell reports for it.
 fn as_shell(status: pipewright::ExitStatus) -> i32 {
     status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap()
 }
 
-/// The status of the whole where the stages have these, by the rule that [`Pipeline`] documents.
+/// Returns the status of a pipeline whose stages have these, by the rule that [`Pipeline`] documents.
 fn attributed(statuses: &[i32], pipefail: bool) -> i32 {
     let (last, others) = statuses.split_last().unwrap();
     let failed = others.iter().rev().find(|status| ![0, 141].contains(*status));

@@ -1,4 +1,4 @@
-//! Pipelines that are stopped, refused or cannot be started: nobody and nothing is left.
+//! Pipelines that are stopped, refused or fail to start: no process and no handle is left.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use pipewright_tests::{alive, count, watchdog};
 
 use super::{LATER, SHORT, ended_by, puppet};
 
-/// A program that is not there.
+/// A program that does not exist.
 fn missing() -> Command {
     Command::new("/no/such/program")
 }

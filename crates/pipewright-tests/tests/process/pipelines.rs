@@ -1,4 +1,4 @@
-//! Pipelines: how the stages are joined, and what becomes of their bytes, their stderr and status.
+//! Pipelines: the joints between stages, their bytes, their stderr and their status.
 
 use std::fs;
 
@@ -7,12 +7,12 @@ use pipewright_test_macros::{isolated_test, watched_test};
 
 use super::{flood, puppet};
 
-/// A shell script as a stage.
+/// Returns a shell script as a stage.
 fn sh(script: &str) -> Command {
     Command::new("/bin/sh").args(["-c", script]).owned()
 }
 
-/// What a process has open under that number, as the kernel names it: `pipe:[4711]`.
+/// Returns the file behind that handle of a process, as the kernel names it: `pipe:[4711]`.
 fn target(pid: u32, number: u32) -> String {
     let link = fs::read_link(format!("/proc/{pid}/fd/{number}")).unwrap();
     link.display().to_string()

@@ -1,5 +1,4 @@
-//! A container that refuses the newer system calls, by a real seccomp filter: everything works all
-//! the same.
+//! A container that refuses the newer system calls, by a real seccomp filter: everything works.
 
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use pipewright_tests::{alive, count, watchdog};
 
 use super::puppet;
 
-/// A little of everything.
+/// Runs a little of everything.
 fn everything_works() {
     let capture = puppet(["out=a", "err=b", "exit=3"]).capture().unwrap();
     assert_eq!((capture.stdout.as_str(), capture.stderr.as_str()), ("a", "b"));

@@ -1,4 +1,4 @@
-//! Promise 8: a reused pid is never signalled.
+//! A reused pid is never signalled.
 
 use pipewright::Signal;
 use pipewright_test_macros::{isolated_test, watched_test};

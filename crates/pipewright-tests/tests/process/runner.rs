@@ -20,7 +20,7 @@ fn marked(acts: &[&str], mark: &str) -> Command {
     puppet(acts).env(MARK, alive::mark(mark)).owned()
 }
 
-/// Says that it has started, and ends when it is told to.
+/// Returns a command that creates a file when it has started, and exits when it is told to.
 fn until_file(dir: &Path, name: &str) -> Command {
     let path = |name: &str| dir.join(name).display().to_string();
     let touch = format!("touch={}", path(&format!("{name}.started")));
@@ -108,7 +108,7 @@ fn runner_counts_what_is_queued_and_what_runs() {
     assert_eq!(counts(&runner), (0, 0, 0));
 }
 
-/// Only the key of an item.
+/// An item that can be reduced to its key.
 trait Keyed<K> {
     fn map_to(self) -> Next<K>;
 }

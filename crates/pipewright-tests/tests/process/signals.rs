@@ -14,13 +14,13 @@ use pipewright_tests::watchdog;
 use super::async_verbs::one_thread;
 use super::{ended_by, flood, puppet};
 
-/// To this process, whichever thread takes it.
+/// Sends a signal to this process, for any thread.
 fn send(signal: Signal) {
     // SAFETY: numbers.
     assert_eq!(unsafe { libc::kill(libc::getpid(), signal.number()) }, 0);
 }
 
-/// A field of `/proc/self/status` that is a set of signals.
+/// Returns true if that set of signals in `/proc/self/status` has the signal.
 fn has(field: &str, signal: Signal) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
@@ -32,7 +32,7 @@ fn is_handled(signal: Signal) -> bool {
     has("SigCgt", signal)
 }
 
-/// A puppet that takes signals, and the lines that it says of them.
+/// Starts a puppet that handles signals, and returns the lines that it prints for them.
 fn guarded(act: &str) -> (Child, impl Iterator<Item = String>) {
     let mut child = puppet([act]).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
@@ -40,7 +40,7 @@ fn guarded(act: &str) -> (Child, impl Iterator<Item = String>) {
     (child, lines)
 }
 
-/// Until it takes effect: signals that come together count once.
+/// Sends the signal until it has its effect: signals that arrive together count once.
 fn send_until(signal: Signal, child: &Child, mut is_done: impl FnMut() -> bool) {
     watchdog::until("the signal has its effect", || {
         child.signal(signal).unwrap();
@@ -134,7 +134,7 @@ fn a_dropped_guard_restores_the_previous_handler() {
     assert!(!is_handled(Signal::INT));
 }
 
-/// As signal-hook does it: a handler of somebody else, which passes a signal on to the one before it.
+/// A handler of other code, which passes a signal on to the previous one, as signal-hook does.
 static BEFORE: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
 static PASSED_ON: AtomicUsize = AtomicUsize::new(0);
 
@@ -298,13 +298,13 @@ pub(super) fn sender() -> impl Fn(Signal) + Send + Copy + 'static {
     }
 }
 
-/// To everyone in the group of this process, as the terminal sends Ctrl-C.
+/// Sends a signal to the process group, as the terminal sends Ctrl-C.
 fn send_to_group(signal: Signal) {
     // SAFETY: numbers; 0 is the own group, which is that of the isolated test.
     assert_eq!(unsafe { libc::kill(0, signal.number()) }, 0);
 }
 
-/// Says that it has started, and ends when it is told to.
+/// Returns a command that creates a file when it has started, and exits when it is told to.
 fn until_told(dir: &Path) -> Command {
     let path = |name: &str| dir.join(name).display().to_string();
     puppet([format!("touch={}", path("started")), format!("wait-for-file={}", path("go"))])

@@ -1,4 +1,4 @@
-//! Input of a spawned child: it is fed whether somebody waits or not.
+//! Input of a spawned child: it arrives with and without a call that waits.
 
 use std::io::{self, Read};
 use std::sync::mpsc::channel;
@@ -12,10 +12,10 @@ use super::async_pipes::poll_once;
 use super::async_verbs::one_thread;
 use super::{SHORT, flood, puppet};
 
-/// More than a pipe holds.
+/// A size beyond the capacity of a pipe.
 const MUCH: usize = 500_000;
 
-/// Each way to give these bytes.
+/// Returns each kind of input with these bytes.
 fn inputs(bytes: &[u8]) -> [Stdio; 2] {
     [Stdio::bytes(bytes), Stdio::reader(io::Cursor::new(bytes.to_vec()))]
 }
@@ -238,7 +238,7 @@ fn the_default_sigpipe_action_does_not_kill_us() {
     watchdog::until("everyone is reaped", || count::children().is_empty());
 }
 
-/// The thread that feeds is not in a process that was forked, and what it feeds belongs to the other one.
+/// The thread that feeds does not exist in a forked process, and its children belong to the other process.
 #[cfg(unix)]
 #[isolated_test]
 fn a_forked_process_feeds_only_its_own_children() {

@@ -1,4 +1,4 @@
-//! Where a child's streams can go.
+//! Sources and targets of a child's streams.
 
 use std::io::{Read, Write};
 

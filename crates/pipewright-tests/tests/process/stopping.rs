@@ -1,4 +1,4 @@
-//! A child that is stopped by its handle, or waited for only so long.
+//! A child that is stopped by its handle, or waited for with a limit.
 
 use std::time::{Duration, Instant};
 
@@ -68,7 +68,7 @@ fn a_stop_follows_the_commands_options() {
     ended_by(child.stop().unwrap(), Signal::INT);
 }
 
-/// A shell that notes each TERM and goes on. It has begun when this returns.
+/// Returns a shell that records each TERM and continues. The file `ready` exists when it runs.
 #[cfg(unix)]
 fn stubborn(dir: &std::path::Path) -> Command {
     let mut command = Command::new("sh");

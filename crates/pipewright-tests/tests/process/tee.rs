@@ -1,4 +1,4 @@
-//! A tee passes on what it captures, and whoever reads our own stream holds up nothing but the child.
+//! A tee passes on what it captures, and a slow reader of our stream delays only the child.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,7 +14,7 @@ use rustix::fs::OFlags;
 
 use super::{SHORT, flood, puppet};
 
-/// Runs something while that is our stdout. Only in a process of its own.
+/// Runs `body` with that as stdout. Only in a process of its own.
 pub(crate) fn with_stdout<T>(stdout: impl AsFd, work: impl FnOnce() -> T) -> T {
     let saved = io::stdout().as_fd().try_clone_to_owned().unwrap();
     rustix::stdio::dup2_stdout(stdout).unwrap();
@@ -23,7 +23,7 @@ pub(crate) fn with_stdout<T>(stdout: impl AsFd, work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// A pipe for our stdout, and its reader.
+/// Returns a pipe for our stdout, and its reader.
 fn pipe() -> (PipeReader, OwnedFd) {
     let (reader, writer) = pipewright::pipe(PipeOptions::default()).unwrap();
     (reader, writer.into())
@@ -33,7 +33,7 @@ fn blocks(fd: impl AsFd) -> bool {
     !rustix::fs::fcntl_getfl(fd).unwrap().contains(OFlags::NONBLOCK)
 }
 
-/// A run whose output nobody takes ends in time, by whichever means.
+/// Checks that a run with unread output ends in time, by every kind of stop.
 fn is_stopped_in_time(stdout: &OwnedFd) {
     let run = |change: &dyn Fn(&mut pipewright::Command)| {
         let mut command = puppet(["out-bytes=3000000", "wait=600"]);
@@ -92,7 +92,7 @@ fn a_stuck_terminal_delays_no_timeout_or_cancel() {
     is_stopped_in_time(&stdout);
 }
 
-/// Both sides of a new terminal.
+/// Returns both sides of a new terminal.
 pub(crate) fn terminal() -> (OwnedFd, OwnedFd) {
     use std::os::fd::FromRawFd;
     let (mut screen, mut inside) = (-1, -1);

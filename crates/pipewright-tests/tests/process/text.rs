@@ -1,5 +1,5 @@
-//! Promise 11: a multibyte character or CRLF split anywhere decodes right; a 1 GiB line with
-//! `max_line` keeps memory bounded.
+//! Text: a multibyte character or CRLF split anywhere decodes right; a 1 GiB line with `max_line` keeps memory
+//! bounded.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Starts from several threads, which may do different things, and of which one hangs.
+//! Starts from several threads with different privileges, of which one hangs.
 
 use std::thread;
 
@@ -9,7 +9,7 @@ use pipewright_tests::skip::{is_root, skipped};
 
 use super::puppet;
 
-/// The status of a child that ends with this process, started from a thread that has done that before.
+/// Returns the status of a child that ends with this process, started from a thread that has run `before`.
 fn status_seen_by_a_child(before: fn()) -> String {
     let start = move || {
         before();
@@ -56,7 +56,7 @@ fn a_child_that_ends_with_us_has_the_privileges_of_its_thread() {
     assert_eq!(of(&status_seen_by_a_child(|| ())), of(&plain));
 }
 
-/// Hangs in its working directory until it is let go.
+/// Returns a command whose start hangs in the change of its directory until it is released.
 fn hanging(change: fn(&mut Command) -> &mut Command) -> Command {
     let mut command = puppet(["exit=0"]);
     change(command.current_dir("/"));

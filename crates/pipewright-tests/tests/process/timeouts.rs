@@ -1,4 +1,4 @@
-//! Promise 3: a timeout kills the tree, reports on time, keeps partial output.
+//! A timeout kills the tree, reports on time, keeps partial output.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use pipewright_tests::{alive, watchdog};
 
 use super::{LATER, SHORT, ended_by, puppet};
 
-/// Every pid that the puppet printed, a line each.
+/// Returns every pid that the puppet printed, a line each.
 fn pids(text: &str) -> Vec<u32> {
     text.lines().filter_map(|line| line.parse().ok()).collect()
 }

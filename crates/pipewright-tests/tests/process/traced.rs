@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use pipewright::{Command, Contain, Stdio};
 use pipewright_test_macros::isolated_test;
+use pipewright_tests::skip::skipped;
 use pipewright_tests::traced::Lines;
 
 use super::{SHORT, puppet};
@@ -79,7 +80,7 @@ fn leftovers_of_a_tree_are_counted() {
         let mut command = puppet(["spawn=wait=600", "exit=0"]);
         let done = command.contain(Contain::Tree).stdout(Stdio::null()).capture().unwrap();
         if done.leftovers_killed == 0 {
-            println!("SKIPPED traced::leftovers_of_a_tree_are_counted: trees are not held here");
+            skipped("trees are not contained here");
             return;
         }
         let words = ["WARN message=leftovers killed", "count=1 ", &span(done.pid)];

@@ -1,4 +1,4 @@
-//! Trees that are held: nobody gets away, and nobody is left.
+//! Contained trees: no process escapes, and none is left.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::{cannot_supervise, ended_by, puppet};
 
 const MARK: &str = "PIPEWRIGHT_TREE_TEST";
 
-/// A command whose tree is held, and whose processes can be told from all others by this.
+/// Returns a command whose tree is contained, and whose processes have that mark.
 fn held<I: IntoIterator<Item = S>, S: AsRef<str>>(mark: &str, acts: I) -> Command {
     let mut command = puppet(acts);
     command.env(MARK, alive::mark(mark)).contain(Contain::Tree);
@@ -29,7 +29,7 @@ fn nobody_is_left(mark: &str) {
     watchdog::until("nobody is left", || alive::marked(MARK, mark).is_empty());
 }
 
-/// Whether this build or machine can only make a group of a tree.
+/// Returns true, and reports it, if a group is the only containment here.
 fn only_a_group() -> bool {
     let only = puppet(["exit=0"]).contain(Contain::Tree).capture().unwrap().containment
         == Containment::Group;
@@ -271,7 +271,7 @@ fn contained_trees_leave_nothing_behind() {
     assert!(!cgroups.iter().any(|name| name.starts_with(&own)), "a cgroup is left");
 }
 
-/// The names of all directories below one.
+/// Returns the names of all directories below one.
 fn walk(dir: &std::path::Path) -> Vec<String> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {

@@ -1,5 +1,4 @@
-//! Trees that are held where something is missing: `/proc` hides others, stdio is closed, somebody
-//! takes the cgroup away.
+//! Contained trees in a poor environment: `/proc` hides others, stdio is closed, the cgroup is removed.
 
 use std::fs;
 use std::path::PathBuf;
@@ -177,7 +176,7 @@ fn trees_of_a_moved_process_are_made_in_its_current_cgroup() {
     assert_eq!(back.1.unwrap().parent(), Some(before.as_path()));
 }
 
-/// Where the cgroup of that process is mounted.
+/// Returns the path of the cgroup of that process.
 fn cgroup_of(pid: u32) -> Option<PathBuf> {
     let own = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
     let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;

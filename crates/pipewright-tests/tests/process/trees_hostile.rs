@@ -1,4 +1,4 @@
-//! Trees that are held on machines, by hosts and against processes that make it hard.
+//! Contained trees under hostile limits, hosts and processes.
 
 use pipewright::{Command, Contain, Containment, Scope, Signal, Stdio};
 use pipewright_test_macros::{isolated_test, watched_test};
@@ -9,7 +9,7 @@ use super::{cannot_supervise, puppet};
 
 const MARK: &str = "PIPEWRIGHT_TREES_HOSTILE_TEST";
 
-/// A command below a supervisor, whose processes can be told from all others by this.
+/// Returns a command below a supervisor, whose processes have that mark.
 fn supervised<I: IntoIterator<Item = S>, S: AsRef<str>>(mark: &str, acts: I) -> Command {
     let mut command = puppet(acts);
     command.env(MARK, alive::mark(mark)).kill_on_parent_exit(Scope::Tree);

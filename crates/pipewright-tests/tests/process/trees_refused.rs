@@ -1,5 +1,5 @@
-//! Trees in a sandbox that refuses one of the calls that holding them takes, by a real seccomp
-//! filter: they are held by something else, or the start says that they cannot be.
+//! Trees in a sandbox that refuses one of the calls of containment, by a real seccomp filter: they are
+//! contained by another facility, or the start reports that they cannot be.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::refused::refuse;
 
 const MARK: &str = "PIPEWRIGHT_TREES_REFUSED_TEST";
 
-/// Not `ppoll`, without which nothing here can wait. `clone3`: see `everything_works_where_only_...`.
+/// Not `ppoll`, without which nothing here can wait. `clone3`: see `refused::everything_works_without_clone3`.
 const CALLS: [(&str, libc::c_long); 17] = [
     ("memfd_create", libc::SYS_memfd_create),
     ("execveat", libc::SYS_execveat),
@@ -34,7 +34,7 @@ const CALLS: [(&str, libc::c_long); 17] = [
     ("setpgid", libc::SYS_setpgid),
 ];
 
-/// Fails by panicking.
+/// Checks containment, and panics if it fails.
 fn trees_are_held_or_it_is_said_that_they_are_not(mark: &str) {
     let tree = |acts: &[&str]| {
         let mut command = puppet(acts);
@@ -67,7 +67,7 @@ fn trees_are_held_or_it_is_said_that_they_are_not(mark: &str) {
 
 const REFUSED: &str = "PIPEWRIGHT_REFUSED_CALL";
 
-/// The same in processes that are refused one call each.
+/// Runs the same in processes that are refused one call each.
 fn everywhere(errno: i32) {
     if let Ok(name) = std::env::var(REFUSED) {
         let call = CALLS.iter().find(|call| call.0 == name).unwrap().1;

@@ -142,7 +142,7 @@ fn exec_refuses_options_that_need_a_parent() {
     assert!(said.ends_with("it has a timeout or a cancel token, and nobody to heed it"), "{said}");
 }
 
-/// The other half of the test above.
+/// Runs in the process that the test above starts.
 #[cfg(unix)]
 #[watched_test]
 #[ignore = "replaces the test program: only for exec_replaces_the_process"]

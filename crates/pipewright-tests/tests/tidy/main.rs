@@ -2,6 +2,7 @@
 
 mod arrows;
 mod documents;
+mod language;
 mod paths;
 
 use std::fs;

@@ -1,5 +1,5 @@
-//! What differs from std, as the documentation of `pipewright::process` lists it, and what its
-//! everything-else method reaches.
+//! Differences from std, as the documentation of `pipewright::process` lists them, and the options of
+//! `extended`.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -137,7 +137,7 @@ fn commands_and_children_convert_both_ways() {
     assert_eq!(Command::from(extended).stdin(Stdio::null()).status().unwrap().code(), Some(0));
 }
 
-/// Runs the calling test again where root may not drop its groups.
+/// Runs the calling test again in a namespace in which root may not drop its groups.
 fn where_groups_stay(test: &str, body: impl FnOnce()) {
     const MARK: &str = "PIPEWRIGHT_WHERE_GROUPS_STAY";
     if std::env::var_os(MARK).is_some() {

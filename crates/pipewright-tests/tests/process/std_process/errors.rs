@@ -1,4 +1,4 @@
-//! Errors have the kind of std's, and the system's number inside.
+//! Errors: the kind is std's, and the system's number is inside.
 
 use pipewright_test_macros::watched_test;
 

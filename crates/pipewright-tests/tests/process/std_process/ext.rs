@@ -110,7 +110,7 @@ macro_rules! program {
                 Ok(vec![format!("{own:?}")])
             }
 
-            /// The mask and what is ignored, of a child of a thread that blocks and ignores something.
+            /// Returns the mask and the ignored signals of a child of a thread that blocks and ignores some.
             pub(super) fn signals() -> Said {
                 let mut said = Vec::new();
                 for fork in [false, true] {
