@@ -3,6 +3,7 @@
 mod arrows;
 mod documents;
 mod language;
+mod links;
 mod paths;
 
 use std::fs;
