@@ -25,7 +25,7 @@ pub fn length(number: u64) -> usize {
         1 => edge + 1,
         2 => edge.saturating_sub(1),
         3 => edge.saturating_sub(32),
-        // Mostly small ones, as in life.
+        // Mostly small ones, as in practice.
         4 => (random >> 40) as usize % 200_000,
         _ => (random >> 40) as usize % 10_000,
     }

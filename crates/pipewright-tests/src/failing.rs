@@ -27,7 +27,7 @@ pub fn mount_failing(folder: &Path) -> Result<(Mounted, PathBuf), String> {
     std::fs::create_dir_all(&place).map_err(|error| error.to_string())?;
     let device = File::options().read(true).write(true).open("/dev/fuse");
     let device = device.map_err(|error| format!("/dev/fuse: {error}"))?;
-    // A request is no longer than what is good, so that none is half good.
+    // No request is longer than the good part, so that none is half good.
     let options = format!(
         "fd={},rootmode=40000,user_id=0,group_id=0,max_read={GOOD_BYTES}\0",
         device.as_raw_fd()
@@ -84,7 +84,7 @@ impl Server {
             reply.extend(error.to_ne_bytes());
             reply.extend(asked.unique.to_ne_bytes());
             reply.extend(body);
-            // Ignored: who asked has gone.
+            // Ignored: the requester is gone.
             let _ = self.device.write(&reply);
         }
     }

@@ -41,7 +41,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // Its loop device goes with it: `mount -o loop` sets it up to (losetup(8), autoclear).
+        // The loop device goes with the mount: `mount -o loop` sets autoclear (losetup(8)).
         let _ = unmount(&self.0, UnmountFlags::DETACH);
     }
 }

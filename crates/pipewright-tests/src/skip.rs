@@ -39,7 +39,7 @@ pub fn is_forced_off(facility: &str) -> bool {
         "io_uring" => cfg!(pipewright_force_fallback = "io_uring"),
         "memfd" => cfg!(pipewright_force_fallback = "memfd"),
         "rwf_nowait" => cfg!(pipewright_force_fallback = "rwf_nowait"),
-        // No kernel lacks it, so this one has to be named.
+        // No kernel lacks it, so only its name leaves it out.
         "vfork" => return cfg!(pipewright_force_fallback = "vfork"),
         other => panic!("no facility is called {other}"),
     };

@@ -43,7 +43,7 @@ pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
         "wait-for-file" => wait_for_file(value),
         "guard" => guard(value),
         "touch" => fs::write(value, b""),
-        // What it finds itself to be.
+        // Its own state.
         "args" => {
             std::env::args().try_for_each(|arg| say(io::stdout(), format!("{arg}\n").as_bytes()))
         }

@@ -54,7 +54,7 @@ pub(crate) fn forgets(value: &str) -> io::Result<()> {
         "channel" => drop(Channel::<(), ()>::start(&mut command, &options)?),
         "channel-async" => {
             let start = pin!(Channel::<(), ()>::start_async(&mut command, &options));
-            // Once: it has to fail before there is anything to wait for.
+            // Polled once: the call has to fail before it waits.
             let _ = start.poll(&mut Context::from_waker(Waker::noop())).map_ok(drop)?;
         }
         other => return Err(io::Error::other(format!("nothing is forgotten by {other}"))),

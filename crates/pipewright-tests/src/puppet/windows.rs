@@ -20,7 +20,7 @@ pub(crate) fn begin() {
 pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
     match name {
         "ignore" => ignore(value),
-        // There are no sessions: who loses its parent belongs to nobody, and has got away.
+        // There are no sessions: an orphan belongs to no process, and has escaped.
         "session" => Ok(()),
         "modes" => modes(),
         other => Err(io::Error::other(format!("no act is called {other}"))),

@@ -225,7 +225,7 @@ impl worker::Serve for Calls {
                 }
             }
             b"pollute" => {
-                // What would be a frame, and bytes that are none.
+                // A valid frame, and bytes that are not one.
                 let frame = [0, 0, 0, 0, 18, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
                 io::Write::write_all(&mut io::stdout(), &frame.repeat(10_000))?;
                 io::Write::write_all(&mut io::stderr(), &[0xff; 100_000])?;

@@ -41,7 +41,7 @@ fn memory_is_bounded_by_the_depth_not_by_the_queue() {
             assert_eq!(one.result.unwrap().bytes, BLOCK);
             done += 1;
             if done % 1000 == 0 {
-                // By then the threads are there, and what the system keeps for each: 1 MiB under Wine.
+                // The threads exist by then, and their memory: 1 MiB each under Wine.
                 let base = *before.get_or_insert_with(count::rss_bytes);
                 most = most.max(count::rss_bytes().saturating_sub(base));
             }

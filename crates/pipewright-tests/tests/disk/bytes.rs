@@ -225,7 +225,7 @@ fn run_reads_the_same_bytes_as_queue_and_next() {
             let options = EngineOptions { backend, ..EngineOptions::default() };
             let Some(mut engine) = engine(options) else { continue };
             let file = file_with(&folder, "waited", &content, direct);
-            // First with nothing under way, and then behind others.
+            // First with nothing in flight, and then behind others.
             for under_way in [0, 3] {
                 for (at, bytes) in [(0, 4096), (4096, 8192), (9 * 4096, 8192), (20 * 4096, 4096)] {
                     for _ in 0..under_way {
@@ -258,7 +258,7 @@ fn run_reads_the_same_bytes_as_queue_and_next() {
                     assert_eq!(others, under_way, "{backend}: those of others stay theirs");
                 }
             }
-            // What is wrong is told as ever.
+            // Errors are returned as always.
             let writer = DiskFile::options().write(true).open(file.path()).unwrap();
             let done = engine.read_at(&writer, writer.buffer(16).unwrap(), 0);
             let error = done.result.unwrap_err();
@@ -293,7 +293,7 @@ fn a_half_cached_range_is_read_whole() {
         let file = file_with(&folder, "half", &content, false);
         doer.run(Operation::sync_all(&file)).result.unwrap();
         file.forget_cache().unwrap();
-        // Some pages in the middle, and what is read ahead of them.
+        // Some pages in the middle, and the read-ahead behind them.
         let buffer = file.buffer(4096).unwrap();
         doer.run(Operation::read_at(&file, buffer, 64 << 10)).result.unwrap();
         let buffer = file.buffer(content.len()).unwrap();

@@ -76,7 +76,7 @@ fn a_file_that_may_be_written_over_is_what_it_was() {
         long_ago,
         "it was written to"
     );
-    // A block that it does not have would make it longer.
+    // A write beyond its last block would make it longer.
     open().set_len(1000).unwrap();
     let report = diagnose(&path, &options).unwrap();
     let test = Test { asynchronous: true, direct: false, work: Work::Overwrite };
@@ -103,7 +103,7 @@ fn a_path_that_cannot_be_diagnosed_is_an_error_with_the_reason() {
         assert_eq!(error.kind(), &ErrorKind::InvalidInput);
     }
     if pipewright_os::host::host_info::free_memory_bytes().is_some() {
-        // Nothing of it is tried: a disk would be full before.
+        // Nothing of it is tried: it would fill the disk.
         let options = DiagnoseOptions { requests: 30_000, block_bytes: 1 << 30, ..FEW };
         let error = diagnose(folder.path(), &options).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Limit { .. }), "{error}");
@@ -118,10 +118,10 @@ fn if_no_test_can_run_the_first_error_is_returned() {
         let error = diagnose(endless, &FEW).unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::NoPlaces, "{error}");
     }
-    // Of no length, whatever can be read from it.
+    // A file of no length, even if bytes can be read from it.
     let error = diagnose("/proc/self/status", &FEW).unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::Empty, "{error}");
-    // Nobody can make a file there.
+    // No file can be created there.
     let error = diagnose("/proc", &FEW).unwrap_err();
     assert!(error.to_string().starts_with("cannot make \"/proc/.pipewright-disk-"), "{error}");
 }
@@ -146,7 +146,7 @@ fn a_read_of_a_hole_is_told_apart_from_a_cached_read() {
 fn direct_reads_of_dirty_data_name_the_writeback_they_wait_for() {
     let folder = folder();
     let path = folder.path().join("fresh");
-    // So much that it is not all on its way to the disk with the first of it.
+    // So much that the writeback of its first part does not cover all of it.
     std::fs::write(&path, vec![7; 32 << 20]).unwrap();
     let read = Test { asynchronous: true, direct: true, work: Work::Read };
     let report = diagnose(&path, &FEW).unwrap();
@@ -156,14 +156,14 @@ fn direct_reads_of_dirty_data_name_the_writeback_they_wait_for() {
         && evidence.facts.nowait == Some(true)
         && evidence.facts.compressed != Some(true);
     if !is_judged || measured.verdict != Verdict::Workers {
-        // Somebody else may have had it written in between.
+        // Another process may have synced it in between.
         return skipped(&format!("no thread waited: {evidence:?}"));
     }
     assert!(evidence.unwritten_before.is_none_or(|bytes| bytes > 0), "{evidence:?}");
     if evidence.unwritten_before.is_some() {
         let finding = &measured.findings[0];
         assert_eq!(finding.reason, Reason::Unwritten);
-        // What it has waited for is there the second time.
+        // The awaited data is in memory the second time.
         assert_ne!(finding.effect.expect("it was tried").verdict, Verdict::Workers, "{finding:?}");
     }
 }
@@ -206,7 +206,7 @@ fn requests_of_an_odd_length_are_misaligned() {
     if measured.evidence.misaligned.is_none() {
         return skipped("nothing has to be aligned here");
     }
-    // After that io_uring is refused, where it is.
+    // Later calls of io_uring are refused, where it exists.
     let finding = measured.findings.iter().find(|finding| finding.reason == Reason::Misaligned);
     let finding = finding.expect("it is told");
     assert!(finding.evidence.contains("multiple of"), "{finding:?}");
@@ -273,7 +273,7 @@ fn verdicts_match_filesystems_of_known_behaviour() {
         let measured = report.measured(test).expect("it was made");
         (measured.verdict, measured.findings.first().map(|finding| finding.reason))
     };
-    // What the remedy did, which the same test made once more has shown.
+    // The effect of the remedy, from a second run of the same test.
     let tried = |path: &std::path::Path, work, remedy| {
         let report = diagnose(path, &FEW).unwrap();
         let measured = report.measured(Test { asynchronous: true, direct: true, work });
@@ -322,7 +322,7 @@ fn verdicts_match_filesystems_of_known_behaviour() {
         Err(why) => skipped(&why),
         Ok((secret, _ext4)) => {
             let encrypted = Some(Reason::Encryption);
-            // It takes direct reads, and does them in its cache, as far as it need not wait.
+            // It takes direct reads, and serves them from its cache where it need not wait.
             assert_eq!(of(&secret, true, Work::Read).1, encrypted);
             for work in [Work::Overwrite, Work::Extend, Work::Preallocated] {
                 assert_eq!(of(&secret, true, work), (Verdict::Workers, encrypted), "{work:?}");
@@ -335,7 +335,7 @@ fn verdicts_match_filesystems_of_known_behaviour() {
             let copied = (Verdict::Workers, Some(Reason::CopyOnWrite));
             assert_eq!(of(btrfs.path(), true, Work::Overwrite), copied);
             tried(btrfs.path(), Work::Overwrite, Remedy::NoCopyOnWrite);
-            // A folder hands its flag on to what is made in it; what is no noise is compressed.
+            // New files inherit the flag of the folder; compressible data is compressed.
             let packed = btrfs.path().join("packed");
             std::fs::create_dir(&packed).unwrap();
             match mounts::run("chattr", &["+c".as_ref(), packed.as_os_str()]) {

@@ -25,7 +25,7 @@ fn in_pieces(folder: &Path) -> PathBuf {
     let path = folder.join("pieces");
     let make = |path: &Path| {
         let file = File::create_new(path).unwrap();
-        // Where that can be had: else each write is a copy.
+        // If available: otherwise each write is a copy.
         let _ = write_in_place(&file);
         file
     };

@@ -43,7 +43,7 @@ fn an_engine_can_be_dropped_with_operations_at_every_stage() {
                 }
             }
             drop(engine);
-            // What has begun is over: nothing changes the file behind us.
+            // Started operations are over: nothing changes the file later.
             let first = std::fs::read(file.path()).unwrap();
             assert!(first == std::fs::read(file.path()).unwrap());
             drop(file);
@@ -82,7 +82,7 @@ fn a_cancelled_operation_comes_back_with_its_buffer() {
                     engine.queue(Operation::write_all_at(&file, buffer, 0)).unwrap()
                 })
                 .collect();
-            // Some before they are handed over, the rest afterwards.
+            // Some before they are submitted, the rest afterwards.
             ids.iter().step_by(2).for_each(|id| engine.cancel(*id));
             engine.submit().unwrap();
             ids.iter().for_each(|id| engine.cancel(*id));
@@ -96,7 +96,7 @@ fn a_cancelled_operation_comes_back_with_its_buffer() {
                 seen += 1;
             }
             assert_eq!(seen, 64, "{backend}");
-            // Nothing is wrong with the file, nor with the engine.
+            // The file and the engine still work.
             engine.sync_all(&file).result.unwrap();
             assert!(!file.is_poisoned());
         }
@@ -109,7 +109,7 @@ fn tasks_can_be_dropped_at_every_stage() {
     let content = pattern(16 * BLOCK);
     let before = count::handles();
     for backend in BACKENDS {
-        // Fewer than are asked for, so that some never begin.
+        // Fewer than are requested, so that some never start.
         let options =
             EngineOptions { backend, depth: 4, cached_first: false, ..EngineOptions::default() };
         if engine(options).is_none() {
@@ -140,7 +140,7 @@ fn tasks_can_be_dropped_at_every_stage() {
                 assert!(done.buffer[..] == content[at..at + BLOCK], "{backend}");
             }
         }
-        // What outlives its engine is done all the same.
+        // Operations that outlive their engine are still done.
         let last = shared.read_exact_at(&file, file.buffer(BLOCK).unwrap(), 0);
         drop(shared);
         assert!(last.wait().buffer[..] == content[..BLOCK]);
@@ -151,7 +151,7 @@ fn tasks_can_be_dropped_at_every_stage() {
 
 #[watched_test]
 fn a_hundred_thousand_pending_operations_can_be_dropped() {
-    // With a look at all that wait for each of them this took many minutes.
+    // With a scan of all waiting operations for each drop this took many minutes.
     let folder = folder();
     let file = file_with(&folder, "together", &pattern(BLOCK), false);
     let options = EngineOptions { depth: 1, cached_first: false, ..EngineOptions::default() };
@@ -170,7 +170,7 @@ fn the_last_waker_of_a_task_is_woken() {
     let shared = SharedEngine::new(EngineOptions::default()).unwrap();
     for _ in 0..200 {
         let mut pending = pin!(shared.read_at(&file, file.buffer(BLOCK).unwrap(), 0));
-        // With a waker that wakes nobody, then from another thread with its own.
+        // With a waker that wakes nothing, then from another thread with its own.
         if pending.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
             continue;
         }

@@ -126,7 +126,7 @@ fn reads_of_a_truncated_or_removed_file_end_at_its_end() {
         let done = doer.run(Operation::read_at(&file, done.buffer, 50_000));
         assert_eq!(done.result.unwrap().bytes, 0, "the end of a file is no error");
         if cfg!(unix) {
-            // It has lost its name, and nothing else.
+            // The file has lost only its name.
             std::fs::remove_file(file.path()).unwrap();
             let done = doer.run(Operation::write_all_at(&file, done.buffer, 0));
             assert_eq!(done.result.unwrap().bytes, 100_000);

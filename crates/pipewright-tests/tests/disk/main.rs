@@ -59,7 +59,7 @@ fn engine(options: EngineOptions) -> Option<Engine> {
         Ok(engine) => Some(engine),
         Err(error) => {
             assert_ne!(options.backend, BackendKind::Auto, "{error}");
-            // That of another system is none that could have been tested.
+            // A backend of another system could not have been tested.
             let not_this_system = ErrorKind::NoBackend { why_not: WhyNot::NotThisSystem };
             if *error.kind() != not_this_system {
                 skipped(&format!("{}: {error}", options.backend));

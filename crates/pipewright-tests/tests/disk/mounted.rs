@@ -51,11 +51,11 @@ fn a_failed_sync_is_never_retried_to_success() {
     if let Err(why) = mounts::private() {
         return skipped(&why);
     }
-    // A disk that fails takes its time: each backend once, and plain calls on the caller.
+    // A failing disk is slow: each backend once, and plain calls on the caller.
     let is_wanted = |name: &str| name.ends_with("false") || name == "threads, cached first: true";
     let doers = doers().into_iter().filter(|(name, _)| is_wanted(name));
     for (name, mut doer) in doers {
-        // A disk that has promised more than it can hold: an image in a memory that is too small for it.
+        // A disk that promised more than it holds: an image in a tmpfs that is too small.
         let memory =
             mounts::mount(folder.path(), "memory", &["-t", "tmpfs", "-o", "size=12m", "none"]);
         let memory = memory.unwrap();
@@ -71,7 +71,7 @@ fn a_failed_sync_is_never_retried_to_success() {
         assert_eq!(done.result.unwrap().bytes, 32 * MIB, "it went into the cache");
         let error = doer.run(Operation::sync_all(&file)).result.unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Device | ErrorKind::NoSpace), "{name}: {error}");
-        // The kernel has told it, and would now say that all is well.
+        // The kernel has reported the error once, and would report success now.
         file_says_that_all_is_well(&path);
         assert!(file.is_poisoned());
         for operation in [
@@ -82,7 +82,7 @@ fn a_failed_sync_is_never_retried_to_success() {
             let error = doer.run(operation).result.unwrap_err();
             assert_eq!(error.kind(), &ErrorKind::Poisoned, "{name}");
         }
-        // What is still there can be read.
+        // The bytes that are left can be read.
         doer.run(Operation::read_at(&file, file.buffer(4096).unwrap(), 0)).result.unwrap();
         drop((file, disk, memory));
     }
@@ -124,7 +124,7 @@ fn a_failing_disk_reports_the_bytes_already_written() {
             let done = doer.run(Operation::read_exact_at(&file, buffer, 0));
             let buffer = check(done, "read");
             assert!(buffer[..GOOD_BYTES] == content[..GOOD_BYTES], "{name}");
-            // One call gives what is there, and the next the error: neither hides the other.
+            // One call returns the bytes, and the next the error: neither hides the other.
             let done = doer.run(Operation::read_at(&file, buffer, 0));
             assert_eq!(done.result.unwrap().bytes, GOOD_BYTES, "{name}");
             let done = doer.run(Operation::read_at(&file, done.buffer, GOOD_BYTES as u64));

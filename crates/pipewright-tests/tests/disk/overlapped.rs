@@ -18,7 +18,7 @@ fn several_engines_can_share_one_file() {
         let options = EngineOptions { backend, cached_first: false, ..EngineOptions::default() };
         for direct in [false, true] {
             let file = file_with(&folder, "several", &content, direct);
-            // More than once: a file outlives engines that had it.
+            // More than once: a file outlives its engines.
             for _ in 0..3 {
                 let (Some(mut one), Some(mut other)) = (engine(options), engine(options)) else {
                     break;
@@ -46,7 +46,7 @@ fn several_engines_can_share_one_file() {
                     assert_eq!(done, 64);
                 }
             }
-            // Nobody holds the file: on Windows that would keep it from going.
+            // The file is not held: on Windows that would keep it from being removed.
             let path = file.path().to_owned();
             drop(file);
             std::fs::remove_file(&path).unwrap();
@@ -81,7 +81,7 @@ fn overlapped_calls_are_classified_by_their_return() {
         if done.id.number() == 64 {
             assert_eq!(class, Class::Worker, "no call of the kernel's syncs later");
         } else if is_wine() {
-            // It does the work in the call, and says that it is pending.
+            // Wine does the work in the call, and reports it as pending.
             assert_eq!(class, Class::PendingButDone);
             assert!(completion.times.unwrap().in_call.is_some());
         } else {

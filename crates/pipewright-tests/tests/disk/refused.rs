@@ -54,7 +54,7 @@ fn where_refused(calls: &[libc::c_long], errno: i32, expected: &[(BackendKind, W
         let next = [BackendKind::Uring, BackendKind::Aio, BackendKind::Threads][expected.len()];
         assert_eq!(backend, next);
     }
-    // Who asks for it by its name is told why there is none.
+    // A request for it by name returns the reason.
     let asked = EngineOptions { backend: BackendKind::Uring, ..EngineOptions::default() };
     let error = Engine::new(asked).unwrap_err();
     let why_not = told[0].1;
@@ -114,7 +114,7 @@ fn everything_works_without_locked_memory() {
     // SAFETY: a live struct.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const none) }, 0);
     let (backend, steps) = everything_works();
-    // Kernels from 5.12 on, and root, are not asked for it.
+    // Linux 5.12 and later, and root, need no locked memory.
     if backend != BackendKind::Uring && !is_forced_off("io_uring") {
         assert_eq!(steps[0].why_not, WhyNot::MemlockLimit { limit_bytes: 0 });
     }
@@ -164,7 +164,7 @@ fn a_ring_that_stops_working_returns_an_error() {
     engine.queue(Operation::read_at(&file, buffer(), 0)).unwrap();
     assert_eq!(engine.submit().unwrap_err().kind(), &ErrorKind::PermissionDenied);
     assert_eq!(engine.next().unwrap_err().kind(), &ErrorKind::PermissionDenied);
-    // It is shared by a driver, which is in a wait that began before: it is woken by what comes.
+    // A driver thread shares it, whose wait began before: a new operation wakes it.
     let late = shared.read_at(&file, buffer(), 0).wait();
     if let Err(error) = late.result {
         assert_eq!(error.kind(), &ErrorKind::PermissionDenied);

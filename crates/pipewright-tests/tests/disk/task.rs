@@ -125,7 +125,7 @@ fn random_scripts_read_back_the_bytes_they_wrote() {
                 let file = file_with(&folder, "script", &model, false);
                 let mut stream = AsyncFile::new(&engine, &file);
                 runtime.block_on(play(&mut stream, &mut model, &acts));
-                // One whose read was dropped, or was not taken up, has changed nothing.
+                // A dropped read has changed nothing.
                 drop(stream);
                 prop_assert!(std::fs::read(file.path()).unwrap() == model, "{name}");
             });
@@ -174,7 +174,7 @@ fn direct_writes_must_be_aligned() {
             stream.write_all(&vec![7; 8 * block]).await.unwrap();
             let error = stream.write_all(b"odd").await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
-            // Nothing has moved, and the file is what it was.
+            // The position and the file are unchanged.
             assert_eq!(stream.position(), 8 * block as u64);
             stream.write_all(&vec![8; block]).await.unwrap();
         });
@@ -195,7 +195,7 @@ fn a_write_with_a_dropped_future_runs_before_later_operations() {
             let dropped = |stream: &mut AsyncFile| {
                 let before = stream.position();
                 match poll_once(stream.write(&long)) {
-                    // It was faster than the look.
+                    // The operation was faster than the check.
                     Poll::Ready(count) => {
                         assert_eq!(count.unwrap() as u64, stream.position() - before)
                     }
@@ -205,14 +205,14 @@ fn a_write_with_a_dropped_future_runs_before_later_operations() {
             };
             let mut read = vec![0; long.len()];
             runtime.block_on(async {
-                // Other bytes to the same place: the last word is theirs.
+                // Other bytes to the same place win.
                 let at = dropped(&mut stream);
                 stream.seek(SeekFrom::Start(at)).await.unwrap();
                 stream.write_all(b"other").await.unwrap();
                 stream.seek(SeekFrom::Start(0)).await.unwrap();
                 stream.read_exact(&mut read).await.unwrap();
                 assert!(read[..5] == *b"other" && read[5..] == long[5..], "{name}");
-                // The same to another place: both places have them.
+                // The same bytes to another place: both places have them.
                 let at = dropped(&mut stream);
                 stream.seek(SeekFrom::Start(1_000_000)).await.unwrap();
                 stream.write_all(&long).await.unwrap();
@@ -221,12 +221,12 @@ fn a_write_with_a_dropped_future_runs_before_later_operations() {
                     stream.read_exact(&mut read).await.unwrap();
                     assert!(read == long, "{name}");
                 }
-                // The same to the same place is that write; and a flush waits for one.
+                // The same bytes to the same place count as that write; a flush waits for it.
                 let at = dropped(&mut stream);
                 stream.flush().await.unwrap();
                 let there = std::fs::read(file.path()).unwrap();
                 assert!(there[at as usize..] == long, "{name}");
-                // The same to another place that nobody has waited to be at.
+                // The same to another place, after a seek that was not awaited.
                 let at = dropped(&mut stream);
                 let place = SeekFrom::Start(at + 1_000_000);
                 std::pin::Pin::new(&mut stream).start_seek(place).unwrap();
@@ -258,7 +258,7 @@ fn an_error_is_returned_by_the_write_that_caused_it() {
                 assert_eq!(error.kind(), ErrorKind::StorageFull, "{name}");
                 stream.flush().await.unwrap();
             }
-            // Where nobody waited for it the next call tells, once.
+            // If it was not awaited, the next call returns it, once.
             if poll_once(stream.write(b"lost")).is_pending() {
                 assert_eq!(stream.flush().await.unwrap_err().kind(), ErrorKind::StorageFull);
             }
@@ -309,7 +309,7 @@ fn a_task_with_cached_data_yields_to_others() {
         let (stop, stopped) = std::sync::mpsc::channel();
         let reader = tokio::spawn(async move {
             let (mut stream, mut byte) = (AsyncFile::new(&engine, &file), [0]);
-            // Without an end, unless the other gets the one thread that there is.
+            // Endless, unless the other task gets the only thread.
             while stopped.try_recv().is_err() {
                 stream.seek(SeekFrom::Start(0)).await.unwrap();
                 stream.read_exact(&mut byte).await.unwrap();

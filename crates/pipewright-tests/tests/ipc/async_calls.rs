@@ -82,7 +82,7 @@ fn a_dropped_receive_loses_nothing() {
         run(async {
             let mut channel = start("slow", &options).await;
             for round in 0..20_u8 {
-                // Nothing has been asked, so nothing can come.
+                // No request was sent, so no reply can come.
                 assert!(timeout(Duration::ZERO, channel.recv_async()).await.is_err());
                 // It answers after so many milliseconds.
                 channel.send_bytes_async(&[5, round]).await.unwrap();
@@ -218,7 +218,7 @@ fn a_pool_is_called_by_tasks() {
         for (number, task) in (0..).zip(tasks) {
             bodies::check(number, bodies::length(number), &task.await.unwrap(), &mut expected);
         }
-        // Whoever drops the future does not want the answer: the worker is free again.
+        // A dropped future frees the worker.
         for _ in 0..2 {
             let call = pool.call_async("wait 60000");
             assert!(timeout(Duration::from_millis(20), call).await.is_err());

@@ -58,10 +58,10 @@ fn messages_kept_while_sending_are_bounded() {
     for options in both_ways() {
         let options = Options { max_backlog_bytes: KEPT, ring_bytes: RING, ..options };
         let mut channel = start(&format!("deaf,ring={RING},count={SENT},length={BYTES}"), &options);
-        // It never reads, so this waits; what comes meanwhile is taken and kept, until that is too much.
+        // The worker never reads, so this waits; messages that arrive meanwhile are kept, up to the bound.
         let error = channel.send_bytes(&vec![7; 64 << 20]).unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::Backlog { most: KEPT }, "{error}");
-        // What came can still be received.
+        // Messages that arrived can still be received.
         let (mut came, mut expected) = (Vec::new(), Vec::new());
         for number in 0..SENT {
             channel.recv().unwrap().read_into(&mut came).unwrap();

@@ -137,7 +137,7 @@ fn small_messages_are_batched() {
             assert_eq!(came, number.to_le_bytes());
         }
         let stats = channel.stats();
-        // A worker that makes a runtime for each answer sends them one by one, and each of them ends a wait for room.
+        // A worker with a runtime for each reply sends them one by one, and each ends a wait for room.
         if !skip::is_forced_async() {
             assert!(stats.sent.system_calls < 2_000, "{stats:?}");
         }
@@ -234,7 +234,7 @@ fn a_worker_passes_handles_too() {
             let handle = message.take_handles().pop().unwrap();
             assert_eq!(message.bytes().unwrap(), b"read it");
             let mut came = Vec::new();
-            // Comes to its end when the worker has closed the other one.
+            // Reaches its end when the worker has closed the other one.
             std::fs::File::from(handle).read_to_end(&mut came).unwrap();
             assert_eq!(came, question);
         }
@@ -339,9 +339,9 @@ fn a_cancel_ends_a_wait() {
 fn starting_a_worker_does_not_change_its_command() {
     let mut command = worker("echo");
     drop(Channel::<Raw, Raw>::start(&mut command, &Options::default()).unwrap());
-    // Whatever else it starts would take itself for a worker.
+    // Every other child of it would take itself for a worker.
     assert_eq!(command.get_envs().count(), 0);
-    // And what was asked for holds.
+    // The options of the command still apply.
     command.kill_on_parent_exit(Scope::Tree);
     match Channel::<Raw, Raw>::start(&mut command, &Options::default()) {
         Ok(channel) => {

@@ -104,7 +104,7 @@ fn a_cancelled_call_is_counted_before_it_returns() {
     pool.call("echo x").unwrap();
     let mut cancelled = 0;
     for _ in 0..if cfg!(windows) { 5 } else { 50 } {
-        // Cancelled while the worker has it or it waits; by its token; before anybody has it; out of time.
+        // Cancelled at the worker or in the queue; by its token; before any worker has it; at its deadline.
         let call = pool.begin("wait 60000").unwrap();
         call.cancel();
         assert_eq!(call.wait().unwrap_err().kind(), &ErrorKind::Cancelled);

@@ -37,7 +37,7 @@ fn callers_on_many_threads_get_their_own_replies() {
                             assert!(error.to_string().ends_with(&format!(": {number}")), "{error}");
                             continue;
                         }
-                        // Small ones and, now and then, one that is longer than the ring.
+                        // Small ones and, now and then, one longer than the ring.
                         let which = if number % 50 == 0 { number } else { number % 8 };
                         let reply = pool.call(format!("body {which}")).unwrap();
                         bodies::check(which, bodies::length(which), &reply, &mut expected);
@@ -73,7 +73,7 @@ fn a_worker_exit_fails_its_call_and_the_next_call_gets_a_new_worker() {
     assert_eq!(last_words, "a line before\nthe last line of 7");
     assert!(error.to_string().contains(&exit_words(7)), "{error}");
     assert_ne!(number(&pool, "pid"), pid);
-    // What may be done twice is asked of the next one, until that is enough.
+    // An idempotent call is retried on the next worker, up to its limit.
     let error = pool.call(Request::new("exit 8").idempotent()).unwrap_err();
     assert!(error.to_string().contains(&exit_words(8)), "{error}");
     watchdog::until("each is counted", || {
@@ -93,7 +93,7 @@ fn an_idle_worker_that_exits_costs_no_call() {
             Ok(process) => assert!(process.kill().unwrap()),
             Err(_) => pipewright_tests::alive::kill(pid as u32),
         }
-        // It may be found out before the kill is known of, but not before it has happened: what is sent is lost.
+        // The loss may be seen before the exit is reported, but not before the kill: sent bytes are lost.
         watchdog::until("it has ended", || !pipewright_tests::alive::is_running(pid as u32));
         let next = number(&pool, "pid");
         assert_ne!(next, pid);
@@ -118,7 +118,7 @@ fn no_accepted_call_loses_its_reply_while_workers_are_killed() {
                         break;
                     }
                     let request = Request::new(format!("echo {thread} {number}"));
-                    // Every fourth may be lost, with whoever was killed.
+                    // Every fourth call may be lost, with a killed worker.
                     let is_promised = number % 4 != 0;
                     let request = if is_promised { request.idempotent() } else { request };
                     match pool.call(request) {
@@ -177,13 +177,13 @@ fn a_call_ends_at_its_deadline_or_cancel() {
 
 #[watched_test]
 fn a_call_with_a_cancelled_token_does_not_start() {
-    // Who asks the worker finds the answer before there is any need to sleep, and so to look at the token.
+    // A direct call has its reply before it needs to sleep, and so before it checks the token.
     let channel = Options { spin: Duration::from_millis(100), ..options().channel };
     let pool = start(PoolOptions { max_workers: 1, channel, ..options() });
     let before = (0..200).map(|_| number(&pool, "count")).max().unwrap();
     let token = CancelToken::new();
     token.cancel();
-    // By callers who would ask the worker themselves, and by the thread of the pool.
+    // By direct calls, and by the thread of the pool.
     for _ in 0..20 {
         let request = || Request::new("count").cancel(&token);
         let ends = [pool.call(request()), pool.begin(request()).unwrap().wait()];

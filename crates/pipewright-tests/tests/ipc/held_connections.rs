@@ -34,7 +34,7 @@ fn calls_end_when_the_worker_exits_and_another_process_holds_its_socket() {
             Err(error) => return skip::skipped(&format!("pidfd_getfd: {error}")),
         };
         let is = |state| pool.stats().workers.iter().any(|it| it.state == state);
-        // What the pool tells is of a moment ago, and might be of the call before.
+        // The statistics are of a moment ago, and may be of the call before.
         watchdog::until("it has nothing to do", || is(WorkerState::Idle));
         std::thread::scope(|scope| {
             let call = scope.spawn(|| match is_begun {
@@ -48,7 +48,7 @@ fn calls_end_when_the_worker_exits_and_another_process_holds_its_socket() {
             was_killed(status.unwrap());
         });
         assert_ne!(number(&pool, "pid") as u32, pid);
-        // And where it had nothing to do.
+        // Also if the worker was idle.
         let pid = number(&pool, "pid") as u32;
         let _held = end_of(pid).unwrap();
         alive::kill(pid);

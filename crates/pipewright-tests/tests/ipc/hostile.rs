@@ -99,7 +99,7 @@ fn unsafe_memory_is_refused_and_the_channel_works_without_it() {
         greet(end, "shm.v1");
         let (kind, _) = hear(end).unwrap();
         if kind == 3 {
-            // Something else under the name of memory.
+            // Another file instead of memory.
             let body = b"memory\nbytes=65536\nproof=1\n";
             let frame = frame(3, 0, 1, body.len() as u32, body);
             assert!(end.send_handles(&[IoSlice::new(&frame)], &some_files(1)).unwrap());
@@ -232,7 +232,7 @@ proptest! {
                 greet(end, "shm.v1");
             }
             for (kind, flags, handles, length, body) in frames {
-                // Mostly right, so that what comes behind is looked at too.
+                // Mostly valid, so that later frames are checked too.
                 let flags = if flags < 230 { 0 } else { flags & 3 };
                 let handles = if handles == 2 { 1 } else { 0 };
                 let length = if length % 8 == 0 { length } else { body.len() as u32 };

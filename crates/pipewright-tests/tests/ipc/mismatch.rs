@@ -36,7 +36,7 @@ fn another_application_build_or_salt_is_named_on_both_sides() {
     for (kind, (field, ours, theirs)) in cases {
         let mut command = worker(&format!("echo,{kind}"));
         command.stderr(Stdio::piped());
-        // What the worker says of it, through a pipe of ours.
+        // The worker's output, through a pipe of ours.
         let (mut said, writer) = pipewright::pipe(Default::default()).unwrap();
         command.stderr(writer);
         let started: Result<Channel, _> = Channel::start(&mut command, &options());
@@ -109,7 +109,7 @@ fn a_host_that_finds_a_mismatch_reports_it() {
 fn a_program_not_started_as_a_worker_gets_an_error() {
     let error = worker("echo").env_remove("PIPEWRIGHT_IPC").run().unwrap_err();
     assert!(error.to_string().contains("was not started as a worker"), "{error}");
-    // A number that is nobody's, or something else's.
+    // A number of no handle, or of another file.
     for number in ["77", "1", "-1", "x", "99999999999999"] {
         let error = worker("echo").env("PIPEWRIGHT_IPC", number).run().unwrap_err();
         assert!(error.to_string().contains("worker"), "{error}");

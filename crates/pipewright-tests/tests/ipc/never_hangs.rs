@@ -27,11 +27,11 @@ fn waiting_for_a_silent_worker_times_out_and_reports_it_running() {
         assert_eq!((*peer, *waiting_for), (Peer::Runs { pid }, "a message"));
         // It can be used again: nothing was lost.
         assert!(channel.try_recv().unwrap().is_none());
-        // Nobody reads: more than the ring and the socket hold.
+        // The worker does not read: more than the ring and the socket hold.
         let error = channel.send_bytes(&vec![7; 16 << 20]).unwrap_err();
         let ErrorKind::TimedOut { waiting_for, .. } = error.kind() else { panic!("{error}") };
         assert_eq!(*waiting_for, "the other side to read");
-        // The message was cut off, and another one would be taken for the rest of it.
+        // The message was cut off, and the next one would be read as its rest.
         assert_eq!(channel.send_bytes(b"x").unwrap_err().kind(), &ErrorKind::CutOff);
         assert_eq!(channel.try_send_bytes(b"x").unwrap_err().kind(), &ErrorKind::CutOff);
     }
@@ -65,7 +65,7 @@ fn a_dead_worker_is_reported_after_its_last_message() {
         assert!(error.is_disconnect() && error.to_string().starts_with("the worker died: "));
         // Again and again.
         assert!(channel.recv().unwrap_err().is_disconnect());
-        // A message may still find room in the ring; more than fits does not.
+        // A message may still find room in the ring; more than that does not.
         let error = channel.send_bytes(&vec![7; 16 << 20]).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Died { status: Some(_) }), "{error}");
     }

@@ -145,7 +145,7 @@ fn a_program_that_cannot_start_is_named_in_the_error() {
 
 #[watched_test]
 fn program_output_in_an_error_is_bounded() {
-    // Less than a pipe holds: of a channel, nobody reads meanwhile.
+    // Less than a pipe holds: a channel does not read it meanwhile.
     let acts = ["err-bytes=30000", "exit=2"];
     for (error, _) in start_in_every_way(&|| program(&acts), &quick()) {
         let (_, _, last_words, text) = facts(&error);

@@ -23,13 +23,13 @@ fn names() -> BTreeSet<String> {
     for folder in folders.into_iter().chain([temporary]) {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            // Other tests and programs leave and take away what they like.
+            // Other tests and programs create and remove their own.
             if name.contains("pipewright") && name.contains("ipc") {
                 names.insert(format!("{folder}/{name}"));
             }
         }
     }
-    // System V: what nobody has given a name.
+    // System V memory has no name.
     let shm = fs::read_to_string("/proc/sysvipc/shm").unwrap_or_default();
     let own = std::process::id().to_string();
     names.extend(shm.lines().filter(|line| line.contains(&own)).map(str::to_owned));
@@ -84,7 +84,7 @@ fn nothing_is_left_after_a_thousand_connections_and_two_hundred_kills() {
     };
     let named = names();
     (0..50).for_each(|round| drop(connect(round, &on)));
-    // What comes with the first of everything.
+    // The first use allocates what stays.
     (0..20).for_each(|round| kill_one(round, if round % 4 == 3 { &off } else { &on }));
     let (handles, memory) = settled();
     for round in 0..CONNECTIONS {
@@ -96,7 +96,7 @@ fn nothing_is_left_after_a_thousand_connections_and_two_hundred_kills() {
     }
     (0..KILLS).for_each(|round| kill_one(round, if round % 4 == 3 { &off } else { &on }));
     let (handles_after, memory_after) = settled();
-    // Without pidfds a thread that waits for an end has a handle of its own, and comes to its end later.
+    // Without pidfds a thread that waits for an exit has a handle of its own, and ends later.
     watchdog::until("there are no more handles than before", || {
         handles_after <= handles || count::handles() <= handles
     });

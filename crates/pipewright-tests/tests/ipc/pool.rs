@@ -107,7 +107,7 @@ fn a_hanging_worker_is_killed_when_no_caller_waits() {
     assert!(error.to_string().contains(&format!("process {pid}")), "{error}");
     let next = number(&pool, "pid");
     assert_ne!(next, pid);
-    // Also if it is stopped.
+    // Also if the worker is stopped.
     #[cfg(unix)]
     {
         let stopped = rustix::process::Pid::from_raw(next as i32).unwrap();
@@ -187,7 +187,7 @@ fn a_streamed_reply_is_paced_by_its_reader() {
     }
     let error = pool.call("items 1").unwrap_err();
     assert!(error.to_string().contains("takes its answer whole"), "{error}");
-    // One that nobody takes holds up nobody else, and is given up.
+    // An unread reply delays no other call, and is dropped.
     let untaken = pool.begin(Request::new("items 1000000").in_pieces(4)).unwrap();
     assert_eq!(*pool.call("echo hi").unwrap(), *b"hi");
     drop(untaken);
@@ -201,7 +201,7 @@ fn a_worker_can_ask_its_caller() {
         match call.next().unwrap() {
             pipewright_ipc::CallEvent::Question(question) => {
                 let number: u64 = std::str::from_utf8(question.bytes()).unwrap().parse().unwrap();
-                // Which may need a worker itself.
+                // The function may call a worker itself.
                 let doubled = pool.call(format!("echo {}", number * 2)).unwrap();
                 question.answer(doubled.into_bytes());
             }
@@ -223,7 +223,7 @@ fn a_worker_that_breaks_the_protocol_is_killed_and_its_call_fails() {
         ("27,0", "an answer to a call that it does not have"),
         ("31,1", "a frame of kind 31 as an answer"),
         ("8,1", "a frame of kind 8 does not belong here"),
-        // It goes on, and is killed for that: not by whoever else kills processes.
+        // It continues, and the pool kills it for that.
         ("10,0", "the other side has closed the connection"),
     ];
     for (lie, words) in lies {
@@ -233,7 +233,7 @@ fn a_worker_that_breaks_the_protocol_is_killed_and_its_call_fails() {
         was_killed(status.unwrap());
         assert!(error.to_string().contains(words), "{lie}: {error}");
     }
-    // One that does not know of calls is refused, whatever else it is.
+    // A worker without calls is refused.
     let pool = Pool::new(worker("liar,none"), options()).unwrap();
     let error = pool.call("echo").unwrap_err();
     assert!(error.to_string().contains("can differs"), "{error}");
@@ -293,7 +293,7 @@ fn ten_thousand_calls_lose_no_reply_while_workers_are_killed() {
             open.push_back((began, pool.begin(request).unwrap()));
             began += 1;
         }
-        // Not at the end, when those who are left may be enough.
+        // Not at the end, when the remaining workers may be enough.
         if ended % 50 == 49 && began < CALLS {
             watchdog::until("one is killed", || kill_one(&pool));
             kills += 1;
@@ -324,10 +324,10 @@ pub(super) fn kill_one(pool: &Pool) -> bool {
     // Wine's server does not survive it when a process is killed that has just begun.
     let has_begun = |it: &&WorkerStatus| it.state != WorkerState::Starting;
     let Some(pid) = stats.workers.iter().find(has_begun).map(|it| it.pid) else { return false };
-    // The number could have passed to a stranger since the pool told it.
+    // The pid could have passed to another process since.
     #[cfg(unix)]
     let is_ours = || alive::is_child_of(pid, std::process::id());
-    // Not as long as anybody holds the process, and there numbers do not come round soon.
+    // Not while the process is held, and pids are not reused soon there.
     #[cfg(windows)]
     let is_ours = || true;
     match ProcessHandle::open(pid) {
@@ -353,7 +353,7 @@ fn shutdown_finishes_started_calls_and_kills_workers_that_stay() {
     for pid in pids {
         watchdog::until("the worker is gone", || !alive::is_running(pid));
     }
-    // Nothing is waited for where the pool is just dropped.
+    // A plain drop of the pool waits for nothing.
     let pool = self::pool(options());
     let call = pool.begin("hang").unwrap();
     until_busy(&pool);

@@ -77,7 +77,7 @@ fn a_pool_reports_the_shared_memory_of_its_workers() {
     let memory = |kind| {
         let pool = Pool::new(worker(kind), options()).unwrap();
         number(&pool, "pid");
-        // It is told when the pool's thread waits next.
+        // It is reported when the pool's thread waits next.
         watchdog::until("it serves", || {
             pool.stats().workers.iter().any(|it| it.shared_memory || it.fallback.is_some())
         });
@@ -121,7 +121,7 @@ fn a_forked_process_can_drop_its_parents_pool() {
         // SAFETY: a live number.
         let waited = unsafe { libc::waitpid(forked, &raw mut status, 0) };
         assert_eq!((waited, status), (forked, 0));
-        // And it has taken nothing away from us.
+        // Our own pool still works.
         assert_eq!(number(&pool, "pid"), pid);
         line.send_bytes(b"still here").unwrap();
         assert_eq!(line.recv().unwrap().bytes().unwrap(), b"still here");

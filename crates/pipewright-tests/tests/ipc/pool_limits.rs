@@ -19,7 +19,7 @@ use super::worker;
 
 #[watched_test]
 fn a_body_that_is_too_long_fails_only_its_own_call() {
-    // Whichever side it is that takes no more.
+    // Whichever side refuses the length.
     for (kind, max_message_bytes) in [("calls,ring=65536,most=1000", 1 << 20), ("calls", 1000)] {
         let channel = Options { max_message_bytes, ..options().channel };
         let options = PoolOptions { max_workers: 1, calls_per_worker: 4, channel, ..options() };
@@ -37,7 +37,7 @@ fn a_body_that_is_too_long_fails_only_its_own_call() {
             assert_eq!(long.unwrap_err().kind(), &too_long);
             assert_eq!(pool.call(body(1000)).unwrap().len(), 995);
         }
-        // The worker's answer, either way; what it asks; and what it is told.
+        // The worker's reply, either way; its question; and the answer to that.
         for _ in 0..2 {
             let error = pool.call("long 1001").unwrap_err();
             let ErrorKind::Failed { message } = error.kind() else { panic!("{error}") };
@@ -61,7 +61,7 @@ fn a_body_that_is_too_long_fails_only_its_own_call() {
 fn a_worker_never_has_more_calls_than_its_limit() {
     let options = PoolOptions { max_workers: 1, calls_per_worker: 10_000, ..options() };
     let pool = start(options);
-    // It looks whether it is cancelled, and takes in what has come.
+    // The worker checks for a cancel, and reads the frames that have arrived.
     let first = pool.begin("wait 200").unwrap();
     let calls: Vec<PendingCall> = (0..3000).map(|_| pool.begin("count").unwrap()).collect();
     assert_eq!(*first.wait().unwrap(), *b"done");
@@ -135,7 +135,7 @@ fn thousands_of_waiting_calls_get_the_start_error() {
     for call in calls {
         assert_eq!(call.wait().unwrap_err().kind(), &ErrorKind::Start);
     }
-    // Also those who come later.
+    // Also later callers.
     assert_eq!(pool.call("x").unwrap_err().kind(), &ErrorKind::Start);
     assert_eq!(pool.stats().started, 0);
 }

@@ -93,7 +93,7 @@ fn no_space_or_no_permission_falls_back_to_the_socket() {
         (libc::SYS_memfd_create, libc::ENOSYS, "memfd_create: Function not implemented"),
     ];
     for (call, errno, words) in refusals {
-        // For the worker too. Of two filters the later one says with which error.
+        // For the worker too. Of two filters the later one decides the error.
         refuse::refuse(&[call], errno);
         let (used, why) = works(&mut start("echo", &Options::default()));
         let why = why.unwrap_or_default();
@@ -142,7 +142,7 @@ fn without_free_handles_the_channel_uses_the_socket() {
         let expected = step.map(|it| format!("{it}: Too many open files (os error 24)"));
         assert_eq!(why, expected);
     }
-    // Its worker, here in the same process: there is room for what the host has, and then for nothing.
+    // Its worker, here in the same process: there is room for the host's handles only.
     let [ours, theirs] = handles(pair());
     let all = leave_room_for(1);
     let greeted = || Channel::as_worker(theirs, &Options::default()).unwrap();
@@ -153,7 +153,7 @@ fn without_free_handles_the_channel_uses_the_socket() {
     assert!(!host.stats().shared_memory && !worker.stats().shared_memory);
     host.send_bytes(b"a question").unwrap();
     assert_eq!(worker.recv().unwrap().bytes().unwrap(), b"a question");
-    // Later it is an error, and our own.
+    // Later it is an error of ours.
     let one = [Handle::from(std::fs::File::open("/dev/null").unwrap())];
     let all = leave_room_for(0);
     host.send_with_handles(b"with a handle", &one).unwrap();

@@ -91,7 +91,7 @@ fn says_before_it_claims(acts: &[&str]) -> String {
 #[watched_test]
 fn a_worker_knows_its_role_before_and_after_claiming_its_channel() {
     assert!(!worker::is_worker());
-    // To ask takes nothing away.
+    // Asking changes nothing.
     assert_eq!(says_before_it_claims(&["is-worker", "is-worker"]), "true\ntrue\n");
     let pool = start(PoolOptions { max_workers: 1, ..options() });
     for _ in 0..2 {
@@ -105,7 +105,7 @@ fn a_child_of_a_worker_is_no_worker() {
     for kind in ["std", "pipewright"] {
         assert_eq!(*pool.call(format!("child {kind}")).unwrap(), *b"false\n", "{kind}");
     }
-    // Before the link is claimed, a child that gets no handles but its own is none either.
+    // Before the channel is claimed, a child that inherits nothing is no worker either.
     assert_eq!(says_before_it_claims(&["is-worker=pipewright", "is-worker"]), "false\ntrue\n");
 }
 

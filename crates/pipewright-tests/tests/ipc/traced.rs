@@ -7,7 +7,7 @@ use pipewright_tests::traced::Lines;
 
 #[isolated_test]
 fn a_closed_connection_records_its_traffic() {
-    // Whether anybody listens is noted for the whole process, by whoever has something to tell first.
+    // The first event of a process decides for all whether there is a subscriber.
 
     let lines = Lines::listen("pipewright_ipc");
     let mut channel = start("echo", &Options::default());

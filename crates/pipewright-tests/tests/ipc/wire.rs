@@ -49,7 +49,7 @@ fn a_worker_written_from_the_wire_document_gets_handles() {
     reader.read_to_string(&mut text).unwrap();
     assert_eq!(text, "from python\n");
     assert_eq!(channel.recv().unwrap().bytes().unwrap(), b"take it");
-    // One that just ends has died.
+    // A worker that just exits has died.
     channel.worker().unwrap().kill().unwrap();
     assert!(channel.recv().unwrap_err().is_disconnect());
 }

@@ -53,7 +53,7 @@ fn a_worker_gets_no_more_calls_than_its_lifetime_limit() {
         let stats = pool.stats();
         assert_eq!((stats.died, stats.lost, stats.retries), (0, 0, 0));
     }
-    // Nor is it let go before it has answered anything.
+    // It also answers at least one call before it is replaced.
     let max_age = Some(Duration::ZERO);
     let pool = start(PoolOptions { max_age, max_workers: 1, calls_per_worker: 4, ..options() });
     let calls: Vec<_> = (0..5).map(|_| pool.begin("count").unwrap()).collect();
@@ -85,7 +85,7 @@ fn workers_of_a_changed_program_are_replaced() {
     let file = std::fs::File::options().write(true).open(&again).unwrap();
     file.set_modified(std::time::SystemTime::now()).unwrap();
     drop(file);
-    // Away first: Windows lets nobody have the name of a program that runs.
+    // Renamed first: on Windows the name of a running program is not free.
     std::fs::rename(&puppet, folder.path().join("before")).unwrap();
     std::fs::rename(again, &puppet).unwrap();
     watchdog::until("it is replaced", || number(&pool, "pid") != pid);
@@ -105,7 +105,7 @@ fn a_worker_that_does_not_acknowledge_a_reset_is_replaced() {
     let pool = Pool::new(command, options.clone()).unwrap();
     let workers: Vec<u64> = (0..3).map(|_| pool.call("x").unwrap().worker()).collect();
     assert_eq!(workers, [1, 2, 3]);
-    // One that does not come to it.
+    // A worker that does not get to it.
     let reset_timeout = Some(Duration::from_millis(50));
     let pool = start(PoolOptions { reset_timeout, ..options });
     let workers: Vec<u64> = (0..2).map(|_| pool.call("deaf").unwrap().worker()).collect();

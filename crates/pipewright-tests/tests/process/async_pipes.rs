@@ -55,7 +55,7 @@ fn bytes_arrive_whole_both_ways_at_once() {
             );
             written.unwrap();
             assert!(read.unwrap() == bytes.len() && echo == bytes);
-            // The end is told as often as somebody asks.
+            // Every later read returns the end again.
             assert_eq!(stdout.read(&mut [0; 8]).await.unwrap(), 0);
             assert!(child.wait_async().await.unwrap().success());
         });
@@ -166,7 +166,7 @@ fn a_future_that_is_dropped_loses_no_byte_and_writes_none_twice() {
         }
         assert_eq!(written, BYTES);
         assert!(read == expected);
-        // A read that waits is given up, and the next one finds what came meanwhile.
+        // A waiting read is dropped, and the next one finds the bytes that came meanwhile.
         assert!(poll_once(reader.read(&mut [0; 8])).is_pending());
         writer.write_all(b"late").await.unwrap();
         let mut late = [0; 8];
@@ -243,7 +243,7 @@ fn async_pipes_leave_nothing_and_take_no_thread() {
                 .into_iter()
                 .map(|(read, write)| (read.into_async().unwrap(), write.into_async().unwrap()))
                 .collect();
-            // Each reads, and none has anything.
+            // Each reads, and none has any bytes.
             for (reader, _) in &mut ends {
                 assert!(poll_once(reader.read(&mut [0; 8])).is_pending());
             }
@@ -259,7 +259,7 @@ fn async_pipes_leave_nothing_and_take_no_thread() {
     let first = round();
     let before = count::handles();
     for _ in 0..5 {
-        // What was taken and is read by nobody goes as well.
+        // Bytes that were accepted and are never read go as well.
         assert!(round() <= first);
     }
     watchdog::until("every handle is closed", || count::handles() <= before);
@@ -290,7 +290,7 @@ fn a_clone_of_an_async_end_blocks_without_blocking_the_task() {
             assert_eq!(&echo, b"one");
             assert!(blocks(&into) && blocks(&from));
 
-            // A thread that waits in a read of the same pipe: what it takes, the task does not wait for in a call.
+            // A thread blocks in a read of the same pipe: bytes that it takes must not block the task.
             let taking = std::thread::spawn(move || {
                 let mut taken = [0; 3];
                 from.read_exact(&mut taken).map(|()| (taken, from))

@@ -49,7 +49,7 @@ fn with_stdin(stdin: impl AsFd, test: impl AsyncFnOnce(&dyn Fn())) {
 async fn reads_as_it_comes(mut writer: impl io::Write, is_as_before: &dyn Fn()) {
     let mut stdin = stdin_async().unwrap();
     is_as_before();
-    // Given up, with nothing lost.
+    // Dropped, with nothing lost.
     assert!(timeout(A_WHILE, stdin.read(&mut [0; 8])).await.is_err());
     is_as_before();
     writer.write_all(b"one\n").unwrap();
@@ -58,7 +58,7 @@ async fn reads_as_it_comes(mut writer: impl io::Write, is_as_before: &dyn Fn()) 
     assert_eq!(&line, b"one\n");
     is_as_before();
 
-    // Somebody else who shares it takes the line before we do.
+    // Another holder reads the line before we do.
     writer.write_all(b"two\n").unwrap();
     assert_eq!(io::stdin().read(&mut line).unwrap(), 4);
     assert!(poll_once(stdin.read(&mut line)).is_pending());
@@ -90,7 +90,7 @@ fn a_task_reads_a_terminal_without_changing_its_mode() {
     with_stdin(inside, async |is_as_before: &dyn Fn()| {
         let mut screen = File::from(screen);
         reads_as_it_comes(&screen, is_as_before).await;
-        // Ctrl-D is an end, after which it goes on.
+        // Ctrl-D is an end of file; later input can be read.
         let mut stdin = stdin_async().unwrap();
         screen.write_all(&[4]).unwrap();
         assert_eq!(stdin.read(&mut [0; 8]).await.unwrap(), 0);
@@ -183,7 +183,7 @@ fn a_task_writes_to_a_pipe_and_a_socket_without_changing_their_modes() {
 #[isolated_test]
 fn a_task_writes_to_a_terminal_without_changing_its_mode() {
     let (screen, inside) = terminal();
-    // As it is written: no line end is made two.
+    // Raw output: the terminal adds no carriage return.
     let mut settings = rustix::termios::tcgetattr(&inside).unwrap();
     settings.make_raw();
     rustix::termios::tcsetattr(&inside, rustix::termios::OptionalActions::Now, &settings).unwrap();

@@ -125,7 +125,7 @@ fn lines_and_events_come_as_they_are_written() {
         }
         assert_eq!((said, code), ([b"a".to_vec(), b"b".to_vec()], Some(7)));
 
-        // Left in the middle; what is left is read without being kept.
+        // Left in the middle; the rest is read and dropped.
         let mut lines = puppet(["lines=100000"]).lines_async().unwrap();
         assert_eq!(lines.next().await.unwrap().unwrap().source, Source::Stdout);
         assert!(lines.finish().await.unwrap().status.success());
@@ -268,7 +268,7 @@ fn outside_of_a_runtime_there_is_an_error_and_no_child() {
 fn lines_and_events_continue_in_another_runtime() {
     let dir = tempfile::tempdir().unwrap();
     let go = |name: &str| dir.path().join(name).display().to_string();
-    // Nobody drives the first runtime any more, or there is none.
+    // The first runtime is no longer driven, or gone.
     for (is_kept, file) in [(true, go("kept")), (false, go("dropped"))] {
         // With a time limit, for which the runtime has a timer.
         let start = || {
@@ -281,7 +281,7 @@ fn lines_and_events_continue_in_another_runtime() {
         let first = one_thread();
         first.block_on(async {
             assert_eq!(lines.next().await.unwrap().unwrap().text, "line 0");
-            // Nothing more is said before the file is there.
+            // No more output before the file exists.
             assert!(poll_once(lines.next()).is_pending());
             while !matches!(events.next().await.unwrap().unwrap(), Event::Stdout(_)) {}
             assert!(poll_once(events.next()).is_pending());

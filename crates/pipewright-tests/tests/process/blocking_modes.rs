@@ -66,7 +66,7 @@ fn a_clone_of_our_end_of_stdout_waits_for_bytes() {
         let mut command = puppet(["eat-all", "out=late"]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let ours = child.stdout.take().unwrap();
-        // It has been read from without waiting, as a capture does.
+        // It has been read without blocking, as in a capture.
         let error = ours.try_read_spare(&mut Vec::with_capacity(1)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
         let mut clone = clones_of(&ours).into_iter().nth(way).unwrap();
@@ -75,7 +75,7 @@ fn a_clone_of_our_end_of_stdout_waits_for_bytes() {
             let mut text = String::new();
             clone.read_to_string(&mut text).map(|_| text)
         });
-        // It sleeps in its read, or has not come so far.
+        // The thread sleeps in its read, or is not there yet.
         std::thread::park_timeout(Duration::from_millis(20));
         drop(child.stdin.take());
         assert_eq!(reading.join().unwrap().unwrap(), "late");
@@ -122,7 +122,7 @@ fn our_pipe_ends_block_for_other_processes() {
     while writer.try_write(&flood(1 << 16)).is_ok() {}
     let full = reader.available().unwrap();
     assert!(!is_nonblocking(&reader) && !is_nonblocking(&writer));
-    // Still: no call of ours waits, now that others share both ends.
+    // No call of ours blocks, even now that others share both ends.
     assert_eq!(writer.try_write(b"x").unwrap_err().kind(), io::ErrorKind::WouldBlock);
     let mut taken = Vec::with_capacity(2 << 20);
     while reader.try_read_spare(&mut taken).is_ok() {}

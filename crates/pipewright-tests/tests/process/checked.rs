@@ -54,7 +54,7 @@ fn a_timeout_error_has_its_limit_and_the_output_so_far() {
     let capture = command.capture().unwrap();
     assert_eq!(capture.exceeded, limit);
     assert_eq!(capture.check().unwrap_err().to_string(), error.to_string());
-    // What it complained of says more.
+    // Its stderr says more.
     let mut command = puppet(["out=one\n", "err=oh\n", "wait=600"]);
     let error = command.idle_timeout(SHORT).read().unwrap_err();
     let words = format!("failed: timed out after {SHORT:?} without output: oh");

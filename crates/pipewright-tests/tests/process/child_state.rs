@@ -77,7 +77,7 @@ fn with_closed_stdio(body: impl FnOnce() -> Result<(), String>) {
         unsafe { libc::close(fd) };
     }
     let result = body();
-    // A thread of ours may have something under these numbers for a moment longer.
+    // One of our threads may have a handle of these numbers for a moment longer.
     watchdog::until("every handle is closed", || count::handles() <= before - 3);
     for (fd, saved) in saved.into_iter().enumerate() {
         // SAFETY: as above.

@@ -52,7 +52,7 @@ fn children_dropped_by_many_threads_are_reaped() {
     watchdog::until("every child is reaped", || count::children().is_empty());
     let rested = || count::threads() <= 3;
     watchdog::until("the reaper has gone to rest", rested);
-    // And it comes back for the next one.
+    // The thread starts again for the next one.
     drop(puppet(["wait=0.05"]).spawn().unwrap());
     watchdog::until("the last child is reaped", || count::children().is_empty());
     std::thread::park_timeout(Duration::from_millis(1));

@@ -146,7 +146,7 @@ fn a_missing_loader_is_named() {
 
 #[isolated_test]
 fn a_program_open_for_writing_is_busy_and_retried() {
-    // Alone: a child that another test is starting has what is written to open until it execs.
+    // Isolated: a child that another test starts has the written file open until it executes.
 
     let dir = tempfile::tempdir().unwrap();
     let path = program(dir.path(), "copy", fs::read("/bin/true").unwrap());
@@ -216,7 +216,7 @@ fn too_many_open_files_is_a_limit() {
 #[isolated_test]
 fn too_many_processes_is_a_limit() {
     if is_root() {
-        // Root is never refused: become somebody who has no process but this one.
+        // Root is never refused: become a user with no other process.
         // SAFETY: numbers; this process runs nothing but this test.
         assert_eq!(unsafe { libc::setuid(54321) }, 0);
     }
@@ -236,7 +236,7 @@ fn address_space() -> u64 {
 
 #[isolated_test]
 fn out_of_memory_is_a_limit() {
-    // What there is, and no stack for a child.
+    // The present use, without room for the stack of a child.
     let limit = libc::rlimit { rlim_cur: address_space(), rlim_max: libc::RLIM_INFINITY };
     // SAFETY: a live struct.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
@@ -270,7 +270,7 @@ fn failed_carries_status_outcome_and_the_end_of_stderr() {
     );
     let error = puppet(["raise=KILL"]).read().unwrap_err();
     assert!(error.to_string().ends_with("failed: signal: 9 (SIGKILL)"), "{error}");
-    // `run` remembers only the end of a long complaint.
+    // `run` keeps only the end of a long stderr.
     let error = puppet(["err-bytes=1000000", "exit=1"]).stderr(Stdio::piped()).run().unwrap_err();
     let ErrorKind::Failed { stderr_tail, .. } = error.kind() else { panic!("{error:?}") };
     assert!((60_000..=200_000).contains(&stderr_tail.len()), "{}", stderr_tail.len());

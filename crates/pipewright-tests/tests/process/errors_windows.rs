@@ -123,7 +123,7 @@ fn failed_carries_status_outcome_and_the_end_of_stderr() {
     assert_eq!(stderr_tail, "first\nlast words\n");
     assert!(error.to_string().contains("failed: exit "), "{error}");
     assert!(error.to_string().ends_with(": 3: last words"), "{error}");
-    // The number of an exception, as everybody knows it.
+    // The well-known number of an exception.
     let error = Command::new("cmd").args(["/c", "exit", "-1073741819"]).read().unwrap_err();
     assert!(error.to_string().to_lowercase().contains("0xc0000005"), "{error}");
 }

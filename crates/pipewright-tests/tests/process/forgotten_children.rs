@@ -42,7 +42,7 @@ fn stdio_of(pid: u32) -> [String; 3] {
 #[isolated_test]
 fn a_forgotten_child_has_null_stdio_by_default() {
     let file = File::open("/etc/passwd").unwrap();
-    // Ours is to be something else than null.
+    // Our stdio must differ from null.
     // SAFETY: numbers; this process runs nothing but this test.
     assert_eq!(unsafe { libc::dup2(file.as_raw_fd(), 0) }, 0);
     look_at_stdio();

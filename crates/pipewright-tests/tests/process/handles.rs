@@ -169,7 +169,7 @@ fn an_async_end_says_would_block_where_a_sync_end_waits() {
                 reader.read_exact(&mut text).unwrap();
                 text
             });
-            // It sleeps in the read, or in the wait before it, or has not come so far.
+            // The thread sleeps in the read or in the wait before it, or is not there yet.
             std::thread::park_timeout(std::time::Duration::from_millis(20));
             assert!(!waiting.is_finished());
             writer.write_all(b"later").unwrap();
@@ -200,7 +200,7 @@ fn the_consoles_are_our_own_standard_handles() {
         assert!(console.number() > 2, "a copy");
         assert_eq!(target(console.number()), target(number as i64));
     }
-    // Closed, they are errors and no panic.
+    // Closed ones are errors and no panic.
     drop(fs::File::from(pipewright::null().unwrap()));
     // SAFETY: this process runs nothing but this test.
     assert_eq!(unsafe { libc::close(0) }, 0);

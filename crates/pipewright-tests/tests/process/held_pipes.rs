@@ -70,7 +70,7 @@ fn stop_at_exit_reads_only_what_is_in_the_pipe() {
 #[cfg(unix)]
 #[isolated_test]
 fn stop_at_exit_without_a_holder_reads_everything() {
-    // Others start children too, and each of those has a copy of the pipe until it is another program.
+    // Isolated: a child of another test has a copy of the pipe until it executes its program.
 
     for _ in 0..50 {
         let mut command = puppet(["out-bytes=300000"]);
@@ -81,7 +81,7 @@ fn stop_at_exit_without_a_holder_reads_everything() {
 
 #[watched_test]
 fn until_eof_waits_for_the_last_holder() {
-    // Longer than the default would settle.
+    // Longer than the default linger.
     let acts = ["out=a", "spawn=wait=0.6;out=b"];
     let capture = puppet(acts).linger(Linger::UntilEof).capture().unwrap();
     assert_eq!((capture.stdout.as_str(), capture.held_open), ("ab", false));

@@ -20,7 +20,7 @@ pub(crate) fn child_with_pid(pid: u32, acts: &[&str]) -> Option<Child> {
         if child.id() == pid {
             return Some(child);
         }
-        // Somebody else on this machine was faster.
+        // Another process got the number.
         child.kill().unwrap();
         child.wait().unwrap();
     }
@@ -39,7 +39,7 @@ fn the_children_of_a_stranger_with_a_reused_pid_are_left_alone() {
     let worker: u32 = String::from_utf8(said).unwrap().trim().parse().unwrap();
     let worker = KillOnDrop(worker);
     ended.kill().unwrap();
-    // A kill would have been delivered by the time that a signal of ours is.
+    // A kill would have been delivered before our later signal.
     assert!(stranger.signal(Signal::CONT).unwrap());
     assert!(alive::is_running(worker.0), "it is none of ours");
     stranger.kill().unwrap();
@@ -137,7 +137,7 @@ fn a_child_of_another_user_is_given_up_with_an_error() {
             assert!(error.to_string().starts_with("cannot stop "), "{error}");
             assert!(start.elapsed() >= SHORT * 2);
         }
-        // The machine's temp folder may be mounted nosuid: then it is ours to kill.
+        // The temp folder may be mounted nosuid: then we may kill the child.
         Ok(capture) => assert_eq!(capture.outcome, Outcome::TimedOut),
     }
 }
@@ -186,7 +186,7 @@ fn a_relative_directory_is_inside_the_new_root() {
     command.chroot(dir.path()).current_dir("no-such-dir-in-there");
     let error = command.status().unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::CurrentDirMissing { .. }), "{error}");
-    // Found in there, and not from where we are; the program is what is missing then.
+    // Resolved in the new root and not in ours: there the program is missing.
     let error = command.current_dir("work").status().unwrap_err();
     assert!(!matches!(error.kind(), ErrorKind::CurrentDirMissing { .. }), "{error}");
 }
@@ -200,7 +200,7 @@ fn absurd_handle_numbers_are_errors_and_possible_ones_work() {
     let error = command.status().unwrap_err();
     assert!(error.to_string().contains("cannot hand it inherit[0]"), "{error}");
     assert!(!std::thread::panicking());
-    // The highest number that there is, while another source has to be moved out of the way.
+    // The highest number there is, while another source has to be moved away.
     // SAFETY: all zeroes is a limit.
     let mut limit: libc::rlimit = unsafe { std::mem::zeroed() };
     // SAFETY: a live struct.
@@ -286,7 +286,7 @@ fn execs_a_program_with_merged_streams() {
 #[cfg(target_os = "linux")]
 #[isolated_test(limit = Duration::from_secs(60))]
 fn a_group_of_zombies_that_nobody_reaps_is_not_waited_for() {
-    // Orphans come to this process, which does not reap them: an init as careless ones are.
+    // This process adopts orphans and does not reap them, as a careless init.
     // SAFETY: numbers; this process runs nothing but this test.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) }, 0);
     let mut command = puppet(["spawn=wait=600", "wait=600"]);

@@ -130,7 +130,7 @@ fn timeouts_hold_while_the_task_does_not_poll() {
     one_thread().block_on(async {
         let mut lines = talks().timeout(SHORT).lines_async().unwrap();
         assert_eq!(lines.next().await.unwrap().unwrap().text, "said");
-        // A wait that is given up, and then none at all.
+        // A wait that is dropped, and then none.
         assert!(poll_once(lines.next()).is_pending());
         away(lines.pid());
         assert_eq!(lines.finish().await.unwrap().outcome, Outcome::TimedOut);
@@ -150,7 +150,7 @@ fn a_child_that_has_ended_in_time_has_not_timed_out() {
     assert_eq!((ending.outcome, ending.status.code()), (Outcome::Exited, Some(3)));
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.outcome, output.status.code()), (Outcome::Exited, Some(3)));
-    // Nor for a task that comes back late, whoever keeps its time.
+    // Nor for a task that polls late, whichever thread keeps its deadline.
     let token = CancelToken::new();
     one_thread().block_on(async {
         let with_background = command.stdout(Stdio::piped()).owned();
@@ -158,7 +158,7 @@ fn a_child_that_has_ended_in_time_has_not_timed_out() {
             [with_background, puppet(["out=said\n", "exit=3"]).timeout(SHORT).owned()]
         {
             let mut lines = command.cancel(&token).lines_async().unwrap();
-            // Whether there is a line yet or not.
+            // With a line ready, and without.
             let _ = poll_once(lines.next());
             away(lines.pid());
             away_for(SHORT * 2);
@@ -176,7 +176,7 @@ fn a_child_that_has_ended_in_time_has_not_timed_out() {
 #[watched_test]
 fn unread_output_is_not_idle() {
     let mut lines = talks().idle_timeout(SHORT).lines().unwrap();
-    // Until it has been said, too.
+    // Also until that is reported.
     away_for(SHORT * 3);
     assert!(alive::is_running(lines.pid()));
     assert_eq!(lines.next().unwrap().unwrap().text, "said");
@@ -323,7 +323,7 @@ fn a_timeout_comes_between_two_results_of_run_all() {
     let commands = [slow.timeout(SHORT).owned(), puppet(["exit=0"])];
     let mut ends = run_all(commands).concurrency(2).as_they_end();
     assert_eq!(ends.next().unwrap().0, 1);
-    // Nobody calls `next`, and yet this comes to an end.
+    // No call of `next`, and yet this ends.
     end.read_to_end(&mut Vec::new()).unwrap();
     let (index, slow) = ends.next().unwrap();
     assert_eq!((index, slow.unwrap().outcome), (0, Outcome::TimedOut));
@@ -347,7 +347,7 @@ fn a_cancel_comes_between_two_results_of_a_runner() {
     let (key, slow) = runner.next().unwrap();
     let slow = slow.unwrap();
     assert_eq!((key, slow.outcome, slow.stdout.as_str()), ("slow", Outcome::Cancelled, "said\n"));
-    // One that is still kept when the runner goes is killed with it.
+    // A run that is still parked when the runner is dropped is killed with it.
     let (slow, mut end) = holds_a_pipe();
     runner.push("left", slow);
     assert!(matches!(runner.next_within(Duration::ZERO), Next::Pending));

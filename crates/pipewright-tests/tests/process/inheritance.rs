@@ -49,7 +49,7 @@ fn children_of_eight_threads_inherit_only_listed_handles() {
     let done = AtomicBool::new(false);
     let opened = AtomicUsize::new(0);
     let before = inheritable_numbers();
-    // One that is there all the time, so that there is never nothing to leak.
+    // One handle stays open all the time, so that there is always one to leak.
     let always = inheritable();
     assert_eq!(is_inheritable(i64::from(always.as_raw_fd())), Some(true));
     std::thread::scope(|scope| {
@@ -151,7 +151,7 @@ fn a_listed_handle_that_was_closed_is_named_in_the_error() {
     let number = closed.number() as i32;
     let mut command = puppet(["exit=0"]);
     command.inherit(null()).inherit(closed);
-    // What other code of the program has no business doing.
+    // Other code of the program must not do this.
     // SAFETY: this process runs nothing but this test, and ends without the owner's drop.
     assert_eq!(unsafe { libc::close(number) }, 0);
     let error = command.status().unwrap_err();

@@ -44,7 +44,7 @@ fn the_kill_reaches_below_the_child() {
 #[cfg(unix)]
 #[watched_test]
 fn the_kill_reaches_the_group() {
-    // The one in the middle has ended, so that only the group leads to the last.
+    // The middle process has exited, so that only the group leads to the last.
     let acts = "spawn=wait=600";
     let script = format!("{} {acts} >&2; exec sleep 600", env!("CARGO_BIN_EXE_puppet"));
     let mut command = Command::new("sh");
@@ -70,7 +70,7 @@ fn dropped_lines_and_handles_kill_too() {
     drop(process);
     all_are_killed(&[pid]);
 
-    // The wish moves on with the child.
+    // The setting moves with the child.
     let child = puppet(["wait=600"]).kill_on_drop().spawn().unwrap();
     let process = ProcessHandle::from(child);
     assert!(process.signal(Signal::CONT).unwrap());
@@ -88,6 +88,6 @@ fn a_child_that_exited_keeps_its_daemons() {
     drop(child);
     assert!(alive::is_running(daemon.0));
 
-    // And verbs that wait are not changed by it.
+    // Calls that wait are not changed by it.
     assert_eq!(puppet(["out=x"]).kill_on_drop().read().unwrap(), "x");
 }

@@ -31,7 +31,7 @@ fn fail_stops_the_child_and_keeps_what_fits() {
     assert_eq!((capture.outcome, capture.stdout.as_str()), (Outcome::LimitExceeded, "123"));
     assert!(!capture.success() && capture.truncated);
     assert!(!alive::is_running(capture.pid));
-    // Also when the child has ended before anybody could look.
+    // Also if the child has exited before the first read.
     let capture = puppet(["out=12345"]).limit(Limit::fail(4)).capture().unwrap();
     assert_eq!(capture.outcome, Outcome::LimitExceeded);
     let capture = puppet(["out=12345"]).limit(Limit::fail(5)).capture().unwrap();
@@ -56,7 +56,7 @@ fn fail_stops_the_child_whatever_the_verb_keeps() {
     let last = puppet(["out=12345", "wait=600"]).stdout(Stdio::piped()).owned();
     let error = (puppet(["out="]) | last).limit(Limit::fail(3)).run().unwrap_err();
     assert!(error.to_string().ends_with("failed: exceeded its output limit of 3 bytes"), "{error}");
-    // What is no reason to stop is none here either, and an error has its whole end of stderr.
+    // A tail limit stops no child here either, and the error has the whole end of stderr.
     let mut command = puppet(["err=12345", "exit=3"]);
     let error = command.stderr(Stdio::piped()).limit(Limit::keep_head(3)).run().unwrap_err();
     assert!(error.to_string().ends_with("12345"), "{error}");

@@ -51,7 +51,7 @@ fn a_long_line_is_cut_and_the_next_one_is_whole() {
     }
     let lines = all(puppet(["out=12345\r\n"]).max_line(5).lines().unwrap());
     assert_eq!((lines[0].text.as_str(), lines[0].truncated), ("12345", false));
-    // No half of a character is left, and strict text is no reason to fail.
+    // No half character is left, and strict text does not fail.
     let mut command = puppet(["out=ab\u{e9}\n"]);
     let lines = all(command.max_line(3).strict_utf8().lines().unwrap());
     assert_eq!((lines[0].text.as_str(), lines[0].truncated), ("ab", true));

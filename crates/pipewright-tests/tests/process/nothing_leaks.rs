@@ -68,7 +68,7 @@ fn one_run(round: usize) {
 fn one_other_run(round: usize, supervised: bool) {
     match round % 10 {
         0 => {
-            // Left in the middle, while it still writes.
+            // Dropped in the middle, while it still writes.
             let mut lines = puppet(["lines=1000000000"]).lines().unwrap();
             assert_eq!(lines.next().unwrap().unwrap().text, "line 0");
         }

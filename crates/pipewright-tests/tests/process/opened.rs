@@ -197,7 +197,7 @@ fn an_opened_pid_that_is_reused_is_never_signalled() {
         assert!(!handle.signal(Signal::TERM).unwrap());
         let end = handle.wait_or_kill_on_timeout(Duration::ZERO).unwrap();
         assert!(!end.was_killed());
-        // A signal would have been delivered by the time that another one is.
+        // A wrong signal would have been delivered before this later one.
         assert!(stranger.signal(Signal::CONT).unwrap());
         assert!(alive::is_running(stranger.id()));
         stranger.kill().unwrap();

@@ -108,7 +108,7 @@ fn user_and_groups_are_applied() {
     };
     assert_eq!(id(|command| command.uid(65534).gid(65533)), "65534 65533 65533");
     assert_eq!(id(|command| command.gid(7).groups(&[7, 8, 9])), "0 7 7 8 9");
-    // Root's groups are not left to somebody who is not root.
+    // Root's groups are dropped for another user.
     assert_eq!(id(|command| command.uid(65534)), "65534 0 0");
 }
 
@@ -124,7 +124,7 @@ fn the_root_directory_is_applied() {
     std::fs::copy(puppet_path, dir.path().join("bin/puppet")).unwrap();
     let error = Command::new("/bin/no-such").chroot(dir.path()).status().unwrap_err();
     assert!(error.to_string().contains("/bin/no-such"), "{error}");
-    // Its loader is not in there: which shows that the search was.
+    // The new root lacks the loader, which shows that the search was inside it.
     let error = Command::new("/bin/puppet").chroot(dir.path()).status().unwrap_err();
     assert!(error.raw_os_error() == Some(libc::ENOENT), "{error}");
 }
@@ -158,7 +158,7 @@ fn a_child_is_killed_when_its_parent_ends_and_not_when_a_thread_does() {
             .unwrap()
     });
     let child = child.join().unwrap();
-    // The thread that asked has ended; a signal because of that would have come first.
+    // The starting thread has ended; its death signal would have come first.
     assert!(child.signal(Signal::CONT).unwrap());
     assert_eq!(child.try_wait().unwrap(), None);
     assert_eq!(count::zombies(), Vec::<u32>::new());

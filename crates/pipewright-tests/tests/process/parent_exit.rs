@@ -22,7 +22,7 @@ fn host(mark: &str, change: impl FnOnce(&mut Command)) -> Option<(Child, Vec<u32
     change(&mut command);
     let child = command.spawn().unwrap();
     watchdog::until("the tree is complete", || alive::marked(MARK, mark).len() >= 5);
-    // A job needs nobody.
+    // A job needs no supervisor.
     #[cfg(windows)]
     let supervisors = Vec::new();
     #[cfg(unix)]
@@ -128,7 +128,7 @@ fn a_killed_supervisor_does_not_hang_its_host() {
     let child = command.spawn().unwrap();
     watchdog::until("the daemon runs", || alive::marked(MARK, "waiting").len() >= 2);
     alive::kill(alive::parent(child.id()).unwrap());
-    // The guard has adopted it, has killed it, and tells.
+    // The guard has adopted and killed it, and reports it.
     assert_eq!(child.wait().unwrap().terminating_signal(), Some(Signal::KILL));
     drop(child);
     nobody_is_left("waiting");

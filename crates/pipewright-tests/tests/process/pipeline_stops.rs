@@ -41,7 +41,7 @@ fn the_reader_is_stopped_before_its_writer() {
     let dir = tempfile::tempdir().unwrap();
     let done = dir.path().join("done");
     for _ in 0..20 {
-        // Whoever sees the end of its input takes it for the whole of it.
+        // A reader takes the end of its input for the whole.
         let load = format!("cat >/dev/null; echo loaded >{}", done.display());
         let output = (Command::new("sleep").arg("600") | Command::new("sh").args(["-c", &load]))
             .timeout(Duration::from_millis(20))
@@ -82,7 +82,7 @@ fn a_stop_reaches_the_descendants_of_every_stage() {
     for pid in below.into_iter().chain(capture.stages.iter().map(|stage| stage.pid)) {
         assert!(!alive::is_running(pid), "{pid} is left");
     }
-    // Those whose parents have gone are known to the group of their stage alone.
+    // Orphans are only found through the group of their stage.
     let orphan = || {
         let mut command = puppet(["spawn=spawn=wait=600", "wait=600"]);
         command.own_group();
@@ -134,13 +134,13 @@ fn a_held_last_stream_does_not_hang_the_pipeline() {
 #[cfg(unix)]
 #[isolated_test]
 fn a_stage_that_cannot_start_is_named_and_nothing_is_left() {
-    // Descendants are only held by pidfds.
+    // Descendants can only be held by pidfds.
     let below = if is_forced_off("pidfd") { "out=" } else { "spawn=wait=600" };
     let sleeper = || puppet(["ignore=TERM", below, "wait=600"]);
-    // The first start makes what stays.
+    // The first start allocates what stays.
     assert!(Command::new("true").status().unwrap().success());
     let handles = count::handles_at_rest();
-    // Without pidfds a thread holds one for a moment longer than its child is there.
+    // Without pidfds a thread holds a handle for a moment longer than its child exists.
     let no_handle_is_left = || watchdog::until("no handle is left", || count::handles() == handles);
     for bad in 0..3 {
         let stages = (0..3).map(|at| if at == bad { missing() } else { sleeper() });
@@ -153,7 +153,7 @@ fn a_stage_that_cannot_start_is_named_and_nothing_is_left() {
             no_handle_is_left();
         }
     }
-    // What is opened for a later stage can be missing too.
+    // A file of a later stage can be missing too.
     let mut last = Command::new("cat");
     last.stdout(Stdio::create("/no/such/dir/file"));
     let error = (sleeper() | last).output().unwrap_err();
@@ -216,7 +216,7 @@ fn stage_options_do_not_change_the_command() {
     let mut broken = &mut echo | &mut cat;
     broken = broken.pipe(missing());
     assert!(broken.read().is_err());
-    // Its streams are its own again, whether or not the pipeline could be started.
+    // Each command has its own streams again, also if the pipeline did not start.
     assert_eq!(echo.read().unwrap(), "hi");
     assert_eq!(cat.stdin(Stdio::bytes("mine")).read().unwrap(), "mine");
 }

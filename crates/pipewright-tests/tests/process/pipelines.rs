@@ -98,7 +98,7 @@ fn never_deadlocks_when_all_stages_flood_stderr_as_well() {
 #[cfg(unix)]
 #[watched_test]
 fn a_stage_that_closes_its_stdin_early_is_counted_and_stops_no_stage() {
-    // The first goes on after it has closed its input; the second leaves what the first says.
+    // The first continues after it has closed its input; the second leaves the output of the first unread.
     let mut first = sh("exec <&-; echo done");
     first.stdin(Stdio::bytes(flood(1_000_000)));
     let output = (first | sh("exec <&-; exec sleep 0.05") | Command::new("cat")).output().unwrap();
@@ -118,10 +118,10 @@ fn sigpipe_of_an_early_stage_is_no_failure() {
     assert!(capture.success(), "{capture:?}");
     assert_eq!(capture.stages[0].status.signal(), Some(13));
     assert_eq!((capture.decided_by, capture.outcome), (1, Outcome::Exited));
-    // As a shell tells of it, and past a stage in the middle.
+    // As a shell reports it, and past a stage in the middle.
     let mut cascade = sh("yes; exit $?") | Command::new("cat") | sh("head -n 1");
     assert!(cascade.run().is_ok());
-    // The last one's reader is whoever reads from the pipeline: there it is no matter of stages.
+    // The reader of the last stage is the caller, and not a stage.
     let mut last = Command::new("true") | sh("kill -PIPE $$");
     let capture = last.capture().unwrap();
     assert_eq!((capture.outcome, capture.decided_by), (Outcome::Signaled, 1));
@@ -167,7 +167,7 @@ fn every_stderr_that_is_captured_shares_one_pipe_in_exact_order() {
     let capture = pipeline.capture().unwrap();
     assert_eq!((capture.stdout.as_str(), capture.stderr.as_str()), ("out\n", "1\n2\n3\n"));
     assert_eq!((capture.stdout_bytes, capture.stderr_bytes), (Some(4), Some(6)));
-    // Whoever says something else is left out.
+    // A stage with another stderr is left out.
     let mut quiet = sh("echo lost >&2");
     quiet.stderr(Stdio::null());
     let capture = (quiet | sh("echo kept >&2")).capture().unwrap();
@@ -269,7 +269,7 @@ fn lines_and_events_come_from_the_last_stage_and_every_stderr() {
     let ending = lines.finish().unwrap();
     assert_eq!(ending.status.code(), Some(3), "pipefail holds here too");
     assert!(ending.usage.is_some());
-    // Whoever has enough ends the whole, stage by stage, and quietly.
+    // A reader that stops ends the pipeline, stage by stage, without an error.
     let mut pipeline = Command::new("yes") | Command::new("cat");
     let mut lines = pipeline.lines().unwrap();
     assert_eq!(lines.next().unwrap().unwrap().text, "y");

@@ -38,7 +38,7 @@ fn a_wait_with_a_limit_leaves_the_process_running() {
     assert_eq!(process.try_wait().unwrap(), None);
     assert!(alive::is_running(process.pid()));
     assert!(process.kill().unwrap());
-    // More time than there is.
+    // Longer than any timeout.
     let end = process.try_wait_for(Duration::MAX).unwrap().unwrap();
     ended_by(end.status.unwrap(), Signal::KILL);
     assert_eq!(end.outcome, Some(Outcome::Signaled), "this wait has killed nobody");
@@ -201,7 +201,7 @@ fn a_status_reaped_by_other_code_is_found_or_reported_lost() {
             // SAFETY: no place for the status.
             let pid = unsafe { libc::waitpid(-1, std::ptr::null_mut(), 0) };
             if pid < 0 {
-                // Nobody yet, or nobody any more: looked at again.
+                // Not started yet, or gone: polled again.
                 std::thread::park_timeout(Duration::from_millis(1));
             }
         }

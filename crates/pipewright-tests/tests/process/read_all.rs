@@ -49,7 +49,7 @@ fn a_missing_stream_is_empty_and_reported() {
 
 #[watched_test]
 fn read_all_follows_the_commands_options() {
-    // Long enough for it to begin, also where all processors are busy.
+    // Long enough for a start on a busy machine.
     let soon = Duration::from_millis(if cfg!(windows) { 3000 } else { 700 });
     let mut command = puppet(["out=partial\n", "wait=600"]);
     command.stdout(Stdio::piped()).timeout(soon);

@@ -19,7 +19,7 @@ fn a_reused_pid_is_never_signalled() {
     assert!(!ended.signal(Signal::KILL).unwrap(), "it is gone, and that is what we are told");
     ended.kill().unwrap();
     drop(ended);
-    // A signal would have been delivered by the time that another one is.
+    // A wrong signal would have been delivered before this later one.
     assert!(stranger.signal(Signal::CONT).unwrap());
     assert_eq!(stranger.try_wait().unwrap(), None);
     assert!(alive::is_running(stranger.id()));

@@ -31,7 +31,7 @@ fn results_come_in_the_order_of_the_commands() {
 fn results_come_in_the_order_of_exits() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: usize| dir.path().join(name.to_string());
-    // Each goes on when the one after it has been told of.
+    // Each continues when the result of the one after it was returned.
     let commands = (0..4).map(|index| puppet([format!("wait-for-file={}", path(index).display())]));
     let mut ends = run_all(commands).concurrency(4).as_they_end();
     for index in (0..4).rev() {
@@ -60,7 +60,7 @@ fn no_more_than_the_concurrency_limit_run_at_once() {
                 format!("{}{}", acts[1], go.display()),
             ])
         });
-        // A fourth would have been counted, and the others would have waited for ever.
+        // A fourth would have been counted, and the others would wait forever.
         let captures = run_all(commands).concurrency(3).captures();
         assert!(captures.into_iter().all(|capture| capture.unwrap().success()));
     });
@@ -201,7 +201,7 @@ fn a_crowd_of_idle_children_takes_one_thread() {
             run_all(commands).concurrency(CROWD).cancel(&token).captures()
         });
         let threads = count::threads();
-        // Windows knows no children.
+        // Windows keeps no list of children.
         let are_there = || count::children().len() == CROWD || cfg!(windows);
         let is_there = || taken.load(Ordering::SeqCst) == CROWD && are_there();
         // Not `until`, which gives up after half a minute: Wine starts six a second.
@@ -260,7 +260,7 @@ fn children_that_end_while_others_are_started_keep_no_handles_until_then() {
     for (index, capture) in captures.into_iter().enumerate() {
         assert_eq!(capture.unwrap().stdout, index.to_string());
     }
-    // Three for each, if nobody had looked before the last one was started.
+    // Three for each, if no exit was handled before the last start.
     let most = most.get();
     assert!(most < before + CROWD, "{most}, and {before} before");
 }

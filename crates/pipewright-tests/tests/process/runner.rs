@@ -53,7 +53,7 @@ fn runner_takes_a_retry_in_its_loop() {
     assert_eq!(codes, [Some(2), Some(1), Some(0)]);
     assert!(runner.is_empty());
 
-    // It has come to an end, and goes on with the next push.
+    // The iteration has ended, and continues with the next push.
     runner.push(9, attempt(3));
     assert_eq!(runner.next().unwrap().0, 9);
     assert!(runner.next().is_none());
@@ -140,7 +140,7 @@ fn next_within_waits_for_its_limit_and_not_for_the_child() {
 fn next_within_zero_still_reads_what_a_child_writes() {
     let mut runner = Runner::new(1);
     runner.push((), puppet(["out-bytes=3000000"]));
-    // It could not end if nothing was read.
+    // It could not exit if nothing was read.
     let capture = loop {
         match runner.next_within(Duration::ZERO) {
             Next::Item(((), result)) => break result.unwrap(),

@@ -80,7 +80,7 @@ fn in_the_example_the_first_signal_drains_and_the_second_one_stops() {
     let jobs = ["ends", "runs", "waits"].map(|name| (name, until_file(dir.path(), name)));
     let run = thread::spawn(move || stopping::run_jobs(2, jobs).map_err(|e| e.to_string()));
     let interrupt = || {
-        // Taken by this thread, before it returns.
+        // Handled by this thread, before `kill` returns.
         // SAFETY: a number.
         assert_eq!(unsafe { libc::raise(libc::SIGINT) }, 0);
     };
@@ -89,7 +89,7 @@ fn in_the_example_the_first_signal_drains_and_the_second_one_stops() {
     // The first one drains: the third job will not be started when there is room for it.
     interrupt();
     std::fs::write(path("ends"), b"").unwrap();
-    // The second one stops. What comes with the first counts as that.
+    // The second one stops. Signals that arrive with the first count as that one.
     let first = Instant::now();
     watchdog::until("it counts", || first.elapsed() > Duration::from_millis(150));
     interrupt();

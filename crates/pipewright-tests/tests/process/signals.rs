@@ -100,7 +100,7 @@ fn each_signal_cancels_the_next_token() {
     let (say, said) = mpsc::channel();
     let reader = thread::spawn(move || lines.for_each(|line| say.send(line).unwrap()));
     for _ in 0..3 {
-        // Again where it came together with the one before it.
+        // Sent again if it arrived together with the one before.
         watchdog::until("the next token is cancelled", || {
             child.signal(Signal::INT).unwrap();
             said.recv_timeout(Duration::from_secs(1)).is_ok()
@@ -157,7 +157,7 @@ fn a_later_handler_stays_and_can_chain_to_ours() {
     send_here(Signal::USR1);
     assert!(token.is_cancelled());
     drop(guard);
-    // Nobody's: it neither ends this process nor comes round for ever.
+    // The signal has no token: it neither ends this process nor is raised forever.
     send_here(Signal::USR1);
     assert_eq!(PASSED_ON.load(Ordering::SeqCst), 2);
     assert!(is_handled(Signal::USR1));
@@ -174,7 +174,7 @@ fn every_guard_of_a_signal_sees_it() {
     assert!(first.wait_for(minute) && second.wait_for(minute));
     assert_eq!((one.received(), other.received()), (Some(Signal::HUP), Some(Signal::HUP)));
 
-    // One of them has no token left, and the other has.
+    // One guard has no token left, the other has one.
     let (third, send_here) = (CancelToken::new(), sender());
     let _other = other.then(&third);
     watchdog::until("the third is cancelled", || {
@@ -186,12 +186,12 @@ fn every_guard_of_a_signal_sees_it() {
 #[isolated_test]
 fn signals_that_come_together_count_once() {
     let send_here = sender();
-    // Where this thread was away for so long between the two, they did not come together.
+    // If this thread was preempted for long between the two, they did not arrive together.
     loop {
         let (drain, stop) = (CancelToken::new(), CancelToken::new());
         let guard = drain.cancel_on(&[Signal::TERM]).unwrap().then(&stop);
         let start = Instant::now();
-        // Taken before each returns.
+        // Handled before each call returns.
         send_here(Signal::TERM);
         send_here(Signal::TERM);
         if start.elapsed() < Duration::from_millis(50) {
@@ -271,7 +271,7 @@ fn guards_come_and_go_while_signals_arrive() {
     let changes = thread::spawn(|| {
         for _ in 0..2000 {
             let token = CancelToken::new();
-            // Never the last one: the default effect of these is the end.
+            // Never the last guard: the default action of these ends the process.
             let guard = token.cancel_on(&[Signal::USR1]).unwrap().then(&token).then(&token);
             let more = token.cancel_on(&[Signal::USR2]).unwrap().then(&token).then(&token);
             drop((guard, more));
@@ -291,7 +291,7 @@ pub(super) fn sender() -> impl Fn(Signal) + Send + Copy + 'static {
     // SAFETY: the number of the calling thread.
     let thread = unsafe { libc::pthread_self() } as usize;
     move |signal| {
-        // A pointer with musl, which no other thread could have.
+        // A pointer with musl, which is not `Send`.
         let thread = thread as libc::pthread_t;
         // SAFETY: the test's own thread, which waits for this.
         assert_eq!(unsafe { libc::pthread_kill(thread, signal.number()) }, 0);

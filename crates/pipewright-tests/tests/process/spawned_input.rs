@@ -56,10 +56,10 @@ fn a_pipeline_is_fed_too() {
 
 #[watched_test]
 fn unread_input_is_counted_by_waits() {
-    // All of it fits into the pipe; and not.
+    // Once all of it fits into the pipe, and once not.
     for (eats, count) in [(1000, 5000), (1_000_000, 3_000_000)] {
         if is_forced_off("pidfd") && count > MUCH {
-            // Nobody but a verb that waits can tell the end of the child then.
+            // Only a call that waits can see the child's exit then.
             continue;
         }
         let eat = format!("eat={eats}");
@@ -124,7 +124,7 @@ fn input_that_is_never_read_leaves_nothing() {
         nothing(before);
     }
     for stdin in inputs(&flood(MUCH)) {
-        // Nobody waits for it.
+        // No call waits for it.
         let child = spawn(&["wait=600"], stdin);
         let pid = child.id();
         drop(child);
@@ -137,7 +137,7 @@ fn input_that_is_never_read_leaves_nothing() {
         command.stdin(stdin).stderr(Stdio::piped());
         let output = command.spawn().unwrap().wait_with_output().unwrap();
         let grandchild = String::from_utf8(output.stderr).unwrap();
-        // Of a reader, the child may have ended before anything was read.
+        // With a reader the child may exit before anything was read.
         assert!(output.stdin_unread > 0 || index == 1);
         alive::kill(grandchild.trim().parse().unwrap());
         nothing(before);
@@ -166,11 +166,11 @@ fn a_failing_input_reader_kills_the_child_and_the_wait_returns_its_error() {
     };
     let failing = || spawn(&["cat", "wait=600"], Stdio::reader(Failing(false)));
     let mut child = failing();
-    // Whoever reads by himself is not left waiting.
+    // A caller that reads the streams itself is not left waiting.
     all_of(child.stdout.take().unwrap());
     check(child.wait().unwrap_err());
     assert!(!child.wait().unwrap().success(), "it is told once");
-    // The same where more than its end is waited for.
+    // The same if more than its exit is waited for.
     let mut command = puppet(["cat", "wait=600"]);
     command.stdin(Stdio::reader(Failing(false))).timeout(std::time::Duration::from_secs(600));
     let child = command.spawn().unwrap();

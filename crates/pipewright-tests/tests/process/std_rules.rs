@@ -131,7 +131,7 @@ fn the_command_differs_from_std_where_it_says_so() {
     }
     assert_eq!(kind(&mut Command::new("")), std::io::ErrorKind::InvalidInput);
 
-    // Later than the settling takes.
+    // Later than the linger.
     let mut held = Command::new("sh");
     held.args(["-c", "(sleep 1.5; echo late) & echo early"]);
     let output = held.output().unwrap();

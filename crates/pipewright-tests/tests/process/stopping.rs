@@ -27,7 +27,7 @@ fn a_stop_asks_and_waits() {
     assert_eq!(child.pid(), child.id());
     ended_by(child.stop().unwrap(), Signal::TERM);
     assert!(!alive::is_running(child.pid()));
-    // Again and again: it has ended.
+    // Every later call returns at once: the child has exited.
     ended_by(child.stop().unwrap(), Signal::TERM);
     let child = puppet(["exit=3"]).spawn().unwrap();
     watchdog::until("it has ended", || child.try_wait().unwrap().is_some());
@@ -62,7 +62,7 @@ fn a_stop_reaches_descendants() {
 
 #[watched_test]
 fn a_stop_follows_the_commands_options() {
-    // Its own signal, and no grace that could be waited for.
+    // Its own signal, and no grace to wait for.
     let mut command = puppet(["wait=600"]);
     let child = command.stop_signal(Signal::INT).kill_grace(LONG).spawn().unwrap();
     ended_by(child.stop().unwrap(), Signal::INT);

@@ -132,7 +132,7 @@ fn a_spawned_child_gives_its_events() {
         }
         check(all);
     });
-    // What was taken before is the caller's.
+    // Output that was read before belongs to the caller.
     let mut child = cat().stdout(Stdio::piped()).spawn().unwrap();
     let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
     let events = child.read_all_events();

@@ -45,7 +45,7 @@ fn is_stopped_in_time(stdout: &OwnedFd) {
         drop(command);
         watchdog::until("no handle is left", || count::handles() == before);
         assert!(blocks(stdout), "others share our stdout");
-        // What has been read is kept, and that is not everything: the child had to wait.
+        // The part that was read is kept, and is not everything: the child had to wait.
         assert!(done.stdout == flood(done.stdout.len()));
         assert!(done.stdout.len() < 3_000_000, "{} bytes were read", done.stdout.len());
         let failed = done.tee_failed.expect("not everything was passed on");
@@ -74,14 +74,14 @@ fn is_stopped_in_time(stdout: &OwnedFd) {
 #[isolated_test]
 fn a_stuck_pipe_delays_no_timeout_or_cancel() {
     let (_reader, stdout) = pipe();
-    // So that no chunk ends where the pipe does: a write that blocks would be found out.
+    // So that no chunk ends at the pipe's capacity: a blocking write would show.
     rustix::io::write(&stdout, &[0; 10]).unwrap();
     is_stopped_in_time(&stdout);
 }
 
 #[isolated_test]
 fn a_stuck_socket_delays_no_timeout_or_cancel() {
-    // Cannot be opened anew: the second-best way.
+    // Cannot be opened anew: the fallback.
     let (_reader, stdout) = UnixStream::pair().unwrap();
     is_stopped_in_time(&stdout.into());
 }
@@ -109,7 +109,7 @@ pub(crate) fn terminal() -> (OwnedFd, OwnedFd) {
 
 #[isolated_test]
 fn a_slow_tee_reader_gets_everything() {
-    // Longer than the child is ever silent on a machine that has much else to do.
+    // Longer than the child is ever idle on a busy machine.
     const IDLE: Duration = Duration::from_secs(2);
     for linger in [
         Linger::StopAtExit,
@@ -118,7 +118,7 @@ fn a_slow_tee_reader_gets_everything() {
     ] {
         let (mut reader, stdout) = pipe();
         let passed = thread::spawn(move || {
-            // Longer than the child needs, than it may be quiet and than it may be held open.
+            // Longer than the child runs, than the linger and than its cap.
             thread::park_timeout(IDLE * 3 / 2);
             let mut passed = Vec::new();
             reader.read_to_end(&mut passed).map(|_| passed)
@@ -141,7 +141,7 @@ fn both_streams_and_lines_are_teed() {
         reader.read_to_end(&mut passed).map(|_| passed)
     });
     let lines = with_stdout(&stdout, || {
-        // What we have printed ourselves, without a line end, comes first.
+        // Our own output, without a line end, comes first.
         print!("ours ");
         let mut command = puppet(["lines=30000"]);
         let mut lines = command.stdout(Stdio::tee()).lines().unwrap();
@@ -188,7 +188,7 @@ fn a_tee_to_a_full_disk_is_reported_and_the_capture_is_whole() {
     assert_eq!((failed.kind, failed.os_error), (io::ErrorKind::StorageFull, Some(28)));
     let words = "cannot write to stdout: No space left on device (os error 28)";
     assert_eq!(failed.to_string(), words);
-    // Verbs that have no place for it fail.
+    // Verbs without a field for it return the error.
     let error = with_stdout(&full, || command.status()).unwrap_err();
     assert_eq!(io::Error::from(error).kind(), io::ErrorKind::StorageFull);
     let mut command = puppet(["out=x"]);
@@ -209,7 +209,7 @@ fn a_tee_to_a_gone_reader_stops() {
     assert!(done.stdout == flood(300_000));
     assert!(done.tee_failed.is_some_and(|failed| failed.is_reader_gone()));
     assert!(with_stdout(&stdout, || command.status()).unwrap().success());
-    // Also when it goes in the middle.
+    // Also if the reader goes away in the middle.
     let (mut reader, stdout) = pipe();
     let goes = thread::spawn(move || reader.read_exact(&mut [0; 100_000]));
     let done = with_stdout(&stdout, || command.output()).unwrap();
@@ -228,7 +228,7 @@ fn a_tee_to_a_closed_stdout_is_no_failure() {
     // SAFETY: this process runs nothing but this test, and it is put back below.
     unsafe { libc::close(1) };
     let done = puppet(["out=x"]).stdout(Stdio::tee()).output();
-    // A thread of ours may have something under that number for a moment longer.
+    // One of our threads may have a handle of that number for a moment longer.
     watchdog::until("every handle is closed", || count::handles() < before);
     rustix::stdio::dup2_stdout(&saved).unwrap();
     let done = done.unwrap();

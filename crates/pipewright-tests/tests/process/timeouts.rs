@@ -58,7 +58,7 @@ fn a_timeout_finds_a_descendant_with_a_strange_name() {
     if is_forced_off("pidfd") {
         return skipped("descendants are only held by pidfds");
     }
-    // Neither UTF-8 nor, taken for the rest of the line, that of a process which runs.
+    // Neither UTF-8 nor, read as the rest of the line, the state of a running process.
     let name = OsStr::from_bytes(b"\xff) Z 1 1 (");
     let dir = std::env::temp_dir().join(format!("any-name-{}", std::process::id()));
     fs::create_dir(&dir).unwrap();
@@ -85,7 +85,7 @@ fn a_timeout_kills_the_whole_group() {
 
 #[watched_test]
 fn an_orphan_in_the_group_is_killed() {
-    // The middle one ends at once: its child belongs to init, and only the group still knows it.
+    // The middle one exits at once: init adopts its child, which only the group still finds.
     let acts = ["spawn=spawn=ignore=TERM;wait=600", "out=here", "wait=600"];
     let mut command = puppet(acts);
     let capture = command.own_group().timeout(LATER).kill_grace(SHORT).capture().unwrap();

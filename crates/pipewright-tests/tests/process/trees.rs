@@ -69,7 +69,7 @@ fn leftovers_of_the_command_are_killed_and_counted() {
     if only_a_group() {
         return;
     }
-    // Three: a daemon in a session of its own, one whose parent has gone, one that ignores TERM.
+    // Three: a daemon in a session of its own, an orphan, and one that ignores TERM.
     let acts = ["daemon=600", "spawn=daemon=600", "spawn=ignore=TERM;wait=600", "out=done"];
     let mut command = held("leftovers", acts);
     let capture = command.stderr(Stdio::null()).capture().unwrap();
@@ -106,7 +106,7 @@ fn every_process_of_a_tree_gets_the_stop_signal_before_any_kill() {
     }
     let dir = tempfile::tempdir().unwrap();
     let (ready, asked) = (dir.path().join("ready"), dir.path().join("asked"));
-    // In a session of its own, below a parent that has gone.
+    // In a session of its own, below a parent that has exited.
     let script = format!(
         "(setsid sh -c 'trap \"touch {}; exit\" TERM; touch {}; while :; do sleep 0.01; done' &) \
          ; exec sleep 600",

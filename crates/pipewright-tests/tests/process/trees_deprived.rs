@@ -53,7 +53,7 @@ fn a_tree_ends_with_its_host_under_hidepid() {
 
 #[isolated_test]
 fn a_host_without_stdio_can_contain_trees() {
-    // What the first use keeps open.
+    // The first use allocates the handles that stay.
     puppet(["exit=0"]).contain(Contain::Tree).status().unwrap();
     // Ignored: it may be refused, below as well.
     let _ = puppet(["exit=0"]).kill_on_parent_exit(Scope::Tree).status();
@@ -66,7 +66,7 @@ fn a_host_without_stdio_can_contain_trees() {
         // but this test.
         unsafe { libc::close(fd) };
     }
-    // Nothing can be said until they are there again, so a panic must come later.
+    // Nothing can be printed before they are restored, so a panic must come later.
     let run = |contain: fn(&mut Command)| {
         let mut command = puppet(["daemon=600", "out=x", "exit=7"]);
         contain(
@@ -92,7 +92,7 @@ fn a_host_without_stdio_can_contain_trees() {
         }
     }
     if containment == Containment::Group {
-        // The daemon has left it.
+        // The daemon has left the cgroup.
         alive::marked(MARK, "closed").into_iter().for_each(alive::kill);
     }
     nobody_is_left("closed");
@@ -117,7 +117,7 @@ fn a_removed_cgroup_does_not_kill_the_command() {
         fs::write(parent.join("cgroup.procs"), pid).unwrap();
     }
     fs::remove_dir(&cgroup).unwrap();
-    // Whom somebody has moved out is out of reach; the command itself never is.
+    // A process that was moved out is out of reach; the command itself never is.
     child.kill().unwrap();
     assert_eq!(child.wait().unwrap().terminating_signal(), Some(Signal::KILL));
     drop(child);

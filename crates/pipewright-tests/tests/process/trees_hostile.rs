@@ -50,7 +50,7 @@ fn a_command_in_a_group_of_its_own_can_be_stopped_by_its_terminal() {
             command.kill_on_parent_exit(scope);
         }
         let child = command.spawn().unwrap();
-        // What Ctrl-Z sends. It is thrown away where nobody of the session could continue the group.
+        // The signal of Ctrl-Z. The kernel drops it if no process of the session could continue the group.
         child.signal("TSTP".parse::<Signal>().unwrap()).unwrap();
         watchdog::until(&format!("it has stopped {scope:?}"), || {
             alive::state(child.id()) == Some('T')
@@ -73,13 +73,13 @@ fn a_start_without_free_handles_leaves_nothing() {
     };
     let open = pipewright_os::base::handle::open_handles().unwrap();
     let highest = open.iter().map(|handle| handle.number as u64).max().unwrap();
-    // However little is open, the two programs need some numbers to arrange their handles.
+    // The two programs need some free numbers to arrange their handles, however few are open.
     let old = set_limit(19);
     let error = supervised("room", ["spawn=daemon=600", "exit=3"]).status().unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EMFILE), "{error}");
     set_limit(old);
     nobody_is_left("room");
-    // No gap below that is left.
+    // No gap is left below that.
     let old = set_limit(highest + 1);
     let fill = || std::fs::File::open("/dev/null");
     let fillers: Vec<_> = std::iter::from_fn(|| fill().ok()).collect();
@@ -119,7 +119,7 @@ fn a_process_limit_is_an_error_and_leaves_nothing() {
     if !is_root() {
         return skipped("only root can become a user who has no other processes");
     }
-    // Only this thread; it becomes a user whom nobody else is.
+    // Only this thread; no other process has that user.
     let user = 3_000_000 + std::process::id();
     // SAFETY: numbers.
     assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, user, user, user) }, 0);
@@ -223,7 +223,7 @@ fn too_many_handles_in_flight_is_an_error() {
     let limit = libc::rlimit { rlim_cur: 64, rlim_max: 4096 };
     // SAFETY: a live value.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
-    // Two messages of sixty that nobody takes.
+    // Two messages of sixty handles each, which are not received.
     let (from, _to) = std::os::unix::net::UnixStream::pair().unwrap();
     for _ in 0..2 {
         let handles = [std::os::fd::AsFd::as_fd(&from); 60];

@@ -52,7 +52,7 @@ fn trees_are_held_or_it_is_said_that_they_are_not(mark: &str) {
         }
     }
     let held = tree(&["exit=0"]).output().unwrap().containment;
-    // What leaves a group is out of reach, where no signal can be sent to it: it ends by itself.
+    // A process that leaves its group is out of reach, and ends by itself.
     let (daemon, killed) =
         if held == Containment::Group { ("daemon=0.5", 0) } else { ("daemon=600", 1) };
     let output = tree(&[daemon, "exit=3"]).output().unwrap();
@@ -78,11 +78,11 @@ fn everywhere(errno: i32) {
     let mut failed = Vec::new();
     for (name, _) in CALLS {
         if name == "kill" && is_forced_off("pidfd") {
-            // Nobody could be killed at all.
+            // No process could be killed at all.
             continue;
         }
         if name == "setpgid" && whole.containment == Containment::Group {
-            // It is all there is, and none could be made.
+            // The group is the only containment, and cannot be made without it.
             continue;
         }
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());

@@ -185,7 +185,7 @@ fn mask_and_ignored_signals_are_those_that_std_gives() {
 
 #[isolated_test]
 fn exec_runs_the_closures_and_replaces_the_process() {
-    // What the test that waits for this process looks for is said by the program.
+    // The program prints the text that the waiting test looks for.
     panic!("{}", with_pipewright::exec_again());
 }
 

@@ -32,7 +32,7 @@ macro_rules! program {
                 let Output { status, stdout, stderr } =
                     Command::new("sh").args(["-c", "echo out; echo err >&2; exit 4"]).output()?;
                 let built = Output { status, stdout: stdout.clone(), stderr: stderr.clone() };
-                // A third party that knows std only.
+                // Code of others that knows only std.
                 fn takes_std(output: std::process::Output) -> std::process::ExitStatus {
                     output.status
                 }
